@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/gpu/kernel"
-	"github.com/plait-ml/plait/gpu/kernel/copying"
 )
 
 // work records calls and sends batches until the stream is closed.
@@ -223,7 +223,7 @@ func (s *stream) Refuse(c *core.Call) error {
 		return nil
 	}
 	switch c.Kernel {
-	case copying.CopyKernel, copying.FillKernel: // move the bits of any dtype, and convert between those of WGSL
+	case contract.Copy, contract.Fill: // move the bits of any dtype, and convert between those of WGSL
 		if c.Outs[0].DType == core.Float64 && (c.Ins[0].IsNumber || c.Ins[0].DType == core.Float64) {
 			return nil
 		}

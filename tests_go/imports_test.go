@@ -26,6 +26,7 @@ var layers = [][]string{
 	{"core/internal", "core/disk"},
 	{"core"},
 	{"core/coretest"},
+	{"core/contract"},
 	{"core/cpu/pool"},
 	{"core/cpu/gemm"},
 	{"core/cpu/blas"},

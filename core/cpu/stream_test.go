@@ -160,7 +160,7 @@ func TestExecutionErrorsTravel(t *testing.T) {
 }
 
 var registerPanic = sync.OnceFunc(func() {
-	kernel.Register("test_panic", func(*kernel.Context, *core.Call) error { panic("oops") })
+	kernel.Register(core.Kernel("test_panic"), func(*kernel.Context, *core.Call) error { panic("oops") })
 })
 
 func TestAPanickingKernelIsAnError(t *testing.T) {

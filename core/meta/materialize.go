@@ -2,14 +2,15 @@ package meta
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op"
 )
 
 // draws has the kernels of random numbers, and how many of their first attributes come before the counter.
 var draws = map[core.KernelID]int{
-	core.Kernel("random"):          2,
-	core.Kernel("random_integers"): 1,
-	core.Kernel("bernoulli"):       1,
+	contract.Random:         2,
+	contract.RandomIntegers: 1,
+	contract.Bernoulli:      1,
 }
 
 // Materialize returns a tensor on dev with the values that t, of the meta device, would have; one of another device it
@@ -173,7 +174,7 @@ func (r *replay) step(s *step) error {
 	c.InPlace, c.Work = s.inPlace, s.work
 	if at := draws[s.kernel]; at > 0 && r.elements > 0 {
 		words := 1
-		if s.kernel == core.Kernel("random_integers") || s.kernel == core.Kernel("random") && s.outs[0].dtype == core.Float64 {
+		if s.kernel == contract.RandomIntegers || s.kernel == contract.Random && s.outs[0].dtype == core.Float64 {
 			words = 2
 		}
 		c.Ints[at] += int64(r.first * words / 4)

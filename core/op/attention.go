@@ -5,11 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	attentionKernel         = core.Kernel("attention")
-	attentionBackwardKernel = core.Kernel("attention_backward")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // AttentionOptions are the optional arguments of [ScaledDotProductAttention].
@@ -152,7 +148,7 @@ func attend(q, k, v, mask *core.Tensor, o AttentionOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := in.call(op.call(attentionKernel).Out(out).Out(lse), info)
+	c := in.call(op.call(contract.Attention).Out(out).Out(lse), info)
 	c.Work = max(c.Work, batch*heads*queries*k.Size(2)*(q.Size(3)+dim)/4)
 	op.launch(c)
 	if op.grad {
@@ -234,7 +230,7 @@ func attentionDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	c := in.call(op.call(attentionBackwardKernel).Out(grads[0]).Out(grads[1]).Out(grads[2]), info).In(out).In(lse).In(g)
+	c := in.call(op.call(contract.AttentionBackward).Out(grads[0]).Out(grads[1]).Out(grads[2]), info).In(out).In(lse).In(g)
 	c.Work = max(c.Work, lse.Numel()*k.Size(2)*(q.Size(3)+v.Size(3))/2)
 	op.launch(c)
 	setGrads(ctx, grads[:]...)
@@ -341,7 +337,7 @@ func attentionKeep(p *core.Tensor, info *attentionInfo) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(dropoutKernel).Out(padded).In(nil).Int(int64(info.seed), int64(info.offset)).
+	op.launch(op.call(contract.Dropout).Out(padded).In(nil).Int(int64(info.seed), int64(info.offset)).
 		Float(info.o.DropoutP, keepScale(info.o.DropoutP)))
 	return Narrow(op.done(padded), 3, 0, keys)
 }

@@ -4,11 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	im2colKernel = core.Kernel("im2col")
-	col2imKernel = core.Kernel("col2im")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // PatchOptions are the options of [Im2Col] and [Col2Im]. Lists have two entries, or one for both dimensions.
@@ -79,14 +75,14 @@ func (op *opContext) patches(p *patches, kernel []int, o PatchOptions) {
 }
 
 func (p *patches) columns(name string, x *core.Tensor) *core.Tensor {
-	return p.apply(name, im2colKernel, x, im2colDeriv,
+	return p.apply(name, contract.Im2Col, x, im2colDeriv,
 		func(x *core.Tensor) []int {
 			return []int{x.Size(0), x.Size(1) * p.kernel[0] * p.kernel[1], p.out[0] * p.out[1]}
 		})
 }
 
 func (p *patches) images(name string, x *core.Tensor) *core.Tensor {
-	return p.apply(name, col2imKernel, x, col2imDeriv,
+	return p.apply(name, contract.Col2Im, x, col2imDeriv,
 		func(x *core.Tensor) []int {
 			return []int{x.Size(0), x.Size(1) / (p.kernel[0] * p.kernel[1]), p.in[0], p.in[1]}
 		})

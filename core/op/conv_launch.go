@@ -1,11 +1,8 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	convForwardKernel    = core.Kernel("conv_forward")
-	convInputGradKernel  = core.Kernel("conv_input_grad")
-	convWeightGradKernel = core.Kernel("conv_weight_grad")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // A convolution is the map y = x * w over some spatial dimensions, bilinear in x of shape [N, C, in...] and w of shape
@@ -36,9 +33,9 @@ func (p *convolution) launch(op *opContext, k core.KernelID, out *core.Tensor, i
 func (p *convolution) work(k core.KernelID, out *core.Tensor, ins []*core.Tensor) int {
 	y, w := out, ins[1]
 	switch k {
-	case convInputGradKernel:
+	case contract.ConvInputGrad:
 		y = ins[0]
-	case convWeightGradKernel:
+	case contract.ConvWeightGrad:
 		y, w = ins[1], out
 	}
 	return y.Numel() * (w.Numel() / max(1, w.Size(0)))
@@ -54,7 +51,7 @@ func (p *convolution) forward(name string, x, w, b *core.Tensor, out []int) *cor
 	if op.err != nil {
 		return op.fail()
 	}
-	p.launch(&op, convForwardKernel, y, x, w, b)
+	p.launch(&op, contract.ConvForward, y, x, w, b)
 	if op.grad {
 		n := op.node(convForwardDeriv, x, w, b)
 		n.Any = p
@@ -104,7 +101,7 @@ func (p *convolution) inputGrad(name string, dy, w, b *core.Tensor, in []int) *c
 	if op.err != nil {
 		return op.fail()
 	}
-	p.launch(&op, convInputGradKernel, dx, dy, w, b)
+	p.launch(&op, contract.ConvInputGrad, dx, dy, w, b)
 	if op.grad {
 		n := op.node(convInputGradDeriv, dy, w, b)
 		n.Any = p
@@ -136,7 +133,7 @@ func (p *convolution) weightGrad(x, dy *core.Tensor, kernel []int) *core.Tensor 
 	if op.err != nil {
 		return op.fail()
 	}
-	p.launch(&op, convWeightGradKernel, dw, x, dy)
+	p.launch(&op, contract.ConvWeightGrad, dw, x, dy)
 	if op.grad {
 		n := op.node(convWeightGradDeriv, x, dy)
 		n.Any = p

@@ -6,11 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	copyKernel = core.Kernel("copy") // Outs[0] = Ins[0], of equal shape, with conversion of the dtype
-	fillKernel = core.Kernel("fill") // Outs[0] = Ins[0], a number
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, and everything but zero is
@@ -39,7 +35,7 @@ func castTo(t *core.Tensor, d core.DType) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(copyKernel).Out(out).In(t))
+	op.launch(op.call(contract.Copy).Out(out).In(t))
 	if op.grad && d.IsFloat() {
 		op.attach(op.node(toDeriv, t), out)
 	}
@@ -70,7 +66,7 @@ func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
 		return op.fail()
 	}
 	if from.HostAccessible() && dev.HostAccessible() {
-		op.launch(op.call(copyKernel).Out(out).In(t))
+		op.launch(op.call(contract.Copy).Out(out).In(t))
 	} else {
 		op.check(upload(op.stream, out, t))
 	}
@@ -153,7 +149,7 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		from = op.repeated(from, t.Shape())
 		defer from.Release()
 	}
-	c := op.call(copyKernel).Out(t).In(from)
+	c := op.call(contract.Copy).Out(t).In(from)
 	c.InPlace, c.Overwrites = true, true
 	op.launch(c)
 	op.changed(t)
@@ -194,7 +190,7 @@ func Clone(t *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(copyKernel).Out(out).In(t))
+	op.launch(op.call(contract.Copy).Out(out).In(t))
 	if op.grad {
 		op.attach(op.node(cloneDeriv, t), out)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // TensorOptions say what a new tensor is like. The zero value means the context's default dtype and device and no
@@ -62,7 +63,7 @@ func filled(name string, like *core.Tensor, shape []int, d core.DType, value *co
 	op.check(holds(name, d, value))
 	t := op.out(d, shape)
 	if op.err == nil {
-		op.launch(op.call(fillKernel).Out(t).In(value))
+		op.launch(op.call(contract.Fill).Out(t).In(value))
 	}
 	return op.finish(t, o)
 }
@@ -156,20 +157,14 @@ func Eye(n, m int, o TensorOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(fillKernel).Out(t).In(core.IntNum(0)))
+	op.launch(op.call(contract.Fill).Out(t).In(core.IntNum(0)))
 	diagonal := core.WrapTensor(op.mode, t.Storage(), t.DType(), []int{min(n, m)}, []int{m + 1}, 0)
-	c := op.call(fillKernel).Out(diagonal).In(core.IntNum(1))
+	c := op.call(contract.Fill).Out(diagonal).In(core.IntNum(1))
 	c.InPlace = true
 	op.launch(c)
 	diagonal.Release()
 	return op.finish(t, o)
 }
-
-var (
-	arangeKernel   = core.Kernel("arange")   // Outs[0][i] = Ints[0] + i Ints[1], or Floats[0] + i Floats[1] for floats
-	linspaceKernel = core.Kernel("linspace") // Outs[0] = numbers from Floats[0] to Floats[1], both included
-	logspaceKernel = core.Kernel("logspace") // Outs[0] = Floats[2] to the powers from Floats[0] to Floats[1]
-)
 
 // Arange returns the numbers from start on, step apart, that lie before end. Start, end and step are numbers; absent ones
 // are 0, required and 1. The dtype, if not given, is int64 if all are integers, otherwise the default one.
@@ -219,7 +214,7 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 	}
 	t := op.out(d, []int{n})
 	if op.err == nil {
-		op.launch(op.call(arangeKernel).Out(t).Int(s.Int, by.Int).Float(s.Float, by.Float))
+		op.launch(op.call(contract.Arange).Out(t).Int(s.Int, by.Int).Float(s.Float, by.Float))
 	}
 	return op.finish(t, o)
 }
@@ -234,7 +229,7 @@ func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
 	op.check(holds("linspace", d, core.Num(end)))
 	start, end = endsIn(d, start, end)
 	if op.err == nil {
-		op.launch(op.call(linspaceKernel).Out(t).Float(start, end))
+		op.launch(op.call(contract.Linspace).Out(t).Float(start, end))
 	}
 	return op.finish(t, o)
 }
@@ -247,7 +242,7 @@ func Logspace(start, end float64, steps int, base float64, o TensorOptions) *cor
 	t := op.out(d, []int{steps})
 	start, end = endsIn(d, start, end)
 	if op.err == nil {
-		op.launch(op.call(logspaceKernel).Out(t).Float(start, end, base))
+		op.launch(op.call(contract.Logspace).Out(t).Float(start, end, base))
 	}
 	return op.finish(t, o)
 }
@@ -274,6 +269,6 @@ func zerosFor(t *core.Tensor, d core.DType, shape []int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(fillKernel).Out(out).In(core.IntNum(0)))
+	op.launch(op.call(contract.Fill).Out(out).In(core.IntNum(0)))
 	return op.done(out)
 }

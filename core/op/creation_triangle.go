@@ -1,8 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var triangleIndicesKernel = core.Kernel("triangle_indices") // Outs[0] = rows and columns of a triangle; Ints: rows, columns, diagonal, upper
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // TrilIndices returns the rows and the columns, in an int64 tensor of shape [2, n], of the elements on and below a
 // diagonal of a matrix, row by row.
@@ -38,7 +39,7 @@ func triangleIndices(name string, rows, columns, offset int, upper bool, o Tenso
 	}
 	out := op.out(core.Int64, []int{2, n})
 	if op.err == nil && n > 0 { // a matrix without columns may have any number of rows
-		op.launch(op.call(triangleIndicesKernel).Out(out).Int(int64(rows), int64(columns), int64(offset)).Bool(upper))
+		op.launch(op.call(contract.TriangleIndices).Out(out).Int(int64(rows), int64(columns), int64(offset)).Bool(upper))
 	}
 	return op.finish(out, o)
 }

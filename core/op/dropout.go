@@ -4,9 +4,8 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
-
-var dropoutKernel = core.Kernel("dropout")
 
 // Dropout sets each element of x to 0 with probability p, and multiplies the others by 1/(1-p), in training; otherwise it
 // returns x. Which elements stay is not stored: the gradient draws the same numbers again.
@@ -74,7 +73,7 @@ func dropCounted(x *core.Tensor, p float64, seed, offset uint64) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(dropoutKernel).Out(y).In(in).Int(int64(seed), int64(offset)).Float(p, keepScale(p))
+	c := op.call(contract.Dropout).Out(y).In(in).Int(int64(seed), int64(offset)).Float(p, keepScale(p))
 	op.launch(c)
 	if op.grad {
 		n := op.node(dropoutDeriv, x)
@@ -100,7 +99,7 @@ func keepMask(name string, x *core.Tensor, shape []int, p, scale float64) *core.
 		return op.fail()
 	}
 	seed, offset := op.drawWords(core.Numel(shape))
-	op.launch(op.call(dropoutKernel).Out(mask).In(nil).Int(int64(seed), int64(offset)).Float(p, scale))
+	op.launch(op.call(contract.Dropout).Out(mask).In(nil).Int(int64(seed), int64(offset)).Float(p, scale))
 	return op.done(mask)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
@@ -56,7 +57,7 @@ func elementwise(name, signature, body string, grads ...string) *Elementwise {
 }
 
 // elementwiseKernels has the kernels of operations, and those of copies.
-var elementwiseKernels = map[core.KernelID]bool{copyKernel: true, fillKernel: true}
+var elementwiseKernels = map[core.KernelID]bool{contract.Copy: true, contract.Fill: true}
 
 // IsElementwise reports whether an element that the kernel writes depends on nothing but the inputs' elements in its place.
 func IsElementwise(k core.KernelID) bool { return elementwiseKernels[k] }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
@@ -154,6 +155,6 @@ func fullLike(t *core.Tensor, v float64, d core.DType, shape []int) *core.Tensor
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(fillKernel).Out(r).In(core.Num(v)))
+	op.launch(op.call(contract.Fill).Out(r).In(core.Num(v)))
 	return op.done(r)
 }

@@ -4,11 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	indexKernel    = core.Kernel("index")     // Outs[0][b.., r..] = Ins[0][Ins[1][b..], .., r..]; Ints: wrap, names of the indexed dimensions
-	indexPutKernel = core.Kernel("index_put") // in place: Outs[0][Ins[1][b..], .., r..] = Ins[0][b.., r..]; Ints: wrap, mode, names of the dimensions
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // A selection is the use of index tensors on some dimensions of a tensor. Their shapes broadcast; the dimensions of the
@@ -153,7 +149,7 @@ func (s *selection) read(x *core.Tensor) *core.Tensor {
 		return op.fail()
 	}
 	s.launch(&op, x, out, func(x, out *core.Tensor) *core.Call {
-		return op.call(indexKernel).Out(out).In(x).Bool(s.wrap)
+		return op.call(contract.Index).Out(out).In(x).Bool(s.wrap)
 	})
 	if op.grad {
 		n := op.node(indexDeriv, x).Save(s.index...)
@@ -196,7 +192,7 @@ func (s *selection) write(x, v *core.Tensor, mode int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(copyKernel).Out(out).In(x))
+	op.launch(op.call(contract.Copy).Out(out).In(x))
 	s.put(&op, out, v, mode, false)
 	if op.grad && x.DType().IsFloat() {
 		op.attach(s.putNode(&op, x, v, mode), out)
@@ -235,7 +231,7 @@ func (s *selection) put(op *opContext, x, v *core.Tensor, mode int, inPlace bool
 		defer v.Release()
 	}
 	s.launch(op, x, v, func(x, v *core.Tensor) *core.Call {
-		c := op.call(indexPutKernel).Out(x).In(v).Bool(s.wrap).Int(int64(mode))
+		c := op.call(contract.IndexPut).Out(x).In(v).Bool(s.wrap).Int(int64(mode))
 		c.InPlace = inPlace
 		return c
 	})

@@ -4,10 +4,10 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // Outs[0][v] = sum of Ins[0][b..] over Ins[1][b..] == v; Ints: padding, by frequency, whether the sum is added to Outs[0]
-var embeddingBackwardKernel = core.Kernel("embedding_backward")
 
 // EmbeddingOptions are the options of [Embedding].
 type EmbeddingOptions struct {
@@ -43,7 +43,7 @@ func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(indexKernel).Out(out).In(weight).In(input).Bool(false).Int(0)
+	c := op.call(contract.Index).Out(out).In(weight).In(input).Bool(false).Int(0)
 	c.Work = 2 * out.Numel()
 	op.launch(c)
 	if op.grad {
@@ -77,7 +77,7 @@ func embeddingBackward(out, g, input *core.Tensor, shape []int, padding int, byF
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(embeddingBackwardKernel).Out(out).In(g).In(input).Int(int64(padding)).Bool(byFrequency).Bool(add)
+	c := op.call(contract.EmbeddingBackward).Out(out).In(g).In(input).Int(int64(padding)).Bool(byFrequency).Bool(add)
 	c.InPlace = add
 	if add {
 		c.Work = g.Numel()
@@ -143,11 +143,11 @@ func OneHot(index *core.Tensor, classes int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(fillKernel).Out(out).In(core.IntNum(0)))
+	op.launch(op.call(contract.Fill).Out(out).In(core.IntNum(0)))
 	dims := index.Dim()
 	column := core.WrapTensor(op.mode, index.Storage(), index.DType(), append(slices.Clone(index.Shape()), 1),
 		append(slices.Clone(index.Strides()), 1), index.Offset())
-	op.launch(op.call(scatterKernel).Out(out).In(column).In(core.IntNum(1)).Int(int64(dims), assignMode))
+	op.launch(op.call(contract.Scatter).Out(out).In(column).In(core.IntNum(1)).Int(int64(dims), assignMode))
 	column.Release()
 	return op.done(out)
 }

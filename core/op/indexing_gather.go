@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // How values that are scattered or put meet the elements they are written to; the kernels know them by number.
@@ -13,11 +14,6 @@ const (
 	mulMode
 	maxMode
 	minMode
-)
-
-var (
-	gatherKernel  = core.Kernel("gather")  // Outs[0][.., j, ..] = Ins[0][.., Ins[1][.., j, ..], ..] in dimension Ints[0]
-	scatterKernel = core.Kernel("scatter") // in place: Outs[0][.., Ins[0][.., j, ..], ..] = Ins[1][.., j, ..] in dimension Ints[0]; mode Ints[1]
 )
 
 // indexDType fails unless t can hold indices.
@@ -62,7 +58,7 @@ func Gather(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(gatherKernel).Out(out).In(x).In(index).Int(int64(dim))
+	c := op.call(contract.Gather).Out(out).In(x).In(index).Int(int64(dim))
 	c.Work = 2 * out.Numel()
 	op.launch(c)
 	if op.grad {

@@ -4,14 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	maskCountKernel     = core.Kernel("mask_count")     // Outs[0] = the number of true elements of Ins[0]
-	maskPositionsKernel = core.Kernel("mask_positions") // Outs[0], [dims, count], = the indices of the true elements of Ins[0]
-	maskedSelectKernel  = core.Kernel("masked_select")  // Outs[0] = the elements of Ins[0] where Ins[1] is true
-	maskedScatterKernel = core.Kernel("masked_scatter") // in place: Outs[0] where Ins[0] is true = the elements of Ins[1], in order
-	nonzeroKernel       = core.Kernel("nonzero")        // Outs[0], [count, dims], = the indices of the elements of Ins[0] that are not 0
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // trueCount waits for a mask and returns the number of its true elements.
@@ -20,7 +13,7 @@ func (op *opContext) trueCount(mask *core.Tensor) int {
 	if op.err != nil {
 		return 0
 	}
-	if op.launch(op.call(maskCountKernel).Out(n).In(mask)); op.err != nil {
+	if op.launch(op.call(contract.MaskCount).Out(n).In(mask)); op.err != nil {
 		return 0
 	}
 	count, err := n.Int()
@@ -36,7 +29,7 @@ func maskPositions(mask *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(maskPositionsKernel).Out(out).In(mask))
+	op.launch(op.call(contract.MaskPositions).Out(out).In(mask))
 	return op.done(out)
 }
 
@@ -65,7 +58,7 @@ func MaskedSelect(x, mask *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(maskedSelectKernel).Out(out).In(full).In(where))
+	op.launch(op.call(contract.MaskedSelect).Out(out).In(full).In(where))
 	if op.grad {
 		n := op.node(maskedSelectDeriv, x).Save(mask)
 		n.Ints = shape
@@ -94,7 +87,7 @@ func MaskedScatter(x, mask, source *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(copyKernel).Out(out).In(x))
+	op.launch(op.call(contract.Copy).Out(out).In(x))
 	op.launchMaskedScatter(out, mask, source, false)
 	if op.grad {
 		op.attach(op.node(maskedScatterDeriv, x, source).Save(mask), out)
@@ -141,7 +134,7 @@ func (op *opContext) launchMaskedScatter(x, mask, source *core.Tensor, inPlace b
 		return
 	}
 	flat, where := op.dense(source), op.own(op.repeated(mask, x.Shape()))
-	c := op.call(maskedScatterKernel).Out(x).In(where).In(flat)
+	c := op.call(contract.MaskedScatter).Out(x).In(where).In(flat)
 	c.InPlace = inPlace
 	op.launch(c)
 }
@@ -176,7 +169,7 @@ func NonZero(x *core.Tensor) *core.Tensor {
 		if op.err != nil {
 			return op.fail()
 		}
-		op.launch(op.call(nonzeroKernel).Out(out).In(in))
+		op.launch(op.call(contract.Nonzero).Out(out).In(in))
 		return op.done(out)
 	})
 }

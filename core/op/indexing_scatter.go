@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // A scattering is an operation that writes values to where an index tensor says in one dimension.
@@ -90,7 +91,7 @@ func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *co
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(copyKernel).Out(out).In(x))
+	op.launch(op.call(contract.Copy).Out(out).In(x))
 	s.launch(&op, out, dim, index, src, false)
 	if op.grad && x.DType().IsFloat() {
 		op.attach(s.node(&op, x, dim, index, src), out)
@@ -141,7 +142,7 @@ func dtypeOf(t *core.Tensor) core.DType {
 
 // launch runs the kernel. A failure must fail a new tensor, but leave one that is changed in place as it was.
 func (s *scattering) launch(op *opContext, out *core.Tensor, dim int, index, src *core.Tensor, inPlace bool) {
-	c := op.call(scatterKernel).Out(out).In(index).In(src).Int(int64(dim), int64(s.mode))
+	c := op.call(contract.Scatter).Out(out).In(index).In(src).Int(int64(dim), int64(s.mode))
 	c.InPlace = inPlace
 	c.Work = 4 * index.Numel()
 	op.launch(c)

@@ -5,11 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	interpolateKernel     = core.Kernel("interpolate")
-	interpolateGradKernel = core.Kernel("interpolate_grad")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // InterpolateOptions are the options of [Interpolate]. Lists have one entry for each spatial dimension, or a single one
@@ -67,7 +63,7 @@ func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
 		}
 		return AdaptiveAvgPool3d(x, p.out)
 	}
-	return p.apply("interpolate", interpolateKernel, x, p.out)
+	return p.apply("interpolate", contract.Interpolate, x, p.out)
 }
 
 func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interpolation {
@@ -150,7 +146,7 @@ func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, size
 	op.launch(c)
 	if op.grad {
 		deriv := interpolateDeriv
-		if k == interpolateGradKernel {
+		if k == contract.InterpolateGrad {
 			deriv = interpolateGradDeriv
 		}
 		n := op.node(deriv, x)
@@ -162,12 +158,12 @@ func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, size
 
 func interpolateDeriv(ctx *core.BackwardContext) {
 	p := ctx.Node.Any.(*interpolation)
-	ctx.Set(0, p.apply("interpolate_grad", interpolateGradKernel, ctx.Grad(), p.in))
+	ctx.Set(0, p.apply("interpolate_grad", contract.InterpolateGrad, ctx.Grad(), p.in))
 }
 
 func interpolateGradDeriv(ctx *core.BackwardContext) {
 	p := ctx.Node.Any.(*interpolation)
-	ctx.Set(0, p.apply("interpolate", interpolateKernel, ctx.Grad(), p.out))
+	ctx.Set(0, p.apply("interpolate", contract.Interpolate, ctx.Grad(), p.out))
 }
 
 func init() {

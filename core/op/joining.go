@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
-
-var catKernel = core.Kernel("cat") // Outs[0] = the Ins, of any dtypes, one after the other along dimension Ints[0]
 
 // Cat returns the tensors joined along dimension dim. Their other sizes must be equal; dtypes promote. One-dimensional
 // tensors without elements count for nothing but their dtype.
@@ -43,7 +42,7 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(catKernel).Out(out).Int(int64(dim))
+	c := op.call(contract.Cat).Out(out).Int(int64(dim))
 	for _, t := range list {
 		c.In(t)
 	}
@@ -127,7 +126,7 @@ func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
 	for i, t := range tensors {
 		parts[i] = core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, slices.Insert(slices.Clone(t.Strides()), dim, 1), t.Offset())
 	}
-	c := op.call(catKernel).Out(out).Int(int64(dim))
+	c := op.call(contract.Cat).Out(out).Int(int64(dim))
 	for _, p := range parts {
 		c.In(p)
 	}

@@ -4,13 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	solveKernel      = core.Kernel("linalg_solve")
-	detKernel        = core.Kernel("linalg_det")
-	triangularKernel = core.Kernel("linalg_triangular")
-	choleskyKernel   = core.Kernel("linalg_cholesky")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // linalgMatrices fails unless x is a stack of matrices of float32 or float64, square ones if square is set.
@@ -60,7 +54,7 @@ func Inv(x *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.linalgLaunch(solveKernel, x, nil, nil, y)
+	op.linalgLaunch(contract.LinalgSolve, x, nil, nil, y)
 	if op.grad {
 		op.attach(op.node(invDeriv, x).SaveOutput(y, 0), y)
 	}
@@ -77,14 +71,14 @@ func invDeriv(ctx *core.BackwardContext) {
 // Solve returns the x of a x = b for square matrices a [*, n, n] and b [*, n, k], whose leading dimensions broadcast; a vector
 // b [n], or a stack [*, n] of as many dimensions less one as a, is a column. A singular matrix is an error.
 func Solve(m, b *core.Tensor) *core.Tensor {
-	return solving("linalg_solve", m, b, func(m, b *core.Tensor) *core.Tensor { return solveWith(m, b, solveKernel, nil) })
+	return solving("linalg_solve", m, b, func(m, b *core.Tensor) *core.Tensor { return solveWith(m, b, contract.LinalgSolve, nil) })
 }
 
 // SolveTriangular returns the x of a x = b for triangular matrices a [*, n, n], of which the other triangle is not read, and b
 // [*, n, k]; the leading dimensions broadcast. With unit, the diagonal counts as ones.
 func SolveTriangular(m, b *core.Tensor, upper, unit bool) *core.Tensor {
 	return solving("linalg_solve_triangular", m, b, func(m, b *core.Tensor) *core.Tensor {
-		return solveWith(m, b, triangularKernel, []int64{flagOf(upper), flagOf(unit)})
+		return solveWith(m, b, contract.LinalgTriangular, []int64{flagOf(upper), flagOf(unit)})
 	})
 }
 
@@ -150,9 +144,9 @@ func solveDeriv(ctx *core.BackwardContext) {
 	flags := ctx.Node.Any.([]int64)
 	var db *core.Tensor
 	if flags == nil {
-		db = solveWith(mT(m), ctx.Grad(), solveKernel, nil)
+		db = solveWith(mT(m), ctx.Grad(), contract.LinalgSolve, nil)
 	} else {
-		db = solveWith(mT(m), ctx.Grad(), triangularKernel, []int64{1 - flags[0], flags[1]})
+		db = solveWith(mT(m), ctx.Grad(), contract.LinalgTriangular, []int64{1 - flags[0], flags[1]})
 	}
 	ctx.Set(1, db)
 	if !ctx.Needs(0) {
@@ -195,7 +189,7 @@ func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *cor
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
-	op.linalgLaunch(detKernel, x, nil, nil, det, sign, logabs)
+	op.linalgLaunch(contract.LinalgDet, x, nil, nil, det, sign, logabs)
 	if kind == 0 {
 		if op.grad {
 			op.attach(op.node(detDeriv, x).Save(x).SaveOutput(det, 0), det)
@@ -283,7 +277,7 @@ func choleskyOf(x, infos *core.Tensor) *core.Tensor {
 	if infos != nil {
 		outs = append(outs, infos)
 	}
-	op.linalgLaunch(choleskyKernel, x, nil, nil, outs...)
+	op.linalgLaunch(contract.LinalgCholesky, x, nil, nil, outs...)
 	if op.grad {
 		op.attach(op.node(choleskyDeriv, x).SaveOutput(l, 0), l)
 	}
@@ -303,6 +297,6 @@ func choleskyDeriv(ctx *core.BackwardContext) {
 	}
 	upper := []int64{1, 0}
 	inner := halved(matTimes(mT(l), ctx.Grad()))
-	left := solveWith(mT(l), inner, triangularKernel, upper)
-	ctx.Set(0, symmetric(mT(solveWith(mT(l), mT(left), triangularKernel, upper))))
+	left := solveWith(mT(l), inner, contract.LinalgTriangular, upper)
+	ctx.Set(0, symmetric(mT(solveWith(mT(l), mT(left), contract.LinalgTriangular, upper))))
 }

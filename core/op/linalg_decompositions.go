@@ -4,12 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	qrKernel   = core.Kernel("linalg_qr")
-	eighKernel = core.Kernel("linalg_eigh")
-	svdKernel  = core.Kernel("linalg_svd")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // QR returns matrices [*, m, n] as products of q [*, m, k], with orthonormal columns, and the upper triangular r [*, k, n],
@@ -26,7 +21,7 @@ func QR(x *core.Tensor) (q, r *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	op.linalgLaunch(qrKernel, x, nil, nil, q, r)
+	op.linalgLaunch(contract.LinalgQR, x, nil, nil, q, r)
 	if op.grad {
 		op.attach(op.node(qrDeriv, x).SaveOutput(q, 0).SaveOutput(r, 1), q, r)
 	}
@@ -61,7 +56,7 @@ func qrDeriv(ctx *core.BackwardContext) {
 	lower := Tril(m, -1)
 	mirrored := Add(Add(lower, mT(lower)), Sub(Tril(m, 0), lower))
 	g := plus(dq, matTimes(q, mirrored))
-	ctx.Set(0, mT(solveWith(r, mT(g), triangularKernel, []int64{1, 0})))
+	ctx.Set(0, mT(solveWith(r, mT(g), contract.LinalgTriangular, []int64{1, 0})))
 }
 
 // Eigh returns the ascending eigenvalues [*, n] and the eigenvectors, in the columns of [*, n, n], of symmetric matrices
@@ -90,7 +85,7 @@ func eighOf(x *core.Tensor) (values, vectors *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	op.linalgLaunch(eighKernel, x, nil, nil, values, vectors)
+	op.linalgLaunch(contract.LinalgEigh, x, nil, nil, values, vectors)
 	if op.grad {
 		op.attach(op.node(eighDeriv, x).SaveOutput(values, 0).SaveOutput(vectors, 1), values, vectors)
 	}
@@ -137,7 +132,7 @@ func SVD(x *core.Tensor) (u, s, vh *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
-	op.linalgLaunch(svdKernel, x, nil, nil, u, s, vh)
+	op.linalgLaunch(contract.LinalgSVD, x, nil, nil, u, s, vh)
 	if op.grad {
 		op.attach(op.node(svdDeriv, x).SaveOutput(u, 0).SaveOutput(s, 1).SaveOutput(vh, 2), u, s, vh)
 	}

@@ -4,11 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	luKernel          = core.Kernel("linalg_lu")
-	permutationKernel = core.Kernel("linalg_permutation")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // LUFactor returns the lower triangular L, with a diagonal of ones, and the upper triangular U of matrices [*, m, n] whose rows
@@ -30,7 +26,7 @@ func LUFactor(x *core.Tensor) (lu, pivots, infos *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
-	op.linalgLaunch(luKernel, x, nil, nil, lu, pivots, infos)
+	op.linalgLaunch(contract.LinalgLU, x, nil, nil, lu, pivots, infos)
 	if op.grad {
 		op.attach(op.node(luDeriv, x).Save(pivots).SaveOutput(lu, 0), lu, pivots, infos)
 	}
@@ -50,9 +46,11 @@ func luDeriv(ctx *core.BackwardContext) {
 	square := Narrow(Narrow(lu, -2, 0, k), -1, 0, k)
 	inner := Narrow(Narrow(g, -2, 0, k), -1, 0, k)
 	dl, du := Tril(inner, -1), Triu(inner, 0)
-	byL := func(t *core.Tensor) *core.Tensor { return solveWith(mT(square), t, triangularKernel, []int64{1, 1}) } // L⁻ᵀ t
+	byL := func(t *core.Tensor) *core.Tensor {
+		return solveWith(mT(square), t, contract.LinalgTriangular, []int64{1, 1})
+	} // L⁻ᵀ t
 	byU := func(t *core.Tensor) *core.Tensor {
-		return mT(solveWith(square, mT(t), triangularKernel, []int64{1, 0}))
+		return mT(solveWith(square, mT(t), contract.LinalgTriangular, []int64{1, 0}))
 	} // t U⁻ᵀ
 	var right, below *core.Tensor
 	if n > k {
@@ -90,7 +88,7 @@ func permutation(name string, pivots *core.Tensor, m int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(permutationKernel).Out(rows).In(in))
+	op.launch(op.call(contract.LinalgPermutation).Out(rows).In(in))
 	return op.done(rows)
 }
 

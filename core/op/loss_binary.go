@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 var (
@@ -34,8 +35,6 @@ var (
 		"where(t*(y - x) + margin >= 0, grad*(y - x), 0)")
 )
 
-var checkProbabilitiesKernel = core.Kernel("check_probabilities")
-
 // BCEOptions are the optional arguments of [BinaryCrossEntropy] and [BinaryCrossEntropyWithLogits].
 type BCEOptions struct {
 	// Weight scales the loss of each element; it broadcasts.
@@ -63,7 +62,7 @@ func probable(x, target, loss *core.Tensor) *core.Tensor {
 	op := begin("binary_cross_entropy", x, target, loss)
 	for i, t := range []*core.Tensor{x, target} {
 		if dense := op.dense(t); op.err == nil && t.DType().IsFloat() {
-			op.launch(op.call(checkProbabilitiesKernel).Out(loss).In(dense).Int(int64(i)))
+			op.launch(op.call(contract.CheckProbabilities).Out(loss).In(dense).Int(int64(i)))
 		}
 	}
 	return op.done(loss)

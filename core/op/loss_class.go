@@ -4,13 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	crossEntropyKernel         = core.Kernel("cross_entropy")
-	crossEntropyBackwardKernel = core.Kernel("cross_entropy_backward")
-	nllLossKernel              = core.Kernel("nll_loss")
-	nllLossBackwardKernel      = core.Kernel("nll_loss_backward")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // defaultIgnoreIndex is the class index that targets may have to be left out.
@@ -53,7 +47,7 @@ func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(info.attrs(op.call(crossEntropyKernel).Out(loss).Out(lse).Out(total).In(in).In(t).In(w)).Float(o.LabelSmoothing))
+	op.launch(info.attrs(op.call(contract.CrossEntropy).Out(loss).Out(lse).Out(total).In(in).In(t).In(w)).Float(o.LabelSmoothing))
 	if op.grad {
 		// The scores are saved as given: the derivative puts them in the kernel's order again.
 		n := op.node(crossEntropyDeriv, x, target).Save(x, target, w, lse, total)
@@ -171,7 +165,7 @@ func (l *classLoss) scores(op *opContext, t *core.Tensor) *core.Tensor {
 	}
 	c := l.like(op, t.DType(), t.Shape())
 	if op.err == nil {
-		op.launch(op.call(copyKernel).Out(op.own(c)).In(t))
+		op.launch(op.call(contract.Copy).Out(op.own(c)).In(t))
 	}
 	return c
 }
@@ -259,7 +253,7 @@ func crossEntropyDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(l.attrs(op.call(crossEntropyBackwardKernel).Out(grads[0]).Out(grads[1]).In(in).In(t).In(weight).In(g).In(lse).In(total)).
+	op.launch(l.attrs(op.call(contract.CrossEntropyBackward).Out(grads[0]).Out(grads[1]).In(in).In(t).In(weight).In(g).In(lse).In(total)).
 		Float(l.smoothing))
 	setGrads(ctx, grads[:]...)
 }
@@ -339,7 +333,7 @@ func (l *classLoss) nll(b *opContext, x, target, weight *core.Tensor) *core.Tens
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(l.attrs(op.call(nllLossKernel).Out(loss).Out(total).In(in).In(target).In(weight)))
+	op.launch(l.attrs(op.call(contract.NLLLoss).Out(loss).Out(total).In(in).In(target).In(weight)))
 	if op.grad {
 		n := op.node(nllDeriv, x).Save(target, weight, total)
 		n.Any = l
@@ -363,7 +357,7 @@ func (l *classLoss) nllGrad(grad *core.Tensor, dtype core.DType, shape []int, ta
 		return op.fail()
 	}
 	// The kernel reads the dtype from its first input, of which it reads no element.
-	op.launch(l.attrs(op.call(nllLossBackwardKernel).Out(dx).In(dx).In(target).In(weight).In(g).In(total)))
+	op.launch(l.attrs(op.call(contract.NLLLossBackward).Out(dx).In(dx).In(target).In(weight).In(g).In(total)))
 	if op.grad {
 		n := op.node(nllGradDeriv, grad).Save(target, weight)
 		n.Any = l

@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
-
-var multilabelMarginKernel = core.Kernel("multilabel_margin_loss")
 
 // MultiLabelMarginLoss returns the sum over a sample's target classes j and its other classes i of max(0, 1 - x[j] + x[i]),
 // over the number of classes, for scores [N, C] or [C]. The target, int64 of the same shape, lists the target classes
@@ -49,7 +48,7 @@ func (op *opContext) multilabelCall(x, target, loss, slope *core.Tensor) {
 	if x.Dim() == 2 {
 		batch = x.Size(0)
 	}
-	op.launch(op.call(multilabelMarginKernel).Out(loss).Out(slope).In(in).In(t).In(nil).Int(int64(batch), int64(classes), 1, 0, -1))
+	op.launch(op.call(contract.MultilabelMarginLoss).Out(loss).Out(slope).In(in).In(t).In(nil).Int(int64(batch), int64(classes), 1, 0, -1))
 }
 
 // The loss is piecewise linear: its slope is constant where it exists.

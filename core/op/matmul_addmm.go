@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // AddMM returns beta * input + alpha * (x @ y) for matrices x [m, k] and y [k, n] and an input that broadcasts to
@@ -209,7 +210,7 @@ func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *cor
 	default:
 		strides := core.ExpandStrides(input.Shape(), input.Strides(), shape)
 		wide := core.WrapTensor(op.mode, input.Storage(), input.DType(), shape, strides, input.Offset())
-		op.launch(op.call(copyKernel).Out(out).In(wide))
+		op.launch(op.call(contract.Copy).Out(out).In(wide))
 		wide.Release()
 		op.multiply(out, x, y, nil, f.productForm, f.beta, true)
 	}

@@ -149,7 +149,7 @@ func sumProducts(terms []labelled, result []int) *core.Tensor {
 	acc := terms[0]
 	for i, t := range terms[1:] {
 		later := terms[i+2:]
-		acc = contract(acc, t, func(l int) bool {
+		acc = contraction(acc, t, func(l int) bool {
 			return slices.Contains(result, l) || slices.ContainsFunc(later, func(u labelled) bool { return u.has(l) })
 		})
 		if acc.Err() != nil {

@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
-
-var matmulKernel = core.Kernel("matmul")
 
 // A productForm says how the matrices of a product are taken: either may be stored transposed, and the result is scaled.
 type productForm struct {
@@ -95,7 +94,7 @@ func (op *opContext) productShape(x, y *core.Tensor, f productForm) []int {
 // multiply launches the kernel: out = alpha * x @ y + beta * out + bias. With change, out holds a value.
 func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta float64, change bool) {
 	_, _, k, _ := f.size(x, y)
-	c := op.call(matmulKernel).Out(out).In(x).In(y)
+	c := op.call(contract.MatMul).Out(out).In(x).In(y)
 	if bias != nil {
 		c.In(bias)
 	}

@@ -100,9 +100,9 @@ func (x labelled) stack(groups ...[]int) *core.Tensor {
 	return Reshape(x.order(all), shape...)
 }
 
-// contract multiplies x and y and sums over the labels that keep does not accept. The result's labels are those of both
+// contraction multiplies x and y and sums over the labels that keep does not accept. The result's labels are those of both
 // first, then those of x, then those of y.
-func contract(x, y labelled, keep func(label int) bool) labelled {
+func contraction(x, y labelled, keep func(label int) bool) labelled {
 	for _, t := range []labelled{x, y} {
 		if t.Err() != nil {
 			return t
@@ -201,6 +201,6 @@ func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
 		return op.fail()
 	}
 	return compose("tensordot", func() *core.Tensor {
-		return castTo(contract(xl, yl, func(l int) bool { return l >= x.Dim() || !seenX[l] }).Tensor, x.DType())
+		return castTo(contraction(xl, yl, func(l int) bool { return l >= x.Dim() || !seenX[l] }).Tensor, x.DType())
 	})
 }

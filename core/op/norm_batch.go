@@ -1,11 +1,8 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	batchNormKernel         = core.Kernel("batch_norm")
-	batchNormRunningKernel  = core.Kernel("batch_norm_running")
-	batchNormBackwardKernel = core.Kernel("batch_norm_backward")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // BatchNorm normalises each channel of x, of shape [N, C, ...], then multiplies by weight and adds bias, of shape [C],
@@ -50,7 +47,7 @@ func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tenso
 		return op.fail()
 	}
 	info := batchNormInfo{batch, channels, inner, training, eps}
-	c := info.ints(op.call(batchNormKernel).Out(y).Out(stats).In(in).In(w).In(b))
+	c := info.ints(op.call(contract.BatchNorm).Out(y).Out(stats).In(in).In(w).In(b))
 	if training {
 		c.In(nil).In(nil)
 	} else {
@@ -74,12 +71,12 @@ func (op *opContext) moveRunning(mean, variance, stats *core.Tensor, momentum fl
 	if op.err != nil {
 		return
 	}
-	c := op.call(batchNormRunningKernel).Out(m).Out(v).In(stats).Float(momentum, float64(count))
+	c := op.call(contract.BatchNormRunning).Out(m).Out(v).In(stats).Float(momentum, float64(count))
 	c.InPlace = true
 	op.launch(c)
 	for _, p := range [][2]*core.Tensor{{m, mean}, {v, variance}} {
 		if p[0] != p[1] { // it was a copy: what it became goes back
-			back := op.call(copyKernel).Out(p[1]).In(p[0])
+			back := op.call(contract.Copy).Out(p[1]).In(p[0])
 			back.InPlace = true
 			op.launch(back)
 		}
@@ -116,7 +113,7 @@ func batchNormDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(info.ints(op.call(batchNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
+	op.launch(info.ints(op.call(contract.BatchNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
 	setGrads(ctx, dx, dw, db)
 }
 

@@ -1,10 +1,8 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	groupNormKernel         = core.Kernel("group_norm")
-	groupNormBackwardKernel = core.Kernel("group_norm_backward")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // GroupNorm normalises x of shape [N, C, ...] to mean 0 and variance 1 over each of the given number of groups of
@@ -92,7 +90,7 @@ func groupNorm(name string, x *core.Tensor, groups int, weight, bias *core.Tenso
 		}
 	}
 	info := groupNormInfo{batch, channels, inner, groups, eps}
-	op.launch(info.ints(op.call(groupNormKernel).Out(y).Out(stats).In(in).In(w).In(b)).Float(eps))
+	op.launch(info.ints(op.call(contract.GroupNorm).Out(y).Out(stats).In(in).In(w).In(b)).Float(eps))
 	if op.grad {
 		n := op.node(groupNormDeriv, x, weight, bias).Save(x, weight, stats)
 		n.Any = info
@@ -126,7 +124,7 @@ func groupNormDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(info.ints(op.call(groupNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
+	op.launch(info.ints(op.call(contract.GroupNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
 	setGrads(ctx, dx, dw, db)
 }
 

@@ -5,11 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	layerNormKernel         = core.Kernel("layer_norm")
-	layerNormBackwardKernel = core.Kernel("layer_norm_backward")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // LayerNorm normalises x to mean 0 and variance 1 over its last dimensions, of sizes shape, then multiplies by weight and
@@ -74,7 +70,7 @@ func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor
 			return op.fail()
 		}
 	}
-	op.launch(op.call(layerNormKernel).Out(y).Out(stats).In(in).In(w).In(b).Int(int64(rows), int64(n)).Bool(rms).Float(eps))
+	op.launch(op.call(contract.LayerNorm).Out(y).Out(stats).In(in).In(w).In(b).Int(int64(rows), int64(n)).Bool(rms).Float(eps))
 	if op.grad {
 		node := op.node(rowNormDeriv, x, weight, bias).Save(x, weight, stats)
 		node.Any = rowNormInfo{rows: rows, n: n, rms: rms, eps: eps}
@@ -105,7 +101,7 @@ func rowNormDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(op.call(layerNormBackwardKernel).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats).In(arrived).
+	op.launch(op.call(contract.LayerNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats).In(arrived).
 		Int(int64(info.rows), int64(info.n)).Bool(info.rms))
 	if dx != nil {
 		ctx.SetSum(0, dx)

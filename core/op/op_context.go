@@ -15,7 +15,7 @@ import (
 //	if op.err != nil {
 //		return op.fail()
 //	}
-//	op.launch(op.call(softmaxKernel).Out(y).In(x).Int(int64(dim)))
+//	op.launch(op.call(contract.Softmax).Out(y).In(x).Int(int64(dim)))
 //	if op.grad {
 //		op.attach(op.node(softmaxDeriv, x).SaveOutput(y, 0), y)
 //	}

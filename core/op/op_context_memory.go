@@ -1,6 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // owned are results behind the first, and temporaries.
 type owned struct{ results, temps []*core.Tensor }
@@ -76,7 +79,7 @@ func (op *opContext) dense(t *core.Tensor) *core.Tensor {
 	}
 	c := op.temp(t.DType(), t.Shape()...)
 	if op.err == nil {
-		op.launch(op.call(copyKernel).Out(c).In(t))
+		op.launch(op.call(contract.Copy).Out(c).In(t))
 	}
 	return c
 }

@@ -4,11 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	padKernel     = core.Kernel("pad")
-	padGradKernel = core.Kernel("pad_grad")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // PadOptions are the options of [Pad].
@@ -44,7 +40,7 @@ func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
 	if o.Mode == "circular" && slices.ContainsFunc(pad, func(n int) bool { return n < 0 }) {
 		return compose("pad", func() *core.Tensor { return p.cropThenPad(x, pad, o) })
 	}
-	return p.apply("pad", padKernel, x, p.out, o.Value)
+	return p.apply("pad", contract.Pad, x, p.out, o.Value)
 }
 
 // cropThenPad pads what negative numbers leave: circular padding repeats only that.
@@ -107,7 +103,7 @@ func (p *padding) apply(name string, k core.KernelID, x *core.Tensor, sizes []in
 	op.launch(op.call(k).Out(y).In(in).In(core.Num(value)).Int(int64(len(sizes)), int64(p.mode)).Dims(p.left))
 	if op.grad {
 		deriv := padDeriv
-		if k == padGradKernel {
+		if k == contract.PadGrad {
 			deriv = padGradDeriv
 		}
 		n := op.node(deriv, x)
@@ -120,7 +116,7 @@ func (p *padding) apply(name string, k core.KernelID, x *core.Tensor, sizes []in
 func padDeriv(ctx *core.BackwardContext) {
 	p := ctx.Node.Any.(*padding)
 	if p.mode != 0 {
-		ctx.Set(0, p.apply("pad_grad", padGradKernel, ctx.Grad(), p.in, 0))
+		ctx.Set(0, p.apply("pad_grad", contract.PadGrad, ctx.Grad(), p.in, 0))
 		return
 	}
 	// The gradient of a constant padding is the opposite padding.
@@ -128,12 +124,12 @@ func padDeriv(ctx *core.BackwardContext) {
 	for i, n := range p.left {
 		back.left[i] = -n
 	}
-	ctx.Set(0, back.apply("pad_grad", padKernel, ctx.Grad(), back.out, 0))
+	ctx.Set(0, back.apply("pad_grad", contract.Pad, ctx.Grad(), back.out, 0))
 }
 
 func padGradDeriv(ctx *core.BackwardContext) {
 	p := ctx.Node.Any.(*padding)
-	ctx.Set(0, p.apply("pad", padKernel, ctx.Grad(), p.out, 0))
+	ctx.Set(0, p.apply("pad", contract.Pad, ctx.Grad(), p.out, 0))
 }
 
 func init() {

@@ -4,14 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	maxPoolKernel      = core.Kernel("max_pool")
-	avgPoolKernel      = core.Kernel("avg_pool")
-	avgPoolGradKernel  = core.Kernel("avg_pool_grad")
-	planeGatherKernel  = core.Kernel("plane_gather")
-	planeScatterKernel = core.Kernel("plane_scatter")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // A pooling says which windows of the last nd dimensions, of sizes in, make each element of results of sizes out.
@@ -131,7 +124,7 @@ func (op *opContext) maxPool(x *core.Tensor, p *pooling, indices bool) (y, index
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	c := op.call(maxPoolKernel).Out(y).In(in)
+	c := op.call(contract.MaxPool).Out(y).In(in)
 	if index != nil {
 		c.Out(index)
 	}
@@ -165,7 +158,7 @@ func planeScatter(name string, x, index *core.Tensor, sizes []int, add bool, p *
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(planeScatterKernel).Out(out).In(in).In(at).Int(int64(len(sizes))).Bool(add)
+	c := op.call(contract.PlaneScatter).Out(out).In(in).In(at).Int(int64(len(sizes))).Bool(add)
 	if p != nil {
 		p.attributes(c)
 	}
@@ -193,7 +186,7 @@ func planeGather(x, index *core.Tensor, nd int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(planeGatherKernel).Out(out).In(in).In(at).Int(int64(nd)))
+	op.launch(op.call(contract.PlaneGather).Out(out).In(in).In(at).Int(int64(nd)))
 	if op.grad {
 		n := op.node(planeGatherDeriv, x).Save(index)
 		n.Ints = slices.Clone(x.Shape()[x.Dim()-nd:])
@@ -214,7 +207,7 @@ func (op *opContext) avgPool(x *core.Tensor, p *pooling) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	return linearPool(op.name, avgPoolKernel, x, p, p.out)
+	return linearPool(op.name, contract.AvgPool, x, p, p.out)
 }
 
 // linearPool applies the average of p, or its transpose, which are each other's derivatives.
@@ -233,7 +226,7 @@ func linearPool(name string, k core.KernelID, x *core.Tensor, p *pooling, sizes 
 	op.launch(c)
 	if op.grad {
 		deriv := avgPoolDeriv
-		if k == avgPoolGradKernel {
+		if k == contract.AvgPoolGrad {
 			deriv = avgPoolGradDeriv
 		}
 		n := op.node(deriv, x)
@@ -245,10 +238,10 @@ func linearPool(name string, k core.KernelID, x *core.Tensor, p *pooling, sizes 
 
 func avgPoolDeriv(ctx *core.BackwardContext) {
 	p := ctx.Node.Any.(*pooling)
-	ctx.Set(0, linearPool("avg_pool_grad", avgPoolGradKernel, ctx.Grad(), p, p.in))
+	ctx.Set(0, linearPool("avg_pool_grad", contract.AvgPoolGrad, ctx.Grad(), p, p.in))
 }
 
 func avgPoolGradDeriv(ctx *core.BackwardContext) {
 	p := ctx.Node.Any.(*pooling)
-	ctx.Set(0, linearPool("avg_pool", avgPoolKernel, ctx.Grad(), p, p.out))
+	ctx.Set(0, linearPool("avg_pool", contract.AvgPool, ctx.Grad(), p, p.out))
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // LPPoolOptions are the options of a power-average pooling; see [AvgPoolOptions].
@@ -45,7 +46,7 @@ func lpPool(name string, nd int, x *core.Tensor, p float64, kernel []int, o LPPo
 			out, _ := maxPool(name, nd, Mul(Abs(x), sign), kernel, MaxPoolOptions{Stride: o.Stride, CeilMode: o.CeilMode}, false)
 			return Mul(out, sign)
 		}
-		mean := linearPool(name, avgPoolKernel, Pow(x, core.Num(p)), w, w.out)
+		mean := linearPool(name, contract.AvgPool, Pow(x, core.Num(p)), w, w.out)
 		return Pow(Mul(mean, core.Num(float64(core.Numel(w.kernel)))), core.Num(1/p))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // RandomOptions say of which dtype random numbers are, where they go and which generator they come from.
@@ -27,14 +28,6 @@ const (
 	cauchyDistribution             // median, scale
 	geometricDistribution          // probability of success
 	truncNormalDistribution        // mean, standard deviation, low, high
-)
-
-var (
-	randomKernel         = core.Kernel("random")
-	randomIntegersKernel = core.Kernel("random_integers")
-	bernoulliKernel      = core.Kernel("bernoulli")
-	randpermKernel       = core.Kernel("randperm")
-	multinomialKernel    = core.Kernel("multinomial")
 )
 
 // Rand returns uniform random numbers in [0, 1) of the default dtype.
@@ -101,7 +94,7 @@ func drawNew(name string, shape []int, o RandomOptions, distribution int64, para
 		return op.fail()
 	}
 	seed, offset := op.reserve(o.Generator, out, wordsOf(d))
-	op.launchRandom(op.call(randomKernel).Out(out).Int(distribution, seed, offset).Float(parameters...), 4)
+	op.launchRandom(op.call(contract.Random).Out(out).Int(distribution, seed, offset).Float(parameters...), 4)
 	return op.done(out)
 }
 
@@ -151,7 +144,7 @@ func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
 		return op.fail()
 	}
 	seed, offset := op.reserve(o.Generator, out, 2)
-	op.launchRandom(op.call(randomIntegersKernel).Out(out).Int(seed, offset, int64(low), int64(high-low)), 4)
+	op.launchRandom(op.call(contract.RandomIntegers).Out(out).Int(seed, offset, int64(low), int64(high-low)), 4)
 	return op.done(out)
 }
 
@@ -212,7 +205,7 @@ func RandpermWith(n int, o RandomOptions) *core.Tensor {
 		return op.fail()
 	}
 	seed, offset := op.reserve(o.Generator, out, 2)
-	op.launchRandom(op.call(randpermKernel).Out(out).Int(seed, offset), 16)
+	op.launchRandom(op.call(contract.Randperm).Out(out).Int(seed, offset), 16)
 	return op.done(out)
 }
 
@@ -233,7 +226,7 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 		return op.fail()
 	}
 	seed, offset := op.reserve(o.Generator, out, 1)
-	op.launchRandom(op.call(bernoulliKernel).Out(out).In(c).Int(seed, offset), 4)
+	op.launchRandom(op.call(contract.Bernoulli).Out(out).In(c).Int(seed, offset), 4)
 	return op.done(out)
 }
 
@@ -269,6 +262,6 @@ func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core
 		numbers = x.Numel()
 	}
 	seed, offset := op.reserveWords(o.Generator, 2*numbers)
-	op.launchRandom(op.call(multinomialKernel).Out(out).In(c).Int(seed, offset).Bool(replacement), 16)
+	op.launchRandom(op.call(contract.Multinomial).Out(out).In(c).Int(seed, offset).Bool(replacement), 16)
 	return op.done(out)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // UniformInPlace fills t with uniform random numbers in [low, high).
@@ -83,7 +84,7 @@ func BernoulliInPlace(t, p *core.Tensor, o RandomOptions) *core.Tensor {
 	}
 	return op.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := op.reserve(o.Generator, dst, 1)
-		c := op.call(bernoulliKernel).Out(dst).In(p).Int(seed, offset)
+		c := op.call(contract.Bernoulli).Out(dst).In(p).Int(seed, offset)
 		c.InPlace, c.Overwrites = true, true
 		op.launchRandom(c, 4)
 	})
@@ -98,7 +99,7 @@ func RandomInPlace(t *core.Tensor, low, high int, o RandomOptions) *core.Tensor 
 	op.integerRange(low, high, t.DType())
 	return op.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := op.reserve(o.Generator, dst, 2)
-		c := op.call(randomIntegersKernel).Out(dst).Int(seed, offset, int64(low), int64(high-low))
+		c := op.call(contract.RandomIntegers).Out(dst).Int(seed, offset, int64(low), int64(high-low))
 		c.InPlace, c.Overwrites = true, true
 		op.launchRandom(c, 4)
 	})
@@ -129,7 +130,7 @@ func (op *opContext) fillRandom(t *core.Tensor, o RandomOptions, distribution in
 	op.floating("the tensor to fill", t)
 	return op.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := op.reserve(o.Generator, dst, wordsOf(dst.DType()))
-		c := op.call(randomKernel).Out(dst).Int(distribution, seed, offset).Float(parameters...)
+		c := op.call(contract.Random).Out(dst).Int(distribution, seed, offset).Float(parameters...)
 		c.InPlace, c.Overwrites = true, true
 		op.launchRandom(c, 4)
 	})
@@ -150,7 +151,7 @@ func (op *opContext) overwriteRandom(t *core.Tensor, draw func(dst *core.Tensor)
 			return op.fail()
 		}
 		draw(dst)
-		c := op.call(copyKernel).Out(t).In(dst)
+		c := op.call(contract.Copy).Out(t).In(dst)
 		c.InPlace, c.Overwrites = true, true
 		op.launch(c)
 	}

@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
-
-var repeatIndexKernel = core.Kernel("repeat_index") // Outs[0] = each i as often as Ins[0][i] says
 
 // Flip returns x with the order of the elements reversed along the given dimensions; no dimension means none of them.
 func Flip(x *core.Tensor, dims []int) *core.Tensor {
@@ -26,7 +25,7 @@ func Flip(x *core.Tensor, dims []int) *core.Tensor {
 		}
 	}
 	backwards := core.WrapTensor(op.mode, x.Storage(), x.DType(), x.Shape(), strides, offset)
-	op.launch(op.call(copyKernel).Out(out).In(backwards))
+	op.launch(op.call(contract.Copy).Out(out).In(backwards))
 	backwards.Release()
 	if op.grad {
 		n := op.node(flipDeriv, x)
@@ -119,7 +118,7 @@ func (op *opContext) rollInto(out, x *core.Tensor, by []int, d int, shape []int,
 	if d == len(by) {
 		src := core.WrapTensor(op.mode, x.Storage(), x.DType(), shape, x.Strides(), from)
 		dst := core.WrapTensor(op.mode, out.Storage(), out.DType(), shape, out.Strides(), to)
-		c := op.call(copyKernel).Out(dst).In(src)
+		c := op.call(contract.Copy).Out(dst).In(src)
 		c.InPlace = true
 		op.launch(c)
 		src.Release()
@@ -211,7 +210,7 @@ func (op *opContext) repeatInto(out, x *core.Tensor, repeats []int, lead int) {
 	}
 	src := core.WrapTensor(op.mode, x.Storage(), x.DType(), shape, from, x.Offset())
 	dst := core.WrapTensor(op.mode, out.Storage(), out.DType(), shape, to, out.Offset())
-	c := op.call(copyKernel).Out(dst).In(src)
+	c := op.call(contract.Copy).Out(dst).In(src)
 	c.InPlace = true
 	op.launch(c)
 	src.Release()
@@ -333,6 +332,6 @@ func repeatIndex(repeats *core.Tensor, total int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(repeatIndexKernel).Out(out).In(counts))
+	op.launch(op.call(contract.RepeatIndex).Out(out).In(counts))
 	return op.done(out)
 }

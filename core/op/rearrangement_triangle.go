@@ -4,11 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	triangleKernel = core.Kernel("triangle") // Outs[0] = Ins[0] below (Ints[1]: above) the diagonal Ints[0], else 0
-
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // Tril returns the matrices in the last two dimensions of x with zeros above the given diagonal; 0 is the main diagonal,
@@ -43,7 +39,7 @@ func triangle(name string, x *core.Tensor, diagonal int, upper bool) *core.Tenso
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(triangleKernel).Out(out).In(x).Int(corner(x, diagonal)).Bool(upper))
+	op.launch(op.call(contract.Triangle).Out(out).In(x).Int(corner(x, diagonal)).Bool(upper))
 	if op.grad {
 		op.attach(op.triangleNode(x, diagonal, upper), out)
 	}
@@ -57,7 +53,7 @@ func triangleInPlace(name string, x *core.Tensor, diagonal int, upper bool) *cor
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(triangleKernel).Out(x).In(x).Int(corner(x, diagonal)).Bool(upper)
+	c := op.call(contract.Triangle).Out(x).In(x).Int(corner(x, diagonal)).Bool(upper)
 	c.InPlace = true
 	op.launch(c)
 	op.changed(x)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // RecurrentOptions are the options of [LSTMLayer] and [GRULayer].
@@ -124,13 +125,6 @@ func lastStep(y *core.Tensor, reverse bool) int {
 	return y.Size(0) - 1
 }
 
-var (
-	lstmKernel         = core.Kernel("lstm_steps")
-	gruKernel          = core.Kernel("gru_steps")
-	lstmBackwardKernel = core.Kernel("lstm_steps_backward")
-	gruBackwardKernel  = core.Kernel("gru_steps_backward")
-)
-
 // A recurrence is a walk over the steps of a recurrent layer. Its node has the outputs y [t, n, hidden], the states; acts
 // [t, n, 4*hidden], the values of the gates and, of a GRU, the recurrent part of the new one; and, of an LSTM, the cells.
 type recurrence struct {
@@ -167,7 +161,7 @@ func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) 
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	call := op.call(lstmKernel).Out(y).Out(acts).Out(c).In(x).In(h).In(w).In(s).Bool(reverse)
+	call := op.call(contract.LSTMSteps).Out(y).Out(acts).Out(c).In(x).In(h).In(w).In(s).Bool(reverse)
 	call.Work *= recurrenceWork
 	op.launch(call)
 	if op.grad {
@@ -191,7 +185,7 @@ func gruSteps(gates, h0, w, bias *core.Tensor, reverse bool) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	call := op.call(gruKernel).Out(y).Out(acts).In(x).In(h).In(w).In(b).Bool(reverse)
+	call := op.call(contract.GRUSteps).Out(y).Out(acts).In(x).In(h).In(w).In(b).Bool(reverse)
 	call.Work *= recurrenceWork
 	op.launch(call)
 	if op.grad {
@@ -245,7 +239,7 @@ func lstmDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	call := op.call(lstmBackwardKernel).Out(dx).Out(carry).In(acts).In(y).In(h).In(w).In(dy).In(c).In(s).In(dc).Bool(r.reverse)
+	call := op.call(contract.LSTMStepsBackward).Out(dx).Out(carry).In(acts).In(y).In(h).In(w).In(dy).In(c).In(s).In(dc).Bool(r.reverse)
 	call.Work *= recurrenceWork
 	op.launch(call)
 	ctx.Set(0, dx)
@@ -282,7 +276,7 @@ func gruDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	call := op.call(gruBackwardKernel).Out(dx).Out(carry).Out(ds).In(acts).In(y).In(h).In(w).In(dy).Bool(r.reverse)
+	call := op.call(contract.GRUStepsBackward).Out(dx).Out(carry).Out(ds).In(acts).In(y).In(h).In(w).In(dy).Bool(r.reverse)
 	call.Work *= recurrenceWork
 	op.launch(call)
 	r.setGRU(ctx, dx, ds, carry, h0, w, y)

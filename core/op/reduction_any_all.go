@@ -1,23 +1,20 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	anyKernel   = core.Kernel("any")
-	allKernel   = core.Kernel("all")
-	countKernel = core.Kernel("count_nonzero")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // Any returns, as bool or for uint8 as uint8, whether any element of x over dims, or over all dimensions if there are none, is not zero. A NaN
 // is not zero; of nothing the result is false.
 func Any(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return truths("any", anyKernel, x, dims, keepdim)
+	return truths("any", contract.Any, x, dims, keepdim)
 }
 
 // All returns, as bool or for uint8 as uint8, whether no element of x over dims, or over all dimensions if there are none, is zero. Of nothing
 // the result is true.
 func All(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return truths("all", allKernel, x, dims, keepdim)
+	return truths("all", contract.All, x, dims, keepdim)
 }
 
 // truths returns a result of truth values; those of uint8 are 0 and 1 of uint8, as PyTorch has it.
@@ -31,7 +28,7 @@ func truths(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bo
 // CountNonzero returns, as int64, the number of elements of x over dims, or over all dimensions if there are none, that
 // are not zero.
 func CountNonzero(x *core.Tensor, dims []int) *core.Tensor {
-	return count("count_nonzero", countKernel, x, dims, false, core.Int64)
+	return count("count_nonzero", contract.CountNonzero, x, dims, false, core.Int64)
 }
 
 func count(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool, d core.DType) *core.Tensor {

@@ -1,8 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var logSumExpKernel = core.Kernel("logsumexp")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // logSumExpGrad is g times the softmax of x, whose log-sum-exp is total. Where that is -inf there is no probability to
 // share out.
@@ -21,7 +22,7 @@ func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	out := op.reduce(logSumExpKernel, x, r, x.DType())
+	out := op.reduce(contract.LogSumExp, x, r, x.DType())
 	if op.err != nil {
 		return op.fail()
 	}

@@ -1,12 +1,8 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	amaxKernel   = core.Kernel("amax")
-	aminKernel   = core.Kernel("amin")
-	argMaxKernel = core.Kernel("argmax")
-	argMinKernel = core.Kernel("argmin")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // extremeGrad gives what is chosen where x is the extreme.
@@ -16,13 +12,13 @@ var extremeGrad = elementwise("extreme_grad", "x, extreme, share", "where(x == e
 // Amax returns the largest elements of x over dims, or over all dimensions if there are none; NaN where there is one. The
 // gradient is shared evenly among equal largest elements. It fails if there are no elements to choose from.
 func Amax(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return extreme("amax", amaxKernel, x, dims, keepdim)
+	return extreme("amax", contract.Amax, x, dims, keepdim)
 }
 
 // Amin returns the smallest elements of x over dims, or over all dimensions if there are none; NaN where there is one. The
 // gradient is shared evenly among equal smallest elements. It fails if there are no elements to choose from.
 func Amin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return extreme("amin", aminKernel, x, dims, keepdim)
+	return extreme("amin", contract.Amin, x, dims, keepdim)
 }
 
 func extreme(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
@@ -51,20 +47,20 @@ func extremeDeriv(ctx *core.BackwardContext) {
 
 // shareAmong returns g, a gradient of x reduced over dims, shared evenly among the elements of x that equal extreme.
 func shareAmong(x, extreme, g *core.Tensor, dims []int) *core.Tensor {
-	ties := count("eq", countKernel, Eq(x, extreme), dims, g.Dim() == x.Dim(), core.Int64)
+	ties := count("eq", contract.CountNonzero, Eq(x, extreme), dims, g.Dim() == x.Dim(), core.Int64)
 	return extremeGrad.apply(nil, x, extreme, spread(Div(g, castTo(ties, g.DType())), x.Shape(), dims))
 }
 
 // ArgMax returns the indices, as int64, of the largest elements of x along a dimension, or in the flattened x if dims is
 // empty. Of equal ones it is the first; a NaN counts as the largest.
 func ArgMax(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return arg("argmax", argMaxKernel, x, dims, keepdim)
+	return arg("argmax", contract.ArgMax, x, dims, keepdim)
 }
 
 // ArgMin returns the indices, as int64, of the smallest elements of x along a dimension, or in the flattened x if dims is
 // empty. Of equal ones it is the first; a NaN counts as the smallest.
 func ArgMin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return arg("argmin", argMinKernel, x, dims, keepdim)
+	return arg("argmin", contract.ArgMin, x, dims, keepdim)
 }
 
 func arg(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {

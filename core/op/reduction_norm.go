@@ -4,9 +4,8 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
-
-var normKernel = core.Kernel("norm")
 
 // The derivatives of norms: 0 where the norm, or for other powers the element, is 0.
 var (
@@ -48,7 +47,7 @@ func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOpti
 	if op.err != nil {
 		return op.fail()
 	}
-	out := op.reduce(normKernel, x, r, x.DType(), p)
+	out := op.reduce(contract.Norm, x, r, x.DType(), p)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -1,8 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var prodKernel = core.Kernel("prod")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // prodGrad is g times the product of the other elements: p is the product of the elements that are not 0, of which there
 // are all but `zeros`.
@@ -17,7 +18,7 @@ func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	out := op.reduce(prodKernel, x, r, sumType(x.DType()))
+	out := op.reduce(contract.Prod, x, r, sumType(x.DType()))
 	if op.err != nil {
 		return op.fail()
 	}
@@ -48,7 +49,7 @@ func prodDeriv(ctx *core.BackwardContext) {
 	}
 	x = castTo(x, statType(x.DType())) // products of others that halves cannot hold may have a gradient that they can
 	isZero := Eq(x, core.Num(0))
-	zeros := castTo(count("eq", countKernel, isZero, dims, true, core.Int64), x.DType())
+	zeros := castTo(count("eq", contract.CountNonzero, isZero, dims, true, core.Int64), x.DType())
 	p := Prod(Where(isZero, core.Num(1), x), dims, true)
 	grad := prodGrad.apply(nil, g, x, spread(p, shape, dims), spread(zeros, shape, dims))
 	ctx.Set(0, castTo(grad, ctx.InputDType(0)))

@@ -1,10 +1,8 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	sumKernel  = core.Kernel("sum")
-	meanKernel = core.Kernel("mean")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // sumType returns the dtype of sums and products of elements of dtype d.
@@ -25,12 +23,12 @@ type ReduceOptions struct {
 // Sum returns the sum of x over dims, or over all dimensions if there are none; integers and bools give int64. The
 // dimensions are left out of the result's shape, or have size 1 if keepdim is set. The sum of nothing is 0.
 func Sum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return sum("sum", sumKernel, sumDeriv, x, dims, ReduceOptions{KeepDim: keepdim})
+	return sum("sum", contract.Sum, sumDeriv, x, dims, ReduceOptions{KeepDim: keepdim})
 }
 
 // SumWith is [Sum] with options.
 func SumWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
-	return sum("sum", sumKernel, sumDeriv, x, dims, o)
+	return sum("sum", contract.Sum, sumDeriv, x, dims, o)
 }
 
 // Mean returns the mean of x, which must be floating point, over dims, or over all dimensions if there are none: the sum,
@@ -49,7 +47,7 @@ func MeanWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 	if d != nil && !d.IsFloat() {
 		return core.ErrorTensor(core.Errorf(core.DTypeError, "mean", "got %v, want a floating-point dtype", *d))
 	}
-	return sum("mean", meanKernel, meanDeriv, x, dims, o)
+	return sum("mean", contract.Mean, meanDeriv, x, dims, o)
 }
 
 func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {

@@ -1,10 +1,8 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	varKernel = core.Kernel("var")
-	stdKernel = core.Kernel("std")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 var (
@@ -17,24 +15,24 @@ var (
 // sum of squared deviations from the mean divided by the number of elements less the correction (1 for a sample, 0 for a
 // whole population). It is NaN where nothing is left to divide by.
 func Var(x *core.Tensor, dims []int, correction float64, keepdim bool) *core.Tensor {
-	out, _ := moments("var", varKernel, x, dims, correction, keepdim, false)
+	out, _ := moments("var", contract.Var, x, dims, correction, keepdim, false)
 	return out
 }
 
 // Std returns the square root of [Var].
 func Std(x *core.Tensor, dims []int, correction float64, keepdim bool) *core.Tensor {
-	out, _ := moments("std", stdKernel, x, dims, correction, keepdim, false)
+	out, _ := moments("std", contract.Std, x, dims, correction, keepdim, false)
 	return out
 }
 
 // VarMean returns [Var] and [Mean] of x, found in one pass.
 func VarMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (variance, mean *core.Tensor) {
-	return moments("var_mean", varKernel, x, dims, correction, keepdim, true)
+	return moments("var_mean", contract.Var, x, dims, correction, keepdim, true)
 }
 
 // StdMean returns [Std] and [Mean] of x, found in one pass.
 func StdMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (std, mean *core.Tensor) {
-	return moments("std_mean", stdKernel, x, dims, correction, keepdim, true)
+	return moments("std_mean", contract.Std, x, dims, correction, keepdim, true)
 }
 
 // moments computes the spread of x and, for its derivative or if it is wanted, the mean.
@@ -61,7 +59,7 @@ func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correctio
 	op.launch(c.In(x).Dims(r.dims).Float(correction))
 	if op.grad {
 		deriv := varDeriv
-		if k == stdKernel {
+		if k == contract.Std {
 			deriv = stdDeriv
 		}
 		count := float64(r.count(x))
@@ -74,7 +72,7 @@ func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correctio
 		default:
 			n.Save(mean)
 		}
-		if k == stdKernel {
+		if k == contract.Std {
 			n.SaveOutput(out, 0)
 		}
 		n.Ints, n.Floats = r.dims, []float64{count, max(count-correction, 0)}

@@ -4,15 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	cumSumKernel       = core.Kernel("cumsum")
-	cumProdKernel      = core.Kernel("cumprod")
-	cumMaxKernel       = core.Kernel("cummax")
-	cumMinKernel       = core.Kernel("cummin")
-	logCumSumExpKernel = core.Kernel("logcumsumexp")
-	linearScanKernel   = core.Kernel("linear_scan")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // ScanOptions are the options of running sums and products.
@@ -24,7 +16,7 @@ type ScanOptions struct {
 // CumSum returns the running sums of x along dim: the sum of the elements up to and with each. Integers and bools give
 // int64.
 func CumSum(x *core.Tensor, dim int) *core.Tensor {
-	return scan("cumsum", cumSumKernel, cumSumDeriv, x, dim, false, false)
+	return scan("cumsum", contract.CumSum, cumSumDeriv, x, dim, false, false)
 }
 
 // CumSumWith is [CumSum] with options.
@@ -34,7 +26,7 @@ func CumSumWith(x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
 
 // CumProd returns the running products of x along dim. Integers and bools give int64.
 func CumProd(x *core.Tensor, dim int) *core.Tensor {
-	return scan("cumprod", cumProdKernel, cumProdDeriv, x, dim, true, false)
+	return scan("cumprod", contract.CumProd, cumProdDeriv, x, dim, true, false)
 }
 
 // CumProdWith is [CumProd] with options.
@@ -64,7 +56,7 @@ func LogCumSumExp(x *core.Tensor, dim int) *core.Tensor {
 	if x.Err() == nil && !x.DType().IsFloat() {
 		return core.ErrorTensor(core.Errorf(core.DTypeError, "logcumsumexp", "the input must be floating point, got %v", x.DType()))
 	}
-	return scan("logcumsumexp", logCumSumExpKernel, logCumSumExpDeriv, x, dim, true, false)
+	return scan("logcumsumexp", contract.LogCumSumExp, logCumSumExpDeriv, x, dim, true, false)
 }
 
 // scan applies a scan of sums, from the last element on if reverse is set; save says whether its derivative needs input
@@ -101,7 +93,7 @@ func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim in
 // cumSumDeriv is the scan the other way.
 func cumSumDeriv(ctx *core.BackwardContext) {
 	reverse := len(ctx.Node.Ints) == 1
-	ctx.Set(0, scan("cumsum", cumSumKernel, cumSumDeriv, castTo(ctx.Grad(), ctx.InputDType(0)), ctx.Node.Ints[0], false, reverse))
+	ctx.Set(0, scan("cumsum", contract.CumSum, cumSumDeriv, castTo(ctx.Grad(), ctx.InputDType(0)), ctx.Node.Ints[0], false, reverse))
 }
 
 // cumProdDeriv uses that the gradient of x[i] is the product before it times s[i] = g[i] + x[i+1] s[i+1], which needs no
@@ -165,7 +157,7 @@ func linearScan(factors, terms *core.Tensor, dim int, reverse bool) *core.Tensor
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(linearScanKernel).Out(y).In(f).In(t).Int(int64(dim)).Bool(reverse))
+	op.launch(op.call(contract.LinearScan).Out(y).In(f).In(t).Int(int64(dim)).Bool(reverse))
 	if op.grad {
 		n := op.node(linearScanDeriv, factors, terms).Save(factors).SaveOutput(y, 0)
 		n.Ints = []int{dim}

@@ -1,17 +1,20 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // CumMax returns the largest of the elements of x up to and with each along dim, and their indices as int64: the last
 // of equal ones. From a NaN on, the result is NaN.
 func CumMax(x *core.Tensor, dim int) (values, indices *core.Tensor) {
-	return runningExtreme("cummax", cumMaxKernel, x, dim)
+	return runningExtreme("cummax", contract.CumMax, x, dim)
 }
 
 // CumMin returns the smallest of the elements of x up to and with each along dim, and their indices as int64: the last
 // of equal ones. From a NaN on, the result is NaN.
 func CumMin(x *core.Tensor, dim int) (values, indices *core.Tensor) {
-	return runningExtreme("cummin", cumMinKernel, x, dim)
+	return runningExtreme("cummin", contract.CumMin, x, dim)
 }
 
 func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (values, indices *core.Tensor) {

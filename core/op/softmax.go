@@ -1,23 +1,19 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	softmaxKernel            = core.Kernel("softmax")
-	softmaxBackwardKernel    = core.Kernel("softmax_backward")
-	logSoftmaxKernel         = core.Kernel("log_softmax")
-	logSoftmaxBackwardKernel = core.Kernel("log_softmax_backward")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // Softmax returns exp(x) along dim, divided by its sum there, without overflow for any finite x. A slice of -inf alone
 // gives NaN.
 func Softmax(x *core.Tensor, dim int) *core.Tensor {
-	return softmaxAlong("softmax", softmaxKernel, softmaxDeriv, x, dim)
+	return softmaxAlong("softmax", contract.Softmax, softmaxDeriv, x, dim)
 }
 
 // LogSoftmax returns the logarithm of [Softmax], computed directly.
 func LogSoftmax(x *core.Tensor, dim int) *core.Tensor {
-	return softmaxAlong("log_softmax", logSoftmaxKernel, logSoftmaxDeriv, x, dim)
+	return softmaxAlong("log_softmax", contract.LogSoftmax, logSoftmaxDeriv, x, dim)
 }
 
 // Softmin returns Softmax(-x).
@@ -50,7 +46,7 @@ func softmaxDeriv(ctx *core.BackwardContext) {
 		s := Sum(Mul(g, y), ctx.Node.Ints, true)
 		ctx.Set(0, Mul(y, Sub(g, s)))
 	} else {
-		ctx.Set(0, softmaxBackward("softmax_backward", softmaxBackwardKernel, y, g, ctx.Node.Ints[0]))
+		ctx.Set(0, softmaxBackward("softmax_backward", contract.SoftmaxBackward, y, g, ctx.Node.Ints[0]))
 	}
 }
 
@@ -59,7 +55,7 @@ func logSoftmaxDeriv(ctx *core.BackwardContext) {
 		s := Sum(g, ctx.Node.Ints, true)
 		ctx.Set(0, Sub(g, Mul(Exp(y), s)))
 	} else {
-		ctx.Set(0, softmaxBackward("log_softmax_backward", logSoftmaxBackwardKernel, y, g, ctx.Node.Ints[0]))
+		ctx.Set(0, softmaxBackward("log_softmax_backward", contract.LogSoftmaxBackward, y, g, ctx.Node.Ints[0]))
 	}
 }
 

@@ -4,16 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	sortKernel      = core.Kernel("sort")
-	argSortKernel   = core.Kernel("argsort")
-	topKKernel      = core.Kernel("topk")
-	kthValueKernel  = core.Kernel("kthvalue")
-	medianKernel    = core.Kernel("median")
-	nanMedianKernel = core.Kernel("nanmedian")
-	modeKernel      = core.Kernel("mode")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // SortOptions are the options of sorting.
@@ -34,7 +25,7 @@ func Sort(x *core.Tensor, dim int, o SortOptions) (values, indices *core.Tensor)
 		return Clone(x), fullLike(x, 0, core.Int64, nil)
 	}
 	return op.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
-		op.launch(sortingWork(op.call(sortKernel).Out(values).Out(indices).In(x).Int(int64(dim)).Bool(o.Descending)))
+		op.launch(sortingWork(op.call(contract.Sort).Out(values).Out(indices).In(x).Int(int64(dim)).Bool(o.Descending)))
 	})
 }
 
@@ -52,7 +43,7 @@ func ArgSort(x *core.Tensor, dim int, o SortOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(sortingWork(op.call(argSortKernel).Out(indices).In(x).Int(int64(dim)).Bool(o.Descending)))
+	op.launch(sortingWork(op.call(contract.ArgSort).Out(indices).In(x).Int(int64(dim)).Bool(o.Descending)))
 	return op.done(indices)
 }
 
@@ -77,7 +68,7 @@ func TopK(x *core.Tensor, k, dim int, largest, sorted bool) (values, indices *co
 	shape := slices.Clone(x.Shape())
 	shape[dim] = k
 	return op.choose(x, dim, shape, func(values, indices *core.Tensor) {
-		op.launch(op.call(topKKernel).Out(values).Out(indices).In(x).Int(int64(dim), int64(k)).Bool(largest))
+		op.launch(op.call(contract.TopK).Out(values).Out(indices).In(x).Int(int64(dim), int64(k)).Bool(largest))
 	})
 }
 
@@ -100,27 +91,27 @@ func KthValue(x *core.Tensor, k, dim int, keepdim bool) (values, indices *core.T
 	op := beginTensor("kthvalue", x)
 	dim = op.dim(dim, x)
 	op.atMost(k, 1, x, dim)
-	return op.selectAlong(kthValueKernel, x, dim, keepdim, k)
+	return op.selectAlong(contract.KthValue, x, dim, keepdim, k)
 }
 
 // Median returns the median of x along dim and its index, as int64: the lower one of two elements in the middle, and the
 // first NaN where there is one.
 func Median(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
 	op := beginTensor("median", x)
-	return op.selectAlong(medianKernel, x, op.dim(dim, x), keepdim, 0)
+	return op.selectAlong(contract.Median, x, op.dim(dim, x), keepdim, 0)
 }
 
 // NanMedian returns the median along dim of the elements of x that are not NaN, and its index, as int64.
 func NanMedian(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
 	op := beginTensor("nanmedian", x)
-	return op.selectAlong(nanMedianKernel, x, op.dim(dim, x), keepdim, 0)
+	return op.selectAlong(contract.NanMedian, x, op.dim(dim, x), keepdim, 0)
 }
 
 // Mode returns the element of x along dim that comes most often, the smallest of those, and the index of its last
 // occurrence, as int64.
 func Mode(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
 	op := beginTensor("mode", x)
-	return op.selectAlong(modeKernel, x, op.dim(dim, x), keepdim, 0)
+	return op.selectAlong(contract.Mode, x, op.dim(dim, x), keepdim, 0)
 }
 
 // selectAlong applies an operation that selects one element along dim.

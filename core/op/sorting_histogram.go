@@ -5,11 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-)
-
-var (
-	binCountKernel = core.Kernel("bincount")
-	histCKernel    = core.Kernel("histc")
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // BinCount returns, for each integer from 0 to the largest element of x, or to minLength-1 if that is larger, how often
@@ -66,7 +62,7 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 		if op.err != nil {
 			return op.fail()
 		}
-		op.launch(op.call(binCountKernel).Out(out).In(in).In(w))
+		op.launch(op.call(contract.BinCount).Out(out).In(in).In(w))
 		if kind != result {
 			out = castTo(op.own(out), result)
 		}
@@ -109,7 +105,7 @@ func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
 		if op.err != nil {
 			return op.fail()
 		}
-		op.launch(op.call(histCKernel).Out(out).In(in).Float(low, high))
+		op.launch(op.call(contract.HistC).Out(out).In(in).Float(low, high))
 		return op.done(castTo(out, x.DType()))
 	})
 }

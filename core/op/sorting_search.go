@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
-
-var searchKernel = core.Kernel("searchsorted")
 
 // SearchOptions are the options of searching sorted sequences.
 type SearchOptions struct {
@@ -76,7 +75,7 @@ func search(name string, sequence, values *core.Tensor, o SearchOptions) *core.T
 		if op.err != nil {
 			return op.fail()
 		}
-		op.launch(op.call(searchKernel).Out(out).In(s).In(v).In(sorter).Bool(o.Right))
+		op.launch(op.call(contract.SearchSorted).Out(out).In(s).In(v).In(sorter).Bool(o.Right))
 		return op.done(out)
 	})
 }

@@ -1,10 +1,8 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	uniqueKernel     = core.Kernel("unique")
-	uniqueRowsKernel = core.Kernel("unique_rows")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // Unique returns the different elements of x in ascending order, for each element of x the index of its equal among them,
@@ -32,10 +30,10 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		x := x.Detach()
-		in, kernel, n, shape := x, uniqueKernel, x.Numel(), x.Shape()
+		in, kernel, n, shape := x, contract.Unique, x.Numel(), x.Shape()
 		result := x.DType()
 		if dim != nil {
-			n, result, kernel = x.Size(d), core.Int64, uniqueRowsKernel
+			n, result, kernel = x.Size(d), core.Int64, contract.UniqueRows
 			in, shape = Reshape(Transpose(x, 0, d), n, x.Numel()/max(n, 1)), []int{n}
 		}
 		in = op.own(Contiguous(in))

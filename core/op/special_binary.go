@@ -1,8 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var specialPairKernel = core.Kernel("special_pair")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // A specialPair is a function of two numbers with a kernel, which computes in float64. The codes are those of
 // core/cpu/kernel/special.
@@ -133,7 +134,7 @@ func (op *opContext) pair(f *specialPair, d core.DType, x, y *core.Tensor, deriv
 			if op.err != nil {
 				return
 			}
-			c := op.call(specialPairKernel).Out(out).In(in).In(other).Int(f.code).Bool(derivative)
+			c := op.call(contract.SpecialPair).Out(out).In(in).In(other).Int(f.code).Bool(derivative)
 			c.Work *= 32
 			op.launch(c)
 		})

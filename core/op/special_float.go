@@ -1,10 +1,8 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var (
-	nextAfterKernel = core.Kernel("nextafter")
-	frexpKernel     = core.Kernel("frexp")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // NextAfter returns the number next to x in the direction of y, elementwise, for float32 and float64.
@@ -29,7 +27,7 @@ func NextAfter(x, y *core.Tensor) *core.Tensor {
 		if op.err != nil {
 			return op.fail()
 		}
-		op.launch(op.call(nextAfterKernel).Out(out).In(in).In(to))
+		op.launch(op.call(contract.NextAfter).Out(out).In(in).In(to))
 		return op.done(out)
 	})
 }
@@ -58,7 +56,7 @@ func Frexp(x *core.Tensor) (mantissa, exponent *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	op.launch(op.call(frexpKernel).Out(mantissa).Out(exponent).In(in))
+	op.launch(op.call(contract.Frexp).Out(mantissa).Out(exponent).In(in))
 	if op.grad {
 		op.attach(op.node(frexpDeriv, x).Save(exponent), mantissa)
 	}

@@ -1,8 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
-
-var specialKernel = core.Kernel("special_function")
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // A specialFunction is a function of one number with a kernel, which computes in float64. The codes are those of
 // core/cpu/kernel/special.
@@ -129,7 +130,7 @@ func (f *specialFunction) apply(x *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(specialKernel).Out(y).In(in).Int(f.code)
+	c := op.call(contract.Special).Out(y).In(in).Int(f.code)
 	c.Work *= 16
 	op.launch(c)
 	if op.grad && f.slope != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // A window is where a part of a tensor lies in a contiguous tensor of the same shape.
@@ -43,10 +44,10 @@ func embed(g *core.Tensor, w *window) *core.Tensor {
 		return op.fail()
 	}
 	if core.Numel(w.shape) != core.Numel(w.base) {
-		op.launch(op.call(fillKernel).Out(out).In(core.IntNum(0)))
+		op.launch(op.call(contract.Fill).Out(out).In(core.IntNum(0)))
 	}
 	part := core.WrapTensor(op.mode, out.Storage(), out.DType(), w.shape, w.strides, w.offset)
-	c := op.call(copyKernel).Out(part).In(g)
+	c := op.call(contract.Copy).Out(part).In(g)
 	c.InPlace = true
 	op.launch(c)
 	part.Release()

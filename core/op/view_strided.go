@@ -1,6 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // AsStrided returns a view of t's memory with the given shape, strides and offset, all in elements, the offset relative
 // to t's. The view must lie within t's storage.
@@ -133,9 +136,9 @@ func AsStridedScatter(base, src *core.Tensor, shape, strides []int, offset int) 
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(copyKernel).Out(out).In(base))
+	op.launch(op.call(contract.Copy).Out(out).In(base))
 	part := core.WrapTensor(op.mode, out.Storage(), out.DType(), shape, strides, offset)
-	c := op.call(copyKernel).Out(part).In(src)
+	c := op.call(contract.Copy).Out(part).In(src)
 	c.InPlace = true
 	op.launch(c)
 	part.Release()

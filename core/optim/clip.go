@@ -4,13 +4,8 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op"
-)
-
-var (
-	normKernel  = core.Kernel("optim_norm")
-	clipKernel  = core.Kernel("optim_clip")
-	clampKernel = core.Kernel("optim_clamp")
 )
 
 // ClipOptions say how gradients are measured.
@@ -190,7 +185,7 @@ func reduceList(list []*core.Tensor, power float64, root bool) *core.Tensor {
 		}
 	}
 	stream := core.CurrentContext().Stream(out.Device())
-	c := stream.Begin(normKernel, "clip_grad_norm")
+	c := stream.Begin(contract.OptimNorm, "clip_grad_norm")
 	c.Out(out).Float(power).Bool(root)
 	for _, t := range dense {
 		c.In(t)
@@ -212,7 +207,7 @@ func ClipGradsWithNorm(params []*core.Tensor, maxNorm float64, total *core.Tenso
 	if total.Dim() != 0 || total.DType() != core.Float32 && total.DType() != core.Float64 {
 		return core.Errorf(core.ShapeError, "clip_grad_norm", "the norm must be a 0-d tensor of dtype float32 or float64, got %v", total)
 	}
-	return changeGrads("clip_grad_norm", params, func(c *core.Call, local *core.Tensor) { c.In(local).Float(maxNorm) }, clipKernel, total)
+	return changeGrads("clip_grad_norm", params, func(c *core.Call, local *core.Tensor) { c.In(local).Float(maxNorm) }, contract.OptimClip, total)
 }
 
 // ClipGradValue clamps every element of the parameters' gradients to [-limit, limit].
@@ -220,7 +215,7 @@ func ClipGradValue(params []*core.Tensor, limit float64) error {
 	if !(limit >= 0) {
 		return core.Errorf(core.ValueError, "clip_grad_value", "the limit must be at least 0, got %v", limit)
 	}
-	return changeGrads("clip_grad_value", params, func(c *core.Call, _ *core.Tensor) { c.Float(limit) }, clampKernel, nil)
+	return changeGrads("clip_grad_value", params, func(c *core.Call, _ *core.Tensor) { c.Float(limit) }, contract.OptimClamp, nil)
 }
 
 // changeGrads launches a kernel that changes gradients in place, once for each device; fill adds what else it takes, for

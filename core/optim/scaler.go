@@ -5,10 +5,9 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op"
 )
-
-var unscaleKernel = core.Kernel("optim_unscale")
 
 // A GradScaler multiplies the loss, so that gradients in float16 do not vanish, and divides the gradients of parameters
 // before the step (Micikevicius et al. 2018, "Mixed precision training"). A step whose gradients are not all finite is
@@ -105,7 +104,7 @@ func (s *GradScaler) unscale(optimizer any, params []*core.Tensor) error {
 				break
 			}
 			step.found = append(step.found, found)
-			err = changeOn("unscale_", dev, here, func(c *core.Call, _ *core.Tensor) { c.Out(found).Float(inverse) }, unscaleKernel, nil)
+			err = changeOn("unscale_", dev, here, func(c *core.Call, _ *core.Tensor) { c.Out(found).Float(inverse) }, contract.OptimUnscale, nil)
 			grads = rest
 		}
 	})

@@ -4,10 +4,9 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op"
 )
-
-var stepKernel = core.Kernel("optim_step")
 
 // Step updates every parameter that has a gradient. On an error nothing has changed: see the package's comment.
 func (o *Optimizer) Step() error {
@@ -244,7 +243,7 @@ func (p *plan) run(o *Optimizer) error {
 		}
 		dev := p.items[i].param.Device()
 		stream := mode.Context().Stream(dev)
-		c := stream.Begin(stepKernel, o.algorithm.name)
+		c := stream.Begin(contract.OptimStep, o.algorithm.name)
 		work := 0
 		for k := i; k < len(p.items); k++ {
 			it := &p.items[k]

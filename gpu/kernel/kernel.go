@@ -15,9 +15,9 @@ type Func func(r *shader.Recorder, c *core.Call) error
 
 var table atomic.Pointer[[]Func]
 
-// Register sets the implementation of the kernel with the given name. Files of kernels call it from init.
-func Register(name string, f Func) {
-	id := int(core.Kernel(name))
+// Register sets the implementation of a kernel, which package contract describes. Files of kernels call it from init.
+func Register(k core.KernelID, f Func) {
+	id := int(k)
 	var t []Func
 	if old := table.Load(); old != nil {
 		t = *old
@@ -26,7 +26,7 @@ func Register(name string, f Func) {
 		t = append(t, nil)
 	}
 	if t[id] != nil {
-		panic(fmt.Sprintf("gpu: kernel %q registered twice", name))
+		panic(fmt.Sprintf("gpu: kernel %q registered twice", k))
 	}
 	t[id] = f
 	table.Store(&t)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
@@ -70,7 +71,7 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 		relayed(newJob(name, posts, []lane{send.lane, recv.lane}, plan), pair.relay)
 		return nil
 	}
-	call := recv.stream.Begin(combineKernel, name)
+	call := recv.stream.Begin(contract.Combine, name)
 	call.AddWaits(foreign(append(send.waits, recv.waits...), posts)...)
 	call.InBorrowed(send.ins[0], 0, n).OutBorrowed(recv.outs[0], 0, n).Int(combine.Copy).Float(0)
 	recv.stream.Launch(call)

@@ -5,9 +5,8 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
-
-var combineKernel = core.Kernel("combine")
 
 // launch starts a collective of which every rank has given its post, on the streams of the posts, or through the relay if the
 // host cannot address the memory of one, and settles their works. last is the rank that came last. It does nothing if it returns
@@ -48,7 +47,7 @@ func launch(posts []*post, last int, through *relay) error {
 		if first && link > 0 {
 			hold(stream, ops[0].name(), link, waits)
 		}
-		c := stream.Begin(combineKernel, ops[0].name())
+		c := stream.Begin(contract.Combine, ops[0].name())
 		if first {
 			used = append(used, stream)
 			c.AddWaits(waits...)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
@@ -92,7 +93,7 @@ func (m *meeting) transfer(send, recv *post) {
 	if link := linkTime([]*post{send, recv}); link > 0 {
 		hold(stream, "recv", link, waits)
 	}
-	c := stream.Begin(combineKernel, "recv")
+	c := stream.Begin(contract.Combine, "recv")
 	c.AddWaits(waits...)
 	c.InBorrowed(send.ins[0], from.From, from.N).OutBorrowed(recv.outs[0], to.From, to.N).Int(combine.Copy).Float(0)
 	stream.Launch(c)

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
@@ -17,8 +18,6 @@ const (
 	// into the caches of large processors, and is joined at twice the rate.
 	joinedBytes = 16 << 20
 )
-
-var copyKernel = core.Kernel("copy")
 
 // A job is a collective among ranks of which at least one has memory that the host cannot address. The host joins what it can
 // address with what was copied to stages, in the order of the ranks as ever, and the result is copied from stages.
@@ -369,7 +368,7 @@ func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Po
 func (j *job) copy(p *part, out source) {
 	in := p.ins[0]
 	stream := j.lanes[out.rank].entering
-	call := stream.Begin(copyKernel, j.name)
+	call := stream.Begin(contract.Copy, j.name)
 	call.AddWaits(pending(j.reads[in.rank])...)
 	call.AddWaits(pending(j.writes[out.rank])...)
 	call.OutBorrowed(j.loan(out), j.piece(out).From+p.from, p.n).InBorrowed(j.loan(in), j.piece(in).From+p.from, p.n)

@@ -14,14 +14,14 @@ type Func func(ctx *Context, c *core.Call) error
 
 var table []Func
 
-// Register sets the implementation of the kernel with the given name. Families call it from init.
-func Register(name string, f Func) {
-	id := int(core.Kernel(name))
+// Register sets the implementation of a kernel, which package contract describes. Families call it from init.
+func Register(k core.KernelID, f Func) {
+	id := int(k)
 	for len(table) <= id {
 		table = append(table, nil)
 	}
 	if table[id] != nil {
-		panic(fmt.Sprintf("cpu: kernel %q registered twice", name))
+		panic(fmt.Sprintf("cpu: kernel %q registered twice", k))
 	}
 	table[id] = f
 }

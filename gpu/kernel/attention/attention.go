@@ -6,14 +6,15 @@ import (
 	"fmt"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("attention", attentionCall)
-	kernel.Register("attention_backward", attentionBackwardCall)
+	kernel.Register(contract.Attention, attentionCall)
+	kernel.Register(contract.AttentionBackward, attentionBackwardCall)
 }
 
 // An attentionProblem is scaled dot product attention of q [batch, heads, queries, dim] with k and v [batch, kv heads, keys,

@@ -4,6 +4,7 @@ package conv
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
@@ -13,9 +14,9 @@ import (
 )
 
 func init() {
-	kernel.Register("conv_forward", convForwardCall)
-	kernel.Register("conv_input_grad", convInputGradCall)
-	kernel.Register("conv_weight_grad", convWeightGradCall)
+	kernel.Register(contract.ConvForward, convForwardCall)
+	kernel.Register(contract.ConvInputGrad, convInputGradCall)
+	kernel.Register(contract.ConvWeightGrad, convWeightGradCall)
 }
 
 // columnBytes is how much memory the patches of some images may take: convolutions that store them go some images at a time.

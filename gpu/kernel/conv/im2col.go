@@ -2,19 +2,20 @@ package conv
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("im2col", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.Im2Col, func(r *shader.Recorder, c *core.Call) error {
 		x, y := &c.Ins[0], &c.Outs[0]
 		w := primitive.NewWindow(x.Shape, places(c), c.Ints[0:2], c.Ints[2:4], c.Ints[4:6], c.Ints[6:8])
 		n, ch, l := x.Shape[0], x.Shape[1], primitive.Product3(w.Out)
 		return w.Columns(r, x, y, n, ch, [3]int{ch * w.Taps() * l, w.Taps() * l, l})
 	})
-	kernel.Register("col2im", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.Col2Im, func(r *shader.Recorder, c *core.Call) error {
 		x, y := &c.Ins[0], &c.Outs[0]
 		w := primitive.NewWindow(y.Shape, places(c), c.Ints[0:2], c.Ints[2:4], c.Ints[4:6], c.Ints[6:8])
 		ch, l := y.Shape[1], primitive.Product3(w.Out)

@@ -5,18 +5,16 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/elementwise"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// CopyKernel and FillKernel are the numbers of the two kernels.
-var CopyKernel, FillKernel = core.Kernel("copy"), core.Kernel("fill")
-
 func init() {
-	kernel.Register("copy", Copy)
-	kernel.Register("fill", Copy)
+	kernel.Register(contract.Copy, Copy)
+	kernel.Register(contract.Fill, Copy)
 }
 
 var (

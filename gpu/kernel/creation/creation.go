@@ -3,16 +3,17 @@ package creation
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("arange", arangeCall)
-	kernel.Register("linspace", func(r *shader.Recorder, c *core.Call) error { return spaceCall(r, c, false) })
-	kernel.Register("logspace", func(r *shader.Recorder, c *core.Call) error { return spaceCall(r, c, true) })
-	kernel.Register("triangle_indices", triangleIndicesCall)
+	kernel.Register(contract.Arange, arangeCall)
+	kernel.Register(contract.Linspace, func(r *shader.Recorder, c *core.Call) error { return spaceCall(r, c, false) })
+	kernel.Register(contract.Logspace, func(r *shader.Recorder, c *core.Call) error { return spaceCall(r, c, true) })
+	kernel.Register(contract.TriangleIndices, triangleIndicesCall)
 }
 
 // arangeCall: Outs[0][i] = Ints[0] + i Ints[1], or Floats[0] + i Floats[1] for floats.

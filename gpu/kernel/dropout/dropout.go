@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -12,7 +13,7 @@ import (
 )
 
 func init() {
-	kernel.Register("dropout", dropoutCall)
+	kernel.Register(contract.Dropout, dropoutCall)
 }
 
 // dropoutCall: y = f(x) with ints seed and offset of the generator and floats probability and scale. Elements are dropped

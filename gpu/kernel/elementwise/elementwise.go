@@ -23,9 +23,9 @@ func init() {
 					}
 					seen[name] = true
 					m := New(k, t, name)
-					kernel.Register(name, m.Run)
-					id := int(core.Kernel(name))
-					elementwiseKernels = append(elementwiseKernels, make([]*Kernel, max(id+1-len(elementwiseKernels), 0))...)
+					id := core.Kernel(name)
+					kernel.Register(id, m.Run)
+					elementwiseKernels = append(elementwiseKernels, make([]*Kernel, max(int(id)+1-len(elementwiseKernels), 0))...)
 					elementwiseKernels[id] = m
 				}
 			}

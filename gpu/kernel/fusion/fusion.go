@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
 	"github.com/plait-ml/plait/gpu/kernel/elementwise"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -91,7 +92,7 @@ type released struct {
 func Fusable(c *core.Call) *elementwise.Kernel {
 	var m *elementwise.Kernel
 	switch c.Kernel {
-	case copying.CopyKernel, copying.FillKernel:
+	case contract.Copy, contract.Fill:
 		if in := &c.Ins[0]; !in.IsNumber && !in.Contiguous() {
 			return nil // it may be one that transposes
 		}

@@ -7,17 +7,18 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("gather", gatherCall)
-	kernel.Register("scatter", scatterCall)
-	kernel.Register("index", indexCall)
-	kernel.Register("index_put", indexPutCall)
-	kernel.Register("embedding_backward", embeddingBackwardCall)
+	kernel.Register(contract.Gather, gatherCall)
+	kernel.Register(contract.Scatter, scatterCall)
+	kernel.Register(contract.Index, indexCall)
+	kernel.Register(contract.IndexPut, indexPutCall)
+	kernel.Register(contract.EmbeddingBackward, embeddingBackwardCall)
 }
 
 func outOfRange(c *core.Call, at uint32, dim, size int) error {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -12,7 +13,7 @@ import (
 )
 
 func init() {
-	kernel.Register("mask_count", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.MaskCount, func(r *shader.Recorder, c *core.Call) error {
 		f := reduction.Count("vec2<u32>(a.f0, 0u)", expr.I64, expr.Number)
 		dims := make([]int64, len(c.Ins[0].Shape))
 		for i := range dims {
@@ -20,10 +21,10 @@ func init() {
 		}
 		return f.Run(r, "mask_count", &c.Ins[0], []*core.Operand{&c.Outs[0]}, dims, 0)
 	})
-	kernel.Register("mask_positions", func(r *shader.Recorder, c *core.Call) error { return positionsCall(r, c, 0) })
-	kernel.Register("nonzero", func(r *shader.Recorder, c *core.Call) error { return positionsCall(r, c, 1) })
-	kernel.Register("masked_select", maskedSelectCall)
-	kernel.Register("masked_scatter", maskedScatterCall)
+	kernel.Register(contract.MaskPositions, func(r *shader.Recorder, c *core.Call) error { return positionsCall(r, c, 0) })
+	kernel.Register(contract.Nonzero, func(r *shader.Recorder, c *core.Call) error { return positionsCall(r, c, 1) })
+	kernel.Register(contract.MaskedSelect, maskedSelectCall)
+	kernel.Register(contract.MaskedScatter, maskedScatterCall)
 }
 
 // ranks returns scratch memory with, for each element of a mask in row-major order, how many true ones come before it.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -13,10 +14,10 @@ import (
 )
 
 func init() {
-	kernel.Register("interpolate", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.Interpolate, func(r *shader.Recorder, c *core.Call) error {
 		return newResampling(c, &c.Ins[0], &c.Outs[0]).forward(r, &c.Ins[0], &c.Outs[0])
 	})
-	kernel.Register("interpolate_grad", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.InterpolateGrad, func(r *shader.Recorder, c *core.Call) error {
 		return newResampling(c, &c.Outs[0], &c.Ins[0]).backward(r, &c.Ins[0], &c.Outs[0])
 	})
 }

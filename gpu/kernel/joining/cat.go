@@ -3,13 +3,14 @@ package joining
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("cat", catCall)
+	kernel.Register(contract.Cat, catCall)
 }
 
 // catCall: Outs[0] = the Ins, of its dtype, one after the other along dimension Ints[0].

@@ -4,15 +4,16 @@ import (
 	"fmt"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("linalg_qr", qrCall)
-	kernel.Register("linalg_eigh", eighCall)
-	kernel.Register("linalg_svd", svdCall)
+	kernel.Register(contract.LinalgQR, qrCall)
+	kernel.Register(contract.LinalgEigh, eighCall)
+	kernel.Register(contract.LinalgSVD, svdCall)
 }
 
 // qrCall: Outs[0], Outs[1] = Q [m, min(m, n)] and R of Ins[0] = Q R, by Householder's reflections of the columns, which are

@@ -3,6 +3,7 @@ package linalg
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -25,10 +26,10 @@ const (
 )
 
 func init() {
-	kernel.Register("linalg_solve", solveCall)
-	kernel.Register("linalg_det", detCall)
-	kernel.Register("linalg_triangular", triangularCall)
-	kernel.Register("linalg_cholesky", choleskyCall)
+	kernel.Register(contract.LinalgSolve, solveCall)
+	kernel.Register(contract.LinalgDet, detCall)
+	kernel.Register(contract.LinalgTriangular, triangularCall)
+	kernel.Register(contract.LinalgCholesky, choleskyCall)
 }
 
 // matrices are a stack [batch, m, n] of copies in scratch memory, each with a status word, and the columns k of their right sides.

@@ -2,14 +2,15 @@ package linalg
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("linalg_lu", luCall)
-	kernel.Register("linalg_permutation", permutationOfPivotsCall)
+	kernel.Register(contract.LinalgLU, luCall)
+	kernel.Register(contract.LinalgPermutation, permutationOfPivotsCall)
 }
 
 // lu makes triangles L, without its diagonal of ones, and U of the matrices by Gauss's elimination with pivots, and returns words:

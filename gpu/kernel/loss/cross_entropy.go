@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -13,10 +14,10 @@ import (
 )
 
 func init() {
-	kernel.Register("cross_entropy", func(r *shader.Recorder, c *core.Call) error { return classLoss(r, c, true) })
-	kernel.Register("cross_entropy_backward", crossEntropyBackwardCall)
-	kernel.Register("nll_loss", func(r *shader.Recorder, c *core.Call) error { return classLoss(r, c, false) })
-	kernel.Register("nll_loss_backward", nllBackwardCall)
+	kernel.Register(contract.CrossEntropy, func(r *shader.Recorder, c *core.Call) error { return classLoss(r, c, true) })
+	kernel.Register(contract.CrossEntropyBackward, crossEntropyBackwardCall)
+	kernel.Register(contract.NLLLoss, func(r *shader.Recorder, c *core.Call) error { return classLoss(r, c, false) })
+	kernel.Register(contract.NLLLossBackward, nllBackwardCall)
 }
 
 // Indices into the integer attributes of the kernels in this file, and what is done with the losses of samples.

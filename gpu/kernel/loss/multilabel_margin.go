@@ -2,12 +2,13 @@ package loss
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-func init() { kernel.Register("multilabel_margin_loss", multilabelMarginCall) }
+func init() { kernel.Register(contract.MultilabelMarginLoss, multilabelMarginCall) }
 
 // multilabelMarginCall: Outs[0], where given, = for each sample of Ins[0] [batch, n] the sum of max(0, 1 - x[j] + x[i]) over its
 // target classes j and its other classes i, over n; Outs[1], where given, = the slopes. Ins[1], int64, lists a sample's target

@@ -2,12 +2,13 @@ package loss
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-func init() { kernel.Register("check_probabilities", checkProbabilitiesCall) }
+func init() { kernel.Register(contract.CheckProbabilities, checkProbabilitiesCall) }
 
 // checkProbabilitiesCall fails for the sake of its output, which it leaves as it is, where an element of its contiguous input is not in
 // [0, 1]. Ints: 0 for an input, 1 for a target.

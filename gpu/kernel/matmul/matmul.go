@@ -4,13 +4,14 @@ package matmul
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-func init() { kernel.Register("matmul", matmulCall) }
+func init() { kernel.Register(contract.MatMul, matmulCall) }
 
 // A Product is a stack of matrix products: out = alpha a b + beta out + bias, then max(., 0) if relu.
 type Product struct {

@@ -2,6 +2,7 @@ package norm
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -9,8 +10,8 @@ import (
 )
 
 func init() {
-	kernel.Register("layer_norm", layerNormCall)
-	kernel.Register("layer_norm_backward", layerNormBackwardCall)
+	kernel.Register(contract.LayerNorm, layerNormCall)
+	kernel.Register(contract.LayerNormBackward, layerNormBackwardCall)
 }
 
 // layerNormCall: y, stats [mean, 1/deviation] = f(x, weight, bias) with ints rows, n, rms and float eps.

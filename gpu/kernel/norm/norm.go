@@ -3,6 +3,7 @@ package norm
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
@@ -14,11 +15,11 @@ import (
 // Group and batch norm: statistics of parts of [batch, channels, inner], and factors and summands for each channel.
 
 func init() {
-	kernel.Register("group_norm", groupNormCall)
-	kernel.Register("group_norm_backward", groupNormBackwardCall)
-	kernel.Register("batch_norm", batchNormCall)
-	kernel.Register("batch_norm_running", batchNormRunningCall)
-	kernel.Register("batch_norm_backward", batchNormBackwardCall)
+	kernel.Register(contract.GroupNorm, groupNormCall)
+	kernel.Register(contract.GroupNormBackward, groupNormBackwardCall)
+	kernel.Register(contract.BatchNorm, batchNormCall)
+	kernel.Register(contract.BatchNormRunning, batchNormRunningCall)
+	kernel.Register(contract.BatchNormBackward, batchNormBackwardCall)
 }
 
 // A normed is what these norms share: x [batch, channels, inner] contiguous, with statistics for each group of a batch's

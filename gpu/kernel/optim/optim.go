@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/reduction"
@@ -12,11 +13,10 @@ import (
 )
 
 func init() {
-	kernel.Register("optim_norm", normCall)
-	kernel.Register("optim_scale", func(r *shader.Recorder, c *core.Call) error { return scaleCall(r, c, false) })
-	kernel.Register("optim_clip", func(r *shader.Recorder, c *core.Call) error { return scaleCall(r, c, true) })
-	kernel.Register("optim_clamp", clampCall)
-	kernel.Register("optim_unscale", unscaleCall)
+	kernel.Register(contract.OptimNorm, normCall)
+	kernel.Register(contract.OptimClip, func(r *shader.Recorder, c *core.Call) error { return scaleCall(r, c, true) })
+	kernel.Register(contract.OptimClamp, clampCall)
+	kernel.Register(contract.OptimUnscale, unscaleCall)
 }
 
 // flatten returns an operand as one dimension.

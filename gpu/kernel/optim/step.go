@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-func init() { kernel.Register("optim_step", stepCall) }
+func init() { kernel.Register(contract.OptimStep, stepCall) }
 
 // The optimisers' update rules. w is the parameter after decoupled weight decay, g the gradient after sign and coupled decay,
 // a, b and c the states and x the numbers from the third on: core/cpu/kernel/optim/c/rules.h says what they are. A rule sets

@@ -3,14 +3,15 @@ package padding
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("pad", padCall)
-	kernel.Register("pad_grad", padGradCall)
+	kernel.Register(contract.Pad, padCall)
+	kernel.Register(contract.PadGrad, padGradCall)
 }
 
 // A padding is of the last nd dimensions: constant, reflected, replicated or circular.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
@@ -13,11 +14,11 @@ import (
 )
 
 func init() {
-	kernel.Register("max_pool", maxPoolCall)
-	kernel.Register("avg_pool", func(r *shader.Recorder, c *core.Call) error { return averageCall(r, c, &c.Ins[0], &c.Outs[0], false) })
-	kernel.Register("avg_pool_grad", func(r *shader.Recorder, c *core.Call) error { return averageCall(r, c, &c.Outs[0], &c.Ins[0], true) })
-	kernel.Register("plane_gather", planeGatherCall)
-	kernel.Register("plane_scatter", planeScatterCall)
+	kernel.Register(contract.MaxPool, maxPoolCall)
+	kernel.Register(contract.AvgPool, func(r *shader.Recorder, c *core.Call) error { return averageCall(r, c, &c.Ins[0], &c.Outs[0], false) })
+	kernel.Register(contract.AvgPoolGrad, func(r *shader.Recorder, c *core.Call) error { return averageCall(r, c, &c.Outs[0], &c.Ins[0], true) })
+	kernel.Register(contract.PlaneGather, planeGatherCall)
+	kernel.Register(contract.PlaneScatter, planeScatterCall)
 }
 
 // A pool is a pooling's geometry, from large to small.

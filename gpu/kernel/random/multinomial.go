@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -12,7 +13,7 @@ import (
 )
 
 func init() {
-	kernel.Register("multinomial", multinomialCall)
+	kernel.Register(contract.Multinomial, multinomialCall)
 }
 
 // multinomialCall draws positions of weights, the last dimension of Ins[0]. Ints: seed, offset, replacement. With replacement,

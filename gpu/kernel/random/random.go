@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -13,9 +14,9 @@ import (
 )
 
 func init() {
-	kernel.Register("random", randomCall)
-	kernel.Register("random_integers", randomIntegersCall)
-	kernel.Register("bernoulli", bernoulliCall)
+	kernel.Register(contract.Random, randomCall)
+	kernel.Register(contract.RandomIntegers, randomIntegersCall)
+	kernel.Register(contract.Bernoulli, bernoulliCall)
 }
 
 // randomCall draws from a continuous distribution. Ints: distribution, seed, offset; Floats: up to four parameters.

@@ -2,6 +2,7 @@ package random
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -9,7 +10,7 @@ import (
 )
 
 func init() {
-	kernel.Register("randperm", permutationCall)
+	kernel.Register(contract.Randperm, permutationCall)
 }
 
 // permutationCall writes a permutation of 0, ..., n-1: the order of random keys. Ints: seed, offset.

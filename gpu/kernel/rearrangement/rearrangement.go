@@ -3,14 +3,15 @@ package rearrangement
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	kernel.Register("repeat_index", repeatIndexCall)
-	kernel.Register("triangle", triangleCall)
+	kernel.Register(contract.RepeatIndex, repeatIndexCall)
+	kernel.Register(contract.Triangle, triangleCall)
 }
 
 // repeatIndexCall: Outs[0] = each position of Ins[0], a vector of counts, as often as it says. Each result looks for its

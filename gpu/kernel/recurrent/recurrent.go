@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
@@ -17,12 +18,12 @@ import (
 
 func init() {
 	for _, lstm := range []bool{true, false} {
-		name := "gru_steps"
+		forward, backward := contract.GRUSteps, contract.GRUStepsBackward
 		if lstm {
-			name = "lstm_steps"
+			forward, backward = contract.LSTMSteps, contract.LSTMStepsBackward
 		}
-		kernel.Register(name, func(r *shader.Recorder, c *core.Call) error { return recurrentCall(r, c, lstm) })
-		kernel.Register(name+"_backward", func(r *shader.Recorder, c *core.Call) error { return recurrentBackwardCall(r, c, lstm) })
+		kernel.Register(forward, func(r *shader.Recorder, c *core.Call) error { return recurrentCall(r, c, lstm) })
+		kernel.Register(backward, func(r *shader.Recorder, c *core.Call) error { return recurrentBackwardCall(r, c, lstm) })
 	}
 }
 

@@ -8,16 +8,19 @@ import (
 	"strings"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	for _, name := range []string{"sum", "mean", "prod", "amax", "amin", "any", "all", "count_nonzero", "sum_of_squares", "logsumexp", "var", "std", "argmax", "argmin"} {
-		kernel.Register(name, func(r *shader.Recorder, c *core.Call) error { return reduceCall(r, c, name) })
+	for _, k := range []core.KernelID{contract.Sum, contract.Mean, contract.Prod, contract.Amax, contract.Amin, contract.Any, contract.All,
+		contract.CountNonzero, contract.LogSumExp, contract.Var, contract.Std, contract.ArgMax, contract.ArgMin} {
+		name := k.String()
+		kernel.Register(k, func(r *shader.Recorder, c *core.Call) error { return reduceCall(r, c, name) })
 	}
-	kernel.Register("norm", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.Norm, func(r *shader.Recorder, c *core.Call) error {
 		name := "norm"
 		switch p := c.Floats[0]; {
 		case p == 0:

@@ -7,16 +7,18 @@ import (
 	"strings"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
-	for _, name := range []string{"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"} {
-		kernel.Register(name, func(r *shader.Recorder, c *core.Call) error { return scanCall(r, c, name) })
+	for _, k := range []core.KernelID{contract.CumSum, contract.CumProd, contract.CumMax, contract.CumMin, contract.LogCumSumExp} {
+		name := k.String()
+		kernel.Register(k, func(r *shader.Recorder, c *core.Call) error { return scanCall(r, c, name) })
 	}
-	kernel.Register("linear_scan", linearScanCall)
+	kernel.Register(contract.LinearScan, linearScanCall)
 }
 
 // scanWidth is how many elements a workgroup scans together.

@@ -3,6 +3,7 @@ package softmax
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -12,12 +13,13 @@ import (
 
 func init() {
 	for _, log := range []bool{false, true} {
-		name := "softmax"
+		forward, backward := contract.Softmax, contract.SoftmaxBackward
 		if log {
-			name = "log_softmax"
+			forward, backward = contract.LogSoftmax, contract.LogSoftmaxBackward
 		}
-		kernel.Register(name, func(r *shader.Recorder, c *core.Call) error { return softmaxCall(r, c, name, log) })
-		kernel.Register(name+"_backward", func(r *shader.Recorder, c *core.Call) error { return softmaxBackwardCall(r, c, name, log) })
+		name := forward.String()
+		kernel.Register(forward, func(r *shader.Recorder, c *core.Call) error { return softmaxCall(r, c, name, log) })
+		kernel.Register(backward, func(r *shader.Recorder, c *core.Call) error { return softmaxBackwardCall(r, c, name+"_backward", log) })
 	}
 }
 
@@ -47,7 +49,7 @@ func softmaxCall(r *shader.Recorder, c *core.Call, name string, log bool) error 
 }
 
 func softmaxBackwardCall(r *shader.Recorder, c *core.Call, name string, log bool) error {
-	s := shader.New(r, name+"_backward")
+	s := shader.New(r, name)
 	t := primitive.NewRowText(s, primitive.AxisOf(c.Ins[0].Shape, int(c.Ints[0])))
 	t.In("y", &c.Ins[0])
 	t.In("g", &c.Ins[1])

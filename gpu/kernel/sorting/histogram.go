@@ -2,6 +2,7 @@ package sorting
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/indexing"
@@ -9,8 +10,8 @@ import (
 )
 
 func init() {
-	kernel.Register("bincount", binCountCall)
-	kernel.Register("histc", histCCall)
+	kernel.Register(contract.BinCount, binCountCall)
+	kernel.Register(contract.HistC, histCCall)
 }
 
 // histogram writes to out, int64, how many of n elements fall into each bin. bind adds the elements to a shader and returns WGSL

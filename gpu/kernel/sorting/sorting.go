@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -13,27 +14,27 @@ import (
 )
 
 func init() {
-	kernel.Register("sort", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.Sort, func(r *shader.Recorder, c *core.Call) error {
 		return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], largest: c.Ints[1] != 0}).run(r, c)
 	})
-	kernel.Register("argsort", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.ArgSort, func(r *shader.Recorder, c *core.Call) error {
 		return (&sorting{indices: &c.Outs[0], largest: c.Ints[1] != 0}).run(r, c)
 	})
-	kernel.Register("topk", func(r *shader.Recorder, c *core.Call) error {
+	kernel.Register(contract.TopK, func(r *shader.Recorder, c *core.Call) error {
 		return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], largest: c.Ints[2] != 0, keep: int(c.Ints[1])}).run(r, c)
 	})
-	one := func(name string, keep func(c *core.Call) int, place string) {
-		kernel.Register(name, func(r *shader.Recorder, c *core.Call) error {
+	one := func(k core.KernelID, keep func(c *core.Call) int, place string) {
+		kernel.Register(k, func(r *shader.Recorder, c *core.Call) error {
 			return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], keep: keep(c), place: place}).run(r, c)
 		})
 	}
 	all := func(*core.Call) int { return 0 }
-	one("kthvalue", func(c *core.Call) int { return int(c.Ints[1]) }, "n - 1u")
+	one(contract.KthValue, func(c *core.Call) int { return int(c.Ints[1]) }, "n - 1u")
 	// A line with a NaN has the first of them as its median.
-	one("median", all, "select((n - 1u) / 2u, numbers(first, n), numbers(first, n) < n)")
-	one("nanmedian", all, "(max(numbers(first, n), 1u) - 1u) / 2u")
-	kernel.Register("mode", modeCall)
-	kernel.Register("searchsorted", searchSortedCall)
+	one(contract.Median, all, "select((n - 1u) / 2u, numbers(first, n), numbers(first, n) < n)")
+	one(contract.NanMedian, all, "(max(numbers(first, n), 1u) - 1u) / 2u")
+	kernel.Register(contract.Mode, modeCall)
+	kernel.Register(contract.SearchSorted, searchSortedCall)
 }
 
 // A sorting puts the elements of lines of Ins[0] along dimension Ints[0] in order: all of them, the first so many, or the one

@@ -2,6 +2,7 @@ package sorting
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
@@ -9,8 +10,8 @@ import (
 )
 
 func init() {
-	kernel.Register("unique", uniqueCall)
-	kernel.Register("unique_rows", uniqueRowsCall)
+	kernel.Register(contract.Unique, uniqueCall)
+	kernel.Register(contract.UniqueRows, uniqueRowsCall)
 }
 
 // An ordering is elements in order, as WGSL over what it adds to a shader: ordered(j), the index of the j-th, and differs(j),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -14,10 +15,10 @@ import (
 // those of core/cpu/kernel/special.
 
 func init() {
-	kernel.Register("special_function", specialFunctionCall)
-	kernel.Register("special_pair", specialPairCall)
-	kernel.Register("nextafter", nextAfterCall)
-	kernel.Register("frexp", frexpCall)
+	kernel.Register(contract.Special, specialFunctionCall)
+	kernel.Register(contract.SpecialPair, specialPairCall)
+	kernel.Register(contract.NextAfter, nextAfterCall)
+	kernel.Register(contract.Frexp, frexpCall)
 }
 
 // specialFunctions has WGSL for the functions of one number, v, by code.

@@ -16,14 +16,15 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/attention/c" // its kernels
 	_ "github.com/plait-ml/plait/core/cpu/pool"               // defines plait_parallel
 )
 
 func init() {
-	kernel.Register("attention", attention)
-	kernel.Register("attention_backward", attentionBackward)
+	kernel.Register(contract.Attention, attention)
+	kernel.Register(contract.AttentionBackward, attentionBackward)
 }
 
 type (

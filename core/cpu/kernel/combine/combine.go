@@ -14,11 +14,12 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/combine/c" // its kernels
 )
 
-func init() { kernel.Register("combine", combine) }
+func init() { kernel.Register(contract.Combine, combine) }
 
 // The operations of the kernel.
 const (

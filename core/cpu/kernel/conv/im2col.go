@@ -13,12 +13,13 @@ import "C"
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
 func init() {
-	kernel.Register("im2col", im2colCall)
-	kernel.Register("col2im", col2imCall)
+	kernel.Register(contract.Im2Col, im2colCall)
+	kernel.Register(contract.Col2Im, col2imCall)
 }
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }

@@ -4,13 +4,14 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
 func init() {
-	kernel.Register("conv_forward", forwardCall)
-	kernel.Register("conv_input_grad", inputGradCall)
-	kernel.Register("conv_weight_grad", weightGradCall)
+	kernel.Register(contract.ConvForward, forwardCall)
+	kernel.Register(contract.ConvInputGrad, inputGradCall)
+	kernel.Register(contract.ConvWeightGrad, weightGradCall)
 }
 
 // describe returns the geometry of the convolution x, w -> y with the call's attributes: stride, padding and dilation of

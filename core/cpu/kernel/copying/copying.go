@@ -4,12 +4,13 @@ package copying
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
 func init() {
-	kernel.Register("copy", copyCall)
-	kernel.Register("fill", fillCall)
+	kernel.Register(contract.Copy, copyCall)
+	kernel.Register(contract.Fill, fillCall)
 }
 
 func operand(o *core.Operand) view { return newView(o.Ptr(), int(o.DType), o.Shape, o.Strides) }

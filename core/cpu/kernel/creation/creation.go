@@ -19,16 +19,17 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"    // whose copies it makes
 	_ "github.com/plait-ml/plait/core/cpu/kernel/creation/c" // its kernels
 )
 
 func init() {
-	kernel.Register("arange", arangeCall)
-	kernel.Register("linspace", linspaceCall)
-	kernel.Register("logspace", logspaceCall)
-	kernel.Register("triangle_indices", triangleIndicesCall)
+	kernel.Register(contract.Arange, arangeCall)
+	kernel.Register(contract.Linspace, linspaceCall)
+	kernel.Register(contract.Logspace, logspaceCall)
+	kernel.Register(contract.TriangleIndices, triangleIndicesCall)
 }
 
 // view is how C sees an operand.

@@ -14,12 +14,13 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout/c" // its kernels
 	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
-func init() { kernel.Register("dropout", dropout) }
+func init() { kernel.Register(contract.Dropout, dropout) }
 
 // dropout: y = f(x) with ints seed and offset of the generator and floats probability and scale. Elements are dropped with
 // the given probability, the others multiplied by scale; an absent x is 1.

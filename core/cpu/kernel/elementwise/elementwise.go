@@ -35,7 +35,7 @@ func family(first unsafe.Pointer, names ...string) {
 	for i, name := range names {
 		k := &kernels[i]
 		table[name] = k
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, k) })
+		kernel.Register(core.Kernel(name), func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, k) })
 	}
 }
 

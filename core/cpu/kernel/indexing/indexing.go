@@ -10,21 +10,22 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	"github.com/plait-ml/plait/core/cpu/kernel/copying"
 )
 
 func init() {
-	kernel.Register("gather", gatherCall)
-	kernel.Register("scatter", scatterCall)
-	kernel.Register("index", indexCall)
-	kernel.Register("index_put", putCall)
-	kernel.Register("embedding_backward", embeddingBackwardCall)
-	kernel.Register("mask_count", countCall)
-	kernel.Register("mask_positions", positionsCall)
-	kernel.Register("masked_select", maskedSelectCall)
-	kernel.Register("masked_scatter", maskedScatterCall)
-	kernel.Register("nonzero", nonzeroCall)
+	kernel.Register(contract.Gather, gatherCall)
+	kernel.Register(contract.Scatter, scatterCall)
+	kernel.Register(contract.Index, indexCall)
+	kernel.Register(contract.IndexPut, putCall)
+	kernel.Register(contract.EmbeddingBackward, embeddingBackwardCall)
+	kernel.Register(contract.MaskCount, countCall)
+	kernel.Register(contract.MaskPositions, positionsCall)
+	kernel.Register(contract.MaskedSelect, maskedSelectCall)
+	kernel.Register(contract.MaskedScatter, maskedScatterCall)
+	kernel.Register(contract.Nonzero, nonzeroCall)
 }
 
 func operand(o *core.Operand) view { return newView(o.Ptr(), int(o.DType), o.Shape, o.Strides) }

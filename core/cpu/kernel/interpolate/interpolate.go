@@ -15,13 +15,14 @@ import "C"
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/interpolate/c" // its kernels
 )
 
 func init() {
-	kernel.Register("interpolate", interpolateCall)
-	kernel.Register("interpolate_grad", interpolateGradCall)
+	kernel.Register(contract.Interpolate, interpolateCall)
+	kernel.Register(contract.InterpolateGrad, interpolateGradCall)
 }
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }

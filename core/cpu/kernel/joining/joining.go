@@ -13,12 +13,13 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"   // whose copies it makes
 	_ "github.com/plait-ml/plait/core/cpu/kernel/joining/c" // its kernels
 )
 
-func init() { kernel.Register("cat", catCall) }
+func init() { kernel.Register(contract.Cat, catCall) }
 
 // view is how C sees an operand.
 func view(v *kernel.View) *C.plait_view { return (*C.plait_view)(unsafe.Pointer(v)) }

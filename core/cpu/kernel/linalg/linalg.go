@@ -21,20 +21,21 @@ import "C"
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/linalg/c" // its kernels
 	_ "github.com/plait-ml/plait/core/cpu/pool"            // defines plait_parallel
 )
 
 func init() {
-	for name, op := range map[string]C.int32_t{
-		"linalg_solve": C.LINALG_SOLVE, "linalg_det": C.LINALG_DET, "linalg_triangular": C.LINALG_TRIANGULAR,
-		"linalg_cholesky": C.LINALG_CHOLESKY, "linalg_qr": C.LINALG_QR, "linalg_eigh": C.LINALG_EIGH, "linalg_svd": C.LINALG_SVD,
-		"linalg_lu": C.LINALG_LU,
+	for k, op := range map[core.KernelID]C.int32_t{
+		contract.LinalgSolve: C.LINALG_SOLVE, contract.LinalgDet: C.LINALG_DET, contract.LinalgTriangular: C.LINALG_TRIANGULAR,
+		contract.LinalgCholesky: C.LINALG_CHOLESKY, contract.LinalgQR: C.LINALG_QR, contract.LinalgEigh: C.LINALG_EIGH, contract.LinalgSVD: C.LINALG_SVD,
+		contract.LinalgLU: C.LINALG_LU,
 	} {
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
+		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
 	}
-	kernel.Register("linalg_permutation", permutation)
+	kernel.Register(contract.LinalgPermutation, permutation)
 }
 
 func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {

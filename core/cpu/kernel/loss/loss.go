@@ -23,18 +23,19 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/loss/c" // its kernels
 	_ "github.com/plait-ml/plait/core/cpu/pool"          // defines plait_parallel
 )
 
 func init() {
-	kernel.Register("cross_entropy", crossEntropy)
-	kernel.Register("cross_entropy_backward", crossEntropyBackward)
-	kernel.Register("nll_loss", nll)
-	kernel.Register("nll_loss_backward", nllBackward)
-	kernel.Register("multilabel_margin_loss", multilabelMargin)
-	kernel.Register("check_probabilities", checkProbabilities)
+	kernel.Register(contract.CrossEntropy, crossEntropy)
+	kernel.Register(contract.CrossEntropyBackward, crossEntropyBackward)
+	kernel.Register(contract.NLLLoss, nll)
+	kernel.Register(contract.NLLLossBackward, nllBackward)
+	kernel.Register(contract.MultilabelMarginLoss, multilabelMargin)
+	kernel.Register(contract.CheckProbabilities, checkProbabilities)
 }
 
 // Indices into the integer attributes of every kernel here.

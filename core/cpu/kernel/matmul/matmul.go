@@ -9,12 +9,13 @@ package matmul
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/blas"
 	"github.com/plait-ml/plait/core/cpu/gemm"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
-func init() { kernel.Register("matmul", matmul) }
+func init() { kernel.Register(contract.MatMul, matmul) }
 
 // matrix returns the last two dimensions of an operand.
 func matrix(o *core.Operand, transposed bool) gemm.Matrix {

@@ -25,19 +25,20 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/norm/c" // its kernels
 	_ "github.com/plait-ml/plait/core/cpu/pool"          // defines plait_parallel
 )
 
 func init() {
-	kernel.Register("layer_norm", layerNorm)
-	kernel.Register("layer_norm_backward", layerNormBackward)
-	kernel.Register("group_norm", groupNorm)
-	kernel.Register("group_norm_backward", groupNormBackward)
-	kernel.Register("batch_norm", batchNorm)
-	kernel.Register("batch_norm_running", batchNormRunning)
-	kernel.Register("batch_norm_backward", batchNormBackward)
+	kernel.Register(contract.LayerNorm, layerNorm)
+	kernel.Register(contract.LayerNormBackward, layerNormBackward)
+	kernel.Register(contract.GroupNorm, groupNorm)
+	kernel.Register(contract.GroupNormBackward, groupNormBackward)
+	kernel.Register(contract.BatchNorm, batchNorm)
+	kernel.Register(contract.BatchNormRunning, batchNormRunning)
+	kernel.Register(contract.BatchNormBackward, batchNormBackward)
 }
 
 // ptr returns the address of an operand, or nil if it was not given.

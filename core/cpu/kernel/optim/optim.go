@@ -23,6 +23,7 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 
 	_ "github.com/plait-ml/plait/core/cpu/kernel/optim/c" // its kernels
@@ -30,12 +31,11 @@ import (
 )
 
 func init() {
-	kernel.Register("optim_step", step)
-	kernel.Register("optim_norm", norm)
-	kernel.Register("optim_scale", scale)
-	kernel.Register("optim_clip", clip)
-	kernel.Register("optim_clamp", clamp)
-	kernel.Register("optim_unscale", unscale)
+	kernel.Register(contract.OptimStep, step)
+	kernel.Register(contract.OptimNorm, norm)
+	kernel.Register(contract.OptimClip, clip)
+	kernel.Register(contract.OptimClamp, clamp)
+	kernel.Register(contract.OptimUnscale, unscale)
 }
 
 // Numbers is how many numbers an update rule takes for each parameter (see rules.h).
@@ -138,9 +138,6 @@ func number(o *core.Operand) float64 {
 	}
 	return float64(*(*float32)(o.Ptr()))
 }
-
-// scale multiplies everything in Outs by the number Ins[0].
-func scale(ctx *kernel.Context, c *core.Call) error { return multiply(ctx, c, number(&c.Ins[0])) }
 
 // clip multiplies everything in Outs by what makes a norm of Ins[0] at most Floats[0], and by 1 if it is.
 func clip(ctx *kernel.Context, c *core.Call) error {

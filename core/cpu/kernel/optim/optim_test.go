@@ -326,7 +326,7 @@ func TestNorms(t *testing.T) {
 	}
 }
 
-func TestScaleClipClamp(t *testing.T) {
+func TestClipClamp(t *testing.T) {
 	workers := pool.New(2)
 	defer workers.Close()
 	ctx := &kernel.Context{Pool: workers.Ptr()}
@@ -345,7 +345,6 @@ func TestScaleClipClamp(t *testing.T) {
 			}
 		}
 	}
-	check("scale", scale, 0.25, nil, func(v float64) float64 { return v / 4 })
 	check("clip", clip, 10, []float64{2}, func(v float64) float64 { return v * 2 / (10 + 1e-6) })
 	check("clip", clip, 1, []float64{2}, func(v float64) float64 { return v })
 	check("clamp", clamp, 0, []float64{0.5}, func(v float64) float64 { return min(max(v, -0.5), 0.5) })

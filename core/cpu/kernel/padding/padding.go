@@ -17,13 +17,14 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/padding/c" // its kernels
 )
 
 func init() {
-	kernel.Register("pad", padCall)
-	kernel.Register("pad_grad", padGradCall)
+	kernel.Register(contract.Pad, padCall)
+	kernel.Register(contract.PadGrad, padGradCall)
 }
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }

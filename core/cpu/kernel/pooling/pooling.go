@@ -26,16 +26,17 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/pooling/c" // its kernels
 )
 
 func init() {
-	kernel.Register("max_pool", maxCall)
-	kernel.Register("avg_pool", averageCall)
-	kernel.Register("avg_pool_grad", averageGradCall)
-	kernel.Register("plane_gather", gatherCall)
-	kernel.Register("plane_scatter", scatterCall)
+	kernel.Register(contract.MaxPool, maxCall)
+	kernel.Register(contract.AvgPool, averageCall)
+	kernel.Register(contract.AvgPoolGrad, averageGradCall)
+	kernel.Register(contract.PlaneGather, gatherCall)
+	kernel.Register(contract.PlaneScatter, scatterCall)
 }
 
 // A geometry describes a pooling; missing leading dimensions are 1. It is plaitk_pooling_shape.

@@ -22,6 +22,7 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 
 	_ "github.com/plait-ml/plait/core/cpu/kernel/random/c" // its kernels
@@ -29,11 +30,11 @@ import (
 )
 
 func init() {
-	kernel.Register("random", fill)
-	kernel.Register("random_integers", integers)
-	kernel.Register("bernoulli", bernoulli)
-	kernel.Register("randperm", permutation)
-	kernel.Register("multinomial", multinomial)
+	kernel.Register(contract.Random, fill)
+	kernel.Register(contract.RandomIntegers, integers)
+	kernel.Register(contract.Bernoulli, bernoulli)
+	kernel.Register(contract.Randperm, permutation)
+	kernel.Register(contract.Multinomial, multinomial)
 }
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }

@@ -15,14 +15,15 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"         // whose copies it makes
 	_ "github.com/plait-ml/plait/core/cpu/kernel/rearrangement/c" // its kernels
 )
 
 func init() {
-	kernel.Register("triangle", triangleCall)
-	kernel.Register("repeat_index", repeatCall)
+	kernel.Register(contract.Triangle, triangleCall)
+	kernel.Register(contract.RepeatIndex, repeatCall)
 }
 
 // view is how C sees an operand.

@@ -24,6 +24,7 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	_ "github.com/plait-ml/plait/core/cpu/gemm" // defines plaitk_gemm_by_panels
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/recurrent/c" // its kernels
@@ -31,16 +32,16 @@ import (
 )
 
 func init() {
-	kernel.Register("lstm_steps", func(ctx *kernel.Context, c *core.Call) error {
+	kernel.Register(contract.LSTMSteps, func(ctx *kernel.Context, c *core.Call) error {
 		return forward(ctx, c, C.RECURRENT_LSTM)
 	})
-	kernel.Register("gru_steps", func(ctx *kernel.Context, c *core.Call) error {
+	kernel.Register(contract.GRUSteps, func(ctx *kernel.Context, c *core.Call) error {
 		return forward(ctx, c, C.RECURRENT_GRU)
 	})
-	kernel.Register("lstm_steps_backward", func(ctx *kernel.Context, c *core.Call) error {
+	kernel.Register(contract.LSTMStepsBackward, func(ctx *kernel.Context, c *core.Call) error {
 		return backward(ctx, c, C.RECURRENT_LSTM)
 	})
-	kernel.Register("gru_steps_backward", func(ctx *kernel.Context, c *core.Call) error {
+	kernel.Register(contract.GRUStepsBackward, func(ctx *kernel.Context, c *core.Call) error {
 		return backward(ctx, c, C.RECURRENT_GRU)
 	})
 }

@@ -7,7 +7,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x04213a7d
+#cgo CFLAGS: -DPLAIT_HEADERS=0xce7f90bd
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 #include "c/reduction.h"
@@ -18,23 +18,24 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/reduction/c" // its kernels
 )
 
 func init() {
-	for name, op := range map[string]C.int32_t{
-		"sum": C.REDUCE_SUM, "mean": C.REDUCE_MEAN, "prod": C.REDUCE_PROD, "amax": C.REDUCE_MAX, "amin": C.REDUCE_MIN,
-		"any": C.REDUCE_ANY, "all": C.REDUCE_ALL, "count_nonzero": C.REDUCE_COUNT, "sum_of_squares": C.REDUCE_SUMSQ,
-		"logsumexp": C.REDUCE_LOGSUMEXP,
+	for k, op := range map[core.KernelID]C.int32_t{
+		contract.Sum: C.REDUCE_SUM, contract.Mean: C.REDUCE_MEAN, contract.Prod: C.REDUCE_PROD, contract.Amax: C.REDUCE_MAX, contract.Amin: C.REDUCE_MIN,
+		contract.Any: C.REDUCE_ANY, contract.All: C.REDUCE_ALL, contract.CountNonzero: C.REDUCE_COUNT,
+		contract.LogSumExp: C.REDUCE_LOGSUMEXP,
 	} {
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
 			return run(ctx, c, op, &c.Outs[0], nil, 0)
 		})
 	}
 	// Floats[0] is the correction. Outs[1], if given, gets the mean.
-	for name, op := range map[string]C.int32_t{"var": C.REDUCE_VAR, "std": C.REDUCE_STD} {
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+	for k, op := range map[core.KernelID]C.int32_t{contract.Var: C.REDUCE_VAR, contract.Std: C.REDUCE_STD} {
+		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
 			var mean *core.Operand
 			if len(c.Outs) > 1 {
 				mean = &c.Outs[1]
@@ -44,8 +45,8 @@ func init() {
 	}
 	// Outs[0] gets the index of the first extreme in row-major order over the reduced dimensions, Outs[1], if given, the
 	// value.
-	for name, op := range map[string]C.int32_t{"argmax": C.REDUCE_ARGMAX, "argmin": C.REDUCE_ARGMIN} {
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+	for k, op := range map[core.KernelID]C.int32_t{contract.ArgMax: C.REDUCE_ARGMAX, contract.ArgMin: C.REDUCE_ARGMIN} {
+		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
 			var value *core.Operand
 			if len(c.Outs) > 1 {
 				value = &c.Outs[1]
@@ -53,7 +54,7 @@ func init() {
 			return run(ctx, c, op, value, &c.Outs[0], 0)
 		})
 	}
-	kernel.Register("norm", norm)
+	kernel.Register(contract.Norm, norm)
 }
 
 // norm runs the kernel of the p-norm for p = Floats[0].

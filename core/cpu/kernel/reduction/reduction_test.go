@@ -139,9 +139,6 @@ var references = []reference{
 	{name: "any", result: isBool, value: func(x, _ []float64) float64 { return boolean(nonzero(x) > 0) }},
 	{name: "all", result: isBool, value: func(x, _ []float64) float64 { return boolean(nonzero(x) == float64(len(x))) }},
 	{name: "count_nonzero", result: func(core.DType) core.DType { return core.Int64 }, value: func(x, _ []float64) float64 { return nonzero(x) }},
-	{name: "sum_of_squares", floatOnly: true, result: same, value: func(x, _ []float64) float64 {
-		return sum(x, func(v float64) float64 { return v * v })
-	}},
 	{name: "norm", floats: []float64{0}, floatOnly: true, result: same, value: pnorm},
 	{name: "norm", floats: []float64{1}, floatOnly: true, result: same, value: pnorm},
 	{name: "norm", floats: []float64{2}, floatOnly: true, result: same, value: pnorm},

@@ -20,17 +20,18 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/scan/c" // its kernels
 )
 
 func init() {
-	for name, op := range map[string]C.int32_t{
-		"cumsum": C.SCAN_SUM, "cumprod": C.SCAN_PROD, "cummax": C.SCAN_MAX, "cummin": C.SCAN_MIN, "logcumsumexp": C.SCAN_LOGSUMEXP,
+	for k, op := range map[core.KernelID]C.int32_t{
+		contract.CumSum: C.SCAN_SUM, contract.CumProd: C.SCAN_PROD, contract.CumMax: C.SCAN_MAX, contract.CumMin: C.SCAN_MIN, contract.LogCumSumExp: C.SCAN_LOGSUMEXP,
 	} {
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
+		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
 	}
-	kernel.Register("linear_scan", linear)
+	kernel.Register(contract.LinearScan, linear)
 }
 
 const (

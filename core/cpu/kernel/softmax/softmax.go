@@ -15,20 +15,21 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/softmax/c" // its kernels
 	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 func init() {
-	for log, name := range []string{"softmax", "log_softmax"} {
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+	for log, k := range []struct{ forward, backward core.KernelID }{{contract.Softmax, contract.SoftmaxBackward}, {contract.LogSoftmax, contract.LogSoftmaxBackward}} {
+		kernel.Register(k.forward, func(ctx *kernel.Context, c *core.Call) error {
 			y, x := &c.Outs[0], &c.Ins[0]
 			outer, n, inner := split(x.Shape, int(c.Ints[0]))
 			forward(ctx.Pool, int(x.DType), log, x.Ptr(), y.Ptr(), outer, n, inner)
 			return nil
 		})
-		kernel.Register(name+"_backward", func(ctx *kernel.Context, c *core.Call) error {
+		kernel.Register(k.backward, func(ctx *kernel.Context, c *core.Call) error {
 			dx, y, dy := &c.Outs[0], &c.Ins[0], &c.Ins[1]
 			outer, n, inner := split(y.Shape, int(c.Ints[0]))
 			backward(ctx.Pool, int(y.DType), log, y.Ptr(), dy.Ptr(), dx.Ptr(), outer, n, inner)

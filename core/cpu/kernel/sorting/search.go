@@ -11,6 +11,7 @@ import "C"
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
@@ -18,13 +19,13 @@ func init() {
 	// Ins: a sorted sequence, or one for each row of values; values of the same dtype; optionally the int64 indices that
 	// sort the sequences. Outs[0], int64 or int32, gets for each value the number of elements smaller than it, or with
 	// Ints[0] = 1 not larger. All operands are contiguous.
-	kernel.Register("searchsorted", search)
+	kernel.Register(contract.SearchSorted, search)
 	// Ins: int64 elements and optionally float64 weights. Outs[0] gets, in int64 the number, in float64 the weight, of
 	// those equal to each index; others do not count.
-	kernel.Register("bincount", func(ctx *kernel.Context, c *core.Call) error { return histogram(ctx, c, 0, 0) })
+	kernel.Register(contract.BinCount, func(ctx *kernel.Context, c *core.Call) error { return histogram(ctx, c, 0, 0) })
 	// Outs[0], int64, gets the number of elements of the contiguous floating-point input in each of equal parts of the
 	// range from Floats[0] to Floats[1]; the last part includes its end.
-	kernel.Register("histc", func(ctx *kernel.Context, c *core.Call) error {
+	kernel.Register(contract.HistC, func(ctx *kernel.Context, c *core.Call) error {
 		return histogram(ctx, c, c.Floats[0], c.Floats[1])
 	})
 }

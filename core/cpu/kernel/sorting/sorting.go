@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/sorting/c" // its kernels
 )
@@ -26,23 +27,23 @@ import (
 func init() {
 	// Outs: values and indices, of the input's shape. Ints: dimension, 1 for descending. The order of equal elements
 	// stays; a NaN counts as the largest.
-	kernel.Register("sort", func(ctx *kernel.Context, c *core.Call) error {
+	kernel.Register(contract.Sort, func(ctx *kernel.Context, c *core.Call) error {
 		return lines(ctx, c, C.SORTING_SORT, &c.Outs[0], &c.Outs[1], 0, c.Ints[1] != 0)
 	})
 	// The same with the indices alone.
-	kernel.Register("argsort", func(ctx *kernel.Context, c *core.Call) error {
+	kernel.Register(contract.ArgSort, func(ctx *kernel.Context, c *core.Call) error {
 		return lines(ctx, c, C.SORTING_SORT, nil, &c.Outs[0], 0, c.Ints[1] != 0)
 	})
 	// Outs: values and indices, with size k in the dimension. Ints: dimension, k, 1 for the largest. The results are
 	// sorted; of equal elements those that come first are taken.
-	kernel.Register("topk", func(ctx *kernel.Context, c *core.Call) error {
+	kernel.Register(contract.TopK, func(ctx *kernel.Context, c *core.Call) error {
 		return lines(ctx, c, C.SORTING_TOP, &c.Outs[0], &c.Outs[1], c.Ints[1], c.Ints[2] != 0)
 	})
 	// Outs: values and indices, with the dimension left out or of size 1. Ints: dimension, and k for kthvalue.
-	for name, op := range map[string]C.int32_t{
-		"kthvalue": C.SORTING_KTH, "median": C.SORTING_MEDIAN, "nanmedian": C.SORTING_NANMEDIAN, "mode": C.SORTING_MODE,
+	for k, op := range map[core.KernelID]C.int32_t{
+		contract.KthValue: C.SORTING_KTH, contract.Median: C.SORTING_MEDIAN, contract.NanMedian: C.SORTING_NANMEDIAN, contract.Mode: C.SORTING_MODE,
 	} {
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
 			k := int64(1)
 			if op == C.SORTING_KTH {
 				k = c.Ints[1]

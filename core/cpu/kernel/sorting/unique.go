@@ -15,15 +15,16 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
 func init() {
 	// All operands are contiguous. Outs: values, inverse, counts, with room for as many results as there are elements, and
 	// the number of results. Ints: 1 to compare only neighbours. A NaN equals nothing.
-	kernel.Register("unique", func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, false) })
+	kernel.Register(contract.Unique, func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, false) })
 	// The same for the rows of a matrix; in place of values the index of the first row of each result, as int64.
-	kernel.Register("unique_rows", func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, true) })
+	kernel.Register(contract.UniqueRows, func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, true) })
 }
 
 func unique(ctx *kernel.Context, c *core.Call, rows bool) error {

@@ -13,14 +13,15 @@ import "C"
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/special/c" // its kernels
 	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 func init() {
-	for name, op := range map[string]C.int32_t{"nextafter": C.SPECIAL_NEXTAFTER, "frexp": C.SPECIAL_FREXP, "special_function": C.SPECIAL_FUNCTION, "special_pair": C.SPECIAL_PAIR} {
-		kernel.Register(name, func(ctx *kernel.Context, c *core.Call) error {
+	for k, op := range map[core.KernelID]C.int32_t{contract.NextAfter: C.SPECIAL_NEXTAFTER, contract.Frexp: C.SPECIAL_FREXP, contract.Special: C.SPECIAL_FUNCTION, contract.SpecialPair: C.SPECIAL_PAIR} {
+		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
 			x := &c.Ins[0]
 			s := C.struct_plaitk_special{op: op, dtype: C.int32_t(x.DType), n: C.int64_t(x.Numel()), x: x.Ptr(), out: c.Outs[0].Ptr()}
 			if len(c.Ins) > 1 {

@@ -55,7 +55,6 @@ const struct leaf *plaitk_reduction_norm_leaf(int op, int dtype) {
   case REDUCE_NORM1:
     return &abs1[i];
   case REDUCE_NORM2:
-  case REDUCE_SUMSQ:
     return &squares[i];
   case REDUCE_NORMP:
     return &pows[i];

@@ -30,7 +30,6 @@ enum plaitk_reduction_op {
   REDUCE_NORMP,    // (sum |x|^p)^(1/p)
   REDUCE_NORMINF,  // max |x|
   REDUCE_NORMNINF, // min |x|
-  REDUCE_SUMSQ,    // sum x^2
   REDUCE_VAR,      // out: variance; out2, if given: mean
   REDUCE_STD,
   REDUCE_LOGSUMEXP,

@@ -1,0 +1,34 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+// Combine writes to every output the inputs joined element by element, in their order, and divided by a number unless it is 0.
+// All are contiguous, of one dtype and length. Collectives launch it.
+var Combine = declare(Contract{Name: "combine", Outs: "targets...", Ins: "sources...", Ints: "op", Floats: "divisor"})
+
+// A CombineOp is how [Combine] joins elements.
+type CombineOp int64
+
+// The operations of [Combine].
+const (
+	CombineCopy    CombineOp = iota // C: PLAITK_COPY
+	CombineSum                      // C: PLAITK_SUM
+	CombineProduct                  // C: PLAITK_PRODUCT
+	CombineMin                      // C: PLAITK_MIN
+	CombineMax                      // C: PLAITK_MAX
+	CombineBitAnd                   // C: PLAITK_BIT_AND
+	CombineBitOr                    // C: PLAITK_BIT_OR
+	CombineBitXor                   // C: PLAITK_BIT_XOR
+)
+
+// CombineAttrs are the attributes of [Combine].
+type CombineAttrs struct {
+	Op      CombineOp
+	Divisor float64 // 0 for none
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a CombineAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Op)).Float(a.Divisor) }
+
+// CombineOf reads the attributes of a call.
+func CombineOf(c *core.Call) CombineAttrs { return CombineAttrs{CombineOp(c.Ints[0]), c.Floats[0]} }

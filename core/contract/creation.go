@@ -1,0 +1,69 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	// Arange writes start + i * step: of the integers to an integer dtype, of the floats to the others.
+	Arange = declare(Contract{Name: "arange", Outs: "y", Ints: "start step", Floats: "start step"})
+	// Linspace writes evenly spaced numbers, both ends included.
+	Linspace = declare(Contract{Name: "linspace", Outs: "y", Floats: "start end"})
+	// Logspace writes base to the powers of evenly spaced numbers.
+	Logspace = declare(Contract{Name: "logspace", Outs: "y", Floats: "start end base"})
+	// TriangleIndices writes the rows and the columns of the elements of a triangle, int64 of shape [2, count].
+	TriangleIndices = declare(Contract{Name: "triangle_indices", Outs: "y", Ints: "rows columns diagonal upper"})
+)
+
+// ArangeAttrs are the attributes of [Arange].
+type ArangeAttrs struct {
+	Start, Step           int64
+	FloatStart, FloatStep float64
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a ArangeAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(a.Start, a.Step).Float(a.FloatStart, a.FloatStep)
+}
+
+// ArangeOf reads the attributes of a call.
+func ArangeOf(c *core.Call) ArangeAttrs {
+	return ArangeAttrs{c.Ints[0], c.Ints[1], c.Floats[0], c.Floats[1]}
+}
+
+// SpaceAttrs are the attributes of [Linspace] and [Logspace].
+type SpaceAttrs struct {
+	Start, End float64
+	Base       float64 // of Logspace; 0 for Linspace
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a SpaceAttrs) AddTo(c *core.Call) *core.Call {
+	if c.Float(a.Start, a.End); a.Base != 0 {
+		c.Float(a.Base)
+	}
+	return c
+}
+
+// SpaceOf reads the attributes of a call.
+func SpaceOf(c *core.Call) SpaceAttrs {
+	a := SpaceAttrs{Start: c.Floats[0], End: c.Floats[1]}
+	if len(c.Floats) > 2 {
+		a.Base = c.Floats[2]
+	}
+	return a
+}
+
+// TriangleIndicesAttrs are the attributes of [TriangleIndices].
+type TriangleIndicesAttrs struct {
+	Rows, Columns, Diagonal int
+	Upper                   bool // what is above the diagonal, not below
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a TriangleIndicesAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Rows), int64(a.Columns), int64(a.Diagonal), flag(a.Upper))
+}
+
+// TriangleIndicesOf reads the attributes of a call.
+func TriangleIndicesOf(c *core.Call) TriangleIndicesAttrs {
+	return TriangleIndicesAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), c.Ints[3] != 0}
+}

@@ -1,0 +1,99 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	// Gather writes y[.., j, ..] = x[.., index[.., j, ..], ..] along a dimension.
+	Gather = declare(Contract{Name: "gather", Outs: "y", Ins: "x index", Ints: "dim"})
+	// Scatter changes y[.., index[.., j, ..], ..] by src[.., j, ..] along a dimension. src may be a number.
+	Scatter = declare(Contract{Name: "scatter", Outs: "y", Ins: "index src", Ints: "dim mode"})
+	// Index writes y[b.., r..] = x[indices[0][b..], indices[1][b..], .., r..]. The first dimensions of x are indexed, by tensors
+	// of one shape; dims are their names in messages.
+	Index = declare(Contract{Name: "index", Outs: "y", Ins: "x indices...", Ints: "wrap dims..."})
+	// IndexPut changes y[indices[0][b..], indices[1][b..], .., r..] by src[b.., r..], which may be a number.
+	IndexPut = declare(Contract{Name: "index_put", Outs: "y", Ins: "src indices...", Ints: "wrap mode dims..."})
+	// EmbeddingBackward writes to dweight[v, :] the sum of dy[b.., :] over all b with index[b..] == v.
+	EmbeddingBackward = declare(Contract{Name: "embedding_backward", Outs: "dweight", Ins: "dy index", Ints: "padding by_frequency add"})
+	// MaskCount writes the number of true elements of a mask, an int64.
+	MaskCount = declare(Contract{Name: "mask_count", Outs: "count", Ins: "mask"})
+	// MaskPositions writes the indices of the true elements of a mask, in columns: int64 of shape [dims, count].
+	MaskPositions = declare(Contract{Name: "mask_positions", Outs: "positions", Ins: "mask"})
+	// MaskedSelect writes the elements of x where mask is true, in row-major order, to y, which is contiguous.
+	MaskedSelect = declare(Contract{Name: "masked_select", Outs: "y", Ins: "x mask"})
+	// MaskedScatter changes the elements of y where mask is true to those of src, which is contiguous, in order.
+	MaskedScatter = declare(Contract{Name: "masked_scatter", Outs: "y", Ins: "mask src"})
+	// Nonzero writes the indices of the elements of x that are not 0, in rows: int64 of shape [count, dims]. x is contiguous.
+	Nonzero = declare(Contract{Name: "nonzero", Outs: "positions", Ins: "x"})
+)
+
+// A ScatterMode is how a value that is scattered or put meets the element that it goes to.
+type ScatterMode int64
+
+// The modes of [Scatter] and [IndexPut].
+const (
+	ScatterAssign ScatterMode = iota // C: PLAITK_ASSIGN
+	ScatterAdd                       // C: PLAITK_ADD
+	ScatterMul                       // C: PLAITK_MUL
+	ScatterMax                       // C: PLAITK_MAX
+	ScatterMin                       // C: PLAITK_MIN
+)
+
+// ScatterAttrs are the attributes of [Scatter].
+type ScatterAttrs struct {
+	Dim  int
+	Mode ScatterMode
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a ScatterAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), int64(a.Mode)) }
+
+// ScatterOf reads the attributes of a call.
+func ScatterOf(c *core.Call) ScatterAttrs {
+	return ScatterAttrs{int(c.Ints[0]), ScatterMode(c.Ints[1])}
+}
+
+// IndexAttrs are the attributes of [Index].
+type IndexAttrs struct {
+	Wrap bool    // negative indices count from the end
+	Dims []int64 // that are indexed, for messages
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a IndexAttrs) AddTo(c *core.Call) *core.Call { return c.Int(flag(a.Wrap)).Int(a.Dims...) }
+
+// IndexOf reads the attributes of a call.
+func IndexOf(c *core.Call) IndexAttrs { return IndexAttrs{c.Ints[0] != 0, c.Ints[1:]} }
+
+// IndexPutAttrs are the attributes of [IndexPut].
+type IndexPutAttrs struct {
+	Wrap bool // negative indices count from the end
+	Mode ScatterMode
+	Dims []int64 // that are indexed, for messages
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a IndexPutAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(flag(a.Wrap), int64(a.Mode)).Int(a.Dims...)
+}
+
+// IndexPutOf reads the attributes of a call.
+func IndexPutOf(c *core.Call) IndexPutAttrs {
+	return IndexPutAttrs{c.Ints[0] != 0, ScatterMode(c.Ints[1]), c.Ints[2:]}
+}
+
+// EmbeddingBackwardAttrs are the attributes of [EmbeddingBackward].
+type EmbeddingBackwardAttrs struct {
+	Padding     int  // the row that stays 0, or a negative number
+	ByFrequency bool // sums are divided by how many terms they have
+	Add         bool // sums are added to what is there
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a EmbeddingBackwardAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Padding), flag(a.ByFrequency), flag(a.Add))
+}
+
+// EmbeddingBackwardOf reads the attributes of a call.
+func EmbeddingBackwardOf(c *core.Call) EmbeddingBackwardAttrs {
+	return EmbeddingBackwardAttrs{int(c.Ints[0]), c.Ints[1] != 0, c.Ints[2] != 0}
+}

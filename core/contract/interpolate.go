@@ -1,0 +1,39 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	// Interpolate writes x with its last dimensions resampled to those of y. Both are contiguous, of one dtype.
+	Interpolate = declare(Contract{Name: "interpolate", Outs: "y", Ins: "x", Ints: "spatial mode align_corners", Floats: "scale..."})
+	// InterpolateGrad writes the gradient of the input for the gradient of the output.
+	InterpolateGrad = declare(Contract{Name: "interpolate_grad", Outs: "dx", Ins: "dy", Ints: "spatial mode align_corners", Floats: "scale..."})
+)
+
+// An InterpolateMode says which elements of the input an element of the output follows from.
+type InterpolateMode int64
+
+// The modes of [Interpolate].
+const (
+	InterpolateNearest      InterpolateMode = iota // C: INTERPOLATE_NEAREST
+	InterpolateNearestExact                        // C: INTERPOLATE_NEAREST_EXACT
+	InterpolateLinear                              // C: INTERPOLATE_LINEAR
+	InterpolateCubic                               // C: INTERPOLATE_CUBIC
+)
+
+// InterpolateAttrs are the attributes of [Interpolate] and [InterpolateGrad].
+type InterpolateAttrs struct {
+	Spatial      int // dimensions, the last ones
+	Mode         InterpolateMode
+	AlignCorners bool
+	Scale        []float64 // of each of them; 0 where positions follow from the sizes
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a InterpolateAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Spatial), int64(a.Mode), flag(a.AlignCorners)).Float(a.Scale...)
+}
+
+// InterpolateOf reads the attributes of a call.
+func InterpolateOf(c *core.Call) InterpolateAttrs {
+	return InterpolateAttrs{int(c.Ints[0]), InterpolateMode(c.Ints[1]), c.Ints[2] != 0, c.Floats}
+}

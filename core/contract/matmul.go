@@ -1,0 +1,24 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+// MatMul writes alpha * a @ b + beta * y + bias, of stacks of matrices that broadcast; a bias has an element for each column. y
+// is read unless beta is 0.
+var MatMul = declare(Contract{Name: "matmul", Outs: "y", Ins: "a b bias?", Ints: "transpose_a transpose_b relu", Floats: "alpha beta"})
+
+// MatMulAttrs are the attributes of [MatMul].
+type MatMulAttrs struct {
+	TransposeA, TransposeB bool
+	ReLU                   bool // negative results become 0
+	Alpha, Beta            float64
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a MatMulAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(flag(a.TransposeA), flag(a.TransposeB), flag(a.ReLU)).Float(a.Alpha, a.Beta)
+}
+
+// MatMulOf reads the attributes of a call.
+func MatMulOf(c *core.Call) MatMulAttrs {
+	return MatMulAttrs{c.Ints[0] != 0, c.Ints[1] != 0, c.Ints[2] != 0, c.Floats[0], c.Floats[1]}
+}

@@ -1,0 +1,80 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+// Operands are contiguous. A plane is the spatial dimensions, the last ones; an index is a position in its plane, int64.
+var (
+	// MaxPool writes the largest elements of windows and, if it is wanted, where they are.
+	MaxPool = declare(Contract{Name: "max_pool", Outs: "y index?", Ins: "x", Ints: "spatial adaptive windows..."})
+	// AvgPool writes the averages of windows.
+	AvgPool = declare(Contract{Name: "avg_pool", Outs: "y", Ins: "x", Ints: "spatial adaptive windows..."})
+	// AvgPoolGrad writes the gradient of the input for the gradient of the output.
+	AvgPoolGrad = declare(Contract{Name: "avg_pool_grad", Outs: "dx", Ins: "dy", Ints: "spatial adaptive windows..."})
+	// PlaneGather writes y[p, i] = x[p, index[p, i]].
+	PlaneGather = declare(Contract{Name: "plane_gather", Outs: "y", Ins: "x index", Ints: "spatial"})
+	// PlaneScatter writes zeros, and to y[p, index[p, i]] the sum of all x[p, i] that go there, or the last. The attributes
+	// of the max pooling that made the index may follow.
+	PlaneScatter = declare(Contract{Name: "plane_scatter", Outs: "y", Ins: "x index", Ints: "spatial add pool..."})
+)
+
+// PoolWindows are the windows of a pooling, an entry for each spatial dimension.
+type PoolWindows[T int | int64] struct {
+	Kernel, Stride, Padding, Dilation []T
+	IncludePad                        bool // averages count padding
+	Divisor                           int  // of averages; 0 for the elements that count
+}
+
+// SetPool adds the attributes of the poolings to a call: the number of spatial dimensions, and the windows, nil for adaptive ones.
+func SetPool(c *core.Call, spatial int, w *PoolWindows[int]) {
+	c.Int(int64(spatial), flag(w == nil))
+	if w != nil {
+		c.Dims(w.Kernel).Dims(w.Stride).Dims(w.Padding).Dims(w.Dilation).Int(flag(w.IncludePad), int64(w.Divisor))
+	}
+}
+
+// PoolAttrs are the attributes of a pooling as its kernels read them.
+type PoolAttrs struct {
+	Spatial  int
+	Adaptive bool
+	PoolWindows[int64]
+}
+
+// PoolOf reads the attributes of a call.
+func PoolOf(c *core.Call) PoolAttrs { return poolOf(c.Ints) }
+
+func poolOf(ints []int64) PoolAttrs {
+	a := PoolAttrs{Spatial: int(ints[0]), Adaptive: ints[1] != 0}
+	if !a.Adaptive {
+		nd, v := a.Spatial, ints[2:]
+		a.Kernel, a.Stride, a.Padding, a.Dilation = v[:nd], v[nd:2*nd], v[2*nd:3*nd], v[3*nd:4*nd]
+		a.IncludePad, a.Divisor = v[4*nd] != 0, int(v[4*nd+1])
+	}
+	return a
+}
+
+// PlaneScatterAttrs are the attributes of [PlaneScatter]; [SetPool] may follow.
+type PlaneScatterAttrs struct {
+	Spatial int
+	Add     bool // all that go to a place, otherwise the last
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a PlaneScatterAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Spatial), flag(a.Add))
+}
+
+// PlaneScatterOf reads the attributes of a call.
+func PlaneScatterOf(c *core.Call) PlaneScatterAttrs {
+	return PlaneScatterAttrs{int(c.Ints[0]), c.Ints[1] != 0}
+}
+
+// PlaneScatterPool returns the attributes of the max pooling that made the index, and false if they were not given.
+func PlaneScatterPool(c *core.Call) (PoolAttrs, bool) {
+	if len(c.Ints) == 2 {
+		return PoolAttrs{}, false
+	}
+	return poolOf(c.Ints[2:]), true
+}
+
+// PlaneSpatial returns the attribute of [PlaneGather], the number of spatial dimensions.
+func PlaneSpatial(c *core.Call) int { return int(c.Ints[0]) }

@@ -1,0 +1,93 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+// Numbers are functions of a generator's seed and offset; package core has how many an offset stands for.
+var (
+	// Random draws from a continuous distribution.
+	Random = declare(Contract{Name: "random", Outs: "y", Ints: "distribution seed offset", Floats: "parameters..."})
+	// RandomIntegers draws from low, ..., low+range-1; a range of 0 stands for 2^64.
+	RandomIntegers = declare(Contract{Name: "random_integers", Outs: "y", Ints: "seed offset low range"})
+	// Bernoulli draws 0 or 1. The probability is a number or a contiguous tensor of y's shape.
+	Bernoulli = declare(Contract{Name: "bernoulli", Outs: "y", Ins: "p", Ints: "seed offset"})
+	// Randperm writes a permutation of 0, ..., n-1, int64.
+	Randperm = declare(Contract{Name: "randperm", Outs: "y", Ints: "seed offset"})
+	// Multinomial draws positions of weights, the last dimension of its input, int64.
+	Multinomial = declare(Contract{Name: "multinomial", Outs: "y", Ins: "weights", Ints: "seed offset replacement"})
+)
+
+// A Distribution is one that [Random] draws from.
+type Distribution int64
+
+// The distributions of [Random], with their parameters.
+const (
+	Uniform     Distribution = iota // low, high; C: PLAITK_UNIFORM
+	Normal                          // mean, standard deviation; C: PLAITK_NORMAL
+	Exponential                     // rate; C: PLAITK_EXPONENTIAL
+	LogNormal                       // mean and standard deviation of the logarithm; C: PLAITK_LOG_NORMAL
+	Cauchy                          // median, scale; C: PLAITK_CAUCHY
+	Geometric                       // probability of success; C: PLAITK_GEOMETRIC
+	TruncNormal                     // mean, standard deviation, low, high; C: PLAITK_TRUNC_NORMAL
+)
+
+// RandomAttrs are the attributes of [Random].
+type RandomAttrs struct {
+	Distribution Distribution
+	Seed, Offset int64
+	Parameters   []float64
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a RandomAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Distribution), a.Seed, a.Offset).Float(a.Parameters...)
+}
+
+// RandomOf reads the attributes of a call.
+func RandomOf(c *core.Call) RandomAttrs {
+	return RandomAttrs{Distribution(c.Ints[0]), c.Ints[1], c.Ints[2], c.Floats}
+}
+
+// RandomIntegersAttrs are the attributes of [RandomIntegers].
+type RandomIntegersAttrs struct{ Seed, Offset, Low, Range int64 }
+
+// AddTo adds the attributes to a call and returns it.
+func (a RandomIntegersAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(a.Seed, a.Offset, a.Low, a.Range)
+}
+
+// RandomIntegersOf reads the attributes of a call.
+func RandomIntegersOf(c *core.Call) RandomIntegersAttrs {
+	return RandomIntegersAttrs{c.Ints[0], c.Ints[1], c.Ints[2], c.Ints[3]}
+}
+
+// DrawAttrs are the attributes of [Bernoulli], [Randperm] and [Multinomial].
+type DrawAttrs struct {
+	Seed, Offset int64
+	Replacement  bool // of Multinomial: a position may be drawn again
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a DrawAttrs) AddTo(c *core.Call) *core.Call {
+	if c.Int(a.Seed, a.Offset); c.Kernel == Multinomial {
+		c.Int(flag(a.Replacement))
+	}
+	return c
+}
+
+// DrawOf reads the attributes of a call.
+func DrawOf(c *core.Call) DrawAttrs {
+	return DrawAttrs{c.Ints[0], c.Ints[1], c.Kernel == Multinomial && c.Ints[2] != 0}
+}
+
+// MoveOffset adds to the generator's offset of a call that draws each element by its position alone, and reports whether it is one.
+func MoveOffset(c *core.Call, by int64) bool {
+	switch c.Kernel {
+	case Random:
+		c.Ints[2] += by
+	case RandomIntegers, Bernoulli:
+		c.Ints[1] += by
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,34 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+var (
+	// CumSum, CumProd and LogCumSumExp write what a reduction would give after each element along a dimension.
+	CumSum       = declare(Contract{Name: "cumsum", Outs: "y", Ins: "x", Ints: "dim reverse"})
+	CumProd      = declare(Contract{Name: "cumprod", Outs: "y", Ins: "x", Ints: "dim reverse"})
+	LogCumSumExp = declare(Contract{Name: "logcumsumexp", Outs: "y", Ins: "x", Ints: "dim reverse"})
+	// CumMax and CumMin write, besides, where the extreme is. They have no direction.
+	CumMax = declare(Contract{Name: "cummax", Outs: "values indices", Ins: "x", Ints: "dim"})
+	CumMin = declare(Contract{Name: "cummin", Outs: "values indices", Ins: "x", Ints: "dim"})
+	// LinearScan writes y[i] = a[i] * y[i-1] + b[i].
+	LinearScan = declare(Contract{Name: "linear_scan", Outs: "y", Ins: "a b", Ints: "dim reverse"})
+)
+
+// ScanAttrs are the attributes of scans; [CumMax] and [CumMin] have the dimension alone.
+type ScanAttrs struct {
+	Dim     int
+	Reverse bool // from the last element to the first
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a ScanAttrs) AddTo(c *core.Call) *core.Call {
+	if c.Int(int64(a.Dim)); c.Kernel != CumMax && c.Kernel != CumMin {
+		c.Int(flag(a.Reverse))
+	}
+	return c
+}
+
+// ScanOf reads the attributes of a call.
+func ScanOf(c *core.Call) ScanAttrs {
+	return ScanAttrs{int(c.Ints[0]), len(c.Ints) > 1 && c.Ints[1] != 0}
+}

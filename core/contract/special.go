@@ -1,0 +1,78 @@
+package contract
+
+import "github.com/plait-ml/plait/core"
+
+// Operands are contiguous, of one floating-point dtype.
+var (
+	// NextAfter writes the number next to x in the direction of to.
+	NextAfter = declare(Contract{Name: "nextafter", Outs: "y", Ins: "x to"})
+	// Frexp writes mantissas and exponents, int32.
+	Frexp = declare(Contract{Name: "frexp", Outs: "mantissa exponent", Ins: "x"})
+	// Special writes a function of one number.
+	Special = declare(Contract{Name: "special_function", Outs: "y", Ins: "x", Ints: "function"})
+	// SpecialPair writes a function of two numbers.
+	SpecialPair = declare(Contract{Name: "special_pair", Outs: "y", Ins: "x other", Ints: "function derivative"})
+)
+
+// A SpecialFunction is a function of one number.
+type SpecialFunction int64
+
+// The functions of [Special].
+const (
+	SpecialI0      SpecialFunction = iota // C: SPECIAL_I0
+	SpecialI1                             // C: SPECIAL_I1
+	SpecialI0e                            // C: SPECIAL_I0E
+	SpecialI1e                            // C: SPECIAL_I1E
+	SpecialK0                             // C: SPECIAL_K0
+	SpecialK1                             // C: SPECIAL_K1
+	SpecialK0e                            // C: SPECIAL_K0E
+	SpecialK1e                            // C: SPECIAL_K1E
+	SpecialJ0                             // C: SPECIAL_J0
+	SpecialJ1                             // C: SPECIAL_J1
+	SpecialY0                             // C: SPECIAL_Y0
+	SpecialY1                             // C: SPECIAL_Y1
+	SpecialErfcx                          // C: SPECIAL_ERFCX
+	SpecialLogNdtr                        // C: SPECIAL_LOG_NDTR
+	SpecialNdtri                          // C: SPECIAL_NDTRI
+	SpecialAiryAi                         // C: SPECIAL_AIRY_AI
+)
+
+// A SpecialPairFunction is a function of two numbers.
+type SpecialPairFunction int64
+
+// The functions of [SpecialPair].
+const (
+	SpecialGammaInc   SpecialPairFunction = iota // C: SPECIAL_GAMMAINC
+	SpecialGammaIncc                             // C: SPECIAL_GAMMAINCC
+	SpecialHermiteH                              // C: SPECIAL_HERMITE_H
+	SpecialHermiteHe                             // C: SPECIAL_HERMITE_HE
+	SpecialLaguerre                              // C: SPECIAL_LAGUERRE
+	SpecialLegendre                              // C: SPECIAL_LEGENDRE
+	SpecialChebyshevT                            // C: SPECIAL_CHEBYSHEV_T
+	SpecialChebyshevU                            // C: SPECIAL_CHEBYSHEV_U
+	SpecialChebyshevV                            // C: SPECIAL_CHEBYSHEV_V
+	SpecialChebyshevW                            // C: SPECIAL_CHEBYSHEV_W
+	SpecialShiftedT                              // the first of four, of 2x - 1; C: SPECIAL_SHIFTED
+	SpecialShiftedU
+	SpecialShiftedV
+	SpecialShiftedW
+)
+
+// SpecialOf reads the attribute of a call of [Special].
+func SpecialOf(c *core.Call) SpecialFunction { return SpecialFunction(c.Ints[0]) }
+
+// SpecialPairAttrs are the attributes of [SpecialPair].
+type SpecialPairAttrs struct {
+	Function   SpecialPairFunction
+	Derivative bool // of a polynomial, by x
+}
+
+// AddTo adds the attributes to a call and returns it.
+func (a SpecialPairAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Function), flag(a.Derivative))
+}
+
+// SpecialPairOf reads the attributes of a call.
+func SpecialPairOf(c *core.Call) SpecialPairAttrs {
+	return SpecialPairAttrs{SpecialPairFunction(c.Ints[0]), c.Ints[1] != 0}
+}
