@@ -96,25 +96,34 @@ func literal(e ast.Expr) string {
 	return ""
 }
 
-// TestKernelsAreInTheFolderOfTheirFamily wants each kernel that a file of core/op names to be registered, on the CPU and on GPUs, by
-// the folder of that file's family.
-func TestKernelsAreInTheFolderOfTheirFamily(t *testing.T) {
-	all := families()
-	family := map[string]string{} // of kernels, by name
-	for name, f := range goFiles(t, "core/op") {
+// kernelFamilies returns, by the variable of core/contract that stands for it, the family of each kernel: the file that declares it.
+func kernelFamilies(t *testing.T) map[string]string {
+	all, family := families(), map[string]string{}
+	for name, f := range goFiles(t, "core/contract") {
+		file := strings.TrimSuffix(name, ".go")
 		ast.Inspect(f, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 1 {
-				if fn, ok := call.Fun.(*ast.SelectorExpr); ok && fn.Sel.Name == "Kernel" {
-					if kernel := literal(call.Args[0]); kernel != "" {
-						family[kernel] = familyOf(name, all)
-						require.NotEmpty(t, family[kernel], "core/op/%s declares the kernel %q: declare it in a file of a family", name, kernel)
-					}
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 {
+				return true
+			}
+			if call, ok := spec.Values[0].(*ast.CallExpr); ok {
+				if fn, ok := call.Fun.(*ast.Ident); ok && (fn.Name == "declare" || fn.Name == "reduction") {
+					require.True(t, slices.Contains(all, file) || ownFolders[file] != "",
+						"core/contract/%s declares the kernel %s: declare it in the file of a family", name, spec.Names[0].Name)
+					family[spec.Names[0].Name] = file
 				}
 			}
 			return true
 		})
 	}
-	require.Greater(t, len(family), 80)
+	require.Greater(t, len(family), 90)
+	return family
+}
+
+// TestKernelsAreInTheFolderOfTheirFamily wants each kernel of core/contract to be registered, on the CPU and on GPUs, by the folder
+// of its family.
+func TestKernelsAreInTheFolderOfTheirFamily(t *testing.T) {
+	all, family := families(), kernelFamilies(t)
 	found := 0
 	for _, layer := range []string{"core/cpu/kernel", "gpu/kernel"} {
 		entries, err := os.ReadDir(filepath.Join(root, layer))
@@ -127,38 +136,34 @@ func TestKernelsAreInTheFolderOfTheirFamily(t *testing.T) {
 			require.True(t, slices.Contains(all, folder) || ownFolders[folder] != "",
 				"%s/%s is no family of a row: move its kernels to the folder of their operation's, or say here whose they are", layer, folder)
 			for file, f := range goFiles(t, layer+"/"+folder) {
-				ast.Inspect(f, func(n ast.Node) bool {
-					l, ok := n.(*ast.BasicLit)
-					if !ok {
-						return true
-					}
-					if want := family[literal(l)]; want != "" && registers(f, l) {
-						require.Equal(t, want, folder, "%s/%s/%s registers the kernel %s of the family %s: move it to %s/%s", layer, folder, file, l.Value, want, layer, want)
+				for _, kernel := range registered(f) {
+					if want := family[kernel]; want != "" {
+						require.Equal(t, want, folder, "%s/%s/%s registers the kernel %s of the family %s: move it to %s/%s", layer, folder, file, kernel, want, layer, want)
 						found++
 					}
-					return true
-				})
+				}
 			}
 		}
 	}
-	require.Greater(t, found, 2*len(family)*3/4, "kernels that a folder registers by name")
+	require.Greater(t, found, 2*len(family)*9/10, "kernels that init registers")
 }
 
-// registers reports whether a literal is the first argument of a call of Register, or an element of a list of kernels beside one.
-func registers(f *ast.File, l *ast.BasicLit) bool {
-	found := false
-	ast.Inspect(f, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if fn, ok := n.Fun.(*ast.SelectorExpr); ok && fn.Sel.Name == "Register" && len(n.Args) > 0 && n.Args[0] == l {
-				found = true
-			}
-		case *ast.KeyValueExpr:
-			found = found || n.Key == l
+// registered returns what the init functions of a file name of core/contract: the kernels that they register.
+func registered(f *ast.File) []string {
+	var names []string
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.Name == "init" {
+			ast.Inspect(fn, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := s.X.(*ast.Ident); ok && x.Name == "contract" {
+						names = append(names, s.Sel.Name)
+					}
+				}
+				return true
+			})
 		}
-		return !found
-	})
-	return found
+	}
+	return names
 }
 
 func TestPagesOfTheReferenceAreFamilies(t *testing.T) {
