@@ -9,6 +9,8 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // smallNumbers returns small whole numbers, whose sums do not round, and of which few are not 1 or -1, so that products stay small.
@@ -88,10 +90,14 @@ func TestRowsArePutAsOnTheCPU(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(23, 24))
 	for _, d := range everyDType {
-		for _, c := range []struct{ n, places, width int }{{200, 3, 5}, {300, 2, 1}, {700, 9, 3}, {1400, 300, 2}, {300, 40, 1100}} {
+		for _, c := range []struct{ n, places, width, searched int }{
+			{200, 3, 5, 256}, {300, 2, 1, 256}, {700, 9, 3, 256}, {1400, 300, 2, 256}, {300, 40, 1100, 256},
+			{700, 9, 3, 700}, {1400, 300, 2, 2048}, {2048, 1, 70, 2048},
+		} {
 			if c.n != 700 && d != core.Float32 && (d != core.Uint8 || c.width < 1000) {
 				continue // programs differ by dtype and by shape, but not by both
 			}
+			defer gpu.Tune(device(t), func(f *shader.Tuning) { f.SearchedRows = c.searched })()
 			x, values := smallNumbers(rng, d, c.places, c.width), smallNumbers(rng, d, c.n, c.width)
 			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
 				out := []*core.Tensor{

@@ -11,14 +11,12 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Rows of values that go to places, of which several may be one: a workgroup for each of few rows looks through all of them. More
-// are sorted by their places, so that those of one place are a run of entries, in their order. A run is combined in pieces, each by one
+// Rows of values that go to places, of which several may be one: a workgroup for each of few rows looks through all of them, while sorting
+// them would take longer. More are sorted by their places, so that those of one place are a run of entries, in their order. A run is combined in pieces, each by one
 // invocation for a column; what the pieces of a long run leave is combined in the same way, until one is left. So no invocation takes
 // long, whatever the places are, and the order follows from the places alone.
 
 const (
-	// searchedRows is how many rows are put without sorting.
-	searchedRows = 256
 	// runPiece is how many entries, or pieces of a level, an invocation combines.
 	runPiece = 256
 	// columnRounds is how many columns an invocation takes. Lavapipe ends loops after 65535 rounds, of all loops together.
@@ -56,7 +54,7 @@ func (p *Scatter) Run(r *shader.Recorder) error {
 	if p.Lines*p.N == 0 || p.width == 0 {
 		return nil
 	}
-	if p.Lines == 1 && p.N <= searchedRows {
+	if p.Lines == 1 && p.N <= r.GPU.SearchedRows {
 		return p.search(r)
 	}
 	e, err := primitive.SortLines(r, "places", p.Lines, p.N, p.N, false, func(s *shader.Builder) func() string {
@@ -141,14 +139,18 @@ func (p *Scatter) search(r *shader.Recorder) error {
 	from, count, width := s.WordsOf("dest", p.Dest), s.Uint(p.N), s.Uint(p.width)
 	bound := p.bind(s)
 	chunks := s.Uint(shader.Ceil(p.width, 64*columnRounds))
+	room := s.Specialize(max(1<<bits.Len(uint(p.N-1)), 64))
 	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnRounds), func() string {
 		text := bound()
 		begin, end := "0u", "row"
 		if p.Mode == shader.AssignMode {
 			begin, end = "row + 1u", count
 		}
-		head := "var<workgroup> found: atomic<u32>;\nvar<workgroup> total: atomic<u32>;\nvar<workgroup> list: array<u32, 256>;\n" +
-			text.head + fmt.Sprintf(shader.Entry, 64) + fmt.Sprintf(`
+		head := "var<workgroup> found: atomic<u32>;\n" + text.head
+		if p.Mode != shader.AssignMode {
+			head += fmt.Sprintf("var<workgroup> counts: array<u32, 64>;\nvar<workgroup> list: array<u32, %d>;\n", room)
+		}
+		head += fmt.Sprintf(shader.Entry, 64) + fmt.Sprintf(`
   let row = group / %[1]s;
   if (row >= %[2]s) { return; }
   let place = dest[%[3]s + row];
@@ -161,21 +163,19 @@ func (p *Scatter) search(r *shader.Recorder) error {
 		if p.Mode == shader.AssignMode {
 			return head + columns + "    let o = row;\n    st_y(in_0, " + text.read + ");\n  }\n}\n"
 		}
-		// The rows that go here, in order.
+		// Each invocation counts the rows of its stretch that go here, and lists them behind those of the stretches before: in order.
 		return head + fmt.Sprintf(`
-  for (var o = row + li; o < %[1]s; o += 64u) {
-    if (dest[%[2]s + o] == place) { list[atomicAdd(&total, 1u)] = o; }
-  }
+  let stretch = (%[1]s - row + 63u) / 64u;
+  let begin = row + li * stretch;
+  let end = min(begin + stretch, %[1]s);
+  var mine = 0u;
+  for (var o = begin; o < end; o++) { if (dest[%[2]s + o] == place) { mine++; } }
+  counts[li] = mine;
   workgroupBarrier();
-  let terms = atomicLoad(&total);
-  if (li == 0u) {
-    for (var e = 1u; e < terms; e++) {
-      let o = list[e];
-      var k = e;
-      while (k > 0u && list[k - 1u] > o) { list[k] = list[k - 1u]; k = k - 1u; }
-      list[k] = o;
-    }
-  }
+  var at = 0u;
+  var terms = 0u;
+  for (var k = 0u; k < 64u; k++) { if (k == li) { at = terms; } terms += counts[k]; }
+  for (var o = begin; o < end; o++) { if (dest[%[2]s + o] == place) { list[at] = o; at++; } }
   workgroupBarrier();
 %[3]s
     var sum = %[4]s;
