@@ -106,6 +106,8 @@ type Call struct {
 	// Mark replaces the kernel for a call of a Go function when the device is done with what came before and the inputs are
 	// there. What comes after does not wait for it: a GPU goes on meanwhile. It must not block.
 	Mark func()
+	// Own replaces the kernel for a call of the stream's own, which knows what to do.
+	Own any
 	// Placed is called when the call has its place in the stream, before it runs, with the event that is done when the call is.
 	// The stream is locked: it must not be used.
 	Placed func(done Event)
@@ -131,7 +133,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Placed = 0, false, false, nil, false, nil, nil
+	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.Placed = 0, false, false, nil, false, nil, nil, nil
 	c.err, c.shared, c.abroad = nil, false, false
 }
 
@@ -140,7 +142,7 @@ func (c *Call) Clear() {
 	clear(c.Outs)
 	clear(c.Ins)
 	clear(c.waits)
-	c.Fn, c.Mark, c.Placed, c.err = nil, nil, nil, nil
+	c.Fn, c.Mark, c.Own, c.Placed, c.err = nil, nil, nil, nil, nil
 	// Of lists that grew, the first operands stand in the call as well. A storage that its own stream refers to is never collected.
 	if o := &c.outs; o[0].present || o[1].present {
 		clear(o[:])

@@ -99,7 +99,7 @@ func (d *Device) submit(s *stream, b *batch) {
 		if gpu.Lost() {
 			d.lose(err)
 		}
-		s.fail(core.Errorf(core.DeviceError, "gpu", "%v (%s) refused a batch of commands: %v", d, d.Name(), err))
+		s.Errors.Set(core.Errorf(core.DeviceError, "gpu", "%v (%s) refused a batch of commands: %v", d, d.Name(), err))
 	}
 	if err != nil {
 		for _, r := range b.reads {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/kernel"
 	"github.com/plait-ml/plait/gpu/kernel/fusion"
@@ -16,24 +17,22 @@ import (
 
 // Device is one GPU.
 type Device struct {
-	index, ordinal int
-	adapter        adapter
-	limits         driver.Limits
-	target         shader.Device
-	thread         *driverThread
-	sync           bool // wait after each call
-	memory         memory
-	programs       programs
-	fusions        fusion.Cache
-	staging        staging
-	pacing         pacing
-	load           softwarePacing // of a GPU made of software
-	params         driver.Buffer
-	lost           atomic.Pointer[failure]
+	*backend.Device
+	adapter  adapter
+	limits   driver.Limits
+	target   shader.Device
+	thread   *driverThread
+	sync     bool // wait after each call
+	memory   memory
+	programs programs
+	fusions  fusion.Cache
+	staging  staging
+	pacing   pacing
+	load     softwarePacing // of a GPU made of software
+	params   driver.Buffer
+	lost     backend.FirstError
 
 	uploads, downloads, uploaded, downloaded, dispatches, submits, fused atomic.Int64
-
-	streams core.DeviceStreams[*stream]
 }
 
 func newDevice(index, ordinal int, a adapter) (*Device, error) {
@@ -44,7 +43,7 @@ func newDevice(index, ordinal int, a adapter) (*Device, error) {
 	if environment().sync {
 		core.Synchronous()
 	}
-	d := &Device{index: index, ordinal: ordinal, adapter: a, limits: o.gpu.Limits(), thread: o, sync: environment().sync}
+	d := &Device{Device: backend.NewDevice("gpu", index, ordinal), adapter: a, limits: o.gpu.Limits(), thread: o, sync: environment().sync}
 	Benchmark()
 	d.target = shader.Device{
 		Label: d.String(), Name: a.Name, Software: a.Software, Identity: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device),
@@ -65,18 +64,6 @@ func newDevice(index, ordinal int, a adapter) (*Device, error) {
 	}
 	return d, nil
 }
-
-// String implements [core.Device].
-func (d *Device) String() string { return fmt.Sprint("gpu:", d.index) }
-
-// Kind implements [core.Device].
-func (d *Device) Kind() string { return "gpu" }
-
-// Index implements [core.Device].
-func (d *Device) Index() int { return d.index }
-
-// Ordinal implements [core.Device].
-func (d *Device) Ordinal() int { return d.ordinal }
 
 // HostAccessible implements [core.Device].
 func (d *Device) HostAccessible() bool { return false }
@@ -125,19 +112,12 @@ func (d *Device) Traffic() Traffic {
 func (d *Device) Reserved() int { return int(d.memory.reserved.Load()) }
 
 // NewStream implements [core.Device].
-func (d *Device) NewStream(rank int) core.Stream {
-	s := newStream(d, rank)
-	d.streams.Add(s)
-	return s
-}
-
-// Synchronize implements [core.Device].
-func (d *Device) Synchronize() error { return d.streams.Synchronize() }
+func (d *Device) NewStream(rank int) core.Stream { return newStream(d, rank) }
 
 // EmptyCache implements [core.Device].
 func (d *Device) EmptyCache() {
-	for _, s := range d.streams.All() {
-		s.cache.empty(s.done.Load())
+	for _, s := range d.Streams() {
+		s.Cache.Empty(s.Done.Load())
 	}
 	d.memory.trim()
 	d.staging.empty(d)
@@ -149,7 +129,7 @@ func (d *Device) lose(err error) {
 		err = errors.New("the driver gives no reason")
 	}
 	err = core.Errorf(core.DeviceError, "gpu", "%v (%s) is lost: %v; start the process again", d, d.Name(), err)
-	d.lost.CompareAndSwap(nil, &failure{err})
+	d.lost.Set(err)
 }
 
 // driverOf returns the version of the driver where the system says it; names of software adapters have theirs.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 	"github.com/plait-ml/plait/gpu/kernel/fusion"
 	"github.com/plait-ml/plait/gpu/shader"
 )
@@ -55,16 +56,14 @@ func (r *encoder) Temp(bytes int) (core.Memory, error) {
 	if core.AllocFault(r.stream, bytes) {
 		return core.Memory{}, core.Errorf(core.MemoryError, "allocate", "no room for %d bytes of scratch on %v", bytes, r.device)
 	}
-	class := sizeClass(bytes)
-	if b, ok := r.stream.scratch.take(class); ok {
-		r.temps = append(r.temps, b.memory)
-		return b.memory, nil
-	}
-	m, err := r.device.memory.take(class)
-	if err != nil {
-		r.device.EmptyCache()
+	class := backend.SizeClass(bytes, granule)
+	m, _, ok := r.stream.scratch.Take(class)
+	if !ok {
+		var err error
 		if m, err = r.device.memory.take(class); err != nil {
-			return m, core.Errorf(core.MemoryError, "allocate", "no room for %d bytes of scratch on %v: %v", bytes, r.device, err)
+			if m, err = r.device.memory.scrape(class); err != nil {
+				return m, core.Errorf(core.MemoryError, "allocate", "no room for %d bytes of scratch on %v: %v", bytes, r.device, err)
+			}
 		}
 	}
 	r.temps = append(r.temps, m)
@@ -77,7 +76,7 @@ func (r *encoder) Temps() int { return len(r.temps) }
 // Release implements [Runtime]. Later calls may have the memory.
 func (r *encoder) Release(kept int) {
 	for _, m := range r.temps[kept:] {
-		r.stream.scratch.put(block{memory: m, freed: r.stream.taken.Load() + 1})
+		r.stream.scratch.Put(m, r.stream.taken.Load()+1, nil)
 	}
 	r.temps = r.temps[:kept]
 }
@@ -96,9 +95,9 @@ func (r *encoder) Feed() { r.stream.feed(r) }
 func (r *encoder) Settle() bool {
 	r.stream.send(r)
 	for r.stream.flying.Load() > 0 {
-		<-r.stream.wake
+		r.stream.Sleep()
 	}
-	return r.device.lost.Load() == nil
+	return r.device.lost.Get() == nil
 }
 
 // Clear implements [Runtime].

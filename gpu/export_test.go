@@ -67,7 +67,7 @@ func FreeBytes(d *Device) int {
 func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
 	s := c.(*stream)
 	b := &batch{list: s.device.thread.gpu.NewList(), last: 1}
-	s.tail.Store(1)
+	s.Tail.Store(1)
 	s.taken.Store(1)
 	s.sent.Store(1)
 	s.flying.Add(1)
@@ -79,7 +79,7 @@ func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
 	s.device.thread.post(func() { s.device.submit(s, b) })
 	done := make(chan struct{})
 	go func() {
-		s.wait(1)
+		s.Finish(1)
 		close(done)
 	}()
 	return append(ended, done)

@@ -1,9 +1,8 @@
 package gpu
 
 import (
-	"runtime/debug"
-
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 	"github.com/plait-ml/plait/gpu/kernel/fusion"
 	"github.com/plait-ml/plait/gpu/shader"
 )
@@ -44,7 +43,7 @@ func (r *encoder) encode(torn bool) {
 	f.Torn = f.Torn || torn
 	defer f.Reset()
 	f.Forget(&s.releases)
-	if f.N > 1 && s.device.lost.Load() == nil && r.fused() {
+	if f.N > 1 && s.device.lost.Get() == nil && r.fused() {
 		s.device.fused.Add(int64(f.N - 1))
 		return
 	}
@@ -56,16 +55,17 @@ func (r *encoder) encode(torn bool) {
 // fused dispatches the fusion as one program and reports whether there is one.
 func (r *encoder) fused() (done bool) {
 	f := &r.fusion
+	var err error
 	defer func() {
-		if x := recover(); x != nil {
-			err := core.Errorf(core.StateError, "gpu", "internal error: %v\n%s", x, debug.Stack())
-			r.stream.fail(err)
-			for i := range f.Members[:f.N] {
-				f.Members[i].Call.Fail(err)
-			}
-			done = true
+		if err == nil {
+			return
 		}
+		for i := range f.Members[:f.N] {
+			r.stream.FailCall(&f.Members[i].Call, err)
+		}
+		done = true
 	}()
+	defer backend.Recover("gpu", &err)
 	return f.Dispatch(&r.Recorder, &r.device.fusions, r.device.programs.fused)
 }
 

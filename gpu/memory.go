@@ -1,14 +1,12 @@
 package gpu
 
 import (
-	"math/bits"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 	"github.com/plait-ml/plait/core/cpu"
 	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -61,13 +59,6 @@ func (m *memory) slabOf(x core.Memory) (*slab, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.slabs[x.Handle>>shader.HandleShift], int(x.Handle & shader.OffsetMask)
-}
-
-// sizeClass rounds a size up so that at most an eighth is wasted and pieces are found again.
-func sizeClass(bytes int) int {
-	n := max(bytes, granule)
-	step := max(1<<(bits.Len(uint(n-1))-4), granule)
-	return (n + step - 1) &^ (step - 1)
 }
 
 // take returns a piece of the given size, a multiple of the granule, or the driver's reason why there is none.
@@ -133,8 +124,8 @@ func (m *memory) grow(size int) (*slab, error) {
 	return s, nil
 }
 
-// give returns a piece to its slab. No call that is still to run uses it.
-func (m *memory) give(x core.Memory) {
+// Release implements [backend.Allocator]: the piece returns to its slab.
+func (m *memory) Release(x core.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.slabs[x.Handle>>shader.HandleShift]
@@ -166,34 +157,22 @@ func (m *memory) trim() {
 	}
 }
 
-// patience is how long an allocation waits for the work of other ranks, which may itself wait for this one.
-const patience = time.Second
-
-// allocate returns memory of the class to a rank. If there is none, it empties caches, and waits for work to end before, where
-// the caller may wait, and tries once more.
-func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
+// Allocate implements [backend.Allocator].
+func (m *memory) Allocate(rank, class, bytes int) (core.Memory, error) {
+	d := m.device
 	if class > d.limits.Binding {
 		return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
 			"%d bytes are more than a program on %v (%s) can see of one tensor, %d", bytes, d, d.Name(), d.limits.Binding)
 	}
-	if f := d.lost.Load(); f != nil {
-		return core.Memory{}, f.err
+	if err := d.lost.Get(); err != nil {
+		return core.Memory{}, err
 	}
-	x, err := d.memory.take(class)
+	x, err := m.take(class)
 	if err == nil {
 		return x, nil
 	}
-	if core.MayWait() {
-		end := time.Now().Add(patience)
-		d.settle(rank, end)
-		for range 2 { // the cleanups of unreleased storages give theirs back
-			runtime.GC()
-			time.Sleep(time.Millisecond)
-		}
-		d.settle(rank, end)
-	}
-	d.EmptyCache()
-	if x, err = d.memory.take(class); err == nil {
+	backend.Settle(rank, d.Streams())
+	if x, err = m.scrape(class); err == nil {
 		return x, nil
 	}
 	return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
@@ -201,98 +180,8 @@ func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
 		bytes, d, d.Name(), core.MemoryUsage(d).Current, d.Reserved(), err)
 }
 
-// settle waits for the work of a rank, and for that of others until end.
-func (d *Device) settle(rank int, end time.Time) {
-	for _, s := range d.streams.All() {
-		if s.rank == rank {
-			s.wait(s.tail.Load())
-		} else {
-			s.waitFor(s.tail.Load(), time.Until(end))
-		}
-	}
-}
-
-// block is a free piece of memory in a stream's cache.
-type block struct {
-	memory core.Memory
-	freed  uint64       // the stream's position when it was freed
-	after  []core.Event // of other streams that may still use it
-}
-
-// cache holds the free pieces of one stream by size class, for calls that come after those that used them. The piece freed
-// last is handed out first.
-type cache struct {
-	device *Device
-	mu     sync.Mutex
-	free   map[int][]block
-	closed bool
-}
-
-func (c *cache) take(class int) (block, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := c.free[class]
-	if len(list) == 0 {
-		return block{}, false
-	}
-	b := list[len(list)-1]
-	list[len(list)-1] = block{}
-	c.free[class] = list[:len(list)-1]
-	return b, true
-}
-
-func (c *cache) put(b block) {
-	c.mu.Lock()
-	if !c.closed {
-		if c.free == nil {
-			c.free = map[int][]block{}
-		}
-		c.free[b.memory.Size] = append(c.free[b.memory.Size], b)
-		c.mu.Unlock()
-		return
-	}
-	c.mu.Unlock()
-	c.giveBack(b)
-}
-
-func (c *cache) giveBack(b block) {
-	for _, e := range b.after {
-		e.Wait()
-	}
-	c.device.memory.give(b.memory)
-}
-
-// close gives every piece back once nothing uses it, now and for pieces still to come.
-func (c *cache) close() {
-	c.mu.Lock()
-	free := c.free
-	c.closed, c.free = true, nil
-	c.mu.Unlock()
-	for _, list := range free {
-		for _, b := range list {
-			c.giveBack(b)
-		}
-	}
-}
-
-// empty gives the pieces that no running call uses back to their slabs.
-func (c *cache) empty(done uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for class, list := range c.free {
-		kept := list[:0]
-		for _, b := range list {
-			if b.freed > done || pending(b.after) {
-				kept = append(kept, b)
-				continue
-			}
-			c.device.memory.give(b.memory)
-		}
-		clear(list[len(kept):])
-		c.free[class] = kept
-	}
-}
-
-func pending(events []core.Event) bool {
-	return slices.ContainsFunc(events, func(e core.Event) bool { return !e.Done() })
+// scrape is take after everything was given back that the device keeps for later.
+func (m *memory) scrape(size int) (core.Memory, error) {
+	m.device.EmptyCache()
+	return m.take(size)
 }

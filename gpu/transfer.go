@@ -41,7 +41,8 @@ func sizeOf(regions []core.Region) int {
 func (s *stream) transfer(name string, t *transfer, after []core.Event) uint64 {
 	c := s.Begin(-1, name)
 	c.AddWaits(after...)
-	return s.launch(c, t)
+	c.Own = t
+	return s.Enqueue(c)
 }
 
 // A fetched is a transfer that reads.
@@ -70,18 +71,18 @@ func (s *stream) fetch(regions []core.Region, after []core.Event) (*fetched, err
 	if f.read, err = newReadback(s.device, size); err != nil {
 		return nil, err
 	}
-	s.demand(s.transfer("download", &f.transfer, after))
+	s.want(s.transfer("download", &f.transfer, after))
 	return f, nil
 }
 
 // Wait implements [core.Fetched].
 func (f *fetched) Wait() error {
 	<-f.read.ready
-	switch lost := f.device.lost.Load(); {
+	switch lost := f.device.lost.Get(); {
 	case f.read.bytes != nil:
 		return nil
 	case lost != nil:
-		return lost.err
+		return lost
 	}
 	return core.Errorf(core.DeviceError, "gpu", "a copy from %v to the host failed", f.device)
 }
@@ -144,8 +145,8 @@ func (g *staged) Bytes(i int) []byte {
 // Store implements [core.Stage].
 func (g *staged) Store(after ...core.Event) core.Event {
 	n := g.stream.transfer("upload", &g.transfer, after)
-	g.stream.demand(n)
-	return event{g.stream, n}
+	g.stream.want(n)
+	return g.stream.Event(n)
 }
 
 // Release implements [core.Stage].
@@ -192,7 +193,7 @@ func (s *stream) Upload(m core.Memory, offset int, src []byte) {
 		} else {
 			g, err := s.newStaged(regions)
 			if err != nil {
-				s.fail(err)
+				s.Errors.Set(err)
 				return
 			}
 			copyWide(g.Bytes(0), src[:n])
@@ -222,7 +223,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 		n := min(rest, mostStage-4)
 		f, err := s.fetch([]core.Region{{Memory: m, Offset: offset, Size: n}}, nil)
 		if err != nil {
-			s.fail(err)
+			s.Errors.Set(err)
 			break
 		}
 		queue = append(queue, f)

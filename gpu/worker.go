@@ -3,22 +3,22 @@ package gpu
 import (
 	"encoding/binary"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/gpu/kernel"
 )
 
-// work records calls and sends batches until the stream is closed.
-func (s *stream) work() {
+// Work implements [backend.Runner]: it records calls and sends batches until the stream is closed.
+func (s *stream) Work() {
 	r := newEncoder(s)
 	for {
-		next := s.taken.Load() + 1
-		if s.tail.Load() < next {
+		c, n := s.First()
+		if c == nil {
 			switch {
 			case s.demanded():
 				s.sendHere(r)
@@ -31,25 +31,21 @@ func (s *stream) work() {
 			}
 			continue
 		}
-		slot := &s.slots[next%queueSize]
-		s.order(r, slot.call.Waits())
-		s.record(r, slot)
-		if s.device.adapter.Software && slot.transfer == nil {
-			r.batch.load += elements(slot.call)
+		s.order(r, c.Waits())
+		s.record(r, c)
+		_, moves := c.Own.(*transfer)
+		if s.device.adapter.Software && !moves {
+			r.batch.load += elements(c)
 		}
-		carried := slot.transfer != nil && s.carries.Load()
-		if s.sent.Load() < next {
-			r.batch.last = next
+		carried := moves && s.carries.Load()
+		if s.sent.Load() < n {
+			r.batch.last = n
 		}
-		slot.call.Clear()
-		slot.transfer = nil
-		s.taken.Store(next)
-		if s.crowded.Load() && s.tail.Load()-next <= queueSize/2 && s.crowded.CompareAndSwap(true, false) {
-			core.Crowd(-1)
-		}
-		s.notify()
+		c.Clear()
+		s.taken.Store(n)
+		s.Took()
 		switch {
-		case r.fusion.N == 0 && s.full(r.batch), s.awaited(next), carried && s.hasPiece(r), core.ActiveProfile() != nil:
+		case r.fusion.N == 0 && s.full(r.batch), s.awaited(n), carried && s.hasPiece(r), core.ActiveProfile() != nil:
 			s.sendHere(r)
 		case r.fusion.N == 0:
 			s.feed(r)
@@ -99,28 +95,19 @@ func (s *stream) sendAhead(r *encoder) {
 	r.batch.last = f.Members[f.N-1].Number
 }
 
-// await blocks until there is something to do; it returns false when the stream is closed instead. The worker sleeps at
-// once: it is the GPU that works, and callers do not pay for waking.
+// await blocks until there is something to do; it returns false when the stream is closed instead.
 func (s *stream) await(r *encoder) bool {
-	for start := time.Now(); time.Since(start) < spin; {
-		if s.tail.Load() > s.taken.Load() || s.demanded() || s.ripe(r) {
-			return true
-		}
+	if s.Spin(func() bool { return s.Tail.Load() > s.taken.Load() || s.demanded() || s.ripe(r) }) {
+		return true
 	}
 	if s.flying.Load() == 0 && r.fusion.N > 0 {
 		s.sendHere(r)
 		return true
 	}
-	if s.closed.Load() && r.batch.empty() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.tail.Load() == s.taken.Load() {
-			s.worker = false // a later launch starts another
-			return false
-		}
-		return true
+	if r.batch.empty() && s.Ended() {
+		return false
 	}
-	<-s.wake
+	s.Sleep()
 	return true
 }
 
@@ -131,8 +118,8 @@ func (s *stream) order(r *encoder, events []core.Event) {
 		if e.Done() {
 			continue
 		}
-		g, here := e.(event)
-		if here = here && g.stream.device == s.device; here && g.stream.sent.Load() >= g.number {
+		other, n, here := s.device.point(e)
+		if here && other.sent.Load() >= n {
 			continue
 		}
 		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
@@ -140,7 +127,7 @@ func (s *stream) order(r *encoder, events []core.Event) {
 			s.send(r)
 		}
 		if here {
-			g.stream.waitSent(g.number)
+			other.waitSent(n)
 		} else if j, ok := e.(core.Joint); ok {
 			s.order(r, j.Parts())
 		} else {
@@ -151,10 +138,9 @@ func (s *stream) order(r *encoder, events []core.Event) {
 
 // record turns a call into commands, or keeps it for the fusion that it is a member of. A failure goes to its outputs and is the
 // stream's error.
-func (s *stream) record(r *encoder, slot *slot) {
-	c := slot.call
+func (s *stream) record(r *encoder, c *core.Call) {
 	profile := core.ActiveProfile()
-	if profile == nil && slot.transfer == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
+	if profile == nil && c.Own == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
 		return
 	}
 	r.encode(false)
@@ -164,15 +150,7 @@ func (s *stream) record(r *encoder, slot *slot) {
 		s.drain(r)
 		start = profile.Now()
 	}
-	if t := slot.transfer; t == nil {
-		s.perform(r, c)
-	} else if err := r.move(t); err != nil {
-		c.Fail(err)
-		s.fail(err)
-		if t.read != nil {
-			t.read.finish(nil)
-		}
-	}
+	s.perform(r, c)
 	if profile != nil {
 		r.batch.last = s.taken.Load() + 1
 		s.drain(r)
@@ -182,21 +160,14 @@ func (s *stream) record(r *encoder, slot *slot) {
 
 // perform puts the commands of a call on the batch.
 func (s *stream) perform(r *encoder, c *core.Call) {
-	if err := c.CheckInputs(); err != nil {
-		c.Skip(err)
-	} else if err = s.execute(r, c); err != nil {
-		c.Fail(err)
-		s.fail(err)
-	}
+	s.Perform(c, func(c *core.Call) error { return s.execute(r, c) })
 	r.Release(0)
 }
 
-func (s *stream) execute(r *encoder, c *core.Call) (err error) {
-	defer func() {
-		if x := recover(); x != nil {
-			err = core.Errorf(core.StateError, c.Op, "internal error: %v\n%s", x, debug.Stack())
-		}
-	}()
+func (s *stream) execute(r *encoder, c *core.Call) error {
+	if t, ok := c.Own.(*transfer); ok {
+		return r.move(t)
+	}
 	if err := s.Refuse(c); err != nil {
 		return err
 	}
@@ -216,8 +187,8 @@ func (s *stream) execute(r *encoder, c *core.Call) (err error) {
 // Refuse returns why the device cannot run a call at all: it is lost, it has no kernel for it, or a dtype is not WGSL's.
 // Operations ask before they launch.
 func (s *stream) Refuse(c *core.Call) error {
-	if f := s.device.lost.Load(); f != nil {
-		return f.err
+	if err := s.device.lost.Get(); err != nil {
+		return err
 	}
 	if c.Fn != nil || c.Mark != nil {
 		return nil
@@ -244,7 +215,7 @@ func (s *stream) Refuse(c *core.Call) error {
 // drain sends what is recorded and waits until the GPU has done it.
 func (s *stream) drain(r *encoder) {
 	s.send(r)
-	s.wait(s.sent.Load())
+	s.Finish(s.sent.Load())
 }
 
 // A mark is a function to be called when call number after is done.
@@ -262,18 +233,20 @@ func (s *stream) mark(r *encoder, c *core.Call) {
 		if left.Add(-1) > 0 {
 			return
 		}
+		var err error
 		defer func() { // the stream's marks are locked
-			if x := recover(); x != nil {
-				s.fail(core.Errorf(core.StateError, name, "internal error: %v\n%s", x, debug.Stack()))
+			if err != nil {
+				s.Errors.Set(err)
 			}
 		}()
+		defer backend.Recover(name, &err)
 		reached()
 	}
 	left.Store(1)
 	for _, e := range c.Waits() {
-		if g, ok := e.(event); ok && g.stream.device == s.device {
+		if other, n, here := s.device.point(e); here {
 			left.Add(1)
-			g.stream.addMark(mark{g.number, fn})
+			other.addMark(mark{n, fn})
 		}
 	}
 	if r.batch.list.Len() == 0 {
@@ -293,7 +266,7 @@ func (s *stream) addMark(m mark) {
 		i--
 	}
 	s.marks = slices.Insert(s.marks, i, m)
-	s.reach(s.done.Load())
+	s.reach(s.Done.Load())
 }
 
 // reach calls the functions of the marks up to call number done. The caller holds markMu.
@@ -321,7 +294,7 @@ func (s *stream) submit(r *encoder) {
 		s.collectFaults(b)
 	}
 	for s.flying.Load() >= s.device.pacing.ahead() || s.tooFar(b) {
-		<-s.wake
+		s.Sleep()
 	}
 	s.flying.Add(1)
 	s.loaded.Add(int64(b.load))
@@ -332,7 +305,7 @@ func (s *stream) submit(r *encoder) {
 	d.thread.post(func() { d.submit(s, b) })
 	s.sent.Store(last)
 	s.dropCuts(last)
-	if s.notify(); s.waiters.Load() > 0 {
+	if s.Notify(); s.Awaited() {
 		runtime.Gosched() // a stream that has waited for this sends what it has before this one sends more
 	}
 	r.batch = s.newBatch()
@@ -353,8 +326,8 @@ func (s *stream) ended(b *batch) {
 		return
 	}
 	if b.lost {
-		if f := s.device.lost.Load(); f != nil {
-			s.fail(f.err)
+		if err := s.device.lost.Get(); err != nil {
+			s.Errors.Set(err)
 		}
 	}
 	s.checkFaults(b)
@@ -374,11 +347,11 @@ func (s *stream) ended(b *batch) {
 	}
 	s.markMu.Lock()
 	s.reach(last)
-	s.done.Store(last)
+	s.Done.Store(last)
 	s.markMu.Unlock()
 	s.flying.Add(-1)
-	s.notify()
-	s.rouse()
+	s.Notify()
+	s.Rouse()
 }
 
 // collectFaults has the batch's last commands fetch the words of its checks, and clear them.
@@ -386,7 +359,7 @@ func (s *stream) collectFaults(b *batch) {
 	size := 4 * len(b.checks)
 	read, err := newReadback(s.device, size)
 	if err != nil {
-		s.fail(err)
+		s.Errors.Set(err)
 		return
 	}
 	slab, at := s.device.memory.slabOf(s.faults)
@@ -407,8 +380,7 @@ func (s *stream) checkFaults(b *batch) {
 		}
 		if fault := binary.LittleEndian.Uint32(b.faults.bytes[4*i:]); fault != 0 {
 			err := c.err(c.call, fault)
-			s.fail(err)
-			c.call.Fail(err)
+			s.FailCall(c.call, err)
 		}
 	}
 	b.faults.release(s.device)

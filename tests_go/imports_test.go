@@ -25,7 +25,7 @@ const root = ".."
 var layers = [][]string{
 	{"core/internal", "core/disk"},
 	{"core"},
-	{"core/coretest"},
+	{"core/coretest", "core/backend"},
 	{"core/contract"},
 	{"core/cpu/pool"},
 	{"core/cpu/gemm"},

@@ -6,14 +6,12 @@
 package cpu
 
 import (
-	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
@@ -27,13 +25,11 @@ func init() {
 
 // Device is one CPU device.
 type Device struct {
-	index, ordinal int
-	pool           atomic.Pointer[pool.Pool]
-	reserved       atomic.Int64
-	limit          atomic.Int64 // on reserved; 0 for none
-	slabs          slabs
-
-	streams core.DeviceStreams[*stream]
+	*backend.Device
+	pool     atomic.Pointer[pool.Pool]
+	reserved atomic.Int64
+	limit    atomic.Int64 // on reserved; 0 for none
+	slabs    slabs
 }
 
 var machine struct {
@@ -69,7 +65,7 @@ func open(index, ordinal int) (core.Device, error) {
 	}
 	machine.Lock()
 	defer machine.Unlock()
-	d := &Device{index: index, ordinal: ordinal}
+	d := &Device{Device: backend.NewDevice("cpu", index, ordinal)}
 	machine.devices = append(machine.devices, d)
 	share()
 	return d, nil
@@ -114,18 +110,6 @@ func share() {
 // Threads returns the number of threads that run this device's kernels.
 func (d *Device) Threads() int { return d.pool.Load().Threads() }
 
-// String implements [core.Device].
-func (d *Device) String() string { return fmt.Sprint("cpu:", d.index) }
-
-// Kind implements [core.Device].
-func (d *Device) Kind() string { return "cpu" }
-
-// Index implements [core.Device].
-func (d *Device) Index() int { return d.index }
-
-// Ordinal implements [core.Device].
-func (d *Device) Ordinal() int { return d.ordinal }
-
 // HostAccessible implements [core.Device].
 func (d *Device) HostAccessible() bool { return true }
 
@@ -136,19 +120,13 @@ func (d *Device) Supports(k core.KernelID) bool { return kernel.Lookup(k) != nil
 func (d *Device) Reserved() int { return int(d.reserved.Load()) }
 
 // NewStream implements [core.Device].
-func (d *Device) NewStream(rank int) core.Stream {
-	s := newStream(d, rank)
-	d.streams.Add(s)
-	return s
-}
-
-// Synchronize implements [core.Device].
-func (d *Device) Synchronize() error { return d.streams.Synchronize() }
+func (d *Device) NewStream(rank int) core.Stream { return newStream(d, rank) }
 
 // EmptyCache implements [core.Device].
 func (d *Device) EmptyCache() {
-	for _, s := range d.streams.All() {
-		s.cache.empty(s.done.Load())
+	for _, b := range d.Streams() {
+		s := b.Self().(*stream)
+		s.Cache.Empty(s.Done.Load())
 		s.inline.Trim()
 		s.queue.Trim()
 	}
@@ -158,55 +136,4 @@ func allDevices() []*Device {
 	machine.Lock()
 	defer machine.Unlock()
 	return slices.Clone(machine.devices)
-}
-
-// patience is how long an allocation waits for the work of other ranks, which may itself wait for this one.
-const patience = time.Second
-
-// allocate returns memory of the class to a rank. If there is none, it empties caches, and waits for work to end before, where
-// the caller may wait, and tries once more.
-func (d *Device) allocate(rank, class, bytes int) (core.Memory, error) {
-	if m, ok := d.reserve(class); ok {
-		return m, nil
-	}
-	all := allDevices()
-	if core.MayWait() {
-		end := time.Now().Add(patience)
-		for _, o := range all {
-			for _, s := range o.streams.All() {
-				if s.rank == rank {
-					s.wait(s.tail.Load())
-				} else {
-					s.waitFor(s.tail.Load(), time.Until(end))
-				}
-			}
-		}
-		collect()
-	}
-	for _, o := range all {
-		o.EmptyCache()
-	}
-	if m, ok := d.reserve(class); ok {
-		return m, nil
-	}
-	return core.Memory{}, d.outOfMemory("allocate", bytes)
-}
-
-func (d *Device) outOfMemory(what string, bytes int) error {
-	if own := d.limit.Load(); own > 0 {
-		return core.Errorf(core.MemoryError, what,
-			"out of memory: no room for %d bytes on %v; %d bytes of it are in use, it holds %d of the %d bytes it may",
-			bytes, d, core.MemoryUsage(d).Current, d.reserved.Load(), own)
-	}
-	return core.Errorf(core.MemoryError, what,
-		"out of memory: no room for %d bytes on %v; %d bytes of it are in use, CPU devices hold %d of the %d bytes they may (PLAIT_CPU_MEMORY)",
-		bytes, d, core.MemoryUsage(d).Current, budget.used.Load(), MemoryLimit())
-}
-
-// collect runs the garbage collector and gives the cleanups of unreleased storages time to run.
-func collect() {
-	for range 2 {
-		runtime.GC()
-		time.Sleep(time.Millisecond)
-	}
 }

@@ -25,32 +25,19 @@ static void *plaitk_cpu_alloc(size_t n) {
 import "C"
 
 import (
-	"math/bits"
-	"sync"
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 )
 
 const (
 	// mapThreshold is the size from which pieces are mapped on their own, so that giving them back returns them to the system.
 	mapThreshold = 1 << 20
 	pageSize     = 4 << 10
+	// unit is that of size classes.
+	unit = 64
 )
-
-// sizeClass rounds a size up so that at most an eighth is wasted and pieces are found again.
-func sizeClass(bytes int) int {
-	n := max(bytes, 64)
-	step := max(1<<(bits.Len(uint(n-1))-4), 64)
-	return (n + step - 1) &^ (step - 1)
-}
-
-// classIndex numbers the classes that sizeClass returns, from 0 on: 16 up to 1 KiB, then 8 for each doubling.
-func classIndex(class int) int {
-	n := uint(class - 1)
-	shift := max(bits.Len(n), 10) - 4
-	return (shift-6)<<3 + int(n>>shift)
-}
 
 func systemAlloc(size int) unsafe.Pointer {
 	switch {
@@ -70,95 +57,39 @@ func systemFree(p unsafe.Pointer, size int) {
 	C.free(p)
 }
 
-// block is a free piece of memory in a stream's cache.
-type block struct {
-	memory core.Memory
-	freed  uint64       // the stream's position when it was freed
-	after  []core.Event // of other streams that may still use it
+// Allocate implements [backend.Allocator].
+func (d *Device) Allocate(rank, class, bytes int) (core.Memory, error) {
+	if m, ok := d.reserve(class); ok {
+		return m, nil
+	}
+	var streams []*backend.Stream
+	for _, o := range allDevices() {
+		streams = append(streams, o.Streams()...)
+	}
+	backend.Settle(rank, streams)
+	if m, ok := d.scrape(class); ok {
+		return m, nil
+	}
+	return core.Memory{}, d.outOfMemory("allocate", bytes)
 }
 
-// cache holds the free pieces of one stream by size class. The piece freed last is handed out first.
-type cache struct {
-	device *Device
-	mu     sync.Mutex
-	free   [][]block // by class index
-	closed bool
+// scrape is reserve after everything was given back that CPU devices keep for later.
+func (d *Device) scrape(class int) (core.Memory, bool) {
+	for _, o := range allDevices() {
+		o.EmptyCache()
+	}
+	return d.reserve(class)
 }
 
-func (c *cache) take(class int) (block, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	index := classIndex(class)
-	if index >= len(c.free) || len(c.free[index]) == 0 {
-		return block{}, false
+func (d *Device) outOfMemory(what string, bytes int) error {
+	if own := d.limit.Load(); own > 0 {
+		return core.Errorf(core.MemoryError, what,
+			"out of memory: no room for %d bytes on %v; %d bytes of it are in use, it holds %d of the %d bytes it may",
+			bytes, d, core.MemoryUsage(d).Current, d.reserved.Load(), own)
 	}
-	list := &c.free[index]
-	last := len(*list) - 1
-	b := (*list)[last]
-	(*list)[last] = block{}
-	*list = (*list)[:last]
-	return b, true
-}
-
-func (c *cache) put(b block) {
-	c.mu.Lock()
-	if !c.closed {
-		index := classIndex(b.memory.Size)
-		for index >= len(c.free) {
-			c.free = append(c.free, nil)
-		}
-		c.free[index] = append(c.free[index], b)
-		c.mu.Unlock()
-		return
-	}
-	c.mu.Unlock()
-	for _, e := range b.after {
-		e.Wait()
-	}
-	c.device.release(b.memory)
-}
-
-// close gives every piece back to the system once nothing uses it, now and for pieces still to come.
-func (c *cache) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for _, list := range c.free {
-		for _, b := range list {
-			for _, e := range b.after {
-				e.Wait()
-			}
-			c.device.release(b.memory)
-		}
-	}
-	c.free = nil
-}
-
-// empty gives the pieces that no running call uses back to the system.
-func (c *cache) empty(done uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, list := range c.free {
-		kept := list[:0]
-		for _, b := range list {
-			if b.freed > done || pending(b.after) {
-				kept = append(kept, b)
-				continue
-			}
-			c.device.release(b.memory)
-		}
-		clear(list[len(kept):])
-		c.free[i] = kept
-	}
-}
-
-func pending(events []core.Event) bool {
-	for _, e := range events {
-		if !e.Done() {
-			return true
-		}
-	}
-	return false
+	return core.Errorf(core.MemoryError, what,
+		"out of memory: no room for %d bytes on %v; %d bytes of it are in use, CPU devices hold %d of the %d bytes they may (PLAIT_CPU_MEMORY)",
+		bytes, d, core.MemoryUsage(d).Current, budget.used.Load(), MemoryLimit())
 }
 
 // reserve takes a piece of the given class from a slab or the system, within the budget; ok is false if there is none.
@@ -176,7 +107,8 @@ func (d *Device) reserve(class int) (m core.Memory, ok bool) {
 	return core.Memory{Ptr: p, Size: class}.Shadowed(), true
 }
 
-func (d *Device) release(m core.Memory) {
+// Release implements [backend.Allocator].
+func (d *Device) Release(m core.Memory) {
 	p, size := m.Ptr, m.Size
 	if ours, slab := d.slabs.give(p, size); ours {
 		p, size = slab, slabSize

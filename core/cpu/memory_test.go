@@ -7,15 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 )
-
-func TestEveryClassHasAnIndexOfItsOwn(t *testing.T) {
-	next := 0
-	for size := 1; size <= 1<<40; size = sizeClass(size) + 1 {
-		require.Equal(t, next, classIndex(sizeClass(size)), size)
-		next++
-	}
-}
 
 func TestSlabs(t *testing.T) {
 	var s slabs
@@ -63,7 +56,7 @@ func TestSlabs(t *testing.T) {
 
 func TestSmallPiecesGoBackToTheSystem(t *testing.T) {
 	setup()
-	d := &Device{index: maxDevices, ordinal: maxDevices}
+	d := &Device{Device: backend.NewDevice("cpu", maxDevices, maxDevices)}
 	s := newStream(d, 0)
 	for range 3 {
 		var pieces []core.Memory
@@ -76,7 +69,7 @@ func TestSmallPiecesGoBackToTheSystem(t *testing.T) {
 		for _, m := range pieces {
 			s.Free(m)
 		}
-		s.cache.empty(s.done.Load())
+		s.Cache.Empty(s.Done.Load())
 		require.Zero(t, d.Reserved())
 	}
 }

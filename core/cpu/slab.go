@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"unsafe"
+
+	"github.com/plait-ml/plait/core/backend"
 )
 
 const (
@@ -34,7 +36,7 @@ func slabOf(p unsafe.Pointer) uintptr { return uintptr(p) &^ (slabSize - 1) }
 func (s *slabs) take(class int, more func() unsafe.Pointer) unsafe.Pointer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := classIndex(class); i < len(s.free) && len(s.free[i]) > 0 {
+	if i := backend.ClassIndex(class); i < len(s.free) && len(s.free[i]) > 0 {
 		last := len(s.free[i]) - 1
 		p := s.free[i][last]
 		s.free[i] = s.free[i][:last]
@@ -72,7 +74,7 @@ func (s *slabs) give(p unsafe.Pointer, class int) (ours bool, empty unsafe.Point
 		return false, nil
 	}
 	if of.used--; of.used > 0 {
-		i := classIndex(class)
+		i := backend.ClassIndex(class)
 		for len(s.free) <= i {
 			s.free = append(s.free, nil)
 		}

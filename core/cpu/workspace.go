@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 )
 
 // workspace is the memory that the kernels of a stream need while they run, within the budget as tensors' is. In the statistics
@@ -12,16 +13,13 @@ type workspace struct{ *stream }
 
 // Alloc implements [kernel.Memory]. It waits for nothing: a call that has begun cannot wait for those behind it.
 func (w workspace) Alloc(n int) (unsafe.Pointer, int, error) {
-	d, class := w.device, sizeClass(n)
+	d, class := w.device, backend.SizeClass(n, unit)
 	if core.AllocFault(w.stream, n) {
 		return nil, 0, d.outOfMemory("workspace", n)
 	}
 	m, ok := d.reserve(class)
 	if !ok {
-		for _, o := range allDevices() {
-			o.EmptyCache()
-		}
-		if m, ok = d.reserve(class); !ok {
+		if m, ok = d.scrape(class); !ok {
 			return nil, 0, d.outOfMemory("workspace", n)
 		}
 	}
@@ -30,8 +28,8 @@ func (w workspace) Alloc(n int) (unsafe.Pointer, int, error) {
 
 // Free implements [kernel.Memory].
 func (w workspace) Free(p unsafe.Pointer, size int) {
-	w.device.release(core.Memory{Ptr: p, Size: size})
+	w.device.Release(core.Memory{Ptr: p, Size: size})
 }
 
 // Use implements [kernel.Memory].
-func (w workspace) Use(n int) { w.counts.CountWorkspace(n) }
+func (w workspace) Use(n int) { w.Counters().CountWorkspace(n) }

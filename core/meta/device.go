@@ -1,9 +1,8 @@
 package meta
 
 import (
-	"time"
-
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 )
 
 func init() {
@@ -12,7 +11,7 @@ func init() {
 
 // device is the one there is.
 type device struct {
-	ordinal int
+	*backend.Device
 	journal journal
 }
 
@@ -20,31 +19,21 @@ func open(index, ordinal int) (core.Device, error) {
 	if index != 0 {
 		return nil, core.Errorf(core.DeviceError, "device", "there is one meta device, got meta:%d", index)
 	}
-	return &device{ordinal: ordinal, journal: journal{values: map[uint64]*value{}}}, nil
+	return &device{Device: backend.NewDevice(core.MetaKind, index, ordinal), journal: journal{values: map[uint64]*value{}}}, nil
 }
 
 // String implements [core.Device].
 func (d *device) String() string { return core.MetaKind }
 
-// Kind implements [core.Device].
-func (d *device) Kind() string { return core.MetaKind }
-
-// Index implements [core.Device].
-func (d *device) Index() int { return 0 }
-
-// Ordinal implements [core.Device].
-func (d *device) Ordinal() int { return d.ordinal }
-
 // NewStream implements [core.Device].
 func (d *device) NewStream(rank int) core.Stream {
-	return &stream{device: d, rank: rank, counts: core.NewCounters(d.ordinal, rank)}
+	s := &stream{journal: &d.journal}
+	s.Open(s, backend.Options{Device: d, Base: d.Device, Rank: rank})
+	return s
 }
 
 // Supports implements [core.Device].
 func (d *device) Supports(core.KernelID) bool { return true }
-
-// Synchronize implements [core.Device].
-func (d *device) Synchronize() error { return nil }
 
 // EmptyCache implements [core.Device].
 func (d *device) EmptyCache() {}
@@ -55,34 +44,19 @@ func (d *device) Reserved() int { return 0 }
 // HostAccessible implements [core.Device].
 func (d *device) HostAccessible() bool { return false }
 
-// A stream writes down what is launched on it.
+// A stream writes down what is launched on it. Nothing is queued or waited for.
 type stream struct {
-	device *device
-	rank   int
-	counts core.Counters
-
-	calls core.Calls
+	backend.Stream
+	journal *journal
 }
-
-// Device implements [core.Stream].
-func (s *stream) Device() core.Device { return s.device }
-
-// Rank implements [core.Stream].
-func (s *stream) Rank() int { return s.rank }
-
-// Counters implements [core.Stream].
-func (s *stream) Counters() core.Counters { return s.counts }
 
 // Alloc implements [core.Stream].
 func (s *stream) Alloc(bytes int) (core.Memory, error) {
-	return core.Memory{Handle: s.device.journal.begin(bytes), Size: bytes}, nil
+	return core.Memory{Handle: s.journal.begin(bytes), Size: bytes}, nil
 }
 
 // Free implements [core.Stream].
-func (s *stream) Free(m core.Memory, _ ...core.Event) { s.device.journal.end(m.Handle) }
-
-// Begin implements [core.Stream].
-func (s *stream) Begin(k core.KernelID, op string) *core.Call { return s.calls.Get(s, k, op) }
+func (s *stream) Free(m core.Memory, _ ...core.Event) { s.journal.end(m.Handle) }
 
 // Launch implements [core.Stream].
 func (s *stream) Launch(c *core.Call) {
@@ -90,63 +64,19 @@ func (s *stream) Launch(c *core.Call) {
 		c.Fail(err)
 	} else {
 		c.Place()
-		s.device.journal.record(c)
+		s.journal.record(c)
 	}
 	s.Abandon(c)
 }
 
-// Abandon implements [core.Stream].
-func (s *stream) Abandon(c *core.Call) {
-	c.Clear()
-	s.calls.Put(c)
-}
-
-// Record implements [core.Stream].
-func (s *stream) Record() core.Event { return event{s} }
-
-// Next implements [core.Stream].
-func (s *stream) Next() core.Event { return event{s} }
-
-// Locked implements [core.Stream].
-func (s *stream) Locked(fn func()) { fn() }
+// Next implements [core.Stream]: every point is passed.
+func (s *stream) Next() core.Event { return s.Record() }
 
 // Wait implements [core.Stream].
 func (s *stream) Wait(core.Event) {}
 
 // Upload implements [core.Stream].
-func (s *stream) Upload(m core.Memory, offset int, src []byte) {
-	s.device.journal.upload(m, offset, src)
-}
+func (s *stream) Upload(m core.Memory, offset int, src []byte) { s.journal.upload(m, offset, src) }
 
 // Download implements [core.Stream]. Nobody calls it: tensors without values are not read.
 func (s *stream) Download([]byte, core.Memory, int) {}
-
-// Synchronize implements [core.Stream].
-func (s *stream) Synchronize() error { return nil }
-
-// TakeError implements [core.Stream].
-func (s *stream) TakeError() error { return nil }
-
-// Crowded implements [core.Stream].
-func (s *stream) Crowded() bool { return false }
-
-// MakeRoom implements [core.Stream].
-func (s *stream) MakeRoom() {}
-
-// Close implements [core.Stream].
-func (s *stream) Close() error { return nil }
-
-// event is any point in a stream that has nothing to run.
-type event struct{ stream *stream }
-
-// Done implements [core.Event].
-func (event) Done() bool { return true }
-
-// Wait implements [core.Event].
-func (event) Wait() {}
-
-// WaitFor implements [core.Event].
-func (event) WaitFor(time.Duration) bool { return true }
-
-// Stream implements [core.Event].
-func (e event) Stream() core.Stream { return e.stream }

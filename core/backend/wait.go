@@ -1,0 +1,82 @@
+package backend
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// spin is how long workers and waiters stay awake before they sleep.
+const spin = 20 * time.Microsecond
+
+// Notify wakes those who wait for one of the stream's numbers.
+func (s *Stream) Notify() {
+	if s.waiters.Load() > 0 {
+		s.doneMu.Lock()
+		s.doneCv.Broadcast()
+		s.doneMu.Unlock()
+	}
+}
+
+// Awaited reports whether somebody sleeps until one of the stream's numbers moves.
+func (s *Stream) Awaited() bool { return s.waiters.Load() > 0 }
+
+// Finish blocks until call n is done.
+func (s *Stream) Finish(n uint64) {
+	if s.Done.Load() < n {
+		s.runner.Demand(n)
+		s.Until(&s.Done, n)
+	}
+}
+
+// Until blocks until one of the stream's numbers is at least n. Whoever moves it says so with [Stream.Notify].
+func (s *Stream) Until(number *atomic.Uint64, n uint64) {
+	start := time.Now()
+	for i := 1; ; i++ {
+		if number.Load() >= n {
+			return
+		}
+		if i%64 == 0 && time.Since(start) > spin {
+			break
+		}
+	}
+	s.waiters.Add(1)
+	s.doneMu.Lock()
+	for number.Load() < n {
+		s.doneCv.Wait()
+	}
+	s.doneMu.Unlock()
+	s.waiters.Add(-1)
+}
+
+// FinishFor is [Stream.Finish] for at most d; it reports whether call n is done.
+func (s *Stream) FinishFor(n uint64, d time.Duration) bool {
+	if s.Done.Load() >= n {
+		return true
+	}
+	s.runner.Demand(n)
+	start := time.Now()
+	for i := 1; i%64 != 0 || time.Since(start) < min(spin, d); i++ {
+		if s.Done.Load() >= n {
+			return true
+		}
+	}
+	if d <= spin {
+		return s.Done.Load() >= n
+	}
+	over := false
+	timer := time.AfterFunc(d-spin, func() {
+		s.doneMu.Lock()
+		over = true
+		s.doneCv.Broadcast()
+		s.doneMu.Unlock()
+	})
+	defer timer.Stop()
+	s.waiters.Add(1)
+	defer s.waiters.Add(-1)
+	s.doneMu.Lock()
+	defer s.doneMu.Unlock()
+	for s.Done.Load() < n && !over {
+		s.doneCv.Wait()
+	}
+	return s.Done.Load() >= n
+}
