@@ -52,28 +52,28 @@ func ScatterOf(c *core.Call) ScatterAttrs {
 	return ScatterAttrs{int(c.Ints[0]), ScatterMode(c.Ints[1])}
 }
 
-// IndexAttrs are the attributes of [Index].
+// SetIndex adds the attributes of [Index] to a call and returns it.
+func SetIndex(c *core.Call, wrap bool, dims []int) *core.Call { return c.Int(flag(wrap)).Dims(dims) }
+
+// IndexAttrs are the attributes of [Index] as its kernels read them.
 type IndexAttrs struct {
 	Wrap bool    // negative indices count from the end
 	Dims []int64 // that are indexed, for messages
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a IndexAttrs) AddTo(c *core.Call) *core.Call { return c.Int(flag(a.Wrap)).Int(a.Dims...) }
-
 // IndexOf reads the attributes of a call.
 func IndexOf(c *core.Call) IndexAttrs { return IndexAttrs{c.Ints[0] != 0, c.Ints[1:]} }
 
-// IndexPutAttrs are the attributes of [IndexPut].
+// SetIndexPut adds the attributes of [IndexPut] to a call and returns it.
+func SetIndexPut(c *core.Call, wrap bool, mode ScatterMode, dims []int) *core.Call {
+	return c.Int(flag(wrap), int64(mode)).Dims(dims)
+}
+
+// IndexPutAttrs are the attributes of [IndexPut] as its kernels read them.
 type IndexPutAttrs struct {
 	Wrap bool // negative indices count from the end
 	Mode ScatterMode
 	Dims []int64 // that are indexed, for messages
-}
-
-// AddTo adds the attributes to a call and returns it.
-func (a IndexPutAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(flag(a.Wrap), int64(a.Mode)).Int(a.Dims...)
 }
 
 // IndexPutOf reads the attributes of a call.

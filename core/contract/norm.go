@@ -41,31 +41,33 @@ func LayerNormOf(c *core.Call) LayerNormAttrs {
 	return LayerNormAttrs{int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0}
 }
 
-// ChannelNormAttrs are the attributes of group and batch norms, but for eps: x is seen as [batch, channels, inner].
-type ChannelNormAttrs struct {
+// GroupNormAttrs are the attributes of [GroupNorm] and, but for eps, of [GroupNormBackward]: x is seen as [batch, channels, inner].
+type GroupNormAttrs struct{ Batch, Channels, Inner, Groups int }
+
+// AddTo adds the attributes to a call and returns it.
+func (a GroupNormAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Batch), int64(a.Channels), int64(a.Inner), int64(a.Groups))
+}
+
+// GroupNormOf reads the attributes of a call.
+func GroupNormOf(c *core.Call) GroupNormAttrs {
+	return GroupNormAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), int(c.Ints[3])}
+}
+
+// BatchNormAttrs are the attributes of [BatchNorm] and, but for eps, of [BatchNormBackward]: x is seen as [batch, channels, inner].
+type BatchNormAttrs struct {
 	Batch, Channels, Inner int
-	Groups                 int  // of a group norm
-	Training               bool // of a batch norm
+	Training               bool // the statistics are x's own
 }
 
 // AddTo adds the attributes to a call and returns it.
-func (a ChannelNormAttrs) AddTo(c *core.Call) *core.Call {
-	last := int64(a.Groups)
-	if c.Kernel == BatchNorm || c.Kernel == BatchNormBackward {
-		last = flag(a.Training)
-	}
-	return c.Int(int64(a.Batch), int64(a.Channels), int64(a.Inner), last)
+func (a BatchNormAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Batch), int64(a.Channels), int64(a.Inner), flag(a.Training))
 }
 
-// ChannelNormOf reads the attributes of a call.
-func ChannelNormOf(c *core.Call) ChannelNormAttrs {
-	a := ChannelNormAttrs{Batch: int(c.Ints[0]), Channels: int(c.Ints[1]), Inner: int(c.Ints[2])}
-	if c.Kernel == BatchNorm || c.Kernel == BatchNormBackward {
-		a.Training = c.Ints[3] != 0
-	} else {
-		a.Groups = int(c.Ints[3])
-	}
-	return a
+// BatchNormOf reads the attributes of a call.
+func BatchNormOf(c *core.Call) BatchNormAttrs {
+	return BatchNormAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), c.Ints[3] != 0}
 }
 
 // SetEps adds to a call of a norm what is added to variances.

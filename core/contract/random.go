@@ -76,7 +76,7 @@ func (a DrawAttrs) AddTo(c *core.Call) *core.Call {
 
 // DrawOf reads the attributes of a call.
 func DrawOf(c *core.Call) DrawAttrs {
-	return DrawAttrs{c.Ints[0], c.Ints[1], c.Kernel == Multinomial && c.Ints[2] != 0}
+	return DrawAttrs{c.Ints[0], c.Ints[1], len(c.Ints) > 2 && c.Ints[2] != 0}
 }
 
 // MoveOffset adds to the generator's offset of a call that draws each element by its position alone, and reports whether it is one.

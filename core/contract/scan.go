@@ -14,7 +14,7 @@ var (
 	LinearScan = declare(Contract{Name: "linear_scan", Outs: "y", Ins: "a b", Ints: "dim reverse"})
 )
 
-// ScanAttrs are the attributes of scans; [CumMax] and [CumMin] have the dimension alone.
+// ScanAttrs are the attributes of the scans that have a direction.
 type ScanAttrs struct {
 	Dim     int
 	Reverse bool // from the last element to the first
@@ -22,13 +22,10 @@ type ScanAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a ScanAttrs) AddTo(c *core.Call) *core.Call {
-	if c.Int(int64(a.Dim)); c.Kernel != CumMax && c.Kernel != CumMin {
-		c.Int(flag(a.Reverse))
-	}
-	return c
+	return c.Int(int64(a.Dim), flag(a.Reverse))
 }
 
-// ScanOf reads the attributes of a call.
+// ScanOf reads the attributes of a call; [CumMax] and [CumMin] have the dimension alone.
 func ScanOf(c *core.Call) ScanAttrs {
 	return ScanAttrs{int(c.Ints[0]), len(c.Ints) > 1 && c.Ints[1] != 0}
 }

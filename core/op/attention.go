@@ -207,8 +207,9 @@ func (op *opContext) rows(t *core.Tensor) *core.Tensor {
 }
 
 func (in *attentionInputs) call(c *core.Call, info *attentionInfo) *core.Call {
-	return c.In(in.q).In(in.k).In(in.v).In(in.mask).Bool(info.o.Causal).Int(int64(info.seed), int64(info.offset)).
-		Float(info.o.Scale, info.o.DropoutP)
+	c.In(in.q).In(in.k).In(in.v).In(in.mask)
+	return contract.AttentionAttrs{Causal: info.o.Causal, Seed: int64(info.seed), Offset: int64(info.offset), Scale: info.o.Scale,
+		Dropout: info.o.DropoutP}.AddTo(c)
 }
 
 func attentionDeriv(ctx *core.BackwardContext) {
@@ -337,8 +338,8 @@ func attentionKeep(p *core.Tensor, info *attentionInfo) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(contract.Dropout).Out(padded).In(nil).Int(int64(info.seed), int64(info.offset)).
-		Float(info.o.DropoutP, keepScale(info.o.DropoutP)))
+	op.launch(contract.DropoutAttrs{Seed: int64(info.seed), Offset: int64(info.offset), P: info.o.DropoutP, Scale: keepScale(info.o.DropoutP)}.
+		AddTo(op.call(contract.Dropout).Out(padded).In(nil)))
 	return Narrow(op.done(padded), 3, 0, keys)
 }
 

@@ -98,7 +98,7 @@ func (p *patches) apply(name string, k core.KernelID, x *core.Tensor, deriv core
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(k).Out(y).In(in).Dims(p.kernel).Dims(p.stride).Dims(p.padding).Dims(p.dilation).Dims(p.out))
+	op.launch(contract.SetPatches(op.call(k).Out(y).In(in), p.kernel, p.stride, p.padding, p.dilation, p.out))
 	if op.grad {
 		n := op.node(deriv, x)
 		n.Any = p

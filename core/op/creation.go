@@ -214,7 +214,7 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 	}
 	t := op.out(d, []int{n})
 	if op.err == nil {
-		op.launch(op.call(contract.Arange).Out(t).Int(s.Int, by.Int).Float(s.Float, by.Float))
+		op.launch(contract.ArangeAttrs{Start: s.Int, Step: by.Int, FloatStart: s.Float, FloatStep: by.Float}.AddTo(op.call(contract.Arange).Out(t)))
 	}
 	return op.finish(t, o)
 }
@@ -229,7 +229,7 @@ func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
 	op.check(holds("linspace", d, core.Num(end)))
 	start, end = endsIn(d, start, end)
 	if op.err == nil {
-		op.launch(op.call(contract.Linspace).Out(t).Float(start, end))
+		op.launch(contract.SpaceAttrs{Start: start, End: end}.AddTo(op.call(contract.Linspace).Out(t)))
 	}
 	return op.finish(t, o)
 }
@@ -242,7 +242,7 @@ func Logspace(start, end float64, steps int, base float64, o TensorOptions) *cor
 	t := op.out(d, []int{steps})
 	start, end = endsIn(d, start, end)
 	if op.err == nil {
-		op.launch(op.call(contract.Logspace).Out(t).Float(start, end, base))
+		op.launch(contract.SpaceAttrs{Start: start, End: end, Base: base}.AddTo(op.call(contract.Logspace).Out(t)))
 	}
 	return op.finish(t, o)
 }

@@ -39,7 +39,7 @@ func triangleIndices(name string, rows, columns, offset int, upper bool, o Tenso
 	}
 	out := op.out(core.Int64, []int{2, n})
 	if op.err == nil && n > 0 { // a matrix without columns may have any number of rows
-		op.launch(op.call(contract.TriangleIndices).Out(out).Int(int64(rows), int64(columns), int64(offset)).Bool(upper))
+		op.launch(contract.TriangleIndicesAttrs{Rows: rows, Columns: columns, Diagonal: offset, Upper: upper}.AddTo(op.call(contract.TriangleIndices).Out(out)))
 	}
 	return op.finish(out, o)
 }

@@ -73,7 +73,8 @@ func dropCounted(x *core.Tensor, p float64, seed, offset uint64) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(contract.Dropout).Out(y).In(in).Int(int64(seed), int64(offset)).Float(p, keepScale(p))
+	c := op.call(contract.Dropout).Out(y).In(in)
+	contract.DropoutAttrs{Seed: int64(seed), Offset: int64(offset), P: p, Scale: keepScale(p)}.AddTo(c)
 	op.launch(c)
 	if op.grad {
 		n := op.node(dropoutDeriv, x)
@@ -99,7 +100,7 @@ func keepMask(name string, x *core.Tensor, shape []int, p, scale float64) *core.
 		return op.fail()
 	}
 	seed, offset := op.drawWords(core.Numel(shape))
-	op.launch(op.call(contract.Dropout).Out(mask).In(nil).Int(int64(seed), int64(offset)).Float(p, scale))
+	op.launch(contract.DropoutAttrs{Seed: int64(seed), Offset: int64(offset), P: p, Scale: scale}.AddTo(op.call(contract.Dropout).Out(mask).In(nil)))
 	return op.done(mask)
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // Index returns the part of t that the indices say, as indexing in square brackets does in Python: first integers, slices
@@ -50,7 +51,7 @@ func IndexSet(t, value *core.Tensor, indices ...core.Index) *core.Tensor {
 		if s == nil {
 			return CopyInPlace(v, value)
 		}
-		return s.writeInPlace(v, withoutLeadingOnes(value, v.Dim()-len(s.dims)+s.common()), assignMode)
+		return s.writeInPlace(v, withoutLeadingOnes(value, v.Dim()-len(s.dims)+s.common()), contract.ScatterAssign)
 	})
 	if r.Err() != nil {
 		return r
@@ -227,11 +228,11 @@ func IndexPutInPlace(t *core.Tensor, indices []*core.Tensor, values *core.Tensor
 	return t
 }
 
-func putMode(accumulate bool) int {
+func putMode(accumulate bool) contract.ScatterMode {
 	if accumulate {
-		return addMode
+		return contract.ScatterAdd
 	}
-	return assignMode
+	return contract.ScatterAssign
 }
 
 // newSelection returns the selection of t by index tensors and masks, of which nil takes a whole dimension; nil if all

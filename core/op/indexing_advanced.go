@@ -106,7 +106,7 @@ func (s *selection) launch(op *opContext, x, result *core.Tensor, fill func(x, r
 		c.In(t)
 	}
 	c.Work = 2 * (core.Numel(s.shape) + result.Numel())
-	op.launch(c.Dims(s.dims))
+	op.launch(c)
 	for _, t := range temps {
 		t.Release()
 	}
@@ -149,7 +149,7 @@ func (s *selection) read(x *core.Tensor) *core.Tensor {
 		return op.fail()
 	}
 	s.launch(&op, x, out, func(x, out *core.Tensor) *core.Call {
-		return op.call(contract.Index).Out(out).In(x).Bool(s.wrap)
+		return contract.SetIndex(op.call(contract.Index).Out(out).In(x), s.wrap, s.dims)
 	})
 	if op.grad {
 		n := op.node(indexDeriv, x).Save(s.index...)
@@ -162,7 +162,7 @@ func (s *selection) read(x *core.Tensor) *core.Tensor {
 func indexDeriv(ctx *core.BackwardContext) {
 	g := ctx.Grad()
 	s := ctx.Node.Any.(*selection).with(ctx)
-	ctx.Set(0, s.writeInPlace(zerosFor(g, g.DType(), ctx.InputShape(0)), g, addMode))
+	ctx.Set(0, s.writeInPlace(zerosFor(g, g.DType(), ctx.InputShape(0)), g, contract.ScatterAdd))
 }
 
 // values fails unless v, a number or a tensor of x's dtype, broadcasts to the result.
@@ -181,7 +181,7 @@ func (s *selection) values(op *opContext, x, v *core.Tensor) {
 }
 
 // write returns x with values written, or combined, to where the indices say.
-func (s *selection) write(x, v *core.Tensor, mode int) *core.Tensor {
+func (s *selection) write(x, v *core.Tensor, mode contract.ScatterMode) *core.Tensor {
 	op := beginGiven(s.name, append([]*core.Tensor{x, v}, s.index...)...)
 	s.check(&op, x)
 	s.values(&op, x, v)
@@ -201,7 +201,7 @@ func (s *selection) write(x, v *core.Tensor, mode int) *core.Tensor {
 }
 
 // writeInPlace changes x as write does and returns it.
-func (s *selection) writeInPlace(x, v *core.Tensor, mode int) *core.Tensor {
+func (s *selection) writeInPlace(x, v *core.Tensor, mode contract.ScatterMode) *core.Tensor {
 	op := beginGiven(s.name+"_", append([]*core.Tensor{x, v}, s.index...)...)
 	s.check(&op, x)
 	s.values(&op, x, v)
@@ -225,41 +225,41 @@ func (s *selection) writeInPlace(x, v *core.Tensor, mode int) *core.Tensor {
 }
 
 // put runs the kernel. A failure must fail a new tensor, but leave one that is changed in place as it was.
-func (s *selection) put(op *opContext, x, v *core.Tensor, mode int, inPlace bool) {
+func (s *selection) put(op *opContext, x, v *core.Tensor, mode contract.ScatterMode, inPlace bool) {
 	if !v.IsNumber() {
 		v = op.repeated(v, s.result(x))
 		defer v.Release()
 	}
 	s.launch(op, x, v, func(x, v *core.Tensor) *core.Call {
-		c := op.call(contract.IndexPut).Out(x).In(v).Bool(s.wrap).Int(int64(mode))
+		c := contract.SetIndexPut(op.call(contract.IndexPut).Out(x).In(v), s.wrap, mode, s.dims)
 		c.InPlace = inPlace
 		return c
 	})
 }
 
-func (s *selection) putNode(op *opContext, x, v *core.Tensor, mode int) *core.Node {
+func (s *selection) putNode(op *opContext, x, v *core.Tensor, mode contract.ScatterMode) *core.Node {
 	if v.IsNumber() {
 		v = nil
 	}
 	n := op.node(putDeriv, x, v).Save(s.index...)
-	n.Any, n.Ints = s.saved(), []int{mode}
+	n.Any, n.Ints = s.saved(), []int{int(mode)}
 	return n
 }
 
 func putDeriv(ctx *core.BackwardContext) {
-	s := ctx.Node.Any.(*selection).with(ctx)
+	s, mode := ctx.Node.Any.(*selection).with(ctx), contract.ScatterMode(ctx.Node.Ints[0])
 	if ctx.Needs(0) {
-		if ctx.Node.Ints[0] == addMode {
+		if mode == contract.ScatterAdd {
 			ctx.Set(0, ctx.Grad())
 		} else {
-			ctx.Set(0, s.write(ctx.Grad(), core.IntNum(0), assignMode))
+			ctx.Set(0, s.write(ctx.Grad(), core.IntNum(0), contract.ScatterAssign))
 		}
 	}
 	if ctx.Needs(1) {
 		g := ctx.Grad()
-		if ctx.Node.Ints[0] == assignMode && core.Numel(ctx.InputShape(1)) == 1 {
+		if mode == contract.ScatterAssign && core.Numel(ctx.InputShape(1)) == 1 {
 			// One value that several indices write to the same place is there once.
-			ctx.Set(1, sumTo(Sub(g, s.write(g, core.IntNum(0), assignMode)), ctx.InputShape(1)))
+			ctx.Set(1, sumTo(Sub(g, s.write(g, core.IntNum(0), contract.ScatterAssign)), ctx.InputShape(1)))
 			return
 		}
 		ctx.Set(1, sumTo(s.read(g), ctx.InputShape(1)))

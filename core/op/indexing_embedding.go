@@ -43,7 +43,7 @@ func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(contract.Index).Out(out).In(weight).In(input).Bool(false).Int(0)
+	c := contract.SetIndex(op.call(contract.Index).Out(out).In(weight).In(input), false, []int{0})
 	c.Work = 2 * out.Numel()
 	op.launch(c)
 	if op.grad {
@@ -77,7 +77,8 @@ func embeddingBackward(out, g, input *core.Tensor, shape []int, padding int, byF
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(contract.EmbeddingBackward).Out(out).In(g).In(input).Int(int64(padding)).Bool(byFrequency).Bool(add)
+	c := op.call(contract.EmbeddingBackward).Out(out).In(g).In(input)
+	contract.EmbeddingBackwardAttrs{Padding: padding, ByFrequency: byFrequency, Add: add}.AddTo(c)
 	c.InPlace = add
 	if add {
 		c.Work = g.Numel()
@@ -147,7 +148,7 @@ func OneHot(index *core.Tensor, classes int) *core.Tensor {
 	dims := index.Dim()
 	column := core.WrapTensor(op.mode, index.Storage(), index.DType(), append(slices.Clone(index.Shape()), 1),
 		append(slices.Clone(index.Strides()), 1), index.Offset())
-	op.launch(op.call(contract.Scatter).Out(out).In(column).In(core.IntNum(1)).Int(int64(dims), assignMode))
+	op.launch(contract.ScatterAttrs{Dim: dims, Mode: contract.ScatterAssign}.AddTo(op.call(contract.Scatter).Out(out).In(column).In(core.IntNum(1))))
 	column.Release()
 	return op.done(out)
 }

@@ -7,15 +7,6 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// How values that are scattered or put meet the elements they are written to; the kernels know them by number.
-const (
-	assignMode = iota
-	addMode
-	mulMode
-	maxMode
-	minMode
-)
-
 // indexDType fails unless t can hold indices.
 func (op *opContext) indexDType(t *core.Tensor) {
 	if op.err == nil && (t.IsNumber() || t.DType() != core.Int64 && t.DType() != core.Int32) {

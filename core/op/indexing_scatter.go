@@ -10,13 +10,13 @@ import (
 // A scattering is an operation that writes values to where an index tensor says in one dimension.
 type scattering struct {
 	name  string
-	mode  int
+	mode  contract.ScatterMode
 	deriv core.Deriv
 }
 
 var (
-	scatterOp    = scattering{"scatter", assignMode, nil}
-	scatterAddOp = scattering{"scatter_add", addMode, nil}
+	scatterOp    = scattering{"scatter", contract.ScatterAssign, nil}
+	scatterAddOp = scattering{"scatter_add", contract.ScatterAdd, nil}
 )
 
 func init() {
@@ -142,7 +142,7 @@ func dtypeOf(t *core.Tensor) core.DType {
 
 // launch runs the kernel. A failure must fail a new tensor, but leave one that is changed in place as it was.
 func (s *scattering) launch(op *opContext, out *core.Tensor, dim int, index, src *core.Tensor, inPlace bool) {
-	c := op.call(contract.Scatter).Out(out).In(index).In(src).Int(int64(dim), int64(s.mode))
+	c := contract.ScatterAttrs{Dim: dim, Mode: s.mode}.AddTo(op.call(contract.Scatter).Out(out).In(index).In(src))
 	c.InPlace = inPlace
 	c.Work = 4 * index.Numel()
 	op.launch(c)

@@ -4,10 +4,11 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // scatterModes are the reductions of ScatterReduce by PyTorch's names; mean is a sum that is divided.
-var scatterModes = map[string]int{"sum": addMode, "prod": mulMode, "mean": addMode, "amax": maxMode, "amin": minMode}
+var scatterModes = map[string]contract.ScatterMode{"sum": contract.ScatterAdd, "prod": contract.ScatterMul, "mean": contract.ScatterAdd, "amax": contract.ScatterMax, "amin": contract.ScatterMin}
 
 // ScatterReduce returns x with values of src combined with the elements that index names in dimension dim, like
 // [Scatter]: their "sum", "prod", "mean", "amax" or "amin". With includeSelf the elements of x take part; without, they

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // along returns the selection of a vector of indices, or one index, in dimension dim of x.
@@ -49,12 +50,12 @@ func scalar(x *core.Tensor) bool { return x.Err() == nil && !x.IsNumber() && x.D
 // for dimension dim, where it has a part for each index. The order of the additions, and so the result, does not depend
 // on the number of threads.
 func IndexAdd(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	return indexWrite("index_add", x, dim, index, src, addMode, false)
+	return indexWrite("index_add", x, dim, index, src, contract.ScatterAdd, false)
 }
 
 // IndexAddInPlace changes x as [IndexAdd] does and returns it.
 func IndexAddInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	return indexWrite("index_add", x, dim, index, src, addMode, true)
+	return indexWrite("index_add", x, dim, index, src, contract.ScatterAdd, true)
 }
 
 // IndexAddScaled is [IndexAdd] of alpha*src.
@@ -88,15 +89,15 @@ func scaled(t *core.Tensor, alpha float64) *core.Tensor {
 // IndexCopy returns x with the parts in dimension dim that the indices name replaced by those of src. Of several with
 // one index the last stays.
 func IndexCopy(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	return indexWrite("index_copy", x, dim, index, src, assignMode, false)
+	return indexWrite("index_copy", x, dim, index, src, contract.ScatterAssign, false)
 }
 
 // IndexCopyInPlace changes x as [IndexCopy] does and returns it.
 func IndexCopyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	return indexWrite("index_copy", x, dim, index, src, assignMode, true)
+	return indexWrite("index_copy", x, dim, index, src, contract.ScatterAssign, true)
 }
 
-func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, mode int, inPlace bool) *core.Tensor {
+func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, mode contract.ScatterMode, inPlace bool) *core.Tensor {
 	if !inPlace {
 		defer autocast(name, &x, &src).end()
 	}
@@ -147,7 +148,7 @@ func IndexFill(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor 
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
-	return s.write(x, value, assignMode)
+	return s.write(x, value, contract.ScatterAssign)
 }
 
 // IndexFillInPlace changes x as [IndexFill] does and returns it.
@@ -164,7 +165,7 @@ func IndexFillInPlace(x *core.Tensor, dim int, index, value *core.Tensor) *core.
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
-	return s.writeInPlace(x, value, assignMode)
+	return s.writeInPlace(x, value, contract.ScatterAssign)
 }
 
 func filling(x *core.Tensor, dim int, index, value *core.Tensor) (*selection, error) {
@@ -207,9 +208,9 @@ func PutInPlace(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
 		return op.fail()
 	}
 	s := selection{name: "put", dims: []int{0}, index: []*core.Tensor{index}, wrap: true}
-	mode := assignMode
+	mode := contract.ScatterAssign
 	if accumulate {
-		mode = addMode
+		mode = contract.ScatterAdd
 	}
 	flat := Ravel(x)
 	defer flat.Release()

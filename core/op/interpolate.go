@@ -22,22 +22,18 @@ type InterpolateOptions struct {
 	RecomputeScaleFactor bool
 }
 
-const (
-	nearestMode = iota
-	nearestExactMode
-	linearMode
-	cubicMode
-)
-
-var interpolateModes = map[string]struct{ mode, nd int }{
-	"nearest": {nearestMode, 0}, "nearest-exact": {nearestExactMode, 0}, "linear": {linearMode, 1}, "bilinear": {linearMode, 2},
-	"trilinear": {linearMode, 3}, "bicubic": {cubicMode, 2},
+var interpolateModes = map[string]struct {
+	mode contract.InterpolateMode
+	nd   int
+}{
+	"nearest": {contract.InterpolateNearest, 0}, "nearest-exact": {contract.InterpolateNearestExact, 0}, "linear": {contract.InterpolateLinear, 1}, "bilinear": {contract.InterpolateLinear, 2},
+	"trilinear": {contract.InterpolateLinear, 3}, "bicubic": {contract.InterpolateCubic, 2},
 }
 
 // An interpolation is a linear map from the last dimensions of sizes in to those of sizes out.
 type interpolation struct {
 	in, out []int
-	mode    int
+	mode    contract.InterpolateMode
 	align   bool
 	scale   []float64 // 0 where positions follow from the sizes
 }
@@ -86,7 +82,7 @@ func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interp
 		op.failf(core.ShapeError, "mode %q wants %d dimensions, got an input of shape %v", o.Mode, m.nd+2, x.Shape())
 	case o.AlignCorners && m.nd == 0:
 		op.failf(core.ValueError, "corners cannot be aligned in mode %q", o.Mode)
-	case m.mode >= linearMode || o.Mode == "area":
+	case m.mode >= contract.InterpolateLinear || o.Mode == "area":
 		op.floating("the input", x)
 	case !x.DType().IsFloat() && x.DType() != core.Uint8:
 		op.failf(core.DTypeError, "the input must be floating point or uint8, got %v", x.DType())
@@ -125,10 +121,10 @@ func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interp
 // it: where the sizes are equal and, for the nearest element of an image, where one is twice the other. For the nearest
 // element of a sequence or a volume they never do.
 func (p *interpolation) exact(i int) bool {
-	if p.mode == nearestMode {
+	if p.mode == contract.InterpolateNearest {
 		return len(p.in) == 2 && (p.in[i] == p.out[i] || 2*p.in[i] == p.out[i])
 	}
-	return p.mode != nearestExactMode && p.in[i] == p.out[i]
+	return p.mode != contract.InterpolateNearestExact && p.in[i] == p.out[i]
 }
 
 func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, sizes []int) *core.Tensor {
@@ -141,7 +137,8 @@ func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, size
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(k).Out(y).In(in).Int(int64(len(sizes)), int64(p.mode)).Bool(p.align).Float(p.scale...)
+	c := op.call(k).Out(y).In(in)
+	contract.InterpolateAttrs{Spatial: len(sizes), Mode: p.mode, AlignCorners: p.align, Scale: p.scale}.AddTo(c)
 	c.Work *= 4
 	op.launch(c)
 	if op.grad {

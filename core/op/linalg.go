@@ -22,7 +22,7 @@ func (op *opContext) linalgMatrices(x *core.Tensor, square bool) {
 }
 
 // linalgLaunch runs a kernel on matrices.
-func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, flags []int64, outs ...*core.Tensor) {
+func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *contract.TriangularAttrs, outs ...*core.Tensor) {
 	in, second := op.dense(x), op.dense(b)
 	if op.err != nil {
 		return
@@ -35,7 +35,9 @@ func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, flags []in
 	if second != nil {
 		c.In(second)
 	}
-	c.Int(flags...)
+	if triangle != nil {
+		triangle.AddTo(c)
+	}
 	c.Work = max(c.Work, x.Numel()*x.Size(-1))
 	op.launch(c)
 }
@@ -71,14 +73,14 @@ func invDeriv(ctx *core.BackwardContext) {
 // Solve returns the x of a x = b for square matrices a [*, n, n] and b [*, n, k], whose leading dimensions broadcast; a vector
 // b [n], or a stack [*, n] of as many dimensions less one as a, is a column. A singular matrix is an error.
 func Solve(m, b *core.Tensor) *core.Tensor {
-	return solving("linalg_solve", m, b, func(m, b *core.Tensor) *core.Tensor { return solveWith(m, b, contract.LinalgSolve, nil) })
+	return solving("linalg_solve", m, b, func(m, b *core.Tensor) *core.Tensor { return solveWith(m, b, nil) })
 }
 
 // SolveTriangular returns the x of a x = b for triangular matrices a [*, n, n], of which the other triangle is not read, and b
 // [*, n, k]; the leading dimensions broadcast. With unit, the diagonal counts as ones.
 func SolveTriangular(m, b *core.Tensor, upper, unit bool) *core.Tensor {
 	return solving("linalg_solve_triangular", m, b, func(m, b *core.Tensor) *core.Tensor {
-		return solveWith(m, b, contract.LinalgTriangular, []int64{flagOf(upper), flagOf(unit)})
+		return solveWith(m, b, &contract.TriangularAttrs{Upper: upper, Unit: unit})
 	})
 }
 
@@ -120,17 +122,21 @@ func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core
 	})
 }
 
-// solveWith solves with matrices and right sides of one stack. flags are those of a triangle.
-func solveWith(m, b *core.Tensor, k core.KernelID, flags []int64) *core.Tensor {
+// solveWith solves with matrices and right sides of one stack. triangle says which half m is, nil for all of it.
+func solveWith(m, b *core.Tensor, triangle *contract.TriangularAttrs) *core.Tensor {
+	k := contract.LinalgSolve
+	if triangle != nil {
+		k = contract.LinalgTriangular
+	}
 	op := begin(k.String(), m, b)
 	x := op.outLike(b)
 	if op.err != nil {
 		return op.fail()
 	}
-	op.linalgLaunch(k, m, b, flags, x)
+	op.linalgLaunch(k, m, b, triangle, x)
 	if op.grad {
 		n := op.node(solveDeriv, m, b).Save(m).SaveOutput(x, 0)
-		n.Any = flags
+		n.Any = triangle
 		op.attach(n, x)
 	}
 	return op.done(x)
@@ -141,21 +147,21 @@ func solveDeriv(ctx *core.BackwardContext) {
 	if ctx.Failed() {
 		return
 	}
-	flags := ctx.Node.Any.([]int64)
+	triangle := ctx.Node.Any.(*contract.TriangularAttrs)
 	var db *core.Tensor
-	if flags == nil {
-		db = solveWith(mT(m), ctx.Grad(), contract.LinalgSolve, nil)
+	if triangle == nil {
+		db = solveWith(mT(m), ctx.Grad(), nil)
 	} else {
-		db = solveWith(mT(m), ctx.Grad(), contract.LinalgTriangular, []int64{1 - flags[0], flags[1]})
+		db = solveWith(mT(m), ctx.Grad(), &contract.TriangularAttrs{Upper: !triangle.Upper, Unit: triangle.Unit})
 	}
 	ctx.Set(1, db)
 	if !ctx.Needs(0) {
 		return
 	}
 	dm := Neg(matTimes(db, mT(x)))
-	if flags != nil {
-		off := int(flags[1])
-		if flags[0] == 1 {
+	if triangle != nil {
+		off := int(flagOf(triangle.Unit))
+		if triangle.Upper {
 			dm = Triu(dm, off)
 		} else {
 			dm = Tril(dm, -off)
@@ -295,8 +301,8 @@ func choleskyDeriv(ctx *core.BackwardContext) {
 	if ctx.Failed() {
 		return
 	}
-	upper := []int64{1, 0}
+	upper := &contract.TriangularAttrs{Upper: true}
 	inner := halved(matTimes(mT(l), ctx.Grad()))
-	left := solveWith(mT(l), inner, contract.LinalgTriangular, upper)
-	ctx.Set(0, symmetric(mT(solveWith(mT(l), mT(left), contract.LinalgTriangular, upper))))
+	left := solveWith(mT(l), inner, upper)
+	ctx.Set(0, symmetric(mT(solveWith(mT(l), mT(left), upper))))
 }

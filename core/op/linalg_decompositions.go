@@ -56,7 +56,7 @@ func qrDeriv(ctx *core.BackwardContext) {
 	lower := Tril(m, -1)
 	mirrored := Add(Add(lower, mT(lower)), Sub(Tril(m, 0), lower))
 	g := plus(dq, matTimes(q, mirrored))
-	ctx.Set(0, mT(solveWith(r, mT(g), contract.LinalgTriangular, []int64{1, 0})))
+	ctx.Set(0, mT(solveWith(r, mT(g), &contract.TriangularAttrs{Upper: true})))
 }
 
 // Eigh returns the ascending eigenvalues [*, n] and the eigenvectors, in the columns of [*, n, n], of symmetric matrices

@@ -47,10 +47,10 @@ func luDeriv(ctx *core.BackwardContext) {
 	inner := Narrow(Narrow(g, -2, 0, k), -1, 0, k)
 	dl, du := Tril(inner, -1), Triu(inner, 0)
 	byL := func(t *core.Tensor) *core.Tensor {
-		return solveWith(mT(square), t, contract.LinalgTriangular, []int64{1, 1})
+		return solveWith(mT(square), t, &contract.TriangularAttrs{Upper: true, Unit: true})
 	} // L⁻ᵀ t
 	byU := func(t *core.Tensor) *core.Tensor {
-		return mT(solveWith(square, mT(t), contract.LinalgTriangular, []int64{1, 0}))
+		return mT(solveWith(square, mT(t), &contract.TriangularAttrs{Upper: true}))
 	} // t U⁻ᵀ
 	var right, below *core.Tensor
 	if n > k {

@@ -62,7 +62,7 @@ func probable(x, target, loss *core.Tensor) *core.Tensor {
 	op := begin("binary_cross_entropy", x, target, loss)
 	for i, t := range []*core.Tensor{x, target} {
 		if dense := op.dense(t); op.err == nil && t.DType().IsFloat() {
-			op.launch(op.call(contract.CheckProbabilities).Out(loss).In(dense).Int(int64(i)))
+			op.launch(op.call(contract.CheckProbabilities).Out(loss).In(dense).Int(int64([...]contract.LossOperand{contract.LossInput, contract.LossTarget}[i])))
 		}
 	}
 	return op.done(loss)

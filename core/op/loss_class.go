@@ -47,7 +47,7 @@ func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(info.attrs(op.call(contract.CrossEntropy).Out(loss).Out(lse).Out(total).In(in).In(t).In(w)).Float(o.LabelSmoothing))
+	op.launch(contract.SetSmoothing(info.attrs(op.call(contract.CrossEntropy).Out(loss).Out(lse).Out(total).In(in).In(t).In(w)), o.LabelSmoothing))
 	if op.grad {
 		// The scores are saved as given: the derivative puts them in the kernel's order again.
 		n := op.node(crossEntropyDeriv, x, target).Save(x, target, w, lse, total)
@@ -76,16 +76,16 @@ func NLLLoss(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 // A classLoss says how a loss sees its scores: as [batch, classes, inner].
 type classLoss struct {
 	batch, classes, inner int
-	probs                 bool  // the target is probabilities
-	last                  bool  // the classes are contiguous in memory although other dimensions follow
-	reduction             int64 // the kernel's code
+	probs                 bool // the target is probabilities
+	last                  bool // the classes are contiguous in memory although other dimensions follow
+	reduction             contract.LossReduction
 	ignore                int
 	smoothing             float64
 	stat                  core.DType
 	shape                 []int // of the loss without reduction
 }
 
-var reductionCodes = map[string]int64{"none": 0, "mean": 1, "": 1, "sum": 2}
+var lossReductions = map[string]contract.LossReduction{"none": contract.LossNone, "mean": contract.LossMean, "": contract.LossMean, "sum": contract.LossSum}
 
 // classLoss checks the arguments of a loss on classes.
 func (op *opContext) classLoss(x, target *core.Tensor, o CrossEntropyOptions, probabilities bool) *classLoss {
@@ -136,8 +136,8 @@ func (op *opContext) classLoss(x, target *core.Tensor, o CrossEntropyOptions, pr
 	return l
 }
 
-func (op *opContext) reductionCode(reduction string) int64 {
-	code, ok := reductionCodes[reduction]
+func (op *opContext) reductionCode(reduction string) contract.LossReduction {
+	code, ok := lossReductions[reduction]
 	if !ok {
 		op.failf(core.ValueError, "unknown reduction %q, want mean, sum or none", reduction)
 	}
@@ -213,7 +213,7 @@ func (l *classLoss) loss(op *opContext, x *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return nil
 	}
-	if l.reduction == 0 {
+	if l.reduction == contract.LossNone {
 		return op.out(x.DType(), l.shape)
 	}
 	return op.out(x.DType(), nil)
@@ -225,8 +225,7 @@ func (l *classLoss) attrs(c *core.Call) *core.Call {
 	if l.last {
 		batch, inner = batch*inner, 1
 	}
-	c.Int(int64(batch), int64(l.classes), int64(inner), l.reduction, int64(l.ignore))
-	return c
+	return contract.ClassLossAttrs{Batch: batch, Classes: l.classes, Inner: inner, Reduction: l.reduction, IgnoreIndex: int64(l.ignore)}.AddTo(c)
 }
 
 func crossEntropyDeriv(ctx *core.BackwardContext) {
@@ -253,8 +252,8 @@ func crossEntropyDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(l.attrs(op.call(contract.CrossEntropyBackward).Out(grads[0]).Out(grads[1]).In(in).In(t).In(weight).In(g).In(lse).In(total)).
-		Float(l.smoothing))
+	c := op.call(contract.CrossEntropyBackward).Out(grads[0]).Out(grads[1]).In(in).In(t).In(weight).In(g).In(lse).In(total)
+	op.launch(contract.SetSmoothing(l.attrs(c), l.smoothing))
 	setGrads(ctx, grads[:]...)
 }
 
@@ -279,9 +278,9 @@ func (l *classLoss) composite(ctx *core.BackwardContext, x, target, weight, tota
 	}
 	g := grad // of each sample
 	switch l.reduction {
-	case 0:
+	case contract.LossNone:
 		g = Unsqueeze(grad, class)
-	case 1:
+	case contract.LossMean:
 		g = Div(grad, total)
 	}
 	if l.probs {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // CTCOptions are the optional arguments of [CTCLoss].
@@ -49,13 +50,13 @@ func CTCLoss(logProbs, targets *core.Tensor, inputLengths, targetLengths []int, 
 			loss = Where(Eq(loss, core.Num(math.Inf(1))), core.Num(0), loss)
 		}
 		switch {
-		case code == 1:
+		case code == contract.LossMean:
 			shares := make([]float64, c.n)
 			for i, s := range c.targets {
 				shares[i] = 1 / float64(max(s, 1)*c.n)
 			}
 			loss = Sum(Mul(loss, castTo(constant(x, shares, c.n), x.DType())), nil, false)
-		case code == 2:
+		case code == contract.LossSum:
 			loss = Sum(loss, nil, false)
 		case logProbs.Dim() == 2:
 			loss = Reshape(loss)

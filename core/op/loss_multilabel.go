@@ -48,7 +48,8 @@ func (op *opContext) multilabelCall(x, target, loss, slope *core.Tensor) {
 	if x.Dim() == 2 {
 		batch = x.Size(0)
 	}
-	op.launch(op.call(contract.MultilabelMarginLoss).Out(loss).Out(slope).In(in).In(t).In(nil).Int(int64(batch), int64(classes), 1, 0, -1))
+	c := op.call(contract.MultilabelMarginLoss).Out(loss).Out(slope).In(in).In(t).In(nil)
+	op.launch(contract.ClassLossAttrs{Batch: batch, Classes: classes, Inner: 1, Reduction: contract.LossNone, IgnoreIndex: -1}.AddTo(c))
 }
 
 // The loss is piecewise linear: its slope is constant where it exists.

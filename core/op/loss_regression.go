@@ -1,6 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 var (
 	mseOp = elementwise("mse_loss", "x, t", "d = x - t; d * d", "2*grad*(x - t)", "2*grad*(t - x)")
@@ -31,9 +34,9 @@ func lossReduction(op *opContext, elements func() *core.Tensor, reduction string
 	return compose(op.name, func() *core.Tensor {
 		e := elements()
 		switch code {
-		case 0:
+		case contract.LossNone:
 			return e
-		case 1:
+		case contract.LossMean:
 			return Mean(e, nil, false)
 		}
 		return Sum(e, nil, false)

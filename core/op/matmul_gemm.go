@@ -98,7 +98,7 @@ func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta 
 	if bias != nil {
 		c.In(bias)
 	}
-	c.Int(flagOf(f.ta), flagOf(f.tb), 0).Float(f.alpha, beta)
+	contract.MatMulAttrs{TransposeA: f.ta, TransposeB: f.tb, Alpha: f.alpha, Beta: beta}.AddTo(c)
 	c.Work = max(c.Work, out.Numel()*k/4)
 	c.InPlace = change
 	op.launch(c)

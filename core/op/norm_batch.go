@@ -47,13 +47,13 @@ func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tenso
 		return op.fail()
 	}
 	info := batchNormInfo{batch, channels, inner, training, eps}
-	c := info.ints(op.call(contract.BatchNorm).Out(y).Out(stats).In(in).In(w).In(b))
+	c := info.attrs(op.call(contract.BatchNorm).Out(y).Out(stats).In(in).In(w).In(b))
 	if training {
 		c.In(nil).In(nil)
 	} else {
 		c.In(rm).In(rv)
 	}
-	op.launch(c.Float(eps))
+	op.launch(contract.SetEps(c, eps))
 	if training && rm != nil && batch*inner > 0 {
 		op.moveRunning(runningMean, runningVar, stats, momentum, batch*inner)
 	}
@@ -71,7 +71,7 @@ func (op *opContext) moveRunning(mean, variance, stats *core.Tensor, momentum fl
 	if op.err != nil {
 		return
 	}
-	c := op.call(contract.BatchNormRunning).Out(m).Out(v).In(stats).Float(momentum, float64(count))
+	c := contract.BatchNormRunningAttrs{Momentum: momentum, Count: float64(count)}.AddTo(op.call(contract.BatchNormRunning).Out(m).Out(v).In(stats))
 	c.InPlace = true
 	op.launch(c)
 	for _, p := range [][2]*core.Tensor{{m, mean}, {v, variance}} {
@@ -90,8 +90,8 @@ type batchNormInfo struct {
 	eps                    float64
 }
 
-func (i batchNormInfo) ints(c *core.Call) *core.Call {
-	return c.Int(int64(i.batch), int64(i.channels), int64(i.inner)).Bool(i.training)
+func (i batchNormInfo) attrs(c *core.Call) *core.Call {
+	return contract.BatchNormAttrs{Batch: i.batch, Channels: i.channels, Inner: i.inner, Training: i.training}.AddTo(c)
 }
 
 func batchNormDeriv(ctx *core.BackwardContext) {
@@ -113,7 +113,7 @@ func batchNormDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(info.ints(op.call(contract.BatchNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
+	op.launch(info.attrs(op.call(contract.BatchNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
 	setGrads(ctx, dx, dw, db)
 }
 

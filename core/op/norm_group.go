@@ -90,7 +90,7 @@ func groupNorm(name string, x *core.Tensor, groups int, weight, bias *core.Tenso
 		}
 	}
 	info := groupNormInfo{batch, channels, inner, groups, eps}
-	op.launch(info.ints(op.call(contract.GroupNorm).Out(y).Out(stats).In(in).In(w).In(b)).Float(eps))
+	op.launch(contract.SetEps(info.attrs(op.call(contract.GroupNorm).Out(y).Out(stats).In(in).In(w).In(b)), eps))
 	if op.grad {
 		n := op.node(groupNormDeriv, x, weight, bias).Save(x, weight, stats)
 		n.Any = info
@@ -104,8 +104,8 @@ type groupNormInfo struct {
 	eps                            float64
 }
 
-func (i groupNormInfo) ints(c *core.Call) *core.Call {
-	return c.Int(int64(i.batch), int64(i.channels), int64(i.inner), int64(i.groups))
+func (i groupNormInfo) attrs(c *core.Call) *core.Call {
+	return contract.GroupNormAttrs{Batch: i.batch, Channels: i.channels, Inner: i.inner, Groups: i.groups}.AddTo(c)
 }
 
 func groupNormDeriv(ctx *core.BackwardContext) {
@@ -124,7 +124,7 @@ func groupNormDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(info.ints(op.call(contract.GroupNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
+	op.launch(info.attrs(op.call(contract.GroupNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
 	setGrads(ctx, dx, dw, db)
 }
 

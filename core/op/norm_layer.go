@@ -70,7 +70,8 @@ func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor
 			return op.fail()
 		}
 	}
-	op.launch(op.call(contract.LayerNorm).Out(y).Out(stats).In(in).In(w).In(b).Int(int64(rows), int64(n)).Bool(rms).Float(eps))
+	c := op.call(contract.LayerNorm).Out(y).Out(stats).In(in).In(w).In(b)
+	op.launch(contract.SetEps(contract.LayerNormAttrs{Rows: rows, N: n, RMS: rms}.AddTo(c), eps))
 	if op.grad {
 		node := op.node(rowNormDeriv, x, weight, bias).Save(x, weight, stats)
 		node.Any = rowNormInfo{rows: rows, n: n, rms: rms, eps: eps}
@@ -101,8 +102,8 @@ func rowNormDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(op.call(contract.LayerNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats).In(arrived).
-		Int(int64(info.rows), int64(info.n)).Bool(info.rms))
+	c := op.call(contract.LayerNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats).In(arrived)
+	op.launch(contract.LayerNormAttrs{Rows: info.rows, N: info.n, RMS: info.rms}.AddTo(c))
 	if dx != nil {
 		ctx.SetSum(0, dx)
 	}

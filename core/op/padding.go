@@ -15,12 +15,13 @@ type PadOptions struct {
 	Value float64 // of constant padding
 }
 
-var padModes = map[string]int{"": 0, "constant": 0, "reflect": 1, "replicate": 2, "circular": 3}
+var padModes = map[string]contract.PadMode{"": contract.PadConstant, "constant": contract.PadConstant, "reflect": contract.PadReflect,
+	"replicate": contract.PadReplicate, "circular": contract.PadCircular}
 
 // A padding extends the last dimensions, of sizes in, to sizes out.
 type padding struct {
 	in, out, left []int
-	mode          int
+	mode          contract.PadMode
 }
 
 // Pad returns x with its last dimensions extended: pad has the number of elements in front of and behind the last
@@ -100,7 +101,7 @@ func (p *padding) apply(name string, k core.KernelID, x *core.Tensor, sizes []in
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(k).Out(y).In(in).In(core.Num(value)).Int(int64(len(sizes)), int64(p.mode)).Dims(p.left))
+	op.launch(contract.SetPad(op.call(k).Out(y).In(in).In(core.Num(value)), p.mode, p.left))
 	if op.grad {
 		deriv := padDeriv
 		if k == contract.PadGrad {
@@ -115,7 +116,7 @@ func (p *padding) apply(name string, k core.KernelID, x *core.Tensor, sizes []in
 
 func padDeriv(ctx *core.BackwardContext) {
 	p := ctx.Node.Any.(*padding)
-	if p.mode != 0 {
+	if p.mode != contract.PadConstant {
 		ctx.Set(0, p.apply("pad_grad", contract.PadGrad, ctx.Grad(), p.in, 0))
 		return
 	}

@@ -17,9 +17,11 @@ type pooling struct {
 }
 
 func (p *pooling) attributes(c *core.Call) {
-	c.Int(int64(len(p.in))).Bool(p.adaptive)
-	if !p.adaptive {
-		c.Dims(p.kernel).Dims(p.stride).Dims(p.padding).Dims(p.dilation).Bool(!p.excludePad).Int(int64(p.divisor))
+	if p.adaptive {
+		contract.SetPool(c, len(p.in), nil)
+	} else {
+		contract.SetPool(c, len(p.in), &contract.PoolWindows[int]{Kernel: p.kernel, Stride: p.stride, Padding: p.padding, Dilation: p.dilation,
+			IncludePad: !p.excludePad, Divisor: p.divisor})
 	}
 	c.Work *= 2
 }
@@ -158,7 +160,7 @@ func planeScatter(name string, x, index *core.Tensor, sizes []int, add bool, p *
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(contract.PlaneScatter).Out(out).In(in).In(at).Int(int64(len(sizes))).Bool(add)
+	c := contract.PlaneScatterAttrs{Spatial: len(sizes), Add: add}.AddTo(op.call(contract.PlaneScatter).Out(out).In(in).In(at))
 	if p != nil {
 		p.attributes(c)
 	}

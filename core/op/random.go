@@ -19,23 +19,12 @@ type RandomOptions struct {
 	Generator *core.Generator
 }
 
-// The distributions that the kernel "random" knows, with their parameters.
-const (
-	uniformDistribution     = iota // low, high
-	normalDistribution             // mean, standard deviation
-	exponentialDistribution        // rate
-	logNormalDistribution          // mean and standard deviation of the logarithm
-	cauchyDistribution             // median, scale
-	geometricDistribution          // probability of success
-	truncNormalDistribution        // mean, standard deviation, low, high
-)
-
 // Rand returns uniform random numbers in [0, 1) of the default dtype.
 func Rand(shape ...int) *core.Tensor { return RandWith(shape, RandomOptions{}) }
 
 // RandWith is [Rand] with options.
 func RandWith(shape []int, o RandomOptions) *core.Tensor {
-	return drawNew("rand", shape, o, uniformDistribution, 0, 1)
+	return drawNew("rand", shape, o, contract.Uniform, 0, 1)
 }
 
 // Randn returns normal random numbers with mean 0 and variance 1 of the default dtype.
@@ -43,7 +32,7 @@ func Randn(shape ...int) *core.Tensor { return RandnWith(shape, RandomOptions{})
 
 // RandnWith is [Randn] with options.
 func RandnWith(shape []int, o RandomOptions) *core.Tensor {
-	return drawNew("randn", shape, o, normalDistribution, 0, 1)
+	return drawNew("randn", shape, o, contract.Normal, 0, 1)
 }
 
 // RandLike returns uniform random numbers in [0, 1) of the shape, dtype and device of x.
@@ -54,7 +43,7 @@ func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 	if d := x.Division(); d != nil {
 		return core.ErrorTensor(d.Refuse("rand_like"))
 	}
-	return drawNew("rand_like", x.Shape(), o.like(x), uniformDistribution, 0, 1)
+	return drawNew("rand_like", x.Shape(), o.like(x), contract.Uniform, 0, 1)
 }
 
 // RandnLike returns normal random numbers of the shape, dtype and device of x.
@@ -65,7 +54,7 @@ func RandnLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 	if d := x.Division(); d != nil {
 		return core.ErrorTensor(d.Refuse("randn_like"))
 	}
-	return drawNew("randn_like", x.Shape(), o.like(x), normalDistribution, 0, 1)
+	return drawNew("randn_like", x.Shape(), o.like(x), contract.Normal, 0, 1)
 }
 
 // like returns o with what it leaves open taken from x.
@@ -79,7 +68,7 @@ func (o RandomOptions) like(x *core.Tensor) RandomOptions {
 }
 
 // drawNew returns a new tensor of draws from a continuous distribution.
-func drawNew(name string, shape []int, o RandomOptions, distribution int64, parameters ...float64) *core.Tensor {
+func drawNew(name string, shape []int, o RandomOptions, distribution contract.Distribution, parameters ...float64) *core.Tensor {
 	op := begin(name)
 	op.on(o.Device)
 	d := op.mode.Context().DefaultDType()
@@ -94,7 +83,8 @@ func drawNew(name string, shape []int, o RandomOptions, distribution int64, para
 		return op.fail()
 	}
 	seed, offset := op.reserve(o.Generator, out, wordsOf(d))
-	op.launchRandom(op.call(contract.Random).Out(out).Int(distribution, seed, offset).Float(parameters...), 4)
+	c := contract.RandomAttrs{Distribution: distribution, Seed: seed, Offset: offset, Parameters: parameters}.AddTo(op.call(contract.Random).Out(out))
+	op.launchRandom(c, 4)
 	return op.done(out)
 }
 
@@ -144,7 +134,8 @@ func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
 		return op.fail()
 	}
 	seed, offset := op.reserve(o.Generator, out, 2)
-	op.launchRandom(op.call(contract.RandomIntegers).Out(out).Int(seed, offset, int64(low), int64(high-low)), 4)
+	c := contract.RandomIntegersAttrs{Seed: seed, Offset: offset, Low: int64(low), Range: int64(high - low)}.AddTo(op.call(contract.RandomIntegers).Out(out))
+	op.launchRandom(c, 4)
 	return op.done(out)
 }
 
@@ -205,7 +196,7 @@ func RandpermWith(n int, o RandomOptions) *core.Tensor {
 		return op.fail()
 	}
 	seed, offset := op.reserve(o.Generator, out, 2)
-	op.launchRandom(op.call(contract.Randperm).Out(out).Int(seed, offset), 16)
+	op.launchRandom(contract.DrawAttrs{Seed: seed, Offset: offset}.AddTo(op.call(contract.Randperm).Out(out)), 16)
 	return op.done(out)
 }
 
@@ -226,7 +217,7 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 		return op.fail()
 	}
 	seed, offset := op.reserve(o.Generator, out, 1)
-	op.launchRandom(op.call(contract.Bernoulli).Out(out).In(c).Int(seed, offset), 4)
+	op.launchRandom(contract.DrawAttrs{Seed: seed, Offset: offset}.AddTo(op.call(contract.Bernoulli).Out(out).In(c)), 4)
 	return op.done(out)
 }
 
@@ -262,6 +253,6 @@ func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core
 		numbers = x.Numel()
 	}
 	seed, offset := op.reserveWords(o.Generator, 2*numbers)
-	op.launchRandom(op.call(contract.Multinomial).Out(out).In(c).Int(seed, offset).Bool(replacement), 16)
+	op.launchRandom(contract.DrawAttrs{Seed: seed, Offset: offset, Replacement: replacement}.AddTo(op.call(contract.Multinomial).Out(out).In(c)), 16)
 	return op.done(out)
 }

@@ -14,14 +14,14 @@ func UniformInPlace(t *core.Tensor, low, high float64, o RandomOptions) *core.Te
 	if !(low <= high) || math.IsInf(high-low, 0) {
 		op.failf(core.ValueError, "the range must be finite and not reversed, got [%v, %v)", low, high)
 	}
-	return op.fillRandom(t, o, uniformDistribution, low, high)
+	return op.fillRandom(t, o, contract.Uniform, low, high)
 }
 
 // NormalInPlace fills t with normal random numbers.
 func NormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Tensor {
 	op := begin("normal_", t)
 	op.spread("the standard deviation", std)
-	return op.fillRandom(t, o, normalDistribution, mean, std)
+	return op.fillRandom(t, o, contract.Normal, mean, std)
 }
 
 // ExponentialInPlace fills t with exponentially distributed random numbers of the given rate; the mean is 1 / rate.
@@ -30,21 +30,21 @@ func ExponentialInPlace(t *core.Tensor, rate float64, o RandomOptions) *core.Ten
 	if !(rate > 0) {
 		op.failf(core.ValueError, "the rate must be positive, got %v", rate)
 	}
-	return op.fillRandom(t, o, exponentialDistribution, rate)
+	return op.fillRandom(t, o, contract.Exponential, rate)
 }
 
 // LogNormalInPlace fills t with numbers whose logarithm is normal with the given mean and standard deviation.
 func LogNormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Tensor {
 	op := begin("log_normal_", t)
 	op.spread("the standard deviation", std)
-	return op.fillRandom(t, o, logNormalDistribution, mean, std)
+	return op.fillRandom(t, o, contract.LogNormal, mean, std)
 }
 
 // CauchyInPlace fills t with Cauchy distributed random numbers.
 func CauchyInPlace(t *core.Tensor, median, scale float64, o RandomOptions) *core.Tensor {
 	op := begin("cauchy_", t)
 	op.spread("the scale", scale)
-	return op.fillRandom(t, o, cauchyDistribution, median, scale)
+	return op.fillRandom(t, o, contract.Cauchy, median, scale)
 }
 
 // GeometricInPlace fills t with the numbers of trials, 1 or more, up to the first success of probability p.
@@ -53,7 +53,7 @@ func GeometricInPlace(t *core.Tensor, p float64, o RandomOptions) *core.Tensor {
 	if !(p > 0 && p < 1) {
 		op.failf(core.ValueError, "the probability must be in (0, 1), got %v", p)
 	}
-	return op.fillRandom(t, o, geometricDistribution, p)
+	return op.fillRandom(t, o, contract.Geometric, p)
 }
 
 // TruncNormalInPlace fills t with normal random numbers on condition that they lie in [low, high].
@@ -62,7 +62,7 @@ func TruncNormalInPlace(t *core.Tensor, mean, std, low, high float64, o RandomOp
 	if !(std > 0) || !(low < high) {
 		op.failf(core.ValueError, "want std > 0 and low < high, got std %v in [%v, %v]", std, low, high)
 	}
-	return op.fillRandom(t, o, truncNormalDistribution, mean, std, low, high)
+	return op.fillRandom(t, o, contract.TruncNormal, mean, std, low, high)
 }
 
 // BernoulliInPlace fills t, of any dtype, with 1 with probability p, else 0. p is a number or a tensor that broadcasts
@@ -84,7 +84,7 @@ func BernoulliInPlace(t, p *core.Tensor, o RandomOptions) *core.Tensor {
 	}
 	return op.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := op.reserve(o.Generator, dst, 1)
-		c := op.call(contract.Bernoulli).Out(dst).In(p).Int(seed, offset)
+		c := contract.DrawAttrs{Seed: seed, Offset: offset}.AddTo(op.call(contract.Bernoulli).Out(dst).In(p))
 		c.InPlace, c.Overwrites = true, true
 		op.launchRandom(c, 4)
 	})
@@ -99,7 +99,7 @@ func RandomInPlace(t *core.Tensor, low, high int, o RandomOptions) *core.Tensor 
 	op.integerRange(low, high, t.DType())
 	return op.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := op.reserve(o.Generator, dst, 2)
-		c := op.call(contract.RandomIntegers).Out(dst).Int(seed, offset, int64(low), int64(high-low))
+		c := contract.RandomIntegersAttrs{Seed: seed, Offset: offset, Low: int64(low), Range: int64(high - low)}.AddTo(op.call(contract.RandomIntegers).Out(dst))
 		c.InPlace, c.Overwrites = true, true
 		op.launchRandom(c, 4)
 	})
@@ -126,11 +126,11 @@ func (op *opContext) spread(what string, v float64) {
 }
 
 // fillRandom overwrites t with draws from a continuous distribution.
-func (op *opContext) fillRandom(t *core.Tensor, o RandomOptions, distribution int64, parameters ...float64) *core.Tensor {
+func (op *opContext) fillRandom(t *core.Tensor, o RandomOptions, distribution contract.Distribution, parameters ...float64) *core.Tensor {
 	op.floating("the tensor to fill", t)
 	return op.overwriteRandom(t, func(dst *core.Tensor) {
 		seed, offset := op.reserve(o.Generator, dst, wordsOf(dst.DType()))
-		c := op.call(contract.Random).Out(dst).Int(distribution, seed, offset).Float(parameters...)
+		c := contract.RandomAttrs{Distribution: distribution, Seed: seed, Offset: offset, Parameters: parameters}.AddTo(op.call(contract.Random).Out(dst))
 		c.InPlace, c.Overwrites = true, true
 		op.launchRandom(c, 4)
 	})

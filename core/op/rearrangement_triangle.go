@@ -39,7 +39,7 @@ func triangle(name string, x *core.Tensor, diagonal int, upper bool) *core.Tenso
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(contract.Triangle).Out(out).In(x).Int(corner(x, diagonal)).Bool(upper))
+	op.launch(contract.TriangleAttrs{Diagonal: corner(x, diagonal), Upper: upper}.AddTo(op.call(contract.Triangle).Out(out).In(x)))
 	if op.grad {
 		op.attach(op.triangleNode(x, diagonal, upper), out)
 	}
@@ -53,7 +53,7 @@ func triangleInPlace(name string, x *core.Tensor, diagonal int, upper bool) *cor
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(contract.Triangle).Out(x).In(x).Int(corner(x, diagonal)).Bool(upper)
+	c := contract.TriangleAttrs{Diagonal: corner(x, diagonal), Upper: upper}.AddTo(op.call(contract.Triangle).Out(x).In(x))
 	c.InPlace = true
 	op.launch(c)
 	op.changed(x)

@@ -75,7 +75,7 @@ func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim in
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(k).Out(out).In(x).Int(int64(dim)).Bool(reverse))
+	op.launch(contract.ScanAttrs{Dim: dim, Reverse: reverse}.AddTo(op.call(k).Out(out).In(x)))
 	if op.grad {
 		n := op.node(deriv, x)
 		if save {
@@ -157,7 +157,7 @@ func linearScan(factors, terms *core.Tensor, dim int, reverse bool) *core.Tensor
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(contract.LinearScan).Out(y).In(f).In(t).Int(int64(dim)).Bool(reverse))
+	op.launch(contract.ScanAttrs{Dim: dim, Reverse: reverse}.AddTo(op.call(contract.LinearScan).Out(y).In(f).In(t)))
 	if op.grad {
 		n := op.node(linearScanDeriv, factors, terms).Save(factors).SaveOutput(y, 0)
 		n.Ints = []int{dim}

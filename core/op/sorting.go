@@ -25,7 +25,7 @@ func Sort(x *core.Tensor, dim int, o SortOptions) (values, indices *core.Tensor)
 		return Clone(x), fullLike(x, 0, core.Int64, nil)
 	}
 	return op.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
-		op.launch(sortingWork(op.call(contract.Sort).Out(values).Out(indices).In(x).Int(int64(dim)).Bool(o.Descending)))
+		op.launch(sortingWork(contract.SortAttrs{Dim: dim, Descending: o.Descending}.AddTo(op.call(contract.Sort).Out(values).Out(indices).In(x))))
 	})
 }
 
@@ -43,7 +43,7 @@ func ArgSort(x *core.Tensor, dim int, o SortOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(sortingWork(op.call(contract.ArgSort).Out(indices).In(x).Int(int64(dim)).Bool(o.Descending)))
+	op.launch(sortingWork(contract.SortAttrs{Dim: dim, Descending: o.Descending}.AddTo(op.call(contract.ArgSort).Out(indices).In(x))))
 	return op.done(indices)
 }
 
@@ -68,7 +68,7 @@ func TopK(x *core.Tensor, k, dim int, largest, sorted bool) (values, indices *co
 	shape := slices.Clone(x.Shape())
 	shape[dim] = k
 	return op.choose(x, dim, shape, func(values, indices *core.Tensor) {
-		op.launch(op.call(contract.TopK).Out(values).Out(indices).In(x).Int(int64(dim), int64(k)).Bool(largest))
+		op.launch(contract.TopKAttrs{Dim: dim, K: k, Largest: largest}.AddTo(op.call(contract.TopK).Out(values).Out(indices).In(x)))
 	})
 }
 
@@ -125,7 +125,7 @@ func (op *opContext) selectAlong(kernel core.KernelID, x *core.Tensor, dim int, 
 		return Clone(x), fullLike(x, 0, core.Int64, nil)
 	}
 	return op.choose(x, dim, r.shape, func(values, indices *core.Tensor) {
-		op.launch(sortingWork(op.call(kernel).Out(values).Out(indices).In(x).Int(int64(dim), int64(k))))
+		op.launch(sortingWork(contract.PickAttrs{Dim: dim, K: k}.AddTo(op.call(kernel).Out(values).Out(indices).In(x))))
 	})
 }
 

@@ -105,7 +105,7 @@ func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
 		if op.err != nil {
 			return op.fail()
 		}
-		op.launch(op.call(contract.HistC).Out(out).In(in).Float(low, high))
+		op.launch(contract.HistCAttrs{Low: low, High: high}.AddTo(op.call(contract.HistC).Out(out).In(in)))
 		return op.done(castTo(out, x.DType()))
 	})
 }

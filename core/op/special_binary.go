@@ -5,29 +5,28 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// A specialPair is a function of two numbers with a kernel, which computes in float64. The codes are those of
-// core/cpu/kernel/special.
+// A specialPair is a function of two numbers with a kernel, which computes in float64.
 type specialPair struct {
 	name string
-	code int64
+	code contract.SpecialPairFunction
 }
 
 var (
-	gammaIncPair  = &specialPair{"igamma", 0}
-	gammaInccPair = &specialPair{"igammac", 1}
+	gammaIncPair  = &specialPair{"igamma", contract.SpecialGammaInc}
+	gammaInccPair = &specialPair{"igammac", contract.SpecialGammaIncc}
 
-	hermiteH   = &specialPair{"special_hermite_polynomial_h", 2}
-	hermiteHe  = &specialPair{"special_hermite_polynomial_he", 3}
-	laguerreL  = &specialPair{"special_laguerre_polynomial_l", 4}
-	legendreP  = &specialPair{"special_legendre_polynomial_p", 5}
-	chebyshevT = &specialPair{"special_chebyshev_polynomial_t", 6}
-	chebyshevU = &specialPair{"special_chebyshev_polynomial_u", 7}
-	chebyshevV = &specialPair{"special_chebyshev_polynomial_v", 8}
-	chebyshevW = &specialPair{"special_chebyshev_polynomial_w", 9}
-	shiftedT   = &specialPair{"special_shifted_chebyshev_polynomial_t", 10}
-	shiftedU   = &specialPair{"special_shifted_chebyshev_polynomial_u", 11}
-	shiftedV   = &specialPair{"special_shifted_chebyshev_polynomial_v", 12}
-	shiftedW   = &specialPair{"special_shifted_chebyshev_polynomial_w", 13}
+	hermiteH   = &specialPair{"special_hermite_polynomial_h", contract.SpecialHermiteH}
+	hermiteHe  = &specialPair{"special_hermite_polynomial_he", contract.SpecialHermiteHe}
+	laguerreL  = &specialPair{"special_laguerre_polynomial_l", contract.SpecialLaguerre}
+	legendreP  = &specialPair{"special_legendre_polynomial_p", contract.SpecialLegendre}
+	chebyshevT = &specialPair{"special_chebyshev_polynomial_t", contract.SpecialChebyshevT}
+	chebyshevU = &specialPair{"special_chebyshev_polynomial_u", contract.SpecialChebyshevU}
+	chebyshevV = &specialPair{"special_chebyshev_polynomial_v", contract.SpecialChebyshevV}
+	chebyshevW = &specialPair{"special_chebyshev_polynomial_w", contract.SpecialChebyshevW}
+	shiftedT   = &specialPair{"special_shifted_chebyshev_polynomial_t", contract.SpecialShiftedT}
+	shiftedU   = &specialPair{"special_shifted_chebyshev_polynomial_u", contract.SpecialShiftedU}
+	shiftedV   = &specialPair{"special_shifted_chebyshev_polynomial_v", contract.SpecialShiftedV}
+	shiftedW   = &specialPair{"special_shifted_chebyshev_polynomial_w", contract.SpecialShiftedW}
 )
 
 // GammaInc returns the regularised lower incomplete gamma function: of parameter a, at x. It has a gradient for x only.
@@ -134,7 +133,7 @@ func (op *opContext) pair(f *specialPair, d core.DType, x, y *core.Tensor, deriv
 			if op.err != nil {
 				return
 			}
-			c := op.call(contract.SpecialPair).Out(out).In(in).In(other).Int(f.code).Bool(derivative)
+			c := contract.SpecialPairAttrs{Function: f.code, Derivative: derivative}.AddTo(op.call(contract.SpecialPair).Out(out).In(in).In(other))
 			c.Work *= 32
 			op.launch(c)
 		})

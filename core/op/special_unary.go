@@ -5,11 +5,10 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// A specialFunction is a function of one number with a kernel, which computes in float64. The codes are those of
-// core/cpu/kernel/special.
+// A specialFunction is a function of one number with a kernel, which computes in float64.
 type specialFunction struct {
 	name string
-	code int64
+	code contract.SpecialFunction
 	// slope returns the derivative at x, where the function is y; nil if it is none of those that are here.
 	slope func(x, y *core.Tensor) *core.Tensor
 }
@@ -24,22 +23,22 @@ func overX(y, x *core.Tensor, y0 float64) *core.Tensor {
 }
 
 var (
-	besselI0      = &specialFunction{name: "i0", code: 0}
-	besselI1      = &specialFunction{name: "special_i1", code: 1}
-	besselI0e     = &specialFunction{name: "special_i0e", code: 2}
-	besselI1e     = &specialFunction{name: "special_i1e", code: 3}
-	besselK0      = &specialFunction{name: "special_modified_bessel_k0", code: 4}
-	besselK1      = &specialFunction{name: "special_modified_bessel_k1", code: 5}
-	besselScaled0 = &specialFunction{name: "special_scaled_modified_bessel_k0", code: 6}
-	besselScaled1 = &specialFunction{name: "special_scaled_modified_bessel_k1", code: 7}
-	besselJ0      = &specialFunction{name: "special_bessel_j0", code: 8}
-	besselJ1      = &specialFunction{name: "special_bessel_j1", code: 9}
-	besselY0      = &specialFunction{name: "special_bessel_y0", code: 10}
-	besselY1      = &specialFunction{name: "special_bessel_y1", code: 11}
-	erfcxFunc     = &specialFunction{name: "special_erfcx", code: 12}
-	logNdtrFunc   = &specialFunction{name: "special_log_ndtr", code: 13}
-	ndtriFunc     = &specialFunction{name: "special_ndtri", code: 14}
-	airyFunc      = &specialFunction{name: "special_airy_ai", code: 15}
+	besselI0      = &specialFunction{name: "i0", code: contract.SpecialI0}
+	besselI1      = &specialFunction{name: "special_i1", code: contract.SpecialI1}
+	besselI0e     = &specialFunction{name: "special_i0e", code: contract.SpecialI0e}
+	besselI1e     = &specialFunction{name: "special_i1e", code: contract.SpecialI1e}
+	besselK0      = &specialFunction{name: "special_modified_bessel_k0", code: contract.SpecialK0}
+	besselK1      = &specialFunction{name: "special_modified_bessel_k1", code: contract.SpecialK1}
+	besselScaled0 = &specialFunction{name: "special_scaled_modified_bessel_k0", code: contract.SpecialK0e}
+	besselScaled1 = &specialFunction{name: "special_scaled_modified_bessel_k1", code: contract.SpecialK1e}
+	besselJ0      = &specialFunction{name: "special_bessel_j0", code: contract.SpecialJ0}
+	besselJ1      = &specialFunction{name: "special_bessel_j1", code: contract.SpecialJ1}
+	besselY0      = &specialFunction{name: "special_bessel_y0", code: contract.SpecialY0}
+	besselY1      = &specialFunction{name: "special_bessel_y1", code: contract.SpecialY1}
+	erfcxFunc     = &specialFunction{name: "special_erfcx", code: contract.SpecialErfcx}
+	logNdtrFunc   = &specialFunction{name: "special_log_ndtr", code: contract.SpecialLogNdtr}
+	ndtriFunc     = &specialFunction{name: "special_ndtri", code: contract.SpecialNdtri}
+	airyFunc      = &specialFunction{name: "special_airy_ai", code: contract.SpecialAiryAi}
 )
 
 func init() { // not above, where they would refer to themselves
@@ -130,7 +129,7 @@ func (f *specialFunction) apply(x *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(contract.Special).Out(y).In(in).Int(f.code)
+	c := op.call(contract.Special).Out(y).In(in).Int(int64(f.code))
 	c.Work *= 16
 	op.launch(c)
 	if op.grad && f.slope != nil {

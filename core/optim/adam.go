@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // NewAdam returns the optimiser of Kingma and Ba 2015, "Adam: a method for stochastic optimization"; with amsgrad, the
@@ -47,9 +48,9 @@ func adamLimits(more ...string) []limit {
 func adamUpdate(h Hyper, s step, decoupled bool) update {
 	correction1 := 1 - math.Pow(h["beta1"], s.count)
 	correction2 := 1 - math.Pow(h["beta2"], s.count)
-	rule := int64(ruleAdam)
+	rule := contract.OptimAdam
 	if h["amsgrad"] != 0 {
-		rule = ruleAMSGrad
+		rule = contract.OptimAMSGrad
 	}
 	return updateOf(h, rule, decoupled, h["lr"]/correction1, 1-h["beta1"], h["beta2"], 1-h["beta2"], math.Sqrt(correction2), h["eps"])
 }
@@ -84,7 +85,7 @@ func init() {
 		states:   states("exp_avg", "exp_inf"),
 		update: func(h Hyper, s step) update {
 			correction := 1 - math.Pow(h["beta1"], s.count)
-			return updateOf(h, ruleAdamax, false, h["lr"]/correction, 1-h["beta1"], h["beta2"], h["eps"])
+			return updateOf(h, contract.OptimAdamax, false, h["lr"]/correction, 1-h["beta1"], h["beta2"], h["eps"])
 		},
 	})
 	define(&algorithm{
@@ -98,7 +99,7 @@ func init() {
 			momentum := func(t float64) float64 { return h["beta1"] * (1 - 0.5*math.Pow(0.96, t*h["momentum_decay"])) }
 			mu, next := momentum(s.count), momentum(s.count+1)
 			product := s.carried * mu
-			u := updateOf(h, ruleNAdam, h["decoupled_weight_decay"] != 0, h["lr"]*(1-mu)/(1-product), 1-h["beta1"], h["beta2"],
+			u := updateOf(h, contract.OptimNAdam, h["decoupled_weight_decay"] != 0, h["lr"]*(1-mu)/(1-product), 1-h["beta1"], h["beta2"],
 				1-h["beta2"], 1-math.Pow(h["beta2"], s.count), h["eps"], h["lr"]*next/(1-product*next))
 			u.carried = product
 			return u
@@ -119,7 +120,7 @@ func init() {
 				rate *= math.Sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
 				root = math.Sqrt(correction2)
 			}
-			return updateOf(h, ruleRAdam, h["decoupled_weight_decay"] != 0, rate, 1-h["beta1"], h["beta2"], 1-h["beta2"], root, h["eps"])
+			return updateOf(h, contract.OptimRAdam, h["decoupled_weight_decay"] != 0, rate, 1-h["beta1"], h["beta2"], 1-h["beta2"], root, h["eps"])
 		},
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // NewAdagrad returns the optimiser of Duchi, Hazan and Singer 2011, "Adaptive subgradient methods for online learning and
@@ -52,7 +53,7 @@ func init() {
 			if s.count == 1 {
 				eta = h["lr"]
 			}
-			u := updateOf(h, ruleASGD, false, eta, 1/max(1, s.count-1-h["t0"]))
+			u := updateOf(h, contract.OptimASGD, false, eta, 1/max(1, s.count-1-h["t0"]))
 			u.numbers[2] = 1 - h["lambd"]*eta
 			u.carried = h["lr"] / math.Pow(1+h["lambd"]*h["lr"]*s.count, h["alpha"])
 			return u
@@ -65,7 +66,7 @@ func init() {
 		states:   states("sum"),
 		start:    func(h Hyper, _ string) float64 { return h["initial_accumulator_value"] },
 		update: func(h Hyper, s step) update {
-			return updateOf(h, ruleAdagrad, false, h["lr"]/(1+(s.count-1)*h["lr_decay"]), h["eps"])
+			return updateOf(h, contract.OptimAdagrad, false, h["lr"]/(1+(s.count-1)*h["lr_decay"]), h["eps"])
 		},
 	})
 	define(&algorithm{
@@ -74,7 +75,7 @@ func init() {
 		limits:   append(atLeastZero("eps"), limit{"rho", "in [0, 1]", func(v float64) bool { return v >= 0 && v <= 1 }}),
 		states:   states("square_avg", "acc_delta"),
 		update: func(h Hyper, s step) update {
-			return updateOf(h, ruleAdadelta, false, h["lr"], h["rho"], 1-h["rho"], h["eps"])
+			return updateOf(h, contract.OptimAdadelta, false, h["lr"], h["rho"], 1-h["rho"], h["eps"])
 		},
 	})
 	define(&algorithm{
@@ -92,12 +93,14 @@ func init() {
 			return names
 		},
 		update: func(h Hyper, s step) update {
-			rule := int64(ruleRMSprop)
-			if h["momentum"] != 0 {
-				rule++
-			}
-			if h["centered"] != 0 {
-				rule += 2
+			rule := contract.OptimRMSprop
+			switch {
+			case h["centered"] != 0 && h["momentum"] != 0:
+				rule = contract.OptimRMSpropCenteredMomentum
+			case h["centered"] != 0:
+				rule = contract.OptimRMSpropCentered
+			case h["momentum"] != 0:
+				rule = contract.OptimRMSpropMomentum
 			}
 			return updateOf(h, rule, false, h["lr"], h["alpha"], 1-h["alpha"], h["eps"], h["momentum"])
 		},
@@ -122,7 +125,7 @@ func init() {
 			return 0
 		},
 		update: func(h Hyper, s step) update {
-			return updateOf(h, ruleRprop, false, h["eta_minus"], h["eta_plus"], h["step_min"], h["step_max"])
+			return updateOf(h, contract.OptimRprop, false, h["eta_minus"], h["eta_plus"], h["step_min"], h["step_max"])
 		},
 	})
 }

@@ -1,6 +1,9 @@
 package optim
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // An algorithm is one method of optimisation, by the kernel "optim_step" or composed of operations.
 type algorithm struct {
@@ -37,32 +40,10 @@ type step struct {
 
 // An update is a rule of the kernel and its numbers; see core/cpu/kernel/optim/c/rules.h.
 type update struct {
-	rule    int64
-	numbers [numbers]float64
+	rule    contract.OptimRule
+	numbers [contract.OptimNumbers]float64
 	carried float64 // for the next step
 }
-
-const numbers = 10
-
-// The kernel's rules.
-const (
-	ruleSGD = iota
-	ruleMomentum
-	ruleAdam
-	ruleAMSGrad
-	ruleAdamax
-	ruleNAdam
-	ruleRAdam
-	ruleAdagrad
-	ruleAdadelta
-	ruleRMSprop
-	ruleRMSpropMomentum
-	ruleRMSpropCentered
-	ruleRMSpropCenteredMomentum
-	ruleRprop
-	ruleLion
-	ruleASGD
-)
 
 var algorithms = map[string]*algorithm{}
 
@@ -95,8 +76,8 @@ func (a *algorithm) stateShape(state string, param []int) ([]int, bool) {
 
 // updateOf returns an update that begins with what all rules have in common. decoupled weight decay shrinks the parameter
 // itself; otherwise it is added to the gradient.
-func updateOf(h Hyper, rule int64, decoupled bool, x ...float64) update {
-	u := update{rule: rule, numbers: [numbers]float64{1, h["weight_decay"], 1}}
+func updateOf(h Hyper, rule contract.OptimRule, decoupled bool, x ...float64) update {
+	u := update{rule: rule, numbers: [contract.OptimNumbers]float64{1, h["weight_decay"], 1}}
 	if h["maximize"] != 0 {
 		u.numbers[0] = -1
 	}

@@ -186,7 +186,7 @@ func reduceList(list []*core.Tensor, power float64, root bool) *core.Tensor {
 	}
 	stream := core.CurrentContext().Stream(out.Device())
 	c := stream.Begin(contract.OptimNorm, "clip_grad_norm")
-	c.Out(out).Float(power).Bool(root)
+	contract.OptimNormAttrs{P: power, Root: root}.AddTo(c.Out(out))
 	for _, t := range dense {
 		c.In(t)
 	}

@@ -1,6 +1,9 @@
 package optim
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // NewSGD returns stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013: "On the
 // importance of initialization and momentum in deep learning").
@@ -36,7 +39,7 @@ func init() {
 		update: func(h Hyper, s step) update {
 			m := h["momentum"]
 			if m == 0 {
-				return updateOf(h, ruleSGD, false, h["lr"])
+				return updateOf(h, contract.OptimSGD, false, h["lr"])
 			}
 			decay, take := m, 1-h["dampening"]
 			if s.fresh { // the buffer starts as the first gradient
@@ -46,7 +49,7 @@ func init() {
 			if h["nesterov"] != 0 {
 				direct, through = 1, m
 			}
-			return updateOf(h, ruleMomentum, false, h["lr"], decay, take, direct, through)
+			return updateOf(h, contract.OptimMomentum, false, h["lr"], decay, take, direct, through)
 		},
 	})
 	define(&algorithm{
@@ -55,7 +58,7 @@ func init() {
 		limits:   fraction("beta1", "beta2"),
 		states:   states("exp_avg"),
 		update: func(h Hyper, s step) update {
-			return updateOf(h, ruleLion, true, h["lr"], 1-h["beta1"], 1-h["beta2"])
+			return updateOf(h, contract.OptimLion, true, h["lr"], 1-h["beta1"], 1-h["beta2"])
 		},
 	})
 }

@@ -290,5 +290,6 @@ func (it *item) addTo(c *core.Call) {
 	if it.master != nil {
 		c.Out(it.master)
 	}
-	c.Int(it.update.rule, int64(len(it.states))).Bool(it.master != nil).Float(it.update.numbers[:]...)
+	a := contract.OptimStepAttrs{Rule: it.update.rule, States: len(it.states), Master: it.master != nil, Numbers: it.update.numbers}
+	a.AddTo(c)
 }
