@@ -5,25 +5,29 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// TrilIndices returns the rows and the columns, in an int64 tensor of shape [2, n], of the elements on and below a
+// TrilIndices returns the rows and the columns, in a tensor of shape [2, n], int64 by default, of the elements on and below a
 // diagonal of a matrix, row by row.
 func TrilIndices(rows, columns, offset int, o TensorOptions) *core.Tensor {
 	return triangleIndices("tril_indices", rows, columns, offset, false, o)
 }
 
-// TriuIndices returns the rows and the columns, in an int64 tensor of shape [2, n], of the elements on and above a
+// TriuIndices returns the rows and the columns, in a tensor of shape [2, n], int64 by default, of the elements on and above a
 // diagonal of a matrix, row by row.
 func TriuIndices(rows, columns, offset int, o TensorOptions) *core.Tensor {
 	return triangleIndices("triu_indices", rows, columns, offset, true, o)
 }
 
 func triangleIndices(name string, rows, columns, offset int, upper bool, o TensorOptions) *core.Tensor {
+	if o.dtype(core.Int64) == core.Int32 {
+		o.DType = nil
+		return compose(name, func() *core.Tensor { return castTo(triangleIndices(name, rows, columns, offset, upper, o), core.Int32) })
+	}
 	op := beginNew(name, nil, o)
 	if rows < 0 || columns < 0 {
 		op.failf(core.ValueError, "got a matrix of %d rows and %d columns, want none negative", rows, columns)
 	}
 	if d := o.dtype(core.Int64); d != core.Int64 {
-		op.failf(core.DTypeError, "got dtype %v, want int64", d)
+		op.failf(core.DTypeError, "got dtype %v, want int64 or int32", d)
 	}
 	if op.err == nil {
 		_, err := core.CheckShape(name, []int{rows, columns}, core.Int64)

@@ -34,8 +34,9 @@ func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
 func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.Tensor {
 	defer autocast("pairwise_distance", &x1, &x2).end()
 	op := begin("pairwise_distance", x1, x2)
-	op.floatTensor(x1)
-	op.floatTensor(x2)
+	op.tensors(x1, x2)
+	op.countable("the first input", x1)
+	op.countable("the second input", x2)
 	if shape := op.broadcast(x1, x2); op.err == nil && len(shape) == 0 {
 		op.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
 	}
@@ -43,7 +44,7 @@ func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.T
 		return op.fail()
 	}
 	return compose(op.name, func() *core.Tensor {
-		return VectorNorm(Add(Sub(x1, x2), core.Num(eps)), p, []int{-1}, ReduceOptions{KeepDim: keepdim})
+		return VectorNorm(Add(Sub(widened(x1), widened(x2)), core.Num(eps)), p, []int{-1}, ReduceOptions{KeepDim: keepdim})
 	})
 }
 

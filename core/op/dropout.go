@@ -27,18 +27,22 @@ func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
 
 // Dropout1d sets whole channels of x, of shape [N, C, L] or [C, L], to 0; see [Dropout].
 func Dropout1d(x *core.Tensor, p float64, training bool) *core.Tensor {
-	return dropChannels("dropout1d", x, p, training, 1, 1)
+	if x != nil && x.Err() == nil && !x.IsNumber() && x.Dim() != 2 && x.Dim() != 3 {
+		return core.ErrorTensor(core.Errorf(core.ShapeError, "dropout1d", "got an input of shape %v, want [N, C, L] or [C, L]", x.Shape()))
+	}
+	return dropChannels("dropout1d", x, p, training, 3)
 }
 
 // Dropout2d sets whole channels of x, of shape [N, C, H, W], to 0; see [Dropout]. As in PyTorch, the first two dimensions
 // of other shapes are taken for N and C.
 func Dropout2d(x *core.Tensor, p float64, training bool) *core.Tensor {
-	return dropChannels("dropout2d", x, p, training, 2, 0)
+	return dropChannels("dropout2d", x, p, training, 0)
 }
 
-// Dropout3d sets whole channels of x, of shape [N, C, D, H, W] or [C, D, H, W], to 0; see [Dropout].
+// Dropout3d sets whole channels of x, of shape [N, C, D, H, W] or [C, D, H, W], to 0; see [Dropout]. As in PyTorch, the first
+// dimension of other shapes is taken for C.
 func Dropout3d(x *core.Tensor, p float64, training bool) *core.Tensor {
-	return dropChannels("dropout3d", x, p, training, 3, 3)
+	return dropChannels("dropout3d", x, p, training, 5)
 }
 
 // AlphaDropout drops elements with probability p so that inputs of mean 0 and variance 1 keep these: a dropped element
@@ -57,6 +61,13 @@ func FeatureAlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor 
 func (op *opContext) probability(p float64) {
 	if !(p >= 0 && p <= 1) {
 		op.failf(core.ValueError, "the probability must lie between 0 and 1, got %v", p)
+	}
+}
+
+// choosable fails unless the first dimensions of x have channels to choose among. Where none or all are dropped there is no choice.
+func (op *opContext) choosable(x *core.Tensor, lead int) {
+	if x.Dim() < lead && x.Numel() > 0 {
+		op.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
 	}
 }
 
@@ -104,23 +115,23 @@ func keepMask(name string, x *core.Tensor, shape []int, p, scale float64) *core.
 	return op.done(mask)
 }
 
-// dropChannels drops channels. An input with `spatial` + 1 dimensions has no batch, if that is not 0.
-func dropChannels(name string, x *core.Tensor, p float64, training bool, spatial, unbatched int) *core.Tensor {
+// dropChannels drops channels. Only inputs with `batched` dimensions have a batch, or all if that is 0.
+func dropChannels(name string, x *core.Tensor, p float64, training bool, batched int) *core.Tensor {
 	op := begin(name, x)
 	op.floatTensor(x)
 	op.probability(p)
-	if op.err == nil && x.Dim() < 2 {
-		op.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
+	lead := 2
+	if op.err == nil && batched > 0 && x.Dim() != batched {
+		lead = 1
+	}
+	if op.err == nil && training && p > 0 && p < 1 {
+		op.choosable(x, lead)
 	}
 	if op.err != nil {
 		return op.fail()
 	}
 	if !training || p == 0 {
 		return x.Alias(true)
-	}
-	lead := 2
-	if unbatched > 0 && x.Dim() == spatial+1 {
-		lead = 1
 	}
 	return compose(name, func() *core.Tensor {
 		return Mul(x, keepMask(name, x, channelShape(x, lead), p, keepScale(p)))
@@ -154,8 +165,8 @@ func alphaDropout(name string, x *core.Tensor, p float64, training, channels boo
 	op := begin(name, x)
 	op.floatTensor(x)
 	op.probability(p)
-	if op.err == nil && channels && x.Dim() < 2 {
-		op.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
+	if op.err == nil && channels && training && p > 0 && p < 1 {
+		op.choosable(x, 2)
 	}
 	if op.err != nil {
 		return op.fail()

@@ -62,7 +62,11 @@ func TestChannelDropout(t *testing.T) {
 	inRank(t, func() {
 		x := op.Ones(40, 50, 2, 3)
 		for name, f := range map[string]func(*core.Tensor, float64, bool) *core.Tensor{"2d": op.Dropout2d, "3d": op.Dropout3d, "1d": op.Dropout1d} {
-			v := values(t, f(x, 0.5, true))
+			in := x
+			if name == "1d" {
+				in = op.Reshape(x, 40, 50, 6)
+			}
+			v := values(t, f(in, 0.5, true))
 			kept := 0.0
 			lead := 40 * 50
 			if name == "3d" {
@@ -94,4 +98,31 @@ func TestAlphaDropoutKeepsMeanAndVariance(t *testing.T) {
 			require.InDelta(t, 1, math.Sqrt(square-mean*mean), 0.02)
 		}
 	})
+}
+
+// TestChannelDropoutOfOtherShapes has no choice to make where nothing or everything is dropped, and none among channels that are not
+// there.
+func TestChannelDropoutOfOtherShapes(t *testing.T) {
+	drops := map[string]func(x *core.Tensor, p float64, training bool) *core.Tensor{
+		"dropout2d": op.Dropout2d, "dropout3d": op.Dropout3d, "feature_alpha_dropout": op.FeatureAlphaDropout}
+	for name, drop := range drops {
+		for _, shape := range [][]int{{}, {4}, {0}} {
+			x := op.Ones(shape...)
+			require.Equal(t, values(t, x), values(t, drop(x, 0, true)), "%s %v", name, shape)
+			require.Equal(t, values(t, x), values(t, drop(x, 0.5, false)), "%s %v", name, shape)
+			require.Equal(t, values(t, op.Zeros(shape...)), values(t, drop(x, 1, true)), "%s %v", name, shape)
+			if len(shape) == 0 || shape[0] > 0 && name != "dropout3d" {
+				require.ErrorContains(t, drop(x, 0.5, true).Err(), "want [N, C, ...]", "%s %v", name, shape)
+			} else {
+				require.NoError(t, drop(x, 0.5, true).Err(), "%s %v", name, shape)
+			}
+		}
+	}
+	for _, shape := range [][]int{{}, {4}, {1, 2, 3, 4}} {
+		require.ErrorContains(t, op.Dropout1d(op.Ones(shape...), 0, true).Err(), "want [N, C, L] or [C, L]")
+	}
+	got := values(t, op.Dropout3d(op.Ones(64, 3, 2), 0.5, true)) // 64 channels
+	for i, v := range got {
+		require.Equal(t, got[i/6*6], v)
+	}
 }

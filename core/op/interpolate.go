@@ -39,7 +39,8 @@ type interpolation struct {
 }
 
 // Interpolate returns x, of shape [N, C, spatial...] with one to three spatial dimensions, resampled to other spatial
-// sizes. Positions follow PyTorch's conventions; cubic interpolation uses Keys' kernel with a = -0.75 (Keys 1981).
+// sizes. Positions follow PyTorch's conventions; cubic interpolation uses Keys' kernel with a = -0.75 (Keys 1981). Images may be of
+// uint8, of which the nearest element may be taken in any number of dimensions.
 func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
 	defer autocast("interpolate", &x).end()
 	op := begin("interpolate", x)
@@ -59,7 +60,24 @@ func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
 		}
 		return AdaptiveAvgPool3d(x, p.out)
 	}
+	if x.DType() == core.Uint8 && p.mode >= contract.InterpolateLinear {
+		return compose("interpolate", func() *core.Tensor { return p.applyToBytes(x) })
+	}
 	return p.apply("interpolate", contract.Interpolate, x, p.out)
+}
+
+// applyToBytes resamples images of uint8 along rows and then along columns, and rounds after each, as Pillow and PyTorch do.
+func (p *interpolation) applyToBytes(x *core.Tensor) *core.Tensor {
+	y := castTo(x, core.Float32)
+	sizes := slices.Clone(p.in)
+	for _, i := range []int{1, 0} {
+		sizes[i] = p.out[i]
+		along := &interpolation{mode: p.mode, align: p.align, scale: make([]float64, len(sizes))}
+		along.scale[i] = p.scale[i]
+		y = along.apply("interpolate", contract.Interpolate, y, sizes)
+		y = Clamp(Floor(Add(y, core.Num(0.5))), core.Num(0), core.Num(255))
+	}
+	return castTo(y, core.Uint8)
 }
 
 func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interpolation {
@@ -82,6 +100,7 @@ func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interp
 		op.failf(core.ShapeError, "mode %q wants %d dimensions, got an input of shape %v", o.Mode, m.nd+2, x.Shape())
 	case o.AlignCorners && m.nd == 0:
 		op.failf(core.ValueError, "corners cannot be aligned in mode %q", o.Mode)
+	case m.nd == 2 && x.DType() == core.Uint8: // an image
 	case m.mode >= contract.InterpolateLinear || o.Mode == "area":
 		op.floating("the input", x)
 	case !x.DType().IsFloat() && x.DType() != core.Uint8:

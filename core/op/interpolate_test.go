@@ -246,3 +246,18 @@ func TestPixelShuffle(t *testing.T) {
 	require.Equal(t, []float64{0, 3, 1, 4, 2, 5}, values(t, z))
 	require.EqualError(t, op.PixelShuffle(x, 3).Err(), "pixel_shuffle: input of shape [4 1 2] has 4 channels, want a multiple of 3 * 3")
 }
+
+// TestInterpolateImagesOfBytes compares with PyTorch's values, which are rounded after each of the two directions.
+func TestInterpolateImagesOfBytes(t *testing.T) {
+	x := core.FromSlice([]uint8{0, 255, 30, 77, 201, 5}, 1, 1, 2, 3)
+	for mode, want := range map[string][]float64{
+		"nearest":  {0, 0, 255, 255, 30, 0, 0, 255, 255, 30, 77, 77, 201, 201, 5},
+		"bilinear": {0, 102, 255, 120, 30, 39, 115, 228, 102, 18, 77, 127, 201, 83, 5},
+		"bicubic":  {0, 113, 255, 140, 9, 33, 127, 228, 113, 4, 71, 141, 196, 86, 0},
+	} {
+		got := op.Interpolate(x, op.InterpolateOptions{Size: []int{3, 5}, Mode: mode})
+		require.Equal(t, core.Uint8, got.DType())
+		require.Equal(t, want, values(t, got), mode)
+	}
+	require.ErrorContains(t, op.Interpolate(op.To(x, core.Int32), op.InterpolateOptions{Size: []int{3, 5}, Mode: "bilinear"}).Err(), "must be floating point, got int32")
+}

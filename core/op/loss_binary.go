@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -149,9 +150,26 @@ func MultiLabelSoftMarginLoss(x, target *core.Tensor, weight *core.Tensor, reduc
 	}, reduction)
 }
 
-// HingeEmbeddingLoss returns x where the target is 1 and max(0, margin - x) where it is -1, reduced as in [MSELoss].
+// HingeEmbeddingLoss returns x where the target is 1 and max(0, margin - x) where it is -1, reduced as in [MSELoss]. Of an input of
+// integers, for which the margin must be a whole number, the elements and their sum are integers, which have no mean.
 func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string) *core.Tensor {
-	return pairLoss(hingeEmbeddingOp, []float64{margin}, x, target, reduction)
+	op := begin("hinge_embedding_loss", x, target)
+	op.tensors(x, target)
+	if op.err != nil || x.DType().IsFloat() {
+		return pairLoss(hingeEmbeddingOp, []float64{margin}, x, target, reduction)
+	}
+	op.countable("the input", x)
+	if margin != math.Trunc(margin) {
+		op.failf(core.DTypeError, "got margin = %v for an input of %v, want a whole number, or a floating-point input", margin, x.DType())
+	}
+	return lossReduction(&op, func() *core.Tensor {
+		return compose(op.name, func() *core.Tensor {
+			nothing, one := core.IntNum(0), core.IntNum(1)
+			far := Maximum(Sub(core.IntNum(int64(margin)), widened(x)), nothing)
+			e := Add(Where(Ne(target, one), far, nothing), Where(Ne(target, core.IntNum(-1)), x, nothing))
+			return castTo(e, x.DType())
+		})
+	}, reduction)
 }
 
 // MarginRankingLoss returns max(0, -target*(x1 - x2) + margin) for targets 1 (x1 should rank higher) and -1, reduced as in
@@ -159,7 +177,16 @@ func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string
 func MarginRankingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
 	defer autocast("margin_ranking_loss", &x1, &x2, &target).end()
 	op := begin("margin_ranking_loss", x1, x2, target)
-	op.floatTensor(x1)
-	op.floatTensor(x2)
+	op.tensors(x1, x2, target)
+	if op.err == nil && !core.ResultType(x1, x2, target).IsFloat() {
+		op.countable("the first input", x1)
+		op.countable("the second input", x2)
+		return lossReduction(&op, func() *core.Tensor {
+			return compose(op.name, func() *core.Tensor {
+				d := Sub(widened(x2), widened(x1))
+				return Maximum(Add(Mul(widened(target), d), core.Num(margin)), core.Num(0))
+			})
+		}, reduction)
+	}
 	return lossReduction(&op, func() *core.Tensor { return marginRankingOp.apply([]float64{margin}, x1, x2, target) }, reduction)
 }

@@ -10,19 +10,17 @@ const cosineEps = 1e-12
 func CosineEmbeddingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
 	defer autocast("cosine_embedding_loss", &x1, &x2, &target).end()
 	op := begin("cosine_embedding_loss", x1, x2, target)
-	op.floatTensor(x1)
-	op.floatTensor(x2)
+	op.tensors(x1, x2, target)
 	switch {
 	case op.err != nil:
-	case target == nil:
-		op.failf(core.TypeError, "got no target")
 	case x1.Dim() < 1 || x1.Dim() > 2 || x2.Dim() != x1.Dim() || target.Dim() != x1.Dim()-1:
 		op.failf(core.ShapeError, "want inputs [N, D] and targets [N], or [D] and one target, got %s", shapes(x1, x2, target))
 	}
 	return lossReduction(&op, func() *core.Tensor {
 		return compose("cosine_embedding_loss", func() *core.Tensor {
+			x1, x2 := widened(x1), widened(x2)
 			last := []int{-1}
-			square := func(t *core.Tensor) *core.Tensor { return Add(Sum(Square(t), last, false), core.Num(cosineEps)) }
+			square := func(t *core.Tensor) *core.Tensor { return Add(Sum(Mul(t, t), last, false), core.Num(cosineEps)) }
 			cos := Div(Sum(Mul(x1, x2), last, false), Sqrt(Mul(square(x1), square(x2))))
 			return cosineEmbeddingOp.apply([]float64{margin}, cos, target)
 		})
@@ -63,11 +61,12 @@ func valueOr(p *float64, v float64) float64 {
 func TripletMarginLoss(anchor, positive, negative *core.Tensor, o TripletMarginOptions) *core.Tensor {
 	defer autocast("triplet_margin_loss", &anchor, &positive, &negative).end()
 	op := begin("triplet_margin_loss", anchor, positive, negative)
-	for _, t := range []*core.Tensor{anchor, positive, negative} {
-		op.floatTensor(t)
-	}
+	op.tensors(anchor, positive, negative)
 	if op.err == nil && (anchor.Dim() != positive.Dim() || anchor.Dim() != negative.Dim()) {
 		op.failf(core.ShapeError, "the three inputs must have as many dimensions, got %s", shapes(anchor, positive, negative))
+	}
+	if margin := valueOr(o.Margin, 1); !(margin > 0) {
+		op.failf(core.ValueError, "the margin must be positive, got %v", margin)
 	}
 	p, eps := valueOr(o.P, 2), valueOr(o.Eps, 1e-6)
 	return lossReduction(&op, func() *core.Tensor {

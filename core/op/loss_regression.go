@@ -43,11 +43,14 @@ func lossReduction(op *opContext, elements func() *core.Tensor, reduction string
 	})
 }
 
-// pairLoss is a loss of an elementwise operation on a floating-point input and a target that broadcast.
+// pairLoss is a loss of an elementwise operation on an input and a target that broadcast, one of which is floating point.
 func pairLoss(e *Elementwise, attrs []float64, x, target *core.Tensor, reduction string) *core.Tensor {
 	defer autocast(e.Name, &x, &target).end()
 	op := begin(e.Name, x, target)
-	op.floatTensor(x)
+	op.tensors(x, target)
+	if op.err == nil && !core.ResultType(x, target).IsFloat() {
+		op.failf(core.DTypeError, "the input or the target must be floating point, got %v and %v", x.DType(), target.DType())
+	}
 	return lossReduction(&op, func() *core.Tensor { return e.apply(attrs, x, target) }, reduction)
 }
 
@@ -57,9 +60,16 @@ func MSELoss(x, target *core.Tensor, reduction string) *core.Tensor {
 	return pairLoss(mseOp, nil, x, target, reduction)
 }
 
-// L1Loss returns |x - target|, reduced as in [MSELoss].
+// L1Loss returns |x - target|, reduced as in [MSELoss]. Of integers the elements and their sum are integers, which have no mean.
 func L1Loss(x, target *core.Tensor, reduction string) *core.Tensor {
-	return pairLoss(l1Op, nil, x, target, reduction)
+	op := begin("l1_loss", x, target)
+	op.tensors(x, target)
+	if op.err != nil || core.ResultType(x, target).IsFloat() {
+		return pairLoss(l1Op, nil, x, target, reduction)
+	}
+	op.countable("the input", x)
+	op.countable("the target", target)
+	return lossReduction(&op, func() *core.Tensor { return l1Op.apply(nil, x, target) }, reduction)
 }
 
 // SmoothL1Loss returns (x - target)^2/(2 beta) where that distance is below beta and |x - target| - beta/2 elsewhere,
@@ -82,6 +92,9 @@ func HuberLoss(x, target *core.Tensor, reduction string, delta float64) *core.Te
 	if !(delta > 0) {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "huber_loss", "delta must be positive, got %v", delta))
 	}
+	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, "huber_loss", "the input must be floating point, got %v", x.DType()))
+	}
 	return pairLoss(huberOp, []float64{delta}, x, target, reduction)
 }
 
@@ -102,7 +115,8 @@ type PoissonNLLOptions struct {
 func PoissonNLLLoss(x, target *core.Tensor, o PoissonNLLOptions) *core.Tensor {
 	defer autocast("poisson_nll_loss", &x, &target).end()
 	op := begin("poisson_nll_loss", x, target)
-	op.floatTensor(x)
+	op.tensors(x, target)
+	op.countable("the target", target)
 	if o.Eps == 0 {
 		o.Eps = 1e-8
 	}

@@ -47,6 +47,30 @@ func (op *opContext) floating(what string, t *core.Tensor) {
 	}
 }
 
+// tensors fails unless all of them are tensors, not numbers.
+func (op *opContext) tensors(list ...*core.Tensor) {
+	for i, t := range list {
+		if op.err == nil && (t == nil || t.IsNumber()) {
+			op.failf(core.TypeError, "want a tensor as argument %d, got %v", i+1, t)
+		}
+	}
+}
+
+// countable fails where t is one of truth values.
+func (op *opContext) countable(what string, t *core.Tensor) {
+	if op.err == nil && t.DType() == core.Bool {
+		op.failf(core.DTypeError, "%s must be numbers, got bool", what)
+	}
+}
+
+// widened returns t, in int64 if it is one of integers, whose differences and products shorter ones may not hold.
+func widened(t *core.Tensor) *core.Tensor {
+	if t.Err() != nil || t.DType().IsFloat() {
+		return t
+	}
+	return castTo(t, core.Int64)
+}
+
 // floatTensor fails unless x is a tensor, not a number, of a floating-point dtype.
 func (op *opContext) floatTensor(x *core.Tensor) {
 	if op.err == nil && x == nil {

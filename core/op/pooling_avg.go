@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
 
 // AvgPoolOptions are the options of an average pooling. Lists have one entry for each spatial dimension, or a single one
 // for all of them, or none for the default.
@@ -29,6 +33,13 @@ func AvgPool3d(x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
 
 func avgPool(name string, nd int, x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
 	defer autocast(name, &x).end()
+	switch d := o.DivisorOverride; {
+	case max(d, -d-1) > math.MaxInt32:
+		return core.ErrorTensor(core.Errorf(core.ValueError, name, "divisor_override must fit into 32 bits, got %d", d))
+	case d < 0:
+		o.DivisorOverride = -d
+		return compose(name, func() *core.Tensor { return Neg(avgPool(name, nd, x, kernel, o)) })
+	}
 	op := begin(name, x)
 	p := op.windows(nd, x, kernel, o.Stride, o.Padding, nil, o.CeilMode)
 	p.excludePad, p.divisor = o.ExcludePad, o.DivisorOverride

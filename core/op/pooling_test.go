@@ -223,6 +223,16 @@ func TestLPPool(t *testing.T) {
 	require.EqualError(t, op.LPPool1d(x, 0, []int{2}, op.LPPoolOptions{}).Err(), "lp_pool1d: norm_type must not be 0")
 }
 
+func TestAvgPoolWithANegativeDivisor(t *testing.T) {
+	x := leaf(core.FromSlice([]float32{1, 2, 3, 4}, 1, 1, 2, 2))
+	y := op.AvgPool2d(x, []int{2}, op.AvgPoolOptions{DivisorOverride: -5})
+	require.Equal(t, []float64{-2}, values(t, y))
+	require.InDeltaSlice(t, []float64{-0.2, -0.2, -0.2, -0.2}, values(t, gradients(t, y, op.Ones(1, 1, 1, 1), x)[0]), 1e-7)
+	for _, d := range []int{math.MinInt, math.MaxInt} {
+		require.ErrorContains(t, op.AvgPool2d(x, []int{2}, op.AvgPoolOptions{DivisorOverride: d}).Err(), "must fit into 32 bits")
+	}
+}
+
 func TestPoolingErrors(t *testing.T) {
 	x := uniform(1, 2, 3, 4, 5)
 	for want, got := range map[string]*core.Tensor{

@@ -175,6 +175,7 @@ func TestCreation(t *testing.T) {
 		"logspace":     {op.Logspace(0, 3, 4, 2, op.TensorOptions{}), core.Float32, []int{4}, []float64{1, 2, 4, 8}},
 		"tril_indices": {op.TrilIndices(2, 3, 0, op.TensorOptions{}), core.Int64, []int{2, 3}, []float64{0, 1, 1, 0, 0, 1}},
 		"triu_indices": {op.TriuIndices(2, 3, 1, op.TensorOptions{}), core.Int64, []int{2, 3}, []float64{0, 0, 1, 1, 2, 2}},
+		"triu int32":   {op.TriuIndices(2, 3, 1, op.TensorOptions{DType: &i32}), core.Int32, []int{2, 3}, []float64{0, 0, 1, 1, 2, 2}},
 		"one_hot":      {op.OneHot(int64s([]int{2}, 2, 0), -1), core.Int64, []int{2, 3}, []float64{0, 0, 1, 1, 0, 0}},
 	} {
 		require.NoError(t, c.got.Err(), name)

@@ -150,8 +150,8 @@ def _avg_pool(name: str, plane: str) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Tensor:
-        if divisor_override is not None and divisor_override <= 0:
-            raise ValueError(f"{name}: divisor_override must be positive, got {divisor_override}")
+        if divisor_override == 0:
+            raise ValueError(f"{name}: divisor_override must not be 0")
         return make(
             input, kernel_size, _stride(stride), padding, ceil_mode, not count_include_pad, divisor_override or 0
         )
