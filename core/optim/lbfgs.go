@@ -11,7 +11,7 @@ import (
 
 // NewLBFGS returns the limited-memory BFGS method (Liu and Nocedal 1989, "On the limited memory BFGS method for large
 // scale optimization") over all parameters as one vector; they must be on one device and of one dtype. It steps with
-// [Optimizer.StepWith], which evaluates the loss up to max_eval times.
+// [Optimizer.StepWith], which ends after max_eval evaluations of the loss, or after one more that a line search ends with.
 // Hyperparameters: lr 1, max_iter 20, max_eval 0 (5/4 max_iter), tolerance_grad 1e-7, tolerance_change 1e-9,
 // history_size 100, strong_wolfe 0 (1 searches along each direction for a step that meets the strong Wolfe conditions,
 // Nocedal and Wright 2006, chapter 3).

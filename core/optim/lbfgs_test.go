@@ -3,6 +3,7 @@ package optim
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -130,7 +131,7 @@ func TestLBFGSFailureChangesNothing(t *testing.T) {
 
 func failingEvaluation(t *testing.T, wolfe float64, fail int, usage func(int) int) {
 	x, y := leaf(core.Float64, []float64{-1.2, 0.5, 2}, 3), leaf(core.Float64, []float64{1, -1, 3}, 1, 3)
-	o, err := NewLBFGS([]*core.Tensor{x, y}, Hyper{"strong_wolfe": wolfe, "lr": 0.01})
+	o, err := NewLBFGS([]*core.Tensor{x, y}, Hyper{"strong_wolfe": wolfe, "lr": 4})
 	require.NoError(t, err)
 	loss := rosenbrock(t, x, y)
 	core.Tidy(func() {
@@ -154,4 +155,33 @@ func failingEvaluation(t *testing.T, wolfe float64, fail int, usage func(int) in
 	require.Equal(t, before, append(values(t, x), values(t, y)...))
 	require.Equal(t, state, o.StateDict())
 	require.Equal(t, bytes, usage(-1), "wolfe %v, failure %d", wolfe, fail)
+}
+
+// A search whose first probe is far out ends as far from its start as the rate says that it has chosen, and where it evaluated:
+// nothing is left of the digits that the parameters have far out.
+func TestLineSearchReturnsFromFarOut(t *testing.T) {
+	start := []float64{0.001, 0.25, -0.125}
+	x := leaf(core.Float32, start, 3)
+	var points [][]float64
+	o, err := NewLBFGS([]*core.Tensor{x}, Hyper{"strong_wolfe": 1, "max_iter": 1, "max_eval": 40, "lr": 1e8})
+	require.NoError(t, err)
+	_, err = o.StepWith(func() (*core.Tensor, error) {
+		v := values(t, x)
+		loss, g := 0.0, make([]float32, len(v))
+		for i, at := range v {
+			d := at - float64(i) - 0.5
+			root := math.Sqrt(1 + d*d)
+			loss, g[i] = loss+root, float32(d/root)
+		}
+		x.SetGrad(core.FromSlice(g))
+		points = append(points, v)
+		return core.Scalar(loss), nil
+	})
+	require.NoError(t, err)
+	end, l := values(t, x), o.lbfgs
+	require.Greater(t, math.Abs(points[1][0]), 1e6)
+	require.Contains(t, points, end)
+	for i, d := range values(t, l.direction) {
+		require.InDelta(t, start[i]+l.rate*d, end[i], 1e-6)
+	}
 }
