@@ -131,7 +131,7 @@ func TestLBFGSFailureChangesNothing(t *testing.T) {
 
 func failingEvaluation(t *testing.T, wolfe float64, fail int, usage func(int) int) {
 	x, y := leaf(core.Float64, []float64{-1.2, 0.5, 2}, 3), leaf(core.Float64, []float64{1, -1, 3}, 1, 3)
-	o, err := NewLBFGS([]*core.Tensor{x, y}, Hyper{"strong_wolfe": wolfe, "lr": 4})
+	o, err := NewLBFGS([]*core.Tensor{x, y}, Hyper{"strong_wolfe": wolfe, "lr": 0.01})
 	require.NoError(t, err)
 	loss := rosenbrock(t, x, y)
 	core.Tidy(func() {
