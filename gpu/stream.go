@@ -14,25 +14,31 @@ import (
 // last one recorded, sent the last one on its way to the GPU.
 type stream struct {
 	backend.Stream
-	device   *Device
-	scratch  backend.Cache   // of memory in the worker's order
-	faults   core.Memory     // a word for each call of a batch that may find a fault
+	device *Device
+	spare  chan *batch
+
+	// Written by hosts.
+	_        backend.CacheLine
 	releases fusion.Releases // that the worker has not seen
+	wanted   atomic.Uint64   // somebody waits for this call
+	firstCut atomic.Uint64   // of cuts; 0 if there is none
+	carries  atomic.Bool     // copies for collectives
+	markMu   sync.Mutex
+	marks    []mark // in order
+	cutMu    sync.Mutex
+	cuts     []uint64 // in order, the calls that end a batch, since somebody else goes on from there
 
-	taken, sent atomic.Uint64
-	wanted      atomic.Uint64 // somebody waits for this call
-	firstCut    atomic.Uint64 // of cuts; 0 if there is none
-	flying      atomic.Int32  // batches on the GPU
-	loaded      atomic.Int64  // elements that their calls go through, if it is made of software
-	carries     atomic.Bool   // copies for collectives
+	// Written by the worker.
+	_       backend.CacheLine
+	taken   atomic.Uint64
+	sent    atomic.Uint64
+	scratch backend.Cache // of memory in the worker's order
+	faults  core.Memory   // a word for each call of a batch that may find a fault
 
-	markMu sync.Mutex
-	marks  []mark // in order
-
-	cutMu sync.Mutex
-	cuts  []uint64 // in order, the calls that end a batch, since somebody else goes on from there
-
-	spare chan *batch
+	// Written by the driver's thread as well.
+	_      backend.CacheLine
+	flying atomic.Int32 // batches on the GPU
+	loaded atomic.Int64 // elements that their calls go through, if it is made of software
 }
 
 func newStream(d *Device, rank int) *stream {

@@ -26,11 +26,10 @@ type Runner interface {
 }
 
 // A Stream is an in-order queue of calls. They are numbered from 1; Tail is the last one launched and Done the last one that has ended.
+//
+// Hosts and the worker write at the same time, each with every call, so that what each side writes has cache lines of its own.
 type Stream struct {
-	Tail, Done atomic.Uint64
-	Cache      Cache // of memory in program order
-	Errors     FirstError
-
+	// Read by all.
 	self   core.Stream // the device's, which embeds this one
 	device core.Device
 	of     *Device
@@ -38,24 +37,38 @@ type Stream struct {
 	counts core.Counters
 	memory Allocator
 	unit   int // of size classes
-	calls  core.Calls
 	runner Runner
 	inline int
 	sync   bool
 	taken  *atomic.Uint64
+	slots  []*core.Call  // that are queued, by number; the rest are for use again
+	wake   chan struct{} // for the worker; holds at most one token
 
-	mu      sync.Mutex   // held in Launch
-	slots   []*core.Call // that are queued, by number; the rest are for use again
-	pending []core.Event // of other streams, that the next call must wait for
-	working bool         // the goroutine runs
+	// Read by all, seldom written.
+	Errors  FirstError
 	closed  atomic.Bool
-	wake    chan struct{} // for the worker; holds at most one token
-	crowded atomic.Bool   // the queue was more than crowdedSize full, and not yet half empty since
-
+	crowded atomic.Bool // the queue was more than crowdedSize full, and not yet half empty since
 	waiters atomic.Int32
 	doneMu  sync.Mutex
 	doneCv  sync.Cond
+
+	// Written by hosts.
+	_       CacheLine
+	Tail    atomic.Uint64
+	Cache   Cache // of memory in program order
+	calls   core.Calls
+	mu      sync.Mutex   // held in Launch
+	pending []core.Event // of other streams, that the next call must wait for
+	working bool         // the goroutine runs
+
+	// Written by the worker.
+	_    CacheLine
+	Done atomic.Uint64
+	_    CacheLine
 }
+
+// CacheLine keeps what lies before it out of the cache lines of what lies behind it. Processors fetch lines in pairs.
+type CacheLine [128]byte
 
 // Options are what streams differ in.
 type Options struct {
