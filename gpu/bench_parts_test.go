@@ -91,3 +91,23 @@ func BenchmarkColumns(b *testing.B) {
 		}
 	}
 }
+
+// Rows that are added to places, of which few, many or all share one, by comparing each with all others and by sorting them.
+func BenchmarkScatter(b *testing.B) {
+	d := hardware(b)
+	for _, kind := range []string{"few", "many", "one"} {
+		for _, n := range []int{257, 1024, 2048} {
+			for _, width := range []int{1, 64, 768} {
+				places := map[string]int{"few": n, "many": n / 64, "one": 1}[kind]
+				index := op.ToDevice(op.Randint(0, max(places, 1), n), d)
+				x, src := on(d, n, width), on(d, n, width)
+				for name, searched := range map[string]int{"sorted": 256, "compared": n} {
+					b.Run(fmt.Sprintf("%s/%dx%d/%s", kind, n, width, name), func(b *testing.B) {
+						defer gpu.Tune(d, func(f *shader.Tuning) { f.SearchedRows = searched })()
+						repeat(b, d, func() { require.NoError(b, op.IndexAddInPlace(x, 0, index, src).Err()) })
+					})
+				}
+			}
+		}
+	}
+}
