@@ -31,8 +31,8 @@ func newEncoder(s *stream) *encoder {
 func (r *encoder) Lookup(key shader.Key) (shader.Program, error) { return r.device.programs.get(key) }
 
 // Compile implements [Runtime].
-func (r *encoder) Compile(key shader.Key, buffers int, text string) (shader.Program, error) {
-	return r.device.programs.add(key, buffers, text)
+func (r *encoder) Compile(key shader.Key, source *shader.Source) (shader.Program, error) {
+	return r.device.programs.add(key, source)
 }
 
 // Launch implements [Runtime].

@@ -70,10 +70,10 @@ func (r *encoder) fused() (done bool) {
 }
 
 // fused returns the program of a fusion, or nil if the device does not take it.
-func (p *programs) fused(key []byte, buffers int, text string) shader.Program {
+func (p *programs) fused(key []byte, source *shader.Source) shader.Program {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if g := p.compile("fused", key, buffers, text); g.err == nil {
+	if g := p.compile("fused", key, source); g.err == nil {
 		return g
 	}
 	return nil

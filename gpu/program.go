@@ -16,7 +16,7 @@ const (
 	paramsRoom = 1 << 20
 )
 
-// A program is WGSL text and, once it was needed, its pipeline.
+// A program is compiled text and, once it was needed, its pipeline.
 type program struct {
 	buffers  int
 	pipeline driver.Pipeline
@@ -52,26 +52,26 @@ func (p *programs) get(key shader.Key) (shader.Program, error) {
 	return nil, nil
 }
 
-// add compiles the text of a key's program, which binds so many buffers, unless another stream has done so meanwhile.
-func (p *programs) add(key shader.Key, buffers int, text string) (shader.Program, error) {
+// add compiles the program of a key, unless another stream has done so meanwhile.
+func (p *programs) add(key shader.Key, source *shader.Source) (shader.Program, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.byKey[key]
 	if g == nil {
-		g = p.compile(key.Name, key, buffers, text)
+		g = p.compile(key.Name, key, source)
 		p.byKey[key] = g
 	}
 	return g, g.err
 }
 
-// compile returns the program of a text. p is locked. key is what it specialises on, for who looks at the text.
-func (p *programs) compile(name string, key any, buffers int, text string) *program {
-	g := &program{buffers: buffers}
+// compile compiles a program. p is locked. key is what it specialises on, for who looks at the text.
+func (p *programs) compile(name string, key any, source *shader.Source) *program {
+	g := &program{buffers: source.Buffers}
 	if os.Getenv("PLAIT_GPU_DUMP") == name {
-		fmt.Fprintf(os.Stderr, "// %v\n%s\n", key, text)
+		fmt.Fprintf(os.Stderr, "// %v\n%s\n", key, source.Text)
 	}
-	if g.err = p.validate(text); g.err == nil {
-		p.device.thread.do(func() { g.pipeline, g.err = p.device.thread.gpu.NewPipeline(text, buffers, shader.MaxParamBytes) })
+	if g.err = p.validate(source); g.err == nil {
+		p.device.thread.do(func() { g.pipeline, g.err = p.device.thread.gpu.NewPipeline(source.Text, source.Buffers, shader.MaxParamBytes) })
 	}
 	if g.err != nil {
 		g.err = core.Errorf(core.DeviceError, name, "%v does not take the program: %w", p.device, g.err)

@@ -288,13 +288,12 @@ func (r *encoder) write(t *transfer, i int, slab *slab, to int) error {
 	return r.patch(region.Memory, last, data[last-to:])
 }
 
-const patchSource = `
-@group(0) @binding(0) var<uniform> p: array<vec4<u32>, 32>;
-@group(0) @binding(1) var<storage, read_write> b: array<u32>;
-@compute @workgroup_size(1) fn main() {
-  b[p[0].x] = (b[p[0].x] & ~p[0].y) | p[0].z;
+// patchText replaces the bits of a word that a mask covers: parameters are the word's index, the mask and the bits.
+func patchText(w *shader.Text) {
+	w.Words(1, "b")
+	w.Main(1)
+	w.Add("  let at = %s;\n  b[at] = (b[at] & ~%s) | %s;", shader.Param(0), shader.Param(1), shader.Param(2))
 }
-`
 
 // patch writes a few bytes at a place that is not a whole word of the slab.
 func (r *encoder) patch(m core.Memory, at int, data []byte) error {
@@ -306,7 +305,7 @@ func (r *encoder) patch(m core.Memory, at int, data []byte) error {
 			mask |= 0xff << shift
 			value |= uint32(v) << shift
 		}
-		p, err := r.Program(shader.Key{Name: "patch"}, 1, func() string { return patchSource })
+		p, err := r.Program(shader.Key{Name: "patch"}, 1, patchText)
 		if err != nil {
 			return err
 		}

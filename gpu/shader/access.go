@@ -33,7 +33,7 @@ func Param(i int) string {
 	return paramName(i)
 }
 
-func paramName(i int) string { return fmt.Sprintf("p[%d].%c", i/4, "xyzw"[i%4]) }
+func paramName(i int) string { return fmt.Sprintf("p[%d].%s", i/4, Component(i%4)) }
 
 var paramNames = func() (names [MaxParamBytes / 4]string) {
 	for i := range names {
@@ -42,17 +42,8 @@ var paramNames = func() (names [MaxParamBytes / 4]string) {
 	return names
 }()
 
-// ParamsDeclaration declares the parameters of a program.
-const ParamsDeclaration = "@group(0) @binding(0) var<uniform> p: array<vec4<u32>, 32>;\n"
-
-// Entry opens the main function of a program whose workgroups lie in a row, in rows.
-const Entry = `@compute @workgroup_size(%d)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {
-  let group = wg.y * grid.x + wg.x;
-`
-
-// NoUnroll returns WGSL in main for the rounds of a loop that lavapipe must not write out one after the other, since it then compiles
-// for long: n, which its compiler cannot know.
+// NoUnroll returns the expression n in a form that no compiler knows to be constant. A loop in main that runs so often is not unrolled:
+// lavapipe would compile the unrolled loop for long.
 func NoUnroll(n int) string { return fmt.Sprintf("select(%du, 0u, grid.x == 0u)", n) }
 
 // An Access is how a program sees an operand: a binding of a dtype, element by element or four at once.
@@ -63,51 +54,50 @@ type Access struct {
 	Shared bool // other invocations may write to the same 32-bit word
 }
 
-// TypeName returns the WGSL type of numbers or truth values that are computed with.
+// TypeName returns the type of numbers or truth values that are computed with.
 func TypeName(t expr.Type, k expr.Kind) string {
 	switch {
 	case k == expr.Logic:
 		return "bool"
 	case t == expr.I64:
-		return "vec2<u32>"
+		return Pair
 	case t == expr.I32:
 		return "i32"
 	}
-	return "f32"
+	return Real
 }
 
 // PerWord returns how many elements of the dtype a word holds.
 func PerWord(d core.DType) int { return max(4/d.Size(), 1) }
 
-// Declare returns the declaration of the operand at a binding.
-func (a *Access) Declare(binding int) string {
-	element := map[core.DType]string{
-		core.Float32: "f32", core.Int32: "i32", core.Int64: "vec2<u32>", core.Float64: "vec2<u32>",
-	}[a.DType]
+// Declare writes the declaration of the operand at a binding.
+func (a *Access) Declare(w *Text, binding int) {
+	element := map[core.DType]string{core.Float32: Real, core.Int32: "i32", core.Int64: Pair, core.Float64: Pair}[a.DType]
 	switch {
 	case element == "" && a.Shared:
-		element = "atomic<u32>"
+		element = AtomicWord
 	case element == "":
 		element = "u32"
-	case a.Vec4 && a.DType.Size() == 4:
-		element = "vec4<" + element + ">"
+	case a.Vec4 && a.DType == core.Float32:
+		element = Real4
+	case a.Vec4 && a.DType == core.Int32:
+		element = Int4
 	}
-	return fmt.Sprintf("@group(0) @binding(%d) var<storage, read_write> %s: array<%s>;\n", binding, a.Name, element)
+	w.text.WriteString(w.Buffer(binding, a.Name, element))
 }
 
-// Loader returns the function ld_NAME, which reads an element as a number or truth value of t.
-func (a *Access) Loader(t expr.Type, k expr.Kind) string {
-	result := TypeName(t, k)
+// Loader writes the function ld_NAME, which reads an element as a number or truth value of t.
+func (a *Access) Loader(w *Text, t expr.Type, k expr.Kind) {
 	at := a.Name + "[e_]"
 	if a.Vec4 && a.DType.Size() == 4 {
 		at = a.Name + "[e_ >> 2u][e_ & 3u]"
 	}
 	word := func(bits string) string {
-		w := a.Name + "[e_ >> " + bits + "]"
+		place := a.Name + "[e_ >> " + bits + "]"
 		if a.Shared {
-			w = "atomicLoad(&" + w + ")"
+			place = w.AtomicLoad(place)
 		}
-		return w
+		return place
 	}
 	var value string
 	switch a.DType {
@@ -116,7 +106,7 @@ func (a *Access) Loader(t expr.Type, k expr.Kind) string {
 	case core.Float16:
 		value = "unpack2x16float(" + word("1u") + " >> ((e_ & 1u) * 16u)).x"
 	case core.BFloat16:
-		value = "bitcast<f32>((" + word("1u") + " >> ((e_ & 1u) * 16u)) << 16u)"
+		value = "bitcast<real>((" + word("1u") + " >> ((e_ & 1u) * 16u)) << 16u)"
 	case core.Int32:
 		value = at
 	case core.Int64, core.Float64:
@@ -124,7 +114,7 @@ func (a *Access) Loader(t expr.Type, k expr.Kind) string {
 	default:
 		value = "((" + word("2u") + " >> ((e_ & 3u) * 8u)) & 255u)"
 	}
-	return fmt.Sprintf("fn ld_%s(e_: u32) -> %s { return %s; }\n", a.Name, result, Convert(value, a.DType, t, k))
+	w.Func("ld_"+a.Name+"(e_: u32) -> "+TypeName(t, k), "return %s;", Convert(value, a.DType, t, k))
 }
 
 // Convert returns the value of a dtype, as loader reads it, as a number or truth value of t.
@@ -133,7 +123,7 @@ func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
 	case k == expr.Logic:
 		switch {
 		case from == core.Int64:
-			return "any(" + value + " != vec2<u32>(0u, 0u))"
+			return "any(" + value + " != pair(0u, 0u))"
 		case from.IsFloat():
 			return "!(" + value + " == 0.0)"
 		case from == core.Int32:
@@ -143,13 +133,13 @@ func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
 	case t == expr.F32 && from == core.Int64:
 		return "plait_f32_of_i64(" + value + ")"
 	case t == expr.F32 && !from.IsFloat():
-		return "f32(" + value + ")"
+		return "real(" + value + ")"
 	case t == expr.I64 && from.IsFloat() && from != core.Float64:
 		return "plait_i64_of_f32(" + value + ")"
 	case t == expr.I64 && from == core.Int32:
 		return "plait_i64_of_i32(" + value + ")"
 	case t == expr.I64 && from.Size() == 1:
-		return "vec2<u32>(" + value + ", 0u)"
+		return "pair(" + value + ", 0u)"
 	}
 	return value
 }
@@ -167,7 +157,7 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 		case core.Int32:
 			return "select(0i, 1i, " + value + ")"
 		case core.Int64:
-			return "vec2<u32>(select(0u, 1u, " + value + "), 0u)"
+			return "pair(select(0u, 1u, " + value + "), 0u)"
 		}
 		return "select(0u, 1u, " + value + ")"
 	}
@@ -200,35 +190,35 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 	case core.Int64, core.Float64:
 		return value
 	case core.Bool:
-		return "select(0u, 1u, any(" + value + " != vec2<u32>(0u, 0u)))"
+		return "select(0u, 1u, any(" + value + " != pair(0u, 0u)))"
 	}
 	return "(" + value + ".x & 255u)"
 }
 
-// Storer returns the function st_NAME, which writes an element. Its own names end in an underscore, to meet no operand's. Where words hold several elements and other invocations
-// may write to them, it clears and sets bits atomically.
-func (a *Access) Storer(t expr.Type, k expr.Kind) string {
-	head := fmt.Sprintf("fn st_%s(e_: u32, v_: %s) {", a.Name, TypeName(t, k))
+// Storer writes the function st_NAME, which stores an element. Its own names end in an underscore, so that they are no operand's. Where
+// words hold several elements and other invocations may write to them, it clears and sets bits atomically.
+func (a *Access) Storer(w *Text, t expr.Type, k expr.Kind) {
+	sign := "st_" + a.Name + "(e_: u32, v_: " + TypeName(t, k) + ")"
 	value := Encode("v_", a.DType, t, k)
-	switch n := PerWord(a.DType); {
+	n := PerWord(a.DType)
+	switch {
 	case n == 1 && a.Vec4 && a.DType.Size() == 4:
-		return fmt.Sprintf("%s %s[e_ >> 2u][e_ & 3u] = %s; }\n", head, a.Name, value)
+		w.Func(sign, "%s[e_ >> 2u][e_ & 3u] = %s;", a.Name, value)
+		return
 	case n == 1:
-		return fmt.Sprintf("%s %s[e_] = %s; }\n", head, a.Name, value)
-	default:
-		shift, mask, bits := "1u", "0xffffu", 16
-		if n == 4 {
-			shift, mask, bits = "2u", "0xffu", 8
-		}
-		var b strings.Builder
-		fmt.Fprintf(&b, "%s\n  let s_ = (e_ & %du) * %du;\n  let w_ = e_ >> %s;\n  let bits_ = %s;\n", head, n-1, bits, shift, value)
-		if a.Shared {
-			fmt.Fprintf(&b, "  atomicAnd(&%s[w_], ~(%s << s_));\n  atomicOr(&%s[w_], bits_ << s_);\n}\n", a.Name, mask, a.Name)
-		} else {
-			fmt.Fprintf(&b, "  %s[w_] = (%s[w_] & ~(%s << s_)) | (bits_ << s_);\n}\n", a.Name, a.Name, mask)
-		}
-		return b.String()
+		w.Func(sign, "%s[e_] = %s;", a.Name, value)
+		return
 	}
+	shift, mask, bits := "1u", "0xffffu", 16
+	if n == 4 {
+		shift, mask, bits = "2u", "0xffu", 8
+	}
+	place, keep := a.Name+"[w_]", "~("+mask+" << s_)"
+	store := place + " = (" + place + " & " + keep + ") | (bits_ << s_);"
+	if a.Shared {
+		store = w.AtomicAnd(place, keep) + ";\n  " + w.AtomicOr(place, "bits_ << s_") + ";"
+	}
+	w.Func(sign, "let s_ = (e_ & %du) * %du;\n  let w_ = e_ >> %s;\n  let bits_ = %s;\n  %s", n-1, bits, shift, value, store)
 }
 
 // LoadVec4 returns statements that define NAME_0 to NAME_3, the elements from e on, a multiple of four.
@@ -239,7 +229,7 @@ func (a *Access) LoadVec4(t expr.Type, k expr.Kind, e string) string {
 	case n == 1 && a.DType.Size() == 4:
 		fmt.Fprintf(&b, "    let v_%s = %s[(%s) >> 2u];\n", a.Name, a.Name, e)
 		for i := range values {
-			values[i] = fmt.Sprintf("v_%s.%c", a.Name, "xyzw"[i])
+			values[i] = "v_" + a.Name + "." + Component(i)
 		}
 	case n == 1:
 		for i := range values {
@@ -251,11 +241,11 @@ func (a *Access) LoadVec4(t expr.Type, k expr.Kind, e string) string {
 			w := fmt.Sprintf("%c_%s", "uv"[i/2], a.Name)
 			switch {
 			case a.DType == core.Float16:
-				values[i] = fmt.Sprintf("unpack2x16float(%s).%c", w, "xy"[i%2])
+				values[i] = "unpack2x16float(" + w + ")." + Component(i%2)
 			case i%2 == 0:
-				values[i] = "bitcast<f32>(" + w + " << 16u)"
+				values[i] = "bitcast<real>(" + w + " << 16u)"
 			default:
-				values[i] = "bitcast<f32>(" + w + " & 0xffff0000u)"
+				values[i] = "bitcast<real>(" + w + " & 0xffff0000u)"
 			}
 		}
 	default:
@@ -278,8 +268,8 @@ func (a *Access) StoreVec4(t expr.Type, k expr.Kind, e string, values [4]string)
 	}
 	switch n := PerWord(a.DType); {
 	case n == 1 && a.DType.Size() == 4:
-		element := map[core.DType]string{core.Float32: "f32", core.Int32: "i32"}[a.DType]
-		return fmt.Sprintf("    %s[(%s) >> 2u] = vec4<%s>(%s);\n", a.Name, e, element, strings.Join(v[:], ", "))
+		four := map[core.DType]string{core.Float32: Real4, core.Int32: Int4}[a.DType]
+		return fmt.Sprintf("    %s[(%s) >> 2u] = %s(%s);\n", a.Name, e, four, strings.Join(v[:], ", "))
 	case n == 1:
 		var b strings.Builder
 		for i := range v {

@@ -1,9 +1,6 @@
 package shader
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
 )
@@ -77,14 +74,14 @@ func (s *Builder) Uint(v int) string {
 // Float adds a parameter and returns WGSL for it.
 func (s *Builder) Float(v float64) string {
 	s.Words = append(s.Words, FloatWord(v))
-	return "bitcast<f32>(" + Param(len(s.Words)-1) + ")"
+	return "bitcast<real>(" + Param(len(s.Words)-1) + ")"
 }
 
 // Long adds a parameter of 64 bits and returns WGSL for it.
 func (s *Builder) Long(v int64) string {
 	low, high := IntWords(v)
 	s.Words = append(s.Words, low, high)
-	return "vec2<u32>(" + Param(len(s.Words)-2) + ", " + Param(len(s.Words)-1) + ")"
+	return "pair(" + Param(len(s.Words)-2) + ", " + Param(len(s.Words)-1) + ")"
 }
 
 // Loop adds the sizes and strides of a loop and returns the first one's index for [Walk].
@@ -124,6 +121,13 @@ func (s *Builder) WordsOf(name string, m core.Memory) string {
 	return s.Uint(int(Word(m)))
 }
 
+// AtomicsOf binds memory as words that are changed atomically, NAME[index]: see [Language]. It returns WGSL for its first word.
+func (s *Builder) AtomicsOf(name string, m core.Memory) string {
+	at := s.WordsOf(name, m)
+	s.Bindings[len(s.Bindings)-1].Shared = true
+	return at
+}
+
 // FloatsOf binds memory as float32 numbers, NAME[index].
 func (s *Builder) FloatsOf(name string, m core.Memory) string {
 	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: name, DType: core.Float32}})
@@ -132,25 +136,8 @@ func (s *Builder) FloatsOf(name string, m core.Memory) string {
 	return s.Uint(int(Word(m)))
 }
 
-// declarations returns the text of parameters and bindings.
-func (s *Builder) declarations() string {
-	var b strings.Builder
-	b.WriteString(ParamsDeclaration)
-	for i := range s.Bindings {
-		x := &s.Bindings[i]
-		b.WriteString(x.Declare(i + 1))
-		if x.in {
-			b.WriteString(x.Loader(x.compute, x.kind))
-		}
-		if x.out {
-			b.WriteString(x.Storer(x.compute, x.kind))
-		}
-	}
-	return b.String()
-}
-
-// Run dispatches workgroups in a row. body writes the program after its declarations.
-func (s *Builder) Run(r *Recorder, groups int, body func() string) error {
+// Run dispatches workgroups in a row. body writes the program behind its parameters and operands.
+func (s *Builder) Run(r *Recorder, groups int, body func(w *Text)) error {
 	p, err := s.compile(r, body)
 	if err != nil {
 		return err
@@ -159,7 +146,7 @@ func (s *Builder) Run(r *Recorder, groups int, body func() string) error {
 }
 
 // RunGrid dispatches a grid of x * y * z workgroups.
-func (s *Builder) RunGrid(r *Recorder, x, y, z int, body func() string) error {
+func (s *Builder) RunGrid(r *Recorder, x, y, z int, body func(w *Text)) error {
 	p, err := s.compile(r, body)
 	if err != nil {
 		return err
@@ -167,7 +154,7 @@ func (s *Builder) RunGrid(r *Recorder, x, y, z int, body func() string) error {
 	return r.grid(p, x, y, z, s.Words, s.Mems...)
 }
 
-func (s *Builder) compile(r *Recorder, body func() string) (Program, error) {
+func (s *Builder) compile(r *Recorder, body func(w *Text)) (Program, error) {
 	r.Words = s.Words
 	if s.err != nil {
 		return nil, s.err
@@ -178,17 +165,12 @@ func (s *Builder) compile(r *Recorder, body func() string) (Program, error) {
 	if s.more != nil {
 		s.key.more = string(s.more)
 	}
-	return r.Program(s.key, len(s.Mems), func() string { return WithLibrary(s.declarations() + body()) })
-}
-
-// Each returns the main function that runs body for i from 0 to the WGSL number n, with workgroups of 256.
-func Each(n, body string) string {
-	return fmt.Sprintf(Entry, Threads) + fmt.Sprintf("  let i = group * %du + li;\n  if (i >= %s) { return; }\n", Threads, n) + body + "}\n"
-}
-
-// EachGroup opens the main function of workgroups of the given width; those whose number, group, is not below n return.
-func EachGroup(width int, n string) string {
-	return fmt.Sprintf(Entry, width) + "  if (group >= " + n + ") { return; }\n"
+	return r.Program(s.key, len(s.Mems), func(w *Text) {
+		for i := range s.Bindings {
+			w.bind(i+1, &s.Bindings[i])
+		}
+		body(w)
+	})
 }
 
 // GroupsFor returns how many workgroups of 256 run n invocations.

@@ -10,8 +10,8 @@ import (
 type Runtime interface {
 	// Lookup returns the program of a key and the error it was compiled with; nil and no error if it was not compiled yet.
 	Lookup(key Key) (Program, error)
-	// Compile compiles the text of the program of a key, which binds so many buffers.
-	Compile(key Key, buffers int, text string) (Program, error)
+	// Compile compiles the program of a key.
+	Compile(key Key, source *Source) (Program, error)
 	// Launch runs a program over a grid of x * y * z workgroups with its parameters and buffers, in the order of its bindings.
 	// It keeps neither slice.
 	Launch(p Program, x, y, z int, params []uint32, mems []core.Memory) error
@@ -59,12 +59,19 @@ type Recorder struct {
 	Mems  [MaxBuffers]core.Memory // room for buffers
 }
 
-// Program returns the program of a key; source writes its text at the first use.
-func (r *Recorder) Program(key Key, buffers int, source func() string) (Program, error) {
+// Program returns the program of a key, which binds so many buffers; write writes it at the first use.
+func (r *Recorder) Program(key Key, buffers int, write func(w *Text)) (Program, error) {
 	if p, err := r.Lookup(key); p != nil || err != nil {
 		return p, err
 	}
-	return r.Compile(key, buffers, source())
+	return r.Compile(key, r.Write(buffers, write))
+}
+
+// Write returns a program in the language of the GPU.
+func (r *Recorder) Write(buffers int, write func(w *Text)) *Source {
+	w := newText(r.GPU.Language, buffers)
+	write(w)
+	return w.source()
 }
 
 // Dispatch runs so many workgroups of a program, as rows of a grid where they are more than the device's limit.

@@ -33,14 +33,14 @@ type Tuning struct {
 	SearchedRows int
 }
 
-// A Tile divides a matrix product: a workgroup computes Rows x Cols results, Depth elements of K at a time, and each invocation
-// High x Wide of them. Double has two tiles of each factor in workgroup memory, so that the next is written while one is read. Loose
+// A Tile divides a matrix product: a workgroup computes Rows x Cols results, K elements of K at a time, and each invocation High x Wide of
+// them. Double has two tiles of each factor in workgroup memory, so that the next is written while one is read. Loose
 // is for rows of a that are read one element at a time along K, and for gathers. Costs are in picoseconds an element of K: at least
 // Least, and Add for a multiprocessor's tiles together and Each for each of them.
 type Tile struct {
-	Rows, Cols, Depth, High, Wide int
-	Double, Loose                 bool
-	Least, Add, Each              int
+	Rows, Cols, K, High, Wide int
+	Double, Loose             bool
+	Least, Add, Each          int
 }
 
 // Threads returns the number of invocations of a workgroup.
@@ -52,10 +52,10 @@ func DefaultTuning(software bool) Tuning {
 	t := Tuning{
 		Multiprocessors: 132,
 		Tiles: []Tile{
-			{Rows: 32, Cols: 32, Depth: 16, High: 4, Wide: 4, Least: 26_500, Add: 14_100, Each: 9_090},
-			{Rows: 64, Cols: 64, Depth: 16, High: 4, Wide: 8, Add: 8_540, Each: 27_090},
-			{Rows: 64, Cols: 128, Depth: 16, High: 8, Wide: 8, Least: 71_300, Add: 10_300, Each: 50_500, Loose: true},
-			{Rows: 128, Cols: 128, Depth: 16, High: 8, Wide: 8, Add: 1_050, Each: 101_300, Double: true},
+			{Rows: 32, Cols: 32, K: 16, High: 4, Wide: 4, Least: 26_500, Add: 14_100, Each: 9_090},
+			{Rows: 64, Cols: 64, K: 16, High: 4, Wide: 8, Add: 8_540, Each: 27_090},
+			{Rows: 64, Cols: 128, K: 16, High: 8, Wide: 8, Least: 71_300, Add: 10_300, Each: 50_500, Loose: true},
+			{Rows: 128, Cols: 128, K: 16, High: 8, Wide: 8, Add: 1_050, Each: 101_300, Double: true},
 		},
 		RemainderK: 1024, PatchBytes: 32 << 20, ScoreBlocks: 600, NormElements: 8192, NormVectors: 8,
 		SharedColumns: 4, SharingGroups: 64, FewSequences: 128, SearchedRows: 1024,

@@ -107,16 +107,21 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		return err
 	}
 	groups, place := headRange{batches: a.batch, heads: heads}.place(s, a.queries, a.causal)
-	return s.Run(r, groups, func() string {
-		b.WriteString(mask.functions())
+	return s.Run(r, groups, func(w *shader.Text) {
+		b.Text = w
+		mask.functions(w)
 		b.memory()
 		b.open()
 		b.registers()
-		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + mask.group + ";\n")
-		b.WriteString(q.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head") + o.at("batch", "head"))
+		b.Add(`%s  let head = place;
+  let kv_head = head / %s;`, place, mask.group)
+		b.Put(q.at("batch", "head"))
+		b.Put(k.at("batch", "kv_head"))
+		b.Put(v.at("batch", "kv_head"))
+		b.Put(o.at("batch", "head"))
 		b.accumulators("o", b.fours())
 		b.eachRow("  var l_$i = 0.0;\n")
-		b.WriteString("  var most = vec4<f32>(-" + shader.Infinity + ");\n") // of rows 4 li to 4 li + 3
+		b.Add("  var most = real4(-%s);", shader.Infinity) // of rows 4 li to 4 li + 3
 		end := keys
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
@@ -124,22 +129,30 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
 		next := scores
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
-		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
+		b.Add(`  let end = %s;
+  var col0 = 0u;`, end)
 		b.fetchOuter(scores)
-		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSpan)
+		b.Add("  for (; col0 < end; col0 += %du) {", blockSpan)
 		b.accumulators("s", 1)
 		b.outer("s", scores)
 		b.fetchAdd(&v, "col0")
 		mask.scores(b, "s", "row0", "col0")
 		b.eachRow("  let m_$i = max(max(s_$i_0.x, s_$i_0.y), max(s_$i_0.z, s_$i_0.w));\n")
 		b.rows("m")
-		b.WriteString("  workgroupBarrier();\n  if (li < 16u) {\n    var m = most;\n")
+		b.Barrier()
+		b.Add(`  if (li < 16u) {
+    var m = most;`)
 		for t := range blockAcross {
-			fmt.Fprintf(b, "    m = max(m, sh_p[%d][li]);\n", t)
+			b.Add("    m = max(m, sh_p[%d][li]);", t)
 		}
-		b.WriteString("    let safe = select(m, vec4<f32>(), m == vec4<f32>(-" + shader.Infinity + "));\n" +
-			"    sh_x[0][li] = safe;\n    sh_x[1][li] = exp(most - safe);\n    most = m;\n  }\n  workgroupBarrier();\n")
-		b.WriteString("  let safe = sh_x[0][ty];\n  let shrunk = sh_x[1][ty];\n")
+		b.Add(`    let safe = select(m, real4(), m == real4(-%s));
+    sh_x[0][li] = safe;
+    sh_x[1][li] = exp(most - safe);
+    most = m;
+  }`, shader.Infinity)
+		b.Barrier()
+		b.Add(`  let safe = sh_x[0][ty];
+  let shrunk = sh_x[1][ty];`)
 		mask.drop(b, "row0", "col0")
 		b.eachRow("  s_$i_0 = exp(s_$i_0 - safe.$c);\n" +
 			"  l_$i = l_$i * shrunk.$c + (s_$i_0.x + s_$i_0.y + (s_$i_0.z + s_$i_0.w));\n")
@@ -152,21 +165,22 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.put("s")
 		b.fetchOuter(next)
 		b.add("o", &v, "col0")
-		b.WriteString("  }\n  workgroupBarrier();\n")
+		b.Add("  }")
+		b.Barrier()
 		b.rows("l")
-		b.WriteString("  workgroupBarrier();\n  if (li < 16u) {\n    var total = vec4<f32>();\n")
+		b.Barrier()
+		b.Add(`  if (li < 16u) {
+    var total = real4();`)
 		for t := range blockAcross {
-			fmt.Fprintf(b, "    total = total + sh_p[%d][li];\n", t)
+			b.Add("    total = total + sh_p[%d][li];", t)
 		}
-		b.WriteString("    sh_x[0][li] = select(1.0 / total, vec4<f32>(), total == vec4<f32>());\n")
+		b.Add("    sh_x[0][li] = select(1.0 / total, real4(), total == real4());")
 		for i := range 4 {
-			fmt.Fprintf(b, "    if (row0 + li * 4u + %du < %s) { st_lse(%s + (batch * %s + head) * %s + row0 + li * 4u + %du, select(most.%c + plait_log_f32(total.%c), %s, most.%c == -%s)); }\n",
-				i, queries, lse, mask.heads, queries, i, "xyzw"[i], "xyzw"[i], shader.Infinity, "xyzw"[i], shader.Infinity)
+			b.Add("    if (row0 + li * 4u + %du < %s) { st_lse(%s + (batch * %s + head) * %s + row0 + li * 4u + %du, select(most.%s + plait_log_f32(total.%s), %s, most.%s == -%s)); }", i, queries, lse, mask.heads, queries, i, shader.Component(i), shader.Component(i), shader.Infinity, shader.Component(i), shader.Infinity)
 		}
-		b.WriteString("  }\n  workgroupBarrier();\n")
-		b.WriteString("  let factor = sh_x[0][ty];\n")
+		b.Add("  }")
+		b.Barrier()
+		b.Add("  let factor = sh_x[0][ty];")
 		b.store("o", &o, "row0", "factor.$c")
-		b.WriteString("}\n")
-		return b.String()
 	})
 }

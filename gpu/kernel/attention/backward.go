@@ -68,15 +68,25 @@ func (a *attentionProblem) rowStats(r *shader.Recorder, stats core.Memory, rows 
 	}
 	atO, atG := at(o, x), at(do, g)
 	const lanes = 16
-	return s.Run(r, shader.Ceil(rows, shader.Threads/lanes), func() string {
-		text := fmt.Sprintf("var<workgroup> sums: array<array<f32, %d>, %d>;\n", lanes+1, shader.Threads/lanes) + fmt.Sprintf(shader.Entry, shader.Threads)
-		text += fmt.Sprintf("  let row = group * %du + li / %du;\n  let lane = li %% %du;\n  let first = %s;\n  let other = %s;\n  var sum = 0.0;\n", shader.Threads/lanes, lanes, lanes, atO, atG)
-		text += fmt.Sprintf("  if (row < %s) {\n    for (var j = lane; j < %s; j += %du) { sum = sum + ld_o(first + j) * ld_g(other + j); }\n  }\n", count, dim, lanes)
-		text += fmt.Sprintf("  sums[li / %du][lane] = sum;\n  workgroupBarrier();\n  if (lane > 0u || row >= %s) { return; }\n", lanes, count)
+	return s.Run(r, shader.Ceil(rows, shader.Threads/lanes), func(w *shader.Text) {
+		w.Shared("sums", shader.Real, shader.Threads/lanes, lanes+1)
+		w.Main(shader.Threads)
+		w.Add(`  let row = group * %du + li / %du;
+  let lane = li %% %du;
+  let first = %s;
+  let other = %s;
+  var sum = 0.0;`, shader.Threads/lanes, lanes, lanes, atO, atG)
+		w.Add(`  if (row < %s) {
+    for (var j = lane; j < %s; j += %du) { sum = sum + ld_o(first + j) * ld_g(other + j); }
+  }`, count, dim, lanes)
+		w.Add("  sums[li / %du][lane] = sum;", lanes)
+		w.Barrier()
+		w.Add("  if (lane > 0u || row >= %s) { return; }", count)
 		for t := 1; t < lanes; t++ {
-			text += fmt.Sprintf("  sum = sum + sums[li / %du][%d];\n", lanes, t)
+			w.Add("  sum = sum + sums[li / %du][%d];", lanes, t)
 		}
-		return text + fmt.Sprintf("  stats[%s + row] = sum;\n  stats[%s + %s + row] = ld_lse(%s + row);\n}\n", to, to, count, l)
+		w.Add(`  stats[%s + row] = sum;
+  stats[%s + %s + row] = ld_lse(%s + row);`, to, to, count, l)
 	})
 }
 
@@ -94,14 +104,20 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		return err
 	}
 	groups, place := headRange{batches: a.batch, heads: a.kv * a.group}.place(s, a.queries, a.causal)
-	return s.Run(r, groups, func() string {
-		b.WriteString(mask.functions())
+	return s.Run(r, groups, func(w *shader.Text) {
+		b.Text = w
+		mask.functions(w)
 		b.memory()
 		b.open()
 		b.registers()
-		b.WriteString(place + "  let head = place;\n  let kv_head = head / " + mask.group + ";\n")
-		b.WriteString(q.at("batch", "head") + g.at("batch", "head") + dq.at("batch", "head") + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
-		fmt.Fprintf(b, "  let rows0 = %s + (batch * %s + head) * %s + row0;\n", sums, mask.heads, queries)
+		b.Add(`%s  let head = place;
+  let kv_head = head / %s;`, place, mask.group)
+		b.Put(q.at("batch", "head"))
+		b.Put(g.at("batch", "head"))
+		b.Put(dq.at("batch", "head"))
+		b.Put(k.at("batch", "kv_head"))
+		b.Put(v.at("batch", "kv_head"))
+		b.Add("  let rows0 = %s + (batch * %s + head) * %s + row0;", sums, mask.heads, queries)
 		b.eachRow("  let delta_$i = stats[rows0 + ty * 4u + $iu];\n  let lse_$i = stats[rows0 + " + count + " + ty * 4u + $iu];\n")
 		b.accumulators("dq", b.fours())
 		end := keys
@@ -111,9 +127,10 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
 		next, weights := scores, outerFactors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true, paired: true}
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
-		fmt.Fprintf(b, "  let end = %s;\n  var col0 = 0u;\n", end)
+		b.Add(`  let end = %s;
+  var col0 = 0u;`, end)
 		b.fetchOuter(scores)
-		fmt.Fprintf(b, "  for (; col0 < end; col0 += %du) {\n", blockSpan)
+		b.Add("  for (; col0 < end; col0 += %du) {", blockSpan)
 		b.accumulators("s", 1)
 		b.accumulators("t", 1)
 		b.outer("s", scores)
@@ -126,10 +143,8 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		b.put("s")
 		b.fetchOuter(next)
 		b.add("dq", &k, "col0")
-		b.WriteString("  }\n")
+		b.Add("  }")
 		b.store("dq", &dq, "row0", mask.scale)
-		b.WriteString("}\n")
-		return b.String()
 	})
 }
 
@@ -181,27 +196,32 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 	if !withK && !withV {
 		return nil
 	}
-	return s.Run(r, groups, func() string {
-		b.WriteString(mask.functions())
+	return s.Run(r, groups, func(w *shader.Text) {
+		b.Text = w
+		mask.functions(w)
 		if ds != "" {
-			b.WriteString(matmul.FoldedFunc)
+			matmul.FoldedFunc(b.Text)
 		}
 		b.memory()
 		b.open()
 		b.registers()
-		b.WriteString(place + "  let kv_head = place;\n" + k.at("batch", "kv_head") + v.at("batch", "kv_head"))
+		b.Add("%s  let kv_head = place;", place)
+		b.Put(k.at("batch", "kv_head"))
+		b.Put(v.at("batch", "kv_head"))
 		if withK {
-			b.WriteString(dk.at("batch", "kv_head"))
+			b.Put(dk.at("batch", "kv_head"))
 			b.accumulators("dk", b.fours())
 		}
 		if withV {
-			b.WriteString(dv.at("batch", "kv_head"))
+			b.Put(dv.at("batch", "kv_head"))
 			b.accumulators("dv", b.fours())
 		}
-		fmt.Fprintf(b, "  for (var member = 0u; member < %s; member++) {\n  let head = kv_head * %s + member;\n", mask.group, mask.group)
-		b.WriteString(q.at("batch", "head") + g.at("batch", "head"))
+		b.Add(`  for (var member = 0u; member < %s; member++) {
+  let head = kv_head * %s + member;`, mask.group, mask.group)
+		b.Put(q.at("batch", "head"))
+		b.Put(g.at("batch", "head"))
 		if ds != "" {
-			b.WriteString("  let ds0 = " + ds0 + ";\n")
+			b.Add("  let ds0 = %s;", ds0)
 		}
 		begin := "0u"
 		if a.causal {
@@ -210,12 +230,15 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 		scores := outerFactors{x: &k, y: &q, x0: "row0", y0: "col0"}
 		next, weights := scores, outerFactors{x: &v, y: &g, x0: "row0", y0: "col0", bounded: true}
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
-		fmt.Fprintf(b, "  var col0 = %s;\n", begin)
+		b.Add("  var col0 = %s;", begin)
 		b.fetchOuter(scores)
-		fmt.Fprintf(b, "  for (; col0 < %s; col0 += %du) {\n", queries, blockSpan)
-		fmt.Fprintf(b, "  let query0 = col0 + tx * 4u;\n  let stat0 = %s + (batch * %s + head) * %s + query0;\n  var lse = vec4<f32>();\n  var delta = vec4<f32>();\n", sums, mask.heads, queries)
+		b.Add("  for (; col0 < %s; col0 += %du) {", queries, blockSpan)
+		b.Add(`  let query0 = col0 + tx * 4u;
+  let stat0 = %s + (batch * %s + head) * %s + query0;
+  var lse = real4();
+  var delta = real4();`, sums, mask.heads, queries)
 		for j := range 4 {
-			fmt.Fprintf(b, "  if (query0 + %du < %s) { delta.%c = stats[stat0 + %du]; lse.%c = stats[stat0 + %s + %du]; }\n", j, queries, "xyzw"[j], j, "xyzw"[j], count, j)
+			b.Add("  if (query0 + %du < %s) { delta.%s = stats[stat0 + %du]; lse.%s = stats[stat0 + %s + %du]; }", j, queries, shader.Component(j), j, shader.Component(j), count, j)
 		}
 		b.accumulators("s", 1)
 		b.outer("s", scores)
@@ -252,14 +275,13 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 			b.fetchOuter(next)
 			b.add("dk", &q, "col0")
 		}
-		b.WriteString("  }\n  }\n")
+		b.Add(`  }
+  }`)
 		if withK {
 			b.store("dk", &dk, "row0", mask.scale)
 		}
 		if withV {
 			b.store("dv", &dv, "row0", "1.0")
 		}
-		b.WriteString("}\n")
-		return b.String()
 	})
 }

@@ -76,21 +76,21 @@ func (v *headOperand) fetch(register, row, col string, bounded bool) string {
 	if !v.vec4 {
 		value = "let first = " + position + ";"
 		for i := range 4 {
-			value += fmt.Sprintf(" if (%s + %du < %s) { %s.%c = ld_%s(first + %du); }", col, i, v.dim, register, "xyzw"[i], v.name, i)
+			value += fmt.Sprintf(" if (%s + %du < %s) { %s.%s = ld_%s(first + %du); }", col, i, v.dim, register, shader.Component(i), v.name, i)
 		}
 	}
 	if len(tests) == 0 && v.vec4 {
 		return "    " + value + "\n"
 	}
 	if len(tests) == 0 {
-		return fmt.Sprintf("    %s = vec4<f32>();\n    { %s }\n", register, value)
+		return fmt.Sprintf("    %s = real4();\n    { %s }\n", register, value)
 	}
-	return fmt.Sprintf("    %s = vec4<f32>();\n    if (%s) { %s }\n", register, strings.Join(tests, " && "), value)
+	return fmt.Sprintf("    %s = real4();\n    if (%s) { %s }\n", register, strings.Join(tests, " && "), value)
 }
 
 // A blockText is the text of a program of blocks.
 type blockText struct {
-	strings.Builder
+	*shader.Text
 	unroll bool
 	groups int    // of 64 columns of what add adds to
 	column string // the first of them
@@ -99,9 +99,9 @@ type blockText struct {
 // memory declares workgroup memory: parts of the two factors of a product of vectors, the first of which makes place for rows
 // of what a block is multiplied with, and the block.
 func (b *blockText) memory() {
-	fmt.Fprintf(b, "var<workgroup> sh_x: array<array<vec4<f32>, %d>, %d>;\n", b.width(), blockDepth)
-	fmt.Fprintf(b, "var<workgroup> sh_y: array<array<vec4<f32>, %d>, %d>;\n", blockSpan/4+1, blockDepth)
-	fmt.Fprintf(b, "var<workgroup> sh_p: array<array<vec4<f32>, %d>, %d>;\n", blockSide/4, blockSpan)
+	b.Shared("sh_x", shader.Real4, blockDepth, b.width())
+	b.Shared("sh_y", shader.Real4, blockDepth, blockSpan/4+1)
+	b.Shared("sh_p", shader.Real4, blockSpan, blockSide/4)
 }
 
 func (b *blockText) width() int { return max(blockSide/4+1, b.groups*blockSide/4) }
@@ -126,13 +126,13 @@ func (b *blockText) fours() int { return b.groups * blockSide / 4 / blockAcross 
 // registers defines those that the factors go through.
 func (b *blockText) registers() {
 	for l := range loadsX {
-		fmt.Fprintf(b, "  var x%d: vec4<f32>;\n", l)
+		b.Add("  var x%d: real4;", l)
 	}
 	for l := range loadsY {
-		fmt.Fprintf(b, "  var y%d: vec4<f32>;\n", l)
+		b.Add("  var y%d: real4;", l)
 	}
 	for l := range b.loads() {
-		fmt.Fprintf(b, "  var v%d: vec4<f32>;\n", l)
+		b.Add("  var v%d: real4;", l)
 	}
 }
 
@@ -151,11 +151,11 @@ func (b *blockText) fetchOuter(f outerFactors) { b.fetchPart(f, "0u") }
 func (b *blockText) fetchPart(f outerFactors, at string) {
 	for l := range loadsX {
 		row, deep := place(blockSide, l)
-		b.WriteString(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+" + "+row, at+" + "+deep, false))
+		b.Put(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+" + "+row, at+" + "+deep, false))
 	}
 	for l := range loadsY {
 		row, deep := place(blockSpan, l)
-		b.WriteString(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+" + "+row, at+" + "+deep, f.bounded))
+		b.Put(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+" + "+row, at+" + "+deep, f.bounded))
 	}
 }
 
@@ -168,15 +168,15 @@ func place(vectors, l int) (row, deep string) {
 
 // open begins main and defines an invocation's place: rows 4 ty + i and columns 4 tx + j of a block.
 func (b *blockText) open() {
-	fmt.Fprintf(b, shader.Entry, blockThreads)
-	b.WriteString(matmul.Lanes(blockAcross))
+	b.Main(blockThreads)
+	matmul.Lanes(b.Text, blockAcross)
 }
 
 // accumulators defines registers NAME_I_H, zero: so many fours of row I.
 func (b *blockText) accumulators(name string, fours int) {
 	for i := range 4 {
 		for h := range fours {
-			fmt.Fprintf(b, "  var %s_%d_%d = vec4<f32>();\n", name, i, h)
+			b.Add("  var %s_%d_%d = real4();", name, i, h)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (b *blockText) accumulators(name string, fours int) {
 // eachRow writes text for the rows of an invocation: $i in it stands for a row, $c for its component of a four.
 func (b *blockText) eachRow(text string) {
 	for i := range 4 {
-		b.WriteString(strings.NewReplacer("$i", strconv.Itoa(i), "$c", string("xyzw"[i])).Replace(text))
+		b.Put(strings.NewReplacer("$i", strconv.Itoa(i), "$c", shader.Component(i)).Replace(text))
 	}
 }
 
@@ -193,35 +193,42 @@ func (b *blockText) eachRow(text string) {
 // lost.
 func (b *blockText) outer(name string, f outerFactors) {
 	if f.x.size == 0 {
-		b.WriteString("  workgroupBarrier();\n")
+		b.Barrier()
 		return
 	}
 	part := func(x, y, at string) {
 		f.x.stage(b, x, "x", blockSide, loadsX)
 		f.y.stage(b, y, "y", blockSpan, loadsY)
-		fmt.Fprintf(b, "    workgroupBarrier();\n    if (%s + %du < %s) {\n", at, blockDepth, f.x.dim)
+		b.Barrier()
+		b.Add("    if (%s + %du < %s) {", at, blockDepth, f.x.dim)
 		b.fetchPart(f, fmt.Sprintf("%s + %du", at, blockDepth))
-		b.WriteString("    }\n")
+		b.Add("    }")
 		b.steps(blockDepth, func(k string) {
 			turn := ""
 			if x == "" {
 				turn = " ^ " + turnedDeep(k)
 			}
-			fmt.Fprintf(b, "      let a = %s[ty%s];\n      let b0 = %s[tx%s];\n", partRow(x, "x", k), turn, partRow(x, "y", k), turn)
-			b.eachRow("      " + name + "_$i_0 = fma(vec4<f32>(a.$c), b0, " + name + "_$i_0);\n")
+			b.Add(`      let a = %s[ty%s];
+      let b0 = %s[tx%s];`, partRow(x, "x", k), turn, partRow(x, "y", k), turn)
+			b.eachRow("      " + name + "_$i_0 = fma(real4(a.$c), b0, " + name + "_$i_0);\n")
 		})
 	}
 	if f.x.size%(2*blockDepth) != 0 || !f.paired {
-		fmt.Fprintf(b, "  for (var d = 0u; d < %s; d += %du) {\n    workgroupBarrier();\n", f.x.dim, blockDepth)
+		b.Add("  for (var d = 0u; d < %s; d += %du) {", f.x.dim, blockDepth)
+		b.Barrier()
 		part("sh_x", "sh_y", "d")
-		b.WriteString("  }\n")
+		b.Add("  }")
 		return
 	}
-	fmt.Fprintf(b, "  workgroupBarrier();\n  for (var d = 0u; d < %s; d += %du) {\n    {\n", f.x.dim, 2*blockDepth)
+	b.Barrier()
+	b.Add(`  for (var d = 0u; d < %s; d += %du) {
+    {`, f.x.dim, 2*blockDepth)
 	part("", "", "d")
-	b.WriteString("    }\n    {\n")
+	b.Add(`    }
+    {`)
 	part("sh_x", "sh_y", fmt.Sprintf("d + %du", blockDepth))
-	b.WriteString("    }\n  }\n")
+	b.Add(`    }
+  }`)
 }
 
 // stage writes registers of vectors, which fetchPart loaded, to workgroup memory ARRAY, or for "" to where blocks are put.
@@ -233,7 +240,7 @@ func (v *headOperand) stage(b *blockText, array, register string, vectors, loads
 			turn = " ^ " + turnedDeep(deep)
 		}
 		for i := range 4 {
-			fmt.Fprintf(b, "    %s[((%s) >> 2u)%s][(li >> 1u) & 3u] = %s%d.%c;\n", partRow(array, register, sum(deep, strconv.Itoa(i)+"u")), row, turn, register, l, "xyzw"[i])
+			b.Add("    %s[((%s) >> 2u)%s][(li >> 1u) & 3u] = %s%d.%s;", partRow(array, register, sum(deep, strconv.Itoa(i)+"u")), row, turn, register, l, shader.Component(i))
 		}
 	}
 }
@@ -260,27 +267,28 @@ func turnedDeep(deep string) string {
 // steps writes a loop over k from 0 to n, or its rounds one after the other.
 func (b *blockText) steps(n int, body func(k string)) {
 	if !b.unroll {
-		fmt.Fprintf(b, "    for (var k = 0u; k < %s; k++) {\n", shader.NoUnroll(n))
+		b.Add("    for (var k = 0u; k < %s; k++) {", shader.NoUnroll(n))
 		body("k")
-		b.WriteString("    }\n")
+		b.Add("    }")
 		return
 	}
 	for k := range n {
-		b.WriteString("    {\n")
+		b.Add("    {")
 		body(fmt.Sprintf("%du", k))
-		b.WriteString("    }\n")
+		b.Add("    }")
 	}
 }
 
 // put writes a block to workgroup memory, column by column. Columns are turned so that what invocations write at a time lies in
 // different banks.
 func (b *blockText) put(name string) {
-	b.WriteString("  {\n  let turn = " + turned4("tx") + ";\n")
+	b.Add(`  {
+  let turn = %s;`, turned4("tx"))
 	for j := range 4 {
-		c := "xyzw"[j]
-		fmt.Fprintf(b, "  sh_p[tx * 4u + %du][ty ^ turn] = vec4<f32>(%s_0_0.%c, %s_1_0.%c, %s_2_0.%c, %s_3_0.%c);\n", j, name, c, name, c, name, c, name, c)
+		c := shader.Component(j)
+		b.Add("  sh_p[tx * 4u + %du][ty ^ turn] = real4(%s_0_0.%s, %s_1_0.%s, %s_2_0.%s, %s_3_0.%s);", j, name, c, name, c, name, c, name, c)
 	}
-	b.WriteString("  }\n")
+	b.Add("  }")
 }
 
 // turned4 returns WGSL for what the places of rows are turned by in the columns of four number n.
@@ -288,7 +296,7 @@ func turned4(n string) string { return fmt.Sprintf("(((%s & 1u) << 2u) | ((%s >>
 
 // rows writes one number for each row of an invocation, NAME_I, to workgroup memory: sh_p[tx] has four rows in each place.
 func (b *blockText) rows(name string) {
-	fmt.Fprintf(b, "  sh_p[tx][ty] = vec4<f32>(%s_0, %s_1, %s_2, %s_3);\n", name, name, name, name)
+	b.Add("  sh_p[tx][ty] = real4(%s_0, %s_1, %s_2, %s_3);", name, name, name, name)
 }
 
 // fetchAdd loads the first of the rows of v, from row0 on, that add is to multiply with.
@@ -298,7 +306,7 @@ func (b *blockText) fetchRows(v *headOperand, row0, at string) {
 	wide := b.groups * blockSide / 4
 	for l := range b.loads() {
 		e := fmt.Sprintf("(li + %du)", l*blockThreads)
-		b.WriteString(v.fetch(fmt.Sprintf("v%d", l), fmt.Sprintf("%s + %s + %s / %du", row0, at, e, wide), fmt.Sprintf("%s + %s %% %du * 4u", b.column, e, wide), true))
+		b.Put(v.fetch(fmt.Sprintf("v%d", l), fmt.Sprintf("%s + %s + %s / %du", row0, at, e, wide), fmt.Sprintf("%s + %s %% %du * 4u", b.column, e, wide), true))
 	}
 }
 
@@ -307,33 +315,33 @@ func (b *blockText) fetchRows(v *headOperand, row0, at string) {
 func (b *blockText) add(name string, v *headOperand, row0 string) {
 	wide := b.groups * blockSide / 4
 	round := func(c string, next func()) {
-		b.WriteString("    workgroupBarrier();\n")
+		b.Barrier()
 		for l := range b.loads() {
 			e := fmt.Sprintf("(li + %du)", l*blockThreads)
-			fmt.Fprintf(b, "    sh_x[%s / %du][%s %% %du] = v%d;\n", e, wide, e, wide, l)
+			b.Add("    sh_x[%s / %du][%s %% %du] = v%d;", e, wide, e, wide, l)
 		}
-		b.WriteString("    workgroupBarrier();\n")
+		b.Barrier()
 		next()
 		b.steps(blockDepth, func(k string) {
 			row := sum(c, k)
-			fmt.Fprintf(b, "      let turn = %s;\n", turned4("("+row+" >> 2u)"))
-			fmt.Fprintf(b, "      let a = sh_p[%s][ty ^ turn];\n", row)
+			b.Add("      let turn = %s;", turned4("("+row+" >> 2u)"))
+			b.Add("      let a = sh_p[%s][ty ^ turn];", row)
 			for h := range b.fours() {
-				fmt.Fprintf(b, "      let b%d = sh_x[%s][%du + tx];\n", h, k, h*blockAcross)
+				b.Add("      let b%d = sh_x[%s][%du + tx];", h, k, h*blockAcross)
 			}
 			for h := range b.fours() {
-				b.eachRow(fmt.Sprintf("      %s_$i_%d = fma(vec4<f32>(a.$c), b%d, %s_$i_%d);\n", name, h, h, name, h))
+				b.eachRow(fmt.Sprintf("      %s_$i_%d = fma(real4(a.$c), b%d, %s_$i_%d);\n", name, h, h, name, h))
 			}
 		})
 	}
 	if !b.unroll {
-		fmt.Fprintf(b, "    for (var c = 0u; c < %s; c += %du) {\n", shader.NoUnroll(blockSpan), blockDepth)
+		b.Add("    for (var c = 0u; c < %s; c += %du) {", shader.NoUnroll(blockSpan), blockDepth)
 		round("c", func() {
-			fmt.Fprintf(b, "    if (c + %du < %du) {\n", blockDepth, blockSpan)
+			b.Add("    if (c + %du < %du) {", blockDepth, blockSpan)
 			b.fetchRows(v, row0, fmt.Sprintf("c + %du", blockDepth))
-			b.WriteString("    }\n")
+			b.Add("    }")
 		})
-		b.WriteString("    }\n")
+		b.Add("    }")
 		return
 	}
 	for c := 0; c < blockSpan; c += blockDepth {
@@ -365,7 +373,7 @@ func (b *blockText) store(name string, v *headOperand, row0, factor string) {
 		} else {
 			text += fmt.Sprintf("    if (row < %s) {\n", v.rows)
 			for j := range 4 {
-				text += fmt.Sprintf("      if (col + %du < %s) { st_%s(at + %du, v.%c); }\n", j, v.dim, v.name, j, "xyzw"[j])
+				text += fmt.Sprintf("      if (col + %du < %s) { st_%s(at + %du, v.%s); }\n", j, v.dim, v.name, j, shader.Component(j))
 			}
 			text += "    }\n  }\n"
 		}

@@ -50,19 +50,14 @@ func (a *attentionProblem) scoreMask(s *shader.Builder, rowsAreKeys bool) *score
 	return c
 }
 
-// keptSource defines kept, what dropout multiplies the weights of a query and four keys with.
-const keptSource = `fn kept(seed: vec2<u32>, offset: vec2<u32>, limit: vec2<u32>, row: u32, blocks: u32, key: u32, scale: f32) -> vec4<f32> {
-  let w = plait_philox(seed, plait_add_i64(plait_add_i64(offset, plait_wide(row, blocks)), vec2<u32>(key / 4u, 0u)));
-  return select(vec4<f32>(), vec4<f32>(scale), w < vec4<u32>(limit.x) || vec4<bool>(limit.y > 0u));
-}
-`
-
-// functions returns the functions that its text calls.
-func (c *scoreMask) functions() string {
+// functions writes the functions that its text calls: kept, what dropout multiplies the weights of a query and four keys with.
+func (c *scoreMask) functions(w *shader.Text) {
 	if c.seed == "" {
-		return ""
+		return
 	}
-	return keptSource
+	w.Func("kept(seed: pair, offset: pair, limit: pair, row: u32, blocks: u32, key: u32, scale: real) -> real4",
+		`let w = plait_philox(seed, plait_add_i64(plait_add_i64(offset, plait_wide(row, blocks)), pair(key / 4u, 0u)));
+  return select(real4(), real4(scale), w < word4(limit.x) || bool4(limit.y > 0u));`)
 }
 
 // scores scales block NAME, whose rows begin at row0 and columns at col0, and makes what is hidden minus infinity. batch and
@@ -80,13 +75,13 @@ func (c *scoreMask) scores(b *blockText, name, row0, col0 string) {
 		test += fmt.Sprintf(" || %s + %du > %s", key0, keys-1, query0)
 	}
 	if c.mask != "" {
-		fmt.Fprintf(b, "  let mask_head = %s + batch * %s + head * %s;\n", c.mask, c.maskSteps[0], c.maskSteps[1])
-		b.WriteString("  {\n")
+		b.Add("  let mask_head = %s + batch * %s + head * %s;", c.mask, c.maskSteps[0], c.maskSteps[1])
+		b.Add("  {")
 	} else {
-		fmt.Fprintf(b, "  if (%s) {\n", test)
+		b.Add("  if (%s) {", test)
 	}
 	for j := range 4 {
-		component := fmt.Sprintf("%s_$i_0.%c", name, "xyzw"[j])
+		component := fmt.Sprintf("%s_$i_0.%s", name, shader.Component(j))
 		row, col := fmt.Sprintf("%s + ty * 4u + $iu", row0), fmt.Sprintf("%s + tx * 4u + %du", col0, j)
 		query, key := row, col
 		if c.rowsAreKeys {
@@ -103,7 +98,7 @@ func (c *scoreMask) scores(b *blockText, name, row0, col0 string) {
 		}
 		b.eachRow(text + fmt.Sprintf("    %s = select(v, -%s, %s);\n  }\n", component, shader.Infinity, hidden))
 	}
-	b.WriteString("  }\n")
+	b.Add("  }")
 }
 
 // drop defines registers keep_I_0, what dropout multiplies the weights of a block with.
@@ -120,9 +115,9 @@ func (c *scoreMask) drop(b *blockText, row0, col0 string) {
 		return
 	}
 	for j := range 4 {
-		fmt.Fprintf(b, "  let keys_%d = %s;\n", j, call(fmt.Sprintf("%s + tx * 4u + %du", col0, j), row0+" + ty * 4u"))
+		b.Add("  let keys_%d = %s;", j, call(fmt.Sprintf("%s + tx * 4u + %du", col0, j), row0+" + ty * 4u"))
 	}
-	b.eachRow("  let keep_$i_0 = vec4<f32>(keys_0.$c, keys_1.$c, keys_2.$c, keys_3.$c);\n")
+	b.eachRow("  let keep_$i_0 = real4(keys_0.$c, keys_1.$c, keys_2.$c, keys_3.$c);\n")
 }
 
 // dropped returns what a weight is multiplied with: " * keep_$i_0", or nothing.

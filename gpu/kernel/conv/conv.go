@@ -147,8 +147,9 @@ func (v *convolution) addBias(r *shader.Recorder, c *core.Call, y *core.Operand,
 	s := shader.New(r, "conv bias")
 	to, b := s.Both("y", y, expr.F32), s.In("b", &c.Ins[2], expr.F32, expr.Number)
 	n, per, channels := s.Uint(y.Numel()), s.Uint(places), s.Uint(y.Shape[1])
-	return s.Run(r, shader.GroupsFor(y.Numel()), func() string {
-		return shader.Each(n, "  st_y("+to+" + i, ld_y("+to+" + i) + ld_b("+b+" + (i / "+per+") % "+channels+"));\n")
+	return s.Run(r, shader.GroupsFor(y.Numel()), func(w *shader.Text) {
+		w.Each(n)
+		w.Add("  st_y(%s + i, ld_y(%s + i) + ld_b(%s + (i / %s) %% %s));", to, to, b, per, channels)
 	})
 }
 

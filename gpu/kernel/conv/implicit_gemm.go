@@ -1,9 +1,6 @@
 package conv
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
@@ -87,21 +84,29 @@ func (v *convolution) gather(r *shader.Recorder, p sliding) (*matmul.Gather, err
 		sizes[d], kernel[d], from[d] = s.Uint(p.places[d]), s.Uint(v.Kernel[d]), s.Uint(p.from[d])
 		stride[d], shift[d], along[d] = s.Uint(p.stride[d]), s.Uint(p.shift[d]), s.Uint(p.step[d])
 	}
-	return g, s.Run(r, shader.GroupsFor(depth+places), func() string {
-		var w strings.Builder
+	return g, s.Run(r, shader.GroupsFor(depth+places), func(w *shader.Text) {
+		w.Each(n)
 		// What is before an image wraps to a large number.
-		w.WriteString("  if (i < " + deep + ") {\n  let tap = i / " + channels + ";\n" + primitive.Unfold("k", "tap", kernel))
-		w.WriteString("  let need = (1u << k_0) | (1u << (" + kernel[0] + " + k_1)) | (1u << (" + kernel[0] + " + " + kernel[1] + " + k_2));\n")
-		fmt.Fprintf(&w, "  st_t(%s + i, vec2<u32>((i - tap * %s) * %s + (k_0 * %s * %s + k_1 * %s) * %s + k_2 * %s, need));\n  return;\n  }\n",
-			to, channels, step, along[0], from[1], along[1], from[2], along[2])
-		w.WriteString("  let place = i - " + deep + ";\n  let image = place / " + per + ";\n" + primitive.Unfold("o", "place - image * "+per, sizes))
-		w.WriteString("  var have = 0u;\n  var bit = 1u;\n")
+		w.Add(`  if (i < %s) {
+  let tap = i / %s;`, deep, channels)
+		w.Put(primitive.Unfold("k", "tap", kernel))
+		w.Add("  let need = (1u << k_0) | (1u << (%s + k_1)) | (1u << (%s + %s + k_2));", kernel[0], kernel[0], kernel[1])
+		w.Add("  st_t(%s + i, pair((i - tap * %s) * %s + (k_0 * %s * %s + k_1 * %s) * %s + k_2 * %s, need));", to, channels, step, along[0], from[1], along[1], from[2], along[2])
+		w.Add(`  return;
+  }`)
+		w.Add(`  let place = i - %s;
+  let image = place / %s;`, deep, per)
+		w.Put(primitive.Unfold("o", "place - image * "+per, sizes))
+		w.Add(`  var have = 0u;
+  var bit = 1u;`)
 		for d := range 3 {
-			fmt.Fprintf(&w, "  let x_%d = o_%d * %s + %s;\n", d, d, stride[d], shift[d])
-			fmt.Fprintf(&w, "  for (var k = 0u; k < %s; k++) {\n    if (x_%d + k * %s < %s) { have |= bit; }\n    bit <<= 1u;\n  }\n", kernel[d], d, along[d], from[d])
+			w.Add("  let x_%d = o_%d * %s + %s;", d, d, stride[d], shift[d])
+			w.Add(`  for (var k = 0u; k < %s; k++) {
+    if (x_%d + k * %s < %s) { have |= bit; }
+    bit <<= 1u;
+  }`, kernel[d], d, along[d], from[d])
 		}
-		fmt.Fprintf(&w, "  st_t(%s + i, vec2<u32>(image * %s + (x_0 * %s + x_1) * %s + x_2, have));\n", to, image, from[1], from[2])
-		return shader.Each(n, w.String())
+		w.Add("  st_t(%s + i, pair(image * %s + (x_0 * %s + x_1) * %s + x_2, have));", to, image, from[1], from[2])
 	})
 }
 
@@ -205,30 +210,34 @@ func (v *convolution) turnWeights(r *shader.Recorder, w, turned *core.Operand, b
 	outputs, depth, channels, taps := s.Uint(v.outputs), s.Uint(v.depth()), s.Uint(v.channels), s.Uint(v.Taps())
 	high, wide := shader.Ceil(v.outputs, side), shader.Ceil(v.depth(), side)
 	highWord, wideWord, count := s.Uint(high), s.Uint(wide), s.Uint(high*wide*v.groups)
-	return s.Run(r, high*wide*v.groups, func() string {
-		var text strings.Builder
-		fmt.Fprintf(&text, "var<workgroup> square: array<array<f32, %d>, %d>;\n", side+1, side)
-		text.WriteString(shader.EachGroup(shader.Threads, count))
-		fmt.Fprintf(&text, "  let row = group / %s;\n  let batch = row / %s * %s * %s;\n", wideWord, highWord, outputs, depth)
-		fmt.Fprintf(&text, "  let o = row %% %s * %du;\n  let e = group %% %s * %du;\n", highWord, side, wideWord, side)
+	return s.Run(r, high*wide*v.groups, func(w *shader.Text) {
+		w.Shared("square", shader.Real, side, side+1)
+		w.EachGroup(shader.Threads, count)
+		w.Add(`  let row = group / %s;
+  let batch = row / %s * %s * %s;`, wideWord, highWord, outputs, depth)
+		w.Add(`  let o = row %% %s * %du;
+  let e = group %% %s * %du;`, highWord, side, wideWord, side)
 		square := func(element, output, body string) {
 			for l := range side * side / shader.Threads {
-				fmt.Fprintf(&text, "  {\n    let far = (li + %du) / %du;\n    let near = li %% %du;\n    let element = e + %s;\n    let output = o + %s;\n",
-					l*shader.Threads, side, side, element, output)
-				fmt.Fprintf(&text, "    if (element < %s && output < %s) { %s; }\n  }\n", depth, outputs, body)
+				w.Add(`  {
+    let far = (li + %du) / %du;
+    let near = li %% %du;
+    let element = e + %s;
+    let output = o + %s;`, l*shader.Threads, side, side, element, output)
+				w.Add(`    if (element < %s && output < %s) { %s; }
+  }`, depth, outputs, body)
 			}
 		}
 		plain := "batch + output * " + depth + " + element"
 		other := "batch + (element % " + taps + " * " + channels + " + element / " + taps + ") * " + outputs + " + output"
 		if !back {
 			square("near", "far", "square[far][near] = ld_x("+x+" + "+plain+")")
-			text.WriteString("  workgroupBarrier();\n")
+			w.Barrier()
 			square("far", "near", "st_y("+y+" + "+other+", square[near][far])")
 		} else {
 			square("far", "near", "square[near][far] = ld_x("+x+" + "+other+")")
-			text.WriteString("  workgroupBarrier();\n")
+			w.Barrier()
 			square("near", "far", "st_y("+y+" + "+plain+", square[far][near])")
 		}
-		return text.String() + "}\n"
 	})
 }

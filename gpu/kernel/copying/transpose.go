@@ -1,9 +1,6 @@
 package copying
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -53,37 +50,34 @@ func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across
 	groups := wide * high * outer.Count
 	count, rank := s.Uint(groups), s.Specialize(len(outer.Sizes))
 	at := s.Loop(&outer)
-	return s.Run(r, groups, func() string {
+	return s.Run(r, groups, func(w *shader.Text) {
 		const n = transposeSide
-		var w strings.Builder
 		if four {
-			fmt.Fprintf(&w, "var<workgroup> square: array<vec4<f32>, %d>;\n", n*n/4)
+			w.Shared("square", shader.Real4, n*n/4)
 		} else {
-			fmt.Fprintf(&w, "var<workgroup> square: array<f32, %d>;\n", n*(n+1))
+			w.Shared("square", shader.Real, n*(n+1))
 		}
-		fmt.Fprintf(&w, shader.Entry, shader.Threads)
-		fmt.Fprintf(&w, "  if (group >= %s) { return; }\n", count)
-		fmt.Fprintf(&w, "  let square_row = group / %s;\n  let col0 = group %% %s * %du;\n  let row0 = square_row %% %s * %du;\n",
-			tilesWide, tilesWide, n, tilesHigh, n)
-		w.WriteString(shader.WalkAs("at_", "square_row / "+tilesHigh, rank, 2, at, []string{y, x}))
+		w.EachGroup(shader.Threads, count)
+		w.Add(`  let square_row = group / %s;
+  let col0 = group %% %s * %du;
+  let row0 = square_row %% %s * %du;`, tilesWide, tilesWide, n, tilesHigh, n)
+		w.Put(shader.WalkAs("at_", "square_row / "+tilesHigh, rank, 2, at, []string{y, x}))
 		if four {
-			transposeFours(&w, step, toStep, cols, rows)
-			return w.String()
+			transposeFours(w, step, toStep, cols, rows)
+			return
 		}
-		fmt.Fprintf(&w, "  let near = li %% %du;\n  let far = li / %du;\n", n, n)
+		w.Add(`  let near = li %% %du;
+  let far = li / %du;`, n, n)
 		for i := range n * n / shader.Threads { // reads past the edges are harmless
-			fmt.Fprintf(&w, "  let v%d = ld_x(at_1 + (col0 + far + %du) * %s + row0 + near);\n", i, i*shader.Threads/n, step)
+			w.Add("  let v%d = ld_x(at_1 + (col0 + far + %du) * %s + row0 + near);", i, i*shader.Threads/n, step)
 		}
 		for i := range n * n / shader.Threads {
-			fmt.Fprintf(&w, "  square[(far + %du) * %du + near] = v%d;\n", i*shader.Threads/n, n+1, i)
+			w.Add("  square[(far + %du) * %du + near] = v%d;", i*shader.Threads/n, n+1, i)
 		}
-		w.WriteString("  workgroupBarrier();\n")
+		w.Barrier()
 		for i := range n * n / shader.Threads {
-			fmt.Fprintf(&w, "  if (row0 + far + %du < %s && col0 + near < %s) { st_y(at_0 + (row0 + far + %du) * %s + col0 + near, square[near * %du + far + %du]); }\n",
-				i*shader.Threads/n, rows, cols, i*shader.Threads/n, toStep, n+1, i*shader.Threads/n)
+			w.Add("  if (row0 + far + %du < %s && col0 + near < %s) { st_y(at_0 + (row0 + far + %du) * %s + col0 + near, square[near * %du + far + %du]); }", i*shader.Threads/n, rows, cols, i*shader.Threads/n, toStep, n+1, i*shader.Threads/n)
 		}
-		w.WriteString("}\n")
-		return w.String()
 	})
 }
 
@@ -102,21 +96,24 @@ func transposesFours(l *shader.Loop, out, in *core.Operand, across, down int) bo
 
 // transposeFours turns squares of four by four in registers. In workgroup memory rows of the output have their fours in an order
 // that depends on the row, so that writing and reading it meets no bank twice.
-func transposeFours(w *strings.Builder, step, toStep, cols, rows string) {
+func transposeFours(w *shader.Text, step, toStep, cols, rows string) {
 	const side = transposeSide / 4
-	fmt.Fprintf(w, "  let near = li %% %du;\n  let far = li / %du;\n", side, side)
+	w.Add(`  let near = li %% %du;
+  let far = li / %du;`, side, side)
 	for i := range 4 {
-		fmt.Fprintf(w, "  let v%d = x[(at_1 + (col0 + far * 4u + %du) * %s + row0 + near * 4u) >> 2u];\n", i, i, step)
+		w.Add("  let v%d = x[(at_1 + (col0 + far * 4u + %du) * %s + row0 + near * 4u) >> 2u];", i, i, step)
 	}
 	for c := range 4 {
-		fmt.Fprintf(w, "  square[(near * 4u + %du) * %du + (far ^ near)] = vec4<f32>(v0.%[3]c, v1.%[3]c, v2.%[3]c, v3.%[3]c);\n", c, side, "xyzw"[c])
+		w.Add("  square[(near * 4u + %du) * %du + (far ^ near)] = real4(v0.%[3]s, v1.%[3]s, v2.%[3]s, v3.%[3]s);", c, side, shader.Component(c))
 	}
-	fmt.Fprintf(w, "  workgroupBarrier();\n  if (col0 + near * 4u >= %s) { return; }\n", cols)
+	w.Barrier()
+	w.Add("  if (col0 + near * 4u >= %s) { return; }", cols)
 	for i := range 4 {
-		fmt.Fprintf(w, "  {\n    let row = far + %du;\n    if (row0 + row < %s) { y[(at_0 + (row0 + row) * %s + col0 + near * 4u) >> 2u] = square[row * %du + (near ^ (row >> 2u))]; }\n  }\n",
-			i*shader.Threads/side, rows, toStep, side)
+		w.Add(`  {
+    let row = far + %du;
+    if (row0 + row < %s) { y[(at_0 + (row0 + row) * %s + col0 + near * 4u) >> 2u] = square[row * %du + (near ^ (row >> 2u))]; }
+  }`, i*shader.Threads/side, rows, toStep, side)
 	}
-	w.WriteString("}\n")
 }
 
 // Transposed returns a copy of a matrix, stored column by column, whose rows lie in memory one after the other, each from a multiple

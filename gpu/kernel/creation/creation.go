@@ -24,13 +24,15 @@ func arangeCall(r *shader.Recorder, c *core.Call) error {
 	count := s.Uint(n)
 	if s.Flag(out.DType.IsFloat()) {
 		y, first, step := s.Out("y", out, expr.F32, expr.Number), s.Float(c.Floats[0]), s.Float(c.Floats[1])
-		return s.Run(r, shader.GroupsFor(n), func() string {
-			return shader.Each(count, "  st_y("+y+" + i, "+first+" + f32(i) * "+step+");\n")
+		return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+			w.Each(count)
+			w.Add("  st_y(%s + i, %s + real(i) * %s);", y, first, step)
 		})
 	}
 	y, first, step := s.Out("y", out, expr.I64, expr.Number), s.Long(c.Ints[0]), s.Long(c.Ints[1])
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, "  st_y("+y+" + i, plait_add_i64("+first+", plait_mul_i64(vec2<u32>(i, 0u), "+step+")));\n")
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add("  st_y(%s + i, plait_add_i64(%s, plait_mul_i64(pair(i, 0u), %s)));", y, first, step)
 	})
 }
 
@@ -50,12 +52,14 @@ func spaceCall(r *shader.Recorder, c *core.Call, power bool) error {
 		base = c.Floats[2]
 	}
 	stepWord, baseWord := s.Float(step), s.Float(base)
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		text := "  var v = " + first + " + f32(i) * " + stepWord + ";\n  if (i >= " + count + " - " + count + " / 2u) { v = " + last + " - f32(" + count + " - 1u - i) * " + stepWord + "; }\n"
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add("  var v = %s + real(i) * %s;", first, stepWord)
+		w.Add("  if (i >= %s - %s / 2u) { v = %s - real(%s - 1u - i) * %s; }", count, count, last, count, stepWord)
 		if power {
-			text += "  v = plait_pow_f32(" + baseWord + ", v);\n"
+			w.Add("  v = plait_pow_f32(%s, v);", baseWord)
 		}
-		return shader.Each(count, text+"  st_y("+y+" + i, v);\n")
+		w.Add("  st_y(%s + i, v);", y)
 	})
 }
 
@@ -71,23 +75,22 @@ func triangleIndicesCall(r *shader.Recorder, c *core.Call) error {
 	if n == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(n), func() string {
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		begin, end := "0", "clamp(i32(row) + "+offset+" + 1, 0, i32("+cols+"))"
 		if upper {
 			begin, end = "clamp(i32(row) + "+offset+", 0, i32("+cols+"))", "i32("+cols+")"
 		}
-		return shader.Each(count, `
-  var left = i32(i);
-  for (var row = 0u; row < `+rows+`; row++) {
-    let begin = `+begin+`;
-    let here = max(`+end+` - begin, 0);
+		w.Each(count)
+		w.Add(`  var left = i32(i);
+  for (var row = 0u; row < %s; row++) {
+    let begin = %s;
+    let here = max(%s - begin, 0);
     if (left < here) {
-      st_y(`+y+` + i, vec2<u32>(row, 0u));
-      st_y(`+y+` + `+count+` + i, vec2<u32>(u32(begin + left), 0u));
+      st_y(%s + i, pair(row, 0u));`, rows, begin, end, y)
+		w.Add(`      st_y(%s + %s + i, pair(u32(begin + left), 0u));
       return;
     }
     left = left - here;
-  }
-`)
+  }`, y, count)
 	})
 }

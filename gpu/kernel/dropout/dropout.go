@@ -32,12 +32,12 @@ func dropoutCall(r *shader.Recorder, c *core.Call) error {
 	if n == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 4)), func() string {
-		text := "  let limit = " + limit + ";\n"
+	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 4)), func(w *shader.Text) {
+		primitive.PhiloxBlocks(w, count, seed, offset)
+		w.Add("  let limit = %s;", limit)
 		for k := range 4 {
 			e := "i * 4u + " + strconv.Itoa(k) + "u"
-			text += "  { let e = " + e + "; if (e < " + total + ") { var v = 0.0; if (limit.y > 0u || w." + string("xyzw"[k]) + " < limit.x) { v = " + value + " * " + scale + "; } st_y(" + y + " + e, v); } }\n"
+			w.Add("  { let e = %s; if (e < %s) { var v = 0.0; if (limit.y > 0u || w.%s < limit.x) { v = %s * %s; } st_y(%s + e, v); } }", e, total, shader.Component(k), value, scale, y)
 		}
-		return primitive.PhiloxBlocks(count, seed, offset, text)
 	})
 }

@@ -129,7 +129,7 @@ func (m *Kernel) Run(r *shader.Recorder, c *core.Call) error {
 		w = kept.Words(w)
 	}
 	r.Words = w
-	p, err := r.Program(key, buffers, func() string { return m.source(c, all, repeated, shapeOf, faults) })
+	p, err := r.Program(key, buffers, func(w *shader.Text) { m.write(w, all, repeated, shapeOf, faults) })
 	if err != nil {
 		return err
 	}

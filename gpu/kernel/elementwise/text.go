@@ -10,11 +10,9 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// source writes the program. repeated has a bit for each operand that is the same everywhere in a flat loop.
-func (m *Kernel) source(c *core.Call, all []*core.Operand, repeated uint64, shape Shape, faults bool) string {
-	var b strings.Builder
+// write writes the program. repeated has a bit for each operand that is the same everywhere in a flat loop.
+func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, shape Shape, faults bool) {
 	k, t := m.kernel, m.Compute
-	b.WriteString(shader.ParamsDeclaration)
 	accesses := make([]*shader.Access, len(all))
 	bases := make([]string, len(all))
 	binding, next := 1, 1
@@ -26,11 +24,11 @@ func (m *Kernel) source(c *core.Call, all []*core.Operand, repeated uint64, shap
 		a := &shader.Access{Name: "x" + strconv.Itoa(i), DType: o.DType, Vec4: shape.Vec4 && repeated>>i&1 == 0}
 		a.Shared = i >= len(k.In) && !shape.Vec4 && shader.PerWord(o.DType) > 1
 		accesses[i] = a
-		b.WriteString(a.Declare(binding))
+		a.Declare(w, binding)
 		if i < len(k.In) {
-			b.WriteString(a.Loader(t, kind(i)))
+			a.Loader(w, t, kind(i))
 		} else {
-			b.WriteString(a.Storer(t, kind(i)))
+			a.Storer(w, t, kind(i))
 		}
 		bases[i] = shader.Param(next)
 		binding++
@@ -42,22 +40,22 @@ func (m *Kernel) source(c *core.Call, all []*core.Operand, repeated uint64, shap
 			names = append(names, "x"+strconv.Itoa(i))
 		}
 	}
-	next = m.Function(&b, "", func(i int) bool { return all[i].IsNumber }, next, faults)
+	next = m.Function(w, "", func(i int) bool { return all[i].IsNumber }, next, faults)
 	if faults {
-		fmt.Fprintf(&b, "@group(0) @binding(%d) var<storage, read_write> faults: array<u32>;\n", binding)
+		w.Words(binding, "faults")
 	}
-	fmt.Fprintf(&b, shader.Entry, shader.Threads)
-	fmt.Fprintf(&b, "  let i = group * %du + li;\n  let n = %s;\n", shader.Threads, shader.Param(0))
+	w.Main(shader.Threads)
+	w.Add("  let i = group * %du + li;\n  let n = %s;", shader.Threads, shader.Param(0))
 	if shape.Vec4 {
 		if shape.Rank > 0 {
-			b.WriteString("  if (i * 4u >= n) { return; }\n")
+			w.Add("  if (i * 4u >= n) { return; }")
 			var first []string
 			for i, a := range accesses {
 				if a != nil {
 					first = append(first, bases[i])
 				}
 			}
-			b.WriteString(shader.Walk(shape.Rank, len(first), next, first))
+			w.Put(shader.Walk(shape.Rank, len(first), next, first))
 			at := 0
 			for i, a := range accesses {
 				if a != nil {
@@ -66,9 +64,9 @@ func (m *Kernel) source(c *core.Call, all []*core.Operand, repeated uint64, shap
 				}
 			}
 		}
-		m.fours(&b, accesses, bases, names, repeated, shape.Rank > 0)
+		m.fours(w, accesses, bases, names, repeated, shape.Rank > 0)
 	} else {
-		b.WriteString("  if (i >= n) { return; }\n")
+		w.Add("  if (i >= n) { return; }")
 		var used []*shader.Access
 		var first []string
 		for i, a := range accesses {
@@ -77,7 +75,7 @@ func (m *Kernel) source(c *core.Call, all []*core.Operand, repeated uint64, shap
 				first = append(first, bases[i])
 			}
 		}
-		b.WriteString(shader.Walk(shape.Rank, len(used), next, first))
+		w.Put(shader.Walk(shape.Rank, len(used), next, first))
 		var args []string
 		position := map[string]string{}
 		for j, a := range used {
@@ -86,14 +84,12 @@ func (m *Kernel) source(c *core.Call, all []*core.Operand, repeated uint64, shap
 		for _, n := range names {
 			args = append(args, "ld_"+n+"("+position[n]+")")
 		}
-		fmt.Fprintf(&b, "  let out = apply(%s);\n", strings.Join(args, ", "))
+		w.Add("  let out = apply(%s);", strings.Join(args, ", "))
 		for j := range k.Program.Results {
 			name := accesses[len(k.In)+j].Name
-			fmt.Fprintf(&b, "  st_%s(%s, out.r%d);\n", name, position[name], j)
+			w.Add("  st_%s(%s, out.r%d);", name, position[name], j)
 		}
 	}
-	b.WriteString("}\n")
-	return shader.WithLibrary(b.String())
 }
 
 // Kind returns what operand i is, the outputs coming behind the inputs.
@@ -107,19 +103,19 @@ func (m *Kernel) Kind(i int) expr.Kind {
 // Function writes the operation as a function of its inputs that are not numbers: apply, and the structure results, with suffix
 // behind the names. The parameters from next on are numbers, attributes and, with faults, the word for these; it returns which
 // comes after them.
-func (m *Kernel) Function(b *strings.Builder, suffix string, isNumber func(i int) bool, next int, faults bool) int {
+func (m *Kernel) Function(w *shader.Text, suffix string, isNumber func(i int) bool, next int, faults bool) int {
 	k, t := m.kernel, m.Compute
 	scalar := func(k expr.Kind) string {
 		if t == expr.I64 {
 			next += 2
-			v := "vec2<u32>(" + shader.Param(next-2) + ", " + shader.Param(next-1) + ")"
+			v := "pair(" + shader.Param(next-2) + ", " + shader.Param(next-1) + ")"
 			if k == expr.Logic {
-				return "any(" + v + " != vec2<u32>(0u, 0u))"
+				return "any(" + v + " != pair(0u, 0u))"
 			}
 			return v
 		}
 		next++
-		v := "bitcast<f32>(" + shader.Param(next-1) + ")"
+		v := "bitcast<real>(" + shader.Param(next-1) + ")"
 		if k == expr.Logic {
 			return "!(" + v + " == 0.0)"
 		}
@@ -137,41 +133,44 @@ func (m *Kernel) Function(b *strings.Builder, suffix string, isNumber func(i int
 	for _, name := range k.Attrs {
 		constants += "  let " + name + "_ = " + scalar(expr.Number) + ";\n"
 	}
-	fmt.Fprintf(b, "struct results%s {\n", suffix)
+	var fields []string
 	for i := range k.Program.Results {
-		fmt.Fprintf(b, "  r%d: %s,\n", i, shader.TypeName(t, m.Kind(len(k.In)+i)))
+		fields = append(fields, fmt.Sprintf("r%d: %s", i, shader.TypeName(t, m.Kind(len(k.In)+i))))
 	}
-	fmt.Fprintf(b, "}\nfn apply%s(%s) -> results%s {\n%s  var out: results%s;\n", suffix, strings.Join(formals, ", "), suffix, constants, suffix)
-	b.WriteString(k.Program.WGSL(t, func(i int, value string) string { return fmt.Sprintf("  out.r%d = %s;", i, value) }))
+	w.Struct("results"+suffix, fields...)
+	body := constants + "  var out: results" + suffix + ";\n" +
+		k.Program.WGSL(t, func(i int, value string) string { return fmt.Sprintf("  out.r%d = %s;", i, value) })
 	if faults {
 		for _, d := range k.Program.Divisors() {
 			divisor := &expr.Program{Lets: k.Program.Lets, Results: []expr.Expr{d}}
-			b.WriteString("\n  {\n" + divisor.WGSL(t, func(_ int, value string) string {
-				return "    if (all((" + value + ") == vec2<u32>(0u, 0u))) { faults[" + shader.Param(next) + "] = 1u; }"
-			}) + "\n  }")
+			body += "\n  {\n" + divisor.WGSL(t, func(_ int, value string) string {
+				return "    if (all((" + value + ") == pair(0u, 0u))) { faults[" + shader.Param(next) + "] = 1u; }"
+			}) + "\n  }"
 		}
 		next++
 	}
-	b.WriteString("\n  return out;\n}\n")
+	w.Func("apply"+suffix+"("+strings.Join(formals, ", ")+") -> results"+suffix, "%s\n  return out;", body)
 	return next
 }
 
 // fours writes four elements at once and, in a flat loop, those left over one by one. Fours of dimensions begin at bases.
-func (m *Kernel) fours(b *strings.Builder, accesses []*shader.Access, bases, names []string, repeated uint64, dimensions bool) {
+func (m *Kernel) fours(w *shader.Text, accesses []*shader.Access, bases, names []string, repeated uint64, dimensions bool) {
 	k, t, kind := m.kernel, m.Compute, m.Kind
 	index := func(name string) int { n, _ := strconv.Atoi(name[1:]); return n }
 	if dimensions {
-		b.WriteString("  let e = 0u;\n  {\n")
+		w.Add(`  let e = 0u;
+  {`)
 	} else {
-		b.WriteString("  let e = i * 4u;\n  if (e + 3u < n) {\n")
+		w.Add(`  let e = i * 4u;
+  if (e + 3u < n) {`)
 	}
 	for _, n := range names {
 		i := index(n)
 		if repeated>>i&1 == 1 {
-			fmt.Fprintf(b, "    let %s_0 = ld_%s(%s);\n", n, n, bases[i])
+			w.Add("    let %s_0 = ld_%s(%s);", n, n, bases[i])
 			continue
 		}
-		b.WriteString(accesses[i].LoadVec4(t, kind(i), bases[i]+" + e"))
+		w.Put(accesses[i].LoadVec4(t, kind(i), bases[i]+" + e"))
 	}
 	for v := range 4 {
 		var args []string
@@ -182,7 +181,7 @@ func (m *Kernel) fours(b *strings.Builder, accesses []*shader.Access, bases, nam
 			}
 			args = append(args, fmt.Sprintf("%s_%d", n, element))
 		}
-		fmt.Fprintf(b, "    let out_%d = apply(%s);\n", v, strings.Join(args, ", "))
+		w.Add("    let out_%d = apply(%s);", v, strings.Join(args, ", "))
 	}
 	for j := range k.Program.Results {
 		i := len(k.In) + j
@@ -190,13 +189,15 @@ func (m *Kernel) fours(b *strings.Builder, accesses []*shader.Access, bases, nam
 		for v := range values {
 			values[v] = fmt.Sprintf("out_%d.r%d", v, j)
 		}
-		b.WriteString(accesses[i].StoreVec4(t, kind(i), bases[i]+" + e", values))
+		w.Put(accesses[i].StoreVec4(t, kind(i), bases[i]+" + e", values))
 	}
 	if dimensions {
-		b.WriteString("  }\n")
+		w.Add("  }")
 		return
 	}
-	b.WriteString("    return;\n  }\n  for (var j = e; j < n; j++) {\n")
+	w.Add(`    return;
+  }
+  for (var j = e; j < n; j++) {`)
 	var args []string
 	for _, n := range names {
 		at := bases[index(n)]
@@ -205,10 +206,10 @@ func (m *Kernel) fours(b *strings.Builder, accesses []*shader.Access, bases, nam
 		}
 		args = append(args, "ld_"+n+"("+at+")")
 	}
-	fmt.Fprintf(b, "    let out = apply(%s);\n", strings.Join(args, ", "))
+	w.Add("    let out = apply(%s);", strings.Join(args, ", "))
 	for j := range k.Program.Results {
 		i := len(k.In) + j
-		fmt.Fprintf(b, "    st_%s(%s + j, out.r%d);\n", accesses[i].Name, bases[i], j)
+		w.Add("    st_%s(%s + j, out.r%d);", accesses[i].Name, bases[i], j)
 	}
-	b.WriteString("  }\n")
+	w.Add("  }")
 }

@@ -101,9 +101,9 @@ func (f *Cache) get(key []byte, weight int, compile func() shader.Program) shade
 	return x.program
 }
 
-// Dispatch runs the members as one program and reports whether there is one. compile compiles the text of a new one; it returns nil
+// Dispatch runs the members as one program and reports whether there is one. compile compiles a new one; it returns nil
 // if the GPU does not take it.
-func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key []byte, buffers int, text string) shader.Program) bool {
+func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key []byte, source *shader.Source) shader.Program) bool {
 	mems := &r.Mems
 	bound := f.operands[:0]
 	for i := range f.sites {
@@ -126,7 +126,9 @@ func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key 
 	if f.Torn {
 		weight = f.N / maxMembers
 	}
-	p := programs.get(f.key, weight, func() shader.Program { return compile(f.key, len(bound), f.source(repeated, shape)) })
+	p := programs.get(f.key, weight, func() shader.Program {
+		return compile(f.key, r.Write(len(bound), func(w *shader.Text) { f.write(w, repeated, shape) }))
+	})
 	if p == nil {
 		return false
 	}

@@ -15,20 +15,18 @@ import (
 // product and a sum of two members once instead of twice. So each member sees the bits of floating-point numbers combined with a
 // parameter, of its own, that is 0. Its results are then those that it has alone, whatever the GPU.
 
-// source writes the program of a fusion whose sites have their bindings.
-func (f *Fusion) source(repeated uint64, shape elementwise.Shape) string {
-	var b strings.Builder
-	b.WriteString(shader.ParamsDeclaration)
+// write writes the program of a fusion whose sites have their bindings.
+func (f *Fusion) write(w *shader.Text, repeated uint64, shape elementwise.Shape) {
 	var bound []*site
 	for i := range f.sites {
 		if p := &f.sites[i]; p.bound >= 0 {
 			bound = append(bound, p)
-			b.WriteString(rawOf(p, shape.Vec4 && repeated>>p.bound&1 == 0).declare(p.bound + 1))
+			rawOf(w, p, shape.Vec4 && repeated>>p.bound&1 == 0).declare(p.bound + 1)
 		}
 	}
-	f.chain(&b, bound)
-	fmt.Fprintf(&b, shader.Entry, shader.Threads)
-	fmt.Fprintf(&b, "  let i = group * %du + li;\n  let n = %s;\n", shader.Threads, shader.Param(0))
+	f.chain(w, bound)
+	w.Main(shader.Threads)
+	w.Add("  let i = group * %du + li;\n  let n = %s;", shader.Threads, shader.Param(0))
 	bases := make([]string, len(bound))
 	for k := range bound {
 		bases[k] = shader.Param(1 + k)
@@ -37,7 +35,7 @@ func (f *Fusion) source(repeated uint64, shape elementwise.Shape) string {
 	at := func(k int) string { return "at_" + strconv.Itoa(k) }
 	switch {
 	case shape.Vec4 && shape.Rank == 0:
-		b.WriteString("  let e = i * 4u;\n  if (e + 3u < n) {\n")
+		w.Add("  let e = i * 4u;\n  if (e + 3u < n) {")
 		shifted := func(by string) func(int) string {
 			return func(k int) string {
 				if repeated>>k&1 == 1 {
@@ -46,33 +44,31 @@ func (f *Fusion) source(repeated uint64, shape elementwise.Shape) string {
 				return bases[k] + by
 			}
 		}
-		writeFours(&b, bound, repeated, shifted(" + e"))
-		b.WriteString("    return;\n  }\n  for (var j = e; j < n; j++) {\n")
-		writeOne(&b, bound, repeated, true, shifted(" + j"))
-		b.WriteString("  }\n")
+		writeFours(w, bound, repeated, shifted(" + e"))
+		w.Add("    return;\n  }\n  for (var j = e; j < n; j++) {")
+		writeOne(w, bound, repeated, true, shifted(" + j"))
+		w.Add("  }")
 	case shape.Vec4:
-		b.WriteString("  if (i * 4u >= n) { return; }\n")
-		b.WriteString(shader.Walk(shape.Rank, len(bound), first, bases))
-		writeFours(&b, bound, repeated, at)
+		w.Add("  if (i * 4u >= n) { return; }")
+		w.Put(shader.Walk(shape.Rank, len(bound), first, bases))
+		writeFours(w, bound, repeated, at)
 	default:
-		b.WriteString("  if (i >= n) { return; }\n")
-		b.WriteString(shader.Walk(shape.Rank, len(bound), first, bases))
-		writeOne(&b, bound, repeated, false, at)
+		w.Add("  if (i >= n) { return; }")
+		w.Put(shader.Walk(shape.Rank, len(bound), first, bases))
+		writeOne(w, bound, repeated, false, at)
 	}
-	b.WriteString("}\n")
-	return shader.WithLibrary(b.String())
 }
 
 // chain writes the members as functions, and one that calls them in order: from the bits of what is read to those of what is
 // written.
-func (f *Fusion) chain(b *strings.Builder, bound []*site) {
+func (f *Fusion) chain(w *shader.Text, bound []*site) {
 	next := 1 + len(bound) + f.N
 	var body strings.Builder
 	made := 0
 	for i := range f.Members[:f.N] {
 		x := &f.Members[i]
 		m := x.kernel
-		next = m.Function(b, "_"+strconv.Itoa(i), func(j int) bool { return x.ins[j].number }, next, false)
+		next = m.Function(w, "_"+strconv.Itoa(i), func(j int) bool { return x.ins[j].number }, next, false)
 		zero := shader.Param(1 + len(bound) + i)
 		var args []string
 		for j := range x.Call.Ins {
@@ -96,29 +92,29 @@ func (f *Fusion) chain(b *strings.Builder, bound []*site) {
 			made++
 		}
 	}
-	var formals []string
-	b.WriteString("struct written {\n")
+	var formals, fields []string
 	for _, p := range bound {
 		if p.read {
 			formals = append(formals, "x"+strconv.Itoa(p.bound)+": "+bitsType(p.DType))
 		}
 		if p.stored() {
-			fmt.Fprintf(b, "  w%d: %s,\n", p.bound, bitsType(p.DType))
+			fields = append(fields, fmt.Sprintf("w%d: %s", p.bound, bitsType(p.DType)))
 			fmt.Fprintf(&body, "  out.w%d = v%d;\n", p.bound, p.value)
 		}
 	}
-	fmt.Fprintf(b, "}\nfn chain(%s) -> written {\n  var out: written;\n%s  return out;\n}\n", strings.Join(formals, ", "), body.String())
+	w.Struct("written", fields...)
+	w.Func("chain("+strings.Join(formals, ", ")+") -> written", "var out: written;\n%s  return out;", body.String())
 }
 
 // decode returns input j of the member from its bits.
 func decode(bits string, d core.DType, zero string, m *elementwise.Kernel, j int) string {
 	switch d {
 	case core.Float32:
-		bits = "bitcast<f32>(" + bits + " ^ " + zero + ")"
+		bits = "bitcast<real>(" + bits + " ^ " + zero + ")"
 	case core.Float16:
 		bits = "unpack2x16float(" + bits + " ^ " + zero + ").x"
 	case core.BFloat16:
-		bits = "bitcast<f32>((" + bits + " ^ " + zero + ") << 16u)"
+		bits = "bitcast<real>((" + bits + " ^ " + zero + ") << 16u)"
 	case core.Int32:
 		bits = "bitcast<i32>(" + bits + ")"
 	}
@@ -127,7 +123,7 @@ func decode(bits string, d core.DType, zero string, m *elementwise.Kernel, j int
 
 func bitsType(d core.DType) string {
 	if d.Size() == 8 {
-		return "vec2<u32>"
+		return shader.Pair
 	}
 	return "u32"
 }
@@ -135,25 +131,26 @@ func bitsType(d core.DType) string {
 // A rawAccess is how the program of a fusion sees a site.
 type rawAccess struct {
 	*site
+	w    *shader.Text
 	name string
 	vec4 bool // elements come in aligned fours
 	// shared says that other invocations may write to the same word.
 	shared bool
 }
 
-func rawOf(p *site, four bool) *rawAccess {
-	return &rawAccess{site: p, name: "b" + strconv.Itoa(p.bound), vec4: four, shared: p.stored() && !four && shader.PerWord(p.DType) > 1}
+func rawOf(w *shader.Text, p *site, four bool) *rawAccess {
+	return &rawAccess{site: p, w: w, name: "b" + strconv.Itoa(p.bound), vec4: four, shared: p.stored() && !four && shader.PerWord(p.DType) > 1}
 }
 
-func (x *rawAccess) declare(binding int) string {
+func (x *rawAccess) declare(binding int) {
 	element := bitsType(x.DType)
 	switch {
 	case x.shared:
-		element = "atomic<u32>"
+		element = shader.AtomicWord
 	case x.vec4 && x.DType.Size() == 4:
-		element = "vec4<u32>"
+		element = shader.Word4
 	}
-	return fmt.Sprintf("@group(0) @binding(%d) var<storage, read_write> %s: array<%s>;\n", binding, x.name, element)
+	x.w.Put(x.w.Buffer(binding, x.name, element))
 }
 
 // load returns the bits of element e.
@@ -165,11 +162,11 @@ func (x *rawAccess) load(e string) string {
 	case n == 1:
 		return x.name + "[" + e + "]"
 	}
-	w := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
+	word := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
 	if x.shared {
-		w = "atomicLoad(&" + w + ")"
+		word = x.w.AtomicLoad(word)
 	}
-	return fmt.Sprintf("((%s >> (((%s) %% %du) * %du)) & %s)", w, e, n, 32/n, mask(n))
+	return fmt.Sprintf("((%s >> (((%s) %% %du) * %du)) & %s)", word, e, n, 32/n, mask(n))
 }
 
 // mask covers an element of a word that holds n.
@@ -184,12 +181,12 @@ func (x *rawAccess) store(e, v string) string {
 	case n == 1:
 		return fmt.Sprintf("%s[%s] = %s;\n", x.name, e, v)
 	}
-	w := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
+	word := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
 	shift := fmt.Sprintf("(((%s) %% %du) * %du)", e, n, 32/n)
 	if x.shared {
-		return fmt.Sprintf("atomicAnd(&%s, ~(%s << %s));\n    atomicOr(&%s, %s << %s);\n", w, mask(n), shift, w, v, shift)
+		return x.w.AtomicAnd(word, "~("+mask(n)+" << "+shift+")") + ";\n    " + x.w.AtomicOr(word, v+" << "+shift) + ";\n"
 	}
-	return fmt.Sprintf("%s = (%s & ~(%s << %s)) | (%s << %s);\n", w, w, mask(n), shift, v, shift)
+	return fmt.Sprintf("%s = (%s & ~(%s << %s)) | (%s << %s);\n", word, word, mask(n), shift, v, shift)
 }
 
 // loadFour returns a statement that reads what four elements from e on lie in, and the bits of each.
@@ -203,14 +200,14 @@ func (x *rawAccess) loadFour(e string) (statement string, elements [4]string) {
 		return "", elements
 	case n == 1:
 		for i := range elements {
-			elements[i] = q + "." + "xyzw"[i:i+1]
+			elements[i] = q + "." + shader.Component(i)
 		}
 		return fmt.Sprintf("    let %s = %s[(%s) >> 2u];\n", q, x.name, e), elements
 	case n == 2:
 		for i := range elements {
 			elements[i] = fmt.Sprintf("((%s.%c >> %du) & 0xffffu)", q, "xy"[i/2], i%2*16)
 		}
-		return fmt.Sprintf("    let %s = vec2<u32>(%s[(%s) >> 1u], %s[((%s) >> 1u) + 1u]);\n", q, x.name, e, x.name, e), elements
+		return fmt.Sprintf("    let %s = pair(%s[(%s) >> 1u], %s[((%s) >> 1u) + 1u]);\n", q, x.name, e, x.name, e), elements
 	}
 	for i := range elements {
 		elements[i] = fmt.Sprintf("((%s >> %du) & 0xffu)", q, 8*i)
@@ -228,7 +225,7 @@ func (x *rawAccess) storeFour(e string, v [4]string) string {
 		}
 		return text
 	case n == 1:
-		return fmt.Sprintf("    %s[(%s) >> 2u] = vec4<u32>(%s);\n", x.name, e, strings.Join(v[:], ", "))
+		return fmt.Sprintf("    %s[(%s) >> 2u] = word4(%s);\n", x.name, e, strings.Join(v[:], ", "))
 	case n == 2:
 		return fmt.Sprintf("    %s[(%s) >> 1u] = %s | (%s << 16u);\n    %s[((%s) >> 1u) + 1u] = %s | (%s << 16u);\n",
 			x.name, e, v[0], v[1], x.name, e, v[2], v[3])
@@ -237,27 +234,27 @@ func (x *rawAccess) storeFour(e string, v [4]string) string {
 }
 
 // writeFours writes a round of the loop over four elements. at says where a site's begin.
-func writeFours(b *strings.Builder, bound []*site, repeated uint64, at func(int) string) {
+func writeFours(w *shader.Text, bound []*site, repeated uint64, at func(int) string) {
 	var args [4][]string
 	for k, p := range bound {
 		if !p.read {
 			continue
 		}
 		if repeated>>k&1 == 1 {
-			fmt.Fprintf(b, "    let r%d = %s;\n", k, rawOf(p, false).load(at(k)))
+			w.Add("    let r%d = %s;", k, rawOf(w, p, false).load(at(k)))
 			for v := range args {
 				args[v] = append(args[v], "r"+strconv.Itoa(k))
 			}
 			continue
 		}
-		statement, elements := rawOf(p, true).loadFour(at(k))
-		b.WriteString(statement)
+		statement, elements := rawOf(w, p, true).loadFour(at(k))
+		w.Put(statement)
 		for v := range args {
 			args[v] = append(args[v], elements[v])
 		}
 	}
 	for v := range args {
-		fmt.Fprintf(b, "    let o%d = chain(%s);\n", v, strings.Join(args[v], ", "))
+		w.Add("    let o%d = chain(%s);", v, strings.Join(args[v], ", "))
 	}
 	for k, p := range bound {
 		if !p.stored() {
@@ -267,23 +264,23 @@ func writeFours(b *strings.Builder, bound []*site, repeated uint64, at func(int)
 		for v := range values {
 			values[v] = fmt.Sprintf("o%d.w%d", v, k)
 		}
-		b.WriteString(rawOf(p, true).storeFour(at(k), values))
+		w.Put(rawOf(w, p, true).storeFour(at(k), values))
 	}
 }
 
 // writeOne writes a round of the loop over one element, in a program whose loop may otherwise be over fours.
-func writeOne(b *strings.Builder, bound []*site, repeated uint64, four bool, at func(int) string) {
-	access := func(k int) *rawAccess { return rawOf(bound[k], four && repeated>>k&1 == 0) }
+func writeOne(w *shader.Text, bound []*site, repeated uint64, four bool, at func(int) string) {
+	access := func(k int) *rawAccess { return rawOf(w, bound[k], four && repeated>>k&1 == 0) }
 	var args []string
 	for k, p := range bound {
 		if p.read {
 			args = append(args, access(k).load(at(k)))
 		}
 	}
-	fmt.Fprintf(b, "    let o = chain(%s);\n", strings.Join(args, ", "))
+	w.Add("    let o = chain(%s);", strings.Join(args, ", "))
 	for k, p := range bound {
 		if p.stored() {
-			b.WriteString("    " + access(k).store(at(k), "o.w"+strconv.Itoa(k)))
+			w.Add("    %s", access(k).store(at(k), "o.w"+strconv.Itoa(k)))
 		}
 	}
 }

@@ -47,9 +47,13 @@ func gatherCall(r *shader.Recorder, c *core.Call) error {
 	l := shader.NewLoop(out.Shape, &from, index, out)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
-		return shader.Each(count, shader.Walk(rank, 3, at, []string{x, j, y})+"  var ok = true;\n"+shader.CheckIndex("k", "ld_index(at_1)", sizeWord, false)+
-			"  if (!ok) { "+fault("i")+" }\n  st_y(at_2, ld_x(at_0 + k * "+step+"));\n")
+	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
+		w.Each(count)
+		w.Put(shader.Walk(rank, 3, at, []string{x, j, y}))
+		w.Add("  var ok = true;")
+		w.Put(shader.CheckIndex("k", "ld_index(at_1)", sizeWord, false))
+		w.Add(`  if (!ok) { %s }
+  st_y(at_2, ld_x(at_0 + k * %s));`, fault("i"), step)
 	})
 }
 
@@ -104,33 +108,32 @@ func scatterCall(r *shader.Recorder, c *core.Call) error {
 	inner := s.Uint(core.Numel(index.Shape[min(dim+1, len(index.Shape)):]))
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(n), func() string {
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		read := value
 		if read == "" {
 			read = "ld_v(v0 + o * " + srcStepWord + ")"
 		}
-		text := shader.Walk(rank, 3, at, []string{j, y, first}) + "  var ok = true;\n" + shader.CheckIndex("k", "ld_index(at_0)", sizeWord, false) +
-			"  if (!ok) { " + fault("i") + " return; }\n" + fmt.Sprintf(`
+		w.Each(count)
+		w.Put(shader.Walk(rank, 3, at, []string{j, y, first}))
+		w.Add("  var ok = true;")
+		w.Put(shader.CheckIndex("k", "ld_index(at_0)", sizeWord, false))
+		w.Add(`  if (!ok) { %s return; }
   let own = (i / %s) %% %s;
   let j0 = at_0 - own * %s;
-  let v0 = at_2 - own * %s;
-  let at = at_1 + k * %s;
-`, inner, lengthWord, indexStepWord, srcStepWord, step)
+  let v0 = at_2 - own * %s;`, fault("i"), inner, lengthWord, indexStepWord, srcStepWord)
+		w.Add("  let at = at_1 + k * %s;", step)
 		if mode == shader.AssignMode {
-			return shader.Each(count, text+`
-  for (var o = own + 1u; o < `+lengthWord+`; o++) { if (ld_index(j0 + o * `+indexStepWord+`).x == k) { return; } }
+			w.Add(`  for (var o = own + 1u; o < %s; o++) { if (ld_index(j0 + o * %s).x == k) { return; } }
   let o = own;
-  st_y(at, `+read+`);
-`)
+  st_y(at, %s);`, lengthWord, indexStepWord, read)
+			return
 		}
-		return shader.Each(count, text+`
-  for (var o = 0u; o < own; o++) { if (ld_index(j0 + o * `+indexStepWord+`).x == k) { return; } }
+		w.Add(`  for (var o = 0u; o < own; o++) { if (ld_index(j0 + o * %s).x == k) { return; } }
   var sum = ld_y(at);
-  for (var o = own; o < `+lengthWord+`; o++) {
-    if (ld_index(j0 + o * `+indexStepWord+`).x == k) { let v = `+read+`; sum = `+shader.Combine(mode, t, "sum", "v")+`; }
+  for (var o = own; o < %s; o++) {
+    if (ld_index(j0 + o * %s).x == k) { let v = %s; sum = %s; }
   }
-  st_y(at, sum);
-`)
+  st_y(at, sum);`, indexStepWord, lengthWord, indexStepWord, read, shader.Combine(mode, t, "sum", "v"))
 	})
 }
 
@@ -154,8 +157,12 @@ func scatterSorted(r *shader.Recorder, c *core.Call) error {
 	l := shader.NewLoop(lined.Shape, &lined, &toLined)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	err = s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, shader.Walk(rank, 2, at, []string{j, first})+"  var ok = true;\n"+shader.CheckIndex("k", "ld_index(at_0)", sizeWord, false)+fmt.Sprintf(`
+	err = s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Put(shader.Walk(rank, 2, at, []string{j, first}))
+		w.Add("  var ok = true;")
+		w.Put(shader.CheckIndex("k", "ld_index(at_0)", sizeWord, false))
+		w.Put(fmt.Sprintf(`
   if (!ok) {
     let line = i / %[1]s;
     let position = ((line / %[2]s) * %[1]s + i %% %[1]s) * %[2]s + line %% %[2]s;
@@ -224,18 +231,26 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 	count, rest := s.Uint(n), s.Uint(inner.Count)
 	outerRank, innerRank := s.Specialize(len(outer.Sizes)), s.Specialize(len(inner.Sizes))
 	outerAt, innerAt := s.Loop(&outer), s.Loop(&inner)
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		text := "  let b = i / " + rest + ";\n  let q = i % " + rest + ";\n" +
-			shader.WalkAs("at_", "b", outerRank, 1+k, outerAt, starts) + shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{x, "at_0"})
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let b = i / %s;
+  let q = i %% %s;`, rest, rest)
+		w.Put(shader.WalkAs("at_", "b", outerRank, 1+k, outerAt, starts))
+		w.Put(shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{x, "at_0"}))
 		for i := range k {
 			n := strconv.Itoa(i)
-			text += "  {\n  var ok = true;\n" + shader.CheckIndex("k"+n, "ld_index"+n+"(at_"+strconv.Itoa(1+i)+")", sizes[i], wrap) +
-				"  if (!ok) { " + fault("(b * 8u + "+n+"u)") + " }\n  in_0 = in_0 + k" + n + " * " + steps[i] + ";\n  }\n"
+			w.Add(`  {
+  var ok = true;`)
+			w.Put(shader.CheckIndex("k"+n, "ld_index"+n+"(at_"+strconv.Itoa(1+i)+")", sizes[i], wrap))
+			w.Add(`  if (!ok) { %s }
+  in_0 = in_0 + k%s * %s;
+  }`, fault("(b * 8u + "+n+"u)"), n, steps[i])
 		}
 		if fours {
-			return shader.Each(count, text+"  y[in_1 >> 2u] = x[in_0 >> 2u];\n")
+			w.Add("  y[in_1 >> 2u] = x[in_0 >> 2u];")
+			return
 		}
-		return shader.Each(count, text+"  st_y(in_1, ld_x(in_0));\n")
+		w.Add("  st_y(in_1, ld_x(in_0));")
 	})
 }
 

@@ -41,18 +41,21 @@ func Destinations(r *shader.Recorder, c *core.Call, out *core.Operand, index []c
 	l := shader.NewLoop(index[0].Shape, operands...)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return m, s.Run(r, shader.GroupsFor(n), func() string {
-		text := "  var dest_at = " + first + ";\n" + shader.Walk(rank, k, at, starts) + "  var ok = true;\n"
+	return m, s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add("  var dest_at = %s;", first)
+		w.Put(shader.Walk(rank, k, at, starts))
+		w.Add("  var ok = true;")
 		for i := range k {
 			n := strconv.Itoa(i)
-			text += shader.CheckIndex("k"+n, "ld_index"+n+"(at_"+n+")", sizes[i], wrap) +
-				"  if (!ok) { " + fault("(i * 8u + "+n+"u)") + " dest[" + to + " + i] = " + shader.NoIndex + "; return; }\n" +
-				"  dest_at = dest_at + k" + n + " * " + steps[i] + ";\n"
+			w.Put(shader.CheckIndex("k"+n, "ld_index"+n+"(at_"+n+")", sizes[i], wrap))
+			w.Add(`  if (!ok) { %s dest[%s + i] = %s; return; }
+  dest_at = dest_at + k%s * %s;`, fault("(i * 8u + "+n+"u)"), to, shader.NoIndex, n, steps[i])
 		}
 		if skips {
-			text += "  if (all(raw_k0 == " + skipWord + ")) { dest_at = " + shader.NoIndex + "; }\n"
+			w.Add("  if (all(raw_k0 == %s)) { dest_at = %s; }", skipWord, shader.NoIndex)
 		}
-		return shader.Each(count, text+"  dest["+to+" + i] = dest_at;\n")
+		w.Add("  dest[%s + i] = dest_at;", to)
 	})
 }
 

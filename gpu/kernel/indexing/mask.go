@@ -14,7 +14,7 @@ import (
 
 func init() {
 	kernel.Register(contract.MaskCount, func(r *shader.Recorder, c *core.Call) error {
-		f := reduction.Count("vec2<u32>(a.f0, 0u)", expr.I64, expr.Number)
+		f := reduction.Count("pair(a.f0, 0u)", expr.I64, expr.Number)
 		dims := make([]int64, len(c.Ins[0].Shape))
 		for i := range dims {
 			dims[i] = int64(i)
@@ -30,12 +30,12 @@ func init() {
 // ranks returns scratch memory with, for each element of a mask in row-major order, how many true ones come before it.
 func ranks(r *shader.Recorder, mask *core.Operand) (core.Memory, error) {
 	l := shader.NewLoop(mask.Shape, mask)
-	return primitive.PrefixSum(r, "mask ranks", mask.Numel(), func(s *shader.Builder) func() string {
+	return primitive.PrefixSum(r, "mask ranks", mask.Numel(), func(s *shader.Builder) func(w *shader.Text) {
 		x := s.In("x", mask, expr.F32, expr.Logic)
 		rank := s.Specialize(len(l.Sizes))
 		at := s.Loop(&l)
-		return func() string {
-			return "fn counted(i: u32) -> u32 {\n" + shader.Walk(rank, 1, at, []string{x}) + "  return select(0u, 1u, ld_x(at_0));\n}\n"
+		return func(w *shader.Text) {
+			w.Func("counted(i: u32) -> u32", "%s  return select(0u, 1u, ld_x(at_0));", shader.Walk(rank, 1, at, []string{x}))
 		}
 	})
 }
@@ -63,12 +63,16 @@ func positionsCall(r *shader.Recorder, c *core.Call, coordinates int) error {
 	s.Specialize(len(sizes))
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(mask.Numel()), func() string {
-		text := shader.Walk(rank, 1, at, []string{x}) + "  if (!ld_x(at_0)) { return; }\n  let column = ranks[" + before + " + i];\n  var rest = i;\n"
+	return s.Run(r, shader.GroupsFor(mask.Numel()), func(w *shader.Text) {
+		w.Each(count)
+		w.Put(shader.Walk(rank, 1, at, []string{x}))
+		w.Add(`  if (!ld_x(at_0)) { return; }
+  let column = ranks[%s + i];
+  var rest = i;`, before)
 		for d := len(sizes) - 1; d >= 0; d-- {
-			text += "  st_y(" + y + " + " + strconv.Itoa(d) + "u * " + along + " + column * " + across + ", vec2<u32>(rest % " + sizes[d] + ", 0u));\n  rest = rest / " + sizes[d] + ";\n"
+			w.Add("  st_y(%s + %su * %s + column * %s, pair(rest %% %s, 0u));", y, strconv.Itoa(d), along, across, sizes[d])
+			w.Add("  rest = rest / %s;", sizes[d])
 		}
-		return shader.Each(count, text)
 	})
 }
 
@@ -89,8 +93,11 @@ func maskedSelectCall(r *shader.Recorder, c *core.Call) error {
 	l := shader.NewLoop(mask.Shape, in, mask)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(mask.Numel()), func() string {
-		return shader.Each(count, shader.Walk(rank, 2, at, []string{x, k})+"  let to = ranks["+before+" + i];\n  if (ld_mask(at_1) && to < "+most+") { st_y("+y+" + to, ld_x(at_0)); }\n")
+	return s.Run(r, shader.GroupsFor(mask.Numel()), func(w *shader.Text) {
+		w.Each(count)
+		w.Put(shader.Walk(rank, 2, at, []string{x, k}))
+		w.Add(`  let to = ranks[%s + i];
+  if (ld_mask(at_1) && to < %s) { st_y(%s + to, ld_x(at_0)); }`, before, most, y)
 	})
 }
 
@@ -115,8 +122,12 @@ func maskedScatterCall(r *shader.Recorder, c *core.Call) error {
 	l := shader.NewLoop(mask.Shape, out, mask)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(mask.Numel()), func() string {
-		return shader.Each(count, shader.Walk(rank, 2, at, []string{y, k})+"  if (!ld_mask(at_1)) { return; }\n  let k = ranks["+before+" + i];\n"+
-			"  if (k >= "+most+") { "+fault("i")+" return; }\n  st_y(at_0, ld_x("+x+" + k));\n")
+	return s.Run(r, shader.GroupsFor(mask.Numel()), func(w *shader.Text) {
+		w.Each(count)
+		w.Put(shader.Walk(rank, 2, at, []string{y, k}))
+		w.Add(`  if (!ld_mask(at_1)) { return; }
+  let k = ranks[%s + i];
+  if (k >= %s) { %s return; }
+  st_y(at_0, ld_x(%s + k));`, before, most, fault("i"), x)
 	})
 }

@@ -57,10 +57,10 @@ func (p *Scatter) Run(r *shader.Recorder) error {
 	if p.Lines == 1 && p.N <= r.GPU.SearchedRows {
 		return p.search(r)
 	}
-	e, err := primitive.SortLines(r, "places", p.Lines, p.N, p.N, false, func(s *shader.Builder) func() string {
+	e, err := primitive.SortLines(r, "places", p.Lines, p.N, p.N, false, func(s *shader.Builder) func(w *shader.Text) {
 		from, size := s.WordsOf("dest", p.Dest), s.Uint(p.N)
-		return func() string {
-			return "fn key_of(line: u32, index: u32) -> vec2<u32> { return vec2<u32>(0u, dest[" + from + " + line * " + size + " + index]); }\n"
+		return func(w *shader.Text) {
+			w.Func("key_of(line: u32, index: u32) -> pair", "return pair(0u, dest[%s + line * %s + index]);", from, size)
 		}
 	})
 	if err != nil {
@@ -72,15 +72,15 @@ func (p *Scatter) Run(r *shader.Recorder) error {
 	return p.combine(r, e)
 }
 
-// A scatterText is WGSL for a placing: head has the function of a row's position, at turns the place of a row and the column q into
-// in_0, the position in out, and read is the value of row o there.
+// A scatterText is text of a scatter: at turns the place of a row and the column q into in_0, the position in out, and read is the value
+// of row o there.
 type scatterText struct {
-	t              expr.Type
-	head, at, read string
+	t        expr.Type
+	at, read string
 }
 
-// bind adds out and the values to a shader.
-func (p *Scatter) bind(s *shader.Builder) func() scatterText {
+// bind adds out and the values to a shader, and returns what writes the function of a row's position.
+func (p *Scatter) bind(s *shader.Builder) func(w *shader.Text) scatterText {
 	t := shader.ComputeType(p.out.DType)
 	s.Both("y", p.out, t)
 	value, first := "", "0u"
@@ -99,17 +99,13 @@ func (p *Scatter) bind(s *shader.Builder) func() scatterText {
 	outer, inner := shader.NewLoop(p.front.Shape, &p.front), shader.NewLoop(p.row.Shape, &p.row, &p.inside)
 	outerRank, innerRank := s.Specialize(len(outer.Sizes)), s.Specialize(len(inner.Sizes))
 	outerAt, innerAt := s.Loop(&outer), s.Loop(&inner)
-	return func() scatterText {
+	return func(w *shader.Text) scatterText {
 		read := value
 		if read == "" {
 			read = "ld_v(value_row(o) + in_1)"
 		}
-		return scatterText{
-			t:    t,
-			head: "fn value_row(o: u32) -> u32 {\n" + shader.WalkAs("at_", "o", outerRank, 1, outerAt, []string{first}) + "  return at_0;\n}\n",
-			at:   shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{"place", "0u"}),
-			read: read,
-		}
+		w.Func("value_row(o: u32) -> u32", "%s  return at_0;", shader.WalkAs("at_", "o", outerRank, 1, outerAt, []string{first}))
+		return scatterText{t: t, at: shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{"place", "0u"}), read: read}
 	}
 }
 
@@ -117,7 +113,7 @@ func (p *Scatter) bind(s *shader.Builder) func() scatterText {
 func (p *Scatter) finish(terms string) string {
 	text := ""
 	if p.average {
-		text += "    sum = sum / f32(" + terms + ");\n"
+		text += "    sum = sum / real(" + terms + ");\n"
 	}
 	if p.Apart {
 		text += "    sum = ld_y(in_0) + sum;\n"
@@ -140,73 +136,79 @@ func (p *Scatter) search(r *shader.Recorder) error {
 	bound := p.bind(s)
 	chunks := s.Uint(shader.Ceil(p.width, 64*columnRounds))
 	room := s.Specialize(max(1<<bits.Len(uint(p.N-1)), 64))
-	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnRounds), func() string {
-		text := bound()
+	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnRounds), func(w *shader.Text) {
+		text := bound(w)
 		begin, end := "0u", "row"
 		if p.Mode == shader.AssignMode {
 			begin, end = "row + 1u", count
 		}
-		head := "var<workgroup> found: atomic<u32>;\n" + text.head
+		w.Shared("found", shader.AtomicWord)
 		if p.Mode != shader.AssignMode {
-			head += fmt.Sprintf("var<workgroup> counts: array<u32, 64>;\nvar<workgroup> list: array<u32, %d>;\n", room)
+			w.Shared("counts", "u32", 64)
+			w.Shared("list", "u32", room)
 		}
-		head += fmt.Sprintf(shader.Entry, 64) + fmt.Sprintf(`
-  let row = group / %[1]s;
-  if (row >= %[2]s) { return; }
-  let place = dest[%[3]s + row];
-  if (place == %[4]s) { return; }
-  for (var o = %[5]s + li; o < %[6]s; o += 64u) { if (dest[%[3]s + o] == place) { atomicStore(&found, 1u); } }
-  workgroupBarrier();
-  if (atomicLoad(&found) == 1u) { return; }
-`, chunks, count, from, shader.NoIndex, begin, end)
+		w.Main(64)
+		w.Add(`  let row = group / %s;
+  if (row >= %s) { return; }
+  let place = dest[%s + row];
+  if (place == %s) { return; }`, chunks, count, from, shader.NoIndex)
+		w.Add("  for (var o = %s + li; o < %s; o += 64u) { if (dest[%s + o] == place) { %s; } }", begin, end, from, w.AtomicStore("found", "1u"))
+		w.Barrier()
+		w.Add("  if (%s == 1u) { return; }", w.AtomicLoad("found"))
 		columns := fmt.Sprintf("  let first = (group %% %[1]s) * %[2]du;\n  for (var q = first + li; q < min(first + %[2]du, %[3]s); q += 64u) {\n", chunks, 64*columnRounds, width) + text.at
 		if p.Mode == shader.AssignMode {
-			return head + columns + "    let o = row;\n    st_y(in_0, " + text.read + ");\n  }\n}\n"
+			w.Put(columns)
+			w.Add("    let o = row;\n    st_y(in_0, %s);\n  }", text.read)
+			return
 		}
 		// Each invocation counts the rows of its stretch that go here, and lists them behind those of the stretches before: in order.
-		return head + fmt.Sprintf(`
-  let stretch = (%[1]s - row + 63u) / 64u;
+		w.Add(`  let stretch = (%[1]s - row + 63u) / 64u;
   let begin = row + li * stretch;
   let end = min(begin + stretch, %[1]s);
   var mine = 0u;
   for (var o = begin; o < end; o++) { if (dest[%[2]s + o] == place) { mine++; } }
-  counts[li] = mine;
-  workgroupBarrier();
-  var at = 0u;
+  counts[li] = mine;`, count, from)
+		w.Barrier()
+		w.Add(`  var at = 0u;
   var terms = 0u;
   for (var k = 0u; k < 64u; k++) { if (k == li) { at = terms; } terms += counts[k]; }
-  for (var o = begin; o < end; o++) { if (dest[%[2]s + o] == place) { list[at] = o; at++; } }
-  workgroupBarrier();
-%[3]s
-    var sum = %[4]s;
-    for (var e = 0u; e < terms; e++) { let o = list[e]; let v = %[5]s; sum = %[6]s; }
-`, count, from, columns, p.start(), text.read, shader.Combine(p.Mode, text.t, "sum", "v")) + p.finish("terms") + "  }\n}\n"
+  for (var o = begin; o < end; o++) { if (dest[%s + o] == place) { list[at] = o; at++; } }`, from)
+		w.Barrier()
+		w.Put(columns)
+		w.Add(`    var sum = %s;
+    for (var e = 0u; e < terms; e++) { let o = list[e]; let v = %s; sum = %s; }`, p.start(), text.read, shader.Combine(p.Mode, text.t, "sum", "v"))
+		w.Put(p.finish("terms"))
+		w.Add("  }")
 	})
 }
 
-// spread adds to a shader how workgroups share entries and columns, and returns their number and WGSL that opens the main function,
-// in which head sees the entry j and its place, and body every column q of the invocation.
-func (p *Scatter) spread(s *shader.Builder, e *primitive.Entries) (groups int, main func(head, body string) string) {
+// spread adds to a shader how workgroups share entries and columns, and returns their number and what writes the main function, in which
+// head sees the entry j and its place, and body every column q of the invocation.
+func (p *Scatter) spread(s *shader.Builder, e *primitive.Entries) (groups int, main func(w *shader.Text, head, body string)) {
 	side := s.Specialize(min(1<<bits.Len(uint(p.width-1)), 64))
 	blocks := shader.Ceil(p.width, side*columnRounds)
 	count, blocksWord, width := s.Uint(e.Capacity), s.Uint(blocks), s.Uint(p.width)
-	return shader.Ceil(e.Capacity, 64/side) * blocks, func(head, body string) string {
-		return fmt.Sprintf(shader.Entry, 64) + fmt.Sprintf(`
-  let j = (group / %[1]s) * %[2]du + li / %[3]du;
-  if (j >= %[4]s) { return; }
-  let column = (group %% %[1]s) * %[5]du;
-  let last = min(column + %[5]du, %[6]s);
-  let place = sorted_key(j).y;
-  if (place == %[7]s) { return; }
-`, blocksWord, 64/side, side, count, side*columnRounds, width, shader.NoIndex) +
-			head + fmt.Sprintf("  for (var q = column + li %% %[1]du; q < last; q += %[1]du) {\n", side) + body + "  }\n}\n"
+	return shader.Ceil(e.Capacity, 64/side) * blocks, func(w *shader.Text, head, body string) {
+		w.Main(64)
+		w.Add(`  let j = (group / %s) * %du + li / %du;
+  if (j >= %s) { return; }`, blocksWord, 64/side, side, count)
+		w.Add(`  let column = (group %% %s) * %du;
+  let last = min(column + %du, %s);`, blocksWord, side*columnRounds, side*columnRounds, width)
+		w.Add(`  let place = sorted_key(j).y;
+  if (place == %s) { return; }`, shader.NoIndex)
+		w.Put(head)
+		w.Add("  for (var q = column + li %% %du; q < last; q += %du) {", side, side)
+		w.Put(body)
+		w.Add("  }")
 	}
 }
 
-// rowOf returns WGSL for the row of a sorted entry.
-func (p *Scatter) rowOf(s *shader.Builder) string {
+// rowOf returns what writes the function row_of(j), the row of a sorted entry.
+func (p *Scatter) rowOf(s *shader.Builder) func(w *shader.Text) {
 	size := s.Uint(p.N)
-	return "fn row_of(j: u32) -> u32 { return (j / " + size + ") * " + size + " + sorted_index(j); }\n"
+	return func(w *shader.Text) {
+		w.Func("row_of(j: u32) -> u32", "return (j / %s) * %s + sorted_index(j);", size, size)
+	}
 }
 
 // assign writes the last row of each run.
@@ -216,12 +218,13 @@ func (p *Scatter) assign(r *shader.Recorder, e *primitive.Entries) error {
 	bound := p.bind(s)
 	groups, main := p.spread(s, e)
 	size, room := s.Uint(p.N), s.Uint(e.Capacity)
-	return s.Run(r, groups, func() string {
-		text := bound()
-		return sorted + rowOf + text.head + main(`
-  if (j + 1u < `+room+` && (j + 1u) % `+size+` != 0u && sorted_key(j + 1u).y == place) { return; }
+	return s.Run(r, groups, func(w *shader.Text) {
+		sorted(w)
+		rowOf(w)
+		text := bound(w)
+		main(w, fmt.Sprintf(`  if (j + 1u < %s && (j + 1u) %% %s != 0u && sorted_key(j + 1u).y == place) { return; }
   let o = row_of(j);
-`, text.at+"    st_y(in_0, "+text.read+");\n")
+`, room, size), fmt.Sprintf("%s    st_y(in_0, %s);\n", text.at, text.read))
 	})
 }
 
@@ -233,7 +236,7 @@ func (p *Scatter) extents(r *shader.Recorder, e *primitive.Entries) (core.Memory
 	}
 	s := shader.New(r, "extents of runs")
 	sorted, to, count, size := e.Bind(s, "sorted"), s.WordsOf("extents", m), s.Uint(e.Capacity), s.Uint(p.N)
-	return m, s.Run(r, shader.GroupsFor(e.Capacity), func() string {
+	return m, s.Run(r, shader.GroupsFor(e.Capacity), func(w *shader.Text) {
 		// The first entry of the line, from one on, for which a test of its key holds.
 		search := func(name, from, to, test string) string {
 			return fmt.Sprintf(`
@@ -247,13 +250,14 @@ func (p *Scatter) extents(r *shader.Recorder, e *primitive.Entries) (core.Memory
   }
 `, name, from, to, test)
 		}
-		return sorted + shader.Each(count, `
-  let mine = sorted_key(i).y;
-  let line = i - i % `+size+`;
-`+search("first", "line", "i", ">=")+search("end", "i + 1u", "line + "+size, ">")+`
-  extents[`+to+` + 2u * i] = i - first;
-  extents[`+to+` + 2u * i + 1u] = end - first;
-`)
+		sorted(w)
+		w.Each(count)
+		w.Add(`  let mine = sorted_key(i).y;
+  let line = i - i %% %s;`, size)
+		w.Put(search("first", "line", "i", ">="))
+		w.Put(search("end", "i + 1u", "line + "+size, ">"))
+		w.Add(`  extents[%s + 2u * i] = i - first;
+  extents[%s + 2u * i + 1u] = end - first;`, to, to)
 	})
 }
 
@@ -293,17 +297,18 @@ func (p *Scatter) level(r *shader.Recorder, e *primitive.Entries, extents, parts
 	if long {
 		part = s.WordsOf("parts", parts)
 	}
-	return s.Run(r, groups, func() string {
-		text := bound()
-		slots := ""
+	return s.Run(r, groups, func(w *shader.Text) {
+		sorted(w)
+		rowOf(w)
+		text := bound(w)
 		if long {
-			slots = "fn slot(j: u32, later: bool, q: u32) -> u32 { return (2u * (j / " + strconv.Itoa(runPiece) + "u) + select(1u, 0u, later)) * " + width + " + q; }\n"
+			w.Func("slot(j: u32, later: bool, q: u32) -> u32", "return (2u * (j / %du) + select(1u, 0u, later)) * %s + q;", runPiece, width)
 			if text.t == expr.F32 {
-				slots += "fn ld_part(i: u32) -> f32 { return bitcast<f32>(parts[" + part + " + i]); }\n" +
-					"fn st_part(i: u32, v: f32) { parts[" + part + " + i] = bitcast<u32>(v); }\n"
+				w.Func("ld_part(i: u32) -> real", "return bitcast<real>(parts[%s + i]);", part)
+				w.Func("st_part(i: u32, v: real)", "parts[%s + i] = bitcast<u32>(v);", part)
 			} else {
-				slots += "fn ld_part(i: u32) -> vec2<u32> { return vec2<u32>(parts[" + part + " + 2u * i], parts[" + part + " + 2u * i + 1u]); }\n" +
-					"fn st_part(i: u32, v: vec2<u32>) { parts[" + part + " + 2u * i] = v.x; parts[" + part + " + 2u * i + 1u] = v.y; }\n"
+				w.Func("ld_part(i: u32) -> pair", "return pair(parts[%[1]s + 2u * i], parts[%[1]s + 2u * i + 1u]);", part)
+				w.Func("st_part(i: u32, v: pair)", "parts[%[1]s + 2u * i] = v.x; parts[%[1]s + 2u * i + 1u] = v.y;", part)
 			}
 		}
 		take := "let v = ld_part(slot(j + m * " + spanWord + ", true, q));"
@@ -321,8 +326,7 @@ func (p *Scatter) level(r *shader.Recorder, e *primitive.Entries, extents, parts
 		if long {
 			end = "    if (rank > 0u || size > " + strconv.Itoa(runPiece) + "u * " + spanWord + ") { st_part(slot(j, rank > 0u, q), sum); continue; }\n" + end
 		}
-		return sorted + rowOf + text.head + slots + main(fmt.Sprintf(`
-  let rank = extents[%[1]s + 2u * j];
+		main(w, fmt.Sprintf(`  let rank = extents[%[1]s + 2u * j];
   let size = extents[%[1]s + 2u * j + 1u];
   if (rank %% (%[2]du * %[3]s) != 0u) { return; }
 %[4]s  let terms = min(%[2]du, (size - rank + %[3]s - 1u) / %[3]s);

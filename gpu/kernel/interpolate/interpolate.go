@@ -2,6 +2,7 @@
 package interpolate
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 
@@ -144,18 +145,21 @@ func (p *resampling) tables(r *shader.Recorder) (m core.Memory, where [3]int, er
 	return m, where, nil
 }
 
-// bind adds the tables of a resampling to a shader, and returns WGSL for the sizes, and the functions tap_D(k, o) and weight_D(k, o) of
-// each dimension.
-func (p *resampling) bind(s *shader.Builder, m core.Memory, where [3]int) (in, out [3]string, text string) {
+// bind adds the tables of a resampling to a shader, and returns expressions for the sizes, and what writes the functions tap_D(k, o) and
+// weight_D(k, o) of each dimension.
+func (p *resampling) bind(s *shader.Builder, m core.Memory, where [3]int) (in, out [3]string, functions func(w *shader.Text)) {
 	table := s.WordsOf("table", m)
 	s.Specialize(p.taps())
+	var taps, weights [3]string
 	for d := range 3 {
-		in[d], out[d] = s.Uint(p.in[d]), s.Uint(p.out[d])
-		n, at, weight := strconv.Itoa(d), s.Uint(where[d]), s.Uint(where[d]+p.taps()*p.out[d])
-		text += "fn tap_" + n + "(k: u32, o: u32) -> u32 { return table[" + table + " + " + at + " + k * " + out[d] + " + o]; }\n" +
-			"fn weight_" + n + "(k: u32, o: u32) -> f32 { return bitcast<f32>(table[" + table + " + " + weight + " + k * " + out[d] + " + o]); }\n"
+		in[d], out[d], taps[d], weights[d] = s.Uint(p.in[d]), s.Uint(p.out[d]), s.Uint(where[d]), s.Uint(where[d]+p.taps()*p.out[d])
 	}
-	return in, out, text
+	return in, out, func(w *shader.Text) {
+		for d := range 3 {
+			w.Func(fmt.Sprintf("tap_%d(k: u32, o: u32) -> u32", d), "return table[%s + %s + k * %s + o];", table, taps[d], out[d])
+			w.Func(fmt.Sprintf("weight_%d(k: u32, o: u32) -> real", d), "return bitcast<real>(table[%s + %s + k * %s + o]);", table, weights[d], out[d])
+		}
+	}
 }
 
 func (p *resampling) forward(r *shader.Recorder, x, y *core.Operand) error {
@@ -170,32 +174,34 @@ func (p *resampling) forward(r *shader.Recorder, x, y *core.Operand) error {
 	s := shader.New(r, "interpolate")
 	t := shader.ComputeType(x.DType)
 	from, to, count := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number), s.Uint(n)
-	in, out, head := p.bind(s, m, where)
-	return s.Run(r, shader.GroupsFor(n), func() string {
+	in, out, functions := p.bind(s, m, where)
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		place := func(z, y, x string) string {
 			return from + " + ((plane * " + in[0] + " + " + z + ") * " + in[1] + " + " + y + ") * " + in[2] + " + " + x
 		}
-		text := "  let plane = i / (" + out[0] + " * " + out[1] + " * " + out[2] + ");\n" + primitive.Unfold("o", "i % ("+out[0]+" * "+out[1]+" * "+out[2]+")", out)
+		functions(w)
+		w.Each(count)
+		w.Add("  let plane = i / (%s * %s * %s);", out[0], out[1], out[2])
+		w.Put(primitive.Unfold("o", "i % ("+out[0]+" * "+out[1]+" * "+out[2]+")", out))
 		if p.taps() == 1 {
-			return head + shader.Each(count, text+"  st_y("+to+" + i, ld_x("+place("tap_0(0u, o_0)", "tap_1(0u, o_1)", "tap_2(0u, o_2)")+"));\n")
+			w.Add("  st_y(%s + i, ld_x(%s));", to, place("tap_0(0u, o_0)", "tap_1(0u, o_1)", "tap_2(0u, o_2)"))
+			return
 		}
 		taps := strconv.Itoa(p.taps()) + "u"
-		return head + shader.Each(count, text+`
-  var sum = 0.0;
-  for (var a = 0u; a < `+taps+`; a++) {
+		w.Add(`  var sum = 0.0;
+  for (var a = 0u; a < %s; a++) {
     let wz = weight_0(a, o_0);
     if (wz == 0.0) { continue; }
-    for (var b = 0u; b < `+taps+`; b++) {
+    for (var b = 0u; b < %s; b++) {
       let wy = wz * weight_1(b, o_1);
       if (wy == 0.0) { continue; }
-      for (var c = 0u; c < `+taps+`; c++) {
+      for (var c = 0u; c < %s; c++) {
         let w = wy * weight_2(c, o_2);
-        if (w != 0.0) { sum = sum + w * ld_x(`+place("tap_0(a, o_0)", "tap_1(b, o_1)", "tap_2(c, o_2)")+`); }
+        if (w != 0.0) { sum = sum + w * ld_x(%s); }
       }
     }
   }
-  st_y(`+to+` + i, sum);
-`)
+  st_y(%s + i, sum);`, taps, taps, taps, place("tap_0(a, o_0)", "tap_1(b, o_1)", "tap_2(c, o_2)"), to)
 	})
 }
 
@@ -212,22 +218,32 @@ func (p *resampling) backward(r *shader.Recorder, dy, dx *core.Operand) error {
 	}
 	s := shader.New(r, "interpolate_grad")
 	from, to, count := s.In("g", dy, expr.F32, expr.Number), s.Out("y", dx, expr.F32, expr.Number), s.Uint(n)
-	in, out, head := p.bind(s, m, where)
+	in, out, functions := p.bind(s, m, where)
 	taps := strconv.Itoa(p.taps()) + "u"
-	return s.Run(r, shader.GroupsFor(n), func() string {
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		functions(w)
 		for d := range 3 {
-			k := strconv.Itoa(d)
 			// first_D is the first output position whose last tap reaches v; share_D is what one passes on to it.
-			head += "fn first_" + k + "(v: u32) -> u32 {\n  var low = 0u;\n  var high = " + out[d] + ";\n  for (var s = 0u; s < 32u && low < high; s++) {\n" +
-				"    let middle = (low + high) / 2u;\n    if (tap_" + k + "(" + taps + " - 1u, middle) < v) { low = middle + 1u; } else { high = middle; }\n  }\n  return low;\n}\n" +
-				"fn share_" + k + "(o: u32, v: u32) -> f32 {\n  var w = 0.0;\n  for (var t = 0u; t < " + taps + "; t++) { if (tap_" + k + "(t, o) == v) { w = w + weight_" + k + "(t, o); } }\n  return w;\n}\n"
+			w.Func(fmt.Sprintf("first_%d(v: u32) -> u32", d), `var low = 0u;
+  var high = %s;
+  for (var s = 0u; s < 32u && low < high; s++) {
+    let middle = (low + high) / 2u;
+    if (tap_%d(%s - 1u, middle) < v) { low = middle + 1u; } else { high = middle; }
+  }
+  return low;`, out[d], d, taps)
+			w.Func(fmt.Sprintf("share_%d(o: u32, v: u32) -> real", d), `var w = 0.0;
+  for (var t = 0u; t < %s; t++) { if (tap_%d(t, o) == v) { w = w + weight_%d(t, o); } }
+  return w;`, taps, d, d)
 		}
 		loop := func(d, body string) string {
 			return "  for (var o_" + d + " = first_" + d + "(v_" + d + "); o_" + d + " < " + out[d[0]-'0'] + "; o_" + d + "++) {\n    if (tap_" + d + "(0u, o_" + d + ") > v_" + d + ") { break; }\n" + body + "  }\n"
 		}
 		body := loop("0", "    let wz = share_0(o_0, v_0);\n"+loop("1", "    let wy = wz * share_1(o_1, v_1);\n"+loop("2",
 			"    sum = sum + wy * share_2(o_2, v_2) * ld_g("+from+" + ((plane * "+out[0]+" + o_0) * "+out[1]+" + o_1) * "+out[2]+" + o_2);\n")))
-		return head + shader.Each(count, "  let plane = i / ("+in[0]+" * "+in[1]+" * "+in[2]+");\n"+primitive.Unfold("v", "i % ("+in[0]+" * "+in[1]+" * "+in[2]+")", in)+
-			"  var sum = 0.0;\n"+body+"  st_y("+to+" + i, sum);\n")
+		w.Each(count)
+		w.Add("  let plane = i / (%s * %s * %s);", in[0], in[1], in[2])
+		w.Put(primitive.Unfold("v", "i % ("+in[0]+" * "+in[1]+" * "+in[2]+")", in))
+		w.Add(`  var sum = 0.0;
+%s  st_y(%s + i, sum);`, body, to)
 	})
 }

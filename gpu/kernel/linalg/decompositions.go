@@ -2,6 +2,7 @@ package linalg
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
@@ -48,7 +49,7 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
 	err = x.steps(r, "qr", low, 2*x.m*shader.Ceil(x.n, matrixThreads)+x.m/16, func(s *shader.Builder, _ int) func() stepping {
 		w, lowWord := s.FloatsOf("w", reflections), s.Uint(low)
 		return func() stepping {
-			return stepping{head: shader.WorkgroupSum(matrixThreads), start: "  let low = " + lowWord + ";\n", body: `
+			return stepping{functions: sums, start: "  let low = " + lowWord + ";\n", parts: []string{`
     let v = ` + w + ` + (group * low + step) * m;
     let column = at + step * m;
     let from_ = step;
@@ -62,7 +63,7 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
     for (var i = li; i < m; i += 64u) {
       w[v + i] = select(select(data[column + i], start, i == step) * scale, 0.0, i < step);
     }
-` + meet + reflect("data", "at", "step", "n")}
+`, reflect("data", "at", "step", "n")}}
 		}
 	})
 	if err != nil {
@@ -71,10 +72,10 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
 	err = x.steps(r, "qr (q)", low, 2*x.m*shader.Ceil(low, matrixThreads), func(s *shader.Builder, _ int) func() stepping {
 		w, qWord, lowWord := s.FloatsOf("w", reflections), s.FloatsOf("q", q), s.Uint(low)
 		return func() stepping {
-			return stepping{start: "  let low = " + lowWord + ";\n  let lines = " + qWord + " + group * low * m;\n", body: `
+			return stepping{start: "  let low = " + lowWord + ";\n  let lines = " + qWord + " + group * low * m;\n", parts: []string{`
     let from_ = low - 1u - step;
     let v = ` + w + ` + (group * low + from_) * m;
-` + reflect("q", "lines", "from_", "low")}
+` + reflect("q", "lines", "from_", "low")}}
 		}
 	})
 	if err != nil {
@@ -113,9 +114,9 @@ func newJacobi(r *shader.Recorder, x *matrices, lines int) (*jacobi, error) {
 	return j, nil
 }
 
-// sweeps turns pairs (a, b) by what measure, WGSL, makes of them: it must define the angle's tangent t, 0 for none, in uniform
-// control flow. turn has the invocations turn the pair in data by cosine c and sine f.
-func (j *jacobi) sweeps(r *shader.Recorder, name, head, measure, turn string, cost int) error {
+// sweeps turns pairs (a, b) by what the statements of measure make of them: these define the angle's tangent t, 0 for none, in uniform
+// control flow. turn is the parts of a step that turn the pair in data by cosine c and sine f.
+func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shader.Text), measure string, turn []string, cost int) error {
 	pairs := j.lines * (j.lines - 1) / 2
 	check := func(first bool) error {
 		return j.steps(r, name+" (check)", 1, 1, func(s *shader.Builder, _ int) func() stepping {
@@ -123,15 +124,15 @@ func (j *jacobi) sweeps(r *shader.Recorder, name, head, measure, turn string, co
 			s.Flag(first)
 			return func() stepping {
 				if first {
-					return stepping{head: shader.WorkgroupSum(matrixThreads), body: `
+					return stepping{functions: sums, parts: []string{`
     var t = 0.0;
     for (var i = li; i < m * n; i += 64u) { let v = data[at + i]; t = t + v * v; }
     t = whole_sum(li, t);
     for (var i = li; i < m * n; i += 64u) { let v = data[at + i]; if (plait_unbounded(v)) { status[mark] = 1u; done[` + done + ` + group] = 1u; } }
     if (li == 0u && t == 0.0) { done[` + done + ` + group] = 1u; }
-`}
+`}}
 				}
-				return stepping{body: "    if (li == 0u) { if (turned[" + turned + " + group] == 0u) { done[" + done + " + group] = 1u; } turned[" + turned + " + group] = 0u; }\n"}
+				return stepping{parts: []string{"    if (li == 0u) { if (turned[" + turned + " + group] == 0u) { done[" + done + " + group] = 1u; } turned[" + turned + " + group] = 0u; }\n"}}
 			}
 		})
 	}
@@ -147,14 +148,15 @@ func (j *jacobi) sweeps(r *shader.Recorder, name, head, measure, turn string, co
 			}
 			vectors, done, turned := s.FloatsOf("vectors", j.vectors), s.WordsOf("done", j.done), s.WordsOf("turned", j.turned)
 			size, aWord, bWord := s.Uint(j.lines), s.Uint(a), s.Uint(b)
+			last := len(turn) - 1
 			return func() stepping {
-				return stepping{head: head, start: "  let lines = " + size + ";\n  let v0 = " + vectors + " + group * lines * lines;\n  var a = " + aWord + ";\n  var b = " + bWord + ";\n" +
-					"  let ended = done[" + done + " + group] == 1u;\n", body: `
+				return stepping{functions: functions, start: "  let lines = " + size + ";\n  let v0 = " + vectors + " + group * lines * lines;\n  var a = " + aWord + ";\n  var b = " + bWord + ";\n" +
+					"  let ended = done[" + done + " + group] == 1u;\n", parts: slices.Concat([]string{`
     if (ended) { break; }
 ` + measure + `
     let c = 1.0 / sqrt(t * t + 1.0);
     let f = t * c;
-` + meet + turn + `
+`}, turn[:last], []string{turn[last] + `
     if (t != 0.0) {
       for (var i = li; i < lines; i += 64u) {
         let x = vectors[v0 + a * lines + i];
@@ -166,7 +168,7 @@ func (j *jacobi) sweeps(r *shader.Recorder, name, head, measure, turn string, co
     }
     b = b + 1u;
     if (b == lines) { a = a + 1u; b = a + 1u; }
-`}
+`})}
 			}
 		})
 		if err != nil {
@@ -193,14 +195,14 @@ func eighCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	err = j.sweeps(r, "eigh", "", `
+	err = j.sweeps(r, "eigh", nil, `
     let xx = data[at + a * n + a];
     let yy = data[at + b * n + b];
     let xy = data[at + a * n + b];
     var t = 0.0;
     if (abs(xy) > 3e-8 * (abs(xx) + abs(yy)) * 0.5 && abs(xy) > 1e-37) {
 `+tangent+`    }
-`, `
+`, []string{`
     if (t != 0.0) {
       for (var i = li; i < n; i += 64u) {
         let x = data[at + a * n + i];
@@ -209,7 +211,7 @@ func eighCall(r *shader.Recorder, c *core.Call) error {
         data[at + b * n + i] = f * x + c * y;
       }
     }
-`+meet+`
+`, `
     if (t != 0.0) {
       for (var i = li; i < n; i += 64u) {
         let x = data[at + i * n + a];
@@ -218,29 +220,28 @@ func eighCall(r *shader.Recorder, c *core.Call) error {
         data[at + i * n + b] = f * x + c * y;
       }
     }
-`, x.n/16)
+`}, x.n/16)
 	if err != nil {
 		return err
 	}
 	s := shader.New(r, "eigh (results)")
 	data, vectors := s.FloatsOf("data", x.data), s.FloatsOf("vectors", j.vectors)
 	values, out, count, n := s.Out("values", &c.Outs[0], expr.F32, expr.Number), s.Out("out", &c.Outs[1], expr.F32, expr.Number), s.Uint(x.batch*x.n*x.n), s.Uint(x.n)
-	err = s.Run(r, shader.GroupsFor(x.batch*x.n*x.n), func() string {
-		return shader.Each(count, `
-  let n = `+n+`;
+	err = s.Run(r, shader.GroupsFor(x.batch*x.n*x.n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let n = %s;
   let matrix = i / (n * n);
-  let own = (i / n) % n;
-  let row = i % n;
-  let at = `+data+` + matrix * n * n;
+  let own = (i / n) %% n;
+  let row = i %% n;
+  let at = %s + matrix * n * n;
   let v = data[at + own * n + own];
   var rank = 0u;
   for (var j = 0u; j < n; j++) {
     let o = data[at + j * n + j];
     if (o < v || (o == v && j < own)) { rank = rank + 1u; }
   }
-  if (row == 0u) { st_values(`+values+` + matrix * n + rank, v); }
-  st_out(`+out+` + (matrix * n + row) * n + rank, vectors[`+vectors+` + i]);
-`)
+  if (row == 0u) { st_values(%s + matrix * n + rank, v); }
+  st_out(%s + (matrix * n + row) * n + rank, vectors[%s + i]);`, n, data, values, out, vectors)
 	})
 	if err != nil {
 		return err
@@ -266,13 +267,13 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	sums := shader.WorkgroupReduce("sum3", "vec4<f32>", "a + b", matrixThreads)
-	err = j.sweeps(r, "svd", sums, `
-    var s = vec4<f32>(0.0, 0.0, 0.0, 0.0);
+	sum3 := func(w *shader.Text) { w.Reduce("sum3", shader.Real4, "a + b", matrixThreads) }
+	err = j.sweeps(r, "svd", sum3, `
+    var s = real4(0.0, 0.0, 0.0, 0.0);
     for (var i = li; i < n; i += 64u) {
       let x = data[at + a * n + i];
       let y = data[at + b * n + i];
-      s = s + vec4<f32>(x * x, y * y, x * y, 0.0);
+      s = s + real4(x * x, y * y, x * y, 0.0);
     }
     s = whole_sum3(li, s);
     let xx = s.x;
@@ -281,7 +282,7 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
     var t = 0.0;
     if (abs(xy) > 2e-7 * sqrt(xx) * sqrt(yy) && abs(xy) > 1e-37) {
 `+tangent+`    }
-`, `
+`, []string{`
     if (t != 0.0) {
       for (var i = li; i < n; i += 64u) {
         let x = data[at + a * n + i];
@@ -290,7 +291,7 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
         data[at + b * n + i] = f * x + c * y;
       }
     }
-`, tall/16)
+`}, tall/16)
 	if err != nil {
 		return err
 	}
@@ -321,14 +322,14 @@ func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
 	err := j.steps(r, "svd (lengths)", j.lines, 2*passes, func(s *shader.Builder, _ int) func() stepping {
 		to := s.FloatsOf("sizes", sizes)
 		return func() stepping {
-			return stepping{head: shader.WorkgroupSum(matrixThreads), body: `
+			return stepping{functions: sums, parts: []string{`
     let line = at + step * n;
     var t = 0.0;
     for (var i = li; i < n; i += 64u) { t = t + data[line + i] * data[line + i]; }
     let size = sqrt(whole_sum(li, t));
     for (var i = li; i < n; i += 64u) { data[line + i] = data[line + i] / select(size, 1.0, size == 0.0); }
     if (li == 0u) { sizes[` + to + ` + group * m + step] = size; }
-`}
+`}}
 		}
 	})
 	if err != nil {
@@ -337,12 +338,12 @@ func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
 	return j.steps(r, "svd (completion)", j.lines, 8*j.lines*passes, func(s *shader.Builder, _ int) func() stepping {
 		from := s.FloatsOf("sizes", sizes)
 		return func() stepping {
-			return stepping{head: shader.WorkgroupSum(matrixThreads), start: `
+			return stepping{functions: sums, start: `
   let sizes0 = ` + from + ` + group * m;
   var largest = 0.0;
   for (var i = 0u; i < m; i++) { largest = max(largest, sizes[sizes0 + i]); }
   let least = largest * 1e-7;
-`, body: `
+`, parts: []string{`
     let line = at + step * n;
     var missing = sizes[sizes0 + step] <= least && status[mark] == 0u;
     for (var unit = 0u; missing && unit < n; unit++) {
@@ -360,12 +361,12 @@ func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
         for (var i = li; i < n; i += 64u) { t = t + data[line + i] * data[line + i]; }
         norm = sqrt(whole_sum(li, t));
       }
-      if (norm * sqrt(f32(n)) >= 0.5) {
+      if (norm * sqrt(real(n)) >= 0.5) {
         for (var i = li; i < n; i += 64u) { data[line + i] = data[line + i] / norm; }
         missing = false;
       }
     }
-`}
+`}}
 		}
 	})
 }
@@ -385,21 +386,21 @@ func (j *jacobi) emit(r *shader.Recorder, sizes, lines core.Memory, length int, 
 	if s.Flag(values != nil) {
 		store = "  if (at == 0u) { st_values(" + s.Out("values", values, expr.F32, expr.Number) + " + matrix * low + rank, v); }\n"
 	}
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, `
-  let low = `+low+`;
-  let long = `+long+`;
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let low = %s;
+  let long = %s;
   let matrix = i / (low * long);
-  let own = (i / long) % low;
-  let at = i % long;
-  let first = `+size+` + matrix * low;
+  let own = (i / long) %% low;
+  let at = i %% long;
+  let first = %s + matrix * low;
   let v = sizes[first + own];
   var rank = 0u;
   for (var j = 0u; j < low; j++) {
     let o = sizes[first + j];
     if (o > v || (o == v && j < own)) { rank = rank + 1u; }
-  }
-  st_y(`+y+` + `+place+`, data[`+data+` + i]);
-`+store)
+  }`, low, long, size)
+		w.Add(`  st_y(%s + %s, data[%s + i]);
+%s`, y, place, data, store)
 	})
 }

@@ -75,7 +75,10 @@ func (x *matrices) copyOf(r *shader.Recorder, a *core.Operand, rows, cols int, c
 		r, c := s.Uint(rows), s.Uint(cols)
 		place = "(i / (" + r + " * " + c + ")) * " + r + " * " + c + " + (i % " + c + ") * " + r + " + (i / " + c + ") % " + r
 	}
-	return m, s.Run(r, shader.GroupsFor(n), func() string { return shader.Each(count, "  to["+to+" + "+place+"] = "+value+";\n") })
+	return m, s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add("  to[%s + %s] = %s;", to, place, value)
+	})
 }
 
 // right copies the right sides Ins[1] [n, k], or identities, with rows in the order that words of rows say, where there are any.
@@ -99,8 +102,12 @@ func (x *matrices) right(r *shader.Recorder, c *core.Call, rows core.Memory) (co
 	if s.Flag(b) {
 		value = "ld_x(" + s.In("x", &c.Ins[1], expr.F32, expr.Number) + " + (matrix * " + height + " + row) * " + width + " + i % " + width + ")"
 	}
-	return m, s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, "  let own = (i / "+width+") % "+height+";\n  let matrix = i / ("+width+" * "+height+");\n  let row = "+row+";\n  to["+to+" + i] = "+value+";\n")
+	return m, s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let own = (i / %s) %% %s;
+  let matrix = i / (%s * %s);
+  let row = %s;`, width, height, width, height, row)
+		w.Add("  to[%s + i] = %s;", to, value)
 	})
 }
 
@@ -119,9 +126,13 @@ func (x *matrices) storeOf(r *shader.Recorder, out *core.Operand, from core.Memo
 	s := shader.New(r, "store "+value)
 	y, at := s.Out("y", out, expr.F32, expr.Number), s.FloatsOf("from_", from)
 	count, height, width, step, down, right := s.Uint(n), s.Uint(rows), s.Uint(cols), s.Uint(size), s.Uint(rowStep), s.Uint(colStep)
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, "  let col = i % "+width+";\n  let row = (i / "+width+") % "+height+";\n  let matrix = i / ("+width+" * "+height+");\n"+
-			"  let v = from_["+at+" + matrix * "+step+" + row * "+down+" + col * "+right+"];\n  st_y("+y+" + i, "+value+");\n")
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let col = i %% %s;
+  let row = (i / %s) %% %s;
+  let matrix = i / (%s * %s);`, width, width, height, width, height)
+		w.Add("  let v = from_[%s + matrix * %s + row * %s + col * %s];", at, step, down, right)
+		w.Add("  st_y(%s + i, %s);", y, value)
 	})
 }
 
@@ -130,16 +141,15 @@ func (x *matrices) report(r *shader.Recorder, c *core.Call, what string) error {
 	s := shader.New(r, "matrices' status")
 	at, count := s.WordsOf("status", x.status), s.Uint(x.batch)
 	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return core.Errorf(core.MatrixError, c.Op, what, at) })
-	return s.Run(r, 1, func() string {
-		return shader.WorkgroupReduce("first", "u32", "min(a, b)", 256) + shader.EachGroup(256, "1u") + `
-  var first = 0xffffffffu;
-  for (var i = li; i < ` + count + ` && first == 0xffffffffu; i += 256u) {
-    if (status[` + at + ` + i] != 0u) { first = i; }
+	return s.Run(r, 1, func(w *shader.Text) {
+		w.Reduce("first", "u32", "min(a, b)", 256)
+		w.EachGroup(256, "1u")
+		w.Add(`  var first = 0xffffffffu;
+  for (var i = li; i < %s && first == 0xffffffffu; i += 256u) {
+    if (status[%s + i] != 0u) { first = i; }
   }
   first = whole_first(li, first);
-  if (li == 0u && first != 0xffffffffu) { ` + fault("first") + ` }
-}
-`
+  if (li == 0u && first != 0xffffffffu) { %s }`, count, at, fault("first"))
 	})
 }
 
@@ -147,17 +157,21 @@ func (x *matrices) report(r *shader.Recorder, c *core.Call, what string) error {
 func (x *matrices) storeWords(r *shader.Recorder, out *core.Operand, from core.Memory, n int) error {
 	s := shader.New(r, "store words")
 	y, at, count := s.Out("y", out, expr.I64, expr.Number), s.WordsOf("words", from), s.Uint(n)
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, "  st_y("+y+" + i, vec2<u32>(words["+at+" + i], 0u));\n")
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add("  st_y(%s + i, pair(words[%s + i], 0u));", y, at)
 	})
 }
 
-// A stepping is what a workgroup does for a matrix, step by step: functions, statements before the first step, and the steps.
-// Matrix [m, n] of data lies at at; mark is its status word. Invocations meet after each step.
-type stepping struct{ head, start, body string }
+// A stepping is what a workgroup does for a matrix, step by step. Matrix [m, n] of data lies at at; mark is its status word.
+type stepping struct {
+	functions func(w *shader.Text) // writes those that the steps call; nil for none
+	start     string               // statements before the first step
+	parts     []string             // statements of a step; after each part, all invocations see what the others wrote
+}
 
-// meet has the invocations of a workgroup see what the others wrote.
-const meet = "  storageBarrier();\n  workgroupBarrier();\n"
+// sums writes the function whole_sum.
+func sums(w *shader.Text) { w.Sum(matrixThreads) }
 
 // steps runs n steps for every matrix of a stack in scratch memory, each of size floats, in one dispatch or several; cost is
 // about how many passes of a loop a step makes. bind adds to the shader of the dispatch that starts with step first.
@@ -168,10 +182,23 @@ func (x *matrices) steps(r *shader.Recorder, name string, n, cost int, bind func
 		data, status := s.FloatsOf("data", x.data), s.WordsOf("status", x.status)
 		batch, rows, cols, begin, end := s.Uint(x.batch), s.Uint(x.m), s.Uint(x.n), s.Uint(first), s.Uint(min(first+most, n))
 		parts := bind(s, first)
-		err := s.Run(r, x.batch, func() string {
+		err := s.Run(r, x.batch, func(w *shader.Text) {
 			p := parts()
-			return p.head + shader.EachGroup(matrixThreads, batch) + "  let m = " + rows + ";\n  let n = " + cols + ";\n  let at = " + data + " + group * m * n;\n" +
-				"  let mark = " + status + " + group;\n" + p.start + "  for (var step = " + begin + "; step < " + end + "; step++) {\n" + p.body + meet + "  }\n}\n"
+			if p.functions != nil {
+				p.functions(w)
+			}
+			w.EachGroup(matrixThreads, batch)
+			w.Add(`  let m = %s;
+  let n = %s;
+  let at = %s + group * m * n;
+  let mark = %s + group;`, rows, cols, data, status)
+			w.Put(p.start)
+			w.Add("  for (var step = %s; step < %s; step++) {", begin, end)
+			for _, part := range p.parts {
+				w.Put(part)
+				w.Meet()
+			}
+			w.Add("  }")
 		})
 		if err != nil {
 			return err
@@ -193,7 +220,7 @@ func (x *matrices) substitute(r *shader.Recorder, b core.Memory, upper, unit boo
 		count, n, k, begin, end := s.Uint(x.batch*x.k), s.Uint(x.n), s.Uint(x.k), s.Uint(first), s.Uint(last)
 		s.Flag(upper)
 		s.Flag(unit)
-		err := s.Run(r, shader.GroupsFor(x.batch*x.k), func() string {
+		err := s.Run(r, shader.GroupsFor(x.batch*x.k), func(w *shader.Text) {
 			row, from, to, divide := "step", "0u", "row", ""
 			if upper {
 				row, from, to = "n - 1u - step", "row + 1u", "n"
@@ -201,10 +228,18 @@ func (x *matrices) substitute(r *shader.Recorder, b core.Memory, upper, unit boo
 			if !unit {
 				divide = "    let d = data[at + row * n + row];\n    if (d == 0.0) { status[" + status + " + matrix] = 1u; }\n    sum = sum / d;\n"
 			}
-			return shader.Each(count, "  let n = "+n+";\n  let k = "+k+";\n  let matrix = i / k;\n  let at = "+data+" + matrix * n * n;\n"+
-				"  let column = "+right+" + matrix * n * k + i % k;\n  for (var step = "+begin+"; step < "+end+"; step++) {\n    let row = "+row+";\n"+
-				"    var sum = b[column + row * k];\n    for (var j = "+from+"; j < "+to+"; j++) { sum = sum - data[at + row * n + j] * b[column + j * k]; }\n"+
-				divide+"    b[column + row * k] = sum;\n  }\n")
+			w.Each(count)
+			w.Add(`  let n = %s;
+  let k = %s;
+  let matrix = i / k;
+  let at = %s + matrix * n * n;
+  let column = %s + matrix * n * k + i %% k;`, n, k, data, right)
+			w.Add(`  for (var step = %s; step < %s; step++) {
+    let row = %s;
+    var sum = b[column + row * k];
+    for (var j = %s; j < %s; j++) { sum = sum - data[at + row * n + j] * b[column + j * k]; }`, begin, end, row, from, to)
+			w.Add(`%s    b[column + row * k] = sum;
+  }`, divide)
 		})
 		if err != nil {
 			return err
@@ -280,24 +315,23 @@ func detCall(r *shader.Recorder, c *core.Call) error {
 	for i, name := range []string{"det", "sign", "size"} {
 		outs = append(outs, s.Out(name, &c.Outs[i], expr.F32, expr.Number))
 	}
-	return s.Run(r, shader.GroupsFor(x.batch), func() string {
-		return shader.Each(count, `
-  let n = `+n+`;
+	return s.Run(r, shader.GroupsFor(x.batch), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let n = %s;
   var sign = 1.0;
   var det = 1.0;
   var size = 0.0;
   for (var j = 0u; j < n; j++) {
-    let d = data[`+data+` + (i * n + j) * n + j];
-    let turn = select(1.0, -1.0, pivots[`+exchanged+` + i * n + j] != j + 1u);
+    let d = data[%s + (i * n + j) * n + j];
+    let turn = select(1.0, -1.0, pivots[%s + i * n + j] != j + 1u);
     det = det * d * turn;
     size = size + plait_log_f32(abs(d));
     sign = select(sign * select(1.0, -1.0, d < 0.0) * turn, 0.0, d == 0.0);
   }
   if (plait_isnan_f32(det)) { sign = det; }
-  st_det(`+outs[0]+` + i, det);
-  st_sign(`+outs[1]+` + i, sign);
-  st_size(`+outs[2]+` + i, size);
-`)
+  st_det(%s + i, det);
+  st_sign(%s + i, sign);`, n, data, exchanged, outs[0], outs[1])
+		w.Add("  st_size(%s + i, size);", outs[2])
 	})
 }
 
@@ -309,20 +343,20 @@ func choleskyCall(r *shader.Recorder, c *core.Call) error {
 	}
 	err = x.steps(r, "cholesky", x.n, x.n*x.n/matrixThreads+x.n/32+4, func(*shader.Builder, int) func() stepping {
 		return func() stepping {
-			return stepping{body: `
+			return stepping{parts: []string{`
     let d = data[at + step * n + step];
-` + meet + `
+`, `
     if (!(d > 0.0) && li == 0u && status[mark] == 0u) { status[mark] = step + 1u; }
     let root = sqrt(d);
     for (var i = step + li; i < n; i += 64u) { data[at + i * n + step] = select(data[at + i * n + step] / root, root, i == step); }
-` + meet + `
+`, `
     let left = n - 1u - step;
     for (var e = li; e < left * left; e += 64u) {
       let i = step + 1u + e / left;
       let j = step + 1u + e % left;
       if (j <= i) { data[at + i * n + j] = data[at + i * n + j] - data[at + i * n + step] * data[at + j * n + step]; }
     }
-`}
+`}}
 		}
 	})
 	if err != nil {

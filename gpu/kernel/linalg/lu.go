@@ -25,11 +25,11 @@ func (x *matrices) lu(r *shader.Recorder) (core.Memory, error) {
 	return pivots, x.steps(r, "lu", low, x.m*x.n/matrixThreads+x.m/16+8, func(s *shader.Builder, _ int) func() stepping {
 		to, lowWord := s.WordsOf("pivots", pivots), s.Uint(low)
 		return func() stepping {
-			return stepping{head: shader.WorkgroupReduce("most", "vec2<u32>", "select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y))", matrixThreads), body: `
-    var best = vec2<u32>(0u, 0xffffffffu);
+			return stepping{functions: mostOfPairs, parts: []string{`
+    var best = pair(0u, 0xffffffffu);
     for (var i = step + li; i < m; i += 64u) {
       let v = bitcast<u32>(abs(data[at + i * n + step]));
-      if (v > best.x || best.y == 0xffffffffu) { best = vec2<u32>(v, i); }
+      if (v > best.x || best.y == 0xffffffffu) { best = pair(v, i); }
     }
     let pivot = whole_most(li, best).y;
     if (li == 0u) { pivots[` + to + ` + group * ` + lowWord + ` + step] = pivot + 1u; }
@@ -40,7 +40,7 @@ func (x *matrices) lu(r *shader.Recorder) (core.Memory, error) {
         data[at + pivot * n + j] = t;
       }
     }
-` + meet + `
+`, `
     let d = data[at + step * n + step];
     let below = m - 1u - step;
     let right = n - 1u - step;
@@ -52,13 +52,18 @@ func (x *matrices) lu(r *shader.Recorder) (core.Memory, error) {
         data[at + i * n + j] = data[at + i * n + j] - data[at + i * n + step] / d * data[at + step * n + j];
       }
     }
-` + meet + `
+`, `
     if (d != 0.0) {
       for (var i = step + 1u + li; i < m; i += 64u) { data[at + i * n + step] = data[at + i * n + step] / d; }
     }
-`}
+`}}
 		}
 	})
+}
+
+// mostOfPairs writes the function whole_most: the pair with the largest first word, of those the one with the smallest second.
+func mostOfPairs(w *shader.Text) {
+	w.Reduce("most", shader.Pair, "select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y))", matrixThreads)
 }
 
 // rowsAfter returns words: which of m rows stands at each place after the exchanges that k pivots name, an operand or words.
@@ -79,10 +84,16 @@ func rowsAfter(r *shader.Recorder, c *core.Call, batch, k, m int, pivots *core.O
 	} else {
 		pivot = "pivots[" + s.WordsOf("pivots", words) + " + i * " + low + " + j]"
 	}
-	return rows, s.Run(r, shader.GroupsFor(batch), func() string {
-		return shader.Each(count, "  let first = "+to+" + i * "+height+";\n  for (var j = 0u; j < "+height+"; j++) { rows[first + j] = j; }\n"+
-			"  for (var j = 0u; j < "+low+"; j++) {\n    let pivot = "+pivot+";\n"+check+
-			"    let t = rows[first + j];\n    rows[first + j] = rows[first + pivot - 1u];\n    rows[first + pivot - 1u] = t;\n  }\n")
+	return rows, s.Run(r, shader.GroupsFor(batch), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let first = %s + i * %s;
+  for (var j = 0u; j < %s; j++) { rows[first + j] = j; }
+  for (var j = 0u; j < %s; j++) {
+    let pivot = %s;`, to, height, height, low, pivot)
+		w.Add(`%s    let t = rows[first + j];
+    rows[first + j] = rows[first + pivot - 1u];
+    rows[first + pivot - 1u] = t;
+  }`, check)
 	})
 }
 

@@ -114,7 +114,7 @@ func classLoss(r *shader.Recorder, c *core.Call, entropy bool) error {
 	}
 	head := p.line.Open(s, p.width)
 	if samples > 0 && p.line.N > 0 {
-		if err := s.Run(r, samples, func() string { return p.lossText(head(), to, samplesWord, lse, fault, entropy) }); err != nil {
+		if err := s.Run(r, samples, func(w *shader.Text) { p.loss(w, head, to, samplesWord, lse, fault, entropy) }); err != nil {
 			return err
 		}
 	}
@@ -122,46 +122,53 @@ func classLoss(r *shader.Recorder, c *core.Call, entropy bool) error {
 	return finishLoss(r, parts, samples, &c.Outs[0], total, int(c.Ints[lossReduction]))
 }
 
-func (p *classProblem) lossText(head, to, samples, lse, fault string, entropy bool) string {
-	w := p.width
-	text := shader.WorkgroupSum(w) + head
+// loss writes the program of a sample's loss, and of what it counts in a mean.
+func (p *classProblem) loss(w *shader.Text, head func(w *shader.Text), to, samples, lse, fault string, entropy bool) {
 	if entropy {
-		text = shader.WorkgroupReduce("most", "f32", "max(a, b)", w) + text + p.lseText(lse)
+		w.Reduce("most", shader.Real, "max(a, b)", p.width)
+	}
+	w.Sum(p.width)
+	head(w)
+	if entropy {
+		p.lse(w, lse)
+	}
+	w.Add("  var a = 0.0;\n  var b = 0.0;\n  var loss = 0.0;\n  var share = 0.0;")
+	sums := func(target string) {
+		w.Put(primitive.Along(p.width, fmt.Sprintf("let q = %s%s; a = a + q; b = b + q * ld_x(%s + at);", p.weightAt("j"), target, p.x)))
+		w.Add("  let mass = whole_sum(lane, a);\n  let score = whole_sum(lane, b);")
 	}
 	switch {
 	case p.probabilities:
-		text += "  var a = 0.0;\n  var b = 0.0;\n" +
-			primitive.Along(w, "let q = "+p.weightAt("j")+" * (ld_truth("+p.target+" + at) * "+p.keep+" + "+p.even+"); a = a + q; b = b + q * ld_x("+p.x+" + at);") +
-			"  let mass = whole_sum(lane, a);\n  let score = whole_sum(lane, b);\n  let loss = lse * mass - score;\n  let share = 1.0;\n"
+		sums(fmt.Sprintf(" * (ld_truth(%s + at) * %s + %s)", p.target, p.keep, p.even))
+		w.Add("  loss = lse * mass - score;\n  share = 1.0;")
 	case entropy:
 		if p.smooth {
-			text += "  var a = 0.0;\n  var b = 0.0;\n" + primitive.Along(w, "let q = "+p.weightAt("j")+"; a = a + q; b = b + q * ld_x("+p.x+" + at);") +
-				"  let mass = whole_sum(lane, a);\n  let score = whole_sum(lane, b);\n"
+			sums("")
 		}
-		text += p.class("group") + "  var loss = 0.0;\n  var share = 0.0;\n  if (counts) {\n    share = " + p.weightAt("y") + ";\n" +
-			"    loss = " + p.keep + " * share * (lse - ld_x(" + p.x + " + first + y * step));\n"
+		w.Put(p.class("group"))
+		w.Add("  if (counts) {\n    share = %s;\n    loss = %s * share * (lse - ld_x(%s + first + y * step));", p.weightAt("y"), p.keep, p.x)
 		if p.smooth {
-			text += "    loss = loss + " + p.even + " * (lse * mass - score);\n"
+			w.Add("    loss = loss + %s * (lse * mass - score);", p.even)
 		}
-		text += "  }\n"
+		w.Add("  }")
 	default:
-		text += p.class("group") + "  var loss = 0.0;\n  var share = 0.0;\n  if (counts) {\n    share = " + p.weightAt("y") + ";\n" +
-			"    loss = -share * ld_x(" + p.x + " + first + y * step);\n  }\n"
+		w.Put(p.class("group"))
+		w.Add("  if (counts) {\n    share = %s;\n    loss = -share * ld_x(%s + first + y * step);\n  }", p.weightAt("y"), p.x)
 	}
 	if fault != "" {
-		text += "  if (lane == 0u && !counts && !ignored) { " + fault + " }\n"
+		w.Add("  if (lane == 0u && !counts && !ignored) { %s }", fault)
 	}
-	return text + "  if (lane == 0u) {\n    parts[" + to + " + group] = loss;\n    parts[" + to + " + " + samples + " + group] = share;\n  }\n}\n"
+	w.Add("  if (lane == 0u) {\n    parts[%s + group] = loss;\n    parts[%s + %s + group] = share;\n  }", to, to, samples)
 }
 
 // largest is the largest number.
-const largest = "bitcast<f32>(0x7f7fffffu)"
+const largest = "bitcast<real>(0x7f7fffffu)"
 
-// lseText returns statements that define lse, the logarithm of the sum of the exponentials of a row's scores, which they read once:
+// lse writes statements that define lse, the logarithm of the sum of the exponentials of a row's scores, which they read once:
 // each invocation keeps the largest of its scores so far, and the sum of the others' shares of it (Milakov and Gimelshein, "Online
 // normalizer calculation for softmax", 2018).
-func (p *classProblem) lseText(to string) string {
-	// All of a round is read before anything is done with it, so that as many reads are on their way.
+func (p *classProblem) lse(w *shader.Text, to string) {
+	// An iteration reads all its scores before it uses one, so that all reads are on their way at once.
 	fold := func(reads string, scores []string) string {
 		top, shares, bits := "m", "t * plait_exp_share(m - top)", "bits"
 		for _, v := range scores {
@@ -171,34 +178,37 @@ func (p *classProblem) lseText(to string) string {
 		}
 		return reads + "    let top = " + top + ";\n    t = " + shares + ";\n    m = top;\n    bits = " + bits + ";\n"
 	}
-	loop := ""
+	w.Add("  var m = -%s;\n  var t = 0.0;\n  var bits = 0u;", largest)
 	if p.fours {
-		loop = foursOf(p.x) + "  let near = (" + p.x + " + first + head) >> 2u;\n" + primitive.Unroll("q", "fours", p.width, p.several, func(numbers []string) string {
+		w.Put(foursOf(p.x))
+		w.Add("  let near = (%s + first + head) >> 2u;", p.x)
+		w.Put(primitive.Unroll("q", "fours", p.width, p.several, func(numbers []string) string {
 			reads, scores := "", []string(nil)
 			for k, q := range numbers {
 				reads += fmt.Sprintf("    let v%d = x[near + %s];\n", k, q)
-				for _, c := range "xyzw" {
-					scores = append(scores, fmt.Sprintf("v%d.%c", k, c))
+				for c := range 4 {
+					scores = append(scores, fmt.Sprintf("v%d.%s", k, shader.Component(c)))
 				}
 			}
 			return fold(reads, scores)
-		}) + ends(fold("    let v = ld_x("+p.x+" + first + j);\n", []string{"v"}))
+		}))
+		w.Put(ends(fold("    let v = ld_x("+p.x+" + first + j);\n", []string{"v"})))
 	} else {
-		loop = primitive.Unroll("i", "n", p.width, p.several, func(numbers []string) string {
+		w.Put(primitive.Unroll("i", "n", p.width, p.several, func(numbers []string) string {
 			reads, scores := "", []string(nil)
 			for k, j := range numbers {
 				reads += fmt.Sprintf("    let v%d = ld_x(%s + first + %s * step);\n", k, p.x, j)
 				scores = append(scores, fmt.Sprintf("v%d", k))
 			}
 			return fold(reads, scores)
-		})
+		}))
 	}
 	// Shares do not know NaN: it is looked for, as is the infinity that would be the largest score. Scores of minus infinity have none,
 	// also of the lowest number.
-	return "  var m = -" + largest + ";\n  var t = 0.0;\n  var bits = 0u;\n" + loop +
-		"  let most = whole_most(lane, m);\n" +
-		"  t = select(t * plait_exp_share(m - most), plait_nan(), bits > 0x7f800000u || most > " + largest + ");\n" +
-		"  let lse = most + plait_log_f32(whole_sum(lane, t));\n  if (lane == 0u) { st_lse(" + to + " + group, lse); }\n"
+	w.Add(`  let most = whole_most(lane, m);
+  t = select(t * plait_exp_share(m - most), plait_nan(), bits > 0x7f800000u || most > %s);
+  let lse = most + plait_log_f32(whole_sum(lane, t));
+  if (lane == 0u) { st_lse(%s + group, lse); }`, largest, to)
 }
 
 // finishLoss reduces the losses of samples, which lie in parts before what each counts in a mean.
@@ -206,8 +216,9 @@ func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total 
 	if reduction != lossMean && reduction != lossSum {
 		s := shader.New(r, "losses")
 		from, to, n := s.FloatsOf("parts", parts), s.Out("y", loss, expr.F32, expr.Number), s.Uint(samples)
-		if err := s.Run(r, shader.GroupsFor(samples), func() string {
-			return shader.Each(n, "  st_y("+to+" + i, parts["+from+" + i]);\n")
+		if err := s.Run(r, shader.GroupsFor(samples), func(w *shader.Text) {
+			w.Each(n)
+			w.Add("  st_y(%s + i, parts[%s + i]);", to, from)
 		}); err != nil {
 			return err
 		}
@@ -224,19 +235,19 @@ func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total 
 	case lossSum:
 		write += "    st_y(" + s.Out("y", loss, expr.F32, expr.Number) + ", sum);\n"
 	}
-	return s.Run(r, 1, func() string {
-		return shader.WorkgroupSum(256) + `@compute @workgroup_size(256)
-fn main(@builtin(local_invocation_index) li: u32) {
-  var a = 0.0;
+	return s.Run(r, 1, func(w *shader.Text) {
+		w.Sum(256)
+		w.Main(256)
+		w.Add(`  var a = 0.0;
   var b = 0.0;
-  for (var j = li; j < ` + n + `; j += 256u) {
-    a = a + parts[` + from + ` + j];
-    b = b + parts[` + from + ` + ` + n + ` + j];
+  for (var j = li; j < %s; j += 256u) {
+    a = a + parts[%s + j];
+    b = b + parts[%s + %s + j];
   }
   let sum = whole_sum(li, a);
   let count = whole_sum(li, b);
   if (li == 0u) {
-` + write + "  }\n}\n"
+%s  }`, n, from, from, n, write)
 	})
 }
 
@@ -276,7 +287,7 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 	if p.line.Rows() == 0 || p.line.N == 0 {
 		return nil
 	}
-	var head func() string
+	var head func(w *shader.Text)
 	groups := p.line.Rows()
 	if fours {
 		piece := p.several * p.width
@@ -287,12 +298,19 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 	} else {
 		head = p.line.Open(s, p.width)
 	}
-	return s.Run(r, groups, func() string {
-		w := p.width
-		text := shader.WorkgroupSum(w) + head() + "  let lse = ld_lse(" + lse + " + " + sample + ");\n  let g = " + g + ";\n"
+	return s.Run(r, groups, func(w *shader.Text) {
+		if fours {
+			shifted(w)
+		}
+		w.Sum(p.width)
+		head(w)
+		w.Add(`  let lse = ld_lse(%s + %s);
+  let g = %s;`, lse, sample, g)
 		if p.probabilities {
 			share := "ld_truth(" + p.target + " + at) * " + p.keep + " + " + p.even
-			text += "  var a = 0.0;\n" + primitive.Along(w, "a = a + "+p.weightAt("j")+" * ("+share+");") + "  let mass = whole_sum(lane, a);\n"
+			w.Add("  var a = 0.0;")
+			w.Put(primitive.Along(p.width, "a = a + "+p.weightAt("j")+" * ("+share+");"))
+			w.Add("  let mass = whole_sum(lane, a);")
 			body := "let v = ld_x(" + p.x + " + at); "
 			if dx != "" {
 				body += "st_dx(" + dx + " + at, plait_exp_f32(v - lse) * (g * mass) - g * " + p.weightAt("j") + " * (" + share + ")); "
@@ -300,17 +318,22 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 			if dtarget != "" {
 				body += "st_dtarget(" + dtarget + " + at, -g * " + p.keep + " * " + p.weightAt("j") + " * (v - lse));"
 			}
-			return text + primitive.Along(w, body) + "}\n"
+			w.Put(primitive.Along(p.width, body))
+			return
 		}
-		text += p.class(sample)
-		mass := "f32(n)"
+		w.Put(p.class(sample))
+		mass := "real(n)"
 		if p.weight != "" && p.smooth {
-			text += "  var a = 0.0;\n" + primitive.Along(w, "a = a + "+p.weightAt("j")+";") + "  let mass = whole_sum(lane, a);\n"
+			w.Add("  var a = 0.0;")
+			w.Put(primitive.Along(p.width, "a = a + "+p.weightAt("j")+";"))
+			w.Add("  let mass = whole_sum(lane, a);")
 			mass = "mass"
 		}
-		text += "  let wy = " + p.weightAt("y") + ";\n  let share = g * (" + p.keep + " * wy + " + p.even + " * " + mass + ");\n"
+		w.Add(`  let wy = %s;
+  let share = g * (%s * wy + %s * %s);`, p.weightAt("y"), p.keep, p.even, mass)
 		// Where the logarithm is none, neither is any gradient.
-		text += "  let scale = select(share, plait_nan(), (bitcast<u32>(lse) & 0x7fffffffu) >= 0x7f800000u);\n  let hit = g * " + p.keep + " * wy;\n"
+		w.Add(`  let scale = select(share, plait_nan(), (bitcast<u32>(lse) & 0x7fffffffu) >= 0x7f800000u);
+  let hit = g * %s * wy;`, p.keep)
 		slope := func(v, j string) string {
 			d := "plait_exp_share(" + v + " - lse) * scale - select(0.0, hit, " + j + " == y)"
 			if p.smooth {
@@ -319,19 +342,19 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 			return "select(0.0, " + d + ", counts)"
 		}
 		if fours {
-			return shifted + text + p.slopesByFours(dx, slope) + "}\n"
+			p.slopesByVec4(w, dx, slope)
+			return
 		}
-		return text + primitive.Along(w, "st_dx("+dx+" + at, "+slope("ld_x("+p.x+" + at)", "j")+");") + "}\n"
+		w.Put(primitive.Along(p.width, "st_dx("+dx+" + at, "+slope("ld_x("+p.x+" + at)", "j")+");"))
 	})
 }
 
-// shifted is what begins phase elements after a.
-const shifted = `fn shifted(a: vec4<f32>, b: vec4<f32>, phase: u32) -> vec4<f32> {
-  let far = (phase & 2u) != 0u;
-  let v = select(a, vec4<f32>(a.zw, b.xy), far);
-  return select(v, vec4<f32>(v.yzw, select(b.x, b.z, far)), (phase & 1u) != 0u);
+// shifted writes the function of the vec4 that begins phase elements after the first of a, which b follows.
+func shifted(w *shader.Text) {
+	w.Func("shifted(a: real4, b: real4, phase: u32) -> real4", `let far = (phase & 2u) != 0u;
+  let v = select(a, real4(a.zw, b.xy), far);
+  return select(v, real4(v.yzw, select(b.x, b.z, far)), (phase & 1u) != 0u);`)
 }
-`
 
 // foursOf returns statements that define how a row lies that begins at a position: the first head of its elements come before a
 // multiple of four, and behind them as many fours.
@@ -345,24 +368,30 @@ func ends(body string) string {
 		"  if (j < select(n, head, lane < 4u) && lane < 8u) {\n" + body + "  }\n"
 }
 
-// slopesByFours returns statements that write a piece of a row's gradients four at a time, of scores that may lie across two fours.
-func (p *classProblem) slopesByFours(dx string, slope func(v, j string) string) string {
-	text := foursOf(dx) + "  let begin = piece * most;\n  let count = min(max(fours, begin) - begin, most);\n  let from_x = " + p.x + " + first + head;\n" +
-		"  let phase = from_x & 3u;\n  let near = (from_x >> 2u) + begin;\n  let to = ((" + dx + " + first + head) >> 2u) + begin;\n  let place = head + 4u * begin;\n"
-	text += primitive.Unroll("q", "count", p.width, p.several, func(numbers []string) string {
+// slopesByVec4 writes a piece of a row's gradients as vec4, of scores that may lie across two vec4.
+func (p *classProblem) slopesByVec4(w *shader.Text, dx string, slope func(v, j string) string) {
+	w.Put(foursOf(dx))
+	w.Add(`  let begin = piece * most;
+  let count = min(max(fours, begin) - begin, most);
+  let from_x = %s + first + head;
+  let phase = from_x & 3u;
+  let near = (from_x >> 2u) + begin;
+  let to = ((%s + first + head) >> 2u) + begin;
+  let place = head + 4u * begin;`, p.x, dx)
+	w.Put(primitive.Unroll("q", "count", p.width, p.several, func(numbers []string) string {
 		reads, writes := "", ""
 		for k, q := range numbers {
 			reads += fmt.Sprintf("    let q%[1]d = %[2]s;\n    let v%[1]d = shifted(x[near + q%[1]d], x[near + q%[1]d + 1u], phase);\n", k, q)
 			var parts []string
 			for c := range 4 {
-				parts = append(parts, slope(fmt.Sprintf("v%d.%c", k, "xyzw"[c]), fmt.Sprintf("(place + q%d * 4u + %du)", k, c)))
+				parts = append(parts, slope(fmt.Sprintf("v%d.%s", k, shader.Component(c)), fmt.Sprintf("(place + q%d * 4u + %du)", k, c)))
 			}
-			writes += fmt.Sprintf("    dx[to + q%d] = vec4<f32>(%s);\n", k, strings.Join(parts, ", "))
+			writes += fmt.Sprintf("    dx[to + q%d] = real4(%s);\n", k, strings.Join(parts, ", "))
 		}
 		return reads + writes
-	})
-	return text + "  if (piece != 0u) { return; }\n" +
-		ends("    st_dx("+dx+" + first + j, "+slope("ld_x("+p.x+" + first + j)", "j")+");\n")
+	}))
+	w.Add("  if (piece != 0u) { return; }")
+	w.Put(ends("    st_dx(" + dx + " + first + j, " + slope("ld_x("+p.x+" + first + j)", "j") + ");\n"))
 }
 
 // rowsApart binds an output that is written as if its rows followed one another, and returns WGSL for where a row begins beyond
@@ -389,8 +418,10 @@ func nllBackwardCall(r *shader.Recorder, c *core.Call) error {
 	if p.line.Rows() == 0 || p.line.N == 0 {
 		return nil
 	}
-	return s.Run(r, p.line.Rows(), func() string {
-		return head() + "  let g = " + g + ";\n" + p.class("group") +
-			primitive.Along(p.width, "st_dx("+dx+" + at, select(0.0, -g * "+p.weightAt("y")+", counts && j == y));") + "}\n"
+	return s.Run(r, p.line.Rows(), func(w *shader.Text) {
+		head(w)
+		w.Add("  let g = %s;", g)
+		w.Put(p.class("group"))
+		w.Put(primitive.Along(p.width, "st_dx("+dx+" + at, select(0.0, -g * "+p.weightAt("y")+", counts && j == y));"))
 	})
 }

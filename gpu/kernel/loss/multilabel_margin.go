@@ -28,16 +28,15 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "ends of multilabel targets")
 	j, to, rows, size := s.In("classes", target, expr.I64, expr.Number), s.WordsOf("ends", ends), s.Uint(batch), s.Uint(n)
-	err = s.Run(r, batch, func() string {
-		return shader.WorkgroupReduce("end", "u32", "min(a, b)", 64) + shader.EachGroup(64, rows) + `
-  var end = ` + size + `;
+	err = s.Run(r, batch, func(w *shader.Text) {
+		w.Reduce("end", "u32", "min(a, b)", 64)
+		w.EachGroup(64, rows)
+		w.Add(`  var end = %s;
   for (var j = li; j < end; j += 64u) {
-    if (all(ld_classes(` + j + ` + group * ` + size + ` + j) == vec2<u32>(0xffffffffu, 0xffffffffu))) { end = j; }
+    if (all(ld_classes(%s + group * %s + j) == pair(0xffffffffu, 0xffffffffu))) { end = j; }
   }
   end = whole_end(li, end);
-  if (li == 0u) { ends[` + to + ` + group] = end; }
-}
-`
+  if (li == 0u) { ends[%s + group] = end; }`, size, j, size, to)
 	})
 	if err != nil {
 		return err
@@ -51,20 +50,17 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	s = shader.New(r, "multilabel targets")
 	j, end, count := s.In("classes", target, expr.I64, expr.Number), s.WordsOf("ends", ends), s.Uint(batch*n)
 	size = s.Uint(n)
-	s.Bindings = append(s.Bindings, shader.Binding{Access: shader.Access{Name: "times", DType: core.Bool, Shared: true}})
-	s.Mems = append(s.Mems, times)
-	to = s.Uint(int(shader.Word(times)))
+	to = s.AtomicsOf("times", times)
 	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
 		return core.Errorf(core.IndexError, c.Op, "the target at position %d is not one of %d classes", at, n)
 	})
-	err = s.Run(r, shader.GroupsFor(batch*n), func() string {
-		return shader.Each(count, `
-  let own = i % `+size+`;
-  if (own >= ends[`+end+` + i / `+size+`]) { return; }
-  let k = ld_classes(`+j+` + i);
-  if (k.y != 0u || k.x >= `+size+`) { `+fault("i")+` return; }
-  atomicAdd(&times[`+to+` + i - own + k.x], 1u);
-`)
+	err = s.Run(r, shader.GroupsFor(batch*n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let own = i %% %s;
+  if (own >= ends[%s + i / %s]) { return; }
+  let k = ld_classes(%s + i);`, size, end, size, j)
+		w.Add(`  if (k.y != 0u || k.x >= %s) { %s return; }
+  %s;`, size, fault("i"), w.AtomicAdd("times["+to+" + i - own + k.x]", "1u"))
 	})
 	if err != nil {
 		return err
@@ -80,30 +76,30 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	count, size = s.Uint(batch*n), s.Uint(n)
 	store := ""
 	if s.Flag(slope.Present()) {
-		store = "  st_slope(" + s.Out("slope", slope, expr.F32, expr.Number) + " + i, slope / f32(" + size + "));\n"
+		store = "  st_slope(" + s.Out("slope", slope, expr.F32, expr.Number) + " + i, slope / real(" + size + "));\n"
 	}
-	err = s.Run(r, shader.GroupsFor(batch*n), func() string {
-		return shader.Each(count, `
-  let first = i - i % `+size+`;
-  let own = ld_x(`+x+` + i);
-  let mine = times[`+m+` + i];
+	err = s.Run(r, shader.GroupsFor(batch*n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let first = i - i %% %s;
+  let own = ld_x(%s + i);
+  let mine = times[%s + i];
   var slope = 0.0;
   var loss = 0.0;
   if (mine == 0u) {
-    let end = ends[`+end+` + i / `+size+`];
-    for (var j = 0u; j < end; j++) {
-      let k = min(ld_classes(`+j+` + first + j).x, `+size+` - 1u);
-      let lack = 1.0 - ld_x(`+x+` + first + k) + own;
+    let end = ends[%s + i / %s];
+    for (var j = 0u; j < end; j++) {`, size, x, m, end, size)
+		w.Add(`      let k = min(ld_classes(%s + first + j).x, %s - 1u);
+      let lack = 1.0 - ld_x(%s + first + k) + own;
       if (lack > 0.0) { slope = slope + 1.0; }
       if (!(lack <= 0.0)) { loss = loss + lack; }
     }
   } else {
-    for (var j = 0u; j < `+size+`; j++) {
-      if (times[`+m+` + first + j] == 0u && 1.0 - own + ld_x(`+x+` + first + j) > 0.0) { slope = slope - f32(mine); }
+    for (var j = 0u; j < %s; j++) {`, j, size, x, size)
+		w.Add(`      if (times[%s + first + j] == 0u && 1.0 - own + ld_x(%s + first + j) > 0.0) { slope = slope - real(mine); }
     }
   }
-  parts[`+part+` + i] = loss / f32(`+size+`);
-`+store)
+  parts[%s + i] = loss / real(%s);
+%s`, m, x, part, size, store)
 	})
 	if err != nil || !loss.Present() {
 		return err
@@ -111,13 +107,12 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	s = shader.New(r, "multilabel losses")
 	y := s.Out("y", loss, expr.F32, expr.Number)
 	part, rows, size = s.FloatsOf("parts", parts), s.Uint(batch), s.Uint(n)
-	return s.Run(r, batch, func() string {
-		return shader.WorkgroupSum(64) + shader.EachGroup(64, rows) + `
-  var sum = 0.0;
-  for (var j = li; j < ` + size + `; j += 64u) { sum = sum + parts[` + part + ` + group * ` + size + ` + j]; }
+	return s.Run(r, batch, func(w *shader.Text) {
+		w.Sum(64)
+		w.EachGroup(64, rows)
+		w.Add(`  var sum = 0.0;
+  for (var j = li; j < %s; j += 64u) { sum = sum + parts[%s + group * %s + j]; }
   sum = whole_sum(li, sum);
-  if (li == 0u) { st_y(` + y + ` + group, sum); }
-}
-`
+  if (li == 0u) { st_y(%s + group, sum); }`, size, part, size, y)
 	})
 }

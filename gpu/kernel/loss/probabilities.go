@@ -24,7 +24,9 @@ func checkProbabilitiesCall(r *shader.Recorder, c *core.Call) error {
 		return core.Errorf(core.ValueError, c.Op, "all elements of %s should be between 0 and 1, the one at position %d of %v is not; "+
 			"binary_cross_entropy_with_logits takes any input", [...]string{"input", "target"}[c.Ints[0]], at, c.Ins[0].Shape)
 	})
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, "  let v = ld_x("+x+" + i);\n  if (!(v >= 0.0 && v <= 1.0)) { "+fault("i")+" }\n")
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let v = ld_x(%s + i);
+  if (!(v >= 0.0 && v <= 1.0)) { %s }`, x, fault("i"))
 	})
 }

@@ -11,7 +11,7 @@ import (
 func TestLastWaveIsCut(t *testing.T) {
 	gpu := &shader.Device{Tuning: shader.DefaultTuning(false)}
 	gpu.Multiprocessors = 4
-	gpu.Tiles = []shader.Tile{{Rows: 32, Cols: 32, Depth: 16, High: 4, Wide: 4, Double: true, Each: 100_000}}
+	gpu.Tiles = []shader.Tile{{Rows: 32, Cols: 32, K: 16, High: 4, Wide: 4, Double: true, Each: 100_000}}
 	pieces := func(m, n, k int, transposed bool) int {
 		if c := like(gpu, m, n, k, transposed).estimate(); c.last {
 			return c.pieces

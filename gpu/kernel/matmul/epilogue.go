@@ -3,114 +3,202 @@ package matmul
 import (
 	"fmt"
 	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// store writes an invocation's results, through workgroup memory if staged. With a beta, all old values are read before the first write: no
+// results are what the epilogue stores, and how. Strings are expressions.
+type results struct {
+	first    string               // position of the operand's first element
+	row, col string               // strides
+	vec4     bool                 // rows are stored as vec4
+	finished bool                 // the function finish makes results of sums; otherwise the sums are stored
+	staged   bool                 // rows go through workgroup memory, so that neighbours write neighbours
+	finish   finisher             // where finished
+	gaps     func(w *shader.Text) // writes the function gaps
+}
+
+// bindResults adds the output to the program, or the memory of the sums where that is given.
+func (x *tiledText) bindResults(s *shader.Builder, p *Product, sums *core.Memory) {
+	x.out = results{finished: sums == nil, gaps: func(*shader.Text) {}}
+	if s.Flag(!x.out.finished) {
+		x.out.first = s.FloatsOf("c", *sums)
+		x.out.vec4 = s.Flag(p.N%4 == 0)
+		x.out.row, x.out.col = s.Uint(p.N), s.Uint(1)
+	} else {
+		x.out.first = s.Both("c", p.Out, expr.F32)
+		x.out.vec4 = s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Aligned(p.Out, append([]int{p.CRow}, p.Batch.Strides[0]...)...))
+		x.out.row, x.out.col = s.Uint(p.CRow), s.Uint(p.CCol)
+	}
+	s.Bindings[len(s.Bindings)-1].Vec4 = x.out.vec4
+	if x.out.finished {
+		x.out.finish = p.finisher(s)
+	}
+}
+
+// stage decides whether rows go through workgroup memory: they do where they cannot be stored as vec4 and the tile of b has room.
+func (o *results) stage(s *shader.Builder, p *Product, t tile) {
+	o.staged = s.Flag(!o.vec4 && (!o.finished || p.CCol == 1) && t.Rows/t.High <= t.K)
+	o.finish.early = o.finish.beta != "" && (o.vec4 || o.staged)
+}
+
+// functions writes those that the epilogue calls.
+func (o *results) functions(w *shader.Text) {
+	if o.finished {
+		o.finish.function(w)
+		o.gaps(w)
+	}
+}
+
+// value returns the result at a position, in a column, for a sum.
+func (o *results) value(sum, at, col string) string {
+	if o.finished {
+		return "finish(" + sum + ", " + at + ", " + col + ")"
+	}
+	return sum
+}
+
+// store returns a statement that stores one result.
+func (o *results) store(at, col, sum string) string {
+	if o.finished {
+		return "st_c(" + at + ", " + o.value(sum, at, col) + ")"
+	}
+	return "c[" + at + "] = " + sum
+}
+
+// epilogue stores an invocation's results.
+func (x *tiledText) epilogue() {
+	if x.out.finished {
+		x.Add("  let c0 = at_0;")
+	} else { // pieces are the outermost
+		x.Add("  let c0 = %s + (piece * %s + layer / %s) * %s * %s;", x.out.first, x.stack, x.pieces, x.m, x.n)
+	}
+	if x.late != nil {
+		x.Add("  if (late) {")
+		x.storePiece(x.late.place, x.out.finish.alpha)
+		x.Add("  } else {")
+	}
+	if x.out.staged {
+		x.storeRows()
+	} else {
+		if x.out.finish.early {
+			x.addOld()
+		}
+		x.storeRegisters()
+	}
+	if x.late != nil {
+		x.Add("  }")
+	}
+}
+
+// row defines row, that of register row i of group g.
+func (x *tiledText) row(g, i int) {
+	x.Add("  {\n    let row = row0 + (%du + ty) * 4u + %du;", g*x.Rows/x.High, i)
+}
+
+// at defines col and at, the column and the position of the first of columns group h.
+func (x *tiledText) at(h int) {
+	x.Add("      {\n        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;", h*x.Cols/x.Wide, x.out.row, x.out.col)
+}
+
+// addOld applies alpha and beta to all sums, whose old values are stored as vec4. They are all read before the first result is stored: no
 // compiler moves a read of the output before a write to it, so each read would be waited for.
-func (t tile) store(w *strings.Builder, m, n, cr, cc string, four, finished, staged bool, f finisher) {
-	value := func(v, at, col string) string {
-		if finished {
-			return "finish(" + v + ", " + at + ", " + col + ")"
+func (x *tiledText) addOld() {
+	for g := range x.High / 4 {
+		for i := range 4 {
+			x.row(g, i)
+			for h := range x.Wide / 4 {
+				x.at(h)
+				sum := fmt.Sprintf("c_%d_%d_%d", g, i, h)
+				x.Add("        %s = %s;\n      }", sum, x.out.finish.sum(sum, "c[at >> 2u]"))
+			}
+			x.Add("  }")
 		}
-		return v
 	}
-	put := func(at, v string) string {
-		if finished {
-			return "st_c(" + at + ", " + v + ")"
+}
+
+// storeRegisters stores results from registers.
+func (x *tiledText) storeRegisters() {
+	for g := range x.High / 4 {
+		for i := range 4 {
+			x.row(g, i)
+			x.Add("    if (row < %s) {", x.m)
+			for h := range x.Wide / 4 {
+				x.at(h)
+				x.Add("        let v = c_%d_%d_%d;", g, i, h)
+				x.storeVec4()
+				x.Add("      }")
+			}
+			x.Add("    }\n  }")
 		}
-		if four {
-			return "c[(" + at + ") >> 2u][(" + at + ") & 3u] = " + v
-		}
-		return "c[" + at + "] = " + v
 	}
-	if staged {
-		t.storeRows(w, m, n, cr, f, func(at, col, v string) string { return put(at, value(v, at, col)) })
+}
+
+// storeVec4 stores the results for v, four sums in a row from column col on.
+func (x *tiledText) storeVec4() {
+	if x.out.vec4 {
+		var list []string
+		for q := range 4 {
+			list = append(list, x.out.value("v."+shader.Component(q), fmt.Sprintf("at + %du", q), fmt.Sprintf("col + %du", q)))
+		}
+		x.Add("        if (col < %s) { c[at >> 2u] = real4(%s); }", x.n, strings.Join(list, ", "))
 		return
 	}
-	row := func(g, i int) string {
-		return fmt.Sprintf("    let row = row0 + (%du + ty) * 4u + %du;\n", g*t.Rows/t.High, i)
-	}
-	place := func(h int) string {
-		return fmt.Sprintf("        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;\n", h*t.Cols/t.Wide, cr, cc)
-	}
-	if f.early {
-		for g := range t.High / 4 {
-			for i := range 4 {
-				fmt.Fprintf(w, "  {\n%s", row(g, i))
-				for h := range t.Wide / 4 {
-					fmt.Fprintf(w, "      {\n%s        c_%d_%d_%d = %s;\n      }\n", place(h), g, i, h, f.sum(fmt.Sprintf("c_%d_%d_%d", g, i, h), "c[at >> 2u]"))
-				}
-				w.WriteString("  }\n")
-			}
-		}
-	}
-	for g := range t.High / 4 {
-		for i := range 4 {
-			fmt.Fprintf(w, "  {\n%s    if (row < %s) {\n", row(g, i), m)
-			for h := range t.Wide / 4 {
-				fmt.Fprintf(w, "      {\n%s        let v = c_%d_%d_%d;\n", place(h), g, i, h)
-				if four {
-					var parts []string
-					for q := range 4 {
-						parts = append(parts, value(fmt.Sprintf("v.%c", "xyzw"[q]), fmt.Sprintf("at + %du", q), fmt.Sprintf("col + %du", q)))
-					}
-					fmt.Fprintf(w, "        if (col < %s) { c[at >> 2u] = vec4<f32>(%s); }\n      }\n", n, strings.Join(parts, ", "))
-					continue
-				}
-				for q := range 4 {
-					at := fmt.Sprintf("at + %du * %s", q, cc)
-					fmt.Fprintf(w, "        if (col + %du < %s) { %s; }\n", q, n, put(at, value(fmt.Sprintf("v.%c", "xyzw"[q]), at, fmt.Sprintf("col + %du", q))))
-				}
-				w.WriteString("      }\n")
-			}
-			w.WriteString("    }\n  }\n")
-		}
+	for q := range 4 {
+		at := fmt.Sprintf("at + %du * %s", q, x.out.col)
+		x.Add("        if (col + %du < %s) { %s; }", q, x.n, x.out.store(at, fmt.Sprintf("col + %du", q), "v."+shader.Component(q)))
 	}
 }
 
-// storePiece writes an invocation's sums, scaled, to the tile of vec4 that begins at place. Storing them unscaled is 0.5 % slower.
-func (t tile) storePiece(w *strings.Builder, place, scale string) {
-	for g := range t.High / 4 {
+// storePiece stores an invocation's sums, scaled, in the tile of vec4 that begins at place. Storing them unscaled is 0.5 % slower.
+func (x *tiledText) storePiece(place, scale string) {
+	for g := range x.High / 4 {
 		for i := range 4 {
-			for h := range t.Wide / 4 {
-				fmt.Fprintf(w, "    parts[%s + ((%du + ty) * 4u + %du) * %du + %du + tx] = c_%d_%d_%d * %s;\n",
-					place, g*t.Rows/t.High, i, t.Cols/4, h*t.Cols/t.Wide, g, i, h, scale)
+			for h := range x.Wide / 4 {
+				x.Add("    parts[%s + ((%du + ty) * 4u + %du) * %du + %du + tx] = c_%d_%d_%d * %s;",
+					place, g*x.Rows/x.High, i, x.Cols/4, h*x.Cols/x.Wide, g, i, h, scale)
 			}
 		}
 	}
 }
 
-// storeRows writes the results through the workgroup memory of b's tile, a row for each row of invocations, so that a warp writes
-// consecutive elements.
-func (t tile) storeRows(w *strings.Builder, m, n, cr string, f finisher, put func(at, col, v string) string) {
-	down := t.Rows / t.High
-	loads := down * t.Cols / t.Threads()
-	at := func(g, i, l int) string {
-		return fmt.Sprintf("    let line = (li + %du) / %du;\n    let place = (li + %du) %% %du;\n", l*t.Threads(), t.Cols, l*t.Threads(), t.Cols) +
-			fmt.Sprintf("    let row = row0 + (%du + line) * 4u + %du;\n    let col = col0 + place;\n    let at = c0 + row * %s + col;\n", g*down, i, cr)
+// storeRows stores the results through the workgroup memory of b's tile, a row for each row of invocations, so that a warp writes
+// consecutive elements. Old values are read before, as in addOld.
+func (x *tiledText) storeRows() {
+	down := x.Rows / x.High
+	loads := down * x.Cols / x.Threads()
+	at := func(g, i, l int) {
+		x.Add("    let line = (li + %du) / %du;\n    let place = (li + %du) %% %du;", l*x.Threads(), x.Cols, l*x.Threads(), x.Cols)
+		x.Add("    let row = row0 + (%du + line) * 4u + %du;\n    let col = col0 + place;\n    let at = c0 + row * %s + col;", g*down, i, x.out.row)
 	}
-	for g := range t.High / 4 {
+	for g := range x.High / 4 {
 		for i := range 4 {
 			for l := range loads {
-				if f.early {
-					fmt.Fprintf(w, "  var old_%d_%d_%d: f32;\n  {\n%s    old_%d_%d_%d = ld_c(at);\n  }\n", g, i, l, at(g, i, l), g, i, l)
+				if x.out.finish.early {
+					x.Add("  var old_%d_%d_%d: real;\n  {", g, i, l)
+					at(g, i, l)
+					x.Add("    old_%d_%d_%d = ld_c(at);\n  }", g, i, l)
 				}
 			}
 		}
 	}
-	for g := range t.High / 4 {
+	for g := range x.High / 4 {
 		for i := range 4 {
-			w.WriteString("  workgroupBarrier();\n")
-			for h := range t.Wide / 4 {
-				fmt.Fprintf(w, "  sh_b[ty][%du + tx] = c_%d_%d_%d;\n", h*t.Cols/t.Wide, g, i, h)
+			x.Barrier()
+			for h := range x.Wide / 4 {
+				x.Add("  sh_b[ty][%du + tx] = c_%d_%d_%d;", h*x.Cols/x.Wide, g, i, h)
 			}
-			w.WriteString("  workgroupBarrier();\n")
+			x.Barrier()
 			for l := range loads {
-				v := "sh_b[line][place >> 2u][place & 3u]"
-				if f.early {
-					v = f.sum(v, fmt.Sprintf("old_%d_%d_%d", g, i, l))
+				sum := "sh_b[line][place >> 2u][place & 3u]"
+				if x.out.finish.early {
+					sum = x.out.finish.sum(sum, fmt.Sprintf("old_%d_%d_%d", g, i, l))
 				}
-				fmt.Fprintf(w, "  {\n%s    if (row < %s && col < %s) { %s; }\n  }\n", at(g, i, l), m, n, put("at", "col", v))
+				x.Add("  {")
+				at(g, i, l)
+				x.Add("    if (row < %s && col < %s) { %s; }\n  }", x.m, x.n, x.out.store("at", "col", sum))
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package matmul
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -22,11 +21,11 @@ type Gather struct {
 
 // A gatherText writes the WGSL of a gather for a tile.
 type gatherText struct {
-	side          *side
-	loads         int
-	across, depth gatherAxis
-	rows          bool
-	step          string
+	side           *side
+	loads          int
+	across, alongK gatherAxis
+	rows           bool
+	step           string
 }
 
 // A gatherAxis is a table of a gather along a dimension of the product.
@@ -55,7 +54,7 @@ func (g *Gather) bind(s *shader.Builder, a, b *side, t tile) {
 	loads := x.loads(t)
 	elements := gatherAxis{entries: loads, first: s.In("t", g.Tables, expr.I64, expr.Number), last: s.Uint(g.Elements - 1)}
 	places := gatherAxis{entries: 1, first: elements.first + " + " + s.Uint(g.Elements), last: s.Uint(g.Places - 1)}
-	along, beside := t.Depth, x.across
+	along, beside := t.K, x.across
 	if g.Rows {
 		along, beside = beside, along
 	}
@@ -65,11 +64,11 @@ func (g *Gather) bind(s *shader.Builder, a, b *side, t tile) {
 	if elements.blocks = s.Flag(g.Channels%along == 0); elements.blocks {
 		elements.entries = 1
 	}
-	x.gather = &gatherText{side: x, loads: loads, across: places, depth: elements, rows: g.Rows, step: s.Uint(g.Step)}
+	x.gather = &gatherText{side: x, loads: loads, across: places, alongK: elements, rows: g.Rows, step: s.Uint(g.Step)}
 	if g.Rows {
-		x.gather.across, x.gather.depth = elements, places
+		x.gather.across, x.gather.alongK = elements, places
 	}
-	x.gather.across.numbers, x.gather.depth.numbers, x.gather.depth.last = x.name+"_x", x.name+"_d", ""
+	x.gather.across.numbers, x.gather.alongK.numbers, x.gather.alongK.last = x.name+"_x", x.name+"_d", ""
 }
 
 // entry returns WGSL for the entry of a load in the tile that begins at origin.
@@ -88,70 +87,73 @@ func (a *gatherAxis) entry(origin string, load int) string {
 func (a *gatherAxis) of(load int) int { return min(load, a.entries-1) }
 
 // ahead reports whether the entry for the next tile along K is read one tile ahead: it is, if all loads share it.
-func (g *gatherText) ahead() bool { return g.depth.entries == 1 }
+func (g *gatherText) ahead() bool { return g.alongK.entries == 1 }
 
 // checks returns how many mask comparisons the loads of an invocation need.
-func (g *gatherText) checks() int { return max(g.across.entries, g.depth.entries) }
+func (g *gatherText) checks() int { return max(g.across.entries, g.alongK.entries) }
 
 // prepare is [side.prepare]: the entries across are read here, and positions hold what does not change along K.
-func (g *gatherText) prepare(w *strings.Builder, t tile, origin string) {
+func (g *gatherText) prepare(w *shader.Text, t tile, origin string) {
 	x := g.side.name
 	for l := range g.loads {
-		across, deep := g.side.place(t, l)
-		fmt.Fprintf(w, "  let %s_x%d = %s;\n  let %s_d%d = %s;\n  var %s_v%d: f32;\n", x, l, across, x, l, deep, x, l)
+		across, k := g.side.place(t, l)
+		w.Add("  let %s_x%d = %s;", x, l, across)
+		w.Add(`  let %s_d%d = %s;
+  var %s_v%d: real;`, x, l, k, x, l)
 	}
 	for i := range g.across.entries {
-		fmt.Fprintf(w, "  let %s_e%d = %s;\n", x, i, g.across.entry(origin, i))
+		w.Add("  let %s_e%d = %s;", x, i, g.across.entry(origin, i))
 	}
 	for l := range g.loads {
 		position := fmt.Sprintf("%s + %s_e%d.x", g.side.first, x, g.across.of(l))
 		if g.across.blocks {
 			position += fmt.Sprintf(" + %s_x%d * %s", x, l, g.step)
 		}
-		if g.depth.blocks {
+		if g.alongK.blocks {
 			position += fmt.Sprintf(" + %s_d%d * %s", x, l, g.step)
 		}
-		fmt.Fprintf(w, "  let %s_p%d = %s;\n", x, l, position)
+		w.Add("  let %s_p%d = %s;", x, l, position)
 	}
 	for i := range g.checks() {
-		fmt.Fprintf(w, "  let %s_m%d = %s_e%d.y;\n  var %s_i%d: bool;\n", x, i, x, g.across.of(i), x, i)
+		w.Add("  let %s_m%d = %s_e%d.y;", x, i, x, g.across.of(i))
+		w.Add("  var %s_i%d: bool;", x, i)
 	}
 	if g.ahead() {
-		fmt.Fprintf(w, "  var %s_n = %s;\n", x, g.depth.entry("begin", 0))
+		w.Add("  var %s_n = %s;", x, g.alongK.entry("begin", 0))
 	}
 }
 
 // load is [side.load] without the zeros outside of images: put writes those, so that no load is waited for here.
-func (g *gatherText) load(w *strings.Builder, t tile, at string, ends bool) {
+func (g *gatherText) load(w *shader.Text, t tile, at string, ends bool) {
 	x := g.side.name
 	if g.ahead() {
-		fmt.Fprintf(w, "    let %s_e0 = %s_n;\n    %s_n = %s;\n", x, x, x, g.depth.entry(fmt.Sprintf("%s + %du", at, t.Depth), 0))
+		w.Add(`    let %s_e0 = %s_n;
+    %s_n = %s;`, x, x, x, g.alongK.entry(fmt.Sprintf("%s + %du", at, t.K), 0))
 	} else {
-		for i := range g.depth.entries {
-			fmt.Fprintf(w, "    let %s_e%d = %s;\n", x, i, g.depth.entry(at, i))
+		for i := range g.alongK.entries {
+			w.Add("    let %s_e%d = %s;", x, i, g.alongK.entry(at, i))
 		}
 	}
 	for l := range g.loads {
-		fmt.Fprintf(w, "    %s_v%d = ld_%s(%s_p%d + %s_e%d.x);\n", x, l, x, x, l, x, g.depth.of(l))
+		w.Add("    %s_v%d = ld_%s(%s_p%d + %s_e%d.x);", x, l, x, x, l, x, g.alongK.of(l))
 	}
 	for i := range g.checks() {
-		have, need := fmt.Sprintf("%s_m%d", x, i), fmt.Sprintf("%s_e%d.y", x, g.depth.of(i))
+		have, need := fmt.Sprintf("%s_m%d", x, i), fmt.Sprintf("%s_e%d.y", x, g.alongK.of(i))
 		if g.rows {
 			have, need = need, have
 		}
-		fmt.Fprintf(w, "    %s_i%d = (%s & %s) == %s", x, i, have, need, need)
+		inside := fmt.Sprintf("(%s & %s) == %s", have, need, need)
 		if ends {
-			fmt.Fprintf(w, " && %s + %s_d%d < end", at, x, i)
+			inside += fmt.Sprintf(" && %s + %s_d%d < end", at, x, i)
 		}
-		w.WriteString(";\n")
+		w.Add("    %s_i%d = %s;", x, i, inside)
 	}
 }
 
 // put is [side.put].
-func (g *gatherText) put(w *strings.Builder, buffer string) {
+func (g *gatherText) put(w *shader.Text, half string) {
 	x := g.side.name
 	for l := range g.loads {
-		fmt.Fprintf(w, "    sh_%s%s[%s_d%d][%s_x%d >> 2u][%s_x%d & 3u] = select(0.0, %s_v%d, %s_i%d);\n",
-			x, buffer, x, l, x, l, x, l, x, l, x, min(l, g.checks()-1))
+		w.Add("    sh_%s%s[%s_d%d][%s_x%d >> 2u][%s_x%d & 3u] = select(0.0, %s_v%d, %s_i%d);", x, half, x, l, x, l, x, l, x, l, x, min(l, g.checks()-1))
 	}
 }

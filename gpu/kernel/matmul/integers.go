@@ -24,25 +24,24 @@ func (p *Product) integers(r *shader.Recorder, c *core.Call) error {
 	s.Flag(p.Beta != 0)
 	s.Specialize(len(p.Batch.Sizes))
 	at := s.Loop(&p.Batch)
-	return s.Run(r, shader.GroupsFor(count), func() string {
-		text := `
-  let inner = i % ` + per + `;
-  let row = inner / ` + cols + `;
-  let col = inner % ` + cols + `;
-` + shader.WalkAs("at_", "i / "+per, len(p.Batch.Sizes), 3, at, []string{to, a, b}) + `
-  var sum = vec2<u32>(0u, 0u);
-  for (var j = 0u; j < ` + depth + `; j++) {
-    sum = plait_add_i64(sum, plait_mul_i64(ld_a(at_1 + row * ` + ar + ` + j * ` + ac + `), ld_b(at_2 + j * ` + br + ` + col * ` + bc + `)));
-  }
-  sum = plait_mul_i64(sum, ` + alpha + `);
-  let at = at_0 + row * ` + cr + ` + col * ` + cc + `;
-`
+	return s.Run(r, shader.GroupsFor(count), func(w *shader.Text) {
+		w.Each(n)
+		w.Add(`  let inner = i %% %s;
+  let row = inner / %s;
+  let col = inner %% %s;`, per, cols, cols)
+		w.Put(shader.WalkAs("at_", "i / "+per, len(p.Batch.Sizes), 3, at, []string{to, a, b}))
+		w.Add(`  var sum = pair(0u, 0u);
+  for (var j = 0u; j < %s; j++) {
+    sum = plait_add_i64(sum, plait_mul_i64(ld_a(at_1 + row * %s + j * %s), ld_b(at_2 + j * %s + col * %s)));
+  }`, depth, ar, ac, br, bc)
+		w.Add(`  sum = plait_mul_i64(sum, %s);
+  let at = at_0 + row * %s + col * %s;`, alpha, cr, cc)
 		if p.Beta != 0 {
-			text += "  sum = plait_add_i64(sum, plait_mul_i64(ld_c(at), " + beta + "));\n"
+			w.Add("  sum = plait_add_i64(sum, plait_mul_i64(ld_c(at), %s));", beta)
 		}
 		if bias != "" {
-			text += "  sum = plait_add_i64(sum, ld_bias(" + bias + " + col * " + step + "));\n"
+			w.Add("  sum = plait_add_i64(sum, ld_bias(%s + col * %s));", bias, step)
 		}
-		return shader.Each(n, text+"  st_c(at, sum);\n")
+		w.Add("  st_c(at, sum);")
 	})
 }

@@ -20,7 +20,7 @@ func (p *Product) splitRemainder() (whole, rest *Product) {
 	}
 	first, last := *p, *p
 	first.K, first.relu, first.uncut = p.K-p.K%depth, false, true
-	if !first.deepFours() {
+	if !first.vec4AlongK() {
 		return nil, nil
 	}
 	last.K, last.Beta, last.bias = p.K-first.K, 1, nil

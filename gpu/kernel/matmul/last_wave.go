@@ -14,7 +14,7 @@ import (
 
 // waves returns how many waves the tiles fill; 0 where the last one is not cut.
 func (p *Product) waves(t shader.Tile) int {
-	if !t.Double || p.BRow == 1 && p.BCol != 1 || p.K%t.Depth != 0 || p.Batch.Count != 1 || p.uncut || p.Folded || p.Gather != nil {
+	if !t.Double || p.BRow == 1 && p.BCol != 1 || p.K%t.K != 0 || p.Batch.Count != 1 || p.uncut || p.Folded || p.Gather != nil {
 		return 0
 	}
 	return p.groups(t) / p.gpu.Multiprocessors
@@ -46,12 +46,12 @@ type lastText struct {
 }
 
 // lastText adds what a program needs for pieces beside whole tiles.
-func (p *Product) lastText(s *shader.Builder, t tile, whole int, parts core.Memory) lastText {
+func (p *Product) lastText(s *shader.Builder, t tile, whole int, parts core.Memory) *lastText {
 	room := s.FloatsOf("parts", parts)
 	s.Bindings[len(s.Bindings)-1].Vec4 = true
 	wholeWord, rest := s.Uint(whole), s.Uint(p.groups(t.Tile)-whole)
 	across, down := s.Uint(shader.Ceil(p.N, t.Cols)), s.Uint(shader.Ceil(p.M, t.Rows))
-	return lastText{
+	return &lastText{
 		number: fmt.Sprintf(`  let late = wg.x >= %[1]s;
   let after = max(wg.x, %[1]s) - %[1]s;
   let tile_number = min(wg.x, %[1]s) + after %% %[2]s;
@@ -78,18 +78,20 @@ func (p *Product) sumLast(r *shader.Recorder, t tile, whole, pieces int, parts c
 	scaled := *p
 	scaled.Alpha = 1
 	finish := scaled.finisher(s)
-	return s.Run(r, shader.GroupsFor(count), func() string {
-		text := fmt.Sprintf("  let tile_number = %s + i / %du;\n  let place = i %% %du;\n", wholeWord, fours, fours) + swizzle(across, down) + fmt.Sprintf(`
-  let row = tile_row * %du + place / %du;
-  let col = tile_col * %du + place %% %du * 4u;
-  if (row >= %s || col >= %s) { return; }
-  var sum = vec4<f32>();
-  for (var j = 0u; j < %s; j++) { sum = sum + parts[(%s >> 2u) + j * %s + i]; }
-  let at = %s + row * %s + col * %s;
-`, t.Rows, t.Cols/4, t.Cols, t.Cols/4, rows, cols, piecesWord, from, n, to, cr, cc)
+	return s.Run(r, shader.GroupsFor(count), func(w *shader.Text) {
+		finish.function(w)
+		w.Each(n)
+		w.Add(`  let tile_number = %s + i / %du;
+  let place = i %% %du;`, wholeWord, fours, fours)
+		w.Put(swizzle(across, down))
+		w.Add(`  let row = tile_row * %du + place / %du;
+  let col = tile_col * %du + place %% %du * 4u;`, t.Rows, t.Cols/4, t.Cols, t.Cols/4)
+		w.Add(`  if (row >= %s || col >= %s) { return; }
+  var sum = real4();
+  for (var j = 0u; j < %s; j++) { sum = sum + parts[(%s >> 2u) + j * %s + i]; }`, rows, cols, piecesWord, from, n)
+		w.Add("  let at = %s + row * %s + col * %s;", to, cr, cc)
 		for q := range 4 {
-			text += fmt.Sprintf("  if (col + %du < %s) { st_c(at + %du * %s, finish(sum.%c, at + %du * %s, col + %du)); }\n", q, cols, q, cc, "xyzw"[q], q, cc, q)
+			w.Add("  if (col + %du < %s) { st_c(at + %du * %s, finish(sum.%s, at + %du * %s, col + %du)); }", q, cols, q, cc, shader.Component(q), q, cc, q)
 		}
-		return finish.text() + shader.Each(n, text)
 	})
 }

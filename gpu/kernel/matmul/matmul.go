@@ -1,8 +1,9 @@
 // Package matmul multiplies stacks of matrices by tiles. matmul.go estimates which tile is the cheapest and into how many pieces K is cut,
-// tuner.go measures it on request, tiled.go writes the program, and epilogue.go what it does with sums.
+// tuner.go measures it on request, and tiled.go writes the program.
 package matmul
 
 import (
+	"fmt"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -90,9 +91,9 @@ const (
 	sumCost, resultCost = 7_600_000, 1
 	// gatherCost is the latency of gathered loads, for each element of K.
 	gatherCost = 40_000
-	// mostPieces is the largest number of pieces of split K, and leastDepth the least K of a piece.
-	mostPieces, leastDepth = 64, 64
-	mostGatheredPieces     = 128
+	// mostPieces is the largest number of pieces of split K, and leastK the least K of a piece.
+	mostPieces, leastK = 64, 64
+	mostGatheredPieces = 128
 )
 
 // A choice is how a product is computed: the number of the tile, and into how many pieces K is split; with last, only the tiles of the last
@@ -145,7 +146,7 @@ func (p *Product) cut(number int) (best choice, cost int) {
 	if p.waves(p.gpu.Tiles[number]) > 0 {
 		lasts = []bool{false, true}
 	}
-	for n := least; n <= max(least, most) && (n == least || p.K/n >= leastDepth); n++ {
+	for n := least; n <= max(least, most) && (n == least || p.K/n >= leastK); n++ {
 		for _, last := range lasts {
 			c := choice{number, n, last && n > 1}
 			if took := p.cost(c); best.pieces == 0 || took < cost {
@@ -164,13 +165,13 @@ func (p *Product) cost(c choice) int {
 	}
 	cost, results := p.pass(t, groups, c.pieces), p.M*p.N*p.Batch.Count
 	if c.last {
-		rounds := p.waves(t)
-		rest := groups - rounds*p.gpu.Multiprocessors
-		cost, results = rounds*p.pass(t, p.gpu.Multiprocessors, 1)+p.pass(t, rest, c.pieces), rest*t.Rows*t.Cols
+		waves := p.waves(t)
+		rest := groups - waves*p.gpu.Multiprocessors
+		cost, results = waves*p.pass(t, p.gpu.Multiprocessors, 1)+p.pass(t, rest, c.pieces), rest*t.Rows*t.Cols
 	}
 	if p.ACol == 1 && t.Double { // programs for pieces of these run slower
 		switch {
-		case p.BRow == 1 && p.BCol != 1 || p.K%t.Depth != 0:
+		case p.BRow == 1 && p.BCol != 1 || p.K%t.K != 0:
 			cost += cost / 5
 		case c.last:
 			cost += cost / 128
@@ -188,14 +189,14 @@ func (p *Product) pass(t shader.Tile, groups, pieces int) int {
 	if p.Gather != nil { // one at a time, and by way of a table
 		step = max(step*6/5, t.Each+gatherCost)
 	}
-	return (shader.Ceil(shader.Ceil(p.K, pieces), t.Depth)*t.Depth + startCost) * step
+	return (shader.Ceil(shader.Ceil(p.K, pieces), t.K)*t.K + startCost) * step
 }
 
 // loose reports whether rows of a are read along K one element at a time, or a factor is gathered.
-func (p *Product) loose() bool { return p.Gather != nil || p.ACol == 1 && !p.deepFours() }
+func (p *Product) loose() bool { return p.Gather != nil || p.ACol == 1 && !p.vec4AlongK() }
 
-// deepFours reports whether rows of a are read along K as vec4.
-func (p *Product) deepFours() bool {
+// vec4AlongK reports whether rows of a are read along K as vec4.
+func (p *Product) vec4AlongK() bool {
 	return p.ACol == 1 && p.K%4 == 0 && shader.Aligned(p.A, append([]int{p.ARow}, p.Batch.Strides[1]...)...)
 }
 
@@ -281,27 +282,29 @@ func (p *Product) sumPieces(r *shader.Recorder, parts core.Memory, pieces int) e
 	s.Specialize(len(outer.Sizes))
 	at := s.Loop(&outer)
 	cr, gap := p.gaps(s, cr)
-	return s.Run(r, shader.GroupsFor(count), func() string {
-		walkBatch := shader.WalkAs("at_", "i / "+per, len(outer.Sizes), 1, at, []string{to})
-		return finish.text() + gap + shader.Each(n, `
-  var sum = 0.0;
-  for (var j = 0u; j < `+piecesWord+`; j++) { sum = sum + parts[`+from+` + j * `+n+` + i]; }
-  let inner = i % `+per+`;
-  let row = inner / `+cols+`;
-  let col = inner % `+cols+`;
-`+walkBatch+`
-  let at = at_0 + row * `+cr+` + col * `+cc+`;
-  st_c(at, finish(sum, at, col));
-`)
+	return s.Run(r, shader.GroupsFor(count), func(w *shader.Text) {
+		finish.function(w)
+		gap(w)
+		w.Each(n)
+		w.Add(`  var sum = 0.0;
+  for (var j = 0u; j < %s; j++) { sum = sum + parts[%s + j * %s + i]; }`, piecesWord, from, n)
+		w.Add(`  let inner = i %% %s;
+  let row = inner / %s;
+  let col = inner %% %s;`, per, cols, cols)
+		w.Put(shader.WalkAs("at_", "i / "+per, len(outer.Sizes), 1, at, []string{to}))
+		w.Add(`  let at = at_0 + row * %s + col * %s;
+  st_c(at, finish(sum, at, col));`, cr, cc)
 	})
 }
 
-// gaps returns WGSL for the stride of the output's rows, with the gaps before column col added, and the function gaps that computes them.
-func (p *Product) gaps(s *shader.Builder, cr string) (stride, text string) {
+// gaps returns an expression for the stride of the output's rows, with the gaps before column col added, and what writes the function gaps
+// that computes them.
+func (p *Product) gaps(s *shader.Builder, cr string) (stride string, function func(w *shader.Text)) {
 	if !s.Flag(p.Gap != 0) {
-		return cr, ""
+		return cr, func(*shader.Text) {}
 	}
-	return cr + " + gaps(col)", "fn gaps(col: u32) -> u32 { return col / " + s.Uint(p.Wide) + " * " + s.Uint(p.Gap) + "; }\n"
+	wide, gap := s.Uint(p.Wide), s.Uint(p.Gap)
+	return cr + " + gaps(col)", func(w *shader.Text) { w.Func("gaps(col: u32) -> u32", "return col / %s * %s;", wide, gap) }
 }
 
 // A finisher writes the epilogue: alpha, beta times the old value, bias and ReLU.
@@ -329,21 +332,22 @@ func (f finisher) sum(sum, old string) string {
 	return sum + " * " + f.alpha + " + " + old + " * " + f.beta
 }
 
-func (f finisher) text() string {
-	t := "fn finish(sum: f32, at: u32, col: u32) -> f32 {\n  var v = sum"
+// function writes the function finish(sum, at, col): the result at position at, in a column, for a sum.
+func (f finisher) function(w *shader.Text) {
+	value := "sum"
 	switch {
 	case f.early:
 	case f.beta != "":
-		t += " * " + f.alpha + " + ld_c(at) * " + f.beta
+		value = f.sum("sum", "ld_c(at)")
 	default:
-		t += " * " + f.alpha
+		value += " * " + f.alpha
 	}
-	t += ";\n"
+	body := fmt.Sprintf("var v = %s;\n", value)
 	if f.bias != "" {
-		t += "  v = v + ld_bias(" + f.bias + " + col * " + f.step + ");\n"
+		body += fmt.Sprintf("  v = v + ld_bias(%s + col * %s);\n", f.bias, f.step)
 	}
 	if f.relu {
-		t += "  v = select(v, 0.0, v < 0.0);\n"
+		body += "  v = select(v, 0.0, v < 0.0);\n"
 	}
-	return t + "  return v;\n}\n"
+	w.Func("finish(sum: real, at: u32, col: u32) -> real", "%s  return v;", body)
 }

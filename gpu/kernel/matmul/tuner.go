@@ -32,7 +32,7 @@ type productClass struct{ m, n, k, count, form int }
 func (p *Product) class() productClass {
 	form := 0
 	for i, v := range []bool{
-		p.ACol == 1, p.deepFours(), p.ACol != 1 && p.ARow == 1, p.BRow == 1 && p.BCol != 1, p.BCol == 1, p.A.DType == core.Float32, p.B.DType == core.Float32,
+		p.ACol == 1, p.vec4AlongK(), p.ACol != 1 && p.ARow == 1, p.BRow == 1 && p.BCol != 1, p.BCol == 1, p.A.DType == core.Float32, p.B.DType == core.Float32,
 		p.Gather != nil,
 	} {
 		if v {

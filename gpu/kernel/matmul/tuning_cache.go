@@ -15,7 +15,7 @@ import (
 
 // kernels is the text that writes the programs of products: what was measured of others does not count.
 //
-//go:embed matmul.go tiled.go last_wave.go epilogue.go gather.go
+//go:embed matmul.go tiled.go tile_load.go tile_loop.go last_wave.go epilogue.go gather.go
 var kernels embed.FS
 
 // kernelsDigest identifies that text.
@@ -71,7 +71,7 @@ func (c *productClass) UnmarshalText(text []byte) error {
 
 // name returns what the file calls a tile.
 func tileName(t shader.Tile) string {
-	return fmt.Sprintf("%dx%dx%d of %dx%d", t.Rows, t.Cols, t.Depth, t.High, t.Wide)
+	return fmt.Sprintf("%dx%dx%d of %dx%d", t.Rows, t.Cols, t.K, t.High, t.Wide)
 }
 
 // tuners holds a tuner for each kind of GPU, and which one each GPU has.

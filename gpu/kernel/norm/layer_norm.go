@@ -38,19 +38,23 @@ func layerNormCall(r *shader.Recorder, c *core.Call) error {
 	if rows == 0 || n == 0 {
 		return nil
 	}
-	return s.Run(r, rows, func() string {
-		text := shader.WorkgroupSum(t.Width) + head() + "  var t = 0.0;\n"
+	return s.Run(r, rows, func(w *shader.Text) {
+		w.Sum(t.Width)
+		head(w)
+		w.Add("  var t = 0.0;")
 		if rms {
-			text += "  let mean = 0.0;\n"
+			w.Add("  let mean = 0.0;")
 		} else {
-			text += t.Pass("t = t + $x;") + "  let mean = whole_sum(lane, t) * " + share + ";\n  t = 0.0;\n"
+			w.Put(t.Pass("t = t + $x;"))
+			w.Add(`  let mean = whole_sum(lane, t) * %s;
+  t = 0.0;`, share)
 		}
-		text += t.Pass("let d = $x - mean; t = t + d * d;") +
-			"  let scale = 1.0 / sqrt(whole_sum(lane, t) * " + share + " + " + eps + ");\n"
+		w.Put(t.Pass("let d = $x - mean; t = t + d * d;"))
+		w.Add("  let scale = 1.0 / sqrt(whole_sum(lane, t) * %s + %s);", share, eps)
 		if stats != "" {
-			text += "  if (lane == 0u) { st_stats(" + stats + " + group, mean); st_stats(" + stats + " + " + rowsWord + " + group, scale); }\n"
+			w.Add("  if (lane == 0u) { st_stats(%s + group, mean); st_stats(%s + %s + group, scale); }", stats, stats, rowsWord)
 		}
-		return text + t.Pass("var v = ($x - mean) * scale; "+affine+"$y = v;") + "}\n"
+		w.Put(t.Pass("var v = ($x - mean) * scale; " + affine + "$y = v;"))
 	})
 }
 
@@ -127,19 +131,24 @@ func (p *layerNormGradient) inputs(r *shader.Recorder) error {
 	stats, rows, share := s.In("stats", p.stats, expr.F32, expr.Number), s.Uint(p.rows), s.Float(1/float64(p.n))
 	s.Flag(p.rms)
 	head := t.Open(r.GPU.Software)
-	return s.Run(r, p.rows, func() string {
+	return s.Run(r, p.rows, func(w *shader.Text) {
 		mean := "ld_stats(" + stats + " + group)"
 		if p.rms {
 			mean = "0.0"
 		}
-		text := shader.WorkgroupSum(t.Width) + head() + "  let mean = " + mean + ";\n  let scale = ld_stats(" + stats + " + " + rows + " + group);\n" +
-			"  var a = 0.0;\n  var b = 0.0;\n" + t.Pass("let d = "+slope+"; a = a + d; b = b + d * (($x - mean) * scale);")
+		w.Sum(t.Width)
+		head(w)
+		w.Add(`  let mean = %s;
+  let scale = ld_stats(%s + %s + group);
+  var a = 0.0;
+  var b = 0.0;`, mean, stats, rows)
+		w.Put(t.Pass("let d = " + slope + "; a = a + d; b = b + d * (($x - mean) * scale);"))
 		if p.rms {
-			text += "  let first_moment = 0.0;\n"
+			w.Add("  let first_moment = 0.0;")
 		} else {
-			text += "  let first_moment = whole_sum(lane, a) * " + share + ";\n"
+			w.Add("  let first_moment = whole_sum(lane, a) * %s;", share)
 		}
-		return text + "  let second_moment = whole_sum(lane, b) * " + share + ";\n" +
-			t.Pass("let d = "+slope+"; $dx = scale * (d - first_moment - ($x - mean) * scale * second_moment)"+more+";") + "}\n"
+		w.Add("  let second_moment = whole_sum(lane, b) * %s;", share)
+		w.Put(t.Pass("let d = " + slope + "; $dx = scale * (d - first_moment - ($x - mean) * scale * second_moment)" + more + ";"))
 	})
 }

@@ -66,7 +66,7 @@ func (p *layerNormGradient) together(r *shader.Recorder, width, held int) error 
 	s.Specialize(held)
 	s.Specialize(ahead)
 	t.full, t.even = s.Flag(p.n == 4*width*held), s.Flag(p.rows%ahead == 0)
-	if err := s.Run(r, groups, t.text); err != nil {
+	if err := s.Run(r, groups, t.write); err != nil {
 		return err
 	}
 	return primitive.SumPartials(r, parts, groups, p.n, p.sums, nil)
@@ -121,7 +121,7 @@ func (t *heldRows) load(name, first string, k, h int) string {
 	}
 	value := fmt.Sprintf("%s[(%s >> 2u) + %s%s]", name, first, row, place)
 	if there != "" {
-		value = "select(vec4<f32>(), " + value + ", " + there + ")"
+		value = "select(real4(), " + value + ", " + there + ")"
 	}
 	return t.four(k, h, "  var "+register+" = "+value+";\n")
 }
@@ -134,41 +134,43 @@ func (t *heldRows) store(k, h int, text string) string {
 	return t.four(k, h, text)
 }
 
-func (t *heldRows) text() string {
-	moments, typ := []string{"a", "b"}, map[int]string{1: "f32", 2: "vec2<f32>", 4: "vec4<f32>", 8: "mat2x4<f32>"}
+// write writes the program.
+func (t *heldRows) write(w *shader.Text) {
+	moments, typ := []string{"a", "b"}, map[int]string{1: shader.Real, 2: shader.Real2, 4: shader.Real4, 8: shader.Real2x4}
 	if t.rms {
 		moments = moments[1:]
 	}
 	kind := typ[t.ahead*len(moments)]
-	var b strings.Builder
-	b.WriteString(shader.WorkgroupReduce("moments", kind, "a + b", t.width) + shader.EachGroup(t.width, t.groups) + "  let lane = li;\n  let n = " + t.n + ";\n")
+	w.Reduce("moments", kind, "a + b", t.width)
+	w.EachGroup(t.width, t.groups)
+	w.Add("  let lane = li;\n  let n = %s;", t.n)
 	for h := range t.held {
 		for i := range t.sums {
-			fmt.Fprintf(&b, "  var sum%d_%d = vec4<f32>();\n", i, h)
+			w.Add("  var sum%d_%d = real4();", i, h)
 		}
 		if t.w != "" {
-			b.WriteString(t.load("w", t.w, -1, h))
+			w.Put(t.load("w", t.w, -1, h))
 		}
 	}
-	fmt.Fprintf(&b, "  for (var unit = group; unit < %s; unit += %s) {\n", t.units, t.groups)
+	w.Add("  for (var unit = group; unit < %s; unit += %s) {", t.units, t.groups)
 	var sums []string
 	for k := range t.ahead {
-		fmt.Fprintf(&b, "  let row_%[1]d = unit * %[2]du + %[1]du;\n  let known_%[1]d = min(row_%[1]d, %[4]s - 1u);\n  let scale_%[1]d = ld_stats(%[3]s + %[4]s + known_%[1]d);\n",
+		w.Add("  let row_%[1]d = unit * %[2]du + %[1]du;\n  let known_%[1]d = min(row_%[1]d, %[4]s - 1u);\n  let scale_%[1]d = ld_stats(%[3]s + %[4]s + known_%[1]d);",
 			k, t.ahead, t.stats, t.rows)
 		if !t.rms {
-			fmt.Fprintf(&b, "  let mean_%[1]d = ld_stats(%[2]s + known_%[1]d);\n", k, t.stats)
+			w.Add("  let mean_%[1]d = ld_stats(%[2]s + known_%[1]d);", k, t.stats)
 		}
 		for h := range t.held {
-			b.WriteString(t.load("x", t.x, k, h) + t.load("g", t.g, k, h))
+			w.Put(t.load("x", t.x, k, h) + t.load("g", t.g, k, h))
 			if t.arrived != "" {
-				b.WriteString(t.load("arrived", t.arrived, k, h))
+				w.Put(t.load("arrived", t.arrived, k, h))
 			}
 		}
 	}
 	for k := range t.ahead {
 		for _, m := range moments {
-			fmt.Fprintf(&b, "  var %s_%d = vec4<f32>();\n", m, k)
-			sums = append(sums, fmt.Sprintf("dot(%s_%d, vec4<f32>(1.0))", m, k))
+			w.Add("  var %s_%d = real4();", m, k)
+			sums = append(sums, fmt.Sprintf("dot(%s_%d, real4(1.0))", m, k))
 		}
 	}
 	centred, take, value := "x_$k_$h - mean_$k", "  a_$k = a_$k + g_$k_$h;\n", "g_$k_$h - mean_a_$k - x_$k_$h * mean_b_$k"
@@ -182,17 +184,17 @@ func (t *heldRows) text() string {
 	if t.w != "" {
 		term += "  g_$k_$h = g_$k_$h * w_$h;\n"
 	}
-	b.WriteString(t.each(term + take + "  b_$k = b_$k + g_$k_$h * x_$k_$h;\n"))
-	fmt.Fprintf(&b, "  let moments = whole_moments(lane, %s(%s)) * %s;\n", kind, strings.Join(sums, ", "), t.share)
+	w.Put(t.each(term + take + "  b_$k = b_$k + g_$k_$h * x_$k_$h;\n"))
+	w.Add("  let moments = whole_moments(lane, %s(%s)) * %s;", kind, strings.Join(sums, ", "), t.share)
 	for i := range sums {
 		part := ""
 		if len(sums) > 4 {
 			part = "[" + strconv.Itoa(i/4) + "]"
 		}
 		if len(sums) > 1 {
-			part += "." + string("xyzw"[i%4])
+			part += "." + shader.Component(i%4)
 		}
-		fmt.Fprintf(&b, "  let mean_%s_%d = moments%s;\n", moments[i%len(moments)], i/len(moments), part)
+		w.Add("  let mean_%s_%d = moments%s;", moments[i%len(moments)], i/len(moments), part)
 	}
 	result := "scale_$k * (" + value + ")"
 	if t.arrived != "" {
@@ -200,17 +202,15 @@ func (t *heldRows) text() string {
 	}
 	for k := range t.ahead {
 		for h := range t.held {
-			b.WriteString(t.store(k, h, "  dx[("+t.dx+" >> 2u) + row_$k * n + $q] = "+result+";\n"))
+			w.Put(t.store(k, h, "  dx[("+t.dx+" >> 2u) + row_$k * n + $q] = "+result+";\n"))
 		}
 	}
-	b.WriteString("  }\n")
+	w.Add("  }")
 	for i := range t.sums {
 		for h := range t.held {
-			b.WriteString(t.store(-1, h, fmt.Sprintf("  parts[(%s >> 2u) + (group * %du + %du) * n + $q] = sum%d_$h;\n", t.to, len(t.sums), i, i)))
+			w.Put(t.store(-1, h, fmt.Sprintf("  parts[(%s >> 2u) + (group * %du + %du) * n + $q] = sum%d_$h;\n", t.to, len(t.sums), i, i)))
 		}
 	}
-	b.WriteString("}\n")
-	return b.String()
 }
 
 // columns computes the sums alone.
@@ -220,9 +220,9 @@ func (p *layerNormGradient) columns(r *shader.Recorder) error {
 		return nil
 	}
 	four := p.fours(p.x, p.g)
-	wide, typ := 1, "f32" // columns of an invocation
+	wide, typ := 1, shader.Real // columns of an invocation
 	if four {
-		wide, typ = 4, "vec4<f32>"
+		wide, typ = 4, shader.Real4
 	}
 	pieces := min(max(shader.SaturatingInvocations*wide/p.n, 1), shader.Ceil(max(p.rows, 1), 16), 256)
 	pieces = max(pieces, shader.Ceil(p.rows, shader.MaxLoop))
@@ -247,7 +247,8 @@ func (p *layerNormGradient) columns(r *shader.Recorder) error {
 		}
 	}
 	unroll := s.Flag(chunk >= 8)
-	err = s.Run(r, shader.GroupsFor(p.n/wide*pieces), func() string {
+	err = s.Run(r, shader.GroupsFor(p.n/wide*pieces), func(w *shader.Text) {
+		w.Each(all)
 		load := func(name, first string) string { return "ld_" + name + "(" + first + " + at)" }
 		if four {
 			load = func(name, first string) string { return name + "[(" + first + " >> 2u) + at]" }
@@ -257,32 +258,39 @@ func (p *layerNormGradient) columns(r *shader.Recorder) error {
 		if p.rms {
 			mean = "0.0"
 		}
-		var b strings.Builder
-		fmt.Fprintf(&b, "  let col = i %% %[1]s;\n  let begin = (i / %[1]s) * %[2]s;\n  let end = min(begin + %[2]s, %[3]s);\n  var r = begin;\n", cols, chunkWord, rows)
+
+		w.Add(`  let col = i %% %[1]s;
+  let begin = (i / %[1]s) * %[2]s;
+  let end = min(begin + %[2]s, %[3]s);
+  var r = begin;`, cols, chunkWord, rows)
 		for i := range terms {
-			fmt.Fprintf(&b, "  var sum%d = %s();\n", i, typ)
+			w.Add("  var sum%d = %s();", i, typ)
 		}
 		for _, rounds := range []int{4, 1} {
 			if rounds > 1 && !unroll {
 				continue
 			}
-			fmt.Fprintf(&b, "  for (; r + %du < end; r += %du) {\n", rounds-1, rounds)
+			w.Add("  for (; r + %du < end; r += %du) {", rounds-1, rounds)
 			for k := range rounds {
-				fmt.Fprintf(&b, "    var x%[1]d: %[2]s;\n    var g%[1]d: %[2]s;\n    {\n    let row = r + %[1]du;\n    let at = row * %[3]s + col;\n"+
-					"    x%[1]d = (%[4]s - %[5]s) * ld_stats(%[6]s + %[7]s + row);\n    g%[1]d = %[8]s;\n    }\n",
-					k, typ, cols, load("x", from), mean, stats, rows, load("g", grad))
+				w.Add(`    var x%[1]d: %[2]s;
+    var g%[1]d: %[2]s;
+    {
+    let row = r + %[1]du;
+    let at = row * %[3]s + col;
+    x%[1]d = (%[4]s - %[5]s) * ld_stats(%[6]s + %[7]s + row);
+    g%[1]d = %[8]s;
+    }`, k, typ, cols, load("x", from), mean, stats, rows, load("g", grad))
 			}
 			for k := range rounds {
 				for i, t := range terms {
-					fmt.Fprintf(&b, "    sum%[1]d = sum%[1]d + %[2]s;\n", i, strings.ReplaceAll(t, "$k", strconv.Itoa(k)))
+					w.Add("    sum%[1]d = sum%[1]d + %[2]s;", i, strings.ReplaceAll(t, "$k", strconv.Itoa(k)))
 				}
 			}
-			b.WriteString("  }\n")
+			w.Add("  }")
 		}
 		for i := range terms {
-			fmt.Fprintf(&b, "  parts[%s + ((i / %s) * %du + %du) * %s + col] = sum%d;\n", to, cols, count, i, cols, i)
+			w.Add("  parts[%s + ((i / %s) * %du + %du) * %s + col] = sum%d;", to, cols, count, i, cols, i)
 		}
-		return shader.Each(all, b.String())
 	})
 	if err != nil {
 		return err

@@ -77,13 +77,14 @@ func (n normed) moments(r *shader.Recorder, x *core.Operand, dims []int64, stats
 	s := shader.New(r, "statistics")
 	from, to, countWord, epsWord := s.FloatsOf("m", m), s.Out("y", stats, expr.F32, expr.Number), s.Uint(count), s.Float(eps)
 	s.Flag(variance)
-	return s.Run(r, shader.GroupsFor(count), func() string {
-		text := "  let v = m[" + from + " + i];\n  st_y(" + to + " + i, m[" + from + " + " + countWord + " + i]);\n" +
-			"  st_y(" + to + " + " + countWord + " + i, 1.0 / sqrt(v + " + epsWord + "));\n"
+	return s.Run(r, shader.GroupsFor(count), func(w *shader.Text) {
+		w.Each(countWord)
+		w.Add(`  let v = m[%s + i];
+  st_y(%s + i, m[%s + %s + i]);`, from, to, from, countWord)
+		w.Add("  st_y(%s + %s + i, 1.0 / sqrt(v + %s));", to, countWord, epsWord)
 		if variance {
-			text += "  st_y(" + to + " + 2u * " + countWord + " + i, v);\n"
+			w.Add("  st_y(%s + 2u * %s + i, v);", to, countWord)
 		}
-		return shader.Each(countWord, text)
 	})
 }
 
@@ -91,7 +92,7 @@ func (n normed) moments(r *shader.Recorder, x *core.Operand, dims []int64, stats
 func (n normed) apply(r *shader.Recorder, c *core.Call, stats *core.Operand) error {
 	s := shader.New(r, "norm")
 	x, y := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number)
-	w := n.access(s, &c.Ins[0], &c.Outs[0])
+	access := n.access(s, &c.Ins[0], &c.Outs[0])
 	stat := s.In("stats", stats, expr.F32, expr.Number)
 	affine := ""
 	for i, name := range []string{"w", "a"} {
@@ -99,13 +100,18 @@ func (n normed) apply(r *shader.Recorder, c *core.Call, stats *core.Operand) err
 			affine += "  v = v " + []string{"*", "+"}[i] + " ld_" + name + "(" + s.In(name, o, expr.F32, expr.Number) + " + c);\n"
 		}
 	}
-	count, inner, channels := s.Uint(n.count()/w.step), s.Uint(n.inner/w.step), s.Uint(n.channels)
+	count, inner, channels := s.Uint(n.count()/access.step), s.Uint(n.inner/access.step), s.Uint(n.channels)
 	s.Flag(n.groups == 0)
 	total, at := n.statistics(s)
 	totalWord := s.Uint(total)
-	return s.Run(r, shader.GroupsFor(n.count()/w.step), func() string {
-		return shader.Each(count, "  let plane = i / "+inner+";\n  let b = plane / "+channels+";\n  let c = plane - b * "+channels+";\n  let at = "+at+";\n"+
-			"  var v = ("+w.load("x", x)+" - ld_stats("+stat+" + at)) * ld_stats("+stat+" + "+totalWord+" + at);\n"+affine+w.store("y", y, "v"))
+	return s.Run(r, shader.GroupsFor(n.count()/access.step), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let plane = i / %s;
+  let b = plane / %s;
+  let c = plane - b * %s;
+  let at = %s;`, inner, channels, channels, at)
+		w.Add("  var v = (%s - ld_stats(%s + at)) * ld_stats(%s + %s + at);", access.load("x", x), stat, stat, totalWord)
+		w.Put(affine + access.store("y", y, "v"))
 	})
 }
 
@@ -161,30 +167,32 @@ func (n normed) sums(r *shader.Recorder, x, g, stats *core.Operand) (parts core.
 		width *= 2
 	}
 	across := s.Uint(width)
-	return parts, pieces, s.Run(r, pieces*n.channels, func() string {
+	return parts, pieces, s.Run(r, pieces*n.channels, func(w *shader.Text) {
 		// As many invocations as a plane needs, and of the rest others for other images: no divisions inside.
-		return shader.WorkgroupSum(256) + "fn sums(li: u32, c: u32, begin: u32, end: u32) -> vec2<f32> {\n  var t = vec2<f32>();\n" +
-			"  for (var b = begin + li / " + across + "; b < end; b += 256u / " + across + ") {\n    let at = " + at + ";\n" +
-			"    let mean = ld_stats(" + stat + " + at);\n    let scale = ld_stats(" + stat + " + " + totalWord + " + at);\n" +
-			"    let first = (b * " + channels + " + c) * " + inner + ";\n    for (var j = li % " + across + "; j < " + inner + "; j += " + across + ") {\n" +
-			"      let d = ld_g(" + grad + " + first + j);\n" +
-			"      t = t + vec2<f32>(d * ((ld_x(" + from + " + first + j) - mean) * scale), d);\n    }\n  }\n  return t;\n}\n" +
-			`@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {
-  let group = wg.y * grid.x + wg.x;
-  if (group >= ` + groups + `) { return; }
-  let c = group % ` + channels + `;
-  let begin = min((group / ` + channels + `) * ` + chunk + `, ` + batch + `);
-  let t = sums(li, c, begin, min(begin + ` + chunk + `, ` + batch + `));
+		w.Sum(256)
+		w.Func("sums(li: u32, c: u32, begin: u32, end: u32) -> real2", `var t = real2();
+  for (var b = begin + li / %[1]s; b < end; b += 256u / %[1]s) {
+    let at = %[2]s;
+    let mean = ld_stats(%[3]s + at);
+    let scale = ld_stats(%[3]s + %[4]s + at);
+    let first = (b * %[5]s + c) * %[6]s;
+    for (var j = li %% %[1]s; j < %[6]s; j += %[1]s) {
+      let d = ld_g(%[7]s + first + j);
+      t = t + real2(d * ((ld_x(%[8]s + first + j) - mean) * scale), d);
+    }
+  }
+  return t;`, across, at, stat, totalWord, channels, inner, grad, from)
+		w.EachGroup(256, groups)
+		w.Add(`  let c = group %% %[1]s;
+  let begin = min((group / %[1]s) * %[2]s, %[3]s);
+  let t = sums(li, c, begin, min(begin + %[2]s, %[3]s));
   let first = whole_sum(li, t.x);
   let second = whole_sum(li, t.y);
   if (li == 0u) {
-    let to = ` + to + ` + (group / ` + channels + `) * 2u * ` + channels + ` + c;
+    let to = %[4]s + (group / %[1]s) * 2u * %[1]s + c;
     parts[to] = first;
-    parts[to + ` + channels + `] = second;
-  }
-}
-`
+    parts[to + %[1]s] = second;
+  }`, channels, chunk, batch, to)
 	})
 }
 
@@ -236,12 +244,17 @@ func groupNormBackwardCall(r *shader.Recorder, c *core.Call) error {
 		weight = " * ld_w(" + s.In("w", w, expr.F32, expr.Number) + " + (at / " + s.Uint(n.inner) + ") % " + s.Uint(n.channels) + ")"
 	}
 	head := l.Open(s, width)
-	return s.Run(r, rows, func() string {
-		return shader.WorkgroupSum(width) + head() + "  let mean = ld_stats(" + stat + " + group);\n  let scale = ld_stats(" + stat + " + " + rowsWord + " + group);\n" +
-			"  var a = 0.0;\n  var b = 0.0;\n" +
-			primitive.Along(width, "let d = ld_g("+grad+" + at)"+weight+"; a = a + d; b = b + d * ((ld_x("+from+" + at) - mean) * scale);") +
-			"  let first_moment = whole_sum(lane, a) / f32(n);\n  let second_moment = whole_sum(lane, b) / f32(n);\n" +
-			primitive.Along(width, "let d = ld_g("+grad+" + at)"+weight+"; st_dx("+dx+" + at, scale * (d - first_moment - (ld_x("+from+" + at) - mean) * scale * second_moment));") + "}\n"
+	return s.Run(r, rows, func(w *shader.Text) {
+		w.Sum(width)
+		head(w)
+		w.Add(`  let mean = ld_stats(%s + group);
+  let scale = ld_stats(%s + %s + group);
+  var a = 0.0;
+  var b = 0.0;`, stat, stat, rowsWord)
+		w.Put(primitive.Along(width, "let d = ld_g("+grad+" + at)"+weight+"; a = a + d; b = b + d * ((ld_x("+from+" + at) - mean) * scale);"))
+		w.Add(`  let first_moment = whole_sum(lane, a) / real(n);
+  let second_moment = whole_sum(lane, b) / real(n);`)
+		w.Put(primitive.Along(width, "let d = ld_g("+grad+" + at)"+weight+"; st_dx("+dx+" + at, scale * (d - first_moment - (ld_x("+from+" + at) - mean) * scale * second_moment));"))
 	})
 }
 
@@ -259,9 +272,12 @@ func batchNormCall(r *shader.Recorder, c *core.Call) error {
 		s := shader.New(r, "running statistics")
 		mean, variance, to := s.In("m", &c.Ins[3], expr.F32, expr.Number), s.In("v", &c.Ins[4], expr.F32, expr.Number), s.Out("y", stats, expr.F32, expr.Number)
 		count, eps := s.Uint(n.channels), s.Float(c.Floats[0])
-		if err := s.Run(r, shader.GroupsFor(n.channels), func() string {
-			return shader.Each(count, "  let v = ld_v("+variance+" + i);\n  st_y("+to+" + i, ld_m("+mean+" + i));\n"+
-				"  st_y("+to+" + "+count+" + i, 1.0 / sqrt(v + "+eps+"));\n  st_y("+to+" + 2u * "+count+" + i, v);\n")
+		if err := s.Run(r, shader.GroupsFor(n.channels), func(w *shader.Text) {
+			w.Each(count)
+			w.Add(`  let v = ld_v(%s + i);
+  st_y(%s + i, ld_m(%s + i));`, variance, to, mean)
+			w.Add(`  st_y(%s + %s + i, 1.0 / sqrt(v + %s));
+  st_y(%s + 2u * %s + i, v);`, to, count, eps, to, count)
 		}); err != nil {
 			return err
 		}
@@ -280,9 +296,11 @@ func batchNormRunningCall(r *shader.Recorder, c *core.Call) error {
 	mean, variance := s.Both("m", &c.Outs[0], expr.F32), s.Both("v", &c.Outs[1], expr.F32)
 	stats, count := s.In("stats", &c.Ins[0], expr.F32, expr.Number), s.Uint(channels)
 	momentum, unbiased := s.Float(c.Floats[0]), s.Float(c.Floats[1]/(c.Floats[1]-1))
-	return s.Run(r, shader.GroupsFor(channels), func() string {
-		return shader.Each(count, "  let t = "+momentum+";\n  st_m("+mean+" + i, (1.0 - t) * ld_m("+mean+" + i) + t * ld_stats("+stats+" + i));\n"+
-			"  st_v("+variance+" + i, (1.0 - t) * ld_v("+variance+" + i) + t * (ld_stats("+stats+" + 2u * "+count+" + i) * "+unbiased+"));\n")
+	return s.Run(r, shader.GroupsFor(channels), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let t = %s;
+  st_m(%s + i, (1.0 - t) * ld_m(%s + i) + t * ld_stats(%s + i));`, momentum, mean, mean, stats)
+		w.Add("  st_v(%s + i, (1.0 - t) * ld_v(%s + i) + t * (ld_stats(%s + 2u * %s + i) * %s));", variance, variance, stats, count, unbiased)
 	})
 }
 
@@ -308,12 +326,15 @@ func batchNormBackwardCall(r *shader.Recorder, c *core.Call) error {
 	step := access.step
 	count, inner, channels, size := s.Uint(n.count()/step), s.Uint(n.inner/step), s.Uint(n.channels), s.Float(1/float64(n.batch*n.inner))
 	s.Flag(training)
-	return s.Run(r, shader.GroupsFor(n.count()/step), func() string {
-		text := "  let c = (i / " + inner + ") % " + channels + ";\n  let scale = ld_stats(" + stat + " + " + channels + " + c);\n  var d = " + access.load("g", grad) + ";\n"
+	return s.Run(r, shader.GroupsFor(n.count()/step), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let c = (i / %s) %% %s;
+  let scale = ld_stats(%s + %s + c);
+  var d = %s;`, inner, channels, stat, channels, access.load("g", grad))
 		if training {
-			text += "  let hat = (" + access.load("x", from) + " - ld_stats(" + stat + " + c)) * scale;\n" +
-				"  d = d - ld_sums(" + sum + " + " + channels + " + c) * " + size + " - hat * (ld_sums(" + sum + " + c) * " + size + ");\n"
+			w.Add("  let hat = (%s - ld_stats(%s + c)) * scale;", access.load("x", from), stat)
+			w.Add("  d = d - ld_sums(%s + %s + c) * %s - hat * (ld_sums(%s + c) * %s);", sum, channels, size, sum, size)
 		}
-		return shader.Each(count, text+access.store("dx", dx, "d * "+factor))
+		w.Put(access.store("dx", dx, "d * "+factor))
 	})
 }

@@ -71,14 +71,12 @@ func normCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "optim_norm "+join+finish)
 	from, to, n, power := s.FloatsOf("parts", parts), s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(len(c.Ins)), s.Float(p)
-	return s.Run(r, 1, func() string {
-		return `@compute @workgroup_size(1) fn main() {
-  let power = ` + power + `;
-  var a = ` + start + `;
-  for (var j = 0u; j < ` + n + `; j++) { let v = parts[` + from + ` + j]; a = ` + join + `; }
-  st_y(` + to + `, ` + finish + `);
-}
-`
+	return s.Run(r, 1, func(w *shader.Text) {
+		w.Main(1)
+		w.Add(`  let power = %s;
+  var a = %s;
+  for (var j = 0u; j < %s; j++) { let v = parts[%s + j]; a = %s; }`, power, start, n, from, join)
+		w.Add("  st_y(%s, %s);", to, finish)
 	})
 }
 
@@ -102,11 +100,15 @@ func scaleCall(r *shader.Recorder, c *core.Call, clip bool) error {
 		if o.Numel() == 0 {
 			continue
 		}
-		err := s.Run(r, shader.GroupsFor(o.Numel()), func() string {
+		err := s.Run(r, shader.GroupsFor(o.Numel()), func(w *shader.Text) {
 			if clip {
-				return shader.Each(n, "  let factor = "+most+" / ("+factor+" + 1e-6);\n  if (factor < 1.0 || plait_isnan_f32(factor)) { st_y("+y+" + i, ld_y("+y+" + i) * factor); }\n")
+				w.Each(n)
+				w.Add(`  let factor = %s / (%s + 1e-6);
+  if (factor < 1.0 || plait_isnan_f32(factor)) { st_y(%s + i, ld_y(%s + i) * factor); }`, most, factor, y, y)
+				return
 			}
-			return shader.Each(n, "  st_y("+y+" + i, ld_y("+y+" + i) * "+factor+");\n")
+			w.Each(n)
+			w.Add("  st_y(%s + i, ld_y(%s + i) * %s);", y, y, factor)
 		})
 		if err != nil {
 			return err
@@ -138,16 +140,14 @@ func unscaleCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "optim_unscale")
 	from, to, count := s.FloatsOf("parts", parts), s.Out("y", &c.Outs[last], expr.F32, expr.Number), s.Uint(n)
-	err = s.Run(r, 1, func() string {
-		return `@compute @workgroup_size(1) fn main() {
-  var found = 0.0;
-  for (var j = 0u; j < ` + count + `; j++) {
-    let v = parts[` + from + ` + j];
+	err = s.Run(r, 1, func(w *shader.Text) {
+		w.Main(1)
+		w.Add(`  var found = 0.0;
+  for (var j = 0u; j < %s; j++) {
+    let v = parts[%s + j];
     if (plait_isinf_f32(v) || plait_isnan_f32(v)) { found = 1.0; }
   }
-  st_y(` + to + `, found);
-}
-`
+  st_y(%s, found);`, count, from, to)
 	})
 	if err != nil {
 		return err
@@ -166,8 +166,11 @@ func clampCall(r *shader.Recorder, c *core.Call) error {
 		if o.Numel() == 0 {
 			continue
 		}
-		err := s.Run(r, shader.GroupsFor(o.Numel()), func() string {
-			return shader.Each(n, "  let v = ld_y("+y+" + i);\n  let m = "+most+";\n  st_y("+y+" + i, select(select(v, m, v > m), -m, v < -m));\n")
+		err := s.Run(r, shader.GroupsFor(o.Numel()), func(w *shader.Text) {
+			w.Each(n)
+			w.Add(`  let v = ld_y(%s + i);
+  let m = %s;
+  st_y(%s + i, select(select(v, m, v > m), -m, v < -m));`, y, most, y)
 		})
 		if err != nil {
 			return err

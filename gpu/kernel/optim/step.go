@@ -160,35 +160,41 @@ func (u *parameterStep) shader(r *shader.Recorder, four bool) (s *shader.Builder
 	return s, first, numbers
 }
 
-const largerText = "fn larger(a: f32, b: f32) -> f32 { return select(b, a, a > b || plait_isnan_f32(a)); }\n"
+// larger writes the function that rules call for the larger of two numbers, or a NaN.
+func larger(w *shader.Text) {
+	w.Func("larger(a: real, b: real) -> real", "return select(b, a, a > b || plait_isnan_f32(a));")
+}
 
 // update writes the update of one element, given what each operand's is called.
-func (u *parameterStep) update(b *strings.Builder, x []string, value func(name string) string) {
+func (u *parameterStep) update(w *shader.Text, x []string, value func(name string) string) {
 	names := u.names()
 	weight := names[0]
 	master := names[len(names)-1] == "m"
 	if master {
 		weight = "m"
 	}
-	fmt.Fprintf(b, "    {\n      var w = %s;\n", value(weight))
-	fmt.Fprintf(b, "      let g = %s * %s + %s * w;\n      w = w * %s;\n", x[0], value("g"), x[1], x[2])
+	w.Add(`    {
+      var w = %s;`, value(weight))
+	w.Add(`      let g = %s * %s + %s * w;
+      w = w * %s;`, x[0], value("g"), x[1], x[2])
 	for _, n := range names[1 : 1+u.states] {
-		fmt.Fprintf(b, "      var %s = %s;\n", n, value(n))
+		w.Add("      var %s = %s;", n, value(n))
 	}
 	for k := 3; k < ruleNumbers; k++ {
 		if strings.Contains(rules[u.rule], "x"+strconv.Itoa(k)) {
-			fmt.Fprintf(b, "      let x%d = %s;\n", k, x[k])
+			w.Add("      let x%d = %s;", k, x[k])
 		}
 	}
-	fmt.Fprintf(b, "      var v = 0.0;\n      %s\n", rules[u.rule])
+	w.Add(`      var v = 0.0;
+      %s`, rules[u.rule])
 	for _, n := range names[1 : 1+u.states] {
-		fmt.Fprintf(b, "      %s = %s;\n", value(n), n)
+		w.Add("      %s = %s;", value(n), n)
 	}
-	fmt.Fprintf(b, "      %s = v;\n", value("p"))
+	w.Add("      %s = v;", value("p"))
 	if master {
-		fmt.Fprintf(b, "      %s = v;\n", value("m"))
+		w.Add("      %s = v;", value("m"))
 	}
-	b.WriteString("    }\n")
+	w.Add("    }")
 }
 
 // alone updates a parameter element by element.
@@ -196,17 +202,17 @@ func (u *parameterStep) alone(r *shader.Recorder) error {
 	s, first, numbers := u.shader(r, false)
 	n := u.grad.Numel()
 	count := s.Uint(n)
-	err := s.Run(r, shader.GroupsFor(n), func() string {
-		var b strings.Builder
+	err := s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		operands := append([]string{"g"}, u.names()...)
+		larger(w)
+		w.Each(count)
 		for k, n := range operands {
-			fmt.Fprintf(&b, "    var one_%s = ld_mem_%s(%s + i);\n", n, n, first[k])
+			w.Add("    var one_%s = ld_mem_%s(%s + i);", n, n, first[k])
 		}
-		u.update(&b, numbers, func(name string) string { return "one_" + name })
+		u.update(w, numbers, func(name string) string { return "one_" + name })
 		for k, n := range operands[1:] {
-			fmt.Fprintf(&b, "    st_mem_%s(%s + i, one_%s);\n", n, first[1+k], n)
+			w.Add("    st_mem_%s(%s + i, one_%s);", n, first[1+k], n)
 		}
-		return largerText + shader.Each(count, b.String())
 	})
 	r.Feed() // a GPU that has waited for the last gradient begins before all is written down
 	return err
@@ -230,24 +236,29 @@ func (g *stepGroup) run(r *shader.Recorder) error {
 			s.Uint(int(shader.Base(&t.outs[k])) / 4)
 		}
 	}
-	err := s.Run(r, groups, func() string {
-		var b strings.Builder
+	err := s.Run(r, groups, func(w *shader.Text) {
 		operands := append([]string{"g"}, u.names()...)
-		fmt.Fprintf(&b, "%sfn word(i: u32) -> u32 { return p[i >> 2u][i & 3u]; }\n"+shader.Entry, largerText, shader.Threads)
-		fmt.Fprintf(&b, "  var row = %du;\n  var before = 0u;\n  for (var t = 1u; t < %s && group >= word(row); t++) {\n    before = word(row);\n    row += %du;\n  }\n",
-			table, count, 2+len(operands))
-		fmt.Fprintf(&b, "  let i = (group - before) * %du + li;\n  if (group >= word(row) || i >= word(row + 1u)) { return; }\n", shader.Threads)
+		larger(w)
+		w.Func("word(i: u32) -> u32", "return p[i >> 2u][i & 3u];")
+		w.Main(shader.Threads)
+		w.Add(`  var row = %du;
+  var before = 0u;
+  for (var t = 1u; t < %s && group >= word(row); t++) {
+    before = word(row);
+    row += %du;
+  }`, table, count, 2+len(operands))
+		w.Add(`  let i = (group - before) * %du + li;
+  if (group >= word(row) || i >= word(row + 1u)) { return; }`, shader.Threads)
 		for k, n := range operands {
-			fmt.Fprintf(&b, "    let at_%s = word(row + %du) + i;\n    var four_%s = mem_%s[at_%s];\n", n, 2+k, n, n, n)
+			w.Add(`    let at_%s = word(row + %du) + i;
+    var four_%s = mem_%s[at_%s];`, n, 2+k, n, n, n)
 		}
 		for k := range 4 {
-			u.update(&b, numbers, func(name string) string { return fmt.Sprintf("four_%s.%c", name, "xyzw"[k]) })
+			u.update(w, numbers, func(name string) string { return fmt.Sprintf("four_%s.%s", name, shader.Component(k)) })
 		}
 		for _, n := range operands[1:] {
-			fmt.Fprintf(&b, "    mem_%s[at_%s] = four_%s;\n", n, n, n)
+			w.Add("    mem_%s[at_%s] = four_%s;", n, n, n)
 		}
-		b.WriteString("}\n")
-		return b.String()
 	})
 	r.Feed()
 	return err

@@ -68,13 +68,24 @@ func padCall(r *shader.Recorder, c *core.Call) error {
 	if out.Numel() == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
-		text := "  var ok = true;\n  var rest = i;\n  var at = 0u;\n  var scale = 1u;\n"
+	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  var ok = true;
+  var rest = i;
+  var at = 0u;
+  var scale = 1u;`)
 		for d := len(left) - 1; d >= 0; d-- {
-			text += "  {\n  let q = rest % " + outside[d] + ";\n  rest = rest / " + outside[d] + ";\n" + p.origin(left[d], inside[d]) +
-				"  at = at + u32(o) * scale;\n  scale = scale * " + inside[d] + ";\n  }\n"
+			w.Add(`  {
+  let q = rest %% %s;
+  rest = rest / %s;`, outside[d], outside[d])
+			w.Put(p.origin(left[d], inside[d]))
+			w.Add(`  at = at + u32(o) * scale;
+  scale = scale * %s;
+  }`, inside[d])
 		}
-		return shader.Each(count, text+"  var v = "+fill+";\n  if (ok) { v = ld_x("+x+" + at); }\n  st_y("+y+" + i, v);\n")
+		w.Add(`  var v = %s;
+  if (ok) { v = ld_x(%s + at); }
+  st_y(%s + i, v);`, fill, x, y)
 	})
 }
 
@@ -115,9 +126,17 @@ func (p padding) fold(r *shader.Recorder, in, out *core.Operand, d int) error {
 	if n == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, "  let column = i % "+inner+";\n  let own = (i / "+inner+") % "+inside+";\n  let row = i / ("+inner+" * "+inside+");\n  var sum = 0.0;\n"+
-			"  for (var q = 0u; q < "+outside+"; q++) {\n  var ok = true;\n"+p.origin(left, inside)+
-			"  if (ok && u32(o) == own) { sum = sum + ld_x("+x+" + (row * "+outside+" + q) * "+inner+" + column); }\n  }\n  st_y("+y+" + i, sum);\n")
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let column = i %% %s;
+  let own = (i / %s) %% %s;
+  let row = i / (%s * %s);
+  var sum = 0.0;`, inner, inner, inside, inner, inside)
+		w.Add(`  for (var q = 0u; q < %s; q++) {
+  var ok = true;`, outside)
+		w.Put(p.origin(left, inside))
+		w.Add(`  if (ok && u32(o) == own) { sum = sum + ld_x(%s + (row * %s + q) * %s + column); }
+  }
+  st_y(%s + i, sum);`, x, outside, inner, y)
 	})
 }

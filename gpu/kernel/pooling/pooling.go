@@ -125,21 +125,24 @@ func maxPoolCall(r *shader.Recorder, c *core.Call) error {
 	if y.Numel() == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(y.Numel()), func() string {
+	return s.Run(r, shader.GroupsFor(y.Numel()), func(w *shader.Text) {
 		better := "v > best || (plait_isnan_f32(v) && !plait_isnan_f32(best))"
 		if t == expr.I64 {
 			better = "plait_lt_i64(best, v)"
 		}
 		plain := *p
 		plain.includePad, plain.divisor = false, 0
-		text := "  let plane = i / " + places + ";\n" + primitive.Unfold("o", "i % "+places, g.Out) + plain.spans(g, "1u") +
-			"  var best: " + shader.TypeName(t, expr.Number) + ";\n  var where_best = 0xffffffffu;\n" +
-			loops(g, "    let v = ld_x("+from+" + plane * "+plane+" + at);\n    if (where_best == 0xffffffffu || "+better+") { best = v; where_best = at; }\n") +
-			"  st_y(" + to + " + i, best);\n"
+		w.Each(n)
+		w.Add("  let plane = i / %s;", places)
+		w.Put(primitive.Unfold("o", "i % "+places, g.Out))
+		w.Put(plain.spans(g, "1u"))
+		w.Add(`  var best: %s;
+  var where_best = 0xffffffffu;`, shader.TypeName(t, expr.Number))
+		w.Put(loops(g, "    let v = ld_x("+from+" + plane * "+plane+" + at);\n    if (where_best == 0xffffffffu || "+better+") { best = v; where_best = at; }\n"))
+		w.Add("  st_y(%s + i, best);", to)
 		if index != "" {
-			text += "  st_index(" + index + " + i, vec2<u32>(where_best, 0u));\n"
+			w.Add("  st_index(%s + i, pair(where_best, 0u));", index)
 		}
-		return shader.Each(n, text)
 	})
 }
 
@@ -158,14 +161,24 @@ func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, t
 	if out.Numel() == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
 		if !transposed {
-			return shader.Each(n, "  let plane = i / "+places+";\n"+primitive.Unfold("o", "i % "+places, g.Out)+p.spans(g, divisor)+"  var sum = 0.0;\n"+
-				loops(g, "    sum = sum + ld_x("+from+" + plane * "+plane+" + at);\n")+"  st_y("+to+" + i, sum / f32(size));\n")
+			w.Each(n)
+			w.Add("  let plane = i / %s;", places)
+			w.Put(primitive.Unfold("o", "i % "+places, g.Out))
+			w.Put(p.spans(g, divisor))
+			w.Add("  var sum = 0.0;")
+			w.Put(loops(g, "    sum = sum + ld_x("+from+" + plane * "+plane+" + at);\n"))
+			w.Add("  st_y(%s + i, sum / real(size));", to)
+			return
 		}
-		text := "  let plane = i / " + plane + ";\n" + primitive.Unfold("e", "i % "+plane, g.In) + "  var sum = 0.0;\n"
-		return shader.Each(n, text+p.holders(g, p.spans(g, divisor)+
-			"    sum = sum + ld_x("+from+" + plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2) / f32(size);\n")+"  st_y("+to+" + i, sum);\n")
+		w.Each(n)
+		w.Add("  let plane = i / %s;", plane)
+		w.Put(primitive.Unfold("e", "i % "+plane, g.In))
+		w.Add("  var sum = 0.0;")
+		w.Put(p.holders(g, p.spans(g, divisor)+
+			"    sum = sum + ld_x("+from+" + plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2) / real(size);\n"))
+		w.Add("  st_y(%s + i, sum);", to)
 	})
 }
 
@@ -188,9 +201,12 @@ func planeGatherCall(r *shader.Recorder, c *core.Call) error {
 	if out.Numel() == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
-		return shader.Each(n, "  var ok = true;\n"+shader.CheckIndex("k", "ld_index("+k+" + i)", sizeWord, false)+"  if (!ok) { "+fault("i")+" }\n"+
-			"  st_y("+y+" + i, ld_x("+x+" + (i / "+hereWord+") * "+sizeWord+" + k));\n")
+	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
+		w.Each(n)
+		w.Add("  var ok = true;")
+		w.Put(shader.CheckIndex("k", "ld_index("+k+" + i)", sizeWord, false))
+		w.Add(`  if (!ok) { %s }
+  st_y(%s + i, ld_x(%s + (i / %s) * %s + k));`, fault("i"), y, x, hereWord, sizeWord)
 	})
 }
 
@@ -208,12 +224,15 @@ func maxPoolGradient(r *shader.Recorder, c *core.Call) error {
 	if out.Numel() == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
-		return shader.Each(n, "  let plane = i / "+plane+";\n  let own = i - plane * "+plane+";\n"+primitive.Unfold("e", "own", g.In)+
-			"  var sum: "+shader.TypeName(t, expr.Number)+";\n"+
-			p.holders(g, "    let j = plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2;\n"+
-				"    if (ld_index("+k+" + j).x == own) { sum = "+shader.Combine(shader.AddMode, t, "sum", "ld_x("+x+" + j)")+"; }\n")+
-			"  st_y("+y+" + i, sum);\n")
+	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
+		w.Each(n)
+		w.Add(`  let plane = i / %s;
+  let own = i - plane * %s;`, plane, plane)
+		w.Put(primitive.Unfold("e", "own", g.In))
+		w.Add("  var sum: %s;", shader.TypeName(t, expr.Number))
+		w.Put(p.holders(g, "    let j = plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2;\n"+
+			"    if (ld_index("+k+" + j).x == own) { sum = "+shader.Combine(shader.AddMode, t, "sum", "ld_x("+x+" + j)")+"; }\n"))
+		w.Add("  st_y(%s + i, sum);", y)
 	})
 }
 
@@ -240,19 +259,28 @@ func planeScatterCall(r *shader.Recorder, c *core.Call) error {
 	if in.Numel() == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(in.Numel()), func() string {
-		text := "  var ok = true;\n" + shader.CheckIndex("k", "ld_index("+k+" + i)", sizeWord, false) + "  if (!ok) { " + fault("i") + " return; }\n" +
-			"  let plane = i / " + hereWord + ";\n  let begin = plane * " + hereWord + ";\n  let end = begin + " + hereWord + ";\n"
+	return s.Run(r, shader.GroupsFor(in.Numel()), func(w *shader.Text) {
+		w.Each(n)
+		w.Add("  var ok = true;")
+		w.Put(shader.CheckIndex("k", "ld_index("+k+" + i)", sizeWord, false))
+		w.Add(`  if (!ok) { %s return; }
+  let plane = i / %s;
+  let begin = plane * %s;
+  let end = begin + %s;`, fault("i"), hereWord, hereWord, hereWord)
 		same := "ld_index(" + k + " + j).x == k"
 		to := "  st_y(" + y + " + plane * " + sizeWord + " + k, "
 		if !add {
-			return shader.Each(n, text+"  for (var j = i + 1u; j < end; j++) { if ("+same+") { return; } }\n"+to+"ld_x("+x+" + i));\n")
+			w.Add(`  for (var j = i + 1u; j < end; j++) { if (%s) { return; } }
+%sld_x(%s + i));`, same, to, x)
+			return
 		}
 		sum := "0.0"
 		if t == expr.I64 {
-			sum = "vec2<u32>(0u, 0u)"
+			sum = "pair(0u, 0u)"
 		}
-		return shader.Each(n, text+"  for (var j = begin; j < i; j++) { if ("+same+") { return; } }\n  var sum = "+sum+";\n"+
-			"  for (var j = i; j < end; j++) { if ("+same+") { sum = "+shader.Combine(shader.AddMode, t, "sum", "ld_x("+x+" + j)")+"; } }\n"+to+"sum);\n")
+		w.Add(`  for (var j = begin; j < i; j++) { if (%s) { return; } }
+  var sum = %s;
+  for (var j = i; j < end; j++) { if (%s) { sum = %s; } }
+%ssum);`, same, sum, same, shader.Combine(shader.AddMode, t, "sum", "ld_x("+x+" + j)"), to)
 	})
 }

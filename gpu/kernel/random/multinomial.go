@@ -34,16 +34,15 @@ func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	if replacement {
 		return drawWithReplacement(r, c, rows, n, count)
 	}
-	e, err := primitive.SortLines(r, "multinomial", rows, n, count, false, func(s *shader.Builder) func() string {
+	e, err := primitive.SortLines(r, "multinomial", rows, n, count, false, func(s *shader.Builder) func(w *shader.Text) {
 		x, size := s.In("x", in, expr.F32, expr.Number), s.Uint(n)
 		seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
-		return func() string {
-			return uniformWord(seed, offset) + primitive.SortKeyFunc(expr.F32) + `fn key_of(line: u32, index: u32) -> vec2<u32> {
-  let at = line * ` + size + ` + index;
-  let w = ld_x(` + x + ` + at);
-  return key(select(` + shader.Infinity + `, plait_negative_log(~uniform_word(at)) / w, w > 0.0));
-}
-`
+		return func(w *shader.Text) {
+			uniformWord(w, seed, offset)
+			primitive.SortKeyFunc(w, expr.F32)
+			w.Func("key_of(line: u32, index: u32) -> pair", `let at = line * %s + index;
+  let w = ld_x(%s + at);
+  return key(select(%s, plait_negative_log(~uniform_word(at)) / w, w > 0.0));`, size, x, shader.Infinity)
 		}
 	})
 	if err != nil {
@@ -51,14 +50,17 @@ func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "drawn")
 	y, sorted, total := s.Out("y", out, expr.I64, expr.Number), e.Bind(s, "sorted"), s.Uint(rows*count)
-	return s.Run(r, shader.GroupsFor(rows*count), func() string {
-		return sorted + shader.Each(total, "  st_y("+y+" + i, vec2<u32>(sorted_index(i), 0u));\n")
+	return s.Run(r, shader.GroupsFor(rows*count), func(w *shader.Text) {
+		sorted(w)
+		w.Each(total)
+		w.Add("  st_y(%s + i, pair(sorted_index(i), 0u));", y)
 	})
 }
 
-// uniformWord is the function that returns random word number index: two draws of the generator share a block.
-func uniformWord(seed, offset string) string {
-	return "fn uniform_word(index: u32) -> u32 {\n  let w = plait_philox(" + seed + ", plait_add_i64(" + offset + ", vec2<u32>(index / 2u, 0u)));\n  return select(w.x, w.z, index % 2u == 1u);\n}\n"
+// uniformWord writes the function that returns random word number index: two draws of the generator share a block.
+func uniformWord(w *shader.Text, seed, offset string) {
+	w.Func("uniform_word(index: u32) -> u32", `let w = plait_philox(%s, plait_add_i64(%s, pair(index / 2u, 0u)));
+  return select(w.x, w.z, index %% 2u == 1u);`, seed, offset)
 }
 
 // checkWeights makes rows that cannot be drawn from the call's error.
@@ -74,20 +76,19 @@ func checkWeights(r *shader.Recorder, c *core.Call, rows, n, count int, replacem
 		what := [...]string{"a weight that is negative or not finite", "no positive weight", "fewer positive weights than samples to draw without replacement"}[at%4]
 		return core.Errorf(core.ValueError, c.Op, "row %d has %s, got %d weights, want %d samples", at/4, what, n, count)
 	})
-	return s.Run(r, rows, func() string {
-		return shader.WorkgroupReduce("found", "vec2<u32>", "a + b", width) + shader.EachGroup(width, rowsWord) + `
-  var found = vec2<u32>(0u, 0u); // bad and positive ones
-  for (var j = li; j < ` + size + `; j += ` + strconv.Itoa(width) + `u) {
-    let w = ld_x(` + x + ` + group * ` + size + ` + j);
-    found = found + vec2<u32>(select(1u, 0u, w >= 0.0 && !plait_isinf_f32(w)), select(0u, 1u, w > 0.0));
+	return s.Run(r, rows, func(w *shader.Text) {
+		w.Reduce("found", shader.Pair, "a + b", width)
+		w.EachGroup(width, rowsWord)
+		w.Add(`  var found = pair(0u, 0u); // bad and positive ones
+  for (var j = li; j < %s; j += %su) {
+    let w = ld_x(%s + group * %s + j);
+    found = found + pair(select(1u, 0u, w >= 0.0 && !plait_isinf_f32(w)), select(0u, 1u, w > 0.0));
   }
   found = whole_found(li, found);
   if (li > 0u) { return; }
-  if (found.x > 0u) { ` + fault("(group * 4u)") + ` }
-  else if (found.y == 0u) { ` + fault("(group * 4u + 1u)") + ` }
-  else if (found.y < ` + draws + `) { ` + fault("(group * 4u + 2u)") + ` }
-}
-`
+  if (found.x > 0u) { %s }`, size, strconv.Itoa(width), x, size, fault("(group * 4u)"))
+		w.Add(`  else if (found.y == 0u) { %s }
+  else if (found.y < %s) { %s }`, fault("(group * 4u + 1u)"), draws, fault("(group * 4u + 2u)"))
 	})
 }
 
@@ -107,23 +108,23 @@ func drawWithReplacement(r *shader.Recorder, c *core.Call, rows, n, count int) e
 	from, y, x := s.FloatsOf("sums", m), s.Out("y", &c.Outs[0], expr.I64, expr.Number), s.In("x", weights, expr.F32, expr.Number)
 	total, draws, size := s.Uint(rows*count), s.Uint(count), s.Uint(n)
 	seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
-	return s.Run(r, shader.GroupsFor(rows*count), func() string {
-		return uniformWord(seed, offset) + shader.Each(total, `
-  let first = `+from+` + (i / `+draws+`) * `+size+`;
-  let whole = sums[first + `+size+` - 1u];
+	return s.Run(r, shader.GroupsFor(rows*count), func(w *shader.Text) {
+		uniformWord(w, seed, offset)
+		w.Each(total)
+		w.Add(`  let first = %s + (i / %s) * %s;
+  let whole = sums[first + %s - 1u];
   let aim = plait_uniform(uniform_word(i)) * whole;
   var low = 0u;
-  var high = `+size+` - 1u;
+  var high = %s - 1u;
   for (var k = 0u; k < 32u && low < high; k++) {
     let middle = (low + high) / 2u;
     let sum = sums[first + middle];
     if (sum > aim || sum >= whole) { high = middle; } else { low = middle + 1u; }
   }
-  // Sums joined from tiles may grow by rounding where a weight is 0: the draw is that of a positive one beside it.
-  let weight = `+x+` + (i / `+draws+`) * `+size+`;
+  // Sums joined from tiles may grow by rounding where a weight is 0: the draw is that of a positive one beside it.`, from, draws, size, size, size)
+		w.Add(`  let weight = %s + (i / %s) * %s;
   while (low > 0u && !(ld_x(weight + low) > 0.0)) { low = low - 1u; }
-  while (low + 1u < `+size+` && !(ld_x(weight + low) > 0.0)) { low = low + 1u; }
-  st_y(`+y+` + i, vec2<u32>(low, 0u));
-`)
+  while (low + 1u < %s && !(ld_x(weight + low) > 0.0)) { low = low + 1u; }
+  st_y(%s + i, pair(low, 0u));`, x, draws, size, size, y)
 	})
 }

@@ -2,6 +2,7 @@
 package random
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 
@@ -47,38 +48,40 @@ func randomCall(r *shader.Recorder, c *core.Call) error {
 	if n == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 4)), func() string {
-		each4 := func(f string) string {
-			t := "  var v: vec4<f32>;\n"
+	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 4)), func(w *shader.Text) {
+		primitive.PhiloxBlocks(w, count, seed, offset)
+		each := func(format string, args ...any) {
+			w.Add("  var v: real4;")
 			for k := range 4 {
-				t += "  { let u = w." + string("xyzw"[k]) + "; v." + string("xyzw"[k]) + " = " + f + "; }\n"
+				w.Add("  { let u = w.%s; v.%s = %s; }", shader.Component(k), shader.Component(k), fmt.Sprintf(format, args...))
 			}
-			return t
 		}
-		normal := "  let first = plait_normal_pair(w.x, w.y);\n  let second = plait_normal_pair(w.z, w.w);\n" +
-			"  var v = " + a + " + " + b + " * vec4<f32>(first, second);\n"
-		text := ""
+		normal := func() {
+			w.Add(`  let first = plait_normal_pair(w.x, w.y);
+  let second = plait_normal_pair(w.z, w.w);
+  var v = %s + %s * real4(first, second);`, a, b)
+		}
 		switch kind {
 		case 0:
-			text = each4("min(" + a + " + " + by + " * plait_uniform(u & " + maskWord + "), " + mostWord + ")")
+			each("min(%s + %s * plait_uniform(u & %s), %s)", a, by, maskWord, mostWord)
 		case 1:
-			text = normal
+			normal()
 		case 2:
-			text = each4("plait_negative_log(u) * " + by)
+			each("plait_negative_log(u) * %s", by)
 		case 3:
-			text = normal
+			normal()
 			for k := range 4 {
-				c := string("xyzw"[k])
-				text += "  v." + c + " = plait_exp_f32(v." + c + ");\n"
+				w.Add("  v.%s = plait_exp_f32(v.%s);", shader.Component(k), shader.Component(k))
 			}
 		case 4:
-			text = each4(a + " + " + b + " * plait_tan_f32(((f32(u >> 8u) - 8388608.0) + 0.5) * 1.87253515e-7)")
+			each("%s + %s * plait_tan_f32(((real(u >> 8u) - 8388608.0) + 0.5) * 1.87253515e-7)", a, b)
 		case 5:
-			text = each4("max(ceil(plait_negative_log(u) * " + by + "), 1.0)")
+			each("max(ceil(plait_negative_log(u) * %s), 1.0)", by)
 		default:
-			text = each4("clamp(" + a + " + " + by + " * plait_erfinv_f32(" + lowWord + " + " + spanWord + " * (f32(u >> 8u) * 5.9604644775390625e-8 + 2.98023223876953125e-8)), " + third + ", " + fourth + ")")
+			each("clamp(%s + %s * plait_erfinv_f32(%s + %s * (real(u >> 8u) * 5.9604644775390625e-8 + 2.98023223876953125e-8)), %s, %s)",
+				a, by, lowWord, spanWord, third, fourth)
 		}
-		return primitive.PhiloxBlocks(count, seed, offset, text+primitive.StoreWords(y, total))
+		primitive.StoreWords(w, y, total)
 	})
 }
 
@@ -93,25 +96,21 @@ func randomIntegersCall(r *shader.Recorder, c *core.Call) error {
 	if n == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 2)), func() string {
+	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 2)), func(w *shader.Text) {
 		// The upper half of the product of two 64-bit numbers.
-		high := `fn high_product(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-  let low = plait_wide(a.x, b.x);
-  let first = plait_add_i64(plait_wide(a.y, b.x), vec2<u32>(low.y, 0u));
-  let second = plait_add_i64(plait_wide(a.x, b.y), vec2<u32>(first.x, 0u));
-  return plait_add_i64(plait_wide(a.y, b.y), plait_add_i64(vec2<u32>(first.y, 0u), vec2<u32>(second.y, 0u)));
-}
-`
-		text := ""
+		w.Func("high_product(a: pair, b: pair) -> pair", `let low = plait_wide(a.x, b.x);
+  let first = plait_add_i64(plait_wide(a.y, b.x), pair(low.y, 0u));
+  let second = plait_add_i64(plait_wide(a.x, b.y), pair(first.x, 0u));
+  return plait_add_i64(plait_wide(a.y, b.y), plait_add_i64(pair(first.y, 0u), pair(second.y, 0u)));`)
+		primitive.PhiloxBlocks(w, count, seed, offset)
 		for k, words := range []string{"w.y, w.x", "w.w, w.z"} {
-			v := "vec2<u32>(" + words + ")"
+			v := "pair(" + words + ")"
 			if !all {
 				v = "high_product(" + v + ", " + span + ")"
 			}
 			e := "i * 2u + " + strconv.Itoa(k) + "u"
-			text += "  if (" + e + " < " + total + ") { st_y(" + y + " + " + e + ", plait_add_i64(" + low + ", " + v + ")); }\n"
+			w.Add("  if (%s < %s) { st_y(%s + %s, plait_add_i64(%s, %s)); }", e, total, y, e, low, v)
 		}
-		return high + primitive.PhiloxBlocks(count, seed, offset, text)
 	})
 }
 
@@ -122,7 +121,8 @@ func bernoulliCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "bernoulli")
 	y, count, total := s.Out("y", out, expr.F32, expr.Number), s.Uint(shader.Ceil(n, 4)), s.Uint(n)
 	seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
-	limit, probability, fault := "", "", ""
+	limit, probability := "", ""
+	var fault func(position string) string
 	if s.Flag(p.IsNumber) {
 		if v := p.Number.Float; !(v >= 0 && v <= 1) {
 			return core.Errorf(core.ValueError, c.Op, "the probability at element 0 is outside [0, 1]")
@@ -130,32 +130,30 @@ func bernoulliCall(r *shader.Recorder, c *core.Call) error {
 		limit = s.Long(primitive.KeepLimit(p.Number.Float))
 	} else {
 		probability = s.In("x", p, expr.F32, expr.Number)
-		m, word, err := r.Check(c, func(c *core.Call, at uint32) error {
-			return core.Errorf(core.ValueError, c.Op, "the probability at element %d is outside [0, 1]", at-1)
+		fault = s.Faults(r, c, func(c *core.Call, at uint32) error {
+			return core.Errorf(core.ValueError, c.Op, "the probability at element %d is outside [0, 1]", at)
 		})
-		if err != nil {
-			return err
-		}
-		fault = "faults[" + s.Uint(int(word)) + "]"
-		s.Bindings = append(s.Bindings, shader.Binding{Access: shader.Access{Name: "faults", DType: core.Bool}})
-		s.Mems = append(s.Mems, m)
 	}
 	if n == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 4)), func() string {
-		text := "  var v: vec4<f32>;\n"
+	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 4)), func(w *shader.Text) {
+		primitive.PhiloxBlocks(w, count, seed, offset)
+		w.Add("  var v: real4;")
 		for k := range 4 {
-			word, e := "w."+string("xyzw"[k]), "(i * 4u + "+strconv.Itoa(k)+"u)"
+			c := shader.Component(k)
 			if limit != "" {
-				text += "  { let limit = " + limit + "; v." + string("xyzw"[k]) + " = select(0.0, 1.0, limit.y > 0u || " + word + " < limit.x); }\n"
+				w.Add("  { let limit = %s; v.%s = select(0.0, 1.0, limit.y > 0u || w.%s < limit.x); }", limit, c, c)
 				continue
 			}
-			text += "  if (" + e + " < " + total + ") {\n    let q = ld_x(" + probability + " + " + e + ");\n" +
-				"    if (!(q >= 0.0 && q <= 1.0)) { " + fault + " = " + e + " + 1u; }\n" +
-				"    let limit = plait_i64_of_f32(q * 4294967296.0);\n" +
-				"    v." + string("xyzw"[k]) + " = select(0.0, 1.0, limit.y > 0u || " + word + " < limit.x);\n  }\n"
+			e := fmt.Sprintf("(i * 4u + %du)", k)
+			w.Add(`  if (%s < %s) {
+    let q = ld_x(%s + %s);
+    if (!(q >= 0.0 && q <= 1.0)) { %s }`, e, total, probability, e, fault(e))
+			w.Add(`    let limit = plait_i64_of_f32(q * 4294967296.0);
+    v.%s = select(0.0, 1.0, limit.y > 0u || w.%s < limit.x);
+  }`, c, c)
 		}
-		return primitive.PhiloxBlocks(count, seed, offset, text+primitive.StoreWords(y, total))
+		primitive.StoreWords(w, y, total)
 	})
 }

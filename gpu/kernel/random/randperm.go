@@ -20,14 +20,11 @@ func permutationCall(r *shader.Recorder, c *core.Call) error {
 	if n == 0 {
 		return nil
 	}
-	e, err := primitive.SortLines(r, "randperm", 1, n, n, true, func(s *shader.Builder) func() string {
+	e, err := primitive.SortLines(r, "randperm", 1, n, n, true, func(s *shader.Builder) func(w *shader.Text) {
 		seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
-		return func() string {
-			return `fn key_of(line: u32, index: u32) -> vec2<u32> {
-  let w = plait_philox(` + seed + `, plait_add_i64(` + offset + `, vec2<u32>(index / 2u, 0u)));
-  return select(w.yx, w.wz, (index & 1u) == 1u);
-}
-`
+		return func(w *shader.Text) {
+			w.Func("key_of(line: u32, index: u32) -> pair", `let w = plait_philox(%s, plait_add_i64(%s, pair(index / 2u, 0u)));
+  return select(w.yx, w.wz, (index & 1u) == 1u);`, seed, offset)
 		}
 	})
 	if err != nil {
@@ -35,7 +32,9 @@ func permutationCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "permutation")
 	y, sorted, count := s.Out("y", out, expr.I64, expr.Number), e.Bind(s, "sorted"), s.Uint(n)
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return sorted + shader.Each(count, "  st_y("+y+" + i, vec2<u32>(sorted_index(i), 0u));\n")
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		sorted(w)
+		w.Each(count)
+		w.Add("  st_y(%s + i, pair(sorted_index(i), 0u));", y)
 	})
 }

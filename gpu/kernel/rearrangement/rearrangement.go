@@ -23,15 +23,14 @@ func repeatIndexCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "repeat_index")
 	x, y, n, size, step := s.In("x", in, expr.I64, expr.Number), s.Out("y", out, expr.I64, expr.Number), s.Uint(out.Numel()), s.Uint(in.Numel()), s.Uint(in.Strides[0])
-	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
-		return shader.Each(n, `
-  var left = i;
-  for (var j = 0u; j < `+size+`; j++) {
-    let times = ld_x(`+x+` + j * `+step+`).x;
-    if (left < times) { st_y(`+y+` + i, vec2<u32>(j, 0u)); return; }
+	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
+		w.Each(n)
+		w.Add(`  var left = i;
+  for (var j = 0u; j < %s; j++) {
+    let times = ld_x(%s + j * %s).x;
+    if (left < times) { st_y(%s + i, pair(j, 0u)); return; }
     left = left - times;
-  }
-`)
+  }`, size, x, step, y)
 	})
 }
 
@@ -52,17 +51,17 @@ func triangleCall(r *shader.Recorder, c *core.Call) error {
 	upper := s.Flag(c.Ints[1] != 0)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
 		test := "i32(col) - i32(row) <= " + diagonal
 		if upper {
 			test = "i32(col) - i32(row) >= " + diagonal
 		}
-		return shader.Each(count, shader.Walk(rank, 2, at, []string{x, y})+`
-  let col = i % `+cols+`;
-  let row = (i / `+cols+`) % `+rows+`;
-  var v: `+shader.TypeName(t, expr.Number)+`;
-  if (`+test+`) { v = ld_x(at_0); }
-  st_y(at_1, v);
-`)
+		w.Each(count)
+		w.Put(shader.Walk(rank, 2, at, []string{x, y}))
+		w.Add(`  let col = i %% %s;
+  let row = (i / %s) %% %s;
+  var v: %s;
+  if (%s) { v = ld_x(at_0); }
+  st_y(at_1, v);`, cols, cols, rows, shader.TypeName(t, expr.Number), test)
 	})
 }

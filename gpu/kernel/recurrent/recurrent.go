@@ -2,6 +2,8 @@
 package recurrent
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
@@ -78,31 +80,40 @@ func (v *recurrence) cell(r *shader.Recorder, name string) *cell {
 	return &cell{s: s, n: v.n * v.hidden, count: s.Uint(v.n * v.hidden), h: s.Uint(v.hidden)}
 }
 
-// in binds an operand to read; get_NAME(gate) is its value for a gate of those that each sequence has. An absent one is 0.
-func (c *cell) in(name string, o *core.Operand, gates string) string {
-	if !c.s.Flag(o.Present() || o.Memory.Handle != 0) {
-		return "fn get_" + name + "(i: u32, gate: u32) -> f32 { return 0.0; }\n"
+// in binds an operand to read, and returns what writes get_NAME(i, gate), its value for a gate of those that each sequence has. An absent
+// one is 0.
+func (c *cell) in(name string, o *core.Operand, gates string) func(w *shader.Text) {
+	value := "0.0"
+	if c.s.Flag(o.Present() || o.Memory.Handle != 0) {
+		value = fmt.Sprintf("ld_%s(%s + %s)", name, c.s.In(name, o, expr.F32, expr.Number), c.place(gates))
 	}
-	at := c.s.In(name, o, expr.F32, expr.Number)
-	return "fn get_" + name + "(i: u32, gate: u32) -> f32 { return ld_" + name + "(" + at + " + " + c.place(gates) + "); }\n"
+	return func(w *shader.Text) { w.Func("get_"+name+"(i: u32, gate: u32) -> real", "return %s;", value) }
 }
 
-// out binds an operand to write, by put_NAME(gate, value).
-func (c *cell) out(name string, o *core.Operand, gates string) string {
-	at := c.s.Both(name, o, expr.F32)
-	return "fn put_" + name + "(i: u32, gate: u32, v: f32) { st_" + name + "(" + at + " + " + c.place(gates) + ", v); }\n" +
-		"fn get_" + name + "(i: u32, gate: u32) -> f32 { return ld_" + name + "(" + at + " + " + c.place(gates) + "); }\n"
+// out binds an operand to read and write, and returns what writes get_NAME and put_NAME(i, gate, value).
+func (c *cell) out(name string, o *core.Operand, gates string) func(w *shader.Text) {
+	at := c.s.Both(name, o, expr.F32) + " + " + c.place(gates)
+	return func(w *shader.Text) {
+		w.Func("put_"+name+"(i: u32, gate: u32, v: real)", "st_%s(%s, v);", name, at)
+		w.Func("get_"+name+"(i: u32, gate: u32) -> real", "return ld_%s(%s);", name, at)
+	}
 }
 
 func (c *cell) place(gates string) string {
 	return "(i / " + c.h + ") * " + gates + " * " + c.h + " + gate * " + c.h + " + i % " + c.h
 }
 
-func (c *cell) run(r *shader.Recorder, functions, body string) error {
+func (c *cell) run(r *shader.Recorder, functions []func(w *shader.Text), body string) error {
 	if c.n == 0 {
 		return nil
 	}
-	return c.s.Run(r, shader.GroupsFor(c.n), func() string { return functions + shader.Each(c.count, body) })
+	return c.s.Run(r, shader.GroupsFor(c.n), func(w *shader.Text) {
+		for _, f := range functions {
+			f(w)
+		}
+		w.Each(c.count)
+		w.Put(body)
+	})
 }
 
 // recurrentCall: y, acts and an LSTM's cells c = f(x, h0, w, c0 or bias) with int reverse.
@@ -133,14 +144,14 @@ func recurrentCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 		}
 		k := v.cell(r, c.Kernel.String())
 		g := strconv.Itoa(v.gates) + "u"
-		text := k.in("x", v.at(x, step, v.gates*v.hidden), g) + k.out("y", v.at(y, step, v.hidden), "1u") + k.out("a", act, "4u")
+		functions := []func(w *shader.Text){k.in("x", v.at(x, step, v.gates*v.hidden), g), k.out("y", v.at(y, step, v.hidden), "1u"), k.out("a", act, "4u")}
 		body := ""
 		if lstm {
 			cells := &c.Ins[3]
 			if time > 0 {
 				cells = v.at(&c.Outs[2], v.place(time-1), v.hidden)
 			}
-			text += k.in("former", cells, "1u") + k.out("c", v.at(&c.Outs[2], step, v.hidden), "1u")
+			functions = append(functions, k.in("former", cells, "1u"), k.out("c", v.at(&c.Outs[2], step, v.hidden), "1u"))
 			body = `
   let f0 = plait_sigmoid_f32(get_x(i, 0u) + get_s(i, 0u));
   let f1 = plait_sigmoid_f32(get_x(i, 1u) + get_s(i, 1u));
@@ -156,7 +167,9 @@ func recurrentCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 			if k.s.Flag(c.Ins[3].Present()) {
 				bias = "ld_b(" + k.s.In("b", &c.Ins[3], expr.F32, expr.Number) + " + gate * " + k.h + " + i % " + k.h + ")"
 			}
-			text += k.in("former", before, "1u") + "fn sum(i: u32, gate: u32) -> f32 { return get_s(i, gate) + " + bias + "; }\n"
+			functions = append(functions, k.in("former", before, "1u"), func(w *shader.Text) {
+				w.Func("sum(i: u32, gate: u32) -> real", "return get_s(i, gate) + %s;", bias)
+			})
 			body = `
   let n = sum(i, 2u);
   let reset = plait_sigmoid_f32(get_x(i, 0u) + sum(i, 0u));
@@ -168,9 +181,9 @@ func recurrentCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 		}
 		if v.few(r) {
 			k.s.In("h", before, expr.F32, expr.Number)
-			err = v.runStep(r, k, "h", before, false, text, body)
+			err = v.runStep(r, k, "h", before, false, functions, body)
 		} else {
-			err = k.run(r, k.in("s", v.sums, g)+text, body)
+			err = k.run(r, slices.Insert(functions, 0, k.in("s", v.sums, g)), body)
 		}
 		if err != nil {
 			return err
@@ -214,12 +227,14 @@ func recurrentBackwardCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 			return v.at(all, v.place(time-1), v.hidden)
 		}
 		k := v.cell(r, c.Kernel.String())
-		text := k.in("a", v.at(acts, step, 4*v.hidden), "4u") + k.in("dy", v.at(dy, step, v.hidden), "1u") +
-			k.out("carry", carry, "1u") + k.out("dx", v.at(dx, step, v.gates*v.hidden), g)
+		functions := []func(w *shader.Text){
+			k.in("a", v.at(acts, step, 4*v.hidden), "4u"), k.in("dy", v.at(dy, step, v.hidden), "1u"),
+			k.out("carry", carry, "1u"), k.out("dx", v.at(dx, step, v.gates*v.hidden), g),
+		}
 		body := ""
 		if lstm {
-			text += k.in("c", v.at(&c.Ins[5], step, v.hidden), "1u") + k.in("former", former(&c.Ins[6], &c.Ins[5]), "1u") +
-				k.in("dc", v.at(&c.Ins[7], step, v.hidden), "1u")
+			functions = append(functions, k.in("c", v.at(&c.Ins[5], step, v.hidden), "1u"), k.in("former", former(&c.Ins[6], &c.Ins[5]), "1u"),
+				k.in("dc", v.at(&c.Ins[7], step, v.hidden), "1u"))
 			body = `
   let f0 = get_a(i, 0u);
   let f1 = get_a(i, 1u);
@@ -235,7 +250,7 @@ func recurrentBackwardCall(r *shader.Recorder, c *core.Call, lstm bool) error {
   put_dx(i, 3u, dh * t * f3 * (1.0 - f3));
 `
 		} else {
-			text += k.in("former", former(h0, y), "1u") + k.out("ds", v.at(slopes, step, 3*v.hidden), g)
+			functions = append(functions, k.in("former", former(h0, y), "1u"), k.out("ds", v.at(slopes, step, 3*v.hidden), g))
 			body = `
   let reset = get_a(i, 0u);
   let z = get_a(i, 1u);
@@ -254,9 +269,9 @@ func recurrentBackwardCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 			if !lstm {
 				through = "ds"
 			}
-			err = v.runStep(r, k, through, next, true, text, body)
+			err = v.runStep(r, k, through, next, true, functions, body)
 		} else {
-			err = k.run(r, k.in("s", v.sums, "1u")+text, body)
+			err = k.run(r, slices.Insert(functions, 0, k.in("s", v.sums, "1u")), body)
 		}
 		if err != nil {
 			return err

@@ -3,7 +3,6 @@ package recurrent
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -30,7 +29,7 @@ func (v *recurrence) few(r *shader.Recorder) bool {
 // A stepText is the text of a step. Forward, rows [n, hidden] meet those weights of each gate; backward, the rows
 // [n, gates * hidden] of a step's slopes meet the weights' transpose.
 type stepText struct {
-	strings.Builder
+	*shader.Text
 	backward                                bool
 	gates, slices                           int    // slices of a row: one, or one for each gate
 	per                                     int    // elements that are read at a time: 1 or 4
@@ -40,7 +39,7 @@ type stepText struct {
 
 // runStep runs a cell after the product of rows with the weights, of which get_s is, backward the sum over gates. through names the
 // operand that rows are read through.
-func (v *recurrence) runStep(r *shader.Recorder, c *cell, through string, rows *core.Operand, backward bool, functions, body string) error {
+func (v *recurrence) runStep(r *shader.Recorder, c *cell, through string, rows *core.Operand, backward bool, functions []func(w *shader.Text), body string) error {
 	s := c.s
 	s.Specialize(15) // not the program of the cell alone
 	t := stepText{backward: backward, gates: v.gates, slices: 1, per: 1, rows: through, hidden: c.h}
@@ -56,35 +55,44 @@ func (v *recurrence) runStep(r *shader.Recorder, c *cell, through string, rows *
 		t.per = 4
 		s.Bindings[at].Vec4, s.Bindings[len(s.Bindings)-1].Vec4 = true, true
 	}
-	return s.RunGrid(r, shader.Ceil(v.hidden, stepUnits), shader.Ceil(v.n, stepRows), 1, func() string { return t.program(functions, body) })
+	return s.RunGrid(r, shader.Ceil(v.hidden, stepUnits), shader.Ceil(v.n, stepRows), 1, func(w *shader.Text) {
+		t.Text = w
+		t.write(functions, body)
+	})
 }
 
-func (t *stepText) program(functions, body string) string {
-	t.WriteString("var<private> sums: array<f32, 4>;\nfn get_s(i: u32, gate: u32) -> f32 { return ")
+func (t *stepText) write(functions []func(w *shader.Text), body string) {
+	t.Private("sums", shader.Real, 4)
+	sum := "sums[gate]"
 	if t.backward {
-		t.WriteString("sums[0] + sums[1] + sums[2] + sums[3]; }\n")
-	} else {
-		t.WriteString("sums[gate]; }\n")
+		sum = "sums[0] + sums[1] + sums[2] + sums[3]"
 	}
-	t.WriteString(functions)
-	fmt.Fprintf(t, "var<workgroup> sh_h: array<array<vec4<f32>, %d>, %d>;\n", stepDepth/4+1, t.slices*stepRows)
-	fmt.Fprintf(t, "var<workgroup> sh_w: array<array<vec4<f32>, %d>, %d>;\n", stepDepth/4+1, t.gates*stepUnits)
-	fmt.Fprintf(t, "@compute @workgroup_size(%d)\nfn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) li: u32) {\n", stepThreads)
-	fmt.Fprintf(t, "  let row0 = wg.y * %du;\n  let unit0 = wg.x * %du;\n  let tx = li %% %du;\n  let ty = li / %du;\n", stepRows, stepUnits, stepUnits, stepUnits)
-	kind := map[int]string{1: "f32", 4: "vec4<f32>"}[t.per]
+	t.Func("get_s(i: u32, gate: u32) -> real", "return %s;", sum)
+	for _, f := range functions {
+		f(t.Text)
+	}
+	t.Shared("sh_h", shader.Real4, t.slices*stepRows, stepDepth/4+1)
+	t.Shared("sh_w", shader.Real4, t.gates*stepUnits, stepDepth/4+1)
+	t.Main(stepThreads)
+	t.Add(`  let row0 = wg.y * %du;
+  let unit0 = wg.x * %du;
+  let tx = li %% %du;
+  let ty = li / %du;`, stepRows, stepUnits, stepUnits, stepUnits)
+	kind := map[int]string{1: shader.Real, 4: shader.Real4}[t.per]
 	for l := range t.loads(t.slices * stepRows) {
-		fmt.Fprintf(t, "  var h%d: %s;\n", l, kind)
+		t.Add("  var h%d: %s;", l, kind)
 	}
 	for l := range t.loads(t.gates * stepUnits) {
-		fmt.Fprintf(t, "  var w%d: %s;\n", l, kind)
+		t.Add("  var w%d: %s;", l, kind)
 	}
 	for g := range t.gates {
-		fmt.Fprintf(t, "  var sum%d = vec4<f32>();\n", g)
+		t.Add("  var sum%d = real4();", g)
 	}
 	t.load("0u", kind)
-	fmt.Fprintf(t, "  for (var k0 = 0u; k0 < %s; k0 += %du) {\n    workgroupBarrier();\n", t.hidden, stepDepth)
+	t.Add("  for (var k0 = 0u; k0 < %s; k0 += %du) {", t.hidden, stepDepth)
+	t.Barrier()
 	t.put()
-	t.WriteString("    workgroupBarrier();\n")
+	t.Barrier()
 	t.load(fmt.Sprintf("(k0 + %du)", stepDepth), kind) // while what is there is multiplied
 	for k := range stepDepth / 4 {
 		for g := range t.gates {
@@ -92,15 +100,18 @@ func (t *stepText) program(functions, body string) string {
 			if t.backward {
 				slice = g
 			}
-			fmt.Fprintf(t, "    sum%d = fma(sh_h[%du + ty][%d], sh_w[%du + tx][%d], sum%d);\n", g, slice*stepRows, k, g*stepUnits, k, g)
+			t.Add("    sum%d = fma(sh_h[%du + ty][%d], sh_w[%du + tx][%d], sum%d);", g, slice*stepRows, k, g*stepUnits, k, g)
 		}
 	}
-	t.WriteString("  }\n")
+	t.Add("  }")
 	for g := range t.gates {
-		fmt.Fprintf(t, "  sums[%d] = (sum%d.x + sum%d.y) + (sum%d.z + sum%d.w);\n", g, g, g, g, g)
+		t.Add("  sums[%d] = (sum%d.x + sum%d.y) + (sum%d.z + sum%d.w);", g, g, g, g, g)
 	}
-	fmt.Fprintf(t, "  let row = row0 + ty;\n  let unit = unit0 + tx;\n  if (row < %s && unit < %s) {\n  let i = row * %s + unit;\n%s  }\n}\n", t.n, t.hidden, t.hidden, body)
-	return t.String()
+	t.Add(`  let row = row0 + ty;
+  let unit = unit0 + tx;
+  if (row < %s && unit < %s) {
+  let i = row * %s + unit;
+%s  }`, t.n, t.hidden, t.hidden, body)
 }
 
 // loads returns how often an invocation reads of so many lines of a tile.
@@ -127,16 +138,16 @@ func (t *stepText) load(at, kind string) {
 	}
 	for l := range t.loads(t.slices * stepRows) {
 		index := fmt.Sprintf("%s + row * %s + line / %du * %s + k", t.first, t.wide, stepRows, t.hidden)
-		fmt.Fprintf(t, "    h%d = %s();\n    { %s let k = %s + deep; let row = row0 + line %% %du; if (k < %s && row < %s) { h%d = %s; } }\n",
-			l, kind, t.place(l, false), at, stepRows, t.hidden, t.n, l, read(t.rows, index))
+		t.Add("    h%d = %s();", l, kind)
+		t.Add("    { %s let k = %s + deep; let row = row0 + line %% %du; if (k < %s && row < %s) { h%d = %s; } }", t.place(l, false), at, stepRows, t.hidden, t.n, l, read(t.rows, index))
 	}
 	for l := range t.loads(t.gates * stepUnits) {
 		index := fmt.Sprintf("%s + (line / %du * %s + unit) * %s + k * %s", t.w, stepUnits, t.hidden, t.down, t.across)
 		if t.backward {
 			index = fmt.Sprintf("%s + (line / %du * %s + k) * %s + unit * %s", t.w, stepUnits, t.hidden, t.down, t.across)
 		}
-		fmt.Fprintf(t, "    w%d = %s();\n    { %s let k = %s + deep; let unit = unit0 + line %% %du; if (k < %s && unit < %s && line < %du) { w%d = %s; } }\n",
-			l, kind, t.place(l, true), at, stepUnits, t.hidden, t.hidden, t.gates*stepUnits, l, read("w", index))
+		t.Add("    w%d = %s();", l, kind)
+		t.Add("    { %s let k = %s + deep; let unit = unit0 + line %% %du; if (k < %s && unit < %s && line < %du) { w%d = %s; } }", t.place(l, true), at, stepUnits, t.hidden, t.hidden, t.gates*stepUnits, l, read("w", index))
 	}
 }
 
@@ -147,20 +158,20 @@ func (t *stepText) put() {
 		if t.per == 4 {
 			part = ""
 		}
-		fmt.Fprintf(t, "    { %s sh_h[line][deep >> 2u]%s = h%d; }\n", t.place(l, false), part, l)
+		t.Add("    { %s sh_h[line][deep >> 2u]%s = h%d; }", t.place(l, false), part, l)
 	}
 	for l := range t.loads(t.gates * stepUnits) {
-		fmt.Fprintf(t, "    { %s if (line < %du) {", t.place(l, true), t.gates*stepUnits)
+		t.Add("    { %s if (line < %du) {", t.place(l, true), t.gates*stepUnits)
 		switch {
 		case t.per == 1:
-			fmt.Fprintf(t, " sh_w[line][deep >> 2u][deep & 3u] = w%d;", l)
+			t.Add(" sh_w[line][deep >> 2u][deep & 3u] = w%d;", l)
 		case !t.backward:
-			fmt.Fprintf(t, " sh_w[line][deep >> 2u] = w%d;", l)
+			t.Add(" sh_w[line][deep >> 2u] = w%d;", l)
 		default:
 			for i := range 4 {
-				fmt.Fprintf(t, " sh_w[line + %du][deep >> 2u][deep & 3u] = w%d.%c;", i, l, "xyzw"[i])
+				t.Add(" sh_w[line + %du][deep >> 2u][deep & 3u] = w%d.%s;", i, l, shader.Component(i))
 			}
 		}
-		t.WriteString(" } }\n")
+		t.Add(" } }")
 	}
 }

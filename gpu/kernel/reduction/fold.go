@@ -9,7 +9,7 @@ import (
 )
 
 // A Fold is a reduction: a state that takes elements, one by one, joins other states, and ends in a result. The state's
-// fields are f32, u32 or vec2<u32>. In add, v is the element and j its number; a and b are states.
+// fields are of types real, u32 or pair. In add, v is the element and j its number; a and b are states.
 type Fold struct {
 	fields []string    // types
 	zero   []string    // of nothing
@@ -25,17 +25,17 @@ type Fold struct {
 
 var (
 	sumFloat = Fold{
-		fields: []string{"f32"}, zero: []string{"0.0"}, add: []string{"a.f0 + v"}, join: []string{"a.f0 + b.f0"},
+		fields: []string{shader.Real}, zero: []string{"0.0"}, add: []string{"a.f0 + v"}, join: []string{"a.f0 + b.f0"},
 		Result: []string{"a.f0"},
 	}
 	sumInt = Fold{
-		fields: []string{"vec2<u32>"}, zero: []string{"vec2<u32>(0u, 0u)"}, add: []string{"plait_add_i64(a.f0, v)"},
+		fields: []string{shader.Pair}, zero: []string{"pair(0u, 0u)"}, add: []string{"plait_add_i64(a.f0, v)"},
 		join: []string{"plait_add_i64(a.f0, b.f0)"}, Result: []string{"a.f0"},
 	}
 	// Deviations from a running mean (Welford), joined as Chan, Golub and LeVeque do. Where a mean is infinite, or too far from the
 	// other, the two are weighted instead: an infinity stays what it is whatever finite elements there are.
 	momentsFloat = Fold{
-		fields: []string{"f32", "f32", "f32"}, zero: []string{"0.0", "0.0", "0.0"},
+		fields: []string{shader.Real, shader.Real, shader.Real}, zero: []string{"0.0", "0.0", "0.0"},
 		before: "let n = a.f0 + 1.0; let d = v - a.f1; let w = 1.0 / n; " + mergedMean("v"),
 		add:    []string{"n", "m", "a.f2 + d * (v - m)"},
 		within: "let n = a.f0 + b.f0; let d = b.f1 - a.f1; let w = select(b.f0 / n, 0.0, n == 0.0); " + mergedMean("b.f1"),
@@ -52,12 +52,12 @@ func extreme(compare string, start string) Fold {
 	take := func(v string) string {
 		return fmt.Sprintf("select(a.f0, %s, %s %s a.f0 || plait_isnan_f32(%s))", v, v, compare, v)
 	}
-	return Fold{fields: []string{"f32"}, zero: []string{start}, add: []string{take("v")}, join: []string{take("b.f0")}, Result: []string{"a.f0"}}
+	return Fold{fields: []string{shader.Real}, zero: []string{start}, add: []string{take("v")}, join: []string{take("b.f0")}, Result: []string{"a.f0"}}
 }
 
 func extremeInt(function, start string) Fold {
 	return Fold{
-		fields: []string{"vec2<u32>"}, zero: []string{start}, add: []string{function + "(a.f0, v)"},
+		fields: []string{shader.Pair}, zero: []string{start}, add: []string{function + "(a.f0, v)"},
 		join: []string{function + "(a.f0, b.f0)"}, Result: []string{"a.f0"},
 	}
 }
@@ -92,7 +92,7 @@ func choosing(better, value, zero string, float bool) Fold {
 	f.before, f.within = test("v", "j"), test("b.f0", "b.f1")
 	f.add = []string{"select(a.f0, v, t)", "select(a.f1, j, t)"}
 	f.join = []string{"select(a.f0, b.f0, t)", "select(a.f1, b.f1, t)"}
-	f.Result = []string{"vec2<u32>(a.f1, 0u)", "a.f0"}
+	f.Result = []string{"pair(a.f1, 0u)", "a.f0"}
 	if !float {
 		f.types[1] = expr.I64
 	}
@@ -108,10 +108,10 @@ func Of(name string, float bool, x float64) (Fold, bool) {
 			return sumFloat, true
 		case "mean":
 			f := sumFloat
-			f.Result = []string{"a.f0 / f32(count)"}
+			f.Result = []string{"a.f0 / real(count)"}
 			return f, true
 		case "prod":
-			return Fold{fields: []string{"f32"}, zero: []string{"1.0"}, add: []string{"a.f0 * v"}, join: []string{"a.f0 * b.f0"}, Result: []string{"a.f0"}}, true
+			return Fold{fields: []string{shader.Real}, zero: []string{"1.0"}, add: []string{"a.f0 * v"}, join: []string{"a.f0 * b.f0"}, Result: []string{"a.f0"}}, true
 		case "amax":
 			return extreme(">", "-"+shader.Infinity), true
 		case "amin":
@@ -141,18 +141,18 @@ func Of(name string, float bool, x float64) (Fold, bool) {
 			f.add = []string{strings.ReplaceAll(f.add[0], "v", "u")}
 			return f, true
 		case "norm0":
-			return Count("f32(a.f0)", expr.F32, expr.Number), true
+			return Count("real(a.f0)", expr.F32, expr.Number), true
 		case "var", "std":
 			f := momentsFloat
-			v := "select(a.f2 / max(a.f0 - param, 0.0), bitcast<f32>(0x7fc00000u), a.f0 == 0.0)"
+			v := "select(a.f2 / max(a.f0 - param, 0.0), bitcast<real>(0x7fc00000u), a.f0 == 0.0)"
 			if name == "std" {
 				v = "sqrt(" + v + ")"
 			}
-			f.Result = []string{v, "select(a.f1, bitcast<f32>(0x7fc00000u), a.f0 == 0.0)"}
+			f.Result = []string{v, "select(a.f1, bitcast<real>(0x7fc00000u), a.f0 == 0.0)"}
 			return f, true
 		case "logsumexp":
 			return Fold{
-				fields: []string{"f32", "f32"}, zero: []string{"-" + shader.Infinity, "0.0"},
+				fields: []string{shader.Real, shader.Real}, zero: []string{"-" + shader.Infinity, "0.0"},
 				before: "let m = select(a.f0, v, v > a.f0 || plait_isnan_f32(v)); let c = select(m, 0.0, plait_isinf_f32(m));",
 				add:    []string{"m", "a.f1 * plait_exp_f32(a.f0 - c) + plait_exp_f32(v - c)"},
 				within: "let m = select(a.f0, b.f0, b.f0 > a.f0 || plait_isnan_f32(b.f0)); let c = select(m, 0.0, plait_isinf_f32(m));",
@@ -160,9 +160,9 @@ func Of(name string, float bool, x float64) (Fold, bool) {
 				Result: []string{"select(plait_log_f32(a.f1) + select(a.f0, 0.0, plait_isinf_f32(a.f0)), a.f0, a.f0 == " + shader.Infinity + ")"},
 			}, true
 		case "argmax":
-			return choosing("$v > $a", "f32", "0.0", true), true
+			return choosing("$v > $a", shader.Real, "0.0", true), true
 		case "argmin":
-			return choosing("$v < $a", "f32", "0.0", true), true
+			return choosing("$v < $a", shader.Real, "0.0", true), true
 		}
 	}
 	switch name {
@@ -171,26 +171,26 @@ func Of(name string, float bool, x float64) (Fold, bool) {
 	case "all":
 		return Count("a.f0 == count", expr.I64, expr.Logic), true
 	case "count_nonzero":
-		return Count("vec2<u32>(a.f0, 0u)", expr.I64, expr.Number), true
+		return Count("pair(a.f0, 0u)", expr.I64, expr.Number), true
 	case "sum":
 		return sumInt, true
 	case "prod":
 		return Fold{
-			fields: []string{"vec2<u32>"}, zero: []string{"vec2<u32>(1u, 0u)"}, add: []string{"plait_mul_i64(a.f0, v)"},
+			fields: []string{shader.Pair}, zero: []string{"pair(1u, 0u)"}, add: []string{"plait_mul_i64(a.f0, v)"},
 			join: []string{"plait_mul_i64(a.f0, b.f0)"}, Result: []string{"a.f0"},
 		}, true
 	case "mean":
 		f := sumInt
-		f.Result, f.types = []string{"plait_f32_of_i64(a.f0) / f32(count)"}, []expr.Type{expr.F32}
+		f.Result, f.types = []string{"plait_f32_of_i64(a.f0) / real(count)"}, []expr.Type{expr.F32}
 		return f, true
 	case "amax":
 		return extremeInt("plait_max_i64", shader.Lowest64), true
 	case "amin":
 		return extremeInt("plait_min_i64", shader.Highest64), true
 	case "argmax":
-		return choosing("plait_lt_i64($a, $v)", "vec2<u32>", shader.Lowest64, false), true
+		return choosing("plait_lt_i64($a, $v)", shader.Pair, shader.Lowest64, false), true
 	case "argmin":
-		return choosing("plait_lt_i64($v, $a)", "vec2<u32>", shader.Highest64, false), true
+		return choosing("plait_lt_i64($v, $a)", shader.Pair, shader.Highest64, false), true
 	}
 	return Fold{}, false
 }
@@ -214,39 +214,37 @@ func (f *Fold) words() int {
 	n := 0
 	for _, t := range f.fields {
 		n++
-		if t == "vec2<u32>" {
+		if t == shader.Pair {
 			n++
 		}
 	}
 	return n
 }
 
-// functions returns the state and what is done with it.
-func (f *Fold) functions(number, count string) string {
-	v := map[bool]string{true: "bool", false: "f32"}[f.kind == expr.Logic]
-	if f.kind != expr.Logic && (f.fields[0] == "vec2<u32>") {
-		v = "vec2<u32>"
+// functions writes the state and what is done with it.
+func (f *Fold) functions(w *shader.Text, number, count string) {
+	v := map[bool]string{true: "bool", false: shader.Real}[f.kind == expr.Logic]
+	if f.kind != expr.Logic && f.fields[0] == shader.Pair {
+		v = shader.Pair
 	}
-	var b strings.Builder
-	b.WriteString("struct state {\n")
+	var fields []string
 	for i, t := range f.fields {
-		fmt.Fprintf(&b, "  f%d: %s,\n", i, t)
+		fields = append(fields, fmt.Sprintf("f%d: %s", i, t))
 	}
-	b.WriteString("}\n")
+	w.Struct("state", fields...)
 	list := func(values []string) string { return strings.Join(values, ", ") }
-	scalars := fmt.Sprintf("let param = %s; ", number)
-	fmt.Fprintf(&b, "fn zero() -> state { return state(%s); }\n", list(f.zero))
-	fmt.Fprintf(&b, "fn add(a: state, v: %s, j: u32) -> state { %s%s return state(%s); }\n", v, scalars, f.before, list(f.add))
-	fmt.Fprintf(&b, "fn join(a: state, b: state) -> state { %s return state(%s); }\n", f.within, list(f.join))
+	scalars := fmt.Sprintf("let param = %s;", number)
+	w.Func("zero() -> state", "return state(%s);", list(f.zero))
+	w.Func("add(a: state, v: "+v+", j: u32) -> state", "%s %s return state(%s);", scalars, f.before, list(f.add))
+	w.Func("join(a: state, b: state) -> state", "%s return state(%s);", f.within, list(f.join))
 	for i, e := range f.Result {
 		t := shader.TypeName(f.typeOf(i, resultType(f.fields[0])), f.kindOf(i))
-		fmt.Fprintf(&b, "fn result_%d(a: state) -> %s { %slet count = %s; return %s; }\n", i, t, scalars, count, e)
+		w.Func(fmt.Sprintf("result_%d(a: state) -> %s", i, t), "%s let count = %s; return %s;", scalars, count, e)
 	}
-	return b.String()
 }
 
 func resultType(field string) expr.Type {
-	if field == "vec2<u32>" {
+	if field == shader.Pair {
 		return expr.I64
 	}
 	return expr.F32

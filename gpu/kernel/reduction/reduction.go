@@ -115,14 +115,14 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 	if width == 1 {
 		groups = shader.GroupsFor(groups)
 	}
-	err := s.Run(r, groups, func() string {
-		var b strings.Builder
-		b.WriteString(f.functions(number, count))
-		f.open(&b, width, side, lanes, results, piecesWord)
-		b.WriteString(shader.WalkAs("at_", "row", len(kept.Sizes), 1+len(outs), keptAt, append([]string{from}, starts(to, len(outs), second)...)))
-		fmt.Fprintf(&b, "  let first = piece * %s;\n  let last = min(first + %s, %s);\n", chunkWord, chunkWord, totalWord)
+	err := s.Run(r, groups, func(w *shader.Text) {
+		f.functions(w, number, count)
+		f.open(w, width, side, lanes, results, piecesWord)
+		w.Put(shader.WalkAs("at_", "row", len(kept.Sizes), 1+len(outs), keptAt, append([]string{from}, starts(to, len(outs), second)...)))
+		w.Add(`  let first = piece * %s;
+  let last = min(first + %s, %s);`, chunkWord, chunkWord, totalWord)
 		for l := range lanes {
-			fmt.Fprintf(&b, "  var a%d = zero();\n", l)
+			w.Add("  var a%d = zero();", l)
 		}
 		load, element := "ld_x(in_0)", shader.WalkAs("in_", "j", len(reduced.Sizes), 1, reducedAt, []string{"at_0"})
 		if p.vec4 {
@@ -133,51 +133,56 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 			switch {
 			case lanes > 1:
 				for l := range lanes {
-					fmt.Fprintf(&b, "    a%d = add(a%d, %s.%c, %s);\n", l, l, v, "xyzw"[l], j)
+					w.Add("    a%d = add(a%d, %s.%s, %s);", l, l, v, shader.Component(l), j)
 				}
 			case p.vec4:
 				for l := range 4 {
-					fmt.Fprintf(&b, "    a0 = add(a0, %s.%c, (%s) * 4u + %du);\n", v, "xyzw"[l], j, l)
+					w.Add("    a0 = add(a0, %s.%s, (%s) * 4u + %du);", v, shader.Component(l), j, l)
 				}
 			default:
-				fmt.Fprintf(&b, "    a0 = add(a0, %s, %s);\n", v, j)
+				w.Add("    a0 = add(a0, %s, %s);", v, j)
 			}
 		}
-		b.WriteString("  var i0 = first + lane;\n")
+		w.Add("  var i0 = first + lane;")
 		if unroll {
-			fmt.Fprintf(&b, "  for (; i0 + %du < last; i0 += %du) {\n", (ahead-1)*width, ahead*width)
+			w.Add("  for (; i0 + %du < last; i0 += %du) {", (ahead-1)*width, ahead*width)
 			for k := range ahead {
-				fmt.Fprintf(&b, "    var v%d = %s;\n    {\n    let j = i0 + %du;\n%s    v%d = %s;\n    }\n", k, strings.Replace(load, "in_0", "0u", 1), k*width, element, k, load)
+				w.Add(`    var v%d = %s;
+    {
+    let j = i0 + %du;`, k, strings.Replace(load, "in_0", "0u", 1), k*width)
+				w.Add(`%s    v%d = %s;
+    }`, element, k, load)
 			}
 			for k := range ahead {
 				add(fmt.Sprint("v", k), fmt.Sprintf("i0 + %du", k*width))
 			}
-			b.WriteString("  }\n")
+			w.Add("  }")
 		}
-		fmt.Fprintf(&b, "  for (; i0 < last; i0 += %du) {\n    let j = i0;\n%s    let v = %s;\n", width, element, load)
+		w.Add(`  for (; i0 < last; i0 += %du) {
+    let j = i0;
+%s    let v = %s;`, width, element, load)
 		add("v", "j")
-		b.WriteString("  }\n")
+		w.Add("  }")
 		states := make([]string, lanes)
 		for l := range states {
 			states[l] = "a" + strconv.Itoa(l)
 		}
-		f.tree(&b, states, width, side)
+		f.tree(w, states, width, side)
 		for l := range lanes {
-			b.WriteString("  {\n  let a = a" + strconv.Itoa(l) + ";\n")
+			w.Add(`  {
+  let a = a%d;`, l)
 			if second {
-				f.keep(&b, to[0], fmt.Sprintf("(piece * %s + row) * %du + %du", results, lanes, l))
+				f.keep(w, to[0], fmt.Sprintf("(piece * %s + row) * %du + %du", results, lanes, l))
 			} else {
-				f.finish(&b, func(i int) string {
+				f.finish(w, func(i int) string {
 					if lanes == 1 {
 						return fmt.Sprintf("at_%d", i+1)
 					}
 					return fmt.Sprintf("at_%d + %du * %s", i+1, l, steps[i])
 				}, len(outs))
 			}
-			b.WriteString("  }\n")
+			w.Add("  }")
 		}
-		b.WriteString("}\n")
-		return b.String()
 	})
 	if err != nil || p.pieces == 1 {
 		return err
@@ -218,107 +223,118 @@ func (f *Fold) joinStates(r *shader.Recorder, name string, states core.Memory, p
 		side = 16
 	}
 	s.Specialize(side)
-	return s.Run(r, shader.Ceil(kept.Count, side), func() string {
+	return s.Run(r, shader.Ceil(kept.Count, side), func(w *shader.Text) {
 		const width = shader.Threads
-		var b strings.Builder
-		b.WriteString(f.functions(number, count))
-		f.share(&b, width)
-		fmt.Fprintf(&b, shader.Entry, width)
-		fmt.Fprintf(&b, "  if (group * %du >= %s) { return; }\n  let lane = li / %du;\n  let row = min(group * %du + li %% %du, %s - 1u);\n", side, results, side, side, side, results)
-		b.WriteString(shader.WalkAs("to_", "row", len(outer.Sizes), len(outs), at, to))
-		fmt.Fprintf(&b, "  var a = zero();\n  for (var j = lane; j < %s; j += %du) {\n", piecesWord, width/side)
-		fmt.Fprintf(&b, "    let slot = %s + (j * %s + row) * %du;\n    var b: state;\n", from, results, f.words())
+		f.functions(w, number, count)
+		f.share(w, width)
+		w.Main(width)
+		w.Add(`  if (group * %du >= %s) { return; }
+  let lane = li / %du;`, side, results, side)
+		w.Add("  let row = min(group * %du + li %% %du, %s - 1u);", side, side, results)
+		w.Put(shader.WalkAs("to_", "row", len(outer.Sizes), len(outs), at, to))
+		w.Add(`  var a = zero();
+  for (var j = lane; j < %s; j += %du) {`, piecesWord, width/side)
+		w.Add(`    let slot = %s + (j * %s + row) * %du;
+    var b: state;`, from, results, f.words())
 		at := 0
 		for i, t := range f.fields {
 			switch t {
-			case "f32":
-				fmt.Fprintf(&b, "    b.f%d = bitcast<f32>(states[slot + %du]);\n", i, at)
+			case shader.Real:
+				w.Add("    b.f%d = bitcast<real>(states[slot + %du]);", i, at)
 			case "u32":
-				fmt.Fprintf(&b, "    b.f%d = states[slot + %du];\n", i, at)
+				w.Add("    b.f%d = states[slot + %du];", i, at)
 			default:
-				fmt.Fprintf(&b, "    b.f%d = vec2<u32>(states[slot + %du], states[slot + %du]);\n", i, at, at+1)
+				w.Add("    b.f%d = pair(states[slot + %du], states[slot + %du]);", i, at, at+1)
 				at++
 			}
 			at++
 		}
-		b.WriteString("    a = join(a, b);\n  }\n")
-		f.tree(&b, []string{"a"}, width/side, side)
-		fmt.Fprintf(&b, "  if (group * %du + li >= %s) { return; }\n", side, results)
-		f.finish(&b, func(i int) string { return fmt.Sprintf("to_%d", i) }, len(outs))
-		b.WriteString("}\n")
-		return b.String()
+		w.Add(`    a = join(a, b);
+  }`)
+		f.tree(w, []string{"a"}, width/side, side)
+		w.Add("  if (group * %du + li >= %s) { return; }", side, results)
+		f.finish(w, func(i int) string { return fmt.Sprintf("to_%d", i) }, len(outs))
 	})
 }
 
 // open begins main: row is the result, piece the part of its elements and lane the invocation's place among the width that
 // share them. A workgroup of more than one width has side results, or fours of them, beside one another.
-func (f *Fold) open(b *strings.Builder, width, side, lanes int, results, pieces string) {
+func (f *Fold) open(w *shader.Text, width, side, lanes int, results, pieces string) {
 	if width == 1 {
-		fmt.Fprintf(b, shader.Entry, shader.Threads)
-		fmt.Fprintf(b, "  let i = group * %du + li;\n  if (i >= %s * %s) { return; }\n", shader.Threads, results, pieces)
-		fmt.Fprintf(b, "  let row = i %% %s;\n  let piece = i / %s;\n  let lane = 0u;\n", results, results)
+		w.Main(shader.Threads)
+		w.Add(`  let i = group * %du + li;
+  if (i >= %s * %s) { return; }`, shader.Threads, results, pieces)
+		w.Add(`  let row = i %% %s;
+  let piece = i / %s;
+  let lane = 0u;`, results, results)
 		return
 	}
-	f.share(b, width*side*lanes)
-	fmt.Fprintf(b, shader.Entry, width*side)
+	f.share(w, width*side*lanes)
+	w.Main(width * side)
 	if side > 1 {
-		fmt.Fprintf(b, "  if (group * %du >= %s) { return; }\n", side, results)
-		fmt.Fprintf(b, "  let row = group * %[1]du + li %% %[1]du;\n  let piece = 0u;\n  let lane = li / %[1]du;\n", side)
+		w.Add("  if (group * %du >= %s) { return; }", side, results)
+		w.Add(`  let row = group * %[1]du + li %% %[1]du;
+  let piece = 0u;
+  let lane = li / %[1]du;`, side)
 		return
 	}
-	fmt.Fprintf(b, "  if (group >= %s * %s) { return; }\n", results, pieces)
-	fmt.Fprintf(b, "  let row = group %% %s;\n  let piece = group / %s;\n  let lane = li;\n", results, results)
+	w.Add("  if (group >= %s * %s) { return; }", results, pieces)
+	w.Add(`  let row = group %% %s;
+  let piece = group / %s;
+  let lane = li;`, results, results)
 }
 
 // share declares the workgroup memory that tree uses for so many states.
-func (f *Fold) share(b *strings.Builder, states int) {
+func (f *Fold) share(w *shader.Text, states int) {
 	for i, t := range f.fields {
-		fmt.Fprintf(b, "var<workgroup> shared_%d: array<%s, %d>;\n", i, t, states)
+		w.Shared(fmt.Sprintf("shared_%d", i), t, states)
 	}
 }
 
 // tree joins the states of lanes in a workgroup, of which each lane has some under their names, and each of which is there for as many
 // results as lie side by side; those of lane 0 have the whole.
-func (f *Fold) tree(b *strings.Builder, states []string, lanes, side int) {
+func (f *Fold) tree(w *shader.Text, states []string, lanes, side int) {
 	if lanes == 1 {
 		return
 	}
 	put := func() {
 		for s, name := range states {
 			for i := range f.fields {
-				fmt.Fprintf(b, "  shared_%d[li + %du] = %s.f%d;\n", i, s*lanes*side, name, i)
+				w.Add("  shared_%d[li + %du] = %s.f%d;", i, s*lanes*side, name, i)
 			}
 		}
 	}
 	put()
-	b.WriteString("  workgroupBarrier();\n")
+	w.Barrier()
 	for step := lanes / 2; step > 0; step /= 2 {
-		fmt.Fprintf(b, "  if (lane < %du) {\n", step)
+		w.Add("  if (lane < %du) {", step)
 		for s, name := range states {
 			var fields []string
 			for i := range f.fields {
 				fields = append(fields, fmt.Sprintf("shared_%d[li + %du]", i, s*lanes*side+step*side))
 			}
-			fmt.Fprintf(b, "  %[1]s = join(%[1]s, state(%[2]s));\n", name, strings.Join(fields, ", "))
+			w.Add("  %[1]s = join(%[1]s, state(%[2]s));", name, strings.Join(fields, ", "))
 		}
 		put()
-		b.WriteString("  }\n  workgroupBarrier();\n")
+		w.Add("  }")
+		w.Barrier()
 	}
-	b.WriteString("  if (lane > 0u) { return; }\n")
+	w.Add("  if (lane > 0u) { return; }")
 }
 
 // keep writes the state to memory for the second pass. place is its number there.
-func (f *Fold) keep(b *strings.Builder, to, place string) {
-	fmt.Fprintf(b, "  let slot = %s + (%s) * %du;\n", to, place, f.words())
+func (f *Fold) keep(w *shader.Text, to, place string) {
+	w.Add("  let slot = %s + (%s) * %du;", to, place, f.words())
 	at := 0
 	for i, t := range f.fields {
 		switch t {
-		case "f32":
-			fmt.Fprintf(b, "  states[slot + %du] = bitcast<u32>(a.f%d);\n", at, i)
+		case shader.Real:
+			w.Add("  states[slot + %du] = bitcast<u32>(a.f%d);", at, i)
 		case "u32":
-			fmt.Fprintf(b, "  states[slot + %du] = a.f%d;\n", at, i)
+			w.Add("  states[slot + %du] = a.f%d;", at, i)
 		default:
-			fmt.Fprintf(b, "  states[slot + %du] = a.f%d.x;\n  states[slot + %du] = a.f%d.y;\n", at, i, at+1, i)
+			w.Add(`  states[slot + %du] = a.f%d.x;
+  states[slot + %du] = a.f%d.y;`, at, i, at+1, i)
 			at++
 		}
 		at++
@@ -326,8 +342,8 @@ func (f *Fold) keep(b *strings.Builder, to, place string) {
 }
 
 // finish writes the results, each at its position.
-func (f *Fold) finish(b *strings.Builder, position func(i int) string, outs int) {
+func (f *Fold) finish(w *shader.Text, position func(i int) string, outs int) {
 	for i := range outs {
-		fmt.Fprintf(b, "  st_y%d(%s, result_%d(a));\n", i, position(i), i)
+		w.Add("  st_y%d(%s, result_%d(a));", i, position(i), i)
 	}
 }

@@ -36,13 +36,13 @@ func Of(name string, float bool) (scan, bool) {
 	combine := map[string]int{"cumsum": shader.AddMode, "cumprod": shader.MulMode}
 	if mode, ok := combine[name]; ok {
 		if float {
-			return scan{fields: []string{"f32"}, element: []string{"v"}, join: []string{shader.Combine(mode, expr.F32, "a.f0", "b.f0")}, result: []string{"a.f0"}}, true
+			return scan{fields: []string{shader.Real}, element: []string{"v"}, join: []string{shader.Combine(mode, expr.F32, "a.f0", "b.f0")}, result: []string{"a.f0"}}, true
 		}
-		return scan{fields: []string{"vec2<u32>"}, element: []string{"v"}, join: []string{shader.Combine(mode, expr.I64, "a.f0", "b.f0")}, result: []string{"a.f0"}}, true
+		return scan{fields: []string{shader.Pair}, element: []string{"v"}, join: []string{shader.Combine(mode, expr.I64, "a.f0", "b.f0")}, result: []string{"a.f0"}}, true
 	}
 	if name == "logcumsumexp" {
 		return scan{
-			fields: []string{"f32"}, element: []string{"v"},
+			fields: []string{shader.Real}, element: []string{"v"},
 			before: "let m = plait_max_f32(a.f0, b.f0); let l = plait_min_f32(a.f0, b.f0);",
 			join:   []string{"select(m + plait_log1p_f32(plait_exp_f32(l - m)), m, plait_isinf_f32(m))"},
 			result: []string{"a.f0"},
@@ -50,16 +50,16 @@ func Of(name string, float bool) (scan, bool) {
 	}
 	// The last of equal extremes; a NaN stays.
 	test := map[string]string{"cummax": "b.f0 >= a.f0", "cummin": "b.f0 <= a.f0"}[name]
-	typ := "f32"
+	typ := shader.Real
 	if float {
 		test = "plait_isnan_f32(b.f0) || (!plait_isnan_f32(a.f0) && " + test + ")"
 	} else {
-		typ = "vec2<u32>"
+		typ = shader.Pair
 		test = map[string]string{"cummax": "plait_ge_i64(b.f0, a.f0)", "cummin": "plait_le_i64(b.f0, a.f0)"}[name]
 	}
 	return scan{
 		fields: []string{typ, "u32"}, element: []string{"v", "j"}, before: "let t = " + test + ";",
-		join: []string{"select(a.f0, b.f0, t)", "select(a.f1, b.f1, t)"}, result: []string{"a.f0", "vec2<u32>(a.f1, 0u)"},
+		join: []string{"select(a.f0, b.f0, t)", "select(a.f1, b.f1, t)"}, result: []string{"a.f0", "pair(a.f1, 0u)"},
 	}, true
 }
 
@@ -126,16 +126,14 @@ func (f *scan) Run(r *shader.Recorder, s *shader.Builder, dim int, operands []*c
 	}
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, l.Count, func() string {
-		var b strings.Builder
-		b.WriteString("struct state {\n")
+	return s.Run(r, l.Count, func(w *shader.Text) {
+		var fields []string
 		for i, t := range f.fields {
-			fmt.Fprintf(&b, "  f%d: %s,\n", i, t)
+			fields = append(fields, fmt.Sprintf("f%d: %s", i, t))
+			w.Shared(fmt.Sprintf("shared_%d", i), t, scanWidth)
 		}
-		fmt.Fprintf(&b, "}\nfn join(a: state, b: state) -> state { %s return state(%s); }\n", f.before, strings.Join(f.join, ", "))
-		for i, t := range f.fields {
-			fmt.Fprintf(&b, "var<workgroup> shared_%d: array<%s, %d>;\n", i, t, scanWidth)
-		}
+		w.Struct("state", fields...)
+		w.Func("join(a: state, b: state) -> state", "%s return state(%s);", f.before, strings.Join(f.join, ", "))
 		var load, place []string
 		for i := range f.fields {
 			load = append(load, fmt.Sprintf("shared_%d[back]", i))
@@ -145,23 +143,33 @@ func (f *scan) Run(r *shader.Recorder, s *shader.Builder, dim int, operands []*c
 		if reverse {
 			k = "(" + size + " - 1u - j)"
 		}
-		fmt.Fprintf(&b, shader.Entry, scanWidth)
-		fmt.Fprintf(&b, "  if (group >= %s) { return; }\n%s%s  var carry: state;\n", rows, shader.WalkAs("at_", "group", rank, len(operands), at, starts), steps)
-		fmt.Fprintf(&b, "  for (var tile = 0u; tile < %s; tile += %du) {\n    let j = tile + li;\n    let k = select(0u, %s, j < %s);\n", size, scanWidth, k, size)
-		fmt.Fprintf(&b, "    let v = %s;\n    var a = state(%s);\n    if (li == 0u && tile > 0u) { a = join(carry, a); }\n", read, strings.Join(f.element, ", "))
-		fmt.Fprintf(&b, "    %s\n    workgroupBarrier();\n", strings.Join(place, " "))
+		w.EachGroup(scanWidth, rows)
+		w.Put(shader.WalkAs("at_", "group", rank, len(operands), at, starts))
+		w.Put(steps)
+		w.Add("  var carry: state;")
+		w.Add(`  for (var tile = 0u; tile < %s; tile += %du) {
+    let j = tile + li;
+    let k = select(0u, %s, j < %s);`, size, scanWidth, k, size)
+		w.Add(`    let v = %s;
+    var a = state(%s);
+    if (li == 0u && tile > 0u) { a = join(carry, a); }`, read, strings.Join(f.element, ", "))
+		w.Add("    %s", strings.Join(place, " "))
+		w.Barrier()
 		for step := 1; step < scanWidth; step *= 2 {
-			fmt.Fprintf(&b, "    if (li >= %du) { let back = li - %du; a = join(state(%s), a); }\n    workgroupBarrier();\n    %s\n    workgroupBarrier();\n",
-				step, step, strings.Join(load, ", "), strings.Join(place, " "))
+			w.Add("    if (li >= %du) { let back = li - %du; a = join(state(%s), a); }", step, step, strings.Join(load, ", "))
+			w.Barrier()
+			w.Add("    %s", strings.Join(place, " "))
+			w.Barrier()
 		}
-		fmt.Fprintf(&b, "    { let back = %du; carry = state(%s); }\n    workgroupBarrier();\n", scanWidth-1, strings.Join(load, ", "))
-		fmt.Fprintf(&b, "    if (j < %s) {\n", size)
+		w.Add("    { let back = %du; carry = state(%s); }", scanWidth-1, strings.Join(load, ", "))
+		w.Barrier()
+		w.Add("    if (j < %s) {", size)
 		for i, name := range []string{"y", "index"}[:len(f.result)] {
 			out := len(operands) - len(f.result) + i
-			fmt.Fprintf(&b, "      st_%s(at_%d + k * step_%d, %s);\n", name, out, out, f.result[i])
+			w.Add("      st_%s(at_%d + k * step_%d, %s);", name, out, out, f.result[i])
 		}
-		b.WriteString("    }\n  }\n}\n")
-		return b.String()
+		w.Add(`    }
+  }`)
 	})
 }
 
@@ -170,7 +178,7 @@ func (f *scan) Run(r *shader.Recorder, s *shader.Builder, dim int, operands []*c
 // The state is the map from what is before a piece to its last value.
 func linearScanCall(r *shader.Recorder, c *core.Call) error {
 	f := scan{
-		fields: []string{"f32", "f32"}, element: []string{"v", "ld_t(at_1 + k * step_1)"},
+		fields: []string{shader.Real, shader.Real}, element: []string{"v", "ld_t(at_1 + k * step_1)"},
 		join: []string{"a.f0 * b.f0", "b.f0 * a.f1 + b.f1"}, result: []string{"a.f1"},
 	}
 	s := shader.New(r, "linear_scan")

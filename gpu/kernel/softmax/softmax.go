@@ -32,7 +32,7 @@ func softmaxCall(r *shader.Recorder, c *core.Call, name string, log bool) error 
 	if t.Line.N == 0 {
 		return nil
 	}
-	return s.Run(r, t.Line.Rows(), func() string {
+	return s.Run(r, t.Line.Rows(), func(w *shader.Text) {
 		// The exponential does not know NaN, which makes the sum NaN instead, and so all of the row.
 		term, value, last := "t = t + plait_exp_share($x - most);", "plait_exp_share($x - most) * share", "  let share = 1.0 / total;\n"
 		if t.Held > 0 && !log {
@@ -41,10 +41,18 @@ func softmaxCall(r *shader.Recorder, c *core.Call, name string, log bool) error 
 		if log {
 			value, last = "($x - most) - log_total", "  let log_total = plait_log_f32(total);\n"
 		}
-		return shader.WorkgroupReduce("most", "f32", "max(a, b)", t.Width) + shader.WorkgroupSum(t.Width) + head() +
-			"  var m = -" + shader.Infinity + ";\n  var bits = 0u;\n" + t.Pass("m = max(m, $x); bits = max(bits, bitcast<u32>($x) & 0x7fffffffu);") +
-			"  let most = whole_most(lane, m);\n  var t = select(0.0, plait_nan(), bits > 0x7f800000u);\n" + t.Pass(term) +
-			"  let total = whole_sum(lane, t);\n" + last + t.Pass("$y = "+value+";") + "}\n"
+		w.Reduce("most", shader.Real, "max(a, b)", t.Width)
+		w.Sum(t.Width)
+		head(w)
+		w.Add(`  var m = -%s;
+  var bits = 0u;`, shader.Infinity)
+		w.Put(t.Pass("m = max(m, $x); bits = max(bits, bitcast<u32>($x) & 0x7fffffffu);"))
+		w.Add(`  let most = whole_most(lane, m);
+  var t = select(0.0, plait_nan(), bits > 0x7f800000u);`)
+		w.Put(t.Pass(term))
+		w.Add("  let total = whole_sum(lane, t);")
+		w.Put(last)
+		w.Put(t.Pass("$y = " + value + ";"))
 	})
 }
 
@@ -58,12 +66,16 @@ func softmaxBackwardCall(r *shader.Recorder, c *core.Call, name string, log bool
 	if t.Line.N == 0 {
 		return nil
 	}
-	return s.Run(r, t.Line.Rows(), func() string {
+	return s.Run(r, t.Line.Rows(), func(w *shader.Text) {
 		term, value := "$y * $g", "$y * ($g - total)"
 		if log {
 			term, value = "$g", "$g - plait_exp_f32($y) * total"
 		}
-		return shader.WorkgroupSum(t.Width) + head() + "  var t = 0.0;\n" + t.Pass("t = t + "+term+";") +
-			"  let total = whole_sum(lane, t);\n" + t.Pass("$dx = "+value+";") + "}\n"
+		w.Sum(t.Width)
+		head(w)
+		w.Add("  var t = 0.0;")
+		w.Put(t.Pass("t = t + " + term + ";"))
+		w.Add("  let total = whole_sum(lane, t);")
+		w.Put(t.Pass("$dx = " + value + ";"))
 	})
 }

@@ -14,9 +14,9 @@ func init() {
 	kernel.Register(contract.HistC, histCCall)
 }
 
-// histogram writes to out, int64, how many of n elements fall into each bin. bind adds the elements to a shader and returns WGSL
-// with bin_of(i), the bin or nowhere. Counts are integers, and so do not depend on the order in which they are added.
-func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind func(s *shader.Builder) func() string) error {
+// histogram writes to out, int64, how many of n elements fall into each bin. bind adds the elements to a shader and returns what
+// writes bin_of(i), the bin or nowhere. Counts are integers, and so do not depend on the order in which they are added.
+func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind func(s *shader.Builder) func(w *shader.Text)) error {
 	bins := out.Numel()
 	if bins == 0 {
 		return nil
@@ -28,34 +28,33 @@ func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind f
 	r.Clear(shader.F32Operand(counts, 0, bins))
 	s := shader.New(r, name)
 	bin := bind(s)
-	s.Bindings = append(s.Bindings, shader.Binding{Access: shader.Access{Name: "counts", DType: core.Bool, Shared: true}})
-	s.Mems = append(s.Mems, counts)
-	to, count := s.Uint(int(shader.Word(counts))), s.Uint(n)
-	err = s.Run(r, shader.GroupsFor(n), func() string {
-		return bin() + shader.Each(count, "  let bin = bin_of(i);\n  if (bin != "+shader.NoIndex+") { atomicAdd(&counts["+to+" + bin], 1u); }\n")
+	to, count := s.AtomicsOf("counts", counts), s.Uint(n)
+	err = s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		bin(w)
+		w.Each(count)
+		w.Add(`  let bin = bin_of(i);
+  if (bin != %s) { %s; }`, shader.NoIndex, w.AtomicAdd("counts["+to+" + bin]", "1u"))
 	})
 	if err != nil {
 		return err
 	}
 	s = shader.New(r, "histogram")
 	y, from, total := s.Out("y", out, expr.I64, expr.Number), s.WordsOf("counts", counts), s.Uint(bins)
-	return s.Run(r, shader.GroupsFor(bins), func() string {
-		return shader.Each(total, "  st_y("+y+" + i, vec2<u32>(counts["+from+" + i], 0u));\n")
+	return s.Run(r, shader.GroupsFor(bins), func(w *shader.Text) {
+		w.Each(total)
+		w.Add("  st_y(%s + i, pair(counts[%s + i], 0u));", y, from)
 	})
 }
 
 // histCCall: Outs[0], int64, = how many elements of Ins[0] lie in each of equal parts of [Floats[0], Floats[1]].
 func histCCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
-	return histogram(r, "histc", in.Numel(), out, func(s *shader.Builder) func() string {
+	return histogram(r, "histc", in.Numel(), out, func(s *shader.Builder) func(w *shader.Text) {
 		x, low, high, span, bins := s.In("x", in, expr.F32, expr.Number), s.Float(c.Floats[0]), s.Float(c.Floats[1]), s.Float(c.Floats[1]-c.Floats[0]), s.Uint(out.Numel())
-		return func() string {
-			return `fn bin_of(i: u32) -> u32 {
-  let v = ld_x(` + x + ` + i);
-  if (!(v >= ` + low + ` && v <= ` + high + `)) { return ` + shader.NoIndex + `; }
-  return min(u32((v - ` + low + `) / ` + span + ` * f32(` + bins + `)), ` + bins + ` - 1u);
-}
-`
+		return func(w *shader.Text) {
+			w.Func("bin_of(i: u32) -> u32", `let v = ld_x(%[1]s + i);
+  if (!(v >= %[2]s && v <= %[3]s)) { return %[4]s; }
+  return min(u32((v - %[2]s) / %[5]s * real(%[6]s)), %[6]s - 1u);`, x, low, high, shader.NoIndex, span, bins)
 		}
 	})
 }
@@ -66,10 +65,10 @@ func binCountCall(r *shader.Recorder, c *core.Call) error {
 	if len(c.Ins) > 1 && c.Ins[1].Present() {
 		return weightedBins(r, c)
 	}
-	return histogram(r, "bincount", in.Numel(), out, func(s *shader.Builder) func() string {
+	return histogram(r, "bincount", in.Numel(), out, func(s *shader.Builder) func(w *shader.Text) {
 		x, bins := s.In("x", in, expr.I64, expr.Number), s.Uint(out.Numel())
-		return func() string {
-			return "fn bin_of(i: u32) -> u32 {\n  let v = ld_x(" + x + " + i);\n  return select(" + shader.NoIndex + ", v.x, v.y == 0u && v.x < " + bins + ");\n}\n"
+		return func(w *shader.Text) {
+			w.Func("bin_of(i: u32) -> u32", "let v = ld_x(%s + i);\n  return select(%s, v.x, v.y == 0u && v.x < %s);", x, shader.NoIndex, bins)
 		}
 	})
 }

@@ -2,8 +2,6 @@
 package sorting
 
 import (
-	"strconv"
-
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -46,21 +44,20 @@ type sorting struct {
 	place           string
 }
 
-// numbersText returns the function that counts the elements of a sorted line of entries that are not NaN.
-func numbersText(d core.DType) string {
-	text := "fn numbers(first: u32, n: u32) -> u32 {\n"
+// numbers writes the function that counts the elements of a sorted line of entries that are not NaN.
+func numbers(w *shader.Text, d core.DType) {
+	sign := "numbers(first: u32, n: u32) -> u32"
 	if !d.IsFloat() {
-		return text + "  return n;\n}\n"
+		w.Func(sign, "return n;")
+		return
 	}
-	return text + `  var low = 0u;
+	w.Func(sign, `var low = 0u;
   var high = n;
   for (var k = 0u; k < 32u && low < high; k++) {
     let middle = (low + high) / 2u;
     if (sorted_key(first + middle).y == 0xffffffffu) { high = middle; } else { low = middle + 1u; }
   }
-  return low;
-}
-`
+  return low;`)
 }
 
 // chosen returns the loop over the lines of in along dim and of outputs, which have the dimension, or have it taken out, and
@@ -85,18 +82,19 @@ func sortAlong(r *shader.Recorder, in *core.Operand, dim, keep int, largest bool
 	l := scan.Lines(dim, in)
 	t := shader.ComputeType(in.DType)
 	_, wide := primitive.SortKey(in.DType, "")
-	return primitive.SortLines(r, "sort", in.Numel()/n, n, keep, wide, func(s *shader.Builder) func() string {
+	return primitive.SortLines(r, "sort", in.Numel()/n, n, keep, wide, func(s *shader.Builder) func(w *shader.Text) {
 		x := s.In("x", in, t, expr.Number)
 		stepWord := s.Uint(step)
 		s.Flag(largest)
 		rank := s.Specialize(len(l.Sizes))
 		at := s.Loop(&l)
-		return func() string {
+		return func(w *shader.Text) {
 			key, _ := primitive.SortKey(in.DType, "ld_x(at_0 + index * "+stepWord+")")
 			if largest {
 				key = "~" + key
 			}
-			return primitive.SortKeyFunc(t) + "fn key_of(line: u32, index: u32) -> vec2<u32> {\n" + shader.WalkAs("at_", "line", rank, 1, at, []string{x}) + "  return " + key + ";\n}\n"
+			primitive.SortKeyFunc(w, t)
+			w.Func("key_of(line: u32, index: u32) -> pair", "%s  return %s;", shader.WalkAs("at_", "line", rank, 1, at, []string{x}), key)
 		}
 	})
 }
@@ -131,18 +129,24 @@ func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
 	outWord := s.Uint(outStep)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(count), func() string {
-		text := "  let line = i / " + perLine + ";\n  let n = " + size + ";\n  let first = line * n;\n"
-		head, place, to := sorted, "i % "+perLine, " + place * "+outWord
+	return s.Run(r, shader.GroupsFor(count), func(w *shader.Text) {
+		place, to := "i % "+perLine, " + place * "+outWord
+		sorted(w)
 		if o.place != "" {
-			head, place, to = head+numbersText(in.DType), o.place, ""
+			numbers(w, in.DType)
+			place, to = o.place, ""
 		}
-		text += "  let place = " + place + ";\n  let own = sorted_index(first + place);\n" + shader.WalkAs("at_", "line", rank, len(starts), at, starts) +
-			"  st_index(at_1" + to + ", vec2<u32>(own, 0u));\n"
+		w.Each(total)
+		w.Add(`  let line = i / %s;
+  let n = %s;
+  let first = line * n;`, perLine, size)
+		w.Add(`  let place = %s;
+  let own = sorted_index(first + place);`, place)
+		w.Put(shader.WalkAs("at_", "line", rank, len(starts), at, starts))
+		w.Add("  st_index(at_1%s, pair(own, 0u));", to)
 		if o.values != nil {
-			text += "  st_value(at_2" + to + ", ld_x(at_0 + own * " + stepWord + "));\n"
+			w.Add("  st_value(at_2%s, ld_x(at_0 + own * %s));", to, stepWord)
 		}
-		return head + shader.Each(total, text)
 	})
 }
 
@@ -165,11 +169,13 @@ func modeCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "lengths of runs")
 	sorted, to := e.Bind(s, "sorted"), s.WordsOf("lengths", lengths)
 	count, size := s.Uint(e.Capacity), s.Uint(n)
-	err = s.Run(r, shader.GroupsFor(e.Capacity), func() string {
-		return sorted + primitive.BeforeFunc + shader.Each(count, `
-  let own = i % `+size+`;
+	err = s.Run(r, shader.GroupsFor(e.Capacity), func(w *shader.Text) {
+		sorted(w)
+		primitive.BeforeFunc(w)
+		w.Each(count)
+		w.Add(`  let own = i %% %s;
   let mine = sorted_key(i);
-  if (own + 1u < `+size+` && all(sorted_key(i + 1u) == mine)) { lengths[`+to+` + i] = 0u; return; }
+  if (own + 1u < %s && all(sorted_key(i + 1u) == mine)) { lengths[%s + i] = 0u; return; }
   let first = i - own;
   var low = 0u;
   var high = own;
@@ -177,8 +183,7 @@ func modeCall(r *shader.Recorder, c *core.Call) error {
     let middle = (low + high) / 2u;
     if (before(sorted_key(first + middle), mine)) { low = middle + 1u; } else { high = middle; }
   }
-  lengths[`+to+` + i] = own + 1u - low;
-`)
+  lengths[%s + i] = own + 1u - low;`, size, size, to, to)
 	})
 	if err != nil {
 		return err
@@ -193,19 +198,23 @@ func modeCall(r *shader.Recorder, c *core.Call) error {
 	at := s.Loop(&l)
 	width := primitive.RowThreads(n)
 	s.Specialize(width / 64)
-	return s.Run(r, e.Lines, func() string {
+	return s.Run(r, e.Lines, func(w *shader.Text) {
 		better := "select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y))"
-		return sorted + shader.WorkgroupReduce("most", "vec2<u32>", better, width) + shader.EachGroup(width, rows) + `
-  var best = vec2<u32>(0u, 0xffffffffu);
-  for (var j = li; j < ` + size + `; j += ` + strconv.Itoa(width) + `u) {
+		sorted(w)
+		w.Reduce("most", shader.Pair, better, width)
+		w.EachGroup(width, rows)
+		w.Add(`  var best = pair(0u, 0xffffffffu);
+  for (var j = li; j < %s; j += %du) {
     let a = best;
-    let b = vec2<u32>(lengths[` + from + ` + group * ` + size + ` + j], j);
-    best = ` + better + `;
+    let b = pair(lengths[%s + group * %s + j], j);
+    best = %s;
   }
   best = whole_most(li, best);
-  if (li > 0u) { return; }
-  let own = sorted_index(group * ` + size + ` + best.y);
-` + shader.WalkAs("at_", "group", rank, 3, at, starts) + "  st_index(at_1, vec2<u32>(own, 0u));\n  st_value(at_2, ld_x(at_0 + own * " + stepWord + "));\n}\n"
+  if (li > 0u) { return; }`, size, width, from, size, better)
+		w.Add("  let own = sorted_index(group * %s + best.y);", size)
+		w.Put(shader.WalkAs("at_", "group", rank, 3, at, starts))
+		w.Add(`  st_index(at_1, pair(own, 0u));
+  st_value(at_2, ld_x(at_0 + own * %s));`, stepWord)
 	})
 }
 
@@ -238,7 +247,7 @@ func searchSortedCall(r *shader.Recorder, c *core.Call) error {
 		return core.Errorf(core.NotImplemented, c.Op, "%v searches contiguous tensors alone", r.GPU)
 	}
 	count, size, per := s.Uint(out.Numel()), s.Uint(n), s.Uint(each1)
-	return s.Run(r, shader.GroupsFor(out.Numel()), func() string {
+	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
 		element := "ld_x(" + x + " + line + middle)"
 		if sorter != "" {
 			element = "ld_x(" + x + " + line + ld_order(" + sorter + " + line + middle).x)"
@@ -247,9 +256,18 @@ func searchSortedCall(r *shader.Recorder, c *core.Call) error {
 		if right {
 			test = "!before(mine, key(e))"
 		}
-		head := primitive.SortKeyFunc(t) + primitive.BeforeFunc
-		return head + shader.Each(count, "  let line = (i / "+per+") * "+size+";\n  let mine = key(ld_v("+v+" + i));\n  var low = 0u;\n  var high = "+size+";\n"+
-			"  for (var k = 0u; k < 32u && low < high; k++) {\n    let middle = (low + high) / 2u;\n    let e = "+element+";\n"+
-			"    if ("+test+") { low = middle + 1u; } else { high = middle; }\n  }\n  st_y("+y+" + i, vec2<u32>(low, 0u));\n")
+		primitive.SortKeyFunc(w, t)
+		primitive.BeforeFunc(w)
+		w.Each(count)
+		w.Add(`  let line = (i / %s) * %s;
+  let mine = key(ld_v(%s + i));
+  var low = 0u;
+  var high = %s;
+  for (var k = 0u; k < 32u && low < high; k++) {
+    let middle = (low + high) / 2u;
+    let e = %s;`, per, size, v, size, element)
+		w.Add(`    if (%s) { low = middle + 1u; } else { high = middle; }
+  }
+  st_y(%s + i, pair(low, 0u));`, test, y)
 	})
 }

@@ -14,9 +14,9 @@ func init() {
 	kernel.Register(contract.UniqueRows, uniqueRowsCall)
 }
 
-// An ordering is elements in order, as WGSL over what it adds to a shader: ordered(j), the index of the j-th, and differs(j),
-// whether it differs from the one before it, for j > 0.
-type ordering func(s *shader.Builder) func() string
+// An ordering adds elements to a shader and returns what writes their order: ordered(j), the index of the j-th, and differs(j), whether it
+// differs from the one before it, for j > 0.
+type ordering func(s *shader.Builder) func(w *shader.Text)
 
 // uniqueCall: the different elements of the contiguous Ins[0]. Outs: values, the place of each element's equal among them, how
 // often each comes, with room for as many as there are elements, and the number of results. Ints: 1 to compare only neighbours. A
@@ -25,22 +25,28 @@ func uniqueCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
 	n, t := in.Numel(), shader.ComputeType(in.DType)
 	key, wide := primitive.SortKey(in.DType, "ld_x(first + index)")
-	source := func(s *shader.Builder) func() string {
+	source := func(s *shader.Builder) func(w *shader.Text) {
 		x := s.In("x", in, t, expr.Number)
-		return func() string {
-			return primitive.SortKeyFunc(t) + "fn key_of(line: u32, index: u32) -> vec2<u32> { let first = " + x + "; return " + key + "; }\n"
+		return func(w *shader.Text) {
+			primitive.SortKeyFunc(w, t)
+			w.Func("key_of(line: u32, index: u32) -> pair", "let first = %s; return %s;", x, key)
 		}
 	}
 	nan := "false"
 	if in.DType.IsFloat() {
 		nan = "a.y == 0xffffffffu"
 	}
-	differs := "fn differs(j: u32) -> bool { let a = at_place(j); let b = at_place(j - 1u); return " + nan + " || any(a != b); }\n"
-	order := func(s *shader.Builder) func() string {
+	write := func(w *shader.Text, ordered, key string) {
+		w.Func("ordered(j: u32) -> u32", "return %s;", ordered)
+		w.Func("at_place(j: u32) -> pair", "return %s;", key)
+		w.Func("differs(j: u32) -> bool", "let a = at_place(j); let b = at_place(j - 1u); return %s || any(a != b);", nan)
+	}
+	order := func(s *shader.Builder) func(w *shader.Text) {
 		s.Flag(true)
 		keys := source(s)
-		return func() string {
-			return keys() + "fn ordered(j: u32) -> u32 { return j; }\nfn at_place(j: u32) -> vec2<u32> { return key_of(0u, j); }\n" + differs
+		return func(w *shader.Text) {
+			keys(w)
+			write(w, "j", "key_of(0u, j)")
 		}
 	}
 	if c.Ints[0] == 0 && n > 0 {
@@ -48,11 +54,12 @@ func uniqueCall(r *shader.Recorder, c *core.Call) error {
 		if err != nil {
 			return err
 		}
-		order = func(s *shader.Builder) func() string {
+		order = func(s *shader.Builder) func(w *shader.Text) {
 			s.Flag(false)
 			sorted := e.Bind(s, "sorted")
-			return func() string {
-				return sorted + "fn ordered(j: u32) -> u32 { return sorted_index(j); }\nfn at_place(j: u32) -> vec2<u32> { return sorted_key(j); }\n" + differs
+			return func(w *shader.Text) {
+				sorted(w)
+				write(w, "sorted_index(j)", "sorted_key(j)")
 			}
 		}
 	}
@@ -69,25 +76,24 @@ func uniqueRowsCall(r *shader.Recorder, c *core.Call) error {
 	n, width, t := in.Shape[0], in.Shape[1], shader.ComputeType(in.DType)
 	// compare orders rows: x is 0, 1 or 2 for before, alike and after; y is 1 if they are the same. Two NaNs are alike and
 	// not the same.
-	compare := func(s *shader.Builder) func() string {
+	compare := func(s *shader.Builder) func(w *shader.Text) {
 		x, widthWord := s.In("x", in, t, expr.Number), s.Uint(width)
 		key, _ := primitive.SortKey(in.DType, "ld_x("+x+" + row * "+widthWord+" + column)")
 		nan := "false"
 		if in.DType.IsFloat() {
 			nan = "x.y == 0xffffffffu"
 		}
-		return func() string {
-			return primitive.SortKeyFunc(t) + primitive.BeforeFunc + "fn row_key(row: u32, column: u32) -> vec2<u32> { return " + key + "; }\n" + `
-fn compare(a: u32, b: u32) -> vec2<u32> {
-  for (var j = 0u; j < ` + widthWord + `; j++) {
+		return func(w *shader.Text) {
+			primitive.SortKeyFunc(w, t)
+			primitive.BeforeFunc(w)
+			w.Func("row_key(row: u32, column: u32) -> pair", "return %s;", key)
+			w.Func("compare(a: u32, b: u32) -> pair", `for (var j = 0u; j < %s; j++) {
     let x = row_key(a, j);
     let y = row_key(b, j);
-    if (any(x != y)) { return vec2<u32>(select(2u, 0u, before(x, y)), 0u); }
-    if (` + nan + `) { return vec2<u32>(1u, 0u); }
+    if (any(x != y)) { return pair(select(2u, 0u, before(x, y)), 0u); }
+    if (%s) { return pair(1u, 0u); }
   }
-  return vec2<u32>(1u, 1u);
-}
-`
+  return pair(1u, 1u);`, widthWord, nan)
 		}
 	}
 	// Runs of rows are merged, from runs of one on.
@@ -103,38 +109,40 @@ fn compare(a: u32, b: u32) -> vec2<u32> {
 		if s.Flag(run > 1) {
 			from = "from_[" + s.WordsOf("from_", order) + " + i]"
 		}
-		err = s.Run(r, shader.GroupsFor(n), func() string {
-			return rows() + "fn row_at(i: u32) -> u32 { return " + from + "; }\n" + shader.Each(count, `
-  let run = i / `+runWord+`;
-  let first = (run ^ 1u) * `+runWord+`;
+		err = s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+			rows(w)
+			w.Func("row_at(i: u32) -> u32", "return %s;", from)
+			w.Each(count)
+			w.Add(`  let run = i / %s;
+  let first = (run ^ 1u) * %s;
   let mine = row_at(i);
-  var low = min(first, `+count+`);
-  var high = min(first + `+runWord+`, `+count+`);
+  var low = min(first, %s);
+  var high = min(first + %s, %s);
   for (var k = 0u; k < 32u && low < high; k++) {
     let middle = (low + high) / 2u;
     let order = compare(row_at(middle), mine).x;
     if (order == 0u || (order == 1u && (run & 1u) == 1u)) { low = middle + 1u; } else { high = middle; }
-  }
-  to[`+toWord+` + (run & ~1u) * `+runWord+` + i % `+runWord+` + low - min(first, `+count+`)] = mine;
-`)
+  }`, runWord, runWord, count, runWord, count)
+			w.Add("  to[%s + (run & ~1u) * %s + i %% %s + low - min(first, %s)] = mine;", toWord, runWord, runWord, count)
 		})
 		if err != nil {
 			return err
 		}
 		order = to
 	}
-	place := func(s *shader.Builder) func() string {
+	place := func(s *shader.Builder) func(w *shader.Text) {
 		rows, from := compare(s), "j"
 		if s.Flag(order.Handle != 0) {
 			from = "order[" + s.WordsOf("order", order) + " + j]"
 		}
-		return func() string {
-			return rows() + "fn ordered(j: u32) -> u32 { return " + from + "; }\n" +
-				"fn differs(j: u32) -> bool { return compare(ordered(j - 1u), ordered(j)).y == 0u; }\n"
+		return func(w *shader.Text) {
+			rows(w)
+			w.Func("ordered(j: u32) -> u32", "return %s;", from)
+			w.Func("differs(j: u32) -> bool", "return compare(ordered(j - 1u), ordered(j)).y == 0u;")
 		}
 	}
 	return distinct(r, c, n, place, func(s *shader.Builder) string {
-		return "st_value(" + s.Out("value", &c.Outs[0], expr.I64, expr.Number) + " + id, vec2<u32>(index, 0u));"
+		return "st_value(" + s.Out("value", &c.Outs[0], expr.I64, expr.Number) + " + id, pair(index, 0u));"
 	})
 }
 
@@ -146,10 +154,11 @@ func distinct(r *shader.Recorder, c *core.Call, n int, order ordering, take func
 		return nil
 	}
 	name := c.Kernel.String()
-	ids, err := primitive.PrefixSum(r, name, n, func(s *shader.Builder) func() string {
+	ids, err := primitive.PrefixSum(r, name, n, func(s *shader.Builder) func(w *shader.Text) {
 		head := order(s)
-		return func() string {
-			return head() + "fn counted(j: u32) -> u32 {\n  if (j == 0u) { return 1u; }\n  return select(0u, 1u, differs(j));\n}\n"
+		return func(w *shader.Text) {
+			head(w)
+			w.Func("counted(j: u32) -> u32", "if (j == 0u) { return 1u; }\n  return select(0u, 1u, differs(j));")
 		}
 	})
 	if err != nil {
@@ -163,15 +172,15 @@ func distinct(r *shader.Recorder, c *core.Call, n int, order ordering, take func
 	head, taken := order(s), take(s)
 	inverse, id, start, count := s.Out("inverse", &c.Outs[1], expr.I64, expr.Number), s.WordsOf("ids", ids), s.WordsOf("starts", starts), s.Uint(n)
 	s.Flag(c.Outs[0].DType == core.Int64)
-	err = s.Run(r, shader.GroupsFor(n), func() string {
-		return head() + shader.Each(count, `
-  let index = ordered(i);
-  let id = ids[`+id+` + i + 1u] - 1u;
-  st_inverse(`+inverse+` + index, vec2<u32>(id, 0u));
-  if (i > 0u && ids[`+id+` + i] == id + 1u) { return; }
-  starts[`+start+` + id] = i;
-  `+taken+`
-`)
+	err = s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		head(w)
+		w.Each(count)
+		w.Add(`  let index = ordered(i);
+  let id = ids[%s + i + 1u] - 1u;
+  st_inverse(%s + index, pair(id, 0u));
+  if (i > 0u && ids[%s + i] == id + 1u) { return; }
+  starts[%s + id] = i;
+  %s`, id, inverse, id, start, taken)
 	})
 	if err != nil {
 		return err
@@ -179,14 +188,13 @@ func distinct(r *shader.Recorder, c *core.Call, n int, order ordering, take func
 	s = shader.New(r, "unique (counts)")
 	counts, total := s.Out("counts", &c.Outs[2], expr.I64, expr.Number), s.Out("total", &c.Outs[3], expr.I64, expr.Number)
 	id, start, count = s.WordsOf("ids", ids), s.WordsOf("starts", starts), s.Uint(n)
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, `
-  let results = ids[`+id+` + `+count+`];
-  if (i == 0u) { st_total(`+total+`, vec2<u32>(results, 0u)); }
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let results = ids[%s + %s];
+  if (i == 0u) { st_total(%s, pair(results, 0u)); }
   if (i >= results) { return; }
-  var end = `+count+`;
-  if (i + 1u < results) { end = starts[`+start+` + i + 1u]; }
-  st_counts(`+counts+` + i, vec2<u32>(end - starts[`+start+` + i], 0u));
-`)
+  var end = %s;
+  if (i + 1u < results) { end = starts[%s + i + 1u]; }`, id, count, total, count, start)
+		w.Add("  st_counts(%s + i, pair(end - starts[%s + i], 0u));", counts, start)
 	})
 }

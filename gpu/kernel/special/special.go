@@ -2,8 +2,6 @@
 package special
 
 import (
-	"fmt"
-
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -33,8 +31,10 @@ func specialFunctionCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "special_function")
 	x, y, n := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
 	code := s.Specialize(int(c.Ints[0]))
-	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func() string {
-		return shader.Each(n, "  let v = ld_x("+x+" + i);\n  st_y("+y+" + i, "+specialFunctions[code]+");\n")
+	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func(w *shader.Text) {
+		w.Each(n)
+		w.Add(`  let v = ld_x(%s + i);
+  st_y(%s + i, %s);`, x, y, specialFunctions[code])
 	})
 }
 
@@ -64,15 +64,16 @@ func specialPairCall(r *shader.Recorder, c *core.Call) error {
 	code, derivative := s.Specialize(int(c.Ints[0])), s.Flag(c.Ints[1] != 0)
 	groups := shader.GroupsFor(c.Outs[0].Numel())
 	if code < gammaPairs {
-		return s.Run(r, groups, func() string {
-			return shader.Each(n, fmt.Sprintf("  st_y(%s + i, plait_gamma_part(ld_x(%s + i), ld_d(%s + i), %v));\n", y, x, d, code == 1))
+		return s.Run(r, groups, func(w *shader.Text) {
+			w.Each(n)
+			w.Add("  st_y(%s + i, plait_gamma_part(ld_x(%s + i), ld_d(%s + i), %v));", y, x, d, code == 1)
 		})
 	}
 	// A loop as long as the degree must end before a driver takes it for a hang.
 	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
 		return core.Errorf(core.ValueError, c.Op, "the degree at position %d is more than a GPU computes, %d", at, longestDegree)
 	})
-	return s.Run(r, groups, func() string {
+	return s.Run(r, groups, func(w *shader.Text) {
 		family := code - gammaPairs
 		start, inner := "", "1.0"
 		if shifted := len(polynomialFamilies); family >= shifted {
@@ -86,13 +87,24 @@ func specialPairCall(r *shader.Recorder, c *core.Call) error {
 		if derivative {
 			at0, result = "0.0", "dq * "+inner
 		}
-		return shader.Each(n, "  var x = ld_x("+x+" + i);\n  let degree = ld_d("+d+" + i);\n"+
-			"  if (plait_isnan_f32(x) || plait_unbounded(degree)) { st_y("+y+" + i, plait_nan()); return; }\n"+
-			fmt.Sprintf("  if (degree >= %d.0) { %s st_y(%s + i, plait_nan()); return; }\n", longestDegree+1, fault("i"), y)+
-			"  if (degree < 1.0) { st_y("+y+" + i, select("+at0+", 0.0, degree <= -1.0)); return; }\n"+start+
-			"  var o = 1.0;\n  var do_ = 0.0;\n  var q = "+f.first+";\n  var dq = "+f.slope+";\n  let last = u32(degree);\n"+
-			"  for (var k = 1u; k < last; k++) {\n    let m = f32(k);\n    let r = "+f.after+";\n    let dr = "+f.afterSlope+";\n"+
-			"    o = q; q = r; do_ = dq; dq = dr;\n  }\n  st_y("+y+" + i, "+result+");\n")
+		w.Each(n)
+		w.Add(`  var x = ld_x(%s + i);
+  let degree = ld_d(%s + i);
+  if (plait_isnan_f32(x) || plait_unbounded(degree)) { st_y(%s + i, plait_nan()); return; }`, x, d, y)
+		w.Add(`  if (degree >= %d.0) { %s st_y(%s + i, plait_nan()); return; }
+  if (degree < 1.0) { st_y(%s + i, select(%s, 0.0, degree <= -1.0)); return; }`, longestDegree+1, fault("i"), y, y, at0)
+		w.Add(`%s  var o = 1.0;
+  var do_ = 0.0;
+  var q = %s;
+  var dq = %s;
+  let last = u32(degree);
+  for (var k = 1u; k < last; k++) {
+    let m = real(k);
+    let r = %s;
+    let dr = %s;
+    o = q; q = r; do_ = dq; dq = dr;
+  }`, start, f.first, f.slope, f.after, f.afterSlope)
+		w.Add("  st_y(%s + i, %s);", y, result)
 	})
 }
 
@@ -102,18 +114,20 @@ func nextAfterCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "nextafter")
 	from, to := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.In("t", &c.Ins[1], expr.F32, expr.Number)
 	y, n := s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
-	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func() string {
+	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func(w *shader.Text) {
 		// place counts representable numbers from zero.
-		return "fn place(v: f32) -> i32 {\n  let b = bitcast<i32>(v);\n  return select(b, -(b & 0x7fffffff), b < 0);\n}\n" +
-			shader.Each(n, "  let v = ld_x("+from+" + i);\n  let aim = ld_t("+to+" + i);\n"+`
-  if (plait_isnan_f32(v) || plait_isnan_f32(aim)) { st_y(`+y+` + i, plait_nan()); return; }
+		w.Func("place(v: real) -> i32", `let b = bitcast<i32>(v);
+  return select(b, -(b & 0x7fffffff), b < 0);`)
+		w.Each(n)
+		w.Add(`  let v = ld_x(%s + i);
+  let aim = ld_t(%s + i);
+  if (plait_isnan_f32(v) || plait_isnan_f32(aim)) { st_y(%s + i, plait_nan()); return; }
   let a = place(v);
   let b = place(aim);
-  if (a == b) { st_y(`+y+` + i, aim); return; }
+  if (a == b) { st_y(%s + i, aim); return; }
   let near = select(a - 1, a + 1, b > a);
   let negative = near < 0 || (near == 0 && a < 0);
-  st_y(`+y+` + i, bitcast<f32>(select(u32(near), u32(-near) | 0x80000000u, negative)));
-`)
+  st_y(%s + i, bitcast<real>(select(u32(near), u32(-near) | 0x80000000u, negative)));`, from, to, y, y, y)
 	})
 }
 
@@ -122,12 +136,13 @@ func frexpCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "frexp")
 	x, y := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number)
 	e, n := s.Out("e", &c.Outs[1], expr.I64, expr.Number), s.Uint(c.Outs[0].Numel())
-	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func() string {
-		return shader.Each(n, "  let v = ld_x("+x+" + i);\n"+`
+	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func(w *shader.Text) {
+		w.Each(n)
+		w.Add(`  let v = ld_x(%s + i);
   var b = bitcast<u32>(v) & 0x7fffffffu;
   if (b == 0u || b >= 0x7f800000u) {
-    st_y(`+y+` + i, v);
-    st_e(`+e+` + i, vec2<u32>(0u, 0u));
+    st_y(%s + i, v);
+    st_e(%s + i, pair(0u, 0u));
     return;
   }
   var exponent = i32(b >> 23u);
@@ -136,8 +151,7 @@ func frexpCall(r *shader.Recorder, c *core.Call) error {
     b = b << up;
     exponent = 1 - i32(up);
   }
-  st_e(`+e+` + i, plait_i64_of_i32(exponent - 126));
-  st_y(`+y+` + i, bitcast<f32>((bitcast<u32>(v) & 0x80000000u) | 0x3f000000u | (b & 0x007fffffu)));
-`)
+  st_e(%s + i, plait_i64_of_i32(exponent - 126));
+  st_y(%s + i, bitcast<real>((bitcast<u32>(v) & 0x80000000u) | 0x3f000000u | (b & 0x007fffffu)));`, x, y, e, e, y)
 	})
 }

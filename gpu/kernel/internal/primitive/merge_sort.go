@@ -45,9 +45,9 @@ func newEntries(r *shader.Recorder, lines, runs, run, final int, wide bool, room
 	return e, err
 }
 
-// Bind adds entries to a shader and returns the functions NAME_key(i), a pair of words of which the high one alone counts in
+// Bind adds entries to a shader and returns what writes the functions NAME_key(i), a pair of words of which the high one alone counts in
 // keys of 32 bits, NAME_index(i) and NAME_put(i, key, index).
-func (e *Entries) Bind(s *shader.Builder, name string) string {
+func (e *Entries) Bind(s *shader.Builder, name string) func(w *shader.Text) {
 	at := s.WordsOf(name, e.memory)
 	room := s.Uint(e.Capacity)
 	s.Flag(e.wide)
@@ -56,15 +56,16 @@ func (e *Entries) Bind(s *shader.Builder, name string) string {
 		low, last = fmt.Sprintf("%s[%s + %s + i]", name, at, room), "2u * "+room
 		put = fmt.Sprintf(" %s[%s + %s + i] = key.x;", name, at, room)
 	}
-	return fmt.Sprintf(`fn %[1]s_key(i: u32) -> vec2<u32> { return vec2<u32>(%[2]s, %[1]s[%[3]s + i]); }
-fn %[1]s_index(i: u32) -> u32 { return %[1]s[%[3]s + %[4]s + i]; }
-fn %[1]s_put(i: u32, key: vec2<u32>, index: u32) { %[1]s[%[3]s + i] = key.y;%[5]s %[1]s[%[3]s + %[4]s + i] = index; }
-`, name, low, at, last, put)
+	return func(w *shader.Text) {
+		w.Func(name+"_key(i: u32) -> pair", "return pair(%s, %s[%s + i]);", low, name, at)
+		w.Func(name+"_index(i: u32) -> u32", "return %s[%s + %s + i];", name, at, last)
+		w.Func(name+"_put(i: u32, key: pair, index: u32)", "%[1]s[%[2]s + i] = key.y;%[3]s %[1]s[%[2]s + %[4]s + i] = index;", name, at, put, last)
+	}
 }
 
 // SortLines sorts n elements of each of some lines and keeps the first of them. bind adds what keys are made of to a shader and
-// returns WGSL with the function key_of(line, index); name names the programs.
-func SortLines(r *shader.Recorder, name string, lines, n, keep int, wide bool, bind func(s *shader.Builder) func() string) (*Entries, error) {
+// returns what writes the function key_of(line, index); name names the programs.
+func SortLines(r *shader.Recorder, name string, lines, n, keep int, wide bool, bind func(s *shader.Builder) func(w *shader.Text)) (*Entries, error) {
 	e, err := sortTiles(r, name, lines, n, keep, wide, bind)
 	var spare core.Memory // of the entries before, which are no more than those before them
 	for err == nil && e.runs > 1 {
@@ -76,7 +77,7 @@ func SortLines(r *shader.Recorder, name string, lines, n, keep int, wide bool, b
 }
 
 // sortTiles sorts tiles of the lines.
-func sortTiles(r *shader.Recorder, name string, lines, n, keep int, wide bool, bind func(s *shader.Builder) func() string) (*Entries, error) {
+func sortTiles(r *shader.Recorder, name string, lines, n, keep int, wide bool, bind func(s *shader.Builder) func(w *shader.Text)) (*Entries, error) {
 	tile := min(max(1<<bits.Len(uint(n-1)), 2), sortedTile)
 	runs := shader.Ceil(n, tile)
 	e, err := newEntries(r, lines, runs, min(tile, keep), min(n-(runs-1)*tile, keep), wide, core.Memory{})
@@ -87,53 +88,56 @@ func sortTiles(r *shader.Recorder, name string, lines, n, keep int, wide bool, b
 	key := bind(s)
 	put := e.Bind(s, "to")
 	blocks, runsWord, size, line, run, tileWord := s.Uint(lines*runs), s.Uint(runs), s.Uint(n), s.Uint(e.Line()), s.Uint(e.run), s.Uint(tile)
-	return e, s.Run(r, shader.Ceil(lines*runs, sortedTile/tile), func() string {
+	return e, s.Run(r, shader.Ceil(lines*runs, sortedTile/tile), func(w *shader.Text) {
 		before := "a.y < b.y || (a.y == b.y && i < j)"
-		shared := "var<workgroup> high: array<u32, 1024>;\nvar<workgroup> places: array<u32, 1024>;\n"
 		load, low, swap := "", [2]string{"0u", "0u"}, ""
 		if wide {
 			before = "a.y < b.y || (a.y == b.y && (a.x < b.x || (a.x == b.x && i < j)))"
-			shared += "var<workgroup> low: array<u32, 1024>;\n"
 			load, low, swap = " low[i] = k.x;", [2]string{"low[i]", "low[j]"}, " low[i] = b.x; low[j] = a.x;"
 		}
-		head := key() + put + shared + "fn before(a: vec2<u32>, i: u32, b: vec2<u32>, j: u32) -> bool { return " + before + "; }\n" + fmt.Sprintf(shader.Entry, shader.Threads)
-		return head + fmt.Sprintf(`
-  let tile = %[1]s;
+		key(w)
+		put(w)
+		w.Shared("high", "u32", sortedTile)
+		w.Shared("places", "u32", sortedTile)
+		if wide {
+			w.Shared("low", "u32", sortedTile)
+		}
+		w.Func("before(a: pair, i: u32, b: pair, j: u32) -> bool", "return %s;", before)
+		w.Main(shader.Threads)
+		w.Add(`  let tile = %[1]s;
   let first = group * (1024u / tile);
   for (var i = li; i < 1024u; i += 256u) {
     let block = first + i / tile;
     let at = (block %% %[2]s) * tile + i %% tile;
-    var k = vec2<u32>(0xffffffffu, 0xffffffffu);
+    var k = pair(0xffffffffu, 0xffffffffu);
     var place = 0xffffffffu;
     if (block < %[3]s && at < %[4]s) { k = key_of(block / %[2]s, at); place = at; }
     high[i] = k.y; places[i] = place;%[5]s
-  }
-  workgroupBarrier();
-  for (var size = 2u; size <= tile; size = size << 1u) {
+  }`, tileWord, runsWord, blocks, size, load, low[0], low[1], swap, run, line)
+		w.Barrier()
+		w.Add(`  for (var size = 2u; size <= tile; size = size << 1u) {
     for (var step = size >> 1u; step > 0u; step = step >> 1u) {
       for (var t = li; t < 512u; t += 256u) {
         let i = ((t & ~(step - 1u)) << 1u) | (t & (step - 1u));
         let j = i | step;
-        let a = vec2<u32>(%[6]s, high[i]);
-        let b = vec2<u32>(%[7]s, high[j]);
+        let a = pair(%[6]s, high[i]);
+        let b = pair(%[7]s, high[j]);
         let up = size == tile || (i & size) == 0u;
         if (before(b, places[j], a, places[i]) == up) {
           let place = places[i];
           places[i] = places[j]; places[j] = place; high[i] = b.y; high[j] = a.y;%[8]s
         }
-      }
-      workgroupBarrier();
-    }
+      }`, tileWord, runsWord, blocks, size, load, low[0], low[1], swap, run, line)
+		w.Barrier()
+		w.Add(`    }
   }
   for (var i = li; i < 1024u; i += 256u) {
     let block = first + i / tile;
     let own = i %% tile;
     if (block < %[3]s && own < %[9]s && places[i] != 0xffffffffu) {
-      to_put((block / %[2]s) * %[10]s + (block %% %[2]s) * %[9]s + own, vec2<u32>(%[6]s, high[i]), places[i]);
+      to_put((block / %[2]s) * %[10]s + (block %% %[2]s) * %[9]s + own, pair(%[6]s, high[i]), places[i]);
     }
-  }
-}
-`, tileWord, runsWord, blocks, size, load, low[0], low[1], swap, run, line)
+  }`, tileWord, runsWord, blocks, size, load, low[0], low[1], swap, run, line)
 	})
 }
 
@@ -151,9 +155,12 @@ func mergeRuns(r *shader.Recorder, e *Entries, keep int, room core.Memory) (*Ent
 	from, to := e.Bind(s, "from_"), m.Bind(s, "to")
 	count, line, run, runs, last := s.Uint(e.Capacity), s.Uint(e.Line()), s.Uint(e.run), s.Uint(e.runs), s.Uint(e.final)
 	toLine, toRun := s.Uint(m.Line()), s.Uint(m.run)
-	err = s.Run(r, shader.GroupsFor(e.Capacity), func() string {
-		return from + to + BeforeFunc + shader.Each(count, fmt.Sprintf(`
-  let line = i / %[1]s;
+	err = s.Run(r, shader.GroupsFor(e.Capacity), func(w *shader.Text) {
+		from(w)
+		to(w)
+		BeforeFunc(w)
+		w.Each(count)
+		w.Add(`  let line = i / %[1]s;
   let run = (i %% %[1]s) / %[2]s;
   let own = (i %% %[1]s) %% %[2]s;
   let mine = from__key(i);
@@ -170,28 +177,27 @@ func mergeRuns(r *shader.Recorder, e *Entries, keep int, room core.Memory) (*Ent
     }
   }
   let place = own + low;
-  if (place < %[6]s) { to_put(line * %[5]s + (run / 2u) * %[6]s + place, mine, from__index(i)); }
-`, line, run, runs, last, toLine, toRun))
+  if (place < %[6]s) { to_put(line * %[5]s + (run / 2u) * %[6]s + place, mine, from__index(i)); }`, line, run, runs, last, toLine, toRun)
 	})
 	return m, err
 }
 
-// SortKeyFunc is the function that gives numbers keys whose order as pairs of words, the low one first, is theirs, a NaN the
+// SortKeyFunc writes the function that gives numbers keys whose order as pairs of words, the low one first, is theirs, a NaN the
 // largest.
-func SortKeyFunc(t expr.Type) string {
+func SortKeyFunc(w *shader.Text, t expr.Type) {
 	if t == expr.I64 {
-		return "fn key(v: vec2<u32>) -> vec2<u32> { return vec2<u32>(v.x, v.y ^ 0x80000000u); }\n"
+		w.Func("key(v: pair) -> pair", "return pair(v.x, v.y ^ 0x80000000u);")
+		return
 	}
-	return `fn key(v: f32) -> vec2<u32> {
-  if (plait_isnan_f32(v)) { return vec2<u32>(0u, 0xffffffffu); }
+	w.Func("key(v: real) -> pair", `if (plait_isnan_f32(v)) { return pair(0u, 0xffffffffu); }
   let b = bitcast<u32>(select(v, 0.0, v == 0.0));
-  return vec2<u32>(0u, b ^ select(0x80000000u, 0xffffffffu, (b >> 31u) == 1u));
-}
-`
+  return pair(0u, b ^ select(0x80000000u, 0xffffffffu, (b >> 31u) == 1u));`)
 }
 
-// BeforeFunc is the function before(a, b), the order of entries: by key, then by position.
-const BeforeFunc = "fn before(a: vec2<u32>, b: vec2<u32>) -> bool { return a.y < b.y || (a.y == b.y && a.x < b.x); }\n"
+// BeforeFunc writes the function before(a, b), the order of entries: by key, then by position.
+func BeforeFunc(w *shader.Text) {
+	w.Func("before(a: pair, b: pair) -> bool", "return a.y < b.y || (a.y == b.y && a.x < b.x);")
+}
 
 // SortKey returns WGSL for the key of a number of a dtype and whether it takes both words; narrow ones lie in the high word.
 func SortKey(d core.DType, value string) (key string, wide bool) {
@@ -201,5 +207,5 @@ func SortKey(d core.DType, value string) (key string, wide bool) {
 	case d.IsFloat():
 		return "key(" + value + ")", false
 	}
-	return "vec2<u32>(0u, " + value + ".x ^ 0x80000000u)", false
+	return "pair(0u, " + value + ".x ^ 0x80000000u)", false
 }

@@ -3,7 +3,6 @@ package primitive
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -24,9 +23,9 @@ func SumPartials(r *shader.Recorder, parts core.Memory, pieces, n int, outs []*c
 	}
 	s := shader.New(r, "sum of parts")
 	from := s.FloatsOf("parts", parts)
-	wide, side, typ := 1, 16, "f32"
+	wide, side, typ := 1, 16, shader.Real
 	if s.Flag(n%4 == 0) {
-		wide, side, typ = 4, partSide, "vec4<f32>"
+		wide, side, typ = 4, partSide, shader.Real4
 		s.Bindings[0].Vec4 = true
 	}
 	to := make([]string, len(kept))
@@ -43,14 +42,17 @@ func SumPartials(r *shader.Recorder, parts core.Memory, pieces, n int, outs []*c
 	s.Specialize(side)
 	columns := n / wide * len(kept)
 	count, piecesWord, length := s.Uint(columns), s.Uint(pieces), s.Uint(n)
-	return s.Run(r, shader.Ceil(columns, side), func() string {
+	return s.Run(r, shader.Ceil(columns, side), func(w *shader.Text) {
 		const few = 8 // lanes that sum those of all
 		lanes := shader.Threads / side
-		var b strings.Builder
-		fmt.Fprintf(&b, "var<workgroup> sh: array<%s, %d>;\n"+shader.Entry, typ, shader.Threads, shader.Threads)
-		fmt.Fprintf(&b, "  if (group * %[1]du >= %[2]s) { return; }\n  let lane = li / %[1]du;\n  let column = group * %[1]du + li %% %[1]du;\n"+
-			"  let at = %[3]s / %[4]du + min(column, %[2]s - 1u);\n  var t = %[5]s();\n", side, count, from, wide, typ)
-		b.WriteString(Unroll("i", piecesWord, lanes, 4, func(numbers []string) string {
+		w.Shared("sh", typ, shader.Threads)
+		w.Main(shader.Threads)
+		w.Add(`  if (group * %[1]du >= %[2]s) { return; }
+  let lane = li / %[1]du;
+  let column = group * %[1]du + li %% %[1]du;
+  let at = %[3]s / %[4]du + min(column, %[2]s - 1u);
+  var t = %[5]s();`, side, count, from, wide, typ)
+		w.Put(Unroll("i", piecesWord, lanes, 4, func(numbers []string) string {
 			text := ""
 			for k, j := range numbers {
 				text += fmt.Sprintf("    let v%d = parts[at + %s * %s];\n", k, j, count)
@@ -60,38 +62,40 @@ func SumPartials(r *shader.Recorder, parts core.Memory, pieces, n int, outs []*c
 			}
 			return text
 		}))
-		b.WriteString("  sh[li] = t;\n  workgroupBarrier();\n")
-		fmt.Fprintf(&b, "  if (lane < %du) {\n", few)
+		w.Add("  sh[li] = t;")
+		w.Barrier()
+		w.Add("  if (lane < %du) {", few)
 		for l := few; l < lanes; l += few {
-			fmt.Fprintf(&b, "    t = t + sh[li + %du];\n", l*side)
+			w.Add("    t = t + sh[li + %du];", l*side)
 		}
-		fmt.Fprintf(&b, "    sh[li] = t;\n  }\n  workgroupBarrier();\n  if (lane > 0u || column >= %s) { return; }\n", count)
+		w.Add(`    sh[li] = t;
+  }`)
+		w.Barrier()
+		w.Add("  if (lane > 0u || column >= %s) { return; }", count)
 		for l := 1; l < few; l++ {
-			fmt.Fprintf(&b, "  t = t + sh[li + %du];\n", l*side)
+			w.Add("  t = t + sh[li + %du];", l*side)
 		}
-		fmt.Fprintf(&b, "  let first = column * %du;\n", wide)
+		w.Add("  let first = column * %du;", wide)
 		value := func(c int) string {
 			if wide == 1 {
 				return "t"
 			}
-			return "t." + string("xyzw"[c])
+			return "t." + shader.Component(c)
 		}
 		for c := range wide {
 			if whole != "" {
-				fmt.Fprintf(&b, "  st_all(%s + first + %du, %s);\n", whole, c, value(c))
+				w.Add("  st_all(%s + first + %du, %s);", whole, c, value(c))
 			}
 		}
 		for i, o := range kept {
 			if o == nil {
 				continue
 			}
-			fmt.Fprintf(&b, "  if (first >= %du * %[2]s && first < %[3]du * %[2]s) {\n", i, length, i+1)
+			w.Add("  if (first >= %du * %[2]s && first < %[3]du * %[2]s) {", i, length, i+1)
 			for c := range wide {
-				fmt.Fprintf(&b, "    st_y%d(%s + first - %du * %s + %du, %s);\n", i, to[i], i, length, c, value(c))
+				w.Add("    st_y%d(%s + first - %du * %s + %du, %s);", i, to[i], i, length, c, value(c))
 			}
-			b.WriteString("  }\n")
+			w.Add("  }")
 		}
-		b.WriteString("}\n")
-		return b.String()
 	})
 }

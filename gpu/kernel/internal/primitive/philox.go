@@ -2,7 +2,6 @@ package primitive
 
 import (
 	"math"
-	"strconv"
 
 	"github.com/plait-ml/plait/gpu/shader"
 )
@@ -10,9 +9,10 @@ import (
 // Random kernels give each invocation a block of four words, and with it the neighbours that the words are for: see
 // core/cpu/include/plait_philox.h for which word goes where. Outputs are contiguous.
 
-// PhiloxBlocks returns the main function over blocks of the generator from seed and offset on, with words w; body is per block i.
-func PhiloxBlocks(n, seed, offset, body string) string {
-	return shader.Each(n, "  let w = plait_philox("+seed+", plait_add_i64("+offset+", vec2<u32>(i, 0u)));\n"+body)
+// PhiloxBlocks opens the main function over blocks of the generator from seed and offset on: block i has the words w.
+func PhiloxBlocks(w *shader.Text, n, seed, offset string) {
+	w.Each(n)
+	w.Add("  let w = plait_philox(%s, plait_add_i64(%s, pair(i, 0u)));", seed, offset)
 }
 
 // KeepLimit returns what a word must be below for its element to be kept with the given probability, as a pair.
@@ -21,10 +21,8 @@ func KeepLimit(keep float64) int64 {
 }
 
 // StoreWords writes v to elements 4i to 4i+3, as far as there are any.
-func StoreWords(y, total string) string {
-	t := ""
+func StoreWords(w *shader.Text, y, total string) {
 	for k := range 4 {
-		t += "  if (i * 4u + " + strconv.Itoa(k) + "u < " + total + ") { st_y(" + y + " + i * 4u + " + strconv.Itoa(k) + "u, v." + string("xyzw"[k]) + "); }\n"
+		w.Add("  if (i * 4u + %du < %s) { st_y(%s + i * 4u + %du, v.%s); }", k, total, y, k, shader.Component(k))
 	}
-	return t
 }

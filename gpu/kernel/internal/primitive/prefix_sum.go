@@ -1,8 +1,6 @@
 package primitive
 
 import (
-	"fmt"
-
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/shader"
 )
@@ -11,8 +9,8 @@ import (
 const prefixBlock = 1024
 
 // PrefixSum returns n+1 words of scratch: for each i, the sum of counted(j) over the j < i. bind adds what is counted to a shader and
-// returns WGSL with that function; name names the programs.
-func PrefixSum(r *shader.Recorder, name string, n int, bind func(s *shader.Builder) func() string) (core.Memory, error) {
+// returns what writes that function; name names the programs.
+func PrefixSum(r *shader.Recorder, name string, n int, bind func(s *shader.Builder) func(w *shader.Text)) (core.Memory, error) {
 	m, err := r.Temp(4 * (n + 1))
 	if err != nil {
 		return m, err
@@ -25,23 +23,25 @@ func PrefixSum(r *shader.Recorder, name string, n int, bind func(s *shader.Build
 	s := shader.New(r, name+" (sums)")
 	counted := bind(s)
 	to, whole, count, blocksWord := s.WordsOf("to", m), s.WordsOf("sums", sums), s.Uint(n), s.Uint(blocks)
-	err = s.Run(r, blocks, func() string {
-		return counted() + "var<workgroup> shares: array<u32, 256>;\n" + shader.EachGroup(shader.Threads, blocksWord) + fmt.Sprintf(`
-  let first = group * 1024u + li * 4u;
-  var own: vec4<u32>;
+	err = s.Run(r, blocks, func(w *shader.Text) {
+		counted(w)
+		w.Shared("shares", "u32", shader.Threads)
+		w.EachGroup(shader.Threads, blocksWord)
+		w.Add(`  let first = group * 1024u + li * 4u;
+  var own: word4;
   if (first < %[1]s) { own.x = counted(first); }
   if (first + 1u < %[1]s) { own.y = counted(first + 1u); }
   if (first + 2u < %[1]s) { own.z = counted(first + 2u); }
   if (first + 3u < %[1]s) { own.w = counted(first + 3u); }
-  shares[li] = own.x + own.y + own.z + own.w;
-  workgroupBarrier();
-  for (var step = 1u; step < 256u; step = step << 1u) {
+  shares[li] = own.x + own.y + own.z + own.w;`, count, to, whole)
+		w.Barrier()
+		w.Add(`  for (var step = 1u; step < 256u; step = step << 1u) {
     var sum = shares[li];
-    if (li >= step) { sum = sum + shares[li - step]; }
-    workgroupBarrier();
-    shares[li] = sum;
-    workgroupBarrier();
-  }
+    if (li >= step) { sum = sum + shares[li - step]; }`)
+		w.Barrier()
+		w.Add("    shares[li] = sum;")
+		w.Barrier()
+		w.Add(`  }
   if (li == 255u) { sums[%[3]s + group] = shares[255]; }
   var at = shares[li] - own.x - own.y - own.z - own.w;
   if (first <= %[1]s) { to[%[2]s + first] = at; }
@@ -50,23 +50,22 @@ func PrefixSum(r *shader.Recorder, name string, n int, bind func(s *shader.Build
   at = at + own.y;
   if (first + 2u <= %[1]s) { to[%[2]s + first + 2u] = at; }
   at = at + own.z;
-  if (first + 3u <= %[1]s) { to[%[2]s + first + 3u] = at; }
-}
-`, count, to, whole)
+  if (first + 3u <= %[1]s) { to[%[2]s + first + 3u] = at; }`, count, to, whole)
 	})
 	if err != nil || blocks == 1 {
 		return m, err
 	}
-	starts, err := PrefixSum(r, "prefix", blocks, func(s *shader.Builder) func() string {
+	starts, err := PrefixSum(r, "prefix", blocks, func(s *shader.Builder) func(w *shader.Text) {
 		from := s.WordsOf("from_", sums)
-		return func() string { return "fn counted(i: u32) -> u32 { return from_[" + from + " + i]; }\n" }
+		return func(w *shader.Text) { w.Func("counted(i: u32) -> u32", "return from_[%s + i];", from) }
 	})
 	if err != nil {
 		return m, err
 	}
 	s = shader.New(r, "prefix (starts)")
 	to, from, total := s.WordsOf("to", m), s.WordsOf("from_", starts), s.Uint(n+1)
-	return m, s.Run(r, shader.GroupsFor(n+1), func() string {
-		return shader.Each(total, fmt.Sprintf("  to[%[1]s + i] = to[%[1]s + i] + from_[%[2]s + i / 1024u];\n", to, from))
+	return m, s.Run(r, shader.GroupsFor(n+1), func(w *shader.Text) {
+		w.Each(total)
+		w.Add("  to[%[1]s + i] = to[%[1]s + i] + from_[%[2]s + i / 1024u];", to, from)
 	})
 }

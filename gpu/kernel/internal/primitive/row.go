@@ -33,41 +33,40 @@ func (l Axis) Rows() int { return l.Outer * l.Inner }
 
 // Open adds the sizes to a shader and returns what writes the start of a main function with row's first position in first, and n and
 // step along it.
-func (l Axis) Open(s *shader.Builder, width int) (head func() string) {
+func (l Axis) Open(s *shader.Builder, width int) (head func(w *shader.Text)) {
 	rows, n, inner := s.Uint(l.Rows()), s.Uint(l.N), s.Uint(l.Inner)
 	s.Specialize(width / 64)
-	return func() string {
-		return fmt.Sprintf(shader.Entry, width) + fmt.Sprintf(`  if (group >= %s) { return; }
-  let lane = li;
+	return func(w *shader.Text) {
+		w.EachGroup(width, rows)
+		w.Add(`  let lane = li;
   let n = %s;
   let step = %s;
-  let first = (group / step) * n * step + group %% step;
-`, rows, n, inner)
+  let first = (group / step) * n * step + group %% step;`, n, inner)
 	}
 }
 
 // OpenPieces is open for rows whose elements follow one another and that several workgroups share, most fours each. It returns how many
 // workgroups that takes: memory is fastest where those that run together work on one stretch of it, not on a row each.
-func (l Axis) OpenPieces(s *shader.Builder, width, most int) (head func() string, groups int) {
+func (l Axis) OpenPieces(s *shader.Builder, width, most int) (head func(w *shader.Text), groups int) {
 	pieces := max(shader.Ceil(l.N/4, most), 1)
 	rows, n, each, fours := s.Uint(l.Rows()), s.Uint(l.N), s.Uint(pieces), s.Uint(most)
 	s.Specialize(width / 64)
-	return func() string {
-		return fmt.Sprintf(shader.Entry, width) + fmt.Sprintf(`  let row = group / %[1]s;
+	return func(w *shader.Text) {
+		w.Main(width)
+		w.Add(`  let row = group / %[1]s;
   let piece = group %% %[1]s;
   if (row >= %[2]s) { return; }
   let lane = li;
   let n = %[3]s;
   let most = %[4]s;
   let step = 1u;
-  let first = row * n;
-`, each, rows, n, fours)
+  let first = row * n;`, each, rows, n, fours)
 	}, l.Rows() * pieces
 }
 
-// Unroll returns a loop in which the invocations of a row take the numbers up to n, each several at a time while there are as many. round
-// writes what one does with those it is given; i is a name for the loop.
-func Unroll(i, n string, width, several int, round func(numbers []string) string) string {
+// Unroll returns a loop in which the invocations of a row take the numbers up to n, each several at a time while there are as many. body
+// returns what one does with those it is given; i is a name for the loop.
+func Unroll(i, n string, width, several int, body func(numbers []string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  {\n  var %s = lane;\n", i)
 	counts := []int{several, 1}
@@ -79,7 +78,7 @@ func Unroll(i, n string, width, several int, round func(numbers []string) string
 		for k := range count {
 			numbers = append(numbers, fmt.Sprintf("(%s + %du)", i, k*width))
 		}
-		fmt.Fprintf(&b, "  for (; %s + %du < %s; %s += %du) {\n%s  }\n", i, (count-1)*width, n, i, count*width, round(numbers))
+		fmt.Fprintf(&b, "  for (; %s + %du < %s; %s += %du) {\n%s  }\n", i, (count-1)*width, n, i, count*width, body(numbers))
 	}
 	return b.String() + "  }\n"
 }

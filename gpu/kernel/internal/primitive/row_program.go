@@ -66,7 +66,7 @@ func (t *rowText) add(name string, o *core.Operand, x rowOperand) {
 }
 
 // Open ends the list of operands and returns what writes the beginning of main. software says that long programs compile slowly.
-func (t *rowText) Open(software bool) (head func() string) {
+func (t *rowText) Open(software bool) (head func(w *shader.Text)) {
 	t.Width = RowThreads(t.Line.N)
 	if t.s.Flag(t.vec4) {
 		operands := 0
@@ -85,8 +85,8 @@ func (t *rowText) Open(software bool) (head func() string) {
 		t.s.Bindings[x.binding].Vec4 = t.vec4
 	}
 	begin := t.Line.Open(t.s, t.Width)
-	return func() string {
-		text := begin()
+	return func(w *shader.Text) {
+		begin(w)
 		for _, x := range t.rows {
 			if !x.held() {
 				continue
@@ -95,12 +95,11 @@ func (t *rowText) Open(software bool) (head func() string) {
 				four := fmt.Sprintf("(lane + %du)", r*t.Width)
 				value := t.at(x, four)
 				if !t.full { // loads behind a branch would wait for one another
-					value = fmt.Sprintf("select(vec4<f32>(), %s, %s < n / 4u)", t.at(x, "min("+four+", n / 4u - 1u)"), four)
+					value = fmt.Sprintf("select(real4(), %s, %s < n / 4u)", t.at(x, "min("+four+", n / 4u - 1u)"), four)
 				}
-				text += fmt.Sprintf("  var %s_%d = %s;\n", x.name, r, value)
+				w.Add("  var %s_%d = %s;", x.name, r, value)
 			}
 		}
-		return text
 	}
 }
 
@@ -161,7 +160,7 @@ func (t *rowText) Pass(body string) string {
 			switch {
 			case !uses(x):
 			case x.out:
-				text += fmt.Sprintf("    var %s_q = vec4<f32>();\n", x.name)
+				text += fmt.Sprintf("    var %s_q = real4();\n", x.name)
 				last += fmt.Sprintf("    %s = %s_q;\n", t.at(x, q), x.name)
 			case !x.held() || t.Held == 0:
 				text += fmt.Sprintf("    let %s_q = %s;\n", x.name, t.at(x, q))
@@ -174,7 +173,7 @@ func (t *rowText) Pass(body string) string {
 				if t.Held > 0 && x.held() {
 					register = x.name + "_" + number
 				}
-				names = append(names, "$"+x.name, fmt.Sprintf("%s.%c", register, "xyzw"[c]))
+				names = append(names, "$"+x.name, fmt.Sprintf("%s.%s", register, shader.Component(c)))
 			}
 			text += "    { " + strings.NewReplacer(names...).Replace(body) + " }\n"
 		}

@@ -33,14 +33,14 @@ func NewWindow(large, small []int, kernel, stride, padding, dilation []int64) Wi
 func Product3(v [3]int) int { return v[0] * v[1] * v[2] }
 
 // Taps returns the number of elements of a window.
-func (w *Window) Taps() int { return Product3(w.Kernel) }
+func (g *Window) Taps() int { return Product3(g.Kernel) }
 
 // A WindowText is a window as WGSL.
 type WindowText struct{ In, Out, Kernel, Stride, Padding, Dilation [3]string }
 
 // Bind adds the window to a shader.
-func (w *Window) Bind(s *shader.Builder) (t WindowText) {
-	for i, v := range [6][3]int{w.In, w.Out, w.Kernel, w.Stride, w.Padding, w.Dilation} {
+func (g *Window) Bind(s *shader.Builder) (t WindowText) {
+	for i, v := range [6][3]int{g.In, g.Out, g.Kernel, g.Stride, g.Padding, g.Dilation} {
 		to := [6]*[3]string{&t.In, &t.Out, &t.Kernel, &t.Stride, &t.Padding, &t.Dilation}[i]
 		for d, n := range v {
 			to[d] = s.Uint(int(uint32(int32(n))))
@@ -74,67 +74,78 @@ func (t WindowText) taps(body string) string {
 
 // Columns writes the patches of images to columns: element [image, channel, tap, place] at the given strides, the last being 1.
 // An invocation writes all taps of a place, because divisions for each would take longer than its copy.
-func (w *Window) Columns(r *shader.Recorder, x, y *core.Operand, images, channels int, strides [3]int) error {
+func (g *Window) Columns(r *shader.Recorder, x, y *core.Operand, images, channels int, strides [3]int) error {
 	s := shader.New(r, "im2col")
 	t := shader.ComputeType(x.DType)
 	from, to := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number)
-	places := Product3(w.Out)
+	places := Product3(g.Out)
 	n := images * channels * places
-	count, placesWord, channelsWord, plane := s.Uint(n), s.Uint(places), s.Uint(channels), s.Uint(Product3(w.In))
+	count, placesWord, channelsWord, plane := s.Uint(n), s.Uint(places), s.Uint(channels), s.Uint(Product3(g.In))
 	si, sc, sk := s.Uint(strides[0]), s.Uint(strides[1]), s.Uint(strides[2])
-	g := w.Bind(s)
-	if n == 0 || w.Taps() == 0 {
+	at := g.Bind(s)
+	if n == 0 || g.Taps() == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		return shader.Each(count, "  let row = i / "+placesWord+";\n  let place = i - row * "+placesWord+";\n"+
-			"  let image = row / "+channelsWord+";\n  let channel = row - image * "+channelsWord+";\n"+Unfold("o", "place", g.Out)+
-			"  let source = "+from+" + row * "+plane+";\n  let destination = "+to+" + image * "+si+" + channel * "+sc+" + place;\n"+
-			"  var v: "+shader.TypeName(t, expr.Number)+";\n"+
-			g.taps(g.reach()+"    v = "+shader.TypeName(t, expr.Number)+"();\n"+
-				"    if (inside) { v = ld_x(source + (u32(x_0) * "+g.In[1]+" + u32(x_1)) * "+g.In[2]+" + u32(x_2)); }\n"+
-				"    st_y(destination + tap * "+sk+", v);\n"))
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let row = i / %s;
+  let place = i - row * %s;
+  let image = row / %s;
+  let channel = row - image * %s;`, placesWord, placesWord, channelsWord, channelsWord)
+		w.Put(Unfold("o", "place", at.Out))
+		w.Add(`  let source = %s + row * %s;
+  let destination = %s + image * %s + channel * %s + place;`, from, plane, to, si, sc)
+		w.Add("  var v: %s;", shader.TypeName(t, expr.Number))
+		w.Put(at.taps(at.reach() + "    v = " + shader.TypeName(t, expr.Number) + "();\n" +
+			"    if (inside) { v = ld_x(source + (u32(x_0) * " + at.In[1] + " + u32(x_1)) * " + at.In[2] + " + u32(x_2)); }\n" +
+			"    st_y(destination + tap * " + sk + ", v);\n"))
 	})
 }
 
 // Images adds columns, which have the given strides, up to images, the transpose of columns: each element takes what the taps
 // over it have.
-func (w *Window) Images(r *shader.Recorder, x, y, bias *core.Operand, images, channels int, strides [3]int) error {
+func (g *Window) Images(r *shader.Recorder, x, y, bias *core.Operand, images, channels int, strides [3]int) error {
 	s := shader.New(r, "col2im")
 	from, to := s.In("x", x, expr.F32, expr.Number), s.Out("y", y, expr.F32, expr.Number)
-	n := images * channels * Product3(w.In)
-	count, plane, channelsWord := s.Uint(n), s.Uint(Product3(w.In)), s.Uint(channels)
+	n := images * channels * Product3(g.In)
+	count, plane, channelsWord := s.Uint(n), s.Uint(Product3(g.In)), s.Uint(channels)
 	si, sc, sk := s.Uint(strides[0]), s.Uint(strides[1]), s.Uint(strides[2])
-	g := w.Bind(s)
+	at := g.Bind(s)
 	start := "0.0"
 	if s.Flag(bias != nil) {
 		start = "ld_b(" + s.In("b", bias, expr.F32, expr.Number) + " + channel)"
 	}
-	for _, step := range w.Stride {
+	for _, step := range g.Stride {
 		s.Flag(step == 1)
 	}
 	if n == 0 {
 		return nil
 	}
-	return s.Run(r, shader.GroupsFor(n), func() string {
-		text := "  let row = i / " + plane + ";\n  let image = row / " + channelsWord + ";\n  let channel = row - image * " + channelsWord + ";\n" +
-			Unfold("x", "i - row * "+plane, g.In) + "  let source = " + from + " + image * " + si + " + channel * " + sc + ";\n  var sum = " + start + ";\n"
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let row = i / %s;
+  let image = row / %s;
+  let channel = row - image * %s;`, plane, channelsWord, channelsWord)
+		w.Put(Unfold("x", "i - row * "+plane, at.In))
+		w.Add(`  let source = %s + image * %s + channel * %s;
+  var sum = %s;`, from, si, sc, start)
 		body := ""
 		var inside []string
 		for d := range 3 {
 			n := strconv.Itoa(d)
 			// What is before the first place wraps to a large number.
-			body += "    let t_" + n + " = x_" + n + " + " + g.Padding[d] + " - k_" + n + " * " + g.Dilation[d] + ";\n"
-			if w.Stride[d] == 1 {
+			body += "    let t_" + n + " = x_" + n + " + " + at.Padding[d] + " - k_" + n + " * " + at.Dilation[d] + ";\n"
+			if g.Stride[d] == 1 {
 				body += "    let o_" + n + " = t_" + n + ";\n"
-				inside = append(inside, "o_"+n+" < "+g.Out[d])
+				inside = append(inside, "o_"+n+" < "+at.Out[d])
 				continue
 			}
-			body += "    let o_" + n + " = t_" + n + " / " + g.Stride[d] + ";\n"
-			inside = append(inside, "t_"+n+" < 0x80000000u && o_"+n+" * "+g.Stride[d]+" == t_"+n+" && o_"+n+" < "+g.Out[d])
+			body += "    let o_" + n + " = t_" + n + " / " + at.Stride[d] + ";\n"
+			inside = append(inside, "t_"+n+" < 0x80000000u && o_"+n+" * "+at.Stride[d]+" == t_"+n+" && o_"+n+" < "+at.Out[d])
 		}
 		body += "    if (" + strings.Join(inside, " && ") + ") {\n      sum = sum + ld_x(source + tap * " + sk +
-			" + (o_0 * " + g.Out[1] + " + o_1) * " + g.Out[2] + " + o_2);\n    }\n"
-		return shader.Each(count, text+g.taps(body)+"  st_y("+to+" + i, sum);\n")
+			" + (o_0 * " + at.Out[1] + " + o_1) * " + at.Out[2] + " + o_2);\n    }\n"
+		w.Put(at.taps(body))
+		w.Add("  st_y(%s + i, sum);", to)
 	})
 }

@@ -1,0 +1,145 @@
+package shader
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Language prints declarations, barriers and atomic operations: everything in a program that WGSL and CUDA C write in different ways.
+// [Text] calls it; kernels do not.
+type Language interface {
+	// Type declares one of the names of [Types].
+	Type(name string) string
+	// Params declares p, the parameters: an array of [Word4].
+	Params() string
+	// Buffer declares a buffer of elements that the program reads and writes.
+	Buffer(binding int, name, element string) string
+	// Shared declares an array in workgroup memory, Private one that each invocation has for itself. With several sizes it is an array of
+	// arrays, the first size the outermost; without any it is one element.
+	Shared(name, element string, sizes ...int) string
+	Private(name, element string, sizes ...int) string
+	// Struct declares a structure.
+	Struct(name string, fields []Variable) string
+	// Func opens a function. The result is empty for none.
+	Func(name string, params []Variable, result string) string
+	// Main opens the entry point and defines wg and grid, the number of the workgroup and the size of the grid along x, y and z; group, the
+	// number of the workgroup in a grid of one layer; and li, the invocation's number in its workgroup.
+	Main(threads int) string
+	// Barrier waits for all invocations of the workgroup, which then see what the others wrote to workgroup memory. BufferBarrier does the
+	// same for buffers.
+	Barrier() string
+	BufferBarrier() string
+	// AtomicAdd, AtomicAnd, AtomicOr, AtomicLoad and AtomicStore are expressions that read or change a word of type [AtomicWord].
+	AtomicAdd(place, value string) string
+	AtomicAnd(place, value string) string
+	AtomicOr(place, value string) string
+	AtomicLoad(place string) string
+	AtomicStore(place, value string) string
+}
+
+// A Variable is a field of a structure or a parameter of a function.
+type Variable struct{ Name, Type string }
+
+// Types that programs name. Those of one word are u32, i32 and bool everywhere.
+const (
+	Real       = "real"        // what kernels compute with: float32
+	Real2      = "real2"       // a vector of two
+	Real4      = "real4"       // a vector of four
+	Real2x4    = "real2x4"     // two vectors of four
+	Pair       = "pair"        // two words: an integer of 64 bits, the low word first
+	Word4      = "word4"       // a vector of four words
+	Int4       = "int4"        // a vector of four
+	Bool4      = "bool4"       // a vector of four
+	AtomicWord = "atomic_word" // a word that is changed atomically
+)
+
+// Types lists the types that the builder declares, and how many bytes of workgroup memory each takes.
+var Types = []struct {
+	Name  string
+	Bytes int
+}{{Real, 4}, {Real2, 8}, {Real4, 16}, {Real2x4, 32}, {Pair, 8}, {Word4, 16}, {Int4, 16}, {Bool4, 16}, {AtomicWord, 4}}
+
+// bytesOf returns the size of a type.
+func bytesOf(name string) int {
+	for _, t := range Types {
+		if t.Name == name {
+			return t.Bytes
+		}
+	}
+	return 4
+}
+
+// Component returns the name of an element of a vector.
+func Component(i int) string { return "xyzw"[i : i+1] }
+
+// wgsl is the language of WebGPU.
+type wgsl struct{}
+
+func (wgsl) Type(name string) string {
+	return "alias " + name + " = " + map[string]string{
+		Real: "f32", Real2: "vec2<f32>", Real4: "vec4<f32>", Real2x4: "mat2x4<f32>", Pair: "vec2<u32>", Word4: "vec4<u32>", Int4: "vec4<i32>", Bool4: "vec4<bool>",
+		AtomicWord: "atomic<u32>",
+	}[name] + ";\n"
+}
+
+func (wgsl) Params() string {
+	return fmt.Sprintf("@group(0) @binding(0) var<uniform> p: array<%s, %d>;\n", Word4, MaxParamBytes/16)
+}
+
+func (wgsl) Buffer(binding int, name, element string) string {
+	return fmt.Sprintf("@group(0) @binding(%d) var<storage, read_write> %s: array<%s>;\n", binding, name, element)
+}
+
+func (wgsl) Shared(name, element string, sizes ...int) string {
+	return fmt.Sprintf("var<workgroup> %s: %s;\n", name, wgslArray(element, sizes))
+}
+
+func (wgsl) Private(name, element string, sizes ...int) string {
+	return fmt.Sprintf("var<private> %s: %s;\n", name, wgslArray(element, sizes))
+}
+
+func wgslArray(element string, sizes []int) string {
+	for _, n := range slices.Backward(sizes) {
+		element = fmt.Sprintf("array<%s, %d>", element, n)
+	}
+	return element
+}
+
+func (wgsl) Struct(name string, fields []Variable) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "struct %s {\n", name)
+	for _, f := range fields {
+		fmt.Fprintf(&b, "  %s: %s,\n", f.Name, f.Type)
+	}
+	return b.String() + "}\n"
+}
+
+func (wgsl) Func(name string, params []Variable, result string) string {
+	var list []string
+	for _, p := range params {
+		list = append(list, p.Name+": "+p.Type)
+	}
+	if result != "" {
+		result = " -> " + result
+	}
+	return fmt.Sprintf("fn %s(%s)%s {\n", name, strings.Join(list, ", "), result)
+}
+
+func (wgsl) Main(threads int) string {
+	return fmt.Sprintf(`@compute @workgroup_size(%d)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {
+  let group = wg.y * grid.x + wg.x;
+`, threads)
+}
+
+func (wgsl) Barrier() string       { return "  workgroupBarrier();\n" }
+func (wgsl) BufferBarrier() string { return "  storageBarrier();\n" }
+
+func (wgsl) AtomicAdd(place, value string) string { return "atomicAdd(&" + place + ", " + value + ")" }
+func (wgsl) AtomicAnd(place, value string) string { return "atomicAnd(&" + place + ", " + value + ")" }
+func (wgsl) AtomicOr(place, value string) string  { return "atomicOr(&" + place + ", " + value + ")" }
+func (wgsl) AtomicLoad(place string) string       { return "atomicLoad(&" + place + ")" }
+func (wgsl) AtomicStore(place, value string) string {
+	return "atomicStore(&" + place + ", " + value + ")"
+}

@@ -1,0 +1,67 @@
+package shader
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
+)
+
+// Expressions for infinity, and for the smallest and the largest integer of 64 bits.
+const Infinity, Lowest64, Highest64 = "bitcast<real>(0x7f800000u)", "pair(0u, 0x80000000u)", "pair(0xffffffffu, 0x7fffffffu)"
+
+const (
+	// MaxLoop is how many elements an invocation takes at most; lavapipe ends loops after 65535 iterations.
+	MaxLoop = 4096
+	// SaturatingInvocations is how many invocations fill a GPU.
+	SaturatingInvocations = 1 << 17
+)
+
+// Modes of [Combine]: how values that go to one element are combined.
+const (
+	AssignMode = iota
+	AddMode
+	MulMode
+	maxMode
+	minMode
+)
+
+// NoIndex is the destination of a value that is not written.
+const NoIndex = "0xffffffffu"
+
+// ComputeType returns the type in which elements of a dtype are moved and combined.
+func ComputeType(d core.DType) expr.Type {
+	if d.IsFloat() {
+		return expr.F32
+	}
+	return expr.I64
+}
+
+// Faults adds a fault word to the shader and returns the assignment that sets it to one more than a position.
+func (s *Builder) Faults(r *Recorder, c *core.Call, err func(c *core.Call, at uint32) error) func(position string) string {
+	m, word, failure := r.Check(c, func(c *core.Call, fault uint32) error { return err(c, fault-1) })
+	if failure != nil {
+		s.err = failure
+	}
+	index := s.Uint(int(word))
+	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: "faults", DType: core.Bool}})
+	s.Mems = append(s.Mems, m)
+	return func(position string) string { return "faults[" + index + "] = " + position + " + 1u;" }
+}
+
+// CheckIndex returns statements that define NAME, the index read by load, within [0, size), and set ok to false where it is
+// not. With wrap, negative indices count from the end.
+func CheckIndex(name, load, size string, wrap bool) string {
+	text := "  var raw_" + name + " = " + load + ";\n"
+	if wrap {
+		text += "  if (raw_" + name + ".y == 0xffffffffu) { raw_" + name + " = plait_add_i64(raw_" + name + ", pair(" + size + ", 0u)); }\n"
+	}
+	return text + "  var " + name + " = raw_" + name + ".x;\n" +
+		"  if (raw_" + name + ".y != 0u || " + name + " >= " + size + ") { ok = false; " + name + " = 0u; }\n"
+}
+
+// Combine returns WGSL for the combination of the old value a and the new one b.
+func Combine(mode int, t expr.Type, a, b string) string {
+	if t == expr.I64 {
+		return [...]string{b, "plait_add_i64(" + a + ", " + b + ")", "plait_mul_i64(" + a + ", " + b + ")", "plait_max_i64(" + a + ", " + b + ")", "plait_min_i64(" + a + ", " + b + ")"}[mode]
+	}
+	return [...]string{b, a + " + " + b, a + " * " + b, "plait_max_f32(" + a + ", " + b + ")", "plait_min_f32(" + a + ", " + b + ")"}[mode]
+}
