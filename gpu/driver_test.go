@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ func TestAnotherDriverTakesEveryKernel(t *testing.T) {
 	opened, err := core.OpenDevice("fakegpu")
 	require.NoError(t, err)
 	d := opened.(*gpu.Device)
+	gpu.Mark(d)
 	for _, r := range op.Rows() {
 		for i, s := range r.Samples {
 			if i > 0 && testing.Short() {
@@ -32,6 +34,12 @@ func TestAnotherDriverTakesEveryKernel(t *testing.T) {
 	programs, dispatches := gpu.Ran(d)
 	require.NotZero(t, programs)
 	require.Greater(t, dispatches, programs, "programs are used again")
+	owned := regexp.MustCompile(`\bfn |\bstruct |var<|@\w+|Barrier\(|\batomic\w+[<(]|\barray<`)
+	for _, text := range gpu.OwnTexts(d) {
+		if found := owned.FindString(text); found != "" {
+			require.Fail(t, "a program declares something itself", "%q is for a method of shader.Text or shader.Builder, in\n%s", found, text)
+		}
+	}
 }
 
 // record runs a sample and its derivative on a device whose results mean nothing.

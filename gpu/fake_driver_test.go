@@ -3,10 +3,13 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/driver"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func init() {
@@ -133,4 +136,60 @@ func Ran(d *Device) (programs, dispatches int) {
 		programs, dispatches = len(g.programs), g.runs
 	})
 	return programs, dispatches
+}
+
+// A markedLanguage marks what it prints, so that a test sees what programs have written themselves.
+type markedLanguage struct{ shader.WGSL }
+
+const markBegin, markEnd = "/*{*/", "/*}*/"
+
+func marked(text string) string { return markBegin + text + markEnd }
+
+func (l markedLanguage) Params() string { return marked(l.WGSL.Params()) }
+func (l markedLanguage) Buffer(binding int, name, element string) string {
+	return marked(l.WGSL.Buffer(binding, name, element))
+}
+func (l markedLanguage) Shared(name, element string, sizes ...int) string {
+	return marked(l.WGSL.Shared(name, element, sizes...))
+}
+func (l markedLanguage) Private(name, element string, sizes ...int) string {
+	return marked(l.WGSL.Private(name, element, sizes...))
+}
+func (l markedLanguage) Struct(name string, fields []shader.Variable) string {
+	return marked(l.WGSL.Struct(name, fields))
+}
+func (l markedLanguage) Func(name string, params []shader.Variable, result string) string {
+	return marked(l.WGSL.Func(name, params, result))
+}
+func (l markedLanguage) Main(threads int) string { return marked(l.WGSL.Main(threads)) }
+func (l markedLanguage) Barrier() string         { return marked(l.WGSL.Barrier()) }
+func (l markedLanguage) BufferBarrier() string   { return marked(l.WGSL.BufferBarrier()) }
+func (l markedLanguage) AtomicAdd(place, value string) string {
+	return marked(l.WGSL.AtomicAdd(place, value))
+}
+func (l markedLanguage) AtomicAnd(place, value string) string {
+	return marked(l.WGSL.AtomicAnd(place, value))
+}
+func (l markedLanguage) AtomicOr(place, value string) string {
+	return marked(l.WGSL.AtomicOr(place, value))
+}
+func (l markedLanguage) AtomicLoad(place string) string { return marked(l.WGSL.AtomicLoad(place)) }
+func (l markedLanguage) AtomicStore(place, value string) string {
+	return marked(l.WGSL.AtomicStore(place, value))
+}
+
+// Mark has a device's programs printed in a language that marks what it prints.
+func Mark(d *Device) { d.target.Language = markedLanguage{} }
+
+var markedText = regexp.MustCompile(`(?s)/\*\{\*/.*?/\*\}\*/`)
+
+// OwnTexts returns what the programs of a device of the fake driver, whose language marks what it prints, have written themselves.
+func OwnTexts(d *Device) (texts []string) {
+	d.thread.do(func() {
+		for text := range d.thread.gpu.(*fakeGPU).programs {
+			_, text, _ = strings.Cut(text, markBegin) // types and the library come before
+			texts = append(texts, markedText.ReplaceAllString(markBegin+text, ""))
+		}
+	})
+	return texts
 }

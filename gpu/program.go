@@ -71,7 +71,9 @@ func (p *programs) compile(name string, key any, source *shader.Source) *program
 		fmt.Fprintf(os.Stderr, "// %v\n%s\n", key, source.Text)
 	}
 	if g.err = p.validate(source); g.err == nil {
-		p.device.thread.do(func() { g.pipeline, g.err = p.device.thread.gpu.NewPipeline(source.Text, source.Buffers, shader.MaxParamBytes) })
+		p.device.thread.do(func() {
+			g.pipeline, g.err = p.device.thread.gpu.NewPipeline(source.Text, source.Buffers, shader.MaxParamBytes)
+		})
 	}
 	if g.err != nil {
 		g.err = core.Errorf(core.DeviceError, name, "%v does not take the program: %w", p.device, g.err)

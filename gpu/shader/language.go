@@ -73,29 +73,29 @@ func bytesOf(name string) int {
 // Component returns the name of an element of a vector.
 func Component(i int) string { return "xyzw"[i : i+1] }
 
-// wgsl is the language of WebGPU.
-type wgsl struct{}
+// WGSL is the language of WebGPU.
+type WGSL struct{}
 
-func (wgsl) Type(name string) string {
+func (WGSL) Type(name string) string {
 	return "alias " + name + " = " + map[string]string{
 		Real: "f32", Real2: "vec2<f32>", Real4: "vec4<f32>", Real2x4: "mat2x4<f32>", Pair: "vec2<u32>", Word4: "vec4<u32>", Int4: "vec4<i32>", Bool4: "vec4<bool>",
 		AtomicWord: "atomic<u32>",
 	}[name] + ";\n"
 }
 
-func (wgsl) Params() string {
+func (WGSL) Params() string {
 	return fmt.Sprintf("@group(0) @binding(0) var<uniform> p: array<%s, %d>;\n", Word4, MaxParamBytes/16)
 }
 
-func (wgsl) Buffer(binding int, name, element string) string {
+func (WGSL) Buffer(binding int, name, element string) string {
 	return fmt.Sprintf("@group(0) @binding(%d) var<storage, read_write> %s: array<%s>;\n", binding, name, element)
 }
 
-func (wgsl) Shared(name, element string, sizes ...int) string {
+func (WGSL) Shared(name, element string, sizes ...int) string {
 	return fmt.Sprintf("var<workgroup> %s: %s;\n", name, wgslArray(element, sizes))
 }
 
-func (wgsl) Private(name, element string, sizes ...int) string {
+func (WGSL) Private(name, element string, sizes ...int) string {
 	return fmt.Sprintf("var<private> %s: %s;\n", name, wgslArray(element, sizes))
 }
 
@@ -106,7 +106,7 @@ func wgslArray(element string, sizes []int) string {
 	return element
 }
 
-func (wgsl) Struct(name string, fields []Variable) string {
+func (WGSL) Struct(name string, fields []Variable) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "struct %s {\n", name)
 	for _, f := range fields {
@@ -115,7 +115,7 @@ func (wgsl) Struct(name string, fields []Variable) string {
 	return b.String() + "}\n"
 }
 
-func (wgsl) Func(name string, params []Variable, result string) string {
+func (WGSL) Func(name string, params []Variable, result string) string {
 	var list []string
 	for _, p := range params {
 		list = append(list, p.Name+": "+p.Type)
@@ -126,20 +126,20 @@ func (wgsl) Func(name string, params []Variable, result string) string {
 	return fmt.Sprintf("fn %s(%s)%s {\n", name, strings.Join(list, ", "), result)
 }
 
-func (wgsl) Main(threads int) string {
+func (WGSL) Main(threads int) string {
 	return fmt.Sprintf(`@compute @workgroup_size(%d)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {
   let group = wg.y * grid.x + wg.x;
 `, threads)
 }
 
-func (wgsl) Barrier() string       { return "  workgroupBarrier();\n" }
-func (wgsl) BufferBarrier() string { return "  storageBarrier();\n" }
+func (WGSL) Barrier() string       { return "  workgroupBarrier();\n" }
+func (WGSL) BufferBarrier() string { return "  storageBarrier();\n" }
 
-func (wgsl) AtomicAdd(place, value string) string { return "atomicAdd(&" + place + ", " + value + ")" }
-func (wgsl) AtomicAnd(place, value string) string { return "atomicAnd(&" + place + ", " + value + ")" }
-func (wgsl) AtomicOr(place, value string) string  { return "atomicOr(&" + place + ", " + value + ")" }
-func (wgsl) AtomicLoad(place string) string       { return "atomicLoad(&" + place + ")" }
-func (wgsl) AtomicStore(place, value string) string {
+func (WGSL) AtomicAdd(place, value string) string { return "atomicAdd(&" + place + ", " + value + ")" }
+func (WGSL) AtomicAnd(place, value string) string { return "atomicAnd(&" + place + ", " + value + ")" }
+func (WGSL) AtomicOr(place, value string) string  { return "atomicOr(&" + place + ", " + value + ")" }
+func (WGSL) AtomicLoad(place string) string       { return "atomicLoad(&" + place + ")" }
+func (WGSL) AtomicStore(place, value string) string {
 	return "atomicStore(&" + place + ", " + value + ")"
 }

@@ -28,7 +28,7 @@ type Text struct {
 
 func newText(l Language, buffers int) *Text {
 	if l == nil {
-		l = wgsl{}
+		l = WGSL{}
 	}
 	w := &Text{Language: l, buffers: buffers}
 	w.text.WriteString(l.Params())
