@@ -55,6 +55,8 @@ type Stream interface {
 	Free(m Memory, after ...Event)
 	// Begin returns a call to fill in.
 	Begin(k KernelID, op string) *Call
+	// Refuse returns why the device cannot run a call at all, such as a missing kernel, or nil. The function [Launch] asks.
+	Refuse(c *Call) error
 	// Launch enqueues the call, waiting while the queue is full, or runs it at once where that is faster. One with an error
 	// ([Call.Err]) fails.
 	Launch(c *Call)

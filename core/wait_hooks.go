@@ -37,9 +37,19 @@ func Synchronous() { synchronous.Store(true) }
 
 var synchronous atomic.Bool
 
-// Launch launches a call on the stream that it was begun on. Where calls are waited for it returns the error of execution, and
-// threads take turns, so that it is the call's own.
+// Launch launches a call on the stream that it was begun on, unless an operand has no memory or the device refuses the call: that error
+// is returned, and the outputs have failed. Where calls are waited for it returns the error of execution, and threads take turns, so
+// that it is the call's own.
 func Launch(s Stream, c *Call) error {
+	err := c.Err()
+	if err == nil {
+		err = s.Refuse(c)
+	}
+	if err != nil {
+		c.Fail(err)
+		s.Abandon(c)
+		return err
+	}
 	if !synchronous.Load() {
 		s.Launch(c)
 		return nil

@@ -168,7 +168,7 @@ func (s *stream) execute(r *encoder, c *core.Call) error {
 	if t, ok := c.Own.(*transfer); ok {
 		return r.move(t)
 	}
-	if err := s.Refuse(c); err != nil {
+	if err := s.device.lost.Get(); err != nil {
 		return err
 	}
 	switch {
@@ -181,11 +181,14 @@ func (s *stream) execute(r *encoder, c *core.Call) error {
 		s.mark(r, c)
 		return nil
 	}
-	return kernel.Lookup(c.Kernel)(&r.Recorder, c)
+	f := kernel.Lookup(c.Kernel)
+	if f == nil {
+		return s.NoKernel(c)
+	}
+	return f(&r.Recorder, c)
 }
 
-// Refuse returns why the device cannot run a call at all: it is lost, it has no kernel for it, or a dtype is not WGSL's.
-// Operations ask before they launch.
+// Refuse implements [core.Stream]: the device is lost, a dtype is not WGSL's, or there is no kernel.
 func (s *stream) Refuse(c *core.Call) error {
 	if err := s.device.lost.Get(); err != nil {
 		return err
@@ -207,7 +210,7 @@ func (s *stream) Refuse(c *core.Call) error {
 		}
 	}
 	if kernel.Lookup(c.Kernel) == nil {
-		return core.Errorf(core.NotImplemented, c.Op, "%v has no kernel %q", s.device, c.Kernel)
+		return s.NoKernel(c)
 	}
 	return nil
 }

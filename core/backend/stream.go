@@ -142,6 +142,14 @@ func (s *Stream) Abandon(c *core.Call) {
 	s.calls.Put(c)
 }
 
+// Refuse implements [core.Stream], for devices that have every kernel.
+func (s *Stream) Refuse(*core.Call) error { return nil }
+
+// NoKernel returns the error of a call whose kernel the device lacks.
+func (s *Stream) NoKernel(c *core.Call) error {
+	return core.Errorf(core.NotImplemented, c.Op, "%v has no kernel %q", s.device, c.Kernel)
+}
+
 // Launch implements [core.Stream].
 func (s *Stream) Launch(c *core.Call) {
 	if err := c.Err(); err != nil {

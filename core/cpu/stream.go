@@ -81,14 +81,14 @@ func (s *stream) run(ctx *kernel.Context, c *core.Call) {
 	if profile != nil {
 		start = profile.Now()
 	}
-	s.Perform(c, func(c *core.Call) error { return execute(ctx, c) })
+	s.Perform(c, func(c *core.Call) error { return s.execute(ctx, c) })
 	ctx.Done()
 	if profile != nil {
 		profile.Record(s, c, start)
 	}
 }
 
-func execute(ctx *kernel.Context, c *core.Call) error {
+func (s *stream) execute(ctx *kernel.Context, c *core.Call) error {
 	c.Touch()
 	switch {
 	case c.Fn != nil:
@@ -99,7 +99,7 @@ func execute(ctx *kernel.Context, c *core.Call) error {
 	}
 	f := kernel.Lookup(c.Kernel)
 	if f == nil {
-		return core.Errorf(core.NotImplemented, c.Op, "the CPU has no kernel %q", c.Kernel)
+		return s.NoKernel(c)
 	}
 	err := f(ctx, c)
 	if err != nil {

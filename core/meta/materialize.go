@@ -179,15 +179,7 @@ func (r *replay) step(s *step) error {
 		}
 		c.Ints[at] += int64(r.first * words / 4)
 	}
-	if d, ok := r.stream.(interface{ Refuse(c *core.Call) error }); ok {
-		if err := d.Refuse(c); err != nil {
-			c.Fail(err)
-			r.stream.Abandon(c)
-			return err
-		}
-	}
-	r.stream.Launch(c)
-	return nil
+	return core.Launch(r.stream, c)
 }
 
 func (r *replay) operands(list []operand) ([]*core.Tensor, error) {

@@ -132,16 +132,8 @@ func (op *opContext) fail() *core.Tensor {
 // call starts a launch.
 func (op *opContext) call(k core.KernelID) *core.Call { return op.stream.Begin(k, op.name) }
 
-// A refuser is a stream that says before a call is launched that its device cannot run it.
-type refuser interface{ Refuse(c *core.Call) error }
-
-// launch enqueues the call, or fails where an operand failed or the device has no kernel for it. After a failure it does
-// nothing.
+// launch is [core.Launch] of the call. After a failure of the op, the call fails too.
 func (op *opContext) launch(c *core.Call) {
-	op.check(c.Err())
-	if r, ok := op.stream.(refuser); ok && op.err == nil {
-		op.check(r.Refuse(c))
-	}
 	if op.err != nil {
 		c.Fail(op.err)
 		op.stream.Abandon(c)
