@@ -355,7 +355,7 @@ func (c *Call) CheckInputs() error {
 		if err == nil {
 			continue
 		}
-		if !c.Overwrites || !o.Contiguous() || o.Numel()*o.DType.Size() != o.storage.Size() {
+		if !c.Overwrites || !o.fills() {
 			return err
 		}
 		o.storage.failure.Store(nil)
@@ -380,6 +380,11 @@ func (c *Call) fail(err error, skipped bool) {
 			o.storage.fail(o.epoch, err, skipped)
 		}
 	}
+}
+
+// fills reports whether the operand is all of its storage.
+func (o *Operand) fills() bool {
+	return o.Contiguous() && o.Numel()*o.DType.Size() == o.storage.Size()
 }
 
 func (o *Operand) failed() error {

@@ -296,8 +296,14 @@ func (s *Storage) use(by Stream, write bool, waits []Event) []Event {
 	return waits
 }
 
+// fail keeps a failure of a life of the storage, unless there is one of a later life: devices may learn of it late.
 func (s *Storage) fail(epoch uint32, err error, skipped bool) {
-	s.failure.Store(&failure{epoch, err, skipped})
+	f := &failure{epoch, err, skipped}
+	for old := s.failure.Load(); old == nil || int32(old.epoch-epoch) <= 0; old = s.failure.Load() {
+		if s.failure.CompareAndSwap(old, f) {
+			return
+		}
+	}
 }
 
 func (s *Storage) failedAt(epoch uint32) error {

@@ -28,6 +28,7 @@ type batch struct {
 	checks  []check
 	faults  *readback // of the checks' slots
 	open    int       // what has to end before the batch has: the commands, and each read
+	watched int       // the place in the device's trace from which on calls may use what a check finds fault with
 	lost    bool
 	load    int       // elements that its calls go through, on a GPU made of software
 	begun   time.Time // when the GPU got it
@@ -35,8 +36,8 @@ type batch struct {
 
 // A check is a call that may find a fault in its arguments when it runs, and what to say if it did.
 type check struct {
-	call *core.Call // a copy: the stream uses its own for later ones
-	err  func(c *core.Call, fault uint32) error
+	core.Suspect
+	err func(c *core.Call, fault uint32) error
 }
 
 func (b *batch) reset() {

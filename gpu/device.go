@@ -30,6 +30,7 @@ type Device struct {
 	pacing   pacing
 	load     softwarePacing // of a GPU made of software
 	params   driver.Buffer
+	trace    core.Trace // of the calls behind those that may find a fault
 	lost     backend.FirstError
 
 	uploads, downloads, uploaded, downloaded, dispatches, submits, fused atomic.Int64

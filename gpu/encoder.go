@@ -130,7 +130,10 @@ func (r *encoder) Check(c *core.Call, err func(c *core.Call, fault uint32) error
 		r.batch.list.Clear(slab.buffer, at, 4*faultSlots)
 	}
 	slot := len(r.batch.checks)
+	if slot == 0 {
+		r.batch.watched = r.device.trace.Watch()
+	}
 	kept := &core.Call{Op: c.Op, Outs: slices.Clone(c.Outs), Ins: slices.Clone(c.Ins), Ints: slices.Clone(c.Ints), InPlace: c.InPlace}
-	r.batch.checks = append(r.batch.checks, check{kept, err})
+	r.batch.checks = append(r.batch.checks, check{r.device.trace.Suspect(kept), err})
 	return s.faults, shader.Word(s.faults) + uint32(slot), nil
 }

@@ -51,6 +51,66 @@ func TestALostDeviceFailsWhatIsItsAlone(t *testing.T) {
 	})
 }
 
+// A fault that is found when others have been recorded that use its results fails those too, however the first error is read.
+func TestAFaultReachesWhatWasMadeOfIt(t *testing.T) {
+	d := device(t)
+	s, other := d.NewStream(0), d.NewStream(0)
+	defer s.Close()
+	defer other.Close()
+	for _, fused := range []bool{false, true} {
+		restore := gpu.SetFusion(d, fused)
+		core.WithStream(s, func() {
+			core.Tidy(func() {
+				w, one, target, filled, written := on(d, 10, 4), on(d, 1), on(d, 3, 4), on(d, 3, 4), on(d, 10, 4)
+				bad := op.ToDevice(core.FromSlice([]int64{3, 1 << 40, 2}), d)
+				require.NoError(t, s.Synchronize())
+				release := hold(s)
+				y := op.Embedding(bad, w, op.EmbeddingOptions{})
+				z := op.Exp(op.Add(y, one))
+				op.AddInPlace(target, z)
+				op.FillInPlace(op.AddInPlace(filled, z), core.Num(2))
+				op.IndexAddInPlace(written, 0, bad, target)
+				var elsewhere *core.Tensor
+				core.WithStream(other, func() { elsewhere = op.Mul(z, one) })
+				sound := op.Add(w, one)
+				release()
+				require.ErrorContains(t, sound.Wait(), "out of range", "the first read is told")
+				require.NoError(t, sound.Wait())
+				for name, x := range map[string]*core.Tensor{"y": y, "z": z, "target": target, "written": written, "elsewhere": elsewhere} {
+					for range 2 {
+						require.ErrorContains(t, x.Wait(), "out of range", "%s, fused %v", name, fused)
+					}
+				}
+				_ = other.Synchronize()
+				require.NoError(t, s.Synchronize())
+				require.Equal(t, 24.0, value(t, op.Sum(filled, nil, false)), "all of it was overwritten")
+				require.NoError(t, op.Add(w, one).Wait())
+			})
+		})
+		_ = s.Synchronize()
+		restore()
+	}
+}
+
+// A change in place that finds a fault has written what was in range: its target is not what the program takes it for.
+func TestAFaultInPlaceFailsItsTarget(t *testing.T) {
+	d := device(t)
+	s := d.NewStream(0)
+	defer s.Close()
+	core.WithStream(s, func() {
+		core.Tidy(func() {
+			target, rows := on(d, 10, 4), on(d, 3, 4)
+			bad := op.ToDevice(core.FromSlice([]int64{3, 1 << 40, 2}), d)
+			op.IndexAddInPlace(target, 0, bad, rows)
+			require.ErrorContains(t, s.Synchronize(), "out of range")
+			require.ErrorContains(t, target.Wait(), "out of range")
+			require.ErrorContains(t, op.Add(target, target).Wait(), "out of range")
+			require.NoError(t, op.FillInPlace(target, core.Num(3)).Wait())
+			require.Equal(t, 120.0, value(t, op.Sum(target, nil, false)))
+		})
+	})
+}
+
 // A thread that dies takes nothing along: another one talks to the driver.
 func TestAKilledDeviceThreadIsReplaced(t *testing.T) {
 	d := device(t)

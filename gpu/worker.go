@@ -32,6 +32,7 @@ func (s *stream) Work() {
 			continue
 		}
 		s.order(r, c.Waits())
+		s.device.trace.Add(c)
 		s.record(r, c)
 		_, moves := c.Own.(*transfer)
 		if s.device.adapter.Software && !moves {
@@ -372,19 +373,24 @@ func (s *stream) collectFaults(b *batch) {
 	b.reads = append(b.reads, read)
 }
 
-// checkFaults makes what the checks found the errors of their calls. It runs on the driver thread.
+// checkFaults makes what the checks found the errors of their calls, and of what others have made of their results since. It runs on
+// the driver thread.
 func (s *stream) checkFaults(b *batch) {
-	if b.faults == nil {
+	if len(b.checks) == 0 {
 		return
 	}
-	for i, c := range b.checks {
-		if b.faults.bytes == nil {
-			break
+	if b.faults != nil {
+		for i, c := range b.checks {
+			if b.faults.bytes == nil {
+				break
+			}
+			if fault := binary.LittleEndian.Uint32(b.faults.bytes[4*i:]); fault != 0 {
+				err := c.err(c.Call, fault)
+				s.Errors.Set(err)
+				s.device.trace.Fail(c.Suspect, err)
+			}
 		}
-		if fault := binary.LittleEndian.Uint32(b.faults.bytes[4*i:]); fault != 0 {
-			err := c.err(c.call, fault)
-			s.FailCall(c.call, err)
-		}
+		b.faults.release(s.device)
 	}
-	b.faults.release(s.device)
+	s.device.trace.Unwatch(b.watched)
 }
