@@ -139,6 +139,24 @@ def test_scaled_losses_by_a_plain_scaler():
     on_ranks(3, run)
 
 
+def test_full_params_of_mixed_precision_are_whole_in_precision_too():
+    want = [p.detach().numpy() for p in model().parameters()]
+    half = fsdp.MixedPrecision(param_dtype=plait.bfloat16)
+
+    def run(rank):
+        m = FSDP(model(), auto_wrap_policy={nn.Sequential}, mixed_precision=half)
+        for _ in range(2):
+            with FSDP.summon_full_params(m):
+                for p, w in zip(m.parameters(), want, strict=True):
+                    assert p.dtype is plait.get_default_dtype()
+                    assert (p.detach().numpy() == w).all()
+                    with plait.no_grad():
+                        p.add_(0)  # written back
+            assert m(batch(rank).bfloat16()).dtype is plait.bfloat16
+
+    on_ranks(2, run)
+
+
 def test_summon_full_params():
     want = {n: p.detach().numpy() for n, p in model().named_parameters()}
 

@@ -24,7 +24,7 @@ type SummonOptions struct {
 }
 
 // Summon gathers the parameters of all units of u's tree and runs fn, in which the module's tensors are the full ones, in the
-// dtype of the shards unless a policy of mixed precision says another. Every rank calls it, outside of passes.
+// dtype of the shards, whatever a policy of mixed precision says. Every rank calls it, outside of passes.
 func (u *Unit) Summon(o SummonOptions, fn func() error) error {
 	if err := u.SummonBegin(o); err != nil {
 		return err
@@ -71,6 +71,17 @@ func (u *Unit) reveal(o SummonOptions) error {
 			}
 		}
 	}
+	precise := make([]*core.Tensor, len(u.params)) // where the unit computes in another dtype than that of its shards
+	defer func() {
+		for _, t := range precise {
+			t.Release()
+		}
+	}()
+	for i, p := range u.params {
+		if err == nil && p.full().DType() != p.shard().DType() {
+			core.WithCategory(core.Communication, func() { precise[i], err = p.assemble(p.shard()) })
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -78,9 +89,9 @@ func (u *Unit) reveal(o SummonOptions) error {
 		u.conceal(SummonOptions{ReadOnly: true})
 		return nil
 	}
-	for _, p := range u.params {
-		if o.Device != nil && o.Device != u.device {
-			if err := p.borrow(o.Device); err != nil {
+	for i, p := range u.params {
+		if precise[i] != nil || o.Device != nil && o.Device != u.device {
+			if err := p.borrow(o.Device, precise[i]); err != nil {
 				return err
 			}
 		}
@@ -92,11 +103,23 @@ func (u *Unit) reveal(o SummonOptions) error {
 	return nil
 }
 
-// lend puts a copy of the full parameter, on another device, in the module's place of it.
-func (p *parameter) borrow(dev core.Device) (err error) {
+// borrow puts a copy of the full parameter, or of precise if that is not nil, in the module's place of it, on a device unless that is
+// nil.
+func (p *parameter) borrow(dev core.Device, precise *core.Tensor) (err error) {
+	if dev == nil {
+		dev = p.unit.device
+	}
+	if precise == nil {
+		precise = p.tensor.Detach()
+		defer precise.Release()
+	}
 	core.NoGrad(func() {
 		core.WithCategory(core.Communication, func() {
-			copied := op.ToDevice(p.tensor.Detach(), dev).Keep()
+			copied := precise.Detach()
+			if dev != precise.Device() {
+				copied = op.ToDevice(precise, dev)
+			}
+			copied.Keep()
 			if err = copied.Err(); err != nil {
 				return
 			}
