@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from datetime import timedelta
 
 import plait
 import pytest
@@ -42,6 +43,32 @@ def test_a_rank_that_is_stuck_is_named_and_left_behind():
         t.join(60)
     assert len(after) == 1
     assert "is gone" in after[0]
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def test_an_error_that_cannot_be_printed_ends_the_others_too():
+    def fn(rank):
+        dist.init_process_group()
+        if rank == 1:
+            raise Unprintable
+        with pytest.raises(plait.DistributedError, match="it raised Unprintable"):
+            dist.barrier()
+
+    with pytest.raises(Unprintable) as caught:
+        dist.spawn(fn, nprocs=2, timeout=20)
+    assert caught.value.__notes__ == ["raised on rank 1 of 2"]
+
+
+def test_timeouts():
+    for wrong in (0, -1, float("nan"), float("-inf"), timedelta(0)):
+        with pytest.raises(ValueError, match="timeout: want a positive time"):
+            dist.spawn(lambda rank: None, nprocs=1, timeout=wrong)
+    for long in (1e300, float("inf"), timedelta.max):
+        dist.spawn(lambda rank: (dist.init_process_group(), dist.barrier()), nprocs=2, timeout=long)
 
 
 def test_no_grace_is_needed_where_all_notice():

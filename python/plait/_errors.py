@@ -113,6 +113,14 @@ EXCEPTIONS: tuple[type[Exception], ...] = (
 MEMORY = EXCEPTIONS.index(OutOfMemoryError)
 
 
+def text_of(error: BaseException) -> str:
+    """Returns what an error says, or its class where that is nothing, or where it cannot be printed."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return f"{type(error).__name__}, which cannot be printed"
+
+
 def error_from(status: int) -> Exception:
     """Returns the exception that a negative status names, and frees the status."""
     kind, message = _core.bind_ErrorKind(status), _core.bind_ErrorMessage(status)

@@ -113,9 +113,9 @@ def nanoseconds(timeout: timedelta | float | None) -> int:
     if not isinstance(timeout, timedelta | int | float):
         raise TypeError(f"timeout: want a timedelta or seconds, got {type(timeout).__name__}")
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    if seconds <= 0:
+    if not seconds > 0:
         raise ValueError(f"timeout: want a positive time, got {timeout!r}")
-    return max(1, int(seconds * 1e9))
+    return max(1, int(min(seconds * 1e9, 2**63 - 1)))
 
 
 def init_process_group(

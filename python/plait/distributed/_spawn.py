@@ -15,7 +15,7 @@ from plait._device import device as Device
 from plait._device import device_of, open_device
 from plait._engine.rank import Rank, place, running
 from plait._engine.runtime import address, check
-from plait._errors import DistributedError
+from plait._errors import DistributedError, text_of
 from plait.distributed._groups import nanoseconds
 from plait.distributed._threads import RankThread, pass_ranks_on
 
@@ -161,7 +161,7 @@ class SpawnContext:
         with self._lock:
             self._failed = self._failed or time.monotonic()
             self._errors.append((number, error))
-        return f"it raised {type(error).__name__}: {error}"
+        return f"it raised {type(error).__name__}: {text_of(error)}"
 
     def join(self, timeout: float | None = None, grace_period: timedelta | float | None = None) -> bool:
         """Waits for the ranks and raises the first error of one; returns whether all have ended.

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import plait
 from plait import _core
 from plait._engine.runtime import address, check
-from plait._errors import CheckpointError, checkpoint_errors
+from plait._errors import CheckpointError, checkpoint_errors, text_of
 from plait._layout import Size
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, require
@@ -273,7 +273,7 @@ def _header(name: str, state: dict[str, Any], prepare: Callable[[], None] | None
     except Exception as error:
         if not is_initialized():
             raise
-        pieces, values, handles, problem = [], {}, array("q"), str(error)
+        pieces, values, handles, problem = [], {}, array("q"), text_of(error)
     header = {"pieces": pieces, "values": values, "problem": problem}
     return json.dumps(header, allow_nan=False), handles
 
