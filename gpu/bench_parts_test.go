@@ -78,7 +78,7 @@ func BenchmarkPartsOfGPT2(b *testing.B) {
 	b.Run("loss backward, rows apart", func(b *testing.B) { bandwidth(b, 8*tokens*kinds, d, func() { unseen(b, ofProduct) }) })
 }
 
-// Sums of columns in one dispatch, with so many fours of them to a workgroup, or in two.
+// Sums of columns in one dispatch, with so many vec4 of them to a workgroup, or in two.
 func BenchmarkColumns(b *testing.B) {
 	d := hardware(b)
 	for _, shape := range [][2]int{{8192, 768}, {2048, 1024}, {1024, 512}, {4096, 2048}} {

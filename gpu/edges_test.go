@@ -27,7 +27,7 @@ func slopes(t *testing.T, y *core.Tensor, x ...*core.Tensor) []*core.Tensor {
 	return append(g, y)
 }
 
-// Rows that are read by fours, held in registers or not, and rows that cannot be.
+// Rows that are read as vec4, held in registers or not, and rows that cannot be.
 func TestRowsOfAllLengthsAgree(t *testing.T) {
 	for _, n := range []int{5, 64, 68, 516, 1028, 2052, 2053} {
 		core.Tidy(func() {
@@ -84,7 +84,7 @@ func TestSoftmaxOfExtremesAgrees(t *testing.T) {
 	}
 }
 
-// Scores whose rows begin at any place, and gradients of which several workgroups write pieces, with what fours leave at both ends.
+// Scores whose rows begin at any place, and gradients of which several workgroups write pieces, with what vec4 leave at both ends.
 func TestCrossEntropyOfAllLengthsAgrees(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5, 66, 1025, 1027, 4100, 9001} {
 		core.Tidy(func() {
@@ -109,7 +109,7 @@ func TestCrossEntropyOfAllLengthsAgrees(t *testing.T) {
 	}
 }
 
-// What indices choose, copied by fours where it lies so, and where its length, its place or a stride is no multiple of four.
+// What indices choose, copied as vec4 where it lies so, and where its length, its place or a stride is no multiple of four.
 func TestRowsAtIndicesAgree(t *testing.T) {
 	index := core.FromSlice([]int64{4, 0, 2, 4, 1, 3}, 2, 3)
 	line := op.Reshape(index, -1)
@@ -129,7 +129,7 @@ func TestRowsAtIndicesAgree(t *testing.T) {
 	}
 }
 
-// Reductions of elements that are read by fours and of ones that cannot be, with and without pieces; and of columns.
+// Reductions of elements that are read as vec4 and of ones that cannot be, with and without pieces; and of columns.
 func TestReductionsByFoursAgree(t *testing.T) {
 	for _, shape := range [][]int{{4096, 36}, {4096, 37}, {3, 20_000}, {3, 20_001}, {2, 50, 8}, {70, 12, 20}} {
 		core.Tidy(func() {
@@ -190,7 +190,7 @@ func TestBatchNormOfNothing(t *testing.T) {
 	})
 }
 
-// Transposing copies by fours and one by one, over the edges of squares and in stacks.
+// Transposing copies as vec4 and one by one, over the edges of squares and in stacks.
 func TestTransposesAgree(t *testing.T) {
 	for _, shape := range [][]int{{132, 68}, {65, 200}, {3, 100, 132}, {1100, 24}, {2, 64, 3, 64}} {
 		core.Tidy(func() {
@@ -202,7 +202,7 @@ func TestTransposesAgree(t *testing.T) {
 	}
 }
 
-// Attention at sizes past a block, with vectors that fours do not divide and ones longer than a program takes.
+// Attention at sizes past a block, with vectors that 4 does not divide and ones longer than a program takes.
 func TestAttentionOfAllSizesAgrees(t *testing.T) {
 	for _, c := range []struct {
 		queries, keys, dim, valueDim int
@@ -230,7 +230,7 @@ func TestAttentionOfAllSizesAgrees(t *testing.T) {
 	}
 }
 
-// Loops over several dimensions that go by fours, with operands that repeat an element, rows or nothing, and ones that cannot.
+// Loops over several dimensions that go by vec4, with operands that repeat an element, rows or nothing, and ones that cannot.
 func TestLoopsOverDimensionsAgree(t *testing.T) {
 	core.Tidy(func() {
 		x, row, column := op.Randn(5, 7, 12), op.Randn(12), op.Randn(5, 1, 1)

@@ -3,9 +3,9 @@ package gpu
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // settings are what the environment says of GPUs. err is the first value that says nothing; opening a device returns it.
@@ -17,18 +17,22 @@ type settings struct {
 	err          error
 }
 
-var benchmarkSet sync.Once
+// benchmark says whether devices measure the fastest way of computing products. It is set from the environment once, or by SetBenchmark.
+var (
+	benchmark    atomic.Bool
+	benchmarkSet sync.Once
+)
 
 // Benchmark reports whether the fastest way of computing products is measured, which PLAIT_TUNE=1 turns on.
 func Benchmark() bool {
-	benchmarkSet.Do(func() { shader.Benchmark.Store(environment().tune == 1) })
-	return shader.Benchmark.Load()
+	benchmarkSet.Do(func() { benchmark.Store(environment().tune == 1) })
+	return benchmark.Load()
 }
 
 // SetBenchmark turns the measuring of products on or off.
 func SetBenchmark(on bool) {
 	benchmarkSet.Do(func() {})
-	shader.Benchmark.Store(on)
+	benchmark.Store(on)
 }
 
 // environment returns the settings, read once.

@@ -14,19 +14,19 @@ import (
 )
 
 // Gradients of norms whose workgroups take several rows, one or more at a time: with rows that are left over, parameters of which some
-// have no gradient, and rows that fours do not divide or nobody holds.
+// have no gradient, and rows that 4 does not divide or nobody holds.
 func TestGradientsOfLayerNormsInParts(t *testing.T) {
 	device(t)
 	for _, c := range []struct {
-		count, elements, fours int
-		shapes                 [][2]int
+		count, elements, vectors int
+		shapes                   [][2]int
 	}{
 		{3, 80, 1, [][2]int{{1, 1}, {1, 8}, {38, 516}, {64, 3}, {37, 36}}},
 		{3, 80, 2, [][2]int{{37, 36}}},
 		{3, 80, 4, [][2]int{{38, 36}}},
 	} {
 		defer gpu.Tune(device(t), func(f *shader.Tuning) {
-			f.Multiprocessors, f.NormElements, f.NormVectors = c.count, c.elements, c.fours
+			f.Multiprocessors, f.NormElements, f.NormVectors = c.count, c.elements, c.vectors
 		})()
 		for _, shape := range c.shapes {
 			core.Tidy(func() {
@@ -38,7 +38,7 @@ func TestGradientsOfLayerNormsInParts(t *testing.T) {
 						return out
 					}
 					out = append(out, slopes(t, op.RMSNorm(x[0], []int{n}, x[1], 0.1), x[:2]...)...)
-					if c.fours > 1 {
+					if c.vectors > 1 {
 						return out
 					}
 					for _, few := range [][]*core.Tensor{{x[0], x[1]}, {x[0], x[2]}, {x[1], x[2]}, {x[0]}, {x[2]}} {

@@ -84,7 +84,7 @@ func TestDeepProductsAgree(t *testing.T) {
 	}
 }
 
-// Products that are added to what is there, to memory that lies in fours, that does not, and of 16 bits.
+// Products that are added to what is there, to memory that lies in vec4, that does not, and of 16 bits.
 func TestProductsOntoAgree(t *testing.T) {
 	for _, dtype := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
 		for _, n := range []int{68, 67} {
@@ -97,9 +97,9 @@ func TestProductsOntoAgree(t *testing.T) {
 	}
 }
 
-// Products of which the tiles of the last round alone are cut into pieces: by fours and not, at edges, in what is done with sums, and twice
+// Products of which the tiles of the last wave alone are cut into pieces: as vec4 and not, at edges, in what is done with sums, and twice
 // with the same bits.
-func TestLastRoundsInPiecesAgree(t *testing.T) {
+func TestLastWavesInPiecesAgree(t *testing.T) {
 	defer gpu.Tune(device(t), tile(true, 32, 32, 16, 4, 4))()
 	defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = 4 })()
 	for _, c := range []struct{ m, n, k int }{{96, 96, 512}, {70, 86, 1024}, {131, 69, 800}} { // those of TestLastWaveIsCut

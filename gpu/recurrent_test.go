@@ -12,7 +12,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Steps of few sequences are one dispatch, here by fours, those of many are two; the registry's samples are few, one by one.
+// Steps of few sequences are one dispatch, here as vec4, those of many are two; the registry's samples are few, one by one.
 func TestRecurrentStepsOfFewAndManySequences(t *testing.T) {
 	d := device(t)
 	for _, size := range [][3]int{{17, 41, 0}, {17, 44, 17}} {

@@ -50,7 +50,7 @@ func NoUnroll(n int) string { return fmt.Sprintf("select(%du, 0u, grid.x == 0u)"
 type Access struct {
 	Name   string
 	DType  core.DType
-	Vec4   bool // elements come in aligned fours
+	Vec4   bool // elements come as aligned vec4
 	Shared bool // other invocations may write to the same 32-bit word
 }
 

@@ -1,12 +1,5 @@
 package shader
 
-import (
-	"sync/atomic"
-)
-
-// Benchmark says whether kernels measure the fastest way of computing.
-var Benchmark atomic.Bool
-
 // Tuning are figures that were measured on a kind of GPU, and by which kernels choose between ways of computing the same.
 type Tuning struct {
 	Multiprocessors int    // over which workgroups spread

@@ -49,9 +49,9 @@ const sliceWidth = 128
 // blocks begins the text of a program whose result has the given width and whose workgroups go over so many columns of scores.
 // column is the first column's parameter.
 func (a *attentionProblem) blocks(r *shader.Recorder, s *shader.Builder, width, column, scores int) (*blockText, error) {
-	// lavapipe ends loops after 65535 rounds; of a block's at most four products, two are along its vectors.
-	products := 2*shader.Ceil(max(a.dim, a.valueDim), blockDepth) + 2*blockSpan/blockDepth
-	if rounds := shader.Ceil(scores, blockSpan) * (products*(blockDepth+1) + 1); r.GPU.Software && rounds > 1<<16-1 {
+	// lavapipe ends loops after 65535 iterations; of a block's at most four products, two are along its vectors.
+	products := 2*shader.Ceil(max(a.dim, a.valueDim), blockK) + 2*blockSpan/blockK
+	if iterations := shader.Ceil(scores, blockSpan) * (products*(blockK+1) + 1); r.GPU.Software && iterations > 1<<16-1 {
 		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%d queries and %d keys are too many for %s", a.queries, a.keys, r.GPU.Name)
 	}
 	b := &blockText{unroll: s.Flag(!r.GPU.Software), column: s.Uint(column)}
@@ -119,7 +119,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.Put(k.at("batch", "kv_head"))
 		b.Put(v.at("batch", "kv_head"))
 		b.Put(o.at("batch", "head"))
-		b.accumulators("o", b.fours())
+		b.accumulators("o", b.vec4s())
 		b.eachRow("  var l_$i = 0.0;\n")
 		b.Add("  var most = real4(-%s);", shader.Infinity) // of rows 4 li to 4 li + 3
 		end := keys
@@ -159,7 +159,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		if mask.dropped() != "" {
 			b.eachRow("  s_$i_0 = s_$i_0" + mask.dropped() + ";\n")
 		}
-		for h := range b.fours() {
+		for h := range b.vec4s() {
 			b.eachRow(fmt.Sprintf("  o_$i_%d = o_$i_%d * shrunk.$c;\n", h, h))
 		}
 		b.put("s")

@@ -119,7 +119,7 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		b.Put(v.at("batch", "kv_head"))
 		b.Add("  let rows0 = %s + (batch * %s + head) * %s + row0;", sums, mask.heads, queries)
 		b.eachRow("  let delta_$i = stats[rows0 + ty * 4u + $iu];\n  let lse_$i = stats[rows0 + " + count + " + ty * 4u + $iu];\n")
-		b.accumulators("dq", b.fours())
+		b.accumulators("dq", b.vec4s())
 		end := keys
 		if a.causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
@@ -210,11 +210,11 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 		b.Put(v.at("batch", "kv_head"))
 		if withK {
 			b.Put(dk.at("batch", "kv_head"))
-			b.accumulators("dk", b.fours())
+			b.accumulators("dk", b.vec4s())
 		}
 		if withV {
 			b.Put(dv.at("batch", "kv_head"))
-			b.accumulators("dv", b.fours())
+			b.accumulators("dv", b.vec4s())
 		}
 		b.Add(`  for (var member = 0u; member < %s; member++) {
   let head = kv_head * %s + member;`, mask.group, mask.group)

@@ -21,14 +21,14 @@ const (
 	blockSpan    = 32
 	blockThreads = 128
 	blockAcross  = blockSpan / 4 // invocations along the columns of a block
-	blockDepth   = 16            // how much of the depth of a product is in workgroup memory at a time
+	blockK       = 16            // how many elements of K are in workgroup memory at a time
 )
 
 // A headOperand is an operand [batch, heads, length, dim] of a program of blocks. Its fields are WGSL but for the last.
 type headOperand struct {
 	name, first, batch, head, row string
 	rows, dim                     string
-	vec4                          bool // elements can be accessed by fours
+	vec4                          bool // elements can be accessed as vec4
 	size                          int  // dim
 }
 
@@ -41,7 +41,7 @@ func newHeadOperand(s *shader.Builder, name string, o *core.Operand, rows, dim s
 		s.Specialize(0)
 	case v.size%blockSide == 0:
 		s.Specialize(1)
-	case v.size%(2*blockDepth) == 0:
+	case v.size%(2*blockK) == 0:
 		s.Specialize(2)
 	default:
 		s.Specialize(3)
@@ -99,8 +99,8 @@ type blockText struct {
 // memory declares workgroup memory: parts of the two factors of a product of vectors, the first of which makes place for rows
 // of what a block is multiplied with, and the block.
 func (b *blockText) memory() {
-	b.Shared("sh_x", shader.Real4, blockDepth, b.width())
-	b.Shared("sh_y", shader.Real4, blockDepth, blockSpan/4+1)
+	b.Shared("sh_x", shader.Real4, blockK, b.width())
+	b.Shared("sh_y", shader.Real4, blockK, blockSpan/4+1)
 	b.Shared("sh_p", shader.Real4, blockSpan, blockSide/4)
 }
 
@@ -108,20 +108,20 @@ func (b *blockText) width() int { return max(blockSide/4+1, b.groups*blockSide/4
 
 // room returns how many bytes memory declares.
 func (b *blockText) room() int {
-	return 16*blockDepth*(b.width()+blockSpan/4+1) + 4*blockSide*blockSpan
+	return 16*blockK*(b.width()+blockSpan/4+1) + 4*blockSide*blockSpan
 }
 
-// How many fours an invocation loads of the parts of the factors of a product of vectors; loads returns how many of the rows of
+// How many vec4 an invocation loads of the parts of the factors of a product of vectors; loads returns how many of the rows of
 // what a block is multiplied with.
 const (
-	loadsX = blockSide * blockDepth / 4 / blockThreads
-	loadsY = blockSpan * blockDepth / 4 / blockThreads
+	loadsX = blockSide * blockK / 4 / blockThreads
+	loadsY = blockSpan * blockK / 4 / blockThreads
 )
 
-func (b *blockText) loads() int { return b.groups * blockSide * blockDepth / 4 / blockThreads }
+func (b *blockText) loads() int { return b.groups * blockSide * blockK / 4 / blockThreads }
 
-// fours returns how many fours of a row of the results an invocation has.
-func (b *blockText) fours() int { return b.groups * blockSide / 4 / blockAcross }
+// vec4s returns how many vec4 of a row of the results an invocation has.
+func (b *blockText) vec4s() int { return b.groups * blockSide / 4 / blockAcross }
 
 // registers defines those that the factors go through.
 func (b *blockText) registers() {
@@ -150,18 +150,18 @@ func (b *blockText) fetchOuter(f outerFactors) { b.fetchPart(f, "0u") }
 
 func (b *blockText) fetchPart(f outerFactors, at string) {
 	for l := range loadsX {
-		row, deep := place(blockSide, l)
-		b.Put(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+" + "+row, at+" + "+deep, false))
+		row, along := place(blockSide, l)
+		b.Put(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+" + "+row, at+" + "+along, false))
 	}
 	for l := range loadsY {
-		row, deep := place(blockSpan, l)
-		b.Put(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+" + "+row, at+" + "+deep, f.bounded))
+		row, along := place(blockSpan, l)
+		b.Put(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+" + "+row, at+" + "+along, f.bounded))
 	}
 }
 
 // place returns WGSL for which of so many vectors, and where along it, load l of an invocation is of. Two neighbours read 32
 // bytes of one.
-func place(vectors, l int) (row, deep string) {
+func place(vectors, l int) (row, along string) {
 	e := fmt.Sprintf("(li + %du)", l*blockThreads)
 	return fmt.Sprintf("%s / 2u %% %du", e, vectors), fmt.Sprintf("(%s / %du * 8u + li %% 2u * 4u)", e, 2*vectors)
 }
@@ -172,16 +172,16 @@ func (b *blockText) open() {
 	matmul.Lanes(b.Text, blockAcross)
 }
 
-// accumulators defines registers NAME_I_H, zero: so many fours of row I.
-func (b *blockText) accumulators(name string, fours int) {
+// accumulators defines registers NAME_I_H, zero: so many vec4 of row I.
+func (b *blockText) accumulators(name string, vec4s int) {
 	for i := range 4 {
-		for h := range fours {
+		for h := range vec4s {
 			b.Add("  var %s_%d_%d = real4();", name, i, h)
 		}
 	}
 }
 
-// eachRow writes text for the rows of an invocation: $i in it stands for a row, $c for its component of a four.
+// eachRow writes text for the rows of an invocation: $i in it stands for a row, $c for its component of a vec4.
 func (b *blockText) eachRow(text string) {
 	for i := range 4 {
 		b.Put(strings.NewReplacer("$i", strconv.Itoa(i), "$c", shader.Component(i)).Replace(text))
@@ -200,21 +200,21 @@ func (b *blockText) outer(name string, f outerFactors) {
 		f.x.stage(b, x, "x", blockSide, loadsX)
 		f.y.stage(b, y, "y", blockSpan, loadsY)
 		b.Barrier()
-		b.Add("    if (%s + %du < %s) {", at, blockDepth, f.x.dim)
-		b.fetchPart(f, fmt.Sprintf("%s + %du", at, blockDepth))
+		b.Add("    if (%s + %du < %s) {", at, blockK, f.x.dim)
+		b.fetchPart(f, fmt.Sprintf("%s + %du", at, blockK))
 		b.Add("    }")
-		b.steps(blockDepth, func(k string) {
+		b.steps(blockK, func(k string) {
 			turn := ""
 			if x == "" {
-				turn = " ^ " + turnedDeep(k)
+				turn = " ^ " + turnedAlong(k)
 			}
 			b.Add(`      let a = %s[ty%s];
       let b0 = %s[tx%s];`, partRow(x, "x", k), turn, partRow(x, "y", k), turn)
 			b.eachRow("      " + name + "_$i_0 = fma(real4(a.$c), b0, " + name + "_$i_0);\n")
 		})
 	}
-	if f.x.size%(2*blockDepth) != 0 || !f.paired {
-		b.Add("  for (var d = 0u; d < %s; d += %du) {", f.x.dim, blockDepth)
+	if f.x.size%(2*blockK) != 0 || !f.paired {
+		b.Add("  for (var d = 0u; d < %s; d += %du) {", f.x.dim, blockK)
 		b.Barrier()
 		part("sh_x", "sh_y", "d")
 		b.Add("  }")
@@ -222,11 +222,11 @@ func (b *blockText) outer(name string, f outerFactors) {
 	}
 	b.Barrier()
 	b.Add(`  for (var d = 0u; d < %s; d += %du) {
-    {`, f.x.dim, 2*blockDepth)
+    {`, f.x.dim, 2*blockK)
 	part("", "", "d")
 	b.Add(`    }
     {`)
-	part("sh_x", "sh_y", fmt.Sprintf("d + %du", blockDepth))
+	part("sh_x", "sh_y", fmt.Sprintf("d + %du", blockK))
 	b.Add(`    }
   }`)
 }
@@ -234,37 +234,37 @@ func (b *blockText) outer(name string, f outerFactors) {
 // stage writes registers of vectors, which fetchPart loaded, to workgroup memory ARRAY, or for "" to where blocks are put.
 func (v *headOperand) stage(b *blockText, array, register string, vectors, loads int) {
 	for l := range loads {
-		row, deep := place(vectors, l)
+		row, along := place(vectors, l)
 		turn := ""
 		if array == "" {
-			turn = " ^ " + turnedDeep(deep)
+			turn = " ^ " + turnedAlong(along)
 		}
 		for i := range 4 {
-			b.Add("    %s[((%s) >> 2u)%s][(li >> 1u) & 3u] = %s%d.%s;", partRow(array, register, sum(deep, strconv.Itoa(i)+"u")), row, turn, register, l, shader.Component(i))
+			b.Add("    %s[((%s) >> 2u)%s][(li >> 1u) & 3u] = %s%d.%s;", partRow(array, register, sum(along, strconv.Itoa(i)+"u")), row, turn, register, l, shader.Component(i))
 		}
 	}
 }
 
-// partRow returns WGSL for the elements of the vectors x or y at a depth of a part.
-func partRow(array, of, deep string) string {
+// partRow returns WGSL for the elements of the vectors x or y at a position along K of a part.
+func partRow(array, of, along string) string {
 	switch {
 	case array != "":
-		return "sh_" + of + "[" + deep + "]"
+		return "sh_" + of + "[" + along + "]"
 	case of == "x":
-		return "sh_p[" + deep + "]"
+		return "sh_p[" + along + "]"
 	}
-	return "sh_p[" + sum(deep, fmt.Sprintf("%du", blockDepth)) + "]"
+	return "sh_p[" + sum(along, fmt.Sprintf("%du", blockK)) + "]"
 }
 
-// turnedDeep returns WGSL for what places at a depth of a part are turned by where rows are not padded.
-func turnedDeep(deep string) string {
-	if k, err := strconv.Atoi(strings.TrimSuffix(deep, "u")); err == nil {
+// turnedAlong returns WGSL for what places at a position along K of a part are turned by where rows are not padded.
+func turnedAlong(along string) string {
+	if k, err := strconv.Atoi(strings.TrimSuffix(along, "u")); err == nil {
 		return fmt.Sprintf("%du", k>>2&1<<2)
 	}
-	return "((" + deep + ") & 4u)"
+	return "((" + along + ") & 4u)"
 }
 
-// steps writes a loop over k from 0 to n, or its rounds one after the other.
+// steps writes a loop over k from 0 to n, or its iterations one after the other.
 func (b *blockText) steps(n int, body func(k string)) {
 	if !b.unroll {
 		b.Add("    for (var k = 0u; k < %s; k++) {", shader.NoUnroll(n))
@@ -291,7 +291,7 @@ func (b *blockText) put(name string) {
 	b.Add("  }")
 }
 
-// turned4 returns WGSL for what the places of rows are turned by in the columns of four number n.
+// turned4 returns WGSL for what the places of rows are turned by in the columns of vec4 number n.
 func turned4(n string) string { return fmt.Sprintf("(((%s & 1u) << 2u) | ((%s >> 1u) & 3u))", n, n) }
 
 // rows writes one number for each row of an invocation, NAME_I, to workgroup memory: sh_p[tx] has four rows in each place.
@@ -314,7 +314,7 @@ func (b *blockText) fetchRows(v *headOperand, row0, at string) {
 // load. Where it is unrolled, places in workgroup memory are constants, which are not checked.
 func (b *blockText) add(name string, v *headOperand, row0 string) {
 	wide := b.groups * blockSide / 4
-	round := func(c string, next func()) {
+	part := func(c string, next func()) {
 		b.Barrier()
 		for l := range b.loads() {
 			e := fmt.Sprintf("(li + %du)", l*blockThreads)
@@ -322,32 +322,32 @@ func (b *blockText) add(name string, v *headOperand, row0 string) {
 		}
 		b.Barrier()
 		next()
-		b.steps(blockDepth, func(k string) {
+		b.steps(blockK, func(k string) {
 			row := sum(c, k)
 			b.Add("      let turn = %s;", turned4("("+row+" >> 2u)"))
 			b.Add("      let a = sh_p[%s][ty ^ turn];", row)
-			for h := range b.fours() {
+			for h := range b.vec4s() {
 				b.Add("      let b%d = sh_x[%s][%du + tx];", h, k, h*blockAcross)
 			}
-			for h := range b.fours() {
+			for h := range b.vec4s() {
 				b.eachRow(fmt.Sprintf("      %s_$i_%d = fma(real4(a.$c), b%d, %s_$i_%d);\n", name, h, h, name, h))
 			}
 		})
 	}
 	if !b.unroll {
-		b.Add("    for (var c = 0u; c < %s; c += %du) {", shader.NoUnroll(blockSpan), blockDepth)
-		round("c", func() {
-			b.Add("    if (c + %du < %du) {", blockDepth, blockSpan)
-			b.fetchRows(v, row0, fmt.Sprintf("c + %du", blockDepth))
+		b.Add("    for (var c = 0u; c < %s; c += %du) {", shader.NoUnroll(blockSpan), blockK)
+		part("c", func() {
+			b.Add("    if (c + %du < %du) {", blockK, blockSpan)
+			b.fetchRows(v, row0, fmt.Sprintf("c + %du", blockK))
 			b.Add("    }")
 		})
 		b.Add("    }")
 		return
 	}
-	for c := 0; c < blockSpan; c += blockDepth {
-		round(fmt.Sprintf("%du", c), func() {
-			if c+blockDepth < blockSpan {
-				b.fetchRows(v, row0, fmt.Sprintf("%du", c+blockDepth))
+	for c := 0; c < blockSpan; c += blockK {
+		part(fmt.Sprintf("%du", c), func() {
+			if c+blockK < blockSpan {
+				b.fetchRows(v, row0, fmt.Sprintf("%du", c+blockK))
 			}
 		})
 	}
@@ -365,7 +365,7 @@ func sum(a, b string) string {
 
 // store writes registers NAME, times what factor says for a row, to rows of v from row0 on.
 func (b *blockText) store(name string, v *headOperand, row0, factor string) {
-	for h := range b.fours() {
+	for h := range b.vec4s() {
 		text := fmt.Sprintf("  {\n    let row = %s + ty * 4u + $iu;\n    let col = %s + (%du + tx) * 4u;\n    let v = %s_$i_%d * %s;\n    let at = at_%s + row * %s + col;\n",
 			row0, b.column, h*blockAcross, name, h, factor, v.name, v.row)
 		if v.vec4 {

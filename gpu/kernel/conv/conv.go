@@ -43,12 +43,12 @@ func newConvolution(c *core.Call, x, w, y []int) *convolution {
 	}
 }
 
-// depth is how many elements of a group's patch go into one result.
-func (v *convolution) depth() int { return v.channels * v.Taps() }
+// patch is how many elements of a group's patch go into one result.
+func (v *convolution) patch() int { return v.channels * v.Taps() }
 
 // together returns how many images go through at a time.
 func (v *convolution) together(r *shader.Recorder) int {
-	each := 4 * v.groups * v.depth() * primitive.Product3(v.Out)
+	each := 4 * v.groups * v.patch() * primitive.Product3(v.Out)
 	return min(max(min(columnBytes, r.GPU.Binding)/max(each, 1), 1), v.images)
 }
 
@@ -64,11 +64,11 @@ func stackOf(images, groups int, out, a, b [2]int) shader.Loop {
 func convForwardCall(r *shader.Recorder, c *core.Call) error {
 	x, w, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
-	places, depth := primitive.Product3(v.Out), v.depth()
+	places, patch := primitive.Product3(v.Out), v.patch()
 	if y.Numel() == 0 {
 		return nil
 	}
-	if depth == 0 {
+	if patch == 0 {
 		zero := core.Call{Op: c.Op, Outs: []core.Operand{*y}, Ins: []core.Operand{{IsNumber: true}}}
 		if err := copying.Copy(r, &zero); err != nil {
 			return err
@@ -82,7 +82,7 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 		return v.addBias(r, c, y, places)
 	}
 	some := v.together(r)
-	cols, err := v.room(r, some*v.groups*depth*places)
+	cols, err := v.room(r, some*v.groups*patch*places)
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 			out = to
 		}
 		p := matmul.Product{
-			M: v.outputs, N: long, K: depth, Out: out, A: w, B: cols, Alpha: 1,
-			ARow: depth, ACol: 1, BRow: long, BCol: 1, CRow: long, CCol: 1,
-			Batch: stackOf(1, v.groups, [2]int{0, v.outputs * long}, [2]int{0, v.outputs * depth}, [2]int{0, depth * long}),
+			M: v.outputs, N: long, K: patch, Out: out, A: w, B: cols, Alpha: 1,
+			ARow: patch, ACol: 1, BRow: long, BCol: 1, CRow: long, CCol: 1,
+			Batch: stackOf(1, v.groups, [2]int{0, v.outputs * long}, [2]int{0, v.outputs * patch}, [2]int{0, patch * long}),
 		}
 		if err := p.Run(r); err != nil {
 			return err
@@ -158,7 +158,7 @@ func (v *convolution) addBias(r *shader.Recorder, c *core.Call, y *core.Operand,
 func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 	y, w, x := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
-	places, depth := primitive.Product3(v.Out), v.depth()
+	places, patch := primitive.Product3(v.Out), v.patch()
 	if x.Numel() == 0 {
 		return nil
 	}
@@ -169,7 +169,7 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 		return v.addBias(r, c, x, primitive.Product3(v.In))
 	}
 	some := v.together(r)
-	cols, err := v.room(r, some*v.groups*depth*places)
+	cols, err := v.room(r, some*v.groups*patch*places)
 	if err != nil {
 		return err
 	}
@@ -189,9 +189,9 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 				return err
 			}
 			p := matmul.Product{
-				M: depth, N: long, K: v.outputs, Out: cols, A: w, B: rows, Alpha: 1,
-				ARow: 1, ACol: depth, BRow: long, BCol: 1, CRow: long, CCol: 1,
-				Batch: stackOf(1, v.groups, [2]int{0, depth * long}, [2]int{0, v.outputs * depth}, [2]int{0, v.outputs * long}),
+				M: patch, N: long, K: v.outputs, Out: cols, A: w, B: rows, Alpha: 1,
+				ARow: 1, ACol: patch, BRow: long, BCol: 1, CRow: long, CCol: 1,
+				Batch: stackOf(1, v.groups, [2]int{0, patch * long}, [2]int{0, v.outputs * patch}, [2]int{0, v.outputs * long}),
 			}
 			if err := p.Run(r); err != nil {
 				return err
@@ -210,7 +210,7 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 	x, y, w := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
-	places, depth := primitive.Product3(v.Out), v.depth()
+	places, patch := primitive.Product3(v.Out), v.patch()
 	if w.Numel() == 0 {
 		return nil
 	}
@@ -222,7 +222,7 @@ func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 		return v.weightGradGathered(r, c, x, y, w)
 	}
 	some := v.together(r)
-	cols, err := v.room(r, some*v.groups*depth*places)
+	cols, err := v.room(r, some*v.groups*patch*places)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	sums, err := v.room(r, v.groups*depth*v.outputs)
+	sums, err := v.room(r, v.groups*patch*v.outputs)
 	if err != nil {
 		return err
 	}
@@ -250,9 +250,9 @@ func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 			return err
 		}
 		p := matmul.Product{
-			M: depth, N: v.outputs, K: long, Out: sums, A: cols, B: turned, Alpha: 1,
+			M: patch, N: v.outputs, K: long, Out: sums, A: cols, B: turned, Alpha: 1,
 			ARow: long, ACol: 1, BRow: outputs, BCol: 1, CRow: v.outputs, CCol: 1,
-			Batch: stackOf(1, v.groups, [2]int{0, depth * v.outputs}, [2]int{0, depth * long}, [2]int{0, v.outputs}),
+			Batch: stackOf(1, v.groups, [2]int{0, patch * v.outputs}, [2]int{0, patch * long}, [2]int{0, v.outputs}),
 		}
 		if n > 0 {
 			p.Beta = 1
@@ -262,7 +262,7 @@ func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 		}
 	}
 	from, to := *sums, *w
-	from.Shape, from.Strides = []int{v.groups, v.outputs, depth}, []int{depth * v.outputs, 1, v.outputs}
-	to.Shape, to.Strides = from.Shape, []int{v.outputs * depth, depth, 1}
+	from.Shape, from.Strides = []int{v.groups, v.outputs, patch}, []int{patch * v.outputs, 1, v.outputs}
+	to.Shape, to.Strides = from.Shape, []int{v.outputs * patch, patch, 1}
 	return copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}})
 }

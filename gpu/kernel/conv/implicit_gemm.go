@@ -16,9 +16,9 @@ import (
 // dimensions must have room in a word, and the tables in a buffer.
 func (v *convolution) gathers(r *shader.Recorder, more int) bool {
 	places := max(primitive.Product3(v.In), primitive.Product3(v.Out))
-	return v.depth() > 0 && v.outputs > 0 && v.Kernel[0]+v.Kernel[1]+v.Kernel[2] <= 32 &&
+	return v.patch() > 0 && v.outputs > 0 && v.Kernel[0]+v.Kernel[1]+v.Kernel[2] <= 32 &&
 		max(8*(v.images*places+max(v.channels, v.outputs)*v.Taps()), v.resultBytes()) <= r.GPU.Binding &&
-		4*v.images*v.groups*v.depth()*primitive.Product3(v.Out)+more >= r.GPU.PatchBytes
+		4*v.images*v.groups*v.patch()*primitive.Product3(v.Out)+more >= r.GPU.PatchBytes
 }
 
 // gathersForward reports whether the results are computed by gathering patches.
@@ -67,35 +67,35 @@ func (v *convolution) backward() sliding {
 
 // gather returns the gather of the patches of images, which lie across.
 func (v *convolution) gather(r *shader.Recorder, p sliding) (*matmul.Gather, error) {
-	depth, places := p.channels*v.Taps(), v.images*primitive.Product3(p.places)
-	m, err := r.Temp(8 * (depth + places))
+	patch, places := p.channels*v.Taps(), v.images*primitive.Product3(p.places)
+	m, err := r.Temp(8 * (patch + places))
 	if err != nil {
 		return nil, err
 	}
 	g := &matmul.Gather{
-		Tables: &core.Operand{Memory: m, DType: core.Int64}, Elements: depth, Places: places, Channels: p.channels, Step: primitive.Product3(p.from),
+		Tables: &core.Operand{Memory: m, DType: core.Int64}, Elements: patch, Places: places, Channels: p.channels, Step: primitive.Product3(p.from),
 	}
 	s := shader.New(r, "conv tables")
 	to := s.Out("t", g.Tables, expr.I64, expr.Number)
-	n, deep, channels, step := s.Uint(depth+places), s.Uint(depth), s.Uint(p.channels), s.Uint(g.Step)
+	n, patchWord, channels, step := s.Uint(patch+places), s.Uint(patch), s.Uint(p.channels), s.Uint(g.Step)
 	per, image := s.Uint(primitive.Product3(p.places)), s.Uint(v.groups*p.channels*g.Step)
 	var sizes, kernel, from, stride, shift, along [3]string
 	for d := range 3 {
 		sizes[d], kernel[d], from[d] = s.Uint(p.places[d]), s.Uint(v.Kernel[d]), s.Uint(p.from[d])
 		stride[d], shift[d], along[d] = s.Uint(p.stride[d]), s.Uint(p.shift[d]), s.Uint(p.step[d])
 	}
-	return g, s.Run(r, shader.GroupsFor(depth+places), func(w *shader.Text) {
+	return g, s.Run(r, shader.GroupsFor(patch+places), func(w *shader.Text) {
 		w.Each(n)
 		// What is before an image wraps to a large number.
 		w.Add(`  if (i < %s) {
-  let tap = i / %s;`, deep, channels)
+  let tap = i / %s;`, patchWord, channels)
 		w.Put(primitive.Unfold("k", "tap", kernel))
 		w.Add("  let need = (1u << k_0) | (1u << (%s + k_1)) | (1u << (%s + %s + k_2));", kernel[0], kernel[0], kernel[1])
 		w.Add("  st_t(%s + i, pair((i - tap * %s) * %s + (k_0 * %s * %s + k_1 * %s) * %s + k_2 * %s, need));", to, channels, step, along[0], from[1], along[1], from[2], along[2])
 		w.Add(`  return;
   }`)
 		w.Add(`  let place = i - %s;
-  let image = place / %s;`, deep, per)
+  let image = place / %s;`, patchWord, per)
 		w.Put(primitive.Unfold("o", "place - image * "+per, sizes))
 		w.Add(`  var have = 0u;
   var bit = 1u;`)
@@ -110,14 +110,14 @@ func (v *convolution) gather(r *shader.Recorder, p sliding) (*matmul.Gather, err
 	})
 }
 
-// product returns the product of weights [groups, depth, rows], each group's transposed, with the patches of images.
+// product returns the product of weights [groups, patch, rows], each group's transposed, with the patches of images.
 func (v *convolution) product(g *matmul.Gather, w, from, to *core.Operand, rows int, p sliding) matmul.Product {
-	places, depth := primitive.Product3(p.places), g.Elements
+	places, patch := primitive.Product3(p.places), g.Elements
 	return matmul.Product{
-		M: rows, N: v.images * places, K: depth, Out: to, A: w, B: from, Alpha: 1,
+		M: rows, N: v.images * places, K: patch, Out: to, A: w, B: from, Alpha: 1,
 		// Strides of b for which it is read one element at a time.
 		ARow: 1, ACol: rows, BRow: 1, BCol: 1, CRow: places, CCol: 1,
-		Batch:  stackOf(1, v.groups, [2]int{0, rows * places}, [2]int{0, depth * rows}, [2]int{0, p.channels * g.Step}),
+		Batch:  stackOf(1, v.groups, [2]int{0, rows * places}, [2]int{0, patch * rows}, [2]int{0, p.channels * g.Step}),
 		Gather: g, Wide: places, Gap: min(v.images-1, 1) * (v.groups*rows - 1) * places,
 	}
 }
@@ -167,13 +167,13 @@ func (v *convolution) weightGradGathered(r *shader.Recorder, c *core.Call, x, y,
 	if err != nil {
 		return err
 	}
-	places, depth, outputs := primitive.Product3(v.Out), v.depth(), v.groups*v.outputs
+	places, patch, outputs := primitive.Product3(v.Out), v.patch(), v.groups*v.outputs
 	long := v.images * places
 	turned, err := v.room(r, outputs*long)
 	if err != nil {
 		return err
 	}
-	sums, err := v.room(r, outputs*depth)
+	sums, err := v.room(r, outputs*patch)
 	if err != nil {
 		return err
 	}
@@ -186,9 +186,9 @@ func (v *convolution) weightGradGathered(r *shader.Recorder, c *core.Call, x, y,
 	g.Rows = true
 	p := matmul.Product{
 		// Strides of a for which it is read one element at a time.
-		M: depth, N: v.outputs, K: long, Out: sums, A: x, B: turned, Alpha: 1,
+		M: patch, N: v.outputs, K: long, Out: sums, A: x, B: turned, Alpha: 1,
 		ARow: 1, ACol: 1, BRow: outputs, BCol: 1, CRow: v.outputs, CCol: 1,
-		Batch:  stackOf(1, v.groups, [2]int{0, depth * v.outputs}, [2]int{0, v.channels * g.Step}, [2]int{0, v.outputs}),
+		Batch:  stackOf(1, v.groups, [2]int{0, patch * v.outputs}, [2]int{0, v.channels * g.Step}, [2]int{0, v.outputs}),
 		Gather: g,
 	}
 	if err := p.RunTiles(r); err != nil {
@@ -207,14 +207,14 @@ func (v *convolution) turnWeights(r *shader.Recorder, w, turned *core.Operand, b
 		from, to = to, from
 	}
 	x, y := s.In("x", from, expr.F32, expr.Number), s.Out("y", to, expr.F32, expr.Number)
-	outputs, depth, channels, taps := s.Uint(v.outputs), s.Uint(v.depth()), s.Uint(v.channels), s.Uint(v.Taps())
-	high, wide := shader.Ceil(v.outputs, side), shader.Ceil(v.depth(), side)
+	outputs, patch, channels, taps := s.Uint(v.outputs), s.Uint(v.patch()), s.Uint(v.channels), s.Uint(v.Taps())
+	high, wide := shader.Ceil(v.outputs, side), shader.Ceil(v.patch(), side)
 	highWord, wideWord, count := s.Uint(high), s.Uint(wide), s.Uint(high*wide*v.groups)
 	return s.Run(r, high*wide*v.groups, func(w *shader.Text) {
 		w.Shared("square", shader.Real, side, side+1)
 		w.EachGroup(shader.Threads, count)
 		w.Add(`  let row = group / %s;
-  let batch = row / %s * %s * %s;`, wideWord, highWord, outputs, depth)
+  let batch = row / %s * %s * %s;`, wideWord, highWord, outputs, patch)
 		w.Add(`  let o = row %% %s * %du;
   let e = group %% %s * %du;`, highWord, side, wideWord, side)
 		square := func(element, output, body string) {
@@ -225,10 +225,10 @@ func (v *convolution) turnWeights(r *shader.Recorder, w, turned *core.Operand, b
     let element = e + %s;
     let output = o + %s;`, l*shader.Threads, side, side, element, output)
 				w.Add(`    if (element < %s && output < %s) { %s; }
-  }`, depth, outputs, body)
+  }`, patch, outputs, body)
 			}
 		}
-		plain := "batch + output * " + depth + " + element"
+		plain := "batch + output * " + patch + " + element"
 		other := "batch + (element % " + taps + " * " + channels + " + element / " + taps + ") * " + outputs + " + output"
 		if !back {
 			square("near", "far", "square[far][near] = ld_x("+x+" + "+plain+")")

@@ -33,8 +33,8 @@ func transposes(l *shader.Loop, out, in *core.Operand) (across, down int, ok boo
 func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across, down int) error {
 	s := shader.New(r, "transpose")
 	x, y := s.In("x", in, expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number)
-	four := s.Flag(transposesFours(l, out, in, across, down))
-	s.Bindings[0].Vec4, s.Bindings[1].Vec4 = four, four
+	vec4 := s.Flag(transposesVec4(l, out, in, across, down))
+	s.Bindings[0].Vec4, s.Bindings[1].Vec4 = vec4, vec4
 	var outer shader.Loop
 	outer.Strides, outer.Count = make([][]int, 2), 1
 	for d, n := range l.Sizes {
@@ -52,7 +52,7 @@ func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across
 	at := s.Loop(&outer)
 	return s.Run(r, groups, func(w *shader.Text) {
 		const n = transposeSide
-		if four {
+		if vec4 {
 			w.Shared("square", shader.Real4, n*n/4)
 		} else {
 			w.Shared("square", shader.Real, n*(n+1))
@@ -62,8 +62,8 @@ func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across
   let col0 = group %% %s * %du;
   let row0 = square_row %% %s * %du;`, tilesWide, tilesWide, n, tilesHigh, n)
 		w.Put(shader.WalkAs("at_", "square_row / "+tilesHigh, rank, 2, at, []string{y, x}))
-		if four {
-			transposeFours(w, step, toStep, cols, rows)
+		if vec4 {
+			transposeVec4(w, step, toStep, cols, rows)
 			return
 		}
 		w.Add(`  let near = li %% %du;
@@ -81,8 +81,8 @@ func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across
 	})
 }
 
-// transposesFours reports whether both sides can be accessed by fours.
-func transposesFours(l *shader.Loop, out, in *core.Operand, across, down int) bool {
+// transposesVec4 reports whether both sides can be accessed as vec4.
+func transposesVec4(l *shader.Loop, out, in *core.Operand, across, down int) bool {
 	if in.DType != core.Float32 || shader.Base(in)%4 != 0 || shader.Base(out)%4 != 0 || l.Sizes[across]%4 != 0 || l.Sizes[down]%4 != 0 {
 		return false
 	}
@@ -94,9 +94,9 @@ func transposesFours(l *shader.Loop, out, in *core.Operand, across, down int) bo
 	return true
 }
 
-// transposeFours turns squares of four by four in registers. In workgroup memory rows of the output have their fours in an order
+// transposeVec4 turns squares of four by four in registers. In workgroup memory rows of the output have their vec4 in an order
 // that depends on the row, so that writing and reading it meets no bank twice.
-func transposeFours(w *shader.Text, step, toStep, cols, rows string) {
+func transposeVec4(w *shader.Text, step, toStep, cols, rows string) {
 	const side = transposeSide / 4
 	w.Add(`  let near = li %% %du;
   let far = li / %du;`, side, side)

@@ -33,7 +33,7 @@ func init() {
 	}
 }
 
-// An Kernel is a kernel that is generated from an operation's program.
+// A Kernel is a kernel that is generated from an operation's program.
 type Kernel struct {
 	kernel  *expr.Kernel
 	Compute expr.Type
@@ -136,8 +136,8 @@ func (m *Kernel) Run(r *shader.Recorder, c *core.Call) error {
 	return r.Dispatch(p, shapeOf.Groups(l.Count), w, mems[:buffers]...)
 }
 
-// An Shape is how a program loops: in four elements at a time or one, flat or, where rank says so, through
-// dimensions. Fours of dimensions lie in the innermost.
+// A Shape is how a program loops: in four elements at a time or one, flat or, where rank says so, through
+// dimensions, of which the innermost has the vec4.
 type Shape struct {
 	Rank int
 	Vec4 bool
@@ -152,13 +152,13 @@ func (s Shape) Groups(count int) int {
 }
 
 // ShapeOf returns how a program loops over l, whose operands are all; with single, an element at a time. repeated has a
-// bit for each operand of which a loop over fours repeats one element. Fours of dimensions change l.
+// bit for each operand of which a loop over vec4 repeats one element. Where vec4 lie in a dimension, it changes l.
 func ShapeOf(l *shader.Loop, all []*core.Operand, single bool) (repeated uint64, shape Shape) {
 	shape.Rank = len(l.Sizes)
 	if single {
 		return 0, shape
 	}
-	four := l.Flat()
+	vec4 := l.Flat()
 	for i, o := range all {
 		if o.IsNumber {
 			continue
@@ -166,10 +166,10 @@ func ShapeOf(l *shader.Loop, all []*core.Operand, single bool) (repeated uint64,
 		if l.Repeats(i) && l.Count > 1 {
 			repeated |= 1 << i
 		} else if shader.Base(o)%4 != 0 {
-			four = false
+			vec4 = false
 		}
 	}
-	if four {
+	if vec4 {
 		return repeated, Shape{Vec4: true}
 	}
 	repeated, shape.Vec4 = l.Vec4Rows(all)

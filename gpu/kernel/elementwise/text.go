@@ -64,7 +64,7 @@ func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, sha
 				}
 			}
 		}
-		m.fours(w, accesses, bases, names, repeated, shape.Rank > 0)
+		m.writeVec4(w, accesses, bases, names, repeated, shape.Rank > 0)
 	} else {
 		w.Add("  if (i >= n) { return; }")
 		var used []*shader.Access
@@ -153,8 +153,8 @@ func (m *Kernel) Function(w *shader.Text, suffix string, isNumber func(i int) bo
 	return next
 }
 
-// fours writes four elements at once and, in a flat loop, those left over one by one. Fours of dimensions begin at bases.
-func (m *Kernel) fours(w *shader.Text, accesses []*shader.Access, bases, names []string, repeated uint64, dimensions bool) {
+// writeVec4 writes four elements at once and, in a flat loop, those left over one by one. In a loop over dimensions, vec4 begin at bases.
+func (m *Kernel) writeVec4(w *shader.Text, accesses []*shader.Access, bases, names []string, repeated uint64, dimensions bool) {
 	k, t, kind := m.kernel, m.Compute, m.Kind
 	index := func(name string) int { n, _ := strconv.Atoi(name[1:]); return n }
 	if dimensions {

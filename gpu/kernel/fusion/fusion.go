@@ -33,7 +33,7 @@ type Fusion struct {
 	Members []member // room for all; n are there
 	N       int
 	shape   []int
-	vec4    bool // every member alone would loop over fours
+	vec4    bool // every member alone would loop over vec4
 	sites   []site
 	values  []value
 	scalars int
@@ -172,8 +172,8 @@ func extent(o *core.Operand) (from, to int) {
 	return from * o.DType.Size(), to * o.DType.Size()
 }
 
-// fours reports whether the call's loop goes in fours.
-func fours(c *core.Call, room []*core.Operand) bool {
+// loopsVec4 reports whether the call's loop goes by vec4.
+func loopsVec4(c *core.Call, room []*core.Operand) bool {
 	shape := c.Outs[0].Shape
 	all, dense := room[:0], true
 	for _, list := range [2][]core.Operand{c.Ins, c.Outs} {
@@ -204,7 +204,7 @@ func (f *Fusion) find(o *core.Operand) int {
 
 // fits reports whether the call can be a member beside those that are there.
 func (f *Fusion) fits(bindings int, c *core.Call, m *elementwise.Kernel) bool {
-	if f.N == maxMembers || !slices.Equal(c.Outs[0].Shape, f.shape) || fours(c, f.operands) != f.vec4 {
+	if f.N == maxMembers || !slices.Equal(c.Outs[0].Shape, f.shape) || loopsVec4(c, f.operands) != f.vec4 {
 		return false
 	}
 	if f.scalars+m.ScalarWords(c) > maxScalars {
@@ -261,7 +261,7 @@ func reads(c *core.Call, out *core.Operand, shape []int) bool {
 // Join makes the call a member, unless it does not fit.
 func (f *Fusion) Join(x *Releases, bindings int, c *core.Call, m *elementwise.Kernel, number uint64) bool {
 	if f.N == 0 {
-		f.shape, f.vec4 = c.Outs[0].Shape, fours(c, f.operands)
+		f.shape, f.vec4 = c.Outs[0].Shape, loopsVec4(c, f.operands)
 	} else if !f.fits(bindings, c, m) {
 		f.Forget(x)
 		if !f.fits(bindings, c, m) {

@@ -44,14 +44,14 @@ func (f *Fusion) write(w *shader.Text, repeated uint64, shape elementwise.Shape)
 				return bases[k] + by
 			}
 		}
-		writeFours(w, bound, repeated, shifted(" + e"))
+		writeVec4(w, bound, repeated, shifted(" + e"))
 		w.Add("    return;\n  }\n  for (var j = e; j < n; j++) {")
 		writeOne(w, bound, repeated, true, shifted(" + j"))
 		w.Add("  }")
 	case shape.Vec4:
 		w.Add("  if (i * 4u >= n) { return; }")
 		w.Put(shader.Walk(shape.Rank, len(bound), first, bases))
-		writeFours(w, bound, repeated, at)
+		writeVec4(w, bound, repeated, at)
 	default:
 		w.Add("  if (i >= n) { return; }")
 		w.Put(shader.Walk(shape.Rank, len(bound), first, bases))
@@ -133,13 +133,13 @@ type rawAccess struct {
 	*site
 	w    *shader.Text
 	name string
-	vec4 bool // elements come in aligned fours
+	vec4 bool // elements come as aligned vec4
 	// shared says that other invocations may write to the same word.
 	shared bool
 }
 
-func rawOf(w *shader.Text, p *site, four bool) *rawAccess {
-	return &rawAccess{site: p, w: w, name: "b" + strconv.Itoa(p.bound), vec4: four, shared: p.stored() && !four && shader.PerWord(p.DType) > 1}
+func rawOf(w *shader.Text, p *site, vec4 bool) *rawAccess {
+	return &rawAccess{site: p, w: w, name: "b" + strconv.Itoa(p.bound), vec4: vec4, shared: p.stored() && !vec4 && shader.PerWord(p.DType) > 1}
 }
 
 func (x *rawAccess) declare(binding int) {
@@ -189,8 +189,8 @@ func (x *rawAccess) store(e, v string) string {
 	return fmt.Sprintf("%s = (%s & ~(%s << %s)) | (%s << %s);\n", word, word, mask(n), shift, v, shift)
 }
 
-// loadFour returns a statement that reads what four elements from e on lie in, and the bits of each.
-func (x *rawAccess) loadFour(e string) (statement string, elements [4]string) {
+// loadVec4 returns a statement that reads what four elements from e on lie in, and the bits of each.
+func (x *rawAccess) loadVec4(e string) (statement string, elements [4]string) {
 	q := "q" + x.name
 	switch n := shader.PerWord(x.DType); {
 	case n == 1 && x.DType.Size() == 8:
@@ -215,8 +215,8 @@ func (x *rawAccess) loadFour(e string) (statement string, elements [4]string) {
 	return fmt.Sprintf("    let %s = %s[(%s) >> 2u];\n", q, x.name, e), elements
 }
 
-// storeFour returns statements that set the bits of four elements from e on.
-func (x *rawAccess) storeFour(e string, v [4]string) string {
+// storeVec4 returns statements that set the bits of four elements from e on.
+func (x *rawAccess) storeVec4(e string, v [4]string) string {
 	switch n := shader.PerWord(x.DType); {
 	case n == 1 && x.DType.Size() == 8:
 		text := ""
@@ -233,8 +233,8 @@ func (x *rawAccess) storeFour(e string, v [4]string) string {
 	return fmt.Sprintf("    %s[(%s) >> 2u] = %s | (%s << 8u) | (%s << 16u) | (%s << 24u);\n", x.name, e, v[0], v[1], v[2], v[3])
 }
 
-// writeFours writes a round of the loop over four elements. at says where a site's begin.
-func writeFours(w *shader.Text, bound []*site, repeated uint64, at func(int) string) {
+// writeVec4 writes an iteration of the loop over four elements. at says where a site's begin.
+func writeVec4(w *shader.Text, bound []*site, repeated uint64, at func(int) string) {
 	var args [4][]string
 	for k, p := range bound {
 		if !p.read {
@@ -247,7 +247,7 @@ func writeFours(w *shader.Text, bound []*site, repeated uint64, at func(int) str
 			}
 			continue
 		}
-		statement, elements := rawOf(w, p, true).loadFour(at(k))
+		statement, elements := rawOf(w, p, true).loadVec4(at(k))
 		w.Put(statement)
 		for v := range args {
 			args[v] = append(args[v], elements[v])
@@ -264,13 +264,13 @@ func writeFours(w *shader.Text, bound []*site, repeated uint64, at func(int) str
 		for v := range values {
 			values[v] = fmt.Sprintf("o%d.w%d", v, k)
 		}
-		w.Put(rawOf(w, p, true).storeFour(at(k), values))
+		w.Put(rawOf(w, p, true).storeVec4(at(k), values))
 	}
 }
 
-// writeOne writes a round of the loop over one element, in a program whose loop may otherwise be over fours.
-func writeOne(w *shader.Text, bound []*site, repeated uint64, four bool, at func(int) string) {
-	access := func(k int) *rawAccess { return rawOf(w, bound[k], four && repeated>>k&1 == 0) }
+// writeOne writes an iteration of the loop over one element, in a program whose loop may otherwise be over vec4.
+func writeOne(w *shader.Text, bound []*site, repeated uint64, vec4 bool, at func(int) string) {
+	access := func(k int) *rawAccess { return rawOf(w, bound[k], vec4 && repeated>>k&1 == 0) }
 	var args []string
 	for k, p := range bound {
 		if p.read {

@@ -222,8 +222,8 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 	}
 	outer, inner := shader.NewLoop(outFront.Shape, operands...), shader.NewLoop(inRest.Shape, &inRest, &outRest)
 	n := out.Numel()
-	fours := s.Flag(inFours(&outer, &inner, in, out, k))
-	if fours {
+	vec4 := s.Flag(copiesVec4(&outer, &inner, in, out, k))
+	if vec4 {
 		s.Bindings[0].Vec4, s.Bindings[1].Vec4 = true, true
 		inner = inner.ByVec4()
 		n /= 4
@@ -246,7 +246,7 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
   in_0 = in_0 + k%s * %s;
   }`, fault("(b * 8u + "+n+"u)"), n, steps[i])
 		}
-		if fours {
+		if vec4 {
 			w.Add("  y[in_1 >> 2u] = x[in_0 >> 2u];")
 			return
 		}
@@ -254,9 +254,9 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// inFours reports whether what k indices choose of in is copied to out by fours: outer and inner are the loops over the indices and over
+// copiesVec4 reports whether what k indices choose of in is copied to out as vec4: outer and inner are the loops over the indices and over
 // the elements that each chooses.
-func inFours(outer, inner *shader.Loop, in, out *core.Operand, k int) bool {
+func copiesVec4(outer, inner *shader.Loop, in, out *core.Operand, k int) bool {
 	divides := func(n int) bool { return n%4 == 0 }
 	last := len(inner.Sizes) - 1
 	if last < 0 || !divides(inner.Sizes[last]) || in.DType != core.Float32 || !divides(int(shader.Base(in))) || !divides(int(shader.Base(out))) {

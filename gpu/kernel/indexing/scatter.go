@@ -19,8 +19,8 @@ import (
 const (
 	// runPiece is how many entries, or pieces of a level, an invocation combines.
 	runPiece = 256
-	// columnRounds is how many columns an invocation takes. Lavapipe ends loops after 65535 rounds, of all loops together.
-	columnRounds = 16
+	// columnsEach is how many columns an invocation takes. Lavapipe ends loops after 65535 iterations, of all loops together.
+	columnsEach = 16
 )
 
 // A Scatter is rows of values that are written to places, or combined with what is there. Of those with one place the last is
@@ -134,9 +134,9 @@ func (p *Scatter) search(r *shader.Recorder) error {
 	s := shader.New(r, "put few rows")
 	from, count, width := s.WordsOf("dest", p.Dest), s.Uint(p.N), s.Uint(p.width)
 	bound := p.bind(s)
-	chunks := s.Uint(shader.Ceil(p.width, 64*columnRounds))
+	chunks := s.Uint(shader.Ceil(p.width, 64*columnsEach))
 	room := s.Specialize(max(1<<bits.Len(uint(p.N-1)), 64))
-	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnRounds), func(w *shader.Text) {
+	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnsEach), func(w *shader.Text) {
 		text := bound(w)
 		begin, end := "0u", "row"
 		if p.Mode == shader.AssignMode {
@@ -155,7 +155,7 @@ func (p *Scatter) search(r *shader.Recorder) error {
 		w.Add("  for (var o = %s + li; o < %s; o += 64u) { if (dest[%s + o] == place) { %s; } }", begin, end, from, w.AtomicStore("found", "1u"))
 		w.Barrier()
 		w.Add("  if (%s == 1u) { return; }", w.AtomicLoad("found"))
-		columns := fmt.Sprintf("  let first = (group %% %[1]s) * %[2]du;\n  for (var q = first + li; q < min(first + %[2]du, %[3]s); q += 64u) {\n", chunks, 64*columnRounds, width) + text.at
+		columns := fmt.Sprintf("  let first = (group %% %[1]s) * %[2]du;\n  for (var q = first + li; q < min(first + %[2]du, %[3]s); q += 64u) {\n", chunks, 64*columnsEach, width) + text.at
 		if p.Mode == shader.AssignMode {
 			w.Put(columns)
 			w.Add("    let o = row;\n    st_y(in_0, %s);\n  }", text.read)
@@ -186,14 +186,14 @@ func (p *Scatter) search(r *shader.Recorder) error {
 // head sees the entry j and its place, and body every column q of the invocation.
 func (p *Scatter) spread(s *shader.Builder, e *primitive.Entries) (groups int, main func(w *shader.Text, head, body string)) {
 	side := s.Specialize(min(1<<bits.Len(uint(p.width-1)), 64))
-	blocks := shader.Ceil(p.width, side*columnRounds)
+	blocks := shader.Ceil(p.width, side*columnsEach)
 	count, blocksWord, width := s.Uint(e.Capacity), s.Uint(blocks), s.Uint(p.width)
 	return shader.Ceil(e.Capacity, 64/side) * blocks, func(w *shader.Text, head, body string) {
 		w.Main(64)
 		w.Add(`  let j = (group / %s) * %du + li / %du;
   if (j >= %s) { return; }`, blocksWord, 64/side, side, count)
 		w.Add(`  let column = (group %% %s) * %du;
-  let last = min(column + %du, %s);`, blocksWord, side*columnRounds, side*columnRounds, width)
+  let last = min(column + %du, %s);`, blocksWord, side*columnsEach, side*columnsEach, width)
 		w.Add(`  let place = sorted_key(j).y;
   if (place == %s) { return; }`, shader.NoIndex)
 		w.Put(head)

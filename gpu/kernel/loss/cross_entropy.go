@@ -37,8 +37,8 @@ const (
 type classProblem struct {
 	line                  primitive.Axis
 	width                 int
-	fours                 bool // each row's scores, but for a few at its ends, are read by fours
-	several               int  // scores or fours that an invocation reads at once
+	vec4                  bool // each row's scores, but for a few at its ends, are read as vec4
+	several               int  // scores or vec4 that an invocation reads at once
 	x, target, weight     string
 	keep, even, ignored   string
 	probabilities, smooth bool
@@ -50,14 +50,14 @@ func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call)
 	p.line = primitive.Axis{Outer: int(c.Ints[lossBatch]), N: int(c.Ints[lossClasses]), Inner: int(c.Ints[lossInner])}
 	p.width = primitive.RowThreads(p.line.N)
 	p.several = 8
-	if p.fours = s.Flag(p.line.Inner == 1 && x.DType == core.Float32); p.fours {
+	if p.vec4 = s.Flag(p.line.Inner == 1 && x.DType == core.Float32); p.vec4 {
 		p.several = 4
 	}
 	if r.GPU.Software { // compiles long programs slowly
 		p.several /= 4
 	}
 	p.x = s.In("x", x, expr.F32, expr.Number)
-	s.Bindings[len(s.Bindings)-1].Vec4 = p.fours
+	s.Bindings[len(s.Bindings)-1].Vec4 = p.vec4
 	if p.probabilities = s.Flag(target.DType != core.Int64); p.probabilities {
 		p.target = s.In("truth", target, expr.F32, expr.Number)
 	} else {
@@ -179,10 +179,10 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 		return reads + "    let top = " + top + ";\n    t = " + shares + ";\n    m = top;\n    bits = " + bits + ";\n"
 	}
 	w.Add("  var m = -%s;\n  var t = 0.0;\n  var bits = 0u;", largest)
-	if p.fours {
-		w.Put(foursOf(p.x))
+	if p.vec4 {
+		w.Put(vec4sOf(p.x))
 		w.Add("  let near = (%s + first + head) >> 2u;", p.x)
-		w.Put(primitive.Unroll("q", "fours", p.width, p.several, func(numbers []string) string {
+		w.Put(primitive.Unroll("q", "vec4s", p.width, p.several, func(numbers []string) string {
 			reads, scores := "", []string(nil)
 			for k, q := range numbers {
 				reads += fmt.Sprintf("    let v%d = x[near + %s];\n", k, q)
@@ -269,9 +269,9 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 	var p classProblem
 	s := shader.New(r, "cross_entropy_backward")
 	p.bind(r, s, c)
-	fours := p.fours && !p.probabilities
+	vec4 := p.vec4 && !p.probabilities
 	sample := "group"
-	if fours {
+	if vec4 {
 		sample = "row"
 	}
 	g := p.gradient(s, c, &c.Ins[3], &c.Ins[5], sample)
@@ -279,7 +279,7 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 	dx, dtarget := "", ""
 	if s.Flag(c.Outs[0].Present()) {
 		dx = rowsApart(s, "dx", &c.Outs[0], sample)
-		s.Bindings[len(s.Bindings)-1].Vec4 = fours
+		s.Bindings[len(s.Bindings)-1].Vec4 = vec4
 	}
 	if s.Flag(c.Outs[1].Present()) {
 		dtarget = rowsApart(s, "dtarget", &c.Outs[1], sample)
@@ -289,7 +289,7 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 	}
 	var head func(w *shader.Text)
 	groups := p.line.Rows()
-	if fours {
+	if vec4 {
 		piece := p.several * p.width
 		if p.weight != "" && p.smooth { // of which each workgroup sums all weights
 			piece = p.line.N
@@ -299,7 +299,7 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 		head = p.line.Open(s, p.width)
 	}
 	return s.Run(r, groups, func(w *shader.Text) {
-		if fours {
+		if vec4 {
 			shifted(w)
 		}
 		w.Sum(p.width)
@@ -341,7 +341,7 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 			}
 			return "select(0.0, " + d + ", counts)"
 		}
-		if fours {
+		if vec4 {
 			p.slopesByVec4(w, dx, slope)
 			return
 		}
@@ -356,23 +356,23 @@ func shifted(w *shader.Text) {
   return select(v, real4(v.yzw, select(b.x, b.z, far)), (phase & 1u) != 0u);`)
 }
 
-// foursOf returns statements that define how a row lies that begins at a position: the first head of its elements come before a
-// multiple of four, and behind them as many fours.
-func foursOf(first string) string {
-	return "  let head = min((0u - (" + first + " + first)) & 3u, n);\n  let fours = (n - head) >> 2u;\n"
+// vec4sOf returns statements that define how a row lies that begins at a position: the first head of its elements come before a
+// multiple of four, and behind them as many vec4.
+func vec4sOf(first string) string {
+	return "  let head = min((0u - (" + first + " + first)) & 3u, n);\n  let vec4s = (n - head) >> 2u;\n"
 }
 
-// ends returns statements that some invocations of a row run with an element j each that is in none of its fours.
+// ends returns statements that some invocations of a row run with an element j each that is in none of its vec4.
 func ends(body string) string {
-	return "  let j = select(head + 4u * fours + lane - 4u, lane, lane < 4u);\n" +
+	return "  let j = select(head + 4u * vec4s + lane - 4u, lane, lane < 4u);\n" +
 		"  if (j < select(n, head, lane < 4u) && lane < 8u) {\n" + body + "  }\n"
 }
 
 // slopesByVec4 writes a piece of a row's gradients as vec4, of scores that may lie across two vec4.
 func (p *classProblem) slopesByVec4(w *shader.Text, dx string, slope func(v, j string) string) {
-	w.Put(foursOf(dx))
+	w.Put(vec4sOf(dx))
 	w.Add(`  let begin = piece * most;
-  let count = min(max(fours, begin) - begin, most);
+  let count = min(max(vec4s, begin) - begin, most);
   let from_x = %s + first + head;
   let phase = from_x & 3u;
   let near = (from_x >> 2u) + begin;

@@ -11,10 +11,10 @@ func (p *Product) integers(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "matmul (integers)")
 	a, b, to := s.In("a", p.A, expr.I64, expr.Number), s.In("b", p.B, expr.I64, expr.Number), s.Both("c", p.Out, expr.I64)
 	count := p.M * p.N * p.Batch.Count
-	if p.K > 1<<15 && r.GPU.Software {
-		return core.Errorf(core.NotImplemented, c.Op, "integer products of depth %d are too deep for %s", p.K, r.GPU.Name)
+	if r.GPU.Software && p.K > MaxSoftwareK {
+		return core.Errorf(core.NotImplemented, c.Op, "integer products with a K of %d are too long for %s, want at most %d", p.K, r.GPU.Name, MaxSoftwareK)
 	}
-	n, per, cols, depth := s.Uint(count), s.Uint(p.M*p.N), s.Uint(p.N), s.Uint(p.K)
+	n, per, cols, kWord := s.Uint(count), s.Uint(p.M*p.N), s.Uint(p.N), s.Uint(p.K)
 	ar, ac, br, bc, cr, cc := s.Uint(p.ARow), s.Uint(p.ACol), s.Uint(p.BRow), s.Uint(p.BCol), s.Uint(p.CRow), s.Uint(p.CCol)
 	alpha, beta := s.Long(int64(p.Alpha)), s.Long(int64(p.Beta))
 	bias, step := "", ""
@@ -33,7 +33,7 @@ func (p *Product) integers(r *shader.Recorder, c *core.Call) error {
 		w.Add(`  var sum = pair(0u, 0u);
   for (var j = 0u; j < %s; j++) {
     sum = plait_add_i64(sum, plait_mul_i64(ld_a(at_1 + row * %s + j * %s), ld_b(at_2 + j * %s + col * %s)));
-  }`, depth, ar, ac, br, bc)
+  }`, kWord, ar, ac, br, bc)
 		w.Add(`  sum = plait_mul_i64(sum, %s);
   let at = at_0 + row * %s + col * %s;`, alpha, cr, cc)
 		if p.Beta != 0 {

@@ -14,12 +14,12 @@ func (p *Product) splits() bool {
 // the results of the first. It returns nil if there is no remainder, or if rows of a cannot be read as vec4. The first keeps its last wave
 // whole: cutting that too would cost more than the split gains.
 func (p *Product) splitRemainder() (whole, rest *Product) {
-	const depth = 16 // the K of every tile
-	if p.K%depth == 0 || p.K < depth || p.Folded || p.Gather != nil {
+	const tileK = 16 // the K of every tile
+	if p.K%tileK == 0 || p.K < tileK || p.Folded || p.Gather != nil {
 		return nil, nil
 	}
 	first, last := *p, *p
-	first.K, first.relu, first.uncut = p.K-p.K%depth, false, true
+	first.K, first.relu, first.uncut = p.K-p.K%tileK, false, true
 	if !first.vec4AlongK() {
 		return nil, nil
 	}

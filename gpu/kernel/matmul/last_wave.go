@@ -70,8 +70,8 @@ func (p *Product) sumLast(r *shader.Recorder, t tile, whole, pieces int, parts c
 	to := s.Both("c", p.Out, expr.F32)
 	s.Bindings[0].Vec4 = true
 	s.Bindings[1].Vec4 = s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Aligned(p.Out, p.CRow))
-	fours := t.Rows * t.Cols / 4
-	count := (p.groups(t.Tile) - whole) * fours
+	vec4s := t.Rows * t.Cols / 4
+	count := (p.groups(t.Tile) - whole) * vec4s
 	n, wholeWord, piecesWord := s.Uint(count), s.Uint(whole), s.Uint(pieces)
 	rows, cols, cr, cc := s.Uint(p.M), s.Uint(p.N), s.Uint(p.CRow), s.Uint(p.CCol)
 	across, down := s.Uint(shader.Ceil(p.N, t.Cols)), s.Uint(shader.Ceil(p.M, t.Rows))
@@ -82,7 +82,7 @@ func (p *Product) sumLast(r *shader.Recorder, t tile, whole, pieces int, parts c
 		finish.function(w)
 		w.Each(n)
 		w.Add(`  let tile_number = %s + i / %du;
-  let place = i %% %du;`, wholeWord, fours, fours)
+  let place = i %% %du;`, wholeWord, vec4s, vec4s)
 		w.Put(swizzle(across, down))
 		w.Add(`  let row = tile_row * %du + place / %du;
   let col = tile_col * %du + place %% %du * 4u;`, t.Rows, t.Cols/4, t.Cols, t.Cols/4)

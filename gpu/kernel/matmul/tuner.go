@@ -12,13 +12,13 @@ import (
 
 // What products choose is estimated, unless it was measured on a GPU of the same kind: on request the first product of a class runs
 // in several ways, and the fastest is kept, in the process and in the user's cache. Tiles differ in speed alone; into how many
-// pieces the depth is cut, and of which tiles, decides in which order is summed.
+// pieces K is cut, and of which tiles, decides in which order is summed.
 
 const (
 	// worthTuning is how many multiplications a product has for which it pays.
 	worthTuning = 1 << 17
-	// tuningRounds is how often each candidate runs, in turns with the others.
-	tuningRounds = 3
+	// tuningTurns is how often each candidate runs, in turns with the others.
+	tuningTurns = 3
 	// tuningTime is how long it runs each time.
 	tuningTime = time.Millisecond
 	// slowCandidate is how many times as long as the fastest one may take to stay one.
@@ -64,7 +64,7 @@ func (p *Product) choose(r *shader.Recorder) choice {
 	if known {
 		return c
 	}
-	if !shader.Benchmark.Load() || p.M*p.N*p.K*p.Batch.Count < worthTuning {
+	if b := r.GPU.Benchmark; b == nil || !b.Load() || p.M*p.N*p.K*p.Batch.Count < worthTuning {
 		return guess
 	}
 	t.turn.Lock()
@@ -156,7 +156,7 @@ func (p *Product) measure(r *shader.Recorder, guess choice) (choice, bool) {
 		return guess, false
 	}
 	repeats := int(min(max(tuningTime/fastest, 1), 64))
-	for range tuningRounds {
+	for range tuningTurns {
 		for i, c := range list {
 			if times[i] == 0 || times[i] > slowCandidate*fastest {
 				continue

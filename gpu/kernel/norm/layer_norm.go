@@ -103,13 +103,13 @@ func (p *layerNormGradient) parts() int {
 	return n
 }
 
-// fours reports whether the operands, those that are present, are read by fours.
-func (p *layerNormGradient) fours(operands ...*core.Operand) bool {
-	four := p.n%4 == 0
+// vec4 reports whether the operands, those that are present, are read as vec4.
+func (p *layerNormGradient) vec4(operands ...*core.Operand) bool {
+	vec4 := p.n%4 == 0
 	for _, o := range operands {
-		four = four && (o == nil || o.DType == core.Float32 && shader.Base(o)%4 == 0)
+		vec4 = vec4 && (o == nil || o.DType == core.Float32 && shader.Base(o)%4 == 0)
 	}
-	return four
+	return vec4
 }
 
 // inputs computes dx alone.

@@ -12,15 +12,15 @@ import (
 
 // The sums over the rows that layer norms have for their parameters come in parts first: with dx, which reads the same, or alone.
 
-// held returns by how many invocations a row can be held and how many fours each of them has of every operand, 0 if it cannot.
+// held returns by how many invocations a row can be held and how many vec4 each of them has of every operand, 0 if it cannot.
 func (p *layerNormGradient) held(software bool) (width, held int) {
-	if !p.fours(p.x, p.g, p.w, p.arrived, p.dx) {
+	if !p.vec4(p.x, p.g, p.w, p.arrived, p.dx) {
 		return 0, 0
 	}
 	return primitive.Holding(p.n, 2, software)
 }
 
-// divide returns how many rows a workgroup takes at a time where an invocation holds so many fours of each, and how many workgroups
+// divide returns how many rows a workgroup takes at a time where an invocation holds so many vec4 of each, and how many workgroups
 // there are.
 func (p *layerNormGradient) divide(gpu *shader.Device, held int) (ahead, groups int) {
 	ahead = 1
@@ -75,13 +75,13 @@ func (p *layerNormGradient) together(r *shader.Recorder, width, held int) error 
 // heldRows are the rows that a program for dx and sums goes through. Strings are WGSL.
 type heldRows struct {
 	x, g, w, dx, arrived, to             string   // first elements
-	stats, rows, n, units, groups, share string   // n is in fours
-	sums                                 []string // what a four of a row adds
-	width, held, ahead                   int      // invocations, fours of each, rows at a time
-	full, even, rms                      bool     // all fours are in the row, all rows are there
+	stats, rows, n, units, groups, share string   // n is in vec4
+	sums                                 []string // what a vec4 of a row adds
+	width, held, ahead                   int      // invocations, vec4 of each, rows at a time
+	full, even, rms                      bool     // all vec4 are in the row, all rows are there
 }
 
-// each returns text for all fours $h of each row $k of those at a time, at place $q in it.
+// each returns text for all vec4 $h of each row $k of those at a time, at place $q in it.
 func (t *heldRows) each(text string) string {
 	var b strings.Builder
 	for k := range t.ahead {
@@ -96,7 +96,7 @@ func (t *heldRows) four(k, h int, text string) string {
 	return strings.NewReplacer("$k", strconv.Itoa(k), "$h", strconv.Itoa(h), "$q", fmt.Sprintf("(lane + %du)", h*t.width)).Replace(text)
 }
 
-// there returns what is true of the fours that are in row k, or, if it is negative, in any row; "" if all are.
+// there returns what is true of the vec4 that are in row k, or, if it is negative, in any row; "" if all are.
 func (t *heldRows) there(k, h int) string {
 	var conditions []string
 	if k > 0 && !t.even {
@@ -108,7 +108,7 @@ func (t *heldRows) there(k, h int) string {
 	return strings.Join(conditions, " && ")
 }
 
-// load returns text that reads a four of an operand into a register, or zeros. It reads another four of it instead of none: behind a
+// load returns text that reads a vec4 of an operand into a register, or zeros. It reads another vec4 of it instead of none: behind a
 // branch loads would wait for one another.
 func (t *heldRows) load(name, first string, k, h int) string {
 	place, row, register := "$q", "", name+"_$h"
@@ -126,7 +126,7 @@ func (t *heldRows) load(name, first string, k, h int) string {
 	return t.four(k, h, "  var "+register+" = "+value+";\n")
 }
 
-// store returns text that sets a four of an operand if it is there.
+// store returns text that sets a vec4 of an operand if it is there.
 func (t *heldRows) store(k, h int, text string) string {
 	if there := t.there(k, h); there != "" {
 		text = "  if (" + there + ") {\n" + text + "  }\n"
@@ -219,7 +219,7 @@ func (p *layerNormGradient) columns(r *shader.Recorder) error {
 	if count == 0 {
 		return nil
 	}
-	four := p.fours(p.x, p.g)
+	four := p.vec4(p.x, p.g)
 	wide, typ := 1, shader.Real // columns of an invocation
 	if four {
 		wide, typ = 4, shader.Real4
@@ -266,12 +266,12 @@ func (p *layerNormGradient) columns(r *shader.Recorder) error {
 		for i := range terms {
 			w.Add("  var sum%d = %s();", i, typ)
 		}
-		for _, rounds := range []int{4, 1} {
-			if rounds > 1 && !unroll {
+		for _, several := range []int{4, 1} {
+			if several > 1 && !unroll {
 				continue
 			}
-			w.Add("  for (; r + %du < end; r += %du) {", rounds-1, rounds)
-			for k := range rounds {
+			w.Add("  for (; r + %du < end; r += %du) {", several-1, several)
+			for k := range several {
 				w.Add(`    var x%[1]d: %[2]s;
     var g%[1]d: %[2]s;
     {
@@ -281,7 +281,7 @@ func (p *layerNormGradient) columns(r *shader.Recorder) error {
     g%[1]d = %[8]s;
     }`, k, typ, cols, load("x", from), mean, stats, rows, load("g", grad))
 			}
-			for k := range rounds {
+			for k := range several {
 				for i, t := range terms {
 					w.Add("    sum%[1]d = sum%[1]d + %[2]s;", i, strings.ReplaceAll(t, "$k", strconv.Itoa(k)))
 				}

@@ -115,16 +115,16 @@ func (n normed) apply(r *shader.Recorder, c *core.Call, stats *core.Operand) err
 	})
 }
 
-// A planeAccess is how programs access elements of planes: one by one or by fours, of one channel each.
+// A planeAccess is how programs access elements of planes: one by one or as vec4, of one channel each.
 type planeAccess struct{ step int }
 
 // access decides for the operands, which are the shader's last.
 func (n normed) access(s *shader.Builder, operands ...*core.Operand) planeAccess {
-	four := n.inner%4 == 0
+	vec4 := n.inner%4 == 0
 	for _, o := range operands {
-		four = four && o.DType == core.Float32 && shader.Base(o)%4 == 0
+		vec4 = vec4 && o.DType == core.Float32 && shader.Base(o)%4 == 0
 	}
-	if !s.Flag(four) {
+	if !s.Flag(vec4) {
 		return planeAccess{1}
 	}
 	for i := range operands {

@@ -56,7 +56,7 @@ func stepCall(r *shader.Recorder, c *core.Call) error {
 		if u.grad.Numel() == 0 {
 			continue
 		}
-		if !u.fours() {
+		if !u.vec4s() {
 			if err := u.alone(r); err != nil {
 				return err
 			}
@@ -121,13 +121,13 @@ func (u *parameterStep) most() int {
 	return (shader.MaxParamBytes/4 - ruleNumbers - operands - 1) / (2 + operands)
 }
 
-// fours reports whether all the parameter has can be read four at a time.
-func (u *parameterStep) fours() bool {
-	four := u.grad.Numel()%4 == 0 && shader.Aligned(u.grad)
+// vec4 reports whether all the parameter has can be read four at a time.
+func (u *parameterStep) vec4s() bool {
+	vec4 := u.grad.Numel()%4 == 0 && shader.Aligned(u.grad)
 	for i := range u.outs {
-		four = four && shader.Aligned(&u.outs[i])
+		vec4 = vec4 && shader.Aligned(&u.outs[i])
 	}
-	return four
+	return vec4
 }
 
 // names returns what programs call what is updated.
@@ -141,18 +141,18 @@ func (u *parameterStep) names() []string {
 
 // shader begins a program and binds what is updated. It returns WGSL for where each operand begins, the gradient first, and for the
 // numbers.
-func (u *parameterStep) shader(r *shader.Recorder, four bool) (s *shader.Builder, first, numbers []string) {
+func (u *parameterStep) shader(r *shader.Recorder, vec4 bool) (s *shader.Builder, first, numbers []string) {
 	s = shader.New(r, "optim_step")
 	s.Specialize(u.rule)
 	s.Specialize(u.states)
 	s.Flag(len(u.outs) > 1+u.states)
-	s.Flag(four)
+	s.Flag(vec4)
 	first = append(first, s.In("mem_g", u.grad, expr.F32, expr.Number))
 	for i, name := range u.names() {
 		first = append(first, s.Both("mem_"+name, &u.outs[i], expr.F32))
 	}
 	for i := range s.Bindings {
-		s.Bindings[i].Vec4 = four
+		s.Bindings[i].Vec4 = vec4
 	}
 	for _, v := range u.numbers {
 		numbers = append(numbers, s.Float(v))
@@ -219,7 +219,7 @@ func (u *parameterStep) alone(r *shader.Recorder) error {
 }
 
 // run updates the parameters, four elements at a time. Parameters of the program are a table: for each of the model's, the number of
-// the workgroup after its last, how many fours it has, and where its operands begin.
+// the workgroup after its last, how many vec4 it has, and where its operands begin.
 func (g *stepGroup) run(r *shader.Recorder) error {
 	u := &g.steps[0]
 	s, _, numbers := u.shader(r, true)
@@ -227,10 +227,10 @@ func (g *stepGroup) run(r *shader.Recorder) error {
 	table, groups := len(s.Words), 0
 	for i := range g.steps {
 		t := &g.steps[i]
-		fours := t.grad.Numel() / 4
-		groups += shader.GroupsFor(fours)
+		vec4s := t.grad.Numel() / 4
+		groups += shader.GroupsFor(vec4s)
 		s.Uint(groups)
-		s.Uint(fours)
+		s.Uint(vec4s)
 		s.Uint(int(shader.Base(t.grad)) / 4)
 		for k := range t.outs {
 			s.Uint(int(shader.Base(&t.outs[k])) / 4)

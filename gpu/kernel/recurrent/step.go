@@ -15,7 +15,7 @@ import (
 const (
 	stepRows    = 16 // sequences of a workgroup
 	stepUnits   = 8  // units of a workgroup
-	stepDepth   = 32 // how much of the depth of a product is in workgroup memory at a time
+	stepK       = 32 // how many elements of K are in workgroup memory at a time
 	stepThreads = stepRows * stepUnits
 	// fewUnits is how many units there may be: the tiles of a product of its own read the weights less often. Measured on an H200.
 	fewUnits = 256
@@ -71,8 +71,8 @@ func (t *stepText) write(functions []func(w *shader.Text), body string) {
 	for _, f := range functions {
 		f(t.Text)
 	}
-	t.Shared("sh_h", shader.Real4, t.slices*stepRows, stepDepth/4+1)
-	t.Shared("sh_w", shader.Real4, t.gates*stepUnits, stepDepth/4+1)
+	t.Shared("sh_h", shader.Real4, t.slices*stepRows, stepK/4+1)
+	t.Shared("sh_w", shader.Real4, t.gates*stepUnits, stepK/4+1)
 	t.Main(stepThreads)
 	t.Add(`  let row0 = wg.y * %du;
   let unit0 = wg.x * %du;
@@ -89,12 +89,12 @@ func (t *stepText) write(functions []func(w *shader.Text), body string) {
 		t.Add("  var sum%d = real4();", g)
 	}
 	t.load("0u", kind)
-	t.Add("  for (var k0 = 0u; k0 < %s; k0 += %du) {", t.hidden, stepDepth)
+	t.Add("  for (var k0 = 0u; k0 < %s; k0 += %du) {", t.hidden, stepK)
 	t.Barrier()
 	t.put()
 	t.Barrier()
-	t.load(fmt.Sprintf("(k0 + %du)", stepDepth), kind) // while what is there is multiplied
-	for k := range stepDepth / 4 {
+	t.load(fmt.Sprintf("(k0 + %du)", stepK), kind) // while what is there is multiplied
+	for k := range stepK / 4 {
 		for g := range t.gates {
 			slice := 0
 			if t.backward {
@@ -115,20 +115,20 @@ func (t *stepText) write(functions []func(w *shader.Text), body string) {
 }
 
 // loads returns how often an invocation reads of so many lines of a tile.
-func (t *stepText) loads(lines int) int { return shader.Ceil(lines*stepDepth, stepThreads*t.per) }
+func (t *stepText) loads(lines int) int { return shader.Ceil(lines*stepK, stepThreads*t.per) }
 
-// place returns WGSL for where load l of an invocation goes in a tile: the line, and how deep. Neighbours read neighbours, which
+// place returns WGSL for where load l of an invocation goes in a tile: the line, and how far along K. Neighbours read neighbours, which
 // backward are units of the weights.
 func (t *stepText) place(l int, weights bool) string {
 	e := fmt.Sprintf("(li + %du)", l*stepThreads)
 	if weights && t.backward {
 		per := stepUnits / t.per
-		return fmt.Sprintf("let deep = %s / %du %% %du; let line = %s / %du * %du + %s %% %du * %du;", e, per, stepDepth, e, per*stepDepth, stepUnits, e, per, t.per)
+		return fmt.Sprintf("let along = %s / %du %% %du; let line = %s / %du * %du + %s %% %du * %du;", e, per, stepK, e, per*stepK, stepUnits, e, per, t.per)
 	}
-	return fmt.Sprintf("let deep = %s %% %du * %du; let line = %s / %du;", e, stepDepth/t.per, t.per, e, stepDepth/t.per)
+	return fmt.Sprintf("let along = %s %% %du * %du; let line = %s / %du;", e, stepK/t.per, t.per, e, stepK/t.per)
 }
 
-// load reads the tiles at a depth, zeros beyond the ends.
+// load reads the tiles at a position of K, zeros beyond the ends.
 func (t *stepText) load(at, kind string) {
 	read := func(name, index string) string {
 		if t.per == 4 {
@@ -139,7 +139,7 @@ func (t *stepText) load(at, kind string) {
 	for l := range t.loads(t.slices * stepRows) {
 		index := fmt.Sprintf("%s + row * %s + line / %du * %s + k", t.first, t.wide, stepRows, t.hidden)
 		t.Add("    h%d = %s();", l, kind)
-		t.Add("    { %s let k = %s + deep; let row = row0 + line %% %du; if (k < %s && row < %s) { h%d = %s; } }", t.place(l, false), at, stepRows, t.hidden, t.n, l, read(t.rows, index))
+		t.Add("    { %s let k = %s + along; let row = row0 + line %% %du; if (k < %s && row < %s) { h%d = %s; } }", t.place(l, false), at, stepRows, t.hidden, t.n, l, read(t.rows, index))
 	}
 	for l := range t.loads(t.gates * stepUnits) {
 		index := fmt.Sprintf("%s + (line / %du * %s + unit) * %s + k * %s", t.w, stepUnits, t.hidden, t.down, t.across)
@@ -147,29 +147,29 @@ func (t *stepText) load(at, kind string) {
 			index = fmt.Sprintf("%s + (line / %du * %s + k) * %s + unit * %s", t.w, stepUnits, t.hidden, t.down, t.across)
 		}
 		t.Add("    w%d = %s();", l, kind)
-		t.Add("    { %s let k = %s + deep; let unit = unit0 + line %% %du; if (k < %s && unit < %s && line < %du) { w%d = %s; } }", t.place(l, true), at, stepUnits, t.hidden, t.hidden, t.gates*stepUnits, l, read("w", index))
+		t.Add("    { %s let k = %s + along; let unit = unit0 + line %% %du; if (k < %s && unit < %s && line < %du) { w%d = %s; } }", t.place(l, true), at, stepUnits, t.hidden, t.hidden, t.gates*stepUnits, l, read("w", index))
 	}
 }
 
 // put writes what was read to the tiles.
 func (t *stepText) put() {
 	for l := range t.loads(t.slices * stepRows) {
-		part := "[deep & 3u]"
+		part := "[along & 3u]"
 		if t.per == 4 {
 			part = ""
 		}
-		t.Add("    { %s sh_h[line][deep >> 2u]%s = h%d; }", t.place(l, false), part, l)
+		t.Add("    { %s sh_h[line][along >> 2u]%s = h%d; }", t.place(l, false), part, l)
 	}
 	for l := range t.loads(t.gates * stepUnits) {
 		t.Add("    { %s if (line < %du) {", t.place(l, true), t.gates*stepUnits)
 		switch {
 		case t.per == 1:
-			t.Add(" sh_w[line][deep >> 2u][deep & 3u] = w%d;", l)
+			t.Add(" sh_w[line][along >> 2u][along & 3u] = w%d;", l)
 		case !t.backward:
-			t.Add(" sh_w[line][deep >> 2u] = w%d;", l)
+			t.Add(" sh_w[line][along >> 2u] = w%d;", l)
 		default:
 			for i := range 4 {
-				t.Add(" sh_w[line + %du][deep >> 2u][deep & 3u] = w%d.%s;", i, l, shader.Component(i))
+				t.Add(" sh_w[line + %du][along >> 2u][along & 3u] = w%d.%s;", i, l, shader.Component(i))
 			}
 		}
 		t.Add(" } }")

@@ -18,9 +18,9 @@ const sharedColumns = 1 << 23
 type folding struct {
 	kept, reduced shader.Loop
 	width         int  // invocations for each result
-	side          int  // results, or fours of them, that a workgroup of more has side by side
-	vec4          bool // elements are read by fours: of one result, or of four
-	pieces, chunk int  // of the elements of a result, in such fours if they are of one
+	side          int  // results, or vec4 of them, that a workgroup of more has side by side
+	vec4          bool // elements are read as vec4: of one result, or of four
+	pieces, chunk int  // of the elements of a result, in such vec4 if they are of one
 }
 
 func (f *Fold) divide(gpu *shader.Device, in *core.Operand, outs []*core.Operand, dims []int64) *folding {
@@ -37,7 +37,7 @@ func (f *Fold) divide(gpu *shader.Device, in *core.Operand, outs []*core.Operand
 			p.width = 256
 		}
 	}
-	p.vec4 = f.kind == expr.Number && p.fours(in)
+	p.vec4 = f.kind == expr.Number && p.readsVec4(in)
 	results := p.kept.Count
 	switch {
 	case p.vec4 && rows:
@@ -57,7 +57,7 @@ func (f *Fold) divide(gpu *shader.Device, in *core.Operand, outs []*core.Operand
 	return p
 }
 
-// columns returns how many fours of neighbouring results a workgroup has if it goes through all of their n elements, so that one
+// columns returns how many vec4 of neighbouring results a workgroup has if it goes through all of their n elements, so that one
 // dispatch does; 0 where two are faster: there are few workgroups, or there is much to read.
 func (p *folding) columns(gpu *shader.Device, results, n int) int {
 	if p.width > 1 || !p.vec4 || 4*results*n > sharedColumns {
@@ -70,8 +70,8 @@ func (p *folding) columns(gpu *shader.Device, results, n int) int {
 	return side
 }
 
-// fours reports whether elements can be read by fours: of a result where its elements are neighbours, or of as many results.
-func (p *folding) fours(in *core.Operand) bool {
+// readsVec4 reports whether elements can be read as vec4: of a result where its elements are neighbours, or of as many results.
+func (p *folding) readsVec4(in *core.Operand) bool {
 	if in.DType != core.Float32 || shader.Base(in)%4 != 0 {
 		return false
 	}

@@ -258,7 +258,7 @@ func (f *Fold) joinStates(r *shader.Recorder, name string, states core.Memory, p
 }
 
 // open begins main: row is the result, piece the part of its elements and lane the invocation's place among the width that
-// share them. A workgroup of more than one width has side results, or fours of them, beside one another.
+// share them. A workgroup of more than one width has side results, or vec4 of them, beside one another.
 func (f *Fold) open(w *shader.Text, width, side, lanes int, results, pieces string) {
 	if width == 1 {
 		w.Main(shader.Threads)

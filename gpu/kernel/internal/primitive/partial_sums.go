@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// partSide is how many fours of columns a workgroup sums the parts of. On an H200 1, 2 and 8 take a microsecond more or as long.
+// partSide is how many vec4 of columns a workgroup sums the parts of. On an H200 1, 2 and 8 take a microsecond more or as long.
 const partSide = 4
 
 // SumPartials writes the sums of columns over pieces. Each piece has n numbers for each of the outputs that has parts: all of outs, if all is

@@ -45,11 +45,11 @@ func (l Axis) Open(s *shader.Builder, width int) (head func(w *shader.Text)) {
 	}
 }
 
-// OpenPieces is open for rows whose elements follow one another and that several workgroups share, most fours each. It returns how many
+// OpenPieces is open for rows whose elements follow one another and that several workgroups share, most vec4 each. It returns how many
 // workgroups that takes: memory is fastest where those that run together work on one stretch of it, not on a row each.
 func (l Axis) OpenPieces(s *shader.Builder, width, most int) (head func(w *shader.Text), groups int) {
 	pieces := max(shader.Ceil(l.N/4, most), 1)
-	rows, n, each, fours := s.Uint(l.Rows()), s.Uint(l.N), s.Uint(pieces), s.Uint(most)
+	rows, n, each, mostWord := s.Uint(l.Rows()), s.Uint(l.N), s.Uint(pieces), s.Uint(most)
 	s.Specialize(width / 64)
 	return func(w *shader.Text) {
 		w.Main(width)
@@ -60,7 +60,7 @@ func (l Axis) OpenPieces(s *shader.Builder, width, most int) (head func(w *shade
   let n = %[3]s;
   let most = %[4]s;
   let step = 1u;
-  let first = row * n;`, each, rows, n, fours)
+  let first = row * n;`, each, rows, n, mostWord)
 	}, l.Rows() * pieces
 }
 

@@ -11,14 +11,14 @@ import (
 )
 
 // A rowText writes programs whose workgroups take a row each and go over it in passes. Where the rows of all operands can be
-// accessed by fours, they are; and where a row is short enough, invocations hold their part of it in registers, so that it is
+// accessed as vec4, they are; and where a row is short enough, invocations hold their part of it in registers, so that it is
 // read once for all passes.
 type rowText struct {
 	s     *shader.Builder
 	Line  Axis
 	Width int
 	vec4  bool
-	Held  int  // fours of a row that an invocation holds
+	Held  int  // vec4 of a row that an invocation holds
 	full  bool // all of these are in the row
 	rows  []rowOperand
 }
@@ -34,7 +34,7 @@ type rowOperand struct {
 // held reports whether invocations hold what they read of the operand, where they hold anything.
 func (x rowOperand) held() bool { return !x.same && !x.out && !x.once }
 
-// mostHeld is how many fours of all operands an invocation holds at most.
+// mostHeld is how many vec4 of all operands an invocation holds at most.
 const mostHeld = 16
 
 // NewRowText begins a program over the rows of a line.
@@ -92,10 +92,10 @@ func (t *rowText) Open(software bool) (head func(w *shader.Text)) {
 				continue
 			}
 			for r := range t.Held {
-				four := fmt.Sprintf("(lane + %du)", r*t.Width)
-				value := t.at(x, four)
+				place := fmt.Sprintf("(lane + %du)", r*t.Width)
+				value := t.at(x, place)
 				if !t.full { // loads behind a branch would wait for one another
-					value = fmt.Sprintf("select(real4(), %s, %s < n / 4u)", t.at(x, "min("+four+", n / 4u - 1u)"), four)
+					value = fmt.Sprintf("select(real4(), %s, %s < n / 4u)", t.at(x, "min("+place+", n / 4u - 1u)"), place)
 				}
 				w.Add("  var %s_%d = %s;", x.name, r, value)
 			}
@@ -103,8 +103,8 @@ func (t *rowText) Open(software bool) (head func(w *shader.Text)) {
 	}
 }
 
-// Holding chooses how many invocations share a row that they hold, and how many fours of each operand one of them has, 0 if there are too
-// many: of few, some four of each operand's fours, so that they need not wait for many others.
+// Holding chooses how many invocations share a row that they hold, and how many vec4 of each operand one of them has, 0 if there are too
+// many: of few, some four of each operand's vec4, so that they need not wait for many others.
 func Holding(n, operands int, software bool) (width, held int) {
 	few, most := 4, mostHeld/operands
 	if software {
@@ -120,12 +120,12 @@ func Holding(n, operands int, software bool) (width, held int) {
 	return width, held
 }
 
-// at returns WGSL for a four of an operand's row.
-func (t *rowText) at(x rowOperand, four string) string {
+// at returns WGSL for a vec4 of an operand's row.
+func (t *rowText) at(x rowOperand, place string) string {
 	if x.same {
-		return fmt.Sprintf("%s[(%s >> 2u) + %s]", x.name, x.first, four)
+		return fmt.Sprintf("%s[(%s >> 2u) + %s]", x.name, x.first, place)
 	}
-	return fmt.Sprintf("%s[((%s + first) >> 2u) + %s]", x.name, x.first, four)
+	return fmt.Sprintf("%s[((%s + first) >> 2u) + %s]", x.name, x.first, place)
 }
 
 // Pass returns a loop over the row's elements. In body, $j is an element's place, and $name is that of an operand: those that
@@ -154,7 +154,7 @@ func (t *rowText) Pass(body string) string {
 		}
 		return text + "    " + strings.NewReplacer(names...).Replace(body) + "\n" + last + "  }\n"
 	}
-	round := func(number, q string) string {
+	each := func(number, q string) string {
 		text, last := "", ""
 		for _, x := range t.rows {
 			switch {
@@ -180,7 +180,7 @@ func (t *rowText) Pass(body string) string {
 		return text + last
 	}
 	if t.Held == 0 {
-		return fmt.Sprintf("  for (var q = lane; q < n / 4u; q += %du) {\n%s  }\n", t.Width, round("", "q"))
+		return fmt.Sprintf("  for (var q = lane; q < n / 4u; q += %du) {\n%s  }\n", t.Width, each("", "q"))
 	}
 	text := ""
 	for r := range t.Held {
@@ -188,7 +188,7 @@ func (t *rowText) Pass(body string) string {
 		if !t.full {
 			head = fmt.Sprintf("  if (lane + %du < n / 4u) {\n", r*t.Width)
 		}
-		text += head + fmt.Sprintf("    let q = lane + %du;\n%s  }\n", r*t.Width, round(strconv.Itoa(r), "q"))
+		text += head + fmt.Sprintf("    let q = lane + %du;\n%s  }\n", r*t.Width, each(strconv.Itoa(r), "q"))
 	}
 	return text
 }
