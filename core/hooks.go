@@ -12,6 +12,10 @@ type Hook struct {
 	External uint64
 	// Drop, if not nil, runs once: when the hook was removed, or what it was registered on has gone.
 	Drop func()
+	// Failed, if not nil, runs when a backward pass that adds to the leaf's gradient, or would have, is over without having come to its
+	// end: an error has ended it, or its caller gave it up. For hooks that run after a leaf's accumulation. It must not wait for
+	// anybody: the caller may hold a lock of another language.
+	Failed func(cause error)
 }
 
 // A NodeHook runs during backward before a node, on the gradients of its outputs, or after it, on those of its inputs.

@@ -1,6 +1,8 @@
 package autograd
 
 import (
+	"time"
+
 	"github.com/plait-ml/plait/core"
 )
 
@@ -74,6 +76,26 @@ func DetectAnomaly(fn func()) {
 
 // QueueCallback makes fn run when the backward pass in which it is called, from a hook or a derivative, has ended.
 func QueueCallback(fn func() error) error {
+	r := CurrentRun()
+	if r == nil {
+		return core.Errorf(core.StateError, "queue_callback", "no backward pass is running on this thread")
+	}
+	r.callbacks = append(r.callbacks, atOnce(fn))
+	return nil
+}
+
+// A callback runs when a backward pass has run its last node. It waits for at most the limit, or for as long as it takes if that is
+// negative; over says that it need not be called again.
+type callback func(limit time.Duration) (over bool, err error)
+
+// atOnce is the callback of a function that does not wait.
+func atOnce(fn func() error) callback {
+	return func(time.Duration) (bool, error) { return true, fn() }
+}
+
+// QueueWait is [QueueCallback] of a function that waits for somebody, such as other ranks: see [callback]. Meanwhile the caller of
+// [Run.StepFor] gets its thread back.
+func QueueWait(fn func(limit time.Duration) (over bool, err error)) error {
 	r := CurrentRun()
 	if r == nil {
 		return core.Errorf(core.StateError, "queue_callback", "no backward pass is running on this thread")

@@ -23,20 +23,21 @@ type Run struct {
 	captured  []*core.Tensor
 	returns   func(e core.Edge) bool // whether the caller gets the gradient
 	arrivals  func(n *core.Node, i int) (g *core.Tensor, alone bool)
-	callbacks []func() error
+	callbacks []callback
 	closers   []func()
 	pending   *pending  // what the caller was asked for
 	asked     []stage   // what [Ask] was called for in the stage that runs
 	until     time.Time // when StepFor returns
 	paused    bool
 	err       error
+	ended     bool // has run its last callback
 	closed    bool
 	split     bool         // only what the gradients of Options.First need runs
 	later     []*core.Node // what is left for the second part
 
 	visits int // of nodes, to prepare the walk
 
-	partCallbacks []func() error // of the first part's end
+	partCallbacks []callback // of the first part's end
 	refillers     []func(s *core.Storage, node uint64) (bool, error)
 }
 
@@ -89,6 +90,19 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	fail := func(err error) (*Run, error) {
 		for _, s := range seeds {
 			s.Release()
+		}
+		if r.err = err; len(r.states) == 0 {
+			// Of a call that is wrong there is no pass. One that lacks memory is a pass that fails.
+			if kind, _ := core.KindOf(err); kind != core.MemoryError || inputs != nil {
+				r.ended = true
+			} else {
+				for _, t := range outputs[len(roots):] {
+					if t.RequiresGrad() {
+						roots = append(roots, t.AutogradMeta().Edge())
+					}
+				}
+				r.discover(roots)
+			}
 		}
 		r.Close()
 		return nil, err
@@ -324,12 +338,35 @@ func (r *Run) Visits(n *core.Node) bool {
 	return s != nil && s.needed
 }
 
+// failed tells the hooks of the leaves that the walk comes to that it will not end.
+func (r *Run) failed() {
+	cause := r.err
+	if cause == nil {
+		cause = core.Errorf(core.StateError, "backward", "the backward pass was given up")
+	}
+	for n, s := range r.states {
+		leaf := n.Leaf()
+		if leaf == nil || !s.runs {
+			continue
+		}
+		_, post := leaf.LeafHooks()
+		for _, h := range post {
+			if h.Failed != nil {
+				h.Failed(cause)
+			}
+		}
+	}
+}
+
 // Close lets go of everything the run holds.
 func (r *Run) Close() {
 	if r.closed {
 		return
 	}
 	r.closed = true
+	if !r.ended {
+		core.WithTask(r, r.failed)
+	}
 	for n, s := range r.states {
 		for _, g := range s.grads {
 			if g != nil {

@@ -36,7 +36,7 @@ func QueuePartCallback(fn func() error) error {
 		return core.Errorf(core.StateError, "queue_part_callback", "no backward pass is running on this thread")
 	}
 	if r.split {
-		r.partCallbacks = append(r.partCallbacks, fn)
+		r.partCallbacks = append(r.partCallbacks, atOnce(fn))
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (r *Run) advance() (*Request, error) {
 		}
 		if r.ready.count == 0 {
 			done, err := r.end()
-			if done || err != nil {
+			if done || err != nil || r.paused {
 				return nil, err
 			}
 			continue
@@ -139,13 +139,22 @@ func (r *Run) end() (done bool, err error) {
 		list = &r.partCallbacks
 	}
 	if len(*list) == 0 {
+		r.ended = !r.split
 		return true, nil
 	}
-	fn := (*list)[0]
-	*list = (*list)[1:]
-	if err := fn(); err != nil {
+	limit := time.Duration(-1)
+	if !r.until.IsZero() {
+		limit = max(time.Until(r.until), 0)
+	}
+	over, err := (*list)[0](limit)
+	if err != nil {
 		return false, err
 	}
+	if !over {
+		r.paused = !r.until.IsZero()
+		return false, nil
+	}
+	*list = (*list)[1:]
 	r.pending = &pending{mode: r.mode, stages: r.asked}
 	r.asked = nil
 	return false, nil

@@ -32,6 +32,7 @@ type Group struct {
 	*member
 	timeout time.Duration
 	purpose string
+	channel *channel
 }
 
 // A member is what the handles of one rank on one group share.
@@ -39,8 +40,8 @@ type member struct {
 	backend Backend
 	name    string
 	rank    int
-	ranks   []int // numbers in the world
-	seq     atomic.Uint64
+	ranks   []int         // numbers in the world
+	own     channel       // of operations without another; see Channel
 	groups  atomic.Uint64 // made from this one by some of its ranks
 	again   atomic.Uint64 // and by all of them; see Renew
 	numbers atomic.Uint64 // given; see Number
@@ -105,8 +106,9 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 }
 
 func newGroup(b Backend, name string, rank int, ranks []int, o Options, e *leaving) *Group {
-	return &Group{&member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log, leaving: e,
-		stats: Stats{Calls: map[string]int{}, Bytes: map[string]int{}}}, o.Timeout, ""}
+	m := &member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log, leaving: e,
+		stats: Stats{Calls: map[string]int{}, Bytes: map[string]int{}}}
+	return &Group{m, o.Timeout, "", &m.own}
 }
 
 // Rank returns the rank's number in the group.
@@ -131,11 +133,11 @@ func (g *Group) Timeout() time.Duration { return g.timeout }
 func (g *Group) SetTimeout(d time.Duration) { g.timeout = d }
 
 // WithTimeout returns a handle on the same group whose operations wait so long for the others.
-func (g *Group) WithTimeout(d time.Duration) *Group { return &Group{g.member, d, g.purpose} }
+func (g *Group) WithTimeout(d time.Duration) *Group { return &Group{g.member, d, g.purpose, g.channel} }
 
 // For returns a handle on the same group whose operations are for a purpose, such as "unit 3 (layers.2)". Ranks that meet in
 // one operation for different purposes get an error that names them: their tensors may well have the same shapes.
-func (g *Group) For(purpose string) *Group { return &Group{g.member, g.timeout, purpose} }
+func (g *Group) For(purpose string) *Group { return &Group{g.member, g.timeout, purpose, g.channel} }
 
 // Purpose returns what operations through this handle are for; see [Group.For].
 func (g *Group) Purpose() string { return g.purpose }
@@ -152,7 +154,7 @@ func (g *Group) Apart() *Group {
 		a.apart = a
 		m.apart = a
 	}
-	return &Group{m.apart, g.timeout, g.purpose}
+	return &Group{m.apart, g.timeout, g.purpose, &m.apart.own}
 }
 
 // all returns the numbers of the ranks in the group.

@@ -16,8 +16,11 @@ type meeting struct {
 	ranks []int // their numbers in the world
 
 	mu       sync.Mutex
-	rounds   map[uint64]*round // not yet settled, or not yet seen by every rank, by sequence number
-	sends    []*post           // that wait for their recv, in the order of their calls
+	rounds   map[roundKey]*round        // not yet settled, or not yet seen by every rank
+	revoked  map[uint64]*revocation     // channels, until every rank has left them
+	channels map[channelKey]*newChannel // that not all ranks have made yet
+	numbered uint64                     // channels so far
+	sends    []*post                    // that wait for their recv, in the order of their calls
 	recvs    []*post
 	absent   map[int]error // ranks of the group that are gone, and why
 	children map[uint64]*child
@@ -41,7 +44,7 @@ type world struct {
 }
 
 func newMeeting(w *world, ranks []int) *meeting {
-	m := &meeting{world: w, ranks: ranks, rounds: map[uint64]*round{}, absent: map[int]error{}, children: map[uint64]*child{},
+	m := &meeting{world: w, ranks: ranks, rounds: map[roundKey]*round{}, revoked: map[uint64]*revocation{}, channels: map[channelKey]*newChannel{}, absent: map[int]error{}, children: map[uint64]*child{},
 		records: make([]recorder, len(ranks)), relays: map[[2]int]*relay{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -58,7 +58,7 @@ type Piece struct {
 // Outs of a gather and in Ins of a scatter.
 type Operation struct {
 	Kind    Kind
-	Seq     uint64 // counts the group's operations from 1; 0 for send and recv
+	Seq     uint64 // counts the operations of the channel from 1; 0 for send and recv
 	Op      ReduceOp
 	Root    int // in the group; of send and recv the peer, or -1 for any
 	Tag     int
@@ -70,6 +70,7 @@ type Operation struct {
 	Timeout time.Duration
 
 	group    string          // its name, in messages
+	channel  uint64          // in which Seq counts; see [Group.Channel]
 	made     core.Event      // after which nothing that was launched writes to Ins; nil means all
 	staged   func(bytes int) // counts what went through stages
 	rootLast bool            // of a reduce: the root's pieces are joined to those of the others, and not in their place among them

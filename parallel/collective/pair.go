@@ -17,6 +17,10 @@ const anyone = -1
 func (m *meeting) pair(p *post) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if r := m.revoked[p.op.channel]; r != nil {
+		p.fail(r.err)
+		return
+	}
 	if peer := p.op.Root; peer != anyone && m.absent[peer] != nil {
 		p.fail(m.gone(p.op.label(), peer))
 		return
@@ -44,7 +48,7 @@ func (m *meeting) pair(p *post) {
 // matches reports whether q is the other side of p.
 func (p *post) matches(q *post) bool {
 	meets := func(a, b *post) bool { return a.op.Root == b.rank || a.op.Root == anyone }
-	return meets(p, q) && meets(q, p) && p.op.Tag == q.op.Tag
+	return meets(p, q) && meets(q, p) && p.op.Tag == q.op.Tag && p.op.channel == q.op.channel
 }
 
 // transfer launches the copy, on a stream of the receiver that only this sender uses, and if need be one of the sender.

@@ -20,19 +20,22 @@ type round struct {
 	timer   *time.Timer
 }
 
+// A roundKey says which round a call belongs to.
+type roundKey struct{ channel, seq uint64 }
+
 // round returns the round in which post p takes part, and counts it in.
 func (m *meeting) round(p *post) *round {
-	seq := p.op.Seq
-	r := m.rounds[seq]
+	key := roundKey{p.op.channel, p.op.Seq}
+	r := m.rounds[key]
 	if r == nil {
 		r = &round{meeting: m, label: p.op.label(), posts: make([]*post, len(m.ranks))}
-		m.rounds[seq] = r
+		m.rounds[key] = r
 		log := p.place.log
 		r.timer = time.AfterFunc(p.op.Timeout, func() { r.expire(p.op.Timeout, log) })
 	}
 	r.arrived++
 	if r.arrived == len(m.ranks) {
-		delete(m.rounds, seq)
+		delete(m.rounds, key)
 	}
 	return r
 }
@@ -41,6 +44,10 @@ func (m *meeting) round(p *post) *round {
 func (m *meeting) join(p *post) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if r := m.revoked[p.op.channel]; r != nil {
+		p.fail(r.err)
+		return
+	}
 	r := m.round(p)
 	if r.over {
 		p.fail(r.err)
@@ -66,8 +73,15 @@ func (m *meeting) join(p *post) {
 func (m *meeting) refuse(p *post, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.revoked[p.op.channel] != nil {
+		return
+	}
 	if r := m.round(p); !r.over {
-		r.fail(core.Errorf(core.DistributedError, r.label, "rank %d cannot take part: %w", p.rank, err))
+		kind := core.DistributedError
+		if own, _ := core.KindOf(err); own == core.MemoryError {
+			kind = own
+		}
+		r.fail(core.Errorf(kind, r.label, "rank %d cannot take part: %w", p.rank, err))
 	}
 }
 

@@ -158,9 +158,9 @@ func (g *Group) check(o *Operation, ins, outs []Piece) error {
 
 // begin numbers the operation, counts it and hands it to the backend.
 func (g *Group) begin(o *Operation) *Work {
-	o.Timeout, o.Purpose, o.group, o.staged = g.timeout, g.purpose, g.name, g.countStaged
+	o.Timeout, o.Purpose, o.group, o.channel, o.staged = g.timeout, g.purpose, g.name, g.channel.number, g.countStaged
 	if o.Kind != KindSend && o.Kind != KindRecv {
-		o.Seq = g.seq.Add(1)
+		o.Seq = g.channel.seq.Add(1)
 	}
 	g.mu.Lock()
 	g.stats.Calls[o.name()]++

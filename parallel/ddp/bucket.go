@@ -15,6 +15,7 @@ import (
 type Bucket struct {
 	reducer *Reducer
 	group   *collective.Group // the reducer's, for this bucket
+	purpose string            // of its collectives
 	index   int
 	params  []int // of the reducer
 	dtype   core.DType
@@ -130,14 +131,11 @@ func (r *Reducer) assign() error {
 	slices.SortFunc(r.buckets, func(a, b *Bucket) int { return last[a] - last[b] })
 	for i, b := range r.buckets {
 		b.index = i
-		b.group = r.group.For(fmt.Sprintf("bucket %d (%s) of %s", i, strings.Join(shorten(b.Names()), ", "), r.group.Purpose()))
+		b.purpose = fmt.Sprintf("bucket %d (%s) of %s", i, strings.Join(shorten(b.Names()), ", "), r.group.Purpose())
+		b.group = r.group.For(b.purpose)
 	}
-	if r.options.BucketView || r.hook != nil || r.foreign != 0 {
-		for _, b := range r.buckets {
-			if err := b.makeBuffer(); err != nil {
-				return err
-			}
-		}
+	if err := r.makeBuffers(); err != nil {
+		return err
 	}
 	for _, b := range old {
 		b.free()
@@ -151,6 +149,19 @@ func shorten(names []string) []string {
 		return []string{names[0], names[1], fmt.Sprintf("... %d more", n-4), names[n-2], names[n-1]}
 	}
 	return names
+}
+
+// makeBuffers gives the buckets buffers, if there are to be any and where there are none.
+func (r *Reducer) makeBuffers() error {
+	if !r.options.BucketView && r.hook == nil && r.foreign == 0 {
+		return nil
+	}
+	for _, b := range r.buckets {
+		if err := b.makeBuffer(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeBuffer gives the bucket a buffer, and with [Options.BucketView] moves the gradients there.
@@ -229,20 +240,10 @@ func (r *Reducer) freeBuckets() {
 
 // rebuild puts the parameters into buckets in the order in which the gradients came on rank 0.
 func (r *Reducer) rebuild() error {
-	var mine []byte
-	if r.group.Rank() == 0 {
-		for _, i := range r.observed {
-			mine = binary.LittleEndian.AppendUint32(mine, uint32(i))
-		}
-	}
-	all, err := r.to("the order of the gradients").Exchange(mine)
-	if err != nil {
-		return err
-	}
 	r.rebuilt = true
 	var order []int
 	known := make([]bool, len(r.params))
-	for b := all[0]; len(b) >= 4; b = b[4:] {
+	for b := r.arrivals; len(b) >= 4; b = b[4:] {
 		if i := int(binary.LittleEndian.Uint32(b)); i < len(known) && !known[i] {
 			known[i] = true
 			order = append(order, i)

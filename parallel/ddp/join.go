@@ -98,7 +98,7 @@ func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
 	} else if len(j.asked) > 0 {
 		a := j.asked[0]
 		j.asked = j.asked[1:]
-		if err := a.then(answer); err != nil {
+		if err := a.then(answer); err != nil && !r.goesOn(err) {
 			return fail(err)
 		}
 	}
@@ -106,26 +106,42 @@ func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
 		if len(j.asked) > 0 {
 			return j.asked[0].request, nil
 		}
-		if s := r.pass; s != nil && s.shadow && !s.done {
-			if err := r.finish(); err != nil {
-				return fail(err)
-			}
-		}
-		if err := j.announce(r, false); err != nil {
+		switch err := r.shadowStep(); {
+		case err != nil && !r.goesOn(err):
 			return fail(err)
-		}
-		if j.active == 0 {
-			break
-		}
-		if !j.synced {
-			continue
-		}
-		if err := r.shadow(); err != nil {
-			return fail(err)
+		case err == nil && j.active == 0:
+			r.join = nil
+			return nil, r.settle(j.root)
 		}
 	}
-	r.join = nil
-	return nil, r.settle(j.root)
+}
+
+// goesOn reports whether err is that of a rank whose pass has failed. The ranks that have batches repeat the step or leave it out, and
+// those that have none follow.
+func (r *Reducer) goesOn(err error) bool {
+	if r.group.Revoked() == nil {
+		return false
+	}
+	r.join.asked = nil
+	r.giveUp(err)
+	return true
+}
+
+// shadowStep ends the step of the other ranks that this one, without a batch, takes part in, and begins the next.
+func (r *Reducer) shadowStep() error {
+	j := r.join
+	if s := r.pass; s != nil && s.shadow && !s.done {
+		if _, err := r.finish(-1); err != nil {
+			return err
+		}
+	}
+	if err := j.announce(r, false); err != nil {
+		return err
+	}
+	if j.active == 0 || !j.synced {
+		return nil
+	}
+	return r.shadow()
 }
 
 // announce tells the other ranks whether this one has a batch, and learns how many have.

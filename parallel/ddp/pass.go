@@ -1,9 +1,11 @@
 package ddp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
@@ -19,6 +21,7 @@ type pass struct {
 	remaining int           // parameters that are not ready
 	next      int           // bucket to be reduced
 	share     map[core.Device]*core.Tensor
+	end       *collective.Work // of all ranks, and which gradients each has
 	done      bool
 	shadow    bool // this rank has no batch: it only takes part
 }
@@ -29,6 +32,9 @@ func (r *Reducer) arrived(i int) error {
 		return err
 	}
 	defer r.guard.Leave()
+	if r.failure != nil {
+		return r.failure
+	}
 	p := r.params[i]
 	if r.mode.stale() {
 		return nil
@@ -196,7 +202,10 @@ func (r *Reducer) backwardEnded() error {
 	if err := r.launchReady(); err != nil {
 		return err
 	}
-	return autograd.QueueCallback(r.finish)
+	if err := autograd.QueueWait(r.finish); err != nil {
+		return err
+	}
+	return autograd.QueueWait(r.closeOthers)
 }
 
 // markRest counts all parameters as ready.
@@ -211,77 +220,117 @@ func (r *Reducer) markRest() error {
 	return r.markDelayed()
 }
 
-// finish runs when all buckets of a pass have gone.
-func (r *Reducer) finish() error {
+// finish runs when all buckets of a pass have gone. It waits for the other ranks to have come so far, since none may take a step if one
+// has failed. It does not wait for the averages.
+func (r *Reducer) finish(limit time.Duration) (over bool, err error) {
 	s := r.pass
 	if s == nil || s.done {
-		return nil
+		return true, nil
+	}
+	if s.end == nil {
+		s.free()
+		s.end = r.to("the end of a step").StartExchange("backward", r.report())
+	}
+	asks := r.asksUsed()
+	over, crossed := await(s.end, limit, asks)
+	switch {
+	case crossed:
+		r.open = s.end // the rank's next backward pass, or the next forward one, waits
+	case !over:
+		return false, nil
+	default:
+		if err := s.end.Err(); err != nil {
+			return true, err
+		}
 	}
 	s.done = true
-	for _, t := range s.share {
-		t.Release()
-	}
 	r.stats.Passes++
-	if r.observed == nil && !r.options.FindUnused {
-		r.observed = append([]int{}, s.came...)
+	if !crossed {
+		r.learnOrder(s.end)
 	}
 	switch {
 	case r.options.FindUnused && r.options.SkipUnused:
-		return r.fillAbsent(make([]int32, len(r.params)))
-	case !r.options.FindUnused && !(r.options.StaticGraph && r.unused == nil):
-		return r.fillAbsent(nil)
+		r.fillAbsent(make([]int, len(r.params)))
+	case asks:
+		r.fillAbsent(r.usedAnywhere(s.end.Payloads()))
+	default:
+		r.fillAbsent(nil)
 	}
-	used, err := r.usedAnywhere()
-	if err != nil {
-		return err
-	}
-	return r.fillAbsent(used)
+	return true, nil
 }
 
-// usedAnywhere returns which parameters got a gradient on some rank; nil if all did here.
-func (r *Reducer) usedAnywhere() ([]int32, error) {
-	counts := make([]int32, len(r.params))
+// free gives back what is only needed until the buckets have gone.
+func (s *pass) free() {
+	for _, t := range s.share {
+		t.Release()
+	}
+	s.share = nil
+}
+
+// asksUsed reports whether this rank has to know, at the end of a pass, which gradients the others have.
+func (r *Reducer) asksUsed() bool {
+	if r.options.StaticGraph {
+		return r.unused == nil
+	}
+	return r.options.FindUnused && !r.options.SkipUnused && slices.ContainsFunc(r.buckets, func(b *Bucket) bool { return b.absent != nil })
+}
+
+// report returns what this rank tells the others at the end of a pass: which parameters have a gradient, and, on rank 0 as long as
+// buckets are not made by it, the order in which the gradients came.
+func (r *Reducer) report() []byte {
+	b := r.used()
+	if r.group.Rank() == 0 && r.arrivals == nil {
+		for _, i := range r.pass.came {
+			b = binary.LittleEndian.AppendUint32(b, uint32(i))
+		}
+	}
+	return b
+}
+
+// learnOrder takes note of the order in which gradients came on rank 0 in the first pass that all ranks have ended.
+func (r *Reducer) learnOrder(end *collective.Work) {
+	if r.arrivals == nil && !r.options.FindUnused {
+		r.arrivals = append([]byte{}, end.Payloads()[0][len(r.params):]...)
+	}
+}
+
+// used returns, for each parameter, 1 if it has a gradient on this rank.
+func (r *Reducer) used() []byte {
+	used := make([]byte, len(r.params))
 	for _, i := range r.pass.came {
-		counts[i] = 1
+		used[i] = 1
 	}
 	for i, p := range r.params {
 		// A gradient that came without synchronisation before has been averaged with this pass.
 		if (p.delayed || !r.options.StaticGraph) && p.Tensor.Grad() != nil {
-			counts[i] = 1
+			used[i] = 1
 		}
 	}
-	missing := false
-	for _, b := range r.buckets {
-		missing = missing || b.absent != nil
+	return used
+}
+
+// usedAnywhere returns on how many ranks each parameter has a gradient. With [Options.StaticGraph], those without any are so for good.
+func (r *Reducer) usedAnywhere(ranks [][]byte) []int {
+	counts := make([]int, len(r.params))
+	for _, used := range ranks {
+		for i := range min(len(used), len(counts)) {
+			counts[i] += int(used[i])
+		}
 	}
-	static := r.options.StaticGraph
-	var sum []int32
-	err := r.aside(r.buckets[0].device, 0, func() error {
-		t := op.ToDevice(core.FromSlice(counts), r.buckets[0].device)
-		if err := r.keep(r.to("which gradients there are").AllReduce(t, collective.Sum)); err != nil {
-			return err
-		}
-		if !missing && !static {
-			return nil // nobody here asks
-		}
-		var err error
-		sum, err = core.Values[int32](t)
-		return err
-	})
-	if err == nil && static {
+	if r.options.StaticGraph {
 		r.unused = map[int]bool{}
-		for i, n := range sum {
+		for i, n := range counts {
 			if n == 0 {
 				r.unused[i] = true
 			}
 		}
 	}
-	return sum, err
+	return counts
 }
 
 // fillAbsent gives the parameters without a gradient here the average of those of other ranks. used says which parameters
 // have any; nil means all.
-func (r *Reducer) fillAbsent(used []int32) error {
+func (r *Reducer) fillAbsent(used []int) {
 	for _, b := range r.buckets {
 		for slot, g := range b.absent {
 			if g == nil {
@@ -297,7 +346,14 @@ func (r *Reducer) fillAbsent(used []int32) error {
 		}
 		b.absent = nil
 	}
-	return nil
+}
+
+// dropAbsent lets go of what stands in the place of gradients that are missing.
+func (b *Bucket) dropAbsent() {
+	for _, g := range b.absent {
+		g.Release()
+	}
+	b.absent = nil
 }
 
 // unfinished returns an error that names the parameters whose gradients did not come in the last pass.

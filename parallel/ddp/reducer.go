@@ -69,7 +69,8 @@ type parameter struct {
 // A Reducer averages the gradients of parameters over the ranks of a group. Its methods belong to the thread of its rank.
 type Reducer struct {
 	guard   core.Guard
-	group   *collective.Group
+	model   *collective.Group // for this reducer alone
+	group   *collective.Group // a channel of it, which a pass that fails on a rank ends on all
 	options Options
 	params  []*parameter
 	buffers []Named
@@ -79,7 +80,7 @@ type Reducer struct {
 	streams  map[streamKey]core.Stream   // where buckets are prepared
 	contexts map[streamKey]*core.Context // in which hooks of another language work on them
 	rebuilt  bool                        // the order is that of a backward pass
-	observed []int                       // the order in which gradients came in the first
+	arrivals []byte                      // the order in which gradients came on rank 0 in the first
 	unhook   func()                      // takes the hook on Options.Until away
 	unused   map[int]bool                // with StaticGraph, the parameters that no rank uses; nil before the first step
 
@@ -87,6 +88,9 @@ type Reducer struct {
 	expect      bool // the last one was
 	pass        *pass
 	works       [2][]*collective.Work // of the last two passes
+	failure     error                 // of the step, until the next begins
+	open        *collective.Work      // at the end of the last pass, if other ranks have not come to it
+	home        *core.Context         // the rank
 	hook        Hook
 	own         bool   // the hook is that of Options.Precision
 	foreign     uint64 // a hook of another language
@@ -135,8 +139,8 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 	if o.StaticGraph {
 		o.FindUnused = false // the first step finds them for all
 	}
-	own := g.For(fmt.Sprintf("DDP model %d", g.Number()))
-	r := &Reducer{group: own, options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}, contexts: map[streamKey]*core.Context{}}
+	own := g.For(fmt.Sprintf("DDP model %d", g.Number())).Channel()
+	r := &Reducer{model: own, group: own.Channel(), options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}, contexts: map[streamKey]*core.Context{}}
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {
 		if seen[n.Tensor] {
@@ -171,7 +175,7 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 				return core.ErrorTensor(err)
 			}
 			return nil
-		}})
+		}, Failed: r.failed})
 	}
 	if t := o.Until; t != nil && !seen[t] {
 		r.unhook = t.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
@@ -181,6 +185,7 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 			return nil
 		}})
 	}
+	r.enlist()
 	if err := r.assign(); err != nil {
 		r.Close()
 		return nil, err
@@ -236,7 +241,7 @@ func (r *Reducer) Close() error {
 	}
 	streams := r.detach()
 	for _, s := range streams {
-		if e := s.Close(); err == nil {
+		if e := s.Close(); err == nil && !collective.IsRevoked(e) { // which backward has told
 			err = e
 		}
 	}
@@ -267,6 +272,7 @@ func (r *Reducer) Use(fn func()) error {
 
 // detach takes the hooks off and gives memory back. It returns the streams, which are to be closed.
 func (r *Reducer) detach() map[streamKey]core.Stream {
+	r.delist()
 	for _, p := range r.params {
 		if p.remove != nil {
 			p.remove()
@@ -316,29 +322,36 @@ func (r *Reducer) Forward(samples int) error {
 		return err
 	}
 	defer r.guard.Leave()
+	r.failure = nil
 	if err := r.unfinished(); err != nil {
-		return err
+		return err // and on the other ranks by themselves, as a rule
 	}
 	r.samples += float64(samples)
 	r.expect = r.sync && !r.mode.stale()
 	if r.join != nil {
 		if err := r.join.announce(r, true); err != nil {
-			return err
+			return r.checked(err)
 		}
 	}
 	if !r.expect {
 		return nil
 	}
-	return r.prepare()
+	return r.checked(r.prepare())
 }
 
 // prepare does what every rank does before a pass that is synchronised.
 func (r *Reducer) prepare() error {
 	r.pass = nil
+	if err := r.close(); err != nil {
+		return err
+	}
 	if err := r.checkWorks(); err != nil {
 		return err
 	}
-	if r.observed != nil && !r.rebuilt {
+	if err := r.makeBuffers(); err != nil {
+		return err
+	}
+	if r.arrivals != nil && !r.rebuilt {
 		if err := r.rebuild(); err != nil {
 			return err
 		}
@@ -350,21 +363,23 @@ func (r *Reducer) prepare() error {
 	return r.broadcastBuffers()
 }
 
-// checkWorks returns the error of a collective of the last pass, as far as it is known, and of the one before it.
+// checkWorks returns the error of a collective of the last pass, as far as it is known, and of the one before it. It does so once.
 func (r *Reducer) checkWorks() error {
-	for _, w := range r.works[1] {
+	last, before := r.works[0], r.works[1]
+	r.works[1], r.works[0] = last, nil
+	for _, w := range before {
 		if err := outcome(w); err != nil {
 			return err
 		}
 	}
-	for _, w := range r.works[0] {
+	for _, w := range last {
 		if w.Done() {
 			if err := w.Err(); err != nil {
+				r.works[1] = nil
 				return err
 			}
 		}
 	}
-	r.works[1], r.works[0] = r.works[0], nil
 	return nil
 }
 
@@ -383,6 +398,12 @@ func (r *Reducer) Wait() error {
 		return err
 	}
 	defer r.guard.Leave()
+	if r.open != nil {
+		r.open.Met()
+		if err := r.open.Err(); err != nil {
+			return err
+		}
+	}
 	for _, works := range r.works {
 		for _, w := range works {
 			if err := outcome(w); err != nil {
