@@ -68,6 +68,11 @@ func plait_backward_step(h C.plait_object) C.plait_status {
 	}
 }
 
+//export plait_backward_fail
+func plait_backward_fail(h C.plait_object, why C.plait_string, memory C.bool) C.plait_status {
+	return C.plait_status(bind.BackwardFail(int64(h), C.GoString(why), bool(memory)))
+}
+
 //export plait_backward_key
 func plait_backward_key(h C.plait_object) C.int64_t {
 	return C.int64_t(bind.BackwardKey(int64(h)))

@@ -312,6 +312,10 @@ plait_object plait_backward_grad_new(plait_tensors outputs, plait_tensors grads,
 // where it would wait for room in a queue: call it again. It may wait for the device.
 plait_status plait_backward_step(plait_object h);
 
+// plait_backward_fail says why the caller gives a pass up, before it releases it: memory says that memory was
+// lacking. Other ranks are told.
+plait_status plait_backward_fail(plait_object h, plait_string why, bool memory);
+
 // plait_backward_key returns the key of the function that a pass asks for.
 int64_t plait_backward_key(plait_object h);
 

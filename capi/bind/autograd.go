@@ -174,6 +174,21 @@ func BackwardStep(h Object) (status Status) {
 	return packed(int64(q.What) + 1)
 }
 
+// BackwardFail says why the caller gives a pass up, before it releases it: memory says that memory was lacking. Other ranks are told.
+func BackwardFail(h Object, why string, memory bool) (status Status) {
+	defer protect("backward", &status)
+	p, ok := handle.Object[*pass](h)
+	if !ok {
+		return failf(core.TypeError, "backward", "%d is not the handle of a pass", h)
+	}
+	kind := core.StateError
+	if memory {
+		kind = core.MemoryError
+	}
+	p.run.Fail(core.Errorf(kind, "backward", "%s", why))
+	return 0
+}
+
 // BackwardKey returns the key of the function that a pass asks for.
 func BackwardKey(h Object) int64 {
 	if p, ok := handle.Object[*pass](h); ok && p.request != nil {

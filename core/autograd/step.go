@@ -170,6 +170,13 @@ func (r *Run) run(p *pending) (*Request, error) {
 	return p.stages[0](p)
 }
 
+// Fail ends the walk because of err: the caller could not do what it was asked for.
+func (r *Run) Fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
 // Resume answers the request that [Run.Step] returned; the run takes the gradients over. Call Step again after it.
 func (r *Run) Resume(grads []*core.Tensor) error {
 	if r.pending == nil || !r.pending.asked {

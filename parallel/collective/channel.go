@@ -14,6 +14,7 @@ type channel struct {
 	number uint64        // the same on every rank; 0 is the group's own channel
 	seq    atomic.Uint64 // counts operations
 	made   atomic.Uint64 // counts channels that were made from this one
+	left   atomic.Bool   // this rank has revoked it
 }
 
 // Channel returns a handle on the same group with a new channel: ranks meet in its operations by the order of the calls through this
@@ -54,7 +55,7 @@ func (l *local) Channel(parent, n uint64) uint64 {
 // Revoke fails the operations of the handle's channel on every rank because of cause: those that are not launched yet, and all later
 // ones. It waits for nobody. Ranks that go on make a new channel. The error names this rank, and is a memory error if cause is.
 func (g *Group) Revoke(cause error) {
-	if g.channel.number != 0 {
+	if g.channel.number != 0 && !g.channel.left.Swap(true) {
 		g.backend.Revoke(g.channel.number, cause)
 	}
 }

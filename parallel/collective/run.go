@@ -158,6 +158,9 @@ func (g *Group) check(o *Operation, ins, outs []Piece) error {
 
 // begin numbers the operation, counts it and hands it to the backend.
 func (g *Group) begin(o *Operation) *Work {
+	if g.channel.left.Load() {
+		return failedWork(o.label(), core.Errorf(core.StateError, o.name(), "this rank has revoked the channel"))
+	}
 	o.Timeout, o.Purpose, o.group, o.channel, o.staged = g.timeout, g.purpose, g.name, g.channel.number, g.countStaged
 	if o.Kind != KindSend && o.Kind != KindRecv {
 		o.Seq = g.channel.seq.Add(1)

@@ -20,14 +20,15 @@ func TestOutOfMemoryInBackward(t *testing.T) {
 		return p.Reducer().RegisterHook(ddp.CompressHook(core.Float32, nil))
 	}
 	for name, c := range map[string]faulty{
-		"buckets":      {options: small},
-		"views":        {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, BucketView: true}},
-		"unused":       {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, FindUnused: true}},
-		"static":       {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, StaticGraph: true}},
-		"weighted":     {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, Weighted: true}},
-		"buffers":      {options: small, model: func() *nn.Sequential { return nn.NewSequential(nn.NewBatchNorm1d(width, nn.BatchNormOptions{}), mlp()) }},
-		"hook":         {options: small, prepare: hook},
-		"accumulation": {options: small, micro: 2},
+		"buckets":           {options: small},
+		"views":             {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, BucketView: true}},
+		"unused":            {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, FindUnused: true}},
+		"static":            {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, StaticGraph: true}},
+		"weighted":          {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, Weighted: true}},
+		"buffers":           {options: small, model: func() *nn.Sequential { return nn.NewSequential(nn.NewBatchNorm1d(width, nn.BatchNormOptions{}), mlp()) }},
+		"hook":              {options: small, prepare: hook},
+		"accumulation":      {options: small, micro: 2},
+		"accumulated views": {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, BucketView: true}, micro: 1},
 	} {
 		if testing.Short() && name != "buckets" && name != "accumulation" {
 			continue

@@ -209,6 +209,9 @@ def _finish(run: int, retain: bool, restricted: bool) -> None:
             collect()  # what the nodes behind have let go of
         for callback in passes.callbacks:  # one may queue another
             callback()
+    except BaseException as error:
+        _core.bind_BackwardFail(run, f"{type(error).__name__}: {error}", isinstance(error, MemoryError))
+        raise
     finally:
         for close in passes.closing:
             close()
