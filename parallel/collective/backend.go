@@ -13,8 +13,9 @@ type Backend interface {
 	Split(ranks []int, key uint64) Backend
 	// Channel returns the number of the n-th channel that this rank makes from another; it is the same on every rank.
 	Channel(parent, n uint64) uint64
-	// Revoke fails what waits in a channel of the group, and what comes in it later, because of cause, on every rank.
-	Revoke(channel uint64, cause error)
+	// Revoke fails what waits in a channel of the group, and what comes in it later, because of cause, on every rank. It returns the
+	// error.
+	Revoke(channel uint64, cause error) error
 	// Abort fails everything that waits, and all later operations, of this rank and of all who need it.
 	Abort(err error)
 	// Close gives up the rank's part. Operations of others that need it fail.

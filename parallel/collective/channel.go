@@ -11,10 +11,10 @@ import (
 // A channel numbers some of a group's operations apart from the rest, and can be revoked: its pending operations then fail on every
 // rank, and the group goes on. It is to a group what a communicator that was split off, and can be revoked, is in MPI.
 type channel struct {
-	number uint64        // the same on every rank; 0 is the group's own channel
-	seq    atomic.Uint64 // counts operations
-	made   atomic.Uint64 // counts channels that were made from this one
-	left   atomic.Bool   // this rank has revoked it
+	number uint64                // the same on every rank; 0 is the group's own channel
+	seq    atomic.Uint64         // counts operations
+	made   atomic.Uint64         // counts channels that were made from this one
+	left   atomic.Pointer[error] // of this rank's calls since it has revoked the channel
 }
 
 // Channel returns a handle on the same group with a new channel: ranks meet in its operations by the order of the calls through this
@@ -55,13 +55,17 @@ func (l *local) Channel(parent, n uint64) uint64 {
 // Revoke fails the operations of the handle's channel on every rank because of cause: those that are not launched yet, and all later
 // ones. It waits for nobody. Ranks that go on make a new channel. The error names this rank, and is a memory error if cause is.
 func (g *Group) Revoke(cause error) {
-	if g.channel.number != 0 && !g.channel.left.Swap(true) {
-		g.backend.Revoke(g.channel.number, cause)
+	if g.channel.number != 0 && g.channel.left.Load() == nil {
+		err := g.backend.Revoke(g.channel.number, cause)
+		g.channel.left.Store(&err)
 	}
 }
 
 // Revoked returns the error with which a rank, this or another one, has revoked the handle's channel; nil if none has.
 func (g *Group) Revoked() error {
+	if err := g.channel.left.Load(); err != nil {
+		return *err
+	}
 	if l, ok := g.backend.(*local); ok {
 		m := l.meeting
 		core.Lock(&m.mu)
@@ -106,7 +110,7 @@ type revocation struct {
 }
 
 // Revoke implements [Backend].
-func (l *local) Revoke(channel uint64, cause error) {
+func (l *local) Revoke(channel uint64, cause error) error {
 	m := l.meeting
 	core.Lock(&m.mu) // a caller with Python's lock must not wait for who launches
 	defer m.mu.Unlock()
@@ -139,4 +143,5 @@ func (l *local) Revoke(channel uint64, cause error) {
 	if len(r.ranks) == len(m.ranks) {
 		delete(m.revoked, channel)
 	}
+	return r.err
 }

@@ -158,8 +158,8 @@ func (g *Group) check(o *Operation, ins, outs []Piece) error {
 
 // begin numbers the operation, counts it and hands it to the backend.
 func (g *Group) begin(o *Operation) *Work {
-	if g.channel.left.Load() {
-		return failedWork(o.label(), core.Errorf(core.StateError, o.name(), "this rank has revoked the channel"))
+	if err := g.channel.left.Load(); err != nil {
+		return failedWork(o.label(), *err)
 	}
 	o.Timeout, o.Purpose, o.group, o.channel, o.staged = g.timeout, g.purpose, g.name, g.channel.number, g.countStaged
 	if o.Kind != KindSend && o.Kind != KindRecv {
