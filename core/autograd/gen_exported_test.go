@@ -21,6 +21,7 @@ var exportedFunctions = map[string]any{
 	"OnClose":           autograd.OnClose,
 	"QueueCallback":     autograd.QueueCallback,
 	"QueuePartCallback": autograd.QueuePartCallback,
+	"QueueWait":         autograd.QueueWait,
 	"RefillAlways":      autograd.RefillAlways,
 	"RunHook":           autograd.RunHook,
 }
