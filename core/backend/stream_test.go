@@ -1,0 +1,139 @@
+package backend
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A machine is a device whose streams count their calls instead of running them, when they may.
+type machine struct {
+	*Device
+	released []core.Memory
+}
+
+func newMachine() *machine { return &machine{Device: NewDevice("machine", 0, 1<<20)} }
+
+func (m *machine) EmptyCache()                 {}
+func (m *machine) Reserved() int               { return 0 }
+func (m *machine) HostAccessible() bool        { return false }
+func (m *machine) Supports(core.KernelID) bool { return true }
+
+func (m *machine) NewStream(rank int) core.Stream {
+	s := &counter{gate: make(chan struct{}, 1<<16)}
+	s.Open(s, Options{Device: m, Base: m.Device, Rank: rank, Memory: m, Unit: 64, Runner: s, Inline: -1})
+	return s
+}
+
+func (m *machine) Allocate(_, class, _ int) (core.Memory, error) {
+	return core.Memory{Size: class}, nil
+}
+
+func (m *machine) Release(x core.Memory) { m.released = append(m.released, x) }
+
+type counter struct {
+	Stream
+	gate    chan struct{} // holds a token for each call that may run
+	workers atomic.Int32
+}
+
+func (s *counter) Upload(core.Memory, int, []byte)   {}
+func (s *counter) Download([]byte, core.Memory, int) {}
+func (s *counter) Demand(uint64)                     {}
+func (s *counter) RunHere(*core.Call)                {}
+
+func (s *counter) Work() {
+	s.workers.Add(1)
+	for {
+		c, n := s.First()
+		switch {
+		case c != nil:
+			<-s.gate
+			s.Perform(c, func(c *core.Call) error { return c.Fn() })
+			c.Clear()
+			s.Done.Store(n)
+			s.Took()
+		case s.Ended():
+			return
+		default:
+			s.Sleep()
+		}
+	}
+}
+
+func (s *counter) let(n int) {
+	for range n {
+		s.gate <- struct{}{}
+	}
+}
+
+func launch(s *counter, fn func() error) {
+	c := s.Begin(-1, "test")
+	c.Fn = fn
+	s.Launch(c)
+}
+
+func nothing() error { return nil }
+
+func TestAStreamIsCrowdedUntilItIsHalfEmpty(t *testing.T) {
+	s := newMachine().NewStream(0).(*counter)
+	for range crowdedSize + 1 {
+		require.False(t, s.Crowded())
+		launch(s, nothing)
+	}
+	require.True(t, s.Crowded())
+	s.let(crowdedSize - queueSize/2)
+	s.Finish(crowdedSize - queueSize/2)
+	require.True(t, s.Crowded())
+	s.let(1)
+	s.MakeRoom()
+	require.False(t, s.Crowded())
+	s.let(queueSize)
+	require.NoError(t, s.Close())
+}
+
+// A host that is slow to say that the queue is nearly full says so when it is empty. Nobody would ever take that back, since hosts
+// that ask launch nothing.
+func TestAnEmptyStreamIsNotCrowded(t *testing.T) {
+	s := newMachine().NewStream(0).(*counter)
+	s.crowded.Store(true)
+	core.Crowd(1)
+	require.False(t, s.Crowded())
+	require.False(t, core.Crowded())
+	require.NoError(t, s.Close())
+}
+
+// What is launched on a closed stream runs, and is waited for; its worker goes again.
+func TestAClosedStreamRunsCalls(t *testing.T) {
+	s := newMachine().NewStream(0).(*counter)
+	s.let(10)
+	launch(s, nothing)
+	require.NoError(t, s.Close())
+	for i := range 3 {
+		ran := false
+		launch(s, func() error { ran = true; return nil })
+		require.True(t, ran)
+		require.Eventually(t, func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return !s.working && s.slots == nil
+		}, waitLong, waitShort, i)
+	}
+	require.NoError(t, s.Close())
+	require.Empty(t, s.of.Streams())
+}
+
+func TestAPanicIsTheErrorOfItsCall(t *testing.T) {
+	s := newMachine().NewStream(0).(*counter)
+	s.let(2)
+	launch(s, func() error { panic("oops") })
+	launch(s, nothing)
+	err := s.Synchronize()
+	require.ErrorContains(t, err, "test: internal error: oops")
+	kind, _ := core.KindOf(err)
+	require.Equal(t, core.StateError, kind)
+	require.NoError(t, s.Close(), "it was read")
+}
