@@ -51,3 +51,9 @@ def test_methods_have_one_home():
                 if not name.startswith("__"):
                     homes.setdefault(name, []).append(base.__name__)
     assert {n: h for n, h in homes.items() if len(h) > 1} == {}
+
+
+def test_functions_of_linear_algebra_are_of_the_module_that_people_import():
+    assert {
+        f.__module__ for n in plait.linalg.__all__ if isinstance(f := getattr(plait.linalg, n), types.FunctionType)
+    } == {"plait.linalg"}

@@ -1,0 +1,164 @@
+"""Factors of matrices, their eigenvalues and singular values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plait import _ops
+from plait._errors import LinAlgError, MissingFeatureError
+from plait._functions import decompositions as de
+from plait._functions._common import store
+from plait._modes import no_grad, without_autocast
+from plait.return_types import LU, QR, CholeskyEx, Eigh, LinalgSVD, LUFactor, LUFactorEx
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+
+def cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+    """Returns the triangular factor of symmetric positive definite matrices, of which that triangle is read.
+
+    Raises:
+        LinAlgError: if a matrix is not positive definite. To know, the call waits; `cholesky_ex` does not.
+    """
+    return store(out, de.cholesky(mirrored(input, not upper), upper))
+
+
+def _raise(name: str, what: str, info: Tensor, check_errors: bool = True) -> None:
+    """Raises an error if an info of a stack of matrices is not 0."""
+    if check_errors and (places := _ops.nonzero(info).tolist()):
+        where = f"matrix {places[0]}" if places[0] else "the matrix"
+        raise LinAlgError(f"linalg.{name}: {where} is {what}; its info is {info[tuple(places[0])].item()}")
+
+
+def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> CholeskyEx:
+    """Returns the triangular factors and, for each matrix, 0 or the order of the leading part that is not positive
+    definite; then the factor means nothing.
+    """
+    factor, info = _ops.linalg_cholesky_ex(mirrored(input, not upper), upper)
+    _raise("cholesky_ex", "not positive definite", info, check_errors)
+    return store(out, CholeskyEx(factor, info))
+
+
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> LUFactorEx:
+    """Returns a compact LU decomposition of matrices [*, m, n], whose rows are exchanged for stability.
+
+    LU holds U and, below it, L without its diagonal of ones. pivots says with which row, counted from 1, each was
+    exchanged, one after the other. info is 0 or the first place, counted from 1, of a 0 on U's diagonal.
+    """
+    if not pivot:
+        raise MissingFeatureError("linalg.lu_factor: a decomposition without exchanges of rows is not there")
+    lu, pivots, info = _ops.linalg_lu_factor_ex(A)
+    _raise("lu_factor_ex", "singular", info, check_errors)
+    return store(out, LUFactorEx(lu, pivots, info))
+
+
+def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LUFactor:
+    """Returns what `lu_factor_ex` does without the infos.
+
+    Raises:
+        LinAlgError: if a matrix is singular.
+    """
+    lu, pivots, info = lu_factor_ex(A, pivot=pivot)
+    _raise("lu_factor", "singular", info)
+    return store(out, LUFactor(lu, pivots))
+
+
+def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> LU:
+    """Returns a permutation matrix P, a lower triangular L with a diagonal of ones and an upper U with A = P L U."""
+    factors = lu_factor_ex(A, pivot=pivot)
+    return store(out, LU(*_ops.lu_unpack(factors.LU, factors.pivots)))
+
+
+def eigh(input: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
+    """Returns the eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
+    return store(out, Eigh(*de.eigh(_symmetric(input, UPLO))))
+
+
+def _symmetric(A: Tensor, triangle: str) -> Tensor:
+    if triangle not in ("L", "U"):
+        raise ValueError(f"eigh: UPLO must be 'L' or 'U', got {triangle!r}")
+    return mirrored(A, triangle == "L")
+
+
+def mirrored(A: Tensor, lower: bool) -> Tensor:
+    """Returns the symmetric matrices that have one triangle of `A`."""
+    from plait._autograd.symmetric import Mirrored
+
+    return Mirrored.apply(A, lower) if len(A.shape) > 1 and A.shape[-1] == A.shape[-2] else A
+
+
+def eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
+    """Returns the eigenvalues of symmetric matrices, ascending."""
+    return store(out, eigh(input, UPLO).eigenvalues)
+
+
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> LinalgSVD:
+    """Returns U, S and Vh with A = U diag(S) Vh; with full_matrices, U and Vh are square."""
+    m, n = A.shape[-2:]
+    u, s, v = de.svd(A)
+    if full_matrices and m != n:
+        u, v = _completed(u), _completed(v.mT).mT
+    return store(out, LinalgSVD(u, s, v))
+
+
+def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
+    """Returns the singular values, descending."""
+    return store(out, de.svd(A)[1])
+
+
+def _beside_eye(A: Tensor) -> Tensor:
+    """Returns matrices with the unit matrix to the right: the columns of their Q begin with those of A's and go on."""
+    eye = _ops.eye(A.shape[-2], dtype=A.dtype, device=A.device)
+    return _ops.cat([A, _ops.expand(eye, [*A.shape[:-2], *eye.shape])], -1)
+
+
+def _completed(q: Tensor) -> Tensor:
+    """Returns orthonormal columns with more to their right that make them a basis."""
+    if q.shape[-2] <= q.shape[-1]:
+        return q
+    with no_grad():
+        more = _ops.linalg_qr(_beside_eye(q))[0][..., q.shape[-1] :]
+    return _ops.cat([q, more], -1)
+
+
+def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> QR:
+    """Returns Q with orthonormal columns and an upper triangular R with A = Q R."""
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
+    if mode == "complete" and A.shape[-2] > A.shape[-1]:
+        q, r = _ops.linalg_qr(_beside_eye(A))
+        return store(out, QR(q, r[..., : A.shape[-1]]))
+    q, r = _ops.linalg_qr(A)
+    return store(out, QR(_ops.empty(0, dtype=A.dtype, device=A.device) if mode == "r" else q, r))
+
+
+def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the first columns of the product of the reflections I - tau v v^T.
+
+    Args:
+        input: below the diagonal of each column lies v; on it v is 1 and above 0
+        tau: of the reflections, one for each of the first columns of input
+        out: where the result goes
+    """
+    m, n = input.shape[-2:]
+    if not tau.shape[-1] <= n <= m:
+        raise ValueError(
+            f"householder_product: got input {list(input.shape)} and tau {list(tau.shape)}, want tau <= columns <= rows"
+        )
+    eye = _ops.expand(_ops.eye(m, n, dtype=input.dtype, device=input.device), input.shape)
+    vectors = _ops.tril(input, -1) + eye
+    # Without reflections a constant, which follows from the input all the same.
+    result = eye if tau.shape[-1] else _ops.where(_ops.eq(eye, eye), eye, input)
+    with without_autocast():
+        for i in reversed(range(tau.shape[-1])):
+            v = vectors[..., i : i + 1]
+            result = result - tau[..., i : i + 1, None] * _ops.matmul(v, _ops.matmul(v.mT, result))
+    return store(out, result)
+
+
+def matrix_sqrth(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the square roots of symmetric positive definite matrices."""
+    values, vectors = de.eigh(input)
+    with without_autocast():
+        return store(out, _ops.matmul(vectors * _ops.sqrt(values)[..., None, :], vectors.mT))
