@@ -15,7 +15,7 @@ from plait import _ops
 from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.nn import functional as F
-from plait.nn.functional.loss import mean_over, watching
+from plait.nn.functional._loss_reduction import mean_over, watching
 from plait.nn.modules.loss import CrossEntropyLoss, NLLLoss
 from plait.nn.modules.module import Module
 

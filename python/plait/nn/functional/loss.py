@@ -2,89 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from plait import _ops
 from plait._engine.runtime import TensorBase
 from plait._engine.warnings import warn
 from plait._functions._checked import checked
+from plait.nn.functional._loss_reduction import legacy_reduction, warn_shapes, watched, weighted
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
-
-
-def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """Returns the reduction that the older arguments say, if one of them is given."""
-    if size_average is None and reduce is None:
-        return reduction
-    size_average = True if size_average is None else size_average
-    found = "none" if reduce is False else "mean" if size_average else "sum"
-    warn(f"loss: size_average and reduce are superseded; use reduction={found!r}")
-    return found
-
-
-class _Watch(threading.local):
-    """A list that gets what means are over, where that is not the number of samples: for batches in parts."""
-
-    found: list[Tensor] | None = None
-
-
-_watch = _Watch()
-
-
-@contextmanager
-def watching(found: list[Tensor] | None) -> Iterator[None]:
-    """Inside, `found` gets, for each mean that is not over samples, by what it divides."""
-    before, _watch.found = _watch.found, found
-    try:
-        yield
-    finally:
-        _watch.found = before
-
-
-def mean_over(target: Tensor, weight: Tensor | None, ignored: int | None) -> Tensor | None:
-    """Returns what a mean of class indices' losses divides by; None where the targets are probabilities."""
-    if target.dtype.is_floating_point:
-        return None
-    counts = _ops.ne(target, -100 if ignored is None else ignored)
-    if weight is None:
-        return _ops.sum(counts)
-    weight = weight.detach()
-    of_each = _ops.take(weight, _ops.clamp(target, 0, weight.shape[0] - 1))
-    return _ops.sum(_ops.mul(of_each, counts.to(weight.dtype)))
-
-
-def _watched(reduction: str, target: Tensor, weight: Tensor | None, ignored: int | None) -> None:
-    if reduction == "mean" and _watch.found is not None:
-        total = mean_over(target, weight, ignored)
-        if total is not None:
-            _watch.found.append(total)
-
-
-def _warn_shapes(name: str, input: Tensor, target: Tensor) -> None:
-    if input.shape != target.shape:
-        warn(
-            f"{name}: the target's shape {list(target.shape)} differs from the input's {list(input.shape)}; "
-            "they are broadcast, which is often a mistake"
-        )
-
-
-def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str, total: Tensor | None = None) -> Tensor:
-    """Returns element-wise losses times weights, reduced; the mean is over `total`, or over the number of elements."""
-    if weight is not None:
-        loss = _ops.mul(loss, weight)
-    if reduction == "none":
-        return loss
-    if reduction == "sum":
-        return _ops.sum(loss)
-    if reduction != "mean":
-        raise ValueError(f"{name}: reduction must be mean, sum or none, got {reduction!r}")
-    if total is not None and _watch.found is not None:
-        _watch.found.append(total.detach())
-    return _ops.mean(loss) if total is None else _ops.div(_ops.sum(loss), total)
 
 
 @checked
@@ -98,11 +26,11 @@ def l1_loss(
 ) -> Tensor:
     """Returns |input - target|."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    _warn_shapes("l1_loss", input, target)
+    warn_shapes("l1_loss", input, target)
     if weight is None:
         return _ops.l1_loss(input, target, reduction)
     total = _ops.sum(_ops.expand_as(weight, input))
-    return _weighted("l1_loss", _ops.l1_loss(input, target, "none"), weight, reduction, total)
+    return weighted("l1_loss", _ops.l1_loss(input, target, "none"), weight, reduction, total)
 
 
 @checked
@@ -116,11 +44,11 @@ def mse_loss(
 ) -> Tensor:
     """Returns (input - target)^2."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    _warn_shapes("mse_loss", input, target)
+    warn_shapes("mse_loss", input, target)
     if weight is None:
         return _ops.mse_loss(input, target, reduction)
     total = _ops.sum(_ops.expand_as(weight, input))
-    return _weighted("mse_loss", _ops.mse_loss(input, target, "none"), weight, reduction, total)
+    return weighted("mse_loss", _ops.mse_loss(input, target, "none"), weight, reduction, total)
 
 
 @checked
@@ -134,7 +62,7 @@ def smooth_l1_loss(
 ) -> Tensor:
     """Returns the squared difference over 2 beta where it is below beta, else the absolute one less beta / 2."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    _warn_shapes("smooth_l1_loss", input, target)
+    warn_shapes("smooth_l1_loss", input, target)
     if beta == 0:
         return _ops.l1_loss(input, target, reduction)
     return _ops.smooth_l1_loss(input, target, reduction, beta)
@@ -145,11 +73,11 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
     """Returns half the squared difference where it is below delta, else delta * (that less delta / 2)."""
-    _warn_shapes("huber_loss", input, target)
+    warn_shapes("huber_loss", input, target)
     if weight is None:
         return _ops.huber_loss(input, target, reduction, delta)
     total = _ops.sum(_ops.expand_as(weight, input))
-    return _weighted("huber_loss", _ops.huber_loss(input, target, "none", delta), weight, reduction, total)
+    return weighted("huber_loss", _ops.huber_loss(input, target, "none", delta), weight, reduction, total)
 
 
 @checked
@@ -167,7 +95,7 @@ def cross_entropy(
     reduction = legacy_reduction(size_average, reduce, reduction)
     # The default goes with indices alone.
     ignored = None if ignore_index < 0 and target.dtype.is_floating_point else ignore_index
-    _watched(reduction, target, weight, ignored)
+    watched(reduction, target, weight, ignored)
     return _ops.cross_entropy(input, target, weight, ignored, reduction, label_smoothing)
 
 
@@ -183,7 +111,7 @@ def nll_loss(
 ) -> Tensor:
     """Returns the negative log-likelihood of class indices [N, ...] under log-probabilities [N, C, ...]."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    _watched(reduction, target, weight, ignore_index)
+    watched(reduction, target, weight, ignore_index)
     return _ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
@@ -425,7 +353,7 @@ def triplet_margin_with_distance_loss(
     if swap:
         far = _ops.minimum(far, distance(positive, negative))
     loss = _ops.relu(_ops.add(_ops.sub(near, far), float(margin)))
-    return _weighted("triplet_margin_with_distance_loss", loss, None, reduction)
+    return weighted("triplet_margin_with_distance_loss", loss, None, reduction)
 
 
 @checked

@@ -7,7 +7,7 @@ from typing import Any
 
 from plait._tensor import Tensor
 from plait.nn import functional as F
-from plait.nn.functional.loss import legacy_reduction
+from plait.nn.functional._loss_reduction import legacy_reduction
 from plait.nn.modules.module import Module
 from plait.nn.modules.vision import PairwiseDistance
 
