@@ -3,6 +3,10 @@
 import numpy as np
 import plait
 from plait import nn
+from plait.distributed import pipelining
+
+NAMES = pipelining.schedule_names()
+DEVICES = ["cpu:0", "cpu:1"]
 
 
 def block(width=4, dropout=0.0):
@@ -43,3 +47,10 @@ def tied():
     plait.manual_seed(2)
     embedding = nn.Embedding(7, 4)
     return nn.Sequential(embedding, block(), block(), Head(embedding.weight)).double()
+
+
+def whole(m, x, y, loss_fn):
+    out = m(x)
+    loss = loss_fn(out, y)
+    loss.backward()
+    return loss.item(), out.detach().numpy(), grads(m)
