@@ -21,7 +21,7 @@ type AttentionAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a AttentionAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(flag(a.Causal), a.Seed, a.Offset).Float(a.Scale, a.Dropout)
+	return c.Int(Flag(a.Causal), a.Seed, a.Offset).Float(a.Scale, a.Dropout)
 }
 
 // AttentionOf reads the attributes of a call.

@@ -94,8 +94,8 @@ func matches(names []string, n int, present func(i int) bool) bool {
 	return n <= len(names)
 }
 
-// flag is a bool as an attribute.
-func flag(b bool) int64 {
+// Flag is a bool as an attribute, and as C has it.
+func Flag(b bool) int64 {
 	if b {
 		return 1
 	}

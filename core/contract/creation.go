@@ -9,7 +9,7 @@ var (
 	Linspace = declare(Contract{Name: "linspace", Outs: "y", Floats: "start end"})
 	// Logspace writes base to the powers of evenly spaced numbers.
 	Logspace = declare(Contract{Name: "logspace", Outs: "y", Floats: "start end base"})
-	// TriangleIndices writes the rows and the columns of the elements of a triangle, int64 of shape [2, count].
+	// TriangleIndices writes the rows and the columns of the elements of a matrix's triangle, int64 of shape [2, count].
 	TriangleIndices = declare(Contract{Name: "triangle_indices", Outs: "y", Ints: "rows columns diagonal upper"})
 )
 
@@ -60,7 +60,7 @@ type TriangleIndicesAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a TriangleIndicesAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Rows), int64(a.Columns), int64(a.Diagonal), flag(a.Upper))
+	return c.Int(int64(a.Rows), int64(a.Columns), int64(a.Diagonal), Flag(a.Upper))
 }
 
 // TriangleIndicesOf reads the attributes of a call.

@@ -53,7 +53,7 @@ func ScatterOf(c *core.Call) ScatterAttrs {
 }
 
 // SetIndex adds the attributes of [Index] to a call and returns it.
-func SetIndex(c *core.Call, wrap bool, dims []int) *core.Call { return c.Int(flag(wrap)).Dims(dims) }
+func SetIndex(c *core.Call, wrap bool, dims []int) *core.Call { return c.Int(Flag(wrap)).Dims(dims) }
 
 // IndexAttrs are the attributes of [Index] as its kernels read them.
 type IndexAttrs struct {
@@ -66,7 +66,7 @@ func IndexOf(c *core.Call) IndexAttrs { return IndexAttrs{c.Ints[0] != 0, c.Ints
 
 // SetIndexPut adds the attributes of [IndexPut] to a call and returns it.
 func SetIndexPut(c *core.Call, wrap bool, mode ScatterMode, dims []int) *core.Call {
-	return c.Int(flag(wrap), int64(mode)).Dims(dims)
+	return c.Int(Flag(wrap), int64(mode)).Dims(dims)
 }
 
 // IndexPutAttrs are the attributes of [IndexPut] as its kernels read them.
@@ -90,7 +90,7 @@ type EmbeddingBackwardAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a EmbeddingBackwardAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Padding), flag(a.ByFrequency), flag(a.Add))
+	return c.Int(int64(a.Padding), Flag(a.ByFrequency), Flag(a.Add))
 }
 
 // EmbeddingBackwardOf reads the attributes of a call.

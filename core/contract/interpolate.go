@@ -30,7 +30,7 @@ type InterpolateAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a InterpolateAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Spatial), int64(a.Mode), flag(a.AlignCorners)).Float(a.Scale...)
+	return c.Int(int64(a.Spatial), int64(a.Mode), Flag(a.AlignCorners)).Float(a.Scale...)
 }
 
 // InterpolateOf reads the attributes of a call.

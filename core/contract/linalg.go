@@ -32,7 +32,7 @@ type TriangularAttrs struct {
 }
 
 // AddTo adds the attributes to a call and returns it.
-func (a TriangularAttrs) AddTo(c *core.Call) *core.Call { return c.Int(flag(a.Upper), flag(a.Unit)) }
+func (a TriangularAttrs) AddTo(c *core.Call) *core.Call { return c.Int(Flag(a.Upper), Flag(a.Unit)) }
 
 // TriangularOf reads the attributes of a call.
 func TriangularOf(c *core.Call) TriangularAttrs {

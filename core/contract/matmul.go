@@ -2,8 +2,9 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// MatMul writes alpha * a @ b + beta * y + bias, of stacks of matrices that broadcast; a bias has an element for each column. y
-// is read unless beta is 0.
+// MatMul writes alpha * a @ b + beta * y + bias to y [*, m, n], which is read unless beta is 0. a is [*, m, k] and b [*, k, n], or their
+// matrices are transposed; leading dimensions broadcast to those of y. A bias is [n]. All have one dtype. Integers take whole
+// numbers for alpha and beta, and no ReLU.
 var MatMul = declare(Contract{Name: "matmul", Outs: "y", Ins: "a b bias?", Ints: "transpose_a transpose_b relu", Floats: "alpha beta"})
 
 // MatMulAttrs are the attributes of [MatMul].
@@ -15,7 +16,7 @@ type MatMulAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a MatMulAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(flag(a.TransposeA), flag(a.TransposeB), flag(a.ReLU)).Float(a.Alpha, a.Beta)
+	return c.Int(Flag(a.TransposeA), Flag(a.TransposeB), Flag(a.ReLU)).Float(a.Alpha, a.Beta)
 }
 
 // MatMulOf reads the attributes of a call.

@@ -33,7 +33,7 @@ type LayerNormAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a LayerNormAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Rows), int64(a.N), flag(a.RMS))
+	return c.Int(int64(a.Rows), int64(a.N), Flag(a.RMS))
 }
 
 // LayerNormOf reads the attributes of a call.
@@ -62,7 +62,7 @@ type BatchNormAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a BatchNormAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Batch), int64(a.Channels), int64(a.Inner), flag(a.Training))
+	return c.Int(int64(a.Batch), int64(a.Channels), int64(a.Inner), Flag(a.Training))
 }
 
 // BatchNormOf reads the attributes of a call.

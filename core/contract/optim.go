@@ -57,7 +57,7 @@ const optimStepInts = 3
 
 // AddTo adds the attributes of the next parameter to a call and returns it.
 func (a *OptimStepAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Rule), int64(a.States), flag(a.Master)).Float(a.Numbers[:]...)
+	return c.Int(int64(a.Rule), int64(a.States), Flag(a.Master)).Float(a.Numbers[:]...)
 }
 
 // OptimStepOf reads the attributes of parameter i of a call.
@@ -66,6 +66,9 @@ func OptimStepOf(c *core.Call, i int) OptimStepAttrs {
 	return OptimStepAttrs{OptimRule(ints[0]), int(ints[1]), ints[2] != 0, [OptimNumbers]float64(c.Floats[OptimNumbers*i:])}
 }
 
+// OptimStepNumbers returns the numbers of all parameters of a call, one after the other.
+func OptimStepNumbers(c *core.Call) []float64 { return c.Floats }
+
 // OptimNormAttrs are the attributes of [OptimNorm].
 type OptimNormAttrs struct {
 	P    float64
@@ -73,7 +76,7 @@ type OptimNormAttrs struct {
 }
 
 // AddTo adds the attributes to a call and returns it.
-func (a OptimNormAttrs) AddTo(c *core.Call) *core.Call { return c.Int(flag(a.Root)).Float(a.P) }
+func (a OptimNormAttrs) AddTo(c *core.Call) *core.Call { return c.Int(Flag(a.Root)).Float(a.P) }
 
 // OptimNormOf reads the attributes of a call.
 func OptimNormOf(c *core.Call) OptimNormAttrs { return OptimNormAttrs{c.Floats[0], c.Ints[0] != 0} }

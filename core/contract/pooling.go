@@ -26,9 +26,9 @@ type PoolWindows[T int | int64] struct {
 
 // SetPool adds the attributes of the poolings to a call: the number of spatial dimensions, and the windows, nil for adaptive ones.
 func SetPool(c *core.Call, spatial int, w *PoolWindows[int]) {
-	c.Int(int64(spatial), flag(w == nil))
+	c.Int(int64(spatial), Flag(w == nil))
 	if w != nil {
-		c.Dims(w.Kernel).Dims(w.Stride).Dims(w.Padding).Dims(w.Dilation).Int(flag(w.IncludePad), int64(w.Divisor))
+		c.Dims(w.Kernel).Dims(w.Stride).Dims(w.Padding).Dims(w.Dilation).Int(Flag(w.IncludePad), int64(w.Divisor))
 	}
 }
 
@@ -60,7 +60,7 @@ type PlaneScatterAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a PlaneScatterAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Spatial), flag(a.Add))
+	return c.Int(int64(a.Spatial), Flag(a.Add))
 }
 
 // PlaneScatterOf reads the attributes of a call.

@@ -69,7 +69,7 @@ type DrawAttrs struct {
 // AddTo adds the attributes to a call and returns it.
 func (a DrawAttrs) AddTo(c *core.Call) *core.Call {
 	if c.Int(a.Seed, a.Offset); c.Kernel == Multinomial {
-		c.Int(flag(a.Replacement))
+		c.Int(Flag(a.Replacement))
 	}
 	return c
 }
@@ -79,15 +79,16 @@ func DrawOf(c *core.Call) DrawAttrs {
 	return DrawAttrs{c.Ints[0], c.Ints[1], len(c.Ints) > 2 && c.Ints[2] != 0}
 }
 
-// MoveOffset adds to the generator's offset of a call that draws each element by its position alone, and reports whether it is one.
-func MoveOffset(c *core.Call, by int64) bool {
-	switch c.Kernel {
-	case Random:
+// DrawsByPosition reports whether a kernel draws each element by its position, so that it can draw a part of a tensor alone.
+func DrawsByPosition(k core.KernelID) bool {
+	return k == Random || k == RandomIntegers || k == Bernoulli
+}
+
+// MoveOffset adds to the generator's offset of a call of such a kernel.
+func MoveOffset(c *core.Call, by int64) {
+	if c.Kernel == Random {
 		c.Ints[2] += by
-	case RandomIntegers, Bernoulli:
+	} else {
 		c.Ints[1] += by
-	default:
-		return false
 	}
-	return true
 }

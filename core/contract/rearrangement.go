@@ -16,7 +16,7 @@ type TriangleAttrs struct {
 }
 
 // AddTo adds the attributes to a call and returns it.
-func (a TriangleAttrs) AddTo(c *core.Call) *core.Call { return c.Int(a.Diagonal, flag(a.Upper)) }
+func (a TriangleAttrs) AddTo(c *core.Call) *core.Call { return c.Int(a.Diagonal, Flag(a.Upper)) }
 
 // TriangleOf reads the attributes of a call.
 func TriangleOf(c *core.Call) TriangleAttrs { return TriangleAttrs{c.Ints[0], c.Ints[1] != 0} }

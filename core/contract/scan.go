@@ -10,7 +10,7 @@ var (
 	// CumMax and CumMin write, besides, where the extreme is. They have no direction.
 	CumMax = declare(Contract{Name: "cummax", Outs: "values indices", Ins: "x", Ints: "dim"})
 	CumMin = declare(Contract{Name: "cummin", Outs: "values indices", Ins: "x", Ints: "dim"})
-	// LinearScan writes y[i] = a[i] * y[i-1] + b[i].
+	// LinearScan writes y[i] = a[i] * y[i-1] + b[i]; in reverse, y[i] = a[i+1] * y[i+1] + b[i]. All are contiguous floats of one shape.
 	LinearScan = declare(Contract{Name: "linear_scan", Outs: "y", Ins: "a b", Ints: "dim reverse"})
 )
 
@@ -22,7 +22,7 @@ type ScanAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a ScanAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Dim), flag(a.Reverse))
+	return c.Int(int64(a.Dim), Flag(a.Reverse))
 }
 
 // ScanOf reads the attributes of a call; [CumMax] and [CumMin] have the dimension alone.

@@ -25,8 +25,8 @@ var (
 	BinCount = declare(Contract{Name: "bincount", Outs: "y", Ins: "x weights?"})
 	// HistC writes how many elements of x are in each of equal parts of a range; the last part includes its end.
 	HistC = declare(Contract{Name: "histc", Outs: "y", Ins: "x", Floats: "low high"})
-	// Unique writes what is left of n elements when equal ones are counted once: inverse says, for each, which it is, and total
-	// how many there are. All operands but total have room for n.
+	// Unique writes what is left of n elements when equal ones, of which NaN is none, are counted once: inverse says, for each,
+	// which it is, and total how many there are. All operands but total have room for n, and are contiguous.
 	Unique = declare(Contract{Name: "unique", Outs: "values inverse counts total", Ins: "x", Ints: "consecutive"})
 	// UniqueRows does that for rows, and writes for each the index of its first.
 	UniqueRows = declare(Contract{Name: "unique_rows", Outs: "first inverse counts total", Ins: "x", Ints: "consecutive"})
@@ -39,7 +39,7 @@ type SortAttrs struct {
 }
 
 // AddTo adds the attributes to a call and returns it.
-func (a SortAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), flag(a.Descending)) }
+func (a SortAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), Flag(a.Descending)) }
 
 // SortOf reads the attributes of a call.
 func SortOf(c *core.Call) SortAttrs { return SortAttrs{int(c.Ints[0]), c.Ints[1] != 0} }
@@ -52,7 +52,7 @@ type TopKAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a TopKAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Dim), int64(a.K), flag(a.Largest))
+	return c.Int(int64(a.Dim), int64(a.K), Flag(a.Largest))
 }
 
 // TopKOf reads the attributes of a call.

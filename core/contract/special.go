@@ -69,7 +69,7 @@ type SpecialPairAttrs struct {
 
 // AddTo adds the attributes to a call and returns it.
 func (a SpecialPairAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Function), flag(a.Derivative))
+	return c.Int(int64(a.Function), Flag(a.Derivative))
 }
 
 // SpecialPairOf reads the attributes of a call.

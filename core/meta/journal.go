@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -183,7 +184,7 @@ func (s *step) overwrites(v *value) bool {
 			return false
 		}
 	}
-	return !s.inPlace || draws[s.kernel] > 0 || op.IsElementwise(s.kernel)
+	return !s.inPlace || contract.DrawsByPosition(s.kernel) || op.IsElementwise(s.kernel)
 }
 
 // fills reports whether an operand is all of a piece of memory, in order.

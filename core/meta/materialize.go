@@ -6,13 +6,6 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// draws has the kernels of random numbers, and how many of their first attributes come before the counter.
-var draws = map[core.KernelID]int{
-	contract.Random:         2,
-	contract.RandomIntegers: 1,
-	contract.Bernoulli:      1,
-}
-
 // Materialize returns a tensor on dev with the values that t, of the meta device, would have; one of another device it
 // copies. What was never written is undefined.
 //
@@ -83,7 +76,7 @@ func valueOf(t *core.Tensor) (*value, *journal, error) {
 // places.
 func local(steps []*step, n int) bool {
 	for _, s := range steps {
-		if s.data != nil || s.problem != "" || len(s.outs) != 1 || draws[s.kernel] == 0 && !op.IsElementwise(s.kernel) {
+		if s.data != nil || s.problem != "" || len(s.outs) != 1 || !contract.DrawsByPosition(s.kernel) && !op.IsElementwise(s.kernel) {
 			return false
 		}
 		for _, list := range [][]operand{s.outs, s.ins} {
@@ -172,12 +165,12 @@ func (r *replay) step(s *step) error {
 	}
 	c.Int(s.ints...).Float(s.floats...)
 	c.InPlace, c.Work = s.inPlace, s.work
-	if at := draws[s.kernel]; at > 0 && r.elements > 0 {
+	if r.elements > 0 && contract.DrawsByPosition(s.kernel) {
 		words := 1
 		if s.kernel == contract.RandomIntegers || s.kernel == contract.Random && s.outs[0].dtype == core.Float64 {
 			words = 2
 		}
-		c.Ints[at] += int64(r.first * words / 4)
+		contract.MoveOffset(c, int64(r.first*words/4))
 	}
 	return core.Launch(r.stream, c)
 }

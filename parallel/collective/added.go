@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
@@ -14,7 +15,7 @@ var addScaledKernel = core.Kernel("add_scaled.f32")
 // it need not go through the host. The bits are those of a sum in the order of the ranks if the device's input is the last or
 // there are two, and if the device's arithmetic is exact: in float32, where halves of a sum are a sum of halves.
 func (j *job) leave(s *step) {
-	if s.op != combine.Sum || len(s.outs) != 1 || !j.away(s.outs[0]) || j.piece(s.outs[0]).Tensor.DType() != core.Float32 {
+	if s.op != contract.CombineSum || len(s.outs) != 1 || !j.away(s.outs[0]) || j.piece(s.outs[0]).Tensor.DType() != core.Float32 {
 		return
 	}
 	if fraction, _ := math.Frexp(s.divisor); s.divisor != 0 && fraction != 0.5 {

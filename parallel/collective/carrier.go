@@ -67,13 +67,13 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 		}
 	}
 	if send.lane.entering != nil || recv.lane.entering != nil {
-		plan := []step{{op: combine.Copy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: n}}
+		plan := []step{{op: contract.CombineCopy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: n}}
 		relayed(newJob(name, posts, []lane{send.lane, recv.lane}, plan), pair.relay)
 		return nil
 	}
 	call := recv.stream.Begin(contract.Combine, name)
 	call.AddWaits(foreign(append(send.waits, recv.waits...), posts)...)
-	call.InBorrowed(send.ins[0], 0, n).OutBorrowed(recv.outs[0], 0, n).Int(combine.Copy).Float(0)
+	contract.CombineAttrs{Op: contract.CombineCopy}.AddTo(call.InBorrowed(send.ins[0], 0, n).OutBorrowed(recv.outs[0], 0, n))
 	recv.stream.Launch(call)
 	end := []core.Event{recv.stream.Record()}
 	send.work.settle(end, nil)

@@ -112,5 +112,5 @@ func (s *step) fill(c *core.Call, posts []*post) {
 		p := posts[dst.rank]
 		c.OutBorrowed(p.outs[dst.piece], p.op.Outs[dst.piece].From+s.from, s.n)
 	}
-	c.Int(s.op).Float(s.divisor)
+	contract.CombineAttrs{Op: s.op, Divisor: s.divisor}.AddTo(c)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -204,7 +205,7 @@ func clash(plan []step, posts []*post) (err error) {
 		switch {
 		case !a.out && !b.out:
 		case same && a.step == b.step: // each element is read before it is written
-		case same && a.out && b.out && plan[a.step].op == combine.Copy && plan[b.step].op == combine.Copy &&
+		case same && a.out && b.out && plan[a.step].op == contract.CombineCopy && plan[b.step].op == contract.CombineCopy &&
 			plan[a.step].ins[0] == plan[b.step].ins[0]: // both write the same
 		default:
 			err = core.Errorf(core.DistributedError, posts[0].work.label, "%s and %s share memory, so that one would overwrite the other",

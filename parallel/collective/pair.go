@@ -89,7 +89,7 @@ func (m *meeting) transfer(send, recv *post) {
 				return
 			}
 		}
-		plan := []step{{op: combine.Copy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: from.N}}
+		plan := []step{{op: contract.CombineCopy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: from.N}}
 		relayed(newJob("recv", posts, lanes, plan), m.relayOf(send.rank, recv.rank))
 		return
 	}
@@ -99,7 +99,7 @@ func (m *meeting) transfer(send, recv *post) {
 	}
 	c := stream.Begin(contract.Combine, "recv")
 	c.AddWaits(waits...)
-	c.InBorrowed(send.ins[0], from.From, from.N).OutBorrowed(recv.outs[0], to.From, to.N).Int(combine.Copy).Float(0)
+	contract.CombineAttrs{Op: contract.CombineCopy}.AddTo(c.InBorrowed(send.ins[0], from.From, from.N).OutBorrowed(recv.outs[0], to.From, to.N))
 	stream.Launch(c)
 	end := []core.Event{stream.Record()}
 	send.work.settle(end, nil)

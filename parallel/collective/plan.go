@@ -2,6 +2,7 @@ package collective
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
@@ -21,7 +22,7 @@ type source struct {
 // A step joins pieces of several ranks into others, as one launch of the kernel "combine".
 type step struct {
 	owner   int // the rank whose stream runs it
-	op      int64
+	op      contract.CombineOp
 	divisor float64
 	ins     []source
 	outs    []source
@@ -192,7 +193,7 @@ func (p *plan) copy(in, out source) {
 			}
 		}
 	}
-	p.add(step{owner: out.rank, op: combine.Copy, ins: []source{in}, outs: []source{out}, n: first.N}, first.Tensor.DType())
+	p.add(step{owner: out.rank, op: contract.CombineCopy, ins: []source{in}, outs: []source{out}, n: first.N}, first.Tensor.DType())
 }
 
 func (p *plan) add(s step, d core.DType) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
@@ -24,9 +25,9 @@ const (
 
 var reduceOps = [...]struct {
 	name   string
-	kernel int64
-}{{"sum", combine.Sum}, {"avg", combine.Sum}, {"product", combine.Product}, {"min", combine.Min}, {"max", combine.Max},
-	{"band", combine.BitAnd}, {"bor", combine.BitOr}, {"bxor", combine.BitXor}}
+	kernel contract.CombineOp
+}{{"sum", contract.CombineSum}, {"avg", contract.CombineSum}, {"product", contract.CombineProduct}, {"min", contract.CombineMin}, {"max", contract.CombineMax},
+	{"band", contract.CombineBitAnd}, {"bor", contract.CombineBitOr}, {"bxor", contract.CombineBitXor}}
 
 func (o ReduceOp) String() string {
 	if int(o) < len(reduceOps) {

@@ -138,7 +138,7 @@ type direct struct {
 // inside reports whether a part goes to one of its outs without leaving a device.
 func (j *job) inside(p *step, out source) bool {
 	in := p.ins[0]
-	return p.op == combine.Copy && j.away(in) && j.away(out) &&
+	return p.op == contract.CombineCopy && j.away(in) && j.away(out) &&
 		j.lanes[in.rank].entering.Device() == j.lanes[out.rank].entering.Device()
 }
 

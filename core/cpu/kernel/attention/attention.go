@@ -90,27 +90,25 @@ func backward(ctx *kernel.Context, p *problem, o view, lse unsafe.Pointer, do, d
 	return nil
 }
 
-// callProblem reads q, k, v and the optional mask from the first inputs, and ints causal, seed, offset and floats scale,
-// dropout.
+// callProblem reads q, k, v and the mask, which come first in both calls, and the attributes.
 func callProblem(c *core.Call) problem {
 	q, k, v, mask := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
-	p := newProblem(int(q.DType), operand(q), operand(k), operand(v), q.Shape, k.Shape, v.Shape[3], c.Floats[0], c.Ints[0] != 0)
+	a := contract.AttentionOf(c)
+	p := newProblem(int(q.DType), operand(q), operand(k), operand(v), q.Shape, k.Shape, v.Shape[3], a.Scale, a.Causal)
 	if mask.Present() {
 		setMask(&p, int(mask.DType), mask.Ptr(), mask.Strides)
 	}
-	if c.Floats[1] > 0 {
-		setDropout(&p, c.Floats[1], uint64(c.Ints[1]), uint64(c.Ints[2]))
+	if a.Dropout > 0 {
+		setDropout(&p, a.Dropout, uint64(a.Seed), uint64(a.Offset))
 	}
 	return p
 }
 
-// attention: o, lse = f(q, k, v, mask). The mask has the shape [batch, heads, queries, keys], expanded.
 func attention(ctx *kernel.Context, c *core.Call) error {
 	p := callProblem(c)
 	return forward(ctx, &p, operand(&c.Outs[0]), c.Outs[1].Ptr())
 }
 
-// attentionBackward: dq, dk, dv = f(q, k, v, mask, o, lse, do). Outputs may be absent.
 func attentionBackward(ctx *kernel.Context, c *core.Call) error {
 	p := callProblem(c)
 	return backward(ctx, &p, operand(&c.Ins[4]), c.Ins[5].Ptr(), operand(&c.Ins[6]), operand(&c.Outs[0]),

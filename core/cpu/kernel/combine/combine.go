@@ -21,20 +21,6 @@ import (
 
 func init() { kernel.Register(contract.Combine, combine) }
 
-// The operations of the kernel.
-const (
-	Copy    = C.PLAITK_COPY
-	Sum     = C.PLAITK_SUM
-	Product = C.PLAITK_PRODUCT
-	Min     = C.PLAITK_MIN
-	Max     = C.PLAITK_MAX
-	BitAnd  = C.PLAITK_BIT_AND
-	BitOr   = C.PLAITK_BIT_OR
-	BitXor  = C.PLAITK_BIT_XOR
-)
-
-// combine: every one of Outs = the Ins joined by operation Ints[0] and divided by Floats[0] unless it is 0. All are
-// contiguous, of one dtype and length.
 func combine(ctx *kernel.Context, c *core.Call) error {
 	ins, outs := len(c.Ins), len(c.Outs)
 	if ins == 0 || outs == 0 || c.Ins[0].Numel() == 0 {
@@ -52,14 +38,15 @@ func combine(ctx *kernel.Context, c *core.Call) error {
 		pointers[ins+i] = c.Outs[i].Ptr()
 	}
 	first := &c.Ins[0]
-	C.plaitk_combine(C.int64_t(c.Ints[0]), C.int64_t(first.DType), C.int64_t(first.Numel()),
-		&pointers[0], C.int64_t(ins), &pointers[ins], C.int64_t(outs), C.double(c.Floats[0]))
+	a := contract.CombineOf(c)
+	C.plaitk_combine(C.int64_t(a.Op), C.int64_t(first.DType), C.int64_t(first.Numel()),
+		&pointers[0], C.int64_t(ins), &pointers[ins], C.int64_t(outs), C.double(a.Divisor))
 	return nil
 }
 
 // Join is the kernel for memory that belongs to no tensor: it joins n elements of each of sources into every one of targets.
 // All of it is off the Go heap.
-func Join(op int64, d core.DType, n int, sources, targets []unsafe.Pointer, divisor float64) {
+func Join(op contract.CombineOp, d core.DType, n int, sources, targets []unsafe.Pointer, divisor float64) {
 	if n == 0 || len(targets) == 0 {
 		return
 	}

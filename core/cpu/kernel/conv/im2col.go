@@ -24,26 +24,24 @@ func init() {
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// patches describes those of an image whose last two dimensions are spatial: Ints are the kernel, the stride, the
-// padding, the dilation and the number of places along both dimensions.
+// patches describes those of an image.
 func patches(c *core.Call, image *core.Operand) *C.plaitk_conv_patches {
+	a := contract.PatchesOf(c)
 	first := len(image.Shape) - 2
 	s := &C.plaitk_conv_patches{dtype: C.int64_t(image.DType), planes: C.int64_t(core.Numel(image.Shape[:first]))}
 	for d := range 2 {
-		s.in[d], s.kernel[d], s.stride[d] = C.int64_t(image.Shape[first+d]), C.int64_t(c.Ints[d]), C.int64_t(c.Ints[2+d])
-		s.pad[d], s.dilation[d], s.out[d] = C.int64_t(c.Ints[4+d]), C.int64_t(c.Ints[6+d]), C.int64_t(c.Ints[8+d])
+		s.in[d], s.kernel[d], s.stride[d] = C.int64_t(image.Shape[first+d]), C.int64_t(a.Kernel[d]), C.int64_t(a.Stride[d])
+		s.pad[d], s.dilation[d], s.out[d] = C.int64_t(a.Padding[d]), C.int64_t(a.Dilation[d]), C.int64_t(a.Places[d])
 	}
 	return s
 }
 
-// im2col: Outs[0] = the patches of Ins[0] as columns.
 func im2colCall(ctx *kernel.Context, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
 	C.plaitk_conv_im2col(workers(ctx), patches(c, x), x.Ptr(), y.Ptr())
 	return nil
 }
 
-// col2im: Outs[0] = the sum of the patches in the columns of Ins[0], each in its place.
 func col2imCall(ctx *kernel.Context, c *core.Call) error {
 	y, x := &c.Ins[0], &c.Outs[0]
 	s := patches(c, x)

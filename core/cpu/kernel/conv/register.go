@@ -14,20 +14,19 @@ func init() {
 	kernel.Register(contract.ConvWeightGrad, weightGradCall)
 }
 
-// describe returns the geometry of the convolution x, w -> y with the call's attributes: stride, padding and dilation of
-// each spatial dimension, and the number of groups.
+// describe returns the geometry of the convolution x, w -> y.
 func describe(c *core.Call, x, w, y *core.Operand) *geometry {
 	g := &geometry{dtype: int64(x.DType), n: int64(x.Shape[0]), cin: int64(x.Shape[1]), cout: int64(y.Shape[1])}
-	nd := len(x.Shape) - 2
+	a, nd := contract.ConvOf(c), len(x.Shape)-2
 	for i := range 3 {
 		g.in[i], g.out[i], g.kernel[i], g.stride[i], g.dilation[i] = 1, 1, 1, 1, 1
 	}
 	for i := range nd {
 		d := 3 - nd + i
 		g.in[d], g.out[d], g.kernel[d] = int64(x.Shape[2+i]), int64(y.Shape[2+i]), int64(w.Shape[2+i])
-		g.stride[d], g.padding[d], g.dilation[d] = c.Ints[i], c.Ints[nd+i], c.Ints[2*nd+i]
+		g.stride[d], g.padding[d], g.dilation[d] = a.Stride[i], a.Padding[i], a.Dilation[i]
 	}
-	g.groups = c.Ints[3*nd]
+	g.groups = a.Groups
 	return g
 }
 
@@ -38,8 +37,6 @@ func bias(c *core.Call) unsafe.Pointer {
 	return nil
 }
 
-// conv_forward: Outs[0] = the convolution of Ins[0] with the weight Ins[1] plus the bias Ins[2], which may be absent.
-// All contiguous, of one dtype.
 func forwardCall(ctx *kernel.Context, c *core.Call) error {
 	x, w, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	g := describe(c, x, w, y)
@@ -51,8 +48,6 @@ func forwardCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// conv_input_grad: Outs[0] = the gradient of the input for the gradient Ins[0] of the output and the weight Ins[1], plus
-// the bias Ins[2], which may be absent.
 func inputGradCall(ctx *kernel.Context, c *core.Call) error {
 	dy, w, dx := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	g := describe(c, dx, w, dy)
@@ -64,7 +59,6 @@ func inputGradCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// conv_weight_grad: Outs[0] = the gradient of the weight for the input Ins[0] and the gradient Ins[1] of the output.
 func weightGradCall(ctx *kernel.Context, c *core.Call) error {
 	x, dy, dw := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	g := describe(c, x, dw, dy)

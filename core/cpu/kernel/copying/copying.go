@@ -33,13 +33,11 @@ func fillWith(ctx *kernel.Context, out *core.Operand, v core.Number) {
 	fill(ctx.Pool, &o, v.Int, v.Float)
 }
 
-// copy: Outs[0] = Ins[0], of the same shape, converted to its dtype. The input may be a number.
 func copyCall(ctx *kernel.Context, c *core.Call) error {
 	Copy(ctx, &c.Outs[0], &c.Ins[0])
 	return nil
 }
 
-// fill: Outs[0] = Ins[0], a number.
 func fillCall(ctx *kernel.Context, c *core.Call) error {
 	fillWith(ctx, &c.Outs[0], c.Ins[0].Number)
 	return nil

@@ -38,10 +38,10 @@ func view(v *kernel.View) *C.plait_view { return (*C.plait_view)(unsafe.Pointer(
 // The two are one layout.
 var _ = [1]struct{}{}[unsafe.Sizeof(kernel.View{})-unsafe.Sizeof(C.plait_view{})]
 
-// arange: Outs[0][i] = Ints[0] + i Ints[1] for an integer dtype, Floats[0] + i Floats[1] for the others.
 func arangeCall(ctx *kernel.Context, c *core.Call) error {
 	out := kernel.ViewOf(&c.Outs[0])
-	arange(ctx.Pool, &out, c.Ints[0], c.Ints[1], c.Floats[0], c.Floats[1])
+	a := contract.ArangeOf(c)
+	arange(ctx.Pool, &out, a.Start, a.Step, a.FloatStart, a.FloatStep)
 	return nil
 }
 
@@ -49,10 +49,10 @@ func arange(pool unsafe.Pointer, out *kernel.View, istart, istep int64, start, s
 	C.plaitk_creation_arange((*C.plait_pool)(pool), view(out), C.int64_t(istart), C.int64_t(istep), C.double(start), C.double(step))
 }
 
-// linspace: Outs[0] = numbers from Floats[0] to Floats[1], both included.
 func linspaceCall(ctx *kernel.Context, c *core.Call) error {
 	out := kernel.ViewOf(&c.Outs[0])
-	linspace(ctx.Pool, &out, c.Floats[0], c.Floats[1])
+	a := contract.SpaceOf(c)
+	linspace(ctx.Pool, &out, a.Start, a.End)
 	return nil
 }
 
@@ -60,10 +60,10 @@ func linspace(pool unsafe.Pointer, out *kernel.View, start, end float64) {
 	C.plaitk_creation_linspace((*C.plait_pool)(pool), view(out), C.double(start), C.double(end))
 }
 
-// logspace: Outs[0] = Floats[2] to the powers from Floats[0] to Floats[1], both included.
 func logspaceCall(ctx *kernel.Context, c *core.Call) error {
 	out := kernel.ViewOf(&c.Outs[0])
-	logspace(ctx.Pool, &out, c.Floats[0], c.Floats[1], c.Floats[2])
+	a := contract.SpaceOf(c)
+	logspace(ctx.Pool, &out, a.Start, a.End, a.Base)
 	return nil
 }
 
@@ -71,11 +71,10 @@ func logspace(pool unsafe.Pointer, out *kernel.View, start, end, base float64) {
 	C.plaitk_creation_logspace((*C.plait_pool)(pool), view(out), C.double(start), C.double(end), C.double(base))
 }
 
-// triangle_indices: Outs[0], int64 of shape [2, n], = the rows and columns of the triangle, below the diagonal Ints[2]
-// (above it if Ints[3]), of a matrix with Ints[0] rows and Ints[1] columns.
 func triangleIndicesCall(_ *kernel.Context, c *core.Call) error {
 	out := kernel.ViewOf(&c.Outs[0])
-	triangleIndices(&out, int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), c.Ints[3] != 0)
+	a := contract.TriangleIndicesOf(c)
+	triangleIndices(&out, a.Rows, a.Columns, a.Diagonal, a.Upper)
 	return nil
 }
 

@@ -22,15 +22,14 @@ import (
 
 func init() { kernel.Register(contract.Dropout, dropout) }
 
-// dropout: y = f(x) with ints seed and offset of the generator and floats probability and scale. Elements are dropped with
-// the given probability, the others multiplied by scale; an absent x is 1.
 func dropout(ctx *kernel.Context, c *core.Call) error {
 	y, x := &c.Outs[0], &c.Ins[0]
 	var from unsafe.Pointer
 	if x.Present() {
 		from = x.Ptr()
 	}
-	apply(ctx.Pool, int(y.DType), from, y.Ptr(), y.Numel(), uint64(c.Ints[0]), uint64(c.Ints[1]), c.Floats[0], c.Floats[1])
+	a := contract.DropoutOf(c)
+	apply(ctx.Pool, int(y.DType), from, y.Ptr(), y.Numel(), uint64(a.Seed), uint64(a.Offset), a.P, a.Scale)
 	return nil
 }
 

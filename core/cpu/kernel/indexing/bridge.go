@@ -46,15 +46,6 @@ func newView(p unsafe.Pointer, dtype int, shape, strides []int) view {
 	return v
 }
 
-// How a value meets the element it is written to.
-const (
-	assign   = C.PLAITK_ASSIGN
-	add      = C.PLAITK_ADD
-	multiply = C.PLAITK_MUL
-	largest  = C.PLAITK_MAX
-	smallest = C.PLAITK_MIN
-)
-
 // bad is the first index out of range: which index tensor, its row-major position there, and its value.
 type bad struct{ tensor, position, value int }
 

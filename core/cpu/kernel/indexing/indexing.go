@@ -34,10 +34,9 @@ func outOfRange(c *core.Call, b bad, dim, size int) error {
 	return core.Errorf(core.IndexError, c.Op, "index %d at position %d is out of range for dimension %d of size %d", b.value, b.position, dim, size)
 }
 
-// gather: Outs[0][.., j, ..] = Ins[0][.., Ins[1][.., j, ..], ..] in dimension Ints[0].
 func gatherCall(ctx *kernel.Context, c *core.Call) error {
 	out, in, index := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
-	dim := int(c.Ints[0])
+	dim := contract.Dim(c)
 	var b bad
 	if !gather(ctx.Pool, &out, &in, &index, dim, &b) {
 		return outOfRange(c, b, dim, c.Ins[0].Shape[dim])
@@ -45,12 +44,10 @@ func gatherCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// scatter, in place: Outs[0][.., Ins[0][.., j, ..], ..] = Ins[1][.., j, ..] in dimension Ints[0]; with Ints[1], += (1),
-// *= (2), the larger (3) or the smaller (4) of the two. Ins[1] may be a number.
 func scatterCall(ctx *kernel.Context, c *core.Call) error {
 	self, index := operand(&c.Outs[0]), operand(&c.Ins[0])
-	dim, mode := int(c.Ints[0]), int(c.Ints[1])
-	half := mode != assign && c.Outs[0].DType.IsHalf()
+	a := contract.ScatterOf(c)
+	half := a.Mode != contract.ScatterAssign && c.Outs[0].DType.IsHalf()
 	n, d, value := 64, c.Outs[0].DType, c.Ins[1]
 	if half { // combined in float32 and rounded once
 		d = core.Float32
@@ -75,12 +72,12 @@ func scatterCall(ctx *kernel.Context, c *core.Call) error {
 	}
 	src := operand(&value)
 	var b bad
-	if !scatter(ctx.Pool, &self, &index, &src, dim, mode, &b) {
+	if !scatter(ctx.Pool, &self, &index, &src, a.Dim, int(a.Mode), &b) {
 		size := 1
 		if len(c.Outs[0].Shape) > 0 {
-			size = c.Outs[0].Shape[dim]
+			size = c.Outs[0].Shape[a.Dim]
 		}
-		return outOfRange(c, b, dim, size)
+		return outOfRange(c, b, a.Dim, size)
 	}
 	if half {
 		copying.Copy(ctx, &c.Outs[0], &sum)
@@ -118,27 +115,22 @@ func indices(ctx *kernel.Context, c *core.Call, n int) (unsafe.Pointer, []view, 
 	return unsafe.Add(p, room), views, nil
 }
 
-// index: Outs[0][b.., r..] = Ins[0][Ins[1][b..], Ins[2][b..], .., r..]: the first dimensions of Ins[0] are indexed by
-// tensors of one shape. With Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names
-// in messages.
 func indexCall(ctx *kernel.Context, c *core.Call) error {
 	p, index, err := indices(ctx, c, 8*c.Ins[1].Numel())
 	if err != nil {
 		return err
 	}
-	out, in := operand(&c.Outs[0]), operand(&c.Ins[0])
+	out, in, a := operand(&c.Outs[0]), operand(&c.Ins[0]), contract.IndexOf(c)
 	var b bad
-	if !selectAt(ctx.Pool, &out, &in, index, c.Ints[0] != 0, p, &b) {
-		return outOfRange(c, b, int(c.Ints[1+b.tensor]), c.Ins[0].Shape[b.tensor])
+	if !selectAt(ctx.Pool, &out, &in, index, a.Wrap, p, &b) {
+		return outOfRange(c, b, int(a.Dims[b.tensor]), c.Ins[0].Shape[b.tensor])
 	}
 	return nil
 }
 
-// index_put, in place: Outs[0][Ins[1][b..], Ins[2][b..], .., r..] = Ins[0][b.., r..], or combined as Ints[1] says (see
-// scatter). With Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names in messages.
-// Ins[0] may be a number.
 func putCall(ctx *kernel.Context, c *core.Call) error {
-	mode := int(c.Ints[1])
+	a := contract.IndexPutOf(c)
+	mode := int(a.Mode)
 	p, index, err := indices(ctx, c, 64+c.Ins[1].Numel()*putScratch(int(c.Outs[0].DType), mode))
 	if err != nil {
 		return err
@@ -150,28 +142,26 @@ func putCall(ctx *kernel.Context, c *core.Call) error {
 	}
 	self, from := operand(&c.Outs[0]), operand(&values)
 	var b bad
-	if !put(ctx.Pool, &self, &from, index, c.Ints[0] != 0, mode, unsafe.Add(p, 64), &b) {
-		return outOfRange(c, b, int(c.Ints[2+b.tensor]), c.Outs[0].Shape[b.tensor])
+	if !put(ctx.Pool, &self, &from, index, a.Wrap, mode, unsafe.Add(p, 64), &b) {
+		return outOfRange(c, b, int(a.Dims[b.tensor]), c.Outs[0].Shape[b.tensor])
 	}
 	return nil
 }
 
-// embedding_backward: Outs[0][v, :] = the sum of Ins[0][b.., :] over all b with Ins[1][b..] == v; zero for v == Ints[0].
-// With Ints[1], divided by the number of terms. With Ints[2], added to what is in Outs[0].
 func embeddingBackwardCall(ctx *kernel.Context, c *core.Call) error {
 	p, err := ctx.Scratch(32 * c.Ins[1].Numel())
 	if err != nil {
 		return err
 	}
 	out, grad, index := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
+	a := contract.EmbeddingBackwardOf(c)
 	var b bad
-	if !embeddingBackward(ctx.Pool, &out, &grad, &index, int(c.Ints[0]), c.Ints[1] != 0, c.Ints[2] != 0, p, &b) {
+	if !embeddingBackward(ctx.Pool, &out, &grad, &index, a.Padding, a.ByFrequency, a.Add, p, &b) {
 		return outOfRange(c, b, 0, c.Outs[0].Shape[0])
 	}
 	return nil
 }
 
-// mask_count: Outs[0], an int64, = the number of true elements of Ins[0].
 func countCall(ctx *kernel.Context, c *core.Call) error {
 	mask := operand(&c.Ins[0])
 	p, err := ctx.Scratch(maskScratch(&mask))
@@ -182,7 +172,6 @@ func countCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// mask_positions: Outs[0], int64 of shape [n, count], = the indices of the true elements of Ins[0], in columns.
 func positionsCall(ctx *kernel.Context, c *core.Call) error {
 	out, mask := operand(&c.Outs[0]), operand(&c.Ins[0])
 	p, err := ctx.Scratch(maskScratch(&mask))
@@ -192,7 +181,6 @@ func positionsCall(ctx *kernel.Context, c *core.Call) error {
 	return counted(c, positions(ctx.Pool, &out, &mask, p), c.Outs[0].Shape[1])
 }
 
-// masked_select: Outs[0], contiguous, = the elements of Ins[0] where Ins[1] is true, in row-major order.
 func maskedSelectCall(ctx *kernel.Context, c *core.Call) error {
 	out, in, mask := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
 	p, err := ctx.Scratch(maskScratch(&mask))
@@ -210,7 +198,6 @@ func counted(c *core.Call, got, want int) error {
 	return nil
 }
 
-// masked_scatter, in place: the elements of Outs[0] where Ins[0] is true = those of Ins[1], contiguous, in order.
 func maskedScatterCall(ctx *kernel.Context, c *core.Call) error {
 	self, mask, source := operand(&c.Outs[0]), operand(&c.Ins[0]), operand(&c.Ins[1])
 	p, err := ctx.Scratch(maskScratch(&mask))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
@@ -87,6 +88,15 @@ func combine(mode, dtype int, a, b float64) float64 {
 func spare(shape []int, dtype, mode int) bool {
 	return rawtensor.Numel(shape) > 3000 && (dtype != rawtensor.Float32 && dtype != rawtensor.BFloat16 || mode > add)
 }
+
+// The modes of scatter and put.
+const (
+	assign   = int(contract.ScatterAssign)
+	add      = int(contract.ScatterAdd)
+	multiply = int(contract.ScatterMul)
+	largest  = int(contract.ScatterMax)
+	smallest = int(contract.ScatterMin)
+)
 
 var modes = []int{assign, add, multiply, largest, smallest}
 

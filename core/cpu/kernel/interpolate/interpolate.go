@@ -27,16 +27,16 @@ func init() {
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// interpolation describes one between tensors whose last Ints[0] dimensions are spatial: Ints are that, the mode and
-// whether corners are aligned, Floats the scale of each dimension or 0.
+// interpolation describes one between two tensors.
 func interpolation(c *core.Call, in, out *core.Operand) *C.plaitk_interpolate_shape {
-	nd := int(c.Ints[0])
+	a := contract.InterpolateOf(c)
+	nd := a.Spatial
 	first := len(in.Shape) - nd
 	s := &C.plaitk_interpolate_shape{
 		dtype:         C.int64_t(in.DType),
 		planes:        C.int64_t(core.Numel(in.Shape[:first])),
-		mode:          C.int64_t(c.Ints[1]),
-		align_corners: C.int64_t(c.Ints[2]),
+		mode:          C.int64_t(a.Mode),
+		align_corners: C.int64_t(contract.Flag(a.AlignCorners)),
 	}
 	for i := range 3 {
 		s.in[i], s.out[i] = 1, 1
@@ -44,12 +44,11 @@ func interpolation(c *core.Call, in, out *core.Operand) *C.plaitk_interpolate_sh
 	for i := range nd {
 		d := 3 - nd + i
 		s.in[d], s.out[d] = C.int64_t(in.Shape[first+i]), C.int64_t(out.Shape[first+i])
-		s.scale[d] = C.double(c.Floats[i])
+		s.scale[d] = C.double(a.Scale[i])
 	}
 	return s
 }
 
-// interpolate: Outs[0] = Ins[0] interpolated. Contiguous, of one dtype; attributes as for interpolation.
 func interpolateCall(ctx *kernel.Context, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
 	s := interpolation(c, x, y)
@@ -61,7 +60,6 @@ func interpolateCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// interpolate_grad: Outs[0] = the gradient of the input of interpolate for the gradient Ins[0] of its output.
 func interpolateGradCall(ctx *kernel.Context, c *core.Call) error {
 	dy, dx := &c.Ins[0], &c.Outs[0]
 	s := interpolation(c, dx, dy)

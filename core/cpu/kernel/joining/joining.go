@@ -33,7 +33,6 @@ const (
 	viewBytes = C.sizeof_plait_view
 )
 
-// cat: Outs[0] = the Ins, of its dtype, one after the other along dimension Ints[0].
 func catCall(ctx *kernel.Context, c *core.Call) error {
 	n := len(c.Ins)
 	p, err := ctx.Scratch(n * (viewBytes + planBytes))
@@ -45,7 +44,7 @@ func catCall(ctx *kernel.Context, c *core.Call) error {
 		ins[i] = kernel.ViewOf(&c.Ins[i])
 	}
 	out := kernel.ViewOf(&c.Outs[0])
-	cat(ctx.Pool, &out, int(c.Ints[0]), ins, unsafe.Add(p, n*viewBytes))
+	cat(ctx.Pool, &out, contract.Dim(c), ins, unsafe.Add(p, n*viewBytes))
 	return nil
 }
 

@@ -60,8 +60,9 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	for i := range outs {
 		l.out[i] = outs[i].Ptr()
 	}
-	if len(c.Ints) == 2 {
-		l.upper, l.unit = C.int32_t(c.Ints[0]), C.int32_t(c.Ints[1])
+	if op == C.LINALG_TRIANGULAR {
+		a := contract.TriangularOf(c)
+		l.upper, l.unit = C.int32_t(contract.Flag(a.Upper)), C.int32_t(contract.Flag(a.Unit))
 	}
 	var err error
 	if l.scratch, err = ctx.Scratch(int(C.plaitk_linalg_scratch((*C.plait_pool)(ctx.Pool), &l))); err != nil {

@@ -38,22 +38,13 @@ func init() {
 	kernel.Register(contract.CheckProbabilities, checkProbabilities)
 }
 
-// Indices into the integer attributes of every kernel here.
-const (
-	batch = iota
-	classes
-	inner
-	reduction
-	ignoreIndex
-)
-
-// problem reads the scores, the target (class indices or, with the scores' dtype, probabilities) and the optional weight
-// from the first inputs, and the smoothing from the floats.
+// problem reads the scores, the target and the weight, which come first in every call, and the attributes.
 func problem(c *core.Call) C.struct_plaitk_loss {
 	x, target, weight := &c.Ins[0], &c.Ins[1], &c.Ins[2]
-	p := C.struct_plaitk_loss{dtype: C.int(x.DType), wdtype: C.int(x.DType), reduction: C.int(c.Ints[reduction]), x: x.Ptr(),
-		batch: C.int64_t(c.Ints[batch]), classes: C.int64_t(c.Ints[classes]), inner: C.int64_t(c.Ints[inner]),
-		ignore_index: C.int64_t(c.Ints[ignoreIndex])}
+	a := contract.ClassLossOf(c)
+	p := C.struct_plaitk_loss{dtype: C.int(x.DType), wdtype: C.int(x.DType), reduction: C.int(a.Reduction), x: x.Ptr(),
+		batch: C.int64_t(a.Batch), classes: C.int64_t(a.Classes), inner: C.int64_t(a.Inner),
+		ignore_index: C.int64_t(a.IgnoreIndex), smoothing: C.double(contract.Smoothing(c))}
 	if target.DType == core.Int64 {
 		p.target = (*C.int64_t)(target.Ptr())
 	} else {
@@ -62,17 +53,14 @@ func problem(c *core.Call) C.struct_plaitk_loss {
 	if weight.Present() {
 		p.weight, p.wdtype = weight.Ptr(), C.int(weight.DType)
 	}
-	if len(c.Floats) > 0 {
-		p.smoothing = C.double(c.Floats[0])
-	}
 	return p
 }
 
 // badTarget is the error for the class index at the given position.
 func badTarget(c *core.Call, at C.int64_t) error {
-	value := *(*int64)(unsafe.Add(c.Ins[1].Ptr(), int(at)*8))
+	value, a := *(*int64)(unsafe.Add(c.Ins[1].Ptr(), int(at)*8)), contract.ClassLossOf(c)
 	return core.Errorf(core.IndexError, c.Op, "target %d at position %d is no class, got %d classes and ignore_index %d", value,
-		int64(at), c.Ints[classes], c.Ints[ignoreIndex])
+		int64(at), a.Classes, a.IgnoreIndex)
 }
 
 func ptr(o *core.Operand) unsafe.Pointer {
@@ -82,7 +70,6 @@ func ptr(o *core.Operand) unsafe.Pointer {
 	return o.Ptr()
 }
 
-// crossEntropy: loss, lse, total = f(x, target, weight).
 func crossEntropy(ctx *kernel.Context, c *core.Call) error {
 	p := problem(c)
 	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
@@ -96,7 +83,6 @@ func crossEntropy(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// crossEntropyBackward: dx, dtarget = f(x, target, weight, dloss, lse, total). Outputs may be absent.
 func crossEntropyBackward(ctx *kernel.Context, c *core.Call) error {
 	p := problem(c)
 	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
@@ -108,7 +94,6 @@ func crossEntropyBackward(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// nll: loss, total = f(x, target, weight).
 func nll(ctx *kernel.Context, c *core.Call) error {
 	p := problem(c)
 	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
@@ -122,7 +107,6 @@ func nll(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// nllBackward: dx = f(x, target, weight, dloss, total).
 func nllBackward(ctx *kernel.Context, c *core.Call) error {
 	p := problem(c)
 	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
@@ -133,7 +117,6 @@ func nllBackward(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// multilabelMargin: loss, slope = f(x, target, absent weight). Outputs may be absent.
 func multilabelMargin(ctx *kernel.Context, c *core.Call) error {
 	p := problem(c)
 	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
@@ -147,13 +130,11 @@ func multilabelMargin(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// checkProbabilities fails for the sake of its output, which it leaves as it is, where an element of its contiguous input is not
-// in [0, 1]. Ints: 0 for an input, 1 for a target.
 func checkProbabilities(_ *kernel.Context, c *core.Call) error {
 	x := &c.Ins[0]
 	if at := C.plaitk_loss_improbable(x.Ptr(), C.int(x.DType), C.int64_t(x.Numel())); at >= 0 {
 		return core.Errorf(core.ValueError, c.Op, "all elements of %s should be between 0 and 1, the one at position %d of %v is not; "+
-			"binary_cross_entropy_with_logits takes any input", [...]string{"input", "target"}[c.Ints[0]], int64(at), x.Shape)
+			"binary_cross_entropy_with_logits takes any input", contract.CheckedOperand(c), int64(at), x.Shape)
 	}
 	return nil
 }

@@ -1,9 +1,5 @@
 // Package matmul has the CPU kernel of matrix products.
 //
-// Outs[0], of shape [*, m, n], gets alpha * A @ B + beta * Outs[0], plus a bias. A is Ins[0], of shape [*, m, k], and B is
-// Ins[1], of shape [*, k, n]; their leading dimensions broadcast to those of Outs[0]. Ins[2], if present, is the bias, of
-// shape [n]. Floats are alpha and beta; with beta = 0 Outs[0] is not read. Ints are three flags: A is stored transposed,
-// as [*, k, m]; B is stored transposed, as [*, n, k]; and, for floating point, max(., 0) is applied to the result. All operands have one dtype.
 // float16 and bfloat16 are summed in float32, integers in int64; integers take whole numbers for alpha and beta.
 package matmul
 
@@ -39,14 +35,15 @@ func step(o, out *core.Operand, i int) int {
 func matmul(ctx *kernel.Context, c *core.Call) error {
 	out, a, b := &c.Outs[0], &c.Ins[0], &c.Ins[1]
 	rank := len(out.Shape)
+	attrs := contract.MatMulOf(c)
 	p := gemm.Product{
 		M: out.Shape[rank-2], N: out.Shape[rank-1], K: a.Shape[len(a.Shape)-1],
-		A: matrix(a, c.Ints[0] != 0), B: matrix(b, c.Ints[1] != 0), C: matrix(out, false),
+		A: matrix(a, attrs.TransposeA), B: matrix(b, attrs.TransposeB), C: matrix(out, false),
 		In: int(a.DType), Out: int(out.DType),
-		Alpha: c.Floats[0], Beta: c.Floats[1],
-		ReLU: c.Ints[2] != 0,
+		Alpha: attrs.Alpha, Beta: attrs.Beta,
+		ReLU: attrs.ReLU,
 	}
-	if c.Ints[0] != 0 {
+	if attrs.TransposeA {
 		p.K = a.Shape[len(a.Shape)-2]
 	}
 	if len(c.Ins) > 2 && c.Ins[2].Present() {

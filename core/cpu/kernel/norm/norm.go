@@ -67,55 +67,52 @@ func paramDType(x core.DType, params ...*core.Operand) C.int {
 	return C.int(x)
 }
 
-// layerNorm: y, stats [mean, rstd] = f(x, weight, bias) with ints rows, n, rms and float eps. stats may be absent.
 func layerNorm(ctx *kernel.Context, c *core.Call) error {
 	y, stats, x, w, b := &c.Outs[0], &c.Outs[1], &c.Ins[0], &c.Ins[1], &c.Ins[2]
-	rows, n := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1])
+	a := contract.LayerNormOf(c)
+	rows, n := C.int64_t(a.Rows), C.int64_t(a.N)
 	scratch, err := ctx.Scratch(int(C.plaitk_norm_layer_scratch(0, n)))
 	if err != nil {
 		return err
 	}
-	C.plaitk_norm_layer_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b), C.int(c.Ints[2]),
-		x.Ptr(), ptr(w), ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), rows, n, C.double(c.Floats[0]), scratch)
+	C.plaitk_norm_layer_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b), C.int(contract.Flag(a.RMS)),
+		x.Ptr(), ptr(w), ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), rows, n, C.double(contract.Eps(c)), scratch)
 	return nil
 }
 
-// layerNormBackward: dx, dweight, dbias = f(x, dy, weight, stats) with ints rows, n, rms. Outputs may be absent. Ins[4], which may be,
-// is added to dx and is other memory.
 func layerNormBackward(ctx *kernel.Context, c *core.Call) error {
 	dx, dw, db := &c.Outs[0], &c.Outs[1], &c.Outs[2]
 	x, dy, w, stats, arrived := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3], &c.Ins[4]
-	rows, n := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1])
+	a := contract.LayerNormOf(c)
+	rows, n := C.int64_t(a.Rows), C.int64_t(a.N)
 	scratch, err := ctx.Scratch(int(C.plaitk_norm_layer_scratch(rows, n)))
 	if err != nil {
 		return err
 	}
 	C.plaitk_norm_layer_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db),
-		C.int(c.Ints[2]), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(arrived), ptr(dx), ptr(dw), ptr(db),
+		C.int(contract.Flag(a.RMS)), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(arrived), ptr(dx), ptr(dw), ptr(db),
 		rows, n, scratch)
 	return nil
 }
 
-// groupNorm: y, stats [mean, rstd] = f(x, weight, bias) with ints batch, channels, inner, groups and float eps. stats may
-// be absent.
 func groupNorm(ctx *kernel.Context, c *core.Call) error {
 	y, stats, x, w, b := &c.Outs[0], &c.Outs[1], &c.Ins[0], &c.Ins[1], &c.Ins[2]
-	batch, channels, inner, groups := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1]), C.int64_t(c.Ints[2]), C.int64_t(c.Ints[3])
+	a := contract.GroupNormOf(c)
+	batch, channels, inner, groups := C.int64_t(a.Batch), C.int64_t(a.Channels), C.int64_t(a.Inner), C.int64_t(a.Groups)
 	scratch, err := ctx.Scratch(int(C.plaitk_norm_group_scratch(batch, channels, inner, groups)))
 	if err != nil {
 		return err
 	}
 	C.plaitk_norm_group_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b), x.Ptr(), ptr(w),
-		ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), batch, channels, inner, groups, C.double(c.Floats[0]), scratch)
+		ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), batch, channels, inner, groups, C.double(contract.Eps(c)), scratch)
 	return nil
 }
 
-// groupNormBackward: dx, dweight, dbias = f(x, dy, weight, stats) with ints batch, channels, inner, groups. Outputs may be
-// absent.
 func groupNormBackward(ctx *kernel.Context, c *core.Call) error {
 	dx, dw, db := &c.Outs[0], &c.Outs[1], &c.Outs[2]
 	x, dy, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
-	batch, channels, inner, groups := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1]), C.int64_t(c.Ints[2]), C.int64_t(c.Ints[3])
+	a := contract.GroupNormOf(c)
+	batch, channels, inner, groups := C.int64_t(a.Batch), C.int64_t(a.Channels), C.int64_t(a.Inner), C.int64_t(a.Groups)
 	scratch, err := ctx.Scratch(int(C.plaitk_norm_group_scratch(batch, channels, inner, groups)))
 	if err != nil {
 		return err
@@ -125,43 +122,40 @@ func groupNormBackward(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// batchNorm: y, stats [mean, rstd, var] = f(x, weight, bias, running mean, running var) with ints batch, channels, inner,
-// training and float eps. The running statistics may be absent in training.
 func batchNorm(ctx *kernel.Context, c *core.Call) error {
 	y, stats := &c.Outs[0], &c.Outs[1]
 	x, w, b, rm, rv := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3], &c.Ins[4]
-	batch, channels, inner := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1]), C.int64_t(c.Ints[2])
+	a := contract.BatchNormOf(c)
+	batch, channels, inner := C.int64_t(a.Batch), C.int64_t(a.Channels), C.int64_t(a.Inner)
 	scratch, err := ctx.Scratch(int(C.plaitk_norm_batch_scratch(batch, channels, inner)))
 	if err != nil {
 		return err
 	}
 	C.plaitk_norm_batch_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b, rm),
-		C.int(c.Ints[3]), x.Ptr(), ptr(w), ptr(b), ptr(rm), ptr(rv), y.Ptr(), stat(stats, 0), stat(stats, 1),
-		stat(stats, 2), batch, channels, inner, C.double(c.Floats[0]), scratch)
+		C.int(contract.Flag(a.Training)), x.Ptr(), ptr(w), ptr(b), ptr(rm), ptr(rv), y.Ptr(), stat(stats, 0), stat(stats, 1),
+		stat(stats, 2), batch, channels, inner, C.double(contract.Eps(c)), scratch)
 	return nil
 }
 
-// batchNormRunning moves the running mean and variance, its outputs, towards stats, its input, by the float momentum; the
-// float count says of how many values the statistics are.
 func batchNormRunning(_ *kernel.Context, c *core.Call) error {
 	rm, rv, stats := &c.Outs[0], &c.Outs[1], &c.Ins[0]
+	a := contract.BatchNormRunningOf(c)
 	C.plaitk_norm_batch_running(C.int(stats.DType), C.int(rm.DType), stat(stats, 0), stat(stats, 2), rm.Ptr(), rv.Ptr(),
-		C.int64_t(rm.Shape[0]), C.double(c.Floats[1]), C.double(c.Floats[0]))
+		C.int64_t(rm.Shape[0]), C.double(a.Count), C.double(a.Momentum))
 	return nil
 }
 
-// batchNormBackward: dx, dweight, dbias = f(x, dy, weight, stats) with ints batch, channels, inner, training. Outputs may
-// be absent.
 func batchNormBackward(ctx *kernel.Context, c *core.Call) error {
 	dx, dw, db := &c.Outs[0], &c.Outs[1], &c.Outs[2]
 	x, dy, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
-	batch, channels, inner := C.int64_t(c.Ints[0]), C.int64_t(c.Ints[1]), C.int64_t(c.Ints[2])
+	a := contract.BatchNormOf(c)
+	batch, channels, inner := C.int64_t(a.Batch), C.int64_t(a.Channels), C.int64_t(a.Inner)
 	scratch, err := ctx.Scratch(int(C.plaitk_norm_batch_scratch(batch, channels, inner)))
 	if err != nil {
 		return err
 	}
 	C.plaitk_norm_batch_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db),
-		C.int(c.Ints[3]), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(dx), ptr(dw), ptr(db), batch,
+		C.int(contract.Flag(a.Training)), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(dx), ptr(dw), ptr(db), batch,
 		channels, inner, scratch)
 	return nil
 }

@@ -38,14 +38,8 @@ func init() {
 	kernel.Register(contract.OptimUnscale, unscale)
 }
 
-// Numbers is how many numbers an update rule takes for each parameter (see rules.h).
-const Numbers = C.PLAITK_OPTIM_NUMBERS
-
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// step updates parameters. Ins are their gradients. Outs are, for each parameter, the parameter, its states and, if it has
-// one, its float32 master copy. Ints: for each parameter the rule, the number of states, and 1 if it has a master copy;
-// Floats: [Numbers] for each parameter.
 func step(ctx *kernel.Context, c *core.Call) error {
 	n := len(c.Ins)
 	if n == 0 {
@@ -58,21 +52,21 @@ func step(ctx *kernel.Context, c *core.Call) error {
 	tensors := unsafe.Slice((*C.plaitk_optim_tensor)(table), n)
 	at := 0
 	for i := range tensors {
-		p, ints := &c.Outs[at], c.Ints[3*i:]
+		p, a := &c.Outs[at], contract.OptimStepOf(c, i)
 		t := C.plaitk_optim_tensor{param: (*C.char)(p.Ptr()), grad: (*C.char)(c.Ins[i].Ptr()),
-			rule: C.int64_t(ints[0]), dtype: C.int64_t(p.DType), n: C.int64_t(p.Numel())}
+			rule: C.int64_t(a.Rule), dtype: C.int64_t(p.DType), n: C.int64_t(p.Numel())}
 		at++
-		for k := range ints[1] {
+		for k := range a.States {
 			t.state[k] = (*C.char)(c.Outs[at].Ptr())
 			at++
 		}
-		if ints[2] != 0 {
+		if a.Master {
 			t.master = (*C.float)(c.Outs[at].Ptr())
 			at++
 		}
 		tensors[i] = t
 	}
-	C.plaitk_optim_step(workers(ctx), &tensors[0], C.int64_t(n), (*C.double)(unsafe.Pointer(&c.Floats[0])))
+	C.plaitk_optim_step(workers(ctx), &tensors[0], C.int64_t(n), (*C.double)(unsafe.Pointer(&contract.OptimStepNumbers(c)[0])))
 	return nil
 }
 
@@ -100,7 +94,6 @@ func partial(ctx *kernel.Context, list []core.Operand) (*C.double, error) {
 	return (*C.double)(scratch), err
 }
 
-// norm writes the p-norm of everything in Ins, or its p-th power, to the 0-d Outs[0]. Floats: p; Ints: 1 for the root.
 func norm(ctx *kernel.Context, c *core.Call) error {
 	list, err := spans(ctx, c.Ins)
 	if err != nil {
@@ -110,9 +103,10 @@ func norm(ctx *kernel.Context, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	p := c.Floats[0]
+	a := contract.OptimNormOf(c)
+	p := a.P
 	v := float64(C.plaitk_optim_power_sum(workers(ctx), list, C.int64_t(len(c.Ins)), C.double(p), sums))
-	if c.Ints[0] != 0 && !math.IsInf(p, 0) && p != 0 {
+	if a.Root && !math.IsInf(p, 0) && p != 0 {
 		if p == 2 {
 			v = math.Sqrt(v)
 		} else {
@@ -139,9 +133,8 @@ func number(o *core.Operand) float64 {
 	return float64(*(*float32)(o.Ptr()))
 }
 
-// clip multiplies everything in Outs by what makes a norm of Ins[0] at most Floats[0], and by 1 if it is.
 func clip(ctx *kernel.Context, c *core.Call) error {
-	factor := c.Floats[0] / (number(&c.Ins[0]) + 1e-6)
+	factor := contract.OptimFactor(c) / (number(&c.Ins[0]) + 1e-6)
 	if factor >= 1 {
 		return nil
 	}
@@ -157,8 +150,6 @@ func multiply(ctx *kernel.Context, c *core.Call, factor float64) error {
 	return nil
 }
 
-// unscale multiplies everything in Outs but the last by Floats[0], and writes to the last, a 0-d float32, whether an element
-// was not finite.
 func unscale(ctx *kernel.Context, c *core.Call) error {
 	last := len(c.Outs) - 1
 	list, err := spans(ctx, c.Outs[:last])
@@ -166,16 +157,15 @@ func unscale(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	found := (*C.float)(c.Outs[last].Ptr())
-	C.plaitk_optim_unscale(workers(ctx), list, C.int64_t(last), C.double(c.Floats[0]), found)
+	C.plaitk_optim_unscale(workers(ctx), list, C.int64_t(last), C.double(contract.OptimFactor(c)), found)
 	return nil
 }
 
-// clamp clamps everything in Outs to plus and minus Floats[0].
 func clamp(ctx *kernel.Context, c *core.Call) error {
 	list, err := spans(ctx, c.Outs)
 	if err != nil {
 		return err
 	}
-	C.plaitk_optim_clamp(workers(ctx), list, C.int64_t(len(c.Outs)), C.double(c.Floats[0]))
+	C.plaitk_optim_clamp(workers(ctx), list, C.int64_t(len(c.Outs)), C.double(contract.OptimFactor(c)))
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 	"github.com/plait-ml/plait/core/cpu/pool"
@@ -224,7 +225,7 @@ func TestRules(t *testing.T) {
 			got, start := newList(t, r.states), newList(t, r.states)
 			alone := newList(t, r.states)
 			if r.name == "rprop" {
-				for i := 0; i < len(got.numbers); i += Numbers {
+				for i := 0; i < len(got.numbers); i += contract.OptimNumbers {
 					copy(got.numbers[i+3:], []float64{0.5, 1.2, 0.05, 0.15})
 				}
 				alone.numbers = got.numbers
@@ -239,7 +240,7 @@ func TestRules(t *testing.T) {
 			for k, p := range start.param {
 				tolerance := map[int]float64{rawtensor.Float64: 1e-13, rawtensor.Float32: 2e-5, rawtensor.Float16: 3e-3, rawtensor.BFloat16: 3e-2}[p.DType]
 				for i := range p.Numel() {
-					x := got.numbers[k*Numbers : (k+1)*Numbers]
+					x := got.numbers[k*contract.OptimNumbers : (k+1)*contract.OptimNumbers]
 					w, s := get(p, i), make([]float64, r.states)
 					if m := start.master[k]; m != nil {
 						w = get(m, i)

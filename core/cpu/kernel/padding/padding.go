@@ -29,13 +29,14 @@ func init() {
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// padding describes one of the last Ints[0] dimensions: Ints are that, the mode, and the elements in front of each.
+// padding describes one of the last dimensions.
 func padding(c *core.Call, in, out *core.Operand) *C.plaitk_padding {
-	nd := int(c.Ints[0])
+	a := contract.PadOf(c)
+	nd := len(a.Left)
 	first := len(in.Shape) - nd
-	p := &C.plaitk_padding{nd: C.int64_t(nd), mode: C.int64_t(c.Ints[1]), planes: C.int64_t(core.Numel(in.Shape[:first]))}
+	p := &C.plaitk_padding{nd: C.int64_t(nd), mode: C.int64_t(a.Mode), planes: C.int64_t(core.Numel(in.Shape[:first]))}
 	for i := range nd {
-		p.in[i], p.out[i], p.left[i] = C.int64_t(in.Shape[first+i]), C.int64_t(out.Shape[first+i]), C.int64_t(c.Ints[2+i])
+		p.in[i], p.out[i], p.left[i] = C.int64_t(in.Shape[first+i]), C.int64_t(out.Shape[first+i]), C.int64_t(a.Left[i])
 	}
 	return p
 }
@@ -60,7 +61,6 @@ func bits(v core.Number, d core.DType) uint64 {
 	return uint64(v.Int)
 }
 
-// pad: Outs[0] = Ins[0] padded, with the number Ins[1] in mode 0. Contiguous, of one dtype; attributes as for padding.
 func padCall(ctx *kernel.Context, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
 	C.plaitk_padding_forward(workers(ctx), padding(c, x, y), C.int64_t(x.DType.Size()), C.uint64_t(bits(c.Ins[1].Number, x.DType)),
@@ -68,7 +68,6 @@ func padCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// pad_grad: Outs[0] = the gradient of the input of pad for the gradient Ins[0] of its output.
 func padGradCall(ctx *kernel.Context, c *core.Call) error {
 	dy, dx := &c.Ins[0], &c.Outs[0]
 	p := padding(c, dx, dy)

@@ -48,12 +48,11 @@ type geometry struct {
 
 func (g *geometry) c() *C.plaitk_pooling_shape { return (*C.plaitk_pooling_shape)(unsafe.Pointer(g)) }
 
-// describe returns the geometry of a pooling from large to small, whose last nd dimensions are spatial: Ints are nd;
-// then 1 for adaptive windows, or 0, kernel, stride, padding and dilation of each dimension, whether averages count
-// padding, and their divisor or 0.
+// describe returns the geometry of a pooling from large to small.
 func describe(c *core.Call, large, small *core.Operand) *geometry {
-	nd := int(c.Ints[0])
-	g := &geometry{dtype: int64(large.DType), planes: 1, adaptive: c.Ints[1]}
+	a := contract.PoolOf(c)
+	nd := a.Spatial
+	g := &geometry{dtype: int64(large.DType), planes: 1, adaptive: contract.Flag(a.Adaptive), includePad: contract.Flag(a.IncludePad), divisor: int64(a.Divisor)}
 	first := len(large.Shape) - nd
 	for _, d := range large.Shape[:first] {
 		g.planes *= int64(d)
@@ -64,12 +63,9 @@ func describe(c *core.Call, large, small *core.Operand) *geometry {
 	for i := range nd {
 		d := 3 - nd + i
 		g.in[d], g.out[d] = int64(large.Shape[first+i]), int64(small.Shape[first+i])
-		if g.adaptive == 0 {
-			g.kernel[d], g.stride[d], g.padding[d], g.dilation[d] = c.Ints[2+i], c.Ints[2+nd+i], c.Ints[2+2*nd+i], c.Ints[2+3*nd+i]
+		if !a.Adaptive {
+			g.kernel[d], g.stride[d], g.padding[d], g.dilation[d] = a.Kernel[i], a.Stride[i], a.Padding[i], a.Dilation[i]
 		}
-	}
-	if g.adaptive == 0 {
-		g.includePad, g.divisor = c.Ints[2+4*nd], c.Ints[3+4*nd]
 	}
 	return g
 }
@@ -78,8 +74,6 @@ func (g *geometry) scratch(ctx *kernel.Context) (unsafe.Pointer, error) {
 	return ctx.Scratch(int(C.plaitk_pooling_scratch((*C.plait_pool)(ctx.Pool), g.c())))
 }
 
-// max_pool: Outs[0] = the largest elements of the windows of Ins[0], Outs[1], which may be missing, int64, their
-// positions in their planes. Contiguous; attributes as for describe.
 func maxCall(ctx *kernel.Context, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
 	g := describe(c, x, y)
@@ -95,7 +89,6 @@ func maxCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// avg_pool: Outs[0] = the averages of the windows of Ins[0].
 func averageCall(ctx *kernel.Context, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
 	g := describe(c, x, y)
@@ -107,7 +100,6 @@ func averageCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// avg_pool_grad: Outs[0] = the gradient of the input of avg_pool for the gradient Ins[0] of its output.
 func averageGradCall(ctx *kernel.Context, c *core.Call) error {
 	dy, dx := &c.Ins[0], &c.Outs[0]
 	g := describe(c, dx, dy)
@@ -130,11 +122,11 @@ func indexError(c *core.Call, bad int64, index *core.Operand, size int) error {
 	return core.Errorf(core.IndexError, c.Op, "index %d out of range for planes of %d elements", v, size)
 }
 
-// plane_gather: Outs[0][p, i] = Ins[0][p, Ins[1][p, i]] for planes of the last Ints[0] dimensions. Contiguous.
 func gatherCall(ctx *kernel.Context, c *core.Call) error {
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
-	n, nIn := planes(in.Shape, int(c.Ints[0]))
-	_, nIndex := planes(index.Shape, int(c.Ints[0]))
+	spatial := contract.PlaneSpatial(c)
+	n, nIn := planes(in.Shape, spatial)
+	_, nIndex := planes(index.Shape, spatial)
 	bad := C.plaitk_pooling_gather((*C.plait_pool)(ctx.Pool), C.int64_t(in.DType.Size()), C.int64_t(n), C.int64_t(nIn),
 		C.int64_t(nIndex), in.Ptr(), (*C.int64_t)(index.Ptr()), out.Ptr())
 	if bad >= 0 {
@@ -143,13 +135,13 @@ func gatherCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// plane_scatter: Outs[0] = 0, then Outs[0][p, Ins[1][p, i]] += Ins[0][p, i], or = if Ints[1] is 0, for planes of the last
-// Ints[0] dimensions. Contiguous. The attributes of the max pooling that made the index may follow in Ints; they are not needed.
+// scatterCall does not look at the pooling that made the index.
 func scatterCall(ctx *kernel.Context, c *core.Call) error {
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
-	n, nOut := planes(out.Shape, int(c.Ints[0]))
-	_, nIndex := planes(index.Shape, int(c.Ints[0]))
-	dtype, add := C.int64_t(in.DType), C.int64_t(c.Ints[1])
+	a := contract.PlaneScatterOf(c)
+	n, nOut := planes(out.Shape, a.Spatial)
+	_, nIndex := planes(index.Shape, a.Spatial)
+	dtype, add := C.int64_t(in.DType), C.int64_t(contract.Flag(a.Add))
 	p := (*C.plait_pool)(ctx.Pool)
 	scratch, err := ctx.Scratch(int(C.plaitk_pooling_scatter_scratch(p, dtype, add, C.int64_t(nOut))))
 	if err != nil {

@@ -39,28 +39,27 @@ func init() {
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// fill draws from a continuous distribution. Ints: distribution, seed, offset; Floats: up to four parameters.
 func fill(ctx *kernel.Context, c *core.Call) error {
 	out := &c.Outs[0]
-	r := C.plaitk_random{distribution: C.int64_t(c.Ints[0]), seed: C.uint64_t(c.Ints[1]), offset: C.uint64_t(c.Ints[2])}
+	a := contract.RandomOf(c)
+	r := C.plaitk_random{distribution: C.int64_t(a.Distribution), seed: C.uint64_t(a.Seed), offset: C.uint64_t(a.Offset)}
 	for i, p := range []*C.double{&r.a, &r.b, &r.c, &r.d} {
-		if i < len(c.Floats) {
-			*p = C.double(c.Floats[i])
+		if i < len(a.Parameters) {
+			*p = C.double(a.Parameters[i])
 		}
 	}
 	C.plaitk_random_fill(workers(ctx), &r, out.Ptr(), C.int64_t(out.DType), C.int64_t(out.Numel()))
 	return nil
 }
 
-// integers draws low, ..., low+range-1. Ints: seed, offset, low, range.
 func integers(ctx *kernel.Context, c *core.Call) error {
 	out := &c.Outs[0]
-	C.plaitk_random_integers(workers(ctx), C.uint64_t(c.Ints[0]), C.uint64_t(c.Ints[1]), out.Ptr(), C.int64_t(out.DType),
-		C.int64_t(out.Numel()), C.int64_t(c.Ints[2]), C.uint64_t(c.Ints[3]))
+	a := contract.RandomIntegersOf(c)
+	C.plaitk_random_integers(workers(ctx), C.uint64_t(a.Seed), C.uint64_t(a.Offset), out.Ptr(), C.int64_t(out.DType),
+		C.int64_t(out.Numel()), C.int64_t(a.Low), C.uint64_t(a.Range))
 	return nil
 }
 
-// bernoulli draws 0 or 1. Ints: seed, offset; the probability is a number or a contiguous tensor of the output's shape.
 func bernoulli(ctx *kernel.Context, c *core.Call) error {
 	out, p := &c.Outs[0], &c.Ins[0]
 	var probability C.double
@@ -70,7 +69,8 @@ func bernoulli(ctx *kernel.Context, c *core.Call) error {
 	} else {
 		probabilities = p.Ptr()
 	}
-	bad := C.plaitk_random_bernoulli(workers(ctx), C.uint64_t(c.Ints[0]), C.uint64_t(c.Ints[1]), out.Ptr(), C.int64_t(out.DType),
+	a := contract.DrawOf(c)
+	bad := C.plaitk_random_bernoulli(workers(ctx), C.uint64_t(a.Seed), C.uint64_t(a.Offset), out.Ptr(), C.int64_t(out.DType),
 		C.int64_t(out.Numel()), probability, probabilities, C.int64_t(p.DType))
 	if bad >= 0 {
 		return core.Errorf(core.ValueError, c.Op, "the probability at element %d is outside [0, 1]", int64(bad))
@@ -78,7 +78,6 @@ func bernoulli(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// permutation writes a permutation of 0, ..., n-1. Ints: seed, offset.
 func permutation(ctx *kernel.Context, c *core.Call) error {
 	out := &c.Outs[0]
 	n := C.int64_t(out.Numel())
@@ -86,11 +85,11 @@ func permutation(ctx *kernel.Context, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	C.plaitk_random_permutation(workers(ctx), C.uint64_t(c.Ints[0]), C.uint64_t(c.Ints[1]), (*C.int64_t)(out.Ptr()), n, scratch)
+	a := contract.DrawOf(c)
+	C.plaitk_random_permutation(workers(ctx), C.uint64_t(a.Seed), C.uint64_t(a.Offset), (*C.int64_t)(out.Ptr()), n, scratch)
 	return nil
 }
 
-// multinomial draws positions of weights, the last dimension of Ins[0]. Ints: seed, offset, replacement.
 func multinomial(ctx *kernel.Context, c *core.Call) error {
 	out, in := &c.Outs[0], &c.Ins[0]
 	last := len(in.Shape) - 1
@@ -101,8 +100,9 @@ func multinomial(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	var reason C.int64_t
-	bad := C.plaitk_random_multinomial(workers(ctx), C.uint64_t(c.Ints[0]), C.uint64_t(c.Ints[1]), (*C.int64_t)(out.Ptr()), in.Ptr(),
-		C.int64_t(in.DType), rows, n, count, C.int64_t(c.Ints[2]), scratch, &reason)
+	a := contract.DrawOf(c)
+	bad := C.plaitk_random_multinomial(workers(ctx), C.uint64_t(a.Seed), C.uint64_t(a.Offset), (*C.int64_t)(out.Ptr()), in.Ptr(),
+		C.int64_t(in.DType), rows, n, count, C.int64_t(contract.Flag(a.Replacement)), scratch, &reason)
 	if bad < 0 {
 		return nil
 	}

@@ -32,11 +32,10 @@ func view(v *kernel.View) *C.plait_view { return (*C.plait_view)(unsafe.Pointer(
 // The two are one layout.
 var _ = [1]struct{}{}[unsafe.Sizeof(kernel.View{})-unsafe.Sizeof(C.plait_view{})]
 
-// triangle: Outs[0] = the part of each matrix of Ins[0] below the diagonal Ints[0] (above it if Ints[1]). The input may
-// be the output.
 func triangleCall(ctx *kernel.Context, c *core.Call) error {
 	out, in := kernel.ViewOf(&c.Outs[0]), kernel.ViewOf(&c.Ins[0])
-	triangle(ctx.Pool, &out, &in, int(c.Ints[0]), c.Ints[1] != 0)
+	a := contract.TriangleOf(c)
+	triangle(ctx.Pool, &out, &in, int(a.Diagonal), a.Upper)
 	return nil
 }
 
@@ -44,7 +43,6 @@ func triangle(pool unsafe.Pointer, out, in *kernel.View, diagonal int, upper boo
 	C.plaitk_rearrangement_triangle((*C.plait_pool)(pool), view(out), view(in), C.int64_t(diagonal), flag(upper))
 }
 
-// repeat_index: Outs[0], int64, = each i, from 0 on, as often as Ins[0][i], int64 and contiguous, says.
 func repeatCall(_ *kernel.Context, c *core.Call) error {
 	out, repeats := kernel.ViewOf(&c.Outs[0]), kernel.ViewOf(&c.Ins[0])
 	if got, want := int(C.plaitk_rearrangement_repeat(view(&out), view(&repeats))), c.Outs[0].Numel(); got != want {

@@ -82,7 +82,7 @@ func pointer(o *core.Operand) unsafe.Pointer {
 
 // layer describes the layer by its states y and weights w.
 func layer(c *core.Call, kind C.int32_t, y, w *core.Operand) C.struct_plaitk_recurrent {
-	return C.struct_plaitk_recurrent{kind: kind, dtype: C.int32_t(y.DType), reverse: C.int32_t(c.Ints[0]),
+	return C.struct_plaitk_recurrent{kind: kind, dtype: C.int32_t(y.DType), reverse: C.int32_t(contract.Flag(contract.Reverse(c))),
 		steps: C.int64_t(y.Shape[0]), n: C.int64_t(y.Shape[1]), hidden: C.int64_t(y.Shape[2]),
 		w: w.Ptr(), w_row: C.int64_t(w.Strides[0]), w_col: C.int64_t(w.Strides[1])}
 }

@@ -33,18 +33,15 @@ func init() {
 			return run(ctx, c, op, &c.Outs[0], nil, 0)
 		})
 	}
-	// Floats[0] is the correction. Outs[1], if given, gets the mean.
 	for k, op := range map[core.KernelID]C.int32_t{contract.Var: C.REDUCE_VAR, contract.Std: C.REDUCE_STD} {
 		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
 			var mean *core.Operand
 			if len(c.Outs) > 1 {
 				mean = &c.Outs[1]
 			}
-			return run(ctx, c, op, &c.Outs[0], mean, c.Floats[0])
+			return run(ctx, c, op, &c.Outs[0], mean, contract.ReductionParam(c))
 		})
 	}
-	// Outs[0] gets the index of the first extreme in row-major order over the reduced dimensions, Outs[1], if given, the
-	// value.
 	for k, op := range map[core.KernelID]C.int32_t{contract.ArgMax: C.REDUCE_ARGMAX, contract.ArgMin: C.REDUCE_ARGMIN} {
 		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
 			var value *core.Operand
@@ -57,9 +54,9 @@ func init() {
 	kernel.Register(contract.Norm, norm)
 }
 
-// norm runs the kernel of the p-norm for p = Floats[0].
+// norm runs the kernel of the p-norm.
 func norm(ctx *kernel.Context, c *core.Call) error {
-	p := c.Floats[0]
+	p := contract.ReductionParam(c)
 	op := C.int32_t(C.REDUCE_NORMP)
 	switch {
 	case p == 0:
@@ -86,7 +83,7 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t, out, out2 *core.Operan
 		layout = out2
 	}
 	var f form
-	f.normalise(in.Shape, in.Strides, layout.Shape, layout.Strides, c.Ints, ordered)
+	f.normalise(in.Shape, in.Strides, layout.Shape, layout.Strides, contract.Dims(c), ordered)
 	if f.kept == 0 {
 		return nil
 	}

@@ -41,8 +41,7 @@ const (
 	fewLines = 16
 )
 
-// linear runs the recurrence (see linear.c) of Ins[0], the factors, and Ins[1], the terms, along dimension Ints[0];
-// Ints[1] is 1 for the reverse one. All operands are contiguous floats of one shape.
+// linear runs the recurrence; see linear.c.
 func linear(ctx *kernel.Context, c *core.Call) error {
 	a, b, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	for _, o := range []*core.Operand{a, b, y} {
@@ -50,12 +49,13 @@ func linear(ctx *kernel.Context, c *core.Call) error {
 			return core.Errorf(core.ShapeError, c.Op, "operands differ in shape, dtype or layout, got %v%v and %v%v", y.DType, y.Shape, o.DType, o.Shape)
 		}
 	}
-	dim := int(c.Ints[0])
+	attrs := contract.ScanOf(c)
+	dim := attrs.Dim
 	outer, n, inner := core.Numel(y.Shape[:dim]), y.Shape[dim], core.Numel(y.Shape[dim+1:])
 	if outer*n*inner == 0 {
 		return nil
 	}
-	l := C.struct_plaitk_linear{a: a.Ptr(), b: b.Ptr(), y: y.Ptr(), dtype: C.int32_t(y.DType), reverse: C.int32_t(c.Ints[1]),
+	l := C.struct_plaitk_linear{a: a.Ptr(), b: b.Ptr(), y: y.Ptr(), dtype: C.int32_t(y.DType), reverse: C.int32_t(contract.Flag(attrs.Reverse)),
 		outer: C.int64_t(outer), n: C.int64_t(n), inner: C.int64_t(inner)}
 	width := 1
 	if inner >= 8 {
@@ -69,7 +69,7 @@ func linear(ctx *kernel.Context, c *core.Call) error {
 }
 
 func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
-	in, out := &c.Ins[0], &c.Outs[0]
+	in, out, a := &c.Ins[0], &c.Outs[0], contract.ScanOf(c)
 	var s C.struct_plaitk_scan
 	s.in, s.out, s.op, s.dtype = in.Ptr(), out.Ptr(), op, C.int32_t(in.DType)
 	if len(c.Outs) > 1 {
@@ -83,7 +83,7 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	nk, lines, n := 0, 1, 1
 	for i, size := range in.Shape {
 		d := kernel.Dim{Size: size, In: in.Strides[i], Out: out.Strides[i]}
-		if i == int(c.Ints[0]) {
+		if i == a.Dim {
 			n, s.in_stride, s.out_stride = size, C.int64_t(d.In), C.int64_t(d.Out)
 			continue
 		}
@@ -96,7 +96,7 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	if lines == 0 || n == 0 {
 		return nil
 	}
-	if len(c.Ints) > 1 && c.Ints[1] != 0 {
+	if a.Reverse {
 		if len(c.Outs) > 1 {
 			return core.Errorf(core.NotImplemented, c.Op, "no indices of a scan in reverse")
 		}

@@ -25,13 +25,13 @@ func init() {
 	for log, k := range []struct{ forward, backward core.KernelID }{{contract.Softmax, contract.SoftmaxBackward}, {contract.LogSoftmax, contract.LogSoftmaxBackward}} {
 		kernel.Register(k.forward, func(ctx *kernel.Context, c *core.Call) error {
 			y, x := &c.Outs[0], &c.Ins[0]
-			outer, n, inner := split(x.Shape, int(c.Ints[0]))
+			outer, n, inner := split(x.Shape, contract.Dim(c))
 			forward(ctx.Pool, int(x.DType), log, x.Ptr(), y.Ptr(), outer, n, inner)
 			return nil
 		})
 		kernel.Register(k.backward, func(ctx *kernel.Context, c *core.Call) error {
 			dx, y, dy := &c.Outs[0], &c.Ins[0], &c.Ins[1]
-			outer, n, inner := split(y.Shape, int(c.Ints[0]))
+			outer, n, inner := split(y.Shape, contract.Dim(c))
 			backward(ctx.Pool, int(y.DType), log, y.Ptr(), dy.Ptr(), dx.Ptr(), outer, n, inner)
 			return nil
 		})

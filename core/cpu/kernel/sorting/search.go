@@ -16,17 +16,11 @@ import (
 )
 
 func init() {
-	// Ins: a sorted sequence, or one for each row of values; values of the same dtype; optionally the int64 indices that
-	// sort the sequences. Outs[0], int64 or int32, gets for each value the number of elements smaller than it, or with
-	// Ints[0] = 1 not larger. All operands are contiguous.
 	kernel.Register(contract.SearchSorted, search)
-	// Ins: int64 elements and optionally float64 weights. Outs[0] gets, in int64 the number, in float64 the weight, of
-	// those equal to each index; others do not count.
 	kernel.Register(contract.BinCount, func(ctx *kernel.Context, c *core.Call) error { return histogram(ctx, c, 0, 0) })
-	// Outs[0], int64, gets the number of elements of the contiguous floating-point input in each of equal parts of the
-	// range from Floats[0] to Floats[1]; the last part includes its end.
 	kernel.Register(contract.HistC, func(ctx *kernel.Context, c *core.Call) error {
-		return histogram(ctx, c, c.Floats[0], c.Floats[1])
+		a := contract.HistCOf(c)
+		return histogram(ctx, c, a.Low, a.High)
 	})
 }
 
@@ -44,7 +38,7 @@ func search(ctx *kernel.Context, c *core.Call) error {
 		rows = core.Numel(sequence.Shape[:len(sequence.Shape)-1])
 	}
 	s := C.struct_plaitk_search{sequence: sequence.Ptr(), values: values.Ptr(), out: out.Ptr(), dtype: C.int32_t(values.DType),
-		out_dtype: C.int32_t(out.DType), right: C.int32_t(c.Ints[0]), rows: C.int64_t(rows), n: C.int64_t(n),
+		out_dtype: C.int32_t(out.DType), right: C.int32_t(contract.Flag(contract.Right(c))), rows: C.int64_t(rows), n: C.int64_t(n),
 		per_row: C.int64_t(values.Numel() / rows)}
 	if len(c.Ins) > 2 && c.Ins[2].Present() {
 		s.sorter = (*C.int64_t)(c.Ins[2].Ptr())

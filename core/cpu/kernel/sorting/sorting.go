@@ -25,30 +25,27 @@ import (
 )
 
 func init() {
-	// Outs: values and indices, of the input's shape. Ints: dimension, 1 for descending. The order of equal elements
-	// stays; a NaN counts as the largest.
 	kernel.Register(contract.Sort, func(ctx *kernel.Context, c *core.Call) error {
-		return lines(ctx, c, C.SORTING_SORT, &c.Outs[0], &c.Outs[1], 0, c.Ints[1] != 0)
+		a := contract.SortOf(c)
+		return lines(ctx, c, C.SORTING_SORT, &c.Outs[0], &c.Outs[1], a.Dim, 0, a.Descending)
 	})
-	// The same with the indices alone.
 	kernel.Register(contract.ArgSort, func(ctx *kernel.Context, c *core.Call) error {
-		return lines(ctx, c, C.SORTING_SORT, nil, &c.Outs[0], 0, c.Ints[1] != 0)
+		a := contract.SortOf(c)
+		return lines(ctx, c, C.SORTING_SORT, nil, &c.Outs[0], a.Dim, 0, a.Descending)
 	})
-	// Outs: values and indices, with size k in the dimension. Ints: dimension, k, 1 for the largest. The results are
-	// sorted; of equal elements those that come first are taken.
 	kernel.Register(contract.TopK, func(ctx *kernel.Context, c *core.Call) error {
-		return lines(ctx, c, C.SORTING_TOP, &c.Outs[0], &c.Outs[1], c.Ints[1], c.Ints[2] != 0)
+		a := contract.TopKOf(c)
+		return lines(ctx, c, C.SORTING_TOP, &c.Outs[0], &c.Outs[1], a.Dim, a.K, a.Largest)
 	})
-	// Outs: values and indices, with the dimension left out or of size 1. Ints: dimension, and k for kthvalue.
 	for k, op := range map[core.KernelID]C.int32_t{
 		contract.KthValue: C.SORTING_KTH, contract.Median: C.SORTING_MEDIAN, contract.NanMedian: C.SORTING_NANMEDIAN, contract.Mode: C.SORTING_MODE,
 	} {
 		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
-			k := int64(1)
-			if op == C.SORTING_KTH {
-				k = c.Ints[1]
+			a := contract.PickOf(c)
+			if op != C.SORTING_KTH {
+				a.K = 1
 			}
-			return lines(ctx, c, op, &c.Outs[0], &c.Outs[1], k, false)
+			return lines(ctx, c, op, &c.Outs[0], &c.Outs[1], a.Dim, a.K, false)
 		})
 	}
 }
@@ -61,9 +58,9 @@ const (
 	fewLines = 32
 )
 
-// lines runs an operation on the lines of c.Ins[0] along dimension c.Ints[0]; values may be nil.
-func lines(ctx *kernel.Context, c *core.Call, op C.int32_t, values, indices *core.Operand, k int64, descending bool) error {
-	in, dim := &c.Ins[0], int(c.Ints[0])
+// lines runs an operation on the lines of c.Ins[0] along a dimension; values may be nil.
+func lines(ctx *kernel.Context, c *core.Call, op C.int32_t, values, indices *core.Operand, dim, k int, descending bool) error {
+	in := &c.Ins[0]
 	var s C.struct_plaitk_sorting
 	s.in, s.indices, s.op, s.dtype = in.Ptr(), (*C.int64_t)(indices.Ptr()), op, C.int32_t(in.DType)
 	s.threads = C.int32_t(C.plait_pool_threads((*C.plait_pool)(ctx.Pool)))

@@ -20,10 +20,7 @@ import (
 )
 
 func init() {
-	// All operands are contiguous. Outs: values, inverse, counts, with room for as many results as there are elements, and
-	// the number of results. Ints: 1 to compare only neighbours. A NaN equals nothing.
 	kernel.Register(contract.Unique, func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, false) })
-	// The same for the rows of a matrix; in place of values the index of the first row of each result, as int64.
 	kernel.Register(contract.UniqueRows, func(ctx *kernel.Context, c *core.Call) error { return unique(ctx, c, true) })
 }
 
@@ -42,7 +39,7 @@ func unique(ctx *kernel.Context, c *core.Call, rows bool) error {
 		return core.Errorf(core.NotImplemented, c.Op, "got %d elements, want at most %d", n, math.MaxUint32)
 	}
 	u := C.struct_plaitk_unique{in: in.Ptr(), values: c.Outs[0].Ptr(), inverse: (*C.int64_t)(c.Outs[1].Ptr()),
-		counts: (*C.int64_t)(c.Outs[2].Ptr()), total: total, dtype: C.int32_t(in.DType), consecutive: C.int32_t(c.Ints[0]), n: C.int64_t(n)}
+		counts: (*C.int64_t)(c.Outs[2].Ptr()), total: total, dtype: C.int32_t(in.DType), consecutive: C.int32_t(contract.Flag(contract.Consecutive(c))), n: C.int64_t(n)}
 	bytes := 2 * 8 * n
 	if !rows {
 		bytes = int(C.plaitk_sorting_unique_scratch(&u))

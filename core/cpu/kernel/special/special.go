@@ -30,11 +30,12 @@ func init() {
 			if len(c.Outs) > 1 {
 				s.exponents = (*C.int32_t)(c.Outs[1].Ptr())
 			}
-			if len(c.Ints) > 0 {
-				s.function = C.int32_t(c.Ints[0])
-			}
-			if len(c.Ints) > 1 {
-				s.derivative = c.Ints[1] != 0
+			switch k {
+			case contract.Special:
+				s.function = C.int32_t(contract.SpecialOf(c))
+			case contract.SpecialPair:
+				a := contract.SpecialPairOf(c)
+				s.function, s.derivative = C.int32_t(a.Function), C.bool(a.Derivative)
 			}
 			if at := C.plaitk_special_too_long(&s); at >= 0 {
 				return core.Errorf(core.ValueError, c.Op, "the degree at position %d is more than is computed, %d", int64(at), int64(C.SPECIAL_LONGEST))
