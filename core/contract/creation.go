@@ -32,12 +32,12 @@ func ArangeOf(c *core.Call) ArangeAttrs {
 // SpaceAttrs are the attributes of [Linspace] and [Logspace].
 type SpaceAttrs struct {
 	Start, End float64
-	Base       float64 // of Logspace; 0 for Linspace
+	Base       float64 // of Logspace
 }
 
 // AddTo adds the attributes to a call and returns it.
 func (a SpaceAttrs) AddTo(c *core.Call) *core.Call {
-	if c.Float(a.Start, a.End); a.Base != 0 {
+	if c.Float(a.Start, a.End); c.Kernel == Logspace {
 		c.Float(a.Base)
 	}
 	return c

@@ -2,6 +2,7 @@ package shader
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
@@ -13,15 +14,6 @@ const (
 	MaxLoop = 4096
 	// SaturatingInvocations is how many invocations fill a GPU.
 	SaturatingInvocations = 1 << 17
-)
-
-// Modes of [Combine]: how values that go to one element are combined.
-const (
-	AssignMode = iota
-	AddMode
-	MulMode
-	maxMode
-	minMode
 )
 
 // NoIndex is the destination of a value that is not written.
@@ -59,9 +51,30 @@ func CheckIndex(name, load, size string, wrap bool) string {
 }
 
 // Combine returns WGSL for the combination of the old value a and the new one b.
-func Combine(mode int, t expr.Type, a, b string) string {
+func Combine(mode contract.ScatterMode, t expr.Type, a, b string) string {
+	function := func(name string) string { return name + "(" + a + ", " + b + ")" }
 	if t == expr.I64 {
-		return [...]string{b, "plait_add_i64(" + a + ", " + b + ")", "plait_mul_i64(" + a + ", " + b + ")", "plait_max_i64(" + a + ", " + b + ")", "plait_min_i64(" + a + ", " + b + ")"}[mode]
+		switch mode {
+		case contract.ScatterAdd:
+			return function("plait_add_i64")
+		case contract.ScatterMul:
+			return function("plait_mul_i64")
+		case contract.ScatterMax:
+			return function("plait_max_i64")
+		case contract.ScatterMin:
+			return function("plait_min_i64")
+		}
+		return b
 	}
-	return [...]string{b, a + " + " + b, a + " * " + b, "plait_max_f32(" + a + ", " + b + ")", "plait_min_f32(" + a + ", " + b + ")"}[mode]
+	switch mode {
+	case contract.ScatterAdd:
+		return a + " + " + b
+	case contract.ScatterMul:
+		return a + " * " + b
+	case contract.ScatterMax:
+		return function("plait_max_f32")
+	case contract.ScatterMin:
+		return function("plait_min_f32")
+	}
+	return b
 }

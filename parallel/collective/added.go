@@ -6,7 +6,6 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
-	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
 var addScaledKernel = core.Kernel("add_scaled.f32")

@@ -6,7 +6,6 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
-	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
 // A Carrier copies tensors from device to device for one thread that drives them all. What goes from one device to another has

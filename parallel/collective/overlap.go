@@ -7,7 +7,6 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
-	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 	"github.com/plait-ml/plait/core/op"
 )
 

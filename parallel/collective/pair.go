@@ -7,7 +7,6 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
-	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
 // anyone is the peer of a recv that takes what comes first.

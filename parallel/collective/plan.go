@@ -3,7 +3,6 @@ package collective
 import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
-	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
 const (

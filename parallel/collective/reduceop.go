@@ -5,7 +5,6 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
-	"github.com/plait-ml/plait/core/cpu/kernel/combine"
 )
 
 // A ReduceOp says how the elements of the ranks become one, in the order of the ranks.

@@ -20,19 +20,18 @@ func init() {
 // An attentionProblem is scaled dot product attention of q [batch, heads, queries, dim] with k and v [batch, kv heads, keys,
 // dim]; a group of query heads shares a key head.
 type attentionProblem struct {
+	contract.AttentionAttrs
 	c                               *core.Call
 	q, k, v, mask                   *core.Operand
 	batch, kv, group, queries, keys int
 	dim, valueDim                   int
-	causal                          bool
-	scale, dropout                  float64
 }
 
 func newAttention(c *core.Call) *attentionProblem {
 	q, k, v := &c.Ins[0], &c.Ins[1], &c.Ins[2]
 	a := &attentionProblem{
-		c: c, q: q, k: k, v: v, batch: q.Shape[0], kv: k.Shape[1], queries: q.Shape[2], keys: k.Shape[2], dim: q.Shape[3],
-		valueDim: v.Shape[3], causal: c.Ints[0] != 0, scale: c.Floats[0], dropout: c.Floats[1],
+		AttentionAttrs: contract.AttentionOf(c), c: c, q: q, k: k, v: v, batch: q.Shape[0], kv: k.Shape[1], queries: q.Shape[2], keys: k.Shape[2], dim: q.Shape[3],
+		valueDim: v.Shape[3],
 	}
 	if a.kv > 0 {
 		a.group = q.Shape[1] / a.kv
@@ -106,7 +105,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 	if err != nil {
 		return err
 	}
-	groups, place := headRange{batches: a.batch, heads: heads}.place(s, a.queries, a.causal)
+	groups, place := headRange{batches: a.batch, heads: heads}.place(s, a.queries, a.Causal)
 	return s.Run(r, groups, func(w *shader.Text) {
 		b.Text = w
 		mask.functions(w)
@@ -123,7 +122,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.eachRow("  var l_$i = 0.0;\n")
 		b.Add("  var most = real4(-%s);", shader.Infinity) // of rows 4 li to 4 li + 3
 		end := keys
-		if a.causal {
+		if a.Causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
 		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}

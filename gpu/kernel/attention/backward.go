@@ -103,7 +103,7 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 	if err != nil {
 		return err
 	}
-	groups, place := headRange{batches: a.batch, heads: a.kv * a.group}.place(s, a.queries, a.causal)
+	groups, place := headRange{batches: a.batch, heads: a.kv * a.group}.place(s, a.queries, a.Causal)
 	return s.Run(r, groups, func(w *shader.Text) {
 		b.Text = w
 		mask.functions(w)
@@ -121,7 +121,7 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		b.eachRow("  let delta_$i = stats[rows0 + ty * 4u + $iu];\n  let lse_$i = stats[rows0 + " + count + " + ty * 4u + $iu];\n")
 		b.accumulators("dq", b.vec4s())
 		end := keys
-		if a.causal {
+		if a.Causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
 		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
@@ -188,7 +188,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 		lines, width := a.scoreSides()
 		dsRow = s.Uint(width)
 		row := "row0 * " + dsRow
-		if a.causal {
+		if a.Causal {
 			row = "folded(row0, " + dsRow + ")"
 		}
 		ds0 = fmt.Sprintf("%s + ((batch - %s) * %s + head - %s) * %s + %s", ds, s.Uint(h.batch), s.Uint(h.heads*a.group), s.Uint(h.head*a.group), s.Uint(lines*width), row)
@@ -224,7 +224,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 			b.Add("  let ds0 = %s;", ds0)
 		}
 		begin := "0u"
-		if a.causal {
+		if a.Causal {
 			begin = "row0"
 		}
 		scores := outerFactors{x: &k, y: &q, x0: "row0", y0: "col0"}

@@ -30,7 +30,7 @@ func (a *attentionProblem) scoreRoom(gpu *shader.Device) int {
 // blocks of both; of a causal head half as many, and one block.
 func (a *attentionProblem) scoreSides() (lines, length int) {
 	blocks, length := shader.Ceil(a.keys, blockSide), shader.Ceil(a.queries, blockSide)*blockSide
-	if a.causal {
+	if a.Causal {
 		blocks = min(blocks, length/blockSide/2+1)
 	}
 	return blocks * blockSide, length
@@ -98,7 +98,7 @@ func (a *attentionProblem) queryProduct(h headRange, scores core.Memory) *matmul
 	dq.Offset += h.batch*dq.Strides[0] + h.head*a.group*dq.Strides[1]
 	k.Offset += h.batch*k.Strides[0] + h.head*k.Strides[1]
 	p := &matmul.Product{
-		M: a.queries, N: a.dim, K: a.keys, Out: &dq, A: ds, B: &k, Alpha: a.scale, Folded: a.causal,
+		M: a.queries, N: a.dim, K: a.keys, Out: &dq, A: ds, B: &k, Alpha: a.Scale, Folded: a.Causal,
 		ARow: 1, ACol: length, BRow: k.Strides[2], BCol: k.Strides[3], CRow: dq.Strides[2], CCol: dq.Strides[3],
 		Batch: shader.Loop{Count: h.batches * h.heads * a.group, Strides: make([][]int, 3)},
 	}

@@ -26,9 +26,9 @@ type scoreMask struct {
 // scoreMask adds what they need to a shader.
 func (a *attentionProblem) scoreMask(s *shader.Builder, rowsAreKeys bool) *scoreMask {
 	c := &scoreMask{a: a, rowsAreKeys: rowsAreKeys}
-	c.scale, c.queries, c.keys = s.Float(a.scale), s.Uint(a.queries), s.Uint(a.keys)
+	c.scale, c.queries, c.keys = s.Float(a.Scale), s.Uint(a.queries), s.Uint(a.keys)
 	c.heads, c.group = s.Uint(a.kv*a.group), s.Uint(a.group)
-	s.Flag(a.causal)
+	s.Flag(a.Causal)
 	if s.Flag(a.mask != nil) {
 		for i, n := range a.mask.Strides {
 			c.maskSteps[i] = s.Uint(n)
@@ -39,12 +39,12 @@ func (a *attentionProblem) scoreMask(s *shader.Builder, rowsAreKeys bool) *score
 		}
 		c.mask = s.In("mask", a.mask, expr.F32, kind)
 	}
-	if s.Flag(a.dropout > 0) {
-		keep, by := 1-a.dropout, 0.0
+	if s.Flag(a.Dropout > 0) {
+		keep, by := 1-a.Dropout, 0.0
 		if keep > 0 {
 			by = 1 / keep
 		}
-		c.seed, c.offset, c.limit, c.by = s.Long(a.c.Ints[1]), s.Long(a.c.Ints[2]), s.Long(primitive.KeepLimit(keep)), s.Float(by)
+		c.seed, c.offset, c.limit, c.by = s.Long(a.Seed), s.Long(a.Offset), s.Long(primitive.KeepLimit(keep)), s.Float(by)
 		c.padded = s.Uint((a.keys + 3) / 4)
 	}
 	return c
@@ -70,7 +70,7 @@ func (c *scoreMask) scores(b *blockText, name, row0, col0 string) {
 	}
 	hidden := "key >= " + c.keys + " || query >= " + c.queries
 	test := fmt.Sprintf("%s + %du > %s || %s + %du > %s", key0, keys, c.keys, query0, queries, c.queries)
-	if c.a.causal {
+	if c.a.Causal {
 		hidden += " || key > query"
 		test += fmt.Sprintf(" || %s + %du > %s", key0, keys-1, query0)
 	}

@@ -29,16 +29,15 @@ type convolution struct {
 	images, groups, channels, outputs int // channels and outputs of a group
 }
 
-// newConvolution takes nd strides, paddings and dilations, and the number of groups, from the attributes.
 func newConvolution(c *core.Call, x, w, y []int) *convolution {
-	nd := len(x) - 2
+	a, nd := contract.ConvOf(c), len(x)-2
 	kernel := make([]int64, nd)
 	for i := range kernel {
 		kernel[i] = int64(w[2+i])
 	}
-	groups := int(c.Ints[3*nd])
+	groups := int(a.Groups)
 	return &convolution{
-		Window: primitive.NewWindow(x, y, kernel, c.Ints[:nd], c.Ints[nd:2*nd], c.Ints[2*nd:3*nd]),
+		Window: primitive.NewWindow(x, y, kernel, a.Stride, a.Padding, a.Dilation),
 		images: x[0], groups: groups, channels: x[1] / groups, outputs: y[1] / groups,
 	}
 }

@@ -11,17 +11,20 @@ import (
 func init() {
 	kernel.Register(contract.Im2Col, func(r *shader.Recorder, c *core.Call) error {
 		x, y := &c.Ins[0], &c.Outs[0]
-		w := primitive.NewWindow(x.Shape, places(c), c.Ints[0:2], c.Ints[2:4], c.Ints[4:6], c.Ints[6:8])
+		w := patches(c, x.Shape)
 		n, ch, l := x.Shape[0], x.Shape[1], primitive.Product3(w.Out)
 		return w.Columns(r, x, y, n, ch, [3]int{ch * w.Taps() * l, w.Taps() * l, l})
 	})
 	kernel.Register(contract.Col2Im, func(r *shader.Recorder, c *core.Call) error {
 		x, y := &c.Ins[0], &c.Outs[0]
-		w := primitive.NewWindow(y.Shape, places(c), c.Ints[0:2], c.Ints[2:4], c.Ints[4:6], c.Ints[6:8])
+		w := patches(c, y.Shape)
 		ch, l := y.Shape[1], primitive.Product3(w.Out)
 		return w.Images(r, x, y, nil, y.Shape[0], ch, [3]int{ch * w.Taps() * l, w.Taps() * l, l})
 	})
 }
 
 // places returns the sizes of the output of im2col.
-func places(c *core.Call) []int { return []int{int(c.Ints[8]), int(c.Ints[9])} }
+func patches(c *core.Call, images []int) primitive.Window {
+	a := contract.PatchesOf(c)
+	return primitive.NewWindow(images, []int{int(a.Places[0]), int(a.Places[1])}, a.Kernel, a.Stride, a.Padding, a.Dilation)
+}

@@ -16,40 +16,38 @@ func init() {
 	kernel.Register(contract.TriangleIndices, triangleIndicesCall)
 }
 
-// arangeCall: Outs[0][i] = Ints[0] + i Ints[1], or Floats[0] + i Floats[1] for floats.
 func arangeCall(r *shader.Recorder, c *core.Call) error {
-	out := &c.Outs[0]
+	out, a := &c.Outs[0], contract.ArangeOf(c)
 	n := out.Numel()
 	s := shader.New(r, "arange")
 	count := s.Uint(n)
 	if s.Flag(out.DType.IsFloat()) {
-		y, first, step := s.Out("y", out, expr.F32, expr.Number), s.Float(c.Floats[0]), s.Float(c.Floats[1])
+		y, first, step := s.Out("y", out, expr.F32, expr.Number), s.Float(a.FloatStart), s.Float(a.FloatStep)
 		return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 			w.Each(count)
 			w.Add("  st_y(%s + i, %s + real(i) * %s);", y, first, step)
 		})
 	}
-	y, first, step := s.Out("y", out, expr.I64, expr.Number), s.Long(c.Ints[0]), s.Long(c.Ints[1])
+	y, first, step := s.Out("y", out, expr.I64, expr.Number), s.Long(a.Start), s.Long(a.Step)
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		w.Each(count)
 		w.Add("  st_y(%s + i, plait_add_i64(%s, plait_mul_i64(pair(i, 0u), %s)));", y, first, step)
 	})
 }
 
-// spaceCall: Outs[0] = numbers from Floats[0] to Floats[1], both included, or Floats[2] to these powers. The second half is
-// counted from the end.
+// spaceCall counts the second half from the end.
 func spaceCall(r *shader.Recorder, c *core.Call, power bool) error {
-	out := &c.Outs[0]
+	out, a := &c.Outs[0], contract.SpaceOf(c)
 	n := out.Numel()
 	s := shader.New(r, "linspace")
 	t := expr.F32
-	y, count, first, last := s.Out("y", out, t, expr.Number), s.Uint(n), s.Float(c.Floats[0]), s.Float(c.Floats[1])
+	y, count, first, last := s.Out("y", out, t, expr.Number), s.Uint(n), s.Float(a.Start), s.Float(a.End)
 	step, base := 0.0, 1.0
 	if n > 1 {
-		step = (c.Floats[1] - c.Floats[0]) / float64(n-1)
+		step = (a.End - a.Start) / float64(n-1)
 	}
 	if s.Flag(power) {
-		base = c.Floats[2]
+		base = a.Base
 	}
 	stepWord, baseWord := s.Float(step), s.Float(base)
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
@@ -63,15 +61,14 @@ func spaceCall(r *shader.Recorder, c *core.Call, power bool) error {
 	})
 }
 
-// triangleIndicesCall: Outs[0], int64 of shape [2, n], = the rows and columns of the triangle, below the diagonal Ints[2]
-// (above it if Ints[3]), of a matrix with Ints[0] rows and Ints[1] columns. Each result looks for its row.
+// triangleIndicesCall has each result look for its row.
 func triangleIndicesCall(r *shader.Recorder, c *core.Call) error {
-	out := &c.Outs[0]
+	out, a := &c.Outs[0], contract.TriangleIndicesOf(c)
 	n := out.Shape[1]
 	s := shader.New(r, "triangle_indices")
-	y, count, rows, cols := s.Out("y", out, expr.I64, expr.Number), s.Uint(n), s.Uint(int(c.Ints[0])), s.Uint(int(c.Ints[1]))
-	offset := "bitcast<i32>(" + s.Uint(int(uint32(int32(c.Ints[2])))) + ")"
-	upper := s.Flag(c.Ints[3] != 0)
+	y, count, rows, cols := s.Out("y", out, expr.I64, expr.Number), s.Uint(n), s.Uint(a.Rows), s.Uint(a.Columns)
+	offset := "bitcast<i32>(" + s.Uint(int(uint32(int32(a.Diagonal)))) + ")"
+	upper := s.Flag(a.Upper)
 	if n == 0 {
 		return nil
 	}

@@ -16,10 +16,8 @@ func init() {
 	kernel.Register(contract.Dropout, dropoutCall)
 }
 
-// dropoutCall: y = f(x) with ints seed and offset of the generator and floats probability and scale. Elements are dropped
-// with the given probability, the others multiplied by scale; an absent x is 1.
 func dropoutCall(r *shader.Recorder, c *core.Call) error {
-	n := c.Outs[0].Numel()
+	n, a := c.Outs[0].Numel(), contract.DropoutOf(c)
 	s := shader.New(r, "dropout")
 	y := s.Out("y", &c.Outs[0], expr.F32, expr.Number)
 	value := "1.0"
@@ -27,8 +25,8 @@ func dropoutCall(r *shader.Recorder, c *core.Call) error {
 		value = "ld_x(" + s.In("x", &c.Ins[0], expr.F32, expr.Number) + " + e)"
 	}
 	count, total := s.Uint(shader.Ceil(n, 4)), s.Uint(n)
-	seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
-	limit, scale := s.Long(primitive.KeepLimit(1-c.Floats[0])), s.Float(c.Floats[1])
+	seed, offset := s.Long(a.Seed), s.Long(a.Offset)
+	limit, scale := s.Long(primitive.KeepLimit(1-a.P)), s.Float(a.Scale)
 	if n == 0 {
 		return nil
 	}

@@ -25,10 +25,9 @@ func outOfRange(c *core.Call, at uint32, dim, size int) error {
 	return core.Errorf(core.IndexError, c.Op, "the index at position %d is out of range for dimension %d of size %d", at, dim, size)
 }
 
-// gatherCall: Outs[0][.., j, ..] = Ins[0][.., Ins[1][.., j, ..], ..] in dimension Ints[0].
 func gatherCall(r *shader.Recorder, c *core.Call) error {
 	out, in, index := &c.Outs[0], &c.Ins[0], &c.Ins[1]
-	dim := int(c.Ints[0])
+	dim := contract.Dim(c)
 	if out.Numel() == 0 {
 		return nil
 	}
@@ -60,12 +59,11 @@ func gatherCall(r *shader.Recorder, c *core.Call) error {
 // shortLine is how long a line is at most that each of its elements looks through.
 const shortLine = 64
 
-// scatterCall, in place: Outs[0][.., Ins[0][.., j, ..], ..] = Ins[1][.., j, ..] in dimension Ints[0], or combined as Ints[1]
-// says. Ins[1] may be a number. Of the elements of a line that go to one place, the first (the last, where they are not
-// combined) takes them all, in their order.
+// scatterCall has, of the elements of a line that go to one place, the first (the last, where they are not combined) take them
+// all, in their order.
 func scatterCall(r *shader.Recorder, c *core.Call) error {
 	out, index, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
-	dim, mode := int(c.Ints[0]), int(c.Ints[1])
+	dim, mode := contract.ScatterOf(c).Dim, contract.ScatterOf(c).Mode
 	n := index.Numel()
 	if n == 0 {
 		return nil
@@ -103,7 +101,7 @@ func scatterCall(r *shader.Recorder, c *core.Call) error {
 	count, sizeWord, step, lengthWord := s.Uint(n), s.Uint(size), s.Uint(stride), s.Uint(length)
 	indexStepWord, srcStepWord := s.Uint(indexStep), s.Uint(srcStep)
 	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return outOfRange(c, at, dim, size) })
-	s.Specialize(mode)
+	s.Specialize(int(mode))
 	l := shader.NewLoop(index.Shape, index, &to, &from)
 	inner := s.Uint(core.Numel(index.Shape[min(dim+1, len(index.Shape)):]))
 	rank := s.Specialize(len(l.Sizes))
@@ -122,7 +120,7 @@ func scatterCall(r *shader.Recorder, c *core.Call) error {
   let j0 = at_0 - own * %s;
   let v0 = at_2 - own * %s;`, fault("i"), inner, lengthWord, indexStepWord, srcStepWord)
 		w.Add("  let at = at_1 + k * %s;", step)
-		if mode == shader.AssignMode {
+		if mode == contract.ScatterAssign {
 			w.Add(`  for (var o = own + 1u; o < %s; o++) { if (ld_index(j0 + o * %s).x == k) { return; } }
   let o = own;
   st_y(at, %s);`, lengthWord, indexStepWord, read)
@@ -140,7 +138,7 @@ func scatterCall(r *shader.Recorder, c *core.Call) error {
 // scatterSorted is scatterCall for lines of any length.
 func scatterSorted(r *shader.Recorder, c *core.Call) error {
 	out, index, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
-	dim := int(c.Ints[0])
+	dim := contract.ScatterOf(c).Dim
 	n, length, size := index.Numel(), index.Shape[dim], out.Shape[dim]
 	dest, err := r.Temp(4 * n)
 	if err != nil {
@@ -181,16 +179,13 @@ func scatterSorted(r *shader.Recorder, c *core.Call) error {
 		values.Shape = index.Shape
 		values = shader.Innermost(&values, dim)
 	}
-	p := Scatter{Dest: dest, Lines: n / length, N: length, Mode: int(c.Ints[1])}
+	p := Scatter{Dest: dest, Lines: n / length, N: length, Mode: contract.ScatterOf(c).Mode}
 	return p.Rows(out, len(out.Shape), &values, len(index.Shape)).Run(r)
 }
 
 // maxIndices is how many index tensors a program binds beside its other operands.
 const maxIndices = 5
 
-// indexCall: Outs[0][b.., r..] = Ins[0][Ins[1][b..], Ins[2][b..], .., r..]: the first dimensions of Ins[0] are indexed by
-// tensors of one shape. With Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names in
-// messages.
 func indexCall(r *shader.Recorder, c *core.Call) error {
 	out, in := &c.Outs[0], &c.Ins[0]
 	k := len(c.Ins) - 1
@@ -200,7 +195,7 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 	if k > maxIndices {
 		return core.Errorf(core.NotImplemented, c.Op, "%d index tensors are more than a program binds, %d", k, maxIndices)
 	}
-	front, wrap := len(c.Ins[1].Shape), c.Ints[0] != 0
+	front, wrap := len(c.Ins[1].Shape), contract.IndexOf(c).Wrap
 	s := shader.New(r, "index")
 	t := shader.ComputeType(in.DType)
 	x, y := s.In("x", in, t, expr.Number), s.Out("y", out, t, expr.Number)
@@ -212,7 +207,7 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 		starts = append(starts, s.In("index"+strconv.Itoa(i), &c.Ins[1+i], expr.I64, expr.Number))
 	}
 	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
-		return outOfRange(c, at/8, int(c.Ints[1+at%8]), c.Ins[0].Shape[at%8])
+		return outOfRange(c, at/8, int(contract.IndexOf(c).Dims[at%8]), c.Ins[0].Shape[at%8])
 	})
 	s.Flag(wrap)
 	s.Specialize(k)

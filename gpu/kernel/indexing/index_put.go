@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -59,28 +60,23 @@ func Destinations(r *shader.Recorder, c *core.Call, out *core.Operand, index []c
 	})
 }
 
-// indexPutCall, in place: Outs[0][Ins[1][b..], Ins[2][b..], .., r..] = Ins[0][b.., r..], or combined as Ints[1] says. With
-// Ints[0], negative indices count from the end. The rest of Ints are the dimensions' names in messages. Ins[0] may be a
-// number.
 func indexPutCall(r *shader.Recorder, c *core.Call) error {
-	out, index := &c.Outs[0], c.Ins[1:]
+	out, index, a := &c.Outs[0], c.Ins[1:], contract.IndexPutOf(c)
 	n := index[0].Numel()
 	if n == 0 {
 		return nil
 	}
-	dest, err := Destinations(r, c, out, index, c.Ints[0] != 0, -1, c.Ints[2:])
+	dest, err := Destinations(r, c, out, index, a.Wrap, -1, a.Dims)
 	if err != nil {
 		return err
 	}
-	p := Scatter{Dest: dest, Lines: 1, N: n, Mode: int(c.Ints[1])}
+	p := Scatter{Dest: dest, Lines: 1, N: n, Mode: a.Mode}
 	return p.Rows(out, len(index), &c.Ins[0], len(index[0].Shape)).Run(r)
 }
 
-// embeddingBackwardCall: Outs[0][v, :] = the sum of Ins[0][b.., :] over all b with Ins[1][b..] == v; zero for v == Ints[0].
-// With Ints[1], divided by the number of terms. With Ints[2], added to what is in Outs[0].
 func embeddingBackwardCall(r *shader.Recorder, c *core.Call) error {
-	out := &c.Outs[0]
-	if c.Ints[2] == 0 {
+	out, a := &c.Outs[0], contract.EmbeddingBackwardOf(c)
+	if !a.Add {
 		zero := core.Call{Op: c.Op, Outs: []core.Operand{*out}, Ins: []core.Operand{{IsNumber: true}}}
 		if err := copying.Copy(r, &zero); err != nil {
 			return err
@@ -90,10 +86,10 @@ func embeddingBackwardCall(r *shader.Recorder, c *core.Call) error {
 	if n == 0 {
 		return nil
 	}
-	dest, err := Destinations(r, c, out, c.Ins[1:2], false, c.Ints[0], []int64{0})
+	dest, err := Destinations(r, c, out, c.Ins[1:2], false, int64(a.Padding), []int64{0})
 	if err != nil {
 		return err
 	}
-	p := Scatter{Dest: dest, Lines: 1, N: n, Mode: shader.AddMode, Apart: true, average: c.Ints[1] != 0}
+	p := Scatter{Dest: dest, Lines: 1, N: n, Mode: contract.ScatterAdd, Apart: true, average: a.ByFrequency}
 	return p.Rows(out, 1, &c.Ins[0], len(c.Ins[1].Shape)).Run(r)
 }

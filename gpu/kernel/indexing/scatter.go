@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -29,7 +30,7 @@ const (
 type Scatter struct {
 	Dest           core.Memory // the place of each row, the position of its first element in out's slab, or nowhere
 	Lines, N       int         // rows of one place are in one of the lines, each of n rows
-	Mode           int
+	Mode           contract.ScatterMode
 	Apart, average bool
 
 	out           *core.Operand
@@ -66,7 +67,7 @@ func (p *Scatter) Run(r *shader.Recorder) error {
 	if err != nil {
 		return err
 	}
-	if p.Mode == shader.AssignMode {
+	if p.Mode == contract.ScatterAssign {
 		return p.assign(r, e)
 	}
 	return p.combine(r, e)
@@ -93,7 +94,7 @@ func (p *Scatter) bind(s *shader.Builder) func(w *shader.Text) scatterText {
 	} else {
 		first = s.In("v", p.values, t, expr.Number)
 	}
-	s.Specialize(p.Mode)
+	s.Specialize(int(p.Mode))
 	s.Flag(p.Apart)
 	s.Flag(p.average)
 	outer, inner := shader.NewLoop(p.front.Shape, &p.front), shader.NewLoop(p.row.Shape, &p.row, &p.inside)
@@ -139,11 +140,11 @@ func (p *Scatter) search(r *shader.Recorder) error {
 	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnsEach), func(w *shader.Text) {
 		text := bound(w)
 		begin, end := "0u", "row"
-		if p.Mode == shader.AssignMode {
+		if p.Mode == contract.ScatterAssign {
 			begin, end = "row + 1u", count
 		}
 		w.Shared("found", shader.AtomicWord)
-		if p.Mode != shader.AssignMode {
+		if p.Mode != contract.ScatterAssign {
 			w.Shared("counts", "u32", 64)
 			w.Shared("list", "u32", room)
 		}
@@ -156,7 +157,7 @@ func (p *Scatter) search(r *shader.Recorder) error {
 		w.Barrier()
 		w.Add("  if (%s == 1u) { return; }", w.AtomicLoad("found"))
 		columns := fmt.Sprintf("  let first = (group %% %[1]s) * %[2]du;\n  for (var q = first + li; q < min(first + %[2]du, %[3]s); q += 64u) {\n", chunks, 64*columnsEach, width) + text.at
-		if p.Mode == shader.AssignMode {
+		if p.Mode == contract.ScatterAssign {
 			w.Put(columns)
 			w.Add("    let o = row;\n    st_y(in_0, %s);\n  }", text.read)
 			return

@@ -23,39 +23,32 @@ func init() {
 	})
 }
 
-// Modes of interpolation, as in core/cpu/kernel/interpolate.
-const (
-	nearestMode = iota
-	nearestExactMode
-	linearMode
-	cubicMode
-)
-
 // A resampling makes planes of the sizes out of those of the sizes in, contiguous; missing leading dimensions are 1.
 type resampling struct {
 	planes  int
 	in, out [3]int
-	mode    int
+	mode    contract.InterpolateMode
 	align   bool
 	scale   [3]float64 // how many times larger; 0 where positions follow from the sizes
 }
 
 func newResampling(c *core.Call, in, out *core.Operand) *resampling {
-	nd := int(c.Ints[0])
+	a := contract.InterpolateOf(c)
+	nd := a.Spatial
 	first := len(in.Shape) - nd
-	p := &resampling{planes: core.Numel(in.Shape[:first]), in: [3]int{1, 1, 1}, out: [3]int{1, 1, 1}, mode: int(c.Ints[1]), align: c.Ints[2] != 0}
+	p := &resampling{planes: core.Numel(in.Shape[:first]), in: [3]int{1, 1, 1}, out: [3]int{1, 1, 1}, mode: a.Mode, align: a.AlignCorners}
 	for i := range nd {
 		d := 3 - nd + i
-		p.in[d], p.out[d], p.scale[d] = in.Shape[first+i], out.Shape[first+i], c.Floats[i]
+		p.in[d], p.out[d], p.scale[d] = in.Shape[first+i], out.Shape[first+i], a.Scale[i]
 	}
 	return p
 }
 
 func (p *resampling) taps() int {
 	switch p.mode {
-	case linearMode:
+	case contract.InterpolateLinear:
 		return 2
-	case cubicMode:
+	case contract.InterpolateCubic:
 		return 4
 	}
 	return 1
@@ -71,7 +64,7 @@ type tap struct {
 func (p *resampling) tapsAt(d, o int) []tap {
 	in, out := p.in[d], p.out[d]
 	clamp := func(i float64) int { return int(min(max(i, 0), float64(in-1))) }
-	if p.mode <= nearestExactMode {
+	if p.mode == contract.InterpolateNearest || p.mode == contract.InterpolateNearestExact {
 		if in == out && p.scale[d] <= 0 {
 			return []tap{{o, 1}}
 		}
@@ -80,7 +73,7 @@ func (p *resampling) tapsAt(d, o int) []tap {
 		if p.scale[d] > 0 {
 			scale = float32(1 / p.scale[d])
 		}
-		if p.mode == nearestExactMode {
+		if p.mode == contract.InterpolateNearestExact {
 			half = 0.5
 		}
 		return []tap{{clamp(math.Floor(float64(float32((float32(o) + half) * scale)))), 1}}
@@ -100,7 +93,7 @@ func (p *resampling) tapsAt(d, o int) []tap {
 		}
 		x = float64(o) * scale
 	}
-	if p.mode == linearMode {
+	if p.mode == contract.InterpolateLinear {
 		x = max(x, 0)
 		at := clamp(math.Floor(x))
 		t := min(x-float64(at), 1)

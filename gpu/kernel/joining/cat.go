@@ -13,9 +13,8 @@ func init() {
 	kernel.Register(contract.Cat, catCall)
 }
 
-// catCall: Outs[0] = the Ins, of its dtype, one after the other along dimension Ints[0].
 func catCall(r *shader.Recorder, c *core.Call) error {
-	dim, at := int(c.Ints[0]), 0
+	dim, at := contract.Dim(c), 0
 	piece := core.Call{Op: c.Op, Outs: []core.Operand{c.Outs[0]}, Ins: make([]core.Operand, 1)}
 	for i := range c.Ins {
 		in := c.Ins[i]

@@ -279,7 +279,7 @@ func solveCall(r *shader.Recorder, c *core.Call) error {
 	return x.report(r, c, singularMatrix)
 }
 
-// triangularCall: Outs[0] = X of Ins[0] X = Ins[1] for triangles. Ints: upper, and whether the diagonal counts as ones.
+// triangularCall: Outs[0] = X of Ins[0] X = Ins[1] for triangles.
 func triangularCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 || x.n == 0 {
@@ -289,7 +289,8 @@ func triangularCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := x.substitute(r, b, c.Ints[0] != 0, c.Ints[1] != 0); err != nil {
+	a := contract.TriangularOf(c)
+	if err := x.substitute(r, b, a.Upper, a.Unit); err != nil {
 		return err
 	}
 	if err := x.store(r, &c.Outs[0], b, x.n, x.k, x.k, 1); err != nil {

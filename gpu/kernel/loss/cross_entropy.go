@@ -20,18 +20,6 @@ func init() {
 	kernel.Register(contract.NLLLossBackward, nllBackwardCall)
 }
 
-// Indices into the integer attributes of the kernels in this file, and what is done with the losses of samples.
-const (
-	lossBatch = iota
-	lossClasses
-	lossInner
-	lossReduction
-	lossIgnored
-
-	lossMean = 1
-	lossSum  = 2
-)
-
 // A classProblem is what the losses on classes share: scores [batch, classes, inner], a target for each sample, and
 // perhaps a weight for each class. Its fields are WGSL.
 type classProblem struct {
@@ -47,7 +35,8 @@ type classProblem struct {
 // bind adds the problem to a shader: x, target and weight are the first inputs, label smoothing the first float.
 func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call) {
 	x, target, weight := &c.Ins[0], &c.Ins[1], &c.Ins[2]
-	p.line = primitive.Axis{Outer: int(c.Ints[lossBatch]), N: int(c.Ints[lossClasses]), Inner: int(c.Ints[lossInner])}
+	a := contract.ClassLossOf(c)
+	p.line = primitive.Axis{Outer: a.Batch, N: a.Classes, Inner: a.Inner}
 	p.width = primitive.RowThreads(p.line.N)
 	p.several = 8
 	if p.vec4 = s.Flag(p.line.Inner == 1 && x.DType == core.Float32); p.vec4 {
@@ -66,13 +55,10 @@ func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call)
 	if s.Flag(weight.Present()) {
 		p.weight = s.In("weight", weight, expr.F32, expr.Number)
 	}
-	smoothing := 0.0
-	if len(c.Floats) > 0 {
-		smoothing = c.Floats[0]
-	}
+	smoothing := contract.Smoothing(c)
 	p.smooth = s.Flag(smoothing > 0)
 	p.keep, p.even = s.Float(1-smoothing), s.Float(smoothing/float64(max(p.line.N, 1)))
-	p.ignored = s.Long(c.Ints[lossIgnored])
+	p.ignored = s.Long(a.IgnoreIndex)
 }
 
 // weightAt returns WGSL for the weight of a class.
@@ -92,7 +78,8 @@ func (p *classProblem) class(sample string) string {
 
 // classLoss is cross_entropy: loss, lse, total = f(x, target, weight), and nll_loss: loss, total = f(x, target, weight).
 func classLoss(r *shader.Recorder, c *core.Call, entropy bool) error {
-	samples := int(c.Ints[lossBatch] * c.Ints[lossInner])
+	a := contract.ClassLossOf(c)
+	samples := a.Batch * a.Inner
 	parts, err := r.Temp(8 * max(samples, 1))
 	if err != nil {
 		return err
@@ -109,7 +96,7 @@ func classLoss(r *shader.Recorder, c *core.Call, entropy bool) error {
 	if !p.probabilities {
 		fault = s.Faults(r, c, func(c *core.Call, at uint32) error {
 			return core.Errorf(core.IndexError, c.Op, "the target at position %d of %v is no class, got %d classes and ignore_index %d",
-				at, c.Ins[1].Shape, c.Ints[lossClasses], c.Ints[lossIgnored])
+				at, c.Ins[1].Shape, a.Classes, a.IgnoreIndex)
 		})("group")
 	}
 	head := p.line.Open(s, p.width)
@@ -119,7 +106,7 @@ func classLoss(r *shader.Recorder, c *core.Call, entropy bool) error {
 		}
 	}
 	total := &c.Outs[len(c.Outs)-1]
-	return finishLoss(r, parts, samples, &c.Outs[0], total, int(c.Ints[lossReduction]))
+	return finishLoss(r, parts, samples, &c.Outs[0], total, a.Reduction)
 }
 
 // loss writes the program of a sample's loss, and of what it counts in a mean.
@@ -212,8 +199,8 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 }
 
 // finishLoss reduces the losses of samples, which lie in parts before what each counts in a mean.
-func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total *core.Operand, reduction int) error {
-	if reduction != lossMean && reduction != lossSum {
+func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total *core.Operand, reduction contract.LossReduction) error {
+	if reduction != contract.LossMean && reduction != contract.LossSum {
 		s := shader.New(r, "losses")
 		from, to, n := s.FloatsOf("parts", parts), s.Out("y", loss, expr.F32, expr.Number), s.Uint(samples)
 		if err := s.Run(r, shader.GroupsFor(samples), func(w *shader.Text) {
@@ -229,10 +216,11 @@ func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total 
 	if s.Flag(total.Present()) {
 		write += "    st_total(" + s.Out("total", total, expr.F32, expr.Number) + ", count);\n"
 	}
-	switch s.Specialize(reduction) {
-	case lossMean:
+	s.Specialize(int(reduction))
+	switch reduction {
+	case contract.LossMean:
 		write += "    st_y(" + s.Out("y", loss, expr.F32, expr.Number) + ", sum / count);\n"
-	case lossSum:
+	case contract.LossSum:
 		write += "    st_y(" + s.Out("y", loss, expr.F32, expr.Number) + ", sum);\n"
 	}
 	return s.Run(r, 1, func(w *shader.Text) {
@@ -255,10 +243,12 @@ func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total 
 func (p *classProblem) gradient(s *shader.Builder, c *core.Call, g, total *core.Operand, sample string) string {
 	at := s.In("g", g, expr.F32, expr.Number)
 	sum := s.In("total", total, expr.F32, expr.Number)
-	switch s.Specialize(int(c.Ints[lossReduction])) {
-	case lossMean:
+	reduction := contract.ClassLossOf(c).Reduction
+	s.Specialize(int(reduction))
+	switch reduction {
+	case contract.LossMean:
 		return "ld_g(" + at + ") / ld_total(" + sum + ")"
-	case lossSum:
+	case contract.LossSum:
 		return "ld_g(" + at + ")"
 	}
 	return "ld_g(" + at + " + " + sample + ")"

@@ -12,10 +12,11 @@ func init() { kernel.Register(contract.MultilabelMarginLoss, multilabelMarginCal
 
 // multilabelMarginCall: Outs[0], where given, = for each sample of Ins[0] [batch, n] the sum of max(0, 1 - x[j] + x[i]) over its
 // target classes j and its other classes i, over n; Outs[1], where given, = the slopes. Ins[1], int64, lists a sample's target
-// classes before its first -1; one that comes twice counts twice. Ints: batch, n.
+// classes before its first -1; one that comes twice counts twice.
 func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	in, target, loss, slope := &c.Ins[0], &c.Ins[1], &c.Outs[0], &c.Outs[1]
-	batch, n := int(c.Ints[0]), int(c.Ints[1])
+	a := contract.ClassLossOf(c)
+	batch, n := a.Batch, a.Classes
 	if batch*n == 0 {
 		if loss.Present() {
 			r.Clear(loss)

@@ -22,7 +22,7 @@ func checkProbabilitiesCall(r *shader.Recorder, c *core.Call) error {
 	x, count := s.In("x", in, expr.F32, expr.Number), s.Uint(n)
 	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
 		return core.Errorf(core.ValueError, c.Op, "all elements of %s should be between 0 and 1, the one at position %d of %v is not; "+
-			"binary_cross_entropy_with_logits takes any input", [...]string{"input", "target"}[c.Ints[0]], at, c.Ins[0].Shape)
+			"binary_cross_entropy_with_logits takes any input", contract.CheckedOperand(c), at, c.Ins[0].Shape)
 	})
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		w.Each(count)

@@ -33,16 +33,15 @@ type Product struct {
 	Wide, Gap int     // the output skips gap elements after each wide columns of a row
 }
 
-// matmulCall: Outs[0] = Floats[0] Ins[0] @ Ins[1] + Floats[1] Outs[0] + Ins[2]. Ints: whether a and b are stored
-// transposed, and whether a ReLU follows.
 func matmulCall(r *shader.Recorder, c *core.Call) error {
-	p := Product{Out: &c.Outs[0], A: &c.Ins[0], B: &c.Ins[1], Alpha: c.Floats[0], Beta: c.Floats[1], relu: c.Ints[2] != 0}
+	a := contract.MatMulOf(c)
+	p := Product{Out: &c.Outs[0], A: &c.Ins[0], B: &c.Ins[1], Alpha: a.Alpha, Beta: a.Beta, relu: a.ReLU}
 	if len(c.Ins) > 2 && c.Ins[2].Present() {
 		p.bias = &c.Ins[2]
 	}
 	p.M, p.N, p.CRow, p.CCol = matrix(p.Out, false)
-	_, p.K, p.ARow, p.ACol = matrix(p.A, c.Ints[0] != 0)
-	_, _, p.BRow, p.BCol = matrix(p.B, c.Ints[1] != 0)
+	_, p.K, p.ARow, p.ACol = matrix(p.A, a.TransposeA)
+	_, _, p.BRow, p.BCol = matrix(p.B, a.TransposeB)
 	p.Batch = stack(p.Out, p.A, p.B)
 	if p.M == 0 || p.N == 0 || p.Batch.Count == 0 {
 		return nil

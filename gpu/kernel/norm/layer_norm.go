@@ -14,9 +14,9 @@ func init() {
 	kernel.Register(contract.LayerNormBackward, layerNormBackwardCall)
 }
 
-// layerNormCall: y, stats [mean, 1/deviation] = f(x, weight, bias) with ints rows, n, rms and float eps.
 func layerNormCall(r *shader.Recorder, c *core.Call) error {
-	rows, n, rms := int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0
+	a := contract.LayerNormOf(c)
+	rows, n, rms := a.Rows, a.N, a.RMS
 	s := shader.New(r, "layer_norm")
 	t := primitive.NewRowText(s, primitive.Axis{Outer: rows, N: n, Inner: 1})
 	t.In("x", &c.Ins[0])
@@ -32,7 +32,7 @@ func layerNormCall(r *shader.Recorder, c *core.Call) error {
 	if s.Flag(c.Outs[1].Present()) {
 		stats = s.Out("stats", &c.Outs[1], expr.F32, expr.Number)
 	}
-	eps, share, rowsWord := s.Float(c.Floats[0]), s.Float(1/float64(n)), s.Uint(rows)
+	eps, share, rowsWord := s.Float(contract.Eps(c)), s.Float(1/float64(n)), s.Uint(rows)
 	s.Flag(rms)
 	head := t.Open(r.GPU.Software)
 	if rows == 0 || n == 0 {
@@ -67,13 +67,12 @@ type layerNormGradient struct {
 	rms                     bool
 }
 
-// layerNormBackwardCall: dx, dweight, dbias = f(x, dy, weight, stats, arrived) with ints rows, n, rms. Outputs, weight and arrived may
-// be absent; arrived is added to dx, with which it shares no memory.
 func layerNormBackwardCall(r *shader.Recorder, c *core.Call) error {
+	a := contract.LayerNormOf(c)
 	p := layerNormGradient{
 		x: &c.Ins[0], g: &c.Ins[1], w: shader.OrNil(&c.Ins[2]), stats: &c.Ins[3], arrived: shader.OrNil(&c.Ins[4]),
 		dx: shader.OrNil(&c.Outs[0]), sums: []*core.Operand{shader.OrNil(&c.Outs[1]), shader.OrNil(&c.Outs[2])},
-		rows: int(c.Ints[0]), n: int(c.Ints[1]), rms: c.Ints[2] != 0,
+		rows: a.Rows, n: a.N, rms: a.RMS,
 	}
 	if p.n == 0 {
 		return nil

@@ -26,8 +26,14 @@ func init() {
 // channels, or, where groups is 0, for each channel.
 type normed struct{ batch, channels, inner, groups int }
 
-func normedOf(c *core.Call) normed {
-	return normed{batch: int(c.Ints[0]), channels: int(c.Ints[1]), inner: int(c.Ints[2])}
+func groupNormed(c *core.Call) normed {
+	a := contract.GroupNormOf(c)
+	return normed{a.Batch, a.Channels, a.Inner, a.Groups}
+}
+
+func batchNormed(c *core.Call) (n normed, training bool) {
+	a := contract.BatchNormOf(c)
+	return normed{batch: a.Batch, channels: a.Channels, inner: a.Inner}, a.Training
 }
 
 func (n normed) count() int { return n.batch * n.channels * n.inner }
@@ -40,10 +46,8 @@ func (n normed) statistics(s *shader.Builder) (count int, at string) {
 	return n.batch * n.groups, "(b * " + s.Uint(n.groups) + " + c / " + s.Uint(n.channels/n.groups) + ")"
 }
 
-// groupNormCall: y, stats [mean, 1/deviation] = f(x, weight, bias) with ints batch, channels, inner, groups and float eps.
 func groupNormCall(r *shader.Recorder, c *core.Call) error {
-	n := normedOf(c)
-	n.groups = int(c.Ints[3])
+	n := groupNormed(c)
 	rows := n.batch * n.groups
 	if n.count() == 0 {
 		return nil
@@ -57,7 +61,7 @@ func groupNormCall(r *shader.Recorder, c *core.Call) error {
 		stats = shader.F32Operand(m, 0, 2, rows)
 	}
 	x := shader.F32Like(&c.Ins[0], rows, n.count()/rows)
-	if err := n.moments(r, x, []int64{1}, stats, rows, c.Floats[0], false); err != nil {
+	if err := n.moments(r, x, []int64{1}, stats, rows, contract.Eps(c), false); err != nil {
 		return err
 	}
 	return n.apply(r, c, stats)
@@ -210,10 +214,8 @@ func (n normed) parameters(r *shader.Recorder, x, g, stats, dw, db *core.Operand
 	return all, primitive.SumPartials(r, parts, pieces, n.channels, []*core.Operand{shader.OrNil(dw), shader.OrNil(db)}, all)
 }
 
-// groupNormBackwardCall: dx, dweight, dbias = f(x, dy, weight, stats) with ints batch, channels, inner, groups.
 func groupNormBackwardCall(r *shader.Recorder, c *core.Call) error {
-	n := normedOf(c)
-	n.groups = int(c.Ints[3])
+	n := groupNormed(c)
 	x, g, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
 	if n.count() == 0 {
 		for i := range c.Outs {
@@ -258,20 +260,18 @@ func groupNormBackwardCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// batchNormCall: y, stats [mean, 1/deviation, variance] = f(x, weight, bias, running mean, running variance) with ints batch,
-// channels, inner, training and float eps.
 func batchNormCall(r *shader.Recorder, c *core.Call) error {
-	n := normedOf(c)
+	n, training := batchNormed(c)
 	stats := &c.Outs[1]
-	if c.Ints[3] != 0 {
+	if training {
 		x := shader.F32Like(&c.Ins[0], n.batch, n.channels, n.inner)
-		if err := n.moments(r, x, []int64{0, 2}, stats, n.channels, c.Floats[0], true); err != nil {
+		if err := n.moments(r, x, []int64{0, 2}, stats, n.channels, contract.Eps(c), true); err != nil {
 			return err
 		}
 	} else {
 		s := shader.New(r, "running statistics")
 		mean, variance, to := s.In("m", &c.Ins[3], expr.F32, expr.Number), s.In("v", &c.Ins[4], expr.F32, expr.Number), s.Out("y", stats, expr.F32, expr.Number)
-		count, eps := s.Uint(n.channels), s.Float(c.Floats[0])
+		count, eps := s.Uint(n.channels), s.Float(contract.Eps(c))
 		if err := s.Run(r, shader.GroupsFor(n.channels), func(w *shader.Text) {
 			w.Each(count)
 			w.Add(`  let v = ld_v(%s + i);
@@ -288,14 +288,13 @@ func batchNormCall(r *shader.Recorder, c *core.Call) error {
 	return n.apply(r, c, stats)
 }
 
-// batchNormRunningCall moves the running mean and variance, its outputs, towards stats, its input, by the float momentum;
-// the float count says of how many values the statistics are.
 func batchNormRunningCall(r *shader.Recorder, c *core.Call) error {
 	channels := c.Outs[0].Shape[0]
 	s := shader.New(r, "batch_norm_running")
 	mean, variance := s.Both("m", &c.Outs[0], expr.F32), s.Both("v", &c.Outs[1], expr.F32)
 	stats, count := s.In("stats", &c.Ins[0], expr.F32, expr.Number), s.Uint(channels)
-	momentum, unbiased := s.Float(c.Floats[0]), s.Float(c.Floats[1]/(c.Floats[1]-1))
+	a := contract.BatchNormRunningOf(c)
+	momentum, unbiased := s.Float(a.Momentum), s.Float(a.Count/(a.Count-1))
 	return s.Run(r, shader.GroupsFor(channels), func(w *shader.Text) {
 		w.Each(count)
 		w.Add(`  let t = %s;
@@ -304,9 +303,8 @@ func batchNormRunningCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// batchNormBackwardCall: dx, dweight, dbias = f(x, dy, weight, stats) with ints batch, channels, inner, training.
 func batchNormBackwardCall(r *shader.Recorder, c *core.Call) error {
-	n, training := normedOf(c), c.Ints[3] != 0
+	n, training := batchNormed(c)
 	x, g, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
 	if n.count() == 0 {
 		return nil

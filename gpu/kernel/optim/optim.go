@@ -26,9 +26,9 @@ func flatten(o *core.Operand) core.Operand {
 	return f
 }
 
-// normCall writes the p-norm of everything in Ins, or its p-th power, to the 0-d Outs[0]. Floats: p; Ints: 1 for the root.
 func normCall(r *shader.Recorder, c *core.Call) error {
-	p := c.Floats[0]
+	a := contract.OptimNormOf(c)
+	p := a.P
 	name := "norm"
 	switch {
 	case p == 2:
@@ -64,9 +64,9 @@ func normCall(r *shader.Recorder, c *core.Call) error {
 		join = "select(a, v, v > a || plait_isnan_f32(v))"
 	case math.IsInf(p, -1):
 		join, start = "select(a, v, v < a || plait_isnan_f32(v))", shader.Infinity
-	case c.Ints[0] != 0 && p == 2:
+	case a.Root && p == 2:
 		finish = "sqrt(a)"
-	case c.Ints[0] != 0 && p != 0:
+	case a.Root && p != 0:
 		finish = "plait_pow_f32(a, 1.0 / power)"
 	}
 	s := shader.New(r, "optim_norm "+join+finish)
@@ -80,11 +80,11 @@ func normCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// scaleCall multiplies everything in Outs by the number Ins[0], or by what makes a norm of Ins[0] at most Floats[0].
+// scaleCall multiplies everything in Outs by the number Ins[0], or by what makes a norm of Ins[0] at most the limit.
 func scaleCall(r *shader.Recorder, c *core.Call, clip bool) error {
 	limit := 0.0
 	if clip {
-		limit = c.Floats[0]
+		limit = contract.OptimFactor(c)
 	}
 	for i := range c.Outs {
 		o := &c.Outs[i]
@@ -117,8 +117,6 @@ func scaleCall(r *shader.Recorder, c *core.Call, clip bool) error {
 	return nil
 }
 
-// unscaleCall multiplies everything in Outs but the last by Floats[0], and writes to the last, a 0-d float32, 1 if an element
-// was not finite, else 0.
 func unscaleCall(r *shader.Recorder, c *core.Call) error {
 	last := len(c.Outs) - 1
 	parts, err := r.Temp(4 * max(last, 1))
@@ -153,16 +151,15 @@ func unscaleCall(r *shader.Recorder, c *core.Call) error {
 		return err
 	}
 	scaled := *c
-	scaled.Outs, scaled.Ins = c.Outs[:last], []core.Operand{{IsNumber: true, Number: core.FloatNumber(c.Floats[0])}}
+	scaled.Outs, scaled.Ins = c.Outs[:last], []core.Operand{{IsNumber: true, Number: core.FloatNumber(contract.OptimFactor(c))}}
 	return scaleCall(r, &scaled, false)
 }
 
-// clampCall clamps everything in Outs to plus and minus Floats[0].
 func clampCall(r *shader.Recorder, c *core.Call) error {
 	for i := range c.Outs {
 		o := &c.Outs[i]
 		s := shader.New(r, "optim_clamp")
-		y, n, most := s.Both("y", o, expr.F32), s.Uint(o.Numel()), s.Float(c.Floats[0])
+		y, n, most := s.Both("y", o, expr.F32), s.Uint(o.Numel()), s.Float(contract.OptimFactor(c))
 		if o.Numel() == 0 {
 			continue
 		}

@@ -19,40 +19,37 @@ func init() { kernel.Register(contract.OptimStep, stepCall) }
 // a, b and c the states and x the numbers from the third on: core/cpu/kernel/optim/c/rules.h says what they are. A rule sets
 // v, the new parameter.
 var rules = [...]string{
-	"v = w - x3 * g;",
-	"a = x4 * a + x5 * g; v = w - x3 * (x6 * g + x7 * a);",
-	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - x3 * a / (sqrt(b) / x7 + x8);",
-	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; c = larger(c, b); v = w - x3 * a / (sqrt(c) / x7 + x8);",
-	"a = a + x4 * (g - a); b = larger(x5 * b, abs(g) + x6); v = w - x3 * a / b;",
-	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - (x3 * g + x9 * a) / (sqrt(b / x7) + x8);",
-	"a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - x3 * a * (select(0.0, 1.0, x7 == 0.0) + x7 / (sqrt(b) + x8));",
-	"a = a + g * g; v = w - x3 * g / (sqrt(a) + x4);",
-	"a = x4 * a + x5 * g * g; let step = sqrt(b + x6) / sqrt(a + x6) * g; b = x4 * b + x5 * step * step; v = w - x3 * step;",
-	"a = x4 * a + x5 * g * g; v = w - x3 * g / (sqrt(a) + x6);",
-	"a = x4 * a + x5 * g * g; b = x7 * b + g / (sqrt(a) + x6); v = w - x3 * b;",
-	"a = x4 * a + x5 * g * g; b = b + x5 * (g - b); v = w - x3 * g / (sqrt(larger(a - b * b, 0.0)) + x6);",
-	"a = x4 * a + x5 * g * g; b = b + x5 * (g - b); c = x7 * c + g / (sqrt(larger(a - b * b, 0.0)) + x6); v = w - x3 * c;",
-	"let turn = g * a; let factor = select(select(1.0, x3, turn < 0.0), x4, turn > 0.0); b = b * factor; " +
+	contract.OptimSGD:                     "v = w - x3 * g;",
+	contract.OptimMomentum:                "a = x4 * a + x5 * g; v = w - x3 * (x6 * g + x7 * a);",
+	contract.OptimAdam:                    "a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - x3 * a / (sqrt(b) / x7 + x8);",
+	contract.OptimAMSGrad:                 "a = a + x4 * (g - a); b = x5 * b + x6 * g * g; c = larger(c, b); v = w - x3 * a / (sqrt(c) / x7 + x8);",
+	contract.OptimAdamax:                  "a = a + x4 * (g - a); b = larger(x5 * b, abs(g) + x6); v = w - x3 * a / b;",
+	contract.OptimNAdam:                   "a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - (x3 * g + x9 * a) / (sqrt(b / x7) + x8);",
+	contract.OptimRAdam:                   "a = a + x4 * (g - a); b = x5 * b + x6 * g * g; v = w - x3 * a * (select(0.0, 1.0, x7 == 0.0) + x7 / (sqrt(b) + x8));",
+	contract.OptimAdagrad:                 "a = a + g * g; v = w - x3 * g / (sqrt(a) + x4);",
+	contract.OptimAdadelta:                "a = x4 * a + x5 * g * g; let step = sqrt(b + x6) / sqrt(a + x6) * g; b = x4 * b + x5 * step * step; v = w - x3 * step;",
+	contract.OptimRMSprop:                 "a = x4 * a + x5 * g * g; v = w - x3 * g / (sqrt(a) + x6);",
+	contract.OptimRMSpropMomentum:         "a = x4 * a + x5 * g * g; b = x7 * b + g / (sqrt(a) + x6); v = w - x3 * b;",
+	contract.OptimRMSpropCentered:         "a = x4 * a + x5 * g * g; b = b + x5 * (g - b); v = w - x3 * g / (sqrt(larger(a - b * b, 0.0)) + x6);",
+	contract.OptimRMSpropCenteredMomentum: "a = x4 * a + x5 * g * g; b = b + x5 * (g - b); c = x7 * c + g / (sqrt(larger(a - b * b, 0.0)) + x6); v = w - x3 * c;",
+	contract.OptimRprop: "let turn = g * a; let factor = select(select(1.0, x3, turn < 0.0), x4, turn > 0.0); b = b * factor; " +
 		"b = select(select(b, x6, b > x6), x5, b < x5); a = select(g, 0.0, turn < 0.0); v = w - select(select(a, -b, a < 0.0), b, a > 0.0);",
-	"let u = a + x4 * (g - a); a = a + x5 * (g - a); v = w - select(select(u, -x3, u < 0.0), x3, u > 0.0);",
-	"v = w - x3 * g; a = select(a + x4 * (v - a), v, x4 == 1.0);",
+	contract.OptimLion: "let u = a + x4 * (g - a); a = a + x5 * (g - a); v = w - select(select(u, -x3, u < 0.0), x3, u > 0.0);",
+	contract.OptimASGD: "v = w - x3 * g; a = select(a + x4 * (v - a), v, x4 == 1.0);",
 }
 
-// ruleNumbers is how many numbers a rule takes for each parameter.
-const ruleNumbers = 10
-
-// stepCall updates parameters. Ins are their gradients. Outs are, for each parameter, the parameter, its states and, if it
-// has one, its float32 master copy. Ints: for each parameter the rule, the number of states, and 1 if it has a master copy;
-// Floats: the numbers of each.
 func stepCall(r *shader.Recorder, c *core.Call) error {
 	var open []*stepGroup // of parameters that one dispatch updates
 	at := 0
 	for i := range c.Ins {
-		u := parameterStep{grad: &c.Ins[i], rule: int(c.Ints[3*i]), states: int(c.Ints[3*i+1])}
-		n := 1 + u.states + int(c.Ints[3*i+2])
+		a := contract.OptimStepOf(c, i)
+		u := parameterStep{grad: &c.Ins[i], rule: int(a.Rule), states: a.States, numbers: a.Numbers}
+		n := 1 + u.states
+		if a.Master {
+			n++
+		}
 		u.outs = c.Outs[at : at+n]
 		at += n
-		copy(u.numbers[:], c.Floats[ruleNumbers*i:])
 		if u.grad.Numel() == 0 {
 			continue
 		}
@@ -90,14 +87,14 @@ type parameterStep struct {
 	grad         *core.Operand
 	outs         []core.Operand // the parameter, its states and its master copy
 	rule, states int
-	numbers      [ruleNumbers]float64
+	numbers      [contract.OptimNumbers]float64
 }
 
 // A stepKey is what the parameters have in common that one dispatch updates.
 type stepKey struct {
 	rule, states, outs int
 	slabs              [6]uint16 // of the gradient and what is updated
-	numbers            [ruleNumbers]float64
+	numbers            [contract.OptimNumbers]float64
 }
 
 // A stepGroup is parameters with one key.
@@ -118,7 +115,7 @@ func (u *parameterStep) key() stepKey {
 // most returns how many parameters a dispatch can update: as many as it has room to know the places of.
 func (u *parameterStep) most() int {
 	operands := 1 + len(u.outs)
-	return (shader.MaxParamBytes/4 - ruleNumbers - operands - 1) / (2 + operands)
+	return (shader.MaxParamBytes/4 - contract.OptimNumbers - operands - 1) / (2 + operands)
 }
 
 // vec4 reports whether all the parameter has can be read four at a time.
@@ -180,7 +177,7 @@ func (u *parameterStep) update(w *shader.Text, x []string, value func(name strin
 	for _, n := range names[1 : 1+u.states] {
 		w.Add("      var %s = %s;", n, value(n))
 	}
-	for k := 3; k < ruleNumbers; k++ {
+	for k := 3; k < contract.OptimNumbers; k++ {
 		if strings.Contains(rules[u.rule], "x"+strconv.Itoa(k)) {
 			w.Add("      let x%d = %s;", k, x[k])
 		}

@@ -18,15 +18,16 @@ func init() {
 type padding struct {
 	sizes [2][]int // inside, and with the padding
 	left  []int
-	mode  int
+	mode  contract.PadMode
 }
 
 func newPadding(c *core.Call, inside, outside []int) padding {
-	nd := int(c.Ints[0])
-	p := padding{mode: int(c.Ints[1]), left: make([]int, len(inside))}
+	a := contract.PadOf(c)
+	nd := len(a.Left)
+	p := padding{mode: a.Mode, left: make([]int, len(inside))}
 	p.sizes[0], p.sizes[1] = inside, outside
 	for i := range nd {
-		p.left[len(inside)-nd+i] = int(c.Ints[2+i])
+		p.left[len(inside)-nd+i] = int(a.Left[i])
 	}
 	return p
 }
@@ -35,18 +36,16 @@ func newPadding(c *core.Call, inside, outside []int) padding {
 func (p padding) origin(left, size string) string {
 	text := "  var o = i32(q) - i32(" + left + ");\n"
 	switch p.mode {
-	case 0:
+	case contract.PadConstant:
 		return text + "  if (o < 0 || o >= i32(" + size + ")) { ok = false; o = 0; }\n"
-	case 1:
+	case contract.PadReflect:
 		return text + "  o = abs(o);\n  if (o >= i32(" + size + ")) { o = 2 * (i32(" + size + ") - 1) - o; }\n"
-	case 2:
+	case contract.PadReplicate:
 		return text + "  o = clamp(o, 0, i32(" + size + ") - 1);\n"
 	}
 	return text + "  o = ((o % i32(" + size + ")) + i32(" + size + ")) % i32(" + size + ");\n"
 }
 
-// padCall: Outs[0] = Ins[0] padded, with the number Ins[1] in mode 0. Contiguous. Ints: nd, mode, and what is in front of
-// each dimension.
 func padCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
 	p := newPadding(c, in.Shape, out.Shape)
@@ -59,7 +58,7 @@ func padCall(r *shader.Recorder, c *core.Call) error {
 	} else {
 		fill = s.Long(c.Ins[1].Number.Int)
 	}
-	s.Specialize(p.mode)
+	s.Specialize(int(p.mode))
 	s.Specialize(len(in.Shape))
 	var left, inside, outside []string
 	for d := range in.Shape {
@@ -89,12 +88,11 @@ func padCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// padGradCall: Outs[0] = the gradient of the input of pad for the gradient Ins[0] of its output. Each element adds up those of
-// the padded ones that are it: along each dimension, itself and a few others.
+// padGradCall has each element add up those of the padded ones that are it: along each dimension, itself and a few others.
 func padGradCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
 	p := newPadding(c, out.Shape, in.Shape)
-	nd := int(c.Ints[0])
+	nd := len(contract.PadOf(c).Left)
 	// Dimension after dimension: what is padded last is taken back first.
 	from := *in
 	for d := len(out.Shape) - nd; d < len(out.Shape); d++ {
@@ -121,7 +119,7 @@ func (p padding) fold(r *shader.Recorder, in, out *core.Operand, d int) error {
 	s := shader.New(r, "pad_grad")
 	x, y, count := s.In("x", in, expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number), s.Uint(core.Numel(out.Shape))
 	inside, outside, inner, left := s.Uint(out.Shape[d]), s.Uint(in.Shape[d]), s.Uint(core.Numel(out.Shape[d+1:])), s.Uint(int(uint32(int32(p.left[d]))))
-	s.Specialize(p.mode)
+	s.Specialize(int(p.mode))
 	n := core.Numel(out.Shape)
 	if n == 0 {
 		return nil

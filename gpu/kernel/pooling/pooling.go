@@ -28,11 +28,9 @@ type pool struct {
 	adaptive, includePad bool
 }
 
-// newPool reads the attributes: the number nd of spatial dimensions, 1 for adaptive windows, or 0, kernel, stride, padding
-// and dilation of each, whether averages count padding, and their divisor or 0.
-func newPool(c *core.Call, large, small []int) *pool {
-	nd := int(c.Ints[0])
-	p := &pool{planes: core.Numel(large[:len(large)-nd]), adaptive: c.Ints[1] != 0}
+func newPool(a contract.PoolAttrs, large, small []int) *pool {
+	nd := a.Spatial
+	p := &pool{planes: core.Numel(large[:len(large)-nd]), adaptive: a.Adaptive, includePad: a.IncludePad, divisor: a.Divisor}
 	if p.adaptive {
 		ones, none := make([]int64, nd), make([]int64, nd)
 		for i := range ones {
@@ -41,9 +39,7 @@ func newPool(c *core.Call, large, small []int) *pool {
 		p.Window = primitive.NewWindow(large, small, ones, ones, none, ones)
 		return p
 	}
-	of := func(i int) []int64 { return c.Ints[2+i*nd : 2+(i+1)*nd] }
-	p.Window = primitive.NewWindow(large, small, of(0), of(1), of(2), of(3))
-	p.includePad, p.divisor = c.Ints[2+4*nd] != 0, int(c.Ints[3+4*nd])
+	p.Window = primitive.NewWindow(large, small, a.Kernel, a.Stride, a.Padding, a.Dilation)
 	return p
 }
 
@@ -111,7 +107,7 @@ func (p *pool) holders(t primitive.WindowText, body string) string {
 // in their planes. A NaN is larger than everything; of equal elements the first is taken.
 func maxPoolCall(r *shader.Recorder, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
-	p := newPool(c, x.Shape, y.Shape)
+	p := newPool(contract.PoolOf(c), x.Shape, y.Shape)
 	s := shader.New(r, "max_pool")
 	t := shader.ComputeType(x.DType)
 	from, to := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number)
@@ -148,7 +144,7 @@ func maxPoolCall(r *shader.Recorder, c *core.Call) error {
 
 // averageCall is avg_pool, Outs[0] = the averages of the windows of Ins[0], or its transpose.
 func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, transposed bool) error {
-	p := newPool(c, large.Shape, small.Shape)
+	p := newPool(contract.PoolOf(c), large.Shape, small.Shape)
 	out := &c.Outs[0]
 	s := shader.New(r, "avg_pool")
 	from, to := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number)
@@ -188,10 +184,9 @@ func planeIndex(size int) func(c *core.Call, at uint32) error {
 	}
 }
 
-// planeGatherCall: Outs[0][p, i] = Ins[0][p, Ins[1][p, i]] for planes of the last Ints[0] dimensions. Contiguous.
 func planeGatherCall(r *shader.Recorder, c *core.Call) error {
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
-	nd := int(c.Ints[0])
+	nd := contract.PlaneSpatial(c)
 	size, here := core.Numel(in.Shape[len(in.Shape)-nd:]), core.Numel(index.Shape[len(index.Shape)-nd:])
 	s := shader.New(r, "plane_gather")
 	t := shader.ComputeType(in.DType)
@@ -212,9 +207,9 @@ func planeGatherCall(r *shader.Recorder, c *core.Call) error {
 
 // maxPoolGradient is a scatter to the places of maxima in windows: each element takes the sum of Ins[0] over the windows of which
 // Ins[1] has its position. It looks at those that may hold it, not at the whole plane.
-func maxPoolGradient(r *shader.Recorder, c *core.Call) error {
+func maxPoolGradient(r *shader.Recorder, c *core.Call, a contract.PoolAttrs) error {
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
-	p := newPool(&core.Call{Ints: c.Ints[2:]}, out.Shape, in.Shape)
+	p := newPool(a, out.Shape, in.Shape)
 	s := shader.New(r, "max_pool_grad")
 	t := shader.ComputeType(in.DType)
 	x, k, y := s.In("x", in, t, expr.Number), s.In("index", index, expr.I64, expr.Number), s.Out("y", out, t, expr.Number)
@@ -231,24 +226,23 @@ func maxPoolGradient(r *shader.Recorder, c *core.Call) error {
 		w.Put(primitive.Unfold("e", "own", g.In))
 		w.Add("  var sum: %s;", shader.TypeName(t, expr.Number))
 		w.Put(p.holders(g, "    let j = plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2;\n"+
-			"    if (ld_index("+k+" + j).x == own) { sum = "+shader.Combine(shader.AddMode, t, "sum", "ld_x("+x+" + j)")+"; }\n"))
+			"    if (ld_index("+k+" + j).x == own) { sum = "+shader.Combine(contract.ScatterAdd, t, "sum", "ld_x("+x+" + j)")+"; }\n"))
 		w.Add("  st_y(%s + i, sum);", y)
 	})
 }
 
-// planeScatterCall: Outs[0] = 0, then Outs[0][p, Ins[1][p, i]] += Ins[0][p, i], or = if Ints[1] is 0, for planes of the last
-// Ints[0] dimensions. Contiguous. Of the elements of a plane that go to one place, the first takes them all, in their order,
-// or the last is the one. Where the index is a max pooling's, its attributes follow in Ints.
+// planeScatterCall has, of the elements of a plane that go to one place, the first take them all, in their order, or the last be
+// the one.
 func planeScatterCall(r *shader.Recorder, c *core.Call) error {
-	if len(c.Ints) > 2 {
-		return maxPoolGradient(r, c)
+	if a, ok := contract.PlaneScatterPool(c); ok {
+		return maxPoolGradient(r, c, a)
 	}
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	zero := core.Call{Op: c.Op, Outs: []core.Operand{*out}, Ins: []core.Operand{{IsNumber: true}}}
 	if err := copying.Copy(r, &zero); err != nil {
 		return err
 	}
-	nd, add := int(c.Ints[0]), c.Ints[1] != 0
+	nd, add := contract.PlaneScatterOf(c).Spatial, contract.PlaneScatterOf(c).Add
 	size, here := core.Numel(out.Shape[len(out.Shape)-nd:]), core.Numel(index.Shape[len(index.Shape)-nd:])
 	s := shader.New(r, "plane_scatter")
 	t := shader.ComputeType(in.DType)
@@ -281,6 +275,6 @@ func planeScatterCall(r *shader.Recorder, c *core.Call) error {
 		w.Add(`  for (var j = begin; j < i; j++) { if (%s) { return; } }
   var sum = %s;
   for (var j = i; j < end; j++) { if (%s) { sum = %s; } }
-%ssum);`, same, sum, same, shader.Combine(shader.AddMode, t, "sum", "ld_x("+x+" + j)"), to)
+%ssum);`, same, sum, same, shader.Combine(contract.ScatterAdd, t, "sum", "ld_x("+x+" + j)"), to)
 	})
 }

@@ -27,7 +27,7 @@ func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	if rows == 0 || count == 0 {
 		return nil
 	}
-	replacement := c.Ints[2] != 0
+	replacement := contract.DrawOf(c).Replacement
 	if err := checkWeights(r, c, rows, n, count, replacement); err != nil {
 		return err
 	}
@@ -36,7 +36,8 @@ func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	}
 	e, err := primitive.SortLines(r, "multinomial", rows, n, count, false, func(s *shader.Builder) func(w *shader.Text) {
 		x, size := s.In("x", in, expr.F32, expr.Number), s.Uint(n)
-		seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
+		a := contract.DrawOf(c)
+		seed, offset := s.Long(a.Seed), s.Long(a.Offset)
 		return func(w *shader.Text) {
 			uniformWord(w, seed, offset)
 			primitive.SortKeyFunc(w, expr.F32)
@@ -107,7 +108,8 @@ func drawWithReplacement(r *shader.Recorder, c *core.Call, rows, n, count int) e
 	s = shader.New(r, "drawn with replacement")
 	from, y, x := s.FloatsOf("sums", m), s.Out("y", &c.Outs[0], expr.I64, expr.Number), s.In("x", weights, expr.F32, expr.Number)
 	total, draws, size := s.Uint(rows*count), s.Uint(count), s.Uint(n)
-	seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
+	a := contract.DrawOf(c)
+	seed, offset := s.Long(a.Seed), s.Long(a.Offset)
 	return s.Run(r, shader.GroupsFor(rows*count), func(w *shader.Text) {
 		uniformWord(w, seed, offset)
 		w.Each(total)

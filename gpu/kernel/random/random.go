@@ -20,15 +20,15 @@ func init() {
 	kernel.Register(contract.Bernoulli, bernoulliCall)
 }
 
-// randomCall draws from a continuous distribution. Ints: distribution, seed, offset; Floats: up to four parameters.
 func randomCall(r *shader.Recorder, c *core.Call) error {
 	out := &c.Outs[0]
 	n := out.Numel()
+	draw := contract.RandomOf(c)
 	var f [4]float64
-	copy(f[:], c.Floats)
+	copy(f[:], draw.Parameters)
 	s := shader.New(r, "random")
 	y, count, total := s.Out("y", out, expr.F32, expr.Number), s.Uint(shader.Ceil(n, 4)), s.Uint(n)
-	seed, offset := s.Long(c.Ints[1]), s.Long(c.Ints[2])
+	seed, offset := s.Long(draw.Seed), s.Long(draw.Offset)
 	mask, most := uint32(0xffffff00), math.Nextafter32(float32(f[1]), float32(math.Inf(-1)))
 	switch out.DType {
 	case core.Float16:
@@ -36,14 +36,15 @@ func randomCall(r *shader.Recorder, c *core.Call) error {
 	case core.BFloat16:
 		mask, most = 0xff000000, float32(f[1])-float32(math.Abs(f[1]))/256
 	}
-	kind := s.Specialize(int(c.Ints[0]))
-	scale := map[int]float64{0: f[1] - f[0], 2: 1 / f[0], 5: -1 / math.Log1p(-f[0]), 6: f[1] * math.Sqrt2}
+	s.Specialize(int(draw.Distribution))
+	scale := map[contract.Distribution]float64{contract.Uniform: f[1] - f[0], contract.Exponential: 1 / f[0],
+		contract.Geometric: -1 / math.Log1p(-f[0]), contract.TruncNormal: f[1] * math.Sqrt2}
 	low, high := 0.0, 0.0
-	if kind == 6 {
+	if draw.Distribution == contract.TruncNormal {
 		low, high = math.Erf((f[2]-f[0])/(f[1]*math.Sqrt2)), math.Erf((f[3]-f[0])/(f[1]*math.Sqrt2))
 	}
 	a, b, third, fourth := s.Float(f[0]), s.Float(f[1]), s.Float(f[2]), s.Float(f[3])
-	by, lowWord, spanWord := s.Float(scale[kind]), s.Float(low), s.Float(high-low)
+	by, lowWord, spanWord := s.Float(scale[draw.Distribution]), s.Float(low), s.Float(high-low)
 	maskWord, mostWord := s.Uint(int(mask)), s.Float(float64(most))
 	if n == 0 {
 		return nil
@@ -61,21 +62,21 @@ func randomCall(r *shader.Recorder, c *core.Call) error {
   let second = plait_normal_pair(w.z, w.w);
   var v = %s + %s * real4(first, second);`, a, b)
 		}
-		switch kind {
-		case 0:
+		switch draw.Distribution {
+		case contract.Uniform:
 			each("min(%s + %s * plait_uniform(u & %s), %s)", a, by, maskWord, mostWord)
-		case 1:
+		case contract.Normal:
 			normal()
-		case 2:
+		case contract.Exponential:
 			each("plait_negative_log(u) * %s", by)
-		case 3:
+		case contract.LogNormal:
 			normal()
 			for k := range 4 {
 				w.Add("  v.%s = plait_exp_f32(v.%s);", shader.Component(k), shader.Component(k))
 			}
-		case 4:
+		case contract.Cauchy:
 			each("%s + %s * plait_tan_f32(((real(u >> 8u) - 8388608.0) + 0.5) * 1.87253515e-7)", a, b)
-		case 5:
+		case contract.Geometric:
 			each("max(ceil(plait_negative_log(u) * %s), 1.0)", by)
 		default:
 			each("clamp(%s + %s * plait_erfinv_f32(%s + %s * (real(u >> 8u) * 5.9604644775390625e-8 + 2.98023223876953125e-8)), %s, %s)",
@@ -85,14 +86,15 @@ func randomCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// randomIntegersCall draws low, ..., low+range-1. Ints: seed, offset, low, range; two words an element.
+// randomIntegersCall takes two words an element.
 func randomIntegersCall(r *shader.Recorder, c *core.Call) error {
 	out := &c.Outs[0]
 	n := out.Numel()
 	s := shader.New(r, "random_integers")
 	y, count, total := s.Out("y", out, expr.I64, expr.Number), s.Uint(shader.Ceil(n, 2)), s.Uint(n)
-	seed, offset, low, span := s.Long(c.Ints[0]), s.Long(c.Ints[1]), s.Long(c.Ints[2]), s.Long(c.Ints[3])
-	all := s.Flag(c.Ints[3] == 0)
+	a := contract.RandomIntegersOf(c)
+	seed, offset, low, span := s.Long(a.Seed), s.Long(a.Offset), s.Long(a.Low), s.Long(a.Range)
+	all := s.Flag(a.Range == 0)
 	if n == 0 {
 		return nil
 	}
@@ -114,13 +116,13 @@ func randomIntegersCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// bernoulliCall draws 0 or 1. Ints: seed, offset; the probability is a number or a contiguous tensor of the output's shape.
 func bernoulliCall(r *shader.Recorder, c *core.Call) error {
 	out, p := &c.Outs[0], &c.Ins[0]
 	n := out.Numel()
 	s := shader.New(r, "bernoulli")
 	y, count, total := s.Out("y", out, expr.F32, expr.Number), s.Uint(shader.Ceil(n, 4)), s.Uint(n)
-	seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
+	a := contract.DrawOf(c)
+	seed, offset := s.Long(a.Seed), s.Long(a.Offset)
 	limit, probability := "", ""
 	var fault func(position string) string
 	if s.Flag(p.IsNumber) {

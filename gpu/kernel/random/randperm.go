@@ -13,7 +13,7 @@ func init() {
 	kernel.Register(contract.Randperm, permutationCall)
 }
 
-// permutationCall writes a permutation of 0, ..., n-1: the order of random keys. Ints: seed, offset.
+// permutationCall writes a permutation of 0, ..., n-1: the order of random keys.
 func permutationCall(r *shader.Recorder, c *core.Call) error {
 	out := &c.Outs[0]
 	n := out.Numel()
@@ -21,7 +21,8 @@ func permutationCall(r *shader.Recorder, c *core.Call) error {
 		return nil
 	}
 	e, err := primitive.SortLines(r, "randperm", 1, n, n, true, func(s *shader.Builder) func(w *shader.Text) {
-		seed, offset := s.Long(c.Ints[0]), s.Long(c.Ints[1])
+		a := contract.DrawOf(c)
+		seed, offset := s.Long(a.Seed), s.Long(a.Offset)
 		return func(w *shader.Text) {
 			w.Func("key_of(line: u32, index: u32) -> pair", `let w = plait_philox(%s, plait_add_i64(%s, pair(index / 2u, 0u)));
   return select(w.yx, w.wz, (index & 1u) == 1u);`, seed, offset)

@@ -47,8 +47,9 @@ func triangleCall(r *shader.Recorder, c *core.Call) error {
 	x, y := s.In("x", in, t, expr.Number), s.Out("y", out, t, expr.Number)
 	count, rows, cols := s.Uint(out.Numel()), s.Uint(out.Shape[n-2]), s.Uint(out.Shape[n-1])
 	l := shader.NewLoop(out.Shape, in, out)
-	diagonal := "bitcast<i32>(" + s.Uint(int(uint32(int32(c.Ints[0])))) + ")"
-	upper := s.Flag(c.Ints[1] != 0)
+	a := contract.TriangleOf(c)
+	diagonal := "bitcast<i32>(" + s.Uint(int(uint32(int32(a.Diagonal)))) + ")"
+	upper := s.Flag(a.Upper)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
 	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {

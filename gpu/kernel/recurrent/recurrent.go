@@ -38,7 +38,7 @@ type recurrence struct {
 }
 
 func newRecurrence(r *shader.Recorder, c *core.Call, y, w *core.Operand, lstm bool, width int) (*recurrence, error) {
-	v := &recurrence{steps: y.Shape[0], n: y.Shape[1], hidden: y.Shape[2], gates: 3, reverse: c.Ints[0] != 0, w: w}
+	v := &recurrence{steps: y.Shape[0], n: y.Shape[1], hidden: y.Shape[2], gates: 3, reverse: contract.Reverse(c), w: w}
 	if lstm {
 		v.gates = 4
 	}

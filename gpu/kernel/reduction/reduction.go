@@ -22,7 +22,7 @@ func init() {
 	}
 	kernel.Register(contract.Norm, func(r *shader.Recorder, c *core.Call) error {
 		name := "norm"
-		switch p := c.Floats[0]; {
+		switch p := contract.ReductionParam(c); {
 		case p == 0:
 			name = "norm0"
 		case p == 1:
@@ -38,13 +38,8 @@ func init() {
 	})
 }
 
-// reduceCall reduces Ins[0] over the dimensions Ints. Outs[1], if there is one, is the second result.
 func reduceCall(r *shader.Recorder, c *core.Call, name string) error {
-	x := 0.0
-	if len(c.Floats) > 0 {
-		x = c.Floats[0]
-	}
-	in := &c.Ins[0]
+	in, x := &c.Ins[0], contract.ReductionParam(c)
 	f, ok := Of(name, in.DType.IsFloat(), x)
 	if !ok {
 		return core.Errorf(core.DTypeError, c.Op, "not defined for %v", in.DType)
@@ -55,7 +50,7 @@ func reduceCall(r *shader.Recorder, c *core.Call, name string) error {
 			outs = append(outs, &c.Outs[i])
 		}
 	}
-	return f.Run(r, name, in, outs, c.Ints, x)
+	return f.Run(r, name, in, outs, contract.Dims(c), x)
 }
 
 // Run reduces.

@@ -33,7 +33,7 @@ type scan struct {
 
 // Of returns the scan of a kernel's name for elements of float or integer dtype.
 func Of(name string, float bool) (scan, bool) {
-	combine := map[string]int{"cumsum": shader.AddMode, "cumprod": shader.MulMode}
+	combine := map[string]contract.ScatterMode{"cumsum": contract.ScatterAdd, "cumprod": contract.ScatterMul}
 	if mode, ok := combine[name]; ok {
 		if float {
 			return scan{fields: []string{shader.Real}, element: []string{"v"}, join: []string{shader.Combine(mode, expr.F32, "a.f0", "b.f0")}, result: []string{"a.f0"}}, true
@@ -96,8 +96,7 @@ func scanCall(r *shader.Recorder, c *core.Call, name string) error {
 	if !ok {
 		return core.Errorf(core.DTypeError, c.Op, "not defined for %v", in.DType)
 	}
-	t := shader.ComputeType(in.DType)
-	dim := int(c.Ints[0])
+	t, a := shader.ComputeType(in.DType), contract.ScanOf(c)
 	operands := []*core.Operand{in}
 	for i := range c.Outs {
 		operands = append(operands, &c.Outs[i])
@@ -107,8 +106,8 @@ func scanCall(r *shader.Recorder, c *core.Call, name string) error {
 	if s.Flag(len(c.Outs) > 1) {
 		starts = append(starts, s.Out("index", &c.Outs[1], expr.I64, expr.Number))
 	}
-	reverse := s.Flag(len(c.Ints) > 1 && c.Ints[1] != 0)
-	return f.Run(r, s, dim, operands, starts, reverse, "ld_x(at_0 + k * step_0)")
+	reverse := s.Flag(a.Reverse)
+	return f.Run(r, s, a.Dim, operands, starts, reverse, "ld_x(at_0 + k * step_0)")
 }
 
 // Run scans lines, each by a workgroup, a piece after the other.
@@ -185,12 +184,13 @@ func linearScanCall(r *shader.Recorder, c *core.Call) error {
 	starts := []string{
 		s.In("x", &c.Ins[0], expr.F32, expr.Number), s.In("t", &c.Ins[1], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number),
 	}
-	n, _ := StepOf(&c.Ins[0], int(c.Ints[0]))
+	a := contract.ScanOf(c)
+	n, _ := StepOf(&c.Ins[0], a.Dim)
 	last := s.Uint(n - 1)
 	read := "ld_x(at_0 + k * step_0)"
-	reverse := s.Flag(c.Ints[1] != 0)
+	reverse := s.Flag(a.Reverse)
 	if reverse {
 		read = "ld_x(at_0 + min(k + 1u, " + last + ") * step_0)"
 	}
-	return f.Run(r, s, int(c.Ints[0]), []*core.Operand{&c.Ins[0], &c.Ins[1], &c.Outs[0]}, starts, reverse, read)
+	return f.Run(r, s, a.Dim, []*core.Operand{&c.Ins[0], &c.Ins[1], &c.Outs[0]}, starts, reverse, read)
 }

@@ -25,7 +25,7 @@ func init() {
 
 func softmaxCall(r *shader.Recorder, c *core.Call, name string, log bool) error {
 	s := shader.New(r, name)
-	t := primitive.NewRowText(s, primitive.AxisOf(c.Ins[0].Shape, int(c.Ints[0])))
+	t := primitive.NewRowText(s, primitive.AxisOf(c.Ins[0].Shape, contract.Dim(c)))
 	t.In("x", &c.Ins[0])
 	t.Out("y", &c.Outs[0])
 	head := t.Open(r.GPU.Software)
@@ -58,7 +58,7 @@ func softmaxCall(r *shader.Recorder, c *core.Call, name string, log bool) error 
 
 func softmaxBackwardCall(r *shader.Recorder, c *core.Call, name string, log bool) error {
 	s := shader.New(r, name)
-	t := primitive.NewRowText(s, primitive.AxisOf(c.Ins[0].Shape, int(c.Ints[0])))
+	t := primitive.NewRowText(s, primitive.AxisOf(c.Ins[0].Shape, contract.Dim(c)))
 	t.In("y", &c.Ins[0])
 	t.In("g", &c.Ins[1])
 	t.Out("dx", &c.Outs[0])

@@ -46,11 +46,11 @@ func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind f
 	})
 }
 
-// histCCall: Outs[0], int64, = how many elements of Ins[0] lie in each of equal parts of [Floats[0], Floats[1]].
 func histCCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
 	return histogram(r, "histc", in.Numel(), out, func(s *shader.Builder) func(w *shader.Text) {
-		x, low, high, span, bins := s.In("x", in, expr.F32, expr.Number), s.Float(c.Floats[0]), s.Float(c.Floats[1]), s.Float(c.Floats[1]-c.Floats[0]), s.Uint(out.Numel())
+		a := contract.HistCOf(c)
+		x, low, high, span, bins := s.In("x", in, expr.F32, expr.Number), s.Float(a.Low), s.Float(a.High), s.Float(a.High-a.Low), s.Uint(out.Numel())
 		return func(w *shader.Text) {
 			w.Func("bin_of(i: u32) -> u32", `let v = ld_x(%[1]s + i);
   if (!(v >= %[2]s && v <= %[3]s)) { return %[4]s; }
@@ -87,6 +87,6 @@ func weightedBins(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	p := indexing.Scatter{Dest: dest, Lines: 1, N: in.Numel(), Mode: shader.AddMode, Apart: true}
+	p := indexing.Scatter{Dest: dest, Lines: 1, N: in.Numel(), Mode: contract.ScatterAdd, Apart: true}
 	return p.Rows(out, 1, weights, 1).Run(r)
 }

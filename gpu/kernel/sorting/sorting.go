@@ -13,13 +13,14 @@ import (
 
 func init() {
 	kernel.Register(contract.Sort, func(r *shader.Recorder, c *core.Call) error {
-		return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], largest: c.Ints[1] != 0}).run(r, c)
+		return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], largest: contract.SortOf(c).Descending}).run(r, c)
 	})
 	kernel.Register(contract.ArgSort, func(r *shader.Recorder, c *core.Call) error {
-		return (&sorting{indices: &c.Outs[0], largest: c.Ints[1] != 0}).run(r, c)
+		return (&sorting{indices: &c.Outs[0], largest: contract.SortOf(c).Descending}).run(r, c)
 	})
 	kernel.Register(contract.TopK, func(r *shader.Recorder, c *core.Call) error {
-		return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], largest: c.Ints[2] != 0, keep: int(c.Ints[1])}).run(r, c)
+		a := contract.TopKOf(c)
+		return (&sorting{values: &c.Outs[0], indices: &c.Outs[1], largest: a.Largest, keep: a.K}).run(r, c)
 	})
 	one := func(k core.KernelID, keep func(c *core.Call) int, place string) {
 		kernel.Register(k, func(r *shader.Recorder, c *core.Call) error {
@@ -27,7 +28,7 @@ func init() {
 		})
 	}
 	all := func(*core.Call) int { return 0 }
-	one(contract.KthValue, func(c *core.Call) int { return int(c.Ints[1]) }, "n - 1u")
+	one(contract.KthValue, func(c *core.Call) int { return contract.PickOf(c).K }, "n - 1u")
 	// A line with a NaN has the first of them as its median.
 	one(contract.Median, all, "select((n - 1u) / 2u, numbers(first, n), numbers(first, n) < n)")
 	one(contract.NanMedian, all, "(max(numbers(first, n), 1u) - 1u) / 2u")
@@ -100,7 +101,7 @@ func sortAlong(r *shader.Recorder, in *core.Operand, dim, keep int, largest bool
 }
 
 func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
-	in, dim := &c.Ins[0], int(c.Ints[0])
+	in, dim := &c.Ins[0], contract.Dim(c)
 	n, step := scan.StepOf(in, dim)
 	if in.Numel() == 0 || o.indices.Numel() == 0 {
 		return nil
@@ -153,7 +154,7 @@ func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
 // modeCall: Outs[0], Outs[1] = the element of each line of Ins[0] along dimension Ints[0] that comes most often, the smallest of
 // those, and the index of its last occurrence: the end of the longest run of equal keys.
 func modeCall(r *shader.Recorder, c *core.Call) error {
-	in, dim := &c.Ins[0], int(c.Ints[0])
+	in, dim := &c.Ins[0], contract.Dim(c)
 	n, step := scan.StepOf(in, dim)
 	if in.Numel() == 0 {
 		return nil
@@ -242,7 +243,7 @@ func searchSortedCall(r *shader.Recorder, c *core.Call) error {
 	if s.Flag(len(c.Ins) > 2 && c.Ins[2].Present()) {
 		sorter = s.In("order", &c.Ins[2], expr.I64, expr.Number)
 	}
-	right := s.Flag(c.Ints[0] != 0)
+	right := s.Flag(contract.Right(c))
 	if !in.Contiguous() || !values.Contiguous() || !out.Contiguous() {
 		return core.Errorf(core.NotImplemented, c.Op, "%v searches contiguous tensors alone", r.GPU)
 	}

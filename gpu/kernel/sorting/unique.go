@@ -19,7 +19,7 @@ func init() {
 type ordering func(s *shader.Builder) func(w *shader.Text)
 
 // uniqueCall: the different elements of the contiguous Ins[0]. Outs: values, the place of each element's equal among them, how
-// often each comes, with room for as many as there are elements, and the number of results. Ints: 1 to compare only neighbours. A
+// often each comes, with room for as many as there are elements, and the number of results. A
 // NaN equals nothing.
 func uniqueCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
@@ -49,7 +49,7 @@ func uniqueCall(r *shader.Recorder, c *core.Call) error {
 			write(w, "j", "key_of(0u, j)")
 		}
 	}
-	if c.Ints[0] == 0 && n > 0 {
+	if !contract.Consecutive(c) && n > 0 {
 		e, err := primitive.SortLines(r, "unique", 1, n, n, wide, source)
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func uniqueRowsCall(r *shader.Recorder, c *core.Call) error {
 	}
 	// Runs of rows are merged, from runs of one on.
 	var order core.Memory
-	for run := 1; c.Ints[0] == 0 && run < n; run *= 2 {
+	for run := 1; !contract.Consecutive(c) && run < n; run *= 2 {
 		to, err := r.Temp(4 * n)
 		if err != nil {
 			return err

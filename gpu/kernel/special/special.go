@@ -9,8 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Functions without a body in the language of elementwise operations. Operands are contiguous and of one shape; the codes are
-// those of core/cpu/kernel/special.
+// Functions without a body in the language of elementwise operations. Operands are of one shape.
 
 func init() {
 	kernel.Register(contract.Special, specialFunctionCall)
@@ -21,16 +20,20 @@ func init() {
 
 // specialFunctions has WGSL for the functions of one number, v, by code.
 var specialFunctions = [...]string{
-	"plait_bessel_i(0.0, v)", "plait_bessel_i(1.0, v)", "plait_scaled_i(0.0, v)", "plait_scaled_i(1.0, v)",
-	"plait_bessel_k(0.0, v, false)", "plait_bessel_k(1.0, v, false)", "plait_bessel_k(0.0, v, true)", "plait_bessel_k(1.0, v, true)",
-	"plait_bessel_j(0, v)", "plait_bessel_j(1, v)", "plait_bessel_y(0, v)", "plait_bessel_y(1, v)",
-	"plait_scaled_erfc(v)", "plait_log_ndtr(v)", "plait_ndtri(v)", "plait_airy_ai(v)",
+	contract.SpecialI0: "plait_bessel_i(0.0, v)", contract.SpecialI1: "plait_bessel_i(1.0, v)",
+	contract.SpecialI0e: "plait_scaled_i(0.0, v)", contract.SpecialI1e: "plait_scaled_i(1.0, v)",
+	contract.SpecialK0: "plait_bessel_k(0.0, v, false)", contract.SpecialK1: "plait_bessel_k(1.0, v, false)",
+	contract.SpecialK0e: "plait_bessel_k(0.0, v, true)", contract.SpecialK1e: "plait_bessel_k(1.0, v, true)",
+	contract.SpecialJ0: "plait_bessel_j(0, v)", contract.SpecialJ1: "plait_bessel_j(1, v)",
+	contract.SpecialY0: "plait_bessel_y(0, v)", contract.SpecialY1: "plait_bessel_y(1, v)",
+	contract.SpecialErfcx: "plait_scaled_erfc(v)", contract.SpecialLogNdtr: "plait_log_ndtr(v)",
+	contract.SpecialNdtri: "plait_ndtri(v)", contract.SpecialAiryAi: "plait_airy_ai(v)",
 }
 
 func specialFunctionCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "special_function")
 	x, y, n := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
-	code := s.Specialize(int(c.Ints[0]))
+	code := s.Specialize(int(contract.SpecialOf(c)))
 	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func(w *shader.Text) {
 		w.Each(n)
 		w.Add(`  let v = ld_x(%s + i);
@@ -42,7 +45,7 @@ func specialFunctionCall(r *shader.Recorder, c *core.Call) error {
 // Where after is empty it is 2 x q - o.
 type polynomials struct{ first, slope, after, afterSlope string }
 
-var polynomialFamilies = [...]polynomials{
+var polynomialFamilies = [...]polynomials{ // from contract.SpecialHermiteH on
 	{"2.0 * x", "2.0", "2.0 * (x * q - m * o)", "2.0 * (q + x * dq - m * do_)"}, // Hermite's, of physicists
 	{"x", "1.0", "x * q - m * o", "q + x * dq - m * do_"},                       // and of statisticians
 	{"1.0 - x", "-1.0", "((2.0 * m + 1.0 - x) * q - m * o) / (m + 1.0)", "((2.0 * m + 1.0 - x) * dq - q - m * do_) / (m + 1.0)"},
@@ -51,22 +54,22 @@ var polynomialFamilies = [...]polynomials{
 }
 
 const (
-	gammaPairs    = 2 // codes below are the incomplete gamma functions
-	chebyshevT    = 4 // the first family of Chebyshev's among polynomialFamilies
+	gammaPairs    = int(contract.SpecialHermiteH) // codes below are the incomplete gamma functions
+	chebyshevT    = int(contract.SpecialChebyshevT - contract.SpecialHermiteH)
 	longestDegree = 32768
 )
 
-// specialPairCall computes functions of two numbers. Ints: the code, and whether a polynomial's derivative is wanted.
 func specialPairCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "special_pair")
 	x, d := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.In("d", &c.Ins[1], expr.F32, expr.Number)
 	y, n := s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
-	code, derivative := s.Specialize(int(c.Ints[0])), s.Flag(c.Ints[1] != 0)
+	a := contract.SpecialPairOf(c)
+	code, derivative := s.Specialize(int(a.Function)), s.Flag(a.Derivative)
 	groups := shader.GroupsFor(c.Outs[0].Numel())
 	if code < gammaPairs {
 		return s.Run(r, groups, func(w *shader.Text) {
 			w.Each(n)
-			w.Add("  st_y(%s + i, plait_gamma_part(ld_x(%s + i), ld_d(%s + i), %v));", y, x, d, code == 1)
+			w.Add("  st_y(%s + i, plait_gamma_part(ld_x(%s + i), ld_d(%s + i), %v));", y, x, d, code == int(contract.SpecialGammaIncc))
 		})
 	}
 	// A loop as long as the degree must end before a driver takes it for a hang.
