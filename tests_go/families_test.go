@@ -148,6 +148,26 @@ func TestKernelsAreInTheFolderOfTheirFamily(t *testing.T) {
 	require.Greater(t, found, 2*len(family)*9/10, "kernels that init registers")
 }
 
+// TestKernelsAreLaunchedByTheirContracts wants no package but core/contract to name a kernel, so that none is launched or registered
+// without one. Kernels that work element by element, whose names end in a type, are described by package expr.
+func TestKernelsAreLaunchedByTheirContracts(t *testing.T) {
+	sourceFiles(t, func(name string) {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 1 {
+				return true
+			}
+			if fn, ok := call.Fun.(*ast.SelectorExpr); ok && fn.Sel.Name == "Kernel" {
+				kernel := literal(call.Args[0])
+				require.True(t, kernel == "" || strings.Contains(kernel, "."), "%s names the kernel %q: declare it in core/contract, and use that variable", name, kernel)
+			}
+			return true
+		})
+	})
+}
+
 // registered returns what the init functions of a file name of core/contract: the kernels that they register.
 func registered(f *ast.File) []string {
 	var names []string

@@ -23,7 +23,7 @@ func Register(k core.KernelID, f Func) {
 	if table[id] != nil {
 		panic(fmt.Sprintf("cpu: kernel %q registered twice", k))
 	}
-	table[id] = f
+	table[id] = checked(f)
 }
 
 // Lookup returns the implementation of a kernel, or nil.

@@ -105,10 +105,11 @@ func near(d core.DType, want, got, magnitude float64) bool {
 func launch(t *testing.T, ref reference, d core.DType, in *rawtensor.Tensor, dim, threads int) []*rawtensor.Tensor {
 	t.Helper()
 	outs := []*rawtensor.Tensor{kerneltest.New(t, ref.result(d), in.Shape)}
+	ints := []int{dim, 0}
 	if ref.indexed {
-		outs = append(outs, kerneltest.New(t, core.Int64, in.Shape))
+		outs, ints = append(outs, kerneltest.New(t, core.Int64, in.Shape)), ints[:1]
 	}
-	kerneltest.Call{Threads: threads, Kernel: ref.name, Ints: []int{dim}, In: []*rawtensor.Tensor{in}, Out: outs}.MustRun(t)
+	kerneltest.Call{Threads: threads, Kernel: ref.name, Ints: ints, In: []*rawtensor.Tensor{in}, Out: outs}.MustRun(t)
 	return outs
 }
 

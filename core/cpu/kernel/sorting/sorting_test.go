@@ -98,9 +98,9 @@ func references(n int) []reference {
 	list := []reference{
 		{"sort", []int{0}, all, func(x []float64) []int { return order(x, false) }},
 		{"sort", []int{1}, all, func(x []float64) []int { return order(x, true) }},
-		{"median", nil, one, median},
-		{"nanmedian", nil, one, nanMedian},
-		{"mode", nil, one, mode},
+		{"median", []int{1}, one, median},
+		{"nanmedian", []int{1}, one, nanMedian},
+		{"mode", []int{1}, one, mode},
 	}
 	for _, k := range []int{1, n / 10, n / 2, n} {
 		if k > 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
 	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 	"github.com/plait-ml/plait/core/cpu/pool"
@@ -146,6 +147,9 @@ func (c Call) run(ctx *kernel.Context) error {
 	}
 	for _, x := range c.Out {
 		call.Outs = append(call.Outs, operand(x))
+	}
+	if err := contract.Check(call); err != nil {
+		return err
 	}
 	return kernel.Lookup(call.Kernel)(ctx, call)
 }

@@ -1,0 +1,18 @@
+//go:build race
+
+package kernel
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
+
+// checked returns f with a check of each call against its kernel's contract: a build for tests has the time.
+func checked(f Func) Func {
+	return func(ctx *Context, c *core.Call) error {
+		if err := contract.Check(c); err != nil {
+			return err
+		}
+		return f(ctx, c)
+	}
+}
