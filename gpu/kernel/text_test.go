@@ -34,9 +34,8 @@ var owned = []struct {
 	{regexp.MustCompile(`^xyzw$`), "shader.Component"},
 }
 
-// A kernel's own text is expressions and statements; whatever languages write in different ways is printed by the builder.
-func TestTextsLeaveDeclarationsToTheBuilder(t *testing.T) {
-	set := token.NewFileSet()
+// each visits the nodes of the kernels' sources.
+func each(t *testing.T, set *token.FileSet, visit func(n ast.Node) bool) {
 	files := 0
 	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -47,24 +46,58 @@ func TestTextsLeaveDeclarationsToTheBuilder(t *testing.T) {
 		require.NoError(t, err)
 		file, err := parser.ParseFile(set, path, text, 0)
 		require.NoError(t, err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.ImportSpec:
-				return false
-			case *ast.BasicLit:
-				if n.Kind != token.STRING {
-					return true
-				}
-				s, err := strconv.Unquote(n.Value)
-				require.NoError(t, err)
-				for _, o := range owned {
-					assert.NotRegexp(t, o.text, s, "%v: the text writes %q itself, call %s", set.Position(n.Pos()), o.text.FindString(s), o.call)
-				}
-			}
-			return true
-		})
+		ast.Inspect(file, visit)
 		return nil
 	})
 	require.NoError(t, err)
 	require.Greater(t, files, 50)
+}
+
+// A kernel's own text is expressions and statements; whatever languages write in different ways is printed by the builder.
+func TestTextsLeaveDeclarationsToTheBuilder(t *testing.T) {
+	set := token.NewFileSet()
+	each(t, set, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.BasicLit:
+			if n.Kind != token.STRING {
+				return true
+			}
+			s, err := strconv.Unquote(n.Value)
+			require.NoError(t, err)
+			for _, o := range owned {
+				assert.NotRegexp(t, o.text, s, "%v: the text writes %q itself, call %s", set.Position(n.Pos()), o.text.FindString(s), o.call)
+			}
+		}
+		return true
+	})
+}
+
+// Statements are formats, so that there is one way to write them: with + only expressions are put together.
+func TestStatementsAreFormats(t *testing.T) {
+	set := token.NewFileSet()
+	each(t, set, func(n ast.Node) bool {
+		x, ok := n.(*ast.BinaryExpr)
+		if !ok || x.Op != token.ADD {
+			return true
+		}
+		line, value := false, false
+		var look func(e ast.Expr)
+		look = func(e ast.Expr) {
+			switch e := e.(type) {
+			case *ast.BinaryExpr:
+				look(e.X)
+				look(e.Y)
+			case *ast.BasicLit:
+				s, _ := strconv.Unquote(e.Value)
+				line = line || strings.Contains(s, "\n")
+			default:
+				value = true
+			}
+		}
+		look(x)
+		assert.False(t, line && value, "%v: statements are put together by +, call Text.Add or fmt.Sprintf", set.Position(x.Pos()))
+		return !line
+	})
 }

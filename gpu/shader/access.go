@@ -25,7 +25,7 @@ func Aligned(o *core.Operand, steps ...int) bool {
 	return true
 }
 
-// Param returns WGSL for word i of the parameters. Kernels ask for it in every call, and texts are written once.
+// Param returns an expression for word i of the parameters. Kernels ask for it in every call, and texts are written once.
 func Param(i int) string {
 	if i < len(paramNames) {
 		return paramNames[i]

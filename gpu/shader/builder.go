@@ -65,19 +65,19 @@ func (s *Builder) Flag(v bool) bool {
 	return v
 }
 
-// Uint adds a parameter and returns WGSL for it.
+// Uint adds a parameter and returns an expression for it.
 func (s *Builder) Uint(v int) string {
 	s.Words = append(s.Words, uint32(v))
 	return Param(len(s.Words) - 1)
 }
 
-// Float adds a parameter and returns WGSL for it.
+// Float adds a parameter and returns an expression for it.
 func (s *Builder) Float(v float64) string {
 	s.Words = append(s.Words, FloatWord(v))
 	return "bitcast<real>(" + Param(len(s.Words)-1) + ")"
 }
 
-// Long adds a parameter of 64 bits and returns WGSL for it.
+// Long adds a parameter of 64 bits and returns an expression for it.
 func (s *Builder) Long(v int64) string {
 	low, high := IntWords(v)
 	s.Words = append(s.Words, low, high)
@@ -90,7 +90,7 @@ func (s *Builder) Loop(l *Loop) int {
 	return len(s.Words) - len(l.Sizes)*(1+len(l.Strides))
 }
 
-// In binds an operand that is read as numbers of type t, by ld_NAME(index), and returns WGSL for its first index.
+// In binds an operand that is read as numbers of type t, by ld_NAME(index), and returns an expression for its first index.
 func (s *Builder) In(name string, o *core.Operand, t expr.Type, k expr.Kind) string {
 	return s.bind(name, o, Binding{compute: t, kind: k, in: true})
 }
@@ -113,7 +113,7 @@ func (s *Builder) bind(name string, o *core.Operand, b Binding) string {
 	return s.Uint(int(Base(o)))
 }
 
-// WordsOf binds memory as 32-bit words, NAME[index], and returns WGSL for its first word.
+// WordsOf binds memory as 32-bit words, NAME[index], and returns an expression for its first word.
 func (s *Builder) WordsOf(name string, m core.Memory) string {
 	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: name, DType: core.Bool}})
 	s.key.Bits[0] = s.key.Bits[0]<<4 | 15
@@ -121,7 +121,7 @@ func (s *Builder) WordsOf(name string, m core.Memory) string {
 	return s.Uint(int(Word(m)))
 }
 
-// AtomicsOf binds memory as words that are changed atomically, NAME[index]: see [Language]. It returns WGSL for its first word.
+// AtomicsOf binds memory as words that are changed atomically, NAME[index]: see [Language]. It returns an expression for its first word.
 func (s *Builder) AtomicsOf(name string, m core.Memory) string {
 	at := s.WordsOf(name, m)
 	s.Bindings[len(s.Bindings)-1].Shared = true

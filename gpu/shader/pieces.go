@@ -50,7 +50,7 @@ func CheckIndex(name, load, size string, wrap bool) string {
 		"  if (raw_" + name + ".y != 0u || " + name + " >= " + size + ") { ok = false; " + name + " = 0u; }\n"
 }
 
-// Combine returns WGSL for the combination of the old value a and the new one b.
+// Combine returns an expression for the combination of the old value a and the new one b.
 func Combine(mode contract.ScatterMode, t expr.Type, a, b string) string {
 	function := func(name string) string { return name + "(" + a + ", " + b + ")" }
 	if t == expr.I64 {

@@ -156,7 +156,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.eachRow("  s_$i_0 = exp(s_$i_0 - safe.$c);\n" +
 			"  l_$i = l_$i * shrunk.$c + (s_$i_0.x + s_$i_0.y + (s_$i_0.z + s_$i_0.w));\n")
 		if mask.dropped() != "" {
-			b.eachRow("  s_$i_0 = s_$i_0" + mask.dropped() + ";\n")
+			b.eachRow(fmt.Sprintf("  s_$i_0 = s_$i_0%s;\n", mask.dropped()))
 		}
 		for h := range b.vec4s() {
 			b.eachRow(fmt.Sprintf("  o_$i_%d = o_$i_%d * shrunk.$c;\n", h, h))

@@ -118,7 +118,9 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		b.Put(k.at("batch", "kv_head"))
 		b.Put(v.at("batch", "kv_head"))
 		b.Add("  let rows0 = %s + (batch * %s + head) * %s + row0;", sums, mask.heads, queries)
-		b.eachRow("  let delta_$i = stats[rows0 + ty * 4u + $iu];\n  let lse_$i = stats[rows0 + " + count + " + ty * 4u + $iu];\n")
+		b.eachRow(fmt.Sprintf(`  let delta_$i = stats[rows0 + ty * 4u + $iu];
+  let lse_$i = stats[rows0 + %s + ty * 4u + $iu];
+`, count))
 		b.accumulators("dq", b.vec4s())
 		end := keys
 		if a.Causal {
@@ -139,7 +141,7 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		b.outer("t", weights)
 		b.fetchAdd(&k, "col0")
 		mask.drop(b, "row0", "col0")
-		b.eachRow("  s_$i_0 = exp(s_$i_0 - lse_$i) * (t_$i_0" + mask.dropped() + " - delta_$i);\n")
+		b.eachRow(fmt.Sprintf("  s_$i_0 = exp(s_$i_0 - lse_$i) * (t_$i_0%s - delta_$i);\n", mask.dropped()))
 		b.put("s")
 		b.fetchOuter(next)
 		b.add("dq", &k, "col0")
@@ -249,7 +251,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 			name := "s"
 			if mask.dropped() != "" {
 				name = "u"
-				b.eachRow("  let u_$i_0 = s_$i_0" + mask.dropped() + ";\n")
+				b.eachRow(fmt.Sprintf("  let u_$i_0 = s_$i_0%s;\n", mask.dropped()))
 			}
 			b.fetchAdd(&g, "col0")
 			b.put(name)
@@ -267,9 +269,9 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 			b.accumulators("t", 1)
 			b.outer("t", weights)
 			b.fetchAdd(&q, "col0")
-			b.eachRow("  s_$i_0 = s_$i_0 * (t_$i_0" + mask.dropped() + " - delta);\n")
+			b.eachRow(fmt.Sprintf("  s_$i_0 = s_$i_0 * (t_$i_0%s - delta);\n", mask.dropped()))
 			if ds != "" {
-				b.eachRow("  ds[(ds0 + (ty * 4u + $iu) * " + dsRow + " + query0) >> 2u] = s_$i_0;\n")
+				b.eachRow(fmt.Sprintf("  ds[(ds0 + (ty * 4u + $iu) * %s + query0) >> 2u] = s_$i_0;\n", dsRow))
 			}
 			b.put("s")
 			b.fetchOuter(next)

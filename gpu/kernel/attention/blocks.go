@@ -24,7 +24,7 @@ const (
 	blockK       = 16            // how many elements of K are in workgroup memory at a time
 )
 
-// A headOperand is an operand [batch, heads, length, dim] of a program of blocks. Its fields are WGSL but for the last.
+// A headOperand is an operand [batch, heads, length, dim] of a program of blocks. Its fields are expressions but for the last two.
 type headOperand struct {
 	name, first, batch, head, row string
 	rows, dim                     string
@@ -80,7 +80,7 @@ func (v *headOperand) fetch(register, row, col string, bounded bool) string {
 		}
 	}
 	if len(tests) == 0 && v.vec4 {
-		return "    " + value + "\n"
+		return fmt.Sprintf("    %s\n", value)
 	}
 	if len(tests) == 0 {
 		return fmt.Sprintf("    %s = real4();\n    { %s }\n", register, value)
@@ -159,7 +159,7 @@ func (b *blockText) fetchPart(f outerFactors, at string) {
 	}
 }
 
-// place returns WGSL for which of so many vectors, and where along it, load l of an invocation is of. Two neighbours read 32
+// place returns an expression for which of so many vectors, and where along it, load l of an invocation is of. Two neighbours read 32
 // bytes of one.
 func place(vectors, l int) (row, along string) {
 	e := fmt.Sprintf("(li + %du)", l*blockThreads)
@@ -210,7 +210,7 @@ func (b *blockText) outer(name string, f outerFactors) {
 			}
 			b.Add(`      let a = %s[ty%s];
       let b0 = %s[tx%s];`, partRow(x, "x", k), turn, partRow(x, "y", k), turn)
-			b.eachRow("      " + name + "_$i_0 = fma(real4(a.$c), b0, " + name + "_$i_0);\n")
+			b.eachRow(fmt.Sprintf("      %s_$i_0 = fma(real4(a.$c), b0, %s_$i_0);\n", name, name))
 		})
 	}
 	if f.x.size%(2*blockK) != 0 || !f.paired {
@@ -245,7 +245,7 @@ func (v *headOperand) stage(b *blockText, array, register string, vectors, loads
 	}
 }
 
-// partRow returns WGSL for the elements of the vectors x or y at a position along K of a part.
+// partRow returns an expression for the elements of the vectors x or y at a position along K of a part.
 func partRow(array, of, along string) string {
 	switch {
 	case array != "":
@@ -256,7 +256,7 @@ func partRow(array, of, along string) string {
 	return "sh_p[" + sum(along, fmt.Sprintf("%du", blockK)) + "]"
 }
 
-// turnedAlong returns WGSL for what places at a position along K of a part are turned by where rows are not padded.
+// turnedAlong returns an expression for what places at a position along K of a part are turned by where rows are not padded.
 func turnedAlong(along string) string {
 	if k, err := strconv.Atoi(strings.TrimSuffix(along, "u")); err == nil {
 		return fmt.Sprintf("%du", k>>2&1<<2)
@@ -291,7 +291,7 @@ func (b *blockText) put(name string) {
 	b.Add("  }")
 }
 
-// turned4 returns WGSL for what the places of rows are turned by in the columns of vec4 number n.
+// turned4 returns an expression for what the places of rows are turned by in the columns of vec4 number n.
 func turned4(n string) string { return fmt.Sprintf("(((%s & 1u) << 2u) | ((%s >> 1u) & 3u))", n, n) }
 
 // rows writes one number for each row of an invocation, NAME_I, to workgroup memory: sh_p[tx] has four rows in each place.
@@ -353,7 +353,7 @@ func (b *blockText) add(name string, v *headOperand, row0 string) {
 	}
 }
 
-// sum returns WGSL for the sum of two numbers: a constant if both are.
+// sum returns an expression for the sum of two numbers: a constant if both are.
 func sum(a, b string) string {
 	x, notX := strconv.Atoi(strings.TrimSuffix(a, "u"))
 	y, notY := strconv.Atoi(strings.TrimSuffix(b, "u"))

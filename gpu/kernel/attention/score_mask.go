@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A scoreMask writes what happens to the scores of a block: scale, mask and dropout. Its fields are WGSL.
+// A scoreMask writes what happens to the scores of a block: scale, mask and dropout. Its fields are expressions.
 type scoreMask struct {
 	a                   *attentionProblem
 	scale               string
@@ -63,7 +63,7 @@ func (c *scoreMask) functions(w *shader.Text) {
 // scores scales block NAME, whose rows begin at row0 and columns at col0, and makes what is hidden minus infinity. batch and
 // head are defined.
 func (c *scoreMask) scores(b *blockText, name, row0, col0 string) {
-	b.eachRow("  " + name + "_$i_0 = " + name + "_$i_0 * " + c.scale + ";\n")
+	b.eachRow(fmt.Sprintf("  %s_$i_0 = %s_$i_0 * %s;\n", name, name, c.scale))
 	query0, key0, queries, keys := row0, col0, blockSide, blockSpan
 	if c.rowsAreKeys {
 		query0, key0, queries, keys = col0, row0, blockSpan, blockSide
@@ -91,9 +91,9 @@ func (c *scoreMask) scores(b *blockText, name, row0, col0 string) {
 		if c.mask != "" {
 			value := fmt.Sprintf("ld_mask(mask_head + query * %s + key * %s)", c.maskSteps[2], c.maskSteps[3])
 			if c.boolean {
-				text += "    v = select(-" + shader.Infinity + ", v, " + value + ");\n"
+				text += fmt.Sprintf("    v = select(-%s, v, %s);\n", shader.Infinity, value)
 			} else {
-				text += "    v = v + " + value + ";\n"
+				text += fmt.Sprintf("    v = v + %s;\n", value)
 			}
 		}
 		b.eachRow(text + fmt.Sprintf("    %s = select(v, -%s, %s);\n  }\n", component, shader.Infinity, hidden))
@@ -111,7 +111,7 @@ func (c *scoreMask) drop(b *blockText, row0, col0 string) {
 			c.seed, c.offset, c.limit, c.heads, c.queries, query, c.padded, key, c.by)
 	}
 	if !c.rowsAreKeys {
-		b.eachRow("  let keep_$i_0 = " + call(row0+" + ty * 4u + $iu", col0+" + tx * 4u") + ";\n")
+		b.eachRow(fmt.Sprintf("  let keep_$i_0 = %s;\n", call(row0+" + ty * 4u + $iu", col0+" + tx * 4u")))
 		return
 	}
 	for j := range 4 {

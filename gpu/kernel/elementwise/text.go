@@ -125,27 +125,30 @@ func (m *Kernel) Function(w *shader.Text, suffix string, isNumber func(i int) bo
 	var formals []string
 	for i, p := range k.In {
 		if isNumber(i) {
-			constants += "  let " + p.Name + "_ = " + scalar(p.Kind) + ";\n"
+			constants += fmt.Sprintf("  let %s_ = %s;\n", p.Name, scalar(p.Kind))
 		} else {
 			formals = append(formals, p.Name+"_: "+shader.TypeName(t, p.Kind))
 		}
 	}
 	for _, name := range k.Attrs {
-		constants += "  let " + name + "_ = " + scalar(expr.Number) + ";\n"
+		constants += fmt.Sprintf("  let %s_ = %s;\n", name, scalar(expr.Number))
 	}
 	var fields []string
 	for i := range k.Program.Results {
 		fields = append(fields, fmt.Sprintf("r%d: %s", i, shader.TypeName(t, m.Kind(len(k.In)+i))))
 	}
 	w.Struct("results"+suffix, fields...)
-	body := constants + "  var out: results" + suffix + ";\n" +
-		k.Program.WGSL(t, func(i int, value string) string { return fmt.Sprintf("  out.r%d = %s;", i, value) })
+	body := fmt.Sprintf(`%s  var out: results%s;
+%s`, constants, suffix, k.Program.WGSL(t, func(i int, value string) string { return fmt.Sprintf("  out.r%d = %s;", i, value) }))
 	if faults {
 		for _, d := range k.Program.Divisors() {
 			divisor := &expr.Program{Lets: k.Program.Lets, Results: []expr.Expr{d}}
-			body += "\n  {\n" + divisor.WGSL(t, func(_ int, value string) string {
+			body += fmt.Sprintf(`
+  {
+%s
+  }`, divisor.WGSL(t, func(_ int, value string) string {
 				return "    if (all((" + value + ") == pair(0u, 0u))) { faults[" + shader.Param(next) + "] = 1u; }"
-			}) + "\n  }"
+			}))
 		}
 		next++
 	}

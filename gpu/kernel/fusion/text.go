@@ -184,7 +184,9 @@ func (x *rawAccess) store(e, v string) string {
 	word := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
 	shift := fmt.Sprintf("(((%s) %% %du) * %du)", e, n, 32/n)
 	if x.shared {
-		return x.w.AtomicAnd(word, "~("+mask(n)+" << "+shift+")") + ";\n    " + x.w.AtomicOr(word, v+" << "+shift) + ";\n"
+		return fmt.Sprintf(`%s;
+    %s;
+`, x.w.AtomicAnd(word, "~("+mask(n)+" << "+shift+")"), x.w.AtomicOr(word, v+" << "+shift))
 	}
 	return fmt.Sprintf("%s = (%s & ~(%s << %s)) | (%s << %s);\n", word, word, mask(n), shift, v, shift)
 }

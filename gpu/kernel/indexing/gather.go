@@ -2,7 +2,6 @@
 package indexing
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -160,16 +159,14 @@ func scatterSorted(r *shader.Recorder, c *core.Call) error {
 		w.Put(shader.Walk(rank, 2, at, []string{j, first}))
 		w.Add("  var ok = true;")
 		w.Put(shader.CheckIndex("k", "ld_index(at_0)", sizeWord, false))
-		w.Put(fmt.Sprintf(`
-  if (!ok) {
+		w.Add(`  if (!ok) {
     let line = i / %[1]s;
     let position = ((line / %[2]s) * %[1]s + i %% %[1]s) * %[2]s + line %% %[2]s;
     %[3]s
-    dest[%[4]s + i] = `+shader.NoIndex+`;
+    dest[%[4]s + i] = %[5]s;
     return;
   }
-  dest[%[4]s + i] = at_1 + k * %[5]s;
-`, lengthWord, inner, fault("position"), words, step))
+  dest[%[4]s + i] = at_1 + k * %[6]s;`, lengthWord, inner, fault("position"), words, shader.NoIndex, step)
 	})
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package indexing
 import (
 	"fmt"
 	"math/bits"
-	"strconv"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
@@ -114,12 +113,12 @@ func (p *Scatter) bind(s *shader.Builder) func(w *shader.Text) scatterText {
 func (p *Scatter) finish(terms string) string {
 	text := ""
 	if p.average {
-		text += "    sum = sum / real(" + terms + ");\n"
+		text += fmt.Sprintf("    sum = sum / real(%s);\n", terms)
 	}
 	if p.Apart {
 		text += "    sum = ld_y(in_0) + sum;\n"
 	}
-	return text + "    st_y(in_0, sum);\n"
+	return fmt.Sprintf("%s    st_y(in_0, sum);\n", text)
 }
 
 // start returns what the first of the values is combined with.
@@ -314,24 +313,27 @@ func (p *Scatter) level(r *shader.Recorder, e *primitive.Entries, extents, parts
 		}
 		take := "let v = ld_part(slot(j + m * " + spanWord + ", true, q));"
 		begin := "    var sum = ld_part(slot(j, rank > 0u, q));\n    let m0 = 1u;\n"
-		skip := "  if (size <= " + spanWord + ") { return; }\n"
+		skip := fmt.Sprintf("  if (size <= %s) { return; }\n", spanWord)
 		if first {
 			take = "let o = row_of(j + m); let v = " + text.read + ";"
-			begin = "    var sum = " + p.start() + ";\n    var m0 = 0u;\n"
+			begin = fmt.Sprintf(`    var sum = %s;
+    var m0 = 0u;
+`, p.start())
 			if long {
-				begin += "    if (rank > 0u) { let o = row_of(j); sum = " + text.read + "; m0 = 1u; }\n"
+				begin += fmt.Sprintf("    if (rank > 0u) { let o = row_of(j); sum = %s; m0 = 1u; }\n", text.read)
 			}
 			skip = ""
 		}
 		end := p.finish("size")
 		if long {
-			end = "    if (rank > 0u || size > " + strconv.Itoa(runPiece) + "u * " + spanWord + ") { st_part(slot(j, rank > 0u, q), sum); continue; }\n" + end
+			end = fmt.Sprintf(`    if (rank > 0u || size > %du * %s) { st_part(slot(j, rank > 0u, q), sum); continue; }
+%s`, runPiece, spanWord, end)
 		}
 		main(w, fmt.Sprintf(`  let rank = extents[%[1]s + 2u * j];
   let size = extents[%[1]s + 2u * j + 1u];
   if (rank %% (%[2]du * %[3]s) != 0u) { return; }
 %[4]s  let terms = min(%[2]du, (size - rank + %[3]s - 1u) / %[3]s);
-`, extent, runPiece, spanWord, skip), text.at+begin+
-			"    for (var m = m0; m < terms; m++) { "+take+" sum = "+shader.Combine(p.Mode, text.t, "sum", "v")+"; }\n"+end)
+`, extent, runPiece, spanWord, skip), fmt.Sprintf(`%s%s    for (var m = m0; m < terms; m++) { %s sum = %s; }
+%s`, text.at, begin, take, shader.Combine(p.Mode, text.t, "sum", "v"), end))
 	})
 }

@@ -229,10 +229,15 @@ func (p *resampling) backward(r *shader.Recorder, dy, dx *core.Operand) error {
   return w;`, taps, d, d)
 		}
 		loop := func(d, body string) string {
-			return "  for (var o_" + d + " = first_" + d + "(v_" + d + "); o_" + d + " < " + out[d[0]-'0'] + "; o_" + d + "++) {\n    if (tap_" + d + "(0u, o_" + d + ") > v_" + d + ") { break; }\n" + body + "  }\n"
+			return fmt.Sprintf(`  for (var o_%[1]s = first_%[1]s(v_%[1]s); o_%[1]s < %[2]s; o_%[1]s++) {
+    if (tap_%[1]s(0u, o_%[1]s) > v_%[1]s) { break; }
+%[3]s  }
+`, d, out[d[0]-'0'], body)
 		}
-		body := loop("0", "    let wz = share_0(o_0, v_0);\n"+loop("1", "    let wy = wz * share_1(o_1, v_1);\n"+loop("2",
-			"    sum = sum + wy * share_2(o_2, v_2) * ld_g("+from+" + ((plane * "+out[0]+" + o_0) * "+out[1]+" + o_1) * "+out[2]+" + o_2);\n")))
+		body := loop("0", fmt.Sprintf(`    let wz = share_0(o_0, v_0);
+%s`, loop("1", fmt.Sprintf(`    let wy = wz * share_1(o_1, v_1);
+%s`, loop("2",
+			fmt.Sprintf("    sum = sum + wy * share_2(o_2, v_2) * ld_g(%s + ((plane * %s + o_0) * %s + o_1) * %s + o_2);\n", from, out[0], out[1], out[2]))))))
 		w.Each(count)
 		w.Add("  let plane = i / (%s * %s * %s);", in[0], in[1], in[2])
 		w.Put(primitive.Unfold("v", "i % ("+in[0]+" * "+in[1]+" * "+in[2]+")", in))

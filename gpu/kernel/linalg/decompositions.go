@@ -49,8 +49,8 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
 	err = x.steps(r, "qr", low, 2*x.m*shader.Ceil(x.n, matrixThreads)+x.m/16, func(s *shader.Builder, _ int) func() stepping {
 		w, lowWord := s.FloatsOf("w", reflections), s.Uint(low)
 		return func() stepping {
-			return stepping{functions: sums, start: "  let low = " + lowWord + ";\n", parts: []string{`
-    let v = ` + w + ` + (group * low + step) * m;
+			return stepping{functions: sums, start: fmt.Sprintf("  let low = %s;\n", lowWord), parts: []string{fmt.Sprintf(`
+    let v = %s + (group * low + step) * m;
     let column = at + step * m;
     let from_ = step;
     var t = 0.0;
@@ -63,7 +63,7 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
     for (var i = li; i < m; i += 64u) {
       w[v + i] = select(select(data[column + i], start, i == step) * scale, 0.0, i < step);
     }
-`, reflect("data", "at", "step", "n")}}
+`, w), reflect("data", "at", "step", "n")}}
 		}
 	})
 	if err != nil {
@@ -72,10 +72,12 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
 	err = x.steps(r, "qr (q)", low, 2*x.m*shader.Ceil(low, matrixThreads), func(s *shader.Builder, _ int) func() stepping {
 		w, qWord, lowWord := s.FloatsOf("w", reflections), s.FloatsOf("q", q), s.Uint(low)
 		return func() stepping {
-			return stepping{start: "  let low = " + lowWord + ";\n  let lines = " + qWord + " + group * low * m;\n", parts: []string{`
+			return stepping{start: fmt.Sprintf(`  let low = %s;
+  let lines = %s + group * low * m;
+`, lowWord, qWord), parts: []string{fmt.Sprintf(`
     let from_ = low - 1u - step;
-    let v = ` + w + ` + (group * low + from_) * m;
-` + reflect("q", "lines", "from_", "low")}}
+    let v = %s + (group * low + from_) * m;
+%s`, w, reflect("q", "lines", "from_", "low"))}}
 		}
 	})
 	if err != nil {
@@ -124,15 +126,15 @@ func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shade
 			s.Flag(first)
 			return func() stepping {
 				if first {
-					return stepping{functions: sums, parts: []string{`
+					return stepping{functions: sums, parts: []string{fmt.Sprintf(`
     var t = 0.0;
     for (var i = li; i < m * n; i += 64u) { let v = data[at + i]; t = t + v * v; }
     t = whole_sum(li, t);
-    for (var i = li; i < m * n; i += 64u) { let v = data[at + i]; if (plait_unbounded(v)) { status[mark] = 1u; done[` + done + ` + group] = 1u; } }
-    if (li == 0u && t == 0.0) { done[` + done + ` + group] = 1u; }
-`}}
+    for (var i = li; i < m * n; i += 64u) { let v = data[at + i]; if (plait_unbounded(v)) { status[mark] = 1u; done[%s + group] = 1u; } }
+    if (li == 0u && t == 0.0) { done[%s + group] = 1u; }
+`, done, done)}}
 				}
-				return stepping{parts: []string{"    if (li == 0u) { if (turned[" + turned + " + group] == 0u) { done[" + done + " + group] = 1u; } turned[" + turned + " + group] = 0u; }\n"}}
+				return stepping{parts: []string{fmt.Sprintf("    if (li == 0u) { if (turned[%s + group] == 0u) { done[%s + group] = 1u; } turned[%s + group] = 0u; }\n", turned, done, turned)}}
 			}
 		})
 	}
@@ -150,13 +152,17 @@ func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shade
 			size, aWord, bWord := s.Uint(j.lines), s.Uint(a), s.Uint(b)
 			last := len(turn) - 1
 			return func() stepping {
-				return stepping{functions: functions, start: "  let lines = " + size + ";\n  let v0 = " + vectors + " + group * lines * lines;\n  var a = " + aWord + ";\n  var b = " + bWord + ";\n" +
-					"  let ended = done[" + done + " + group] == 1u;\n", parts: slices.Concat([]string{`
+				return stepping{functions: functions, start: fmt.Sprintf(`  let lines = %s;
+  let v0 = %s + group * lines * lines;
+  var a = %s;
+  var b = %s;
+  let ended = done[%s + group] == 1u;
+`, size, vectors, aWord, bWord, done), parts: slices.Concat([]string{fmt.Sprintf(`
     if (ended) { break; }
-` + measure + `
+%s
     let c = 1.0 / sqrt(t * t + 1.0);
     let f = t * c;
-`}, turn[:last], []string{turn[last] + `
+`, measure)}, turn[:last], []string{fmt.Sprintf(`%s
     if (t != 0.0) {
       for (var i = li; i < lines; i += 64u) {
         let x = vectors[v0 + a * lines + i];
@@ -164,11 +170,11 @@ func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shade
         vectors[v0 + a * lines + i] = c * x - f * y;
         vectors[v0 + b * lines + i] = f * x + c * y;
       }
-      if (li == 0u) { turned[` + turned + ` + group] = 1u; }
+      if (li == 0u) { turned[%s + group] = 1u; }
     }
     b = b + 1u;
     if (b == lines) { a = a + 1u; b = a + 1u; }
-`})}
+`, turn[last], turned)})}
 			}
 		})
 		if err != nil {
@@ -195,14 +201,14 @@ func eighCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	err = j.sweeps(r, "eigh", nil, `
+	err = j.sweeps(r, "eigh", nil, fmt.Sprintf(`
     let xx = data[at + a * n + a];
     let yy = data[at + b * n + b];
     let xy = data[at + a * n + b];
     var t = 0.0;
     if (abs(xy) > 3e-8 * (abs(xx) + abs(yy)) * 0.5 && abs(xy) > 1e-37) {
-`+tangent+`    }
-`, []string{`
+%s    }
+`, tangent), []string{`
     if (t != 0.0) {
       for (var i = li; i < n; i += 64u) {
         let x = data[at + a * n + i];
@@ -268,7 +274,7 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 		return err
 	}
 	sum3 := func(w *shader.Text) { w.Reduce("sum3", shader.Real4, "a + b", matrixThreads) }
-	err = j.sweeps(r, "svd", sum3, `
+	err = j.sweeps(r, "svd", sum3, fmt.Sprintf(`
     var s = real4(0.0, 0.0, 0.0, 0.0);
     for (var i = li; i < n; i += 64u) {
       let x = data[at + a * n + i];
@@ -281,8 +287,8 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
     let xy = s.z;
     var t = 0.0;
     if (abs(xy) > 2e-7 * sqrt(xx) * sqrt(yy) && abs(xy) > 1e-37) {
-`+tangent+`    }
-`, []string{`
+%s    }
+`, tangent), []string{`
     if (t != 0.0) {
       for (var i = li; i < n; i += 64u) {
         let x = data[at + a * n + i];
@@ -322,14 +328,14 @@ func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
 	err := j.steps(r, "svd (lengths)", j.lines, 2*passes, func(s *shader.Builder, _ int) func() stepping {
 		to := s.FloatsOf("sizes", sizes)
 		return func() stepping {
-			return stepping{functions: sums, parts: []string{`
+			return stepping{functions: sums, parts: []string{fmt.Sprintf(`
     let line = at + step * n;
     var t = 0.0;
     for (var i = li; i < n; i += 64u) { t = t + data[line + i] * data[line + i]; }
     let size = sqrt(whole_sum(li, t));
     for (var i = li; i < n; i += 64u) { data[line + i] = data[line + i] / select(size, 1.0, size == 0.0); }
-    if (li == 0u) { sizes[` + to + ` + group * m + step] = size; }
-`}}
+    if (li == 0u) { sizes[%s + group * m + step] = size; }
+`, to)}}
 		}
 	})
 	if err != nil {
@@ -338,12 +344,12 @@ func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
 	return j.steps(r, "svd (completion)", j.lines, 8*j.lines*passes, func(s *shader.Builder, _ int) func() stepping {
 		from := s.FloatsOf("sizes", sizes)
 		return func() stepping {
-			return stepping{functions: sums, start: `
-  let sizes0 = ` + from + ` + group * m;
+			return stepping{functions: sums, start: fmt.Sprintf(`
+  let sizes0 = %s + group * m;
   var largest = 0.0;
   for (var i = 0u; i < m; i++) { largest = max(largest, sizes[sizes0 + i]); }
   let least = largest * 1e-7;
-`, parts: []string{`
+`, from), parts: []string{`
     let line = at + step * n;
     var missing = sizes[sizes0 + step] <= least && status[mark] == 0u;
     for (var unit = 0u; missing && unit < n; unit++) {
@@ -384,7 +390,7 @@ func (j *jacobi) emit(r *shader.Recorder, sizes, lines core.Memory, length int, 
 	}
 	store := ""
 	if s.Flag(values != nil) {
-		store = "  if (at == 0u) { st_values(" + s.Out("values", values, expr.F32, expr.Number) + " + matrix * low + rank, v); }\n"
+		store = fmt.Sprintf("  if (at == 0u) { st_values(%s + matrix * low + rank, v); }\n", s.Out("values", values, expr.F32, expr.Number))
 	}
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		w.Each(count)

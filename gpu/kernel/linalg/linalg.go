@@ -2,6 +2,7 @@
 package linalg
 
 import (
+	"fmt"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -117,7 +118,7 @@ func (x *matrices) store(r *shader.Recorder, out *core.Operand, from core.Memory
 	return x.storeOf(r, out, from, rows, cols, rows*cols, rowStep, colStep, "v")
 }
 
-// storeOf is store for matrices size floats apart; value is WGSL of the element v in a row and a col.
+// storeOf is store for matrices size floats apart; value is an expression of the element v in a row and a col.
 func (x *matrices) storeOf(r *shader.Recorder, out *core.Operand, from core.Memory, rows, cols, size, rowStep, colStep int, value string) error {
 	n := x.batch * rows * cols
 	if n == 0 || !out.Present() {
@@ -226,7 +227,10 @@ func (x *matrices) substitute(r *shader.Recorder, b core.Memory, upper, unit boo
 				row, from, to = "n - 1u - step", "row + 1u", "n"
 			}
 			if !unit {
-				divide = "    let d = data[at + row * n + row];\n    if (d == 0.0) { status[" + status + " + matrix] = 1u; }\n    sum = sum / d;\n"
+				divide = fmt.Sprintf(`    let d = data[at + row * n + row];
+    if (d == 0.0) { status[%s + matrix] = 1u; }
+    sum = sum / d;
+`, status)
 			}
 			w.Each(count)
 			w.Add(`  let n = %s;

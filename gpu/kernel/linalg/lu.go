@@ -1,6 +1,7 @@
 package linalg
 
 import (
+	"fmt"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -25,14 +26,14 @@ func (x *matrices) lu(r *shader.Recorder) (core.Memory, error) {
 	return pivots, x.steps(r, "lu", low, x.m*x.n/matrixThreads+x.m/16+8, func(s *shader.Builder, _ int) func() stepping {
 		to, lowWord := s.WordsOf("pivots", pivots), s.Uint(low)
 		return func() stepping {
-			return stepping{functions: mostOfPairs, parts: []string{`
+			return stepping{functions: mostOfPairs, parts: []string{fmt.Sprintf(`
     var best = pair(0u, 0xffffffffu);
     for (var i = step + li; i < m; i += 64u) {
       let v = bitcast<u32>(abs(data[at + i * n + step]));
       if (v > best.x || best.y == 0xffffffffu) { best = pair(v, i); }
     }
     let pivot = whole_most(li, best).y;
-    if (li == 0u) { pivots[` + to + ` + group * ` + lowWord + ` + step] = pivot + 1u; }
+    if (li == 0u) { pivots[%s + group * %s + step] = pivot + 1u; }
     if (pivot != step) {
       for (var j = li; j < n; j += 64u) {
         let t = data[at + step * n + j];
@@ -40,7 +41,7 @@ func (x *matrices) lu(r *shader.Recorder) (core.Memory, error) {
         data[at + pivot * n + j] = t;
       }
     }
-`, `
+`, to, lowWord), `
     let d = data[at + step * n + step];
     let below = m - 1u - step;
     let right = n - 1u - step;
@@ -80,7 +81,7 @@ func rowsAfter(r *shader.Recorder, c *core.Call, batch, k, m int, pivots *core.O
 		fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
 			return core.Errorf(core.IndexError, c.Op, "a pivot of matrix %d is not within its %d rows", at, m)
 		})
-		check = "    if (pivot == 0u || pivot > " + height + ") { " + fault("i") + " return; }\n"
+		check = fmt.Sprintf("    if (pivot == 0u || pivot > %s) { %s return; }\n", height, fault("i"))
 	} else {
 		pivot = "pivots[" + s.WordsOf("pivots", words) + " + i * " + low + " + j]"
 	}

@@ -21,7 +21,7 @@ func init() {
 }
 
 // A classProblem is what the losses on classes share: scores [batch, classes, inner], a target for each sample, and
-// perhaps a weight for each class. Its fields are WGSL.
+// perhaps a weight for each class. Its fields are expressions.
 type classProblem struct {
 	line                  primitive.Axis
 	width                 int
@@ -61,7 +61,7 @@ func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call)
 	p.ignored = s.Long(a.IgnoreIndex)
 }
 
-// weightAt returns WGSL for the weight of a class.
+// weightAt returns an expression for the weight of a class.
 func (p *classProblem) weightAt(class string) string {
 	if p.weight == "" {
 		return "1.0"
@@ -71,9 +71,11 @@ func (p *classProblem) weightAt(class string) string {
 
 // class returns statements that define y, the sample's class, and counts, whether it is one that counts.
 func (p *classProblem) class(sample string) string {
-	return "  let wanted = ld_truth(" + p.target + " + " + sample + ");\n" +
-		"  let ignored = all(wanted == " + p.ignored + ");\n" +
-		"  let counts = !ignored && wanted.y == 0u && wanted.x < n;\n  let y = select(0u, wanted.x, counts);\n"
+	return fmt.Sprintf(`  let wanted = ld_truth(%s + %s);
+  let ignored = all(wanted == %s);
+  let counts = !ignored && wanted.y == 0u && wanted.x < n;
+  let y = select(0u, wanted.x, counts);
+`, p.target, sample, p.ignored)
 }
 
 // classLoss is cross_entropy: loss, lse, total = f(x, target, weight), and nll_loss: loss, total = f(x, target, weight).
@@ -163,7 +165,11 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 			shares += " + plait_exp_share(" + v + " - top)"
 			bits = "max(" + bits + ", bitcast<u32>(" + v + ") & 0x7fffffffu)"
 		}
-		return reads + "    let top = " + top + ";\n    t = " + shares + ";\n    m = top;\n    bits = " + bits + ";\n"
+		return fmt.Sprintf(`%s    let top = %s;
+    t = %s;
+    m = top;
+    bits = %s;
+`, reads, top, shares, bits)
 	}
 	w.Add("  var m = -%s;\n  var t = 0.0;\n  var bits = 0u;", largest)
 	if p.vec4 {
@@ -179,7 +185,7 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 			}
 			return fold(reads, scores)
 		}))
-		w.Put(ends(fold("    let v = ld_x("+p.x+" + first + j);\n", []string{"v"})))
+		w.Put(ends(fold(fmt.Sprintf("    let v = ld_x(%s + first + j);\n", p.x), []string{"v"})))
 	} else {
 		w.Put(primitive.Unroll("i", "n", p.width, p.several, func(numbers []string) string {
 			reads, scores := "", []string(nil)
@@ -212,16 +218,16 @@ func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total 
 	}
 	s := shader.New(r, "loss")
 	from, n := s.FloatsOf("parts", parts), s.Uint(samples)
-	write := ""
+	to, y, value := "", "", "sum"
 	if s.Flag(total.Present()) {
-		write += "    st_total(" + s.Out("total", total, expr.F32, expr.Number) + ", count);\n"
+		to = s.Out("total", total, expr.F32, expr.Number)
 	}
 	s.Specialize(int(reduction))
 	switch reduction {
 	case contract.LossMean:
-		write += "    st_y(" + s.Out("y", loss, expr.F32, expr.Number) + ", sum / count);\n"
+		y, value = s.Out("y", loss, expr.F32, expr.Number), "sum / count"
 	case contract.LossSum:
-		write += "    st_y(" + s.Out("y", loss, expr.F32, expr.Number) + ", sum);\n"
+		y = s.Out("y", loss, expr.F32, expr.Number)
 	}
 	return s.Run(r, 1, func(w *shader.Text) {
 		w.Sum(256)
@@ -234,12 +240,17 @@ func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total 
   }
   let sum = whole_sum(li, a);
   let count = whole_sum(li, b);
-  if (li == 0u) {
-%s  }`, n, from, from, n, write)
+  if (li > 0u) { return; }`, n, from, from, n)
+		if to != "" {
+			w.Add("  st_total(%s, count);", to)
+		}
+		if y != "" {
+			w.Add("  st_y(%s, %s);", y, value)
+		}
 	})
 }
 
-// gradient adds the gradient of the loss and the total to a shader and returns WGSL for that of a sample.
+// gradient adds the gradient of the loss and the total to a shader and returns an expression for that of a sample.
 func (p *classProblem) gradient(s *shader.Builder, c *core.Call, g, total *core.Operand, sample string) string {
 	at := s.In("g", g, expr.F32, expr.Number)
 	sum := s.In("total", total, expr.F32, expr.Number)
@@ -349,13 +360,17 @@ func shifted(w *shader.Text) {
 // vec4sOf returns statements that define how a row lies that begins at a position: the first head of its elements come before a
 // multiple of four, and behind them as many vec4.
 func vec4sOf(first string) string {
-	return "  let head = min((0u - (" + first + " + first)) & 3u, n);\n  let vec4s = (n - head) >> 2u;\n"
+	return fmt.Sprintf(`  let head = min((0u - (%s + first)) & 3u, n);
+  let vec4s = (n - head) >> 2u;
+`, first)
 }
 
 // ends returns statements that some invocations of a row run with an element j each that is in none of its vec4.
 func ends(body string) string {
-	return "  let j = select(head + 4u * vec4s + lane - 4u, lane, lane < 4u);\n" +
-		"  if (j < select(n, head, lane < 4u) && lane < 8u) {\n" + body + "  }\n"
+	return fmt.Sprintf(`  let j = select(head + 4u * vec4s + lane - 4u, lane, lane < 4u);
+  if (j < select(n, head, lane < 4u) && lane < 8u) {
+%s  }
+`, body)
 }
 
 // slopesByVec4 writes a piece of a row's gradients as vec4, of scores that may lie across two vec4.
@@ -381,10 +396,10 @@ func (p *classProblem) slopesByVec4(w *shader.Text, dx string, slope func(v, j s
 		return reads + writes
 	}))
 	w.Add("  if (piece != 0u) { return; }")
-	w.Put(ends("    st_dx(" + dx + " + first + j, " + slope("ld_x("+p.x+" + first + j)", "j") + ");\n"))
+	w.Put(ends(fmt.Sprintf("    st_dx(%s + first + j, %s);\n", dx, slope("ld_x("+p.x+" + first + j)", "j"))))
 }
 
-// rowsApart binds an output that is written as if its rows followed one another, and returns WGSL for where a row begins beyond
+// rowsApart binds an output that is written as if its rows followed one another, and returns an expression for where a row begins beyond
 // its place then: the rows of a matrix may lie apart.
 func rowsApart(s *shader.Builder, name string, o *core.Operand, row string) string {
 	first, gap := s.Out(name, o, expr.F32, expr.Number), 0

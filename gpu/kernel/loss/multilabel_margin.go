@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"fmt"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -77,7 +78,7 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	count, size = s.Uint(batch*n), s.Uint(n)
 	store := ""
 	if s.Flag(slope.Present()) {
-		store = "  st_slope(" + s.Out("slope", slope, expr.F32, expr.Number) + " + i, slope / real(" + size + "));\n"
+		store = fmt.Sprintf("  st_slope(%s + i, slope / real(%s));\n", s.Out("slope", slope, expr.F32, expr.Number), size)
 	}
 	err = s.Run(r, shader.GroupsFor(batch*n), func(w *shader.Text) {
 		w.Each(count)

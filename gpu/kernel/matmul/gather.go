@@ -19,7 +19,7 @@ type Gather struct {
 	Channels, Step   int           // how many channels each tap has, and the stride between them in an image
 }
 
-// A gatherText writes the WGSL of a gather for a tile.
+// A gatherText writes the text of a gather for a tile.
 type gatherText struct {
 	side           *side
 	loads          int
@@ -71,7 +71,7 @@ func (g *Gather) bind(s *shader.Builder, a, b *side, t tile) {
 	x.gather.across.numbers, x.gather.alongK.numbers, x.gather.alongK.last = x.name+"_x", x.name+"_d", ""
 }
 
-// entry returns WGSL for the entry of a load in the tile that begins at origin.
+// entry returns an expression for the entry of a load in the tile that begins at origin.
 func (a *gatherAxis) entry(origin string, load int) string {
 	if a.blocks {
 		return fmt.Sprintf("ld_t(%s + %s)", a.first, origin)

@@ -39,7 +39,7 @@ func (p *Product) lastWaveInPieces(r *shader.Recorder, number, pieces int) error
 	return p.sumLast(r, t, whole, pieces, parts)
 }
 
-// A lastText is the WGSL of a program for the tiles of the last wave.
+// A lastText is the text of a program for the tiles of the last wave.
 type lastText struct {
 	number string // defines which tile and which piece a workgroup computes, and late if it is one of these
 	place  string // of its piece in scratch memory, in vec4

@@ -326,7 +326,7 @@ func (p *Product) finisher(s *shader.Builder) finisher {
 	return f
 }
 
-// sum returns WGSL for alpha sum + beta old.
+// sum returns an expression for alpha sum + beta old.
 func (f finisher) sum(sum, old string) string {
 	return sum + " * " + f.alpha + " + " + old + " * " + f.beta
 }

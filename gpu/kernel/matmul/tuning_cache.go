@@ -112,7 +112,8 @@ func newTuningCache(h tuningHeader) tuningCache {
 	if err != nil {
 		return tuningCache{header: h}
 	}
-	digest := sha256.Sum256([]byte(h.Adapter + "\n" + h.Driver))
+	digest := sha256.Sum256([]byte(fmt.Sprintf(`%s
+%s`, h.Adapter, h.Driver)))
 	return tuningCache{filepath.Join(folder, "plait", "tuning", hex.EncodeToString(digest[:8])+".json"), h}
 }
 

@@ -72,7 +72,7 @@ func (p *layerNormGradient) together(r *shader.Recorder, width, held int) error 
 	return primitive.SumPartials(r, parts, groups, p.n, p.sums, nil)
 }
 
-// heldRows are the rows that a program for dx and sums goes through. Strings are WGSL.
+// heldRows are the rows that a program for dx and sums goes through. Strings are expressions.
 type heldRows struct {
 	x, g, w, dx, arrived, to             string   // first elements
 	stats, rows, n, units, groups, share string   // n is in vec4
@@ -123,13 +123,15 @@ func (t *heldRows) load(name, first string, k, h int) string {
 	if there != "" {
 		value = "select(real4(), " + value + ", " + there + ")"
 	}
-	return t.four(k, h, "  var "+register+" = "+value+";\n")
+	return t.four(k, h, fmt.Sprintf("  var %s = %s;\n", register, value))
 }
 
 // store returns text that sets a vec4 of an operand if it is there.
 func (t *heldRows) store(k, h int, text string) string {
 	if there := t.there(k, h); there != "" {
-		text = "  if (" + there + ") {\n" + text + "  }\n"
+		text = fmt.Sprintf(`  if (%s) {
+%s  }
+`, there, text)
 	}
 	return t.four(k, h, text)
 }
@@ -177,14 +179,14 @@ func (t *heldRows) write(w *shader.Text) {
 	if t.rms {
 		centred, take, value = "x_$k_$h", "", "g_$k_$h - x_$k_$h * mean_b_$k"
 	}
-	term := "  x_$k_$h = (" + centred + ") * scale_$k;\n"
+	term := fmt.Sprintf("  x_$k_$h = (%s) * scale_$k;\n", centred)
 	for i, s := range t.sums {
 		term += fmt.Sprintf("  sum%[1]d_$h = sum%[1]d_$h + %s;\n", i, s)
 	}
 	if t.w != "" {
 		term += "  g_$k_$h = g_$k_$h * w_$h;\n"
 	}
-	w.Put(t.each(term + take + "  b_$k = b_$k + g_$k_$h * x_$k_$h;\n"))
+	w.Put(t.each(fmt.Sprintf("%s%s  b_$k = b_$k + g_$k_$h * x_$k_$h;\n", term, take)))
 	w.Add("  let moments = whole_moments(lane, %s(%s)) * %s;", kind, strings.Join(sums, ", "), t.share)
 	for i := range sums {
 		part := ""
@@ -202,7 +204,7 @@ func (t *heldRows) write(w *shader.Text) {
 	}
 	for k := range t.ahead {
 		for h := range t.held {
-			w.Put(t.store(k, h, "  dx[("+t.dx+" >> 2u) + row_$k * n + $q] = "+result+";\n"))
+			w.Put(t.store(k, h, fmt.Sprintf("  dx[(%s >> 2u) + row_$k * n + $q] = %s;\n", t.dx, result)))
 		}
 	}
 	w.Add("  }")

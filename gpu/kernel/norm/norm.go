@@ -2,6 +2,7 @@
 package norm
 
 import (
+	"fmt"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -38,7 +39,7 @@ func batchNormed(c *core.Call) (n normed, training bool) {
 
 func (n normed) count() int { return n.batch * n.channels * n.inner }
 
-// statistics returns how many means there are, and WGSL for the number of the one of image b and channel c.
+// statistics returns how many means there are, and an expression for the number of the one of image b and channel c.
 func (n normed) statistics(s *shader.Builder) (count int, at string) {
 	if n.groups == 0 {
 		return n.channels, "c"
@@ -98,10 +99,10 @@ func (n normed) apply(r *shader.Recorder, c *core.Call, stats *core.Operand) err
 	x, y := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number)
 	access := n.access(s, &c.Ins[0], &c.Outs[0])
 	stat := s.In("stats", stats, expr.F32, expr.Number)
-	affine := ""
+	var affine [2]string // first elements of weight and bias
 	for i, name := range []string{"w", "a"} {
 		if o := &c.Ins[1+i]; s.Flag(o.Present()) {
-			affine += "  v = v " + []string{"*", "+"}[i] + " ld_" + name + "(" + s.In(name, o, expr.F32, expr.Number) + " + c);\n"
+			affine[i] = s.In(name, o, expr.F32, expr.Number)
 		}
 	}
 	count, inner, channels := s.Uint(n.count()/access.step), s.Uint(n.inner/access.step), s.Uint(n.channels)
@@ -115,7 +116,13 @@ func (n normed) apply(r *shader.Recorder, c *core.Call, stats *core.Operand) err
   let c = plane - b * %s;
   let at = %s;`, inner, channels, channels, at)
 		w.Add("  var v = (%s - ld_stats(%s + at)) * ld_stats(%s + %s + at);", access.load("x", x), stat, stat, totalWord)
-		w.Put(affine + access.store("y", y, "v"))
+		if affine[0] != "" {
+			w.Add("  v = v * ld_w(%s + c);", affine[0])
+		}
+		if affine[1] != "" {
+			w.Add("  v = v + ld_a(%s + c);", affine[1])
+		}
+		w.Put(access.store("y", y, "v"))
 	})
 }
 
@@ -137,7 +144,7 @@ func (n normed) access(s *shader.Builder, operands ...*core.Operand) planeAccess
 	return planeAccess{4}
 }
 
-// load returns WGSL for what invocation i reads of an operand that begins at first.
+// load returns an expression for what invocation i reads of an operand that begins at first.
 func (w planeAccess) load(name, first string) string {
 	if w.step == 4 {
 		return name + "[(" + first + " >> 2u) + i]"
@@ -147,9 +154,9 @@ func (w planeAccess) load(name, first string) string {
 
 func (w planeAccess) store(name, first, value string) string {
 	if w.step == 4 {
-		return "  " + name + "[(" + first + " >> 2u) + i] = " + value + ";\n"
+		return fmt.Sprintf("  %s[(%s >> 2u) + i] = %s;\n", name, first, value)
 	}
-	return "  st_" + name + "(" + first + " + i, " + value + ");\n"
+	return fmt.Sprintf("  st_%s(%s + i, %s);\n", name, first, value)
 }
 
 // sums writes, for each channel, the sums of dy xhat and of dy to parts, in pieces: element [piece, which, channel]. Pieces

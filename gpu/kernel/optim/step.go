@@ -136,7 +136,7 @@ func (u *parameterStep) names() []string {
 	return names
 }
 
-// shader begins a program and binds what is updated. It returns WGSL for where each operand begins, the gradient first, and for the
+// shader begins a program and binds what is updated. It returns expressions for where each operand begins, the gradient first, and for the
 // numbers.
 func (u *parameterStep) shader(r *shader.Recorder, vec4 bool) (s *shader.Builder, first, numbers []string) {
 	s = shader.New(r, "optim_step")

@@ -2,6 +2,7 @@
 package padding
 
 import (
+	"fmt"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -34,16 +35,18 @@ func newPadding(c *core.Call, inside, outside []int) padding {
 
 // origin returns statements that define o, the position inside of the coordinate q of a padded dimension, and change ok.
 func (p padding) origin(left, size string) string {
-	text := "  var o = i32(q) - i32(" + left + ");\n"
+	text := fmt.Sprintf("  var o = i32(q) - i32(%s);\n", left)
 	switch p.mode {
 	case contract.PadConstant:
-		return text + "  if (o < 0 || o >= i32(" + size + ")) { ok = false; o = 0; }\n"
+		return fmt.Sprintf("%s  if (o < 0 || o >= i32(%s)) { ok = false; o = 0; }\n", text, size)
 	case contract.PadReflect:
-		return text + "  o = abs(o);\n  if (o >= i32(" + size + ")) { o = 2 * (i32(" + size + ") - 1) - o; }\n"
+		return fmt.Sprintf(`%s  o = abs(o);
+  if (o >= i32(%s)) { o = 2 * (i32(%s) - 1) - o; }
+`, text, size, size)
 	case contract.PadReplicate:
-		return text + "  o = clamp(o, 0, i32(" + size + ") - 1);\n"
+		return fmt.Sprintf("%s  o = clamp(o, 0, i32(%s) - 1);\n", text, size)
 	}
-	return text + "  o = ((o % i32(" + size + ")) + i32(" + size + ")) % i32(" + size + ");\n"
+	return fmt.Sprintf("%s  o = ((o %% i32(%s)) + i32(%s)) %% i32(%s);\n", text, size, size, size)
 }
 
 func padCall(r *shader.Recorder, c *core.Call) error {

@@ -2,6 +2,7 @@
 package pooling
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/plait-ml/plait/core"
@@ -50,24 +51,26 @@ func (p *pool) spans(t primitive.WindowText, divisor string) string {
 	for d := range 3 {
 		n := strconv.Itoa(d)
 		if p.adaptive {
-			text += "  let first_" + n + " = i32(o_" + n + " * " + t.In[d] + " / " + t.Out[d] + ");\n" +
-				"  let last_" + n + " = i32(((o_" + n + " + 1u) * " + t.In[d] + " + " + t.Out[d] + " - 1u) / " + t.Out[d] + ");\n" +
-				"  size = size * u32(last_" + n + " - first_" + n + ");\n"
+			text += fmt.Sprintf(`  let first_%[1]s = i32(o_%[1]s * %[2]s / %[3]s);
+  let last_%[1]s = i32(((o_%[1]s + 1u) * %[2]s + %[3]s - 1u) / %[3]s);
+  size = size * u32(last_%[1]s - first_%[1]s);
+`, n, t.In[d], t.Out[d])
 			continue
 		}
-		text += "  let start_" + n + " = i32(o_" + n + " * " + t.Stride[d] + ") - i32(" + t.Padding[d] + ");\n" +
-			"  let last_" + n + " = min(start_" + n + " + i32((" + t.Kernel[d] + " - 1u) * " + t.Dilation[d] + ") + 1, i32(" + t.In[d] + "));\n" +
-			// The first position inside that a tap falls on.
-			"  let skip_" + n + " = max((-start_" + n + " + i32(" + t.Dilation[d] + ") - 1) / i32(" + t.Dilation[d] + "), 0);\n" +
-			"  let first_" + n + " = start_" + n + " + skip_" + n + " * i32(" + t.Dilation[d] + ");\n"
+		// first_D is the first position inside that a tap falls on.
+		text += fmt.Sprintf(`  let start_%[1]s = i32(o_%[1]s * %[2]s) - i32(%[3]s);
+  let last_%[1]s = min(start_%[1]s + i32((%[4]s - 1u) * %[5]s) + 1, i32(%[6]s));
+  let skip_%[1]s = max((-start_%[1]s + i32(%[5]s) - 1) / i32(%[5]s), 0);
+  let first_%[1]s = start_%[1]s + skip_%[1]s * i32(%[5]s);
+`, n, t.Stride[d], t.Padding[d], t.Kernel[d], t.Dilation[d], t.In[d])
 		if p.includePad {
-			text += "  size = size * u32(max(min(start_" + n + " + i32(" + t.Kernel[d] + "), i32(" + t.In[d] + " + " + t.Padding[d] + ")) - start_" + n + ", 0));\n"
+			text += fmt.Sprintf("  size = size * u32(max(min(start_%[1]s + i32(%[2]s), i32(%[3]s + %[4]s)) - start_%[1]s, 0));\n", n, t.Kernel[d], t.In[d], t.Padding[d])
 		} else {
-			text += "  size = size * u32(max(last_" + n + " - first_" + n + ", 0));\n"
+			text += fmt.Sprintf("  size = size * u32(max(last_%s - first_%s, 0));\n", n, n)
 		}
 	}
 	if p.divisor != 0 {
-		text += "  size = " + divisor + ";\n"
+		text += fmt.Sprintf("  size = %s;\n", divisor)
 	}
 	return text
 }
@@ -77,9 +80,11 @@ func loops(t primitive.WindowText, body string) string {
 	text := ""
 	for d := range 3 {
 		n := strconv.Itoa(d)
-		text += "  for (var x_" + n + " = first_" + n + "; x_" + n + " < last_" + n + "; x_" + n + " += i32(" + t.Dilation[d] + ")) {\n"
+		text += fmt.Sprintf("  for (var x_%[1]s = first_%[1]s; x_%[1]s < last_%[1]s; x_%[1]s += i32(%[2]s)) {\n", n, t.Dilation[d])
 	}
-	return text + "    let at = (u32(x_0) * " + t.In[1] + " + u32(x_1)) * " + t.In[2] + " + u32(x_2);\n" + body + "  }}}\n"
+	return fmt.Sprintf(`%s    let at = (u32(x_0) * %s + u32(x_1)) * %s + u32(x_2);
+%s  }}}
+`, text, t.In[1], t.In[2], body)
 }
 
 // holders returns a loop over the outputs o whose windows may hold element e: a range along each dimension.
@@ -88,19 +93,21 @@ func (p *pool) holders(t primitive.WindowText, body string) string {
 	for d := range 3 {
 		n := strconv.Itoa(d)
 		if p.adaptive {
-			text += "  let low_" + n + " = e_" + n + " * " + t.Out[d] + " / " + t.In[d] + ";\n" +
-				"  let high_" + n + " = min(((e_" + n + " + 1u) * " + t.Out[d] + " + " + t.In[d] + " - 1u) / " + t.In[d] + ", " + t.Out[d] + ");\n"
+			text += fmt.Sprintf(`  let low_%[1]s = e_%[1]s * %[2]s / %[3]s;
+  let high_%[1]s = min(((e_%[1]s + 1u) * %[2]s + %[3]s - 1u) / %[3]s, %[2]s);
+`, n, t.Out[d], t.In[d])
 			continue
 		}
 		reach := "i32((" + t.Kernel[d] + " - 1u) * " + t.Dilation[d] + ") + 1"
-		text += "  let high_" + n + " = min((e_" + n + " + " + t.Padding[d] + ") / " + t.Stride[d] + " + 1u, " + t.Out[d] + ");\n" +
-			"  let low_" + n + " = u32(max(i32(e_" + n + " + " + t.Padding[d] + ") - (" + reach + ") + i32(" + t.Stride[d] + "), 0)) / " + t.Stride[d] + ";\n"
+		text += fmt.Sprintf(`  let high_%[1]s = min((e_%[1]s + %[2]s) / %[3]s + 1u, %[4]s);
+  let low_%[1]s = u32(max(i32(e_%[1]s + %[2]s) - (%[5]s) + i32(%[3]s), 0)) / %[3]s;
+`, n, t.Padding[d], t.Stride[d], t.Out[d], reach)
 	}
 	for d := range 3 {
 		n := strconv.Itoa(d)
-		text += "  for (var o_" + n + " = low_" + n + "; o_" + n + " < high_" + n + "; o_" + n + "++) {\n"
+		text += fmt.Sprintf("  for (var o_%[1]s = low_%[1]s; o_%[1]s < high_%[1]s; o_%[1]s++) {\n", n)
 	}
-	return text + body + "  }}}\n"
+	return fmt.Sprintf("%s%s  }}}\n", text, body)
 }
 
 // maxPoolCall: Outs[0] = the largest elements of the windows of Ins[0], Outs[1], which may be missing, int64, their positions
@@ -134,7 +141,9 @@ func maxPoolCall(r *shader.Recorder, c *core.Call) error {
 		w.Put(plain.spans(g, "1u"))
 		w.Add(`  var best: %s;
   var where_best = 0xffffffffu;`, shader.TypeName(t, expr.Number))
-		w.Put(loops(g, "    let v = ld_x("+from+" + plane * "+plane+" + at);\n    if (where_best == 0xffffffffu || "+better+") { best = v; where_best = at; }\n"))
+		w.Put(loops(g, fmt.Sprintf(`    let v = ld_x(%s + plane * %s + at);
+    if (where_best == 0xffffffffu || %s) { best = v; where_best = at; }
+`, from, plane, better)))
 		w.Add("  st_y(%s + i, best);", to)
 		if index != "" {
 			w.Add("  st_index(%s + i, pair(where_best, 0u));", index)
@@ -164,7 +173,7 @@ func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, t
 			w.Put(primitive.Unfold("o", "i % "+places, g.Out))
 			w.Put(p.spans(g, divisor))
 			w.Add("  var sum = 0.0;")
-			w.Put(loops(g, "    sum = sum + ld_x("+from+" + plane * "+plane+" + at);\n"))
+			w.Put(loops(g, fmt.Sprintf("    sum = sum + ld_x(%s + plane * %s + at);\n", from, plane)))
 			w.Add("  st_y(%s + i, sum / real(size));", to)
 			return
 		}
@@ -172,8 +181,7 @@ func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, t
 		w.Add("  let plane = i / %s;", plane)
 		w.Put(primitive.Unfold("e", "i % "+plane, g.In))
 		w.Add("  var sum = 0.0;")
-		w.Put(p.holders(g, p.spans(g, divisor)+
-			"    sum = sum + ld_x("+from+" + plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2) / real(size);\n"))
+		w.Put(p.holders(g, fmt.Sprintf("%s    sum = sum + ld_x(%s + plane * %s + (o_0 * %s + o_1) * %s + o_2) / real(size);\n", p.spans(g, divisor), from, places, g.Out[1], g.Out[2])))
 		w.Add("  st_y(%s + i, sum);", to)
 	})
 }
@@ -225,8 +233,9 @@ func maxPoolGradient(r *shader.Recorder, c *core.Call, a contract.PoolAttrs) err
   let own = i - plane * %s;`, plane, plane)
 		w.Put(primitive.Unfold("e", "own", g.In))
 		w.Add("  var sum: %s;", shader.TypeName(t, expr.Number))
-		w.Put(p.holders(g, "    let j = plane * "+places+" + (o_0 * "+g.Out[1]+" + o_1) * "+g.Out[2]+" + o_2;\n"+
-			"    if (ld_index("+k+" + j).x == own) { sum = "+shader.Combine(contract.ScatterAdd, t, "sum", "ld_x("+x+" + j)")+"; }\n"))
+		w.Put(p.holders(g, fmt.Sprintf(`    let j = plane * %s + (o_0 * %s + o_1) * %s + o_2;
+    if (ld_index(%s + j).x == own) { sum = %s; }
+`, places, g.Out[1], g.Out[2], k, shader.Combine(contract.ScatterAdd, t, "sum", "ld_x("+x+" + j)"))))
 		w.Add("  st_y(%s + i, sum);", y)
 	})
 }

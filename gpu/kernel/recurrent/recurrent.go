@@ -67,7 +67,7 @@ func (v *recurrence) multiply(r *shader.Recorder, rows *core.Operand, k, m, row,
 	return p.Run(r)
 }
 
-// A cell is a step's gates as a shader: WGSL over row and column of [n, hidden].
+// A cell is a step's gates as a shader: statements over row and column of [n, hidden].
 type cell struct {
 	s     *shader.Builder
 	h     string

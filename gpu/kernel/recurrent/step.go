@@ -34,7 +34,7 @@ type stepText struct {
 	gates, slices                           int    // slices of a row: one, or one for each gate
 	per                                     int    // elements that are read at a time: 1 or 4
 	rows                                    string // the operand that rows are read through
-	first, wide, n, hidden, w, down, across string // WGSL: of rows, how many, and of the weights with their strides
+	first, wide, n, hidden, w, down, across string // expressions: of rows, how many, and of the weights with their strides
 }
 
 // runStep runs a cell after the product of rows with the weights, of which get_s is, backward the sum over gates. through names the
@@ -117,7 +117,7 @@ func (t *stepText) write(functions []func(w *shader.Text), body string) {
 // loads returns how often an invocation reads of so many lines of a tile.
 func (t *stepText) loads(lines int) int { return shader.Ceil(lines*stepK, stepThreads*t.per) }
 
-// place returns WGSL for where load l of an invocation goes in a tile: the line, and how far along K. Neighbours read neighbours, which
+// place returns an expression for where load l of an invocation goes in a tile: the line, and how far along K. Neighbours read neighbours, which
 // backward are units of the weights.
 func (t *stepText) place(l int, weights bool) string {
 	e := fmt.Sprintf("(li + %du)", l*stepThreads)

@@ -3,7 +3,6 @@ package scan
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/plait-ml/plait/core"
@@ -118,10 +117,10 @@ func (f *scan) Run(r *shader.Recorder, s *shader.Builder, dim int, operands []*c
 		return nil
 	}
 	rows, size := s.Uint(l.Count), s.Uint(n)
-	steps := ""
+	steps := make([]string, len(operands))
 	for i, o := range operands {
 		_, stride := StepOf(o, dim)
-		steps += "  let step_" + strconv.Itoa(i) + " = " + s.Uint(stride) + ";\n"
+		steps[i] = s.Uint(stride)
 	}
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
@@ -144,7 +143,9 @@ func (f *scan) Run(r *shader.Recorder, s *shader.Builder, dim int, operands []*c
 		}
 		w.EachGroup(scanWidth, rows)
 		w.Put(shader.WalkAs("at_", "group", rank, len(operands), at, starts))
-		w.Put(steps)
+		for i, step := range steps {
+			w.Add("  let step_%d = %s;", i, step)
+		}
 		w.Add("  var carry: state;")
 		w.Add(`  for (var tile = 0u; tile < %s; tile += %du) {
     let j = tile + li;

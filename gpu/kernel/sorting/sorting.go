@@ -37,7 +37,7 @@ func init() {
 }
 
 // A sorting puts the elements of lines of Ins[0] along dimension Ints[0] in order: all of them, the first so many, or the one
-// at a place, WGSL of the entries from first on, of which there are n.
+// at a place, an expression of the entries from first on, of which there are n.
 type sorting struct {
 	values, indices *core.Operand
 	largest         bool // first

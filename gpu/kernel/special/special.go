@@ -18,7 +18,7 @@ func init() {
 	kernel.Register(contract.Frexp, frexpCall)
 }
 
-// specialFunctions has WGSL for the functions of one number, v, by code.
+// specialFunctions has expressions for the functions of one number, v, by code.
 var specialFunctions = [...]string{
 	contract.SpecialI0: "plait_bessel_i(0.0, v)", contract.SpecialI1: "plait_bessel_i(1.0, v)",
 	contract.SpecialI0e: "plait_scaled_i(0.0, v)", contract.SpecialI1e: "plait_scaled_i(1.0, v)",

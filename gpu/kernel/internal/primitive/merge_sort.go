@@ -199,7 +199,7 @@ func BeforeFunc(w *shader.Text) {
 	w.Func("before(a: pair, b: pair) -> bool", "return a.y < b.y || (a.y == b.y && a.x < b.x);")
 }
 
-// SortKey returns WGSL for the key of a number of a dtype and whether it takes both words; narrow ones lie in the high word.
+// SortKey returns an expression for the key of a number of a dtype and whether it takes both words; narrow ones lie in the high word.
 func SortKey(d core.DType, value string) (key string, wide bool) {
 	switch {
 	case d == core.Int64:

@@ -80,7 +80,7 @@ func Unroll(i, n string, width, several int, body func(numbers []string) string)
 		}
 		fmt.Fprintf(&b, "  for (; %s + %du < %s; %s += %du) {\n%s  }\n", i, (count-1)*width, n, i, count*width, body(numbers))
 	}
-	return b.String() + "  }\n"
+	return fmt.Sprintf("%s  }\n", b.String())
 }
 
 // Along returns a loop over the row's elements, at position at. Long rows are taken four elements at a time, so that as many

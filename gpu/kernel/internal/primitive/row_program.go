@@ -120,7 +120,7 @@ func Holding(n, operands int, software bool) (width, held int) {
 	return width, held
 }
 
-// at returns WGSL for a vec4 of an operand's row.
+// at returns an expression for a vec4 of an operand's row.
 func (t *rowText) at(x rowOperand, place string) string {
 	if x.same {
 		return fmt.Sprintf("%s[(%s >> 2u) + %s]", x.name, x.first, place)
@@ -145,14 +145,16 @@ func (t *rowText) Pass(body string) string {
 			case !uses(x):
 				continue
 			case x.out:
-				text += "    var " + x.name + "_e = 0.0;\n"
-				last += "    st_" + x.name + "(" + position + ", " + x.name + "_e);\n"
+				text += fmt.Sprintf("    var %s_e = 0.0;\n", x.name)
+				last += fmt.Sprintf("    st_%s(%s, %s_e);\n", x.name, position, x.name)
 			default:
-				text += "    let " + x.name + "_e = ld_" + x.name + "(" + position + ");\n"
+				text += fmt.Sprintf("    let %s_e = ld_%s(%s);\n", x.name, x.name, position)
 			}
 			names = append(names, "$"+x.name, x.name+"_e")
 		}
-		return text + "    " + strings.NewReplacer(names...).Replace(body) + "\n" + last + "  }\n"
+		return fmt.Sprintf(`%s    %s
+%s  }
+`, text, strings.NewReplacer(names...).Replace(body), last)
 	}
 	each := func(number, q string) string {
 		text, last := "", ""
@@ -175,7 +177,7 @@ func (t *rowText) Pass(body string) string {
 				}
 				names = append(names, "$"+x.name, fmt.Sprintf("%s.%s", register, shader.Component(c)))
 			}
-			text += "    { " + strings.NewReplacer(names...).Replace(body) + " }\n"
+			text += fmt.Sprintf("    { %s }\n", strings.NewReplacer(names...).Replace(body))
 		}
 		return text + last
 	}

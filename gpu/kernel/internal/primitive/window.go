@@ -1,6 +1,7 @@
 package primitive
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -35,7 +36,7 @@ func Product3(v [3]int) int { return v[0] * v[1] * v[2] }
 // Taps returns the number of elements of a window.
 func (g *Window) Taps() int { return Product3(g.Kernel) }
 
-// A WindowText is a window as WGSL.
+// A WindowText is a window as expressions.
 type WindowText struct{ In, Out, Kernel, Stride, Padding, Dilation [3]string }
 
 // Bind adds the window to a shader.
@@ -51,9 +52,10 @@ func (g *Window) Bind(s *shader.Builder) (t WindowText) {
 
 // Unfold returns statements that define a_0, a_1 and a_2, the coordinates of index i in a box of the given sizes.
 func Unfold(a, i string, sizes [3]string) string {
-	return "  let " + a + "_2 = (" + i + ") % " + sizes[2] + ";\n" +
-		"  let " + a + "_1 = ((" + i + ") / " + sizes[2] + ") % " + sizes[1] + ";\n" +
-		"  let " + a + "_0 = (" + i + ") / (" + sizes[2] + " * " + sizes[1] + ");\n"
+	return fmt.Sprintf(`  let %[1]s_2 = (%[2]s) %% %[3]s;
+  let %[1]s_1 = ((%[2]s) / %[3]s) %% %[4]s;
+  let %[1]s_0 = (%[2]s) / (%[3]s * %[4]s);
+`, a, i, sizes[2], sizes[1])
 }
 
 // reach returns statements that define x_0 to x_2, where tap k of output o falls in the input, and inside, whether it does.
@@ -61,15 +63,20 @@ func (t WindowText) reach() string {
 	text := ""
 	for d := range 3 {
 		n := strconv.Itoa(d)
-		text += "  let x_" + n + " = i32(o_" + n + " * " + t.Stride[d] + " + k_" + n + " * " + t.Dilation[d] + ") - i32(" + t.Padding[d] + ");\n"
+		text += fmt.Sprintf("  let x_%[1]s = i32(o_%[1]s * %[2]s + k_%[1]s * %[3]s) - i32(%[4]s);\n", n, t.Stride[d], t.Dilation[d], t.Padding[d])
 	}
-	return text + "  let inside = x_0 >= 0 && x_1 >= 0 && x_2 >= 0 && x_0 < i32(" + t.In[0] + ") && x_1 < i32(" + t.In[1] + ") && x_2 < i32(" + t.In[2] + ");\n"
+	return fmt.Sprintf("%s  let inside = x_0 >= 0 && x_1 >= 0 && x_2 >= 0 && x_0 < i32(%s) && x_1 < i32(%s) && x_2 < i32(%s);\n", text, t.In[0], t.In[1], t.In[2])
 }
 
 // taps returns loops over the taps, k_0 to k_2, that run body, of which tap is the number.
 func (t WindowText) taps(body string) string {
-	return "  var tap = 0u;\n  for (var k_0 = 0u; k_0 < " + t.Kernel[0] + "; k_0++) {\n  for (var k_1 = 0u; k_1 < " + t.Kernel[1] + "; k_1++) {\n  for (var k_2 = 0u; k_2 < " + t.Kernel[2] + "; k_2++) {\n" +
-		body + "    tap++;\n  }}}\n"
+	return fmt.Sprintf(`  var tap = 0u;
+  for (var k_0 = 0u; k_0 < %s; k_0++) {
+  for (var k_1 = 0u; k_1 < %s; k_1++) {
+  for (var k_2 = 0u; k_2 < %s; k_2++) {
+%s    tap++;
+  }}}
+`, t.Kernel[0], t.Kernel[1], t.Kernel[2], body)
 }
 
 // Columns writes the patches of images to columns: element [image, channel, tap, place] at the given strides, the last being 1.
@@ -96,9 +103,10 @@ func (g *Window) Columns(r *shader.Recorder, x, y *core.Operand, images, channel
 		w.Add(`  let source = %s + row * %s;
   let destination = %s + image * %s + channel * %s + place;`, from, plane, to, si, sc)
 		w.Add("  var v: %s;", shader.TypeName(t, expr.Number))
-		w.Put(at.taps(at.reach() + "    v = " + shader.TypeName(t, expr.Number) + "();\n" +
-			"    if (inside) { v = ld_x(source + (u32(x_0) * " + at.In[1] + " + u32(x_1)) * " + at.In[2] + " + u32(x_2)); }\n" +
-			"    st_y(destination + tap * " + sk + ", v);\n"))
+		w.Put(at.taps(fmt.Sprintf(`%s    v = %s();
+    if (inside) { v = ld_x(source + (u32(x_0) * %s + u32(x_1)) * %s + u32(x_2)); }
+    st_y(destination + tap * %s, v);
+`, at.reach(), shader.TypeName(t, expr.Number), at.In[1], at.In[2], sk)))
 	})
 }
 
@@ -134,17 +142,19 @@ func (g *Window) Images(r *shader.Recorder, x, y, bias *core.Operand, images, ch
 		for d := range 3 {
 			n := strconv.Itoa(d)
 			// What is before the first place wraps to a large number.
-			body += "    let t_" + n + " = x_" + n + " + " + at.Padding[d] + " - k_" + n + " * " + at.Dilation[d] + ";\n"
+			body += fmt.Sprintf("    let t_%[1]s = x_%[1]s + %[2]s - k_%[1]s * %[3]s;\n", n, at.Padding[d], at.Dilation[d])
 			if g.Stride[d] == 1 {
-				body += "    let o_" + n + " = t_" + n + ";\n"
+				body += fmt.Sprintf("    let o_%s = t_%s;\n", n, n)
 				inside = append(inside, "o_"+n+" < "+at.Out[d])
 				continue
 			}
-			body += "    let o_" + n + " = t_" + n + " / " + at.Stride[d] + ";\n"
+			body += fmt.Sprintf("    let o_%s = t_%s / %s;\n", n, n, at.Stride[d])
 			inside = append(inside, "t_"+n+" < 0x80000000u && o_"+n+" * "+at.Stride[d]+" == t_"+n+" && o_"+n+" < "+at.Out[d])
 		}
-		body += "    if (" + strings.Join(inside, " && ") + ") {\n      sum = sum + ld_x(source + tap * " + sk +
-			" + (o_0 * " + at.Out[1] + " + o_1) * " + at.Out[2] + " + o_2);\n    }\n"
+		body += fmt.Sprintf(`    if (%s) {
+      sum = sum + ld_x(source + tap * %s + (o_0 * %s + o_1) * %s + o_2);
+    }
+`, strings.Join(inside, " && "), sk, at.Out[1], at.Out[2])
 		w.Put(at.taps(body))
 		w.Add("  st_y(%s + i, sum);", to)
 	})
