@@ -1,5 +1,6 @@
 """Results at the edges of functions, as PyTorch 2.15 computes them."""
 
+import numpy as np
 import plait
 import pytest
 from plait.nn import functional as F
@@ -289,3 +290,15 @@ def test_losses_and_layers_take_what_needs_no_arithmetic():
     one = plait.rand(2, 1, 3)
     pool = plait.nn.FractionalMaxPool3d(2, output_size=2, _random_samples=one)
     assert pool(plait.rand(1, 5, 5, 5)).shape == (1, 2, 2, 2)
+
+
+@pytest.mark.parametrize("dtype", [plait.float32, plait.float64])
+def test_histc_counts_elements_at_the_edges_of_bins_as_pytorch(dtype):
+    # (x - min) * bins / (max - min), rounded in the dtype at every step, is what PyTorch 2.15 counts by.
+    low, high, bins = 0.0, 1e-5, 1000
+    x = (np.arange(bins + 1) * (high / bins)).astype(str(dtype).split(".")[1])
+    kind = x.dtype.type
+    at = (np.minimum(x, kind(high)) - kind(low)) * kind(bins) / (kind(high) - kind(low))
+    inside = x <= kind(high)
+    want = np.bincount(np.minimum(at[inside].astype(np.int64), bins - 1), minlength=bins)
+    assert plait.histc(plait.tensor(x), bins, low, high).tolist() == want.tolist()

@@ -54,7 +54,7 @@ func histCCall(r *shader.Recorder, c *core.Call) error {
 		return func(w *shader.Text) {
 			w.Func("bin_of(i: u32) -> u32", `let v = ld_x(%[1]s + i);
   if (!(v >= %[2]s && v <= %[3]s)) { return %[4]s; }
-  return min(u32((v - %[2]s) / %[5]s * real(%[6]s)), %[6]s - 1u);`, x, low, high, shader.NoIndex, span, bins)
+  return min(u32((v - %[2]s) * real(%[6]s) / %[5]s), %[6]s - 1u);`, x, low, high, shader.NoIndex, span, bins)
 		}
 	})
 }

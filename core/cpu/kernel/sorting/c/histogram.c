@@ -22,8 +22,14 @@ static int64_t bin_of(const struct plaitk_histogram *h, int64_t i) {
     return bin < h->bins ? bin : -1;
   }
   double x = value_at(h->dtype, h->in, i);
-  if (!(x >= h->low && x <= h->high)) return -1;
-  bin = (int64_t)((x - h->low) / (h->high - h->low) * (double)h->bins);
+  if (h->dtype == PLAIT_F64) {
+    if (!(x >= h->low && x <= h->high)) return -1;
+    bin = (int64_t)((x - h->low) * (double)h->bins / (h->high - h->low));
+  } else { // rounded in float32, as PyTorch does, which decides between two bins at their edge
+    float y = (float)x, low = (float)h->low, high = (float)h->high;
+    if (!(y >= low && y <= high)) return -1;
+    bin = (int64_t)((y - low) * (float)h->bins / (high - low));
+  }
   return bin < h->bins ? bin : h->bins - 1; // the last bin includes its end
 }
 
