@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A Borrowed is the memory of a contiguous tensor in the hands of work that is launched later, perhaps by another thread and on
-// another device: a collective, which starts when every rank has come. Whatever is launched on the memory after [Borrow]
-// waits for the work; the work waits for what was launched before.
+// A Borrowed is the memory of a contiguous tensor that a collective uses. The collective is launched later, when every rank has come,
+// perhaps by another thread and on another device. Calls launched on the memory after [Borrow] wait for the collective; it waits for
+// those launched before.
 type Borrowed struct {
 	operand Operand
 	numel   int
@@ -100,7 +100,7 @@ func (x *Borrowing) borrow(until Event) Borrowed {
 	return l
 }
 
-// lend records that the storage is used by work that is done when until is, and returns what the work must wait for.
+// borrow records that work uses the storage until an event is done, and returns the events that the work must wait for.
 func (s *Storage) borrow(made, until Event, write bool) []Event {
 	h := s.held
 	if made == nil {

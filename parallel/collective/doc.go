@@ -10,6 +10,9 @@
 // Sums run in the order of the ranks and are divided once at the end: the bits depend neither on timing nor on how the work
 // is cut. A rank whose input is read by its peers gets it back when all of them are done. A rank that disagrees, dies or
 // never comes ends everybody's work with an error that names it.
+//
+// A [Group.Channel] numbers some of a group's collectives apart from the rest. A rank that cannot go on with those revokes the channel
+// ([Group.Revoke]): they fail on every rank, and the group goes on.
 package collective
 
 import (

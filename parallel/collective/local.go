@@ -10,7 +10,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A meeting is where the ranks of a group, threads of this process, come together.
+// A meeting is the state that the ranks of a group, which are threads of this process, share: the calls that wait for other ranks, and
+// the ranks that are gone.
 type meeting struct {
 	world *world
 	ranks []int // their numbers in the world

@@ -36,7 +36,7 @@ func (p *post) stop() {
 	}
 }
 
-// lend takes the post's tensors on loan and finds the stream of its device.
+// borrow borrows the post's tensors until its work is done, and finds the streams of their device.
 func (p *post) borrow(streams *streams) error {
 	name := p.op.name()
 	for _, pieces := range [][]Piece{p.op.Ins, p.op.Outs} {

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A round is one collective of a meeting: the posts of its ranks, as far as they have come.
+// A round is one collective of a group: the calls (posts) of the ranks that have come to it so far.
 type round struct {
 	meeting *meeting
 	label   string

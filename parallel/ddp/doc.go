@@ -10,6 +10,10 @@
 // result: what uses a gradient later, such as an optimiser's step, is ordered after it on the device's streams. Sums are
 // in the order of the ranks, and averaging divides once, so that the bits depend on nothing but the gradients.
 //
+// A backward pass counts on all ranks or on none: it ends when every rank has called the collectives of its own. A rank whose pass
+// fails, such as for lack of memory, ends that of the others with an error that names it. All drop their gradients, and the next forward
+// pass begins the step anew.
+//
 // Besides there are [Join] for ranks with unequal numbers of batches, hooks that compress what is sent
 // ([Reducer.RegisterHook]), batch normalisation over the joined batch ([SyncBatchNorm]), and training without waiting for
 // every rank in every step ([Reducer.SetSyncMode]).

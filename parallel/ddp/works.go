@@ -2,6 +2,8 @@ package ddp
 
 import "github.com/plait-ml/plait/parallel/collective"
 
+// The collectives of the last two passes are kept until their errors have been told: here they are checked and waited for.
+
 // checkWorks returns the error of a collective of the last pass, as far as it is known, and of the one before it. It does so once.
 func (r *Reducer) checkWorks() error {
 	last, before := r.works[0], r.works[1]
