@@ -118,8 +118,42 @@ func (d *Device) point(e core.Event) (s *stream, number uint64, here bool) {
 	return nil, 0, false
 }
 
-// Explain puts a better error in the place of the first unread one, if that is old.
-func (s *stream) Explain(old, better error) { s.Errors.Replace(old, better) }
+// A lateError is what a batch's end has told. The stream and every tensor that it reaches have this one, so that it can be explained
+// for all of them.
+type lateError struct {
+	err    error
+	better atomic.Pointer[error]
+}
+
+func (e *lateError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap returns the better error, if there is one.
+func (e *lateError) Unwrap() error {
+	if better := e.better.Load(); better != nil {
+		return *better
+	}
+	return e.err
+}
+
+// Failure returns the first unread error, and leaves it unread.
+func (s *stream) Failure() error {
+	err := s.Errors.Get()
+	if late, ok := err.(*lateError); ok {
+		return late.Unwrap()
+	}
+	return err
+}
+
+// Explain puts a better error in the place of the first unread one, if that is old, also where tensors have it.
+func (s *stream) Explain(old, better error) {
+	if late, ok := s.Errors.Get().(*lateError); ok {
+		if late.Unwrap() == old {
+			late.better.Store(&better)
+		}
+		return
+	}
+	s.Errors.Replace(old, better)
+}
 
 // TakeError implements [core.Stream].
 func (s *stream) TakeError() error {

@@ -385,7 +385,7 @@ func (s *stream) checkFaults(b *batch) {
 				break
 			}
 			if fault := binary.LittleEndian.Uint32(b.faults.bytes[4*i:]); fault != 0 {
-				err := c.err(c.Call, fault)
+				err := &lateError{err: c.err(c.Call, fault)}
 				s.Errors.Set(err)
 				s.device.trace.Fail(c.Suspect, err)
 			}

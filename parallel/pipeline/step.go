@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -179,8 +180,9 @@ func (s *Step) fail(a Action, err error) error {
 func (s *Step) explain(a Action, err error) error { return explain(a, s.x.Device(a.Stage), err) }
 
 func explain(a Action, dev core.Device, err error) error {
-	if _, known := err.(*stageError); known {
-		return err
+	var known *stageError
+	if errors.As(err, &known) {
+		return known
 	}
 	kind, ok := core.KindOf(err)
 	if !ok {
