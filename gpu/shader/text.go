@@ -3,7 +3,6 @@ package shader
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -139,18 +138,15 @@ func (w *Text) bind(binding int, x *Binding) {
 	}
 }
 
-var names = regexp.MustCompile(`\b[a-z]\w*\b`)
-
-// source returns the program with the types and the functions of the library that it uses.
+// source returns the program with the types and the functions of the library that it mentions.
 func (w *Text) source() *Source {
 	text := w.text.String()
 	if w.threads > 0 {
 		text += "}\n"
 	}
-	used := names.FindAllString(text, -1)
 	head := ""
 	for _, t := range Types {
-		if slices.Contains(used, t.Name) {
+		if strings.Contains(text, t.Name) {
 			head += w.Type(t.Name)
 		}
 	}
