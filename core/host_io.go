@@ -2,6 +2,7 @@ package core
 
 import (
 	"math"
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -200,6 +201,15 @@ func (p *pinned) bytes() ([]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// FirstNaN waits for the tensor's value and returns the row-major position of its first NaN, -1 if it holds none.
+func FirstNaN(t *Tensor) (int, error) {
+	if !t.DType().IsFloat() {
+		return -1, nil
+	}
+	v, err := Values[float64](t)
+	return slices.IndexFunc(v, math.IsNaN), err
 }
 
 // Values waits for the tensor's value and returns its elements row-major, converted to T.

@@ -193,14 +193,12 @@ func findNaN(n *core.Node, grads []*core.Tensor) error {
 		if g == nil {
 			continue
 		}
-		v, err := core.Values[float64](g)
+		at, err := core.FirstNaN(g)
 		if err != nil {
 			return err
 		}
-		for at, x := range v {
-			if x != x {
-				return core.Errorf(core.StateError, n.Name, "its derivative returned nan values in its %dth output: the gradient of that input has a NaN at element %d", i, at)
-			}
+		if at >= 0 {
+			return core.Errorf(core.StateError, n.Name, "its derivative returned nan values in its %dth output: the gradient of that input has a NaN at element %d", i, at)
 		}
 	}
 	return nil

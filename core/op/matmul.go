@@ -16,7 +16,7 @@ func MatMul(x, y *core.Tensor) *core.Tensor {
 		return op.fail()
 	}
 	if x.Dim() > 1 && y.Dim() > 1 {
-		return product("matmul", x, y, plainForms[0])
+		return op.product(x, y, plainForms[0])
 	}
 	if kx, ky := x.Size(-1), y.Size(max(y.Dim()-2, 0)); kx != ky {
 		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
@@ -66,7 +66,7 @@ func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tenso
 		return op.fail()
 	}
 	if dx > 1 && dy > 1 {
-		return product(name, x, y, plainForms[0])
+		return op.product(x, y, plainForms[0])
 	}
 	return compose(name, func() *core.Tensor { return vectorProduct(x, y) })
 }

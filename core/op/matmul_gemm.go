@@ -108,6 +108,11 @@ func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta 
 func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
 	op := begin(name, x, y)
 	op.matrices(x, y)
+	return op.product(x, y, f)
+}
+
+// product is the rest of the function product, for an op that has checked that x and y are stacks of matrices of one dtype.
+func (op *opContext) product(x, y *core.Tensor, f productForm) *core.Tensor {
 	out := op.out2(x, op.productShape(x, y, f))
 	if op.err != nil {
 		return op.fail()

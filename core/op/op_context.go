@@ -182,7 +182,11 @@ func (op *opContext) done(t *core.Tensor) *core.Tensor {
 		t.Divide(op.division)
 	}
 	if op.mode.Anomaly() {
-		if err := firstNaN(op.name, t); err != nil {
+		at, err := core.FirstNaN(t)
+		if err == nil && at >= 0 {
+			err = core.Errorf(core.ValueError, op.name, "made a NaN at element %d of its result of shape %v", at, t.Shape())
+		}
+		if err != nil {
 			return core.ErrorTensor(err)
 		}
 	}

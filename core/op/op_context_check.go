@@ -98,23 +98,6 @@ func (op *opContext) broadcast(tensors ...*core.Tensor) []int {
 	return s
 }
 
-// firstNaN waits for t and returns an error that names the operation if it holds a NaN.
-func firstNaN(name string, t *core.Tensor) error {
-	if !t.DType().IsFloat() {
-		return nil
-	}
-	v, err := core.Values[float64](t)
-	if err != nil {
-		return err
-	}
-	for i, x := range v {
-		if x != x {
-			return core.Errorf(core.ValueError, name, "made a NaN at element %d of its result of shape %v", i, t.Shape())
-		}
-	}
-	return nil
-}
-
 // shapes formats the shapes of tensors for a message.
 func shapes(tensors ...*core.Tensor) string {
 	s := ""

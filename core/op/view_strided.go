@@ -1,6 +1,8 @@
 package op
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 )
@@ -111,10 +113,9 @@ func byStride(strides []int) []int {
 	order := make([]int, len(strides))
 	for i := range order {
 		order[i] = i
-		for j := i; j > 0 && max(strides[order[j]], -strides[order[j]]) < max(strides[order[j-1]], -strides[order[j-1]]); j-- {
-			order[j], order[j-1] = order[j-1], order[j]
-		}
 	}
+	size := func(i int) int { return max(strides[i], -strides[i]) }
+	slices.SortStableFunc(order, func(i, j int) int { return size(i) - size(j) })
 	return order
 }
 
