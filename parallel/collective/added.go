@@ -1,5 +1,8 @@
 package collective
 
+// A GPU adds the sum of the other ranks, which arrives in memory of its own, to the tensor that it has, where the order of the ranks allows
+// that: its own tensor then need not go through the host.
+
 import (
 	"math"
 	"slices"
@@ -10,8 +13,8 @@ import (
 
 var addScaledKernel = core.Kernel("add_scaled.f32")
 
-// leave has the host join all inputs of a step but the one that is where the result goes, and that device add it to the rest:
-// it need not go through the host. The bits are those of a sum in the order of the ranks if the device's input is the last or
+// leave has the host join all inputs of a step but that of the device that gets the result. This device adds its own to the rest: it
+// need not go through the host. The bits are those of a sum in the order of the ranks if the device's input is the last or
 // there are two, and if the device's arithmetic is exact: in float32, where halves of a sum are a sum of halves.
 func (j *job) leave(s *step) {
 	if s.op != contract.CombineSum || len(s.outs) != 1 || !j.away(s.outs[0]) || j.piece(s.outs[0]).Tensor.DType() != core.Float32 {

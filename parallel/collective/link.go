@@ -1,5 +1,7 @@
 package collective
 
+// Slow links between ranks, to rehearse them: see [Options.LinkRate].
+
 import (
 	"math"
 	"time"

@@ -1,5 +1,7 @@
 package collective
 
+// Collectives whose inputs and outputs share memory: which inputs must be copied first, and which calls are errors.
+
 import (
 	"cmp"
 	"fmt"
@@ -72,8 +74,8 @@ func (o *Operation) own(rank, in, out, ins, outs int) bool {
 	return false
 }
 
-// apart returns the numbers of those of a rank's ins that lie where its outs do, so that what is written would change what is
-// yet to be read: the collective is to read copies of them. Two of outs in one place are an error.
+// apart returns the numbers of those of a rank's ins that outputs would overwrite before they are read: the collective is to read
+// copies of them. Two outputs in one place are an error.
 func (o *Operation) apart(rank int, ins, outs []Piece) (copies []int, err error) {
 	if len(outs) == 0 || o.Kind.alike() && len(outs) == 1 {
 		return nil, nil
@@ -104,7 +106,7 @@ func (o *Operation) apart(rank int, ins, outs []Piece) (copies []int, err error)
 	return copies, err
 }
 
-// shared says that two outputs of a rank lie in one place.
+// shared returns the error of two outputs of a rank that share memory.
 func (o *Operation) shared(a, b int, first, second string) error {
 	what := "outputs"
 	if o.Kind.alike() {
@@ -140,7 +142,7 @@ func (o *Operation) scattered(outs []Piece) error {
 
 func whole(t *core.Tensor) string { return fmt.Sprintf("%v%v", t.DType(), t.Shape()) }
 
-// meet reports whether two tensors of one storage have an element in common.
+// meet reports whether two tensors of one storage share the memory of an element.
 func meet(t, u *core.Tensor) bool {
 	from, to := reach(t)
 	if lo, hi := reach(u); t.DType() != u.DType() || lo > to || from > hi {

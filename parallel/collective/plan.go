@@ -1,5 +1,7 @@
 package collective
 
+// The plan of a collective: which pieces of which ranks are joined, and where the results go.
+
 import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
@@ -30,8 +32,8 @@ type step struct {
 	added *source // what the device of the only one of outs joins to the rest itself; see [job.leave]
 }
 
-// steps returns the work of a collective of which every rank has given its part, after checking that the pieces fit. last
-// is the rank that came last. If whole, nothing is shared out among the ranks: each piece is read once, in one step.
+// steps returns the plan of a collective that every rank has come to, or false if the ranks' pieces do not match. last is the rank
+// that came last. If whole is set, each piece is read once, in one step; otherwise ranks share the steps.
 func steps(ops []*Operation, last int, whole bool) ([]step, bool) {
 	o := ops[0]
 	p := plan{ops: ops, last: last, whole: whole}

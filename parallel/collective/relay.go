@@ -1,5 +1,7 @@
 package collective
 
+// A relay runs the collectives of GPUs one after the other, with copies to the host, sums and copies back of several chunks at once.
+
 import (
 	"runtime"
 	"sync"

@@ -1,5 +1,7 @@
 package collective
 
+// Collectives of GPUs: the host cannot address their memory, so tensors go through it in chunks (stages).
+
 import (
 	"slices"
 	"time"

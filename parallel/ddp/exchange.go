@@ -10,8 +10,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// An exchange is a rank's part in training with owners: it sends gradients to the owners of parameters, and is the owner of
-// some itself.
+// An exchange is a rank's part in asynchronous training ([Reducer.SetSyncMode]). Each parameter has an owner, a rank that makes its
+// optimiser's steps. This rank sends its gradients to the owners and gets parameters back; it owns some parameters itself.
 type exchange struct {
 	r       *Reducer
 	mode    SyncMode

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A cell is what is known of one micro-batch in one stage.
+// A cell is the state of one micro-batch in one stage: its inputs and outputs, what its backward pass needs, and what is to be sent.
 type cell struct {
 	arriving []*parcel // inputs
 	inputs   []*core.Tensor

@@ -8,7 +8,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// lines carry tensors from device to device: what waits for one device holds up neither the others nor the devices' own work.
+// lines copy tensors from device to device, on streams of their own: a copy that waits for one device holds up neither the copies
+// to others nor the devices' computation.
 type lines struct {
 	rank    int
 	carrier *collective.Carrier

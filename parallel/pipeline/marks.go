@@ -8,8 +8,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// marks are calls on the devices' streams between the actions of a step. They measure when an action began and ended, and tell
-// whose outputs failed while they were computed, before others take the failure over.
+// marks are calls on the devices' streams between the actions of a step. They measure when each action began and ended. They also tell
+// in which action a computation failed first: its outputs fail before those that are computed from them.
 type marks struct {
 	x       *Executor
 	actions []Action
