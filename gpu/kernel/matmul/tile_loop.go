@@ -21,6 +21,7 @@ const (
 
 // chooseLoop chooses how the program goes along K. ragged says that the last tile may be partial.
 func (x *tiledText) chooseLoop(ragged bool) {
+	x.loop, x.end = plainLoop, testedEnd
 	switch {
 	case x.Double && !x.a.alongK && !x.b.alongK:
 		x.loop = doubleLoop
