@@ -56,6 +56,21 @@ func TestCase03SumsOnTheirOwnGPU(t *testing.T) {
 	}
 }
 
+// A sum of one rank's part alone has no rest that its GPU could add.
+func TestCase01SumsOfOneRank(t *testing.T) {
+	needGPU(t)
+	for _, o := range []collective.ReduceOp{collective.Sum, collective.Avg} {
+		got := on(t, 1, []string{"gpu:0"}, func(r *collective.Rank) ([][]byte, error) {
+			in, out := random(r, 9, 1, core.Float32), random(r, 9, 2, core.Float32)
+			if err := r.World.ReduceScatterInto(out, in, o).Wait(); err != nil {
+				return nil, err
+			}
+			return bytesOf(in, out)
+		})
+		require.Equal(t, got[0][0], got[0][1], "%v", o)
+	}
+}
+
 // One thread's sum goes to the first device, on which it is added to what is there, last; of this nothing goes to the host.
 func TestReduceSyncOnGPUs(t *testing.T) {
 	needGPU(t)

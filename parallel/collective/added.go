@@ -17,7 +17,7 @@ var addScaledKernel = core.Kernel("add_scaled.f32")
 // need not go through the host. The bits are those of a sum in the order of the ranks if the device's input is the last or
 // there are two, and if the device's arithmetic is exact: in float32, where halves of a sum are a sum of halves.
 func (j *job) leave(s *step) {
-	if s.op != contract.CombineSum || len(s.outs) != 1 || !j.away(s.outs[0]) || j.piece(s.outs[0]).Tensor.DType() != core.Float32 {
+	if s.op != contract.CombineSum || len(s.ins) < 2 || len(s.outs) != 1 || !j.away(s.outs[0]) || j.piece(s.outs[0]).Tensor.DType() != core.Float32 {
 		return
 	}
 	if fraction, _ := math.Frexp(s.divisor); s.divisor != 0 && fraction != 0.5 {
