@@ -12,7 +12,8 @@ import (
 // A Kind is one of the collectives.
 type Kind uint8
 
-// The collectives. An exchange moves bytes between the hosts; barriers and new groups are exchanges.
+// The collectives. An exchange moves bytes between the hosts; barriers and new groups are exchanges. Python and C use the numbers of
+// those before it: a new one comes right before it.
 const (
 	KindAllReduce Kind = iota
 	KindBroadcast
@@ -27,8 +28,9 @@ const (
 	KindExchange
 )
 
-var kindNames = [...]string{"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather",
-	"scatter", "send", "recv", "exchange"}
+var kindNames = [...]string{KindAllReduce: "all_reduce", KindBroadcast: "broadcast", KindReduce: "reduce", KindAllGather: "all_gather",
+	KindReduceScatter: "reduce_scatter", KindAllToAll: "all_to_all", KindGather: "gather", KindScatter: "scatter", KindSend: "send",
+	KindRecv: "recv", KindExchange: "exchange"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -37,7 +39,8 @@ func (k Kind) rooted() bool {
 	return k == KindBroadcast || k == KindReduce || k == KindGather || k == KindScatter
 }
 
-// alike reports whether the tensors of all ranks have the same shapes; of the others, pieces correspond.
+// alike reports whether a rank's outputs are its inputs and the tensors of all ranks have the same shapes. Of the others, pieces
+// correspond: steps finds those that do not fit.
 func (k Kind) alike() bool { return k == KindAllReduce || k == KindBroadcast || k == KindReduce }
 
 // A Piece is a run of elements of a contiguous tensor.
@@ -54,8 +57,7 @@ type Piece struct {
 // Ins and Outs hold, by kind: all_reduce, broadcast and reduce the same pieces in both, as many as tensors; gather one piece
 // in Ins and one for each rank in Outs; scatter one for each rank in Ins and one in Outs; all_gather k pieces in Ins and k
 // for each rank in Outs, rank 0's first; reduce_scatter k for each rank in Ins and k in Outs; all_to_all one for each rank
-// in both. Ranks that give or get nothing leave theirs empty: all but the root in
-// Outs of a gather and in Ins of a scatter.
+// in both. Ranks that give or get nothing leave theirs empty: all but the root in Outs of a gather and in Ins of a scatter.
 type Operation struct {
 	Kind    Kind
 	Seq     uint64 // counts the operations of the channel from 1; 0 for send and recv

@@ -55,7 +55,7 @@ func eachOverlap(places []place, found func(a, b *place) bool) {
 }
 
 // own reports whether the input with the number in may lie where the output with the number out does: nobody then reads the
-// one after the other was written.
+// one after the other was written. Of a kind without a case none may.
 func (o *Operation) own(rank, in, out, ins, outs int) bool {
 	switch o.Kind {
 	case KindAllReduce, KindBroadcast, KindReduce:
