@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/parallel/collective"
 )
 
 const groupType = "*" + module + "/parallel/collective.Group"
@@ -24,6 +27,16 @@ var meets = map[string]bool{"AllReduce": true, "AllReduceMany": true, "Broadcast
 	"AllGather": true, "AllGatherInto": true, "AllGatherParts": true, "AllGatherMade": true, "ReduceScatter": true,
 	"ReduceScatterInto": true, "ReduceScatterParts": true, "AllToAll": true, "AllToAllInto": true, "Gather": true, "Scatter": true,
 	"Send": true, "Recv": true, "Exchange": true, "StartExchange": true, "Barrier": true, "MonitoredBarrier": true}
+
+// Methods that begin a collective are in the table, so that the next test sees the calls of them.
+func TestPurposesKnowTheCollectives(t *testing.T) {
+	group, work := reflect.TypeFor[*collective.Group](), reflect.TypeFor[*collective.Work]()
+	for m := range group.Methods() {
+		for i := range m.Type.NumOut() {
+			assert.True(t, m.Type.Out(i) != work || meets[m.Name], "Group.%s begins a collective: add it to meets, in tests_go/purposes_test.go", m.Name)
+		}
+	}
+}
 
 // The collectives that the library itself makes say what they are for: only so do ranks that are at different places, with
 // tensors of the same shapes, get an error in place of wrong numbers.

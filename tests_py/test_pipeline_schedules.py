@@ -1,6 +1,7 @@
 """Schedules of pipelines as data, and how models are cut into stages."""
 
 import copy
+import re
 
 import plait
 import pytest
@@ -36,8 +37,14 @@ def test_hand_written_schedules():
     with pytest.raises(ValueError, match="device 0 would keep 8 activations at its peak, and more than its limit of 4"):
         Schedule("gpipe", 4, 8).check_memory(4)
     s.check_memory(4)
-    with pytest.raises(ValueError, match='got "2f2b", want one of gpipe, 1f1b'):
+    with pytest.raises(ValueError, match=f'got "2f2b", want one of {", ".join(NAMES)}'):
         Schedule("2f2b", 2, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_schedule_is_listed(name):
+    listed = re.search(r" name: (.*?)\n +devices: ", Schedule.__doc__, re.DOTALL).group(1)
+    assert name in re.split(r",\s+|\s+or\s+", listed), f"add {name} to the argument name in the comment of Schedule"
 
 
 def test_predictions_and_pictures():

@@ -1,6 +1,7 @@
 """Ranks that do different things with tensors of the same shapes are told so, each with both sides."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -133,6 +134,9 @@ def test_a_gradient_is_not_taken_for_a_value():
 
 
 COLLECTIVES = {f for f in dir(dist) if re.match(r"i?send|i?recv|barrier|broadcast|scatter|gather|reduce|all_", f)}
+COLLECTIVES |= {
+    f for f, v in vars(dist).items() if inspect.isfunction(v) and "async_op" in inspect.signature(v).parameters
+}
 USERS = {  # whose calls are the user's own, or serve a hook
     "distributed/_objects.py",
     "distributed/_peers.py",

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -121,11 +122,20 @@ func TestRejects(t *testing.T) {
 		assert.ErrorContains(t, s.Validate(), want, text)
 	}
 	_, err := New("dualpipe", 2, 2, 0)
-	assert.ErrorContains(t, err, `got "dualpipe", want one of gpipe, 1f1b, interleaved, looped-bfs, zb-h1, zb-v`)
+	assert.ErrorContains(t, err, `got "dualpipe", want one of `+strings.Join(Names(), ", "))
 	_, err = New("1f1b", 2, 2, 3)
 	assert.ErrorContains(t, err, "1f1b has 1 stages on each device, got 3")
 	_, err = New("1f1b", 2, 0, 0)
 	assert.ErrorContains(t, err, "0 micro-batches")
+}
+
+// The comment of New lists the schedules by hand.
+func TestEveryScheduleIsDescribed(t *testing.T) {
+	source, err := os.ReadFile("schedules.go")
+	require.NoError(t, err)
+	for _, name := range Names() {
+		assert.True(t, strings.Contains(string(source), "\n//   - "+name+": "), "say in the comment of New, in schedules.go, what %s does", name)
+	}
 }
 
 func TestMemoryLimitNamesThePeak(t *testing.T) {
