@@ -160,7 +160,7 @@ func TestOutOfMemoryInOppositeOrders(t *testing.T) {
 				core.Tidy(func() {
 					o.ZeroGrad()
 					for i := range models {
-						loss := mse(nn.Call(models[(i+r.Rank)%2], x), y)
+						loss := mse(nn.Call(models[(i+r.Rank*min(s, 1))%2], x), y) // the first step's order is that of all ranks
 						if i == 1 && r.Rank == 1 && s == at && told[1] == 0 {
 							core.SetAllocFault(func(from core.Stream, bytes int) bool { return from.Rank() == 1 && bytes < 32<<10 })
 						}
@@ -201,7 +201,7 @@ func TestOutOfMemoryInOppositeOrders(t *testing.T) {
 		return finals[0]
 	}
 	want := run(t, -1)
-	for _, at := range []int{0, 2} {
+	for _, at := range []int{1, 2} {
 		require.NoError(t, equal("parameters", run(t, at), want))
 	}
 }

@@ -232,7 +232,8 @@ func (r *Reducer) finish(limit time.Duration) (over bool, err error) {
 		s.end = r.to("the end of a step").StartExchange("backward", r.report())
 	}
 	asks := r.asksUsed()
-	over, crossed := await(s.end, limit, asks)
+	// The first pass decides the order of the buckets. It also is the one that finds ranks that go backward in other modules.
+	over, crossed := await(s.end, limit, asks || r.stats.Passes == 0)
 	switch {
 	case crossed:
 		r.open = s.end // the rank's next backward pass, or the next forward one, waits
