@@ -101,8 +101,8 @@ def test_hooks_of_different_buckets_are_not_mixed():
         models[rank].module.weight.grad.tolist()
 
     error = refused(fn)
-    assert "rank 0 in backward" in error and "of DDP model 1" in error
-    assert "rank 1 in backward" in error and "of DDP model 2" in error
+    assert "for bucket 0 (weight) of DDP model 1" in error
+    assert "for bucket 0 (weight) of DDP model 2" in error
 
 
 def test_hooks_of_different_units_are_not_mixed():
