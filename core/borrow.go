@@ -145,15 +145,26 @@ func (l *Borrowed) Fail(err error) {
 }
 
 // Restore takes back [Borrowed.Fail] with the same error, of work that left the contents as they were, unless a change of them that
-// was launched since has been left out.
+// was launched since has been left out. Calls that were launched before it fail, and those after it find the contents.
 func (l *Borrowed) Restore(err error) {
 	s := l.operand.storage
-	if s == nil {
+	if s == nil || s.held == nil {
 		return
 	}
-	if f := s.failure.Load(); f != nil && f.epoch == l.operand.epoch && f.err == err && !f.skipped {
-		s.failure.CompareAndSwap(f, nil)
+	epoch := l.operand.epoch
+	if f := s.failure.Load(); f == nil || f.epoch != epoch || f.err != err {
+		return
 	}
+	home := s.held.home
+	c := home.Begin(-1, "restore")
+	c.HostOnly = true
+	c.Fn = func() error {
+		if f := s.failure.Load(); f != nil && f.epoch == epoch && f.err == err && !f.skipped {
+			s.failure.CompareAndSwap(f, nil)
+		}
+		return nil
+	}
+	home.Launch(c)
 }
 
 // Region returns the bytes of n elements of the loan, from number from on. Whoever uses them does so after [Borrowed.Waits] and
