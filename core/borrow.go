@@ -155,11 +155,28 @@ func (l *Borrowed) Restore(err error) {
 	if f := s.failure.Load(); f == nil || f.epoch != epoch || f.err != err {
 		return
 	}
+	s.restore("restore", func(f *failure) bool { return f.epoch == epoch && f.err == err && !f.skipped })
+}
+
+// Recover makes the contents of t defined again if they are undefined because of an error that harmless names: one that has left
+// them as they were, also where a change of them has been left out. Calls that were launched before it fail, and those after it
+// find the contents.
+func (t *Tensor) Recover(harmless func(err error) bool) {
+	s := t.storage
+	if s == nil || s.held == nil {
+		return
+	}
+	epoch := s.epoch
+	s.restore("recover", func(f *failure) bool { return f.epoch == epoch && harmless(f.err) })
+}
+
+// restore launches a call that forgets the failure if which says so.
+func (s *Storage) restore(op string, which func(f *failure) bool) {
 	home := s.held.home
-	c := home.Begin(-1, "restore")
+	c := home.Begin(-1, op)
 	c.HostOnly = true
 	c.Fn = func() error {
-		if f := s.failure.Load(); f != nil && f.epoch == epoch && f.err == err && !f.skipped {
+		if f := s.failure.Load(); f != nil && which(f) {
 			s.failure.CompareAndSwap(f, nil)
 		}
 		return nil

@@ -119,13 +119,6 @@ func (w *Work) ArrivedOn(d time.Duration) (bool, error) {
 // Met waits until every rank has made the call and all agree, or the work has failed, whose tensors stay failed then.
 func (w *Work) Met() { w.arriveOn(-1) }
 
-// Restore makes the tensors of a work that has failed before it was launched usable again: they are as they were. It waits for nobody.
-func (w *Work) Restore() {
-	if w.settled.Load() {
-		_ = w.refused()
-	}
-}
-
 func (w *Work) shared() bool {
 	for _, l := range w.loans {
 		if l.Shared() {

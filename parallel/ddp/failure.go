@@ -91,10 +91,13 @@ func (r *Reducer) giveUp(cause error) {
 func (r *Reducer) drop(cause error) {
 	r.group.Revoke(cause)
 	r.group = r.model.Channel()
-	for _, w := range r.works[0] {
-		w.Restore() // buffers that were to come from rank 0
+	for _, b := range r.buffers { // as they were before the pass, also where the pass was to change them
+		b.Tensor.Recover(func(err error) bool {
+			kind, _ := core.KindOf(err)
+			return kind == core.MemoryError || collective.IsRevoked(err)
+		})
 	}
-	r.works[0] = nil
+	r.works = [2][]*collective.Work{} // those of the pass before would tell of its failure, too: they are of the same buffers
 	if r.pass != nil {
 		r.pass.free()
 	}
