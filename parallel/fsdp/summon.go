@@ -24,15 +24,21 @@ type SummonOptions struct {
 }
 
 // Summon gathers the parameters of all units of u's tree and runs fn, in which the module's tensors are the full ones, in the
-// dtype of the shards, whatever a policy of mixed precision says. Every rank calls it, outside of passes.
+// dtype of the shards, whatever a policy of mixed precision says. Every rank calls it, outside of passes. Until fn has returned, other
+// threads that use the tree get an error.
 func (u *Unit) Summon(o SummonOptions, fn func() error) error {
+	g, err := u.use() // fn stays on this thread
+	if err != nil {
+		return err
+	}
+	defer g.Leave()
 	if err := u.SummonBegin(o); err != nil {
 		return err
 	}
 	return errors.Join(fn(), u.SummonEnd(o))
 }
 
-// SummonBegin begins what [Unit.SummonEnd] ends: see [Unit.Summon].
+// SummonBegin begins what [Unit.SummonEnd] ends, on the same thread: see [Unit.Summon].
 func (u *Unit) SummonBegin(o SummonOptions) error {
 	g, err := u.use()
 	if err != nil {
@@ -50,6 +56,9 @@ func (u *Unit) SummonBegin(o SummonOptions) error {
 			return core.Errorf(core.StateError, "summon_full_params", "the unit %q has gradients that are this rank's alone, of passes without synchronisation; want a pass with it before they are shown", x.Name())
 		}
 	}
+	// Otherwise another thread would compute with what is shown, and might keep SummonEnd from ending it.
+	g.Begin()
+	u.summons++
 	for _, x := range u.summoned(o) {
 		if err := x.reveal(o); err != nil {
 			o.ReadOnly = true
@@ -152,6 +161,10 @@ func (u *Unit) SummonEnd(o SummonOptions) error {
 		return err
 	}
 	defer g.Leave()
+	if u.summons > 0 {
+		u.summons--
+		defer g.End()
+	}
 	for _, x := range u.summoned(o) {
 		err = errors.Join(err, x.conceal(o))
 	}

@@ -1,6 +1,7 @@
 package fsdp_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -45,6 +46,45 @@ func TestThreadsWithOneModule(t *testing.T) {
 		}
 		return f.Close()
 	})
+}
+
+// A thread that shows the full parameters keeps the module until it has ended that: another one would compute with what is shown.
+func TestThreadsWhileParametersAreShown(t *testing.T) {
+	half := core.Float32
+	for _, o := range []fsdp.Options{{}, {Precision: fsdp.Precision{Param: &half}}} {
+		spawn(t, 1, func(r *collective.Rank) error {
+			f, err := fsdp.New(model(), r.World, blocks, o)
+			if err != nil {
+				return err
+			}
+			x, _ := batch(0, 0, 4)
+			ctx := core.CurrentContext()
+			elsewhere := func(fn func() error) error {
+				told := make(chan error)
+				go core.WithContext(ctx, func() { told <- fn() })
+				return <-told
+			}
+			forward := func() error { return f.Forward(x).Err() }
+			const refused = "two threads use one module"
+			for range 2 {
+				err = f.Summon(fsdp.SummonOptions{}, func() error {
+					root := f.Tree().Units()[0]
+					return errors.Join(
+						contains(elsewhere(forward), refused),
+						contains(elsewhere(func() error { return root.SummonEnd(fsdp.SummonOptions{}) }), refused),
+						contains(elsewhere(func() error { _, err := gathered(f); return err }), refused))
+				})
+				if err = errors.Join(err, elsewhere(forward), forward()); err != nil {
+					return err
+				}
+			}
+			// One that is refused keeps nothing.
+			if err := contains(f.Summon(fsdp.SummonOptions{First: true}, nil), "cannot be written back"); err != nil {
+				return err
+			}
+			return errors.Join(elsewhere(forward), f.Close())
+		})
+	}
 }
 
 // Ranks that have averaged different numbers of parameters are told, and which they are.

@@ -32,6 +32,7 @@ type Unit struct {
 	using   int  // forward passes that are in the unit
 	skipped int  // layers that are passing an error on
 	manual  bool // gathered by hand, until Reshard
+	summons int  // that SummonEnd has not ended
 
 	back      bool // in backward
 	run       *autograd.Run

@@ -182,15 +182,15 @@ class FullyShardedDataParallel(StateMethods):
             units = [] if own is None else [own]
         how = (not writeback) + 2 * with_grads + 4 * rank0_only
         where = open_device("cpu") if offload_to_cpu else -1
-        shown = []
-        try:
+
+        def summon(handle: int, end: bool) -> None:
+            check(_core.bind_FsdpSummon(handle, how, where, end))
+
+        with contextlib.ExitStack() as shown:  # which ends all of them, also where the end of one fails
             for u in units:
-                check(_core.bind_FsdpSummon(u.handle, how, where, False))
-                shown.append(u)
+                summon(u.handle, False)
+                shown.callback(summon, u.handle, True)
             yield
-        finally:
-            for u in shown:
-                check(_core.bind_FsdpSummon(u.handle, how, where, True))
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
         """Makes a hook reduce the gradients of the units here and below. Every rank registers the same one.
