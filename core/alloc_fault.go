@@ -4,8 +4,8 @@ import "sync/atomic"
 
 var allocFault atomic.Pointer[func(s Stream, bytes int) bool]
 
-// SetAllocFault has the allocations fail for which fn returns true, those of the memory that kernels need included, as if there
-// was no room; nil has none fail. For tests.
+// SetAllocFault makes every allocation fail for which fn returns true, including kernels' workspace. Nil turns the fault off. It is for
+// tests.
 func SetAllocFault(fn func(s Stream, bytes int) bool) {
 	if fn == nil {
 		allocFault.Store(nil)
@@ -14,7 +14,7 @@ func SetAllocFault(fn func(s Stream, bytes int) bool) {
 	allocFault.Store(&fn)
 }
 
-// AllocFault reports whether an allocation on s is to fail. Streams ask it first.
+// AllocFault reports whether an allocation on s must fail. Streams ask it before they allocate.
 func AllocFault(s Stream, bytes int) bool {
 	fn := allocFault.Load()
 	return fn != nil && (*fn)(s, bytes)

@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// Autocast is a part of the [Mode]: for each kind of device whether it is on and in which dtype, and whether casts of
-// parameters are remembered. Which operations cast is said by their rows in package op.
+// Autocast is part of the [Mode]. For each kind of device the bits say whether it is on and in which dtype; one more bit turns the cache of
+// cast parameters off. The registry's rows in package op say which operations cast.
 const (
 	modeCastCPU Mode = 1 << 3
 	modeCastGPU Mode = 1 << 4
-	// The dtypes at first are bfloat16 on CPU devices and float16 on others; these bits exchange the two.
+	// The default dtype is bfloat16 on CPU devices and float16 on others. These bits select the other one.
 	modeCastCPUOther Mode = 1 << 5
 	modeCastGPUOther Mode = 1 << 6
 	modeCastNoCache  Mode = 1 << 7
 )
 
-// castBits returns the bits of a kind of device: whether autocast is on, and which dtype it has.
+// castBits returns the bits of a kind of device (on, other dtype), and its default and other dtype.
 func castBits(kind string) (on, other Mode, dtypes [2]DType) {
 	if kind == "cpu" {
 		return modeCastCPU, modeCastCPUOther, [2]DType{BFloat16, Float16}
@@ -24,7 +24,7 @@ func castBits(kind string) (on, other Mode, dtypes [2]DType) {
 	return modeCastGPU, modeCastGPUOther, [2]DType{Float16, BFloat16}
 }
 
-// autocasts says that autocast has been on in this process, for a look at it that costs nothing in those where it never is.
+// autocasts is set once autocast has been on in this process. Processes that never use autocast pay only for this check.
 var autocasts atomic.Bool
 
 // Autocasts reports whether autocast has ever been on in this process.
@@ -33,7 +33,7 @@ func Autocasts() bool { return autocasts.Load() }
 // Autocasting reports whether autocast is on for some kind of device.
 func (m Mode) Autocasting() bool { return m&(modeCastCPU|modeCastGPU) != 0 }
 
-// Autocast reports whether autocast is on for devices of the kind: "cpu", or anything else for all others.
+// Autocast reports whether autocast is on for devices of the kind. The kinds are "cpu" and all others.
 func (m Mode) Autocast(kind string) bool {
 	on, _, _ := castBits(kind)
 	return m&on != 0
@@ -49,7 +49,7 @@ func (m Mode) WithAutocast(kind string, on bool) Mode {
 	return m &^ bit
 }
 
-// AutocastDType returns the dtype that autocast has on devices of the kind, also where it is off.
+// AutocastDType returns the dtype of autocast on devices of the kind, also while autocast is off.
 func (m Mode) AutocastDType(kind string) DType {
 	_, other, dtypes := castBits(kind)
 	if m&other != 0 {
@@ -58,7 +58,7 @@ func (m Mode) AutocastDType(kind string) DType {
 	return dtypes[0]
 }
 
-// WithAutocastDType returns m with the dtype, float16 or bfloat16, for autocast on devices of the kind.
+// WithAutocastDType returns m with d, float16 or bfloat16, as the dtype of autocast on devices of the kind.
 func (m Mode) WithAutocastDType(kind string, d DType) (Mode, error) {
 	_, other, dtypes := castBits(kind)
 	switch d {
@@ -70,10 +70,10 @@ func (m Mode) WithAutocastDType(kind string, d DType) (Mode, error) {
 	return m, Errorf(DTypeError, "autocast", "got %v, want float16 or bfloat16", d)
 }
 
-// AutocastCache reports whether the casts of parameters are remembered.
+// AutocastCache reports whether casts of parameters are cached.
 func (m Mode) AutocastCache() bool { return m&modeCastNoCache == 0 }
 
-// WithAutocastCache returns m with the memory of casts on or off.
+// WithAutocastCache returns m with the cache of casts on or off.
 func (m Mode) WithAutocastCache(on bool) Mode {
 	if on {
 		return m &^ modeCastNoCache
@@ -84,15 +84,14 @@ func (m Mode) WithAutocastCache(on bool) Mode {
 // WithoutAutocast returns m with autocast off for every kind of device.
 func (m Mode) WithoutAutocast() Mode { return m &^ (modeCastCPU | modeCastGPU) }
 
-// WithAutocastOf returns m with everything about autocast as in o.
+// WithAutocastOf returns m with the autocast settings of o.
 func (m Mode) WithAutocastOf(o Mode) Mode {
 	const all = modeCastCPU | modeCastGPU | modeCastCPUOther | modeCastGPUOther | modeCastNoCache
 	return m&^all | o&all
 }
 
-// Autocast runs fn with autocast on for devices of the kind: operations that lose little by it compute in d, float16 or
-// bfloat16, and others in float32. The casts of parameters are remembered until the outermost such call of the rank
-// ends.
+// Autocast runs fn with autocast on for devices of the kind. Operations that are safe in low precision compute in d, which is float16 or
+// bfloat16; the others compute in float32. Casts of parameters are cached until the rank's outermost autocast region ends.
 func Autocast(kind string, d DType, fn func()) error {
 	m, err := CurrentMode().WithAutocastDType(kind, d)
 	if err != nil {
@@ -107,28 +106,27 @@ func Autocast(kind string, d DType, fn func()) error {
 	return nil
 }
 
-// castCache remembers the casts of a rank's parameters.
+// castCache holds the casts of a rank's parameters.
 type castCache struct {
 	mu     sync.Mutex
-	nested int // regions entered and not left
+	nested int // depth of nested autocast regions
 	casts  map[castKey]cachedCast
 }
 
 type castKey struct {
-	autograd *AutogradMeta // the parameter, whichever tensor stands for it
+	autograd *AutogradMeta // of the parameter; all aliases share it
 	dtype    DType
-	grad     bool // whether the cast has a place in the graph
+	grad     bool // whether the cast was recorded in the graph
 }
 
 type cachedCast struct {
-	version uint32 // of the parameter's memory when it was cast
+	version uint32 // of the parameter's storage at the time of the cast
 	storage *Storage
-	life    uint32 // of the storage, which may be used again for other memory of the parameter
+	life    uint32 // [Storage.Generation], since storages are recycled
 	tensor  *Tensor
 }
 
-// EnterAutocast begins a region at whose end casts are forgotten, if no other surrounds it. It returns how many surround
-// the code now.
+// EnterAutocast begins an autocast region and returns the new depth of nested regions. The end of the outermost region clears the cache.
 func (c *Context) EnterAutocast() int {
 	k := &c.shared.casts
 	k.mu.Lock()
@@ -137,7 +135,7 @@ func (c *Context) EnterAutocast() int {
 	return k.nested
 }
 
-// LeaveAutocast ends a region and returns how many surround the code now.
+// LeaveAutocast ends an autocast region and returns the remaining depth.
 func (c *Context) LeaveAutocast() int {
 	k := &c.shared.casts
 	k.mu.Lock()
@@ -149,7 +147,7 @@ func (c *Context) LeaveAutocast() int {
 	return k.nested
 }
 
-// ClearAutocastCache forgets the casts of the rank's parameters.
+// ClearAutocastCache clears the cache of the rank's casts.
 func (c *Context) ClearAutocastCache() {
 	k := &c.shared.casts
 	k.mu.Lock()
@@ -165,8 +163,8 @@ func (k *castCache) clear() {
 	clear(k.casts)
 }
 
-// CachedCast returns t cast to d by convert, for an operation that gives the result up after use. What convert made of a
-// parameter in float32 is remembered until the region ends or the parameter changes.
+// CachedCast returns t cast to d by convert. The caller releases the result. The cast of a float32 parameter is cached until the autocast
+// region ends or the parameter changes.
 func (m Mode) CachedCast(t *Tensor, d DType, convert func() *Tensor) *Tensor {
 	meta := t.autograd.Load()
 	if !m.AutocastCache() || t.dtype != Float32 || meta == nil || t.view.Load() != nil || !t.RequiresGrad() || !t.IsLeaf() {
@@ -198,7 +196,7 @@ func (k *castCache) put(key castKey, t, made *Tensor) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.nested == 0 {
-		return // nobody would forget it
+		return // no region would clear it
 	}
 	if e, ok := k.casts[key]; ok {
 		e.tensor.Release()

@@ -5,40 +5,40 @@ import (
 	"sync/atomic"
 )
 
-// An AutogradMeta is a tensor's place in the graph: a leaf that collects its gradient, or an output of a node. Aliases of a
-// tensor share it; an operation in place moves it to the operation's node.
+// An AutogradMeta is a tensor's place in the graph: a leaf that accumulates its gradient, or an output of a node. Aliases of a tensor share
+// it. An in-place operation moves it to the operation's node.
 type AutogradMeta struct {
 	refs   atomicCount
-	wanted flag // a gradient is: it is a leaf that requires one, or a node's output
-	// refused is the error of recorded operations on a leaf: see Refuse.
+	wanted flag // requires a gradient: a leaf with requires_grad, or an output of a node
+	// refused is the error that recorded operations on the leaf return: see Refuse.
 	refused atomic.Pointer[error]
 	rare    atomic.Pointer[rareMeta]
 
-	mu         sync.Mutex // guards what follows
-	node       *Node      // the node that made the value; nil for a leaf
-	index      int        // which of its outputs
-	rebased    uint32     // counts operations in place, for views
-	requires   bool       // a leaf that wants a gradient
-	guarded    bool       // an output of a foreign function that has the memory of another tensor
-	keeps      bool       // keeps its gradient although not a leaf: node knows of it
+	mu         sync.Mutex // guards the fields below
+	node       *Node      // that computed the value; nil for a leaf
+	index      int        // of the node's output
+	rebased    uint32     // counts in-place operations; views compare it
+	requires   bool       // a leaf with requires_grad
+	guarded    bool       // an output of an external function that shares the memory of another tensor
+	retains    bool       // retains its gradient although it is no leaf; node lists it
 	dtype      DType
 	shape      []int
 	grad       *Tensor
-	accumulate *Node      // the leaf's node that receives its gradient
-	leaf       *leafHooks // made when a hook is registered on a leaf
+	accumulate *Node      // the node that accumulates the leaf's gradient
+	leaf       *leafHooks // created when the first hook is registered on the leaf
 }
 
-// rareMeta is what few tensors have: every node has autograd metadata, and stays small.
+// rareMeta holds the fields that few tensors need. Every node has an AutogradMeta, so that one must stay small.
 type rareMeta struct {
-	division atomic.Pointer[Division] // of a tensor that is a part of a larger one
-	borrowed int                      // how many use the gradient now: see BorrowGrad; mu guards this and the next
-	replaced []*Tensor                // gradients to release when nobody does
-	stands   *AutogradMeta            // the leaf on which hooks are registered in the place of this one: see StandFor
+	division atomic.Pointer[Division] // set for a shard of a larger tensor
+	borrowed int                      // readers of the gradient: see BorrowGrad; mu guards this field and the next
+	replaced []*Tensor                // gradients to release when borrowed is 0
+	standIn  *AutogradMeta            // the leaf that receives hooks in place of this one: see StandFor
 
 	accumulating sync.Mutex // see Accumulating
 }
 
-// extended returns the autograd metadata's rare part, which it makes.
+// extended returns the rare fields and allocates them if necessary.
 func (meta *AutogradMeta) extended() *rareMeta {
 	if meta.rare.Load() == nil {
 		meta.rare.CompareAndSwap(nil, new(rareMeta))
@@ -54,14 +54,14 @@ func (meta *AutogradMeta) Retain() { meta.retain() }
 // Release drops a reference.
 func (meta *AutogradMeta) Release() { meta.release() }
 
-// PlaceShared reports whether others than t may know its place in the graph: aliases, or nodes whose gradients go there. If not, the
-// place and the hooks that are registered there end with t.
+// PlaceShared reports whether anything other than t may refer to its place in the graph: an alias, or a node whose gradients flow there. If
+// nothing does, the place and its hooks end with t.
 func (t *Tensor) PlaceShared() bool {
 	meta := t.autograd.Load()
 	if meta == nil || t.view.Load() != nil || meta.refs.load() > 1 {
 		return true
 	}
-	if r := meta.rare.Load(); r != nil && (r.stands != nil || r.division.Load() != nil) {
+	if r := meta.rare.Load(); r != nil && (r.standIn != nil || r.division.Load() != nil) {
 		return true
 	}
 	meta.mu.Lock()
@@ -69,7 +69,7 @@ func (t *Tensor) PlaceShared() bool {
 	return meta.rebased > 0 || meta.node != nil && meta.node.refs.load() > 1
 }
 
-// At returns a tensor over t's memory whose place in the graph is h.
+// At returns a tensor over t's memory with the place in the graph that meta describes.
 func (t *Tensor) At(meta *AutogradMeta) *Tensor {
 	a := t.Alias(false)
 	if a.other == nil {
@@ -89,21 +89,21 @@ func (meta *AutogradMeta) release() {
 	meta.mu.Unlock()
 	meta.SetGrad(nil)
 	if leaf != nil {
-		leaf.arrive.clear()
+		leaf.pre.clear()
 		leaf.post.clear()
 	}
 	if accumulate != nil {
 		accumulate.dropHooks()
 	}
 	if n != nil {
-		if meta.keeps {
+		if meta.retains {
 			n.forgetGrad(meta)
 		}
 		n.Release()
 	}
 }
 
-// EnsureAutogradMeta returns the metadata of the tensor, which it makes if need be.
+// EnsureAutogradMeta returns the tensor's metadata, and creates it if necessary.
 func (t *Tensor) EnsureAutogradMeta() *AutogradMeta {
 	if meta := t.autograd.Load(); meta != nil {
 		return meta
@@ -122,7 +122,7 @@ func (t *Tensor) RequiresGrad() bool {
 	return meta != nil && meta.wanted.load()
 }
 
-// IsLeaf reports whether t was made by the user and not by a recorded operation.
+// IsLeaf reports whether t was created by the user, not by a recorded operation.
 func (t *Tensor) IsLeaf() bool {
 	meta := t.current()
 	if meta == nil {
@@ -133,8 +133,8 @@ func (t *Tensor) IsLeaf() bool {
 	return meta.node == nil
 }
 
-// SetRequiresGrad makes t a leaf that collects its gradient, or no longer one. It returns t; if t is not a leaf or not
-// of a floating-point dtype, a tensor that carries the error.
+// SetRequiresGrad turns requires_grad of a leaf on or off. It returns t, or a tensor that carries an error if t is not a leaf or its dtype
+// is not floating-point.
 func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	if err := t.Usable("requires_grad"); err != nil {
 		return ErrorTensor(err)
@@ -156,8 +156,8 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	return t
 }
 
-// Accumulating runs fn, which adds to the gradient, while no other backward pass does. The lock is the autograd metadata's own: fn may wait for
-// room in a queue, and so for another rank, which must not wait for it in turn.
+// Accumulating runs fn, which adds to the gradient, under a lock that excludes other backward passes. The lock belongs to this tensor
+// alone: fn may wait until a queue has space, and therefore for another rank, and that rank must not need the same lock.
 func (meta *AutogradMeta) Accumulating(fn func() error) error {
 	mu := &meta.extended().accumulating
 	Lock(mu)
@@ -165,7 +165,7 @@ func (meta *AutogradMeta) Accumulating(fn func() error) error {
 	return fn()
 }
 
-// Shape returns the shape of the tensor the autograd metadata belongs to.
+// Shape returns the shape of the tensor.
 func (meta *AutogradMeta) Shape() []int { return meta.shape }
 
 // AutogradMeta returns the tensor's place in the graph, or nil if it has none.
@@ -174,7 +174,7 @@ func (t *Tensor) AutogradMeta() *AutogradMeta { return t.current() }
 // Detach returns a view of t without its autograd metadata.
 func (t *Tensor) Detach() *Tensor { return t.Alias(false) }
 
-// Rebase makes output index of n the value that the autograd metadata stands for, after an operation in place.
+// Rebase makes output index of n the place in the graph, after an in-place operation.
 func (meta *AutogradMeta) Rebase(n *Node, index int) {
 	n.retain()
 	meta.mu.Lock()
@@ -182,7 +182,7 @@ func (meta *AutogradMeta) Rebase(n *Node, index int) {
 	meta.node, meta.index = n, index
 	meta.wanted.store(true)
 	meta.rebased++
-	if meta.keeps {
+	if meta.retains {
 		old.forgetGrad(meta)
 		n.keepGrad(meta)
 	}
@@ -192,13 +192,13 @@ func (meta *AutogradMeta) Rebase(n *Node, index int) {
 	}
 }
 
-// Wanted reports whether a gradient is.
+// Wanted reports whether the tensor requires a gradient.
 func (meta *AutogradMeta) Wanted() bool { return meta.wanted.load() }
 
-// Guard makes operations in place on h's tensor, and its views, an error while gradients are recorded.
+// Guard makes in-place operations on the tensor and its views an error while gradients are recorded.
 func (meta *AutogradMeta) Guard() { meta.guarded = true }
 
-// Guarded returns the node and the number of its output if [AutogradMeta.Guard] was called, else nil.
+// Guarded returns the node and the output index if [AutogradMeta.Guard] was called, else nil.
 func (meta *AutogradMeta) Guarded() (*Node, int) {
 	if !meta.guarded {
 		return nil, 0
@@ -208,15 +208,15 @@ func (meta *AutogradMeta) Guarded() (*Node, int) {
 	return meta.node, meta.index
 }
 
-// NeedsGradLeaf reports whether the autograd metadata is a leaf that collects a gradient.
+// NeedsGradLeaf reports whether the tensor is a leaf that accumulates a gradient.
 func (meta *AutogradMeta) NeedsGradLeaf() bool {
 	meta.mu.Lock()
 	defer meta.mu.Unlock()
 	return meta.node == nil && meta.requires
 }
 
-// Edge returns the edge along which h's gradient flows, with a reference of its own: to the node that made it, or to the
-// node that accumulates a leaf's gradient. The edge is empty if no gradient is wanted.
+// Edge returns the edge along which the gradient flows, with a reference of its own. It leads to the node that computed the value, or to
+// the node that accumulates the leaf's gradient. It is empty if no gradient is required.
 func (meta *AutogradMeta) Edge() Edge {
 	if meta == nil || !meta.wanted.load() {
 		return Edge{}
@@ -237,7 +237,7 @@ func (meta *AutogradMeta) Edge() Edge {
 	return Edge{meta.accumulate, 0}
 }
 
-// newAccumulate returns the node that receives the gradient of a leaf.
+// newAccumulate returns the node that accumulates the gradient of a leaf.
 func newAccumulate(leaf *AutogradMeta) *Node {
 	n := &Node{ID: nodeIDs.Add(1), Name: "accumulate_grad", leaf: leaf}
 	n.DeclareOutput(0, leaf.dtype, leaf.shape)

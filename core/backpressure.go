@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// crowds counts the streams whose queue is nearly full.
-var crowds atomic.Int32
+// nearlyFull counts the streams whose queue is nearly full.
+var nearlyFull atomic.Int32
 
-// Crowd is how a stream says that its queue became nearly full, with 1, or has room again, with -1.
-func Crowd(n int32) { crowds.Add(n) }
+// Crowd changes that count: a stream passes 1 when its queue becomes nearly full, and -1 when it has space again.
+func Crowd(n int32) { nearlyFull.Add(n) }
 
-// Crowded reports whether a stream that operations of the calling thread would use now is nearly full, so that they
-// might wait for it. It costs next to nothing while no queue is.
-func Crowded() bool { return crowds.Load() > 0 && len(CurrentContext().crowded()) > 0 }
+// Crowded reports whether one of the calling thread's current streams has a nearly full queue, so that a launch might block. It costs one
+// atomic load while no queue is nearly full.
+func Crowded() bool { return nearlyFull.Load() > 0 && len(CurrentContext().crowded()) > 0 }
 
-// MakeRoom waits until none of the streams that operations of the calling thread would use now is nearly full.
+// MakeRoom waits until no current stream of the calling thread has a nearly full queue.
 func MakeRoom() {
 	for _, s := range CurrentContext().crowded() {
 		s.MakeRoom()
 	}
 }
 
-// MakeRoomFor is [MakeRoom] for about d at most.
+// MakeRoomFor is [MakeRoom] with a timeout of about d.
 func MakeRoomFor(d time.Duration) {
 	const pause = 100 * time.Microsecond
 	for end := time.Now().Add(d); Crowded() && time.Now().Before(end); {
@@ -30,7 +30,7 @@ func MakeRoomFor(d time.Duration) {
 	}
 }
 
-// crowded returns the context's streams that are nearly full.
+// crowded returns the context's streams whose queue is nearly full.
 func (c *Context) crowded() []Stream {
 	var out []Stream
 	add := func(streams []Stream) {

@@ -1,7 +1,7 @@
 package core
 
-// A BackwardContext is one run of a node's derivative: it holds the gradients of the outputs and collects those of the
-// inputs. Tensors made while it runs are released when it ends, but those it was given to set.
+// A BackwardContext is one run of a node's derivative. It holds the gradients of the outputs and collects the gradients of the inputs.
+// Tensors made during the run are released at its end, except those passed to Set.
 type BackwardContext struct {
 	Node *Node
 
@@ -14,12 +14,12 @@ type BackwardContext struct {
 	unpacked map[*ExternalValue]*Tensor
 	returned func(e Edge) bool
 	arrivals func(n *Node, i int) (g *Tensor, alone bool)
-	arrived  []bool // for which inputs Arrived returned a gradient
-	summed   []bool // for which of them it is in what was set
+	arrived  []bool // inputs for which Arrived returned a gradient
+	summed   []bool // inputs whose set gradient includes the one that Arrived returned
 }
 
-// NewBackwardContext prepares a run of n's derivative. grads are those of the outputs, nil where there is none; need says
-// for which inputs gradients are wanted; nil means those with an edge. m is the mode the derivative runs in.
+// NewBackwardContext prepares a run of n's derivative in mode m. grads are the gradients of the outputs, nil where there is none. need says
+// which inputs want a gradient; nil means every input with an edge.
 func NewBackwardContext(m Mode, n *Node, grads []*Tensor, need []bool) *BackwardContext {
 	return &BackwardContext{Node: n, mode: m, grads: grads, need: need, out: make([]*Tensor, len(n.edges))}
 }
@@ -38,7 +38,7 @@ func (ctx *BackwardContext) Needs(i int) bool {
 	return i < len(ctx.Node.edges) && ctx.Node.edges[i].Node != nil
 }
 
-// Inner runs the derivative of the node's inner node on the given gradients, for the same inputs as d.
+// Inner runs the derivative of the node's inner node on grads, for the inputs that ctx needs.
 func (ctx *BackwardContext) Inner(grads []*Tensor) ([]*Tensor, error) {
 	need := make([]bool, len(ctx.Node.edges))
 	for i := range need {
@@ -57,14 +57,14 @@ func (ctx *BackwardContext) Set(i int, g *Tensor) {
 	ctx.out[i] = g
 }
 
-// Arrives makes fn say what has arrived for input i of n: see [BackwardContext.Arrived].
+// Arrives sets the function that [BackwardContext.Arrived] asks for the gradient accumulated so far for input i of n.
 func (ctx *BackwardContext) Arrives(fn func(n *Node, i int) (g *Tensor, alone bool)) {
 	ctx.arrivals = fn
 }
 
-// Arrived returns the gradient of input i that came from other derivatives, contiguous, which this one may add to its own and then set
-// by [BackwardContext.SetSum]; nil if there is none or somebody wants to see the parts. It belongs to the backward pass. Where nobody else
-// sees its memory, it is alone, and the derivative may overwrite it and set it.
+// Arrived returns the gradient that other derivatives have already accumulated for input i, contiguous. This derivative may add it to its
+// own gradient and pass the sum to [BackwardContext.SetSum]. It is nil if there is none, or if a hook needs to see the parts. The tensor
+// belongs to the backward pass. If alone, nothing else uses its memory: the derivative may overwrite it and set it.
 func (ctx *BackwardContext) Arrived(i int) (g *Tensor, alone bool) {
 	if ctx.arrivals == nil || !ctx.Needs(i) {
 		return nil, false
@@ -78,7 +78,7 @@ func (ctx *BackwardContext) Arrived(i int) (g *Tensor, alone bool) {
 	return g, alone
 }
 
-// SetSum sets the gradient of input i, in which what [BackwardContext.Arrived] returned is included.
+// SetSum sets the gradient of input i to a sum that includes what [BackwardContext.Arrived] returned.
 func (ctx *BackwardContext) SetSum(i int, g *Tensor) {
 	ctx.Set(i, g)
 	if i < len(ctx.arrived) && ctx.arrived[i] {
@@ -89,7 +89,7 @@ func (ctx *BackwardContext) SetSum(i int, g *Tensor) {
 	}
 }
 
-// Summed reports whether the gradient that was set for input i takes the place of the one that had arrived.
+// Summed reports whether the gradient set for input i replaces the one that had arrived.
 func (ctx *BackwardContext) Summed(i int) bool { return i < len(ctx.summed) && ctx.summed[i] }
 
 // Fail makes the derivative fail.
@@ -102,8 +102,7 @@ func (ctx *BackwardContext) Fail(err error) {
 // Failed reports whether the derivative has failed, so that what was saved must not be used.
 func (ctx *BackwardContext) Failed() bool { return ctx.err != nil }
 
-// Saved returns value i that the node saved; nil if nil was saved. A value that was freed or changed since is returned as
-// a tensor that carries the error.
+// Saved returns saved value i; nil if nil was saved. If the value was freed, or changed since, it returns a tensor that carries the error.
 func (ctx *BackwardContext) Saved(i int) *Tensor {
 	t, err := ctx.Node.unpack(i, ctx.mode, ctx.unpacked)
 	if err != nil {
@@ -113,11 +112,11 @@ func (ctx *BackwardContext) Saved(i int) *Tensor {
 	return t
 }
 
-// Returns makes fn say along which edges the caller of the backward pass is given the gradients.
+// Returns sets the function that says along which edges the gradient is returned to the caller of the backward pass.
 func (ctx *BackwardContext) Returns(fn func(e Edge) bool) { ctx.returned = fn }
 
-// Hidden reports whether the gradient of input i of n, the context's node or one behind it, goes to the derivative behind it and to
-// nobody else: no hook, no tensor that keeps it, no caller. It may then have strides that users do not expect.
+// Hidden reports whether only the next derivative sees the gradient of input i: no hook, no tensor that retains it, and not the caller.
+// Such a gradient may have unusual strides. n is the context's node or a node behind it.
 func (ctx *BackwardContext) Hidden(n *Node, i int) bool {
 	e := n.edges[i]
 	if ctx.returned == nil || e.Node == nil || e.Node.leaf != nil || e.Node.External != 0 {
@@ -126,7 +125,7 @@ func (ctx *BackwardContext) Hidden(n *Node, i int) bool {
 	return !n.HasHooks() && !e.Node.HasHooks() && !ctx.returned(e)
 }
 
-// CreateGraph reports whether the derivative is itself recorded, and so must be made of differentiable operations.
+// CreateGraph reports whether the derivative itself is recorded, so that it must consist of differentiable operations.
 func (ctx *BackwardContext) CreateGraph() bool { return ctx.mode.GradEnabled() }
 
 // InputShape returns the shape of input i.
@@ -153,5 +152,5 @@ func (ctx *BackwardContext) Run() ([]*Tensor, error) {
 	return ctx.Results()
 }
 
-// Results returns the gradients that were set, by input, and the error that kept them from being computed.
+// Results returns the gradients set so far, by input, and the derivative's error.
 func (ctx *BackwardContext) Results() ([]*Tensor, error) { return ctx.out, ctx.err }

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A Borrowed is the memory of a contiguous tensor that a collective uses. The collective is launched later, when every rank has come,
-// perhaps by another thread and on another device. Calls launched on the memory after [Borrow] wait for the collective; it waits for
-// those launched before.
+// A Borrowed is a contiguous tensor's memory while a collective uses it. The collective is launched later, when every rank has arrived,
+// perhaps by another thread and on another device. Calls launched on the memory after [Borrow] wait for the collective. The collective
+// waits for calls launched before.
 type Borrowed struct {
 	operand Operand
 	numel   int
@@ -16,46 +16,48 @@ type Borrowed struct {
 	shared  bool
 }
 
-// Borrow hands the memory of t, which must be contiguous, to work that is done when until is. The work writes to it if write
-// is set, and only reads it otherwise. The memory stays valid until then, also if the tensor is released.
-// A stream that is locked may be the caller's, in [Call.Placed].
+// Borrow lends the memory of t, which must be contiguous, to asynchronous work that ends with the event until. If write is set the work
+// writes to the memory. The memory stays valid until then, even if the tensor is released. The caller may hold the lock of one stream, as
+// in [Call.Placed].
 func Borrow(op string, t *Tensor, until Event, write bool) (Borrowed, error) {
 	x := Borrowing{Tensor: t, Write: write}
 	if err := x.check(op); err != nil {
 		return Borrowed{}, err
 	}
-	crossing.Lock()
-	defer crossing.Unlock()
+	crossStreamMu.Lock()
+	defer crossStreamMu.Unlock()
 	return x.borrow(until), nil
 }
 
-// A Borrowing is a tensor to be lent by [BorrowAll].
+// A Borrowing is one tensor in the list of [BorrowAll].
 type Borrowing struct {
 	Tensor *Tensor
-	Made   Event // nothing launched after it uses the tensor, so the work need not wait for the rest of the stream; nil means all that was launched
-	Write  bool
+	// The work waits for Made instead of the whole stream: nothing launched after it uses the tensor. Nil means everything launched so far.
+	Made  Event
+	Write bool
 }
 
-// BorrowAll is [Borrow] of many tensors to one work, of all or, with an error, none. Other threads' calls come before all of the loans or
-// after: one that came between would wait for the work, which would wait for the call because of a later loan.
+// BorrowAll is [Borrow] of many tensors for the same work. It lends all of them or, with an error, none. Calls of other threads are ordered
+// before all of the list or after all of it. A call in the middle could deadlock: it would wait for the work, and the work, through a later
+// tensor of the list, for the call.
 func BorrowAll(op string, list []Borrowing, until Event) ([]Borrowed, error) {
 	var homes []Stream
 	for i := range list {
 		if err := list[i].check(op); err != nil {
 			return nil, err
 		}
-		if home := list[i].Tensor.storage.held.home; !slices.Contains(homes, home) {
+		if home := list[i].Tensor.storage.alloc.home; !slices.Contains(homes, home) {
 			homes = append(homes, home)
 		}
 	}
-	if len(homes) > 1 { // in one order by all threads
+	if len(homes) > 1 { // every thread locks them in the same order
 		at := func(s Stream) uintptr { return reflect.ValueOf(s).Pointer() }
 		slices.SortFunc(homes, func(a, b Stream) int { return cmp.Compare(at(a), at(b)) })
 	}
 	loans := make([]Borrowed, len(list))
 	lockedAll(homes, func() {
-		crossing.Lock()
-		defer crossing.Unlock()
+		crossStreamMu.Lock()
+		defer crossStreamMu.Unlock()
 		for i := range list {
 			loans[i] = list[i].borrow(until)
 		}
@@ -72,7 +74,7 @@ func lockedAll(list []Stream, fn func()) {
 	list[0].Locked(func() { lockedAll(list[1:], fn) })
 }
 
-// check returns why the tensor cannot be lent.
+// check returns the reason why the tensor cannot be lent, or nil.
 func (x *Borrowing) check(op string) error {
 	t := x.Tensor
 	if err := t.Usable(op); err != nil {
@@ -87,12 +89,12 @@ func (x *Borrowing) check(op string) error {
 	return nil
 }
 
-// borrow makes the loan of a tensor that was checked. The caller holds crossing.
+// borrow lends a tensor that check accepted. The caller holds crossStreamMu.
 func (x *Borrowing) borrow(until Event) Borrowed {
 	t := x.Tensor
 	s := t.storage
 	l := Borrowed{numel: t.Numel(), shared: s.shared.Load() > 0}
-	l.operand = Operand{Memory: s.held.memory, Offset: t.offset, DType: t.dtype, present: true, borrowed: true, storage: s, epoch: s.epoch}
+	l.operand = Operand{Memory: s.alloc.memory, Offset: t.offset, DType: t.dtype, present: true, borrowed: true, storage: s, epoch: s.epoch}
 	l.waits = s.borrow(x.Made, until, x.Write)
 	if x.Write && !CurrentMode().Inference() {
 		s.BumpVersion()
@@ -100,9 +102,9 @@ func (x *Borrowing) borrow(until Event) Borrowed {
 	return l
 }
 
-// borrow records that work uses the storage until an event is done, and returns the events that the work must wait for.
+// borrow records that the work uses the storage until the event, and returns the events that the work must wait for.
 func (s *Storage) borrow(made, until Event, write bool) []Event {
-	h := s.held
+	h := s.alloc
 	if made == nil {
 		made = h.home.Record()
 	}
@@ -127,14 +129,13 @@ func (s *Storage) borrow(made, until Event, write bool) []Event {
 	return waits
 }
 
-// Waits returns the events that the work must wait for before it uses the memory.
+// Waits returns the events that the work must wait for before it touches the memory.
 func (l *Borrowed) Waits() []Event { return l.waits }
 
-// Shared reports whether somebody outside, such as a NumPy array, uses the memory too, so that the lender must wait for the
-// work.
+// Shared reports whether code outside the engine, such as a NumPy array, uses the memory too. The caller must then wait for the work.
 func (l *Borrowed) Shared() bool { return l.shared }
 
-// Err returns the error that made the contents undefined, as far as execution has come.
+// Err returns the error that made the contents undefined, as far as execution has progressed.
 func (l *Borrowed) Err() error { return l.operand.failed() }
 
 // Fail marks the contents as undefined because of err.
@@ -144,11 +145,11 @@ func (l *Borrowed) Fail(err error) {
 	}
 }
 
-// Restore takes back [Borrowed.Fail] with the same error, of work that left the contents as they were, unless a change of them that
-// was launched since has been left out. Calls that were launched before it fail, and those after it find the contents.
+// Restore undoes [Borrowed.Fail] with the same error, for work that left the contents unchanged. It does nothing if a later change of the
+// contents was skipped. Calls launched before Restore fail; calls launched after it see the contents.
 func (l *Borrowed) Restore(err error) {
 	s := l.operand.storage
-	if s == nil || s.held == nil {
+	if s == nil || s.alloc == nil {
 		return
 	}
 	epoch := l.operand.epoch
@@ -158,21 +159,20 @@ func (l *Borrowed) Restore(err error) {
 	s.restore("restore", func(f *failure) bool { return f.epoch == epoch && f.err == err && !f.skipped })
 }
 
-// Recover makes the contents of t defined again if they are undefined because of an error that harmless names: one that has left
-// them as they were, also where a change of them has been left out. Calls that were launched before it fail, and those after it
-// find the contents.
+// Recover makes undefined contents of t defined again if harmless accepts the error that caused them. Such an error left the contents
+// unchanged; a later change may have been skipped. Calls launched before Recover fail; calls launched after it see the contents.
 func (t *Tensor) Recover(harmless func(err error) bool) {
 	s := t.storage
-	if s == nil || s.held == nil {
+	if s == nil || s.alloc == nil {
 		return
 	}
 	epoch := s.epoch
 	s.restore("recover", func(f *failure) bool { return f.epoch == epoch && harmless(f.err) })
 }
 
-// restore launches a call that forgets the failure if which says so.
+// restore launches a call that clears the failure if which accepts it.
 func (s *Storage) restore(op string, which func(f *failure) bool) {
-	home := s.held.home
+	home := s.alloc.home
 	c := home.Begin(-1, op)
 	c.HostOnly = true
 	c.Fn = func() error {
@@ -184,14 +184,13 @@ func (s *Storage) restore(op string, which func(f *failure) bool) {
 	home.Launch(c)
 }
 
-// Region returns the bytes of n elements of the loan, from number from on. Whoever uses them does so after [Borrowed.Waits] and
-// before the work ends.
+// Region returns the bytes of elements from to from+n. They may be used after the events of [Borrowed.Waits] and before the work ends.
 func (l *Borrowed) Region(from, n int) Region {
 	size := l.operand.DType.Size()
 	return Region{l.operand.Memory, (l.operand.Offset + from) * size, n * size}
 }
 
-// part returns the operand of n elements of the loan from number from on.
+// part returns the operand of elements from to from+n.
 func (l *Borrowed) part(from, n int) Operand {
 	o := l.operand
 	o.Offset += from
@@ -201,15 +200,14 @@ func (l *Borrowed) part(from, n int) Operand {
 	return o
 }
 
-// InBorrowed adds n elements of a loan, from number from on, as an input. The call must wait for what [Borrowed.Waits] says.
+// InBorrowed adds elements from to from+n of borrowed memory as an input. The call must wait for [Borrowed.Waits].
 func (c *Call) InBorrowed(l *Borrowed, from, n int) *Call {
 	c.Ins = append(c.Ins, l.part(from, n))
 	c.Work = max(c.Work, n)
 	return c
 }
 
-// InMemory adds n elements of memory that is of no tensor, from number from on, as an input. The caller sees to it that it is
-// there when the call runs.
+// InMemory adds elements from to from+n of memory without a tensor as an input. The caller keeps it alive until the call has run.
 func (c *Call) InMemory(m Memory, d DType, from, n int) *Call {
 	sizes := [...]int{n, 1}
 	c.Ins = append(c.Ins, Operand{Memory: m, Offset: from, DType: d, present: true, partial: true, Shape: sizes[:1:1], Strides: sizes[1:]})
@@ -217,7 +215,7 @@ func (c *Call) InMemory(m Memory, d DType, from, n int) *Call {
 	return c
 }
 
-// OutBorrowed adds n elements of a loan, from number from on, as an output. The call must wait for what [Borrowed.Waits] says.
+// OutBorrowed adds elements from to from+n of borrowed memory as an output. The call must wait for [Borrowed.Waits].
 func (c *Call) OutBorrowed(l *Borrowed, from, n int) *Call {
 	c.Outs = append(c.Outs, l.part(from, n))
 	c.Work = max(c.Work, n)

@@ -45,8 +45,8 @@ func KernelNames() []string {
 	return append([]string(nil), kernels.names...)
 }
 
-// An Operand is one tensor of a [Call] as its kernel sees it: where it lies, its dtype, shape and strides. The address
-// is taken when the call is made, so that a storage emptied or released later does not matter to it.
+// An Operand is one tensor of a [Call] as its kernel sees it: memory, dtype, shape and strides. The address is taken when the operand is
+// added, so emptying or releasing the storage later does not affect the call.
 type Operand struct {
 	Memory  Memory
 	Offset  int // of the first element, in elements
@@ -55,19 +55,19 @@ type Operand struct {
 	Shape   []int
 	Strides []int // in elements
 
-	IsNumber bool
-	present  bool
-	partial  bool // other calls write to other parts of the memory at the same time
-	abroad   bool // other streams use the memory too
-	borrowed bool // of a [Borrowed], whose waits the caller adds
-	storage  *Storage
-	epoch    uint32
+	IsNumber    bool
+	present     bool
+	partial     bool // other calls write to other parts of the memory at the same time
+	crossStream bool // other streams use the memory too
+	borrowed    bool // from a [Borrowed], whose waits the caller adds
+	storage     *Storage
+	epoch       uint32
 }
 
-// Present reports whether the operand was given; optional ones may not be.
+// Present reports whether the operand was given. Optional operands may be absent.
 func (o *Operand) Present() bool { return o.present }
 
-// Ptr returns the address of the operand's first element; only for devices whose memory the host can address.
+// Ptr returns the address of the first element. The device's memory must be addressable by the host.
 func (o *Operand) Ptr() unsafe.Pointer {
 	return unsafe.Add(o.Memory.Ptr, o.Offset*o.DType.Size())
 }
@@ -81,11 +81,11 @@ func (o *Operand) Contiguous() bool { return IsContiguous(o.Shape, o.Strides) }
 // Storage returns the storage behind the operand; nil for a number.
 func (o *Operand) Storage() *Storage { return o.storage }
 
-// A Call is one launch of a kernel: its operands and attributes. Streams hand calls out and keep them; callers fill them
-// in between Begin and Launch. Nothing is locked meanwhile, and a call that is never launched is of no consequence.
+// A Call is one launch of a kernel: its operands and attributes. Callers fill it in between Begin and Launch. Streams own and reuse calls.
+// No lock is held in between, and a call may be abandoned.
 //
-// An operand that is a tensor without memory, because making it failed or it was released, is the call's error
-// ([Call.Err]): the call is not run, and fails its outputs.
+// A tensor operand without memory, because its operation failed or it was released, sets the call's error ([Call.Err]). Such a call does
+// not run, and its outputs fail.
 type Call struct {
 	Kernel KernelID
 	Op     string // the operation's name, for messages
@@ -93,33 +93,32 @@ type Call struct {
 	Ins    []Operand
 	Ints   []int64
 	Floats []float64
-	// Work estimates the cost, in elements read and written; streams run small idle work on the caller's thread.
+	// Work estimates the cost in elements read and written. An idle stream runs small calls on the caller's thread.
 	Work int
-	// InPlace marks a call whose outputs hold values that it changes: it runs only if all of them, and all inputs, are
-	// sound. Overwrites is set besides where the values that they hold do not matter, so that a failed output is sound again if
-	// all of its storage is written.
+	// InPlace marks a call that changes the values of its outputs. It runs only if its outputs and inputs have not failed. With Overwrites
+	// the old values do not matter: writing all of a failed storage makes it valid again.
 	InPlace, Overwrites bool
-	// Fn replaces the kernel for work done by a Go function. If HostOnly is set it uses no memory of the device: a GPU need not be
-	// done with what came before.
+	// Fn is a Go function that runs in place of a kernel. With HostOnly it uses no device memory, so a GPU need not finish earlier work
+	// first.
 	Fn       func() error
 	HostOnly bool
-	// Mark replaces the kernel for a call of a Go function when the device is done with what came before and the inputs are
-	// there. What comes after does not wait for it: a GPU goes on meanwhile. It must not block.
+	// Mark is a Go function that runs in place of a kernel, once the device has finished earlier work and the inputs are ready. Later calls
+	// do not wait for it: a GPU goes on meanwhile. It must not block.
 	Mark func()
-	// Own replaces the kernel for a call of the stream's own, which knows what to do.
+	// Own marks a call of the stream's own in place of a kernel. Only the stream interprets it.
 	Own any
-	// Placed is called when the call has its place in the stream, before it runs, with the event that is done when the call is.
-	// The stream is locked: it must not be used.
+	// Placed is called when the call has its position in the stream, before it runs, with the event of its end. The stream is locked, so
+	// Placed must not use it.
 	Placed func(done Event)
 
-	stream Stream
-	calls  *Calls // of the stream
-	waits  []Event
-	err    error // of an operand
-	shared bool  // uses memory that others read and write without a stream
-	abroad bool  // uses memory that other streams use too
-	outs   [2]Operand
-	ins    [4]Operand
+	stream      Stream
+	calls       *Calls // of the stream
+	waits       []Event
+	err         error // of an operand without memory
+	shared      bool  // uses memory that code outside the engine reads and writes
+	crossStream bool  // uses memory that other streams use too
+	outs        [2]Operand
+	ins         [4]Operand
 }
 
 // Reset prepares a call for reuse by stream s.
@@ -134,23 +133,24 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
 	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.Placed = 0, false, false, nil, false, nil, nil, nil
-	c.err, c.shared, c.abroad = nil, false, false
+	c.err, c.shared, c.crossStream = nil, false, false
 }
 
-// Clear lets go of what the call refers to.
+// Clear drops the call's references.
 func (c *Call) Clear() {
 	clear(c.Outs)
 	clear(c.Ins)
 	clear(c.waits)
 	c.Fn, c.Mark, c.Own, c.Placed, c.err = nil, nil, nil, nil, nil
-	// Of lists that grew, the first operands stand in the call as well. A storage that its own stream refers to is never collected.
+	// If a list outgrew its array, the array still holds the first operands. A storage that its own stream refers to would never be
+	// collected.
 	if o := &c.outs; o[0].present || o[1].present {
 		clear(o[:])
 	}
 	if i := &c.ins; i[0].present || i[1].present || i[2].present || i[3].present {
 		clear(i[:])
 	}
-	// Calls over long lists, such as the parameters of a model, do not leave their room in every slot of the queue.
+	// Long lists, such as the parameters of a model, would stay allocated in every slot of the queue.
 	if cap(c.Outs) > longList {
 		c.Outs = nil
 	}
@@ -165,7 +165,7 @@ func (c *Call) Clear() {
 	}
 }
 
-// longList is the number of operands above which a call's room is given up after use.
+// longList is the number of operands above which a call's lists are freed after use.
 const longList = 16
 
 // Touch tells the race detector what the call reads and writes.
@@ -205,7 +205,7 @@ func (c *Call) In(t *Tensor) *Call {
 	return c
 }
 
-// addOperand makes the list longer by an operand, which is zero: Clear has seen to that where the list was longer before.
+// addOperand appends an operand. Within the list's capacity it is already zero, because Clear has cleared it.
 func addOperand(list *[]Operand) *Operand {
 	n := len(*list)
 	if n == cap(*list) {
@@ -259,39 +259,39 @@ func (c *Call) operand(o *Operand, t *Tensor) {
 		}
 		return
 	}
-	o.Memory, o.Offset, o.storage, o.epoch = s.held.memory, t.offset, s, s.epoch
+	o.Memory, o.Offset, o.storage, o.epoch = s.alloc.memory, t.offset, s, s.epoch
 	c.Work = max(c.Work, Numel(t.shape))
 	if s.shared.Load() > 0 {
 		c.shared = true
 	}
-	if s.held.home != c.stream || s.foreign.load() {
-		o.abroad, c.abroad = true, true
+	if s.alloc.home != c.stream || s.foreign.load() {
+		o.crossStream, c.crossStream = true, true
 	}
 }
 
 // Err returns the error of the first operand that has no memory, or nil. Such a call cannot run.
 func (c *Call) Err() error { return c.err }
 
-// Place makes the call wait for what other streams do with its operands. Streams call it in Launch, when they are locked and
-// [Stream.Next] is the event of the call.
+// Place makes the call wait for other streams' uses of its operands. Streams call it in Launch while they are locked and [Stream.Next] is
+// the event of the call.
 func (c *Call) Place() {
-	if c.abroad = c.abroad || anyForeign(c.Outs) || anyForeign(c.Ins); c.abroad {
-		crossing.Lock()
+	if c.crossStream = c.crossStream || anyForeign(c.Outs) || anyForeign(c.Ins); c.crossStream {
+		crossStreamMu.Lock()
 		c.waits = useAll(c.Outs, c.stream, true, c.waits)
 		c.waits = useAll(c.Ins, c.stream, false, c.waits)
-		crossing.Unlock()
+		crossStreamMu.Unlock()
 	}
 	if c.Placed != nil {
 		c.Placed(c.stream.Next())
 	}
 }
 
-// crossing is held while a call or a list of loans takes its place among the uses of memory by several streams, that of all its
-// operands at once. So each waits only for what has taken its place before, and no two can wait for each other. It is taken after the
-// lock of a stream, and nothing that waits is done meanwhile.
-var crossing sync.Mutex
+// crossStreamMu is held while a call, or a list of borrowed tensors, takes its place among the uses of memory by several streams, for all
+// operands at once. So each waits only for earlier ones, and two cannot wait for each other. It is taken after a stream's lock, and nothing
+// blocks while it is held.
+var crossStreamMu sync.Mutex
 
-// anyForeign reports whether other streams use the memory of an operand: another thread may have lent it since the operand was given.
+// anyForeign reports whether other streams use the memory of an operand. Another thread may have lent it after the operand was added.
 func anyForeign(list []Operand) bool {
 	for i := range list {
 		if s := list[i].storage; s != nil && s.foreign.load() && !list[i].borrowed {
@@ -301,23 +301,23 @@ func anyForeign(list []Operand) bool {
 	return false
 }
 
-// useAll is [Storage.use] of the operands that other streams use too.
+// useAll calls [Storage.use] for the operands that other streams use too.
 func useAll(list []Operand, by Stream, write bool, waits []Event) []Event {
 	for i := range list {
-		if o := &list[i]; o.storage != nil && !o.borrowed && (o.abroad || o.storage.foreign.load()) {
+		if o := &list[i]; o.storage != nil && !o.borrowed && (o.crossStream || o.storage.foreign.load()) {
 			waits = o.storage.use(by, write, waits)
 		}
 	}
 	return waits
 }
 
-// Calls are those of a stream that nobody uses. The zero value has none.
+// Calls caches one unused call of a stream. The zero value is empty.
 type Calls struct {
 	spare atomic.Pointer[Call]
-	turn  sync.Mutex // of who launches a call and takes its error: see [Launch]
+	turn  sync.Mutex // serialises launch and error of synchronous calls: see [Launch]
 }
 
-// Get returns a call of stream s to fill in. It is the one that came back last: it is in the cache.
+// Get returns a call of stream s to fill in. It prefers the last one returned, which is still in the processor's cache.
 func (p *Calls) Get(s Stream, k KernelID, op string) *Call {
 	c := p.spare.Swap(nil)
 	if c == nil {
@@ -328,18 +328,17 @@ func (p *Calls) Get(s Stream, k KernelID, op string) *Call {
 	return c
 }
 
-// Put takes back a call that was cleared; nil is none.
+// Put takes back a cleared call; nil does nothing.
 func (p *Calls) Put(c *Call) {
 	if c != nil {
 		p.spare.Store(c)
 	}
 }
 
-// Shared reports whether the call uses memory that is shared with somebody outside ([Storage.Share]), so that its launch
-// must wait for it.
+// Shared reports whether the call uses memory shared with code outside the engine ([Storage.Share]). Launch then waits for the call.
 func (c *Call) Shared() bool { return c.shared }
 
-// CheckInputs returns the error of the first failed input, or of the first failed output if the call is in place.
+// CheckInputs returns the error of the first failed input. For an in-place call it checks the outputs too.
 func (c *Call) CheckInputs() error {
 	for i := range c.Ins {
 		if err := c.Ins[i].failed(); err != nil {
@@ -363,15 +362,15 @@ func (c *Call) CheckInputs() error {
 	return nil
 }
 
-// Fail marks the outputs of a call that has failed, unless it is in place and has left them as they were.
+// Fail marks the outputs of a failed call as failed. A failed in-place call has left its outputs unchanged, so they stay valid.
 func (c *Call) Fail(err error) {
 	if !c.InPlace {
 		c.fail(err, false)
 	}
 }
 
-// Skip marks the outputs of a call that does not run because [Call.CheckInputs] says err. So it does where the call is in
-// place: the program takes them for changed, and whoever reads them is to be told.
+// Skip marks the outputs of a call that does not run because of the error of [Call.CheckInputs]. In-place outputs fail too: the program
+// expects the change, so readers must get the error.
 func (c *Call) Skip(err error) { c.fail(err, c.InPlace) }
 
 func (c *Call) fail(err error, skipped bool) {
@@ -382,7 +381,7 @@ func (c *Call) fail(err error, skipped bool) {
 	}
 }
 
-// fills reports whether the operand is all of its storage.
+// fills reports whether the operand covers its whole storage.
 func (o *Operand) fills() bool {
 	return o.Contiguous() && o.Numel()*o.DType.Size() == o.storage.Size()
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call that takes the place of one over a long list has no operands but its own.
+// A reused call has no operands left from an earlier call over a long list.
 func TestCallsForgetLongLists(t *testing.T) {
 	number := &Tensor{isNumber: true, other: &noTensor{}}
 	var c Call

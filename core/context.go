@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// A Context is what the operations of one rank share: its default device and dtype, its random generators, the current
-// streams and the memory category of new tensors. Programs without ranks use the default context.
+// A Context is the state shared by the operations of one rank: default device and dtype, random generators, current streams, and the memory
+// category of new tensors. A program without ranks uses the default context.
 type Context struct {
 	id       uint32
 	rank     int
 	parent   *Context
 	shared   *rankState
 	random   *randomState
-	home     Device // the rank's own, whatever its default is now
+	home     Device // the rank's device; the default device may differ
 	device   Device
 	dtype    DType
 	category Category
@@ -21,20 +21,20 @@ type Context struct {
 	hooks    *SavedHooks
 }
 
-// rankState is what the contexts derived from one rank's share.
+// rankState is shared by all contexts derived from one rank's.
 type rankState struct {
-	ranked  bool // of a rank, not of a program without ranks
+	ranked  bool // belongs to a rank, not to a program without ranks
 	mu      sync.Mutex
 	streams atomic.Pointer[[]Stream] // the rank's default stream per device ordinal
 	casts   castCache
 }
 
-// randomState is the random generators of a rank, or of one of its workers.
+// randomState holds the random generators of a rank or of one of its workers.
 type randomState struct {
 	mu         sync.Mutex
 	generators atomic.Pointer[[]*Generator] // per device ordinal
 	seed       uint64
-	kinds      map[string]uint64 // seeds of kinds of devices that have one of their own
+	kinds      map[string]uint64 // seeds set for one kind of device
 }
 
 var contexts table[Context]
@@ -47,8 +47,8 @@ func newContext(parent *Context, rank int) *Context {
 	return c
 }
 
-// NewRankContext returns a context for the given rank, with streams and random generators of its own and dev as the
-// default device (nil: the process's). Free it with [Context.Free].
+// NewRankContext returns a context for the rank, with its own streams and random generators. dev becomes the default device; nil means the
+// process's. Free it with [Context.Free].
 func NewRankContext(rank int, dev Device) *Context {
 	c := newContext(nil, rank)
 	c.shared.ranked = true
@@ -56,7 +56,7 @@ func NewRankContext(rank int, dev Device) *Context {
 	return c
 }
 
-// Free gives up a context, and closes the streams of a rank's. Nothing may run in it any more.
+// Free ends a context. A rank's context closes its streams. Nothing may run in it any more.
 func (c *Context) Free() {
 	contexts.remove(c.id)
 	if c.parent != nil {
@@ -74,7 +74,7 @@ func (c *Context) Free() {
 // CurrentContext returns the context of the calling thread.
 func CurrentContext() *Context { return CurrentMode().Context() }
 
-// derive returns a copy of c with a new id, sharing the rank's streams and generators.
+// derive returns a copy of c with a new id. It shares the rank's streams and generators.
 func (c *Context) derive() *Context {
 	d := *c
 	d.parent = c
@@ -82,8 +82,8 @@ func (c *Context) derive() *Context {
 	return &d
 }
 
-// Worker returns a context for a helper thread of c's rank: it shares the rank's streams and has random generators of its
-// own, which start from seed. Free it with [Context.Free].
+// Worker returns a context for a helper thread of c's rank. It shares the rank's streams; its random generators are its own and start from
+// seed. Free it with [Context.Free].
 func (c *Context) Worker(seed uint64) *Context {
 	d := c.derive()
 	d.random = &randomState{seed: seed}
@@ -93,11 +93,11 @@ func (c *Context) Worker(seed uint64) *Context {
 // Rank returns the rank the context belongs to; 0 without ranks.
 func (c *Context) Rank() int { return c.rank }
 
-// Ranked reports whether the context is of a rank, and not of a program without ranks.
+// Ranked reports whether the context belongs to a rank, not to a program without ranks.
 func (c *Context) Ranked() bool { return c.shared.ranked }
 
-// Concerns reports whether a thread of the context that waits for a device waits for the stream: a rank waits for its own, since
-// those of others may be waiting for it, and a program without ranks for all.
+// Concerns reports whether synchronizing a device in this context waits for the stream. A rank waits only for its own streams, because
+// other ranks' streams may be waiting for it. A program without ranks waits for all.
 func (c *Context) Concerns(s Stream) bool { return !c.shared.ranked || s.Rank() == c.rank }
 
 // DefaultDType returns the dtype of new floating-point tensors.
@@ -120,7 +120,7 @@ func (c *Context) DefaultDevice() (Device, error) {
 	return OpenDevice("cpu:0")
 }
 
-// Home returns the device that the rank was given, or cpu:0, whatever its default device is now.
+// Home returns the device that the rank was created with, or cpu:0. It ignores the current default device.
 func (c *Context) Home() (Device, error) {
 	if c.home != nil {
 		return c.home, nil
@@ -131,8 +131,7 @@ func (c *Context) Home() (Device, error) {
 // SetDefaultDevice sets the device of new tensors; nil means cpu:0.
 func (c *Context) SetDefaultDevice(d Device) { c.device = d }
 
-// Stream returns the current stream of device d in this context: the one set by [WithStream], or the rank's default
-// stream of d, made at its first use.
+// Stream returns the current stream of device d: the one set by [WithStream], or the rank's default stream, created at its first use.
 func (c *Context) Stream(d Device) Stream {
 	i := d.Ordinal()
 	if i < len(c.streams) && c.streams[i] != nil {
@@ -157,8 +156,8 @@ func (c *Context) Stream(d Device) Stream {
 	return grown[i]
 }
 
-// made returns the current stream of the device with the given ordinal, or nil if it has not been made.
-func (c *Context) made(ordinal int) Stream {
+// existing returns the current stream of the device with the given ordinal, or nil if it was not created yet.
+func (c *Context) existing(ordinal int) Stream {
 	if ordinal < len(c.streams) && c.streams[ordinal] != nil {
 		return c.streams[ordinal]
 	}
@@ -168,8 +167,8 @@ func (c *Context) made(ordinal int) Stream {
 	return nil
 }
 
-// devices returns a bound on the ordinals of the devices for which c has streams.
-func (c *Context) devices() int {
+// ordinals returns an upper bound of the ordinals of devices for which c has streams.
+func (c *Context) ordinals() int {
 	n := len(c.streams)
 	if s := c.shared.streams.Load(); s != nil {
 		n = max(n, len(*s))
@@ -185,25 +184,25 @@ func (c *Context) SameStreams(o *Context) bool {
 	if c.shared != o.shared {
 		return false
 	}
-	for i := range max(c.devices(), o.devices()) {
-		if c.made(i) != o.made(i) {
+	for i := range max(c.ordinals(), o.ordinals()) {
+		if c.existing(i) != o.existing(i) {
 			return false
 		}
 	}
 	return true
 }
 
-// OnStreamsOf returns a context like c, of the rank of o and with its current streams. Free it with [Context.Free].
+// OnStreamsOf returns a context like c, but with the rank and current streams of o. Free it with [Context.Free].
 func (c *Context) OnStreamsOf(o *Context) *Context {
 	d := c.derive()
 	d.rank, d.shared, d.streams = o.rank, o.shared, o.streams
 	return d
 }
 
-// WaitFor makes what runs on c's current streams from now on wait for what was launched on those of o.
+// WaitFor makes later calls on c's current streams wait for everything launched so far on those of o.
 func (c *Context) WaitFor(o *Context) {
-	for i := range o.devices() {
-		if s := o.made(i); s != nil {
+	for i := range o.ordinals() {
+		if s := o.existing(i); s != nil {
 			if here := c.Stream(s.Device()); here != s {
 				here.Wait(s.Record())
 			}
@@ -244,20 +243,19 @@ func withDerived(change func(*Context), fn func()) {
 	WithContext(c, fn)
 }
 
-// SavedHooks transform what nodes save for their derivatives, for example to keep it on another device. Pack runs when
-// a value is saved, on a tensor that is released afterwards unless it is what Pack returns; Unpack runs, with what Pack
-// returned, when the derivative asks for the value. It returns a tensor, or a new reference to one, that is released
-// after use.
+// SavedHooks transform the tensors that nodes save, for example to offload them to another device. Pack runs when a tensor is saved. Its
+// argument is released afterwards unless Pack returns it. Unpack runs on the packed value when the derivative asks for the tensor. It
+// returns a tensor, or a new reference to one, that is released after use.
 type SavedHooks struct {
 	Pack     func(*Tensor) any
 	Unpack   func(any) *Tensor
-	External *ExternalSaver // whose hooks they are, if they belong to another language
+	External *ExternalSaver // set if the hooks belong to another language
 }
 
-// WithSavedHooks runs fn with h applied to everything that nodes recorded in it save.
+// WithSavedHooks runs fn with h applied to every tensor that nodes recorded inside it save.
 func WithSavedHooks(h *SavedHooks, fn func()) {
 	withDerived(func(c *Context) { c.hooks = h }, fn)
 }
 
-// SavedHooks returns the hooks in force, or nil.
+// SavedHooks returns the current hooks, or nil.
 func (c *Context) SavedHooks() *SavedHooks { return c.hooks }

@@ -13,8 +13,8 @@ import (
 // MetaKind is the kind of the device whose tensors have no values: see package core/meta.
 const MetaKind = "meta"
 
-// MetaKept is how many bytes of values from other devices the meta device remembers of a tensor: numbers and small tables, not
-// weights. Of larger ones nothing is read.
+// MetaKept is the largest size in bytes of values from other devices that the meta device keeps: numbers and small tables, not weights. It
+// does not read larger tensors.
 const MetaKept = 1 << 20
 
 // A Device runs kernels on streams and owns memory. Package core/cpu implements it for CPU cores.
@@ -31,55 +31,54 @@ type Device interface {
 	NewStream(rank int) Stream
 	// Supports reports whether the device has the kernel.
 	Supports(k KernelID) bool
-	// Synchronize waits for every stream, in a rank for those of the rank, and returns their unread errors.
+	// Synchronize waits for every stream, inside a rank for the rank's streams, and returns their unread errors.
 	Synchronize() error
-	// EmptyCache gives unused cached memory back to the system.
+	// EmptyCache returns unused cached memory to the system.
 	EmptyCache()
-	// Reserved returns the bytes held from the system, caches included.
+	// Reserved returns the bytes obtained from the system, caches included.
 	Reserved() int
-	// HostAccessible reports whether Memory.Ptr addresses the memory from the host.
+	// HostAccessible reports whether the host can address memory through Memory.Ptr.
 	HostAccessible() bool
 }
 
-// A Stream runs calls in the order they were launched, asynchronously. It may be used from several goroutines.
+// A Stream runs calls asynchronously, in the order of their launch. Several goroutines may use it.
 type Stream interface {
 	Device() Device
 	// Rank returns the rank the stream belongs to.
 	Rank() int
-	// Counters returns where the stream's memory is counted.
+	// Counters returns the counters of the stream's memory.
 	Counters() Counters
 	// Alloc returns memory of at least the given size, aligned to 64 bytes, for calls launched from now on.
 	Alloc(bytes int) (Memory, error)
-	// Free gives memory back in program order: calls launched before may still use it, later ones may get it again.
-	// Those that do wait for the events of other streams in after.
+	// Free returns memory in program order: earlier calls may still use it, and later calls may get it again. Those later calls wait for
+	// the events in after, which belong to other streams.
 	Free(m Memory, after ...Event)
 	// Begin returns a call to fill in.
 	Begin(k KernelID, op string) *Call
-	// Refuse returns why the device cannot run a call at all, such as a missing kernel, or nil. The function [Launch] asks.
+	// Refuse returns the reason why the device cannot run a call at all, such as a missing kernel, or nil. Only [Launch] calls it.
 	Refuse(c *Call) error
-	// Launch enqueues the call, waiting while the queue is full, or runs it at once where that is faster. One with an error
+	// Launch enqueues the call. It blocks while the queue is full. It runs the call at once where that is faster. A call with an error
 	// ([Call.Err]) fails.
 	Launch(c *Call)
-	// Abandon gives back a call returned by Begin that is not launched.
+	// Abandon returns a call of Begin without launching it.
 	Abandon(c *Call)
-	// Record returns an event that is done when everything launched so far is. It takes no lock.
+	// Record returns an event that is done when everything launched so far is done. It takes no lock.
 	Record() Event
-	// Next returns the event that is done when the call being launched is: see [Call.Place].
+	// Next returns the event of the call that is being launched: see [Call.Place].
 	Next() Event
-	// Locked runs fn while no call takes its place in the stream. fn must not use the stream but for Record.
+	// Locked runs fn while no call can be enqueued. fn may only use Record of the stream.
 	Locked(fn func())
 	// Wait makes later calls wait for the event.
 	Wait(e Event)
-	// Upload copies src to m at the given byte offset, in order; src may be changed when it returns.
+	// Upload copies src to m at the given byte offset, in stream order. The caller may change src afterwards.
 	Upload(m Memory, offset int, src []byte)
 	// Download waits for everything launched so far and copies len(dst) bytes from m at the given byte offset.
 	Download(dst []byte, m Memory, offset int)
-	// Synchronize waits until the stream is idle and what later calls would wait for is done, and returns its first unread
-	// error.
+	// Synchronize waits until the stream is idle, and for the events that later calls would wait for. It returns its first unread error.
 	Synchronize() error
 	// TakeError returns the first unread execution error, without waiting.
 	TakeError() error
-	// Crowded reports whether the queue is so full that an operation of many calls might have to wait in Launch.
+	// Crowded reports whether the queue is nearly full, so that an operation of many calls might block in Launch.
 	Crowded() bool
 	// MakeRoom waits until the queue is at most half full.
 	MakeRoom()
@@ -87,33 +86,33 @@ type Stream interface {
 	Close() error
 }
 
-// An Event is a point in a stream.
+// An Event is a position in a stream.
 type Event interface {
-	// Done reports whether the stream has passed the point.
+	// Done reports whether the stream has passed the position.
 	Done() bool
-	// Wait blocks the caller until it has.
+	// Wait blocks until the stream has passed the position.
 	Wait()
-	// WaitFor blocks until it has, at most for d, and reports whether it has.
+	// WaitFor is Wait with the timeout d. It reports whether the stream has passed the position.
 	WaitFor(d time.Duration) bool
 	// Stream returns the stream the event was recorded on.
 	Stream() Stream
 }
 
-// A Joint is an event that is done when others are, which may not be known when it is waited for.
+// A Joint is an event that is done when its parts are done. The parts may become known later.
 type Joint interface {
 	Event
-	// Parts waits until the others are known, and returns them. Those may have to be waited for yet.
+	// Parts waits until the parts are known, and returns them. They need not be done.
 	Parts() []Event
 }
 
 // Memory is a piece of device memory, off the Go heap.
 type Memory struct {
 	shadow
-	Ptr    unsafe.Pointer // the first byte, where the host can address it
-	Handle uint64         // the device's own name for the piece
+	Ptr    unsafe.Pointer // the first byte, if the host can address it
+	Handle uint64         // the device's own identifier
 	Size   int            // usable bytes
 
-	storage *Storage // to be used again, of free memory
+	recycled *Storage // header to reuse with free memory
 }
 
 // A Backend opens the devices of one kind.
@@ -193,7 +192,7 @@ func DeviceCount(kind string) int {
 	return b.Count()
 }
 
-// Synchronize waits for every stream of every device, in a rank for those of the rank, and returns the first unread error.
+// Synchronize waits for every stream of every device, inside a rank for the rank's streams, and returns the first unread error.
 func Synchronize() error {
 	var first error
 	for _, d := range OpenDevices() {

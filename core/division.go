@@ -1,20 +1,20 @@
 package core
 
-// A Division is why a tensor is one rank's part of a larger one: what the larger one is called, in which words.
+// A Division marks a tensor as one rank's shard of a larger tensor, and holds the words for its errors.
 type Division struct {
 	// Whole names the larger tensor, such as "parameter head.weight".
 	Whole string
-	// Advice says what to use in the place of the part.
+	// Advice says what to use instead of the shard.
 	Advice string
 }
 
-// Refuse returns the error of an operation whose result would be that of the part alone.
+// Refuse returns the error of an operation whose result would cover the shard alone.
 func (d *Division) Refuse(op string) error {
 	return Errorf(StateError, op, "%s is divided over ranks, and this is one rank's part: the result would be the part's alone; %s", d.Whole, d.Advice)
 }
 
-// Divide says that t is a part of a larger tensor, and returns it. Operations that work element by element make parts of parts;
-// others fail. [Tensor.Detach] returns a tensor that is not one.
+// Divide marks t as a shard of a larger tensor, and returns it. Elementwise operations on shards give shards; other operations fail. The
+// result of [Tensor.Detach] has no mark.
 func (t *Tensor) Divide(d *Division) *Tensor {
 	if t.Err() == nil {
 		t.EnsureAutogradMeta().extended().division.Store(d)
@@ -22,7 +22,7 @@ func (t *Tensor) Divide(d *Division) *Tensor {
 	return t
 }
 
-// Division returns why t is a part of a larger tensor; nil if it is none.
+// Division returns t's mark as a shard of a larger tensor, or nil.
 func (t *Tensor) Division() *Division {
 	if meta := t.AutogradMeta(); meta != nil {
 		return meta.Division()
@@ -30,7 +30,7 @@ func (t *Tensor) Division() *Division {
 	return nil
 }
 
-// Division returns why the autograd metadata's tensor is a part of a larger one; nil if it is none.
+// Division returns the tensor's mark as a shard of a larger tensor, or nil.
 func (meta *AutogradMeta) Division() *Division {
 	if r := meta.rare.Load(); r != nil {
 		return r.division.Load()

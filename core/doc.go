@@ -1,13 +1,12 @@
-// Package core holds what every part of Plait is made of: dtypes, shapes, devices and their streams, storages and
-// tensors that know their gradient.
+// Package core defines what all of Plait is built on: dtypes, shapes, devices and streams, storages, tensors, and the nodes of the autograd
+// graph.
 //
-// The path of one operation: a function of package op checks its arguments, allocates the outputs in the memory of the
-// current [Stream] of the inputs' [Device], and launches a kernel, by name, as a [Call] of operands and attributes. The
-// call returns at once; the device runs the stream in order. If a gradient is wanted, the function also records a [Node]
-// that remembers how to compute it. Nothing waits until somebody reads a value.
+// An operation of package op checks its arguments, allocates its outputs on the current [Stream] of the inputs' [Device], and launches a
+// kernel by name as a [Call] with operands and attributes. Launch returns at once; the device runs calls in stream order. If a gradient is
+// required, the operation also records a [Node] with the function that computes it. Nothing blocks until a value is read.
 //
-// Errors that shapes, dtypes, devices or allocation reveal are carried by the returned tensor ([Tensor.Err]); later
-// operations pass them on, and whatever reads a value returns them.
+// Errors of shapes, dtypes, devices or allocation travel in the returned tensor ([Tensor.Err]). Later operations pass them on, and reading
+// a value returns them.
 package core
 
 import _ "github.com/plait-ml/plait/core/internal/needcgo" // a readable error where there is no C compiler

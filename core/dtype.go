@@ -79,8 +79,8 @@ func Promote(a, b DType) DType {
 	return b
 }
 
-// dtype categories decide which operands take part in promotion: a 0-d tensor or a plain number only counts when its
-// category is above that of every operand with dimensions.
+// category returns a dtype's category for type promotion. A 0-d tensor or a plain number only counts if its category is above that of every
+// operand with dimensions.
 func category(d DType) int {
 	switch {
 	case d.IsFloat():

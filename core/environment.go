@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// EnvNumber returns the whole number in an environment variable, and otherwise where the variable is not set or empty. A value
-// that is no number, or not from least to most, is an error; a device's package returns it where the device is opened.
+// EnvNumber returns the whole number in an environment variable, or otherwise if it is unset or empty. A value outside least to most, or no
+// number, is an error; a device's package returns it when the device is opened.
 func EnvNumber(variable string, least, most, otherwise int) (int, error) {
 	value := os.Getenv(variable)
 	if value == "" {
@@ -20,14 +20,14 @@ func EnvNumber(variable string, least, most, otherwise int) (int, error) {
 	return n, nil
 }
 
-// EnvFlag returns whether an environment variable is 1, not 0 or unset. Any other value is an error, as of [EnvNumber].
+// EnvFlag reports whether an environment variable is 1. Unset and 0 mean false; any other value is an error, as in [EnvNumber].
 func EnvFlag(variable string) (bool, error) {
 	n, err := EnvNumber(variable, 0, 1, 0)
 	return n == 1, err
 }
 
-// EnvBytes returns the size in an environment variable, in bytes or such as "8GiB", and 0 where the variable is not set or empty.
-// Any other value is an error, as of [EnvNumber].
+// EnvBytes returns the size in an environment variable, in bytes or with a unit such as "8GiB"; 0 if it is unset or empty. Any other value
+// is an error, as in [EnvNumber].
 func EnvBytes(variable string) (int64, error) {
 	value := os.Getenv(variable)
 	if value == "" {

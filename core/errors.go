@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// A Kind says what an [Error] is about. Each maps to one exception class of the Python package.
+// A Kind classifies an [Error]. Each kind maps to one exception class of the Python package.
 type Kind uint8
 
 // The kinds of errors.
 const (
-	ValueError       Kind = iota // an argument's value
-	ShapeError                   // shapes that do not fit; Python: ValueError and RuntimeError
-	DTypeError                   // a dtype the operation cannot take; Python: TypeError and RuntimeError
-	TypeError                    // an argument of the wrong kind
+	ValueError       Kind = iota // a bad value of an argument
+	ShapeError                   // shapes that do not match; Python: ValueError and RuntimeError
+	DTypeError                   // a dtype that the operation does not support; Python: TypeError and RuntimeError
+	TypeError                    // a bad type of an argument
 	IndexError                   // an axis or an index out of range
 	MemoryError                  // an allocation that failed
-	NotImplemented               // something this device cannot do
-	DeviceError                  // a device that failed or does not fit
-	StateError                   // a call out of order: a freed graph, a changed saved tensor; Python: RuntimeError
+	NotImplemented               // not supported on this device
+	DeviceError                  // a device failed, or operands are on different devices
+	StateError                   // a call in the wrong state: a freed graph, a modified saved tensor; Python: RuntimeError
 	IOError                      // files
-	DistributedError             // ranks that disagree, died or never came; Python: RuntimeError
-	MatrixError                  // a matrix that linear algebra cannot take, such as a singular one; Python: LinAlgError
+	DistributedError             // ranks that disagree, failed or never arrived; Python: RuntimeError
+	MatrixError                  // a matrix that linear algebra cannot handle, such as a singular one; Python: LinAlgError
 )
 
 var kindNames = [...]string{"value error", "shape error", "dtype error", "type error", "index error", "memory error",
@@ -29,7 +29,7 @@ var kindNames = [...]string{"value error", "shape error", "dtype error", "type e
 
 func (k Kind) String() string { return kindNames[k] }
 
-// An Error is a failed operation: which one, and what it got and wanted.
+// An Error is a failed operation: its name, what it got and what it wanted.
 type Error struct {
 	Kind Kind
 	Op   string // the operation, such as "matmul"

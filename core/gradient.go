@@ -1,7 +1,7 @@
 package core
 
-// Grad returns the collected gradient, or nil. The tensor belongs to t: [Tensor.SetGrad] releases it. Where other goroutines may
-// replace it meanwhile, use [Tensor.BorrowGrad].
+// Grad returns the accumulated gradient, or nil. The tensor belongs to t: [Tensor.SetGrad] releases it. Use [Tensor.BorrowGrad] if other
+// goroutines may replace it at the same time.
 func (t *Tensor) Grad() *Tensor {
 	meta := t.autograd.Load()
 	if meta == nil {
@@ -10,15 +10,15 @@ func (t *Tensor) Grad() *Tensor {
 	return meta.Grad()
 }
 
-// Grad returns the collected gradient, or nil.
+// Grad returns the accumulated gradient, or nil.
 func (meta *AutogradMeta) Grad() *Tensor {
 	meta.mu.Lock()
 	defer meta.mu.Unlock()
 	return meta.grad
 }
 
-// BorrowGrad returns the collected gradient, or nil, which stays what it is until [AutogradMeta.ReturnGrad] of the autograd metadata that it
-// returns too, also if another goroutine replaces it.
+// BorrowGrad returns the accumulated gradient, or nil, and the metadata that holds it. The gradient stays valid until
+// [AutogradMeta.ReturnGrad], even if another goroutine replaces it.
 func (t *Tensor) BorrowGrad() (*Tensor, *AutogradMeta) {
 	meta := t.autograd.Load()
 	if meta == nil {
@@ -27,7 +27,7 @@ func (t *Tensor) BorrowGrad() (*Tensor, *AutogradMeta) {
 	return meta.BorrowGrad(), meta
 }
 
-// BorrowGrad returns the collected gradient, or nil, which stays what it is until [AutogradMeta.ReturnGrad].
+// BorrowGrad returns the accumulated gradient, or nil. It stays valid until [AutogradMeta.ReturnGrad].
 func (meta *AutogradMeta) BorrowGrad() *Tensor {
 	meta.mu.Lock()
 	defer meta.mu.Unlock()
@@ -35,7 +35,7 @@ func (meta *AutogradMeta) BorrowGrad() *Tensor {
 	return meta.grad
 }
 
-// ReturnGrad ends the use of what [AutogradMeta.BorrowGrad] returned. Nil metadata has lent nothing.
+// ReturnGrad ends the use of a gradient from [AutogradMeta.BorrowGrad]. It does nothing for nil metadata.
 func (meta *AutogradMeta) ReturnGrad() {
 	if meta == nil {
 		return
@@ -52,14 +52,14 @@ func (meta *AutogradMeta) ReturnGrad() {
 	}
 }
 
-// SetGrad replaces the gradient; nil drops it. The autograd metadata takes the reference that g is, and g leaves its scope.
+// SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.
 func (t *Tensor) SetGrad(g *Tensor) { t.EnsureAutogradMeta().SetGrad(g) }
 
-// SetGrad replaces the gradient; nil drops it. The autograd metadata takes the reference that g is, and g leaves its scope.
+// SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.
 func (meta *AutogradMeta) SetGrad(g *Tensor) {
 	if g != nil {
 		g.kept = true
-		if g.storage != nil && g.storage.held.category == Activation {
+		if g.storage != nil && g.storage.alloc.category == Activation {
 			g.storage.SetCategory(Gradient)
 		}
 	}

@@ -15,22 +15,22 @@ import (
 	"sync"
 )
 
-// A Guard keeps all threads but one out of an object whose state is one thread's, such as that of a parallel module. A second
-// thread gets an error, and does not wait: the first may be waiting for another rank, which may be a thread that cannot go on
-// while the second one waits. The same thread may enter again, from hooks and from passes within passes.
+// A Guard lets one thread at a time use an object with per-thread state, such as a parallel module. A second thread gets an error instead
+// of waiting: the first may be waiting for another rank, and that rank may run on the second thread. The same thread may enter again, from
+// hooks and from nested passes.
 //
-// A thread that is in the middle of a pass keeps the object between its calls. A goroutine that does so is locked to its thread.
+// A thread in the middle of a pass owns the object between its calls too. A goroutine in a pass must be locked to its thread.
 type Guard struct {
-	mu     sync.Mutex // never held while anything else runs
-	thread uintptr    // whose the object is; 0 means nobody's
-	calls  int        // of the thread, that are under way
-	passes int        // that it is in the middle of
+	mu     sync.Mutex // never held while other code runs
+	thread uintptr    // the owner; 0 means none
+	calls  int        // the owner's calls in progress
+	passes int        // the owner's passes in progress
 	later  []func()
 }
 
 func currentThread() uintptr { return uintptr(C.plaitk_thread()) }
 
-// Enter begins a call, or returns an error if the object is another thread's. [Guard.Leave] ends it.
+// Enter begins a call, or returns an error if another thread owns the object. [Guard.Leave] ends the call.
 func (g *Guard) Enter(op string) error {
 	runtime.LockOSThread()
 	here := currentThread()
@@ -38,7 +38,7 @@ func (g *Guard) Enter(op string) error {
 	if g.thread != 0 && g.thread != here {
 		g.mu.Unlock()
 		runtime.UnlockOSThread()
-		return Errorf(StateError, op, "two threads use one module at the same time; let one wait until the other has ended its pass, or give each a module of its own")
+		return Errorf(StateError, op, "two threads use one module at the same time; wait until the other thread has finished its pass, or give each thread its own module")
 	}
 	g.thread = here
 	g.calls++
@@ -52,7 +52,7 @@ func (g *Guard) Leave() {
 	runtime.UnlockOSThread()
 }
 
-// leave ends a call, after which the object is owner's if that is in the middle of a pass.
+// leave ends a call. The object then belongs to owner if a pass is in progress, otherwise to nobody.
 func (g *Guard) leave(owner uintptr) {
 	for {
 		g.mu.Lock()
@@ -75,22 +75,21 @@ func (g *Guard) leave(owner uintptr) {
 	g.mu.Unlock()
 }
 
-// Begin says, in a call, that the thread is in the middle of a pass from now on, until End.
+// Begin starts a pass of the calling thread, inside a call. End ends it.
 func (g *Guard) Begin() {
 	g.mu.Lock()
 	g.passes++
 	g.mu.Unlock()
 }
 
-// End ends what Begin began, in a call or in a function of [Guard.Later].
+// End ends a pass, inside a call or inside a function of [Guard.Later].
 func (g *Guard) End() {
 	g.mu.Lock()
 	g.passes = max(g.passes-1, 0)
 	g.mu.Unlock()
 }
 
-// Later runs fn, which cleans up and may be called for on any thread, when no other thread is in a call: now, or at the end of
-// that call.
+// Later runs fn, a cleanup that any thread may request, while no other thread is in a call: now, or at the end of that call.
 func (g *Guard) Later(fn func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

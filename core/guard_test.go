@@ -58,7 +58,7 @@ func TestGuardCleansUpBetweenCalls(t *testing.T) {
 	assert.False(t, cleaned, "while a call is under way")
 	g.Leave()
 	assert.True(t, cleaned)
-	elsewhere(func() { g.Later(g.End) }) // of a pass that was given up
+	elsewhere(func() { g.Later(g.End) }) // cleanup of an abandoned pass
 	elsewhere(func() {
 		if assert.NoError(t, g.Enter("test")) {
 			g.Leave()

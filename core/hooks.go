@@ -5,25 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// A Hook runs on a gradient during backward. Its result, if not nil, replaces the gradient. A hook with External set
-// belongs to another language: backward hands it to its caller.
+// A Hook runs on a gradient during backward. A non-nil result replaces the gradient. External is set if the hook belongs to another
+// language: backward hands it to its caller.
 type Hook struct {
 	Fn       func(grad *Tensor) *Tensor
 	External uint64
-	// Drop, if not nil, runs once: when the hook was removed, or what it was registered on has gone.
+	// Drop, if not nil, runs once: when the hook is removed, or the object that it is registered on is gone.
 	Drop func()
-	// Failed, if not nil, runs when a backward pass that adds to the leaf's gradient, or would have, is over without having come to its
-	// end: an error has ended it, or its caller gave it up. For hooks that run after a leaf's accumulation. It must not wait for
-	// anybody: the caller may hold a lock of another language.
+	// Failed, if not nil, runs when a backward pass that would add to the leaf's gradient ends early: with an error, or because its caller
+	// gave up. It applies to hooks that run after a leaf's accumulation. It must not block: the caller may hold another language's lock.
 	Failed func(cause error)
 }
 
-// A NodeHook runs during backward before a node, on the gradients of its outputs, or after it, on those of its inputs.
-// Its result, if not nil, replaces them. after has the gradients of the outputs for a hook that runs after the node.
+// A NodeHook runs before a node's derivative on the gradients of its outputs, or after it on those of its inputs. A non-nil result replaces
+// them. For a hook after the node, the argument after holds the gradients of the outputs.
 type NodeHook struct {
 	Fn       func(grads, after []*Tensor) []*Tensor
 	External uint64
-	Drop     func() // as of a [Hook]
+	Drop     func() // as in [Hook]
 }
 
 func (h Hook) dropped() {
@@ -85,7 +84,7 @@ func (l *list[T]) remove(which func(entry[T]) bool) {
 	}
 }
 
-// clear drops every hook: what they were registered on has gone.
+// clear drops every hook, because the object that they are registered on is gone.
 func (l *list[T]) clear() {
 	if l.size.Load() > 0 {
 		l.remove(func(entry[T]) bool { return true })

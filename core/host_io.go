@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// An Element is a Go type that tensors are made from and read into.
+// An Element is a Go type that can fill a tensor or receive its values.
 type Element interface {
 	bool | uint8 | int32 | int64 | int | float32 | float64
 }
@@ -37,8 +37,8 @@ func bytesOf[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(zero)))
 }
 
-// FromSlice returns a tensor of the given shape with a copy of data, row-major, on the current default device. No shape
-// means one dimension. The dtype is T's; int gives int64.
+// FromSlice returns a tensor of the given shape on the default device with a copy of data in row-major order. Without a shape it has one
+// dimension. The dtype is T's; int gives int64.
 func FromSlice[T Element](data []T, shape ...int) *Tensor {
 	if shape == nil {
 		shape = []int{len(data)}
@@ -57,8 +57,8 @@ func FromSlice[T Element](data []T, shape ...int) *Tensor {
 // Scalar returns a 0-d tensor with the value v.
 func Scalar[T Element](v T) *Tensor { return FromSlice([]T{v}, []int{}...) }
 
-// FromBytes returns a tensor of the given dtype and shape with a copy of data, which holds the elements row-major in
-// the machine's byte order, on the current default device.
+// FromBytes returns a tensor of the given dtype and shape on the default device with a copy of data. data holds the elements in row-major
+// order and the machine's byte order.
 func FromBytes(d DType, data []byte, shape ...int) *Tensor {
 	m := CurrentMode()
 	dev, err := m.Context().DefaultDevice()
@@ -75,12 +75,12 @@ func FromBytes(d DType, data []byte, shape ...int) *Tensor {
 	s := m.Context().Stream(dev)
 	t := NewTensor(m, s, d, shape)
 	if t.other == nil && n > 0 {
-		s.Upload(t.storage.held.memory, 0, data)
+		s.Upload(t.storage.alloc.memory, 0, data)
 	}
 	return t
 }
 
-// Wait blocks until the tensor's value is known and returns the error that prevented it, if any.
+// Wait blocks until the tensor's value is ready, and returns the error that prevented it.
 func (t *Tensor) Wait() error {
 	p, err := t.pin("wait")
 	if err != nil || t.isNumber {
@@ -90,21 +90,21 @@ func (t *Tensor) Wait() error {
 	return p.storage.Wait()
 }
 
-// Wait blocks until everything launched so far that uses the storage is done, and returns the error of execution that
-// made its contents undefined, or else the first unread error of its stream.
+// Wait blocks until everything launched so far on the storage is done. It returns the execution error that made the contents undefined, or
+// else the first unread error of its stream.
 func (s *Storage) Wait() error {
-	s.held.home.Record().Wait()
+	s.alloc.home.Record().Wait()
 	s.waitForeign()
 	if err := s.Err(); err != nil {
-		s.held.home.TakeError()
+		s.alloc.home.TakeError()
 		return err
 	}
-	return s.held.home.TakeError()
+	return s.alloc.home.TakeError()
 }
 
-// waitForeign waits for the uses on other streams.
+// waitForeign waits for uses on other streams.
 func (s *Storage) waitForeign() {
-	h := s.held
+	h := s.alloc
 	h.mu.Lock()
 	uses := append([]foreignUse(nil), h.uses...)
 	h.mu.Unlock()
@@ -113,15 +113,15 @@ func (s *Storage) waitForeign() {
 	}
 }
 
-// read is Wait, and copies bytes of the storage from the given one on. The copy is launched before anybody waits, so that a device
-// away from the host is asked once.
+// read waits as Wait does and copies bytes from offset to dst. It launches the copy before it blocks, so a device with separate memory is
+// asked once.
 func (s *Storage) read(dst []byte, offset int) error {
 	s.waitForeign()
-	s.held.home.Download(dst, s.held.memory, offset)
+	s.alloc.home.Download(dst, s.alloc.memory, offset)
 	return s.Wait()
 }
 
-// WaitFor is [Tensor.Wait] for at most d, without the error; it reports whether the value, or its error, is known.
+// WaitFor is [Tensor.Wait] with the timeout d. It reports whether the value, or its error, is ready.
 func (t *Tensor) WaitFor(d time.Duration) bool {
 	p, err := t.pin("wait")
 	if err != nil || t.isNumber {
@@ -130,10 +130,10 @@ func (t *Tensor) WaitFor(d time.Duration) bool {
 	defer p.unpin()
 	deadline := time.Now().Add(d)
 	s := p.storage
-	if !s.held.home.Record().WaitFor(d) {
+	if !s.alloc.home.Record().WaitFor(d) {
 		return false
 	}
-	h := s.held
+	h := s.alloc
 	h.mu.Lock()
 	uses := append([]foreignUse(nil), h.uses...)
 	h.mu.Unlock()
@@ -145,7 +145,7 @@ func (t *Tensor) WaitFor(d time.Duration) bool {
 	return true
 }
 
-// Bytes waits for the tensor's value and returns its elements row-major in the machine's byte order.
+// Bytes waits for the tensor's value and returns its elements in row-major order and the machine's byte order.
 func (t *Tensor) Bytes() ([]byte, error) {
 	p, err := t.pin("read")
 	if err != nil {
@@ -158,10 +158,10 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	return p.bytes()
 }
 
-// bytes is [Tensor.Bytes] of what is pinned.
+// bytes is [Tensor.Bytes] of a pinned tensor.
 func (p *pinned) bytes() ([]byte, error) {
 	if p.storage.Device().Kind() == MetaKind {
-		return nil, Errorf(NotImplemented, "read", "a tensor on the meta device has a shape, %v, and no values; materialize makes them, and to_empty memory without them", p.shape)
+		return nil, Errorf(NotImplemented, "read", "a tensor of shape %v on the meta device has no values; materialize computes them, to_empty only allocates memory", p.shape)
 	}
 	n, size := Numel(p.shape), p.dtype.Size()
 	if n == 0 {
@@ -203,7 +203,7 @@ func (p *pinned) bytes() ([]byte, error) {
 	return out, nil
 }
 
-// FirstNaN waits for the tensor's value and returns the row-major position of its first NaN, -1 if it holds none.
+// FirstNaN waits for the tensor's value and returns the row-major index of its first NaN, or -1.
 func FirstNaN(t *Tensor) (int, error) {
 	if !t.DType().IsFloat() {
 		return -1, nil
@@ -212,7 +212,7 @@ func FirstNaN(t *Tensor) (int, error) {
 	return slices.IndexFunc(v, math.IsNaN), err
 }
 
-// Values waits for the tensor's value and returns its elements row-major, converted to T.
+// Values waits for the tensor's value and returns its elements in row-major order, converted to T.
 func Values[T Element](t *Tensor) ([]T, error) {
 	p, err := t.pin("read")
 	if err != nil {
@@ -222,7 +222,7 @@ func Values[T Element](t *Tensor) ([]T, error) {
 	return values[T](t, &p)
 }
 
-// values is [Values] of a number, or of what is pinned of t.
+// values is [Values] of a number, or of t as pinned in of.
 func values[T Element](t *Tensor, of *pinned) ([]T, error) {
 	if t.isNumber {
 		if t.dtype.IsFloat() {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A table hands out small ids for objects that a thread-local mode names, since C memory may not hold Go pointers.
-// Reading takes no lock.
+// A table maps small ids to objects. The thread-local mode lies in C memory, which may not hold Go pointers, so it holds ids. Reading takes
+// no lock.
 type table[T any] struct {
 	mu    sync.Mutex
 	free  []uint32

@@ -48,17 +48,17 @@ func (i Index) By(step int) Index {
 	return i
 }
 
-// Pick takes the indices that t, of int64 or int32, names; or, if t is a bool tensor, the elements of as many dimensions
-// as it has where it is true.
+// Pick selects with t. An int64 or int32 tensor lists indices. A bool tensor selects the elements where it is true, over as many dimensions
+// as it has.
 func Pick(t *Tensor) Index { return Index{Kind: IndexTensor, Tensor: t} }
 
 // NewAxis adds a dimension of size 1.
 func NewAxis() Index { return Index{Kind: IndexNewAxis} }
 
-// Ellipsis takes all the dimensions that no other index speaks of.
+// Ellipsis takes all dimensions that no other index covers.
 func Ellipsis() Index { return Index{Kind: IndexEllipsis} }
 
-// String returns the index as it is written in Python.
+// String returns the index in Python's notation.
 func (i Index) String() string {
 	switch i.Kind {
 	case IndexInteger:

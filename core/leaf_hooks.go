@@ -1,12 +1,12 @@
 package core
 
-// leafHooks are the hooks on a leaf's gradient.
+// leafHooks are the hooks on a leaf.
 type leafHooks struct {
-	arrive HookList // run on each gradient that arrives
-	post   HookList // run after a gradient was accumulated
+	pre  HookList // run on each gradient before it is accumulated
+	post HookList // run after a gradient was accumulated
 }
 
-// RetainGrad makes a tensor that is not a leaf keep its gradient.
+// RetainGrad makes a non-leaf tensor keep its gradient.
 func (t *Tensor) RetainGrad() {
 	meta := t.current()
 	if meta == nil {
@@ -14,13 +14,13 @@ func (t *Tensor) RetainGrad() {
 	}
 	meta.mu.Lock()
 	defer meta.mu.Unlock()
-	if meta.node != nil && !meta.keeps {
-		meta.keeps = true
+	if meta.node != nil && !meta.retains {
+		meta.retains = true
 		meta.node.keepGrad(meta)
 	}
 }
 
-// RetainsGrad reports whether the tensor, which is not a leaf, keeps its gradient.
+// RetainsGrad reports whether a non-leaf tensor keeps its gradient.
 func (t *Tensor) RetainsGrad() bool {
 	meta := t.current()
 	if meta == nil {
@@ -28,17 +28,17 @@ func (t *Tensor) RetainsGrad() bool {
 	}
 	meta.mu.Lock()
 	defer meta.mu.Unlock()
-	return meta.keeps
+	return meta.retains
 }
 
-// TensorHooks returns the hooks that run on t's gradient when it is known, or nil if t requires none.
+// TensorHooks returns the hooks that run on t's gradient when it is complete, or nil if t requires no gradient.
 func (t *Tensor) TensorHooks() *HookList {
 	meta := t.current()
 	if meta == nil {
 		return nil
 	}
-	if r := meta.rare.Load(); r != nil && r.stands != nil {
-		meta = r.stands
+	if r := meta.rare.Load(); r != nil && r.standIn != nil {
+		meta = r.standIn
 	}
 	meta.mu.Lock()
 	n, index, requires := meta.node, meta.index, meta.requires
@@ -47,7 +47,7 @@ func (t *Tensor) TensorHooks() *HookList {
 	case n != nil:
 		return n.TensorHooks(index)
 	case requires:
-		return &meta.hooks().arrive
+		return &meta.hooks().pre
 	}
 	return nil
 }
@@ -61,18 +61,17 @@ func (meta *AutogradMeta) hooks() *leafHooks {
 	return meta.leaf
 }
 
-// PostAccumulateHooks returns the hooks that run, on the leaf's collected gradient, after a gradient was added to it. What
-// they return, if not nil, only says that they failed.
+// PostAccumulateHooks returns the hooks that run on a leaf's gradient after a backward pass has added to it. A non-nil result is only an
+// error.
 func (t *Tensor) PostAccumulateHooks() *HookList {
 	meta := t.EnsureAutogradMeta()
-	if r := meta.rare.Load(); r != nil && r.stands != nil {
-		meta = r.stands
+	if r := meta.rare.Load(); r != nil && r.standIn != nil {
+		meta = r.standIn
 	}
 	return &meta.hooks().post
 }
 
-// LeafHooks returns the hooks on the gradients that arrive at a leaf and those after one was added; nil if there are
-// none.
+// LeafHooks returns a leaf's hooks on incoming gradients and its hooks after accumulation; nil if there are none.
 func (meta *AutogradMeta) LeafHooks() (arrive []Hook, post []Hook) {
 	meta.mu.Lock()
 	l := meta.leaf
@@ -80,5 +79,5 @@ func (meta *AutogradMeta) LeafHooks() (arrive []Hook, post []Hook) {
 	if l == nil {
 		return nil, nil
 	}
-	return l.arrive.All(), l.post.All()
+	return l.pre.All(), l.post.All()
 }

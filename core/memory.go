@@ -2,7 +2,7 @@ package core
 
 import "sync"
 
-// A Category says what memory is used for, in the statistics.
+// A Category says what memory is used for. Memory statistics are kept per category.
 type Category uint8
 
 // The categories of memory.
@@ -12,9 +12,9 @@ const (
 	Gradient
 	OptimizerState
 	Communication
-	Buffer    // of modules
-	Workspace // what kernels need while they run, not tensors
-	External  // memory of somebody else, such as NumPy's; not counted
+	Buffer    // of modules, such as running averages
+	Workspace // temporary memory of kernels
+	External  // memory owned by other code, such as NumPy; not counted
 	numCategories
 )
 
@@ -27,7 +27,7 @@ func Categories() []Category {
 	return []Category{Activation, Parameter, Gradient, OptimizerState, Communication, Buffer, Workspace}
 }
 
-// Counters are where the memory of one stream is counted. A stream gets them once, from [NewCounters].
+// Counters count the memory of one stream. A stream gets them once, from [NewCounters].
 type Counters struct {
 	device *deviceGauges
 	rank   *gauges
@@ -50,7 +50,7 @@ func (g *gauge) add(n int64) {
 	g.peak = max(g.peak, g.current)
 }
 
-// gauges are per category and, last, in total.
+// gauges has one gauge per category and, last, the total.
 type gauges [numCategories + 1]gauge
 
 func (g *gauges) add(c Category, n int64) {
@@ -58,7 +58,7 @@ func (g *gauges) add(c Category, n int64) {
 	g[numCategories].add(n)
 }
 
-// deviceGauges count the memory on one device, for all ranks and for each.
+// deviceGauges count the memory on one device, in total and per rank.
 type deviceGauges struct {
 	mu    sync.Mutex
 	all   gauges
@@ -92,7 +92,7 @@ func gaugesOf(ordinal int) *deviceGauges {
 	return d
 }
 
-// count adds n bytes, which may be negative.
+// count adds n bytes; n may be negative.
 func (c Counters) count(cat Category, n int64) {
 	if cat == External {
 		return
@@ -103,7 +103,7 @@ func (c Counters) count(cat Category, n int64) {
 	c.device.mu.Unlock()
 }
 
-// CountWorkspace adds n bytes, which may be negative, to what kernels use.
+// CountWorkspace adds n bytes of kernels' workspace; n may be negative.
 func (c Counters) CountWorkspace(n int) {
 	if n < 0 {
 		c.count(Workspace, -accounted(-n))
@@ -112,10 +112,10 @@ func (c Counters) CountWorkspace(n int) {
 	c.count(Workspace, accounted(n))
 }
 
-// A Usage is a number of bytes now and at its highest since the last [ResetPeak].
+// A Usage is the number of bytes in use now and the highest number since the last [ResetPeak].
 type Usage struct{ Current, Peak int }
 
-// usage reads one of the gauges that pick finds.
+// usage reads gauge index of the gauges that pick selects.
 func usage(dev Device, pick func(d *deviceGauges) *gauges, index Category) Usage {
 	d := gaugesOf(dev.Ordinal())
 	g := pick(d)

@@ -31,13 +31,11 @@ import "C"
 
 import "runtime"
 
-// A Mode is the state of the calling thread that operations obey: whether they record gradients, autocast, the [Context] they
-// belong to and the [Scope] that will release their results. It is thread-local in C, so that it works the same for
-// goroutines locked to a thread and for threads that come from Python. The zero Mode records gradients in the
-// default context and no scope.
+// A Mode is the state of the calling thread that operations obey: gradient recording, autocast, the current [Context] and the [Scope] that
+// releases results. It is a thread-local variable in C, because threads come from Python as well as from Go. The zero Mode records
+// gradients in the default context without a scope.
 //
-// A goroutine that changes the mode must be locked to its thread until it has restored it; goroutines that it starts
-// begin with the zero Mode.
+// A goroutine that changes the mode must be locked to its thread until it restores it. A new goroutine starts with the zero Mode.
 type Mode uint64
 
 const (
@@ -59,7 +57,7 @@ func CurrentMode() Mode { return Mode(C.plaitk_mode_get()) }
 // SwapMode sets the mode of the calling thread and returns the one it had.
 func SwapMode(m Mode) Mode { return Mode(C.plaitk_mode_swap(C.uint64_t(m))) }
 
-// WithMode runs fn with the mode that change makes of the current one, and restores it, also when fn panics.
+// WithMode runs fn in the mode that change returns, and restores the old mode, even if fn panics.
 func WithMode(change func(Mode) Mode, fn func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -73,7 +71,7 @@ var tasks table[any]
 
 func init() { tasks.add(nil) } // id 0 means no task
 
-// CurrentTask returns what [WithTask] set on the calling thread, or nil.
+// CurrentTask returns the value that [WithTask] set on the calling thread, or nil.
 func CurrentTask() any {
 	if id := uint32(C.plaitk_task_get()); id != 0 {
 		return *tasks.get(id)
@@ -81,8 +79,7 @@ func CurrentTask() any {
 	return nil
 }
 
-// WithTask runs fn with v as the calling thread's task: the work, such as a backward pass, that code called deep inside
-// it may want to find.
+// WithTask runs fn with v as the calling thread's task, such as a backward pass. Code called deep inside fn can find it.
 func WithTask(v any, fn func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -106,10 +103,10 @@ func (m Mode) WithGrad(on bool) Mode {
 	return m | modeNoGrad
 }
 
-// Inference reports whether m is inference mode: no gradients and no version counting.
+// Inference reports whether m is inference mode, which records no gradients and counts no versions.
 func (m Mode) Inference() bool { return m&modeInference != 0 }
 
-// WithInference returns m with inference mode, which implies no gradients, on or off.
+// WithInference returns m with inference mode on or off. Inference mode turns gradients off.
 func (m Mode) WithInference(on bool) Mode {
 	if on {
 		return m | modeInference | modeNoGrad
@@ -117,7 +114,7 @@ func (m Mode) WithInference(on bool) Mode {
 	return m &^ modeInference
 }
 
-// Anomaly reports whether every result is checked for NaN as it is made (see package autograd).
+// Anomaly reports whether every result is checked for NaN (see package autograd).
 func (m Mode) Anomaly() bool { return m&modeAnomaly != 0 }
 
 // WithAnomaly returns m with anomaly detection on or off.
@@ -128,7 +125,7 @@ func (m Mode) WithAnomaly(on bool) Mode {
 	return m &^ modeAnomaly
 }
 
-// CheckGrads reports whether derivatives are checked for NaN in backward passes that begin in m.
+// CheckGrads reports whether backward passes that begin in m check derivatives for NaN.
 func (m Mode) CheckGrads() bool { return m&modeCheckGrads != 0 }
 
 // WithCheckGrads returns m with that check on or off.
@@ -139,7 +136,7 @@ func (m Mode) WithCheckGrads(on bool) Mode {
 	return m &^ modeCheckGrads
 }
 
-// Context returns the context that m names.
+// Context returns m's context.
 func (m Mode) Context() *Context {
 	return contexts.get(uint32(m >> modeContextShift & modeContextMask))
 }
@@ -156,7 +153,7 @@ func (m Mode) scope() *Scope {
 	return nil
 }
 
-// InScopeOf returns m with the scope of now.
+// InScopeOf returns m with now's scope.
 func (m Mode) InScopeOf(now Mode) Mode {
 	const rest = 1<<modeScopeShift - 1
 	return m&rest | now&^rest
@@ -173,5 +170,5 @@ func (m Mode) withScope(s *Scope) Mode {
 // NoGrad runs fn without recording gradients.
 func NoGrad(fn func()) { WithMode(func(m Mode) Mode { return m.WithGrad(false) }, fn) }
 
-// EnableGrad runs fn recording gradients, for use inside [NoGrad].
+// EnableGrad runs fn with gradients recorded, for use inside [NoGrad].
 func EnableGrad(fn func()) { WithMode(func(m Mode) Mode { return m.WithGrad(true) }, fn) }

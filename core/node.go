@@ -5,34 +5,32 @@ import (
 	"sync/atomic"
 )
 
-// A Deriv computes the gradients of a node's inputs from those of its outputs. See [BackwardContext].
+// A Deriv computes the gradients of a node's inputs from the gradients of its outputs. See [BackwardContext].
 type Deriv func(ctx *BackwardContext)
 
-// A Node is one recorded operation. It knows the nodes that made its inputs, and what its derivative needs of their
-// values. Nodes are counted: when no tensor and no other node needs one, it frees what it saved and lets go of its
-// inputs.
+// A Node is one recorded operation. Its edges lead to the nodes of its inputs, and it saves the tensors that its derivative needs. Nodes
+// are reference-counted: when no tensor and no other node refers to one, it frees its saved tensors and drops its edges.
 type Node struct {
-	ID   uint64 // unique in the process; later nodes have higher ids
+	ID   uint64 // unique in the process and increasing
 	Name string // of the operation
 
-	// Prompt makes backward run the node as soon as its gradients are there, before others: it starts work that goes on beside
-	// theirs.
+	// Prompt makes backward run the node as soon as its gradients are ready, before other nodes, because it starts asynchronous work.
 	Prompt bool
 
-	// Ints, Floats and Any hold what else the derivative needs to know.
+	// Ints, Floats and Any hold further arguments of the derivative.
 	Ints   []int
 	Floats []float64
 	Any    any
 
-	// External names a derivative that belongs to another language: backward hands it to its caller.
+	// External identifies a derivative of another language. Backward hands it to its caller.
 	External uint64
 
 	deriv   Deriv
-	leaf    *AutogradMeta // of an accumulating node
-	inner   *Node         // whose derivative this one's calls
+	leaf    *AutogradMeta // of the accumulate_grad node of a leaf
+	inner   *Node         // the node whose derivative this node's derivative calls
 	context *Context
 	edges   []Edge
-	metas   []valueMeta // of the inputs, then of the outputs but the first, which is autograd metadata's
+	metas   []valueMeta // of the inputs, then of the outputs from 1 on; output 0's is in autograd
 	mu      sync.Mutex
 	saved   []saved
 	problem *error
@@ -41,7 +39,7 @@ type Node struct {
 	refs    atomicCount
 	outputs int32
 	freed   bool
-	// externalSaved says that some of saved may be another language's.
+	// externalSaved says that some saved tensors may be packed by another language.
 	externalSaved bool
 
 	edgeBuf  [2]Edge
@@ -49,17 +47,17 @@ type Node struct {
 	autograd AutogradMeta // of output 0, to save an allocation
 }
 
-// nodeExtra is what few nodes have.
+// nodeExtra holds the fields that few nodes need.
 type nodeExtra struct {
-	trace  string // where the node was made, in anomaly mode
-	before NodeHookList
-	after  NodeHookList
-	grads  map[int]*HookList // on the gradients of the outputs
-	keep   []*AutogradMeta   // of outputs that keep their gradients; they take themselves out when they go
-	owned  []interface{ Release() }
+	trace    string // stack where the node was recorded, in anomaly mode
+	before   NodeHookList
+	after    NodeHookList
+	grads    map[int]*HookList // by output, on its gradient
+	retained []*AutogradMeta   // outputs that retain their gradients; each removes itself when it is released
+	owned    []interface{ Release() }
 }
 
-// An Edge leads to output Index of Node, which wants a gradient; the zero Edge to nothing.
+// An Edge leads to output Index of Node, which requires a gradient. The zero Edge leads nowhere.
 type Edge struct {
 	Node  *Node
 	Index int
@@ -78,8 +76,8 @@ func newNode(name string, deriv Deriv) *Node {
 	return n
 }
 
-// NewNode returns a node for an operation on inputs, with one reference that the caller gives up after attaching the
-// outputs. Nil inputs are allowed.
+// NewNode returns a node for an operation on inputs, with one reference that the caller drops after attaching the outputs. Inputs may be
+// nil.
 func NewNode(m Mode, name string, deriv Deriv, inputs ...*Tensor) *Node {
 	n := newNode(name, deriv)
 	n.context = m.Context()
@@ -104,7 +102,7 @@ func NewNode(m Mode, name string, deriv Deriv, inputs ...*Tensor) *Node {
 	return n
 }
 
-// NewNodeWithEdges returns a node like [NewNode] whose edges, with the references they hold, are given.
+// NewNodeWithEdges is [NewNode] with the edges given. It takes over their references.
 func NewNodeWithEdges(m Mode, name string, deriv Deriv, edges []Edge) *Node {
 	n := newNode(name, deriv)
 	n.context = m.Context()
@@ -125,7 +123,7 @@ func (n *Node) Attach(t *Tensor, index int) {
 	n.AttachLast(t, index)
 }
 
-// AttachLast is [Node.Attach] for the last output: it also gives up the reference that [NewNode] returned.
+// AttachLast is [Node.Attach] for the last output: it also drops the reference that [NewNode] returned.
 func (n *Node) AttachLast(t *Tensor, index int) {
 	n.DeclareOutput(index, t.dtype, t.shape)
 	meta := &n.autograd
@@ -140,7 +138,7 @@ func (n *Node) AttachLast(t *Tensor, index int) {
 	}
 }
 
-// DeclareOutput tells the node what its output index looks like.
+// DeclareOutput records dtype and shape of an output.
 func (n *Node) DeclareOutput(index int, d DType, shape []int) {
 	n.outputs = max(n.outputs, int32(index)+1)
 	if index == 0 {
@@ -157,8 +155,7 @@ func (n *Node) DeclareOutput(index int, d DType, shape []int) {
 // Retain adds a reference.
 func (n *Node) Retain() { n.retain() }
 
-// The node that accumulates a leaf's gradient lives as long as the leaf's autograd metadata, and its references are references to
-// that.
+// The accumulate_grad node lives as long as its leaf's metadata. Its references are references to that metadata.
 func (n *Node) retain() {
 	if n.leaf != nil {
 		n.leaf.retain()
@@ -167,7 +164,7 @@ func (n *Node) retain() {
 	n.refs.inc()
 }
 
-// drop gives up a reference and reports whether it was the last one and the node is to be taken apart.
+// drop drops a reference and reports whether it was the last one, so that the caller must destroy the node.
 func (n *Node) drop() bool {
 	if n.leaf != nil {
 		n.leaf.release()
@@ -176,8 +173,8 @@ func (n *Node) drop() bool {
 	return n.refs.dec() == 0
 }
 
-// Release drops a reference. The last one frees what the node saved and drops its references to other nodes, without
-// recursion: graphs may be a million nodes deep.
+// Release drops a reference. The last one frees saved tensors and edges. It uses a worklist instead of recursion, because graphs may be a
+// million nodes deep.
 func (n *Node) Release() {
 	if !n.drop() {
 		return
@@ -200,7 +197,7 @@ func (n *Node) Release() {
 	}
 }
 
-// Edges returns where the gradients of the inputs go. The slice must not be changed.
+// Edges returns the edges along which the gradients of the inputs flow. The slice must not be changed.
 func (n *Node) Edges() []Edge { return n.edges }
 
 // Outputs returns the number of outputs.
@@ -221,29 +218,29 @@ func (n *Node) InputMeta(i int) (DType, []int) { return n.metas[i].dtype, n.meta
 // SetInputMeta sets dtype and shape of an input.
 func (n *Node) SetInputMeta(i int, d DType, shape []int) { n.metas[i] = valueMeta{d, shape} }
 
-// SetInner makes inner, whose derivative n's derivative calls, live as long as n.
+// SetInner makes inner live as long as n. n's derivative calls inner's.
 func (n *Node) SetInner(inner *Node) {
 	inner.retain()
 	n.inner = inner
 }
 
-// TakeEdges moves the edges from number from on, with their references, out of the node.
+// TakeEdges moves the edges from index from on, with their references, out of the node.
 func (n *Node) TakeEdges(from int) []Edge {
 	taken := append([]Edge(nil), n.edges[from:]...)
 	clear(n.edges[from:])
 	return taken
 }
 
-// Leaf returns the autograd metadata of the leaf whose gradient the node accumulates, or nil.
+// Leaf returns the leaf whose gradient the node accumulates, or nil.
 func (n *Node) Leaf() *AutogradMeta { return n.leaf }
 
-// Deriv returns the node's derivative; nil for an accumulating or foreign node.
+// Deriv returns the node's derivative; nil for an accumulate_grad or external node.
 func (n *Node) Deriv() Deriv { return n.deriv }
 
-// Context returns the context in which the node was recorded, and its derivative runs.
+// Context returns the context in which the node was recorded and in which its derivative runs.
 func (n *Node) Context() *Context { return n.context }
 
-// Trace returns where the node was recorded, in anomaly mode.
+// Trace returns the stack where the node was recorded, in anomaly mode.
 func (n *Node) Trace() string {
 	if !n.HasHooks() {
 		return ""

@@ -11,7 +11,7 @@ func (n *Node) extras() *nodeExtra {
 	return n.extra
 }
 
-// Own makes v, which is released with the node, live as long as the node.
+// Own makes v live as long as the node, which releases it at its end.
 func (n *Node) Own(v interface{ Release() }) {
 	x := n.extras()
 	n.mu.Lock()
@@ -43,7 +43,7 @@ func (n *Node) HasHooks() bool {
 	return n.extra != nil
 }
 
-// dropHooks drops what was registered on the node, which has gone.
+// dropHooks drops the node's hooks and owned objects at the node's end.
 func (n *Node) dropHooks() {
 	n.mu.Lock()
 	x := n.extra
@@ -62,27 +62,27 @@ func (n *Node) dropHooks() {
 	x.owned = nil
 }
 
-// keepGrad makes h, one of the node's outputs, get its gradient in every pass, until forgetGrad.
+// keepGrad makes backward store the gradient of meta, an output of the node, until forgetGrad.
 func (n *Node) keepGrad(meta *AutogradMeta) {
 	x := n.extras()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	x.keep = append(x.keep, meta)
+	x.retained = append(x.retained, meta)
 }
 
 func (n *Node) forgetGrad(meta *AutogradMeta) {
 	x := n.extras()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	x.keep = slices.DeleteFunc(x.keep, func(k *AutogradMeta) bool { return k == meta })
+	x.retained = slices.DeleteFunc(x.retained, func(k *AutogradMeta) bool { return k == meta })
 }
 
-// Keeping calls fn for every autograd metadata that keeps its gradient, with the number of the output.
+// Keeping calls fn for each output that retains its gradient, with the output's index.
 func (n *Node) Keeping(fn func(meta *AutogradMeta, index int)) {
 	n.mu.Lock()
 	var alive []*AutogradMeta
 	if n.extra != nil {
-		for _, meta := range n.extra.keep {
+		for _, meta := range n.extra.retained {
 			if meta.refs.incUnlessZero() {
 				alive = append(alive, meta)
 			}
@@ -95,7 +95,7 @@ func (n *Node) Keeping(fn func(meta *AutogradMeta, index int)) {
 	}
 }
 
-// Placeholder returns a tensor with one element's memory that stands for output index of the node where a backward pass begins.
+// Placeholder returns a tensor that stands for an output of the node as the root of a backward pass. It has memory for one element.
 func (n *Node) Placeholder(index int) (*Tensor, error) {
 	m := CurrentMode()
 	dev, err := m.Context().DefaultDevice()

@@ -1,10 +1,10 @@
 package core
 
-// A Number is a plain scalar from the host: a bool, an integer or a floating-point value. It has a dtype category but
-// no memory; kernels take it as an immediate.
+// A Number is a plain scalar from the host: a bool, an integer or a floating-point value. It has a dtype but no memory. Kernels take it as
+// an immediate.
 type Number struct {
-	Float float64 // the value of a floating-point number, and of the others converted
-	Int   int64   // the value of a bool or an integer, and of the others truncated
+	Float float64 // the value, converted if it is a bool or an integer
+	Int   int64   // the value, truncated if it is floating-point
 	DType DType   // Bool, Int64, or a floating-point dtype
 }
 
@@ -30,8 +30,8 @@ func truncate(v float64) int64 {
 	return -1 << 63
 }
 
-// Num returns a 0-d tensor that stands for the number v. It has no memory, promotes as a Python number does, and is
-// taken by every operation that takes a tensor and a scalar: op.Mul(x, core.Num(2)).
+// Num returns a 0-d tensor for the number v. It has no memory and promotes as a Python number does. Every operation that takes a tensor and
+// a scalar accepts it: op.Mul(x, core.Num(2)).
 func Num(v float64) *Tensor {
 	return numberTensor(FloatNumber(v), CurrentContext().DefaultDType())
 }
@@ -42,10 +42,10 @@ func IntNum(v int64) *Tensor { return numberTensor(IntNumber(v), Int64) }
 // BoolNum is [Num] for a bool.
 func BoolNum(v bool) *Tensor { return numberTensor(BoolNumber(v), Bool) }
 
-// IsNumber reports whether t stands for a plain number (see [Num]).
+// IsNumber reports whether t is a plain number (see [Num]).
 func (t *Tensor) IsNumber() bool { return t.isNumber }
 
-// Number returns the number that t stands for; the zero Number if it stands for none.
+// Number returns t's number; the zero Number if t is none.
 func (t *Tensor) Number() Number {
 	if t.other == nil {
 		return Number{}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Profile collects what streams run, and when.
+// A Profile collects the calls that streams run, with their times.
 type Profile struct {
 	start  time.Time
 	shapes bool
@@ -22,14 +22,14 @@ type Execution struct {
 	Kernel     KernelID
 	Stream     Stream
 	Start, End time.Duration // since the profile's start
-	Shapes     [][]int       // of the inputs, where they are wanted
+	Shapes     [][]int       // of the inputs, if requested
 }
 
 var profile atomic.Pointer[Profile]
 
-// StartProfile begins to collect what all streams run. shapes says whether to keep the shapes of inputs.
+// StartProfile starts collecting the calls of all streams. shapes says whether to keep the shapes of inputs.
 //
-// Errors: a profile that is still being collected.
+// Errors: another profile is active.
 func StartProfile(shapes bool) (*Profile, error) {
 	p := &Profile{start: time.Now(), shapes: shapes}
 	if !profile.CompareAndSwap(nil, p) {
@@ -38,13 +38,13 @@ func StartProfile(shapes bool) (*Profile, error) {
 	return p, nil
 }
 
-// ActiveProfile returns the profile that is being collected, or nil. Streams ask it at each call that they run.
+// ActiveProfile returns the active profile, or nil. Streams ask for it at each call that they run.
 func ActiveProfile() *Profile { return profile.Load() }
 
 // Now returns the time since the profile's start.
 func (p *Profile) Now() time.Duration { return time.Since(p.start) }
 
-// Record adds a call that s has run since the time from.
+// Record adds a call that s ran from the time from until now.
 func (p *Profile) Record(s Stream, c *Call, from time.Duration) {
 	e := Execution{Op: c.Op, Kernel: c.Kernel, Stream: s, Start: from, End: p.Now()}
 	if p.shapes {
@@ -57,8 +57,7 @@ func (p *Profile) Record(s Stream, c *Call, from time.Duration) {
 	p.mu.Unlock()
 }
 
-// Stop ends the collection and returns what was run, in the order of ending. Calls that have not been run yet are not in
-// it.
+// Stop ends the collection and returns the calls in the order in which they ended. Calls that have not run yet are missing.
 func (p *Profile) Stop() []Execution {
 	profile.CompareAndSwap(p, nil)
 	p.mu.Lock()

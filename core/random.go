@@ -43,8 +43,8 @@ func (g *Generator) SetState(seed, offset uint64) {
 	g.seed, g.offset = seed, offset
 }
 
-// Fork returns a generator whose sequence depends on the state of g and on key alone, and shares no numbers with g or
-// with forks of other keys but by chance. g itself does not move.
+// Fork returns a generator whose sequence depends only on the state of g and on key. Its numbers are independent of g's and of forks with
+// other keys. g does not advance.
 func (g *Generator) Fork(key uint64) *Generator {
 	seed, offset := g.State()
 	return NewGenerator(mix(mix(seed^0x9e3779b97f4a7c15)+mix(offset+0xd1b54a32d192ed03)) ^ mix(key+0x8cb92ba72f3d8dd7))
@@ -57,8 +57,8 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Generator returns the rank's generator for device d. All start from the rank's seed, so the same draws give the same
-// numbers on every device, unless [ManualSeedKind] gave those of d's kind another. The meta device draws from that of the rank's home.
+// Generator returns the rank's generator for device d. All generators start from the rank's seed, so the same draws give the same numbers
+// on every device, unless [ManualSeedKind] set another seed. The meta device uses the generator of the rank's home device.
 func (c *Context) Generator(d Device) *Generator {
 	if d.Kind() == MetaKind {
 		if home, err := c.Home(); err == nil {
@@ -89,7 +89,7 @@ func (c *Context) Generator(d Device) *Generator {
 	return grown[i]
 }
 
-// ManualSeed restarts every generator of the current rank, or worker, from seed.
+// ManualSeed restarts every generator of the current rank or worker from seed.
 func ManualSeed(seed uint64) {
 	c := CurrentContext()
 	c.random.mu.Lock()
@@ -104,8 +104,8 @@ func ManualSeed(seed uint64) {
 	}
 }
 
-// ManualSeedKind restarts the current rank's, or worker's, generators for devices of a kind from seed, those of devices that
-// are not open yet too.
+// ManualSeedKind restarts the current rank's or worker's generators for devices of one kind from seed. It also applies to devices opened
+// later.
 func ManualSeedKind(kind string, seed uint64) {
 	c := CurrentContext()
 	c.random.mu.Lock()

@@ -24,7 +24,7 @@ func TestGeneratorsHandOutPositions(t *testing.T) {
 	require.NotEqual(t, sa, moved)
 }
 
-// kindDevice is a device of which only the kind and the place in lists of generators matter.
+// kindDevice is a fake device with a kind and an ordinal only.
 type kindDevice struct {
 	Device
 	kind    string

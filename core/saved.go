@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// saved is a value that a node keeps for its derivative: the storage as it was, not the tensor.
+// saved is a saved tensor of a node. It refers to the storage, not to the tensor.
 type saved struct {
 	storage  *Storage
 	version  uint32
 	dtype    DType
-	output   bool // an output of the node itself: its autograd metadata is the node
+	output   bool // an output of the node itself, whose metadata is rebuilt from the node
 	absent   bool
 	index    int
 	shape    []int
@@ -23,7 +23,7 @@ type saved struct {
 	isPacked bool
 }
 
-// Save keeps t for the derivative, which gets it by [BackwardContext.Saved] in the order of saving. Nil may be saved.
+// Save saves tensors for the derivative. [BackwardContext.Saved] returns them by index, in the order of saving. Nil is allowed.
 func (n *Node) Save(tensors ...*Tensor) *Node {
 	if n.saved == nil {
 		n.saved = make([]saved, 0, len(tensors))
@@ -34,7 +34,7 @@ func (n *Node) Save(tensors ...*Tensor) *Node {
 	return n
 }
 
-// SaveOutput keeps t, which is or will be output index of the node.
+// SaveOutput saves t, which is or becomes output index of the node.
 func (n *Node) SaveOutput(t *Tensor, index int) *Node {
 	n.save(t, true, index)
 	return n
@@ -87,7 +87,7 @@ func errInference(name string) error {
 		"operation whose gradient needs it; clone it first, or make it under no_grad")
 }
 
-// Problem returns the error that makes the operation that the node records fail, or nil.
+// Problem returns the error that makes the recorded operation fail, or nil.
 func (n *Node) Problem() error {
 	if n.problem == nil {
 		return nil
@@ -95,7 +95,7 @@ func (n *Node) Problem() error {
 	return *n.problem
 }
 
-// FreeSaved frees what the node saved; its derivative cannot run any more.
+// FreeSaved frees the node's saved tensors. Its derivative cannot run any more.
 func (n *Node) FreeSaved() {
 	if n.inner != nil {
 		n.inner.FreeSaved()
@@ -119,7 +119,7 @@ func (n *Node) FreeSaved() {
 	}
 }
 
-// Packed reports whether hooks keep some of the node's saved values in another form.
+// Packed reports whether saved-tensor hooks packed some of the node's saved tensors.
 func (n *Node) Packed() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -129,15 +129,15 @@ func (n *Node) Packed() bool {
 	return n.inner != nil && n.inner.Packed()
 }
 
-// Freed reports whether the node's saved values were freed by a backward pass.
+// Freed reports whether a backward pass freed the node's saved tensors.
 func (n *Node) Freed() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.freed
 }
 
-// unpack returns saved value i as a tensor, with its autograd metadata if the derivative itself is to be recorded. given are the
-// values of another language.
+// unpack returns saved tensor i. It attaches the tensor's place in the graph if the derivative itself is recorded. given holds values
+// unpacked by another language.
 func (n *Node) unpack(i int, m Mode, given map[*ExternalValue]*Tensor) (*Tensor, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -172,7 +172,7 @@ func (n *Node) unpack(i int, m Mode, given map[*ExternalValue]*Tensor) (*Tensor,
 		t = WrapTensor(m, u.storage, u.dtype, u.shape, u.strides, u.offset)
 	} else {
 		if v := s.storage.Version(); v != s.version {
-			return nil, Errorf(StateError, n.Name, "a value of shape %v that the gradient needs has been changed by an operation in place: it is at version %d, expected version %d", s.shape, v, s.version)
+			return nil, Errorf(StateError, n.Name, "a saved tensor of shape %v was modified by an in-place operation before backward: it is at version %d, expected version %d", s.shape, v, s.version)
 		}
 		t = WrapTensor(m, s.storage, s.dtype, s.shape, s.strides, s.offset)
 	}

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// ExternalSaver are hooks on saved values that belong to another language, which is never called: what nodes save waits in a
-// queue until the caller takes it, with [ExternalSaver.Next], and says which key stands for it; a backward pass asks its caller
-// for the value with that key (see package autograd).
+// ExternalSaver holds saved-tensor hooks of another language, which the engine never calls. Saved tensors wait in a queue until the caller
+// takes them with [ExternalSaver.Next] and gives each a key. A backward pass asks its caller for the value of a key (see package autograd).
 type ExternalSaver struct {
 	// Drop is called with the key of each value that no node needs any more.
 	Drop func(key uint64)
@@ -16,9 +15,9 @@ type ExternalSaver struct {
 	waiting []*ExternalValue
 }
 
-var externalWaiting atomic.Int64 // over all of them
+var externalWaiting atomic.Int64 // over all ExternalSavers
 
-// ExternalWaiting reports whether nodes recorded by the calling thread saved values that wait for [ExternalSaver.Next].
+// ExternalWaiting reports whether tensors saved by the calling thread's nodes are queued for [ExternalSaver.Next].
 func ExternalWaiting() bool {
 	if externalWaiting.Load() == 0 {
 		return false
@@ -33,23 +32,23 @@ func (f *ExternalSaver) waits() bool {
 	return len(f.waiting) > 0
 }
 
-// Forget makes nodes keep by themselves what waits.
+// Forget empties the queue. The nodes then keep those values themselves.
 func (f *ExternalSaver) Forget() {
 	for f.Next() != nil {
 	}
 }
 
-// A ExternalValue stands for a value that a node saved.
+// An ExternalValue stands for a saved tensor that another language packs.
 type ExternalValue struct {
 	of *ExternalSaver
 
 	mu       sync.Mutex
-	value    *Tensor // until it was packed
+	value    *Tensor // until it is packed
 	key      uint64
 	released bool
 }
 
-// Hooks returns the hooks to run with [WithSavedHooks].
+// Hooks returns the hooks for [WithSavedHooks].
 func (f *ExternalSaver) Hooks() *SavedHooks {
 	return &SavedHooks{Pack: f.pack, Unpack: unpackExternal, External: f}
 }
@@ -63,18 +62,18 @@ func (f *ExternalSaver) pack(t *Tensor) any {
 	return v
 }
 
-// unpackExternal is for a value that the caller never packed, such as one whose operation failed half-way.
+// unpackExternal unpacks a value that the caller never packed, for example because its operation failed half-way.
 func unpackExternal(packed any) *Tensor {
 	v := packed.(*ExternalValue)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.value == nil {
-		return ErrorTensor(Errorf(StateError, "saved_tensors_hooks", "the value belongs to another language, whose backward must be used"))
+		return ErrorTensor(Errorf(StateError, "saved_tensors_hooks", "another language packed the saved tensor: call backward from that language"))
 	}
 	return v.value.Alias(false)
 }
 
-// Next returns the oldest value that waits to be packed, or nil.
+// Next removes and returns the oldest queued value, or nil.
 func (f *ExternalSaver) Next() *ExternalValue {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +86,7 @@ func (f *ExternalSaver) Next() *ExternalValue {
 	return v
 }
 
-// Value returns a new tensor over the value to be packed; nil if its node has gone.
+// Value returns a new tensor over the value to pack; nil if its node is gone.
 func (v *ExternalValue) Value() *Tensor {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -97,7 +96,7 @@ func (v *ExternalValue) Value() *Tensor {
 	return v.value.Alias(false)
 }
 
-// Packed says that the key stands for the value, which is let go of.
+// Packed records the key of the packed value and releases the tensor.
 func (v *ExternalValue) Packed(key uint64) {
 	v.mu.Lock()
 	value, released := v.value, v.released
@@ -109,14 +108,14 @@ func (v *ExternalValue) Packed(key uint64) {
 	}
 }
 
-// Key returns the key that stands for the value; 0 if it was not packed.
+// Key returns the key of the value; 0 if it was not packed.
 func (v *ExternalValue) Key() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.key
 }
 
-// Release is called when the node frees what it saved.
+// Release is called when the node frees its saved tensors.
 func (v *ExternalValue) Release() {
 	v.mu.Lock()
 	value, key := v.value, v.key
@@ -128,7 +127,7 @@ func (v *ExternalValue) Release() {
 	}
 }
 
-// ExternalValues returns the saved values of the node that another language has packed.
+// ExternalValues returns the node's saved values that another language packed.
 func (n *Node) ExternalValues() []*ExternalValue {
 	var out []*ExternalValue
 	for ; n != nil; n = n.inner {
@@ -146,18 +145,17 @@ func (n *Node) ExternalValues() []*ExternalValue {
 	return out
 }
 
-// Unpack gives the context what the caller answered for foreign values; the context does not take it over.
+// Unpack passes the unpacked values to the context. The caller still owns them.
 func (ctx *BackwardContext) Unpack(values map[*ExternalValue]*Tensor) { ctx.unpacked = values }
 
-// Hooked returns a copy of c whose nodes' saved values go through h. [Context.Unhook] ends it.
+// Hooked returns a context derived from c that applies h to saved tensors. [Context.Unhook] ends it.
 func (c *Context) Hooked(h *SavedHooks) *Context {
 	d := c.derive()
 	d.hooks = h
 	return d
 }
 
-// Unhook gives up a context that [Context.Hooked] returned, and returns the one it was made from. What was set in it,
-// such as a default dtype, stays set.
+// Unhook ends a context of [Context.Hooked] and returns its parent. Settings changed in it, such as the default dtype, move to the parent.
 func (c *Context) Unhook() *Context {
 	p := c.parent
 	if c.dtype != p.dtype {

@@ -18,8 +18,8 @@ var scopePool = sync.Pool{New: func() any { return new(Scope) }}
 
 func init() { scopes.add(&Scope{}) } // id 0 means no scope
 
-// RunScope runs fn and then releases every tensor that operations made inside fn, but those that fn returns. Those, and
-// only those, belong to the enclosing scope if there is one.
+// RunScope runs fn and then releases every tensor that operations made inside fn, except those that fn returns. The returned tensors move
+// to the enclosing scope, if there is one.
 func RunScope(fn func() []*Tensor) []*Tensor {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -37,8 +37,8 @@ func RunScope(fn func() []*Tensor) []*Tensor {
 	return kept
 }
 
-// Tidy runs fn and releases every tensor that operations made inside it, as the body of a training step wants. Keep what
-// must outlive it with [Tensor.Keep].
+// Tidy runs fn and releases every tensor that operations made inside it, such as the intermediates of a training step. Use [Tensor.Keep]
+// for tensors that must outlive it.
 func Tidy(fn func()) {
 	RunScope(func() []*Tensor { fn(); return nil })
 }
@@ -69,7 +69,7 @@ func (s *Scope) end(returned []*Tensor) {
 	scopePool.Put(s)
 }
 
-// Keep takes t out of every scope: it lives until it is released by hand or collected. It returns t.
+// Keep removes t from all scopes: it lives until it is released or garbage-collected. It returns t.
 func (t *Tensor) Keep() *Tensor {
 	t.kept = true
 	return t

@@ -4,10 +4,10 @@ package core
 
 const shadowed = false
 
-// A shadow stands for a piece of memory on the Go heap under the race detector, which does not see other memory.
+// A shadow is a word on the Go heap that stands for a piece of memory. The race detector does not see memory off the heap.
 type shadow struct{}
 
-// Shadowed returns m; under the race detector, with a shadow of its own.
+// Shadowed returns m, under the race detector with a new shadow.
 func (m Memory) Shadowed() Memory { return m }
 
 // Touch tells the race detector that the memory is read or written here.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// MaxDims bounds the number of dimensions of a tensor.
+// MaxDims is the maximum number of dimensions of a tensor.
 const MaxDims = 12
 
 // Numel returns the number of elements of a shape; 1 for a 0-d shape.
@@ -54,8 +54,7 @@ func ContiguousStrides(shape, strides []int) {
 	}
 }
 
-// IsContiguous reports whether strides are the row-major ones of shape; those of dimensions of size 1, and of empty
-// shapes, do not matter.
+// IsContiguous reports whether strides are the row-major strides of shape. Strides of dimensions of size 1 and of empty shapes are ignored.
 func IsContiguous(shape, strides []int) bool {
 	n := 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -70,8 +69,8 @@ func IsContiguous(shape, strides []int) bool {
 	return true
 }
 
-// Broadcast returns the shape to which shapes broadcast by NumPy's rule: aligned at the last dimension, each pair of
-// sizes is equal or one of them is 1.
+// Broadcast returns the shape to which shapes broadcast by NumPy's rule: aligned at the last dimension, two sizes must be equal or one of
+// them 1.
 func Broadcast(op string, shapes ...[]int) ([]int, error) {
 	n := 0
 	for _, s := range shapes {
@@ -96,8 +95,7 @@ func Broadcast(op string, shapes ...[]int) ([]int, error) {
 	return out, nil
 }
 
-// WrapDim returns the dimension dim of a tensor with n dimensions, counting from the end if it is negative. A 0-d
-// tensor is taken to have one dimension, as in PyTorch.
+// WrapDim returns dim in the range [0, n); a negative dim counts from the end. A 0-d tensor counts as one dimension, as in PyTorch.
 func WrapDim(op string, dim, n int) (int, error) {
 	m := max(n, 1)
 	if dim < -m || dim >= m {
@@ -109,8 +107,7 @@ func WrapDim(op string, dim, n int) (int, error) {
 	return dim, nil
 }
 
-// WrapDims returns dims with negative ones counted from the end, sorted, and an error if one repeats or is out of
-// range. No dims at all means every dimension.
+// WrapDims wraps every dimension of dims and sorts them. It fails if one repeats or is out of range. Empty dims mean all dimensions.
 func WrapDims(op string, dims []int, n int) ([]int, error) {
 	if len(dims) == 0 {
 		out := make([]int, n)
@@ -139,8 +136,8 @@ func WrapDims(op string, dims []int, n int) ([]int, error) {
 	return out, nil
 }
 
-// ExpandStrides returns the strides with which a tensor of the given shape and strides is read as one of shape out, to
-// which it broadcasts: 0 where it repeats.
+// ExpandStrides returns the strides that read a tensor of the given shape and strides as one of shape out, to which it broadcasts. Repeated
+// dimensions have stride 0.
 func ExpandStrides(shape, strides, out []int) []int {
 	s := make([]int, len(out))
 	lead := len(out) - len(shape)

@@ -1,21 +1,21 @@
 package core
 
-// NewEmptied returns a contiguous tensor whose storage, of stream s, has no memory until [Storage.Refill].
+// NewEmptied returns a contiguous tensor on stream s whose storage has no memory until [Storage.Refill].
 func NewEmptied(m Mode, s Stream, d DType, shape []int, cat Category) *Tensor {
 	t := new(Tensor)
 	t.dtype = d
 	n := t.setShape(shape)
 	ContiguousStrides(t.shape, t.strides)
 	st := newHeader()
-	st.held.size, st.held.home, st.held.category = n*d.Size(), s, cat
+	st.alloc.size, st.alloc.home, st.alloc.category = n*d.Size(), s, cat
 	st.refs.set(1)
 	t.storage = st
 	m.register(t)
 	return t
 }
 
-// Refuse makes recorded operations on a leaf fail with err, because its values are not what they would have to be; nil
-// allows them again. What the autograd metadata is asked for otherwise is not affected.
+// Refuse makes recorded operations on a leaf fail with err, because its values are not valid now, as of a parameter that is not gathered.
+// Nil allows them again. Other uses of the metadata are not affected.
 func (meta *AutogradMeta) Refuse(err error) {
 	if err == nil {
 		meta.refused.Store(nil)
@@ -24,11 +24,10 @@ func (meta *AutogradMeta) Refuse(err error) {
 	meta.refused.Store(&err)
 }
 
-// StandFor makes hooks that are registered on h from now on those of another leaf, which takes part in no graph: h stands for it while a
-// pass runs.
-func (meta *AutogradMeta) StandFor(leaf *AutogradMeta) { meta.extended().stands = leaf }
+// StandFor redirects hooks registered on meta from now on to leaf. meta takes the leaf's place in the graph while a pass runs.
+func (meta *AutogradMeta) StandFor(leaf *AutogradMeta) { meta.extended().standIn = leaf }
 
-// TakeHooks moves the hooks on a leaf's gradient from another leaf to h.
+// TakeHooks moves the hooks of another leaf to meta.
 func (meta *AutogradMeta) TakeHooks(from *AutogradMeta) {
 	from.mu.Lock()
 	l := from.leaf

@@ -9,28 +9,27 @@ import (
 	"sync/atomic"
 )
 
-// A Storage is a piece of device memory that tensors share, counted by reference. When the last reference goes, the
-// memory returns to the stream it came from, in program order. Storages that are never released are returned by a
-// cleanup once the garbage collector finds them.
+// A Storage is a reference-counted piece of device memory that tensors share. The last Release returns the memory to its stream, in program
+// order. If a storage is never released, a cleanup returns the memory once the garbage collector finds it.
 //
 // A storage can be emptied and refilled in place ([Storage.Empty], [Storage.Refill]): tensors and saved values that
 // refer to it stay valid.
 type Storage struct {
-	held      *holding
+	alloc     *allocation
 	refs      atomicCount
 	version   atomic.Uint32
-	epoch     uint32 // counts the lives of a recycled Storage
-	inference bool   // made in inference mode: not versioned, and of no use to derivatives
+	epoch     uint32 // counts reuses of a recycled Storage
+	inference bool   // made in inference mode: no versions, and cannot be saved for backward
 	failure   atomic.Pointer[failure]
 
-	shared  atomic.Int32 // how many others, such as NumPy arrays, read and write the memory without a stream
-	foreign flag         // used on streams other than home since home last waited for them
+	shared  atomic.Int32 // number of users outside the engine, such as NumPy arrays, that need no stream
+	foreign flag         // used on other streams since home last waited for them
 }
 
 type failure struct {
 	epoch   uint32
 	err     error
-	skipped bool // a change of the contents was left out
+	skipped bool // a later change of the contents was skipped
 }
 
 type foreignUse struct {
@@ -38,14 +37,14 @@ type foreignUse struct {
 	write bool
 }
 
-// A holding is what a storage holds, apart from it for the cleanup that runs when the storage itself is gone.
-type holding struct {
+// An allocation is the state that must outlive the Storage: the cleanup gets it when the Storage is gone.
+type allocation struct {
 	home     Stream
 	memory   Memory
-	size     int // bytes asked for
+	size     int // requested bytes
 	category Category
-	live     flag   // holds memory that must be returned
-	free     func() // for memory that is not ours: called when the last reference goes
+	live     flag   // has memory that must be returned
+	free     func() // for wrapped memory: runs when the last reference is dropped
 
 	mu   sync.Mutex
 	uses []foreignUse // on other streams than home, not known to be done
@@ -60,14 +59,14 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 	return makeStorage(s, m, bytes, cat, nil), nil
 }
 
-// WrapStorage returns a storage over memory that belongs to somebody else; release is called when it is no longer used.
+// WrapStorage returns a storage over memory that other code owns. release is called when it is no longer used.
 func WrapStorage(s Stream, m Memory, release func()) *Storage {
 	return makeStorage(s, m, m.Size, External, release)
 }
 
 func makeStorage(s Stream, m Memory, bytes int, cat Category, free func()) *Storage {
 	st := m.header()
-	h := st.held
+	h := st.alloc
 	h.home, h.memory, h.size, h.category, h.free = s, m, bytes, cat, free
 	st.inference = false
 	st.refs.set(1)
@@ -83,28 +82,27 @@ func makeStorage(s Stream, m Memory, bytes int, cat Category, free func()) *Stor
 // Inference reports whether the storage was made in inference mode.
 func (s *Storage) Inference() bool { return s.inference }
 
-// header returns the Storage that last had the memory, or a new one. Its last reference was released, so nothing refers
-// to it but calls that have not run yet, which know its epoch; and the cost of registering a cleanup is paid once, not for
-// every allocation.
+// header returns the Storage that last had the memory, or a new one. Only calls that have not run yet refer to the old one, and they know
+// its epoch. So the cost of AddCleanup is paid once, not for every allocation.
 func (m *Memory) header() *Storage {
-	if s := m.storage; s != nil {
-		m.storage = nil
+	if s := m.recycled; s != nil {
+		m.recycled = nil
 		return s
 	}
 	return newHeader()
 }
 
 func newHeader() *Storage {
-	s := &Storage{held: &holding{}}
-	runtime.AddCleanup(s, collected, s.held)
+	s := &Storage{alloc: &allocation{}}
+	runtime.AddCleanup(s, collected, s.alloc)
 	return s
 }
 
 // count adds the memory to the statistics, or takes it out with sign -1.
-func (h *holding) count(sign int64) { h.home.Counters().count(h.category, sign*accounted(h.size)) }
+func (h *allocation) count(sign int64) { h.home.Counters().count(h.category, sign*accounted(h.size)) }
 
-// untrack disarms the cleanup and reports whether the memory is still to be returned.
-func (h *holding) untrack() bool {
+// untrack disarms the cleanup and reports whether the caller must return the memory.
+func (h *allocation) untrack() bool {
 	if !h.live.take() {
 		return false
 	}
@@ -112,15 +110,15 @@ func (h *holding) untrack() bool {
 	return true
 }
 
-// collected returns the memory of a storage that nobody released.
-func collected(h *holding) {
+// collected returns the memory of a storage that was never released.
+func collected(h *allocation) {
 	if h.untrack() {
 		h.giveBack(nil)
 	}
 }
 
-// giveBack returns the memory, with the header that is to be used again for it, or nil.
-func (h *holding) giveBack(header *Storage) {
+// giveBack returns the memory, with the header to reuse for it, or nil.
+func (h *allocation) giveBack(header *Storage) {
 	h.mu.Lock()
 	var after []Event
 	kept := h.uses[:0]
@@ -134,14 +132,14 @@ func (h *holding) giveBack(header *Storage) {
 	h.mu.Unlock()
 	if h.free == nil {
 		m := h.memory
-		m.storage = header
+		m.recycled = header
 		if len(kept) > 0 {
-			// The home stream waits for them by itself. Another stream that is the first to use the memory in its next life
-			// would not know: it only waits for what was launched at home.
-			if m.storage == nil {
-				m.storage = newHeader()
+			// The home stream waits for these uses itself. Another stream that is the first to use the memory after its reuse waits only
+			// for what was launched on the home stream, so the uses stay with the header.
+			if m.recycled == nil {
+				m.recycled = newHeader()
 			}
-			m.storage.held.uses = kept
+			m.recycled.alloc.uses = kept
 		}
 		h.home.Free(m, after...)
 		return
@@ -151,8 +149,8 @@ func (h *holding) giveBack(header *Storage) {
 	h.free = nil
 	go func() {
 		defer func() {
-			if v := recover(); v != nil { // of the owner's code, with nobody to tell but who reads what the program prints
-				fmt.Fprintf(os.Stderr, "plait: giving back memory that was wrapped: panic: %v\n%s", v, debug.Stack())
+			if v := recover(); v != nil { // the owner's code panicked, and no caller is left to return an error to
+				fmt.Fprintf(os.Stderr, "plait: panic in the release function of wrapped memory: %v\n%s", v, debug.Stack())
 			}
 		}()
 		for _, e := range after {
@@ -173,9 +171,9 @@ func (s *Storage) Release() {
 	case n < 0:
 		panic("core: storage released more often than retained")
 	}
-	s.epoch++ // a failure stays: calls on their way know the old epoch, and must not take the contents for sound
+	s.epoch++ // a failure stays: calls in flight know the old epoch, and must not treat the contents as valid
 	s.setForeign(false)
-	if h := s.held; h.untrack() {
+	if h := s.alloc; h.untrack() {
 		if h.free == nil {
 			h.giveBack(s)
 		} else {
@@ -188,33 +186,32 @@ func (s *Storage) Release() {
 func (s *Storage) Refs() int { return int(s.refs.load()) }
 
 // Size returns the size in bytes.
-func (s *Storage) Size() int { return s.held.size }
+func (s *Storage) Size() int { return s.alloc.size }
 
-// Memory returns the memory behind the storage.
-func (s *Storage) Memory() Memory { return s.held.memory }
+// Memory returns the storage's memory.
+func (s *Storage) Memory() Memory { return s.alloc.memory }
 
 // Stream returns the stream the memory came from.
-func (s *Storage) Stream() Stream { return s.held.home }
+func (s *Storage) Stream() Stream { return s.alloc.home }
 
 // Device returns the device the memory is on.
-func (s *Storage) Device() Device { return s.held.home.Device() }
+func (s *Storage) Device() Device { return s.alloc.home.Device() }
 
 // Version returns how often the contents were changed in place.
 func (s *Storage) Version() uint32 { return s.version.Load() }
 
-// Generation returns which use of the storage this is: a storage whose last reference was released is used again for other contents.
+// Generation counts the reuses of this Storage. After its last release a Storage is recycled for other contents.
 func (s *Storage) Generation() uint32 { return s.epoch }
 
 // BumpVersion records a change in place.
 func (s *Storage) BumpVersion() { s.version.Add(1) }
 
-// SetVersion sets the version, for code that changes contents in a way that saved values may ignore, such as refilling
-// a gathered parameter with the same values.
+// SetVersion sets the version. It is for changes that saved tensors may ignore, such as gathering a parameter again with the same values.
 func (s *Storage) SetVersion(v uint32) { s.version.Store(v) }
 
 // SetCategory moves the storage's bytes to another category of the memory statistics.
 func (s *Storage) SetCategory(cat Category) {
-	h := s.held
+	h := s.alloc
 	if h.category == cat || h.category == External {
 		return
 	}
@@ -228,30 +225,30 @@ func (s *Storage) SetCategory(cat Category) {
 	}
 }
 
-// Empty gives the memory back and leaves the storage without any. Using a tensor on it is an error until Refill.
+// Empty returns the memory to the stream. The storage has none until Refill; using a tensor on it is an error.
 func (s *Storage) Empty() {
 	s.setForeign(false)
-	if s.held.untrack() {
-		s.held.giveBack(nil)
+	if s.alloc.untrack() {
+		s.alloc.giveBack(nil)
 	}
-	s.held.memory = Memory{}
+	s.alloc.memory = Memory{}
 }
 
 // IsEmpty reports whether the storage was emptied.
-func (s *Storage) IsEmpty() bool { return !s.held.live.load() }
+func (s *Storage) IsEmpty() bool { return !s.alloc.live.load() }
 
 // Refill allocates the memory of an emptied storage again, with undefined contents.
 func (s *Storage) Refill() error {
 	if !s.IsEmpty() {
 		return nil
 	}
-	h := s.held
+	h := s.alloc
 	m, err := h.home.Alloc(h.size)
 	if err != nil {
 		return err
 	}
-	if old := m.storage; old != nil {
-		h.uses, old.held.uses, m.storage = old.held.uses, nil, nil
+	if old := m.recycled; old != nil {
+		h.uses, old.alloc.uses, m.recycled = old.alloc.uses, nil, nil
 		s.setForeign(len(h.uses) > 0)
 	}
 	h.memory = m
@@ -261,17 +258,17 @@ func (s *Storage) Refill() error {
 	return nil
 }
 
-// setForeign sets whether other streams than home use the memory, which is seldom news.
+// setForeign sets the flag foreign. It avoids the store where the value is the same, which is usual.
 func (s *Storage) setForeign(yes bool) {
 	if s.foreign.load() != yes {
 		s.foreign.store(yes)
 	}
 }
 
-// use records that the storage is used on stream by, whose next call must wait for the events appended to waits. It is
-// only called when the storage belongs to another stream or has been used on one.
+// use records a use of the storage on stream by. It appends to waits the events that by's next call must wait for. It is only called if the
+// storage belongs to another stream or was used on one.
 func (s *Storage) use(by Stream, write bool, waits []Event) []Event {
-	h := s.held
+	h := s.alloc
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	kept := h.uses[:0]
@@ -282,7 +279,7 @@ func (s *Storage) use(by Stream, write bool, waits []Event) []Event {
 		if u.event.Stream() != by && (write || u.write) {
 			waits = append(waits, u.event)
 			if by == h.home {
-				continue // home is ordered after it from now on
+				continue // home is ordered after u from now on
 			}
 		}
 		kept = append(kept, u)
@@ -296,7 +293,7 @@ func (s *Storage) use(by Stream, write bool, waits []Event) []Event {
 	return waits
 }
 
-// fail keeps a failure of a life of the storage, unless there is one of a later life: devices may learn of it late.
+// fail records a failure of the given epoch, unless a later epoch has one: devices may report failures late.
 func (s *Storage) fail(epoch uint32, err error, skipped bool) {
 	f := &failure{epoch, err, skipped}
 	for old := s.failure.Load(); old == nil || int32(old.epoch-epoch) <= 0; old = s.failure.Load() {
@@ -313,10 +310,9 @@ func (s *Storage) failedAt(epoch uint32) error {
 	return nil
 }
 
-// Err returns the execution error that made the contents undefined, as far as execution has come.
+// Err returns the execution error that made the contents undefined, as far as execution has progressed.
 func (s *Storage) Err() error { return s.failedAt(s.epoch) }
 
-// Share says that somebody outside, such as a NumPy array, reads and writes the memory from now on, with n 1, or does so
-// no more, with n -1. Calls that use a shared storage are done when their launch returns. The first to share must wait
-// for earlier calls: see [Storage.Wait].
+// Share counts users outside the engine, such as NumPy arrays: n is 1 for a new user, -1 when one ends. Calls on a shared storage are done
+// when Launch returns. The first user must wait for earlier calls: see [Storage.Wait].
 func (s *Storage) Share(n int32) { s.shared.Add(n) }

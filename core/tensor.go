@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// A Tensor is a strided view of a [Storage]: dtype, shape, strides and offset, and, where gradients are wanted, its
-// place in the graph ([AutogradMeta]). Its metadata never changes but through operations in place.
+// A Tensor is a strided view of a [Storage]: dtype, shape, strides and offset. If gradients are required it also has a place in the graph
+// ([AutogradMeta]). Its metadata changes only through in-place operations.
 //
-// Several goroutines may use a tensor at once, also where some change its values, whose order is then theirs. What gives it
-// another memory or layout ([Tensor.Adopt], [Tensor.Exchange]), or ends its life, may run beside methods that read its values,
-// make aliases of it or deal with its gradient, and beside backward passes. It must not run in the midst of an operation on it,
-// which looks at the layout more than once; [Tensor.Use] sees to that.
+// Several goroutines may use a tensor at once. If some of them change its values, they must order their calls. Changing its memory or
+// layout ([Tensor.Adopt], [Tensor.Exchange]) and releasing it may run concurrently with reads of its values, with aliasing, with gradient
+// methods and with backward passes. It must not run during an operation on the tensor, which looks at the layout more than once;
+// [Tensor.Use] prevents that.
 //
-// A tensor may instead carry an error ([Tensor.Err]): the operation that should have made it failed. Operations on it
-// return it again.
+// A tensor may carry an error instead ([Tensor.Err]), because the operation that should have made it failed. Operations on it return the
+// same error.
 type Tensor struct {
 	storage  *Storage
 	shape    []int
@@ -23,9 +23,9 @@ type Tensor struct {
 	offset   int
 	dtype    DType
 	isNumber bool
-	kept     bool          // no scope releases it
-	escapes  bool          // its scope is ending, and it was returned from it
-	state    atomic.Uint32 // live, held or gone: see hold
+	kept     bool          // not released by a scope
+	escapes  bool          // returned from a scope that is ending
+	state    atomic.Uint32 // live, locked or gone: see lock
 	users    atomic.Int32  // see Use
 	autograd atomic.Pointer[AutogradMeta]
 	view     atomic.Pointer[viewOf]
@@ -33,7 +33,7 @@ type Tensor struct {
 	dims     [8]int // backs shape and strides of tensors with up to 4 dimensions
 }
 
-// A noTensor is what a tensor without memory has: an error or a number.
+// A noTensor is the payload of a tensor without memory: an error or a number.
 type noTensor struct {
 	err    error
 	number Number
@@ -76,7 +76,7 @@ func NewTensor(m Mode, s Stream, d DType, shape []int) *Tensor {
 	return t
 }
 
-// WrapTensor returns a tensor over an existing storage, of which it takes a reference of its own.
+// WrapTensor returns a tensor over an existing storage. It takes a reference of its own.
 func WrapTensor(m Mode, st *Storage, d DType, shape, strides []int, offset int) *Tensor {
 	t := new(Tensor)
 	t.dtype, t.offset = d, offset
@@ -88,7 +88,7 @@ func WrapTensor(m Mode, st *Storage, d DType, shape, strides []int, offset int) 
 	return t
 }
 
-// setShape copies shape, makes room for as many strides, and returns the number of elements.
+// setShape copies shape, allocates the strides, and returns the number of elements.
 func (t *Tensor) setShape(shape []int) int {
 	n := len(shape)
 	if n <= len(t.dims)/2 {
@@ -107,21 +107,21 @@ func (m Mode) register(t *Tensor) {
 	}
 }
 
-// Alias returns a new tensor with the same storage, layout and, if withGraph, the same place in the graph as t.
+// Alias returns a new tensor with t's storage and layout. With withGraph it also has t's place in the graph.
 func (t *Tensor) Alias(withGraph bool) *Tensor {
 	if t.other != nil {
 		return t
 	}
-	pinned, err := t.pin("alias") // fills an emptied storage, which hold must not wait for
+	pinned, err := t.pin("alias") // refills an emptied storage; must happen before lock, whose holders must not block
 	if err != nil {
 		return ErrorTensor(err)
 	}
 	defer pinned.unpin()
 	m := CurrentMode()
-	if !t.hold() {
+	if !t.lock() {
 		return ErrorTensor(errReleased("alias"))
 	}
-	defer t.letGo()
+	defer t.unlock()
 	a := WrapTensor(m, t.storage, t.dtype, t.shape, t.strides, t.offset)
 	if withGraph {
 		if meta := t.autograd.Load(); meta != nil {
@@ -136,10 +136,10 @@ func (t *Tensor) Alias(withGraph bool) *Tensor {
 	return a
 }
 
-// Release drops the tensor's hold on its memory and its graph, at once. Using it afterwards is an error; releasing it
-// again does nothing.
+// Release drops the tensor's references to its memory and its graph. Using the tensor afterwards is an error; releasing it again does
+// nothing.
 func (t *Tensor) Release() {
-	if t == nil || !t.end() {
+	if t == nil || !t.markReleased() {
 		return
 	}
 	if meta := t.autograd.Swap(nil); meta != nil {
@@ -155,7 +155,7 @@ func (t *Tensor) Release() {
 	}
 }
 
-// Usable returns the tensor's error, or an error if it was released or its storage is emptied.
+// Usable returns the tensor's error, or an error if it was released or its storage is empty.
 func (t *Tensor) Usable(op string) error {
 	switch {
 	case t == nil:
@@ -174,12 +174,12 @@ func errReleased(op string) error {
 	return Errorf(StateError, op, "got a tensor that was released")
 }
 
-// A Refiller is a task ([WithTask]) that may give an emptied storage its contents back when an operation comes to it.
+// A Refiller is a task ([WithTask]) that may restore the contents of an emptied storage when an operation needs it.
 type Refiller interface {
 	Refill(s *Storage) (filled bool, err error)
 }
 
-// refill is [Tensor.Usable] of a tensor whose storage is emptied.
+// refill asks the current task to refill an emptied storage, for [Tensor.Usable].
 func refill(op string, s *Storage, shape []int) error {
 	if r, ok := CurrentTask().(Refiller); ok {
 		if filled, err := r.Refill(s); filled || err != nil {
@@ -189,8 +189,8 @@ func refill(op string, s *Storage, shape []int) error {
 	return Errorf(StateError, op, "got a tensor of shape %v whose storage was emptied", shape)
 }
 
-// Err returns the error that kept the tensor from being made, or nil. It does not wait: errors of execution surface when
-// a value is read.
+// Err returns the error that prevented the tensor from being made, or nil. It does not block: execution errors surface when a value is
+// read.
 func (t *Tensor) Err() error {
 	if t == nil {
 		return Errorf(TypeError, "tensor", "nil tensor")

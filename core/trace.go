@@ -2,32 +2,32 @@ package core
 
 import "sync"
 
-// A Trace remembers, in their order, what calls read and write. A device needs it that learns that a call has failed when others,
-// which use its results, are on their way. The zero value remembers nothing: see [Trace.Watch].
+// A Trace records the operands of calls in launch order. A device needs it if it learns of a failed call after later calls that use its
+// results were launched. The zero value records nothing: see [Trace.Watch].
 type Trace struct {
 	mu      sync.Mutex
 	uses    []use
-	dropped int   // of the uses, from the first on
-	watched []int // places from which on uses are kept, in order
+	dropped int   // number of dropped uses before uses[0]
+	watched []int // positions from which on uses must be kept, ascending
 }
 
-// A use is an operand of a call.
+// A use is one operand of a call.
 type use struct {
 	storage  *Storage
 	epoch    uint32
-	last     bool // of its call
+	last     bool // last operand of its call
 	writes   bool
-	inPlace  bool // writes to what it finds
-	replaces bool // writes to all of it, whatever it finds
+	inPlace  bool // changes the old contents
+	replaces bool // overwrites all of the storage, whatever it held
 }
 
 // A Suspect is a call that may turn out to have failed.
 type Suspect struct {
 	Call  *Call // a copy of its own
-	place int   // in the trace
+	place int   // position in the trace
 }
 
-// Watch returns the place of what is added next, to be kept until [Trace.Unwatch].
+// Watch returns the current position. Uses from there on are kept until [Trace.Unwatch].
 func (t *Trace) Watch() (place int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,7 +36,7 @@ func (t *Trace) Watch() (place int) {
 	return place
 }
 
-// Unwatch says that nothing that was added before or at a place will turn out to have failed.
+// Unwatch ends a [Trace.Watch]: no call up to the position will be reported as failed.
 func (t *Trace) Unwatch(place int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,14 +56,14 @@ func (t *Trace) Unwatch(place int) {
 	t.dropped += n
 }
 
-// Suspect returns a suspect that was added last.
+// Suspect returns a suspect for c, the call that was added last.
 func (t *Trace) Suspect(c *Call) Suspect {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Suspect{c, t.dropped + len(t.uses)}
 }
 
-// Add adds a call, before anybody asks whether its inputs have failed, while something is watched.
+// Add records the operands of a call if something is watched. It must come before the check whether the call's inputs have failed.
 func (t *Trace) Add(c *Call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +86,7 @@ func (t *Trace) Add(c *Call) {
 	}
 }
 
-// Fail makes err the failure of a suspect's outputs, and of what calls have made of them since.
+// Fail marks a suspect's outputs as failed with err, and everything that later calls computed from them.
 func (t *Trace) Fail(x Suspect, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +94,7 @@ func (t *Trace) Fail(x Suspect, err error) {
 		storage *Storage
 		epoch   uint32
 	}
-	failed := map[life]bool{} // and whether a change of it is left out
+	failed := map[life]bool{} // value: a change of it was skipped
 	for i := range x.Call.Outs {
 		if o := &x.Call.Outs[i]; o.storage != nil {
 			failed[life{o.storage, o.epoch}] = x.Call.InPlace

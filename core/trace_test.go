@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a late failure reaches is what would have failed, had it been known when the calls ran.
+// A failure that is reported late marks the same storages as one reported before later calls ran.
 func TestALateFailureReachesWhatWasMadeOfIt(t *testing.T) {
 	boom, later := errors.New("boom"), errors.New("later")
 	life := func() Operand {
-		return Operand{DType: Float32, Shape: []int{2}, Strides: []int{1}, storage: &Storage{held: &holding{size: 8}}}
+		return Operand{DType: Float32, Shape: []int{2}, Strides: []int{1}, storage: &Storage{alloc: &allocation{size: 8}}}
 	}
 	call := func(out Operand, ins ...Operand) *Call { return &Call{Outs: []Operand{out}, Ins: ins} }
 	inPlace := func(c *Call) *Call { c.InPlace = true; return c }
@@ -34,7 +34,7 @@ func TestALateFailureReachesWhatWasMadeOfIt(t *testing.T) {
 	} {
 		trace.Add(c)
 	}
-	again.storage.epoch++ // it has another life by now, which has failed too
+	again.storage.epoch++ // recycled by now, and failed again
 	again.storage.fail(again.storage.epoch, later, false)
 	trace.Fail(suspect, boom)
 	for name, o := range map[string]*Operand{"y": &y, "z": &z, "target": &target, "partly": &partly} {

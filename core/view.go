@@ -5,26 +5,26 @@ import (
 	"sync/atomic"
 )
 
-// viewOf says of which tensor a tensor is a view, so that operations in place through either are seen by the other.
+// viewOf describes the base of a view, so that in-place operations through either are visible through the other.
 type viewOf struct {
 	base        *AutogradMeta
 	baseDType   DType
 	baseShape   []int
 	baseStrides []int
 	baseOffset  int
-	rebased     uint32     // atomic: base.rebased when the view's own autograd metadata was made
-	mu          sync.Mutex // held by who makes it anew
+	rebased     uint32     // atomic: base.rebased when the view's metadata was created
+	mu          sync.Mutex // held while the metadata is created again
 }
 
 func (v *viewOf) clone() *viewOf {
 	return &viewOf{base: v.base, baseDType: v.baseDType, baseShape: v.baseShape, baseStrides: v.baseStrides, baseOffset: v.baseOffset,
-		rebased: v.made()}
+		rebased: v.rebasedAt()}
 }
 
-// made returns what base.rebased was when the view's own autograd metadata was made.
-func (v *viewOf) made() uint32 { return atomic.LoadUint32(&v.rebased) }
+// rebasedAt returns base.rebased at the time when the view's metadata was created.
+func (v *viewOf) rebasedAt() uint32 { return atomic.LoadUint32(&v.rebased) }
 
-// current returns the autograd metadata of t, brought up to date if t is a view whose base was changed in place.
+// current returns the metadata of t. If t is a view whose base was changed in place, it brings the metadata up to date first.
 func (t *Tensor) current() *AutogradMeta {
 	v := t.view.Load()
 	if v == nil {
@@ -33,18 +33,18 @@ func (t *Tensor) current() *AutogradMeta {
 	if !v.stale() {
 		return t.autograd.Load()
 	}
-	// Several threads may have found the view stale, and one makes its autograd metadata anew.
+	// Several threads may find the view stale; one of them creates the new metadata.
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.base.mu.Lock()
 	node, index, rebased := v.base.node, v.base.index, v.base.rebased
-	if node == nil || rebased == v.made() {
+	if node == nil || rebased == v.rebasedAt() {
 		v.base.mu.Unlock()
 		return t.autograd.Load()
 	}
 	node.retain()
 	v.base.mu.Unlock()
-	// The base was changed: the view's value is now a part of the base's new value.
+	// The base was changed, so the view's value is now a part of the base's new value.
 	n := viewNode(node, index, v.baseDType, v.baseShape, v.baseStrides, v.baseOffset, t)
 	node.Release()
 	fresh := &AutogradMeta{dtype: t.dtype, shape: t.shape, node: n}
@@ -55,8 +55,8 @@ func (t *Tensor) current() *AutogradMeta {
 	atomic.StoreUint32(&v.rebased, rebased)
 	if meta != nil {
 		meta.mu.Lock()
-		if meta.keeps {
-			fresh.keeps, fresh.grad = true, meta.grad
+		if meta.retains {
+			fresh.retains, fresh.grad = true, meta.grad
 			meta.grad = nil
 			n.keepGrad(fresh)
 		}
@@ -66,22 +66,22 @@ func (t *Tensor) current() *AutogradMeta {
 	return fresh
 }
 
-// stale reports whether the base was changed in place since the view's own autograd metadata was made.
+// stale reports whether the base was changed in place since the view's metadata was created.
 func (v *viewOf) stale() bool {
 	v.base.mu.Lock()
 	defer v.base.mu.Unlock()
-	return v.base.node != nil && v.base.rebased != v.made()
+	return v.base.node != nil && v.base.rebased != v.rebasedAt()
 }
 
-// A ViewNode makes the node that takes view out of the value that base's output index produces.
+// A ViewNode creates the node that takes view out of output index of base.
 type ViewNode func(base *Node, index int, dtype DType, shape, strides []int, offset int, view *Tensor) *Node
 
 var viewNode ViewNode
 
-// SetViewNode says how such nodes are made. Package op calls it once, since the derivative is built from operations.
+// SetViewNode sets the function that creates those nodes. Package op calls it once, since their derivative is made of operations.
 func SetViewNode(fn ViewNode) { viewNode = fn }
 
-// MarkView records that t is a view of u's storage, so that operations in place through one are seen by the other.
+// MarkView records that t is a view of u, so that in-place operations through one are visible through the other.
 func (t *Tensor) MarkView(u *Tensor) {
 	if t.other != nil || u.other != nil || t == u {
 		return
@@ -104,7 +104,7 @@ func (t *Tensor) MarkView(u *Tensor) {
 	t.view.Store(v)
 }
 
-// Base returns the autograd metadata of the tensor that t is a view of and that tensor's layout, or nil.
+// Base returns the metadata and layout of the tensor that t is a view of, or nil.
 func (t *Tensor) Base() (meta *AutogradMeta, dtype DType, shape, strides []int, offset int) {
 	v := t.view.Load()
 	if v == nil {

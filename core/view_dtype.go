@@ -1,7 +1,7 @@
 package core
 
-// ViewDType returns a tensor over the same memory whose elements are of dtype d: the bits, not the values. Where the sizes
-// of the dtypes differ the last dimension, which must then have stride 1, grows or shrinks. No gradient passes.
+// ViewDType returns a tensor over the same memory with its bits read as dtype d. If the element sizes differ, the last dimension must have
+// stride 1, and it grows or shrinks. Gradients do not pass.
 func (t *Tensor) ViewDType(d DType) *Tensor {
 	const op = "view"
 	if err := t.Usable(op); err != nil {
@@ -16,7 +16,7 @@ func (t *Tensor) ViewDType(d DType) *Tensor {
 	if from != to {
 		n := len(shape)
 		if n == 0 || strides[n-1] != 1 && shape[n-1] != 1 {
-			return ErrorTensor(Errorf(ShapeError, op, "from %v to %v the elements of the last dimension must lie side by side, got shape %v and strides %v",
+			return ErrorTensor(Errorf(ShapeError, op, "from %v to %v the last dimension must have stride 1, got shape %v and strides %v",
 				t.dtype, d, t.shape, t.strides))
 		}
 		scale := func(what string, v int) (int, error) {

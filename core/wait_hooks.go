@@ -7,11 +7,11 @@ import (
 
 var mayWait atomic.Pointer[func() bool]
 
-// SetMayWait sets what [MayWait] asks.
+// SetMayWait sets the function behind [MayWait].
 func SetMayWait(ask func() bool) { mayWait.Store(&ask) }
 
-// MayWait reports whether the calling thread may be made to wait for devices. It may, but where it holds a lock of
-// another language that others need meanwhile. Asking costs about a system call: ask only before a wait.
+// MayWait reports whether the calling thread may block on a device. It may not while it holds another language's lock that other threads
+// need. The check costs about as much as a system call: make it only before a wait.
 func MayWait() bool {
 	ask := mayWait.Load()
 	return ask == nil || (*ask)()
@@ -19,11 +19,11 @@ func MayWait() bool {
 
 var waiting atomic.Pointer[func(wait func())]
 
-// SetWaiting sets how [Waiting] waits.
+// SetWaiting sets the function behind [Waiting].
 func SetWaiting(run func(wait func())) { waiting.Store(&run) }
 
-// Waiting runs wait, which waits for a device in the midst of a call that cannot return before. A caller with a lock without which
-// other ranks cannot go on gives it up meanwhile: the device may be waiting for them.
+// Waiting runs wait, which blocks on a device inside a call that cannot return yet. A caller that holds another language's lock releases it
+// meanwhile: the device may be waiting for ranks that need the lock.
 func Waiting(wait func()) {
 	if run := waiting.Load(); run != nil {
 		(*run)(wait)
@@ -32,14 +32,13 @@ func Waiting(wait func()) {
 	wait()
 }
 
-// Synchronous says that streams are to wait for every call, as PLAIT_SYNC asks, and that [Launch] returns what has gone wrong.
+// Synchronous makes streams wait for every call, as PLAIT_SYNC demands, and [Launch] return its error.
 func Synchronous() { synchronous.Store(true) }
 
 var synchronous atomic.Bool
 
-// Launch launches a call on the stream that it was begun on, unless an operand has no memory or the device refuses the call: that error
-// is returned, and the outputs have failed. Where calls are waited for it returns the error of execution, and threads take turns, so
-// that it is the call's own.
+// Launch launches a call on the stream of its Begin. If an operand has no memory or the device refuses the call, Launch returns the error
+// and the outputs fail. In synchronous mode it returns the execution error; threads take turns, so that the error belongs to the call.
 func Launch(s Stream, c *Call) error {
 	err := c.Err()
 	if err == nil {
@@ -61,7 +60,7 @@ func Launch(s Stream, c *Call) error {
 	return s.TakeError()
 }
 
-// Lock locks mu, whose holders may wait for a device: a caller with a lock of another language gives that up meanwhile.
+// Lock locks mu, whose holders may block on a device. A caller that holds another language's lock releases it while it waits.
 func Lock(mu *sync.Mutex) {
 	if !mu.TryLock() {
 		Waiting(mu.Lock)

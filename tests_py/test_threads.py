@@ -217,7 +217,7 @@ def test_threads_train_one_module(times):
         try:
             model(x).sum().backward()
         except RuntimeError as error:  # another thread has made a step since forward
-            assert "changed by an operation in place" in str(error)
+            assert "modified by an in-place operation" in str(error)
         optimizer.step()
         optimizer.zero_grad()
 

@@ -101,7 +101,7 @@ func TestInPlaceChangesOfSavedValuesAreFound(t *testing.T) {
 	y := op.Add(x, x)
 	z := op.Mul(y, y)
 	op.AddInPlace(y, core.Num(1))
-	require.ErrorContains(t, autograd.Backward(z), "changed by an operation in place")
+	require.ErrorContains(t, autograd.Backward(z), "modified by an in-place operation")
 	require.ErrorContains(t, op.AddInPlace(x, y).Err(), "leaf that requires a gradient")
 	core.NoGrad(func() { require.NoError(t, op.AddInPlace(x, core.Num(1)).Err()) })
 }

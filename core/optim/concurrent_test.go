@@ -32,7 +32,7 @@ func TestThreadsThatTrainOneParameter(t *testing.T) {
 	train := func() {
 		loss := op.Sum(op.Mul(p, p), nil, false)
 		if err := autograd.Backward(loss); err != nil { // another thread has made a step since
-			require.ErrorContains(t, err, "changed by an operation in place")
+			require.ErrorContains(t, err, "modified by an in-place operation")
 		}
 		loss.Release()
 		require.NoError(t, opt.Step())
