@@ -5,18 +5,18 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// accumulate adds the gradient to the leaf's.
-func (r *Run) accumulate(p *pending) (*Request, error) {
+// accumulate adds the gradient to the leaf's gradient.
+func (r *Run) accumulate(p *nodeRun) (*Request, error) {
 	leaf, g := p.node.Leaf(), p.grads[0]
 	if g == nil {
-		p.stages = p.stages[:1] // nothing was added: no hooks
+		p.stages = p.stages[:1] // nothing to add, so no hooks run
 		return nil, nil
 	}
 	err := leaf.Accumulating(func() error {
-		old := leaf.BorrowGrad() // which the program may drop meanwhile
+		old := leaf.BorrowGrad() // the program may drop it at any time
 		defer leaf.ReturnGrad()
 		if old == nil {
-			if owns(g) && !r.options.CreateGraph {
+			if ownsStorage(g) && !r.options.CreateGraph {
 				leaf.SetGrad(g.Detach().Keep())
 			} else if r.options.CreateGraph {
 				leaf.SetGrad(g.Alias(true).Keep())
@@ -39,17 +39,17 @@ func (r *Run) accumulate(p *pending) (*Request, error) {
 		}
 		return op.AddInPlace(old, g).Err()
 	})
-	p.take(nil)
+	p.setInputGrads(nil)
 	return nil, err
 }
 
-// owns reports whether g is alone on its storage and fills it.
-func owns(g *core.Tensor) bool {
+// ownsStorage reports whether g has the only reference to its storage and covers it.
+func ownsStorage(g *core.Tensor) bool {
 	return g.Storage().Refs() == 1 && g.Contiguous() && g.Storage().Size() == g.Numel()*g.DType().Size()
 }
 
-// keepStage adds the gradients of the node's outputs to those that outputs keep.
-func (r *Run) keepStage(p *pending) (*Request, error) {
+// keepStage adds the gradients of the node's outputs to outputs that retain their gradient.
+func (r *Run) keepStage(p *nodeRun) (*Request, error) {
 	var err error
 	p.node.Keeping(func(meta *core.AutogradMeta, i int) {
 		g := p.grads[i]

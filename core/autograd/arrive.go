@@ -7,8 +7,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// arrive adds g, which the run owns, to the gradients that have arrived along e.
-func (r *Run) arrive(e core.Edge, g *core.Tensor) error {
+// addGrad adds g, which the run owns, to the gradients that have arrived along e.
+func (r *Run) addGrad(e core.Edge, g *core.Tensor) error {
 	s := r.states[e.Node]
 	old := s.grads[e.Index]
 	if old == nil {
@@ -26,9 +26,9 @@ func (r *Run) arrive(e core.Edge, g *core.Tensor) error {
 	return nil
 }
 
-// arrived returns what a derivative is told has arrived along edge i of n, which it may include in what it sets. It is nothing where the
-// sum is to be recorded, or made on other streams than n's, where somebody looks at what n's derivative itself has made, and for an
-// edge that n has another time before.
+// arrived returns the gradient that has arrived so far along edge i of n. n's derivative may add it to its own result, which saves a
+// separate addition. It is nil if the sum must be recorded or computed on other streams than n's, if a hook or the NaN check looks at the
+// derivative's own result, or if an earlier edge of n leads to the same place.
 func (r *Run) arrived(n *core.Node, i int) (g *core.Tensor, mine bool) {
 	e := n.Edges()[i]
 	if g = r.states[e.Node].grads[e.Index]; g == nil || r.options.CreateGraph || r.mode.CheckGrads() || !g.Contiguous() {
@@ -44,11 +44,11 @@ func (r *Run) arrived(n *core.Node, i int) (g *core.Tensor, mine bool) {
 	if d, shape := n.InputMeta(i); d != g.DType() || !slices.Equal(shape, g.Shape()) {
 		return nil, false
 	}
-	return g, alone(g)
+	return g, exclusive(g)
 }
 
-// include puts g, which the run owns, in the place of what has arrived along e, which is a part of it.
-func (r *Run) include(e core.Edge, g *core.Tensor) {
+// replaceSum replaces the gradient that has arrived along e by g, a sum that includes it. The run owns g.
+func (r *Run) replaceSum(e core.Edge, g *core.Tensor) {
 	s := r.states[e.Node]
 	if old := s.grads[e.Index]; old != g {
 		old.Release()
@@ -56,14 +56,14 @@ func (r *Run) include(e core.Edge, g *core.Tensor) {
 	}
 }
 
-// add returns a + b and takes both over, using the memory of one if nothing else does.
+// add returns a + b and takes over both. It reuses the memory of one of them if nothing else refers to it.
 func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	var sum *core.Tensor
-	mine := func(t *core.Tensor) bool { return !record && alone(t) }
-	if !mine(a) && mine(b) {
-		a, b = b, a // the same sum
+	reusable := func(t *core.Tensor) bool { return !record && exclusive(t) }
+	if !reusable(a) && reusable(b) {
+		a, b = b, a // addition is commutative
 	}
-	if mine(a) {
+	if reusable(a) {
 		core.NoGrad(func() { sum = op.AddInPlace(a, b) })
 		b.Release()
 		return sum, sum.Err()
@@ -74,5 +74,5 @@ func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	return sum, sum.Err()
 }
 
-// alone reports whether nobody else sees the memory of g, so that it may be overwritten.
-func alone(g *core.Tensor) bool { return g.Storage().Refs() == 1 && g.Contiguous() }
+// exclusive reports whether g has the only reference to its memory, so that it may be overwritten.
+func exclusive(g *core.Tensor) bool { return g.Storage().Refs() == 1 && g.Contiguous() }

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// additions returns how many additions of tensors fn runs.
+// additions returns the number of add calls that fn runs.
 func additions(t *testing.T, fn func()) (n int) {
 	t.Helper()
 	d, err := core.OpenDevice("cpu")
@@ -32,7 +32,7 @@ func additions(t *testing.T, fn func()) (n int) {
 	return n
 }
 
-// watch puts hooks that see the gradients of the inputs behind every node that y follows from, so that none includes what had arrived.
+// watch registers hooks on the input gradients of every node behind y, so that no derivative may include an arrived gradient.
 func watch(t *testing.T, y *core.Tensor) {
 	t.Helper()
 	require.NoError(t, y.Err())
@@ -53,11 +53,11 @@ func watch(t *testing.T, y *core.Tensor) {
 	}
 }
 
-// A shared is a graph in which gradients meet.
+// A shared is a graph in which several gradients flow to the same tensor.
 type shared struct {
 	loss     func(x *core.Tensor, w []*core.Tensor) *core.Tensor
-	separate int // additions that are left
-	watched  int // additions where each derivative's own gradients are seen
+	separate int // remaining additions
+	watched  int // additions if hooks look at each derivative's own gradients
 	loose    bool
 }
 
@@ -124,7 +124,7 @@ var sharedGraphs = map[string]shared{
 	}, 0, 1, false},
 }
 
-// TestGradientsThatMeet compares with a pass in which every derivative's own gradients are seen, and so added up separately.
+// TestGradientsThatMeet compares with a pass whose hooks look at each derivative's own gradients, so that they are added separately.
 func TestGradientsThatMeet(t *testing.T) {
 	for name, g := range sharedGraphs {
 		for _, dtype := range []core.DType{core.Float32, core.Float64, core.BFloat16} {
@@ -143,7 +143,7 @@ func TestGradientsThatMeet(t *testing.T) {
 					}
 					n := additions(t, func() { require.NoError(t, autograd.Backward(loss)) })
 					if name == "a checkpoint" {
-						n-- // of the block that runs again
+						n-- // of the recomputed block
 					}
 					require.Equal(t, want, n)
 					for _, p := range leaves {
@@ -170,7 +170,7 @@ func TestGradientsThatMeet(t *testing.T) {
 func TestGradientsThatMeetAgainstDifferences(t *testing.T) {
 	for name, g := range sharedGraphs {
 		if name == "two embeddings" || name == "a checkpoint" {
-			continue // the one is no derivative, the other no function that can be differentiated twice
+			continue // the first is no derivative, the second cannot be differentiated twice
 		}
 		t.Run(name, func(t *testing.T) {
 			core.ManualSeed(4)
@@ -181,7 +181,7 @@ func TestGradientsThatMeetAgainstDifferences(t *testing.T) {
 			f := func(in []*core.Tensor) []*core.Tensor {
 				loss := g.loss(in[4], in[:4])
 				for _, t := range in {
-					loss = op.Add(loss, op.Mul(op.Sum(t, nil, false), core.Num(0.5))) // so that it depends on all
+					loss = op.Add(loss, op.Mul(op.Sum(t, nil, false), core.Num(0.5))) // so that the loss depends on all
 				}
 				return []*core.Tensor{loss}
 			}
@@ -191,7 +191,7 @@ func TestGradientsThatMeetAgainstDifferences(t *testing.T) {
 	}
 }
 
-// TestWhoLooksSeesTheSum is a residual block whose input is looked at in every way there is.
+// TestWhoLooksSeesTheSum looks at the input gradient of a residual block in every possible way.
 func TestWhoLooksSeesTheSum(t *testing.T) {
 	w := parameters()
 	leaf := op.Rand(3, 4).SetRequiresGrad(true)
@@ -226,7 +226,7 @@ func TestWhoLooksSeesTheSum(t *testing.T) {
 	require.Equal(t, values(t, op.Mul(got[1], core.Num(2))), values(t, leaf.Grad()))
 }
 
-// TestWhatSomebodyHoldsIsNotOverwritten: gradients that a hook keeps, and those that the caller gave, stay what they were.
+// TestWhatSomebodyHoldsIsNotOverwritten: gradients kept by a hook, and gradients passed by the caller, do not change.
 func TestWhatSomebodyHoldsIsNotOverwritten(t *testing.T) {
 	w := op.Rand(4, 4).SetRequiresGrad(true)
 	x := op.Rand(3, 4).SetRequiresGrad(true)
@@ -252,7 +252,7 @@ func TestWhatSomebodyHoldsIsNotOverwritten(t *testing.T) {
 	require.Equal(t, then, values(t, held))
 }
 
-// TestGradientsThatMeetOnOtherStreams: what goes to an operation of another stream is added there.
+// TestGradientsThatMeetOnOtherStreams: the gradient of an operation on another stream is added on that stream.
 func TestGradientsThatMeetOnOtherStreams(t *testing.T) {
 	dev, s := streams(t, 2)
 	leaf := op.Rand(3, 4).SetRequiresGrad(true)
@@ -276,7 +276,7 @@ func TestGradientsThatMeetOnOtherStreams(t *testing.T) {
 	}
 }
 
-// TestGradientsThatMeetInDividedWalks are blocks whose input's gradient comes first, and the weights' later.
+// TestGradientsThatMeetInDividedWalks: residual blocks in a pass with two parts, input gradients first and weights later.
 func TestGradientsThatMeetInDividedWalks(t *testing.T) {
 	for name, g := range sharedGraphs {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestGradientsThatMeetInDividedWalks(t *testing.T) {
 	}
 }
 
-// TestAnErrorAfterSomethingArrived fails in and behind derivatives that take up what has arrived, and leaves no memory behind.
+// TestAnErrorAfterSomethingArrived: derivatives that include an arrived gradient, or later ones, fail and leak no memory.
 func TestAnErrorAfterSomethingArrived(t *testing.T) {
 	dev, err := core.OpenDevice("cpu")
 	require.NoError(t, err)
@@ -372,7 +372,7 @@ func TestAnErrorAfterSomethingArrived(t *testing.T) {
 	}
 }
 
-// TestAGradientIsOfferedOnce is a derivative with one tensor as both inputs, of which the first may take up what has arrived.
+// TestAGradientIsOfferedOnce: a derivative whose two inputs are the same tensor; only the first may include the arrived gradient.
 func TestAGradientIsOfferedOnce(t *testing.T) {
 	x := leaf(1, 2, 3)
 	y := op.Mul(x, core.Num(1))

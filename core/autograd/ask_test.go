@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What hooks and callbacks ask the caller for comes in order, before the pass goes on, and its answers go where they should.
+// Requests of hooks and callbacks are sent in order, before the pass goes on, and each answer reaches its request.
 func TestAsk(t *testing.T) {
 	x, z := op.Ones(2).SetRequiresGrad(true), op.Ones(2).SetRequiresGrad(true)
 	var log []string

@@ -273,7 +273,7 @@ func TestManyGoroutinesBuildAndFreeGraphs(t *testing.T) {
 	require.Equal(t, bytes, core.MemoryUsage(dev).Current)
 }
 
-// What waits for the end of a pass runs also if an error ends it, after which its callbacks do not.
+// OnClose functions run even after an error; callbacks do not.
 func TestOnClose(t *testing.T) {
 	require.Error(t, autograd.OnClose(func() {}), "outside of a pass")
 	for _, fails := range []bool{false, true} {

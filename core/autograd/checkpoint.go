@@ -6,9 +6,9 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Checkpoint runs fn on the inputs and returns its outputs, without keeping what their gradients need: backward runs fn
-// again where it needs it (Chen et al. 2016). Random numbers are drawn again from the same positions, so dropout gives
-// the same masks. fn must compute the same both times, and may use other tensors, such as parameters.
+// Checkpoint runs fn on the inputs and returns its outputs without saving tensors for backward. Backward runs fn again to recompute them
+// (Chen et al. 2016). The second run restores the random generators, so dropout draws the same masks. fn must compute the same both times.
+// It may use other tensors, such as parameters.
 func Checkpoint(fn func(inputs []*core.Tensor) []*core.Tensor, inputs ...*core.Tensor) []*core.Tensor {
 	if fn == nil {
 		return []*core.Tensor{core.ErrorTensor(core.Errorf(core.TypeError, "checkpoint", "the function is nil"))}
@@ -20,7 +20,7 @@ func Checkpoint(fn func(inputs []*core.Tensor) []*core.Tensor, inputs ...*core.T
 		}
 		c.inputs = append(c.inputs, t.Alias(true).Keep())
 	}
-	c.remember()
+	c.saveGenerators()
 	var out []*core.Tensor
 	hooks := &core.SavedHooks{Pack: c.pack, Unpack: c.unpack}
 	core.WithSavedHooks(hooks, func() { out = fn(inputs) })
@@ -31,40 +31,40 @@ func Checkpoint(fn func(inputs []*core.Tensor) []*core.Tensor, inputs ...*core.T
 	return out
 }
 
-// A checkpoint stands in for the values that one run of fn saved.
+// A checkpoint stands for the tensors that one run of fn would have saved.
 type checkpoint struct {
 	fn     func([]*core.Tensor) []*core.Tensor
 	inputs []*core.Tensor
-	mode   core.Mode // of the first run, whose autocast holds again
+	mode   core.Mode // of the first run; the second run uses its autocast state
 
-	generators []generatorState
+	generators []savedGenerator
 
 	mu     sync.Mutex
-	saved  int            // values that fn saved the first time
-	live   int            // of them, those whose nodes still hold them
+	saved  int            // tensors that fn saved in the first run
+	live   int            // those of them whose nodes still exist
 	sealed bool           // the first run has ended
-	values []*core.Tensor // from the last recomputation, nil where taken
+	values []*core.Tensor // of the last recomputation; nil once taken
 }
 
-type generatorState struct {
+type savedGenerator struct {
 	generator    *core.Generator
 	seed, offset uint64
 }
 
-// placeholder is what a node keeps in place of value index.
+// placeholder is what a node saves instead of tensor index.
 type placeholder struct {
 	of    *checkpoint
 	index int
 }
 
-// Release is called when the node frees what it saved.
+// Release is called when the node frees its saved tensors.
 func (p *placeholder) Release() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	p.of.unref(1)
 }
 
-// unref drops n placeholders; after the last one nothing is recomputed any more.
+// unref drops n placeholders. After the last one the checkpoint frees its inputs.
 func (c *checkpoint) unref(n int) {
 	c.live -= n
 	if c.live > 0 || !c.sealed {
@@ -78,21 +78,21 @@ func (c *checkpoint) unref(n int) {
 	c.values, c.inputs = nil, nil
 }
 
-func (c *checkpoint) remember() {
+func (c *checkpoint) saveGenerators() {
 	ctx := core.CurrentContext()
 	for _, d := range core.OpenDevices() {
 		g := ctx.Generator(d)
 		seed, offset := g.State()
-		c.generators = append(c.generators, generatorState{g, seed, offset})
+		c.generators = append(c.generators, savedGenerator{g, seed, offset})
 	}
 }
 
-// replay runs fn with the generators where they were.
+// replay runs fn with the generators in their saved state, and restores their current state afterwards.
 func (c *checkpoint) replay(fn func()) {
-	now := make([]generatorState, len(c.generators))
+	now := make([]savedGenerator, len(c.generators))
 	for i, s := range c.generators {
 		seed, offset := s.generator.State()
-		now[i] = generatorState{s.generator, seed, offset}
+		now[i] = savedGenerator{s.generator, seed, offset}
 		s.generator.SetState(s.seed, s.offset)
 	}
 	defer func() {
@@ -125,7 +125,7 @@ func (c *checkpoint) unpack(packed any) *core.Tensor {
 	return t
 }
 
-// recompute runs fn again and collects what its nodes save.
+// recompute runs fn again and collects the tensors that its nodes save.
 func (c *checkpoint) recompute() error {
 	for _, t := range c.values {
 		if t != nil {
@@ -139,7 +139,7 @@ func (c *checkpoint) recompute() error {
 			return nil
 		},
 		Unpack: func(any) *core.Tensor {
-			return core.ErrorTensor(core.Errorf(core.StateError, "checkpoint", "the function runs backward inside itself"))
+			return core.ErrorTensor(core.Errorf(core.StateError, "checkpoint", "the checkpointed function calls backward"))
 		},
 	}
 	var err error
@@ -166,7 +166,7 @@ func (c *checkpoint) recompute() error {
 		})
 	})
 	if err == nil && len(c.values) != c.saved {
-		err = core.Errorf(core.StateError, "checkpoint", "the function saved %d values for its gradient the first time and %d when it was run again; it must compute the same", c.saved, len(c.values))
+		err = core.Errorf(core.StateError, "checkpoint", "the function saved %d tensors in the forward pass and %d when it was recomputed; it must compute the same both times", c.saved, len(c.values))
 	}
 	return err
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// deliver hands the gradients of the inputs to the nodes that made them.
-func (r *Run) deliver(p *pending) (*Request, error) {
+// deliver passes the gradients of the inputs along the node's edges.
+func (r *Run) deliver(p *nodeRun) (*Request, error) {
 	grads := p.grads
 	p.grads = nil
-	releaseAll(p.given)
+	releaseAll(p.outputGrads)
 	for i, e := range p.node.Edges() {
 		var g *core.Tensor
 		if i < len(grads) {
 			g, grads[i] = grads[i], nil
 		}
-		if !r.goes(p.node, e) {
+		if !r.wants(p.node, e) {
 			if g != nil {
 				g.Release()
 			}
@@ -31,13 +31,13 @@ func (r *Run) deliver(p *pending) (*Request, error) {
 				return nil, err
 			}
 			if slices.Contains(p.summed, i) {
-				r.include(e, g)
-			} else if err := r.arrive(e, g); err != nil {
+				r.replaceSum(e, g)
+			} else if err := r.addGrad(e, g); err != nil {
 				releaseAll(grads)
 				return nil, err
 			}
 		}
-		if s.waiting--; s.waiting == 0 {
+		if s.missing--; s.missing == 0 {
 			r.finishNode(e.Node)
 		}
 	}
@@ -45,21 +45,21 @@ func (r *Run) deliver(p *pending) (*Request, error) {
 	return nil, nil
 }
 
-// finishNode queues a node all of whose gradients have arrived. One that got none passes none on.
+// finishNode enqueues a node whose gradients have all arrived. A node without any gradient passes none on.
 func (r *Run) finishNode(n *core.Node) {
 	work := []*core.Node{n}
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
 		s := r.states[n]
-		// A foreign function may make gradients out of none: it is asked for as if zeros had arrived.
+		// An external function may return gradients even if it receives none, so it always runs.
 		if n.External != 0 || slices.ContainsFunc(s.grads, func(g *core.Tensor) bool { return g != nil }) {
-			r.offer(n)
+			r.enqueue(n)
 			continue
 		}
 		for _, e := range n.Edges() {
 			if t := r.states[e.Node]; e.Node != nil && t != nil && t.needed {
-				if t.waiting--; t.waiting == 0 {
+				if t.missing--; t.missing == 0 {
 					work = append(work, e.Node)
 				}
 			}

@@ -6,35 +6,35 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// pending is a node that is being run, in stages between which the caller may be asked for something.
-type pending struct {
-	node   *core.Node
-	mode   core.Mode
-	grads  []*core.Tensor                       // of the outputs, then, after the derivative, of the inputs
-	given  []*core.Tensor                       // of the outputs, after the derivative, where hooks want to see them
-	summed []int                                // the inputs of which grads include what had arrived
-	saved  map[*core.ExternalValue]*core.Tensor // values of another language
-	stages []stage
-	answer []*core.Tensor
-	lent   *core.AutogradMeta // whose gradient a hook of the caller's has
-	asked  bool
+// nodeRun is the state of a node that is being run, in stages. Between stages the run may send a request to its caller.
+type nodeRun struct {
+	node        *core.Node
+	mode        core.Mode
+	grads       []*core.Tensor                       // of the outputs; after the derivative, of the inputs
+	outputGrads []*core.Tensor                       // of the outputs, after the derivative, if hooks need them
+	summed      []int                                // inputs whose gradient includes what had arrived
+	saved       map[*core.ExternalValue]*core.Tensor // unpacked by another language
+	stages      []stage
+	answer      []*core.Tensor
+	borrowed    *core.AutogradMeta // the leaf whose gradient a hook of the caller is using
+	asked       bool
 }
 
-// stage is one part of running a node. It returns a request to be answered before the next stage, or nil.
-type stage func(p *pending) (*Request, error)
+// stage is one part of running a node. It returns a request that must be answered before the next stage, or nil.
+type stage func(p *nodeRun) (*Request, error)
 
-// begin lines up the stages of running n.
-func (r *Run) begin(n *core.Node) {
+// prepare queues the stages of running n.
+func (r *Run) prepare(n *core.Node) {
 	s := r.states[n]
-	p := &pending{node: n, mode: r.modeOf(n), grads: s.grads}
+	p := &nodeRun{node: n, mode: r.modeOf(n), grads: s.grads}
 	s.grads = nil
-	r.pending = p
+	r.current = p
 	then := func(stages ...stage) { p.stages = append(p.stages, stages...) }
-	if s.half {
+	if s.partial {
 		then(r.derive, r.deliver)
 		return
 	}
-	s.whole = r.split && !divisible(n)
+	s.undivided = r.split && !divisible(n)
 	hooked := n.HasHooks()
 	if hooked {
 		for i := range p.grads {
@@ -55,7 +55,7 @@ func (r *Run) begin(n *core.Node) {
 	}
 	then(r.capture)
 	if !s.runs {
-		then(drop)
+		then(dropGrads)
 		return
 	}
 	if hooked {
@@ -82,25 +82,25 @@ func (r *Run) begin(n *core.Node) {
 	then(r.deliver)
 }
 
-// drop lets go of the gradients of a node that is not to be run.
-func drop(p *pending) (*Request, error) {
+// dropGrads releases the gradients of a node that need not run.
+func dropGrads(p *nodeRun) (*Request, error) {
 	releaseAll(p.grads)
 	return nil, nil
 }
 
-// take lets go of the gradients of the outputs, now that those of the inputs are known, or keeps them for hooks.
-func (p *pending) take(grads []*core.Tensor) {
+// setInputGrads replaces the gradients of the outputs by those of the inputs. It keeps the former only if hooks need them.
+func (p *nodeRun) setInputGrads(grads []*core.Tensor) {
 	given := p.grads
 	p.grads = grads
 	if p.node.HasHooks() && p.node.PostHooks().Len() > 0 {
-		p.given = given
+		p.outputGrads = given
 		return
 	}
 	releaseAll(given)
 }
 
-// capture takes the gradients that were asked for.
-func (r *Run) capture(p *pending) (*Request, error) {
+// capture stores the gradients that the caller asked for.
+func (r *Run) capture(p *nodeRun) (*Request, error) {
 	for i, g := range p.grads {
 		for _, at := range r.captures[core.Edge{Node: p.node, Index: i}] {
 			if g != nil && r.captured[at] == nil && r.options.Inputs == nil {
@@ -112,7 +112,7 @@ func (r *Run) capture(p *pending) (*Request, error) {
 }
 
 // derive runs the node's derivative.
-func (r *Run) derive(p *pending) (*Request, error) {
+func (r *Run) derive(p *nodeRun) (*Request, error) {
 	n := p.node
 	if n.External != 0 {
 		if !p.asked {
@@ -122,7 +122,7 @@ func (r *Run) derive(p *pending) (*Request, error) {
 		if len(p.answer) != len(n.Edges()) {
 			return nil, core.Errorf(core.ValueError, n.Name, "its derivative returned %d gradients, want %d", len(p.answer), len(n.Edges()))
 		}
-		p.take(p.answer)
+		p.setInputGrads(p.answer)
 		p.answer = nil
 		if r.mode.CheckGrads() {
 			return nil, findNaN(n, p.grads)
@@ -131,16 +131,16 @@ func (r *Run) derive(p *pending) (*Request, error) {
 	}
 	var err error
 	given := p.grads
-	again := r.halves(n)
+	again := r.runsAgain(n)
 	if again {
-		r.keepForRest(n, given)
+		r.deferRest(n, given)
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		var results []*core.Tensor
 		results, err = r.runDerivative(p, given)
 		return results
 	})
-	// A derivative may pass a gradient on as it is, or the same one to two inputs: each owner needs its own reference.
+	// A derivative may return a gradient that it was given, or the same one for two inputs. Each owner needs its own reference.
 	for i, g := range out {
 		if g != nil && (slices.Contains(given, g) || slices.Contains(out[:i], g)) {
 			out[i] = g.Alias(r.options.CreateGraph)
@@ -149,7 +149,7 @@ func (r *Run) derive(p *pending) (*Request, error) {
 			out[i].Keep()
 		}
 	}
-	p.take(out)
+	p.setInputGrads(out)
 	p.releaseSaved()
 	if err == nil && r.mode.CheckGrads() {
 		err = findNaN(n, out)
@@ -163,7 +163,7 @@ func (r *Run) derive(p *pending) (*Request, error) {
 	return nil, nil
 }
 
-func (r *Run) runDerivative(p *pending, grads []*core.Tensor) (out []*core.Tensor, err error) {
+func (r *Run) runDerivative(p *nodeRun, grads []*core.Tensor) (out []*core.Tensor, err error) {
 	n := p.node
 	defer func() {
 		if v := recover(); v != nil {
@@ -172,7 +172,7 @@ func (r *Run) runDerivative(p *pending, grads []*core.Tensor) (out []*core.Tenso
 	}()
 	need := make([]bool, len(n.Edges()))
 	for i, e := range n.Edges() {
-		need[i] = r.goes(n, e)
+		need[i] = r.wants(n, e)
 	}
 	ctx := core.NewBackwardContext(core.CurrentMode(), n, grads, need)
 	ctx.Unpack(p.saved)
@@ -187,7 +187,7 @@ func (r *Run) runDerivative(p *pending, grads []*core.Tensor) (out []*core.Tenso
 	return out, err
 }
 
-// findNaN waits for the gradients and returns an error if one holds a NaN.
+// findNaN waits for the gradients and returns an error if one has a NaN.
 func findNaN(n *core.Node, grads []*core.Tensor) error {
 	for i, g := range grads {
 		if g == nil {
@@ -204,7 +204,7 @@ func findNaN(n *core.Node, grads []*core.Tensor) error {
 	return nil
 }
 
-// explain adds, in anomaly mode, where the node was recorded.
+// explain adds to err, in anomaly mode, the stack where the node was recorded.
 func (r *Run) explain(n *core.Node, err error) error {
 	if t := n.Trace(); t != "" {
 		kind, _ := core.KindOf(err)

@@ -7,9 +7,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Check compares the gradients of fn, by backward, with central differences, at inputs of dtype float64. fn must depend
-// on the inputs' values alone. Inputs that do not require a gradient are held fixed. It returns an error that names
-// the first element that differs by more than atol + rtol*|numeric|.
+// Check compares the gradients of fn with central differences. Inputs must be float64. fn must depend only on the inputs' values. Inputs
+// that do not require a gradient stay fixed. The error names the first element that differs by more than atol + rtol*|numeric|.
 func Check(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor, eps, atol, rtol float64) error {
 	if err := checkable(fn, inputs); err != nil {
 		return err
@@ -36,7 +35,7 @@ func Check(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor,
 	if len(differentiable) == 0 {
 		return core.Errorf(core.StateError, "gradcheck", "no output requires a gradient, although an input does")
 	}
-	// All gradients first: the differences change the inputs in place.
+	// Compute all gradients first, since the differences change the inputs in place.
 	analytic := map[int][]*core.Tensor{}
 	for _, o := range differentiable {
 		seed := core.FromSlice(projection(outputs[o].Numel()), outputs[o].Shape()...)
@@ -57,7 +56,7 @@ func Check(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor,
 	return nil
 }
 
-// checkable returns an error if something is missing.
+// checkable returns an error if fn or an input cannot be used.
 func checkable(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor) error {
 	if fn == nil {
 		return core.Errorf(core.TypeError, "gradcheck", "the function is nil")
@@ -70,7 +69,7 @@ func checkable(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Ten
 	return nil
 }
 
-// CheckDouble is [Check] for the gradients of fn as functions of the inputs.
+// CheckDouble is [Check] for the gradients of fn, as functions of the inputs.
 func CheckDouble(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor, eps, atol, rtol float64) error {
 	if err := checkable(fn, inputs); err != nil {
 		return err
@@ -121,13 +120,13 @@ func CheckDouble(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.T
 	for _, g := range first {
 		linear = linear && !g.RequiresGrad()
 	}
-	if linear { // constant gradients have no derivative to compare
+	if linear { // constant gradients have a zero derivative
 		return nil
 	}
 	return Check(gradients, inputs, eps, atol, rtol)
 }
 
-// compare compares one gradient with the differences.
+// compare compares the gradient of t with differences.
 func compare(fn func([]*core.Tensor) []*core.Tensor, inputs []*core.Tensor, t *core.Tensor, o int, weights []float64,
 	gradient *core.Tensor, eps, atol, rtol float64) error {
 	analytic := make([]float64, t.Numel())
@@ -151,7 +150,7 @@ func compare(fn func([]*core.Tensor) []*core.Tensor, inputs []*core.Tensor, t *c
 	return nil
 }
 
-// projection returns weights that reduce n outputs to one number without cancelling.
+// projection returns weights that reduce n outputs to one number without cancellation.
 func projection(n int) []float64 {
 	w := make([]float64, n)
 	for i := range w {

@@ -8,7 +8,7 @@ import (
 
 // hookStage runs a hook on gradient i.
 func hookStage(i int, h core.Hook, want Want) stage {
-	return func(p *pending) (*Request, error) {
+	return func(p *nodeRun) (*Request, error) {
 		g := p.grads[i]
 		if g == nil {
 			return nil, nil
@@ -29,15 +29,15 @@ func hookStage(i int, h core.Hook, want Want) stage {
 	}
 }
 
-// nodeHookStage runs a hook before a node, or after it.
+// nodeHookStage runs a hook before or after the node's derivative.
 func nodeHookStage(h core.NodeHook, want Want) stage {
-	return func(p *pending) (*Request, error) {
+	return func(p *nodeRun) (*Request, error) {
 		var replacements []*core.Tensor
 		switch {
 		case h.Fn != nil:
-			replacements = h.Fn(p.grads, p.given)
+			replacements = h.Fn(p.grads, p.outputGrads)
 		case !p.asked:
-			return &Request{Node: p.node, ID: h.External, What: want, Grads: p.grads, After: p.given}, nil
+			return &Request{Node: p.node, ID: h.External, What: want, Grads: p.grads, After: p.outputGrads}, nil
 		default:
 			p.asked = false
 			replacements, p.answer = p.answer, nil
@@ -50,7 +50,7 @@ func nodeHookStage(h core.NodeHook, want Want) stage {
 		}
 		for i, g := range replacements {
 			if p.grads[i] == nil && g != nil {
-				return nil, core.Errorf(core.ValueError, p.node.Name, "a hook returned a gradient in the place of number %d, of which there is none", i)
+				return nil, core.Errorf(core.ValueError, p.node.Name, "a hook returned a gradient at index %d, where it got none", i)
 			}
 			if g == nil && p.grads[i] != nil {
 				p.grads[i].Release()
@@ -63,8 +63,8 @@ func nodeHookStage(h core.NodeHook, want Want) stage {
 	}
 }
 
-// replace puts g, if it is not nil, in the place of gradient i.
-func replace(p *pending, i int, g *core.Tensor) error {
+// replace replaces gradient i by g, unless g is nil.
+func replace(p *nodeRun, i int, g *core.Tensor) error {
 	old := p.grads[i]
 	if g == nil || g == old {
 		return nil
@@ -82,9 +82,9 @@ func replace(p *pending, i int, g *core.Tensor) error {
 	return nil
 }
 
-// postStage runs a hook after a gradient was added to a leaf's.
+// postStage runs a hook after the accumulation of a leaf's gradient.
 func postStage(leaf *core.AutogradMeta, h core.Hook) stage {
-	return func(p *pending) (*Request, error) {
+	return func(p *nodeRun) (*Request, error) {
 		switch {
 		case h.Fn != nil:
 			g := leaf.BorrowGrad()
@@ -93,19 +93,19 @@ func postStage(leaf *core.AutogradMeta, h core.Hook) stage {
 				return nil, r.Err()
 			}
 		case !p.asked:
-			p.lent = leaf
+			p.borrowed = leaf
 			return &Request{Node: p.node, ID: h.External, What: WantPostHook, Grads: []*core.Tensor{leaf.BorrowGrad()}}, nil
 		default:
 			p.asked = false
-			p.returnLent()
+			p.returnBorrowed()
 		}
 		return nil, nil
 	}
 }
 
-// savedStage gets saved values of another language from the caller.
+// savedStage asks the caller for saved values that another language packed.
 func savedStage(values []*core.ExternalValue) stage {
-	return func(p *pending) (*Request, error) {
+	return func(p *nodeRun) (*Request, error) {
 		if !p.asked {
 			q := &Request{Node: p.node, What: WantSaved}
 			for _, v := range values {
@@ -115,7 +115,7 @@ func savedStage(values []*core.ExternalValue) stage {
 		}
 		p.asked = false
 		if len(p.answer) != len(values) || slices.Contains(p.answer, nil) {
-			return nil, core.Errorf(core.TypeError, p.node.Name, "want %d tensors for as many saved values, got %d", len(values), len(p.answer))
+			return nil, core.Errorf(core.TypeError, p.node.Name, "unpacking %d saved tensors returned %d tensors", len(values), len(p.answer))
 		}
 		p.saved = map[*core.ExternalValue]*core.Tensor{}
 		for i, v := range values {
@@ -126,15 +126,15 @@ func savedStage(values []*core.ExternalValue) stage {
 	}
 }
 
-// returnLent ends the use of a leaf's gradient by a hook.
-func (p *pending) returnLent() {
-	if p.lent != nil {
-		p.lent.ReturnGrad()
-		p.lent = nil
+// returnBorrowed ends a hook's use of a leaf's gradient.
+func (p *nodeRun) returnBorrowed() {
+	if p.borrowed != nil {
+		p.borrowed.ReturnGrad()
+		p.borrowed = nil
 	}
 }
 
-func (p *pending) releaseSaved() {
+func (p *nodeRun) releaseSaved() {
 	for _, t := range p.saved {
 		t.Release()
 	}

@@ -6,53 +6,53 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// ready are the nodes that can run, the newest of a device first. Devices take turns: a thread that gave out all of one device's
-// work before it came to the next would leave that one idle when the first one's queue is full.
+// ready holds the nodes that can run, newest first. Devices take turns: if all nodes of one device ran first and filled its queue, the
+// other devices would be idle.
 type ready struct {
-	early queue // leaves and prompt nodes, which run before all others
-	lanes []lane
-	last  int // the lane that had its turn
-	count int
+	first   queue // leaves and prompt nodes, which run before all others
+	devices []deviceQueue
+	last    int // index of the device that ran last
+	count   int
 }
 
-type lane struct {
+type deviceQueue struct {
 	device core.Device
 	nodes  queue
 }
 
-// add makes a node, whose gradients are on a device, one that can run.
+// add enqueues a node whose gradients are on device.
 func (r *ready) add(n *core.Node, device core.Device) {
 	r.count++
 	if n.Prompt || n.Leaf() != nil {
-		heap.Push(&r.early, n)
+		heap.Push(&r.first, n)
 		return
 	}
-	for i := range r.lanes {
-		if r.lanes[i].device == device {
-			heap.Push(&r.lanes[i].nodes, n)
+	for i := range r.devices {
+		if r.devices[i].device == device {
+			heap.Push(&r.devices[i].nodes, n)
 			return
 		}
 	}
-	r.lanes = append(r.lanes, lane{device, queue{n}})
+	r.devices = append(r.devices, deviceQueue{device, queue{n}})
 }
 
-// next takes out the node that is to run.
+// next removes and returns the node to run next.
 func (r *ready) next() *core.Node {
 	r.count--
-	if len(r.early) > 0 {
-		return heap.Pop(&r.early).(*core.Node)
+	if len(r.first) > 0 {
+		return heap.Pop(&r.first).(*core.Node)
 	}
 	for {
-		if r.last++; r.last >= len(r.lanes) {
+		if r.last++; r.last >= len(r.devices) {
 			r.last = 0
 		}
-		if l := &r.lanes[r.last]; len(l.nodes) > 0 {
+		if l := &r.devices[r.last]; len(l.nodes) > 0 {
 			return heap.Pop(&l.nodes).(*core.Node)
 		}
 	}
 }
 
-// queue is a heap of nodes, the newest first.
+// queue is a heap of nodes, newest first.
 type queue []*core.Node
 
 func (q queue) Len() int           { return len(q) }

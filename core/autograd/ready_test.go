@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Devices take turns: neither gets all its work before the other gets any.
+// Devices take turns: neither runs all its nodes before the other starts.
 func TestDevicesTakeTurns(t *testing.T) {
 	const length = 20
 	var order []int

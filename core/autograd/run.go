@@ -9,52 +9,52 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A Run is one walk over the graph.
+// A Run is one backward pass.
 type Run struct {
 	options   Options
-	caller    core.Mode                   // of the backward pass's caller, whose autocast holds for what it is asked to do
-	mode      core.Mode                   // of the derivatives, on the caller's streams
-	modes     map[*core.Context]core.Mode // of those recorded on other streams
-	states    map[*core.Node]*state
+	caller    core.Mode                   // mode of the caller; its requests use this autocast state
+	mode      core.Mode                   // of derivatives, on the caller's streams
+	modes     map[*core.Context]core.Mode // of derivatives recorded on other streams
+	states    map[*core.Node]*nodeState
 	ready     ready
 	inputs    []*core.Tensor
 	targets   []core.Edge // of the inputs
 	captures  map[core.Edge][]int
 	captured  []*core.Tensor
-	returns   func(e core.Edge) bool // whether the caller gets the gradient
+	returns   func(e core.Edge) bool // reports whether the caller gets the gradient
 	arrivals  func(n *core.Node, i int) (g *core.Tensor, alone bool)
 	callbacks []callback
 	closers   []func()
-	pending   *pending  // what the caller was asked for
-	asked     []stage   // what [Ask] was called for in the stage that runs
-	until     time.Time // when StepFor returns
+	current   *nodeRun  // the node that is running
+	asked     []stage   // requests of [Ask] from the current stage
+	until     time.Time // deadline of StepFor
 	paused    bool
 	err       error
-	ended     bool // has run its last callback
+	ended     bool // the last callback has run
 	closed    bool
-	split     bool         // only what the gradients of Options.First need runs
-	later     []*core.Node // what is left for the second part
+	split     bool         // in the first part: only derivatives that Options.First needs run
+	deferred  []*core.Node // left for the second part
 
-	visits int // of nodes, to prepare the walk
+	visits int // nodes visited while preparing the pass
 
-	partCallbacks []callback // of the first part's end
+	partCallbacks []callback // run at the end of the first part
 	refillers     []func(s *core.Storage, node uint64) (bool, error)
 }
 
-// state is what the walk knows of a node: the gradients that have arrived and how many are still to come.
-type state struct {
-	grads   []*core.Tensor
-	waiting int
-	ahead   int  // how many nodes that lead here are still to be sorted
-	needed  bool // its gradients, or some behind it, are wanted
-	runs    bool // some behind it are
-	first   bool // leads to a tensor whose gradient comes first
-	half    bool // has run for these; grads are kept for the others
-	whole   bool // runs once for both
-	done    bool // has run
+// nodeState is what the pass knows about a node: the gradients that have arrived, and how many are missing.
+type nodeState struct {
+	grads     []*core.Tensor
+	missing   int
+	unsorted  int  // incoming edges not sorted yet
+	needed    bool // its gradients, or those of a node behind it, are wanted
+	runs      bool // its derivative must run
+	first     bool // leads to a tensor of Options.First
+	partial   bool // has run for First; grads are kept for the second part
+	undivided bool // runs once, for both parts
+	done      bool // has run
 }
 
-// NewRun prepares a walk from the outputs, whose gradients are as for [BackwardWith].
+// NewRun prepares a backward pass from the outputs. grads are as in [BackwardWith].
 func NewRun(outputs, grads []*core.Tensor, o Options) (*Run, error) {
 	if o.Inputs == nil {
 		return newRun(outputs, grads, nil, o)
@@ -62,7 +62,7 @@ func NewRun(outputs, grads []*core.Tensor, o Options) (*Run, error) {
 	return newRun(outputs, grads, o.Inputs, o)
 }
 
-// NewGradRun prepares the walk of [Grad]; [Run.Captured] returns the gradients after its last step.
+// NewGradRun prepares the pass of [Grad]. After the last step [Run.Captured] returns the gradients.
 func NewGradRun(outputs, inputs, grads []*core.Tensor, o Options) (*Run, error) {
 	o.Inputs = nil
 	return newRun(outputs, grads, inputs, o)
@@ -72,10 +72,10 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	if len(grads) != 0 && len(grads) != len(outputs) {
 		return nil, core.Errorf(core.ValueError, "backward", "got %d outputs and %d gradients", len(outputs), len(grads))
 	}
-	r := &Run{options: o, states: map[*core.Node]*state{}, inputs: inputs}
+	r := &Run{options: o, states: map[*core.Node]*nodeState{}, inputs: inputs}
 	r.returns = func(e core.Edge) bool { return len(r.captures[e]) > 0 }
 	r.arrivals = r.arrived
-	// Derivatives compute in the dtypes of what they differentiate.
+	// Derivatives compute in the dtypes of their saved tensors and gradients, so autocast is off.
 	r.caller = core.CurrentMode()
 	r.mode = r.caller.WithGrad(o.CreateGraph).WithInference(false).WithGrad(o.CreateGraph).WithoutAutocast()
 	var roots []core.Edge
@@ -83,16 +83,16 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	defer func() {
 		for _, e := range roots {
 			if e.Node != nil {
-				e.Node.Release() // the states hold their own
+				e.Node.Release() // states have their own reference
 			}
 		}
 	}()
-	fail := func(err error) (*Run, error) {
+	abort := func(err error) (*Run, error) {
 		for _, s := range seeds {
 			s.Release()
 		}
 		if r.err = err; len(r.states) == 0 {
-			// Of a call that is wrong there is no pass. One that lacks memory is a pass that fails.
+			// A call with wrong arguments starts no pass, so no hook must learn of a failure. A lack of memory is a failed pass.
 			if kind, _ := core.KindOf(err); kind != core.MemoryError || inputs != nil {
 				r.ended = true
 			} else {
@@ -114,13 +114,13 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 		}
 		seed, err := r.seed(i, t, g)
 		if err != nil {
-			return fail(err)
+			return abort(err)
 		}
 		seeds = append(seeds, seed)
 		roots = append(roots, t.AutogradMeta().Edge())
 	}
-	if err := r.target(); err != nil {
-		return fail(err)
+	if err := r.findTargets(); err != nil {
+		return abort(err)
 	}
 	order := r.discover(roots)
 	if o.First != nil {
@@ -128,28 +128,28 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	}
 	for i, e := range roots {
 		if s := r.states[e.Node]; s != nil {
-			if err := r.arrive(e, seeds[i]); err != nil {
-				return fail(err)
+			if err := r.addGrad(e, seeds[i]); err != nil {
+				return abort(err)
 			}
 			continue
 		}
 		seeds[i].Release()
 	}
-	for _, n := range order { // the same each time, as the order in which gradients are added up must be
-		if s := r.states[n]; s.waiting == 0 && s.needed {
-			r.offer(n)
+	for _, n := range order { // in this order, so that sums of gradients are reproducible
+		if s := r.states[n]; s.missing == 0 && s.needed {
+			r.enqueue(n)
 		}
 	}
 	return r, nil
 }
 
-// seed returns the gradient of output i, owned by the run.
+// seed returns the gradient of output i. The run owns it.
 func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 	if err := t.Usable("backward"); err != nil {
 		return nil, err
 	}
 	if t.IsNumber() {
-		return nil, core.Errorf(core.StateError, "backward", "output %d is the number %v, which no gradient leads to", i, t)
+		return nil, core.Errorf(core.StateError, "backward", "output %d is the plain number %v, which has no gradient", i, t)
 	}
 	if err := t.Storage().Stream().TakeError(); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 	}
 	if g == nil {
 		if t.Numel() != 1 {
-			return nil, core.Errorf(core.ShapeError, "backward", "output %d has shape %v; its gradient must be given, since only that of one element is 1 by itself", i, t.Shape())
+			return nil, core.Errorf(core.ShapeError, "backward", "output %d has shape %v and needs an explicit gradient; only an output with one element has an implicit one", i, t.Shape())
 		}
 		var ones *core.Tensor
 		core.NoGrad(func() { ones = op.OnesLike(t, op.TensorOptions{}).Keep() })
@@ -181,8 +181,8 @@ func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 	return g.Alias(r.options.CreateGraph).Keep(), nil
 }
 
-// target finds the edges of the inputs, if the walk is restricted to some.
-func (r *Run) target() error {
+// findTargets finds the edges of the inputs, if the pass is restricted to some.
+func (r *Run) findTargets() error {
 	if r.inputs == nil {
 		return nil
 	}
@@ -205,14 +205,13 @@ func (r *Run) target() error {
 	return nil
 }
 
-// discover counts, for every node behind the roots, the gradients that will arrive, and finds those that are needed. It returns
-// the nodes.
+// discover returns all nodes reachable from the roots. It counts the gradients that will arrive at each, and marks nodes that are needed.
 func (r *Run) discover(roots []core.Edge) (order []*core.Node) {
-	visit := func(n *core.Node) *state {
+	visit := func(n *core.Node) *nodeState {
 		s := r.states[n]
 		if s == nil {
 			n.Retain()
-			s = &state{grads: make([]*core.Tensor, n.Outputs()), needed: r.captures == nil, runs: r.captures == nil}
+			s = &nodeState{grads: make([]*core.Tensor, n.Outputs()), needed: r.captures == nil, runs: r.captures == nil}
 			r.states[n] = s
 			order = append(order, n)
 		}
@@ -224,7 +223,7 @@ func (r *Run) discover(roots []core.Edge) (order []*core.Node) {
 	for i := 0; i < len(order); i++ {
 		for _, e := range order[i].Edges() {
 			if e.Node != nil {
-				visit(e.Node).waiting++
+				visit(e.Node).missing++
 			}
 		}
 	}
@@ -237,20 +236,20 @@ func (r *Run) discover(roots []core.Edge) (order []*core.Node) {
 			s.runs = e.Node.Leaf() != nil && r.options.Inputs != nil
 		}
 	}
-	r.fromBehind(order, func(n *core.Node, s *state) {
-		if !s.runs && r.leads(n, func(behind *state) bool { return behind.needed }) {
+	r.reverseOrder(order, func(n *core.Node, s *nodeState) {
+		if !s.runs && r.leadsTo(n, func(behind *nodeState) bool { return behind.needed }) {
 			s.needed, s.runs = true, true
 		}
 	})
 	return order
 }
 
-// fromBehind calls visit once for every node, after those that its edges lead to.
-func (r *Run) fromBehind(nodes []*core.Node, visit func(n *core.Node, s *state)) {
+// reverseOrder calls visit once for every node, after the nodes that its edges lead to.
+func (r *Run) reverseOrder(nodes []*core.Node, visit func(n *core.Node, s *nodeState)) {
 	sorted := make([]*core.Node, 0, len(nodes))
 	for _, n := range nodes {
 		s := r.states[n]
-		if s.ahead = s.waiting; s.ahead == 0 {
+		if s.unsorted = s.missing; s.unsorted == 0 {
 			sorted = append(sorted, n)
 		}
 	}
@@ -260,7 +259,7 @@ func (r *Run) fromBehind(nodes []*core.Node, visit func(n *core.Node, s *state))
 				continue
 			}
 			s := r.states[e.Node]
-			if s.ahead--; s.ahead == 0 {
+			if s.unsorted--; s.unsorted == 0 {
 				sorted = append(sorted, e.Node)
 			}
 		}
@@ -271,13 +270,13 @@ func (r *Run) fromBehind(nodes []*core.Node, visit func(n *core.Node, s *state))
 	}
 }
 
-// leads reports whether an edge of n leads to a node of which is holds.
-func (r *Run) leads(n *core.Node, is func(behind *state) bool) bool {
+// leadsTo reports whether an edge of n leads to a node that satisfies is.
+func (r *Run) leadsTo(n *core.Node, is func(behind *nodeState) bool) bool {
 	return slices.ContainsFunc(n.Edges(), func(e core.Edge) bool { return e.Node != nil && is(r.states[e.Node]) })
 }
 
-// offer makes n, whose gradients have all arrived, one that can run.
-func (r *Run) offer(n *core.Node) {
+// enqueue enqueues n, whose gradients have all arrived.
+func (r *Run) enqueue(n *core.Node) {
 	var device core.Device
 	for _, g := range r.states[n].grads {
 		if g != nil && g.Err() == nil {
@@ -288,20 +287,20 @@ func (r *Run) offer(n *core.Node) {
 	r.ready.add(n, device)
 }
 
-// Reaches reports whether the walk adds to the gradient of the leaf t.
+// Reaches reports whether the pass adds to the gradient of the leaf t.
 func (r *Run) Reaches(t *core.Tensor) bool {
 	s := r.leaf(t)
 	return s != nil && s.runs
 }
 
-// Awaits is [Run.Reaches] that is false once the walk has done so, and the leaf's hooks have run.
+// Awaits reports whether the pass will add to the gradient of the leaf t, or run its hooks, from now on.
 func (r *Run) Awaits(t *core.Tensor) bool {
 	s := r.leaf(t)
 	return s != nil && s.runs && !s.done
 }
 
-// leaf returns what the walk knows of a leaf; nil if it does not come to it.
-func (r *Run) leaf(t *core.Tensor) *state {
+// leaf returns the state of a leaf; nil if the pass does not reach it.
+func (r *Run) leaf(t *core.Tensor) *nodeState {
 	if t == nil {
 		return nil
 	}
@@ -314,11 +313,11 @@ func (r *Run) leaf(t *core.Tensor) *state {
 	return r.states[n]
 }
 
-// Captured returns the gradients of the inputs after the last step; they belong to the caller and to its scope.
+// Captured returns the gradients of the inputs after the last step. They belong to the caller and its scope.
 func (r *Run) Captured() ([]*core.Tensor, error) {
 	for i, g := range r.captured {
 		if g == nil && !r.options.AllowUnused {
-			return nil, core.Errorf(core.StateError, "grad", "the outputs do not depend on input %d (%v); allow unused inputs to get none", i, r.inputs[i])
+			return nil, core.Errorf(core.StateError, "grad", "the outputs do not depend on input %d (%v); allow unused inputs to get no gradient for it", i, r.inputs[i])
 		}
 	}
 	out := r.captured
@@ -332,17 +331,17 @@ func (r *Run) Captured() ([]*core.Tensor, error) {
 	return out, nil
 }
 
-// Visits reports whether the walk comes to n, or has.
+// Visits reports whether the pass runs n.
 func (r *Run) Visits(n *core.Node) bool {
 	s := r.states[n]
 	return s != nil && s.needed
 }
 
-// failed tells the hooks of the leaves that the walk comes to that it will not end.
+// failed calls the Failed hooks of all leaves that the pass would have reached.
 func (r *Run) failed() {
 	cause := r.err
 	if cause == nil {
-		cause = core.Errorf(core.StateError, "backward", "the backward pass was given up")
+		cause = core.Errorf(core.StateError, "backward", "the backward pass was abandoned")
 	}
 	for n, s := range r.states {
 		leaf := n.Leaf()
@@ -358,7 +357,7 @@ func (r *Run) failed() {
 	}
 }
 
-// Close lets go of everything the run holds.
+// Close releases everything the run holds. A run that has not ended counts as failed.
 func (r *Run) Close() {
 	if r.closed {
 		return
@@ -375,12 +374,12 @@ func (r *Run) Close() {
 		}
 		n.Release()
 	}
-	if p := r.pending; p != nil {
+	if p := r.current; p != nil {
 		releaseAll(p.grads)
-		releaseAll(p.given)
+		releaseAll(p.outputGrads)
 		releaseAll(p.answer)
 		p.releaseSaved()
-		p.returnLent()
+		p.returnBorrowed()
 	}
 	for _, e := range r.targets {
 		if e.Node != nil {

@@ -6,54 +6,53 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Rest begins the second part of a walk that was made with [Options.First]. The first part, which ends when [Run.Step] first
-// says so, runs the derivatives on the way to those tensors, as far as their gradients need them. The second runs what is left,
-// perhaps much later: derivatives keep what they saved, and their outputs' gradients, until then. What belongs to another
-// language, has hooks that see all gradients of its inputs, or hooks on what it saved, such as a checkpoint's, is not divided and
-// runs in the first part.
+// Rest starts the second part of a pass with [Options.First]. The first part ends when [Run.Step] first returns nil. It runs derivatives
+// only as far as the gradients of the First tensors need them. The second part runs the rest, perhaps much later; until then derivatives
+// keep their saved tensors and output gradients. Some nodes are not split and run in the first part: those of another language, those with
+// hooks on all input gradients, and those with saved-tensor hooks, such as a checkpoint's.
 func (r *Run) Rest() {
 	if !r.split {
 		return
 	}
 	r.split = false
-	for _, n := range r.later {
-		r.offer(n)
+	for _, n := range r.deferred {
+		r.enqueue(n)
 	}
-	r.later = nil
+	r.deferred = nil
 }
 
-// FirstPart reports whether the walk was made with [Options.First] and is in the first part.
+// FirstPart reports whether the pass has two parts and is in the first.
 func (r *Run) FirstPart() bool { return r.split }
 
-// SecondPart reports whether the walk was made with [Options.First] and is in the second part.
+// SecondPart reports whether the pass has two parts and is in the second.
 func (r *Run) SecondPart() bool { return r.options.First != nil && !r.split }
 
-// QueuePartCallback makes fn run when the first part of the backward pass in which it is called has ended. Of one that is not
-// divided, or is in its second part, it never runs.
+// QueuePartCallback makes fn run at the end of the first part of the current backward pass. If the pass is not split, or is in its second
+// part, fn never runs.
 func QueuePartCallback(fn func() error) error {
 	r := CurrentRun()
 	if r == nil {
 		return core.Errorf(core.StateError, "queue_part_callback", "no backward pass is running on this thread")
 	}
 	if r.split {
-		r.partCallbacks = append(r.partCallbacks, atOnce(fn))
+		r.partCallbacks = append(r.partCallbacks, nonblocking(fn))
 	}
 	return nil
 }
 
-// RefillWith makes fn give back the contents of storages that were emptied after the first part, if the second part comes to them: it
-// is called with the storage and the number of the node whose derivative needs it, and reports whether the storage is one of its own.
+// RefillWith sets a function that refills storages emptied after the first part, when the second part needs them. fn gets the storage and
+// the ID of the node whose derivative needs it, and reports whether it has refilled the storage.
 func (r *Run) RefillWith(fn func(s *core.Storage, node uint64) (bool, error)) {
 	if fn != nil {
 		r.refillers = append(r.refillers, fn)
 	}
 }
 
-// refillable has what gives storages back that were emptied, in any pass.
+// refillable maps emptied storages to the functions of [RefillAlways].
 var refillable sync.Map // from *core.Storage to func(s *core.Storage, node uint64) (bool, error)
 
-// RefillAlways makes fn do for one storage, in any pass on the thread that it belongs to, what [Run.RefillWith] does for the second
-// part of one: derivatives that were recorded ([Options.CreateGraph]) may come to it again. nil ends that.
+// RefillAlways makes fn refill one storage as [Run.RefillWith] does, in any pass on the calling thread: derivatives recorded with
+// [Options.CreateGraph] may need it again. Nil removes the function.
 func RefillAlways(s *core.Storage, fn func(s *core.Storage, node uint64) (bool, error)) {
 	if fn == nil {
 		refillable.Delete(s)
@@ -62,29 +61,29 @@ func RefillAlways(s *core.Storage, fn func(s *core.Storage, node uint64) (bool, 
 	}
 }
 
-// CreatesGraph reports whether the walk records what it does, so that it can be differentiated.
+// CreatesGraph reports whether the pass records its derivatives.
 func (r *Run) CreatesGraph() bool { return r.options.CreateGraph }
 
-// Refill is called by operations that come to an emptied storage.
+// Refill is called by operations on an emptied storage.
 func (r *Run) Refill(s *core.Storage) (bool, error) {
-	if r.pending == nil || r.pending.node == nil {
+	if r.current == nil || r.current.node == nil {
 		return false, nil
 	}
 	if fn, ok := refillable.Load(s); ok {
-		return fn.(func(*core.Storage, uint64) (bool, error))(s, r.pending.node.ID)
+		return fn.(func(*core.Storage, uint64) (bool, error))(s, r.current.node.ID)
 	}
 	if !r.SecondPart() {
 		return false, nil
 	}
 	for _, fn := range r.refillers {
-		if filled, err := fn(s, r.pending.node.ID); filled || err != nil {
+		if filled, err := fn(s, r.current.node.ID); filled || err != nil {
 			return filled, err
 		}
 	}
 	return false, nil
 }
 
-// divide marks the nodes that lead to the tensors whose gradients come first.
+// divide marks the nodes that lead to the tensors of Options.First.
 func (r *Run) divide(order []*core.Node) {
 	r.split = true
 	for _, t := range r.options.First {
@@ -97,19 +96,19 @@ func (r *Run) divide(order []*core.Node) {
 		}
 		e.Node.Release()
 	}
-	r.fromBehind(order, func(n *core.Node, s *state) {
-		s.first = s.first || s.needed && r.leads(n, func(behind *state) bool { return behind.first })
+	r.reverseOrder(order, func(n *core.Node, s *nodeState) {
+		s.first = s.first || s.needed && r.leadsTo(n, func(behind *nodeState) bool { return behind.first })
 	})
 }
 
-// divisible reports whether n's derivative may run once for some of its inputs and once for the others.
+// divisible reports whether n's derivative may run twice, for some of its inputs each time.
 func divisible(n *core.Node) bool {
 	return n.External == 0 && n.Leaf() == nil && !n.Packed() && !(n.HasHooks() && n.PostHooks().Len() > 0)
 }
 
-// halves reports whether n, which runs now, is to run again for other inputs.
-func (r *Run) halves(n *core.Node) bool {
-	if !r.split || r.states[n].whole {
+// runsAgain reports whether n, which runs now, must run again in the second part for other inputs.
+func (r *Run) runsAgain(n *core.Node) bool {
+	if !r.split || r.states[n].undivided {
 		return false
 	}
 	for _, e := range n.Edges() {
@@ -120,30 +119,30 @@ func (r *Run) halves(n *core.Node) bool {
 	return false
 }
 
-// goes reports whether the gradient of n's input along e is wanted now.
-func (r *Run) goes(n *core.Node, e core.Edge) bool {
+// wants reports whether the current part needs the gradient of n's input along e.
+func (r *Run) wants(n *core.Node, e core.Edge) bool {
 	s := r.states[e.Node]
 	if e.Node == nil || s == nil || !s.needed {
 		return false
 	}
 	switch {
-	case r.split && !r.states[n].whole:
+	case r.split && !r.states[n].undivided:
 		return s.first
-	case r.states[n].half:
+	case r.states[n].partial:
 		return !s.first
 	}
 	return true
 }
 
-// keepForRest keeps the gradients of n's outputs, so that nothing changes them, and lines n up for the second part.
-func (r *Run) keepForRest(n *core.Node, grads []*core.Tensor) {
+// deferRest keeps the gradients of n's outputs and defers n to the second part. The extra reference prevents changes in place.
+func (r *Run) deferRest(n *core.Node, grads []*core.Tensor) {
 	s := r.states[n]
-	s.half = true
+	s.partial = true
 	s.grads = make([]*core.Tensor, len(grads))
 	for i, g := range grads {
 		if g != nil {
 			s.grads[i] = g.Alias(true).Keep()
 		}
 	}
-	r.later = append(r.later, n)
+	r.deferred = append(r.deferred, n)
 }

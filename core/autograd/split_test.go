@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// block is a residual block with a normalisation, of which the weights are used twice.
+// block is a residual block with a normalisation. It uses its weights twice.
 func block(x *core.Tensor, w []*core.Tensor) *core.Tensor {
 	h := op.Linear(x, w[0], w[1])
 	h = op.Tanh(op.LayerNorm(h, []int{4}, w[2], w[3], 1e-5))
@@ -57,7 +57,7 @@ func TestGradientsOfSomeFirst(t *testing.T) {
 	assert.Equal(t, want[4], values(t, x.Grad()))
 }
 
-// TestFirstNeedsNothing is a walk whose first part finds nothing to do, and one that has no second part.
+// TestFirstNeedsNothing: a pass whose first part has nothing to do, and one without a second part.
 func TestFirstNeedsNothing(t *testing.T) {
 	w := weights()
 	x := op.Rand(3, 4)
@@ -91,7 +91,7 @@ func TestFirstNeedsNothing(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestHooksRunOnceInDividedWalks counts the hooks on values and nodes that a walk in two parts meets.
+// TestHooksRunOnceInDividedWalks counts the calls of hooks in a pass with two parts.
 func TestHooksRunOnceInDividedWalks(t *testing.T) {
 	w := weights()
 	x := op.Rand(3, 4).SetRequiresGrad(true)
@@ -132,8 +132,7 @@ func TestHooksRunOnceInDividedWalks(t *testing.T) {
 	assert.Equal(t, []int{1, 1, 1}, []int{tensor, before, after})
 }
 
-// TestForeignValuesAreAskedForOnce has nodes whose saved values belong to another language: they run in the first part, for all
-// of their inputs.
+// TestForeignValuesAreAskedForOnce: nodes with saved tensors of another language run in the first part, for all their inputs.
 func TestForeignValuesAreAskedForOnce(t *testing.T) {
 	w := op.Rand(4, 4).SetRequiresGrad(true)
 	x := op.Rand(3, 4).SetRequiresGrad(true)
@@ -172,7 +171,7 @@ func TestForeignValuesAreAskedForOnce(t *testing.T) {
 	require.NotNil(t, w.Grad())
 }
 
-// TestCheckpointsRunOnceInDividedWalks has a checkpoint, whose forward pass is computed again in the first part alone.
+// TestCheckpointsRunOnceInDividedWalks: a checkpoint is recomputed in the first part only.
 func TestCheckpointsRunOnceInDividedWalks(t *testing.T) {
 	w := weights()
 	x := op.Rand(3, 4).SetRequiresGrad(true)
@@ -196,8 +195,7 @@ func TestCheckpointsRunOnceInDividedWalks(t *testing.T) {
 	assert.Equal(t, 2, calls)
 }
 
-// TestEmptiedBetweenParts empties a weight after the first part: what the second part needs of it comes back by a function, and only
-// there.
+// TestEmptiedBetweenParts empties a weight after the first part. The second part refills it through a function, and nothing else does.
 func TestEmptiedBetweenParts(t *testing.T) {
 	a, b := op.Rand(4, 4).SetRequiresGrad(true), op.Rand(4, 4).SetRequiresGrad(true)
 	x := op.Rand(3, 4).SetRequiresGrad(true)

@@ -7,43 +7,41 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Request is work that a run asks of its caller: to run a foreign derivative or hook on some gradients.
+// A Request asks the run's caller to run a derivative or hook of another language on some gradients.
 type Request struct {
-	// Node is where the run stands.
+	// Node is the node that is running.
 	Node *core.Node
-	// ID names the foreign derivative or hook.
+	// ID identifies the derivative or hook.
 	ID uint64
-	// What is wanted: the gradients of the inputs (Derivative), or gradients in place of those given, where nil keeps
-	// one.
+	// What is the kind of answer: gradients of the inputs (WantDerivative), or replacements for the given gradients, where nil keeps one.
 	What Want
-	// IDs name the values that are wanted, of WantSaved.
+	// IDs identify the values to unpack (WantSaved).
 	IDs []uint64
-	// Grads are the gradients given. They belong to the run.
+	// Grads are the given gradients. They belong to the run.
 	Grads []*core.Tensor
-	// After are, for a hook that runs after its node, the gradients of the node's outputs. They belong to the run.
+	// After are the gradients of the node's outputs, for a hook after the node. They belong to the run.
 	After []*core.Tensor
-	// Mode is the mode to do it in: its current streams are those on which the node was recorded.
+	// Mode is the mode for the work. Its current streams are those on which the node was recorded.
 	Mode core.Mode
-	// Payload is what the work is about, of a request made by [Ask].
+	// Payload is the argument of a request made by [Ask].
 	Payload any
 }
 
-// A Want says what a [Request] wants.
+// A Want is the kind of a [Request].
 type Want uint8
 
-// What a run can want.
+// The kinds of requests, and their answers.
 const (
-	WantDerivative Want = iota // of a foreign node: the gradients of its inputs
-	WantHook                   // of a hook on one gradient: one gradient
-	WantPreHook                // of a hook before a node: as many gradients as given
-	WantPostHook               // of a hook after a leaf's accumulation: nothing
-	WantAsked                  // what [Ask] was called for
-	WantAfterHook              // of a hook after a node: as many gradients as given
-	WantSaved                  // of hooks on saved values: the values that they packed
+	WantDerivative Want = iota // run an external node: gradients of its inputs
+	WantHook                   // run a hook on one gradient: its replacement
+	WantPreHook                // run a hook before a node: replacements of all gradients
+	WantPostHook               // run a hook after a leaf's accumulation: nothing
+	WantAsked                  // a request of [Ask]
+	WantAfterHook              // run a hook after a node: replacements of all gradients
+	WantSaved                  // run saved-tensor hooks: the unpacked tensors
 )
 
-// Step runs nodes until the walk has ended, which it reports by returning nil, or the caller is asked for something, which
-// [Run.Resume] answers.
+// Step runs nodes until the pass has ended, and then returns nil. If it needs its caller it returns a request; [Run.Resume] answers it.
 func (r *Run) Step() (q *Request, err error) {
 	if r.err != nil || r.closed {
 		return nil, r.err
@@ -58,8 +56,8 @@ func (r *Run) Step() (q *Request, err error) {
 	return q, err
 }
 
-// enterScope makes the modes of the walk be of the caller's scope. The one in which the walk began may have ended, and its number
-// be that of another thread's.
+// enterScope moves the run's modes to the caller's scope. The scope in which the pass began may have ended, and its id may belong to
+// another thread's scope now.
 func (r *Run) enterScope(now core.Mode) {
 	if r.mode.InScopeOf(now) == r.mode {
 		return
@@ -68,13 +66,13 @@ func (r *Run) enterScope(now core.Mode) {
 	for c, m := range r.modes {
 		r.modes[c] = m.InScopeOf(now)
 	}
-	if r.pending != nil {
-		r.pending.mode = r.pending.mode.InScopeOf(now)
+	if r.current != nil {
+		r.current.mode = r.current.mode.InScopeOf(now)
 	}
 }
 
-// StepFor is [Run.Step] that returns after about d, and where it would wait for room in a queue. more says that the walk
-// has not ended: call it again.
+// StepFor is [Run.Step] that returns after about d, or as soon as a launch would block on a full queue. more says that the pass has not
+// ended: call it again.
 func (r *Run) StepFor(d time.Duration) (q *Request, more bool, err error) {
 	r.until, r.paused = time.Now().Add(d), false
 	q, err = r.Step()
@@ -82,7 +80,7 @@ func (r *Run) StepFor(d time.Duration) (q *Request, more bool, err error) {
 	return q, r.paused, err
 }
 
-// pause reports whether the walk stands still for its caller, before the next node; moved says that this step has run one.
+// pause reports whether StepFor must return before the next node. moved says that this step has run a node.
 func (r *Run) pause(moved bool) bool {
 	r.paused = !r.until.IsZero() && (core.Crowded() || moved && time.Now().After(r.until))
 	return r.paused
@@ -91,13 +89,13 @@ func (r *Run) pause(moved bool) bool {
 func (r *Run) advance() (*Request, error) {
 	moved := false
 	for {
-		for r.pending != nil {
-			p := r.pending
+		for r.current != nil {
+			p := r.current
 			if len(p.stages) == 0 {
 				if p.node != nil {
 					r.states[p.node].done = true
 				}
-				r.pending = nil
+				r.current = nil
 				break
 			}
 			q, err := r.run(p)
@@ -112,7 +110,7 @@ func (r *Run) advance() (*Request, error) {
 			r.asked = nil
 		}
 		if r.ready.count == 0 {
-			done, err := r.end()
+			done, err := r.runCallback()
 			if done || err != nil || r.paused {
 				return nil, err
 			}
@@ -123,16 +121,16 @@ func (r *Run) advance() (*Request, error) {
 		}
 		n := r.ready.next()
 		if r.split && !r.states[n].first {
-			r.later = append(r.later, n)
+			r.deferred = append(r.deferred, n)
 			continue
 		}
 		moved = true
-		r.begin(n)
+		r.prepare(n)
 	}
 }
 
-// end runs the next callback after the last node of the walk, or of its first part, and reports whether there are no more.
-func (r *Run) end() (done bool, err error) {
+// runCallback runs the next callback after the last node of the pass, or of its first part. It reports whether none is left.
+func (r *Run) runCallback() (done bool, err error) {
 	r.joinStreams()
 	list := &r.callbacks
 	if r.split {
@@ -155,13 +153,13 @@ func (r *Run) end() (done bool, err error) {
 		return false, nil
 	}
 	*list = (*list)[1:]
-	r.pending = &pending{mode: r.mode, stages: r.asked}
+	r.current = &nodeRun{mode: r.mode, stages: r.asked}
 	r.asked = nil
 	return false, nil
 }
 
-// run runs the next stage of p, on the streams of its node.
-func (r *Run) run(p *pending) (*Request, error) {
+// run runs the next stage of p on the streams of its node.
+func (r *Run) run(p *nodeRun) (*Request, error) {
 	if p.mode == r.mode {
 		return p.stages[0](p)
 	}
@@ -170,18 +168,18 @@ func (r *Run) run(p *pending) (*Request, error) {
 	return p.stages[0](p)
 }
 
-// Fail ends the walk because of err: the caller could not do what it was asked for.
+// Fail ends the pass with err: the caller could not answer a request.
 func (r *Run) Fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// Resume answers the request that [Run.Step] returned; the run takes the gradients over. Call Step again after it.
+// Resume answers the request that [Run.Step] returned. The run takes over the gradients. Call Step again afterwards.
 func (r *Run) Resume(grads []*core.Tensor) error {
-	if r.pending == nil || !r.pending.asked {
+	if r.current == nil || !r.current.asked {
 		return core.Errorf(core.StateError, "backward", "resumed without a request")
 	}
-	r.pending.answer = grads
+	r.current.answer = grads
 	return nil
 }

@@ -2,8 +2,8 @@ package autograd
 
 import "github.com/plait-ml/plait/core"
 
-// modeOf returns the mode in which n's derivative runs: on the streams that were current when n was recorded. A leaf's
-// gradient is collected on the caller's.
+// modeOf returns the mode in which n's derivative runs: on the streams that were current when n was recorded. A leaf's gradient is
+// accumulated on the caller's streams.
 func (r *Run) modeOf(n *core.Node) core.Mode {
 	recorded, here := n.Context(), r.mode.Context()
 	if recorded == nil || here.SameStreams(recorded) {
@@ -20,7 +20,7 @@ func (r *Run) modeOf(n *core.Node) core.Mode {
 	return m
 }
 
-// joinStreams makes the caller's streams wait for the others that derivatives ran on.
+// joinStreams makes the caller's streams wait for the other streams on which derivatives ran.
 func (r *Run) joinStreams() {
 	for _, m := range r.modes {
 		r.mode.Context().WaitFor(m.Context())

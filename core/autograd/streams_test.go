@@ -59,7 +59,7 @@ func TestDerivativesRunOnTheStreamsOfTheirOperations(t *testing.T) {
 		require.Equal(t, s[2], core.CurrentContext().Stream(dev))
 	})
 	require.Equal(t, map[string]core.Stream{"y": s[0], "z": s[1], "loss": core.CurrentContext().Stream(dev)}, seen)
-	// The caller's stream waits for the gradients, without a look at them.
+	// The caller's stream waits for the gradients although nobody reads them.
 	after := []core.Event{s[0].Record(), s[1].Record()}
 	require.NoError(t, s[2].Synchronize())
 	for _, e := range after {
@@ -130,7 +130,7 @@ func TestTidyReleasesTheGradientsThatGradReturns(t *testing.T) {
 	require.Equal(t, []float64{6}, values(t, retained))
 }
 
-// TestBackwardLeavesNoMemoryBehind holds a pass to releasing what it made, also without a scope around it.
+// TestBackwardLeavesNoMemoryBehind: a pass releases everything it made, even without a scope.
 func TestBackwardLeavesNoMemoryBehind(t *testing.T) {
 	dev, err := core.OpenDevice("cpu")
 	require.NoError(t, err)
