@@ -1,29 +1,28 @@
-// Package checkpoint saves what many ranks train and loads it into any other layout: another number of ranks, other shards, or
-// one device.
+// Package checkpoint saves the training state of many ranks and loads it into any other layout: another world size, other shards, or one
+// device.
 //
-// Each rank names the [Piece]s it holds: boxes of whole tensors, by plain names. [Save] makes a folder of them:
+// Each rank lists its [Piece]s: shards of named tensors. [Save] writes a folder:
 //
-//	index.json                                  which tensor lies where, and the values that are no tensors
+//	index.json                                  the file of every piece, and values that are no tensors
 //	<save>-00000-of-00004.safetensors           the pieces that rank 0 wrote
 //	<save>-00001-of-00004.safetensors           ...
 //
-// A piece that several ranks hold is written by one of them; all of them must hold the same values, but where [Piece].Any says
-// that they need not. The pieces of a tensor must cover it exactly. One save at a time writes to a folder, whose ranks may be
-// threads or processes: its rank 0 holds a lock, which counts for nothing once its process has died. The index is renamed into
-// place when every file is on the disk: a rank that fails or is killed before that leaves the folder's earlier checkpoint as it
-// was, and the next save removes what it left.
+// If several ranks hold the same piece, one of them writes it. Their values must be equal, unless [Piece].Any allows differences. The pieces
+// of a tensor must cover it exactly. The ranks of a save may be threads or processes. Only one save at a time may write to a folder: its
+// rank 0 holds a lock, which becomes invalid when its process dies. The index is renamed into place after every file is on disk. If a rank
+// fails or is killed before that, the folder keeps its earlier checkpoint, and the next save removes the leftover files.
 //
-// [Load] takes from the files what lies in the pieces that the ranks want now, after it has checked all of it: the index
-// holds the size of every file and a checksum of every piece, and ends with one of its own. [Gather] and [Scatter] move whole tensors between one rank
-// and the pieces of all, without files.
+// [Load] reads only what the ranks' pieces need, after it has verified all of it: the index holds the size of every file, a checksum of
+// every piece, and a checksum of itself. [Gather] and [Scatter] move whole tensors between one rank and the pieces of all ranks, without
+// files.
 //
-// [Training] is a module with its optimiser, schedule and random numbers: it names their pieces, and gives back what was loaded,
-// in any way of training.
+// [Training] bundles a module with its optimiser, schedule and random state. It lists their pieces for a save and restores them on a load,
+// whatever the parallelism.
 package checkpoint
 
 import "github.com/plait-ml/plait/core"
 
-// format names this package in its errors.
+// format is the operation's name in errors of this package.
 const format = "checkpoint"
 
 func errorf(kind core.Kind, text string, args ...any) error {

@@ -36,7 +36,7 @@ func TestPiecesThatDoNotFit(t *testing.T) {
 	}{
 		{"hole", func(r int) State { return State{Pieces: half(3*r, 1)} }, `tensor "w" of shape [4 2]: the ranks hold 4 of its 8 elements: [[0:1, 0:2] [3:4, 0:2]]`},
 		{"overlap", func(r int) State { return State{Pieces: half(r, 3)} }, "the pieces [0:3, 0:2] and [1:4, 0:2] overlap in [1:3, 0:2]"},
-		{"past the end", func(r int) State { return State{Pieces: half(3*r, 2)} }, `rank 1: tensor "w" of shape [4 2]: the piece [3:5, 0:2] passes its end`},
+		{"past the end", func(r int) State { return State{Pieces: half(3*r, 2)} }, `rank 1: tensor "w" of shape [4 2]: the piece [3:5, 0:2] is out of bounds`},
 		{"dtype", func(r int) State {
 			return State{Pieces: []Piece{{Name: "w", Tensor: op.To(op.Ones(2), []core.DType{core.Float32, core.Float16}[r])}}}
 		}, `tensor "w": rank 0 holds a piece of F32[2], rank 1 of F16[2]`},
@@ -87,7 +87,7 @@ func TestWhatACheckpointDoesNotHave(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, float32(7), v[0], "a tensor that could have been loaded stays as it was")
 
-	// One rank's error is everybody's.
+	// An error on one rank is returned on every rank.
 	errs := make([]error, 2)
 	require.NoError(t, ranks(2, func(r *collective.Rank) error {
 		want := blank(piecesOf(byRows, r.Rank, 2))
@@ -110,7 +110,7 @@ func TestWhatACheckpointDoesNotHave(t *testing.T) {
 	assert.ErrorContains(t, err, "is no checkpoint")
 }
 
-// 53. Files that were cut, changed, removed or swapped are found, and named with the tensor.
+// Case 53: truncated, modified, removed and swapped files are detected. The error names the file and the tensor.
 func TestCase53DamagedFiles(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -118,7 +118,7 @@ func TestCase53DamagedFiles(t *testing.T) {
 		wants  string
 	}{
 		{"missing", func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) }, "the file is missing"},
-		{"cut", func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 100)) }, "the file is torn: it has 100 bytes"},
+		{"cut", func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 100)) }, "the file has the wrong size: 100 bytes"},
 		{"one bit", func(t *testing.T, path string) {
 			b, err := os.ReadFile(path)
 			require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestCase53DamagedFiles(t *testing.T) {
 	}
 }
 
-// 53. A process that is killed while it saves leaves a whole checkpoint: the one before, or the new one.
+// Case 53: if a process is killed during a save, the folder holds a complete checkpoint, the old or the new one.
 func TestCase53KilledWhileSaving(t *testing.T) {
 	const child = "PLAIT_TEST_CHECKPOINT_SAVES"
 	names := []string{"a", "b", "c"}
@@ -178,7 +178,7 @@ func TestCase53KilledWhileSaving(t *testing.T) {
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		_, err = bufio.NewReader(out).ReadString('\n') // one is whole
+		_, err = bufio.NewReader(out).ReadString('\n') // one checkpoint is complete
 		require.NoError(t, err)
 		time.Sleep(time.Duration(i) * 7 * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
@@ -200,8 +200,8 @@ func TestCase53KilledWhileSaving(t *testing.T) {
 	}
 }
 
-// everyFault calls save once for every change that it makes to the file system. The n-th is refused, and if killed so are all
-// after it, the removal of files among them, as if the process had ended there.
+// everyFault calls save once for every change that it makes to the file system. The n-th change fails. If killed, all later ones fail too,
+// including removals, as if the process had ended there.
 func everyFault(t *testing.T, killed bool, save func(fault error) error) (changes int) {
 	t.Helper()
 	for n := 0; ; n++ {
@@ -226,8 +226,8 @@ func everyFault(t *testing.T, killed bool, save func(fault error) error) (change
 	}
 }
 
-// 53. Whatever change of the file system fails, or is the last one before the process is killed, there is a whole checkpoint: the
-// one before or the new one, which is there if the save returned without an error. The next save removes what is left.
+// Case 53: whichever change of the file system fails, or is the last before the process is killed, the folder holds a complete checkpoint:
+// the old one, or the new one if the save returned without an error. The next save removes leftover files.
 func TestCase53EveryFault(t *testing.T) {
 	state := func(r *collective.Rank, step int) State {
 		full := op.Full([]int{50}, core.IntNum(int64(step)), op.TensorOptions{})
@@ -269,7 +269,7 @@ func TestCase53EveryFault(t *testing.T) {
 	}
 }
 
-// 53. The same where the process is killed indeed.
+// Case 53: the same with a process that is really killed.
 func TestCase53KilledAtEveryChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many processes")
@@ -315,7 +315,7 @@ func TestCase53KilledAtEveryChange(t *testing.T) {
 	}
 }
 
-// Ranks that see different checkpoints load neither.
+// Ranks that see different checkpoints all return an error.
 func TestRanksThatSeeDifferentCheckpoints(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	for i, dir := range dirs {
@@ -329,7 +329,7 @@ func TestRanksThatSeeDifferentCheckpoints(t *testing.T) {
 	}))
 }
 
-// Loads and saves of one folder go on beside each other.
+// Loads and saves of one folder run concurrently.
 func TestLoadsBesideSaves(t *testing.T) {
 	dir := t.TempDir()
 	saveAs(t, dir, replicated, 1)
@@ -358,7 +358,7 @@ func TestLoadsBesideSaves(t *testing.T) {
 	}
 }
 
-// A rank whose file cannot be written keeps all from a checkpoint, and the files of the others do not stay.
+// If one rank cannot write its file no checkpoint is made, and the files of the other ranks are removed.
 func TestAFileThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	saveAs(t, dir, byRows, 2)
@@ -367,7 +367,7 @@ func TestAFileThatCannotBeWritten(t *testing.T) {
 	errs := make([]error, 2)
 	require.NoError(t, ranks(2, func(r *collective.Rank) error {
 		w := world{r.World}
-		sv, err := begin(dir, State{Pieces: piecesOf(byRows, r.Rank, 2)}, w)
+		sv, err := beginSave(dir, State{Pieces: piecesOf(byRows, r.Rank, 2)}, w)
 		if err != nil {
 			return err
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patient is the timeout of groups that no rank should reach.
+// patient is a timeout that no rank should reach.
 var patient = collective.Options{Timeout: 2 * time.Minute}
 
-// shapes are the whole tensors of the tests: divisible, not, smaller than the world, empty, and without dimensions.
+// shapes are the whole tensors of the tests: divisible, not divisible, smaller than the world size, empty, and 0-d.
 var shapes = map[string][]int{"even": {8, 3}, "odd": {7, 2, 2}, "few": {2, 5}, "none": {0, 4}, "scalar": {}, "vector": {5}}
 
 var dtypesOf = map[string]core.DType{"even": core.Float32, "odd": core.Float64, "few": core.BFloat16, "none": core.Float32, "scalar": core.Int64, "vector": core.Bool}
 
-// number returns a whole tensor whose elements say where they are.
+// number returns a whole tensor whose elements are their own indices.
 func number(name string) *core.Tensor {
 	n := box{Shape: shapes[name]}.count()
 	v := make([]float64, n)
@@ -31,7 +31,7 @@ func number(name string) *core.Tensor {
 	return op.To(op.Reshape(core.FromSlice(v), shapes[name]...), dtypesOf[name])
 }
 
-// span returns the rows of dimension 0 that rank r of n holds, as FSDP shards.
+// span returns the rows of dimension 0 that rank r of n holds in an FSDP shard.
 func span(rows, r, n int) (begin, end int) {
 	size := (rows + n - 1) / n
 	return min(r*size, rows), min((r+1)*size, rows)
@@ -67,7 +67,7 @@ func byColumns(name string, r, n int) []Piece {
 	return []Piece{{Name: name, Tensor: op.Narrow(whole, d, begin, end-begin), Shape: whole.Shape(), Offset: offset}}
 }
 
-// oneEach gives every tensor to one rank, as the stages of a pipeline hold them.
+// oneEach gives every tensor to one rank, as pipeline stages hold them.
 func oneEach(name string, r, n int) []Piece {
 	if len(name)%n != r {
 		return nil
@@ -75,7 +75,7 @@ func oneEach(name string, r, n int) []Piece {
 	return replicated(name, r, n)
 }
 
-// rowsOfPairs shards over pairs of ranks and copies over the pairs, as hybrid sharding does.
+// rowsOfPairs shards within pairs of ranks and replicates across the pairs, as hybrid sharding does.
 func rowsOfPairs(name string, r, n int) []Piece { return byRows(name, r%2, min(n, 2)) }
 
 var layouts = map[string]layout{"replicated": replicated, "rows": byRows, "columns": byColumns, "one each": oneEach, "pairs": rowsOfPairs}
@@ -87,7 +87,7 @@ func piecesOf(l layout, r, n int) (all []Piece) {
 	return all
 }
 
-// blank returns zeros in the place of the pieces' tensors.
+// blank replaces the pieces' tensors by zeros.
 func blank(pieces []Piece) []Piece {
 	out := slices.Clone(pieces)
 	for i, p := range out {

@@ -25,7 +25,7 @@ const (
 	version   = 1
 )
 
-// An index says where the tensors of a checkpoint lie.
+// An index is the table of contents of a checkpoint.
 type index struct {
 	Kind    string                     `json:"format"`
 	Version int                        `json:"version"`
@@ -33,7 +33,7 @@ type index struct {
 	Tensors map[string]tensorInfo      `json:"tensors"`
 	Values  map[string]json.RawMessage `json:"values"`
 
-	sum uint32 // of its text
+	sum uint32 // checksum of the file's text
 }
 
 type fileInfo struct {
@@ -48,7 +48,7 @@ type tensorInfo struct {
 }
 
 type pieceInfo struct {
-	File int `json:"file"` // in the index's list
+	File int `json:"file"` // index in Files
 	box
 	CRC uint32 `json:"crc32c"` // of the piece's bytes (Castagnoli)
 }
@@ -58,14 +58,13 @@ func fileName(save string, rank, world int) string {
 	return fmt.Sprintf("%s-%05d-of-%05d.safetensors", save, rank, world)
 }
 
-// pieceFile matches the names that fileName makes, and leftover those of files that are being written, or were when their
-// writer died.
+// pieceFile matches names made by fileName. leftover matches temporary files of an unfinished or killed writer.
 var (
 	pieceFile = regexp.MustCompile(`^[0-9a-f]{16}-\d{5}-of-\d{5}\.safetensors$`)
 	leftover  = regexp.MustCompile(`^([0-9a-f]{16}-\d{5}-of-\d{5}\.safetensors|index\.json)\.[0-9a-f]{8}\.tmp$`)
 )
 
-// write puts the index in its place in dir, with a checksum of the text before it as its last entry.
+// write writes the index to dir. Its last entry is a checksum of the text before it.
 func (x *index) write(dir string) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -86,16 +85,16 @@ func (x *index) write(dir string) error {
 	return nil
 }
 
-// sumMark is what stands before the checksum of an index.
+// sumMark precedes the checksum in an index file.
 const sumMark = ",\n \"crc32c\": \""
 
-// intact reports whether an index has the checksum that it says. One without was not written by write.
+// intact reports whether the checksum in an index file is right. A file without one was not written by write and passes.
 func intact(text []byte) bool {
 	at := bytes.LastIndex(text, []byte(sumMark))
 	return at < 0 || string(text[at:]) == fmt.Sprintf("%s%08x\"\n}\n", sumMark, crc32.Checksum(text[:at], castagnoli))
 }
 
-// readIndex reads the index of dir and checks all of it that needs no other file.
+// readIndex reads the index of dir and checks everything that needs no other file.
 func readIndex(dir string) (*index, error) {
 	path := filepath.Join(dir, indexName)
 	text, err := os.ReadFile(path)
@@ -118,7 +117,7 @@ func readIndex(dir string) (*index, error) {
 	}
 	for _, f := range x.Files {
 		if !pieceFile.MatchString(f.Name) {
-			return nil, errorf(core.ValueError, "%s is damaged: it names the file %.80q", path, f.Name)
+			return nil, errorf(core.ValueError, "%s is damaged: it lists the invalid file name %.80q", path, f.Name)
 		}
 	}
 	for name, t := range x.Tensors {
@@ -127,12 +126,12 @@ func readIndex(dir string) (*index, error) {
 		}
 	}
 	if !intact(text) {
-		return nil, errorf(core.ValueError, "%s is damaged: it has another checksum than it says", path)
+		return nil, errorf(core.ValueError, "%s is damaged: its checksum does not match", path)
 	}
 	return x, nil
 }
 
-// problem returns what is wrong with a file as a whole; "" for nothing.
+// problem returns an error text if a file is missing or has the wrong size, else "".
 func (f fileInfo) problem(dir string) string {
 	stat, err := os.Stat(filepath.Join(dir, f.Name))
 	switch {
@@ -141,15 +140,15 @@ func (f fileInfo) problem(dir string) string {
 	case err != nil:
 		return err.Error()
 	case stat.Size() != f.Bytes:
-		return fmt.Sprintf("the file is torn: it has %d bytes, the index says %d", stat.Size(), f.Bytes)
+		return fmt.Sprintf("the file has the wrong size: %d bytes, the index says %d", stat.Size(), f.Bytes)
 	}
 	return ""
 }
 
-// problems returns, by name, why tensors cannot be in the files that the index names.
+// problems returns, by tensor name, why the files cannot hold a tensor.
 func (x *index) problems(dir string) map[string]error {
 	whole := make([]string, len(x.Files))
-	left := make([]int64, len(x.Files)) // bytes that no tensor has yet
+	left := make([]int64, len(x.Files)) // bytes per file not claimed by a tensor yet
 	for i, f := range x.Files {
 		whole[i], left[i] = f.problem(dir), f.Bytes
 	}
@@ -172,7 +171,7 @@ func (x *index) problems(dir string) map[string]error {
 
 func (t tensorInfo) check(name string, files int) error {
 	if t.DType.Bits() < 8 {
-		return errorf(core.ValueError, "tensor %q has the dtype %.40q", name, t.DType)
+		return errorf(core.ValueError, "tensor %q has the unknown dtype %.40q", name, t.DType)
 	}
 	if _, err := core.CheckShape(format, t.Shape, core.Float64); err != nil {
 		return fmt.Errorf("tensor %q: %w", name, err)
@@ -180,7 +179,7 @@ func (t tensorInfo) check(name string, files int) error {
 	boxes := make([]box, len(t.Pieces))
 	for i, p := range t.Pieces {
 		if p.File < 0 || p.File >= files || len(p.Offset) != len(t.Shape) || len(p.Shape) != len(t.Shape) {
-			return errorf(core.ValueError, "tensor %q: piece %d does not fit", name, i)
+			return errorf(core.ValueError, "tensor %q: piece %d has the wrong number of dimensions or an unknown file", name, i)
 		}
 		for d, n := range t.Shape {
 			if p.Offset[d] < 0 || p.Shape[d] < 1 || p.Offset[d] > n-p.Shape[d] {

@@ -22,11 +22,11 @@ func TestDamagedIndex(t *testing.T) {
 		{`"version": 1`, `"version": 2`, "has version 2, this program reads 1"},
 		{indexKind, "other", "is no index of a checkpoint"},
 		{"{", "", "is damaged or no index"},
-		{`"dtype": "F32"`, `"dtype": "F33"`, "has the dtype"},
-		{`"file": 1`, `"file": 2`, "does not fit"},
-		{`.safetensors"`, `/../x.safetensors"`, "names the file"},
-		{`"n": 3`, `"n": 2`, "has another checksum"},
-		{`"crc32c": "`, `"crc32c": "0`, "has another checksum"},
+		{`"dtype": "F32"`, `"dtype": "F33"`, "has the unknown dtype"},
+		{`"file": 1`, `"file": 2`, "has the wrong number of dimensions or an unknown file"},
+		{`.safetensors"`, `/../x.safetensors"`, "lists the invalid file name"},
+		{`"n": 3`, `"n": 2`, "its checksum does not match"},
+		{`"crc32c": "`, `"crc32c": "0`, "its checksum does not match"},
 	} {
 		require.Contains(t, string(text), c.old)
 		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o666))
@@ -57,11 +57,11 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// Case 53: the files of the checkpoint before stay until the index of the new one is in its place.
+// Case 53: the files of the old checkpoint stay until the new index is in place.
 func TestCase53IndexCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	saveAs(t, dir, byRows, 2)
-	sv, err := begin(dir, State{Pieces: []Piece{{Name: "new", Tensor: op.Ones(3)}}}, world{})
+	sv, err := beginSave(dir, State{Pieces: []Piece{{Name: "new", Tensor: op.Ones(3)}}}, world{})
 	require.NoError(t, err)
 	sv.index.Values["broken"] = json.RawMessage("{")
 	require.ErrorContains(t, sv.finish(world{}), "JSON")

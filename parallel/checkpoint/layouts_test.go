@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// 52. What 4 ranks saved in any layout loads on 1, 2, 3 and 8 ranks in any other.
+// Case 52: a checkpoint saved by 4 ranks in any layout loads on 1, 2, 3 and 8 ranks in any other layout.
 func TestCase52EveryLayoutLoadsInEveryOther(t *testing.T) {
 	for from, saved := range layouts {
 		dir := filepath.Join(t.TempDir(), "checkpoint")
@@ -42,7 +42,7 @@ func TestCase52EveryLayoutLoadsInEveryOther(t *testing.T) {
 	}
 }
 
-// 54. Whole tensors on one rank, and from one rank to the pieces of all.
+// Case 54: gather whole tensors on one rank, and scatter them from one rank to the pieces of all.
 func TestCase54GatherAndScatter(t *testing.T) {
 	for name, l := range layouts {
 		for _, n := range []int{1, 3, 4} {
@@ -106,7 +106,7 @@ func TestACopyIsWrittenOnceAndByTurns(t *testing.T) {
 	}
 }
 
-// Ranks that hold the same piece share the sending of it, and nobody sends a rank what it holds.
+// Ranks that hold the same piece share the sends, and a rank that already holds a piece receives nothing.
 func TestCopiesShareTheSending(t *testing.T) {
 	require.NoError(t, ranks(5, func(r *collective.Rank) error {
 		var have []Piece
@@ -121,7 +121,7 @@ func TestCopiesShareTheSending(t *testing.T) {
 		if err != nil || !slices.Equal(v, []float64{3, 3, 3, 3}) {
 			return fmt.Errorf("got %v, %v", v, err)
 		}
-		// Those with the numbers 0 and 4 get it from rank 1, 3 from rank 2.
+		// Ranks 0 and 4 receive it from rank 1, rank 3 from rank 2.
 		if n, want := r.World.Stats().Calls["send"], []int{0, 2, 1, 0, 0}[r.Rank]; n != want {
 			return fmt.Errorf("sent it %d times, want %d", n, want)
 		}

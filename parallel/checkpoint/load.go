@@ -15,17 +15,16 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// Load writes the checkpoint in dir to the pieces of want and returns all its values, among which those that want has must
-// be. Each rank of group wants the pieces it likes, whatever the ranks were that saved; a nil group is one rank alone. Elements
-// are converted to the dtypes of the pieces' tensors. Tensors of the checkpoint that nobody wants are not read.
+// Load writes the checkpoint in dir to the pieces of want and returns the checkpoint's values. All values of want must be among them. Each
+// rank of group may want any pieces, whatever the layout of the save. A nil group means a single rank. Elements are converted to the dtypes
+// of the pieces' tensors. Tensors that no piece needs are not read.
 //
-// Errors, on every rank, with all pieces as they were: a folder without a checkpoint; tensors or values that it does not have,
-// tensors that it has in another shape; a file that is missing, cut short or changed. The error names the file and the
-// tensor.
+// Errors, on every rank and with all pieces unchanged: a folder without a checkpoint; tensors or values that it lacks; tensors of another
+// shape; a file that is missing, truncated or modified. The error names the file and the tensor.
 func Load(dir string, want State, group *collective.Group) (map[string]json.RawMessage, error) {
 	w, pieces := worldOf(group, "a load"), want.Pieces
 	var r *reader
-	var plans [][]part
+	var plans [][]overlap
 	var sum uint32
 	_, problem := describeState(want)
 	if problem == nil {
@@ -45,7 +44,7 @@ func Load(dir string, want State, group *collective.Group) (map[string]json.RawM
 	}
 	problem = onHost(func(core.Device) error {
 		for i, p := range pieces {
-			if err := r.fill(p, plans[i]); err != nil {
+			if err := r.copyTo(p, plans[i]); err != nil {
 				return err
 			}
 		}
@@ -59,12 +58,12 @@ func Load(dir string, want State, group *collective.Group) (map[string]json.RawM
 type Info struct {
 	DType  core.DType
 	Shape  []int
-	Pieces int // in the files
-	// Problem is why the files cannot hold the tensor, such as that they are too short; room for it need not be made.
+	Pieces int // number of stored pieces
+	// Problem is the reason why the files cannot hold the tensor, such as a truncated file. Callers need not allocate memory for it then.
 	Problem error
 }
 
-// Inspect returns the tensors, by name, and the values of the checkpoint in dir, from its index and the sizes of its files.
+// Inspect returns the tensors and values of the checkpoint in dir, by name. It reads the index and the sizes of the files.
 func Inspect(dir string) (map[string]Info, map[string]json.RawMessage, error) {
 	x, err := readIndex(dir)
 	if err != nil {
@@ -87,12 +86,12 @@ type reader struct {
 	dir     string
 	index   *index
 	files   map[int]*safetensors.File
-	checked map[string]bool // keys of pieces whose bytes are right, after their file's name
+	checked map[string]bool // verified pieces, by file name and key
 }
 
-// open reads the index of dir and checks what is wanted of it. A save may replace the checkpoint meanwhile, and remove its files:
-// then the new one is read.
-func open(dir string, want State) (*reader, [][]part, error) {
+// open opens dir and verifies what want needs. If a concurrent save replaces the checkpoint and removes its files, open tries again with
+// the new one.
+func open(dir string, want State) (*reader, [][]overlap, error) {
 	for {
 		r, err := openReader(dir)
 		if err != nil {
@@ -119,28 +118,28 @@ func openReader(dir string) (*reader, error) {
 
 func (r *reader) close() {
 	for _, f := range r.files {
-		// Tensors made from the file keep its map; nobody is left to tell of an error.
+		// Tensors made from the file keep the memory map; an error here has no consequence.
 		_ = f.Close()
 	}
 }
 
-// A part is what a wanted piece takes from a stored one.
-type part struct {
+// An overlap is the intersection of a wanted piece and a stored one.
+type overlap struct {
 	from pieceInfo
 	key  string
-	box  // in the whole tensor
+	box  // region of the whole tensor
 }
 
-// check finds the parts of every piece, and makes sure that the files hold them.
-func (r *reader) check(want State) ([][]part, error) {
+// check finds the parts of every wanted piece and verifies that the files hold them.
+func (r *reader) check(want State) ([][]overlap, error) {
 	if err := r.compare(want); err != nil {
 		return nil, err
 	}
-	plans := make([][]part, len(want.Pieces))
+	plans := make([][]overlap, len(want.Pieces))
 	for i, p := range want.Pieces {
 		t := r.index.Tensors[p.Name]
 		for _, from := range t.Pieces {
-			both, ok := from.and(p.box())
+			both, ok := from.intersect(p.box())
 			if !ok {
 				continue
 			}
@@ -148,13 +147,13 @@ func (r *reader) check(want State) ([][]part, error) {
 			if err := r.verify(p.Name, key, t, from); err != nil {
 				return nil, err
 			}
-			plans[i] = append(plans[i], part{from, key, both})
+			plans[i] = append(plans[i], overlap{from, key, both})
 		}
 	}
 	return plans, nil
 }
 
-// compare reports all differences between what is wanted and what there is at once.
+// compare reports all missing and mismatched tensors and values in one error.
 func (r *reader) compare(want State) error {
 	missing, shapes, values := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for name := range want.Values {
@@ -185,7 +184,7 @@ func (r *reader) compare(want State) error {
 	return errorf(core.ValueError, "%s has %s", r.dir, strings.Join(parts, ", and "))
 }
 
-// listed joins names in order, the first ones if they are many.
+// listed joins sorted names. It shortens a long list.
 func listed(names map[string]bool) string {
 	const most = 20
 	list := slices.Sorted(maps.Keys(names))
@@ -195,7 +194,7 @@ func listed(names map[string]bool) string {
 	return strings.Join(list, ", ")
 }
 
-// verify makes sure that a file holds a stored piece as it was written.
+// verify checks that a file holds a stored piece with the right checksum.
 func (r *reader) verify(name, key string, t tensorInfo, from pieceInfo) error {
 	info := r.index.Files[from.File]
 	path := filepath.Join(r.dir, info.Name)
@@ -239,8 +238,8 @@ func equalShape(a []int64, b []int) bool {
 	return slices.EqualFunc(a, b, func(x int64, y int) bool { return x == int64(y) })
 }
 
-// fill copies the parts of a piece to its tensor, and waits for them.
-func (r *reader) fill(p Piece, parts []part) (err error) {
+// copyTo copies the parts to a piece's tensor and waits for the copies.
+func (r *reader) copyTo(p Piece, parts []overlap) (err error) {
 	wanted := p.box()
 	core.Tidy(func() {
 		for _, part := range parts {
@@ -257,7 +256,7 @@ func (r *reader) fill(p Piece, parts []part) (err error) {
 	return nil
 }
 
-// narrowed returns the view of the box b, which counts in the whole tensor, of a piece t that begins at origin.
+// narrowed returns a view of region b of the whole tensor, where t is a piece that begins at origin.
 func narrowed(t *core.Tensor, b box, origin []int) *core.Tensor {
 	for d, n := range b.Shape {
 		if t.Err() != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A save or a load that runs out of memory, at whatever allocation of a rank, says so on it: the folder holds the checkpoint that it
-// held, the tensors what they held, and no rank waits for ever.
+// If any allocation of a rank fails, the save or load returns an error on that rank. The folder keeps its checkpoint, tensors keep their
+// values, and no rank hangs.
 func TestOutOfMemory(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		dir := t.TempDir()

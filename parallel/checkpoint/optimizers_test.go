@@ -14,7 +14,7 @@ import (
 	"github.com/plait-ml/plait/parallel/checkpoint"
 )
 
-// Whatever an optimiser keeps, training goes on bit for bit.
+// Training continues bit for bit after a load, whatever state the optimiser has.
 func TestEveryOptimizerGoesOn(t *testing.T) {
 	for _, algorithm := range optim.Algorithms() {
 		for _, dtype := range []core.DType{core.Float32, core.BFloat16} {
@@ -24,7 +24,7 @@ func TestEveryOptimizerGoesOn(t *testing.T) {
 			dir := t.TempDir()
 			start := func(seed uint64) (*checkpoint.Training, func(steps int) []float64) {
 				core.ManualSeed(seed)
-				bias := nn.LinearOptions{NoBias: true} // Muon takes matrices
+				bias := nn.LinearOptions{NoBias: true} // Muon needs matrices
 				m := nn.NewSequential(nn.NewLinear(3, 5, bias), nn.NewTanh(), nn.NewLinear(5, 2, bias))
 				require.NoError(t, nn.ToDType(m, dtype))
 				o, err := optim.New(algorithm, optim.Hyper{"lr": 0.05}, optim.Params{Tensors: nn.Parameters(m)})
@@ -54,7 +54,7 @@ func TestEveryOptimizerGoesOn(t *testing.T) {
 			train(4)
 			require.NoError(t, first.Save(dir, nil), algorithm)
 			want := train(3)
-			for _, before := range []int{0, 2} { // a new optimiser, and one that has made steps
+			for _, before := range []int{0, 2} { // a new optimiser, and one after two steps
 				second, again := start(2)
 				again(before)
 				require.NoError(t, second.Load(dir, nil), algorithm)

@@ -9,28 +9,28 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A State is what a rank has, or wants.
+// A State is what a rank saves, or wants to load.
 type State struct {
 	Pieces []Piece
-	// Values are those parts of the state that are no tensors, such as the number of a step, as JSON by name. Ranks may give
-	// the same value under one name; values that differ from rank to rank need names that differ.
+	// Values are the parts of the state that are no tensors, such as a step number, as JSON by name. Ranks may give equal values under one
+	// name. A value that differs between ranks needs a name per rank.
 	Values map[string]json.RawMessage
-	// Problem, if set, keeps the rank from taking part: every rank returns it as an error.
+	// Problem, if set, makes the save or load fail on every rank with this error.
 	Problem error
 }
 
-// A Piece is the part of a tensor that a rank holds.
+// A Piece is a rank's shard of a tensor.
 type Piece struct {
 	Name   string       // of the whole tensor
-	Tensor *core.Tensor // the part, of any layout
-	Shape  []int        // the whole tensor's shape; nil if the piece is all of it
-	Offset []int        // where the part begins in the whole; nil for the origin
-	// Any says that ranks may hold different values of this piece, such as the statistics of a batch normalisation: the lowest
-	// rank's are saved. Otherwise it is an error if they do.
+	Tensor *core.Tensor // the shard, in any layout
+	Shape  []int        // shape of the whole tensor; nil if the piece is all of it
+	Offset []int        // position of the shard in the whole; nil for the origin
+	// Any allows ranks to hold different values of this piece, such as batch norm statistics. The lowest rank's values are saved. Without
+	// it different values are an error.
 	Any bool
 }
 
-// whole returns the shape of the tensor that p is a piece of.
+// whole returns the shape of the whole tensor.
 func (p Piece) whole() []int {
 	if p.Shape == nil {
 		return p.Tensor.Shape()
@@ -46,7 +46,7 @@ func (p Piece) box() box {
 	return b
 }
 
-// check returns what is wrong with p.
+// check returns an error if p is not valid.
 func (p Piece) check() error {
 	if p.Name == "" {
 		return errorf(core.ValueError, "a piece of shape %v has no name", p.Shape)
@@ -66,19 +66,19 @@ func (p Piece) check() error {
 	}
 	for d, n := range whole {
 		if b.Offset[d] < 0 || b.Shape[d] < 0 || b.Offset[d] > n-b.Shape[d] {
-			return errorf(core.ShapeError, "tensor %q of shape %v: the piece %v passes its end", p.Name, whole, b)
+			return errorf(core.ShapeError, "tensor %q of shape %v: the piece %v is out of bounds", p.Name, whole, b)
 		}
 	}
 	return nil
 }
 
-// A box is a part of a tensor: its first index and its extent in each dimension.
+// A box is a region of a tensor: its first index and its size in each dimension.
 type box struct {
 	Offset []int `json:"offset"`
 	Shape  []int `json:"shape"`
 }
 
-// String spells b as Python slices, such as [0:2, 3:6].
+// String formats b as Python slices, such as [0:2, 3:6].
 func (b box) String() string {
 	spans := make([]string, len(b.Shape))
 	for d, n := range b.Shape {
@@ -91,7 +91,7 @@ func (b box) equal(c box) bool {
 	return slices.Equal(b.Offset, c.Offset) && slices.Equal(b.Shape, c.Shape)
 }
 
-// count returns the number of elements; 1 without dimensions.
+// count returns the number of elements; 1 for a 0-d box.
 func (b box) count() int {
 	n := 1
 	for _, d := range b.Shape {
@@ -100,8 +100,8 @@ func (b box) count() int {
 	return n
 }
 
-// and returns what b and c have in common, and false if that is nothing.
-func (b box) and(c box) (box, bool) {
+// intersect returns the intersection of b and c, and false if it is empty.
+func (b box) intersect(c box) (box, bool) {
 	both := box{make([]int, len(b.Shape)), make([]int, len(b.Shape))}
 	for d := range b.Shape {
 		begin := max(b.Offset[d], c.Offset[d])
@@ -114,7 +114,7 @@ func (b box) and(c box) (box, bool) {
 	return both, true
 }
 
-// key returns the name of the piece b of a tensor in a file: the tensor's own if b is all of it.
+// key returns the name of piece b in a file: the tensor's name, plus the region if b is not all of it.
 func (b box) key(name string, whole []int) string {
 	if slices.Equal(b.Shape, whole) {
 		return name
@@ -122,13 +122,13 @@ func (b box) key(name string, whole []int) string {
 	return name + b.String()
 }
 
-// covers returns an error unless the boxes, of which none may be empty, cover a tensor of the given shape, each element once.
+// covers returns an error unless the boxes cover a tensor of the given shape, each element exactly once. No box may be empty.
 func covers(name string, whole []int, boxes []box) error {
 	held := 0
 	for i, b := range boxes {
 		held += b.count()
 		for _, c := range boxes[:i] {
-			if both, ok := b.and(c); ok {
+			if both, ok := b.intersect(c); ok {
 				return errorf(core.ValueError, "tensor %q of shape %v: the pieces %v and %v overlap in %v", name, whole, c, b, both)
 			}
 		}

@@ -10,25 +10,25 @@ import (
 	"github.com/plait-ml/plait/core/safetensors"
 )
 
-// A description is what ranks tell each other before anything is moved: what they hold, or want.
-type description struct {
-	Save   string `json:",omitempty"` // rank 0: the save's name
-	Dir    string `json:",omitempty"` // of a save, without links
-	Pieces []described
+// A rankDescription is the message that ranks exchange before any data moves: the pieces that they hold or want.
+type rankDescription struct {
+	Save   string `json:",omitempty"` // the save's name, from rank 0
+	Dir    string `json:",omitempty"` // of a save, with symbolic links resolved
+	Pieces []pieceDescription
 	Values map[string]json.RawMessage `json:",omitempty"`
 }
 
-type described struct {
+type pieceDescription struct {
 	Name  string
 	DType safetensors.DType
 	Whole []int
 	Box   box
-	On    string // the kind of device: equal computations have equal bits on devices of one kind
+	Kind  string // kind of device; only devices of one kind compute the same bits
 	Any   bool   `json:",omitempty"`
 }
 
-// describeState checks what s asks for and describes its pieces.
-func describeState(s State) ([]described, error) {
+// describeState checks s and describes its pieces.
+func describeState(s State) ([]pieceDescription, error) {
 	if s.Problem != nil {
 		return nil, s.Problem
 	}
@@ -36,18 +36,18 @@ func describeState(s State) ([]described, error) {
 }
 
 // describe checks pieces and describes them.
-func describe(pieces []Piece) ([]described, error) {
-	list := make([]described, len(pieces))
+func describe(pieces []Piece) ([]pieceDescription, error) {
+	list := make([]pieceDescription, len(pieces))
 	for i, p := range pieces {
 		if err := p.check(); err != nil {
 			return nil, err
 		}
-		list[i] = described{p.Name, safetensors.DTypeOf(p.Tensor.DType()), slices.Clone(p.whole()), p.box(), kindOf(p.Tensor.Device()), p.Any}
+		list[i] = pieceDescription{p.Name, safetensors.DTypeOf(p.Tensor.DType()), slices.Clone(p.whole()), p.box(), kindOf(p.Tensor.Device()), p.Any}
 	}
 	return list, nil
 }
 
-// kindOf returns what devices that compute the same bits have in common.
+// kindOf returns the kind of a device; devices of one kind compute the same bits.
 func kindOf(d core.Device) string {
 	if n, ok := d.(interface{ Name() string }); ok {
 		return d.Kind() + " " + n.Name()
@@ -58,33 +58,33 @@ func kindOf(d core.Device) string {
 // A source is a piece of a tensor and the ranks that hold it.
 type source struct {
 	box
-	ranks []int
-	on    []string // the kinds of devices, by index of ranks
-	any   bool     // the ranks may hold different values
+	ranks     []int
+	kinds     []string // kinds of devices, parallel to ranks
+	mayDiffer bool     // ranks may hold different values
 }
 
-// A plan says what all ranks together hold of each tensor.
+// A plan lists, for each tensor, the pieces that the ranks hold.
 type plan struct {
-	tensors map[string]*planned
+	tensors map[string]*tensorPlan
 	names   []string // sorted
 }
 
-type planned struct {
+type tensorPlan struct {
 	dtype safetensors.DType
 	whole []int
-	first int      // the lowest rank that holds any of it
-	from  []source // none of them empty
+	first int      // lowest rank that holds a piece
+	from  []source // pieces, none of them empty
 }
 
-// merge joins what the ranks hold. Every rank gets the same plan or the same error.
-func merge(ranks []description) (*plan, error) {
-	p := &plan{tensors: map[string]*planned{}}
+// merge combines the ranks' descriptions. Every rank gets the same plan or the same error.
+func merge(ranks []rankDescription) (*plan, error) {
+	p := &plan{tensors: map[string]*tensorPlan{}}
 	for r, d := range ranks {
 		own := map[string][]box{}
 		for _, piece := range d.Pieces {
 			t := p.tensors[piece.Name]
 			if t == nil {
-				t = &planned{dtype: piece.DType, whole: piece.Whole, first: r}
+				t = &tensorPlan{dtype: piece.DType, whole: piece.Whole, first: r}
 				p.tensors[piece.Name] = t
 			}
 			if t.dtype != piece.DType || !slices.Equal(t.whole, piece.Whole) {
@@ -116,18 +116,18 @@ func merge(ranks []description) (*plan, error) {
 	return p, nil
 }
 
-func (t *planned) add(piece described, rank int) {
+func (t *tensorPlan) add(piece pieceDescription, rank int) {
 	for i := range t.from {
 		if s := &t.from[i]; s.equal(piece.Box) {
-			s.ranks, s.on, s.any = append(s.ranks, rank), append(s.on, piece.On), s.any || piece.Any
+			s.ranks, s.kinds, s.mayDiffer = append(s.ranks, rank), append(s.kinds, piece.Kind), s.mayDiffer || piece.Any
 			return
 		}
 	}
-	t.from = append(t.from, source{piece.Box, []int{rank}, []string{piece.On}, piece.Any})
+	t.from = append(t.from, source{piece.Box, []int{rank}, []string{piece.Kind}, piece.Any})
 }
 
-// writers chooses one rank for every piece, so that the ranks write about as many bytes each. The result holds, by tensor
-// and piece, a number of a rank.
+// writers chooses the rank that writes each piece, so that the ranks write about the same number of bytes. The result maps tensor names to
+// one rank per piece.
 func (p *plan) writers(world int) map[string][]int {
 	written := make([]int, world)
 	chosen := map[string][]int{}
@@ -136,7 +136,7 @@ func (p *plan) writers(world int) map[string][]int {
 		chosen[name] = make([]int, len(t.from))
 		for i, s := range t.from {
 			w := s.ranks[0]
-			if !s.any {
+			if !s.mayDiffer {
 				w = slices.MinFunc(s.ranks, func(a, b int) int { return written[a] - written[b] })
 			}
 			written[w] += s.count() * t.dtype.Bits() / 8
@@ -146,8 +146,8 @@ func (p *plan) writers(world int) map[string][]int {
 	return chosen
 }
 
-// joinValues brings the ranks' values together.
-func joinValues(ranks []description) (map[string]json.RawMessage, error) {
+// joinValues combines the ranks' values.
+func joinValues(ranks []rankDescription) (map[string]json.RawMessage, error) {
 	all, from := map[string]json.RawMessage{}, map[string]int{}
 	for r, d := range ranks {
 		for _, name := range slices.Sorted(maps.Keys(d.Values)) {
@@ -155,14 +155,14 @@ func joinValues(ranks []description) (map[string]json.RawMessage, error) {
 			if old, ok := all[name]; !ok {
 				all[name], from[name] = v, r
 			} else if !bytes.Equal(old, v) {
-				return nil, errorf(core.DistributedError, "value %q: rank %d gave %.60s, rank %d %.60s; values of a rank's own need names of their own", name, from[name], old, r, v)
+				return nil, errorf(core.DistributedError, "value %q: rank %d gave %.60s, rank %d %.60s; a value that differs between ranks needs a name per rank", name, from[name], old, r, v)
 			}
 		}
 	}
 	return all, nil
 }
 
-// checkValues refuses what is no JSON and writes the rest in one spelling.
+// checkValues rejects invalid JSON and normalises the rest.
 func checkValues(values map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	clean := make(map[string]json.RawMessage, len(values))
 	for name, v := range values {

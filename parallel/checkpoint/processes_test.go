@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of processes that save to one folder at the same time, one saves, or one after the other, and those that come meanwhile
-// get an error that names who is at it.
+// If several processes save to one folder, one saves at a time. The others get an error that names the running save.
 func TestProcessesThatSaveToOneFolder(t *testing.T) {
 	const child = "PLAIT_TEST_CHECKPOINT_PAIR"
 	names := []string{"a", "b"}

@@ -9,12 +9,12 @@ import (
 	"github.com/plait-ml/plait/core/safetensors"
 )
 
-// copied returns the pieces that several ranks hold, in the same order on every rank, unless they may differ.
-func (p *plan) copied() iter.Seq2[string, source] {
+// replicated iterates over the pieces that several ranks hold and whose values must be equal. The order is the same on every rank.
+func (p *plan) replicated() iter.Seq2[string, source] {
 	return func(yield func(string, source) bool) {
 		for _, name := range p.names {
 			for _, s := range p.tensors[name].from {
-				if len(s.ranks) > 1 && !s.any && !yield(name, s) {
+				if len(s.ranks) > 1 && !s.mayDiffer && !yield(name, s) {
 					return
 				}
 			}
@@ -22,10 +22,10 @@ func (p *plan) copied() iter.Seq2[string, source] {
 	}
 }
 
-// digests returns a checksum of every piece that this rank and others hold, in the order of copied.
-func (sv *save) digests(pieces []Piece, w world) (sums []uint32, err error) {
+// digests returns a checksum of each piece of replicated that this rank holds, in the same order.
+func (sv *saveJob) digests(pieces []Piece, w world) (sums []uint32, err error) {
 	own := byName(pieces)
-	for name, s := range sv.plan.copied() {
+	for name, s := range sv.plan.replicated() {
 		for _, p := range own[name] {
 			if !p.box().equal(s.box) {
 				continue
@@ -44,11 +44,11 @@ func (sv *save) digests(pieces []Piece, w world) (sums []uint32, err error) {
 	return sums, nil
 }
 
-// compare returns an error if ranks hold different values of a piece, given what digests returned on each. Devices of different
-// kinds round differently: only ranks on one kind are compared.
-func (p *plan) compare(ranks [][]uint32) error {
-	at := make([]int, len(ranks)) // how many of a rank's checksums have been looked at
-	for name, s := range p.copied() {
+// compareDigests returns an error if ranks hold different values of a piece, given the digests of every rank. It compares only ranks with the same
+// kind of device, because others round differently.
+func (p *plan) compareDigests(ranks [][]uint32) error {
+	at := make([]int, len(ranks)) // digests of each rank already compared
+	for name, s := range p.replicated() {
 		type first struct {
 			rank int
 			sum  uint32
@@ -56,16 +56,16 @@ func (p *plan) compare(ranks [][]uint32) error {
 		seen := map[string]first{}
 		for i, r := range s.ranks {
 			if at[r] >= len(ranks[r]) {
-				return errorf(core.StateError, "rank %d said too little of its tensors", r)
+				return errorf(core.StateError, "rank %d sent too few checksums", r)
 			}
 			sum := ranks[r][at[r]]
 			at[r]++
-			f, ok := seen[s.on[i]]
+			f, ok := seen[s.kinds[i]]
 			if !ok {
-				seen[s.on[i]] = first{r, sum}
+				seen[s.kinds[i]] = first{r, sum}
 			} else if f.sum != sum {
-				return errorf(core.DistributedError, "tensor %q: ranks %d and %d hold different values of it, and one checkpoint has one; "+
-					"make them equal, or save them under names of their own", name, f.rank, r)
+				return errorf(core.DistributedError, "tensor %q: ranks %d and %d hold different values; "+
+					"make them equal, or save them under different names", name, f.rank, r)
 			}
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// Reshard writes to the pieces that each rank of group wants what the ranks have, without files. A rank may want pieces of
-// tensors of which it has none, and none of those it has. Values are converted to the dtypes of the wanted pieces. The
-// tensors move one after the other: beside what it has and wants, a rank needs memory for pieces of one.
+// Reshard copies the pieces that the ranks have to the pieces that each rank of group wants, without files. A rank may want pieces of
+// tensors of which it has none. Values are converted to the dtypes of the wanted pieces. Tensors move one at a time, so a rank needs extra
+// memory for the pieces of one tensor only.
 //
-// Errors, on every rank: those of [Save] for pieces that do not fit together, and those of [Load] for pieces that nobody
-// has, with all that is wanted as it was; what the group says of ranks that are gone.
+// Errors, on every rank: those of [Save] for pieces that do not match, and those of [Load] for pieces that no rank has, both with all
+// wanted pieces unchanged; errors of the group, such as a rank that has left.
 func Reshard(have, want []Piece, group *collective.Group) error {
 	m, err := newMove(have, want, worldOf(group, "a reshard"))
 	if err != nil {
@@ -37,13 +37,12 @@ func Reshard(have, want []Piece, group *collective.Group) error {
 	return err
 }
 
-// Gather returns the whole tensors, by name, on the rank root of group, where they are new tensors on the given device;
-// nil on the others.
+// Gather returns the whole tensors, by name, on the rank root of group, as new tensors on device. On other ranks it returns nil.
 //
-// Errors: as those of [Reshard].
+// Errors: see [Reshard].
 func Gather(have []Piece, root int, device core.Device, group *collective.Group) (map[string]*core.Tensor, error) {
 	w := worldOf(group, "a gather")
-	shapes, err := known(have, w)
+	shapes, err := describeAll(have, w)
 	if err != nil {
 		return nil, err
 	}
@@ -67,10 +66,9 @@ func Gather(have []Piece, root int, device core.Device, group *collective.Group)
 	return whole, nil
 }
 
-// Scatter writes the whole tensors of the rank root, by name, to the pieces that each rank wants. The other ranks' whole is not
-// used.
+// Scatter copies the whole tensors of the rank root, by name, to the pieces that each rank wants. It ignores whole on other ranks.
 //
-// Errors: as those of [Reshard].
+// Errors: see [Reshard].
 func Scatter(whole map[string]*core.Tensor, want []Piece, root int, group *collective.Group) error {
 	var have []Piece
 	if worldOf(group, "a scatter").rank() == root {
@@ -81,14 +79,14 @@ func Scatter(whole map[string]*core.Tensor, want []Piece, root int, group *colle
 	return Reshard(have, want, group)
 }
 
-// known returns a description, by name, of every tensor of which some rank has a piece.
-func known(have []Piece, w world) (map[string]described, error) {
+// describeAll returns a description of every tensor of which a rank has a piece, by name.
+func describeAll(have []Piece, w world) (map[string]pieceDescription, error) {
 	mine, problem := describe(have)
 	all, err := exchange(w, mine, problem)
 	if err != nil {
 		return nil, err
 	}
-	tensors := map[string]described{}
+	tensors := map[string]pieceDescription{}
 	for _, pieces := range all {
 		for _, d := range pieces {
 			tensors[d.Name] = d
@@ -97,7 +95,7 @@ func known(have []Piece, w world) (map[string]described, error) {
 	return tensors, nil
 }
 
-// A move is one rank's part in a Reshard.
+// A move is one rank's share of a Reshard.
 type move struct {
 	w          world
 	plan       *plan
@@ -106,7 +104,7 @@ type move struct {
 }
 
 func newMove(have, want []Piece, w world) (*move, error) {
-	type both struct{ Have, Want []described }
+	type both struct{ Have, Want []pieceDescription }
 	var mine both
 	var problem error
 	if mine.Have, problem = describe(have); problem == nil {
@@ -116,7 +114,7 @@ func newMove(have, want []Piece, w world) (*move, error) {
 	if err != nil {
 		return nil, err
 	}
-	ranks := make([]description, len(all))
+	ranks := make([]rankDescription, len(all))
 	m := &move{w: w, have: byName(have), want: byName(want), wants: make([]map[string][]box, len(all))}
 	for r, a := range all {
 		ranks[r].Pieces = a.Have
@@ -148,21 +146,20 @@ func byName(pieces []Piece) map[string][]Piece {
 	return m
 }
 
-// tensor moves one tensor: every rank goes through all that is wanted in one order, so that sends and receives of two ranks
-// meet.
+// tensor moves one tensor. Every rank visits the wanted pieces in the same order, so that the sends and receives of two ranks match.
 func (m *move) tensor(name string) (err error) {
 	t, me := m.plan.tensors[name], m.w.rank()
 	var works []*collective.Work
-	var after []func() error // once all have come
+	var after []func() error // copies to make once everything has been received
 	core.Tidy(func() {
 		for r, wants := range m.wants {
 			for i, wanted := range wants[name] {
 				for _, s := range t.from {
-					both, ok := s.and(wanted)
+					both, ok := s.intersect(wanted)
 					if !ok {
 						continue
 					}
-					from := s.ranks[r%len(s.ranks)] // ranks that hold the same share the sending
+					from := s.ranks[r%len(s.ranks)] // ranks with the same piece take turns as senders
 					if slices.Contains(s.ranks, r) {
 						from = r
 					}
@@ -171,7 +168,7 @@ func (m *move) tensor(name string) (err error) {
 					}
 					var source, target *core.Tensor
 					if me == from {
-						source = narrowed(m.held(name, s.box), both, s.Offset)
+						source = narrowed(m.ownPiece(name, s.box), both, s.Offset)
 					}
 					if me == r {
 						target = narrowed(m.want[name][i].Tensor, both, wanted.Offset)
@@ -206,8 +203,8 @@ func (m *move) tensor(name string) (err error) {
 	return nil
 }
 
-// held returns the rank's own tensor of a piece.
-func (m *move) held(name string, b box) *core.Tensor {
+// ownPiece returns the rank's own tensor of a piece.
+func (m *move) ownPiece(name string, b box) *core.Tensor {
 	for _, p := range m.have[name] {
 		if p.box().equal(b) {
 			return p.Tensor

@@ -18,37 +18,35 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// Save writes the states of all ranks of group to the folder dir, which it makes if need be, as its checkpoint. All ranks
-// call it, on one file system; a nil group is one rank alone. It returns when the checkpoint is whole and on the disk, or with
-// an error on every rank, and then dir holds the checkpoint it held before.
+// Save writes the states of all ranks of group to the folder dir as one checkpoint. It creates the folder if necessary. All ranks must call
+// it and share one file system. A nil group means a single rank. Save returns when the checkpoint is complete and on disk, or with an error
+// on every rank. After an error dir still holds its previous checkpoint.
 //
-// Errors: folders that differ from rank to rank; pieces that do not fit together, leave out a part of a tensor, or hold other
-// values than those of the other ranks; values that differ under one name; another save to the folder that is still running,
-// of this process or another; those of the file system.
+// Errors: different folders on different ranks; pieces that do not match, do not cover a tensor, or have other values than on other ranks;
+// different values under one name; another save to the folder in progress, in this or another process; errors of the file system.
 func Save(dir string, s State, group *collective.Group) error {
 	w := worldOf(group, "a save")
-	sv, err := begin(dir, s, w)
+	sv, err := beginSave(dir, s, w)
 	if err != nil {
 		return err
 	}
 	return sv.finish(w)
 }
 
-// SaveAsync is [Save] that returns when the state has been copied to host memory: what changes it later does not change what
-// is saved. The rest goes on while the ranks do; Wait of the result returns its error. A rank of [collective.Spawn] whose
-// function returns waits for it, and has its error if nobody has asked. The copies need memory on the host for what the rank
-// writes.
+// SaveAsync is [Save] in the background. It returns once the state is copied to host memory, so later changes do not affect the checkpoint.
+// Wait of the result returns the error. When the function of a rank of [collective.Spawn] returns, the rank waits for the save and reports
+// its error if nobody has called Wait. The copies need host memory for the pieces that this rank writes.
 func SaveAsync(dir string, s State, group *collective.Group) (*Pending, error) {
 	own, err := ownGroup(group)
 	if err != nil {
 		return nil, err
 	}
 	w := worldOf(own, "a save")
-	sv, err := begin(dir, s, w)
+	sv, err := beginSave(dir, s, w)
 	if err == nil {
 		err = sv.snapshot()
 		if _, err = exchange(w, struct{}{}, err); err != nil {
-			sv.end()
+			sv.release()
 		}
 	}
 	if err != nil {
@@ -71,7 +69,7 @@ func SaveAsync(dir string, s State, group *collective.Group) (*Pending, error) {
 	return p, nil
 }
 
-// ownGroup returns a group of the ranks of g for what runs beside their other calls.
+// ownGroup returns a new group of the same ranks, for calls that run concurrently with their other collectives.
 func ownGroup(g *collective.Group) (*collective.Group, error) {
 	if g == nil {
 		return nil, nil
@@ -90,11 +88,11 @@ func closeGroup(g *collective.Group) error {
 	return g.Close()
 }
 
-// Pending is a save that goes on.
+// Pending is a save in progress.
 type Pending struct {
 	done   chan struct{}
 	err    error
-	cancel func() // nobody needs to wait for it any more
+	cancel func() // removes the hook that waits at the rank's end
 }
 
 // Done returns a channel that is closed when the save has ended.
@@ -107,23 +105,23 @@ func (p *Pending) Wait() error {
 	return p.err
 }
 
-// A save is one rank's part in writing a checkpoint.
-type save struct {
-	dir     string // without links, the same on all ranks
+// A saveJob is one rank's share of writing a checkpoint.
+type saveJob struct {
+	dir     string // with symbolic links resolved; the same on all ranks
 	name    string // the same on all ranks
 	plan    *plan
 	writers map[string][]int
 	index   *index
-	pieces  []Piece        // those that this rank writes
+	pieces  []Piece        // pieces that this rank writes
 	copies  []*core.Tensor // of an asynchronous save
-	lock    *disk.Lock     // rank 0's, for all
+	lock    *disk.Lock     // held by rank 0 for all ranks
 }
 
-// begin makes the plan of a save. All ranks return the same error, or all go on.
-func begin(dir string, s State, w world) (*save, error) {
-	sv := &save{}
+// beginSave plans a save. Either all ranks return the same error, or none does.
+func beginSave(dir string, s State, w world) (*saveJob, error) {
+	sv := &saveJob{}
 	var problem error
-	d := description{}
+	d := rankDescription{}
 	if d.Pieces, problem = describeState(s); problem == nil {
 		d.Values, problem = checkValues(s.Values)
 	}
@@ -149,17 +147,17 @@ func begin(dir string, s State, w world) (*save, error) {
 	}
 	told, err := exchange(w, digests, problem)
 	if err == nil {
-		err = sv.plan.compare(told)
+		err = sv.plan.compareDigests(told)
 	}
 	if err != nil {
-		sv.end()
+		sv.release()
 		return nil, err
 	}
 	return sv, nil
 }
 
-// prepare makes the folder, on rank 0 keeps others from saving to it, and removes what dead writers have left.
-func (sv *save) prepare(w world) error {
+// prepare creates the folder. Rank 0 locks it and removes leftover files of killed writers.
+func (sv *saveJob) prepare(w world) error {
 	if err := disk.MakeFolder(sv.dir); err != nil {
 		return errorf(core.IOError, "%w", err)
 	}
@@ -176,8 +174,8 @@ func (sv *save) prepare(w world) error {
 	return sv.sweep()
 }
 
-// arrange decides what this rank writes and begins the index.
-func (sv *save) arrange(ranks []description, pieces []Piece, w world) (err error) {
+// arrange selects the pieces that this rank writes and starts the index.
+func (sv *saveJob) arrange(ranks []rankDescription, pieces []Piece, w world) (err error) {
 	sv.name, sv.dir = ranks[0].Save, ranks[0].Dir
 	for r, d := range ranks {
 		if d.Dir != sv.dir {
@@ -203,8 +201,8 @@ func (sv *save) arrange(ranks []description, pieces []Piece, w world) (err error
 	return nil
 }
 
-// snapshot replaces the pieces to be written by copies in host memory.
-func (sv *save) snapshot() (err error) {
+// snapshot replaces the pieces to write by copies in host memory.
+func (sv *saveJob) snapshot() (err error) {
 	return onHost(func(host core.Device) error {
 		for i, p := range sv.pieces {
 			var c *core.Tensor
@@ -223,14 +221,14 @@ func (sv *save) snapshot() (err error) {
 	})
 }
 
-// A result is what a rank tells of its file.
+// A result describes the file that a rank wrote.
 type result struct {
 	Bytes int64
 	CRC   map[string]uint32 // by key
 }
 
-// finishSafely is finish on a goroutine that nobody else can recover.
-func (sv *save) finishSafely(w world) (err error) {
+// finishSafely is finish with a recover, for the background goroutine.
+func (sv *saveJob) finishSafely(w world) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = core.Errorf(core.StateError, "checkpoint", "internal error: %v\n%s", v, debug.Stack())
@@ -239,37 +237,37 @@ func (sv *save) finishSafely(w world) (err error) {
 	return sv.finish(w)
 }
 
-// finish writes the rank's file, and on rank 0 the index once all have written theirs.
-func (sv *save) finish(w world) error {
-	defer sv.end()
+// finish writes the rank's file. Rank 0 then writes the index, once all ranks have written theirs.
+func (sv *saveJob) finish(w world) error {
+	defer sv.release()
 	path := filepath.Join(sv.dir, fileName(sv.name, w.rank(), w.size()))
 	r, problem := sv.write(path)
 	all, err := exchange(w, r, problem)
 	if err != nil {
-		// Without agreement rank 0 may have gone on, to an index that names the file.
+		// If the ranks did not agree on the error, rank 0 may have written an index that names the file.
 		if w.group == nil || errors.As(err, new(agreed)) {
 			_ = disk.Remove(path)
 		}
 		return err
 	}
 	if w.rank() == 0 {
-		sv.complete(all)
-		if problem = sv.found(w); problem == nil {
+		sv.completeIndex(all)
+		if problem = sv.verifyFiles(w); problem == nil {
 			problem = sv.index.write(sv.dir)
 		}
 		if problem == nil {
 			if problem = sv.sweep(); problem != nil {
-				problem = fmt.Errorf("the checkpoint is complete, but a file of an earlier one stays: %w", problem)
+				problem = fmt.Errorf("the checkpoint is complete, but a file of an earlier one could not be removed: %w", problem)
 			}
 		}
-		sv.lock.Release() // before the others go on, perhaps to the next save
+		sv.lock.Release() // before other ranks go on, perhaps to the next save
 	}
 	_, err = exchange(w, struct{}{}, problem)
 	return err
 }
 
-// write writes the rank's pieces.
-func (sv *save) write(path string) (result, error) {
+// write writes the rank's pieces to its file.
+func (sv *saveJob) write(path string) (result, error) {
 	r := result{CRC: map[string]uint32{}}
 	if len(sv.pieces) == 0 {
 		return r, nil
@@ -302,8 +300,8 @@ func (sv *save) write(path string) (result, error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// complete adds to the index what the ranks have written.
-func (sv *save) complete(ranks []result) {
+// completeIndex adds the written files and pieces to the index.
+func (sv *saveJob) completeIndex(ranks []result) {
 	number := make([]int, len(ranks))
 	for r, res := range ranks {
 		number[r] = len(sv.index.Files)
@@ -321,12 +319,12 @@ func (sv *save) complete(ranks []result) {
 	}
 }
 
-// found makes sure that rank 0 sees what the others have written.
-func (sv *save) found(w world) error {
+// verifyFiles verifies that rank 0 sees the files of the other ranks.
+func (sv *saveJob) verifyFiles(w world) error {
 	for _, f := range sv.index.Files {
 		path := filepath.Join(sv.dir, f.Name)
 		if info, err := os.Stat(path); err != nil {
-			return errorf(core.IOError, "rank 0 does not see the file that another rank wrote, and %s must be one folder for all %d: %w", sv.dir, w.size(), err)
+			return errorf(core.IOError, "rank 0 does not see a file that another rank wrote; %s must be on a file system shared by all %d ranks: %w", sv.dir, w.size(), err)
 		} else if info.Size() != f.Bytes {
 			return errorf(core.IOError, "%s has %d bytes, its rank wrote %d", path, info.Size(), f.Bytes)
 		}
@@ -334,9 +332,9 @@ func (sv *save) found(w world) error {
 	return nil
 }
 
-// sweep removes the files of saves that the folder's index does not name, and what is unfinished. Without an index that can be
-// read nothing but the latter is removed: its files may still be worth something to somebody.
-func (sv *save) sweep() error {
+// sweep removes unfinished files, and files that the folder's index does not name. Without a readable index it removes only unfinished
+// files, because the others may still be useful to the user.
+func (sv *saveJob) sweep() error {
 	files, err := os.ReadDir(sv.dir)
 	if err != nil {
 		return errorf(core.IOError, "%w", err)
@@ -360,7 +358,7 @@ func (sv *save) sweep() error {
 	return nil
 }
 
-// resolve returns a folder's path from the root and without links, whether it is there yet or not.
+// resolve returns the absolute path of a folder without symbolic links. The folder need not exist.
 func resolve(dir string) (string, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -378,8 +376,8 @@ func resolve(dir string) (string, error) {
 	}
 }
 
-// end gives up what the save holds.
-func (sv *save) end() {
+// release releases the copies and the lock.
+func (sv *saveJob) release() {
 	for _, c := range sv.copies {
 		c.Release()
 	}
@@ -387,7 +385,7 @@ func (sv *save) end() {
 	sv.lock.Release()
 }
 
-// onHost runs fn without gradients where new tensors lie on the host.
+// onHost runs fn without gradients and with the CPU as the default device.
 func onHost(fn func(host core.Device) error) error {
 	host, err := core.OpenDevice("cpu")
 	if err != nil {

@@ -20,7 +20,7 @@ func TestASaveReplacesTheOneBefore(t *testing.T) {
 	saveAs(t, dir, byRows, 4)
 	keep := filepath.Join(dir, "notes.txt")
 	require.NoError(t, os.WriteFile(keep, nil, 0o666))
-	left := filepath.Join(dir, fileName("0123456789abcdef", 0, 9)) // of a save that was killed
+	left := filepath.Join(dir, fileName("0123456789abcdef", 0, 9)) // leftover of a killed save
 	require.NoError(t, os.WriteFile(left, []byte("half"), 0o666))
 	require.NoError(t, os.WriteFile(left+".00c0ffee.tmp", []byte("half"), 0o666))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, indexName+".00c0ffee.tmp"), []byte("half"), 0o666))
@@ -47,10 +47,10 @@ func TestSaveAsync(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, p := range have { // what comes later is not saved
+		for _, p := range have { // later changes are not saved
 			op.ZeroInPlace(p.Tensor)
 		}
-		if err := r.World.Barrier(); err != nil { // the ranks' own calls go on meanwhile
+		if err := r.World.Barrier(); err != nil { // other collectives work during the save
 			return err
 		}
 		if err := pending.Wait(); err != nil {
@@ -64,15 +64,15 @@ func TestSaveAsync(t *testing.T) {
 	}))
 }
 
-// Devices of different kinds round differently: what they hold is not compared.
+// Devices of different kinds round differently, so their values are not compared.
 func TestRanksOnDevicesOfDifferentKinds(t *testing.T) {
-	p := &plan{names: []string{"w"}, tensors: map[string]*planned{"w": {from: []source{
-		{box: box{[]int{0}, []int{2}}, ranks: []int{0, 1, 2}, on: []string{"cpu", "gpu a", "gpu a"}}}}}}
-	assert.NoError(t, p.compare([][]uint32{{1}, {2}, {2}}))
-	assert.ErrorContains(t, p.compare([][]uint32{{1}, {1}, {2}}), `tensor "w": ranks 1 and 2 hold different values`)
+	p := &plan{names: []string{"w"}, tensors: map[string]*tensorPlan{"w": {from: []source{
+		{box: box{[]int{0}, []int{2}}, ranks: []int{0, 1, 2}, kinds: []string{"cpu", "gpu a", "gpu a"}}}}}}
+	assert.NoError(t, p.compareDigests([][]uint32{{1}, {2}, {2}}))
+	assert.ErrorContains(t, p.compareDigests([][]uint32{{1}, {1}, {2}}), `tensor "w": ranks 1 and 2 hold different values`)
 }
 
-// A rank whose function returns waits for what it saves, and has its error unless it has asked.
+// A rank whose function returns waits for its saves, and returns their error unless Wait has returned it.
 func TestARankWaitsForItsSaves(t *testing.T) {
 	for i := range 20 {
 		dir := t.TempDir()
@@ -109,11 +109,11 @@ func TestARankWaitsForItsSaves(t *testing.T) {
 
 func TestTwoSavesAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	first, err := begin(dir, State{}, world{})
+	first, err := beginSave(dir, State{}, world{})
 	require.NoError(t, err)
 	err = Save(dir, State{}, nil)
 	assert.ErrorContains(t, err, fmt.Sprintf("is being written to by the save %s (ranks: 1) of process %d on ", first.name, os.Getpid()))
-	first.end()
+	first.release()
 	assert.NoError(t, Save(dir, State{}, nil))
 	assert.NoFileExists(t, filepath.Join(dir, disk.LockName))
 }
@@ -141,11 +141,11 @@ func TestFoldersThatDifferFromRankToRank(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// A file that rank 0 cannot see, because its folder is not that of the others after all, keeps all from a checkpoint.
+// If rank 0 cannot see a file, because the ranks do not share the folder, no checkpoint is made.
 func TestAFileThatRank0DoesNotSee(t *testing.T) {
 	dir := t.TempDir()
 	saveAs(t, dir, byRows, 2)
-	sv, err := begin(dir, State{Pieces: []Piece{{Name: "new", Tensor: op.Ones(3)}}}, world{})
+	sv, err := beginSave(dir, State{Pieces: []Piece{{Name: "new", Tensor: op.Ones(3)}}}, world{})
 	require.NoError(t, err)
 	require.NoError(t, func() error {
 		for _, c := range []struct {
@@ -153,14 +153,14 @@ func TestAFileThatRank0DoesNotSee(t *testing.T) {
 			wants string
 		}{{1, "rank 0 does not see"}, {2, "has 1 bytes, its rank wrote 2"}} {
 			sv.index.Files = []fileInfo{{fileName(sv.name, 1, 2), c.bytes}}
-			assert.ErrorContains(t, sv.found(world{}), c.wants)
+			assert.ErrorContains(t, sv.verifyFiles(world{}), c.wants)
 			if err := os.WriteFile(filepath.Join(sv.dir, fileName(sv.name, 1, 2)), []byte("x"), 0o666); err != nil {
 				return err
 			}
 		}
 		return nil
 	}())
-	sv.end()
+	sv.release()
 }
 
 func TestValuesThatDifferFromRankToRank(t *testing.T) {
@@ -176,7 +176,7 @@ func TestValuesThatDifferFromRankToRank(t *testing.T) {
 		return nil
 	}))
 	for _, err := range errs {
-		assert.ErrorContains(t, err, `tensor "own": ranks 0 and 2 hold different values of it`)
+		assert.ErrorContains(t, err, `tensor "own": ranks 0 and 2 hold different values`)
 	}
 	got := op.Ones(2, 3)
 	_, err := Load(dir, State{Pieces: []Piece{{Name: "own", Tensor: got}}}, nil)

@@ -13,36 +13,35 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A Training is what a rank trains, or the part of it that it has: what a checkpoint holds of it does not depend on how the
-// ranks divide it. Tensors are saved under these names:
+// A Training is what a rank trains, or its share of it. Its checkpoint does not depend on how the ranks split the model. Tensors are saved
+// under these names:
 //
 //	model.<name>                     parameters and buffers of the module
-//	optimizer.state.<name>.<state>   what the optimiser keeps for a parameter
+//	optimizer.state.<name>.<state>   the optimiser's state of a parameter
 //
-// <name> being the module's; a module that has a part of a whole model, such as a pipeline's stage, needs the names that the
-// whole has. Values are optimizer.algorithm, optimizer.state.<name>.step, optimizer.param_groups.<name>.lr and the like,
-// schedule, random.<rank>, and those of Values.
+// where <name> is the name in the module. A module that is a part of a model, such as a pipeline stage, needs the names of the whole model.
+// Values are optimizer.algorithm, optimizer.state.<name>.step, optimizer.param_groups.<name>.lr and so on, schedule, random.<rank>, and those
+// of the field Values.
 type Training struct {
-	// Model is the module; that of a wrapper, not the wrapper.
+	// Model is the module itself, not a wrapper around it.
 	Model nn.Module
-	// Divided is the wrapper that gave the module parts of its tensors, such as one of package fsdp; nil if they are whole.
+	// Divided is the wrapper that sharded the module's tensors, such as one of package fsdp. It is nil if they are not sharded.
 	Divided Divided
-	// Optimizer trains parameters of the module; nil if there is none.
+	// Optimizer trains parameters of the module. It may be nil.
 	Optimizer *optim.Optimizer
-	// Schedule is of the optimiser; nil if there is none.
+	// Schedule belongs to the optimiser. It may be nil.
 	Schedule *optim.Schedule
-	// Random includes the state of the rank's random generator. A rank that was not there when it was saved keeps its own.
+	// Random includes the state of the rank's random generator. A rank that did not exist at the save keeps its state on a load.
 	Random bool
-	// Values are pointers to what else there is, such as the number of steps: what encoding/json can encode.
+	// Values are pointers to further state, such as the step number. encoding/json must support their types.
 	Values map[string]any
 }
 
-// Divided knows which parts of a module's tensors a rank has.
+// Divided knows the shards that a rank has of a module's tensors.
 type Divided interface {
-	// Settle puts the rank's parts in the module's tensors, if the whole ones are there for a while.
+	// Settle restores the rank's shards in the module's tensors, if they are gathered now.
 	Settle() error
-	// Place returns the shape of the whole tensor of which t, one of the module's, is a part, and where it begins; nil if t is
-	// whole.
+	// Place returns the shape of the whole tensor and the position in it of t, a tensor of the module; nil if t is not a shard.
 	Place(t *core.Tensor) (shape, offset []int)
 }
 
@@ -61,21 +60,21 @@ func (t *Training) Save(dir string, group *collective.Group) error {
 	return Save(dir, t.state(), group)
 }
 
-// SaveAsync saves the training of all ranks while it goes on: see [SaveAsync].
+// SaveAsync saves the training of all ranks in the background: see [SaveAsync].
 func (t *Training) SaveAsync(dir string, group *collective.Group) (*Pending, error) {
 	return SaveAsync(dir, t.state(), group)
 }
 
-// Load puts the training of all ranks in the state of a checkpoint, whatever the ranks and their parts were that saved it.
-// The optimiser need not have made a step. Hyperparameters that the checkpoint does not have stay as they are.
+// Load restores the training of all ranks from a checkpoint, whatever the layout of the save. The optimiser need not have made a step.
+// Hyperparameters that the checkpoint lacks keep their values.
 //
-// Errors, on every rank, with nothing changed: those of [Load], and an optimiser or schedule of another kind.
+// Errors, on every rank and with nothing changed: those of [Load], and an optimiser or schedule of another kind.
 func (t *Training) Load(dir string, group *collective.Group) error {
 	l := &loading{Training: t}
 	defer l.release()
 	want := State{Problem: l.prepare(dir)}
 	if want.Problem == nil {
-		want = State{Pieces: l.pieces, Values: l.names}
+		want = State{Pieces: l.pieces, Values: l.required}
 	}
 	if _, err := Load(dir, want, group); err != nil {
 		return err
@@ -83,8 +82,7 @@ func (t *Training) Load(dir string, group *collective.Group) error {
 	return l.finish()
 }
 
-// Pieces returns the pieces that a rank has of a module's parameters and buffers, by name, for [Gather], [Scatter] and
-// [Reshard]; d may be nil.
+// Pieces returns the rank's pieces of a module's parameters and buffers, for [Gather], [Scatter] and [Reshard]. d may be nil.
 func Pieces(m nn.Module, d Divided) ([]Piece, error) {
 	if d != nil {
 		if err := d.Settle(); err != nil {
@@ -100,8 +98,8 @@ func Pieces(m nn.Module, d Divided) ([]Piece, error) {
 	return list, nil
 }
 
-// appendPiece adds t, which lies as a module's tensor does if it has its shape, unless the rank has nothing of it. Ranks may hold
-// different values of it if any.
+// appendPiece adds t, unless it is an empty shard. If t has the shape of as, a tensor of the module, t is sharded as that tensor is. any
+// allows different values on different ranks.
 func appendPiece(list []Piece, name string, t, as *core.Tensor, d Divided, any bool) []Piece {
 	p := Piece{Name: name, Tensor: t, Any: any}
 	if d != nil && slices.Equal(t.Shape(), as.Shape()) {
@@ -127,7 +125,7 @@ func (t *Training) model() (list []Piece, names map[*core.Tensor]string, err err
 	return list, names, nil
 }
 
-// parameters returns the optimiser's parameters, in order, with the numbers of their groups.
+// parameters returns the optimiser's parameters in order, with the index of each one's group.
 func (t *Training) parameters() (params []*core.Tensor, groups []int) {
 	if t.Optimizer == nil {
 		return nil, nil
@@ -149,7 +147,7 @@ func name(names map[*core.Tensor]string, p *core.Tensor) (string, error) {
 	return n, nil
 }
 
-// state returns what a checkpoint holds of the rank's training.
+// state returns the rank's state for a save.
 func (t *Training) state() State {
 	s, err := t.collect()
 	if err != nil {
@@ -214,7 +212,7 @@ func (t *Training) collect() (State, error) {
 	}
 	for k, v := range t.Values {
 		if _, taken := s.Values[k]; taken || strings.HasPrefix(k, randomPrefix) {
-			return State{}, errorf(core.ValueError, "value %q: the training itself has something of that name", k)
+			return State{}, errorf(core.ValueError, "value %q: the training state already uses this name", k)
 		}
 		put(k, v)
 	}

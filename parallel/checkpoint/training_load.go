@@ -13,26 +13,26 @@ import (
 	"github.com/plait-ml/plait/core/optim"
 )
 
-// A loading is a Training on its way from a checkpoint.
+// A loading is the state of a [Training.Load].
 type loading struct {
 	*Training
-	pieces []Piece
-	names  map[string]json.RawMessage // of the values that must be there
+	pieces   []Piece
+	required map[string]json.RawMessage // of values that the checkpoint must have
 
 	optimizer *optim.StateDict
 	schedule  *optim.ScheduleState
 	random    *[2]uint64
 	values    map[string]reflect.Value
-	made      []*core.Tensor
+	allocated []*core.Tensor
 }
 
 func (l *loading) release() {
-	for _, t := range l.made {
+	for _, t := range l.allocated {
 		t.Release()
 	}
 }
 
-// prepare finds out what to load, and checks what of it needs no tensor.
+// prepare lists the pieces to load, and decodes and checks the values.
 func (l *loading) prepare(dir string) error {
 	infos, values, err := Inspect(dir)
 	if err != nil {
@@ -42,12 +42,12 @@ func (l *loading) prepare(dir string) error {
 	if l.pieces, names, err = l.model(); err != nil {
 		return err
 	}
-	l.names, l.values = map[string]json.RawMessage{}, map[string]reflect.Value{}
+	l.required, l.values = map[string]json.RawMessage{}, map[string]reflect.Value{}
 	get := func(name string, v any) error {
-		l.names[name] = nil
+		l.required[name] = nil
 		text, ok := values[name]
 		if !ok {
-			return nil // which [Load] reports, with others
+			return nil // [Load] reports all missing values in one error
 		}
 		if err := json.Unmarshal(text, v); err != nil {
 			return errorf(core.ValueError, "value %q of %s: %w", name, dir, err)
@@ -92,19 +92,19 @@ func (l *loading) prepare(dir string) error {
 	return nil
 }
 
-// prepareOptimizer makes the state that the checkpoint will fill.
+// prepareOptimizer allocates the optimiser state that the checkpoint fills.
 func (l *loading) prepareOptimizer(dir string, infos map[string]Info, values map[string]json.RawMessage, names map[*core.Tensor]string) error {
 	var algorithm string
 	if text, ok := values[algorithmKey]; ok && json.Unmarshal(text, &algorithm) == nil && algorithm != l.Optimizer.Algorithm() {
 		return errorf(core.ValueError, "%s has the state of an optimiser %q, want %q", dir, algorithm, l.Optimizer.Algorithm())
 	}
-	l.optimizer = l.Optimizer.StateDict() // for its form
+	l.optimizer = l.Optimizer.StateDict() // for its structure
 	l.optimizer.Params = map[int]optim.ParamState{}
 	known := map[string]bool{}
 	for _, n := range names {
 		known[n] = true
 	}
-	fields := map[string][]string{} // of parameters' states
+	fields := map[string][]string{} // of the states of parameters
 	for entry := range infos {
 		if param, field, ok := stateOf(entry, known); ok {
 			fields[param] = append(fields[param], field)
@@ -128,7 +128,7 @@ func (l *loading) prepareOptimizer(dir string, infos map[string]Info, values map
 		if err != nil {
 			return err
 		}
-		l.names[groupPrefix+n+".lr"] = nil
+		l.required[groupPrefix+n+".lr"] = nil
 		g := &l.optimizer.Groups[groups[i]]
 		for h := range g.Hyper {
 			if text, ok := values[groupPrefix+n+"."+h]; ok {
@@ -154,7 +154,7 @@ func (l *loading) prepareOptimizer(dir string, infos map[string]Info, values map
 			}
 		}
 		for _, k := range fields[n] {
-			t, err := l.room(statePrefix+n+"."+k, infos[statePrefix+n+"."+k], p)
+			t, err := l.allocate(statePrefix+n+"."+k, infos[statePrefix+n+"."+k], p)
 			if err != nil {
 				return err
 			}
@@ -167,8 +167,8 @@ func (l *loading) prepareOptimizer(dir string, infos map[string]Info, values map
 	return nil
 }
 
-// stateOf returns the parameter and the name of the state that an entry is, given the parameters' names. Both may hold dots, as in
-// "layers.0.weight" and "old_dirs.3": the longest name counts.
+// stateOf splits the name of an optimiser state into parameter and field. Both may contain dots, as in "layers.0.weight" and "old_dirs.3":
+// the longest known parameter name wins.
 func stateOf(entry string, known map[string]bool) (param, field string, ok bool) {
 	rest, ok := strings.CutPrefix(entry, statePrefix)
 	for at := len(rest); ok && at > 0; {
@@ -179,8 +179,8 @@ func stateOf(entry string, known map[string]bool) (param, field string, ok bool)
 	return "", "", false
 }
 
-// room makes a tensor for the rank's part of a state of a parameter.
-func (l *loading) room(name string, info Info, p *core.Tensor) (*core.Tensor, error) {
+// allocate creates a tensor for the rank's shard of a state of parameter p.
+func (l *loading) allocate(name string, info Info, p *core.Tensor) (*core.Tensor, error) {
 	if info.Problem != nil {
 		return nil, info.Problem
 	}
@@ -198,17 +198,17 @@ func (l *loading) room(name string, info Info, p *core.Tensor) (*core.Tensor, er
 	if err := t.Err(); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
-	l.made = append(l.made, t)
+	l.allocated = append(l.allocated, t)
 	l.pieces = appendPiece(l.pieces, name, t, p, l.Divided, false)
 	return t, nil
 }
 
-// finish gives the objects what was loaded for them.
+// finish applies the loaded state to the objects.
 func (l *loading) finish() error {
 	if l.optimizer != nil {
 		for i, kept := range l.optimizer.Params {
 			for k, t := range kept.Tensors {
-				if k == "step" { // as other programs save it
+				if k == "step" { // other programs save the step as a tensor
 					v, err := t.Item()
 					if err != nil {
 						return err

@@ -24,7 +24,7 @@ import (
 	"github.com/plait-ml/plait/parallel/pipeline"
 )
 
-// gain is a layer with a parameter without dimensions and a buffer.
+// gain is a layer with a 0-d parameter and a buffer.
 type gain struct {
 	nn.Base
 	Scale *core.Tensor
@@ -41,7 +41,7 @@ func layers(seed uint64) []nn.Layer {
 	return []nn.Layer{nn.NewLinear(3, 5, nn.LinearOptions{}), g, nn.NewTanh(), frozen, nn.NewLinear(5, 2, nn.LinearOptions{})}
 }
 
-// Of buffers the lowest rank's are saved; parameters must be equal.
+// The lowest rank's buffers are saved; parameters must be equal.
 func TestBuffersThatDifferFromRankToRank(t *testing.T) {
 	dir := t.TempDir()
 	save := func(change func(g *gain)) error {
@@ -64,7 +64,7 @@ func TestBuffersThatDifferFromRankToRank(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A trained is a training and how it makes a step, of the whole batch, and returns the loss.
+// A trained is a training with a function that makes a step on the whole batch and returns the loss.
 type trained struct {
 	*checkpoint.Training
 	pass  func(x *core.Tensor) (float64, error) // forward and backward
@@ -93,7 +93,7 @@ func (t *trained) train(n int) (losses []float64, err error) {
 	return losses, nil
 }
 
-// begin makes an optimiser and a schedule for the parameters of m.
+// begin creates an optimiser and a schedule for the parameters of m.
 func (t *trained) begin(m nn.Module, d checkpoint.Divided) (err error) {
 	t.Training = &checkpoint.Training{Model: m, Divided: d, Random: true, Values: map[string]any{"steps": &t.steps}}
 	params := slices.DeleteFunc(nn.Parameters(m), func(p *core.Tensor) bool { return !p.RequiresGrad() })
@@ -114,7 +114,7 @@ func onOne(forward func(x *core.Tensor) *core.Tensor) func(x *core.Tensor) (floa
 	}
 }
 
-// ways of training, by name, with their numbers of ranks.
+// ways are kinds of parallelism, by name, with their world sizes.
 var ways = []struct {
 	name  string
 	ranks int
@@ -177,7 +177,7 @@ func near(got, want []float64, tol float64) error {
 	return nil
 }
 
-// 52. What any way of training saved goes on in any other as if nothing had happened; in the same, bit for bit.
+// Case 52: training saved under any kind of parallelism continues under any other; under the same, bit for bit.
 func TestCase52TrainingGoesOnInEveryOtherWay(t *testing.T) {
 	for _, from := range ways {
 		dir := filepath.Join(t.TempDir(), "checkpoint")
@@ -230,7 +230,7 @@ func TestCase52TrainingGoesOnInEveryOtherWay(t *testing.T) {
 	}
 }
 
-// Each group of an optimiser gets its own hyperparameters back, and the rate that its schedule began with.
+// Each parameter group gets back its hyperparameters and the initial learning rate of its schedule.
 func TestGroupsOfAnOptimiser(t *testing.T) {
 	dir := t.TempDir()
 	make := func(first, second float64) *checkpoint.Training {
@@ -252,7 +252,7 @@ func TestGroupsOfAnOptimiser(t *testing.T) {
 	}
 }
 
-// Ranks that have a part of the model each, under its names, save a whole together, and load their parts of one.
+// Ranks with different stages of a model save the whole model together and load their stages from one.
 func TestStagesOfAPipeline(t *testing.T) {
 	dir := t.TempDir()
 	whole, err := ways[0].make(1, nil)
@@ -284,7 +284,7 @@ func TestStagesOfAPipeline(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Whole tensors of a divided module go to one rank, and from there to another division.
+// Whole tensors of a sharded module are gathered on one rank, and scattered to another sharding.
 func TestPiecesOfModules(t *testing.T) {
 	require.NoError(t, spawn(3, func(r *collective.Rank) error {
 		a, err := divided(1, r.World, nil)
@@ -318,7 +318,7 @@ func TestPiecesOfModules(t *testing.T) {
 
 func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }
 
-// What does not fit is an error on every rank, and nothing has changed.
+// A mismatch is an error on every rank and changes nothing.
 func TestATrainingThatDoesNotFit(t *testing.T) {
 	dir := t.TempDir()
 	a, err := ways[0].make(1, nil)

@@ -8,10 +8,10 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A world is the ranks that save or load together.
-type world struct{ group *collective.Group } // nil: one rank alone
+// A world is the set of ranks that save or load together.
+type world struct{ group *collective.Group } // nil for a single rank
 
-// worldOf returns the ranks of a group, which come together for a purpose.
+// worldOf returns the ranks of a group. purpose is for error messages.
 func worldOf(g *collective.Group, purpose string) world {
 	if g == nil {
 		return world{}
@@ -33,25 +33,25 @@ func (w world) size() int {
 	return w.group.Size()
 }
 
-// exchange tells every rank what all have to say, by rank, unless one has a problem: then all of them return an error, the
-// rank itself its own.
-func exchange[T any](w world, say T, problem error) ([]T, error) {
+// exchange sends say to every rank and returns the messages of all, by rank. If a rank has a problem, every rank returns an error: that
+// rank its own, the others one that names the rank.
+func exchange[T any](w world, mine T, problem error) ([]T, error) {
 	if w.group == nil {
-		return []T{say}, problem
+		return []T{mine}, problem
 	}
 	type message struct {
 		Say     T
 		Problem string
 	}
-	m := message{Say: say}
+	m := message{Say: mine}
 	if problem != nil {
 		m = message{Problem: strings.TrimPrefix(problem.Error(), format+": ")}
 	}
-	mine, err := json.Marshal(m)
+	encoded, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := w.group.Exchange(mine)
+	texts, err := w.group.Exchange(encoded)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func exchange[T any](w world, say T, problem error) ([]T, error) {
 	return all, nil
 }
 
-// agreed marks an error that every rank knows of.
+// agreed marks an error that every rank has returned.
 type agreed struct{ error }
 
 func (e agreed) Unwrap() error { return e.error }

@@ -8,21 +8,21 @@ import (
 	"github.com/plait-ml/plait/core/nn"
 )
 
-// Options say how a [DataParallel] divides its work.
+// Options configure a [DataParallel].
 type Options struct {
-	// OutputDevice is where outputs are gathered; empty means the first device.
+	// OutputDevice is the device that outputs are gathered on. Empty means the first device.
 	OutputDevice string
-	// Dim is the dimension along which inputs are cut and outputs joined.
+	// Dim is the dimension along which inputs are split and outputs concatenated.
 	Dim int
-	// Weights are the devices' shares of a batch, in any unit; nil means equal ones.
+	// Weights are the devices' relative shares of a batch. Nil means equal shares.
 	Weights []float64
-	// Measure finds the weights at the first forward pass, by [DataParallel.Measure].
+	// Measure sets the weights by [DataParallel.Measure] at the first forward pass.
 	Measure bool
 }
 
-// A DataParallel runs a module on several devices at once. Its own module is its part "module", so that the names of its
-// tensors begin with "module.". Optimise the module's own parameters: the replicas are made anew for every pass, and what
-// forward changes in them is lost but for the first device's buffers, which are the module's own.
+// A DataParallel runs a module on several devices at once. The module is its child "module", so the names of its tensors begin with
+// "module.". Optimise the parameters of the module itself. Replicas are created for every pass, and changes in forward are lost, except
+// those of the first device's buffers, which are the module's own.
 type DataParallel struct {
 	nn.Base
 	Module nn.Module
@@ -34,11 +34,11 @@ type DataParallel struct {
 	sizes    []int
 }
 
-// A Forward runs a replica on its part of the inputs.
+// A Forward runs a replica on its slice of the inputs.
 type Forward func(replica nn.Module, inputs []*core.Tensor) []*core.Tensor
 
-// New returns m made parallel on the given devices, such as "cpu:0" and "cpu:1". Its parameters and buffers must be on the
-// first; more than that, and forward passes say so.
+// New wraps m for the given devices, such as "cpu:0" and "cpu:1". Its parameters and buffers must be on the first device. Forward passes
+// check that again.
 func New(m nn.Module, devices []string, o Options) (*DataParallel, error) {
 	if err := nn.Err(m); err != nil {
 		return nil, err
@@ -76,16 +76,16 @@ func New(m nn.Module, devices []string, o Options) (*DataParallel, error) {
 	return d, nil
 }
 
-// Replicas returns what copies the parameters and sums the gradients.
+// Replicas returns the copies of the parameters.
 func (d *DataParallel) Replicas() *Replicas { return d.replicas }
 
-// Sizes returns how many samples each device got in the last pass.
+// Sizes returns the number of samples that each device had in the last pass.
 func (d *DataParallel) Sizes() []int { return d.sizes }
 
-// Weights returns the devices' shares of a batch; nil if they are equal.
+// Weights returns the devices' relative shares of a batch; nil if they are equal.
 func (d *DataParallel) Weights() []float64 { return d.options.Weights }
 
-// SetWeights changes the devices' shares of a batch; nil makes them equal.
+// SetWeights sets the devices' relative shares of a batch; nil makes them equal.
 func (d *DataParallel) SetWeights(weights []float64) error {
 	if err := checkWeights(weights, len(d.devices)); err != nil {
 		return err
@@ -93,13 +93,13 @@ func (d *DataParallel) SetWeights(weights []float64) error {
 	return d.replicas.Use(func() { d.options.Weights, d.options.Measure = weights, false })
 }
 
-// SetSyncMode sets when gradients reach the module: see [SyncMode].
+// SetSyncMode sets when gradients are added to the module's: see [SyncMode].
 func (d *DataParallel) SetSyncMode(m SyncMode) error { return d.replicas.SetSyncMode(m) }
 
-// Forward runs the module, which must be a layer, on x and returns the joined outputs.
+// Forward runs the module, which must be a layer, on x and returns the concatenated output.
 func (d *DataParallel) Forward(x *core.Tensor) *core.Tensor {
 	if _, ok := d.Module.(nn.Layer); !ok {
-		return core.ErrorTensor(core.Errorf(core.TypeError, "data_parallel", "%T maps more than one tensor to another: use Run", d.Module))
+		return core.ErrorTensor(core.Errorf(core.TypeError, "data_parallel", "%T is not a layer with one input and one output: use Run", d.Module))
 	}
 	out := d.Run(func(m nn.Module, in []*core.Tensor) []*core.Tensor {
 		return []*core.Tensor{nn.Call(m.(nn.Layer), in[0])}
@@ -107,8 +107,8 @@ func (d *DataParallel) Forward(x *core.Tensor) *core.Tensor {
 	return out[0]
 }
 
-// Run runs the module by forward on the inputs, each of which is cut, and returns the outputs, each joined. If it fails,
-// every output carries the error, which names the replica.
+// Run splits every input, calls forward with a replica on each device, and concatenates the outputs. If it fails, the output carries the
+// error, which names the replica.
 func (d *DataParallel) Run(forward Forward, inputs ...*core.Tensor) []*core.Tensor {
 	if err := d.replicas.guard.Enter("data_parallel"); err != nil {
 		return []*core.Tensor{core.ErrorTensor(err)}
@@ -164,7 +164,7 @@ func (d *DataParallel) run(forward Forward, inputs []*core.Tensor) ([]*core.Tens
 	return joined, nil
 }
 
-// replica returns the module with the given tensors in place of its own.
+// replica returns a copy of the module that uses the given tensors.
 func (d *DataParallel) replica(tensors []*core.Tensor) nn.Module {
 	to := map[*core.Tensor]*core.Tensor{}
 	for i, t := range d.replicas.tensors {
@@ -203,5 +203,5 @@ func (d *DataParallel) apply(k int, tensors []*core.Tensor, forward Forward, in 
 	return out, nil
 }
 
-// Release gives the memory of the replicas back.
+// Release frees the replicas.
 func (d *DataParallel) Release() { d.replicas.Release() }

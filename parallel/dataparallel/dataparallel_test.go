@@ -82,8 +82,8 @@ func parallelOn(t *testing.T, m nn.Module, devices []string, o dataparallel.Opti
 	return d
 }
 
-// Case 8: output, loss and gradients are those of one device, for batches of any size and weights of any kind, on different
-// devices and with several replicas on one.
+// Case 8: output, loss and gradients equal those of one device, for any batch size and weights, on different devices and with several
+// replicas on one.
 func TestCase08AsOneDevice(t *testing.T) {
 	for _, on := range [][]string{devices, {"cpu:0", "cpu:0", "cpu:0"}, {"cpu:0", "cpu:1", "cpu:0"}} {
 		t.Run(fmt.Sprint(on), func(t *testing.T) { asOneDevice(t, on) })
@@ -118,7 +118,7 @@ func asOneDevice(t *testing.T, on []string) {
 	})
 }
 
-// pair takes two inputs and gives a sum for each sample and one number for each replica.
+// pair takes two inputs and returns a sum per sample and one number per replica.
 type pair struct {
 	nn.Base
 	Layer *nn.Linear
@@ -129,8 +129,7 @@ func (p *pair) both(a, b *core.Tensor) []*core.Tensor {
 	return []*core.Tensor{y, op.Mean(y, nil, false)}
 }
 
-// Case 8: several inputs and outputs; outputs without a dimension become a vector with one element a replica, and their
-// mean can be weighted by the sizes of the parts.
+// Case 8: several inputs and outputs. 0-d outputs become a vector with one element per replica, whose mean can be weighted by the sizes.
 func TestCase08SeveralInputsAndScalars(t *testing.T) {
 	in64(t, func() {
 		m := &pair{Layer: nn.NewLinear(width, 3, nn.LinearOptions{})}
@@ -156,7 +155,7 @@ func TestCase08SeveralInputsAndScalars(t *testing.T) {
 	})
 }
 
-// Case 9: gradients add up on the module, and a step on its parameters shows in the next pass, on every device.
+// Case 9: gradients accumulate on the module, and every device sees an optimiser step in the next pass.
 func TestCase09Training(t *testing.T) {
 	in64(t, func() {
 		train := func(m nn.Layer, params []*core.Tensor) (all []float64) {
@@ -166,7 +165,7 @@ func TestCase09Training(t *testing.T) {
 				core.Tidy(func() {
 					x, y := batch(s, 10)
 					o.ZeroGrad()
-					for range 2 { // gradients of two passes come together
+					for range 2 { // gradients of two passes accumulate
 						require.NoError(t, autograd.Backward(mse(nn.Call(m, x), y)))
 					}
 					require.NoError(t, o.Step())
@@ -182,7 +181,7 @@ func TestCase09Training(t *testing.T) {
 		for name := range nn.StateDict(d) {
 			require.Contains(t, name, "module.")
 		}
-		// Gradients are also those of a graph that is itself differentiated.
+		// The gradients are right with create_graph too.
 		x, y := batch(9, 5)
 		second := func(m nn.Layer, params []*core.Tensor) []float64 {
 			g, err := autograd.Grad([]*core.Tensor{mse(nn.Call(m, x), y)}, params[:1], nil, autograd.Options{CreateGraph: true})
@@ -195,7 +194,7 @@ func TestCase09Training(t *testing.T) {
 	})
 }
 
-// Case 10: buffers are those of the first device, whose replica changes the module's own.
+// Case 10: the first device's replica updates the module's own buffers.
 func TestCase10Buffers(t *testing.T) {
 	in64(t, func() {
 		bn := nn.NewBatchNorm1d(width, nn.BatchNormOptions{})
@@ -205,14 +204,14 @@ func TestCase10Buffers(t *testing.T) {
 		require.NoError(t, d.Forward(x).Err())
 		require.NoError(t, alone.Forward(op.Narrow(x, 0, 0, 4)).Err())
 		require.InDeltaSlice(t, values(t, alone.RunningMean, alone.RunningVar), values(t, bn.RunningMean, bn.RunningVar), 1e-12)
-		// In evaluation every replica uses them.
+		// In evaluation mode every replica uses the buffers.
 		nn.Eval(d)
 		nn.Eval(alone)
 		require.InDeltaSlice(t, values(t, alone.Forward(x)), values(t, d.Forward(x)), 1e-12)
 	})
 }
 
-// Case 11: a parameter on the wrong device is an error that names it and both devices.
+// Case 11: the error for a parameter on the wrong device names it and both devices.
 func TestCase11WrongDevice(t *testing.T) {
 	there, err := core.OpenDevice("cpu:1")
 	require.NoError(t, err)
@@ -237,7 +236,7 @@ func TestCase11WrongDevice(t *testing.T) {
 	}
 }
 
-// Case 12: the error or panic of a replica names it. No goroutine is started that could be left.
+// Case 12: the error or panic of a replica names it. No goroutine leaks.
 func TestCase12ReplicaFails(t *testing.T) {
 	in64(t, func() {
 		x, _ := batch(1, 9)
@@ -264,12 +263,12 @@ func TestCase12ReplicaFails(t *testing.T) {
 			require.NoError(t, core.Synchronize())
 		}
 		d := parallel(t, mlp(1), dataparallel.Options{})
-		require.ErrorContains(t, d.Forward(core.Scalar(1.0)).Err(), "no input with a dimension")
+		require.ErrorContains(t, d.Forward(core.Scalar(1.0)).Err(), "got only 0-d inputs")
 		require.Error(t, d.Forward(core.ErrorTensor(errors.New("before"))).Err())
 	})
 }
 
-// Case 13: parts by weight; see also case 8. Measuring finds the slow device.
+// Case 13: weighted slices, see also case 8. Measuring finds the slow device.
 func TestCase13Weights(t *testing.T) {
 	for _, c := range []struct {
 		n       int
@@ -302,14 +301,14 @@ func TestCase13Weights(t *testing.T) {
 		forward := func(m nn.Module, in []*core.Tensor) []*core.Tensor {
 			return []*core.Tensor{nn.Call(m.(nn.Layer), in[0])}
 		}
-		parts := map[int]int{} // passes over so many samples
+		parts := map[int]int{} // number of passes by number of samples
 		require.NoError(t, d.Measure(func(m nn.Module, in []*core.Tensor) []*core.Tensor {
 			parts[in[0].Size(0)]++
 			return forward(m, in)
 		}, x))
 		require.Equal(t, map[int]int{10: 9}, parts)
 		found := false
-		for range 10 { // another device may stand still on a busy machine
+		for range 10 { // any device may stall on a busy machine
 			require.NoError(t, d.Measure(forward, x))
 			w := d.Weights()
 			if found = w[2] < w[0] && w[2] < w[1]; found {
@@ -323,7 +322,7 @@ func TestCase13Weights(t *testing.T) {
 		require.NoError(t, drops.Measure(forward, x))
 		after, moved := core.CurrentContext().Generator(device(t, 0)).State()
 		require.Equal(t, []uint64{seed, offset}, []uint64{after, moved})
-		nn.Eval(slow) // a device may get a single sample, on which no statistics are made
+		nn.Eval(slow) // a device may get one sample, too few for batch statistics
 		require.NoError(t, d.Forward(x).Err())
 		require.Less(t, d.Sizes()[2], 15)
 		nn.Train(slow)
@@ -334,7 +333,7 @@ func TestCase13Weights(t *testing.T) {
 	})
 }
 
-// Gradients are summed while backward goes on: those of the last layer are there although a device is stuck in the first one.
+// Gradients are summed during backward: those of the last layer are ready although a device is stuck in the first layer.
 func TestSumsBesideBackward(t *testing.T) {
 	in64(t, func() {
 		leave := make(chan struct{})
@@ -362,25 +361,25 @@ func TestSumsBesideBackward(t *testing.T) {
 	})
 }
 
-// hold makes the device of x stand still until leave is closed.
+// hold blocks the device of x until leave is closed.
 func hold(x *core.Tensor, leave chan struct{}) {
 	s := core.CurrentContext().Stream(x.Device())
 	c := s.Begin(-1, "hold")
 	c.Fn = func() error { <-leave; return nil }
-	c.Work = math.MaxInt32 // on the stream's own thread
+	c.Work = math.MaxInt32 // runs on the stream's thread, not the caller's
 	s.Launch(c)
 }
 
-// sleep makes the device of x stand still.
+// sleep blocks the device of x for a while.
 func sleep(x *core.Tensor, d time.Duration) {
 	s := core.CurrentContext().Stream(x.Device())
 	c := s.Begin(-1, "sleep")
 	c.Fn = func() error { time.Sleep(d); return nil }
-	c.Work = math.MaxInt32 // on the stream's own thread
+	c.Work = math.MaxInt32 // runs on the stream's thread, not the caller's
 	s.Launch(c)
 }
 
-// Nothing that a pass makes stays behind.
+// A pass frees all its memory.
 func TestMemoryIsGivenBack(t *testing.T) {
 	in64(t, func() {
 		m := mlp(1)

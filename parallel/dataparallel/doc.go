@@ -1,8 +1,8 @@
-// Package dataparallel trains one module on many devices from one thread: a batch is scattered over them, each has a replica
-// of the module for its part, and the outputs are gathered on one device, where the loss is taken. So the gradients of the
-// replicas add up to the module's own, however the batch was cut.
+// Package dataparallel trains one module on many devices from one thread. A batch is scattered over the devices, each runs a replica of the
+// module on its slice, and the outputs are gathered on one device, which computes the loss. The gradients of the replicas therefore add up
+// to the module's, however the batch was split.
 //
-// [Replicas] copies parameters and sums gradients for the modules of any language, and [Scatter], [Gather] and [Measurement] are
-// what those modules are made of; [DataParallel] is the module of package nn. The devices work at the same time because calls
-// only enqueue: nothing here waits for a value.
+// [Replicas] copies parameters and sums gradients for modules of any language; [Scatter], [Gather] and [Measurement] are the other building
+// blocks. [DataParallel] uses them for modules of package nn. The devices run at the same time because calls only enqueue work: nothing
+// here waits for a value.
 package dataparallel

@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ways gives replicas weights of one shape: the first two are added, and so get one gradient between them, and the last is used
-// by the first device alone.
+// ways has weights of one shape. The first two are added, so they share one gradient; only the first device uses the last.
 type ways struct {
 	nn.Base
 	A, B, First *core.Tensor
@@ -30,8 +29,8 @@ func (w *ways) Forward(x *core.Tensor) *core.Tensor {
 	return op.Add(y, op.Mul(x, w.First))
 }
 
-// Case 8: gradients that share memory are summed each by itself, and what one device did not use counts as zeros there, which
-// are there before they are added: the device is held up, and has memory that is full of something else.
+// Case 8: gradients that share memory are summed separately. An unused parameter counts as zeros on its device, and the zeros are written
+// before the sum reads them: the device is slow, and its memory holds other values.
 func TestCase08SharedAndMissingGradients(t *testing.T) {
 	const n = 5000
 	weight := func() *core.Tensor { return op.Zeros(n).Keep().SetRequiresGrad(true) }
@@ -62,7 +61,7 @@ func TestCase08SharedAndMissingGradients(t *testing.T) {
 	d.Release()
 }
 
-// A gradient with a graph behind it has the bits of one without: the devices' are added in one order.
+// Gradients with create_graph have the same bits as without: both sum the devices in one order.
 func TestSumsWithAGraph(t *testing.T) {
 	for _, graph := range []bool{false, true} {
 		w := op.Zeros(1).Keep().SetRequiresGrad(true)
@@ -71,7 +70,7 @@ func TestSumsWithAGraph(t *testing.T) {
 		copies, err := r.Replicate(4)
 		require.NoError(t, err)
 		var parts []*core.Tensor
-		for k, g := range []float64{1, 1e8, -1e8, 1} { // in float32, 1 is lost beside 1e8
+		for k, g := range []float64{1, 1e8, -1e8, 1} { // in float32, 1e8 + 1 is 1e8
 			parts = append(parts, op.Mul(copies[k][0], core.Num(g)))
 		}
 		y := op.Sum(dataparallel.Gather(parts, device(t, 0), 0), nil, false)

@@ -8,25 +8,25 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// measuredPasses is how often each device runs in a [Measurement]. The best time counts: the first pass compiles and allocates.
+// measuredPasses is the number of passes per device in a [Measurement]. The best time counts, since the first pass compiles and allocates.
 const measuredPasses = 3
 
-// A Measurement finds how fast the devices of [Replicas] are, each by itself with an equal part of a batch. Parameters, buffers
-// and random generators stay as they are.
+// A Measurement measures the speed of each device of [Replicas], one after the other, with equal slices of a batch. It leaves parameters,
+// buffers and random generators unchanged.
 type Measurement struct {
 	replicas   *Replicas
 	inputs     []*core.Tensor
 	dim        int
-	generators [][2]uint64 // states at the beginning
+	generators [][2]uint64 // states before the measurement
 
-	passes  int // that have begun
+	passes  int // passes started
 	tensors []*core.Tensor
 	parts   []*core.Tensor
 	start   time.Time
 	best    []time.Duration
 }
 
-// Measure begins a measurement with the inputs of a forward pass. End it with [Measurement.Release].
+// Measure starts a measurement with the inputs of a forward pass. End it with [Measurement.Release].
 func (r *Replicas) Measure(inputs []*core.Tensor, dim int) (*Measurement, error) {
 	if _, _, err := Scatter(inputs, r.devices[:1], nil, dim); err != nil {
 		return nil, err
@@ -39,9 +39,8 @@ func (r *Replicas) Measure(inputs []*core.Tensor, dim int) (*Measurement, error)
 	return m, nil
 }
 
-// Next ends a pass and begins the next one: it returns the device to run on, by number, its replica's tensors, which belong to the
-// measurement, and its parts of the inputs; -1 when all have run. It waits for the device. Call it without the recording of
-// gradients.
+// Next ends a pass and starts the next. It returns the index of the device to run on, the replica's tensors and its slices of the inputs;
+// the measurement owns both. The index is -1 after the last pass. Next waits for the device. Call it without recording gradients.
 func (m *Measurement) Next() (device int, tensors, parts []*core.Tensor, err error) {
 	if err := m.replicas.guard.Enter("measure"); err != nil {
 		return 0, nil, nil, err
@@ -73,7 +72,7 @@ func (m *Measurement) Next() (device int, tensors, parts []*core.Tensor, err err
 	return device, m.tensors, m.parts, nil
 }
 
-// prepare copies what a device needs to it.
+// prepare copies the tensors and inputs to a device.
 func (m *Measurement) prepare(device int) (err error) {
 	m.drop()
 	dev := m.replicas.devices[device]
@@ -86,7 +85,7 @@ func (m *Measurement) prepare(device int) (err error) {
 			for _, t := range m.replicas.tensors {
 				c := collective.ToDevice(t, dev)
 				if !t.RequiresGrad() {
-					c = op.Clone(c) // a buffer, which forward may change
+					c = op.Clone(c) // forward may change a buffer
 				}
 				if err = keep(&m.tensors, c); err != nil {
 					return
@@ -107,7 +106,7 @@ func (m *Measurement) prepare(device int) (err error) {
 	return err
 }
 
-// Weights returns the devices' speeds, as parts of 1; call it when all have run.
+// Weights returns the devices' relative speeds, with a sum of 1. Call it after the last pass.
 func (m *Measurement) Weights() []float64 {
 	weights := make([]float64, len(m.best))
 	total := 0.0
@@ -123,7 +122,7 @@ func (m *Measurement) Weights() []float64 {
 	return weights
 }
 
-// Release ends the measurement, which may have stopped midway.
+// Release ends the measurement, also in the middle.
 func (m *Measurement) Release() {
 	m.drop()
 	for k, s := range m.generators {
@@ -141,7 +140,7 @@ func (m *Measurement) drop() {
 	m.tensors, m.parts = nil, nil
 }
 
-// Measure makes the weights proportional to the devices' speeds: see [Measurement].
+// Measure sets the weights in proportion to the devices' speeds: see [Measurement].
 func (d *DataParallel) Measure(forward Forward, inputs ...*core.Tensor) error {
 	d.options.Measure = false
 	m, err := d.replicas.Measure(inputs, d.options.Dim)

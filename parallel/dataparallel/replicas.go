@@ -7,37 +7,36 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// BucketBytes is the size of gradients that are summed together while backward goes on.
+// BucketBytes is the size of a bucket of gradients. Buckets are summed while backward runs.
 const BucketBytes = 25 << 20
 
-// Replicas copies tensors from the first of some devices to the others, and sums the gradients of the copies into those of
-// the originals.
+// Replicas copies tensors from the first device to the others, and adds the gradients of the copies to those of the originals.
 type Replicas struct {
 	guard   core.Guard
 	devices []core.Device
 	tensors []*core.Tensor
 	names   []string
-	buckets [][]int // of tensors, by number
+	buckets [][]int // indices of tensors
 
-	copies [][]copied     // by device and tensor, but for the first device
-	held   []*core.Tensor // gradients of the other devices that are being summed
+	copies [][]replicaCopy // by device and tensor; none on the first device
+	kept   []*core.Tensor  // gradients of other devices that are being summed
 	stale  staleness
 }
 
-// copied is a copy of a tensor's contents, of which nothing changes it.
-type copied struct {
+// replicaCopy is a copy of a tensor and the version that it was copied from.
+type replicaCopy struct {
 	tensor  *core.Tensor
 	source  *core.Storage
 	version uint32
 }
 
-// NewReplicas returns what copies the tensors, parameters and buffers of a module in the order of their use, to the devices.
-// They must be on the first device. A device that is given twice has two replicas.
+// NewReplicas prepares copies of tensors on the devices. The tensors are the parameters and buffers of a module in the order of use, and
+// must be on the first device. A device that is listed twice gets two replicas.
 func NewReplicas(tensors []*core.Tensor, names []string, devices []core.Device) (*Replicas, error) {
 	if len(devices) == 0 {
 		return nil, core.Errorf(core.ValueError, "data_parallel", "got no devices")
 	}
-	r := &Replicas{devices: devices, tensors: tensors, names: make([]string, len(tensors)), copies: make([][]copied, len(devices))}
+	r := &Replicas{devices: devices, tensors: tensors, names: make([]string, len(tensors)), copies: make([][]replicaCopy, len(devices))}
 	copy(r.names, names)
 	for i, t := range tensors {
 		if err := t.Usable("data_parallel"); err != nil {
@@ -48,13 +47,13 @@ func NewReplicas(tensors []*core.Tensor, names []string, devices []core.Device) 
 		return nil, err
 	}
 	for d := range r.copies {
-		r.copies[d] = make([]copied, len(tensors))
+		r.copies[d] = make([]replicaCopy, len(tensors))
 	}
 	r.makeBuckets()
 	return r, nil
 }
 
-// check returns an error that names both devices if a tensor is not on the first.
+// check returns an error if a tensor is not on the first device. It names both devices.
 func (r *Replicas) check() error {
 	for i, t := range r.tensors {
 		if t.Device() != r.devices[0] {
@@ -64,7 +63,7 @@ func (r *Replicas) check() error {
 	return nil
 }
 
-// makeBuckets divides the tensors, from the last to the first, as backward meets them.
+// makeBuckets groups the tensors from the last to the first, the order of backward.
 func (r *Replicas) makeBuckets() {
 	var open []int
 	bytes := 0
@@ -86,9 +85,9 @@ func (r *Replicas) makeBuckets() {
 	}
 }
 
-// Replicate returns the tensors as they are now on the first n devices, by device and number; those of the first device
-// share the originals' memory. Where gradients are recorded, those of all copies flow back to the originals, summed in the
-// order of the devices. The copies belong to the caller and to its scope.
+// Replicate returns the current tensors on the first n devices, by device and index. Those of the first device share the originals' memory.
+// If gradients are recorded, the gradients of all copies flow to the originals, summed in the order of the devices. The copies belong to
+// the caller and its scope.
 func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	if err := r.guard.Enter("data_parallel"); err != nil {
 		return nil, err
@@ -117,7 +116,7 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	if !m.GradEnabled() {
 		return out, nil
 	}
-	r.letGo() // of a pass that was left in the middle
+	r.releaseKept() // of an abandoned pass
 	clock := r.stale.begin()
 	for b, list := range r.buckets {
 		r.record(m, b, list, out, clock)
@@ -125,9 +124,8 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	return out, nil
 }
 
-// refresh makes the copies on the first n devices anew of which the originals have changed. A GPU copies or computes, not both
-// at once, and the others cannot begin before they have what they compute with: the first one therefore sends before it computes.
-// It does not wait until they have it.
+// refresh copies the originals that have changed to the first n devices. The first device sends before it computes, because a GPU either
+// copies or computes, and the other devices need the parameters before they can start. It does not wait for the copies.
 func (r *Replicas) refresh(n int) (err error) {
 	lists := make([][]*core.Tensor, n)
 	var works collective.Works
@@ -150,7 +148,7 @@ func (r *Replicas) refresh(n int) (err error) {
 			core.WithCategory(core.Parameter, func() { err = r.renew(i, n, lists) })
 		})
 		if bytes += t.Numel() * t.DType().Size(); err == nil && len(works) == 0 && bytes >= BucketBytes {
-			err = send() // on its way while the rest is prepared
+			err = send() // in flight while the rest is prepared
 		}
 		if err != nil {
 			break
@@ -160,7 +158,7 @@ func (r *Replicas) refresh(n int) (err error) {
 		err = send()
 	}
 	if err != nil {
-		r.forget() // some copies may not have got their contents
+		r.releaseCopies() // some copies may lack their contents
 		return err
 	}
 	if first := r.devices[0]; !first.HostAccessible() {
@@ -171,42 +169,41 @@ func (r *Replicas) refresh(n int) (err error) {
 	return nil
 }
 
-// hold keeps gradients until the backward pass has ended. Their memory would otherwise go to what the device computes next, which
-// would wait for their sum.
-func (r *Replicas) hold(ctx *core.BackwardContext, lists [][]*core.Tensor) {
-	if len(r.held) == 0 {
-		if err := autograd.QueueCallback(func() error { return r.Use(r.letGo) }); err != nil {
+// keepUntilEnd keeps gradients until the end of the backward pass. Otherwise the next allocation would reuse their memory and wait for the sum.
+func (r *Replicas) keepUntilEnd(ctx *core.BackwardContext, lists [][]*core.Tensor) {
+	if len(r.kept) == 0 {
+		if err := autograd.QueueCallback(func() error { return r.Use(r.releaseKept) }); err != nil {
 			ctx.Fail(err)
 			return
 		}
 	}
 	for _, list := range lists {
 		for _, g := range list {
-			r.held = append(r.held, g.Detach().Keep())
+			r.kept = append(r.kept, g.Detach().Keep())
 		}
 	}
 }
 
-func (r *Replicas) letGo() {
-	for _, g := range r.held {
+func (r *Replicas) releaseKept() {
+	for _, g := range r.kept {
 		g.Release()
 	}
-	r.held = nil
+	r.kept = nil
 }
 
-// forget gives the copies back.
-func (r *Replicas) forget() {
+// releaseCopies releases the copies.
+func (r *Replicas) releaseCopies() {
 	for _, list := range r.copies {
 		for i := range list {
 			if t := list[i].tensor; t != nil {
 				t.Release()
 			}
-			list[i] = copied{}
+			list[i] = replicaCopy{}
 		}
 	}
 }
 
-// renew gives tensor i new copies on the first n devices, and adds original and copies to the lists of what is to be sent.
+// renew creates new copies of tensor i on the first n devices, and adds original and copies to the lists to send.
 func (r *Replicas) renew(i, n int, lists [][]*core.Tensor) error {
 	t := r.tensors[i].Detach()
 	defer t.Release()
@@ -227,7 +224,7 @@ func (r *Replicas) renew(i, n int, lists [][]*core.Tensor) error {
 			old.Release()
 		}
 		s := r.tensors[i].Storage()
-		r.copies[d][i] = copied{fresh, s, s.Version()}
+		r.copies[d][i] = replicaCopy{fresh, s, s.Version()}
 	}
 	if dense {
 		lists[0] = append(lists[0], r.tensors[i])
@@ -238,16 +235,16 @@ func (r *Replicas) renew(i, n int, lists [][]*core.Tensor) error {
 // Devices returns the devices.
 func (r *Replicas) Devices() []core.Device { return r.devices }
 
-// Release gives the copies' memory back, and drops gradients that were not applied yet.
+// Release frees the copies, and drops gradients that were not applied yet.
 func (r *Replicas) Release() {
 	r.guard.Later(func() {
-		r.forget()
-		r.letGo()
+		r.releaseCopies()
+		r.releaseKept()
 		r.stale.drop()
 	})
 }
 
-// Use runs fn, which reads or changes the replicas, while no other thread uses them.
+// Use runs fn while no other thread uses the replicas.
 func (r *Replicas) Use(fn func()) error {
 	if err := r.guard.Enter("data_parallel"); err != nil {
 		return err

@@ -8,9 +8,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// Sizes returns how many of n samples each of the devices gets. Without weights the parts are as equal as [op.Chunk] makes
-// them, the last of which may be smaller or missing; with weights they are as near to proportional as whole samples can be,
-// and 0 for devices that get none.
+// Sizes returns how many of n samples each device gets. Without weights the sizes are those of [op.Chunk]: equal, but the last may be
+// smaller or 0. With weights they are proportional, rounded to whole samples.
 func Sizes(n, devices int, weights []float64) []int {
 	sizes := make([]int, devices)
 	if weights == nil {
@@ -45,7 +44,7 @@ func Sizes(n, devices int, weights []float64) []int {
 	return sizes
 }
 
-// checkWeights returns an error unless weights can divide a batch over the devices.
+// checkWeights returns an error unless weights can split a batch over the devices.
 func checkWeights(weights []float64, devices int) error {
 	if weights == nil {
 		return nil
@@ -66,10 +65,9 @@ func checkWeights(weights []float64, devices int) error {
 	return nil
 }
 
-// Scatter divides a batch: it returns, by device, the parts of the inputs along dimension dim, and how many samples of the
-// first input each device gets. Devices after the last that gets any are left out, and one without samples among the
-// others has no parts; an empty batch is the first device's. An input without dimensions goes to every device as it is.
-// Gradients flow back.
+// Scatter splits a batch. It returns, by device, the slices of the inputs along dimension dim, and the number of samples of the first input
+// per device. The result ends at the last device with samples; a device before it without samples has nil. An empty batch goes to the first
+// device. A 0-d input goes to every device. Gradients flow back.
 func Scatter(inputs []*core.Tensor, devices []core.Device, weights []float64, dim int) (parts [][]*core.Tensor, sizes []int, err error) {
 	const name = "scatter"
 	if len(devices) == 0 {
@@ -78,7 +76,7 @@ func Scatter(inputs []*core.Tensor, devices []core.Device, weights []float64, di
 	if err := checkWeights(weights, len(devices)); err != nil {
 		return nil, nil, err
 	}
-	cuts := make([][]int, len(inputs)) // nil for what is not cut
+	cuts := make([][]int, len(inputs)) // nil for an input that is not split
 	first := 0
 	for i, x := range inputs {
 		if err := x.Usable(name); err != nil {
@@ -97,12 +95,12 @@ func Scatter(inputs []*core.Tensor, devices []core.Device, weights []float64, di
 		}
 		for k, n := range cuts[i] {
 			if (n != 0) != (sizes[k] != 0) {
-				return nil, nil, core.Errorf(core.ShapeError, name, "inputs of %d and %d samples, in dimension %d, do not go to the same devices", first, x.Size(d), dim)
+				return nil, nil, core.Errorf(core.ShapeError, name, "inputs of %d and %d samples, in dimension %d, would be split over different devices", first, x.Size(d), dim)
 			}
 		}
 	}
 	if sizes == nil {
-		return nil, nil, core.Errorf(core.ValueError, name, "got no input with a dimension to be cut along")
+		return nil, nil, core.Errorf(core.ValueError, name, "got only 0-d inputs, want one that can be split")
 	}
 	used := 1
 	for k, n := range sizes {
@@ -134,7 +132,7 @@ func Scatter(inputs []*core.Tensor, devices []core.Device, weights []float64, di
 	return parts, sizes, nil
 }
 
-// Gather returns the parts joined along dimension dim on dev; parts of no dimension become a vector. Gradients flow back.
+// Gather concatenates the parts along dimension dim on dev. 0-d parts become a vector. Gradients flow back.
 func Gather(parts []*core.Tensor, dev core.Device, dim int) *core.Tensor {
 	if len(parts) == 0 || dev == nil {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "gather", "got no parts, or no device"))
@@ -155,8 +153,7 @@ func Gather(parts []*core.Tensor, dev core.Device, dim int) *core.Tensor {
 	return op.Cat(moved, dim)
 }
 
-// Mean returns the mean over a batch of the losses of its parts, each a mean over as many samples as sizes says, whatever
-// the parts' sizes.
+// Mean returns the mean loss of a batch from the losses of its parts, each a mean over sizes[i] samples.
 func Mean(losses *core.Tensor, sizes []int) *core.Tensor {
 	if err := losses.Usable("mean"); err != nil {
 		return core.ErrorTensor(err)

@@ -8,26 +8,26 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A SyncMode says when the gradients of a step reach the module.
+// A SyncMode says when the gradients of a step are added to the module's.
 type SyncMode struct {
-	// Stale lets gradients of devices that are not done yet come with those of a later step, each exactly once. The zero
-	// value is the synchronous mode, in which a step has the gradients of all devices.
+	// Stale allows late gradients: a device that has not finished a step adds its gradients in a later step, exactly once. The zero value
+	// is the synchronous mode, where a step has the gradients of all devices.
 	Stale bool
-	// Max is how many steps a device's gradients may be behind; negative means any number, which is the asynchronous mode.
-	// With 0, a step waits for all of them.
+	// Max is the maximum number of steps that gradients may be late. Negative means no limit (asynchronous mode). With 0 a step waits for
+	// all devices.
 	Max int
 }
 
-// staleness is what is known of gradients that come late.
+// staleness is the state of late gradients.
 type staleness struct {
 	mode    SyncMode
 	clock   int
 	queues  [][]update // by bucket
-	applied [][]int    // steps of each device that have been applied, by bucket
+	applied [][]int    // last applied step, by bucket and device
 	largest int
 }
 
-// An update is the gradients of a bucket on one device from one step.
+// An update holds the gradients of a bucket on one device from one step.
 type update struct {
 	clock, device int
 	grads         []*core.Tensor
@@ -40,7 +40,7 @@ func (s *staleness) begin() int {
 	return s.clock
 }
 
-// deferred reports whether gradients may come late.
+// deferred reports whether gradients may be late.
 func (s *staleness) deferred() bool { return s.mode.Stale && s.mode.Max != 0 }
 
 func (s *staleness) drop() {
@@ -60,12 +60,12 @@ func (u update) release() {
 	}
 }
 
-// due reports whether an update must be applied at a step, or can be.
+// due reports whether an update must be applied at a step because of Max, or can be because it is done.
 func (s *staleness) due(u update, clock int) bool {
 	return s.mode.Max >= 0 && clock-u.clock >= s.mode.Max || u.done.Done()
 }
 
-// SetSyncMode sets when gradients reach the originals. What is outstanding is added to their gradients at once.
+// SetSyncMode sets when gradients are added to the originals'. It applies outstanding gradients at once.
 func (r *Replicas) SetSyncMode(m SyncMode) error {
 	if err := r.guard.Enter("data_parallel"); err != nil {
 		return err
@@ -78,8 +78,7 @@ func (r *Replicas) SetSyncMode(m SyncMode) error {
 	return nil
 }
 
-// Flush adds the gradients that have not been applied yet to those of the originals, as the last step of training in a
-// mode in which gradients may be late.
+// Flush adds outstanding gradients to those of the originals. Call it after the last step in a mode with late gradients.
 func (r *Replicas) Flush() (err error) {
 	if err := r.guard.Enter("data_parallel"); err != nil {
 		return err
@@ -101,7 +100,7 @@ func (r *Replicas) Flush() (err error) {
 							t.SetGrad(moved.Keep())
 						}
 					}
-					r.stale.count(b, u, r.stale.clock)
+					r.stale.recordApplied(b, u, r.stale.clock)
 					u.release()
 				}
 				r.stale.queues[b] = nil
@@ -111,13 +110,13 @@ func (r *Replicas) Flush() (err error) {
 	return err
 }
 
-// count notes that an update was applied.
-func (s *staleness) count(b int, u update, clock int) {
+// recordApplied records that an update was applied.
+func (s *staleness) recordApplied(b int, u update, clock int) {
 	s.applied[b][u.device] = max(s.applied[b][u.device], u.clock)
 	s.largest = max(s.largest, clock-u.clock)
 }
 
-// Clocks returns, by device, the steps whose gradients have all reached the originals.
+// Clocks returns, by device, the last step up to which all gradients were applied.
 func (r *Replicas) Clocks() []int {
 	out := make([]int, len(r.devices))
 	for d := range out {
@@ -136,12 +135,11 @@ func (r *Replicas) Clocks() []int {
 	return out
 }
 
-// Staleness returns the largest number of steps that a gradient has come late.
+// Staleness returns the largest number of steps that a gradient was late.
 func (r *Replicas) Staleness() int { return r.stale.largest }
 
-// postpone keeps the gradients of a step, and sets as gradients the sum of those, in the order of steps and devices, that are
-// due or done.
-func (r *Replicas) postpone(d *core.BackwardContext, j *joint, grads [][]*core.Tensor) {
+// queueLate queues the gradients of a step, and sets the sum of all queued gradients that are due, in the order of steps and devices.
+func (r *Replicas) queueLate(d *core.BackwardContext, j *bucketSum, grads [][]*core.Tensor) {
 	s, b, clock := &r.stale, j.bucket, j.clock
 	var targets []*core.Tensor
 	for _, i := range r.buckets[b] {
@@ -158,7 +156,7 @@ func (r *Replicas) postpone(d *core.BackwardContext, j *joint, grads [][]*core.T
 			}
 			u.grads = append(u.grads, g)
 		}
-		if u.done = j.made[dev]; u.done == nil {
+		if u.done = j.ready[dev]; u.done == nil {
 			u.done = ctx.Stream(r.devices[dev]).Record()
 		}
 		s.queues[b] = append(s.queues[b], u)
@@ -172,7 +170,7 @@ func (r *Replicas) postpone(d *core.BackwardContext, j *joint, grads [][]*core.T
 		}
 		for j, g := range u.grads {
 			k := slices.Index(targets, u.targets[j])
-			if g == nil || k < 0 { // frozen meanwhile
+			if g == nil || k < 0 { // frozen since then
 				continue
 			}
 			if g = collective.ToDevice(g, r.devices[0]); sums[k] != nil {
@@ -180,7 +178,7 @@ func (r *Replicas) postpone(d *core.BackwardContext, j *joint, grads [][]*core.T
 			}
 			sums[k] = g
 		}
-		s.count(b, u, clock)
+		s.recordApplied(b, u, clock)
 		u.release()
 	}
 	s.queues[b] = later

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gate stops the device of x until the channel is closed.
+// gate blocks the device of x until the channel is closed.
 func gate(x *core.Tensor, open chan struct{}) {
 	s := core.CurrentContext().Stream(x.Device())
 	c := s.Begin(-1, "gate")
@@ -22,7 +22,7 @@ func gate(x *core.Tensor, open chan struct{}) {
 	s.Launch(c)
 }
 
-// Gradients of a slow device come with a later step, each once, and no later than the bound says.
+// Gradients of a slow device arrive in a later step, exactly once, and within the maximum staleness.
 func TestStaleGradients(t *testing.T) {
 	in64(t, func() {
 		for _, bound := range []int{0, 2, -1} {
@@ -32,7 +32,7 @@ func TestStaleGradients(t *testing.T) {
 			require.NoError(t, r.SetSyncMode(dataparallel.SyncMode{Stale: true, Max: bound}))
 			open := make(chan struct{})
 			if bound == 0 {
-				close(open) // it would wait
+				close(open) // the step would block
 			}
 			total, want := 0.0, 0.0
 			for s := range 5 {
@@ -58,7 +58,7 @@ func TestStaleGradients(t *testing.T) {
 					if w.Grad() != nil {
 						total += values(t, w.Grad())[0]
 					}
-				case s == 2: // step 1's gradient is due, and reading the sum waits for it
+				case s == 2: // step 1's gradient is due, so reading the sum waits for it
 					require.Equal(t, 1, r.Clocks()[1])
 					close(open)
 					total += values(t, w.Grad())[0]
@@ -84,7 +84,7 @@ func TestStaleGradients(t *testing.T) {
 	})
 }
 
-// Gradients that are outstanding when training becomes synchronous reach the module then.
+// Outstanding gradients are added to the module when training becomes synchronous.
 func TestStaleGradientsBeforeSynchronousOnes(t *testing.T) {
 	w := op.Zeros(1).Keep().SetRequiresGrad(true)
 	r, err := dataparallel.NewReplicas([]*core.Tensor{w}, []string{"w"}, []core.Device{device(t, 0), device(t, 1)})
@@ -115,9 +115,9 @@ func device(t *testing.T, i int) core.Device {
 	return d
 }
 
-// A device goes on with its backward pass while gradients of it wait to be summed with those of another that is slow.
+// A device continues its backward pass while its gradients wait for those of a slower device.
 func TestBackwardDoesNotWaitForSums(t *testing.T) {
-	const n = 2600 // squared, floats for a bucket of its own
+	const n = 2600 // n*n floats fill a bucket
 	var list []*core.Tensor
 	var devs []core.Device
 	for range 4 {

@@ -8,18 +8,18 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A joint is where the gradients of a bucket's copies meet in one backward pass.
-type joint struct {
+// A bucketSum is the node that sums the gradients of a bucket's copies in one backward pass.
+type bucketSum struct {
 	replicas *Replicas
 	bucket   int
-	tensors  int // of the bucket that are trained
+	tensors  int // number of the bucket's tensors that require gradients
 	clock    int
-	made     []core.Event // by device: its gradients are there, and used by nothing that was launched later
+	ready    []core.Event // by device: its gradients are ready, and nothing launched later uses them
 }
 
-// record makes the copies of a bucket's tensors, as far as they are trained, outputs of a node for each device, which notes when
-// the device has made their gradients, and these outputs of one that sums them. Without the notes a sum would also wait for what
-// the other devices were given while the thread came to the last one's gradients.
+// record makes the copies of a bucket's trained tensors outputs of one node per device, and the inputs of those nodes outputs of a node
+// that sums. The node of a device records an event when its gradients are ready. Without these events the sum would also wait for work
+// launched on the other devices until the last device's gradients arrive.
 func (r *Replicas) record(m core.Mode, b int, list []int, out [][]*core.Tensor, clock int) {
 	var trained []*core.Tensor
 	var at []int
@@ -32,28 +32,28 @@ func (r *Replicas) record(m core.Mode, b int, list []int, out [][]*core.Tensor, 
 	if len(trained) == 0 {
 		return
 	}
-	j := &joint{replicas: r, bucket: b, tensors: len(at), clock: clock, made: make([]core.Event, len(out))}
+	j := &bucketSum{replicas: r, bucket: b, tensors: len(at), clock: clock, ready: make([]core.Event, len(out))}
 	sum := core.NewNode(m, "replicate", j.derive, trained...)
 	sum.Prompt = true
 	for d := range out {
-		between := make([]*core.Tensor, len(at))
+		intermediate := make([]*core.Tensor, len(at))
 		for k, i := range at {
-			between[k] = out[d][i].Detach()
-			sum.Attach(between[k], d*len(at)+k)
+			intermediate[k] = out[d][i].Detach()
+			sum.Attach(intermediate[k], d*len(at)+k)
 		}
-		part := core.NewNode(m, "replicate", func(dv *core.BackwardContext) { j.arrive(dv, d) }, between...)
+		part := core.NewNode(m, "replicate", func(dv *core.BackwardContext) { j.passOn(dv, d) }, intermediate...)
 		part.Prompt = true
 		for k, i := range at {
 			part.Attach(out[d][i], k)
-			between[k].Release()
+			intermediate[k].Release()
 		}
 		part.Release()
 	}
 	sum.Release()
 }
 
-// arrive passes on the gradients of device dev, which nobody else uses from then on.
-func (j *joint) arrive(ctx *core.BackwardContext, dev int) {
+// passOn passes on the gradients of device dev. Nothing else may use them afterwards.
+func (j *bucketSum) passOn(ctx *core.BackwardContext, dev int) {
 	alone := !ctx.CreateGraph() && !j.replicas.stale.deferred()
 	for k := range j.tensors {
 		g := ctx.GradAt(k)
@@ -61,22 +61,22 @@ func (j *joint) arrive(ctx *core.BackwardContext, dev int) {
 			continue
 		}
 		if alone && (!g.Contiguous() || g.Storage().Refs() > 1) {
-			g = op.Clone(g) // somebody else reads it
+			g = op.Clone(g) // something else refers to it
 		}
 		ctx.Set(k, g)
 	}
-	j.made[dev] = core.CurrentContext().Stream(j.replicas.devices[dev]).Record()
+	j.ready[dev] = core.CurrentContext().Stream(j.replicas.devices[dev]).Record()
 }
 
 // derive sums the gradients of the copies.
-func (j *joint) derive(ctx *core.BackwardContext) {
+func (j *bucketSum) derive(ctx *core.BackwardContext) {
 	r := j.replicas
 	if err := r.guard.Enter("data_parallel"); err != nil {
 		ctx.Fail(err)
 		return
 	}
 	defer r.guard.Leave()
-	grads := make([][]*core.Tensor, len(j.made))
+	grads := make([][]*core.Tensor, len(j.ready))
 	for dev := range grads {
 		grads[dev] = make([]*core.Tensor, j.tensors)
 		for k := range grads[dev] {
@@ -92,7 +92,7 @@ func (j *joint) derive(ctx *core.BackwardContext) {
 		}
 		return
 	case r.stale.deferred():
-		r.postpone(ctx, j, grads)
+		r.queueLate(ctx, j, grads)
 		return
 	}
 	var used []int
@@ -104,7 +104,7 @@ func (j *joint) derive(ctx *core.BackwardContext) {
 	if len(used) == 0 {
 		return
 	}
-	made := slices.Clone(j.made)
+	made := slices.Clone(j.ready)
 	lists := make([][]*core.Tensor, len(grads))
 	for dev := range grads {
 		for _, k := range used {
@@ -126,17 +126,17 @@ func (j *joint) derive(ctx *core.BackwardContext) {
 			ctx.Fail(err)
 			return
 		}
-		r.hold(ctx, lists[1:])
+		r.keepUntilEnd(ctx, lists[1:])
 	}
 	for i, k := range used {
 		ctx.Set(k, lists[0][i])
 	}
 }
 
-// sum returns the sum of gradient k over the devices, on the first, by differentiable operations; nil if there are none.
+// sum returns the sum of gradient k over the devices, on the first device, with differentiable operations; nil if no device has one.
 func (r *Replicas) sum(grads [][]*core.Tensor, k int) *core.Tensor {
 	var total *core.Tensor
-	for _, list := range slices.Concat(grads[1:], grads[:1]) { // the first device's last, as [collective.ReduceSyncMany] has it
+	for _, list := range slices.Concat(grads[1:], grads[:1]) { // in the order of [collective.ReduceSyncMany]
 		g := list[k]
 		if g == nil {
 			continue

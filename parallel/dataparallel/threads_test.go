@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Threads that use one module at once get an error, and afterwards it works as before.
+// Threads that use one module at the same time get an error. The module works afterwards.
 func TestThreadsWithOneModule(t *testing.T) {
 	in64(t, func() {
 		d := parallel(t, mlp(3), dataparallel.Options{})

@@ -1,12 +1,12 @@
 package mesh
 
-// An axis is a direction through the places of a mesh.
+// An axis is one dimension of a mesh.
 type axis struct {
 	name string
-	runs []run // one, or after a flatten several, the last of which is the fastest
+	runs []run // one, or several after Flatten; the last varies fastest
 }
 
-// A run is so many places that lie stride apart.
+// A run is size positions with a distance of stride.
 type run struct{ size, stride int }
 
 func (a axis) size() int {
@@ -17,7 +17,7 @@ func (a axis) size() int {
 	return n
 }
 
-// coordinate returns where place at is along the axis.
+// coordinate returns the coordinate along the axis of position at.
 func (a axis) coordinate(at int) int {
 	c := 0
 	for _, r := range a.runs {
@@ -26,7 +26,7 @@ func (a axis) coordinate(at int) int {
 	return c
 }
 
-// offset returns how far coordinate c is from coordinate 0.
+// offset returns the distance from coordinate 0 to coordinate c.
 func (a axis) offset(c int) int {
 	at := 0
 	for i := len(a.runs) - 1; i >= 0; i-- {

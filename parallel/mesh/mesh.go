@@ -9,41 +9,41 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// what messages call a mesh.
+// what is the operation's name in errors.
 const what = "device_mesh"
 
-// Options say what a mesh is like.
+// Options configure a mesh.
 type Options struct {
-	// Names of the axes, all different; none if the axes have no names.
+	// Names are the names of the axes, all different; nil for none.
 	Names []string
-	// Ranks of the group, all different, in rows: the last axis runs fastest. Nil means 0, 1, ...
+	// Ranks are the ranks of the group in row-major order, all different. Nil means 0, 1, ...
 	Ranks []int
-	// Sorted numbers the ranks of each axis' group by their numbers in the whole group, not by their coordinates.
+	// Sorted orders the ranks of each axis' group by their rank in the whole group instead of their coordinates.
 	Sorted bool
-	// Groups are the groups of the calling rank along the axes, if they have been made before. Then nothing is exchanged, so
-	// that ranks that know only of their own groups can have meshes of those.
+	// Groups are existing groups of the calling rank, one per axis. New then communicates with no other rank, so ranks that know only their
+	// own groups can build a mesh.
 	Groups []*collective.Group
 }
 
-// A Mesh is one rank's view of ranks that are arranged along axes. Like a group it belongs to its rank.
+// A Mesh is one rank's view of ranks arranged along axes. Like a group it belongs to its rank.
 type Mesh struct {
 	*grid
 	axes   []axis
-	groups []*collective.Group // along the axes; nil on a rank outside
+	groups []*collective.Group // one per axis; nil on a rank outside the mesh
 }
 
-// A grid is the mesh that others are cut from.
+// A grid is the state shared by a mesh and the meshes sliced from it.
 type grid struct {
 	group  *collective.Group
 	ranks  []int
-	at     int // the place in ranks of the calling rank, -1 outside
+	at     int // position of the calling rank in ranks; -1 outside the mesh
 	sorted bool
 	whole  *Mesh
 	flat   []*Mesh // made by Flatten
 }
 
-// New arranges prod(shape) ranks of a group. Every rank of the group calls it with the same arguments, also those that have no
-// place in the mesh.
+// New arranges prod(shape) ranks of a group in a mesh. Every rank of the group must call it with the same arguments, including ranks
+// outside the mesh.
 func New(group *collective.Group, shape []int, o Options) (*Mesh, error) {
 	m, err := arrange(group, shape, o)
 	if err != nil {
@@ -113,7 +113,7 @@ func arrange(group *collective.Group, shape []int, o Options) (*Mesh, error) {
 	return m, nil
 }
 
-// agree returns an error if other ranks want another mesh.
+// agree returns an error if other ranks passed other arguments.
 func (m *Mesh) agree() error {
 	w := m.group.For("the construction of a mesh").StartExchange(what, fmt.Appendf(nil, "%v of the ranks %v", m, m.ranks))
 	if err := w.Wait(); err != nil {
@@ -129,7 +129,7 @@ func (m *Mesh) agree() error {
 	return nil
 }
 
-// connect makes the groups along the axes. Every rank of the group calls it.
+// connect creates the groups along all axes. Every rank of the group calls it.
 func (m *Mesh) connect() error {
 	for i := range m.axes {
 		g, err := m.groupAlong(i)
@@ -143,7 +143,7 @@ func (m *Mesh) connect() error {
 	return nil
 }
 
-// groupAlong makes the groups along axis i and returns the one that the calling rank is in, if any.
+// groupAlong creates the groups along axis i and returns the calling rank's, if it has one.
 func (m *Mesh) groupAlong(i int) (mine *collective.Group, err error) {
 	a := m.axes[i]
 	for at := range m.ranks {
@@ -171,7 +171,7 @@ func (m *Mesh) groupAlong(i int) (mine *collective.Group, err error) {
 	return mine, nil
 }
 
-// label returns what messages call axis i.
+// label returns the name of axis i for messages.
 func (m *Mesh) label(i int) string {
 	if m.axes[i].name == "" {
 		return fmt.Sprint("axis ", i)
@@ -188,8 +188,7 @@ func (m *Mesh) Shape() []int {
 	return shape
 }
 
-// Strides returns, for each axis, how far neighbours along it are apart in the whole mesh; of an axis that several were
-// flattened into, those of the last.
+// Strides returns, for each axis, the distance of neighbours in the whole mesh. A flattened axis has the stride of its last component.
 func (m *Mesh) Strides() []int {
 	strides := make([]int, len(m.axes))
 	for i, a := range m.axes {
@@ -213,7 +212,7 @@ func (m *Mesh) Names() []string {
 	return names
 }
 
-// Axis returns the number of the axis with a name.
+// Axis returns the index of the axis with the given name.
 func (m *Mesh) Axis(name string) (int, error) {
 	if i := slices.Index(m.Names(), name); i >= 0 {
 		return i, nil
@@ -221,7 +220,7 @@ func (m *Mesh) Axis(name string) (int, error) {
 	return 0, core.Errorf(core.IndexError, what, "there is no axis %q in %v", name, m)
 }
 
-// Coordinate returns where the calling rank is along each axis, or nil if it is not in the mesh.
+// Coordinate returns the calling rank's coordinate along each axis, or nil if the rank is outside the mesh.
 func (m *Mesh) Coordinate() []int {
 	if m.at < 0 {
 		return nil
@@ -233,7 +232,7 @@ func (m *Mesh) Coordinate() []int {
 	return at
 }
 
-// Group returns the group along axis i that the calling rank is in, or nil if it is not in the mesh.
+// Group returns the calling rank's group along axis i, or nil if the rank is outside the mesh.
 func (m *Mesh) Group(i int) *collective.Group {
 	if m.at < 0 {
 		return nil
@@ -241,8 +240,8 @@ func (m *Mesh) Group(i int) *collective.Group {
 	return m.groups[i]
 }
 
-// Ranks returns the numbers in the group of the mesh's ranks, in rows. Of a part of a mesh these are the ranks of the part
-// that the calling rank is in; there are none if it is in no part.
+// Ranks returns the ranks of the mesh in row-major order. For a slice these are the ranks of the slice that contains the calling rank; nil
+// if there is none.
 func (m *Mesh) Ranks() []int {
 	at := 0
 	if !m.covers() {
@@ -271,7 +270,7 @@ func (m *Mesh) Ranks() []int {
 	return ranks
 }
 
-// covers reports whether the mesh is all of its grid.
+// covers reports whether the mesh is its whole grid, not a slice.
 func (m *Mesh) covers() bool { return m.Size() == len(m.ranks) }
 
 // String describes the mesh, such as "(dp=2, tp=4)" or "(2, 4)".

@@ -18,7 +18,7 @@ func ranks(t *testing.T, n int, fn func(r *collective.Rank) error) {
 	require.NoError(t, collective.Spawn(n, []string{"cpu:0"}, collective.Options{Timeout: 2 * time.Minute}, fn))
 }
 
-// sum returns the sum over a group of the ranks' numbers in the world, as the group adds them up.
+// sum returns the sum of the world ranks of a group's members, by an all-reduce.
 func sum(g *collective.Group, rank int) (float64, error) {
 	x := core.FromSlice([]float64{float64(rank)})
 	defer x.Release()
@@ -85,7 +85,7 @@ func TestMeshParts(t *testing.T) {
 			return err
 		}
 
-		near, err := m.Sub("dp", "tp") // one right inside the other
+		near, err := m.Sub("dp", "tp") // adjacent axes
 		if err != nil {
 			return err
 		}

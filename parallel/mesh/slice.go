@@ -8,8 +8,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// Sub returns the part of the mesh along some of its axes, in their order, that the calling rank is in. Of a mesh that is not
-// a part itself, those made by [Mesh.Flatten] are axes as well.
+// Sub returns the slice of the mesh along the named axes that contains the calling rank. The axes must be in the mesh's order. On a whole
+// mesh the names of flattened axes ([Mesh.Flatten]) are allowed too.
 func (m *Mesh) Sub(names ...string) (*Mesh, error) {
 	part := &Mesh{grid: m.grid}
 	if m.Names() == nil {
@@ -43,7 +43,7 @@ func (m *Mesh) Sub(names ...string) (*Mesh, error) {
 	return part, nil
 }
 
-// after returns an error unless a lies inside the last of axes.
+// after returns an error unless a comes after the last of axes, without overlap.
 func (m *Mesh) after(axes []axis, a axis) error {
 	if len(axes) == 0 {
 		return nil
@@ -63,9 +63,8 @@ func (g *grid) flattened(name string) *Mesh {
 	return g.flat[i]
 }
 
-// Flatten returns the mesh with its axes joined into one, that name or, if that is empty, their names joined by underscores
-// stand for. Every rank of the group that the mesh was made of calls it. Later calls with the same name return the same mesh,
-// and [Mesh.Sub] of the whole mesh knows the name.
+// Flatten returns the mesh with its axes joined into one. Its name is name, or the joined names of the axes if that is empty. Every rank of
+// the mesh's group must call it. Later calls with the same name return the same mesh, and [Mesh.Sub] of the whole mesh accepts the name.
 func (m *Mesh) Flatten(name string) (*Mesh, error) {
 	names := m.Names()
 	if names == nil {
@@ -98,5 +97,5 @@ func (m *Mesh) Flatten(name string) (*Mesh, error) {
 	return f, nil
 }
 
-// Groups returns the groups of the calling rank along the axes; there are none on a rank outside the mesh.
+// Groups returns the calling rank's groups, one per axis; nil if the rank is outside the mesh.
 func (m *Mesh) Groups() []*collective.Group { return slices.Clone(m.groups) }

@@ -1,4 +1,4 @@
-// Package timeline draws what devices did over time.
+// Package timeline draws the work of devices over time as an SVG image.
 package timeline
 
 import (
@@ -7,40 +7,40 @@ import (
 	"strings"
 )
 
-// The sizes of a drawing, in pixels.
+// Sizes of a drawing, in pixels.
 const (
 	width   = 960
 	left    = 64
 	row     = 26
 	title   = 34
 	bottom  = 40
-	letters = 7 // the width of a letter, at most
+	letters = 7 // maximum width of a letter
 )
 
-// A Span is one thing that took its time.
+// A Span is one piece of work.
 type Span struct {
 	Start, End float64
 	Color      string
-	Label      string // drawn where there is room
-	Title      string // shown where the pointer rests
+	Label      string // drawn if it fits
+	Title      string // tooltip
 }
 
-// A Row is what one device, or one part of it, did.
+// A Row shows the work of one device, or of a part of it.
 type Row struct {
 	Name  string
 	Spans []Span
 }
 
-// A Chart is rows that lie below each other.
+// A Chart is a list of rows, from top to bottom.
 type Chart struct {
 	Title string
 	Rows  []Row
 }
 
-// A Key says what a color means.
+// A Key is an entry of the legend.
 type Key struct{ Color, Name string }
 
-// Draw returns an SVG image of charts, one below the other on the same scale of time.
+// Draw returns an SVG image of charts, one below the other, with the same time scale.
 func Draw(legend []Key, charts ...Chart) string {
 	height, longest, margin := bottom, 0.0, left
 	for _, c := range charts {
@@ -81,7 +81,7 @@ func Draw(legend []Key, charts ...Chart) string {
 	return b.String()
 }
 
-// draw draws a span in a row at y.
+// draw draws a span in the row at height y.
 func (s *Span) draw(b *strings.Builder, y, margin int, scale float64) {
 	from, long := float64(margin)+s.Start*scale, (s.End-s.Start)*scale
 	fmt.Fprintf(b, `<g><title>%s</title>`, html.EscapeString(s.Title))
