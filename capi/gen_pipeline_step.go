@@ -68,6 +68,21 @@ func plait_pipeline_answer(h C.plait_object, results C.plait_tensors, n C.int64_
 	return C.plait_status(bind.PipelineAnswer(int64(h), int64(uintptr(unsafe.Pointer(results))), int64(n)))
 }
 
+//export plait_pipeline_fail
+func plait_pipeline_fail(h C.plait_object, why C.plait_string, memory C.bool) C.plait_status {
+	return C.plait_status(bind.PipelineFail(int64(h), C.GoString(why), bool(memory)))
+}
+
+//export plait_pipeline_refuse
+func plait_pipeline_refuse(h C.plait_object, why C.plait_string, memory C.bool) C.plait_status {
+	return C.plait_status(bind.PipelineRefuse(int64(h), C.GoString(why), bool(memory)))
+}
+
+//export plait_pipeline_forget
+func plait_pipeline_forget(list C.plait_tensors, n C.int64_t) C.plait_status {
+	return C.plait_status(bind.PipelineForget(int64(uintptr(unsafe.Pointer(list))), int64(n)))
+}
+
 //export plait_pipeline_loss
 func plait_pipeline_loss(h C.plait_object) C.plait_tensor {
 	for {

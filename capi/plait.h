@@ -1344,7 +1344,8 @@ plait_object plait_pipeline_begin(plait_object h, plait_object schedule, plait_t
 
 // plait_pipeline_next goes on with a step. It returns 0 when the step has ended, and otherwise what it wants
 // of the caller: 16 a stage's forward pass on plait_pipeline_inputs, 17 the loss of these, the last stage's
-// outputs; or what plait_backward_step says, of the pass that plait_pipeline_pass returns.
+// outputs, 18, of ranks, to make what it makes of the whole step, without results: if that fails, the step
+// fails on all ranks; or what plait_backward_step says, of the pass that plait_pipeline_pass returns.
 // plait_pipeline_answer gives the answer. It returns an error about every twentieth of a second, and where it
 // would wait for room in a queue: call it again. It may wait for the device.
 plait_status plait_pipeline_next(plait_object h);
@@ -1364,8 +1365,20 @@ plait_object plait_pipeline_pass(plait_object h);
 // device.
 plait_status plait_pipeline_answer(plait_object h, plait_tensors results, int64_t n);
 
-// plait_pipeline_loss returns the sum of the losses of a step that has ended, each with its weight; 0 where
-// there is none.
+// plait_pipeline_fail says why the caller gives a step up, before it releases it: memory says that memory was
+// lacking. Other ranks are told. It may wait for the device.
+plait_status plait_pipeline_fail(plait_object h, plait_string why, bool memory);
+
+// plait_pipeline_refuse says why the caller cannot begin the ranks' next step, which then fails on all of
+// them; memory is as for plait_pipeline_fail.
+plait_status plait_pipeline_refuse(plait_object h, plait_string why, bool memory);
+
+// plait_pipeline_forget drops the gradients of n tensors of a rank's stages after a step that has failed, and
+// makes those usable that were to be changed by what did not come. It may wait for the device.
+plait_status plait_pipeline_forget(plait_tensors list, int64_t n);
+
+// plait_pipeline_loss returns the sum of the losses of a step whose passes have ended, each with its weight;
+// 0 where there is none.
 plait_tensor plait_pipeline_loss(plait_object h);
 
 // plait_pipeline_measured waits for a step's work and returns the timeline of when it was done; 0 where that

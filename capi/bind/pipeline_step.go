@@ -117,11 +117,13 @@ func PipelineBegin(h Object, schedule Object, inputs Tensors, each, n int64, wei
 const (
 	wantForward = 16
 	wantLoss    = 17
+	wantEnd     = 18
 )
 
 // PipelineNext goes on with a step. It returns 0 when the step has ended, and otherwise what it wants of the caller: 16 a stage's
-// forward pass on [PipelineInputs], 17 the loss of these, the last stage's outputs; or what [BackwardStep] says, of the pass that
-// [PipelinePass] returns. [PipelineAnswer] gives the answer. It returns [Busy] about every twentieth of a second, and where it would
+// forward pass on [PipelineInputs], 17 the loss of these, the last stage's outputs, 18, of ranks, to make what it makes of the whole
+// step, without results: if that fails, the step fails on all ranks; or what [BackwardStep] says, of the pass that [PipelinePass]
+// returns. [PipelineAnswer] gives the answer. It returns [Busy] about every twentieth of a second, and where it would
 // wait for room in a queue: call it again.
 //
 //plait:waits
@@ -144,6 +146,8 @@ func PipelineNext(h Object) (status Status) {
 		return packed(wantForward)
 	case pipeline.CallLoss:
 		return packed(wantLoss)
+	case pipeline.CallEnd:
+		return packed(wantEnd)
 	}
 	return packed(int64(c.Request.What) + 1)
 }
@@ -213,7 +217,43 @@ func PipelineAnswer(h Object, results Tensors, n int64) (status Status) {
 	return failure(s.Answer(list))
 }
 
-// PipelineLoss returns the sum of the losses of a step that has ended, each with its weight; 0 where there is none.
+// PipelineFail says why the caller gives a step up, before it releases it: memory says that memory was lacking. Other ranks are told.
+//
+//plait:waits
+func PipelineFail(h Object, why string, memory bool) (status Status) {
+	defer protect("pipeline", &status)
+	s := stepOf(h)
+	s.call = nil
+	_ = s.Fail(givenUp(why, memory))
+	return 0
+}
+
+func givenUp(why string, memory bool) error {
+	kind := core.StateError
+	if memory {
+		kind = core.MemoryError
+	}
+	return core.Errorf(kind, "pipeline", "%s", why)
+}
+
+// PipelineRefuse says why the caller cannot begin the ranks' next step, which then fails on all of them; memory is as for [PipelineFail].
+func PipelineRefuse(h Object, why string, memory bool) (status Status) {
+	defer protect("pipeline", &status)
+	return failure(executor(h).Refuse(givenUp(why, memory)))
+}
+
+// PipelineForget drops the gradients of n tensors of a rank's stages after a step that has failed, and makes those usable that were to be
+// changed by what did not come.
+//
+//plait:waits
+func PipelineForget(list Tensors, n int64) (status Status) {
+	defer protect("pipeline", &status)
+	defer using(tensors(list, n)...)()
+	pipeline.Forget(tensors(list, n))
+	return 0
+}
+
+// PipelineLoss returns the sum of the losses of a step whose passes have ended, each with its weight; 0 where there is none.
 func PipelineLoss(h Object) (status Tensor) {
 	defer protect("pipeline", &status)
 	if crowded() {

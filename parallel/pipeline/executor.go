@@ -17,6 +17,8 @@ type Executor struct {
 	ties    []*tie
 	shares  []*share
 	group   *collective.Group // of ranks that have one row each; nil if one thread drives all
+	own     *collective.Group // a channel of it for this executor alone; nil before the first step
+	steps   *collective.Group // a channel of that one, which a step that fails ends on all ranks; nil until the next begins
 }
 
 // NewExecutor returns an executor whose calling thread drives all devices. place is the device's number of each stage.

@@ -121,14 +121,20 @@ func (r *remote) send(g *collective.Group, list []*core.Tensor, grads []bool, m 
 	}
 	s := h.Storage()
 	s.Stream().Upload(s.Memory(), 0, unsafe.Slice((*byte)(unsafe.Pointer(&header[0])), headerSize*8))
-	r.works = append(r.works, g.Send(h, to, tag))
+	err = r.keep(g.Send(h, to, tag))
 	h.Release()
 	for _, t := range list {
-		if t != nil {
-			r.works = append(r.works, g.Send(t, to, tag+1))
+		if t != nil && err == nil {
+			err = r.keep(g.Send(t, to, tag+1))
 		}
 	}
-	return nil
+	return err
+}
+
+// keep takes note of a work, and returns its error if that is known.
+func (r *remote) keep(w *collective.Work) error {
+	r.works = append(r.works, w)
+	return w.Err()
 }
 
 // expect begins to receive a header.
@@ -138,14 +144,22 @@ func (r *remote) expect(g *collective.Group, from, tag int) error {
 		return err
 	}
 	r.header, r.headerWork = h, g.Recv(h, from, tag)
-	return nil
+	return r.headerWork.Err()
 }
 
 // recv receives the tensors of which the header says.
-func (r *remote) recv(g *collective.Group, s *Step, a Action, m *micro, from, tag int) ([]*parcel, error) {
+func (r *remote) recv(g *collective.Group, s *Step, a Action, m *micro, from, tag int) (parcels []*parcel, err error) {
 	h := r.header
 	r.header = nil
 	defer h.Release()
+	defer func() {
+		if err != nil {
+			for _, p := range parcels {
+				p.drop()
+			}
+			parcels = nil
+		}
+	}()
 	header, err := core.Values[int64](h)
 	if err != nil {
 		return nil, err
@@ -155,7 +169,7 @@ func (r *remote) recv(g *collective.Group, s *Step, a Action, m *micro, from, ta
 	}
 	mine := s.x.Device(a.Stage)
 	inbox := r.lines.inbox(mine)
-	parcels := make([]*parcel, header[0])
+	parcels = make([]*parcel, header[0])
 	for i := range parcels {
 		h := header[3+i*tensorSize:]
 		if h[0] < 0 {
@@ -167,10 +181,12 @@ func (r *remote) recv(g *collective.Group, s *Step, a Action, m *micro, from, ta
 		}
 		t := core.NewTensor(core.CurrentMode(), inbox, core.DType(h[0]), shape).Keep()
 		if err := t.Err(); err != nil {
-			return nil, err
+			return parcels, err
 		}
-		r.works = append(r.works, g.Recv(t, from, tag+1))
 		parcels[i] = &parcel{tensor: t, grad: h[2] == 1}
+		if err := r.keep(g.Recv(t, from, tag+1)); err != nil {
+			return parcels, err
+		}
 	}
 	return parcels, nil
 }

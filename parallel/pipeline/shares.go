@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -19,7 +20,7 @@ type share struct {
 	tensor *core.Tensor
 	stages []int
 	ranks  []int        // the owner's first
-	equal  bool         // the copies have the owner's values
+	equal  bool         // the copies have the owner's values, since a step has ended
 	taken  bool         // the gradient of earlier steps is in before
 	before *core.Tensor // perhaps nil
 }
@@ -68,17 +69,16 @@ func (y *share) in(r *remote) *collective.Group {
 }
 
 // begin makes the copies equal before the first step, and puts the gradient of earlier steps aside, which is the sum already.
-func (y *share) begin(r *remote, train bool) {
+func (y *share) begin(r *remote, train bool) (err error) {
 	if !y.equal {
-		y.equal = true
 		core.NoGrad(func() {
 			value := y.tensor.Detach()
 			if r.group.Rank() == y.ranks[0] {
 				for _, to := range y.others() {
-					r.works = append(r.works, y.in(r).Send(value, to, shareTag))
+					err = cmp.Or(err, r.keep(y.in(r).Send(value, to, shareTag)))
 				}
 			} else {
-				r.works = append(r.works, y.in(r).Recv(value, y.ranks[0], shareTag))
+				err = r.keep(y.in(r).Recv(value, y.ranks[0], shareTag))
 			}
 			value.Release()
 		})
@@ -90,6 +90,7 @@ func (y *share) begin(r *remote, train bool) {
 			y.tensor.SetGrad(nil)
 		}
 	}
+	return err
 }
 
 // collect adds up the gradients of this step in the order of the stages and adds the sum to that of earlier steps.
@@ -101,13 +102,15 @@ func (y *share) collect(r *remote) (err error) {
 		core.WithCategory(core.Gradient, func() {
 			var total *core.Tensor
 			if total, err = y.sum(r); err != nil {
+				total.Release()
 				return
 			}
 			if y.before != nil {
-				if err = op.AddInPlace(y.before, total).Err(); err != nil {
+				err = op.AddInPlace(y.before, total).Err()
+				total.Release()
+				if err != nil {
 					return
 				}
-				total.Release()
 				total = y.before
 			}
 			y.before, y.taken = nil, false
@@ -117,40 +120,48 @@ func (y *share) collect(r *remote) (err error) {
 	return err
 }
 
-// sum returns the sum of the ranks' gradients.
+// sum returns the sum of the ranks' gradients, which is the caller's also if there is an error.
 func (y *share) sum(r *remote) (*core.Tensor, error) {
-	mine := op.ZerosLike(y.tensor, op.TensorOptions{}).Keep()
+	var mine *core.Tensor
 	if g := y.tensor.Grad(); g != nil {
-		mine.Release()
 		mine = op.Contiguous(g).Keep()
+	} else {
+		mine = op.ZerosLike(y.tensor, op.TensorOptions{}).Keep()
 	}
 	if err := mine.Err(); err != nil {
-		return nil, err
+		return mine, err
 	}
-	exchange := func(w *collective.Work) { r.works = append(r.works, w) }
 	if owner := y.ranks[0]; r.group.Rank() != owner {
-		exchange(y.in(r).Send(mine, owner, shareTag))
-		total := op.EmptyLike(mine, op.TensorOptions{}).Keep()
-		if mine.Release(); total.Err() == nil {
-			exchange(y.in(r).Recv(total, owner, shareTag))
+		err := r.keep(y.in(r).Send(mine, owner, shareTag))
+		mine.Release()
+		if err != nil {
+			return nil, err
 		}
-		return total, total.Err()
+		total := op.EmptyLike(y.tensor, op.TensorOptions{}).Keep()
+		if err := total.Err(); err != nil {
+			return total, err
+		}
+		return total, r.keep(y.in(r).Recv(total, owner, shareTag))
 	}
 	for _, from := range y.others() {
 		theirs := op.EmptyLike(mine, op.TensorOptions{}).Keep()
-		if err := theirs.Err(); err != nil {
-			return nil, err
+		err := theirs.Err()
+		if err == nil {
+			err = r.keep(y.in(r).Recv(theirs, from, shareTag))
 		}
-		exchange(y.in(r).Recv(theirs, from, shareTag))
-		sum := op.Add(mine, theirs).Keep()
-		mine.Release()
-		theirs.Release()
-		if mine = sum; mine.Err() != nil {
-			return nil, mine.Err()
+		if err == nil {
+			sum := op.Add(mine, theirs).Keep()
+			mine.Release()
+			mine, err = sum, sum.Err()
+		}
+		if theirs.Release(); err != nil {
+			return mine, err
 		}
 	}
 	for _, to := range y.others() {
-		exchange(y.in(r).Send(mine, to, shareTag))
+		if err := r.keep(y.in(r).Send(mine, to, shareTag)); err != nil {
+			return mine, err
+		}
 	}
 	return mine, nil
 }

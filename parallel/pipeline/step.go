@@ -6,7 +6,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
-	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // What a [Call] asks its caller for.
@@ -15,6 +15,7 @@ const (
 	CallLoss            // to compute the loss of Inputs, the last stage's output
 	CallBackward        // to answer a request of a backward pass
 	CallAgain           // nothing: time is up, go on
+	CallEnd             // of ranks, to make what it makes of the whole step: if that fails, the step fails on all ranks
 )
 
 // A Call is what a step asks its caller for; [Step.Answer] gives the answer.
@@ -44,8 +45,12 @@ type Step struct {
 	call    *Call
 	err     error
 	closed  bool
-	joined  bool           // the gradients of tensors that several stages have
-	losses  []*core.Tensor // weighted
+	over    bool             // the step counts, on all ranks
+	joined  bool             // the gradients of tensors that several stages have, and the losses
+	asked   bool             // the caller, for the last time
+	end     *collective.Work // of all ranks
+	losses  []*core.Tensor   // weighted
+	total   *core.Tensor     // of the losses
 	outputs [][]*core.Tensor
 }
 
@@ -89,7 +94,7 @@ func (x *Executor) Begin(b Batch) (*Step, error) {
 	s.losses, s.outputs = make([]*core.Tensor, n), make([][]*core.Tensor, n)
 	s.marks = newMarks(x, s.actions)
 	if x.group != nil {
-		s.remote = &remote{group: x.group, lines: x.lines}
+		s.remote = &remote{group: x.channel(), lines: x.lines}
 	}
 	for _, y := range x.ties {
 		if err := y.refresh(x.lines); err != nil {
@@ -98,7 +103,9 @@ func (x *Executor) Begin(b Batch) (*Step, error) {
 		}
 	}
 	for _, y := range x.shares {
-		y.begin(s.remote, b.Train)
+		if err := y.begin(s.remote, b.Train); err != nil {
+			return nil, s.stop(err)
+		}
 	}
 	begun = true
 	return s, nil
@@ -180,6 +187,9 @@ func (s *Step) fail(a Action, err error) error {
 func (s *Step) explain(a Action, err error) error { return explain(a, s.x.Device(a.Stage), err) }
 
 func explain(a Action, dev core.Device, err error) error {
+	if collective.IsRevoked(err) { // another rank's
+		return err
+	}
 	var known *stageError
 	if errors.As(err, &known) {
 		return known
@@ -204,14 +214,11 @@ func (s *Step) Next() (*Call, error) { return s.NextFor(0) }
 
 // NextFor is [Step.Next] that, if d is not 0, returns [CallAgain] after about d, and where it would wait for room in a queue.
 func (s *Step) NextFor(d time.Duration) (*Call, error) {
-	if s.err != nil || s.closed && s.at < len(s.actions) {
+	if s.err != nil || s.closed {
 		return nil, s.err
 	}
 	until := time.Now().Add(d)
-	for s.at < len(s.actions) {
-		if s.call != nil {
-			return s.call, nil
-		}
+	for s.call == nil && s.at < len(s.actions) {
 		if d > 0 && (core.Crowded() || time.Now().After(until)) {
 			return &Call{What: CallAgain}, nil
 		}
@@ -224,11 +231,10 @@ func (s *Step) NextFor(d time.Duration) (*Call, error) {
 			return &Call{What: CallAgain}, nil
 		}
 	}
-	again, err := s.finish(d)
-	if again {
-		return &Call{What: CallAgain}, nil
+	if s.call != nil {
+		return s.call, nil
 	}
-	return nil, err
+	return s.finish(d)
 }
 
 // advance goes on with an action, until it is done or asks the caller for something; again says that time is up.
@@ -281,6 +287,9 @@ func (s *Step) Answer(results []*core.Tensor) error {
 		return core.Errorf(core.StateError, "pipeline", "answered without being asked")
 	}
 	s.call = nil
+	if call.What == CallEnd {
+		return nil
+	}
 	a := s.actions[s.at]
 	c := s.cells[a.Stage][a.Micro]
 	var err error
@@ -298,63 +307,18 @@ func (s *Step) Answer(results []*core.Tensor) error {
 	return nil
 }
 
-// Fail ends the step because the caller could not do what it was asked for. It returns the error, with the stage and micro-batch.
+// Fail ends the step because the caller could not do what it was asked for, on all ranks. It returns the error, with the stage and
+// micro-batch.
 func (s *Step) Fail(err error) error {
-	if s.call == nil {
-		return err
-	}
-	a := s.actions[s.at]
+	call := s.call
 	s.call = nil
-	return s.fail(a, err)
-}
-
-// finish ends a step all of whose actions are done.
-func (s *Step) finish(d time.Duration) (again bool, err error) {
-	if s.closed {
-		return false, s.err
+	switch {
+	case s.closed:
+		return err
+	case call == nil || call.What == CallEnd:
+		return s.stop(err)
 	}
-	if s.batch.Train && !s.joined {
-		s.joined = true
-		for _, y := range s.x.ties {
-			if s.err == nil {
-				s.err = y.collect(s.x.lines)
-				s.marks.tied(y.owner.Device())
-			}
-		}
-		for _, y := range s.x.shares {
-			if s.err == nil {
-				s.err = y.collect(s.remote)
-			}
-		}
-	}
-	if s.remote != nil && s.err == nil {
-		again, s.err = s.remote.leave(d)
-	}
-	if again {
-		return true, nil
-	}
-	s.Close()
-	return false, s.err
-}
-
-// Loss returns the weighted sum of the micro-batches' losses, after the last of them; nil where there is none. It belongs to the
-// caller and to its scope.
-func (s *Step) Loss() *core.Tensor {
-	var total *core.Tensor
-	core.NoGrad(func() {
-		for _, l := range s.losses {
-			switch {
-			case l == nil:
-			case total == nil:
-				total = l.Alias(false)
-			default:
-				sum := op.Add(total, l)
-				total.Release()
-				total = sum
-			}
-		}
-	})
-	return total
+	return s.fail(s.actions[s.at], err)
 }
 
 // Losses returns the losses of the micro-batches, times their weights. They belong to the step.
@@ -378,9 +342,12 @@ func (s *Step) Close() {
 	}
 	s.closed = true
 	defer s.x.open.CompareAndSwap(s, nil)
-	if s.at < len(s.actions) {
+	if !s.over {
 		for _, y := range s.x.ties {
 			y.forget()
+		}
+		if s.remote != nil {
+			s.giveUp()
 		}
 	}
 	for _, y := range s.x.shares {
@@ -408,7 +375,8 @@ func (s *Step) Release() {
 	for _, list := range s.outputs {
 		release(list)
 	}
-	s.losses, s.outputs = nil, nil
+	s.total.Release()
+	s.losses, s.outputs, s.total = nil, nil, nil
 }
 
 func release(list []*core.Tensor) {

@@ -13,10 +13,11 @@ from plait._autograd.backward import PartOfPass
 from plait._device import open_device
 from plait._engine.callbacks import collect
 from plait._engine.runtime import Owner, address, call, check, own
+from plait._errors import DistributedError, text_of
 from plait._tensor import Tensor
 from plait.distributed.pipelining._schedule import Schedule, Timeline
 
-_FORWARD, _LOSS = 16, 17  # what a step wants, as `bind_PipelineNext` numbers it
+_FORWARD, _LOSS, _END = 16, 17, 18  # what a step wants, as `bind_PipelineNext` numbers it
 
 
 class Executor(_core.ObjectOwner):
@@ -59,8 +60,12 @@ class Executor(_core.ObjectOwner):
         forward: Callable[[int, int, list[Tensor]], Sequence[Tensor]],
         loss: Callable[[int, list[Tensor]], Tensor] | None,
         scale: float = 1.0,
+        finish: Callable[[], None] | None = None,
+        touched: Callable[[], Sequence[Tensor]] = tuple,
     ) -> Tensor | None:
         """Runs a step and returns the sum of the losses, each with its weight.
+
+        A step of ranks that fails on one fails on all, and every rank drops its gradients.
 
         Args:
             schedule: the order of the passes
@@ -70,9 +75,20 @@ class Executor(_core.ObjectOwner):
             forward: runs a stage on a micro-batch's tensors
             loss: returns the loss of the last stage's tensors
             scale: multiplies the gradients, and not the losses
+            finish: called on ranks when all passes are done; what it raises fails the step on all of them
+            touched: returns the parameters and buffers of a rank's stages on which a pass leaves something
         """
         with self._alone():
-            return self._run(schedule, inputs, weights, train, forward, loss, scale)
+            return self._run(schedule, inputs, weights, train, forward, loss, scale, finish, touched)
+
+    def refuse(self, error: BaseException) -> None:
+        """Tells the other ranks that this one cannot begin the next step, which fails on all of them."""
+        check(_core.bind_PipelineRefuse(self._h, _why(error), isinstance(error, MemoryError)))
+
+    def forget(self, tensors: Sequence[Tensor]) -> None:
+        """Drops the gradients of the tensors of a rank's stages after a step that has failed, as every rank does."""
+        handles = array("q", [t._h for t in tensors])
+        call(_core.bind_PipelineForget, address(handles), len(handles))
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -96,38 +112,59 @@ class Executor(_core.ObjectOwner):
         forward: Callable[[int, int, list[Tensor]], Sequence[Tensor]],
         loss: Callable[[int, list[Tensor]], Tensor] | None,
         scale: float,
+        finish: Callable[[], None] | None,
+        touched: Callable[[], Sequence[Tensor]],
     ) -> Tensor | None:
         self._end()
         each = len(inputs[0]) if inputs else 0
         handles = array("q", [t._h for tensors in inputs for t in tensors])
         counts = array("d", weights)
-        step = call(
-            _core.bind_PipelineBegin,
-            self._h,
-            schedule._h,
-            address(handles),
-            each,
-            len(inputs),
-            address(counts),
-            len(counts),
-            scale,
-            train,
-            loss is not None,
-        )
+        try:
+            step = check(
+                _core.bind_PipelineBegin(
+                    self._h,
+                    schedule._h,
+                    address(handles),
+                    each,
+                    len(inputs),
+                    address(counts),
+                    len(counts),
+                    scale,
+                    train,
+                    loss is not None,
+                )
+            )
+        except (MemoryError, DistributedError):  # other errors are known before the ranks meet
+            self.forget(touched())
+            raise
         self._step = Owner(step)
         try:
             while wanted := call(_core.bind_PipelineNext, step):
-                self._answer(step, wanted, forward, loss)
+                self._answer(step, wanted, forward, loss, finish)
             self._end_pass()
             total = call(_core.bind_PipelineLoss, step)
-        except BaseException:
+        except BaseException as error:
+            call(_core.bind_PipelineFail, step, _why(error), isinstance(error, MemoryError))
             self._end()
+            self.forget(touched())
             raise
         finally:
             collect()
         return own(total) if total else None
 
-    def _answer(self, step: int, wanted: int, forward: Callable[..., Any], loss: Callable[..., Any] | None) -> None:
+    def _answer(
+        self,
+        step: int,
+        wanted: int,
+        forward: Callable[..., Any],
+        loss: Callable[..., Any] | None,
+        finish: Callable[[], None] | None,
+    ) -> None:
+        if wanted == _END:
+            if finish is not None:
+                finish()
+            check(_core.bind_PipelineAnswer(step, 0, 0))
+            return
         where = array("q", bytes(32))
         check(_core.bind_PipelineWhere(step, address(where)))
         stage, micro, mode, n = where
@@ -178,3 +215,7 @@ class Executor(_core.ObjectOwner):
     def _end(self) -> None:
         self._end_pass()
         self._step = None
+
+
+def _why(error: BaseException) -> str:
+    return f"{type(error).__name__}: {text_of(error)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -118,6 +119,9 @@ class _Schedule:
     ) -> Any:
         """Runs a batch forward and backward. Every rank of the pipeline calls it.
 
+        If it fails on one rank, such as for lack of memory, it raises on every rank, and all gradients of the stages'
+        parameters are dropped, those of steps before too. The next step can be made.
+
         Args:
             args: the batch, on the rank with the first stage
             target: what `loss_fn` compares the output with, on the rank with the last stage
@@ -212,12 +216,20 @@ class _Schedule:
         sizes = cut_batch(samples, m) if samples else [1] * m
         if len(sizes) < m:
             raise ValueError(f"{name}: got {samples} samples for {m} microbatches")
-        # All at once: a part would wait for what its device is doing by then.
         device = next(iter(self._stages.values())).device
-        cuts = split((args, moved(target, device), moved(kwargs, device)), m, cutter(name, sizes))
-        packed = [pack(c[0]) for c in cuts]
+        try:
+            # All at once: a part would wait for what its device is doing by then.
+            target = moved(target, device)
+            cuts = split((args, target, moved(kwargs, device)), m, cutter(name, sizes))
+            packed = [pack(c[0]) for c in cuts]
+            micro_losses = MicroLosses(name, self.loss_fn, "mean" if self.scale_grads else "sum", target, sizes)
+        except MemoryError as error:
+            self._executor.refuse(error)
+            self._executor.forget(self._touched(train))
+            raise
         outputs: list[Any] = [None] * m
         found: list[Any] = [None] * m
+        whole: list[Any] = []
 
         def forward(stage: int, micro: int, tensors: list[Tensor]) -> list[Tensor]:
             here = self._stages[stage]
@@ -227,20 +239,34 @@ class _Schedule:
                 outputs[micro] = out
             return pack(out)[0]
 
-        mean = "mean" if self.scale_grads else "sum"
-        micro_losses = MicroLosses(name, self.loss_fn, mean, moved(target, device), sizes)
-
         def loss(micro: int, _tensors: list[Tensor]) -> Tensor:
             value, found[micro] = micro_losses(micro, outputs[micro], cuts[micro][1])
             outputs[micro] = join([outputs[micro]], lambda ts: ts[0].detach()) if keep else None
             return value
 
-        batch = [t for t, _ in packed] if first else []
-        self._executor.run(self.schedule, batch, micro_losses.weights, train, forward, loss if wanted else None)
-        micro_losses.check()
+        def finish() -> None:
+            micro_losses.check()
+            if last and keep:
+                whole.append(join(outputs, joined))
+
+        self._executor.run(
+            self.schedule,
+            [t for t, _ in packed] if first else [],
+            micro_losses.weights,
+            train,
+            forward,
+            loss if wanted else None,
+            finish=finish,
+            touched=functools.partial(self._touched, train),
+        )
         if losses is not None and last:
             losses[:] = [v for v in found if v is not None]
-        return join(outputs, joined) if last and keep else None
+        return whole[0] if whole else None
+
+    def _touched(self, train: bool) -> list[Tensor]:
+        """Returns the tensors of this rank's stages on which a pass leaves something."""
+        stages = [s.submod for s in self._stages.values()]
+        return [t for m in stages for t in (*m.buffers(), *(m.parameters() if train else ()))]
 
 
 def _check_fit(stages: Sequence[PipelineStage]) -> None:
