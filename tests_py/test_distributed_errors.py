@@ -67,7 +67,7 @@ def test_deadline(capfd):
                 over.set()
         over.wait(60)
 
-    with pytest.raises(plait.DistributedError, match="rank 1 has not come in 50ms"):
+    with pytest.raises(plait.DistributedError, match="rank 1 has not arrived within 50ms"):
         dist.spawn(fn, nprocs=2)
     assert "the last of 0 operations" in capfd.readouterr().err
 

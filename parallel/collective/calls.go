@@ -6,7 +6,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// AllReduce replaces t, on every rank, by the reduction of the ranks' tensors of one shape and dtype.
+// AllReduce replaces t on every rank by the reduction of all ranks' tensors, which must have one shape and dtype.
 func (g *Group) AllReduce(t *core.Tensor, o ReduceOp) *Work {
 	return g.AllReduceMany([]*core.Tensor{t}, o)
 }
@@ -16,7 +16,7 @@ func (g *Group) AllReduceMany(ts []*core.Tensor, o ReduceOp) *Work {
 	return g.start(&Operation{Kind: KindAllReduce, Op: o}, ts, ts)
 }
 
-// Broadcast replaces t, on every rank, by that of the rank root.
+// Broadcast replaces t on every rank by the t of the rank root.
 func (g *Group) Broadcast(t *core.Tensor, root int) *Work {
 	return g.BroadcastMany([]*core.Tensor{t}, root)
 }
@@ -30,7 +30,7 @@ func (g *Group) BroadcastMany(ts []*core.Tensor, root int) *Work {
 	return g.start(&Operation{Kind: KindBroadcast, Root: root}, ts, outs)
 }
 
-// Reduce replaces t, on the rank root, by the reduction of the ranks' tensors of one shape and dtype.
+// Reduce replaces t on the rank root by the reduction of all ranks' tensors, which must have one shape and dtype.
 func (g *Group) Reduce(t *core.Tensor, root int, o ReduceOp) *Work {
 	ts := []*core.Tensor{t}
 	outs := ts
@@ -40,36 +40,35 @@ func (g *Group) Reduce(t *core.Tensor, root int, o ReduceOp) *Work {
 	return g.start(&Operation{Kind: KindReduce, Root: root, Op: o}, ts, outs)
 }
 
-// AllGather writes the in of rank r to outs[r], on every rank. The ranks' tensors may differ in size, and in may be the
-// rank's own part of outs.
+// AllGather writes the in of rank r to outs[r], on every rank. The sizes may differ between ranks. in may share the memory of the rank's
+// own entry of outs.
 func (g *Group) AllGather(outs []*core.Tensor, in *core.Tensor) *Work {
 	return g.start(&Operation{Kind: KindAllGather}, []*core.Tensor{in}, outs)
 }
 
-// AllGatherInto writes the ins of all ranks, of one size, one after the other to out.
+// AllGatherInto concatenates the ins of all ranks, which must have one size, in out.
 func (g *Group) AllGatherInto(out, in *core.Tensor) *Work {
 	return g.startPieces(&Operation{Kind: KindAllGather}, []*core.Tensor{in}, []*core.Tensor{out}, 1, g.Size())
 }
 
-// ReduceScatter writes the reduction of the ranks' ins[r] to the out of rank r. The sizes may differ from r to r.
+// ReduceScatter writes the reduction of all ranks' ins[r] to the out of rank r. The sizes may differ between values of r.
 func (g *Group) ReduceScatter(out *core.Tensor, ins []*core.Tensor, o ReduceOp) *Work {
 	return g.start(&Operation{Kind: KindReduceScatter, Op: o}, ins, []*core.Tensor{out})
 }
 
-// ReduceScatterInto is [Group.ReduceScatter] of as many equal parts of in as there are ranks.
+// ReduceScatterInto is [Group.ReduceScatter] with in split into one equal part per rank.
 func (g *Group) ReduceScatterInto(out, in *core.Tensor, o ReduceOp) *Work {
 	return g.startPieces(&Operation{Kind: KindReduceScatter, Op: o}, []*core.Tensor{in}, []*core.Tensor{out}, g.Size(), 1)
 }
 
-// AllGatherParts is [Group.AllGather] of several tensors as one collective: the ins[i] of all ranks, of sizes[i][r]
-// elements, come one after the other to outs[i].
+// AllGatherParts is [Group.AllGather] of several tensors as one collective. outs[i] becomes the concatenation of all ranks' ins[i], where
+// rank r's has sizes[i][r] elements.
 func (g *Group) AllGatherParts(outs, ins []*core.Tensor, sizes [][]int) *Work {
 	return g.AllGatherMade(outs, ins, sizes, nil)
 }
 
-// AllGatherMade is [Group.AllGatherParts] of contiguous ins that nothing on their streams has written to since made: what the host
-// cannot address then starts on its way at once, and does not wait for what was launched in the meantime. A nil made stands for all
-// that was launched.
+// AllGatherMade is [Group.AllGatherParts] for contiguous ins that nothing on their streams has written since the event made. A GPU's copies
+// to the host then start at once and do not wait for later work. A nil made means everything launched so far.
 func (g *Group) AllGatherMade(outs, ins []*core.Tensor, sizes [][]int, made core.Event) *Work {
 	o := &Operation{Kind: KindAllGather, made: made}
 	cut, err := g.cutAll(o, outs, sizes)
@@ -83,8 +82,8 @@ func (g *Group) AllGatherMade(outs, ins []*core.Tensor, sizes [][]int, made core
 	return g.run(o, whole, cut)
 }
 
-// ReduceScatterParts is [Group.ReduceScatter] of several tensors as one collective: of the reduction of the ranks' ins[i],
-// rank r gets sizes[i][r] elements, which follow those of the ranks before it, in its outs[i].
+// ReduceScatterParts is [Group.ReduceScatter] of several tensors as one collective. The reduction of all ranks' ins[i] is split in rank
+// order: rank r gets sizes[i][r] elements in its outs[i].
 func (g *Group) ReduceScatterParts(outs, ins []*core.Tensor, sizes [][]int, op ReduceOp) *Work {
 	o := &Operation{Kind: KindReduceScatter, Op: op}
 	cut, err := g.cutAll(o, ins, sizes)
@@ -103,8 +102,8 @@ func (g *Group) AllToAll(outs, ins []*core.Tensor) *Work {
 	return g.start(&Operation{Kind: KindAllToAll}, ins, outs)
 }
 
-// AllToAllInto is [Group.AllToAll] of parts of in and out: inSizes[r] elements go to rank r, and outSizes[r] come from it. Nil
-// sizes mean equal parts.
+// AllToAllInto is [Group.AllToAll] with in and out split into parts: inSizes[r] elements go to rank r, and outSizes[r] elements come from
+// it. Nil sizes mean equal parts.
 func (g *Group) AllToAllInto(out, in *core.Tensor, outSizes, inSizes []int) *Work {
 	o := &Operation{Kind: KindAllToAll}
 	ins, err := g.cut(o, in, inSizes)
@@ -118,7 +117,7 @@ func (g *Group) AllToAllInto(out, in *core.Tensor, outSizes, inSizes []int) *Wor
 	return g.run(o, ins, outs)
 }
 
-// Gather writes the in of rank r to outs[r], on the rank root; the others' outs are not used.
+// Gather writes the in of rank r to outs[r] on the rank root. outs is ignored on other ranks.
 func (g *Group) Gather(outs []*core.Tensor, in *core.Tensor, root int) *Work {
 	if g.rank != root {
 		outs = nil
@@ -126,7 +125,7 @@ func (g *Group) Gather(outs []*core.Tensor, in *core.Tensor, root int) *Work {
 	return g.start(&Operation{Kind: KindGather, Root: root}, []*core.Tensor{in}, outs)
 }
 
-// Scatter writes ins[r] of the rank root to the out of rank r; the others' ins are not used.
+// Scatter writes ins[r] of the rank root to the out of rank r. ins is ignored on other ranks.
 func (g *Group) Scatter(out *core.Tensor, ins []*core.Tensor, root int) *Work {
 	if g.rank != root {
 		ins = nil
@@ -134,28 +133,28 @@ func (g *Group) Scatter(out *core.Tensor, ins []*core.Tensor, root int) *Work {
 	return g.start(&Operation{Kind: KindScatter, Root: root}, ins, []*core.Tensor{out})
 }
 
-// Send sends t to a rank, which calls [Group.Recv] with the same tag. Those of one pair and tag meet in the order of the calls.
+// Send sends t to a rank that calls [Group.Recv] with the same tag. Sends and receives of one pair and tag match in the order of the calls.
 func (g *Group) Send(t *core.Tensor, to, tag int) *Work {
 	return g.start(&Operation{Kind: KindSend, Root: to, Tag: tag}, []*core.Tensor{t}, nil)
 }
 
-// Recv receives t from a rank, or from whoever sends first if from is -1: see [Work.Source].
+// Recv receives t from a rank, or from the first sender if from is -1: see [Work.Source].
 func (g *Group) Recv(t *core.Tensor, from, tag int) *Work {
 	return g.start(&Operation{Kind: KindRecv, Root: from, Tag: tag}, nil, []*core.Tensor{t})
 }
 
-// Source returns the rank that sent what a finished [Group.Recv] received.
+// Source returns the rank that sent the tensor of a finished [Group.Recv].
 func (w *Work) Source() int { return w.source }
 
-// Exchange gives every rank the bytes of all, by rank. It waits for them.
+// Exchange returns the payloads of all ranks, by rank. It blocks.
 func (g *Group) Exchange(payload []byte) ([][]byte, error) { return g.exchange("", payload) }
 
-// StartExchange begins an exchange of bytes, or without any a barrier, that messages call note. See [Work.Payloads].
+// StartExchange starts an exchange of bytes, or without a payload a barrier. note is its name in messages. See [Work.Payloads].
 func (g *Group) StartExchange(note string, payload []byte) *Work {
 	return g.begin(&Operation{Kind: KindExchange, Note: note, Payload: payload})
 }
 
-// Payloads returns the bytes of all ranks, of a finished exchange.
+// Payloads returns the payloads of all ranks after a finished exchange.
 func (w *Work) Payloads() [][]byte { return w.payloads }
 
 // Barrier waits until every rank has called it.
@@ -164,7 +163,7 @@ func (g *Group) Barrier() error {
 	return err
 }
 
-// MonitoredBarrier is [Group.Barrier] with a timeout of its own; the error names every rank that has not come.
+// MonitoredBarrier is [Group.Barrier] with its own timeout. The error names every rank that has not arrived.
 func (g *Group) MonitoredBarrier(timeout time.Duration) error {
 	_, err := g.WithTimeout(timeout).exchange("monitored_barrier", nil)
 	return err
@@ -183,7 +182,7 @@ func (g *Group) start(o *Operation, ins, outs []*core.Tensor) *Work {
 	return g.startPieces(o, ins, outs, 1, 1)
 }
 
-// wholes returns each tensor as one piece.
+// wholes returns one piece per tensor.
 func wholes(o *Operation, ts []*core.Tensor) ([]Piece, error) {
 	list := make([]Piece, len(ts))
 	for i, t := range ts {
@@ -195,7 +194,7 @@ func wholes(o *Operation, ts []*core.Tensor) ([]Piece, error) {
 	return list, nil
 }
 
-// cutAll returns the parts of the tensors, by rank: first those of rank 0.
+// cutAll splits each tensor by rank. It returns the parts of rank 0 first.
 func (g *Group) cutAll(o *Operation, ts []*core.Tensor, sizes [][]int) ([]Piece, error) {
 	if len(sizes) != len(ts) {
 		return nil, core.Errorf(core.ValueError, o.name(), "got the sizes of the parts of %d tensors, want %d", len(sizes), len(ts))
@@ -213,7 +212,7 @@ func (g *Group) cutAll(o *Operation, ts []*core.Tensor, sizes [][]int) ([]Piece,
 	return list, nil
 }
 
-// startPieces begins an operation over tensors that are cut into so many equal parts each.
+// startPieces begins an operation over tensors that are split into equal parts.
 func (g *Group) startPieces(o *Operation, ins, outs []*core.Tensor, inParts, outParts int) *Work {
 	pieces := func(ts []*core.Tensor, parts int) (list []Piece, err error) {
 		for _, t := range ts {
@@ -241,7 +240,7 @@ func (g *Group) startPieces(o *Operation, ins, outs []*core.Tensor, inParts, out
 	return g.run(o, i, u)
 }
 
-// cut returns the parts of t of the given sizes.
+// cut splits t into parts of the given sizes.
 func (g *Group) cut(o *Operation, t *core.Tensor, sizes []int) ([]Piece, error) {
 	if err := t.Usable(o.name()); err != nil {
 		return nil, err
@@ -267,7 +266,7 @@ func (g *Group) cut(o *Operation, t *core.Tensor, sizes []int) ([]Piece, error) 
 		}
 	}
 	if len(sizes) != size || at != n {
-		return nil, core.Errorf(core.ValueError, o.name(), "got parts of %v elements, want %d that make up the %d of shape %v", sizes, size, n, t.Shape())
+		return nil, core.Errorf(core.ValueError, o.name(), "got parts of %v elements, want %d parts with a total of %d elements, for shape %v", sizes, size, n, t.Shape())
 	}
 	return list, nil
 }

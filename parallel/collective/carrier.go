@@ -8,15 +8,15 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// A Carrier copies tensors from device to device for one thread that drives them all. What goes from one device to another has
-// streams of its own: it waits for its tensor, and neither for other devices nor for the receiver's work.
+// A Carrier copies tensors between devices for one thread that drives them all. Each pair of devices has its own streams, so a copy waits
+// only for its tensors, not for other devices or for the receiver's other work.
 type Carrier struct {
 	rank  int
 	mu    sync.Mutex
 	pairs map[[2]int]*carrierPair
 }
 
-// A carrierPair is what copies from one device to another need.
+// A carrierPair holds the streams for copies from one device to another.
 type carrierPair struct {
 	from, to *streams
 	relay    *relay
@@ -39,8 +39,8 @@ func (c *Carrier) pair(from, to core.Device) *carrierPair {
 	return p
 }
 
-// Copy replaces to by from, which is of the same dtype and size and on another device; both are contiguous. It returns once the work
-// is launched: what is launched on the tensors later waits for this copy alone.
+// Copy copies from to to. They must be contiguous, on different devices, and of one dtype and size. Copy returns once the work is launched;
+// later calls on the tensors wait for this copy only.
 func (c *Carrier) Copy(to, from *core.Tensor) error {
 	const name = "copy"
 	for _, t := range []*core.Tensor{from, to} {
@@ -49,29 +49,29 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 		}
 	}
 	if to.DType() != from.DType() || to.Numel() != from.Numel() || to.Device() == from.Device() {
-		return core.Errorf(core.ShapeError, name, "got %v to be copied to %v", from, to)
+		return core.Errorf(core.ShapeError, name, "cannot copy %v to %v: dtypes and sizes must be equal, and the devices different", from, to)
 	}
 	n := from.Numel()
-	send := &post{rank: 0, op: &Operation{Kind: KindSend, Ins: []Piece{{Tensor: from, N: n}}, Note: name}, work: newWork(name)}
-	recv := &post{rank: 1, op: &Operation{Kind: KindRecv, Outs: []Piece{{Tensor: to, N: n}}, Note: name}, work: newWork(name)}
-	posts := []*post{send, recv}
+	send := &rankCall{rank: 0, op: &Operation{Kind: KindSend, Ins: []Piece{{Tensor: from, N: n}}, Note: name}, work: newWork(name)}
+	recv := &rankCall{rank: 1, op: &Operation{Kind: KindRecv, Outs: []Piece{{Tensor: to, N: n}}, Note: name}, work: newWork(name)}
+	calls := []*rankCall{send, recv}
 	pair := c.pair(from.Device(), to.Device())
 	for i, s := range []*streams{pair.from, pair.to} {
-		if err := posts[i].borrow(s); err != nil {
-			for _, p := range posts[:i+1] {
+		if err := calls[i].borrow(s); err != nil {
+			for _, p := range calls[:i+1] {
 				p.work.settle(nil, err)
 				p.work.refused()
 			}
 			return err
 		}
 	}
-	if send.lane.entering != nil || recv.lane.entering != nil {
+	if send.stagers.fromHost != nil || recv.stagers.fromHost != nil {
 		plan := []step{{op: contract.CombineCopy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: n}}
-		relayed(newJob(name, posts, []lane{send.lane, recv.lane}, plan), pair.relay)
+		launchRelayed(newJob(name, calls, []stagers{send.stagers, recv.stagers}, plan), pair.relay)
 		return nil
 	}
 	call := recv.stream.Begin(contract.Combine, name)
-	call.AddWaits(foreign(append(send.waits, recv.waits...), posts)...)
+	call.AddWaits(foreign(append(send.waits, recv.waits...), calls)...)
 	contract.CombineAttrs{Op: contract.CombineCopy}.AddTo(call.InBorrowed(send.ins[0], 0, n).OutBorrowed(recv.outs[0], 0, n))
 	recv.stream.Launch(call)
 	end := []core.Event{recv.stream.Record()}
@@ -80,7 +80,7 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 	return nil
 }
 
-// Close waits for the copies and ends the carrier's streams.
+// Close waits for the copies and closes the streams.
 func (c *Carrier) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// TestCopiesWaitForTheirTensorAlone has a copy that cannot end while the next one to another device does.
+// TestCopiesWaitForTheirTensorAlone: while one copy cannot end, the next copy, to another device, does.
 func TestCopiesWaitForTheirTensorAlone(t *testing.T) {
 	dev := func(name string) core.Device {
 		d, err := core.OpenDevice(name)
@@ -39,7 +39,7 @@ func TestCopiesWaitForTheirTensorAlone(t *testing.T) {
 	got, err = core.Values[float32](first)
 	require.NoError(t, err)
 	require.Equal(t, []float32{1, 1, 1, 1, 1}, got)
-	require.ErrorContains(t, c.Copy(first, second), "to be copied to")
-	require.ErrorContains(t, c.Copy(op.Zeros(3), first), "to be copied to")
+	require.ErrorContains(t, c.Copy(first, second), "cannot copy")
+	require.ErrorContains(t, c.Copy(op.Zeros(3), first), "cannot copy")
 	require.NoError(t, c.Close())
 }

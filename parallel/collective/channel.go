@@ -8,27 +8,26 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A channel numbers some of a group's operations apart from the rest, and can be revoked: its pending operations then fail on every
-// rank, and the group goes on. It is to a group what a communicator that was split off, and can be revoked, is in MPI.
+// A channel is an independent sequence of a group's operations that can be revoked: its pending operations then fail on every rank, while
+// the group stays usable. MPI's equivalent is a communicator that was split off and can be revoked.
 type channel struct {
 	number uint64                // the same on every rank; 0 is the group's own channel
 	seq    atomic.Uint64         // counts operations
-	made   atomic.Uint64         // counts channels that were made from this one
-	left   atomic.Pointer[error] // of this rank's calls since it has revoked the channel
+	made   atomic.Uint64         // counts channels created from this one
+	left   atomic.Pointer[error] // set once this rank has revoked the channel
 }
 
-// Channel returns a handle on the same group with a new channel: ranks meet in its operations by the order of the calls through this
-// handle, and those made from it, alone. The n-th call of every rank on the handles of one channel makes the same new one. It asks
-// nobody.
+// Channel returns a handle on the same group with a new channel. Operations through this handle, and through handles made from it, match
+// only each other. The n-th call of every rank on handles of one channel creates the same new channel. It does not communicate.
 func (g *Group) Channel() *Group {
 	c := &channel{number: g.backend.Channel(g.channel.number, g.channel.made.Add(1))}
 	return &Group{g.member, g.timeout, g.purpose, c}
 }
 
-// A channelKey names a channel as a rank does: the n-th that it has made from a parent.
+// A channelKey identifies a channel within a rank: the n-th that it created from a parent.
 type channelKey struct{ parent, n uint64 }
 
-// A newChannel is one that not all ranks have made yet.
+// A newChannel is a channel that some ranks have not created yet.
 type newChannel struct {
 	number  uint64
 	missing int // ranks
@@ -36,7 +35,7 @@ type newChannel struct {
 
 // Channel implements [Backend].
 func (l *local) Channel(parent, n uint64) uint64 {
-	m := l.meeting
+	m := l.rendezvous
 	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	key := channelKey{parent, n}
@@ -52,8 +51,8 @@ func (l *local) Channel(parent, n uint64) uint64 {
 	return c.number
 }
 
-// Revoke fails the operations of the handle's channel on every rank because of cause: those that are not launched yet, and all later
-// ones. It waits for nobody. Ranks that go on make a new channel. The error names this rank, and is a memory error if cause is.
+// Revoke fails the operations of the handle's channel on every rank, with cause: those that are not launched yet, and all later ones. It
+// does not block. Ranks that continue must create a new channel. The error names this rank. It is a memory error if cause is one.
 func (g *Group) Revoke(cause error) {
 	if g.channel.number != 0 && g.channel.left.Load() == nil {
 		err := g.backend.Revoke(g.channel.number, cause)
@@ -61,13 +60,13 @@ func (g *Group) Revoke(cause error) {
 	}
 }
 
-// Revoked returns the error with which a rank, this or another one, has revoked the handle's channel; nil if none has.
+// Revoked returns the error with which some rank has revoked the handle's channel; nil if none has.
 func (g *Group) Revoked() error {
 	if err := g.channel.left.Load(); err != nil {
 		return *err
 	}
 	if l, ok := g.backend.(*local); ok {
-		m := l.meeting
+		m := l.rendezvous
 		core.Lock(&m.mu)
 		defer m.mu.Unlock()
 		if r := m.revoked[g.channel.number]; r != nil {
@@ -77,20 +76,20 @@ func (g *Group) Revoked() error {
 	return nil
 }
 
-// A rankFailure is the error of a rank, as the others get it.
+// A rankFailure is the failure of one rank as the other ranks see it.
 type rankFailure struct{ error }
 
-// Unwrap returns the error with its kind.
+// Unwrap returns the wrapped error.
 func (e *rankFailure) Unwrap() error { return e.error }
 
-// IsRevoked reports whether err comes from a channel that a rank has revoked.
+// IsRevoked reports whether err comes from a revoked channel.
 func IsRevoked(err error) bool {
 	var f *rankFailure
 	return errors.As(err, &f)
 }
 
-// failureOf returns what the others are told of a rank that has failed because of cause: of one that has failed because of another, that
-// rank's error.
+// failureOf returns the error that other ranks get when a rank fails with cause. If cause is itself the failure of another rank, that
+// failure is returned.
 func failureOf(rank int, cause error) error {
 	var first *rankFailure
 	if errors.As(cause, &first) {
@@ -98,21 +97,21 @@ func failureOf(rank int, cause error) error {
 	}
 	kind := core.DistributedError
 	if own, _ := core.KindOf(cause); own == core.MemoryError {
-		kind = own // a smaller batch may do
+		kind = own // so that callers may retry with a smaller batch
 	}
 	return &rankFailure{core.Errorf(kind, "", "rank %d has failed: %w", rank, cause)}
 }
 
-// A revocation is the end of a channel.
+// A revocation records that a channel was revoked.
 type revocation struct {
 	err   error
-	ranks []int // that have revoked it, and make no calls in it any more
+	ranks []int // ranks that have revoked it, and make no more calls in it
 }
 
 // Revoke implements [Backend].
 func (l *local) Revoke(channel uint64, cause error) error {
-	m := l.meeting
-	core.Lock(&m.mu) // a caller with Python's lock must not wait for who launches
+	m := l.rendezvous
+	core.Lock(&m.mu) // a caller that holds Python's lock must not wait for the rank that launches
 	defer m.mu.Unlock()
 	r := m.revoked[channel]
 	if r == nil {
@@ -131,8 +130,8 @@ func (l *local) Revoke(channel uint64, cause error) error {
 		}
 		delete(m.rounds, at)
 	}
-	for _, list := range []*[]*post{&m.sends, &m.recvs} {
-		*list = slices.DeleteFunc(*list, func(p *post) bool {
+	for _, list := range []*[]*rankCall{&m.sends, &m.recvs} {
+		*list = slices.DeleteFunc(*list, func(p *rankCall) bool {
 			if p.op.channel != channel {
 				return false
 			}

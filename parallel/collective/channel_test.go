@@ -12,8 +12,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A rank that revokes a channel ends its operations on every rank, the pending and the later ones, and nothing else: the tensors are as
-// they were, the group and its other channels go on.
+// If a rank revokes a channel, its pending and later operations fail on every rank. Tensors are unchanged, and the group and its other
+// channels keep working.
 func TestRevokedChannels(t *testing.T) {
 	require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
 		other := r.World.Channel()
@@ -42,7 +42,7 @@ func TestRevokedChannels(t *testing.T) {
 				return err
 			}
 		}
-		m := r.World.backend.(*local).meeting
+		m := r.World.backend.(*local).rendezvous
 		if err := r.World.Barrier(); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func TestRevokedChannels(t *testing.T) {
 	}))
 }
 
-// A wait that a rank can do without ends when another rank makes its calls in another order, and not before.
+// MetFor ends early if another rank makes its calls in another order, and only then.
 func TestWaitsOfRanksThatCross(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
 		a, b := r.World.Channel(), r.World.Channel()

@@ -14,10 +14,10 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// patient is the timeout of groups in tests that no rank should reach.
+// patient is a timeout that no rank should reach.
 var patient = Options{Timeout: 2 * time.Minute}
 
-// onCPU0 makes all ranks share one device.
+// onCPU0 puts all ranks on one device.
 var onCPU0 = []string{"cpu:0"}
 
 // integers returns n small numbers that depend on rank and salt.
@@ -32,7 +32,7 @@ func integers(n, rank, salt int) []float64 {
 
 func tensorOf(v []float64, d core.DType) *core.Tensor { return op.To(core.FromSlice(v), d) }
 
-// 1. Every reduction, dtype and size, for worlds of 1 to 7 ranks, some sharing devices.
+// Case 1: every reduction, dtype and size, for world sizes 1 to 7, with and without shared devices.
 func TestCase01AllReduce(t *testing.T) {
 	apply := map[ReduceOp]func(a, b float64) float64{
 		Sum: func(a, b float64) float64 { return a + b }, Avg: func(a, b float64) float64 { return a + b },
@@ -124,7 +124,7 @@ func TestAllReduceOfBools(t *testing.T) {
 	}))
 }
 
-// 1. The collectives that move pieces, even and uneven, with views that are not contiguous.
+// Case 1: the collectives that move pieces, of equal and unequal sizes, with non-contiguous views.
 func TestCase01Pieces(t *testing.T) {
 	for _, world := range []int{1, 2, 3, 4} {
 		err := Spawn(world, nil, patient, func(r *Rank) error {
@@ -184,7 +184,7 @@ func TestCase01Pieces(t *testing.T) {
 			check(g.ReduceScatter(sum, ins, Sum).Wait())
 			same("reduce_scatter", sum, op.Add(op.Mul(piece(0, r.Rank+1), core.Num(float64(world))), core.Num(float64(world*(world-1)/2))))
 
-			// Columns of a matrix are not contiguous: they are gathered and written back.
+			// Columns of a matrix are not contiguous: they are gathered in copies and written back.
 			m := op.To(op.Zeros(world, 3), core.Float64)
 			op.CopyInPlace(op.Select(m, 1, 1), op.Add(piece(0, world), core.Num(float64(r.Rank))))
 			check(g.AllReduce(op.Select(m, 1, 1), Max).Wait())
@@ -245,7 +245,7 @@ func TestAllToAllInto(t *testing.T) {
 	}))
 }
 
-// 2. Thousands of calls one after the other, each rank late at random: no call meets another.
+// Case 2: thousands of consecutive calls with random delays on each rank: no call matches another.
 func TestCase02ManyRounds(t *testing.T) {
 	const world = 3
 	rounds := 10000
@@ -280,7 +280,7 @@ func TestCase02ManyRounds(t *testing.T) {
 	}))
 }
 
-// Links that are slowed change no result, of any number of bytes.
+// Simulated slow links change no result, for any number of bytes.
 func TestLinkRate(t *testing.T) {
 	o := patient
 	o.LinkRate = 50e6

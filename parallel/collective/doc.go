@@ -1,20 +1,19 @@
-// Package collective lets ranks act together: all-reduce and its family, over the tensors of ranks that are threads of this
-// process.
+// Package collective implements collective communication: all-reduce, all-gather, reduce-scatter and so on, for ranks that are threads of
+// one process.
 //
-// The path of one collective: every rank of a [Group] calls the same method. The call lends the rank's tensors to the group
-// ([core.Borrow]), so that whatever is launched on them later waits, and returns a [Work] at once. The backend brings the
-// calls of all ranks together by their sequence number and checks that they agree; the rank that comes last makes the plan
-// ([steps]) and launches it on the communication streams of the ranks, behind everything that was launched on any of the
-// tensors before. Nobody waits but for errors.
+// Every rank of a [Group] calls the same method. The call lends the rank's tensors to the collective ([core.Borrow]), so that later work on
+// them waits, and returns a [Work] at once. The backend matches the calls of all ranks by sequence number and checks that they agree. The
+// last rank to arrive makes the plan ([steps]) and launches it on the ranks' communication streams, after everything launched on the
+// tensors before. Callers block only to learn of errors.
 //
-// Sums run in the order of the ranks and are divided once at the end: the bits depend neither on timing nor on how the work
-// is cut. A rank whose input is read by its peers gets it back when all of them are done. A rank that disagrees, dies or
-// never comes ends everybody's work with an error that names it.
+// Sums run in rank order and are divided once at the end, so the bits depend neither on timing nor on how the work is split. A rank may
+// overwrite an input only after all peers have read it. If a rank disagrees, fails or never arrives, every rank gets an error that names
+// it.
 //
-// A [Group.Channel] numbers some of a group's collectives apart from the rest. A rank that cannot go on with those revokes the channel
-// ([Group.Revoke]): they fail on every rank, and the group goes on.
+// A [Group.Channel] is a separate sequence of collectives. A rank that cannot continue with them revokes the channel ([Group.Revoke]): its
+// collectives fail on every rank, and the group stays usable.
 package collective
 
 import (
-	_ "github.com/plait-ml/plait/core/cpu" // ranks without a device of their own use cpu:0
+	_ "github.com/plait-ml/plait/core/cpu" // the default device of a rank is cpu:0
 )

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// 4. Ranks that disagree all get an error that says what each wants, and their tensors stay as they were.
+// Case 4: if ranks disagree, all get an error that says what each has called. Their tensors are unchanged.
 func TestCase04Disagreement(t *testing.T) {
 	cases := map[string]struct {
 		call func(r *Rank, x *core.Tensor) *Work
@@ -87,7 +87,7 @@ func TestCase04Disagreement(t *testing.T) {
 	}
 }
 
-// An asynchronous collective that fails leaves the error with the tensor, until somebody has read it from the work.
+// A failed asynchronous collective leaves its error in the tensor, until it is read from the work.
 func TestFailureReachesTheTensor(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
 		x := core.FromSlice(make([]float64, 2+r.Rank))
@@ -108,8 +108,8 @@ func TestFailureReachesTheTensor(t *testing.T) {
 	}))
 }
 
-// A rank that finds no memory before it has come to a collective waits for the others' work within bounds: it may be waiting
-// for this rank. The allocation fails as one without other ranks does.
+// A rank that lacks memory before it arrives at a collective waits for the other ranks' work only for a limited time: they may be waiting
+// for this rank. The allocation then fails as it would without ranks.
 func TestNoMemoryWhileOthersWait(t *testing.T) {
 	d, err := core.OpenDevice("cpu:7")
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestNoMemoryWhileOthersWait(t *testing.T) {
 	}))
 }
 
-// A rank that fails, ends or panics while the others wait for it is named by their errors.
+// If a rank fails, returns or panics while others wait for it, their errors name it.
 func TestDeadRank(t *testing.T) {
 	for name, end := range map[string]func() error{
 		"error":  func() error { return errors.New("out of luck") },
@@ -150,7 +150,7 @@ func TestDeadRank(t *testing.T) {
 					return end()
 				}
 				pair, err := r.World.WithTimeout(time.Minute).New([]int{0, 1}, Options{})
-				if err == nil { // rank 2 was gone before: not reached, since it never made the group
+				if err == nil { // rank 2 was gone before and never created the group
 					return errors.Join(errors.New("made a group without rank 2"), pair.Close())
 				}
 				if strings.Contains(err.Error(), "rank 2 is gone") {
@@ -172,7 +172,7 @@ func TestDeadRank(t *testing.T) {
 	}
 }
 
-// A rank that never comes ends the wait of the others at the deadline, which say what it did last.
+// If a rank never arrives, the wait of the others ends at the deadline with an error that says what it called last.
 func TestDeadline(t *testing.T) {
 	var mu sync.Mutex
 	var logged string
@@ -196,7 +196,7 @@ func TestDeadline(t *testing.T) {
 		}
 		return err
 	})
-	require.ErrorContains(t, err, "broadcast #2: rank 1 has not come in 50ms, ranks 0 and 2 wait (the last call of rank 1: #1 all_reduce(sum) of float64[2], done)")
+	require.ErrorContains(t, err, "broadcast #2: rank 1 has not arrived within 50ms, ranks 0 and 2 wait (the last call of rank 1: #1 all_reduce(sum) of float64[2], done)")
 	mu.Lock()
 	defer mu.Unlock()
 	assert.Contains(t, logged, "rank 1 (1 in the world), the last of 1 operations")
@@ -216,5 +216,5 @@ func TestMonitoredBarrier(t *testing.T) {
 		}
 		return err
 	})
-	require.ErrorContains(t, err, "monitored_barrier #1: ranks 1 and 3 have not come in 20ms")
+	require.ErrorContains(t, err, "monitored_barrier #1: ranks 1 and 3 have not arrived within 20ms")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// What ranks leave behind is collected: their streams, whose queues are large, and what those know. An object's cleanup that can
-// reach the object keeps it for ever, by whatever way.
+// After ranks have ended, their streams and everything reachable from them are collected. An object that its own cleanup can reach would
+// never be collected.
 func TestRanksLeaveNothingBehind(t *testing.T) {
 	spawn := func() {
 		require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
@@ -23,7 +23,7 @@ func TestRanksLeaveNothingBehind(t *testing.T) {
 					return err
 				}
 			}
-			all := make([]*core.Tensor, 7) // more than a call has room for
+			all := make([]*core.Tensor, 7) // more than the arrays of a call hold
 			for i := range all {
 				all[i] = x
 			}
@@ -32,7 +32,7 @@ func TestRanksLeaveNothingBehind(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	collect := func(cycles int) (m runtime.MemStats) {
-		for range cycles { // what one cycle's cleanups let go of is the next one's
+		for range cycles { // one cycle's cleanups release what the next cycle collects
 			runtime.GC()
 		}
 		runtime.ReadMemStats(&m)
@@ -48,6 +48,6 @@ func TestRanksLeaveNothingBehind(t *testing.T) {
 	first := collect(1)
 	last := collect(3)
 	assert.Less(t, int(last.HeapObjects)-int(before.HeapObjects), 500, "50 spawns leave objects behind")
-	// Where more than a part of the garbage needed a second cycle, a heap that may grow between cycles would grow for ever.
+	// If more than a part of the garbage needed a second cycle, the heap would grow without bound.
 	assert.Less(t, int(first.HeapAlloc)-int(last.HeapAlloc), 1<<20, "garbage is left to the next cycle")
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// DefaultTimeout is how long a rank waits for the others where nothing else is said.
+// DefaultTimeout is how long a rank waits for others if no timeout is set.
 const DefaultTimeout = 30 * time.Minute
 
-// Options say what a group is like.
+// Options configure a group.
 type Options struct {
-	Name    string        // in messages; "world" if empty
+	Name    string        // for messages; default "world"
 	Timeout time.Duration // how long a rank waits for the others; 0 means DefaultTimeout
-	// Log is told what the ranks did last when a timeout passes; nil writes to standard error.
+	// Log receives the last calls of all ranks when a timeout expires. Nil writes to standard error.
 	Log func(string)
-	// LinkRate, of a world, is how many bytes a second a rank moves at most, to rehearse slower links than the memory of one
-	// machine; 0 sets no limit. Its groups have the same.
+	// LinkRate, of a world, limits the bytes per second that a rank moves, to simulate links slower than one machine's memory. 0 means no
+	// limit. Subgroups inherit it.
 	LinkRate float64
 }
 
-// A Group is one rank's handle on a set of ranks that act together. Every rank calls the same methods in the same order;
-// the calls of one rank on one group must not overlap. The methods that move tensors return at once.
+// A Group is one rank's handle on a set of ranks that communicate. Every rank must call the same methods in the same order, and a rank's
+// calls on one group must not overlap. Methods that move tensors return at once.
 type Group struct {
 	*member
 	timeout time.Duration
@@ -35,32 +35,32 @@ type Group struct {
 	channel *channel
 }
 
-// A member is what the handles of one rank on one group share.
+// A member is the state shared by all handles of one rank on one group.
 type member struct {
-	backend Backend
-	name    string
-	rank    int
-	ranks   []int         // numbers in the world
-	own     channel       // of operations without another; see Channel
-	groups  atomic.Uint64 // made from this one by some of its ranks
-	again   atomic.Uint64 // and by all of them; see Renew
-	numbers atomic.Uint64 // given; see Number
-	log     func(string)
-	leaving *leaving // the rank's, in all its groups
+	backend   Backend
+	name      string
+	rank      int
+	ranks     []int         // world ranks
+	own       channel       // the default channel; see Channel
+	groups    atomic.Uint64 // number of subgroups created with New
+	again     atomic.Uint64 // number of groups created with Renew
+	numbers   atomic.Uint64 // see Number
+	log       func(string)
+	exitWaits *exitWaits // shared by all groups of the rank
 
 	mu    sync.Mutex
 	stats Stats
-	apart *member // see Apart; nil until it is asked for
+	apart *member // see Apart; nil until the first call
 }
 
-// Stats count what a rank has moved through a group.
+// Stats count the data that a rank has moved through a group.
 type Stats struct {
 	Calls map[string]int // by name of the collective
-	// Bytes are what the rank read from and wrote to the memory of its peers: of an all-reduce of s bytes over n ranks
-	// 2s(n-1)/n, of an all-gather or a reduce-scatter of s bytes in all s(n-1)/n.
+	// Bytes are the bytes that the rank read from and wrote to the memory of its peers. For n ranks an all-reduce of s bytes counts
+	// 2s(n-1)/n; an all-gather or reduce-scatter of s bytes in total counts s(n-1)/n.
 	Bytes map[string]int
-	// Staged are the bytes that went between the host and the rank's device, if the host cannot address its memory: of an
-	// all-reduce of s bytes 2s.
+	// Staged are the bytes copied between the host and the rank's device, if the host cannot address its memory. An all-reduce of s bytes
+	// counts 2s.
 	Staged int
 }
 
@@ -73,7 +73,7 @@ func (s Stats) Total() int {
 	return n
 }
 
-// NewWorld returns the handles of size ranks that are threads of this process, on a group of all of them.
+// NewWorld creates a group of size ranks, which are threads of this process, and returns a handle per rank.
 func NewWorld(size int, o Options) ([]*Group, error) {
 	if size < 1 {
 		return nil, core.Errorf(core.ValueError, "world", "got %d ranks, want at least one", size)
@@ -97,67 +97,67 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	m := newMeeting(&world{absent: map[int]error{}, rate: o.LinkRate, waiting: newWaitingRoom(size)}, ranks)
+	m := newRendezvous(&world{absent: map[int]error{}, rate: o.LinkRate, detector: newDeadlockDetector(size)}, ranks)
 	groups := make([]*Group, size)
 	for i := range groups {
-		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o, &leaving{waits: map[*func() error]struct{}{}})
+		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o, &exitWaits{waits: map[*func() error]struct{}{}})
 	}
 	return groups, nil
 }
 
-func newGroup(b Backend, name string, rank int, ranks []int, o Options, e *leaving) *Group {
-	m := &member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log, leaving: e,
+func newGroup(b Backend, name string, rank int, ranks []int, o Options, e *exitWaits) *Group {
+	m := &member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log, exitWaits: e,
 		stats: Stats{Calls: map[string]int{}, Bytes: map[string]int{}}}
 	return &Group{m, o.Timeout, "", &m.own}
 }
 
-// Rank returns the rank's number in the group.
+// Rank returns the rank in the group.
 func (g *Group) Rank() int { return g.rank }
 
 // Size returns the number of ranks in the group.
 func (g *Group) Size() int { return len(g.ranks) }
 
-// Ranks returns the numbers in the world of the group's ranks.
+// Ranks returns the world ranks of the group's members.
 func (g *Group) Ranks() []int { return slices.Clone(g.ranks) }
 
 // Name returns the group's name.
 func (g *Group) Name() string { return g.name }
 
-// Backend returns the name of what carries out the group's operations, such as "local".
+// Backend returns the backend's name, such as "local".
 func (g *Group) Backend() string { return g.backend.Name() }
 
-// Timeout returns how long the rank waits for the others.
+// Timeout returns how long the rank waits for others.
 func (g *Group) Timeout() time.Duration { return g.timeout }
 
-// SetTimeout changes how long operations started through this handle from now on wait for the others.
+// SetTimeout sets the timeout of later operations through this handle.
 func (g *Group) SetTimeout(d time.Duration) { g.timeout = d }
 
-// WithTimeout returns a handle on the same group whose operations wait so long for the others.
+// WithTimeout returns a handle on the same group with another timeout.
 func (g *Group) WithTimeout(d time.Duration) *Group { return &Group{g.member, d, g.purpose, g.channel} }
 
-// For returns a handle on the same group whose operations are for a purpose, such as "unit 3 (layers.2)". Ranks that meet in
-// one operation for different purposes get an error that names them: their tensors may well have the same shapes.
+// For returns a handle on the same group whose operations have a purpose, such as "unit 3 (layers.2)". Ranks that match one operation with
+// different purposes get an error that names both. Without purposes, tensors of equal shapes would hide the mistake.
 func (g *Group) For(purpose string) *Group { return &Group{g.member, g.timeout, purpose, g.channel} }
 
-// Purpose returns what operations through this handle are for; see [Group.For].
+// Purpose returns the purpose of operations through this handle; see [Group.For].
 func (g *Group) Purpose() string { return g.purpose }
 
-// Apart returns a handle, for the same purpose, on a second group of the same ranks, always the same one. Operations in the order of
-// a graph, such as those of gradients, belong there: between them a reducer starts others as gradients become ready, not at
-// the same places on each rank, and ranks meet by the order of their calls.
+// Apart returns a handle, with the same purpose, on a second group of the same ranks; every call returns the same group. It is for
+// operations in graph order. A reducer interleaves other collectives as gradients become ready, which happens at different places on each
+// rank, and ranks match calls by their order.
 func (g *Group) Apart() *Group {
 	m := g.member
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.apart == nil {
-		a := newGroup(m.backend.Split(m.all(), apart), m.name+"/apart", m.rank, m.ranks, Options{Log: m.log}, m.leaving).member
+		a := newGroup(m.backend.Split(m.all(), apart), m.name+"/apart", m.rank, m.ranks, Options{Log: m.log}, m.exitWaits).member
 		a.apart = a
 		m.apart = a
 	}
 	return &Group{m.apart, g.timeout, g.purpose, &m.apart.own}
 }
 
-// all returns the numbers of the ranks in the group.
+// all returns all ranks of the group.
 func (m *member) all() []int {
 	all := make([]int, len(m.ranks))
 	for i := range all {
@@ -166,10 +166,10 @@ func (m *member) all() []int {
 	return all
 }
 
-// Number returns 1, 2, 3 and so on, as names for what all ranks make in the same order.
+// Number returns 1, 2, 3 and so on: names for objects that all ranks create in the same order.
 func (g *Group) Number() int { return int(g.numbers.Add(1)) }
 
-// Stats returns what the rank has moved so far, in the group and apart.
+// Stats returns the rank's statistics of the group and of [Group.Apart].
 func (g *Group) Stats() Stats {
 	s := Stats{Calls: map[string]int{}, Bytes: map[string]int{}}
 	g.mu.Lock()
@@ -198,16 +198,16 @@ func (m *member) countStaged(bytes int) {
 	m.stats.Staged += bytes
 }
 
-// Recorder returns the rank's last operations in the group, the oldest first.
+// Recorder returns the rank's last operations in the group, oldest first.
 func (g *Group) Recorder() []Record {
 	if l, ok := g.backend.(*local); ok {
-		return l.meeting.records[l.rank].list()
+		return l.rendezvous.records[l.rank].list()
 	}
 	return nil
 }
 
-// New makes a group of the given ranks of g. Every rank of g calls it, with the same ranks in the same order, and those that
-// are not among them get nil. The numbers in the new group follow the order of ranks.
+// New creates a subgroup of the given ranks of g. Every rank of g must call it with the same ranks in the same order. It returns nil on
+// ranks outside the subgroup. Ranks in the subgroup are numbered in the order of ranks.
 func (g *Group) New(ranks []int, o Options) (*Group, error) {
 	const op = "new_group"
 	seen := map[int]bool{}
@@ -249,11 +249,11 @@ func (g *Group) New(ranks []int, o Options) (*Group, error) {
 	for i, r := range ranks {
 		global[i] = g.ranks[r]
 	}
-	return newGroup(g.backend.Split(ranks, key), o.Name, slices.Index(ranks, g.rank), global, o, g.leaving), nil
+	return newGroup(g.backend.Split(ranks, key), o.Name, slices.Index(ranks, g.rank), global, o, g.exitWaits), nil
 }
 
-// Renew returns a group of the same ranks as g, which begins anew: nothing that happened in an earlier one concerns it. The n-th
-// call of every rank makes the same group. It asks nobody, so the others need not have come.
+// Renew creates a fresh group with the same ranks as g. Calls in earlier groups do not affect it. The n-th call of every rank creates the
+// same group. It does not communicate, so other ranks may call it later.
 func (g *Group) Renew(o Options) *Group {
 	if o.Name == "" {
 		o.Name = g.name
@@ -262,12 +262,12 @@ func (g *Group) Renew(o Options) *Group {
 		o.Timeout = g.timeout
 	}
 	o.Log = g.log
-	return newGroup(g.backend.Split(g.all(), renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o, g.leaving)
+	return newGroup(g.backend.Split(g.all(), renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o, g.exitWaits)
 }
 
 const (
-	renewed = 1 << 63 // marks the keys of groups that begin anew
-	apart   = 1 << 62 // is the key of the one apart
+	renewed = 1 << 63 // flag in the keys of groups made by Renew
+	apart   = 1 << 62 // key of the group of Apart
 )
 
 func decodeRanks(b []byte) []int {
@@ -282,9 +282,8 @@ func decodeRanks(b []byte) []int {
 	return ranks
 }
 
-// Abort ends the rank's part in its world because of err: operations that need it fail, on every rank, with an error that
-// names it.
+// Abort ends the rank in its world because of err. Operations of any rank that need it fail with an error that names it.
 func (g *Group) Abort(err error) { g.backend.Abort(err) }
 
-// Close ends the rank's part in the group, after its own operations are done. Operations of others that need it fail.
+// Close ends the rank in the group after its own operations are done. Operations of other ranks that need it fail.
 func (g *Group) Close() error { return g.backend.Close() }

@@ -36,8 +36,7 @@ func ones(n int, v float64) *core.Tensor {
 	return core.FromSlice(x)
 }
 
-// 5. Groups of a 2 by 2 grid, by row and by column, work at once and in any order between the ranks; those outside a group
-// get none.
+// Case 5: row and column groups of a 2 by 2 grid work concurrently, in any order between the ranks. Ranks outside a group get nil.
 func TestCase05Groups(t *testing.T) {
 	require.NoError(t, Spawn(4, []string{"cpu:0", "cpu:1"}, patient, func(r *Rank) error {
 		var row, column *Group
@@ -102,7 +101,7 @@ func TestNewGroupDisagreement(t *testing.T) {
 	}))
 }
 
-// 6. Works: waited for twice, with a limit, never; done in the order of the calls.
+// Case 6: waiting for a work twice, with a timeout, or never; works end in the order of the calls.
 func TestCase06Works(t *testing.T) {
 	late := make(chan struct{})
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
@@ -133,10 +132,10 @@ func TestCase06Works(t *testing.T) {
 	}))
 }
 
-// 6. After a wait the memory has the result, also that of a tensor with gaps, whose elements come by way of another one.
+// Case 6: after Wait the memory holds the result, also for a strided tensor, which is written back from a copy.
 func TestCase06WaitIsForMemory(t *testing.T) {
 	o := patient
-	o.LinkRate = 1e9 // the links take some milliseconds
+	o.LinkRate = 1e9 // the simulated links take some milliseconds
 	require.NoError(t, Spawn(2, nil, o, func(r *Rank) error {
 		for _, gaps := range []bool{false, true} {
 			x := op.Ones(2000, 1000)
@@ -156,7 +155,7 @@ func TestCase06WaitIsForMemory(t *testing.T) {
 	}))
 }
 
-// The memory of a tensor that was released during the collective is not used again before its end, and returns then.
+// Memory released during a collective is not reused before its end, and is returned then.
 func TestReleaseDuringCollective(t *testing.T) {
 	dev, err := core.OpenDevice("cpu:0")
 	require.NoError(t, err)
@@ -183,13 +182,13 @@ func TestReleaseDuringCollective(t *testing.T) {
 	assert.LessOrEqual(t, bytesOf(dev), held)
 }
 
-// A peer that is slow to reduce still reads the gradient when its owner has gone on: the owner's next write waits.
+// If a slow peer still reads a gradient when its owner has continued, the owner's next write waits.
 func TestPeerReadsBeforeNextWrite(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
 		for range 50 {
 			big := ones(200000, float64(r.Rank+1))
 			r.World.AllReduce(big, Sum)
-			op.MulInPlace(big, core.Num(0)) // the step that overwrites it
+			op.MulInPlace(big, core.Num(0)) // overwrites it
 			if err := expect(big, 0); err != nil {
 				return err
 			}
@@ -231,7 +230,7 @@ func TestArguments(t *testing.T) {
 				return fmt.Errorf("no error: %s", what)
 			}
 		}
-		// None of these took a number, so the ranks still agree.
+		// These calls failed before they were numbered, so the ranks still agree.
 		return errors.Join(r.World.AllReduce(x, Sum).Wait(), expect(x, 2))
 	}))
 	_, err := NewWorld(0, Options{})
@@ -241,7 +240,7 @@ func TestArguments(t *testing.T) {
 	require.Error(t, AllReduceSync([]*core.Tensor{ones(2, 1), ones(3, 1)}, Sum))
 }
 
-// A rank whose tensors are on two devices cannot take part, and the others learn it.
+// A rank with tensors on two devices gets an error, and so do the others.
 func TestTwoDevices(t *testing.T) {
 	other, err := core.OpenDevice("cpu:1")
 	require.NoError(t, err)
@@ -256,7 +255,7 @@ func TestTwoDevices(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1 cannot take part")
 }
 
-// 7. Bytes are counted as the formulas say.
+// Case 7: the byte counts follow the formulas.
 func TestCase07Bytes(t *testing.T) {
 	require.NoError(t, Spawn(4, nil, patient, func(r *Rank) error {
 		g := r.World
@@ -271,7 +270,7 @@ func TestCase07Bytes(t *testing.T) {
 	}))
 }
 
-// Many groups that share devices, each rank enqueuing in an order and at a pace of its own: no deadlock.
+// Many groups share devices, and each rank enqueues in its own order and at its own pace: no deadlock.
 func TestSharedDevices(t *testing.T) {
 	const world = 4
 	for _, devices := range [][]string{onCPU0, {"cpu:0", "cpu:1"}, nil} {
@@ -307,7 +306,7 @@ func TestSharedDevices(t *testing.T) {
 	}
 }
 
-// The bytes that ranks hold when they end are those they held before.
+// Ranks hold as many bytes at the end as at the start.
 func TestNothingIsLeft(t *testing.T) {
 	dev, err := core.OpenDevice("cpu:0")
 	require.NoError(t, err)
@@ -325,5 +324,5 @@ func TestNothingIsLeft(t *testing.T) {
 	assert.LessOrEqual(t, bytesOf(dev), before)
 }
 
-// bytesOf returns the bytes in use. Tensors of earlier tests may be collected at any time, so they can become fewer.
+// bytesOf returns the bytes in use. Tensors of earlier tests may be collected at any time, so it may drop.
 func bytesOf(d core.Device) int { return core.MemoryUsage(d).Current }

@@ -8,19 +8,19 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// launch starts a collective of which every rank has given its post, on the streams of the posts, or through the relay if the
-// host cannot address the memory of one, and settles their works. last is the rank that came last. It does nothing if it returns
-// an error: errMisfit if the pieces do not fit.
-func launch(posts []*post, last int, through *relay) error {
-	ops := make([]*Operation, len(posts))
-	lanes := make([]lane, len(posts))
+// launch starts a collective at which every rank has arrived, on the ranks' communication streams, or through the relay if the host cannot
+// address the memory of one rank. It then settles the works. last is the rank that arrived last. With an error it does nothing; errMisfit
+// means that the ranks' pieces do not match.
+func launch(calls []*rankCall, last int, through *relay) error {
+	ops := make([]*Operation, len(calls))
+	stagers := make([]stagers, len(calls))
 	var waits []core.Event
 	staged := false
-	for i, p := range posts {
+	for i, p := range calls {
 		ops[i] = p.op
-		lanes[i] = p.lane
+		stagers[i] = p.stagers
 		waits = append(waits, p.waits...)
-		staged = staged || p.lane.entering != nil
+		staged = staged || p.stagers.fromHost != nil
 	}
 	plan, fits := steps(ops, last, staged)
 	if !fits {
@@ -28,31 +28,31 @@ func launch(posts []*post, last int, through *relay) error {
 	}
 	waits = pending(waits)
 	all := len(waits)
-	waits = foreign(waits, posts)
-	if len(waits) < all || outside(posts) > 1 { // ranks may have given the same memory
-		if err := clash(plan, posts); err != nil {
+	waits = foreign(waits, calls)
+	if len(waits) < all || countShared(calls) > 1 { // ranks may have passed the same memory
+		if err := clash(plan, calls); err != nil {
 			return err
 		}
 	}
 	if staged && len(plan) > 0 {
-		relayed(newJob(ops[0].name(), posts, lanes, plan), through)
+		launchRelayed(newJob(ops[0].name(), calls, stagers, plan), through)
 		return nil
 	}
 	var used []core.Stream
-	link := linkTime(posts)
+	link := linkTime(calls)
 	for i := range plan {
 		s := &plan[i]
-		stream := posts[s.owner].stream
+		stream := calls[s.owner].stream
 		first := !slices.Contains(used, stream)
 		if first && link > 0 {
-			hold(stream, ops[0].name(), link, waits)
+			simulateLink(stream, ops[0].name(), link, waits)
 		}
 		c := stream.Begin(contract.Combine, ops[0].name())
 		if first {
 			used = append(used, stream)
 			c.AddWaits(waits...)
 		}
-		s.fill(c, posts)
+		s.fill(c, calls)
 		stream.Launch(c)
 	}
 	var events []core.Event
@@ -60,9 +60,9 @@ func launch(posts []*post, last int, through *relay) error {
 		events = append(events, s.Record())
 	}
 	if len(used) == 0 {
-		events = waits // nothing to move: done when the tensors are
+		events = waits // nothing to move: done when the tensors are ready
 	}
-	for _, p := range posts {
+	for _, p := range calls {
 		p.work.settle(events, nil)
 	}
 	return nil
@@ -70,17 +70,17 @@ func launch(posts []*post, last int, through *relay) error {
 
 var errMisfit = errors.New("the pieces do not fit")
 
-// foreign returns the events that are not done, but for those of the posts: two ranks may give the same memory, and then each
-// waits for the other's use, which is this very work.
-func foreign(events []core.Event, posts []*post) []core.Event {
+// foreign returns the unfinished events, except those of the calls themselves. If two ranks pass the same memory, each waits for the
+// other's use of it, which is this collective.
+func foreign(events []core.Event, calls []*rankCall) []core.Event {
 	return slices.DeleteFunc(pending(events), func(e core.Event) bool {
-		return slices.ContainsFunc(posts, func(p *post) bool { return p.work.Event() == e })
+		return slices.ContainsFunc(calls, func(p *rankCall) bool { return p.work.Event() == e })
 	})
 }
 
-// outside returns how many of the posts have memory that somebody else has too, such as a NumPy array: two of them may be one.
-func outside(posts []*post) (n int) {
-	for _, p := range posts {
+// countShared returns how many of the calls have memory that code outside the engine also uses, such as NumPy arrays, which may overlap.
+func countShared(calls []*rankCall) (n int) {
+	for _, p := range calls {
 		if p.work.shared() {
 			n++
 		}
@@ -88,28 +88,28 @@ func outside(posts []*post) (n int) {
 	return n
 }
 
-// relayed starts a job and settles the works of its posts.
-func relayed(j *job, through *relay) {
-	if len(j.chunks) == 0 { // of no elements
-		for i, p := range j.posts {
+// launchRelayed starts a job and settles the works of its calls.
+func launchRelayed(j *job, through *relay) {
+	if len(j.chunks) == 0 { // no elements
+		for i, p := range j.calls {
 			p.work.settle(slices.Concat(j.reads[i], j.writes[i]), nil)
 		}
 		return
 	}
-	for i, p := range j.posts {
+	for i, p := range j.calls {
 		p.work.settle([]core.Event{j.ends[i]}, nil)
 	}
 	through.add(j)
 }
 
-// fill describes the step to the kernel.
-func (s *step) fill(c *core.Call, posts []*post) {
+// fill sets the operands and attributes of the kernel call for the step.
+func (s *step) fill(c *core.Call, calls []*rankCall) {
 	for _, src := range s.ins {
-		p := posts[src.rank]
+		p := calls[src.rank]
 		c.InBorrowed(p.ins[src.piece], p.op.Ins[src.piece].From+s.from, s.n)
 	}
 	for _, dst := range s.outs {
-		p := posts[dst.rank]
+		p := calls[dst.rank]
 		c.OutBorrowed(p.outs[dst.piece], p.op.Outs[dst.piece].From+s.from, s.n)
 	}
 	contract.CombineAttrs{Op: s.op, Divisor: s.divisor}.AddTo(c)

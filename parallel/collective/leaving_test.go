@@ -13,7 +13,7 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A rank that has made its last call may return before the others come: the call goes on without it.
+// A rank may return after its last call, before others arrive: the collective still completes.
 func TestARankLeavesAfterItsLastCall(t *testing.T) {
 	for range 20 {
 		left := make(chan struct{})
@@ -44,7 +44,7 @@ func TestARankLeavesAfterItsLastCall(t *testing.T) {
 	}
 }
 
-// A rank that ends fails the calls in which others wait for it already.
+// A rank that ends fails pending calls that wait for it.
 func TestARankLeavesWhileOthersWait(t *testing.T) {
 	groups, err := collective.NewWorld(3, collective.Options{Timeout: 10 * time.Second, Log: func(string) {}})
 	require.NoError(t, err)
@@ -54,12 +54,12 @@ func TestARankLeavesWhileOthersWait(t *testing.T) {
 	for _, w := range works[:3] {
 		require.ErrorContains(t, w.Wait(), "rank 2 is gone: out of luck")
 	}
-	// What two others do goes on.
+	// Operations of the two other ranks continue.
 	require.NoError(t, groups[0].Send(op.Ones(2), 1, 0).Wait())
 	require.NoError(t, works[3].Wait())
 }
 
-// Tensors may be released while their collective waits for the other ranks.
+// Tensors may be released while their collective waits for other ranks.
 func TestReleasedTensorsAreStillMoved(t *testing.T) {
 	err := collective.Spawn(2, nil, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
 		for i := range 200 {
@@ -95,7 +95,7 @@ func TestReleasedTensorsAreStillMoved(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Memory that a peer still reads is not written by whoever gets it next, on any rank's stream.
+// Memory that a peer still reads is not overwritten after its release, on any rank's stream.
 func TestMemoryGoesAroundBetweenCollectives(t *testing.T) {
 	err := collective.Spawn(3, nil, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
 		for i := range 300 {
@@ -104,7 +104,7 @@ func TestMemoryGoesAroundBetweenCollectives(t *testing.T) {
 				in := op.Full([]int{9000}, core.Num(float64(r.Rank+i)), op.TensorOptions{})
 				first := op.Empty(3, 9000)
 				r.World.AllGatherInto(first, in)
-				// Memory of what follows may be that of the round before, which others may still read.
+				// New tensors may get the memory of the previous round, which other ranks may still read.
 				second := op.Empty(9000)
 				r.World.ReduceScatterInto(second, op.Reshape(first, 27000), collective.Sum)
 				var v []float64

@@ -10,42 +10,42 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A meeting is the state that the ranks of a group, which are threads of this process, share: the calls that wait for other ranks, and
-// the ranks that are gone.
-type meeting struct {
+// A rendezvous is the state that the ranks of a group share: operations that wait for other ranks, and the ranks that have left. The ranks
+// are threads of one process.
+type rendezvous struct {
 	world *world
-	ranks []int // their numbers in the world
+	ranks []int // world ranks
 
 	mu       sync.Mutex
-	rounds   map[roundKey]*round        // not yet settled, or not yet seen by every rank
-	revoked  map[uint64]*revocation     // channels, until every rank has left them
-	channels map[channelKey]*newChannel // that not all ranks have made yet
-	numbered uint64                     // channels so far
-	sends    []*post                    // that wait for their recv, in the order of their calls
-	recvs    []*post
-	absent   map[int]error // ranks of the group that are gone, and why
+	rounds   map[roundKey]*round        // not settled yet, or not yet seen by every rank
+	revoked  map[uint64]*revocation     // by channel, until every rank has revoked it
+	channels map[channelKey]*newChannel // channels that some ranks have not created yet
+	numbered uint64                     // number of channels so far
+	sends    []*rankCall                // waiting for their recv, in the order of the calls
+	recvs    []*rankCall
+	absent   map[int]error // ranks that have left the group, and why
 	children map[uint64]*child
-	records  []recorder        // of each rank
-	relays   map[[2]int]*relay // of the collectives, and of those who send and receive
+	records  []recorder        // by rank
+	relays   map[[2]int]*relay // by sender and receiver, or everyone for collectives
 }
 
 type child struct {
-	*meeting
-	takers int // ranks that have yet to take it
+	*rendezvous
+	missing int // ranks that have not called Split yet
 }
 
-// A world is all ranks of a process that were started together, and the meetings of their groups.
+// A world is the set of ranks of one [Spawn] or [NewWorld], with the rendezvous of all their groups.
 type world struct {
-	rate    float64 // see Options.LinkRate
-	waiting *waitingRoom
+	rate     float64 // see Options.LinkRate
+	detector *deadlockDetector
 
-	mu       sync.Mutex
-	meetings []*meeting
-	absent   map[int]error
+	mu     sync.Mutex
+	groups []*rendezvous
+	absent map[int]error
 }
 
-func newMeeting(w *world, ranks []int) *meeting {
-	m := &meeting{world: w, ranks: ranks, rounds: map[roundKey]*round{}, revoked: map[uint64]*revocation{}, channels: map[channelKey]*newChannel{}, absent: map[int]error{}, children: map[uint64]*child{},
+func newRendezvous(w *world, ranks []int) *rendezvous {
+	m := &rendezvous{world: w, ranks: ranks, rounds: map[roundKey]*round{}, revoked: map[uint64]*revocation{}, channels: map[channelKey]*newChannel{}, absent: map[int]error{}, children: map[uint64]*child{},
 		records: make([]recorder, len(ranks)), relays: map[[2]int]*relay{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,12 +54,12 @@ func newMeeting(w *world, ranks []int) *meeting {
 			m.absent[i] = err
 		}
 	}
-	w.meetings = append(w.meetings, m)
+	w.groups = append(w.groups, m)
 	return m
 }
 
-// relayOf returns the relay for what goes from one rank to another, or from everyone to everyone. The meeting is locked.
-func (m *meeting) relayOf(from, to int) *relay {
+// relayOf returns the relay from one rank to another, or the collectives' if both are everyone. The rendezvous is locked.
+func (m *rendezvous) relayOf(from, to int) *relay {
 	key := [2]int{from, to}
 	r := m.relays[key]
 	if r == nil {
@@ -69,8 +69,8 @@ func (m *meeting) relayOf(from, to int) *relay {
 	return r
 }
 
-// settled waits until the relays have no job that rank i takes part in.
-func (m *meeting) settled(i int) {
+// waitRelays waits until no relay has a job of rank i.
+func (m *rendezvous) waitRelays(i int) {
 	m.mu.Lock()
 	var mine []*relay
 	for key, r := range m.relays {
@@ -84,7 +84,7 @@ func (m *meeting) settled(i int) {
 	}
 }
 
-// leave ends the part of a rank of the world: operations that need it fail, now and later.
+// leave removes a rank from the world: pending and later operations that need it fail.
 func (w *world) leave(rank int, err error) {
 	w.mu.Lock()
 	if w.absent[rank] != nil {
@@ -92,18 +92,18 @@ func (w *world) leave(rank int, err error) {
 		return
 	}
 	w.absent[rank] = err
-	meetings := slices.Clone(w.meetings)
+	groups := slices.Clone(w.groups)
 	w.mu.Unlock()
-	for _, m := range meetings {
+	for _, m := range groups {
 		if i := slices.Index(m.ranks, rank); i >= 0 {
-			m.lose(i, err)
+			m.removeRank(i, err)
 		}
 	}
-	w.waiting.leave(rank) // only now: until then the others wait for it
+	w.detector.leave(rank) // must come last: until then the other ranks count as waiting for it
 }
 
-// lose fails everything that waits for rank i. A round that it has come to goes on without it.
-func (m *meeting) lose(i int, err error) {
+// removeRank fails everything that waits for rank i. Rounds at which it has arrived continue.
+func (m *rendezvous) removeRank(i int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.absent[i] != nil {
@@ -111,46 +111,46 @@ func (m *meeting) lose(i int, err error) {
 	}
 	m.absent[i] = err
 	for _, r := range m.rounds {
-		if !r.over && r.posts[i] == nil {
-			r.fail(m.gone(r.label, i))
+		if !r.over && r.calls[i] == nil {
+			r.fail(m.goneError(r.label, i))
 		}
 	}
-	for _, list := range []*[]*post{&m.sends, &m.recvs} {
-		*list = slices.DeleteFunc(*list, func(p *post) bool {
+	for _, list := range []*[]*rankCall{&m.sends, &m.recvs} {
+		*list = slices.DeleteFunc(*list, func(p *rankCall) bool {
 			if p.rank != i && p.op.Root != i {
 				return false
 			}
-			p.fail(m.gone(p.op.label(), i))
+			p.fail(m.goneError(p.op.label(), i))
 			return true
 		})
 	}
 }
 
-// gone says that rank i cannot take part.
-func (m *meeting) gone(op string, i int) error {
+// goneError returns the error of an operation that needs rank i, which has left.
+func (m *rendezvous) goneError(op string, i int) error {
 	return core.Errorf(core.DistributedError, op, "rank %d is gone: %w", i, m.absent[i])
 }
 
-// anyAbsent returns the error of round r if a rank is gone that has not come to it.
-func (m *meeting) anyAbsent(r *round) error {
+// anyAbsent returns an error if a rank has left before it arrived at round r.
+func (m *rendezvous) anyAbsent(r *round) error {
 	for i := range m.ranks {
-		if m.absent[i] != nil && r.posts[i] == nil {
-			return m.gone(r.label, i)
+		if m.absent[i] != nil && r.calls[i] == nil {
+			return m.goneError(r.label, i)
 		}
 	}
 	return nil
 }
 
-// local is one rank's place in a meeting.
+// local is the [Backend] of one rank in a rendezvous.
 type local struct {
-	meeting *meeting
-	rank    int
-	streams *streams
-	log     func(string)
+	rendezvous *rendezvous
+	rank       int
+	streams    *streams
+	log        func(string)
 
 	mu       sync.Mutex
-	parent   *local   // of the group that this one was made from; nil for the world
-	children []*local // of the groups made from this one
+	parent   *local   // backend of the parent group; nil for the world
+	children []*local // backends of the subgroups
 }
 
 // Name implements [Backend].
@@ -161,29 +161,29 @@ func (l *local) Start(o *Operation) *Work {
 	if l.streams.isClosed() {
 		return failedWork(o.label(), closed(o.name()))
 	}
-	p := &post{place: l, rank: l.rank, op: o, work: newWork(o.label())}
-	p.work.spin, p.work.place, p.work.group, p.work.use = spinOf(len(l.meeting.ranks)), l, o.group, o.Purpose
-	l.notice()
-	l.meeting.records[l.rank].add(o, p.work)
+	p := &rankCall{local: l, rank: l.rank, op: o, work: newWork(o.label())}
+	p.work.spin, p.work.local, p.work.group, p.work.purpose = spinOf(len(l.rendezvous.ranks)), l, o.group, o.Purpose
+	l.noteCaller()
+	l.rendezvous.records[l.rank].add(o, p.work)
 	if err := p.borrow(l.streams); err != nil {
 		p.work.settle(nil, err)
 		// The others must not wait for what will not come.
 		if o.Seq != 0 {
-			l.meeting.refuse(p, err)
+			l.rendezvous.refuse(p, err)
 		}
 		return p.work
 	}
 	if o.Kind == KindSend || o.Kind == KindRecv {
-		l.meeting.pair(p)
+		l.rendezvous.pair(p)
 	} else {
-		l.meeting.join(p)
+		l.rendezvous.join(p)
 	}
 	return p.work
 }
 
 // Split implements [Backend].
 func (l *local) Split(ranks []int, key uint64) Backend {
-	m := l.meeting
+	m := l.rendezvous
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.children[key]
@@ -192,27 +192,27 @@ func (l *local) Split(ranks []int, key uint64) Backend {
 		for i, r := range ranks {
 			global[i] = m.ranks[r]
 		}
-		c = &child{newMeeting(m.world, global), len(ranks)}
+		c = &child{newRendezvous(m.world, global), len(ranks)}
 		m.children[key] = c
 	}
-	if c.takers--; c.takers == 0 {
+	if c.missing--; c.missing == 0 {
 		delete(m.children, key)
 	}
-	made := newLocal(c.meeting, slices.Index(ranks, l.rank), l.log)
+	made := newLocal(c.rendezvous, slices.Index(ranks, l.rank), l.log)
 	made.parent = l
 	l.mu.Lock()
 	l.children = append(l.children, made)
 	l.mu.Unlock()
 	if l.streams.isClosed() {
-		made.Close() // it has left this one as well
+		made.Close() // the rank has left the parent group, so it leaves this one too
 	}
 	return made
 }
 
 // Abort implements [Backend].
-func (l *local) Abort(err error) { l.meeting.world.leave(l.meeting.ranks[l.rank], err) }
+func (l *local) Abort(err error) { l.rendezvous.world.leave(l.rendezvous.ranks[l.rank], err) }
 
-// Close implements [Backend]. The groups made from this one end with it.
+// Close implements [Backend]. It also closes the subgroups.
 func (l *local) Close() error {
 	l.mu.Lock()
 	children := l.children
@@ -227,25 +227,25 @@ func (l *local) Close() error {
 	for _, c := range children {
 		errs = append(errs, c.Close())
 	}
-	m := l.meeting
-	m.lose(l.rank, core.Errorf(core.DistributedError, "", "it has left the group"))
-	m.settled(l.rank)
+	m := l.rendezvous
+	m.removeRank(l.rank, core.Errorf(core.DistributedError, "", "it has left the group"))
+	m.waitRelays(l.rank)
 	m.mu.Lock()
 	last := len(m.absent) == len(m.ranks)
 	m.mu.Unlock()
 	if last {
 		m.world.mu.Lock()
-		m.world.meetings = slices.DeleteFunc(m.world.meetings, func(o *meeting) bool { return o == m })
+		m.world.groups = slices.DeleteFunc(m.world.groups, func(o *rendezvous) bool { return o == m })
 		m.world.mu.Unlock()
 	}
 	return errors.Join(append(errs, l.streams.close())...)
 }
 
-func newLocal(m *meeting, rank int, log func(string)) *local {
-	return &local{meeting: m, rank: rank, streams: &streams{rank: m.ranks[rank]}, log: log}
+func newLocal(m *rendezvous, rank int, log func(string)) *local {
+	return &local{rendezvous: m, rank: rank, streams: &streams{rank: m.ranks[rank]}, log: log}
 }
 
-// names lists ranks as messages do: "rank 2", "ranks 0 and 3", "ranks 1, 2 and 4".
+// names lists ranks for messages: "rank 2", "ranks 0 and 3", "ranks 1, 2 and 4".
 func names(ranks []int) string {
 	switch n := len(ranks); n {
 	case 0:

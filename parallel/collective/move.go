@@ -7,7 +7,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// carriers copy tensors from device to device, for the threads of each rank.
+// carriers holds one Carrier per rank, for copies between devices.
 var carriers struct {
 	sync.Mutex
 	byRank map[int]*Carrier
@@ -28,8 +28,8 @@ func carrier() *Carrier {
 	return c
 }
 
-// ToDevice returns x on dev; gradients flow back. Unlike [op.ToDevice] it does not wait for a value that a GPU has yet to compute:
-// the thread goes on to give work to other devices, and who reads the result waits.
+// ToDevice returns x on dev; gradients flow back. Unlike [op.ToDevice] it does not block on a value that a GPU has yet to compute. The
+// thread can launch work on other devices meanwhile, and readers of the result wait.
 func ToDevice(x *core.Tensor, dev core.Device) *core.Tensor {
 	if err := x.Usable("to"); err != nil {
 		return core.ErrorTensor(err)

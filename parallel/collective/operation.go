@@ -9,11 +9,11 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Kind is one of the collectives.
+// A Kind is a kind of collective.
 type Kind uint8
 
-// The collectives. An exchange moves bytes between the hosts; barriers and new groups are exchanges. Python and C use the numbers of
-// those before it: a new one comes right before it.
+// The kinds. An exchange moves bytes between hosts; barriers and new groups are exchanges. Python and C use the numbers of the kinds before
+// KindExchange: add a new kind right before it.
 const (
 	KindAllReduce Kind = iota
 	KindBroadcast
@@ -39,46 +39,46 @@ func (k Kind) rooted() bool {
 	return k == KindBroadcast || k == KindReduce || k == KindGather || k == KindScatter
 }
 
-// alike reports whether a rank's outputs are its inputs and the tensors of all ranks have the same shapes. Of the others, pieces
-// correspond: steps finds those that do not fit.
-func (k Kind) alike() bool { return k == KindAllReduce || k == KindBroadcast || k == KindReduce }
+// sameShapes reports whether inputs are also the outputs and have the same shapes on all ranks. For other kinds, steps checks that the
+// pieces of the ranks match.
+func (k Kind) sameShapes() bool { return k == KindAllReduce || k == KindBroadcast || k == KindReduce }
 
-// A Piece is a run of elements of a contiguous tensor.
+// A Piece is a range of elements of a contiguous tensor.
 type Piece struct {
 	Tensor  *core.Tensor
 	From, N int
 
-	storage *core.Storage // the tensor's when the call was made; it may be released before the others come
+	storage *core.Storage // the tensor's storage at the time of the call; the tensor may be released before other ranks arrive
 	offset  int
 }
 
-// An Operation is one rank's part in a collective.
+// An Operation is one rank's call of a collective.
 //
-// Ins and Outs hold, by kind: all_reduce, broadcast and reduce the same pieces in both, as many as tensors; gather one piece
-// in Ins and one for each rank in Outs; scatter one for each rank in Ins and one in Outs; all_gather k pieces in Ins and k
-// for each rank in Outs, rank 0's first; reduce_scatter k for each rank in Ins and k in Outs; all_to_all one for each rank
-// in both. Ranks that give or get nothing leave theirs empty: all but the root in Outs of a gather and in Ins of a scatter.
+// Ins and Outs depend on the kind. all_reduce, broadcast and reduce have the same pieces in both, one per tensor. gather has one piece in
+// Ins and one per rank in Outs; scatter the other way round. all_gather has k pieces in Ins and k per rank in Outs, rank 0's first;
+// reduce_scatter k per rank in Ins and k in Outs. all_to_all has one per rank in both. A list is empty where a rank sends or receives
+// nothing: Outs of a gather and Ins of a scatter, except on the root.
 type Operation struct {
 	Kind    Kind
-	Seq     uint64 // counts the operations of the channel from 1; 0 for send and recv
+	Seq     uint64 // counts the channel's operations from 1; 0 for send and recv
 	Op      ReduceOp
-	Root    int // in the group; of send and recv the peer, or -1 for any
+	Root    int // rank in the group; for send and recv the peer, or -1 for any
 	Tag     int
 	Ins     []Piece
 	Outs    []Piece
 	Payload []byte // of an exchange
-	Note    string // the name of an exchange, such as "barrier"
-	Purpose string // what it is for, such as "unit 3 (layers.2)"; see [Group.For]
+	Note    string // name of an exchange, such as "barrier"
+	Purpose string // such as "unit 3 (layers.2)"; see [Group.For]
 	Timeout time.Duration
 
-	group    string          // its name, in messages
-	channel  uint64          // in which Seq counts; see [Group.Channel]
-	made     core.Event      // after which nothing that was launched writes to Ins; nil means all
-	staged   func(bytes int) // counts what went through stages
-	rootLast bool            // of a reduce: the root's pieces are joined to those of the others, and not in their place among them
+	group       string          // name of the group, for messages
+	channel     uint64          // channel that Seq counts in; see [Group.Channel]
+	made        core.Event      // nothing launched after it writes to Ins; nil means everything launched so far
+	countStaged func(bytes int) // counts bytes copied through stages
+	rootLast    bool            // of a reduce: the root's pieces are joined last, not in rank order
 }
 
-// name returns what messages call the operation, such as "all_reduce".
+// name returns the operation's name for messages, such as "all_reduce".
 func (o *Operation) name() string {
 	if o.Kind == KindExchange && o.Note != "" {
 		return o.Note
@@ -86,7 +86,7 @@ func (o *Operation) name() string {
 	return o.Kind.String()
 }
 
-// label returns the name with the sequence number, such as "all_reduce #5".
+// label returns the name and the sequence number, such as "all_reduce #5".
 func (o *Operation) label() string {
 	if o.Seq == 0 {
 		return o.name()
@@ -117,7 +117,7 @@ func (o *Operation) layout() string {
 	return b.String()
 }
 
-// String describes the operation as messages do, such as "all_reduce(sum) of float32[4 3]".
+// String describes the operation, such as "all_reduce(sum) of float32[4 3]".
 func (o *Operation) String() string {
 	s := o.name()
 	switch {
@@ -128,14 +128,14 @@ func (o *Operation) String() string {
 	case o.Kind.rooted():
 		s += fmt.Sprintf("(root %d)", o.Root)
 	}
-	if w := o.what(); w != "" {
+	if w := o.detail(); w != "" {
 		s += " of " + w
 	}
 	return s
 }
 
-// what describes the pieces and the purpose, such as "float32[4 3] for bucket 1".
-func (o *Operation) what() string {
+// detail describes the pieces and the purpose, such as "float32[4 3] for bucket 1".
+func (o *Operation) detail() string {
 	switch l := o.layout(); {
 	case o.Purpose == "":
 		return l
@@ -146,12 +146,12 @@ func (o *Operation) what() string {
 	}
 }
 
-// agrees reports whether o and p can be parts of one collective, as far as can be said of two ranks.
+// agrees reports whether o and p can belong to one collective, as far as two ranks alone can tell.
 func (o *Operation) agrees(p *Operation) bool {
 	if o.Kind != p.Kind || o.Root != p.Root || o.Op != p.Op || o.Note != p.Note || o.Purpose != p.Purpose {
 		return false
 	}
-	if !o.Kind.alike() {
+	if !o.Kind.sameShapes() {
 		return true
 	}
 	return slices.EqualFunc(o.Ins, p.Ins, func(a, b Piece) bool {
@@ -159,5 +159,5 @@ func (o *Operation) agrees(p *Operation) bool {
 	})
 }
 
-// fits reports whether elements of in can become those of out.
+// fits reports whether the pieces have equal sizes and dtypes, so that in can be copied to out.
 func fits(in, out Piece) bool { return in.N == out.N && in.Tensor.DType() == out.Tensor.DType() }

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// 3. The bits are those of a sum in the order of the ranks, on every rank, for any cut of the data.
+// Case 3: the bits are those of a sum in rank order, on every rank, however the data is split.
 func TestCase03SameBits(t *testing.T) {
 	const world, n = 5, 70000
 	data := make([][]float32, world)
@@ -63,7 +63,7 @@ func TestCase03SameBits(t *testing.T) {
 	}
 }
 
-// 3. One thread's sum on the first device adds what the others have, in their order, to what it has, last.
+// Case 3: ReduceSyncMany adds the other devices' tensors in their order, and the first device's own tensor last.
 func TestCase03ReduceSyncOrder(t *testing.T) {
 	for _, c := range []struct {
 		values []float32

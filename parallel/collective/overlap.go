@@ -1,6 +1,6 @@
 package collective
 
-// Collectives whose inputs and outputs share memory: which inputs must be copied first, and which calls are errors.
+// Collectives whose inputs and outputs share memory: which inputs must be copied first, and which overlaps are errors.
 
 import (
 	"cmp"
@@ -12,13 +12,13 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A span is where a piece lies: bytes from lo to hi, without it, of the host's memory or else of the storage.
+// A span is the memory of a piece: the bytes [lo, hi) of host memory or, on devices without host access, of the storage.
 type span struct {
 	storage *core.Storage
 	lo, hi  uintptr
 }
 
-// spanOf returns where n elements of a piece lie, from number from on; m is the memory of its storage.
+// spanOf returns the memory of elements from to from+n of a piece; m is its storage's memory.
 func spanOf(p *Piece, m core.Memory, from, n int) span {
 	size := p.Tensor.DType().Size()
 	s := span{storage: p.storage, lo: uintptr((p.offset + p.From + from) * size)}
@@ -29,21 +29,21 @@ func spanOf(p *Piece, m core.Memory, from, n int) span {
 	return s
 }
 
-// A place is a span that a step, or one rank's part in a collective, reads or writes.
-type place struct {
+// An access is a span that a step, or one rank in a collective, reads or writes.
+type access struct {
 	span
 	source
 	step int
 }
 
-// eachOverlap calls found with every two places that have bytes in common, until it returns false. It sorts the places.
-func eachOverlap(places []place, found func(a, b *place) bool) {
-	inOneStorage := slices.ContainsFunc(places, func(p place) bool { return p.storage != nil })
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.lo, b.lo) })
-	for i := range places {
-		a := &places[i]
-		for j := i + 1; j < len(places) && places[j].lo < a.hi; j++ {
-			b := &places[j]
+// eachOverlap calls found for every two accesses that overlap, until it returns false. It sorts the accesses.
+func eachOverlap(accesses []access, found func(a, b *access) bool) {
+	inOneStorage := slices.ContainsFunc(accesses, func(p access) bool { return p.storage != nil })
+	slices.SortFunc(accesses, func(a, b access) int { return cmp.Compare(a.lo, b.lo) })
+	for i := range accesses {
+		a := &accesses[i]
+		for j := i + 1; j < len(accesses) && accesses[j].lo < a.hi; j++ {
+			b := &accesses[j]
 			if inOneStorage && a.storage != b.storage || b.lo == b.hi {
 				continue
 			}
@@ -54,9 +54,9 @@ func eachOverlap(places []place, found func(a, b *place) bool) {
 	}
 }
 
-// own reports whether the input with the number in may lie where the output with the number out does: nobody then reads the
-// one after the other was written. Of a kind without a case none may.
-func (o *Operation) own(rank, in, out, ins, outs int) bool {
+// mayAlias reports whether an input may share the memory of an output: no rank then reads the input after the output was written. Kinds
+// without a case allow no sharing.
+func (o *Operation) mayAlias(rank, in, out, ins, outs int) bool {
 	switch o.Kind {
 	case KindAllReduce, KindBroadcast, KindReduce:
 		return in == out
@@ -74,21 +74,21 @@ func (o *Operation) own(rank, in, out, ins, outs int) bool {
 	return false
 }
 
-// apart returns the numbers of those of a rank's ins that outputs would overwrite before they are read: the collective is to read
-// copies of them. Two outputs in one place are an error.
-func (o *Operation) apart(rank int, ins, outs []Piece) (copies []int, err error) {
-	if len(outs) == 0 || o.Kind.alike() && len(outs) == 1 {
+// inputsToCopy returns the indices of inputs that outputs would overwrite before they are read. Two outputs in the same memory are an
+// error.
+func (o *Operation) inputsToCopy(rank int, ins, outs []Piece) (copies []int, err error) {
+	if len(outs) == 0 || o.Kind.sameShapes() && len(outs) == 1 {
 		return nil, nil
 	}
-	var few [24]place
-	places := few[:0]
+	var few [24]access
+	accesses := few[:0]
 	for k, list := range [][]Piece{ins, outs} {
 		for i := range list {
 			p := &list[i]
-			places = append(places, place{span: spanOf(p, p.storage.Memory(), 0, p.N), source: source{rank, i, k == 1}})
+			accesses = append(accesses, access{span: spanOf(p, p.storage.Memory(), 0, p.N), source: source{rank, i, k == 1}})
 		}
 	}
-	eachOverlap(places, func(a, b *place) bool {
+	eachOverlap(accesses, func(a, b *access) bool {
 		switch {
 		case a.out && b.out:
 			err = o.shared(a.piece, b.piece, outs[a.piece].describe(), outs[b.piece].describe())
@@ -97,7 +97,7 @@ func (o *Operation) apart(rank int, ins, outs []Piece) (copies []int, err error)
 			if a.out {
 				in, out = b, a
 			}
-			if in.span != out.span || !o.own(rank, in.piece, out.piece, len(ins), len(outs)) {
+			if in.span != out.span || !o.mayAlias(rank, in.piece, out.piece, len(ins), len(outs)) {
 				copies = append(copies, in.piece)
 			}
 		}
@@ -106,10 +106,10 @@ func (o *Operation) apart(rank int, ins, outs []Piece) (copies []int, err error)
 	return copies, err
 }
 
-// shared returns the error of two outputs of a rank that share memory.
+// shared returns the error of two outputs that share memory.
 func (o *Operation) shared(a, b int, first, second string) error {
 	what := "outputs"
-	if o.Kind.alike() {
+	if o.Kind.sameShapes() {
 		what = "tensors"
 	}
 	if a > b {
@@ -119,8 +119,8 @@ func (o *Operation) shared(a, b int, first, second string) error {
 		what, a, b, first, second)
 }
 
-// scattered returns an error if two elements of outs that are not contiguous share memory.
-func (o *Operation) scattered(outs []Piece) error {
+// checkStrided returns an error if two elements of non-contiguous outputs share memory.
+func (o *Operation) checkStrided(outs []Piece) error {
 	for i := range outs {
 		t := outs[i].Tensor
 		if t.Contiguous() || i > 0 && outs[i-1].Tensor == t {
@@ -132,7 +132,7 @@ func (o *Operation) scattered(outs []Piece) error {
 		}
 		for j := range outs {
 			u := outs[j].Tensor
-			if t != u && (j > i || u.Contiguous()) && u.Storage() == t.Storage() && meet(t, u) {
+			if t != u && (j > i || u.Contiguous()) && u.Storage() == t.Storage() && overlap(t, u) {
 				return o.shared(i, j, whole(t), whole(u))
 			}
 		}
@@ -142,10 +142,10 @@ func (o *Operation) scattered(outs []Piece) error {
 
 func whole(t *core.Tensor) string { return fmt.Sprintf("%v%v", t.DType(), t.Shape()) }
 
-// meet reports whether two tensors of one storage share the memory of an element.
-func meet(t, u *core.Tensor) bool {
-	from, to := reach(t)
-	if lo, hi := reach(u); t.DType() != u.DType() || lo > to || from > hi {
+// overlap reports whether two tensors of one storage share an element.
+func overlap(t, u *core.Tensor) bool {
+	from, to := extent(t)
+	if lo, hi := extent(u); t.DType() != u.DType() || lo > to || from > hi {
 		return false
 	}
 	elements := map[int]bool{}
@@ -155,8 +155,8 @@ func meet(t, u *core.Tensor) bool {
 	return found
 }
 
-// reach returns where the first and the last element of t lie in its storage.
-func reach(t *core.Tensor) (first, last int) {
+// extent returns the positions of the first and the last element of t in its storage.
+func extent(t *core.Tensor) (first, last int) {
 	first, last = t.Offset(), t.Offset()
 	for d, n := range t.Shape() {
 		if by := (n - 1) * t.Strides()[d]; by > 0 {
@@ -168,7 +168,7 @@ func reach(t *core.Tensor) (first, last int) {
 	return first, last
 }
 
-// each calls f with where each element of t lies in its storage.
+// each calls f with the position of every element of t in its storage.
 func each(t *core.Tensor, f func(at int)) {
 	var walk func(d, at int)
 	walk = func(d, at int) {
@@ -183,34 +183,34 @@ func each(t *core.Tensor, f func(at int)) {
 	walk(0, t.Offset())
 }
 
-// clash returns an error if the memory of two ranks overlaps so that a step would change what another one reads or writes.
-func clash(plan []step, posts []*post) (err error) {
-	var places []place
+// clash returns an error if the ranks' memory overlaps so that one step would change what another one reads or writes.
+func clash(plan []step, calls []*rankCall) (err error) {
+	var accesses []access
 	for i := range plan {
 		s := &plan[i]
 		for _, list := range [][]source{s.ins, s.outs} {
 			for _, src := range list {
-				p := posts[src.rank]
-				pieces, loans := p.op.Ins, p.ins
+				p := calls[src.rank]
+				pieces, borrowed := p.op.Ins, p.ins
 				if src.out {
-					pieces, loans = p.op.Outs, p.outs
+					pieces, borrowed = p.op.Outs, p.outs
 				}
 				piece := &pieces[src.piece]
-				memory := loans[src.piece].Region(0, 0).Memory
-				places = append(places, place{spanOf(piece, memory, s.from, s.n), src, i})
+				memory := borrowed[src.piece].Region(0, 0).Memory
+				accesses = append(accesses, access{spanOf(piece, memory, s.from, s.n), src, i})
 			}
 		}
 	}
-	eachOverlap(places, func(a, b *place) bool {
+	eachOverlap(accesses, func(a, b *access) bool {
 		same := a.span == b.span
 		switch {
 		case !a.out && !b.out:
 		case same && a.step == b.step: // each element is read before it is written
 		case same && a.out && b.out && plan[a.step].op == contract.CombineCopy && plan[b.step].op == contract.CombineCopy &&
-			plan[a.step].ins[0] == plan[b.step].ins[0]: // both write the same
+			plan[a.step].ins[0] == plan[b.step].ins[0]: // both write the same values
 		default:
-			err = core.Errorf(core.DistributedError, posts[0].work.label, "%s and %s share memory, so that one would overwrite the other",
-				posts[a.rank].op.describe(a.source), posts[b.rank].op.describe(b.source))
+			err = core.Errorf(core.DistributedError, calls[0].work.label, "%s and %s share memory, so that one would overwrite the other",
+				calls[a.rank].op.describe(a.source), calls[b.rank].op.describe(b.source))
 		}
 		return err == nil
 	})
@@ -226,7 +226,7 @@ func (o *Operation) describe(s source) string {
 	return fmt.Sprintf("%s %d of rank %d, %s,", what, s.piece, s.rank, p[s.piece].describe())
 }
 
-// describe returns the dtype and the shape, such as "float32[4 3]".
+// describe returns dtype and shape, such as "float32[4 3]".
 func (p *Piece) describe() string {
 	if shape := p.Tensor.Shape(); core.Numel(shape) == p.N {
 		return whole(p.Tensor)

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A layout is where the pieces of one rank lie in its memory: numbers of first elements, all pieces having so many.
+// A layout says where the pieces of one rank lie in its memory: their first elements. All have the same size.
 type layout struct {
 	n         int
 	ins, outs []int
@@ -30,7 +30,7 @@ func (l layout) broken() bool {
 	return false
 }
 
-// room is how many elements a rank's memory has.
+// room is the number of elements in a rank's memory.
 const room = 60
 
 func TestOverlapsAgainstCopies(t *testing.T) {
@@ -44,7 +44,7 @@ func TestOverlapsAgainstCopies(t *testing.T) {
 		}
 		return sum
 	}
-	// ins[r][i] is the input i of rank r; root is rank 0.
+	// ins[r][i] is input i of rank r; rank 0 is the root.
 	cases := []struct {
 		kind              Kind
 		rootIns, rootOuts func(n int) int
@@ -92,10 +92,10 @@ func TestOverlapsAgainstCopies(t *testing.T) {
 			}
 			for i := range outs(world) {
 				at := random.IntN(spread)
-				if random.IntN(2) == 0 { // side by side, as parts of one tensor
+				if random.IntN(2) == 0 { // adjacent, as parts of one tensor
 					at = i * n
 				}
-				if random.IntN(3) == 0 && len(l.ins) > 0 { // in the place of an input
+				if random.IntN(3) == 0 && len(l.ins) > 0 { // in the memory of an input
 					at = l.ins[random.IntN(len(l.ins))]
 				}
 				l.outs = append(l.outs, at)
@@ -114,7 +114,7 @@ func TestOverlapsAgainstCopies(t *testing.T) {
 		}
 		broken := n > 0 && slices.ContainsFunc(layouts, layout.broken)
 
-		memory := make([][]float64, world) // what it is now, and should be
+		memory := make([][]float64, world) // actual and expected contents
 		ins := make([][][]float64, world)
 		for r := range memory {
 			memory[r] = make([]float64, room)
@@ -171,7 +171,7 @@ func TestOverlapsAgainstCopies(t *testing.T) {
 	require.Greater(t, refused, 30)
 }
 
-// Memory that outputs have twice, in one rank or in two, is named by both.
+// If two outputs share memory, on one rank or on two, the error names both.
 func TestOutputsThatShareMemory(t *testing.T) {
 	sheet := func() *core.Tensor { return op.Zeros(4, 6) }
 	for _, c := range []struct {
@@ -219,7 +219,7 @@ func TestOutputsThatShareMemory(t *testing.T) {
 	require.NoError(t, expect(x, 0))
 }
 
-// Columns of one matrix lie between each other, and share nothing.
+// Columns of one matrix interleave but do not overlap.
 func TestOutputsBetweenEachOther(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
 		x := op.Zeros(3, 2)
@@ -237,7 +237,7 @@ func TestOutputsBetweenEachOther(t *testing.T) {
 	}))
 }
 
-// All ranks may give one tensor: it is the input and the output of each.
+// All ranks may pass the same tensor as input and output.
 func TestRanksThatGiveOneTensor(t *testing.T) {
 	x := op.Ones(30000)
 	require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error { return r.World.AllReduce(x, Sum).Wait() }))

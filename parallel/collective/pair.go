@@ -9,11 +9,11 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// anyone is the peer of a recv that takes what comes first.
+// anyone is the peer of a recv from any sender.
 const anyone = -1
 
-// pair finds the other side of a send or a recv, in the order of the calls, or lets it wait.
-func (m *meeting) pair(p *post) {
+// pair matches a send with a recv, in the order of the calls, or queues it.
+func (m *rendezvous) pair(p *rankCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.revoked[p.op.channel]; r != nil {
@@ -21,7 +21,7 @@ func (m *meeting) pair(p *post) {
 		return
 	}
 	if peer := p.op.Root; peer != anyone && m.absent[peer] != nil {
-		p.fail(m.gone(p.op.label(), peer))
+		p.fail(m.goneError(p.op.label(), peer))
 		return
 	}
 	mine, theirs := &m.sends, &m.recvs
@@ -44,14 +44,14 @@ func (m *meeting) pair(p *post) {
 	}
 }
 
-// matches reports whether q is the other side of p.
-func (p *post) matches(q *post) bool {
-	meets := func(a, b *post) bool { return a.op.Root == b.rank || a.op.Root == anyone }
+// matches reports whether q is the counterpart of p.
+func (p *rankCall) matches(q *rankCall) bool {
+	meets := func(a, b *rankCall) bool { return a.op.Root == b.rank || a.op.Root == anyone }
 	return meets(p, q) && meets(q, p) && p.op.Tag == q.op.Tag && p.op.channel == q.op.channel
 }
 
-// transfer launches the copy, on a stream of the receiver that only this sender uses, and if need be one of the sender.
-func (m *meeting) transfer(send, recv *post) {
+// transfer launches the copy on a stream of the receiver for this sender. On a GPU the sender has such a stream too.
+func (m *rendezvous) transfer(send, recv *rankCall) {
 	send.work.met.Store(true)
 	recv.work.met.Store(true)
 	from, to := send.op.Ins[0], recv.op.Outs[0]
@@ -61,7 +61,7 @@ func (m *meeting) transfer(send, recv *post) {
 	}
 	if !fits(from, to) || send.op.Purpose != recv.op.Purpose {
 		fail(core.Errorf(core.DistributedError, "recv", "rank %d sends %s, rank %d wants %s",
-			send.rank, send.op.what(), recv.rank, recv.op.what()))
+			send.rank, send.op.detail(), recv.rank, recv.op.detail()))
 		return
 	}
 	if a, b := spanOf(&from, send.ins[0].Region(0, 0).Memory, 0, from.N), spanOf(&to, recv.outs[0].Region(0, 0).Memory, 0, to.N); a != b &&
@@ -70,31 +70,31 @@ func (m *meeting) transfer(send, recv *post) {
 			send.op.describe(source{send.rank, 0, false}), recv.op.describe(source{recv.rank, 0, true})))
 		return
 	}
-	stream, err := recv.place.streams.of("recv", recv.stream.Device(), send.rank)
+	stream, err := recv.local.streams.of("recv", recv.stream.Device(), send.rank)
 	if err != nil {
 		fail(err)
 		return
 	}
 	recv.work.source = send.rank
-	if send.lane.entering != nil || recv.lane.entering != nil {
-		posts := []*post{send, recv}
-		lanes := make([]lane, 2)
-		for i, p := range posts {
-			if p.lane.entering == nil {
+	if send.stagers.fromHost != nil || recv.stagers.fromHost != nil {
+		calls := []*rankCall{send, recv}
+		stagers := make([]stagers, 2)
+		for i, p := range calls {
+			if p.stagers.fromHost == nil {
 				continue
 			}
-			if lanes[i], err = p.place.streams.lane(p.op.name(), p.stream.Device(), posts[1-i].rank); err != nil {
+			if stagers[i], err = p.local.streams.stagers(p.op.name(), p.stream.Device(), calls[1-i].rank); err != nil {
 				fail(err)
 				return
 			}
 		}
 		plan := []step{{op: contract.CombineCopy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: from.N}}
-		relayed(newJob("recv", posts, lanes, plan), m.relayOf(send.rank, recv.rank))
+		launchRelayed(newJob("recv", calls, stagers, plan), m.relayOf(send.rank, recv.rank))
 		return
 	}
-	waits := foreign(slices.Concat(send.waits, recv.waits), []*post{send, recv})
-	if link := linkTime([]*post{send, recv}); link > 0 {
-		hold(stream, "recv", link, waits)
+	waits := foreign(slices.Concat(send.waits, recv.waits), []*rankCall{send, recv})
+	if link := linkTime([]*rankCall{send, recv}); link > 0 {
+		simulateLink(stream, "recv", link, waits)
 	}
 	c := stream.Begin(contract.Combine, "recv")
 	c.AddWaits(waits...)
@@ -105,8 +105,8 @@ func (m *meeting) transfer(send, recv *post) {
 	recv.work.settle(end, nil)
 }
 
-// giveUp fails a send or a recv whose other side has not come in time.
-func (m *meeting) giveUp(list *[]*post, p *post) {
+// giveUp fails a send or a recv without a counterpart after its timeout.
+func (m *rendezvous) giveUp(list *[]*rankCall, p *rankCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.Index(*list, p)
@@ -114,13 +114,13 @@ func (m *meeting) giveUp(list *[]*post, p *post) {
 		return
 	}
 	*list = slices.Delete(*list, i, i+1)
-	peer, other := fmt.Sprintf("rank %d has", p.op.Root), "recv"
+	peer, other := fmt.Sprintf("rank %d has not", p.op.Root), "recv"
 	if p.op.Root == anyone {
-		peer = "nobody has"
+		peer = "no rank has"
 	}
 	if p.op.Kind == KindRecv {
 		other = "send"
 	}
-	p.fail(core.Errorf(core.DistributedError, p.op.label(), "%s not called the matching %s in %v (rank %d waits, tag %d)",
+	p.fail(core.Errorf(core.DistributedError, p.op.label(), "%s called the matching %s within %v (rank %d waits, tag %d)",
 		peer, other, p.op.Timeout, p.rank, p.op.Tag))
 }

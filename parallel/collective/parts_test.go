@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Several tensors are gathered and reduced as one collective, in parts of unequal sizes and without any.
+// Several tensors are gathered and reduced as one collective, with unequal and empty parts.
 func TestPartsOfSeveralTensors(t *testing.T) {
 	sizes := [][]int{{2, 1, 0}, {1, 1, 1}, {0, 0, 4}}
 	err := Spawn(3, []string{"cpu:0"}, Options{}, func(r *Rank) error {
@@ -54,7 +54,7 @@ func TestPartsOfSeveralTensors(t *testing.T) {
 		if err := r.World.AllGatherParts(wholes, parts, sizes[:2]).Wait(); err == nil {
 			return errors.New("the sizes of two tensors were taken for those of three")
 		}
-		// Ranks that give different numbers of tensors all learn it.
+		// Ranks that pass different numbers of tensors all get an error.
 		n := 3
 		if r.Rank == 1 {
 			n = 2
@@ -67,7 +67,7 @@ func TestPartsOfSeveralTensors(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Ranks that give different numbers of tensors learn it also where the pieces of some fit those of others.
+// They do so even if the pieces of some ranks match.
 func TestNumbersOfTensorsDisagree(t *testing.T) {
 	for fewer := range 2 {
 		for name, call := range map[string]func(g *Group, wholes, parts []*core.Tensor, sizes [][]int) *Work{

@@ -8,32 +8,32 @@ import (
 )
 
 const (
-	// alone is the size up to which one rank does everybody's work: waking the others costs more.
-	alone = 32 << 10
-	// line is what shares of a reduction are multiples of, in bytes, so that no two ranks write to one cache line.
-	line = 64
+	// smallBytes is the size up to which one rank does all the work, because waking the others costs more.
+	smallBytes = 32 << 10
+	// cacheLine is the granularity of shares, in bytes, so that no two ranks write to one cache line.
+	cacheLine = 64
 )
 
-// A source names a piece of an operation: that of a rank, its number, and whether it is one of Outs.
+// A source identifies a piece: its rank, its index, and whether it is in Outs.
 type source struct {
 	rank, piece int
 	out         bool
 }
 
-// A step joins pieces of several ranks into others, as one launch of the kernel "combine".
+// A step joins pieces of several ranks into others, by one launch of the kernel "combine".
 type step struct {
-	owner   int // the rank whose stream runs it
+	owner   int // rank whose stream runs the step
 	op      contract.CombineOp
 	divisor float64
 	ins     []source
 	outs    []source
 	from, n int
 
-	added *source // what the device of the only one of outs joins to the rest itself; see [job.leave]
+	onDevice *source // input that the device of the only output adds itself; see [job.splitOnDevice]
 }
 
-// steps returns the plan of a collective that every rank has come to, or false if the ranks' pieces do not match. last is the rank
-// that came last. If whole is set, each piece is read once, in one step; otherwise ranks share the steps.
+// steps returns the plan of a collective, or false if the ranks' pieces do not match. last is the rank that arrived last. With whole, each
+// piece is read once, in one step; otherwise the ranks share the work of a step.
 func steps(ops []*Operation, last int, whole bool) ([]step, bool) {
 	o := ops[0]
 	p := plan{ops: ops, last: last, whole: whole}
@@ -120,7 +120,7 @@ func (p *plan) at(s source) *Piece {
 	return &pieces[s.piece]
 }
 
-// fit checks that ins and outs are there and match, and returns the first of ins.
+// fit checks that ins and outs exist and match, and returns the first of ins.
 func (p *plan) fit(ins, outs []source) *Piece {
 	first := p.at(ins[0])
 	for _, list := range [][]source{ins, outs} {
@@ -134,17 +134,17 @@ func (p *plan) fit(ins, outs []source) *Piece {
 	return first
 }
 
-// reduce joins ins into outs, a share on each rank.
+// reduce joins ins into outs. Each rank does a share.
 func (p *plan) reduce(ins, outs []source) {
 	first := p.fit(ins, outs)
 	if first == nil || first.N == 0 || len(ins) == 1 {
-		return // nothing to do: one rank's sum is its own
+		return // the sum over one rank is its input
 	}
 	size := first.Tensor.DType().Size()
 	ranks := len(p.ops)
 	share := (first.N + ranks - 1) / ranks
-	share = (share*size + line - 1) / line * line / size
-	if first.N*size*ranks <= alone || p.whole {
+	share = (share*size + cacheLine - 1) / cacheLine * cacheLine / size
+	if first.N*size*ranks <= smallBytes || p.whole {
 		share = first.N
 	}
 	for r, from := 0, 0; from < first.N; r, from = r+1, from+share {
@@ -177,7 +177,7 @@ func (p *plan) join(owner int, ins, outs []source) step {
 	return s
 }
 
-// copy moves a piece on the rank that gets it. A piece that lies where it should is left alone.
+// copy copies a piece on the receiving rank. It does nothing if in and out are the same memory.
 func (p *plan) copy(in, out source) {
 	first := p.fit([]source{in}, []source{out})
 	if first == nil || first.N == 0 {
@@ -198,7 +198,7 @@ func (p *plan) copy(in, out source) {
 }
 
 func (p *plan) add(s step, d core.DType) {
-	if s.n*d.Size()*len(s.ins) <= alone/len(p.ops) {
+	if s.n*d.Size()*len(s.ins) <= smallBytes/len(p.ops) {
 		s.owner = p.last
 	}
 	p.steps = append(p.steps, s)
@@ -210,7 +210,7 @@ func sameMemory(a, b Piece) bool {
 
 // moved returns the bytes that one rank reads from and writes to the memory of its peers.
 func moved(o *Operation, rank, size int) int {
-	// each is how many pieces belong to one rank; those of the rank itself, if but names one, are left out.
+	// each is the number of pieces per rank. The pieces of the rank but are not counted.
 	total := func(pieces []Piece, but int) int {
 		n, each := 0, max(len(pieces)/size, 1)
 		for i, p := range pieces {

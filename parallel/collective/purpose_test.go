@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tensors of one shape do not make two calls one: what they are for is compared too, and both sides are named on every rank.
+// Calls with tensors of equal shapes but different purposes do not match. The error names both on every rank.
 func TestPurposesAreCompared(t *testing.T) {
 	for name, call := range map[string]func(g *Group) *Work{
 		"all_reduce":     func(g *Group) *Work { return g.AllReduce(ones(2, 1), Sum) },

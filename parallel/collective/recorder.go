@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// recorded is how many operations of each rank a recorder keeps.
+// recorded is the number of operations per rank that a recorder keeps.
 const recorded = 64
 
-// A Record is one of the last operations of a rank.
+// A Record describes one of a rank's last operations.
 type Record struct {
 	Seq   uint64
 	Op    string // such as "all_reduce(sum) of float32[4 3]"
@@ -25,7 +25,7 @@ func (r Record) String() string {
 	return fmt.Sprintf("#%d %s, %s", r.Seq, r.Op, r.State)
 }
 
-// A recorder keeps the last operations of one rank in one group.
+// A recorder is a ring buffer of a rank's last operations in a group.
 type recorder struct {
 	mu      sync.Mutex
 	entries [recorded]entry
@@ -57,7 +57,7 @@ func (r *recorder) list() []Record {
 	return list
 }
 
-// waitsForRanks is the state of an operation that not all ranks have come to.
+// waitsForRanks is the state of an operation at which some ranks have not arrived.
 const waitsForRanks = "waits for ranks"
 
 // last describes the rank's last operation.
@@ -81,8 +81,8 @@ func (w *Work) state() string {
 	return "done"
 }
 
-// history describes the last operations of all ranks, after err.
-func (m *meeting) history(err error) string {
+// history describes err and the last operations of all ranks.
+func (m *rendezvous) history(err error) string {
 	const shown = 8
 	var b strings.Builder
 	fmt.Fprintf(&b, "plait: %v\n", err)

@@ -7,17 +7,17 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// A ReduceOp says how the elements of the ranks become one, in the order of the ranks.
+// A ReduceOp combines the elements of the ranks, in rank order.
 type ReduceOp uint8
 
-// The reductions. Half types are reduced in float32 and rounded once. Of bools, a sum is or and a product is and.
+// The reductions. Half dtypes are reduced in float32 and rounded once. For bools a sum is OR and a product is AND.
 const (
 	Sum     ReduceOp = iota
-	Avg              // the sum, divided by the number of ranks at the end; of floating-point dtypes
+	Avg              // the sum, divided by the world size at the end; floating-point dtypes only
 	Product          //
-	Min              // NaN if any is
-	Max              // NaN if any is
-	BitAnd           // of integers and bools, as the two that follow
+	Min              // NaN if any element is NaN
+	Max              // NaN if any element is NaN
+	BitAnd           // BitAnd, BitOr and BitXor need integers or bools
 	BitOr            //
 	BitXor           //
 )

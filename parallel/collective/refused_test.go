@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call launched before the program knows that a collective was refused fails, also if it runs after; calls launched later find the
-// tensors as they were.
+// A call launched before the program learns that a collective was refused fails, even if it runs later. Calls launched afterwards see the
+// unchanged tensors.
 func TestRefusedCollectivesGiveTensorsBackInOrder(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
 		x := core.FromSlice(make([]float64, 3+r.Rank))
@@ -34,7 +34,7 @@ func TestRefusedCollectivesGiveTensorsBackInOrder(t *testing.T) {
 	}))
 }
 
-// A tensor that a refused collective was to write to, and then a call that was left out, has its old contents for calls after Recover.
+// If a collective was refused and a later call on its output was skipped, calls after Recover see the old contents.
 func TestRecoverKeepsContentsOfWhichAChangeWasLeftOut(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
 		x := core.FromSlice([]float64{1, 2, 3})
@@ -45,7 +45,7 @@ func TestRecoverKeepsContentsOfWhichAChangeWasLeftOut(t *testing.T) {
 			channel.Revoke(errors.New("the rank gives up"))
 			work.Met()
 		}
-		if err := r.World.Barrier(); err != nil { // rank 0 stays until then
+		if err := r.World.Barrier(); err != nil { // keeps rank 0 from returning until then
 			return err
 		}
 		x.Recover(func(err error) bool { return !IsRevoked(err) })

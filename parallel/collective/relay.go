@@ -1,6 +1,6 @@
 package collective
 
-// A relay runs the collectives of GPUs one after the other, with copies to the host, sums and copies back of several chunks at once.
+// A relay runs the collectives of GPUs through the host. Copies to the host, sums and copies back of several chunks overlap.
 
 import (
 	"runtime"
@@ -14,25 +14,24 @@ import (
 )
 
 const (
-	// ahead is how many chunks are on their way to the host while others are joined.
-	ahead = 12
-	// abreast is how many are joined at the same time: the last goroutines of one do not keep the others waiting.
-	abreast = 3
-	// behind is how many may be on their way from the host.
-	behind = 12
+	// maxFetching is the number of chunks that may be in flight to the host while others are joined.
+	maxFetching = 12
+	// maxJoining is the number of chunks joined at the same time, so that the last goroutines of one do not delay the others.
+	maxJoining = 3
+	// maxStoring is the number of chunks that may be in flight from the host.
+	maxStoring = 12
 )
 
-// A relay takes the jobs of one group, or of one pair of ranks, through the host, in their order. It has two goroutines while
-// there are any: one starts the copies to the host, the other has chunks joined and starts the copies from it. Neither waits for
-// the end of a job, so that the next one is on its way meanwhile.
+// A relay runs the jobs of one group, or of one pair of ranks, in order. While there are jobs it has two goroutines: one starts copies to
+// the host, the other joins chunks and starts the copies back. Neither waits for the end of a job, so jobs overlap.
 type relay struct {
 	mu    sync.Mutex
 	queue []*job
 	runs  bool
-	idle  chan struct{} // closed when the last run has ended; nil if there was none
+	idle  chan struct{} // closed when the current run ends; nil before the first
 }
 
-// add starts a job after those before it.
+// add appends a job to the queue.
 func (r *relay) add(j *job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +44,7 @@ func (r *relay) add(j *job) {
 	}
 }
 
-// wait waits until there are no jobs.
+// wait waits until the queue is empty and its jobs have been launched.
 func (r *relay) wait() {
 	r.mu.Lock()
 	idle := r.idle
@@ -55,7 +54,7 @@ func (r *relay) wait() {
 	}
 }
 
-// next returns the next job, or nil if this run ends.
+// next removes the next job from the queue. It returns nil if there is none, which ends this run.
 func (r *relay) next() *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +70,7 @@ func (r *relay) next() *job {
 
 func (r *relay) run(before <-chan struct{}, idle chan<- struct{}) {
 	defer close(idle)
-	chunks := make(chan *chunk, ahead)
+	chunks := make(chan *chunk, maxFetching)
 	go func() {
 		for j := r.next(); j != nil; j = r.next() {
 			for _, c := range j.chunks {
@@ -84,21 +83,21 @@ func (r *relay) run(before <-chan struct{}, idle chan<- struct{}) {
 	if before != nil {
 		<-before
 	}
-	var sent [behind]delivery
+	var sent [maxStoring]delivery
 	var last delivery
-	room := make(chan struct{}, abreast)
+	slots := make(chan struct{}, maxJoining)
 	i := 0
 	for c := range chunks {
-		sent[i%behind].wait()
+		sent[i%maxStoring].wait()
 		c.prepare()
 		before := last
 		last = delivery{&c.stored, make(chan struct{})}
-		sent[i%behind] = last
+		sent[i%maxStoring] = last
 		i++
-		room <- struct{}{}
+		slots <- struct{}{}
 		go func(own delivery) {
-			share(c.works)
-			<-room
+			joinAll(c.tasks)
+			<-slots
 			if before.done != nil {
 				<-before.done
 			}
@@ -111,7 +110,7 @@ func (r *relay) run(before <-chan struct{}, idle chan<- struct{}) {
 	}
 }
 
-// A delivery is a chunk on its way from the host.
+// A delivery is a chunk in flight from the host.
 type delivery struct {
 	events *[]core.Event
 	done   chan struct{} // closed when the events are known
@@ -127,47 +126,47 @@ func (d delivery) wait() {
 	}
 }
 
-// An ending is the event of the end of a job.
-type ending struct{ *endingState }
+// A jobEnd is the event of the end of a job.
+type jobEnd struct{ *jobEndState }
 
-type endingState struct {
-	joined chan struct{} // closed when events are known
+type jobEndState struct {
+	set    chan struct{} // closed when events are set
 	known  atomic.Bool
 	events []core.Event
 }
 
-func newEnding() ending { return ending{&endingState{joined: make(chan struct{})}} }
+func newJobEnd() jobEnd { return jobEnd{&jobEndState{set: make(chan struct{})}} }
 
-func (e ending) finish(events []core.Event) {
+func (e jobEnd) finish(events []core.Event) {
 	e.events = events
 	e.known.Store(true)
-	close(e.joined)
+	close(e.set)
 }
 
 // Done implements [core.Event].
-func (e ending) Done() bool { return e.known.Load() && len(pending(e.events)) == 0 }
+func (e jobEnd) Done() bool { return e.known.Load() && len(pending(e.events)) == 0 }
 
 // Wait implements [core.Event].
-func (e ending) Wait() {
+func (e jobEnd) Wait() {
 	for _, o := range e.Parts() {
 		o.Wait()
 	}
 }
 
 // Parts implements [core.Joint].
-func (e ending) Parts() []core.Event {
-	<-e.joined
+func (e jobEnd) Parts() []core.Event {
+	<-e.set
 	return e.events
 }
 
 // WaitFor implements [core.Event].
-func (e ending) WaitFor(d time.Duration) bool {
+func (e jobEnd) WaitFor(d time.Duration) bool {
 	deadline := time.Now().Add(d)
 	if !e.known.Load() {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
-		case <-e.joined:
+		case <-e.set:
 		case <-timer.C:
 			return false
 		}
@@ -180,8 +179,8 @@ func (e ending) WaitFor(d time.Duration) bool {
 	return true
 }
 
-// Stream implements [core.Event]: the end of a job is on no one stream.
-func (e ending) Stream() core.Stream { return nil }
+// Stream implements [core.Event]. The end of a job is not on a single stream.
+func (e jobEnd) Stream() core.Stream { return nil }
 
 // pending returns the events that are not done.
 func pending(events []core.Event) []core.Event {
@@ -194,21 +193,21 @@ func pending(events []core.Event) []core.Event {
 	return list
 }
 
-// A work is elements for the host to join.
-type work struct {
+// A joinTask is a range of elements for the host to join.
+type joinTask struct {
 	*step
 	dtype            core.DType
 	n                int
 	sources, targets []unsafe.Pointer
 }
 
-// grain is how many bytes of a target one goroutine writes at a time.
+// grain is the number of bytes of a target that one goroutine writes at a time.
 const grain = 256 << 10
 
-// share does works on as many goroutines as there are processors.
-func share(works []work) {
-	var tasks []work
-	for _, w := range works {
+// joinAll joins works on GOMAXPROCS goroutines.
+func joinAll(list []joinTask) {
+	var tasks []joinTask
+	for _, w := range list {
 		size := w.dtype.Size()
 		for from := 0; from < w.n; from += grain / size {
 			t := w

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A group that is made anew has the same ranks, also of a part of the world, and leaves nothing behind in its parent.
+// A renewed group has the same ranks, also in a subgroup, and leaves nothing behind in its parent.
 func TestGroupsBeginAnew(t *testing.T) {
 	require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
 		for i := range 4 {

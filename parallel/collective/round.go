@@ -9,28 +9,28 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A round is one collective of a group: the calls (posts) of the ranks that have come to it so far.
+// A round is one collective of a group, with the calls of the ranks that have arrived so far.
 type round struct {
-	meeting *meeting
-	label   string
-	posts   []*post
-	arrived int
-	over    bool // launched or failed
-	err     error
-	timer   *time.Timer
+	rendezvous *rendezvous
+	label      string
+	calls      []*rankCall
+	arrived    int
+	over       bool // launched or failed
+	err        error
+	timer      *time.Timer
 }
 
-// A roundKey says which round a call belongs to.
+// A roundKey identifies a round.
 type roundKey struct{ channel, seq uint64 }
 
-// round returns the round in which post p takes part, and counts it in.
-func (m *meeting) round(p *post) *round {
+// round returns the round of call p and counts p as arrived.
+func (m *rendezvous) round(p *rankCall) *round {
 	key := roundKey{p.op.channel, p.op.Seq}
 	r := m.rounds[key]
 	if r == nil {
-		r = &round{meeting: m, label: p.op.label(), posts: make([]*post, len(m.ranks))}
+		r = &round{rendezvous: m, label: p.op.label(), calls: make([]*rankCall, len(m.ranks))}
 		m.rounds[key] = r
-		log := p.place.log
+		log := p.local.log
 		r.timer = time.AfterFunc(p.op.Timeout, func() { r.expire(p.op.Timeout, log) })
 	}
 	r.arrived++
@@ -40,8 +40,8 @@ func (m *meeting) round(p *post) *round {
 	return r
 }
 
-// join adds a rank's post to its round. The last one launches it.
-func (m *meeting) join(p *post) {
+// join adds a rank's call to its round. The last rank launches it.
+func (m *rendezvous) join(p *rankCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.revoked[p.op.channel]; r != nil {
@@ -53,12 +53,12 @@ func (m *meeting) join(p *post) {
 		p.fail(r.err)
 		return
 	}
-	r.posts[p.rank] = p
+	r.calls[p.rank] = p
 	if err := m.anyAbsent(r); err != nil {
 		r.fail(err)
 		return
 	}
-	for _, q := range r.posts {
+	for _, q := range r.calls {
 		if q != nil && !q.op.agrees(p.op) {
 			r.fail(r.disagreement())
 			return
@@ -69,8 +69,8 @@ func (m *meeting) join(p *post) {
 	}
 }
 
-// refuse fails the round of a rank whose own tensors cannot take part.
-func (m *meeting) refuse(p *post, err error) {
+// refuse fails the round because p's tensors cannot take part.
+func (m *rendezvous) refuse(p *rankCall, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.revoked[p.op.channel] != nil {
@@ -85,22 +85,22 @@ func (m *meeting) refuse(p *post, err error) {
 	}
 }
 
-// fail ends the round, before it was launched, for the ranks that have come and those that will.
+// fail ends a round that was not launched, for the ranks that have arrived and for later ones.
 func (r *round) fail(err error) {
 	r.over, r.err = true, err
 	r.timer.Stop()
-	for _, p := range r.posts {
+	for _, p := range r.calls {
 		if p != nil {
 			p.fail(err)
 		}
 	}
 }
 
-// disagreement says what each rank that has come wants.
+// disagreement returns an error that lists what each rank has called.
 func (r *round) disagreement() error {
 	var wants []string
 	who := map[string][]int{}
-	for i, p := range r.posts {
+	for i, p := range r.calls {
 		if p == nil {
 			continue
 		}
@@ -124,14 +124,14 @@ func (r *round) disagreement() error {
 	return core.Errorf(core.DistributedError, r.label, "the ranks disagree: %s", strings.Join(wants, "; "))
 }
 
-// launch starts the work of a round of which every rank has come.
+// launch starts a round at which every rank has arrived.
 func (r *round) launch(last int) {
-	for _, p := range r.posts {
+	for _, p := range r.calls {
 		p.work.met.Store(true)
 	}
-	if r.posts[0].op.Kind == KindExchange {
+	if r.calls[0].op.Kind == KindExchange {
 		r.exchange()
-	} else if err := launch(r.posts, last, r.meeting.relayOf(everyone, everyone)); err != nil {
+	} else if err := launch(r.calls, last, r.rendezvous.relayOf(everyone, everyone)); err != nil {
 		if err == errMisfit {
 			err = r.disagreement()
 		}
@@ -142,22 +142,22 @@ func (r *round) launch(last int) {
 	r.timer.Stop()
 }
 
-// exchange gives every rank the bytes of all.
+// exchange gives every rank the payloads of all.
 func (r *round) exchange() {
-	payloads := make([][]byte, len(r.posts))
-	for i, p := range r.posts {
+	payloads := make([][]byte, len(r.calls))
+	for i, p := range r.calls {
 		payloads[i] = p.op.Payload
 	}
-	for _, p := range r.posts {
+	for _, p := range r.calls {
 		p.work.payloads = payloads
 		p.work.settle(nil, nil)
 	}
 }
 
-// elsewhere says which calls of rank i wait for others in other groups.
-func (m *meeting) elsewhere(i int) string {
+// elsewhere lists the calls of rank i that wait in other groups.
+func (m *rendezvous) elsewhere(i int) string {
 	m.world.mu.Lock()
-	others := slices.Clone(m.world.meetings)
+	others := slices.Clone(m.world.groups)
 	m.world.mu.Unlock()
 	var s string
 	for _, o := range others {
@@ -174,16 +174,16 @@ func (m *meeting) elsewhere(i int) string {
 	return s
 }
 
-// expire fails the round because ranks have not come in time, and says what the ranks did last.
+// expire fails the round after its timeout. The error says what the ranks called last.
 func (r *round) expire(after time.Duration, log func(string)) {
-	m := r.meeting
+	m := r.rendezvous
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r.over {
 		return
 	}
 	var missing, here []int
-	for i, p := range r.posts {
+	for i, p := range r.calls {
 		if p == nil {
 			missing = append(missing, i)
 		} else {
@@ -201,7 +201,7 @@ func (r *round) expire(after time.Duration, log func(string)) {
 	if len(here) > 1 {
 		wait = "wait"
 	}
-	r.fail(core.Errorf(core.DistributedError, r.label, "%s %s not come in %v, %s %s (%s)",
+	r.fail(core.Errorf(core.DistributedError, r.label, "%s %s not arrived within %v, %s %s (%s)",
 		names(missing), has, after, names(here), wait, strings.Join(last, "; ")))
 	log(m.history(r.err))
 }

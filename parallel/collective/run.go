@@ -5,8 +5,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// run begins an operation over pieces. A tensor that is not contiguous is replaced by one that is, and written back; an input that
-// outputs would overwrite is replaced by a copy.
+// run starts an operation over pieces. Non-contiguous tensors are replaced by contiguous copies, and outputs are copied back. Inputs that
+// outputs would overwrite are replaced by copies.
 func (g *Group) run(o *Operation, ins, outs []Piece) (w *Work) {
 	var c copies
 	var err error
@@ -15,11 +15,11 @@ func (g *Group) run(o *Operation, ins, outs []Piece) (w *Work) {
 			err = c.densify(o, ins, outs)
 		}
 		if err == nil {
-			err = c.part(o, g.rank, ins, outs)
+			err = c.separate(o, g.rank, ins, outs)
 		}
 		if err == nil {
 			if len(c.made) > 0 {
-				o.made = nil // what is contiguous only now
+				o.made = nil // copies are newer than the event
 			}
 			o.Ins, o.Outs = ins, outs
 			w = g.begin(o)
@@ -35,15 +35,15 @@ func (g *Group) run(o *Operation, ins, outs []Piece) (w *Work) {
 	return w
 }
 
-// copies stand in for tensors in a collective.
+// copies holds the tensors that replace others in a collective.
 type copies struct {
 	of   map[*core.Tensor]*core.Tensor
 	made []*core.Tensor
-	back [][2]*core.Tensor // a copy, and the tensor that it is written back to
+	back [][2]*core.Tensor // copy and the tensor to write back to
 }
 
-// stand has p lie in a copy of its tensor.
-func (c *copies) stand(p *Piece, write bool) error {
+// replace makes p a piece of a copy of its tensor.
+func (c *copies) replace(p *Piece, write bool) error {
 	t := p.Tensor
 	if c.of == nil {
 		c.of = map[*core.Tensor]*core.Tensor{}
@@ -64,12 +64,12 @@ func (c *copies) stand(p *Piece, write bool) error {
 	return nil
 }
 
-// locate notes where the piece lies.
+// locate records the piece's storage and offset.
 func (p *Piece) locate() { p.storage, p.offset = p.Tensor.Storage(), p.Tensor.Offset() }
 
-// densify has all pieces lie in contiguous tensors.
+// densify makes the tensors of all pieces contiguous.
 func (c *copies) densify(o *Operation, ins, outs []Piece) error {
-	if err := o.scattered(outs); err != nil {
+	if err := o.checkStrided(outs); err != nil {
 		return err
 	}
 	for k, list := range [][]Piece{outs, ins} {
@@ -78,7 +78,7 @@ func (c *copies) densify(o *Operation, ins, outs []Piece) error {
 			if p.locate(); p.Tensor.Contiguous() {
 				continue
 			}
-			if err := c.stand(p, k == 0); err != nil {
+			if err := c.replace(p, k == 0); err != nil {
 				return err
 			}
 		}
@@ -86,21 +86,21 @@ func (c *copies) densify(o *Operation, ins, outs []Piece) error {
 	return nil
 }
 
-// part has those of ins lie in copies that outs would overwrite before they are read.
-func (c *copies) part(o *Operation, rank int, ins, outs []Piece) error {
-	shared, err := o.apart(rank, ins, outs)
+// separate replaces inputs that outputs would overwrite before they are read.
+func (c *copies) separate(o *Operation, rank int, ins, outs []Piece) error {
+	shared, err := o.inputsToCopy(rank, ins, outs)
 	if err != nil {
 		return err
 	}
 	for _, i := range shared {
-		if err := c.stand(&ins[i], false); err != nil {
+		if err := c.replace(&ins[i], false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeBack copies what the collective has written to where it belongs.
+// writeBack copies the results to the tensors that copies replaced.
 func (c *copies) writeBack(w *Work) error {
 	for _, b := range c.back {
 		if err := op.CopyInPlace(b[1], b[0]).Err(); err != nil {
@@ -113,7 +113,7 @@ func (c *copies) writeBack(w *Work) error {
 	return nil
 }
 
-// check returns an error for what one rank alone can know is wrong.
+// check returns the errors that one rank alone can find.
 func (g *Group) check(o *Operation, ins, outs []Piece) error {
 	name, size := o.name(), g.Size()
 	switch {
@@ -156,12 +156,12 @@ func (g *Group) check(o *Operation, ins, outs []Piece) error {
 	return nil
 }
 
-// begin numbers the operation, counts it and hands it to the backend.
+// begin numbers the operation, counts it and passes it to the backend.
 func (g *Group) begin(o *Operation) *Work {
 	if err := g.channel.left.Load(); err != nil {
 		return failedWork(o.label(), *err)
 	}
-	o.Timeout, o.Purpose, o.group, o.channel, o.staged = g.timeout, g.purpose, g.name, g.channel.number, g.countStaged
+	o.Timeout, o.Purpose, o.group, o.channel, o.countStaged = g.timeout, g.purpose, g.name, g.channel.number, g.countStaged
 	if o.Kind != KindSend && o.Kind != KindRecv {
 		o.Seq = g.channel.seq.Add(1)
 	}

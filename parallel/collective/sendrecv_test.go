@@ -52,7 +52,7 @@ func TestSendRecvErrors(t *testing.T) {
 		}
 		return r.World.WithTimeout(time.Minute).Recv(ones(1, 0), 0, 6).Wait()
 	})
-	require.ErrorContains(t, err, "rank 1 has not called the matching send in 20ms (rank 0 waits, tag 5)")
+	require.ErrorContains(t, err, "rank 1 has not called the matching send within 20ms (rank 0 waits, tag 5)")
 	require.ErrorContains(t, err, "rank 0 is gone")
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
 		for _, peer := range []int{-1, r.Rank, 2} {

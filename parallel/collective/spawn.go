@@ -10,16 +10,17 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Rank is what one of several ranks in this process knows of itself.
+// A Rank is what a rank's function gets: its number, its group and its device.
 type Rank struct {
 	Rank   int
 	World  *Group
 	Device core.Device
 }
 
-// Spawn runs fn on n ranks, each a goroutine that is locked to its thread, with a [core.Context], streams, random generators
-// and a default device of its own: devices[rank % len(devices)], or cpu:rank if there are none. It returns when all of them
-// have, with their errors. Goroutines that make calls for a rank besides its own are to be counted: see [Group.Beside]. When a rank fails, the operations in which others wait for it fail too, and name it.
+// Spawn runs fn on n ranks. Each rank is a goroutine locked to its thread, with its own [core.Context], streams, random generators and
+// default device: devices[rank % len(devices)], or cpu:rank without devices. Spawn returns when all ranks have returned, with their errors.
+// When a rank fails, operations in which other ranks wait for it fail too, with an error that names it. Further goroutines that make calls
+// for a rank must be counted with [Group.Beside].
 func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 	groups, err := NewWorld(n, o)
 	if err != nil {
@@ -35,7 +36,7 @@ func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 			return err
 		}
 	}
-	// Errors of one rank that follow from another's are not worth a line each: the first one of each rank is kept.
+	// Later errors of a rank usually follow from its first, so only that one is kept.
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i, g := range groups {
@@ -57,13 +58,13 @@ func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 	return errors.Join(errs...)
 }
 
-// runRank runs fn and ends the rank's part in its groups.
+// runRank runs fn, and then ends the rank in its groups.
 func runRank(r *Rank, fn func(r *Rank) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = core.Errorf(core.StateError, "spawn", "panic: %v\n%s", p, debug.Stack())
 		}
-		err = errors.Join(err, r.World.leaving.finish())
+		err = errors.Join(err, r.World.exitWaits.finish())
 		why := err
 		if why == nil {
 			why = core.Errorf(core.DistributedError, "", "it has returned")

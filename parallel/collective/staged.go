@@ -1,6 +1,6 @@
 package collective
 
-// Collectives of GPUs: the host cannot address their memory, so tensors go through it in chunks (stages).
+// Collectives of GPUs. The host cannot address their memory, so tensors are copied through stages in host memory, chunk by chunk.
 
 import (
 	"slices"
@@ -12,73 +12,73 @@ import (
 )
 
 const (
-	// chunkBytes is how much of a collective goes through the host at a time, where a device's memory cannot be addressed: it is
-	// copied out, joined and copied back in one go, while the chunks before and after are at other stages.
+	// chunkBytes is the size of a chunk. A chunk is copied to the host, joined and copied back, while its neighbours are in other stages of
+	// this pipeline.
 	chunkBytes = 8 << 20
-	// joinedBytes is how much the host reads, or writes, for that at most. What the chunks of all ranks have on their way then fits
-	// into the caches of large processors, and is joined at twice the rate.
+	// joinedBytes limits what the host reads or writes per chunk. The chunks in flight of all ranks then fit into the caches of large
+	// processors, where joining is twice as fast.
 	joinedBytes = 16 << 20
 )
 
-// A job is a collective among ranks of which at least one has memory that the host cannot address. The host joins what it can
-// address with what was copied to stages, in the order of the ranks as ever, and the result is copied from stages.
+// A job is a collective in which at least one rank has memory that the host cannot address. The host joins host memory and staged copies,
+// in rank order, and the results are copied from stages to the devices.
 type job struct {
-	name   string
-	posts  []*post
-	lanes  []lane         // of each post
-	reads  [][]core.Event // of each post, what its pieces in wait for
-	writes [][]core.Event // and those out
-	chunks []*chunk
-	link   time.Duration // see linkTime
-	began  bool
-	last   []core.Event   // of each post, the end of what was launched on its stream
-	used   [][]core.Event // of each post, the end of what reads its memory: on its own stream, and on those of others on its device
-	ends   []ending       // of each post: nothing uses its memory any more
-	sends  []bool         // of each post, whether that is so once all has been fetched
+	name     string
+	calls    []*rankCall
+	stagers  []stagers      // by rank
+	reads    [][]core.Event // by rank, events that its input pieces wait for
+	writes   [][]core.Event // by rank, events that its output pieces wait for
+	chunks   []*chunk
+	link     time.Duration // see linkTime
+	began    bool
+	last     []core.Event   // by rank, the end of the last call on its stream
+	used     [][]core.Event // by rank, the last reads of its memory: on its own stream, and on streams of other ranks on its device
+	ends     []jobEnd       // by rank: nothing uses its memory any more
+	sendOnly []bool         // by rank: it only sends, so its end is the end of its fetches
 }
 
-// A lane is the streams of a post on a device that the host cannot address; nil of others. What leaves the device has a
-// stream of its own, since it may have to wait for what an earlier collective brings in.
-type lane struct{ leaving, entering core.Stager }
+// stagers are the streams of a rank whose memory the host cannot address; nil for others. Copies to the host have their own stream, because
+// copies from the host may have to wait for an earlier collective.
+type stagers struct{ toHost, fromHost core.Stager }
 
-// A part is a run of elements of a step.
+// A part is a range of elements of a step.
 type part struct {
 	*step
 	from, n int
-	fetched []int // of each of ins, which region of its rank's fetched ones it is; -1 if it is none
+	fetched []int // by input, the index of its region among the rank's fetched ones; -1 if it is not fetched
 }
 
-// A chunk is the parts of a job that go through the host at the same time.
+// A chunk is the parts of a job that go through the host together.
 type chunk struct {
 	job     *job
 	parts   []part
-	fetched []core.Fetched // of each post
-	errs    []error        // of the posts' copies
-	works   []work
-	direct  []direct      // what devices copy themselves
-	adds    []add         // what they add themselves
-	rooms   []core.Region // of each post, for what is added
-	stages  []core.Stage  // of each post
-	back    []bool        // of each post, whether its stage is what was fetched
+	fetched []core.Fetched // by rank
+	errs    []error        // by rank, of its copies
+	tasks   []joinTask
+	copies  []deviceCopy  // parts that devices copy themselves
+	adds    []deviceAdd   // parts that devices add themselves
+	addends []core.Region // by rank, the addend buffers
+	stages  []core.Stage  // by rank
+	inPlace []bool        // by rank, whether the stage is the fetched memory
 	stored  []core.Event
 }
 
-func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
-	n := len(posts)
-	j := &job{name: name, posts: posts, lanes: lanes, link: linkTime(posts), last: make([]core.Event, n), sends: make([]bool, n)}
-	for r, p := range posts {
-		j.reads, j.writes = append(j.reads, foreign(p.reads, posts)), append(j.writes, foreign(p.writes, posts))
+func newJob(name string, calls []*rankCall, stagers []stagers, plan []step) *job {
+	n := len(calls)
+	j := &job{name: name, calls: calls, stagers: stagers, link: linkTime(calls), last: make([]core.Event, n), sendOnly: make([]bool, n)}
+	for r, p := range calls {
+		j.reads, j.writes = append(j.reads, foreign(p.reads, calls)), append(j.writes, foreign(p.writes, calls))
 		j.used = append(j.used, make([]core.Event, n))
-		j.ends = append(j.ends, newEnding())
-		j.sends[r] = lanes[r].entering != nil
+		j.ends = append(j.ends, newJobEnd())
+		j.sendOnly[r] = stagers[r].fromHost != nil
 	}
 	for i := range plan {
 		s := &plan[i]
-		j.leave(s)
+		j.splitOnDevice(s)
 		for _, out := range s.outs {
-			j.sends[out.rank] = false
-			if j.inside(s, out) {
-				j.sends[s.ins[0].rank] = false
+			j.sendOnly[out.rank] = false
+			if j.sameDevice(s, out) {
+				j.sendOnly[s.ins[0].rank] = false
 			}
 		}
 	}
@@ -86,23 +86,23 @@ func newJob(name string, posts []*post, lanes []lane, plan []step) *job {
 	return j
 }
 
-// cut divides the steps into chunks.
+// cut splits the steps into chunks.
 func (j *job) cut(plan []step) {
 	var c *chunk
-	room, left := 0, 0
+	space, left := 0, 0
 	for i := range plan {
 		s := &plan[i]
 		size, each := j.piece(s.ins[0]).Tensor.DType().Size(), max(len(s.ins), len(s.outs))
 		for from, end := s.from, s.from+s.n; from < end; {
-			if c == nil || min(room, left/each) < line {
+			if c == nil || min(space, left/each) < cacheLine {
 				c = &chunk{job: j}
 				j.chunks = append(j.chunks, c)
-				room, left = chunkBytes, joinedBytes
+				space, left = chunkBytes, joinedBytes
 			}
-			n := min(end-from, min(room, left/each)/line*line/size)
+			n := min(end-from, min(space, left/each)/cacheLine*cacheLine/size)
 			c.parts = append(c.parts, part{step: s, from: from, n: n})
-			used := (n*size + line - 1) &^ (line - 1)
-			room, left = room-used, left-used*each
+			used := (n*size + cacheLine - 1) &^ (cacheLine - 1)
+			space, left = space-used, left-used*each
 			from += n
 		}
 	}
@@ -110,59 +110,59 @@ func (j *job) cut(plan []step) {
 
 func (j *job) piece(s source) *Piece {
 	if s.out {
-		return &j.posts[s.rank].op.Outs[s.piece]
+		return &j.calls[s.rank].op.Outs[s.piece]
 	}
-	return &j.posts[s.rank].op.Ins[s.piece]
+	return &j.calls[s.rank].op.Ins[s.piece]
 }
 
-func (j *job) loan(s source) *core.Borrowed {
+func (j *job) borrowed(s source) *core.Borrowed {
 	if s.out {
-		return j.posts[s.rank].outs[s.piece]
+		return j.calls[s.rank].outs[s.piece]
 	}
-	return j.posts[s.rank].ins[s.piece]
+	return j.calls[s.rank].ins[s.piece]
 }
 
 // region returns the memory of the part in a piece.
 func (j *job) region(s source, p *part) core.Region {
-	return j.loan(s).Region(j.piece(s).From+p.from, p.n)
+	return j.borrowed(s).Region(j.piece(s).From+p.from, p.n)
 }
 
-// away reports whether the host cannot address the memory of a piece.
-func (j *job) away(s source) bool { return j.lanes[s.rank].entering != nil }
+// staged reports whether the host cannot address the memory of a piece.
+func (j *job) staged(s source) bool { return j.stagers[s.rank].fromHost != nil }
 
-// A direct is a part that a device copies to one of its outs itself.
-type direct struct {
+// A deviceCopy is a part that a device copies to one of its outputs itself.
+type deviceCopy struct {
 	*part
 	out source
 }
 
-// inside reports whether a part goes to one of its outs without leaving a device.
-func (j *job) inside(p *step, out source) bool {
+// sameDevice reports whether a part is copied to an output on the same device.
+func (j *job) sameDevice(p *step, out source) bool {
 	in := p.ins[0]
-	return p.op == contract.CombineCopy && j.away(in) && j.away(out) &&
-		j.lanes[in.rank].entering.Device() == j.lanes[out.rank].entering.Device()
+	return p.op == contract.CombineCopy && j.staged(in) && j.staged(out) &&
+		j.stagers[in.rank].fromHost.Device() == j.stagers[out.rank].fromHost.Device()
 }
 
-// host returns the address of memory that the host can address.
+// host returns the address of a region in host memory.
 func host(s core.Region, write bool) unsafe.Pointer {
 	s.Memory.Touch(write)
 	return unsafe.Add(s.Memory.Ptr, s.Offset)
 }
 
-// fetch starts the copies of the chunk to stages.
+// fetch starts copying the chunk to stages.
 func (c *chunk) fetch() {
 	j := c.job
-	c.fetched, c.errs = make([]core.Fetched, len(j.posts)), make([]error, len(j.posts))
-	regions := make([][]core.Region, len(j.posts))
+	c.fetched, c.errs = make([]core.Fetched, len(j.calls)), make([]error, len(j.calls))
+	regions := make([][]core.Region, len(j.calls))
 	for i := range c.parts {
 		p := &c.parts[i]
 		needed := false
 		for _, out := range p.outs {
-			needed = needed || !j.inside(p.step, out)
+			needed = needed || !j.sameDevice(p.step, out)
 		}
 		for _, in := range p.ins {
 			at := -1
-			if needed && j.away(in) {
+			if needed && j.staged(in) {
 				at = len(regions[in.rank])
 				regions[in.rank] = append(regions[in.rank], j.region(in, p))
 			}
@@ -170,14 +170,14 @@ func (c *chunk) fetch() {
 		}
 	}
 	for r, list := range regions {
-		if l := j.lanes[r].leaving; l != nil && !j.posts[0].op.Kind.reduces() {
-			l.Hurry() // sums of gradients are waited for in the end alone, but parameters before each layer
+		if l := j.stagers[r].toHost; l != nil && !j.calls[0].op.Kind.reduces() {
+			l.Hurry() // parameters are needed before each layer, sums of gradients only at the end
 		}
 		if len(list) > 0 {
-			c.fetched[r], c.errs[r] = j.lanes[r].leaving.Fetch(list, pending(j.reads[r])...)
-			j.used[r][r] = j.lanes[r].leaving.Record()
+			c.fetched[r], c.errs[r] = j.stagers[r].toHost.Fetch(list, pending(j.reads[r])...)
+			j.used[r][r] = j.stagers[r].toHost.Record()
 			for _, s := range list {
-				j.posts[r].count(s.Size)
+				j.calls[r].count(s.Size)
 			}
 		}
 	}
@@ -186,17 +186,16 @@ func (c *chunk) fetch() {
 	}
 }
 
-// finish says when nothing uses the memory any more of the posts that only send, or of the others. No post waits for the copies of
-// another one's device.
+// finish sets the end events of the ranks that only send, or of the others. A rank's event does not wait for copies of other devices.
 func (j *job) finish(sends bool) {
 	for r, end := range j.ends {
-		if j.sends[r] == sends {
+		if j.sendOnly[r] == sends {
 			end.finish(slices.DeleteFunc(append(j.used[r], j.last[r]), func(e core.Event) bool { return e == nil }))
 		}
 	}
 }
 
-// prepare waits for what is fetched and finds out what is to be joined.
+// prepare waits for the fetched regions and lists the work to join.
 func (c *chunk) prepare() {
 	j := c.job
 	j.begin()
@@ -215,7 +214,7 @@ func (c *chunk) prepare() {
 		if len(targets[i]) == 0 {
 			continue
 		}
-		w := work{step: p.step, dtype: j.piece(p.ins[0]).Tensor.DType(), n: p.n, targets: targets[i]}
+		w := joinTask{step: p.step, dtype: j.piece(p.ins[0]).Tensor.DType(), n: p.n, targets: targets[i]}
 		for k, in := range p.ins {
 			if at := p.fetched[k]; at >= 0 {
 				w.sources = append(w.sources, unsafe.Pointer(unsafe.SliceData(c.fetched[in.rank].Bytes(at))))
@@ -223,20 +222,20 @@ func (c *chunk) prepare() {
 				w.sources = append(w.sources, host(j.region(in, p), false))
 			}
 		}
-		c.works = append(c.works, w)
+		c.tasks = append(c.tasks, w)
 	}
 }
 
-// store starts the copies from the stages and those within devices, after the works are done and the chunks before have
-// started theirs: the streams are in order, and what a later job waits for may itself wait for the end of an earlier one.
+// store starts the copies from the stages and within devices. The works must be done, and earlier chunks must have stored: streams are in
+// order, and events of a later job may depend on the end of an earlier one.
 func (c *chunk) store() {
 	j := c.job
 	for r, f := range c.fetched {
-		if f != nil && c.errs[r] == nil && !c.back[r] {
+		if f != nil && c.errs[r] == nil && !c.inPlace[r] {
 			f.Release()
 		}
 	}
-	for _, d := range c.direct {
+	for _, d := range c.copies {
 		j.copy(d.part, d.out)
 	}
 	for r, s := range c.stages {
@@ -244,7 +243,7 @@ func (c *chunk) store() {
 			j.last[r] = s.Store(pending(j.writes[r])...)
 		}
 	}
-	c.add()
+	c.launchAdds()
 	for r, s := range c.stages {
 		if s != nil {
 			c.stored = append(c.stored, j.last[r])
@@ -255,14 +254,14 @@ func (c *chunk) store() {
 	}
 }
 
-// begin waits until the host may use the memory of the posts that it can address.
+// begin waits until the host may use the memory that it can address.
 func (j *job) begin() {
 	if j.began {
 		return
 	}
 	j.began = true
-	for r, l := range j.lanes {
-		if l.entering == nil {
+	for r, l := range j.stagers {
+		if l.fromHost == nil {
 			for _, e := range slices.Concat(j.reads[r], j.writes[r]) {
 				e.Wait()
 			}
@@ -270,7 +269,7 @@ func (j *job) begin() {
 	}
 }
 
-// sound returns the parts of which all inputs are. What the others would have written fails.
+// sound returns the parts whose inputs are all valid. The outputs of the other parts fail.
 func (c *chunk) sound() []*part {
 	var list []*part
 	for i := range c.parts {
@@ -278,86 +277,86 @@ func (c *chunk) sound() []*part {
 		var err error
 		for _, in := range p.ins {
 			if err == nil {
-				err = c.job.loan(in).Err()
+				err = c.job.borrowed(in).Err()
 			}
 			if err == nil {
 				err = c.errs[in.rank]
 			}
 		}
-		if p.added != nil && err == nil {
-			err = c.job.loan(*p.added).Err()
+		if p.onDevice != nil && err == nil {
+			err = c.job.borrowed(*p.onDevice).Err()
 		}
 		if err == nil {
 			list = append(list, p)
 			continue
 		}
 		for _, out := range p.outs {
-			c.job.loan(out).Fail(err)
+			c.job.borrowed(out).Fail(err)
 		}
 	}
 	return list
 }
 
-// place returns the stages of the posts that the parts write to, and for each part the addresses to write to.
+// place allocates the stages that the parts write to. It returns them, and the target addresses of each part.
 func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Pointer) {
 	j := c.job
-	regions := make([][]core.Region, len(j.posts))
+	regions := make([][]core.Region, len(j.calls))
 	for _, p := range parts {
 		for _, out := range p.outs {
-			if j.inside(p.step, out) {
-				c.direct = append(c.direct, direct{p, out})
+			if j.sameDevice(p.step, out) {
+				c.copies = append(c.copies, deviceCopy{p, out})
 				continue
-			} else if !j.away(out) {
+			} else if !j.staged(out) {
 				continue
 			}
 			region := j.region(out, p)
-			if j.posts[out.rank].count(region.Size); p.added != nil {
-				c.adds = append(c.adds, add{part: p})
+			if j.calls[out.rank].count(region.Size); p.onDevice != nil {
+				c.adds = append(c.adds, deviceAdd{part: p})
 			} else {
 				regions[out.rank] = append(regions[out.rank], region)
 			}
 		}
 	}
-	stages, c.back = make([]core.Stage, len(j.posts)), make([]bool, len(j.posts))
-	// What was fetched for an all-reduce goes back where it came from: it is joined where it is, and stays in caches.
-	whole := j.posts[0].op.Kind == KindAllReduce && len(parts) == len(c.parts)
+	stages, c.inPlace = make([]core.Stage, len(j.calls)), make([]bool, len(j.calls))
+	// An all-reduce writes back to the fetched memory: it is joined in place and stays in the caches.
+	whole := j.calls[0].op.Kind == KindAllReduce && len(parts) == len(c.parts)
 	var errs []error
-	c.rooms, errs = c.makeRoom()
+	c.addends, errs = c.allocAddends()
 	for r, list := range regions {
-		if c.rooms[r].Size > 0 {
-			list = append(list, c.rooms[r]) // the last one
+		if c.addends[r].Size > 0 {
+			list = append(list, c.addends[r]) // always last
 		}
 		if len(list) == 0 || errs[r] != nil {
 			continue
 		}
 		if whole && c.fetched[r] != nil {
-			if stages[r] = c.fetched[r].Back(j.lanes[r].entering); stages[r] != nil {
-				c.back[r] = true
+			if stages[r] = c.fetched[r].Back(j.stagers[r].fromHost); stages[r] != nil {
+				c.inPlace[r] = true
 				continue
 			}
 		}
-		if stages[r], errs[r] = j.lanes[r].entering.Stage(list); errs[r] != nil {
+		if stages[r], errs[r] = j.stagers[r].fromHost.Stage(list); errs[r] != nil {
 			stages[r] = nil
 		}
 	}
 	targets = make([][]unsafe.Pointer, len(parts))
-	next, adds := make([]int, len(j.posts)), c.adds
+	next, adds := make([]int, len(j.calls)), c.adds
 	for i, p := range parts {
 		for _, out := range p.outs {
 			r := out.rank
 			switch {
-			case j.inside(p.step, out):
-			case !j.away(out):
+			case j.sameDevice(p.step, out):
+			case !j.staged(out):
 				targets[i] = append(targets[i], host(j.region(out, p), true))
 			case errs[r] != nil:
-				j.loan(out).Fail(errs[r])
-			case p.added != nil:
+				j.borrowed(out).Fail(errs[r])
+			case p.onDevice != nil:
 				targets[i] = append(targets[i], unsafe.Pointer(&stages[r].Bytes(len(regions[r]))[adds[0].at]))
 			default:
 				targets[i] = append(targets[i], unsafe.Pointer(unsafe.SliceData(stages[r].Bytes(next[r]))))
 				next[r]++
 			}
-			if p.added != nil {
+			if p.onDevice != nil {
 				adds = adds[1:]
 			}
 		}
@@ -365,14 +364,14 @@ func (c *chunk) place(parts []*part) (stages []core.Stage, targets [][]unsafe.Po
 	return stages, targets
 }
 
-// copy has a device copy a part to one of its own outs.
+// copy launches a copy of a part within a device.
 func (j *job) copy(p *part, out source) {
 	in := p.ins[0]
-	stream := j.lanes[out.rank].entering
+	stream := j.stagers[out.rank].fromHost
 	call := stream.Begin(contract.Copy, j.name)
 	call.AddWaits(pending(j.reads[in.rank])...)
 	call.AddWaits(pending(j.writes[out.rank])...)
-	call.OutBorrowed(j.loan(out), j.piece(out).From+p.from, p.n).InBorrowed(j.loan(in), j.piece(in).From+p.from, p.n)
+	call.OutBorrowed(j.borrowed(out), j.piece(out).From+p.from, p.n).InBorrowed(j.borrowed(in), j.piece(in).From+p.from, p.n)
 	call.Placed = func(done core.Event) {
 		j.last[out.rank] = done
 		if in.rank != out.rank {

@@ -7,11 +7,11 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// everyone is the peer of the streams on which a rank takes part in collectives.
+// everyone is the peer of the streams for collectives.
 const everyone = -1
 
-// streams are the communication streams of one rank in one group: on each of its devices those for collectives, and those for
-// each peer that it sends to or receives from. So no wait for one peer holds up another, or the rank's own computation.
+// streams are the communication streams of one rank in one group. Each device has one for collectives and one per peer for send and recv,
+// so that waiting for one peer delays neither other peers nor the rank's computation.
 type streams struct {
 	rank int
 
@@ -20,37 +20,37 @@ type streams struct {
 	open   map[streamKey]core.Stream
 }
 
-// A streamKey names a stream. What leaves a device that the host cannot address has a stream of its own: it may have to wait
-// for what comes in.
+// A streamKey identifies a stream. On devices that the host cannot address, copies to the host have their own stream, because copies from
+// the host may have to wait.
 type streamKey struct {
 	device, peer int
-	leaves       bool
+	toHost       bool
 }
 
 func (s *streams) of(op string, dev core.Device, peer int) (core.Stream, error) {
 	return s.find(op, dev, peer, false)
 }
 
-// lane returns the streams of a device that the host cannot address.
-func (s *streams) lane(op string, dev core.Device, peer int) (l lane, err error) {
+// stagers returns the streams of a device that the host cannot address.
+func (s *streams) stagers(op string, dev core.Device, peer int) (l stagers, err error) {
 	for _, to := range []struct {
 		stream *core.Stager
 		leaves bool
-	}{{&l.leaving, true}, {&l.entering, false}} {
+	}{{&l.toHost, true}, {&l.fromHost, false}} {
 		stream, err := s.find(op, dev, peer, to.leaves)
 		if err != nil {
-			return lane{}, err
+			return stagers{}, err
 		}
 		stager, ok := stream.(core.Stager)
 		if !ok {
-			return lane{}, core.Errorf(core.NotImplemented, op, "memory of %v cannot be copied to the host piece by piece", dev)
+			return stagers{}, core.Errorf(core.NotImplemented, op, "%v does not support staged copies to the host", dev)
 		}
 		*to.stream = stager
 	}
 	return l, nil
 }
 
-func (s *streams) find(op string, dev core.Device, peer int, leaves bool) (core.Stream, error) {
+func (s *streams) find(op string, dev core.Device, peer int, toHost bool) (core.Stream, error) {
 	if dev == nil {
 		return nil, core.Errorf(core.TypeError, op, "got a tensor without memory")
 	}
@@ -59,7 +59,7 @@ func (s *streams) find(op string, dev core.Device, peer int, leaves bool) (core.
 	if s.closed {
 		return nil, closed(op)
 	}
-	key := streamKey{dev.Ordinal(), peer, leaves}
+	key := streamKey{dev.Ordinal(), peer, toHost}
 	stream := s.open[key]
 	if stream == nil {
 		stream = dev.NewStream(s.rank)

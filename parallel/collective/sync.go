@@ -7,9 +7,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// AllReduceSync replaces each of tensors, of one shape and dtype, by the reduction of all of them in their order. One thread
-// calls it for all devices: it needs no ranks. It returns once the work is launched; what is launched on the tensors later
-// waits for it.
+// AllReduceSync replaces each tensor by the reduction of all of them, in their order. They must have one shape and dtype. One thread calls
+// it for all devices; there are no ranks. It returns once the work is launched, and later calls on the tensors wait for it.
 func AllReduceSync(tensors []*core.Tensor, o ReduceOp) error {
 	lists := make([][]*core.Tensor, len(tensors))
 	for i, t := range tensors {
@@ -18,30 +17,28 @@ func AllReduceSync(tensors []*core.Tensor, o ReduceOp) error {
 	return AllReduceSyncMany(lists, o)
 }
 
-// AllReduceSyncMany is [AllReduceSync] of several tensors of each device, such as the gradients of replicas of a model:
-// lists[d][i] is the tensor i of device d. A replica may itself be on several devices: its tensors are then reduced device by
-// device.
+// AllReduceSyncMany is [AllReduceSync] for several tensors per device, such as the gradients of replicas: lists[d][i] is tensor i of device
+// d. If a replica spans several devices, each tensor is reduced among its own devices.
 func AllReduceSyncMany(lists [][]*core.Tensor, o ReduceOp) error {
-	_, err := together("all_reduce_sync", KindAllReduce, lists, o, nil)
+	_, err := launchSync("all_reduce_sync", KindAllReduce, lists, o, nil)
 	return err
 }
 
-// ReduceSyncMany is [AllReduceSyncMany] of which only the tensors of the first device are replaced, by the reduction of those
-// of the others, in their order, and then of their own: a GPU adds what the others have to what it has. made[d], if there is
-// one, is an event of device d's stream after which nothing that was launched uses its tensors, so that the work need not wait
-// for what was launched since.
+// ReduceSyncMany is [AllReduceSyncMany] that replaces only the first device's tensors. The first device's own tensor comes last in the sum,
+// so that a GPU can add the others' sum to it. made[d], if not nil, is an event of device d's stream after which nothing uses its tensors;
+// the work then does not wait for later calls.
 func ReduceSyncMany(lists [][]*core.Tensor, o ReduceOp, made []core.Event) error {
-	_, err := together("reduce_sync", KindReduce, lists, o, made)
+	_, err := launchSync("reduce_sync", KindReduce, lists, o, made)
 	return err
 }
 
-// BroadcastSyncMany replaces the tensors of all devices by those of the first, and returns the works; see [AllReduceSyncMany].
+// BroadcastSyncMany copies the first device's tensors to all other devices and returns the works; see [AllReduceSyncMany].
 func BroadcastSyncMany(lists [][]*core.Tensor) (Works, error) {
-	return together("broadcast_sync", KindBroadcast, lists, Sum, nil)
+	return launchSync("broadcast_sync", KindBroadcast, lists, Sum, nil)
 }
 
-// together launches collectives of which the calling thread has the tensors of all.
-func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made []core.Event) (works Works, err error) {
+// launchSync launches collectives whose tensors on all devices belong to the calling thread.
+func launchSync(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made []core.Event) (works Works, err error) {
 	if len(lists) == 0 {
 		return nil, core.Errorf(core.ValueError, name, "got no tensors")
 	}
@@ -66,7 +63,7 @@ func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made [
 			}
 		}
 	}
-	var groups [][]int // of tensors, by number, that are on the same devices
+	var groups [][]int // indices of tensors on the same devices
 	for i := range lists[0] {
 		k := slices.IndexFunc(groups, func(g []int) bool {
 			return !slices.ContainsFunc(lists, func(l []*core.Tensor) bool { return l[i].Device() != l[g[0]].Device() })
@@ -77,7 +74,7 @@ func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made [
 		groups[k] = append(groups[k], i)
 	}
 	for _, g := range groups {
-		w, err := launchTogether(&Operation{Kind: kind, Op: o, Note: name, rootLast: kind == KindReduce}, lists, g, made)
+		w, err := launchGroup(&Operation{Kind: kind, Op: o, Note: name, rootLast: kind == KindReduce}, lists, g, made)
 		if err != nil {
 			return works, err
 		}
@@ -86,12 +83,12 @@ func together(name string, kind Kind, lists [][]*core.Tensor, o ReduceOp, made [
 	return works, nil
 }
 
-// launchTogether launches a collective of the tensors with the given numbers, and returns the first device's work.
-func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made []core.Event) (*Work, error) {
-	posts := make([]*post, len(lists))
+// launchGroup launches one collective of the tensors with the given indices, and returns the first device's work.
+func launchGroup(like *Operation, lists [][]*core.Tensor, numbers []int, made []core.Event) (*Work, error) {
+	calls := make([]*rankCall, len(lists))
 	for d, list := range lists {
 		o := *like
-		p := &post{rank: d, op: &o, work: newWork(o.Note)}
+		p := &rankCall{rank: d, op: &o, work: newWork(o.Note)}
 		for _, i := range numbers {
 			p.op.Ins = append(p.op.Ins, Piece{Tensor: list[i], N: list[i].Numel()})
 		}
@@ -101,74 +98,74 @@ func launchTogether(like *Operation, lists [][]*core.Tensor, numbers []int, made
 		if made != nil {
 			p.made = made[d]
 		}
-		posts[d] = p
+		calls[d] = p
 	}
-	for d, p := range posts {
+	for d, p := range calls {
 		for i := range p.op.Ins {
 			p.op.Ins[i].locate()
 		}
-		if _, err := p.op.apart(d, p.op.Ins, p.op.Outs); err != nil {
+		if _, err := p.op.inputsToCopy(d, p.op.Ins, p.op.Outs); err != nil {
 			return nil, core.Errorf(core.ValueError, like.Note, "device %d: %w", d, err)
 		}
 	}
-	for d, p := range posts {
+	for d, p := range calls {
 		if err := p.borrow(streamsOf(core.CurrentContext().Rank(), d)); err != nil {
-			for _, q := range posts[:d+1] {
+			for _, q := range calls[:d+1] {
 				q.work.settle(nil, err)
 				q.work.refused()
 			}
 			return nil, err
 		}
 	}
-	if err := launch(posts, len(posts)-1, relayOf(core.CurrentContext().Rank())); err != nil {
-		for _, p := range posts {
+	if err := launch(calls, len(calls)-1, relayOf(core.CurrentContext().Rank())); err != nil {
+		for _, p := range calls {
 			p.work.settle(nil, err)
 			p.work.refused()
 		}
 		return nil, err
 	}
-	for _, p := range posts {
+	for _, p := range calls {
 		if p.work.shared() {
 			return p.work, p.work.Wait()
 		}
 	}
-	return posts[0].work, nil
+	return calls[0].work, nil
 }
 
-// byThread are the communication streams of the calls that take the tensors of all devices, for each rank that makes them.
-var byThread struct {
+// syncState holds the communication streams of these calls, per calling rank.
+var syncState struct {
 	sync.Mutex
 	streams map[[2]int]*streams
 	relays  map[int]*relay
 }
 
-// streamsOf returns the streams for the device with number d in the lists of such calls.
+// streamsOf returns the streams for device d of the lists.
 func streamsOf(rank, d int) *streams {
-	byThread.Lock()
-	defer byThread.Unlock()
+	syncState.Lock()
+	defer syncState.Unlock()
 	key := [2]int{rank, d}
-	s := byThread.streams[key]
+	s := syncState.streams[key]
 	if s == nil {
 		s = &streams{rank: rank}
-		if byThread.streams == nil {
-			byThread.streams = map[[2]int]*streams{}
+		if syncState.streams == nil {
+			syncState.streams = map[[2]int]*streams{}
 		}
-		byThread.streams[key] = s
+		syncState.streams[key] = s
 	}
 	return s
 }
 
-// relayOf returns the relay for such calls of a rank.
+// relayOf returns the relay for these calls of a rank.
 func relayOf(rank int) *relay {
-	byThread.Lock()
-	defer byThread.Unlock()
-	r := byThread.relays[rank]
+	syncState.Lock()
+	defer syncState.Unlock()
+	r := syncState.relays[rank]
 	if r == nil {
 		r = &relay{}
-		if byThread.relays == nil {
-			byThread.relays = map[int]*relay{}
+		if syncState.relays == nil {
+			syncState.relays = map[int]*relay{}
 		}
-		byThread.relays[rank] = r
+		syncState.relays[rank] = r
 	}
 	return r
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Whatever another goroutine of the rank launches comes before all tensors of a collective are lent or after: one that came between
-// would wait for the collective, which would wait for it. It sees the tensor whole, before the collective or after.
+// A call of another goroutine of the rank is ordered before or after all of a collective's tensors. In the middle it would deadlock with
+// the collective. It sees the tensor as it was before the collective, or after.
 func TestTensorsAreReadWhileTheyAreLent(t *testing.T) {
 	const ranks, tensors, n = 2, 6, 5000
 	err := Spawn(ranks, onCPU0, patient, func(r *Rank) error {

@@ -10,14 +10,14 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A waiter stays awake for a while before it parks, since a parked thread wakes later than a small collective takes: longer
-// where each rank can have a core, so that ranks that go in step do not park at all.
+// A waiter spins before it parks, because waking a parked thread takes longer than a small collective. It spins longer if every rank can
+// have its own core, so that ranks in step never park.
 const (
 	shortSpin = 10 * time.Microsecond
 	longSpin  = 100 * time.Microsecond
 )
 
-// spinOf returns how long ranks of a group of so many stay awake.
+// spinOf returns the spin time in a group of the given size.
 func spinOf(ranks int) time.Duration {
 	if ranks <= runtime.NumCPU() {
 		return longSpin
@@ -25,48 +25,48 @@ func spinOf(ranks int) time.Duration {
 	return shortSpin
 }
 
-// A Work is a collective on its way. The tensors that were given to it are ordered by it: whatever is launched on them later,
-// on any stream, waits for it by itself. So nobody need wait for a Work but to learn its error.
+// A Work is a collective in progress. Later calls on its tensors, on any stream, wait for it automatically. Callers need to wait for a Work
+// only to learn its error.
 type Work struct {
 	*outcome
-	label string
-	group string // the name of the group
-	use   string // what it is for, or empty
-	place *local // where the rank waits for the others; nil for a work that did not start
+	label   string
+	group   string // name of the group
+	purpose string // purpose, or empty
+	local   *local // backend of the rank; nil for a work that did not start
 
-	met    atomic.Bool // all that it needs of other ranks has come, or it has failed
-	waited time.Time   // since when the rank waits
+	met    atomic.Bool // all ranks have arrived, or the work has failed
+	waited time.Time   // when the rank began to wait
 
 	mu       sync.Mutex
-	after    core.Event       // the end of what the rank does with the result, if anything
-	loans    []*core.Borrowed // of this rank's tensors
-	written  []*core.Borrowed // those that the work writes to
+	after    core.Event       // end of the write-back of the result, if any
+	borrowed []*core.Borrowed // the rank's tensors
+	written  []*core.Borrowed // those that the collective writes
 	payloads [][]byte         // of an exchange
-	source   int              // of a recv: who sent
+	source   int              // of a recv: the sender
 }
 
-// An outcome is how a work ends. A storage keeps it for as long as its memory may be in use, so it must not know the storages:
-// what a storage's cleanup can reach is never collected.
+// An outcome is the part of a Work that a storage keeps while its memory may be in use. It must not refer to storages: a storage that its
+// own cleanup can reach is never collected.
 type outcome struct {
 	settled atomic.Bool   // launched on the streams, or failed
-	ready   chan struct{} // closed then
-	err     error         // once settled
-	spin    time.Duration // how long a waiter stays awake
-	events  []core.Event  // once settled: done when no rank uses the memory any more
+	ready   chan struct{} // closed when settled
+	err     error         // set before settled
+	spin    time.Duration // how long a waiter spins
+	events  []core.Event  // set before settled: done when no rank uses the memory any more
 }
 
 func newWork(label string) *Work {
 	return &Work{outcome: &outcome{ready: make(chan struct{})}, label: label}
 }
 
-// failed returns a work that never started.
+// failedWork returns a work that never started.
 func failedWork(label string, err error) *Work {
 	w := newWork(label)
 	w.settle(nil, err)
 	return w
 }
 
-// settle ends the wait for the other ranks: the work is done when events are, or has failed before it started.
+// settle ends the wait for other ranks: the work is done when events are, or has failed before it started.
 func (w *Work) settle(events []core.Event, err error) {
 	w.met.Store(true)
 	w.events, w.err = events, err
@@ -79,15 +79,14 @@ func (w *Work) settle(events []core.Event, err error) {
 	close(w.ready)
 }
 
-// String returns the name of the collective and its number in the group, such as "all_reduce #5".
+// String returns the collective's name and sequence number, such as "all_reduce #5".
 func (w *Work) String() string { return w.label }
 
 // Group returns the name of the group; empty for a work that did not start.
 func (w *Work) Group() string { return w.group }
 
-// Arrived waits until every rank has made the call and all of them agree, and if memory is shared with somebody outside,
-// such as a NumPy array, until the work is done. It returns the error if they do not agree; the tensors are then as they
-// were.
+// Arrived waits until every rank has arrived and all agree. If the memory is shared with code outside the engine, such as a NumPy array, it
+// waits until the work is done. If the ranks disagree it returns the error, and the tensors are unchanged.
 func (w *Work) Arrived() error {
 	w.arriveOn(-1)
 	if err := w.refused(); err != nil || !w.shared() {
@@ -96,7 +95,7 @@ func (w *Work) Arrived() error {
 	return w.Wait()
 }
 
-// ArrivedFor is [Work.Arrived] for at most d; it reports whether the wait is over.
+// ArrivedFor is [Work.Arrived] with the timeout d. It reports whether the wait is over.
 func (w *Work) ArrivedFor(d time.Duration) (bool, error) {
 	if !w.arrivedWithin(max(d, 0)) {
 		return false, nil
@@ -107,8 +106,8 @@ func (w *Work) ArrivedFor(d time.Duration) (bool, error) {
 	return w.WaitFor(d)
 }
 
-// ArrivedOn is [Work.ArrivedFor] of a rank that goes on waiting until the others have come. Ranks that all do, so that none of them
-// can go on, are told so.
+// ArrivedOn is [Work.ArrivedFor] for a rank that does nothing else until the other ranks arrive. If all ranks do so, and none can go on,
+// they get an error.
 func (w *Work) ArrivedOn(d time.Duration) (bool, error) {
 	if !w.arriveOn(max(d, 0)) {
 		return false, nil
@@ -116,11 +115,11 @@ func (w *Work) ArrivedOn(d time.Duration) (bool, error) {
 	return w.ArrivedFor(d)
 }
 
-// Met waits until every rank has made the call and all agree, or the work has failed, whose tensors stay failed then.
+// Met waits until every rank has arrived and all agree, or the work has failed. Tensors of a failed work stay failed.
 func (w *Work) Met() { w.arriveOn(-1) }
 
 func (w *Work) shared() bool {
-	for _, l := range w.loans {
+	for _, l := range w.borrowed {
 		if l.Shared() {
 			return true
 		}
@@ -128,7 +127,7 @@ func (w *Work) shared() bool {
 	return false
 }
 
-// refused returns the error of a work that did not start, and makes the tensors usable again: their contents are untouched.
+// refused returns the error of a work that did not start. It makes the tensors valid again, since their contents are unchanged.
 func (w *Work) refused() error {
 	if w.err != nil {
 		for _, l := range w.written {
@@ -138,7 +137,7 @@ func (w *Work) refused() error {
 	return w.err
 }
 
-// arrivedWithin waits until the work is settled, for at most d if d is not negative.
+// arrivedWithin waits until the work is settled, at most for d unless d is negative.
 func (w *outcome) arrivedWithin(d time.Duration) bool {
 	start := time.Now()
 	for i := 1; !w.settled.Load(); i++ {
@@ -163,8 +162,7 @@ func (w *outcome) arrivedWithin(d time.Duration) bool {
 	}
 }
 
-// Wait waits until the collective is done and returns the error that kept it from being done. The group's timeout bounds
-// the wait for the other ranks.
+// Wait waits until the collective is done and returns its error. The group's timeout limits the wait for other ranks.
 func (w *Work) Wait() error {
 	w.arriveOn(-1)
 	if err := w.refused(); err != nil {
@@ -176,7 +174,7 @@ func (w *Work) Wait() error {
 	return w.executed()
 }
 
-// WaitFor is [Work.Wait] for at most d; it reports whether the collective is done, or has failed.
+// WaitFor is [Work.Wait] with the timeout d. It reports whether the collective is done or has failed.
 func (w *Work) WaitFor(d time.Duration) (bool, error) {
 	deadline := time.Now().Add(d)
 	if !w.arrivedWithin(max(d, 0)) {
@@ -206,7 +204,7 @@ func (w *Work) Done() bool {
 	return true
 }
 
-// Err returns the error as far as it is known, without waiting.
+// Err returns the error known so far. It does not wait.
 func (w *Work) Err() error {
 	if !w.settled.Load() {
 		return nil
@@ -230,9 +228,9 @@ func (w *Work) all() []core.Event {
 	return append(w.events[:len(w.events):len(w.events)], w.after)
 }
 
-// executed returns the error of execution that reached the rank's tensors.
+// executed returns the execution error of the rank's tensors.
 func (w *Work) executed() error {
-	for _, l := range w.loans {
+	for _, l := range w.borrowed {
 		if err := l.Err(); err != nil {
 			return err
 		}
@@ -240,7 +238,7 @@ func (w *Work) executed() error {
 	return nil
 }
 
-// An event is the point at which a work is done. It exists before anybody knows on which streams that will be.
+// An event is the end of a work. It exists before the streams of the work are known.
 type event outcome
 
 // Done implements [core.Event].
@@ -283,13 +281,13 @@ func (e *event) WaitFor(d time.Duration) bool {
 	return true
 }
 
-// Stream implements [core.Event]: the end of a work is on no one stream.
+// Stream implements [core.Event]. The end of a work is not on a single stream.
 func (e *event) Stream() core.Stream { return nil }
 
-// A Works is a list of them.
+// A Works is a list of works.
 type Works []*Work
 
-// Wait waits for all of them and returns their errors.
+// Wait waits for all works and returns their errors.
 func (w Works) Wait() error {
 	var errs []error
 	for _, x := range w {

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// A leaving is what a rank has to wait for before it leaves its groups.
-type leaving struct {
+// An exitWaits lists the functions that a rank must wait for before it leaves its groups.
+type exitWaits struct {
 	mu    sync.Mutex
 	waits map[*func() error]struct{}
 }
 
-// BeforeEnd makes the end of the rank's function wait for what goes on beside it and needs the group, such as a save; its error
-// becomes the rank's. The result takes that back.
+// BeforeEnd makes the end of the rank's function wait for background work that needs the group, such as a save. Its error becomes the
+// rank's. The returned function cancels this.
 func (g *Group) BeforeEnd(wait func() error) (cancel func()) {
-	e := g.leaving
+	e := g.exitWaits
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.waits[&wait] = struct{}{}
@@ -25,8 +25,8 @@ func (g *Group) BeforeEnd(wait func() error) (cancel func()) {
 	}
 }
 
-// finish waits for what BeforeEnd was given.
-func (e *leaving) finish() (err error) {
+// finish calls the functions of BeforeEnd.
+func (e *exitWaits) finish() (err error) {
 	e.mu.Lock()
 	waits := e.waits
 	e.waits = map[*func() error]struct{}{}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ranks that wait for each other in different calls, so that none can go on, are told so long before their deadline.
+// Ranks that wait for each other in different calls get an error long before their deadline.
 func TestRanksThatWaitForEachOther(t *testing.T) {
 	for name, wait := range map[string]func(r *Rank, other *Group) error{
 		"sends": func(r *Rank, _ *Group) error { return r.World.Recv(ones(2, 1), 1-r.Rank, 0).Wait() },
@@ -32,21 +32,21 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 				return errs[r.Rank]
 			}))
 			for _, err := range errs {
-				require.ErrorContains(t, err, "the ranks wait for each other, and none can go on: rank 0 in ")
+				require.ErrorContains(t, err, "deadlock, the ranks wait for each other: rank 0 in ")
 				require.ErrorContains(t, err, "; rank 1 in ")
 			}
 		})
 	}
 }
 
-// A rank whose other threads may make the call is not stuck.
+// A rank is not deadlocked while its other threads can make the call.
 func TestRanksWithOtherThreadsWait(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
 		r.World.Beside(1)
 		sent := make(chan error)
 		go func() {
 			defer r.World.Beside(-1)
-			time.Sleep(3 * patience / 2)
+			time.Sleep(3 * deadlockDelay / 2)
 			sent <- r.World.Send(ones(2, 1), 1-r.Rank, 0).Wait()
 		}()
 		if err := r.World.Recv(ones(2, 1), 1-r.Rank, 0).Wait(); err != nil {

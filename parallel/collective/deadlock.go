@@ -1,0 +1,175 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// deadlockDelay is how long ranks wait for each other before a deadlock is reported.
+const deadlockDelay = 400 * time.Millisecond
+
+// A deadlockDetector tracks which threads of a world's ranks wait for other ranks. If all threads of all ranks wait, for calls that have
+// not come, nobody can make those calls any more: the ranks are deadlocked.
+type deadlockDetector struct {
+	mu             sync.Mutex
+	ranks          []*rankWaits
+	unknownCallers bool // threads that it does not know make calls
+}
+
+type rankWaits struct {
+	context atomic.Pointer[core.Context] // of the rank's own threads; nil if unknown
+	threads int
+	left    bool
+	waits   map[*Work]time.Time // since when
+}
+
+func newDeadlockDetector(size int) *deadlockDetector {
+	r := &deadlockDetector{ranks: make([]*rankWaits, size)}
+	for i := range r.ranks {
+		r.ranks[i] = &rankWaits{threads: 1, waits: map[*Work]time.Time{}}
+	}
+	return r
+}
+
+// Attend sets the context in which the rank's own threads run. If all ranks wait for each other, so that none can go on, they then get an
+// error at once instead of at their deadline.
+func (g *Group) Attend(ctx *core.Context) {
+	if l, ok := g.backend.(*local); ok {
+		_, rank := l.detector()
+		rank.context.Store(ctx)
+	}
+}
+
+// Beside changes the number of threads that make calls for the rank by n. A rank that waits in one thread may still go on in another.
+func (g *Group) Beside(n int) {
+	if l, ok := g.backend.(*local); ok {
+		d, rank := l.detector()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		rank.threads += n
+	}
+}
+
+// detector returns the deadlock detector, and the rank's state in it.
+func (l *local) detector() (*deadlockDetector, *rankWaits) {
+	r := l.rendezvous.world.detector
+	return r, r.ranks[l.rendezvous.ranks[l.rank]]
+}
+
+// noteCaller records calls from a goroutine outside every rank's context, which was not counted.
+func (l *local) noteCaller() {
+	d, rank := l.detector()
+	if rank.context.Load() != nil && !core.CurrentContext().Ranked() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.unknownCallers = true
+	}
+}
+
+// leave marks a rank as finished.
+func (r *deadlockDetector) leave(rank int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ranks[rank].left = true
+}
+
+// arriveOn waits for the other ranks, at most for d unless d is negative. The calling thread must do nothing afterwards but wait again.
+func (w *Work) arriveOn(d time.Duration) bool {
+	if w.arrivedWithin(0) {
+		return true
+	}
+	detector, rank := w.local.detector()
+	if rank.context.Load() != core.CurrentContext() {
+		return w.arrivedWithin(d)
+	}
+	end := time.Now().Add(d)
+	for {
+		slice := deadlockDelay
+		if d >= 0 {
+			slice = min(slice, max(time.Until(end), 0))
+		}
+		if w.waitSlice(detector, rank, slice) {
+			return true
+		}
+		if d >= 0 && !time.Now().Before(end) {
+			return false
+		}
+	}
+}
+
+// waitSlice waits for the other ranks for at most d, and then checks for a deadlock.
+func (w *Work) waitSlice(detector *deadlockDetector, rank *rankWaits, d time.Duration) bool {
+	detector.mu.Lock()
+	if w.waited.IsZero() {
+		w.waited = time.Now()
+	}
+	rank.waits[w] = w.waited
+	detector.mu.Unlock()
+	done := w.arrivedWithin(d)
+	var stuck []*Work
+	var err error
+	detector.mu.Lock()
+	if !done {
+		stuck, err = detector.deadlocked()
+	}
+	delete(rank.waits, w)
+	detector.mu.Unlock()
+	for _, s := range stuck {
+		s.local.rendezvous.giveUpOn(s, err)
+	}
+	return done || w.settled.Load()
+}
+
+// deadlocked returns the works of all ranks and an error if no rank can go on. The detector is locked.
+func (r *deadlockDetector) deadlocked() ([]*Work, error) {
+	var all []*Work
+	var calls []string
+	for i, rank := range r.ranks {
+		if rank.left {
+			continue
+		}
+		if r.unknownCallers || len(rank.waits) < rank.threads {
+			return nil, nil
+		}
+		for w, since := range rank.waits {
+			if w.met.Load() || time.Since(since) < deadlockDelay {
+				return nil, nil
+			}
+			all = append(all, w)
+			purpose := ""
+			if w.purpose != "" {
+				purpose = " for " + w.purpose
+			}
+			calls = append(calls, fmt.Sprintf("rank %d in %v%s of the group %q", i, w, purpose, w.group))
+		}
+	}
+	return all, core.Errorf(core.DistributedError, "", "deadlock, the ranks wait for each other: %s", strings.Join(calls, "; "))
+}
+
+// giveUpOn fails a call at which other ranks will never arrive.
+func (m *rendezvous) giveUpOn(w *Work, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.rounds {
+		for _, p := range r.calls {
+			if p != nil && p.work == w && !r.over {
+				r.fail(err)
+				return
+			}
+		}
+	}
+	for _, list := range []*[]*rankCall{&m.sends, &m.recvs} {
+		for i, p := range *list {
+			if p.work == w {
+				*list = append((*list)[:i:i], (*list)[i+1:]...)
+				p.fail(err)
+				return
+			}
+		}
+	}
+}
