@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/cpu"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -58,7 +59,7 @@ func TestNoRowDependsOnTheNumberOfThreads(t *testing.T) {
 				samples = []op.Sample{{Args: s}}
 				more = func(s op.Sample) []op.Sample { return []op.Sample{s} }
 			}
-			done, enough := 0, 2
+			done, enough := 0, coretest.Rounds(2)
 			if len(r.Elementwise) > 0 {
 				enough = 1
 			}
