@@ -12,9 +12,6 @@
 // The functions in files named gen_ are made from the registry of operations by go generate.
 package bind
 
-//go:generate go run ../../internal/gen/bindings ../..
-//go:generate python3 ../../internal/coverage/coverage.py --names
-
 // The types of arguments and results. They are aliases, so that generators see what an integer means.
 type (
 	// Tensor is the handle of a tensor; 0 stands for none.

@@ -21,7 +21,14 @@ func main() {
 	if len(os.Args) != 2 {
 		log.Fatal("usage: bindings path-of-the-repository")
 	}
-	w := &writer{root: os.Args[1], kept: map[string]bool{}}
+	if err := generate(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// generate writes the files below root, and removes those of families that are no more.
+func generate(root string) error {
+	w := &writer{root: root, kept: map[string]bool{}}
 	families := families(op.Rows())
 	for _, f := range families {
 		w.goFile("capi/bind/gen_"+f.name+".go", f.goSource())
@@ -30,6 +37,7 @@ func main() {
 	w.file("python/plait/_ops/__init__.py", pythonIndex(families))
 	w.file("python/plait/_ops/methods.py", w.pythonMethods(families))
 	w.goFile("capi/bind/gen_version.go", version(w.text("python/plait/_version.py")))
+	w.sweep("capi/bind/gen_*.go") // what is left is read next
 	functions := parseBind(filepath.Join(w.root, "capi/bind"), families)
 	for name, source := range exports(functions) {
 		w.goFile("capi/gen_"+name+".go", source)
@@ -38,10 +46,8 @@ func main() {
 	w.file("capi/plait.map", symbols(functions))
 	w.file("python/plait/_core.pyi", stubs(functions))
 	w.reference(families)
-	w.sweep("capi/bind/gen_*.go", "capi/gen_*.go", "python/plait/_ops/*.py", "docs/reference/*.md")
-	if w.err != nil {
-		log.Fatal(w.err)
-	}
+	w.sweep("capi/gen_*.go", "python/plait/_ops/*.py", "docs/reference/*.md")
+	return w.err
 }
 
 // A writer writes generated files and removes those of former runs.
