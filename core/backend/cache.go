@@ -7,16 +7,15 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// An Allocator is the memory of a device, behind the caches of its streams.
+// An Allocator provides the memory of a device. It stands behind the caches of the device's streams.
 type Allocator interface {
-	// Allocate returns memory of the class to a rank that asked for so many bytes. If there is none it makes room: see [Settle].
+	// Allocate returns memory of the size class for a request of bytes by rank. If there is none it tries to free memory: see [Settle].
 	Allocate(rank, class, bytes int) (core.Memory, error)
-	// Release takes memory back that nothing uses.
+	// Release takes back memory that nothing uses.
 	Release(m core.Memory)
 }
 
-// A Cache holds free pieces of memory by size class, for calls that come after those that used them. The piece freed last is
-// handed out first.
+// A Cache holds a stream's free memory blocks by size class, for later calls of the stream. The block freed last is reused first.
 type Cache struct {
 	memory Allocator
 	mu     sync.Mutex
@@ -27,14 +26,14 @@ type Cache struct {
 // A block is a free piece of memory.
 type block struct {
 	memory core.Memory
-	freed  uint64       // the stream's position when it was freed
+	freed  uint64       // stream position of its Free
 	after  []core.Event // of other streams that may still use it
 }
 
-// Open makes the cache one of the allocator's pieces.
+// Open sets the allocator behind the cache.
 func (c *Cache) Open(memory Allocator) { c.memory = memory }
 
-// Take returns a piece of the class. What uses it waits for the events.
+// Take returns a block of the size class. Its next user must wait for the events.
 func (c *Cache) Take(class int) (m core.Memory, after []core.Event, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +50,7 @@ func (c *Cache) Take(class int) (m core.Memory, after []core.Event, ok bool) {
 	return m, after, true
 }
 
-// Put takes a piece back that calls up to number freed may use, and other streams until the events after.
+// Put returns a block. Calls up to number freed may still use it, and other streams until the events after.
 func (c *Cache) Put(m core.Memory, freed uint64, after []core.Event) {
 	c.mu.Lock()
 	if !c.closed {
@@ -74,7 +73,7 @@ func (c *Cache) release(m core.Memory, after []core.Event) {
 	c.memory.Release(m)
 }
 
-// Close gives every piece to the allocator once nothing uses it, now and for pieces still to come. The stream's calls are done.
+// Close returns every block to the allocator once nothing uses it, including blocks put later. The stream's calls are done.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	free := c.free
@@ -87,7 +86,7 @@ func (c *Cache) Close() {
 	}
 }
 
-// Empty gives the pieces to the allocator that nothing uses when the stream's calls up to number done are.
+// Empty returns to the allocator all blocks that nothing uses once the stream's calls up to number done have ended.
 func (c *Cache) Empty(done uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +104,7 @@ func (c *Cache) Empty(done uint64) {
 	}
 }
 
-// undone reports whether one of the events is still to come.
+// undone reports whether an event is not done.
 func undone(events []core.Event) bool {
 	return slices.ContainsFunc(events, func(e core.Event) bool { return !e.Done() })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Device is the name of a device and its open streams.
+// A Device has a device's name and its open streams.
 type Device struct {
 	kind           string
 	index, ordinal int
@@ -35,7 +35,7 @@ func (d *Device) Index() int { return d.index }
 // Ordinal implements [core.Device].
 func (d *Device) Ordinal() int { return d.ordinal }
 
-// Streams returns the streams that are open now.
+// Streams returns the open streams.
 func (d *Device) Streams() []*Stream {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,13 +1,12 @@
-// Package backend holds what the devices have in common: the queue of a stream with its events and waits, what happens to calls that
-// fail, and the caching allocator. A kind of device embeds [Device] and [Stream] and adds what is its own: where memory comes from
-// ([Allocator]) and how calls run ([Runner]).
+// Package backend implements what all devices share: a stream's queue with its events and waits, failures of calls, and the caching
+// allocator. A kind of device embeds [Device] and [Stream] and adds an [Allocator], which provides memory, and a [Runner], which runs calls.
 //
-// A call on its way:
-//   - stream.go: Launch gives it its number and its place in the queue, or runs it at once
+// The path of a call:
+//   - stream.go: Launch numbers the call and enqueues it, or runs it at once
 //   - worker.go: the device's worker takes it from the queue
-//   - failure.go: it runs unless an input failed; its failure is that of its outputs and of the stream
-//   - event.go, wait.go: whoever waits for it goes on
+//   - failure.go: it runs unless an input failed; if it fails, its outputs and the stream get the error
+//   - event.go, wait.go: waiters continue
 //
-// Memory: class.go rounds sizes, cache.go keeps what was freed for calls that come later, scarcity.go says what to do when the
-// device has none left.
+// Memory: class.go rounds sizes to classes, cache.go keeps freed blocks for later calls, scarcity.go frees memory when the device has run
+// out.
 package backend

@@ -7,13 +7,13 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// An Event is a point in a stream: the end of a call.
+// An Event is the end of a call of a stream.
 type Event struct {
 	stream *Stream
 	number uint64
 }
 
-// Number returns that of the call.
+// Number returns the number of the call.
 func (e Event) Number() uint64 { return e.number }
 
 // Done implements [core.Event].
@@ -28,7 +28,7 @@ func (e Event) WaitFor(d time.Duration) bool { return e.stream.FinishFor(e.numbe
 // Stream implements [core.Event].
 func (e Event) Stream() core.Stream { return e.stream.self }
 
-// Event returns the event that is done when call n is.
+// Event returns the event of call n.
 func (s *Stream) Event(n uint64) core.Event { return Event{s, n} }
 
 // Record implements [core.Stream].
@@ -50,7 +50,7 @@ func (s *Stream) Wait(e core.Event) {
 		return
 	}
 	s.mu.Lock()
-	if len(s.pending) == cap(s.pending) { // of a stream without calls, which memory comes from, nobody else takes them
+	if len(s.pending) == cap(s.pending) { // a stream without calls never removes them otherwise
 		s.pending = slices.DeleteFunc(s.pending, core.Event.Done)
 	}
 	s.pending = append(s.pending, e)

@@ -7,12 +7,12 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A FirstError keeps the first error until somebody takes it.
+// A FirstError keeps the first error until Take.
 type FirstError struct{ first atomic.Pointer[failure] }
 
 type failure struct{ err error }
 
-// Set keeps err if there is none.
+// Set stores err unless there is an error already.
 func (f *FirstError) Set(err error) { f.first.CompareAndSwap(nil, &failure{err}) }
 
 // Get returns the error, or nil.
@@ -23,7 +23,7 @@ func (f *FirstError) Get() error {
 	return nil
 }
 
-// Take returns the error and forgets it.
+// Take returns the error and clears it.
 func (f *FirstError) Take() error {
 	if f.first.Load() == nil {
 		return nil
@@ -34,21 +34,21 @@ func (f *FirstError) Take() error {
 	return nil
 }
 
-// Replace puts a better error in the place of old, if that is the one.
+// Replace replaces the error old by better, if old is the stored error.
 func (f *FirstError) Replace(old, better error) {
 	if x := f.first.Load(); x != nil && x.err == old {
 		f.first.CompareAndSwap(x, &failure{better})
 	}
 }
 
-// Failure returns the first unread error, and leaves it unread.
+// Failure returns the first unread error and leaves it unread.
 func (s *Stream) Failure() error { return s.Errors.Get() }
 
 // TakeError implements [core.Stream].
 func (s *Stream) TakeError() error { return s.Errors.Take() }
 
-// Perform runs a call unless an input failed: then its outputs are what they would not be otherwise, and whoever reads them is told. An
-// error or a panic of run is that of the outputs and of the stream.
+// Perform runs a call unless an input failed. An input's error, or an error or panic of run, becomes the error of the outputs; the latter
+// also of the stream.
 func (s *Stream) Perform(c *core.Call, run func(c *core.Call) error) {
 	if err := c.CheckInputs(); err != nil {
 		c.Skip(err)
@@ -57,7 +57,7 @@ func (s *Stream) Perform(c *core.Call, run func(c *core.Call) error) {
 	}
 }
 
-// FailCall makes err the failure of a call that has begun.
+// FailCall fails a call that has begun, with err.
 func (s *Stream) FailCall(c *core.Call, err error) {
 	c.Fail(err)
 	s.Errors.Set(err)
@@ -68,7 +68,7 @@ func recovered(c *core.Call, run func(c *core.Call) error) (err error) {
 	return run(c)
 }
 
-// Recover makes a panic the error of an operation. It is deferred.
+// Recover turns a panic into the error of an operation. Use it with defer.
 func Recover(op string, err *error) {
 	if x := recover(); x != nil {
 		*err = core.Errorf(core.StateError, op, "internal error: %v\n%s", x, debug.Stack())

@@ -7,16 +7,16 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// patience is how long an allocation waits for the work of other ranks, which may itself wait for this one.
-const patience = time.Second
+// otherRanksWait is how long an allocation waits for other ranks' work, which may itself wait for this rank.
+const otherRanksWait = time.Second
 
-// Settle waits, where the caller may wait, until memory has come back that nobody needs any more: for the work of a rank on streams,
-// for that of others as long as patience lasts, and for the cleanups of storages that were not released. It is then in the caches.
+// Settle waits until unused memory is back in the caches, if the caller may block. It waits for the rank's own streams, for other ranks'
+// streams up to a time limit, and for the cleanups of storages that were never released.
 func Settle(rank int, streams []*Stream) {
 	if !core.MayWait() {
 		return
 	}
-	end := time.Now().Add(patience)
+	end := time.Now().Add(otherRanksWait)
 	finish := func() {
 		for _, s := range streams {
 			if s.rank == rank {
@@ -31,5 +31,5 @@ func Settle(rank int, streams []*Stream) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	finish() // cleanups free memory after calls that were not done
+	finish() // cleanups may free memory behind unfinished calls
 }

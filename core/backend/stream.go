@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// queueSize bounds how far the host may run ahead.
+	// queueSize limits how many calls the host may run ahead.
 	queueSize = 1024
-	// crowdedSize leaves room for the calls of one operation by a host that must not wait.
+	// crowdedSize leaves slots for all calls of one operation, for hosts that must not block.
 	crowdedSize = queueSize - 256
 )
 
 // A Runner runs the calls of a stream.
 type Runner interface {
-	// RunHere runs a call on the caller's thread, before any other one. The stream is locked.
+	// RunHere runs a call on the caller's thread, while the queue is empty. The stream is locked.
 	RunHere(c *core.Call)
-	// Work runs what is queued until the stream has ended: see [Stream.Ended]. It has a goroutine of its own.
+	// Work runs queued calls until the stream has ended: see [Stream.Ended]. It runs on its own goroutine.
 	Work()
 	// Demand says that somebody waits for call n.
 	Demand(n uint64)
 }
 
-// A Stream is an in-order queue of calls. They are numbered from 1; Tail is the last one launched and Done the last one that has ended.
+// A Stream is an in-order queue of calls. Calls are numbered from 1. Tail is the last one launched, Done the last one that has ended.
 //
-// Hosts and the worker write at the same time, each with every call, so that what each side writes has cache lines of its own.
+// Hosts and the worker write concurrently, with every call, so their fields are on separate cache lines.
 type Stream struct {
-	// Read by all.
-	self   core.Stream // the device's, which embeds this one
+	// Read by all threads.
+	self   core.Stream // the device's stream, which embeds this one
 	device core.Device
-	of     *Device
+	base   *Device
 	rank   int
 	counts core.Counters
 	memory Allocator
@@ -41,13 +41,13 @@ type Stream struct {
 	inline int
 	sync   bool
 	taken  *atomic.Uint64
-	slots  []*core.Call  // that are queued, by number; the rest are for use again
-	wake   chan struct{} // for the worker; holds at most one token
+	slots  []*core.Call  // queued calls, by number; other slots keep calls for reuse
+	wake   chan struct{} // wakes the worker; holds at most one token
 
-	// Read by all, seldom written.
+	// Read by all threads, rarely written.
 	Errors  FirstError
 	closed  atomic.Bool
-	crowded atomic.Bool // the queue was more than crowdedSize full, and not yet half empty since
+	crowded atomic.Bool // set above crowdedSize calls, cleared at half of queueSize
 	waiters atomic.Int32
 	doneMu  sync.Mutex
 	doneCv  sync.Cond
@@ -55,11 +55,11 @@ type Stream struct {
 	// Written by hosts.
 	_       CacheLine
 	Tail    atomic.Uint64
-	Cache   Cache // of memory in program order
+	Cache   Cache // of freed memory, in program order
 	calls   core.Calls
 	mu      sync.Mutex   // held in Launch
-	pending []core.Event // of other streams, that the next call must wait for
-	working bool         // the goroutine runs
+	pending []core.Event // events of other streams that the next call must wait for
+	working bool         // the worker goroutine exists
 
 	// Written by the worker.
 	_    CacheLine
@@ -67,25 +67,25 @@ type Stream struct {
 	_    CacheLine
 }
 
-// CacheLine keeps what lies before it out of the cache lines of what lies behind it. Processors fetch lines in pairs.
+// CacheLine separates fields so that they are not on one cache line. Processors prefetch lines in pairs.
 type CacheLine [128]byte
 
-// Options are what streams differ in.
+// Options configure a stream.
 type Options struct {
 	Device core.Device
-	Base   *Device // that Device embeds
+	Base   *Device // embedded in Device
 	Rank   int
 	Memory Allocator
 	Unit   int // of size classes
 	Runner Runner
-	Inline int            // the work, in elements, up to which an idle stream runs a call on the caller's thread; -1 for never
+	Inline int            // largest Work, in elements, that an idle stream runs on the caller's thread; -1 for none
 	Sync   bool           // wait for each call
-	Taken  *atomic.Uint64 // the last call that has left the queue; nil for Done
+	Taken  *atomic.Uint64 // last call that has left the queue; nil means Done
 }
 
-// Open makes s, which self embeds, a stream that is open.
+// Open initialises s, which self embeds.
 func (s *Stream) Open(self core.Stream, o Options) {
-	s.self, s.device, s.of, s.rank, s.memory, s.unit = self, o.Device, o.Base, o.Rank, o.Memory, o.Unit
+	s.self, s.device, s.base, s.rank, s.memory, s.unit = self, o.Device, o.Base, o.Rank, o.Memory, o.Unit
 	s.runner, s.inline, s.sync, s.taken = o.Runner, o.Inline, o.Sync, o.Taken
 	if s.taken == nil {
 		s.taken = &s.Done
@@ -94,10 +94,10 @@ func (s *Stream) Open(self core.Stream, o Options) {
 	s.Cache.Open(o.Memory)
 	s.wake = make(chan struct{}, 1)
 	s.doneCv.L = &s.doneMu
-	s.of.add(s)
+	s.base.add(s)
 }
 
-// Self returns the device's stream, which embeds s.
+// Self returns the device's stream that embeds s.
 func (s *Stream) Self() core.Stream { return s.self }
 
 // Device implements [core.Stream].
@@ -109,7 +109,7 @@ func (s *Stream) Rank() int { return s.rank }
 // Counters implements [core.Stream].
 func (s *Stream) Counters() core.Counters { return s.counts }
 
-// String names the stream in messages.
+// String returns the stream's name for messages.
 func (s *Stream) String() string { return fmt.Sprintf("stream of rank %d on %v", s.rank, s.device) }
 
 // Alloc implements [core.Stream].
@@ -142,7 +142,7 @@ func (s *Stream) Abandon(c *core.Call) {
 	s.calls.Put(c)
 }
 
-// Refuse implements [core.Stream], for devices that have every kernel.
+// Refuse implements [core.Stream] for devices that have every kernel.
 func (s *Stream) Refuse(*core.Call) error { return nil }
 
 // NoKernel returns the error of a call whose kernel the device lacks.
@@ -160,13 +160,13 @@ func (s *Stream) Launch(c *core.Call) {
 	s.Enqueue(c)
 }
 
-// Enqueue is Launch of a call without an error, and returns its number.
+// Enqueue is Launch for a call without an error. It returns the call's number.
 func (s *Stream) Enqueue(c *core.Call) uint64 {
 	s.mu.Lock()
 	t := s.Tail.Load() + 1
 	for t-s.taken.Load() > queueSize {
 		s.mu.Unlock()
-		s.Until(s.taken, t-1-queueSize/2) // a host that came back for each free slot would take its core from the workers
+		s.Until(s.taken, t-1-queueSize/2) // wait for half the queue: waking up for every slot would take the core from the workers
 		s.mu.Lock()
 		t = s.Tail.Load() + 1
 	}
@@ -178,7 +178,7 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 	if c.Work <= s.inline && s.Done.Load() == t-1 && !undone(c.Waits()) {
 		s.runner.RunHere(c)
 		c.Clear()
-		s.Done.Store(t) // before Tail, so that the worker does not take the call for queued
+		s.Done.Store(t) // before Tail, so that the worker does not take the call for a queued one
 		s.Tail.Store(t)
 		s.Notify()
 		s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 	return t
 }
 
-// enqueue puts call number t into its slot, which is free. The stream is locked.
+// enqueue stores call t in its free slot. The stream is locked.
 func (s *Stream) enqueue(t uint64, c *core.Call) {
 	if !s.working {
 		s.working = true
@@ -213,7 +213,7 @@ func (s *Stream) enqueue(t uint64, c *core.Call) {
 	*slot = c
 }
 
-// Idle reports whether the stream has nothing to do or to wait for. Another thread may launch a call right after.
+// Idle reports whether the stream has nothing to run and nothing to wait for. Another thread may launch a call right after.
 func (s *Stream) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,12 +222,12 @@ func (s *Stream) Idle() bool {
 
 // Crowded implements [core.Stream].
 func (s *Stream) Crowded() bool {
-	s.relieve()
+	s.clearCrowded()
 	return s.crowded.Load()
 }
 
-// relieve says that there is room again, if there is.
-func (s *Stream) relieve() {
+// clearCrowded clears the crowded flag once the queue is half empty.
+func (s *Stream) clearCrowded() {
 	if s.crowded.Load() && s.Tail.Load()-s.taken.Load() <= queueSize/2 && s.crowded.CompareAndSwap(true, false) {
 		core.Crowd(-1)
 	}
@@ -240,7 +240,7 @@ func (s *Stream) MakeRoom() {
 	}
 }
 
-// Closed reports whether the stream was closed. Calls launched since are waited for.
+// Closed reports whether the stream was closed. Launch then waits for each call.
 func (s *Stream) Closed() bool { return s.closed.Load() }
 
 // Close implements [core.Stream].
@@ -248,7 +248,7 @@ func (s *Stream) Close() error {
 	err := s.self.Synchronize()
 	if !s.closed.Swap(true) {
 		s.Rouse()
-		s.of.remove(s)
+		s.base.remove(s)
 		s.Cache.Close()
 	}
 	return err

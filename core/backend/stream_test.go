@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A machine is a device whose streams count their calls instead of running them, when they may.
+// A machine is a device whose streams count calls instead of running them, and only when allowed to.
 type machine struct {
 	*Device
 	released []core.Memory
@@ -36,7 +36,7 @@ func (m *machine) Release(x core.Memory) { m.released = append(m.released, x) }
 
 type counter struct {
 	Stream
-	gate    chan struct{} // holds a token for each call that may run
+	gate    chan struct{} // one token per call that may run
 	workers atomic.Int32
 }
 
@@ -95,8 +95,7 @@ func TestAStreamIsCrowdedUntilItIsHalfEmpty(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A host that is slow to say that the queue is nearly full says so when it is empty. Nobody would ever take that back, since hosts
-// that ask launch nothing.
+// A host sets the crowded flag after the queue was emptied. Nobody would ever clear it, since hosts that see the flag launch nothing.
 func TestAnEmptyStreamIsNotCrowded(t *testing.T) {
 	s := newMachine().NewStream(0).(*counter)
 	s.crowded.Store(true)
@@ -106,7 +105,7 @@ func TestAnEmptyStreamIsNotCrowded(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What is launched on a closed stream runs, and is waited for; its worker goes again.
+// A closed stream runs later calls and waits for them. Its worker ends again.
 func TestAClosedStreamRunsCalls(t *testing.T) {
 	s := newMachine().NewStream(0).(*counter)
 	s.let(10)
@@ -123,7 +122,7 @@ func TestAClosedStreamRunsCalls(t *testing.T) {
 		}, waitLong, waitShort, i)
 	}
 	require.NoError(t, s.Close())
-	require.Empty(t, s.of.Streams())
+	require.Empty(t, s.base.Streams())
 }
 
 func TestAPanicIsTheErrorOfItsCall(t *testing.T) {

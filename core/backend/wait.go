@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// spin is how long workers and waiters stay awake before they sleep.
+// spin is how long workers and waiters spin before they sleep.
 const spin = 20 * time.Microsecond
 
-// Notify wakes those who wait for one of the stream's numbers.
+// Notify wakes threads that wait for one of the stream's counters.
 func (s *Stream) Notify() {
 	if s.waiters.Load() > 0 {
 		s.doneMu.Lock()
@@ -17,7 +17,7 @@ func (s *Stream) Notify() {
 	}
 }
 
-// Awaited reports whether somebody sleeps until one of the stream's numbers moves.
+// Awaited reports whether a thread sleeps until one of the stream's counters changes.
 func (s *Stream) Awaited() bool { return s.waiters.Load() > 0 }
 
 // Finish blocks until call n is done.
@@ -28,7 +28,7 @@ func (s *Stream) Finish(n uint64) {
 	}
 }
 
-// Until blocks until one of the stream's numbers is at least n. Whoever moves it says so with [Stream.Notify].
+// Until blocks until a counter of the stream is at least n. Code that increases it must call [Stream.Notify].
 func (s *Stream) Until(number *atomic.Uint64, n uint64) {
 	start := time.Now()
 	for i := 1; ; i++ {
@@ -48,7 +48,7 @@ func (s *Stream) Until(number *atomic.Uint64, n uint64) {
 	s.waiters.Add(-1)
 }
 
-// FinishFor is [Stream.Finish] for at most d; it reports whether call n is done.
+// FinishFor is [Stream.Finish] with the timeout d. It reports whether call n is done.
 func (s *Stream) FinishFor(n uint64, d time.Duration) bool {
 	if s.Done.Load() >= n {
 		return true

@@ -6,24 +6,24 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// First returns the first call in the queue and its number, for the worker; nil if there is none.
+// First returns the first queued call and its number, for the worker; nil if the queue is empty.
 func (s *Stream) First() (c *core.Call, n uint64) {
-	t := s.Tail.Load() // first: a call that runs on its caller's thread moves Done before Tail, and must not be taken for queued
+	t := s.Tail.Load() // load Tail first: a call on the caller's thread moves Done before Tail and must not look queued
 	if n = s.taken.Load() + 1; n > t {
 		return nil, n
 	}
 	return s.slots[n%queueSize], n
 }
 
-// Took says that calls have left the queue.
+// Took must be called after calls have left the queue.
 func (s *Stream) Took() {
 	if s.crowded.Load() {
-		s.relieve()
+		s.clearCrowded()
 	}
 	s.Notify()
 }
 
-// Rouse wakes the worker if it sleeps.
+// Rouse wakes the worker.
 func (s *Stream) Rouse() {
 	select {
 	case s.wake <- struct{}{}:
@@ -31,10 +31,10 @@ func (s *Stream) Rouse() {
 	}
 }
 
-// Sleep lets the worker sleep until it is roused, which it may have been already.
+// Sleep blocks the worker until Rouse. It returns at once if Rouse was called before.
 func (s *Stream) Sleep() { <-s.wake }
 
-// Spin waits a little until there is something to do, and reports whether there is.
+// Spin spins until ready, for a short time, and reports whether it is.
 func (s *Stream) Spin(ready func() bool) bool {
 	for start := time.Now(); time.Since(start) < spin; {
 		for range 64 {
@@ -46,8 +46,7 @@ func (s *Stream) Spin(ready func() bool) bool {
 	return false
 }
 
-// Ended reports whether the stream is closed and has nothing queued. The worker then returns; should there be another call, it
-// gets another worker.
+// Ended reports whether the stream is closed and its queue empty. The worker then returns; a later call starts a new one.
 func (s *Stream) Ended() bool {
 	if !s.closed.Load() {
 		return false
@@ -57,7 +56,7 @@ func (s *Stream) Ended() bool {
 	if s.Tail.Load() > s.taken.Load() {
 		return false
 	}
-	// Storages whose cleanups are due keep the stream for another cycle of the collector, and need not keep this, most of it, as well.
+	// Until their cleanups have run, storages keep the stream alive for another garbage collection, but need not keep its slots.
 	s.slots, s.working = nil, false
 	return true
 }

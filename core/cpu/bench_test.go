@@ -30,7 +30,7 @@ func BenchmarkAddOf1000(b *testing.B) {
 	})
 }
 
-// What runs on the caller's thread, what the worker runs, and small calls behind those.
+// Calls on the caller's thread, calls on the worker, and small calls queued behind those.
 func BenchmarkLaunch(b *testing.B) {
 	one, matrix, long := op.Ones(1), op.Ones(64, 64), op.Ones(1<<15)
 	run := func(name string, calls ...func() *core.Tensor) {

@@ -1,8 +1,8 @@
-// Package cpu is the CPU device: in-order streams run by goroutines, memory off the Go heap, and kernels in C whose
-// work is shared by a pool of C threads. Importing it registers the devices cpu:0, cpu:1, ...
+// Package cpu implements the CPU devices cpu:0, cpu:1, ... Streams run on goroutines, memory lies off the Go heap, and kernels are C code
+// that a pool of C threads executes. Importing the package registers the devices.
 //
-// The devices share the machine's cores: each has an equal part of the threads ([SetNumThreads]), at least one. The
-// results of a kernel do not depend on how many.
+// The devices share the machine's cores: each gets an equal part of the threads ([SetNumThreads]), but at least one. Results of kernels do
+// not depend on the number of threads.
 package cpu
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// maxDevices bounds the number of CPU devices in a process.
+// maxDevices is the maximum number of CPU devices in a process.
 const maxDevices = 256
 
 func init() {
@@ -28,14 +28,14 @@ type Device struct {
 	*backend.Device
 	pool     atomic.Pointer[pool.Pool]
 	reserved atomic.Int64
-	limit    atomic.Int64 // on reserved; 0 for none
+	limit    atomic.Int64 // of reserved; 0 for none
 	slabs    slabs
 }
 
 var machine struct {
 	sync.Mutex
 	devices []*Device
-	pools   map[int][]*pool.Pool // by number of threads; pools are kept, their workers sleep
+	pools   map[int][]*pool.Pool // by number of threads; never freed, idle workers sleep
 	threads int
 	sync    bool
 	once    sync.Once
@@ -51,8 +51,7 @@ func setup() {
 	})
 }
 
-// Count returns the number of CPU devices that a program is expected to use: PLAIT_CPU_DEVICES, or 1. Others can be
-// opened all the same.
+// Count returns the number of CPU devices that a program should use: PLAIT_CPU_DEVICES, or 1. More devices can be opened.
 func Count() int { return environment().devices }
 
 func open(index, ordinal int) (core.Device, error) {
@@ -67,11 +66,11 @@ func open(index, ordinal int) (core.Device, error) {
 	defer machine.Unlock()
 	d := &Device{Device: backend.NewDevice("cpu", index, ordinal)}
 	machine.devices = append(machine.devices, d)
-	share()
+	sharePools()
 	return d, nil
 }
 
-// SetNumThreads sets how many threads all CPU devices use together.
+// SetNumThreads sets the number of threads of all CPU devices together.
 func SetNumThreads(n int) error {
 	if n < 1 {
 		return core.Errorf(core.ValueError, "set_num_threads", "got %d, want at least 1", n)
@@ -80,11 +79,11 @@ func SetNumThreads(n int) error {
 	machine.Lock()
 	defer machine.Unlock()
 	machine.threads = n
-	share()
+	sharePools()
 	return nil
 }
 
-// NumThreads returns how many threads all CPU devices use together.
+// NumThreads returns the number of threads of all CPU devices together.
 func NumThreads() int {
 	setup()
 	machine.Lock()
@@ -92,8 +91,8 @@ func NumThreads() int {
 	return machine.threads
 }
 
-// share gives every device a pool with its part of the threads. The machine is locked.
-func share() {
+// sharePools gives every device a pool with its part of the threads. The machine is locked.
+func sharePools() {
 	each := max(machine.threads/max(len(machine.devices), Count()), 1)
 	used := map[int]int{}
 	for _, d := range machine.devices {
@@ -127,8 +126,8 @@ func (d *Device) EmptyCache() {
 	for _, b := range d.Streams() {
 		s := b.Self().(*stream)
 		s.Cache.Empty(s.Done.Load())
-		s.inline.Trim()
-		s.queue.Trim()
+		s.inlineContext.Trim()
+		s.workerContext.Trim()
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// maxThreads bounds the number of threads that the environment can ask for.
+// maxThreads is the largest number of threads that the environment may set.
 const maxThreads = 1 << 16
 
-// settings are what the environment says of CPU devices. err is the first value that says nothing; opening a device returns
-// it, since what a misspelt variable leaves at its default would not be seen.
+// settings are the CPU settings from environment variables. err is the first invalid value. Opening a device returns it, because a silent
+// default would hide a misspelt value.
 type settings struct {
 	threads, devices int
 	sync             bool

@@ -35,7 +35,7 @@ func TestPrintEnvironment(t *testing.T) {
 	x := op.Zeros(1)
 	s := x.Storage().Stream()
 	c := s.Begin(-1, "slow").Out(x)
-	c.Work = 1 << 40 // not to be run by the caller's thread
+	c.Work = 1 << 40 // too much for the caller's thread
 	gate := make(chan struct{})
 	if os.Getenv("PLAIT_SYNC") == "1" {
 		close(gate)

@@ -2,7 +2,7 @@
 
 package cpu
 
-// The families of kernels, each of which registers itself.
+// Every kernel family registers its kernels when it is imported.
 import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/attention"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/combine"

@@ -17,16 +17,16 @@ import (
 	"sync/atomic"
 )
 
-// budget bounds what the CPU devices together take from the system: the kernel overcommits memory and would kill the
-// process where an error is wanted.
+// budget limits the memory that all CPU devices together take from the system. Linux overcommits memory and would kill the process instead
+// of returning an error.
 var budget = struct {
 	once  sync.Once
 	limit atomic.Int64
 	used  atomic.Int64
 }{}
 
-// MemoryLimit returns the bytes that CPU devices may hold together: PLAIT_CPU_MEMORY, or else 90 % of the memory that
-// the machine has or, if that is less, the process's control group.
+// MemoryLimit returns the limit of all CPU devices together in bytes: PLAIT_CPU_MEMORY, or else 90 % of the smaller of the machine's memory
+// and the memory limit of the process's control group.
 func MemoryLimit() int {
 	budget.once.Do(func() {
 		if budget.limit.Load() == 0 {
@@ -36,11 +36,11 @@ func MemoryLimit() int {
 	return int(budget.limit.Load())
 }
 
-// SetMemoryLimit sets the bytes that CPU devices may hold together.
+// SetMemoryLimit sets the limit of all CPU devices together, in bytes.
 func SetMemoryLimit(bytes int) { budget.limit.Store(int64(bytes)) }
 
-// SetMemoryLimit sets the bytes that this device may hold, within those of all; 0 sets no limit. So CPU devices rehearse
-// ones with memory of their own.
+// SetMemoryLimit sets the limit of this device in bytes, within the limit of all; 0 removes it. CPU devices can thus simulate devices with
+// memory of their own.
 func (d *Device) SetMemoryLimit(bytes int) { d.limit.Store(int64(bytes)) }
 
 func defaultLimit() int64 {
@@ -48,17 +48,17 @@ func defaultLimit() int64 {
 		return n
 	}
 	machine := int64(C.sysconf(C._SC_PHYS_PAGES)) * int64(C.sysconf(C._SC_PAGESIZE))
-	return min(machine, groupLimit(os.DirFS("/"))) / 10 * 9
+	return min(machine, cgroupLimit(os.DirFS("/"))) / 10 * 9
 }
 
-// groupLimit returns the least memory limit of the control groups that this process is in, the groups above them included;
-// math.MaxInt64 for none. Groups of both versions of Linux's interface count: root is the file system.
-func groupLimit(root fs.FS) int64 {
+// cgroupLimit returns the smallest memory limit of the process's control groups and their parents; math.MaxInt64 without one. It reads both
+// cgroup versions. root is the file system.
+func cgroupLimit(root fs.FS) int64 {
 	limit := int64(math.MaxInt64)
-	groups := memoryGroups(root)
+	groups := readCgroups(root)
 	for _, mount := range readLines(root, "proc/self/mountinfo") {
-		// "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup cgroup rw,memory": the path in the hierarchy that is mounted and
-		// where; then, after any number of fields and a dash, the type and the options.
+		// An example line: "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup cgroup rw,memory". Fields 4 and 5 are the mounted path of the
+		// hierarchy and the mount point. The type and the options follow after a dash.
 		fields, kind, ok := strings.Cut(mount, " - ")
 		f, k := strings.Fields(fields), strings.Fields(kind)
 		if !ok || len(f) < 5 || len(k) < 3 {
@@ -74,7 +74,7 @@ func groupLimit(root fs.FS) int64 {
 			continue
 		}
 		mounted, at := unescape(f[3]), strings.TrimPrefix(unescape(f[4]), "/")
-		// A group outside what is mounted, as a container may see it, is counted as its top.
+		// In a container the group may be outside the mount; the mount's root counts then.
 		below, inside := strings.CutPrefix(group+"/", strings.TrimSuffix(mounted, "/")+"/")
 		if !inside {
 			below = ""
@@ -93,11 +93,10 @@ func groupLimit(root fs.FS) int64 {
 	return limit
 }
 
-// groups are the paths of this process's control groups: in the second version's one hierarchy, and in the one that the first
-// version has for memory.
-type groups struct{ unified, legacy string }
+// cgroups are the paths of the process's control groups: unified for cgroup v2, legacy for the v1 memory hierarchy.
+type cgroups struct{ unified, legacy string }
 
-func memoryGroups(root fs.FS) (g groups) {
+func readCgroups(root fs.FS) (g cgroups) {
 	for _, line := range readLines(root, "proc/self/cgroup") {
 		parts := strings.SplitN(line, ":", 3) // "4:memory:/a/b", or "0::/a/b"
 		switch {
@@ -121,5 +120,5 @@ func readLines(root fs.FS, name string) []string {
 
 var unescaper = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// unescape undoes what the list of mounts does to paths.
+// unescape decodes the octal escapes of paths in mountinfo.
 func unescape(s string) string { return unescaper.Replace(s) }

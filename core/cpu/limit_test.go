@@ -44,7 +44,7 @@ func TestControlGroupLimits(t *testing.T) {
 		for name, text := range c.files {
 			root[name] = &fstest.MapFile{Data: []byte(text)}
 		}
-		require.Equal(t, c.want, groupLimit(root), name)
+		require.Equal(t, c.want, cgroupLimit(root), name)
 	}
-	require.Equal(t, int64(math.MaxInt64), groupLimit(fstest.MapFS{}), "where there is nothing of the kind")
+	require.Equal(t, int64(math.MaxInt64), cgroupLimit(fstest.MapFS{}), "where there is nothing of the kind")
 }

@@ -32,10 +32,10 @@ import (
 )
 
 const (
-	// mapThreshold is the size from which pieces are mapped on their own, so that giving them back returns them to the system.
+	// mapThreshold is the size from which blocks are mapped separately, so that freeing them returns memory to the system.
 	mapThreshold = 1 << 20
 	pageSize     = 4 << 10
-	// unit is that of size classes.
+	// unit is the unit of size classes.
 	unit = 64
 )
 
@@ -67,14 +67,14 @@ func (d *Device) Allocate(rank, class, bytes int) (core.Memory, error) {
 		streams = append(streams, o.Streams()...)
 	}
 	backend.Settle(rank, streams)
-	if m, ok := d.scrape(class); ok {
+	if m, ok := d.reserveAfterTrim(class); ok {
 		return m, nil
 	}
 	return core.Memory{}, d.outOfMemory("allocate", bytes)
 }
 
-// scrape is reserve after everything was given back that CPU devices keep for later.
-func (d *Device) scrape(class int) (core.Memory, bool) {
+// reserveAfterTrim retries reserve after it has emptied the caches of all CPU devices.
+func (d *Device) reserveAfterTrim(class int) (core.Memory, bool) {
 	for _, o := range allDevices() {
 		o.EmptyCache()
 	}
@@ -84,15 +84,15 @@ func (d *Device) scrape(class int) (core.Memory, bool) {
 func (d *Device) outOfMemory(what string, bytes int) error {
 	if own := d.limit.Load(); own > 0 {
 		return core.Errorf(core.MemoryError, what,
-			"out of memory: no room for %d bytes on %v; %d bytes of it are in use, it holds %d of the %d bytes it may",
+			"out of memory: no room for %d bytes on %v; %d bytes of it are in use, the device holds %d of %d allowed bytes",
 			bytes, d, core.MemoryUsage(d).Current, d.reserved.Load(), own)
 	}
 	return core.Errorf(core.MemoryError, what,
-		"out of memory: no room for %d bytes on %v; %d bytes of it are in use, CPU devices hold %d of the %d bytes they may (PLAIT_CPU_MEMORY)",
+		"out of memory: no room for %d bytes on %v; %d bytes of it are in use, CPU devices hold %d of %d allowed bytes (PLAIT_CPU_MEMORY)",
 		bytes, d, core.MemoryUsage(d).Current, budget.used.Load(), MemoryLimit())
 }
 
-// reserve takes a piece of the given class from a slab or the system, within the budget; ok is false if there is none.
+// reserve takes a block of the size class from a slab or the system, within the limits; ok is false if there is none.
 func (d *Device) reserve(class int) (m core.Memory, ok bool) {
 	var p unsafe.Pointer
 	if class <= slabPiece {
@@ -110,7 +110,7 @@ func (d *Device) reserve(class int) (m core.Memory, ok bool) {
 // Release implements [backend.Allocator].
 func (d *Device) Release(m core.Memory) {
 	p, size := m.Ptr, m.Size
-	if ours, slab := d.slabs.give(p, size); ours {
+	if ours, slab := d.slabs.put(p, size); ours {
 		p, size = slab, slabSize
 	}
 	if p != nil {
@@ -118,7 +118,7 @@ func (d *Device) Release(m core.Memory) {
 	}
 }
 
-// fromSystem takes memory from the system within the device's limit and the budget, or returns nil.
+// fromSystem allocates memory from the system within the device's limit and the budget, or returns nil.
 func (d *Device) fromSystem(size int) unsafe.Pointer {
 	own := d.limit.Load()
 	if d.reserved.Add(int64(size)) <= own || own == 0 {

@@ -24,7 +24,7 @@ func TestSlabs(t *testing.T) {
 		return p
 	}
 	give := func(p unsafe.Pointer, class int) unsafe.Pointer {
-		ours, empty := s.give(p, class)
+		ours, empty := s.put(p, class)
 		require.True(t, ours)
 		return empty
 	}
@@ -38,7 +38,7 @@ func TestSlabs(t *testing.T) {
 	require.Equal(t, small, take(64), "a piece that came back is used again")
 
 	other := new(int)
-	ours, _ := s.give(unsafe.Pointer(other), 64)
+	ours, _ := s.put(unsafe.Pointer(other), 64)
 	require.False(t, ours)
 
 	var freed []unsafe.Pointer

@@ -9,30 +9,29 @@ import (
 )
 
 const (
-	// slabSize is that of a huge page, where a processor has such: the thousands of small tensors of a training step lie on
-	// a few of them. On pages of their own it would look for their addresses longer than it computes.
+	// slabSize is the size of a huge page. The thousands of small tensors of a training step then need few TLB entries.
 	slabSize = 2 << 20
-	// slabPiece is the size up to which pieces are cut from slabs.
+	// slabPiece is the largest size that is cut from slabs.
 	slabPiece = slabSize / 8
 )
 
-// slabs are the memory of a device from which small pieces of all classes are cut, one after the other. A slab goes back to
-// the system when all its pieces have come back.
+// slabs are the huge pages of a device, from which small blocks of all size classes are cut in turn. A slab is returned to the system when
+// all its blocks are free.
 type slabs struct {
 	mu   sync.Mutex
 	all  map[uintptr]*slab  // by address
-	free [][]unsafe.Pointer // pieces that came back while others of their slab are in use, by class index
-	rest []byte             // what is left of the newest slab
+	free [][]unsafe.Pointer // free blocks of slabs in use, by class index
+	rest []byte             // unused part of the newest slab
 }
 
 type slab struct {
 	start unsafe.Pointer
-	used  int // pieces that have not come back
+	used  int // blocks in use
 }
 
 func slabOf(p unsafe.Pointer) uintptr { return uintptr(p) &^ (slabSize - 1) }
 
-// take returns a piece of the class, or nil. It asks for a slab, which may be nil, where it has no room.
+// take returns a block of the size class, or nil. If it needs a new slab it calls more, which may return nil.
 func (s *slabs) take(class int, more func() unsafe.Pointer) unsafe.Pointer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,11 +42,11 @@ func (s *slabs) take(class int, more func() unsafe.Pointer) unsafe.Pointer {
 		s.all[slabOf(p)].used++
 		return p
 	}
-	room := class
+	size := class
 	if class%pageSize == 0 {
-		room += 64 // neighbours do not begin at the same place in their pages: processors tell addresses apart by that first
+		size += 64 // page-aligned neighbours would conflict in caches that compare the offset in the page first
 	}
-	if len(s.rest) < room {
+	if len(s.rest) < size {
 		p := more()
 		if p == nil {
 			return nil
@@ -59,13 +58,13 @@ func (s *slabs) take(class int, more func() unsafe.Pointer) unsafe.Pointer {
 		s.rest = unsafe.Slice((*byte)(p), slabSize)
 	}
 	p := unsafe.Pointer(&s.rest[0])
-	s.rest = s.rest[room:]
+	s.rest = s.rest[size:]
 	s.all[slabOf(p)].used++
 	return p
 }
 
-// give takes a piece back. It reports whether the piece is of a slab, and returns the slab if it is not used any more.
-func (s *slabs) give(p unsafe.Pointer, class int) (ours bool, empty unsafe.Pointer) {
+// put takes a block back. It reports whether the block belongs to a slab, and returns that slab's memory if it is empty now.
+func (s *slabs) put(p unsafe.Pointer, class int) (ours bool, empty unsafe.Pointer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	base := slabOf(p)

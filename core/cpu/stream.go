@@ -9,41 +9,41 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
-// inlineWork is the work, in elements, up to which an idle stream runs a call on the caller's thread: waking a sleeping goroutine
-// costs more than such a call.
+// inlineWork is the largest Work, in elements, that an idle stream runs on the caller's thread. Waking a goroutine costs more than such a
+// call.
 const inlineWork = 16 << 10
 
-// A stream runs its calls by one goroutine, and small ones on their callers' threads.
+// A stream runs calls on one goroutine, and small calls on the callers' threads.
 type stream struct {
 	backend.Stream
-	device *Device
-	inline kernel.Context // of calls on the caller's thread
-	queue  kernel.Context // of the worker's calls
+	device        *Device
+	inlineContext kernel.Context // for calls on the callers' threads
+	workerContext kernel.Context // for the worker's calls
 }
 
 func newStream(d *Device, rank int) *stream {
 	s := &stream{device: d}
-	s.inline.Memory, s.queue.Memory = workspace{s}, workspace{s}
+	s.inlineContext.Memory, s.workerContext.Memory = workspace{s}, workspace{s}
 	s.Open(s, backend.Options{
 		Device: d, Base: d.Device, Rank: rank, Memory: d, Unit: unit, Runner: s, Inline: inlineWork, Sync: machine.sync,
 	})
 	return s
 }
 
-// Demand implements [backend.Runner]: the worker is always at work.
+// Demand implements [backend.Runner]. It does nothing: the worker never batches calls.
 func (s *stream) Demand(uint64) {}
 
 // RunHere implements [backend.Runner].
 func (s *stream) RunHere(c *core.Call) {
-	s.run(&s.inline, c)
+	s.run(&s.inlineContext, c)
 	if s.Closed() {
-		s.inline.FreeScratch()
+		s.inlineContext.FreeScratch()
 	}
 }
 
 // Work implements [backend.Runner].
 func (s *stream) Work() {
-	ctx := &s.queue
+	ctx := &s.workerContext
 	queued := func() bool {
 		c, _ := s.First()
 		return c != nil
@@ -74,7 +74,7 @@ func (s *stream) Work() {
 	}
 }
 
-// run runs one call.
+// run runs one call and records it in the active profile.
 func (s *stream) run(ctx *kernel.Context, c *core.Call) {
 	profile := core.ActiveProfile()
 	var start time.Duration
@@ -104,7 +104,7 @@ func (s *stream) execute(ctx *kernel.Context, c *core.Call) error {
 	err := f(ctx, c)
 	if err != nil {
 		if kind, _ := core.KindOf(err); kind == core.MemoryError {
-			err = core.Errorf(kind, c.Op, "%w", err) // of the scratch memory, which does not know what it was for
+			err = core.Errorf(kind, c.Op, "%w", err) // scratch memory does not know the operation's name
 		}
 	}
 	return err
@@ -125,7 +125,7 @@ func (s *stream) Upload(m core.Memory, offset int, src []byte) {
 		return nil
 	}
 	if n := s.Enqueue(c); idle {
-		s.Finish(n) // unless another thread was faster, it is done
+		s.Finish(n) // already done, unless another thread has launched a call in between
 	}
 }
 
@@ -139,6 +139,6 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 // Close implements [core.Stream].
 func (s *stream) Close() error {
 	err := s.Stream.Close()
-	s.Locked(s.inline.FreeScratch)
+	s.Locked(s.inlineContext.FreeScratch)
 	return err
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-const large = 1 << 17 // elements; past what runs on the caller's thread
+const large = 1 << 17 // elements; too many for the caller's thread
 
 func device(t testing.TB) core.Device {
 	t.Helper()
@@ -44,7 +44,7 @@ func TestCallsRunInOrder(t *testing.T) {
 	})
 }
 
-// chain enqueues n operations that read nothing and returns the peak of bytes in use above the start.
+// chain enqueues n operations without inputs and returns the peak of used bytes above the start.
 func chain(t testing.TB, n int) int {
 	start := coretest.Settle(t, device(t))
 	core.ResetPeak(device(t))
@@ -78,7 +78,7 @@ func TestPeakDoesNotDependOnHowFarTheHostRunsAhead(t *testing.T) {
 		fmt.Printf("peak=%d\n", chain(t, n))
 		return
 	}
-	chain(t, 100) // the first pieces come from memory that is reserved for many
+	chain(t, 100) // the first blocks come from a slab that holds many
 	reserved := device(t).Reserved()
 	peak := chain(t, n)
 	require.LessOrEqual(t, peak, 3*4*large)
@@ -113,7 +113,7 @@ func TestOutOfMemoryIsAnError(t *testing.T) {
 	require.Equal(t, core.MemoryError, kind)
 	require.Contains(t, b.Err().Error(), fmt.Sprint(16<<20))
 	require.Contains(t, b.Err().Error(), "cpu:0")
-	a.Release() // cached now: given back to make room
+	a.Release() // cached now, and released to make room
 	c := op.Ones(3 << 20)
 	require.NoError(t, c.Wait())
 	c.Release()
@@ -134,7 +134,7 @@ func TestExecutionErrorsTravel(t *testing.T) {
 		y := failing(x)
 		z := op.Add(y, x)
 		target := op.Ones(n)
-		op.AddInPlace(target, y) // is left out
+		op.AddInPlace(target, y) // is skipped
 		fine := op.Add(x, x)
 		require.ErrorIs(t, z.Wait(), boom)
 		require.ErrorIs(t, y.Wait(), boom)
@@ -175,7 +175,7 @@ func TestAPanickingKernelIsAnError(t *testing.T) {
 	require.ErrorContains(t, missing.Wait(), `no kernel "test_missing"`)
 }
 
-// Whoever fills in a call may panic, and whoever recovers goes on: nothing was locked.
+// A panic while a call is filled in leaves nothing locked.
 func TestACallThatIsNotLaunchedLocksNothing(t *testing.T) {
 	x := op.Ones(4)
 	s := x.Storage().Stream()
@@ -188,7 +188,7 @@ func TestACallThatIsNotLaunchedLocksNothing(t *testing.T) {
 		order := []string{}
 		first.Fn = func() error { order = append(order, "first"); return nil }
 		second.Fn = func() error { order = append(order, "second"); return nil }
-		y := op.Add(x, x) // memory is there for others, too
+		y := op.Add(x, x) // others may allocate too
 		s.Launch(second)
 		s.Launch(first)
 		require.NoError(t, y.Wait())
@@ -196,7 +196,7 @@ func TestACallThatIsNotLaunchedLocksNothing(t *testing.T) {
 	}
 }
 
-// An operand without memory is the call's error, not a panic.
+// A call with an operand without memory gets its error; it does not panic.
 func TestACallOfAnErrorFails(t *testing.T) {
 	boom := core.Errorf(core.MemoryError, "clone", "boom")
 	released := op.Ones(4)
@@ -227,7 +227,7 @@ func TestStreamsWaitForOneAnother(t *testing.T) {
 				op.AddInPlace(x, core.Num(1)) // on the home stream
 				core.WithStream(side, func() {
 					op.MulInPlace(x, core.Num(2))
-					y := op.Add(x, x) // lives on the side stream
+					y := op.Add(x, x) // on the side stream
 					if i == 7 {
 						y.Release()
 					}
@@ -255,7 +255,7 @@ func TestReleasedMemoryIsNotReusedWhileAnotherStreamReadsIt(t *testing.T) {
 			y = op.Clone(x)
 		})
 		x.Release()
-		z := op.Full([]int{large}, core.Num(5), op.TensorOptions{}) // gets x's memory, but only once y is made
+		z := op.Full([]int{large}, core.Num(5), op.TensorOptions{}) // gets x's memory, but only after y is computed
 		v, err := core.Values[float32](y)
 		require.NoError(t, err)
 		require.Equal(t, float32(3), v[large-1])

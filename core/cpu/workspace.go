@@ -7,11 +7,11 @@ import (
 	"github.com/plait-ml/plait/core/backend"
 )
 
-// workspace is the memory that the kernels of a stream need while they run, within the budget as tensors' is. In the statistics
-// it is used while a call has it; between calls it is kept, as freed tensors are, until caches are emptied.
+// workspace provides the scratch memory of a stream's kernels, within the memory limits. Statistics count it only while a call uses it.
+// Between calls it is kept until caches are emptied, like freed tensors' memory.
 type workspace struct{ *stream }
 
-// Alloc implements [kernel.Memory]. It waits for nothing: a call that has begun cannot wait for those behind it.
+// Alloc implements [kernel.Memory]. It does not block: a running call cannot wait for calls behind it.
 func (w workspace) Alloc(n int) (unsafe.Pointer, int, error) {
 	d, class := w.device, backend.SizeClass(n, unit)
 	if core.AllocFault(w.stream, n) {
@@ -19,7 +19,7 @@ func (w workspace) Alloc(n int) (unsafe.Pointer, int, error) {
 	}
 	m, ok := d.reserve(class)
 	if !ok {
-		if m, ok = d.scrape(class); !ok {
+		if m, ok = d.reserveAfterTrim(class); !ok {
 			return nil, 0, d.outOfMemory("workspace", n)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// side is that of a matrix of 512 KiB of bfloat16, which a product packs as 1 MiB of float32.
+// side is the side of a bfloat16 matrix of 512 KiB. A product packs it as 1 MiB of float32.
 const side = 512
 
 // product returns the product of two matrices on a device that no other test uses.
@@ -30,7 +30,7 @@ func requireProduct(t *testing.T, y *core.Tensor) {
 	}
 }
 
-// warm leaves the device with what its streams keep for small calls, and nothing else.
+// warm leaves the device with the scratch memory of small calls, and nothing else.
 func warm(t *testing.T, name string) *cpu.Device {
 	t.Helper()
 	d, err := core.OpenDevice(name)
@@ -63,7 +63,7 @@ func TestWorkspaceIsCounted(t *testing.T) {
 func TestNoRoomForWorkspace(t *testing.T) {
 	d := warm(t, "cpu:71")
 	core.Tidy(func() {
-		d.SetMemoryLimit(d.Reserved() + 2*2*side*side + side*side) // the tensors, but not the packed one
+		d.SetMemoryLimit(d.Reserved() + 2*2*side*side + side*side) // enough for the tensors, but not for the packed matrix
 		defer d.SetMemoryLimit(0)
 		y := product(t, d)
 		err := y.Wait()
@@ -77,7 +77,7 @@ func TestNoRoomForWorkspace(t *testing.T) {
 	})
 }
 
-// What is kept for kernels goes where tensors want it.
+// Idle scratch memory is released when tensors need it.
 func TestTensorsTakeIdleWorkspace(t *testing.T) {
 	d := warm(t, "cpu:72")
 	core.Tidy(func() {

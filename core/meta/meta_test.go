@@ -163,7 +163,7 @@ func TestADevicesOwnLimit(t *testing.T) {
 		x := op.Ones(100, 1000)
 		require.NoError(t, x.Wait())
 		err := op.Ones(200, 1000).Err()
-		require.ErrorContains(t, err, fmt.Sprintf("of the %d bytes it may", 1<<20))
+		require.ErrorContains(t, err, fmt.Sprintf("of %d allowed bytes", 1<<20))
 		x.Release()
 	})
 }
