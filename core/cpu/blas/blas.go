@@ -13,7 +13,7 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x569e4990
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x786d115b
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>

@@ -42,24 +42,19 @@ typedef struct work {
   int64_t rows, cols, across;  // of a block, and blocks side by side
 } work;
 
-#define FINISH(T, START, END)                                                                   \
-  static void START(const plaitk_gemm *g, T *c, int64_t ldc, int64_t j0, int64_t m, int64_t n) { \
-    const T *bias = (const T *)g->bias + j0 * g->bias_step;                                     \
-    for (int64_t i = 0; i < m; i++) {                                                           \
-      for (int64_t j = 0; j < n; j++) {                                                         \
-        T x = bias[j * g->bias_step];                                                           \
-        c[i * ldc + j] = g->beta == 0 ? x : (T)g->beta * c[i * ldc + j] + x;                    \
-      }                                                                                         \
-    }                                                                                           \
-  }                                                                                             \
-  static void END(T *c, int64_t ldc, int64_t m, int64_t n) {                                    \
-    for (int64_t i = 0; i < m; i++) {                                                           \
-      for (int64_t j = 0; j < n; j++) c[i * ldc + j] = c[i * ldc + j] < 0 ? 0 : c[i * ldc + j]; \
-    }                                                                                           \
+#define START(T, NAME)                                                                         \
+  static void NAME(const plaitk_gemm *g, T *c, int64_t ldc, int64_t j0, int64_t m, int64_t n) { \
+    const T *bias = (const T *)g->bias + j0 * g->bias_step;                                    \
+    for (int64_t i = 0; i < m; i++) {                                                          \
+      for (int64_t j = 0; j < n; j++) {                                                        \
+        T x = bias[j * g->bias_step];                                                          \
+        c[i * ldc + j] = g->beta == 0 ? x : (T)g->beta * c[i * ldc + j] + x;                   \
+      }                                                                                        \
+    }                                                                                          \
   }
 
-FINISH(float, start_f32, end_f32)
-FINISH(double, start_f64, end_f64)
+START(float, start_f32)
+START(double, start_f64)
 
 static void block_chunk(void *arg, int64_t chunk) {
   const work *w = arg;
@@ -78,10 +73,6 @@ static void block_chunk(void *arg, int64_t chunk) {
     b.beta = 1;
   }
   blas_call(w->is_double, &b);
-  if (g->relu) {
-    if (w->is_double) end_f64(b.c, b.ldc, b.m, b.n);
-    else end_f32(b.c, b.ldc, b.m, b.n);
-  }
 }
 
 // Sets the leading dimension of a matrix that the library can take.

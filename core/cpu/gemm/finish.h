@@ -22,31 +22,18 @@ LOCAL void NAME(store)(void *c, int dtype, int64_t i, T x) {
 LOCAL void NAME(finish_row)(const gemm_finish *f, int dtype, int64_t step, const T *restrict sums, int64_t cols,
                             void *restrict c, const T *restrict bias, int64_t bias_step) {
   T alpha = (T)f->alpha, beta = (T)f->beta;
-  T floor = f->relu ? (T)0 : -(T)__builtin_inf();
   if (beta == 0 && bias == NULL) {
 #pragma omp simd
-    for (int64_t j = 0; j < cols; j++) {
-      T x = alpha * sums[j];
-      NAME(store)(c, dtype, j * step, x < floor ? floor : x);
-    }
+    for (int64_t j = 0; j < cols; j++) NAME(store)(c, dtype, j * step, alpha * sums[j]);
   } else if (beta == 0) {
 #pragma omp simd
-    for (int64_t j = 0; j < cols; j++) {
-      T x = alpha * sums[j] + bias[j * bias_step];
-      NAME(store)(c, dtype, j * step, x < floor ? floor : x);
-    }
+    for (int64_t j = 0; j < cols; j++) NAME(store)(c, dtype, j * step, alpha * sums[j] + bias[j * bias_step]);
   } else if (bias == NULL) {
 #pragma omp simd
-    for (int64_t j = 0; j < cols; j++) {
-      T x = alpha * sums[j] + beta * NAME(load)(c, dtype, j * step);
-      NAME(store)(c, dtype, j * step, x < floor ? floor : x);
-    }
+    for (int64_t j = 0; j < cols; j++) NAME(store)(c, dtype, j * step, alpha * sums[j] + beta * NAME(load)(c, dtype, j * step));
   } else {
 #pragma omp simd
-    for (int64_t j = 0; j < cols; j++) {
-      T x = alpha * sums[j] + beta * NAME(load)(c, dtype, j * step) + bias[j * bias_step];
-      NAME(store)(c, dtype, j * step, x < floor ? floor : x);
-    }
+    for (int64_t j = 0; j < cols; j++) NAME(store)(c, dtype, j * step, alpha * sums[j] + beta * NAME(load)(c, dtype, j * step) + bias[j * bias_step]);
   }
 }
 
@@ -54,7 +41,6 @@ LOCAL void NAME(finish_row)(const gemm_finish *f, int dtype, int64_t step, const
 LOCAL void NAME(finish_part)(const gemm_finish *f, V sums, int64_t n, T *c, V bias) {
   V x = (T)f->alpha * sums + bias;
   if (f->beta != 0) x += (T)f->beta * NAME(load_part)(c, n);
-  if (f->relu) x = (V)((I)x & ~(x < (V){0}));  // a NaN stays
   NAME(store_part)(c, n, x);
 }
 

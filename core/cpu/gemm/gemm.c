@@ -49,7 +49,6 @@ void gemm_store_tile(const gemm_job *job, const void *sums, int64_t sums_row, in
                      bool add, bool last, int64_t i, int64_t j) {
   gemm_finish f = job->finish;
   f.beta = add ? 1 : 0;
-  f.relu = last && f.relu;
   job->kernels->finish(&f, sums, sums_row, rows, cols, c, last ? gemm_bias(job, i, j) : NULL);
 }
 
@@ -73,7 +72,7 @@ static gemm_job job_of(const plaitk_gemm *g) {
       .c = g->c,
       .in = g->in, .in_size = size_of(g->in), .out_size = size_of(g->out),
       .kernels = gemm_kernels_of(g->variant, g->in),
-      .finish = {g->out, g->c_row, g->c_col, g->alpha, g->beta, g->relu, 0},
+      .finish = {g->out, g->c_row, g->c_col, g->alpha, g->beta, 0},
       .bias = g->bias,
   };
   job.own = job.in_size == job.kernels->size;

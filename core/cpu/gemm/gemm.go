@@ -8,7 +8,7 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x09e6a923
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x2923181d
 #cgo race CFLAGS: -O1
 #include "../include/plait_kernel.h"
 #include "../include/plait_gemm.h"
@@ -47,8 +47,7 @@ type Dim struct {
 	Size, A, B, C int
 }
 
-// Product is C = Alpha * A @ B + Beta * C, then + Bias for every row, then max(., 0) with ReLU, for every index of
-// Batch. C is [M, N], A [M, K], B [K, N] and Bias [N]. The memory must stay where it is: C's, or pinned.
+// Product is C = Alpha * A @ B + Beta * C, then + Bias for every row, for every index of Batch. C is [M, N], A [M, K], B [K, N] and Bias [N]. The memory must stay where it is: C's, or pinned.
 type Product struct {
 	M, N, K     int
 	A, B, C     Matrix
@@ -56,7 +55,6 @@ type Product struct {
 	Alpha, Beta float64
 	Bias        unsafe.Pointer // nil for none
 	BiasStep    int
-	ReLU        bool
 	Batch       []Dim
 }
 
@@ -71,9 +69,6 @@ func (p *Product) Run(pool unsafe.Pointer, memory Memory) error {
 		in: C.int(p.In), out: C.int(p.Out),
 		alpha: C.double(p.Alpha), beta: C.double(p.Beta),
 		bias: p.Bias, bias_step: C.int64_t(p.BiasStep),
-	}
-	if p.ReLU {
-		g.relu = 1
 	}
 	var dims [MaxDims]C.plaitk_gemm_dim
 	if len(p.Batch) > MaxDims {

@@ -134,7 +134,7 @@ func TestNaNAndInfinityPass(t *testing.T) {
 			pin.Pin(&a[0])
 			pin.Pin(&b[0])
 			pin.Pin(&c[0])
-			p := gemm.Product{M: n, N: n, K: n, In: int(core.Float32), Out: int(core.Float32), Alpha: 1, ReLU: true,
+			p := gemm.Product{M: n, N: n, K: n, In: int(core.Float32), Out: int(core.Float32), Alpha: 1,
 				A: gemm.Matrix{Data: unsafe.Pointer(&a[0]), Row: n, Col: 1},
 				B: gemm.Matrix{Data: unsafe.Pointer(&b[0]), Row: n, Col: 1},
 				C: gemm.Matrix{Data: unsafe.Pointer(&c[0]), Row: n, Col: 1}}

@@ -26,12 +26,11 @@ typedef void (*gemm_direct)(int64_t k, const void *a, int64_t a_row, int64_t a_c
 typedef void (*gemm_dots)(int64_t lines, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_line,
                           void *out, int64_t out_row);
 
-// How sums become elements of C: alpha * sum + beta * C + bias, then max(., 0).
+// How sums become elements of C: alpha * sum + beta * C + bias.
 typedef struct gemm_finish {
   int out;
   int64_t c_row, c_col;
   double alpha, beta;
-  int relu;
   int bias_rows;  // the bias belongs to rows, not columns
 } gemm_finish;
 

@@ -101,7 +101,7 @@ static void multiply_panels(const product *p, const part *t, const char *a, cons
   int64_t vectors = ceil_div(cols, kn->lanes);
   char *sums = t->sums + (i * t->sums_row + j) * kn->size;
   bool add = !first || (job->direct && job->finish.beta != 0);
-  bool finish = last && (job->bias != NULL || job->finish.relu);
+  bool finish = last && job->bias != NULL;
   if (!job->direct || (!finish && vectors * kn->lanes == cols)) {
     multiply(p, rows, vectors, depth, a, b, sums, t->sums_row, add);
     return;

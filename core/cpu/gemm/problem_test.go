@@ -121,13 +121,13 @@ type problem struct {
 	in, out     core.DType
 	a, b, c     string
 	alpha, beta float64
-	bias, relu  bool
+	bias        bool
 	biasStep    int
 }
 
 func (p problem) String() string {
-	return fmt.Sprintf("%dx%dx%d %v->%v a %s b %s c %s alpha %v beta %v bias %v relu %v", p.m, p.n, p.k, p.in, p.out,
-		p.a, p.b, p.c, p.alpha, p.beta, p.bias, p.relu)
+	return fmt.Sprintf("%dx%dx%d %v->%v a %s b %s c %s alpha %v beta %v bias %v", p.m, p.n, p.k, p.in, p.out,
+		p.a, p.b, p.c, p.alpha, p.beta, p.bias)
 }
 
 // values are the elements of a problem's operands before it was solved: those of A and C row by row, those of B column by column.
@@ -146,7 +146,7 @@ func (p problem) run(t *testing.T, seed uint64, workers unsafe.Pointer) (*matrix
 		}
 	}
 	product := gemm.Product{M: p.m, N: p.n, K: p.k, A: a.operand(), B: b.operand(), C: c.operand(), In: int(p.in),
-		Out: int(p.out), Alpha: p.alpha, Beta: p.beta, ReLU: p.relu}
+		Out: int(p.out), Alpha: p.alpha, Beta: p.beta}
 	were := values{a: a.byRows(), b: b.byColumns(), c: c.byRows(), bias: make([]float64, p.n)}
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -185,9 +185,6 @@ func (p problem) expected(were values, i, j int) (want, size float64) {
 		want += p.beta * were.c[i*p.n+j]
 	}
 	want += were.bias[j]
-	if p.relu {
-		want = max(want, 0)
-	}
 	return want, math.Abs(p.alpha)*size + 4
 }
 
@@ -239,6 +236,6 @@ func randomProblem(r *rand.Rand, sizes []int) problem {
 		p.alpha = -0.5
 	}
 	p.beta = []float64{0, 0, 1, 0.25}[r.IntN(4)]
-	p.bias, p.relu = r.IntN(3) == 0, r.IntN(3) == 0
+	p.bias = r.IntN(3) == 0
 	return p
 }

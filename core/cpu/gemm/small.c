@@ -27,7 +27,7 @@ void gemm_small(const gemm_job *job, char *scratch) {
   for (int64_t k0 = 0; k0 == 0 || k0 < job->k; k0 += DEPTH) {
     int64_t depth = least(DEPTH, job->k - k0);
     bool add = k0 > 0 || (job->direct && job->finish.beta != 0), last = k0 + depth >= job->k;
-    bool finish = job->direct && last && (job->bias != NULL || job->finish.relu);
+    bool finish = job->direct && last && job->bias != NULL;
     for (int64_t j = 0; j < job->n; j += panel) {
       int64_t cols = least(panel, job->n - j), vectors = ceil_div(cols, kn->lanes);
       bool whole = vectors * kn->lanes == cols;

@@ -2,7 +2,6 @@
 //   T       float or double, the accumulating type
 //   LANES   elements of a vector: 2, 4, 8 or 16
 //   MR, NV  the tile: MR rows of NV vectors; MR is at most LANES or a multiple of it
-//   INT     the integer of T's size
 //   LOAD_PART(p, n), STORE_PART(p, n, x)  the first n < LANES elements of a vector
 //   TARGET  the attribute that turns the instruction set on
 //   NAME(x) names of this set
@@ -11,8 +10,6 @@
 
 typedef T NAME(vec) __attribute__((vector_size(LANES * sizeof(T)), aligned(sizeof(T)), may_alias));
 #define V NAME(vec)
-typedef INT NAME(ints) __attribute__((vector_size(LANES * sizeof(T)), may_alias));
-#define I NAME(ints)
 
 // The first n elements of a vector, the others zero; whole vectors take the short way.
 LOCAL V NAME(load_part)(const T *from, int64_t n) {
@@ -58,8 +55,6 @@ static const gemm_kernels NAME(kernels) = {
 };
 
 #undef T
-#undef INT
-#undef I
 #undef LOAD_PART
 #undef STORE_PART
 #undef LANES

@@ -6,7 +6,6 @@
 #include <immintrin.h>
 
 #define T float
-#define INT int32_t
 #define LOAD_PART(p, n) (V)_mm512_maskz_loadu_ps((__mmask16)((1u << (n)) - 1), p)
 #define STORE_PART(p, n, x) _mm512_mask_storeu_ps(p, (__mmask16)((1u << (n)) - 1), (__m512)(x))
 #define LANES 16
@@ -17,7 +16,6 @@
 #include "tile.h"
 
 #define T double
-#define INT int64_t
 #define LOAD_PART(p, n) (V)_mm512_maskz_loadu_pd((__mmask8)((1u << (n)) - 1), p)
 #define STORE_PART(p, n, x) _mm512_mask_storeu_pd(p, (__mmask8)((1u << (n)) - 1), (__m512d)(x))
 #define LANES 8
@@ -32,7 +30,6 @@ static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 
 #define MASK(p, n) _mm256_loadu_si256((const __m256i *)(first_of_8 + 8 - (n) * (int64_t)(sizeof *(p) / 4)))
 
 #define T float
-#define INT int32_t
 #define LOAD_PART(p, n) (V)_mm256_maskload_ps(p, MASK(p, n))
 #define STORE_PART(p, n, x) _mm256_maskstore_ps(p, MASK(p, n), (__m256)(x))
 #define LANES 8
@@ -43,7 +40,6 @@ static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 
 #include "tile.h"
 
 #define T double
-#define INT int64_t
 #define LOAD_PART(p, n) (V)_mm256_maskload_pd(p, MASK(p, n))
 #define STORE_PART(p, n, x) _mm256_maskstore_pd(p, MASK(p, n), (__m256d)(x))
 #define LANES 4
@@ -72,7 +68,6 @@ static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 
   })
 
 #define T float
-#define INT int32_t
 #define LOAD_PART(p, n) PART(p, n, (V){0}, &part, p)
 #define STORE_PART(p, n, x) (void)PART(p, n, x, p, &part)
 #define LANES 4
@@ -83,7 +78,6 @@ static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 
 #include "tile.h"
 
 #define T double
-#define INT int64_t
 #define LOAD_PART(p, n) PART(p, n, (V){0}, &part, p)
 #define STORE_PART(p, n, x) (void)PART(p, n, x, p, &part)
 #define LANES 2

@@ -21,7 +21,6 @@ typedef struct plaitk_gemm {
   double alpha, beta;  // beta == 0 does not read C
   const void *bias;    // NULL or [n], added to every row of C
   int64_t bias_step;
-  int relu;
   int variant;  // the instruction set: plaitk_gemm_batched sets it
 } plaitk_gemm;
 

@@ -19,7 +19,7 @@ func (p *Product) splitRemainder() (whole, rest *Product) {
 		return nil, nil
 	}
 	first, last := *p, *p
-	first.K, first.relu, first.uncut = p.K-p.K%tileK, false, true
+	first.K, first.uncut = p.K-p.K%tileK, true
 	if !first.vec4AlongK() {
 		return nil, nil
 	}

@@ -14,13 +14,12 @@ import (
 
 func init() { kernel.Register(contract.MatMul, matmulCall) }
 
-// A Product is a stack of matrix products: out = alpha a b + beta out + bias, then max(., 0) if relu.
+// A Product is a stack of matrix products: out = alpha a b + beta out + bias.
 type Product struct {
 	M, N, K     int
 	Out, A, B   *core.Operand
 	bias        *core.Operand // nil for none
 	Alpha, Beta float64
-	relu        bool
 	gpu         *shader.Device // set where it is run
 	uncut       bool           // the last wave is not split along K
 	Folded      bool           // a is block lower triangular, and stored folded: see [FoldedFunc]
@@ -35,7 +34,7 @@ type Product struct {
 
 func matmulCall(r *shader.Recorder, c *core.Call) error {
 	a := contract.MatMulOf(c)
-	p := Product{Out: &c.Outs[0], A: &c.Ins[0], B: &c.Ins[1], Alpha: a.Alpha, Beta: a.Beta, relu: a.ReLU}
+	p := Product{Out: &c.Outs[0], A: &c.Ins[0], B: &c.Ins[1], Alpha: a.Alpha, Beta: a.Beta}
 	if len(c.Ins) > 2 && c.Ins[2].Present() {
 		p.bias = &c.Ins[2]
 	}
@@ -306,16 +305,15 @@ func (p *Product) gaps(s *shader.Builder, cr string) (stride string, function fu
 	return cr + " + gaps(col)", func(w *shader.Text) { w.Func("gaps(col: u32) -> u32", "return col / %s * %s;", wide, gap) }
 }
 
-// A finisher writes the epilogue: alpha, beta times the old value, bias and ReLU.
+// A finisher writes the epilogue: alpha, beta times the old value and bias.
 type finisher struct {
 	alpha, beta, bias, step string
-	relu                    bool
 	early                   bool // alpha and beta are applied to the sum before
 }
 
 // finisher adds what the epilogue needs to the program, in which the output is bound as c.
 func (p *Product) finisher(s *shader.Builder) finisher {
-	f := finisher{alpha: s.Float(p.Alpha), relu: s.Flag(p.relu)}
+	f := finisher{alpha: s.Float(p.Alpha)}
 	if s.Flag(p.Beta != 0) {
 		f.beta = s.Float(p.Beta)
 	}
@@ -344,9 +342,6 @@ func (f finisher) function(w *shader.Text) {
 	body := fmt.Sprintf("var v = %s;\n", value)
 	if f.bias != "" {
 		body += fmt.Sprintf("  v = v + ld_bias(%s + col * %s);\n", f.bias, f.step)
-	}
-	if f.relu {
-		body += "  v = select(v, 0.0, v < 0.0);\n"
 	}
 	w.Func("finish(sum: real, at: u32, col: u32) -> real", "%s  return v;", body)
 }

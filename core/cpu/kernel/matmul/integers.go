@@ -1,7 +1,7 @@
 package matmul
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0b5f9ab9
+#cgo CFLAGS: -DPLAIT_HEADERS=0xc702f0e6
 #cgo noescape plaitk_matmul_integers
 #cgo nocallback plaitk_matmul_integers
 #include "c/integers.h"

@@ -41,7 +41,6 @@ func matmul(ctx *kernel.Context, c *core.Call) error {
 		A: matrix(a, attrs.TransposeA), B: matrix(b, attrs.TransposeB), C: matrix(out, false),
 		In: int(a.DType), Out: int(out.DType),
 		Alpha: attrs.Alpha, Beta: attrs.Beta,
-		ReLU: attrs.ReLU,
 	}
 	if attrs.TransposeA {
 		p.K = a.Shape[len(a.Shape)-2]

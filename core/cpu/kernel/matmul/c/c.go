@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x569e4990
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x786d115b
 #cgo race CFLAGS: -O1
 */
 import "C"
