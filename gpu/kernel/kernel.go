@@ -1,5 +1,5 @@
-// Package kernel is the table of the kernels of GPUs; each folder in it is a family of them, as the folders of core/cpu/kernel are.
-// Kernels see package shader and the table, and nothing of the runtime that runs what they record.
+// Package kernel is the table of GPU kernels. Each subfolder is a kernel family, with the same name as in core/cpu/kernel. Kernels use
+// package shader and this table only, not the runtime that executes what they record.
 package kernel
 
 import (
@@ -15,7 +15,7 @@ type Func func(r *shader.Recorder, c *core.Call) error
 
 var table atomic.Pointer[[]Func]
 
-// Register sets the implementation of a kernel, which package contract describes. Files of kernels call it from init.
+// Register sets the implementation of a kernel of package contract. Kernels call it from init.
 func Register(k core.KernelID, f Func) {
 	id := int(k)
 	var t []Func

@@ -1,5 +1,5 @@
-// Package kernel is where the CPU's kernels meet its device: the table of implementations by name and what each run is
-// given. The families of kernels, in the folders below, register themselves here.
+// Package kernel is the table of CPU kernels by name, and defines the context that each call gets. The kernel families, one per subfolder,
+// register themselves in the table.
 package kernel
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Func runs a kernel: it turns the call's operands into pointers and makes one call into C. Operands may have any
-// strides and, where the kernel does not say otherwise, be empty.
+// A Func runs a kernel: it turns the call's operands into pointers and makes one call into C. Operands may have any strides and, unless the
+// kernel says otherwise, be empty.
 type Func func(ctx *Context, c *core.Call) error
 
 var table []Func
 
-// Register sets the implementation of a kernel, which package contract describes. Families call it from init.
+// Register sets the implementation of a kernel of package contract. Families call it from init.
 func Register(k core.KernelID, f Func) {
 	id := int(k)
 	for len(table) <= id {

@@ -1,14 +1,14 @@
 package kernel
 
-// A Dim is one dimension of a problem with an input and an output: its size and its strides in each, in elements.
+// A Dim is a dimension of a problem with an input and an output: its size, and its stride in each, in elements.
 type Dim struct{ Size, In, Out int }
 
-// Reach orders dimensions by how far a step along them goes in the input. A dimension that repeats goes furthest.
+// Reach is a sort key for dimensions: their stride in the input. Stride 0, a repeated dimension, sorts as the largest.
 func (d Dim) Reach() uint {
 	return uint(max(d.In, -d.In)) - 1 // 0 becomes the largest
 }
 
-// SortDims orders dimensions from the furthest reaching to the nearest, so that the last one is the best to walk along.
+// SortDims sorts dimensions by descending stride, so that the last one is the best for inner loops.
 func SortDims(dims []Dim) {
 	for i := range dims {
 		for j := i; j > 0 && dims[j].Reach() > dims[j-1].Reach(); j-- {
@@ -17,8 +17,7 @@ func SortDims(dims []Dim) {
 	}
 }
 
-// CollapseDims merges neighbours that are dense with respect to one another in both tensors, and returns how many
-// dimensions are left.
+// CollapseDims merges neighbouring dimensions that are contiguous with each other in both tensors. It returns the new number of dimensions.
 func CollapseDims(dims []Dim) int {
 	n := 0
 	for _, d := range dims {

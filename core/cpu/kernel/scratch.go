@@ -12,27 +12,27 @@ import (
 */
 import "C"
 
-// A Context is what a stream lends to the kernels it runs.
+// A Context is what a stream provides to the kernels that it runs.
 type Context struct {
-	// Pool is the plait_pool of the device, nil for calls that run on the launching thread.
+	// Pool is the device's plait_pool; nil for calls that run on the launching thread.
 	Pool unsafe.Pointer
-	// Memory is where scratch memory comes from; nil is the system.
+	// Memory is the source of scratch memory; nil means the system.
 	Memory Memory
 
 	pocket block
 	table  block
-	kept   atomic.Pointer[block] // of former calls, for the next; nil while a call uses it
-	lent   *block                // to the call that runs
-	bytes  int                   // of it that the call asked for
+	kept   atomic.Pointer[block] // scratch memory of earlier calls, kept for the next; nil while a call uses it
+	lent   *block                // scratch memory of the current call
+	bytes  int                   // bytes of it that the call asked for
 }
 
-// A Memory provides what kernels need while they run.
+// A Memory provides scratch memory to kernels.
 type Memory interface {
-	// Alloc returns at least n bytes, aligned to 64, and how many.
+	// Alloc returns at least n bytes, aligned to 64, and their number.
 	Alloc(n int) (p unsafe.Pointer, size int, err error)
-	// Free takes them back.
+	// Free takes a block of Alloc back.
 	Free(p unsafe.Pointer, size int)
-	// Use counts n bytes more, or with n negative fewer, as used by kernels.
+	// Use adds n bytes, which may be negative, to the kernels' memory statistics.
 	Use(n int)
 }
 

@@ -6,14 +6,14 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A View is an operand as plait_view.h has it: the address of the element at index 0, shape, and strides in elements.
+// A View is an operand as C's plait_view: the address of the element at index 0, shape, and strides in elements.
 type View struct {
 	Data           unsafe.Pointer
 	DType, Dims    int64
 	Shape, Strides [core.MaxDims]int64
 }
 
-// ViewOf describes an operand, which is no number.
+// ViewOf describes an operand that is a tensor.
 func ViewOf(o *core.Operand) View {
 	v := View{Data: o.Ptr(), DType: int64(o.DType), Dims: int64(len(o.Shape))}
 	for i := range o.Shape {

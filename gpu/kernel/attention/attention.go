@@ -1,4 +1,4 @@
-// Package attention computes scaled dot product attention and its gradients block by block, without the matrix of scores (Dao et al.,
+// Package attention computes scaled dot product attention and its gradients block by block, without storing the score matrix (Dao et al.,
 // FlashAttention, 2022).
 package attention
 
@@ -42,11 +42,11 @@ func newAttention(c *core.Call) *attentionProblem {
 	return a
 }
 
-// sliceWidth is how many columns of its result a program has: longer vectors take several runs.
+// sliceWidth is the number of columns of the result that one program computes. Longer vectors take several programs.
 const sliceWidth = 128
 
-// blocks begins the text of a program whose result has the given width and whose workgroups go over so many columns of scores.
-// column is the first column's parameter.
+// blocks begins the text of a program. width is the width of its result; its workgroups go over scores columns of scores. column is the
+// parameter with the first column.
 func (a *attentionProblem) blocks(r *shader.Recorder, s *shader.Builder, width, column, scores int) (*blockText, error) {
 	// lavapipe ends loops after 65535 iterations; of a block's at most four products, two are along its vectors.
 	products := 2*shader.Ceil(max(a.dim, a.valueDim), blockK) + 2*blockSpan/blockK

@@ -10,9 +10,9 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// attentionBackwardCall: dq, dk, dv = f(q, k, v, mask, o, lse, do). Outputs may be absent. The weights are computed again from
-// the scores and lse, by blocks of keys for dk and dv. For dq they are computed once more by blocks of queries, or it is a product
-// with the gradients of scores that the blocks of keys left, for some heads at a time. Both give the same bits.
+// attentionBackwardCall: dq, dk, dv = f(q, k, v, mask, o, lse, do). Outputs may be absent. The attention weights are recomputed from the
+// scores and lse, by blocks of keys for dk and dv. For dq they are recomputed again by blocks of queries, or dq is a matrix product with
+// the score gradients that the blocks of keys stored, for some heads at a time. Both ways give the same bits.
 func attentionBackwardCall(r *shader.Recorder, c *core.Call) error {
 	a := newAttention(c)
 	rows := a.batch * a.kv * a.group * a.queries

@@ -11,10 +11,9 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Programs of attention go through the scores by blocks, in registers: a workgroup holds a block of 64 rows, queries or keys,
-// and 32 columns of the other, each invocation 4 x 4 of them. What is not the block's own comes through workgroup memory, of
-// which it takes less than 16 KiB: where a workgroup takes more, NVIDIA's driver lets one or two run at a time on a
-// multiprocessor, instead of four. Scores are never stored.
+// Programs of attention compute the scores by blocks, in registers. A workgroup holds a block of 64 rows, queries or keys, and 32 columns
+// of the other; each invocation has 4 x 4 scores. The columns come through workgroup memory. They take less than 16 KiB: with more,
+// NVIDIA's driver runs only one or two workgroups per multiprocessor instead of four. Scores are never stored.
 
 const (
 	blockSide    = matmul.FoldedBlock
@@ -24,7 +23,7 @@ const (
 	blockK       = 16            // how many elements of K are in workgroup memory at a time
 )
 
-// A headOperand is an operand [batch, heads, length, dim] of a program of blocks. Its fields are expressions but for the last two.
+// A headOperand is an operand [batch, heads, length, dim] of such a program. All but the last two fields are expressions.
 type headOperand struct {
 	name, first, batch, head, row string
 	rows, dim                     string

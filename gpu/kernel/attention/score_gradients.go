@@ -6,9 +6,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// The gradients of attention with respect to queries are a product of the gradients of scores with the keys. Leaving these in scratch
-// memory saves two of seven products. It holds those of some heads at a time, so that what it takes grows with the length, as
-// the operands do, and not with its square.
+// The gradient of the queries is a product of the score gradients with the keys. Storing the score gradients in scratch memory saves two of
+// seven products. Only some heads are stored at a time, so the memory grows with the length, as the operands do, not with its square.
 
 const (
 	// leastScoreRoom is how many bytes gradients of scores may take in any case; otherwise it is what the operands take.
@@ -17,7 +16,7 @@ const (
 	scoresTile = 1
 )
 
-// scoreRoom returns how many bytes gradients of scores may take.
+// scoreRoom returns the maximum size of the stored score gradients in bytes.
 func (a *attentionProblem) scoreRoom(gpu *shader.Device) int {
 	if gpu.ScoreBytes > 0 {
 		return gpu.ScoreBytes
@@ -26,8 +25,8 @@ func (a *attentionProblem) scoreRoom(gpu *shader.Device) int {
 	return max(leastScoreRoom, 4*operands)
 }
 
-// scoreSides returns how many lines of which length the gradients of a head's scores take: of each key those of all queries, whole
-// blocks of both; of a causal head half as many, and one block.
+// scoreSides returns the shape of the stored score gradients of a head: a row per key with all queries, both rounded up to whole blocks. A
+// causal head needs half as many rows and one block.
 func (a *attentionProblem) scoreSides() (lines, length int) {
 	blocks, length := shader.Ceil(a.keys, blockSide), shader.Ceil(a.queries, blockSide)*blockSide
 	if a.Causal {
@@ -36,7 +35,7 @@ func (a *attentionProblem) scoreSides() (lines, length int) {
 	return blocks * blockSide, length
 }
 
-// scoreBytes returns what they take for a head of keys.
+// scoreBytes returns the bytes for one key head.
 func (a *attentionProblem) scoreBytes() int {
 	lines, length := a.scoreSides()
 	return 4 * a.group * lines * length

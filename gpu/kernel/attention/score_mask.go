@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A scoreMask writes what happens to the scores of a block: scale, mask and dropout. Its fields are expressions.
+// A scoreMask writes the code that changes the scores of a block: scale, mask and dropout. Its fields are expressions.
 type scoreMask struct {
 	a                   *attentionProblem
 	scale               string
@@ -23,7 +23,7 @@ type scoreMask struct {
 	rowsAreKeys         bool
 }
 
-// scoreMask adds what they need to a shader.
+// scoreMask adds the operands and parameters of mask and dropout to a shader.
 func (a *attentionProblem) scoreMask(s *shader.Builder, rowsAreKeys bool) *scoreMask {
 	c := &scoreMask{a: a, rowsAreKeys: rowsAreKeys}
 	c.scale, c.queries, c.keys = s.Float(a.Scale), s.Uint(a.queries), s.Uint(a.keys)

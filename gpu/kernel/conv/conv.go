@@ -1,5 +1,5 @@
-// Package conv computes convolutions and their gradients as matrix products with patches, stored (im2col) or gathered on the way
-// (implicit GEMM).
+// Package conv computes convolutions and their gradients as matrix products with patches of images. The patches are stored (im2col) or
+// gathered during the product (implicit GEMM).
 package conv
 
 import (
@@ -19,11 +19,11 @@ func init() {
 	kernel.Register(contract.ConvWeightGrad, convWeightGradCall)
 }
 
-// columnBytes is how much memory the patches of some images may take: convolutions that store them go some images at a time.
+// columnBytes limits the memory for stored patches. A convolution that needs more processes some images at a time.
 const columnBytes = 256 << 20
 
-// A convolution is a product of weights [O, C/groups, kernel...] with the patches of images, which are gathered by the product or, where
-// that gains nothing, stored before.
+// A convolution is a product of weights [O, C/groups, kernel...] with the patches of images. The product gathers the patches, or, where
+// that gains nothing, they are stored before.
 type convolution struct {
 	primitive.Window
 	images, groups, channels, outputs int // channels and outputs of a group
@@ -42,7 +42,7 @@ func newConvolution(c *core.Call, x, w, y []int) *convolution {
 	}
 }
 
-// patch is how many elements of a group's patch go into one result.
+// patch returns the number of elements of a group's patch.
 func (v *convolution) patch() int { return v.channels * v.Taps() }
 
 // together returns how many images go through at a time.

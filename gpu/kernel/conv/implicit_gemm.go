@@ -9,11 +9,11 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Convolutions by products one of whose factors is gathered from images, so that patches are never stored. A patch has its elements
-// tap by tap, and channel by channel in each, so that those which a tile needs mostly are of one tap.
+// Implicit GEMM: one factor of the product is gathered from images, so that patches are never stored. The elements of a patch are ordered
+// by tap, then by channel, so that most of a tile's elements belong to one tap.
 
-// gathers reports whether a product gathers the convolution's patches, so that these and more bytes are not stored. The taps of all
-// dimensions must have room in a word, and the tables in a buffer.
+// gathers reports whether the product gathers the patches. It does if storing them, and more bytes besides, would take
+// PatchBytes or more. The taps of all dimensions must fit into a word, and the tables into a buffer.
 func (v *convolution) gathers(r *shader.Recorder, more int) bool {
 	places := max(primitive.Product3(v.In), primitive.Product3(v.Out))
 	return v.patch() > 0 && v.outputs > 0 && v.Kernel[0]+v.Kernel[1]+v.Kernel[2] <= 32 &&
@@ -21,10 +21,10 @@ func (v *convolution) gathers(r *shader.Recorder, more int) bool {
 		4*v.images*v.groups*v.patch()*primitive.Product3(v.Out)+more >= r.GPU.PatchBytes
 }
 
-// gathersForward reports whether the results are computed by gathering patches.
+// gathersForward reports whether the forward product gathers patches.
 func (v *convolution) gathersForward(r *shader.Recorder) bool { return v.gathers(r, v.resultBytes()) }
 
-// gathersWeights reports whether the gradient of the weights is.
+// gathersWeights reports whether the product for the weight gradient gathers patches.
 func (v *convolution) gathersWeights(r *shader.Recorder) bool { return v.gathers(r, 0) }
 
 // gathersInputs reports whether the gradient of the input is computed by gathering that of the results. With strides, most taps

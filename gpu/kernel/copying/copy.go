@@ -1,4 +1,4 @@
-// Package copying copies, fills, converts and transposes.
+// Package copying has the GPU kernels that copy, fill, convert and transpose.
 package copying
 
 import (
@@ -31,7 +31,7 @@ func identity(name string) *expr.Kernel {
 	return k
 }
 
-// Copy is copy and fill: Outs[0] = Ins[0], of the same shape or a number, converted to its dtype.
+// Copy implements copy and fill: Outs[0] = Ins[0], of the same shape or a number, converted to the dtype of Outs[0].
 func Copy(r *shader.Recorder, c *core.Call) error {
 	out, in := &c.Outs[0], &c.Ins[0]
 	m := KernelOf(c)
@@ -47,7 +47,7 @@ func Copy(r *shader.Recorder, c *core.Call) error {
 	return m.Run(r, c)
 }
 
-// KernelOf returns what copy or fill applies to every element.
+// KernelOf returns the elementwise kernel that a copy or fill is equivalent to.
 func KernelOf(c *core.Call) *elementwise.Kernel {
 	out, in := &c.Outs[0], &c.Ins[0]
 	switch {

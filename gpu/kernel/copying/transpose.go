@@ -6,12 +6,11 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// transposeSide is the size of the squares that a transposing copy moves through workgroup memory.
+// transposeSide is the side of the square tiles that a transposing copy moves through workgroup memory.
 const transposeSide = 64
 
-// transposes reports along which dimensions of the loop over an output and an input, in this order, neighbours in the output
-// lie, and neighbours in the input. ok says that they differ and that both are long: then a copy goes through workgroup
-// memory, so that reads and writes are of neighbours.
+// transposes finds the dimension along which the output is contiguous, and the one along which the input is, of the loop over both. ok says
+// that the two differ and are long. The copy then goes through workgroup memory, so that both reads and writes are coalesced.
 func transposes(l *shader.Loop, out, in *core.Operand) (across, down int, ok bool) {
 	if out.DType != core.Float32 || !in.DType.IsFloat() || in.DType == core.Float64 || in.IsNumber {
 		return 0, 0, false
@@ -29,7 +28,7 @@ func transposes(l *shader.Loop, out, in *core.Operand) (across, down int, ok boo
 	return across, down, ok
 }
 
-// transpose copies by squares. l is the loop over the output and the input.
+// transpose copies by tiles. l is the loop over the output and the input.
 func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across, down int) error {
 	s := shader.New(r, "transpose")
 	x, y := s.In("x", in, expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number)

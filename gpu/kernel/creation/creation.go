@@ -1,4 +1,4 @@
-// Package creation computes tensors that follow from numbers alone.
+// Package creation has the GPU kernels that fill tensors from numbers alone, such as sequences.
 package creation
 
 import (
@@ -35,7 +35,7 @@ func arangeCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// spaceCall counts the second half from the end.
+// spaceCall computes linspace and logspace. It computes the second half from the end, so that the last element is exact.
 func spaceCall(r *shader.Recorder, c *core.Call, power bool) error {
 	out, a := &c.Outs[0], contract.SpaceOf(c)
 	n := out.Numel()

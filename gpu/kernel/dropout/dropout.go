@@ -1,4 +1,4 @@
-// Package dropout zeroes elements at random.
+// Package dropout has the GPU kernel of dropout.
 package dropout
 
 import (

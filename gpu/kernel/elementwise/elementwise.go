@@ -1,4 +1,4 @@
-// Package elementwise writes the programs of elementwise operations from the bodies in the registry.
+// Package elementwise generates the GPU programs of elementwise operations from their bodies in the registry.
 package elementwise
 
 import (
@@ -33,7 +33,7 @@ func init() {
 	}
 }
 
-// A Kernel is a kernel that is generated from an operation's program.
+// A Kernel is generated from the body of an elementwise operation.
 type Kernel struct {
 	kernel  *expr.Kernel
 	Compute expr.Type
@@ -42,10 +42,10 @@ type Kernel struct {
 	Faults  bool   // it may find that it divides by zero
 }
 
-// elementwiseKernels has those that are registered, by their kernels' numbers.
+// elementwiseKernels are the registered kernels, by kernel ID.
 var elementwiseKernels []*Kernel
 
-// KernelOf returns the kernel with a number, or nil if it is not an elementwise one.
+// KernelOf returns the kernel with an ID, or nil if it is not elementwise.
 func KernelOf(id core.KernelID) *Kernel {
 	if id < 0 || int(id) >= len(elementwiseKernels) {
 		return nil

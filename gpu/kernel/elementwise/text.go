@@ -10,7 +10,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// write writes the program. repeated has a bit for each operand that is the same everywhere in a flat loop.
+// write writes the program. Bit i of repeated says that operand i has the same value everywhere in a flat loop.
 func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, shape Shape, faults bool) {
 	k, t := m.kernel, m.Compute
 	accesses := make([]*shader.Access, len(all))

@@ -1,4 +1,4 @@
-// Package fusion makes one program of several elementwise calls in a row.
+// Package fusion fuses consecutive elementwise calls into one GPU program.
 package fusion
 
 import (
@@ -22,13 +22,13 @@ const (
 	maxScalars = 40
 )
 
-// A Fusion is the elementwise calls that a stream has recorded last and not encoded yet: one loop over one shape, which a
-// single program runs. What a member computes, later ones have from a register. The program reads everything that it
-// needs of an element before it writes anything, so members may use memory that a released tensor left behind.
+// A Fusion is the list of elementwise calls that a stream has recorded last and not encoded yet. They loop over one shape, and a single
+// program runs them. Later members read the results of earlier ones from registers. The program reads all inputs of an element before it
+// writes anything, so members may reuse the memory of released tensors.
 //
-// A value goes to memory unless its memory was released, in program order, before the fusion ended: then nobody else can
-// read it. A result that no member read is written all the same, and a member that would overwrite such a one
-// begins another fusion: a loop that times an operation gets what it asks for.
+// A result is written to memory unless its memory was released, in program order, before the fusion ended: then nothing else can read it. A
+// result that no member reads is always written, and a member that would overwrite it starts a new fusion. So a benchmark loop around one
+// operation measures that operation.
 type Fusion struct {
 	Members []member // room for all; n are there
 	N       int
@@ -45,7 +45,7 @@ type Fusion struct {
 	operands []*core.Operand
 }
 
-// A member is a call in a fusion.
+// A member is one call of a fusion.
 type member struct {
 	kernel *elementwise.Kernel
 	Call   core.Call // a copy: the stream uses its own for later ones

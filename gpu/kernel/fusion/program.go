@@ -9,42 +9,41 @@ import (
 )
 
 const (
-	// compileAt is the weight at which a fusion is worth a program. Each time that one comes up where the calls themselves
-	// say where it begins and ends weighs wholeWeight, so that it has its program from the second time on. One that began or
-	// ended where it did by chance weighs 1 if it has all the members that it may, as a part of a long chain, and otherwise
-	// nothing: it may never come up again.
+	// compileAt is the weight at which a fusion gets a program of its own. A fusion whose start and end follow from the calls themselves
+	// weighs wholeWeight each time it occurs, so it gets a program at its second occurrence. A fusion that started or ended by chance
+	// weighs 1 if it has the maximum number of members, as a part of a long chain. Otherwise it weighs nothing: it may never occur again.
 	compileAt   = 32
 	wholeWeight = 16
-	// maxFused is how many programs of fusions a device compiles.
+	// maxFused is the maximum number of fusion programs that a device compiles.
 	maxFused = 256
-	// maxCandidates is how many fusions a device remembers that have no program.
+	// maxCandidates is the maximum number of fusions without a program that a device counts.
 	maxCandidates = 4096
 )
 
-// Cache are the programs of a device's fusions, by what they depend on.
+// Cache holds a device's fusion programs by everything they depend on.
 type Cache struct {
 	Off      bool
-	at       int // the weight at which they are compiled
+	at       int // weight at which fusions are compiled
 	mu       sync.Mutex
 	byKey    map[string]*fusedProgram
 	compiled int
 }
 
-// A fusedProgram is a fusion that came up, and its program once it has one.
+// A fusedProgram is a fusion that has occurred, and its program once it has one.
 type fusedProgram struct {
 	weight  int
 	program shader.Program // nil where it has none, yet or because the device refuses it
 	tried   bool
 }
 
-// Open makes the cache ready; off has calls run one by one.
+// Open initialises the cache. off disables fusion.
 func (f *Cache) Open(off bool) {
 	f.at, f.Off = compileAt, off
 	f.byKey = map[string]*fusedProgram{}
 }
 
-// Force has calls fused, each fusion with a program from the first time on, or run one by one, and returns a function that brings back
-// what was before. Programs are forgotten. Nothing may be in flight.
+// Force compiles every fusion at its first occurrence, or disables fusion. It returns a function that restores the former state. It forgets
+// all programs. Nothing may be in flight.
 func (f *Cache) Force(on bool) (restore func()) {
 	off, at := f.Off, f.at
 	f.Off, f.at = !on, 1

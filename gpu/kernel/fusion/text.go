@@ -10,12 +10,12 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// In the program of a fusion, values are bits: what memory of their dtype holds of them, a u32, or a vec2<u32> for 64 bits.
-// That rounds a value to its dtype just as memory would. The compiler must not look through it either: it might round a
-// product and a sum of two members once instead of twice. So each member sees the bits of floating-point numbers combined with a
-// parameter, of its own, that is 0. Its results are then those that it has alone, whatever the GPU.
+// In a fusion's program, values are the bits that memory of their dtype would hold: a u32, or a vec2<u32> for 64 bits. This rounds each
+// value to its dtype as memory would. The compiler must not see through it, or it could round a product and a sum of two members once
+// instead of twice. So each member combines the bits of floating-point inputs with a parameter that is 0. Results are then the same as
+// without fusion, on every GPU.
 
-// write writes the program of a fusion whose sites have their bindings.
+// write writes the program of a fusion. Its sites must be bound.
 func (f *Fusion) write(w *shader.Text, repeated uint64, shape elementwise.Shape) {
 	var bound []*site
 	for i := range f.sites {

@@ -1,4 +1,4 @@
-// Package indexing gathers, scatters and selects by indices and masks.
+// Package indexing has the GPU kernels that gather, scatter and select by indices and masks.
 package indexing
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Destinations writes, for each index into the front of out, the position of its first element in out's slab, or nowhere,
-// and reports indices out of range.
+// Destinations writes, for each index tuple into the leading dimensions of out, the position of its first element in out's slab, or
+// nowhere. It reports indices out of range.
 func Destinations(r *shader.Recorder, c *core.Call, out *core.Operand, index []core.Operand, wrap bool, skip int64, names []int64) (core.Memory, error) {
 	n, k := index[0].Numel(), len(index)
 	m, err := r.Temp(4 * max(n, 1))

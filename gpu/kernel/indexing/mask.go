@@ -27,7 +27,7 @@ func init() {
 	kernel.Register(contract.MaskedScatter, maskedScatterCall)
 }
 
-// ranks returns scratch memory with, for each element of a mask in row-major order, how many true ones come before it.
+// ranks returns scratch memory with, for each element of a mask in row-major order, the number of true elements before it.
 func ranks(r *shader.Recorder, mask *core.Operand) (core.Memory, error) {
 	l := shader.NewLoop(mask.Shape, mask)
 	return primitive.PrefixSum(r, "mask ranks", mask.Numel(), func(s *shader.Builder) func(w *shader.Text) {
@@ -40,8 +40,7 @@ func ranks(r *shader.Recorder, mask *core.Operand) (core.Memory, error) {
 	})
 }
 
-// positionsCall: Outs[0], int64 of shape [n, count] or, where coordinates is 1, [count, n], = the n indices of each true element
-// of Ins[0].
+// positionsCall: Outs[0] = the indices of the true elements of Ins[0], int64 of shape [n, count] or, if coordinates is 1, [count, n].
 func positionsCall(r *shader.Recorder, c *core.Call, coordinates int) error {
 	mask, out := &c.Ins[0], &c.Outs[0]
 	if mask.Numel() == 0 || out.Numel() == 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Rows of values that go to places, of which several may be one: a workgroup for each of few rows looks through all of them, while sorting
-// them would take longer. More are sorted by their places, so that those of one place are a run of entries, in their order. A run is combined in pieces, each by one
-// invocation for a column; what the pieces of a long run leave is combined in the same way, until one is left. So no invocation takes
-// long, whatever the places are, and the order follows from the places alone.
+// Rows of values are scattered to places; several rows may have the same place. If there are few rows, one workgroup per row looks through
+// all of them, which is faster than sorting. Otherwise rows are sorted by place, in stable order, so that the rows of one place form a run.
+// A run is combined in pieces, each piece and column by one invocation. The partial results of a long run are combined in the same way
+// until one is left. So no invocation takes long, whatever the places are, and the order of additions depends on the places alone.
 
 const (
 	// runPiece is how many entries, or pieces of a level, an invocation combines.
@@ -23,9 +23,9 @@ const (
 	columnsEach = 16
 )
 
-// A Scatter is rows of values that are written to places, or combined with what is there. Of those with one place the last is
-// written, and all are combined in their order. With apart they are added up, and average divides by their number, before the sum is
-// added to what is there.
+// A Scatter writes rows of values to places, or combines them with what is there. If rows have the same place, the last one is written, and
+// combinations happen in row order. With apart, the rows of a place are summed first, average divides the sum by their number, and the
+// result is added to what is there.
 type Scatter struct {
 	Dest           core.Memory // the place of each row, the position of its first element in out's slab, or nowhere
 	Lines, N       int         // rows of one place are in one of the lines, each of n rows
@@ -39,7 +39,7 @@ type Scatter struct {
 	width         int
 }
 
-// Rows sets what is written: out has so many dimensions before those of a row, and values lead.
+// Rows sets out and values. front is the number of out's dimensions before those of a row, lead that of values.
 func (p *Scatter) Rows(out *core.Operand, front int, values *core.Operand, lead int) *Scatter {
 	p.out, p.row, p.values = out, shader.Trailing(out, front), values
 	p.width = core.Numel(p.row.Shape)

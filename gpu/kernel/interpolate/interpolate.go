@@ -1,4 +1,4 @@
-// Package interpolate resizes images.
+// Package interpolate has the GPU kernels that resize images.
 package interpolate
 
 import (

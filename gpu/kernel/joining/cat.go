@@ -1,4 +1,4 @@
-// Package joining concatenates.
+// Package joining has the GPU kernel of concatenation.
 package joining
 
 import (

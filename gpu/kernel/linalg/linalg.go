@@ -1,4 +1,4 @@
-// Package linalg factorises and solves stacks of matrices, a workgroup for each.
+// Package linalg has the GPU kernels that factorise and solve stacks of matrices, one workgroup per matrix.
 package linalg
 
 import (
@@ -10,16 +10,16 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Stacks of matrices, each worked on by a workgroup in scratch memory, in float32. What a matrix needs is cut into dispatches
-// of bounded length, so that no driver takes a large one for a hang. Operands are contiguous.
+// Each workgroup works on one matrix in scratch memory, in float32. The work on a matrix is split into dispatches of limited length, so
+// that no driver takes a large matrix for a hang. Operands are contiguous.
 
 const (
 	matrixThreads = 64
-	// longestDispatch is about how many passes of a loop an invocation makes in a dispatch.
+	// longestDispatch is roughly the number of loop iterations per invocation in a dispatch.
 	longestDispatch = 20000
 )
 
-// What is said of a matrix, by its number, where the status of one is not 0.
+// Error texts for a matrix, by index, whose status is not 0.
 const (
 	singularMatrix    = "matrix %d is singular, want one that can be inverted"
 	notPositiveMatrix = "matrix %d is not positive definite"

@@ -1,4 +1,4 @@
-// Package loss computes losses of classes.
+// Package loss has the GPU kernels of classification losses.
 package loss
 
 import (
@@ -19,19 +19,19 @@ func init() {
 	kernel.Register(contract.NLLLossBackward, nllBackwardCall)
 }
 
-// A classProblem is what the losses on classes share: scores [batch, classes, inner], a target for each sample, and
-// perhaps a weight for each class. Its fields are expressions.
+// A classProblem is what classification losses share: scores [batch, classes, inner], a target per sample, and optionally a weight per
+// class. Its fields are expressions.
 type classProblem struct {
 	line                  primitive.Axis
 	width                 int
-	vec4                  bool // each row's scores, but for a few at its ends, are read as vec4
+	vec4                  bool // scores are read as vec4, except for a few at the ends of rows
 	several               int  // scores or vec4 that an invocation reads at once
 	x, target, weight     string
 	keep, even, ignored   string
 	probabilities, smooth bool
 }
 
-// bind adds the problem to a shader: x, target and weight are the first inputs, label smoothing the first float.
+// bind adds the problem to a shader. x, target and weight are the first inputs, label smoothing is the first float.
 func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call) {
 	x, target, weight := &c.Ins[0], &c.Ins[1], &c.Ins[2]
 	a := contract.ClassLossOf(c)

@@ -8,24 +8,24 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Rows of scores are read as vec4 wherever they begin: a few elements at both ends are read alone.
+// Rows of scores are read as vec4 wherever they begin. A few elements at both ends are read one by one.
 
-// shifted writes the function of the vec4 that begins phase elements after the first of a, which b follows.
+// shifted writes a function that returns the vec4 starting phase elements into the consecutive vec4 a and b.
 func shifted(w *shader.Text) {
 	w.Func("shifted(a: real4, b: real4, phase: u32) -> real4", `let far = (phase & 2u) != 0u;
   let v = select(a, real4(a.zw, b.xy), far);
   return select(v, real4(v.yzw, select(b.x, b.z, far)), (phase & 1u) != 0u);`)
 }
 
-// vec4sOf returns statements that define how a row lies that begins at a position: the first head of its elements come before a
-// multiple of four, and behind them as many vec4.
+// vec4sOf returns statements for a row that begins at a position: head elements come before the first multiple of four, then follow whole
+// vec4.
 func vec4sOf(first string) string {
 	return fmt.Sprintf(`  let head = min((0u - (%s + first)) & 3u, n);
   let vec4s = (n - head) >> 2u;
 `, first)
 }
 
-// ends returns statements that some invocations of a row run with an element j each that is in none of its vec4.
+// ends returns statements that some invocations run, each for one element j at the ends of a row, outside its vec4.
 func ends(body string) string {
 	return fmt.Sprintf(`  let j = select(head + 4u * vec4s + lane - 4u, lane, lane < 4u);
   if (j < select(n, head, lane < 4u) && lane < 8u) {

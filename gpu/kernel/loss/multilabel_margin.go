@@ -11,9 +11,9 @@ import (
 
 func init() { kernel.Register(contract.MultilabelMarginLoss, multilabelMarginCall) }
 
-// multilabelMarginCall: Outs[0], where given, = for each sample of Ins[0] [batch, n] the sum of max(0, 1 - x[j] + x[i]) over its
-// target classes j and its other classes i, over n; Outs[1], where given, = the slopes. Ins[1], int64, lists a sample's target
-// classes before its first -1; one that comes twice counts twice.
+// multilabelMarginCall: for each sample of Ins[0] [batch, n], Outs[0], if present, = the sum of max(0, 1 - x[j] + x[i]) over target classes
+// j and other classes i, divided by n. Outs[1], if present, = the gradients. Ins[1], int64, lists a sample's target classes before its
+// first -1. A class listed twice counts twice.
 func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	in, target, loss, slope := &c.Ins[0], &c.Ins[1], &c.Outs[0], &c.Outs[1]
 	a := contract.ClassLossOf(c)

@@ -10,8 +10,8 @@ import (
 
 func init() { kernel.Register(contract.CheckProbabilities, checkProbabilitiesCall) }
 
-// checkProbabilitiesCall fails for the sake of its output, which it leaves as it is, where an element of its contiguous input is not in
-// [0, 1]. Ints: 0 for an input, 1 for a target.
+// checkProbabilitiesCall fails if an element of its contiguous input is not in [0, 1]. It leaves its output unchanged; the error marks it
+// as failed. Ints: 0 for an input, 1 for a target.
 func checkProbabilitiesCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
 	n := in.Numel()

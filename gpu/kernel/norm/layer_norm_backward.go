@@ -10,9 +10,10 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// The sums over the rows that layer norms have for their parameters come in parts first: with dx, which reads the same, or alone.
+// Layer norm's parameter gradients are sums over rows. They are computed as partial sums first: in one pass with dx, which reads the same
+// operands, or separately.
 
-// held returns by how many invocations a row can be held and how many vec4 each of them has of every operand, 0 if it cannot.
+// held returns the number of invocations that can hold a row, and the vec4 that each holds of every operand; 0 if that is impossible.
 func (p *layerNormGradient) held(software bool) (width, held int) {
 	if !p.vec4(p.x, p.g, p.w, p.arrived, p.dx) {
 		return 0, 0
@@ -20,8 +21,7 @@ func (p *layerNormGradient) held(software bool) (width, held int) {
 	return primitive.Holding(p.n, 2, software)
 }
 
-// divide returns how many rows a workgroup takes at a time where an invocation holds so many vec4 of each, and how many workgroups
-// there are.
+// divide returns how many rows a workgroup takes at a time if an invocation holds held vec4 of each, and the number of workgroups.
 func (p *layerNormGradient) divide(gpu *shader.Device, held int) (ahead, groups int) {
 	ahead = 1
 	for ahead < 4 && 2*ahead*held <= gpu.NormVectors && p.rows*p.n >= 2*gpu.Multiprocessors*gpu.NormElements {
@@ -33,8 +33,8 @@ func (p *layerNormGradient) divide(gpu *shader.Device, held int) (ahead, groups 
 	return ahead, max(groups, shader.Ceil(units, shader.MaxLoop))
 }
 
-// together computes dx and the sums in one pass over x and dy: a workgroup goes through some of the rows, a few at a time, and its
-// invocations hold the sums of their columns.
+// together computes dx and the sums in one pass over x and dy. A workgroup processes some of the rows, a few at a time; its invocations
+// hold the sums of their columns.
 func (p *layerNormGradient) together(r *shader.Recorder, width, held int) error {
 	ahead, groups := p.divide(r.GPU, held)
 	parts, err := r.Temp(4 * p.n * p.parts() * groups)

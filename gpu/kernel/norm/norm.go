@@ -1,4 +1,4 @@
-// Package norm computes layer, group and batch norms and their gradients.
+// Package norm has the GPU kernels of layer, group and batch norm and their gradients.
 package norm
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Group and batch norm: statistics of parts of [batch, channels, inner], and factors and summands for each channel.
+// Group and batch norm: statistics over parts of [batch, channels, inner], then a scale and a shift per channel.
 
 func init() {
 	kernel.Register(contract.GroupNorm, groupNormCall)
@@ -23,8 +23,8 @@ func init() {
 	kernel.Register(contract.BatchNormBackward, batchNormBackwardCall)
 }
 
-// A normed is what these norms share: x [batch, channels, inner] contiguous, with statistics for each group of a batch's
-// channels, or, where groups is 0, for each channel.
+// A normed is the input of these norms: x [batch, channels, inner], contiguous. Statistics are per group of a sample's channels, or per
+// channel if groups is 0.
 type normed struct{ batch, channels, inner, groups int }
 
 func groupNormed(c *core.Call) normed {
@@ -39,7 +39,7 @@ func batchNormed(c *core.Call) (n normed, training bool) {
 
 func (n normed) count() int { return n.batch * n.channels * n.inner }
 
-// statistics returns how many means there are, and an expression for the number of the one of image b and channel c.
+// statistics returns the number of means, and an expression for the index of the mean of image b and channel c.
 func (n normed) statistics(s *shader.Builder) (count int, at string) {
 	if n.groups == 0 {
 		return n.channels, "c"

@@ -1,4 +1,4 @@
-// Package optim updates parameters, all that fit into one dispatch at a time.
+// Package optim has the GPU kernels of optimiser steps. One dispatch updates as many parameters as fit into it.
 package optim
 
 import (

@@ -15,9 +15,8 @@ import (
 
 func init() { kernel.Register(contract.OptimStep, stepCall) }
 
-// The optimisers' update rules. w is the parameter after decoupled weight decay, g the gradient after sign and coupled decay,
-// a, b and c the states and x the numbers from the third on: core/cpu/kernel/optim/c/rules.h says what they are. A rule sets
-// v, the new parameter.
+// The optimisers' update rules. w is the parameter after decoupled weight decay, g the gradient after sign and coupled decay. a, b and c
+// are the states, x the numbers from the third on: see core/cpu/kernel/optim/c/rules.h. A rule sets v, the new parameter.
 var rules = [...]string{
 	contract.OptimSGD:                     "v = w - x3 * g;",
 	contract.OptimMomentum:                "a = x4 * a + x5 * g; v = w - x3 * (x6 * g + x7 * a);",

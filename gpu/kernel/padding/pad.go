@@ -1,4 +1,4 @@
-// Package padding pads and takes padding back.
+// Package padding has the GPU kernels of padding and its gradient.
 package padding
 
 import (
@@ -15,7 +15,7 @@ func init() {
 	kernel.Register(contract.PadGrad, padGradCall)
 }
 
-// A padding is of the last nd dimensions: constant, reflected, replicated or circular.
+// A padding pads the last nd dimensions: constant, reflect, replicate or circular.
 type padding struct {
 	sizes [2][]int // inside, and with the padding
 	left  []int
@@ -33,7 +33,7 @@ func newPadding(c *core.Call, inside, outside []int) padding {
 	return p
 }
 
-// origin returns statements that define o, the position inside of the coordinate q of a padded dimension, and change ok.
+// origin returns statements that set o to the input coordinate of the output coordinate q along a dimension, and update ok.
 func (p padding) origin(left, size string) string {
 	text := fmt.Sprintf("  var o = i32(q) - i32(%s);\n", left)
 	switch p.mode {

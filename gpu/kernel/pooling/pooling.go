@@ -1,4 +1,4 @@
-// Package pooling takes maxima and averages of windows.
+// Package pooling has the GPU kernels of maximum and average pooling.
 package pooling
 
 import (
@@ -22,7 +22,7 @@ func init() {
 	kernel.Register(contract.PlaneScatter, planeScatterCall)
 }
 
-// A pool is a pooling's geometry, from large to small.
+// A pool is the geometry of a pooling.
 type pool struct {
 	primitive.Window
 	planes, divisor      int
@@ -44,8 +44,8 @@ func newPool(a contract.PoolAttrs, large, small []int) *pool {
 	return p
 }
 
-// spans returns statements that define, for output o, first_D and last_D, the positions of its window along each dimension
-// (last is one past the end), and size, what an average divides by.
+// spans returns statements that define, for output o, first_D and last_D: the window's range along each dimension, last excluded. size is
+// the divisor of an average.
 func (p *pool) spans(t primitive.WindowText, divisor string) string {
 	text := "  var size = 1u;\n"
 	for d := range 3 {

@@ -16,10 +16,10 @@ func init() {
 	kernel.Register(contract.Multinomial, multinomialCall)
 }
 
-// multinomialCall draws positions of weights, the last dimension of Ins[0]. Ints: seed, offset, replacement. With replacement,
-// draw j of row r is inverse transform sampling with uniform number r count + j: the first place at which the running sum is
-// larger. Without, weight i of row r gets the key -log(1-u) / weight from uniform number r n + i, and the draws are the smallest
-// keys in order. The CPU does this in float64, so that a draw may differ where two weights meet.
+// multinomialCall draws indices of weights, the last dimension of Ins[0]. Ints: seed, offset, replacement. With replacement, draw j of row
+// r is inverse transform sampling with uniform number r count + j: the first index at which the running sum is larger. Without replacement,
+// weight i of row r gets the key -log(1-u) / weight from uniform number r n + i, and the draws are the smallest keys in order. The CPU
+// computes in float64, so a draw may differ at the border of two weights.
 func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
 	last := len(in.Shape) - 1

@@ -1,4 +1,4 @@
-// Package random draws numbers with the counter-based generator that CPUs use: the same seed gives the same numbers.
+// Package random has the GPU kernels that draw random numbers. They use the CPU's counter-based generator: equal seeds give equal numbers.
 package random
 
 import (

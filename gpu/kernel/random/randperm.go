@@ -13,7 +13,7 @@ func init() {
 	kernel.Register(contract.Randperm, permutationCall)
 }
 
-// permutationCall writes a permutation of 0, ..., n-1: the order of random keys.
+// permutationCall writes a permutation of 0, ..., n-1 by sorting random keys.
 func permutationCall(r *shader.Recorder, c *core.Call) error {
 	out := &c.Outs[0]
 	n := out.Numel()

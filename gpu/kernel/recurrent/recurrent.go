@@ -1,4 +1,4 @@
-// Package recurrent runs the layers of LSTMs and GRUs step by step.
+// Package recurrent has the GPU kernels that run LSTM and GRU layers step by step.
 package recurrent
 
 import (
@@ -15,8 +15,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// The steps of recurrent layers: each a product with the recurrent weights, then the gates. What operands hold is said in
-// core/cpu/kernel/recurrent/c/recurrent.h.
+// Each step is a product with the recurrent weights, then the gates. core/cpu/kernel/recurrent/c/recurrent.h describes the operands.
 
 func init() {
 	for _, lstm := range []bool{true, false} {
@@ -29,7 +28,7 @@ func init() {
 	}
 }
 
-// A recurrence is a layer's sizes and its recurrent weights.
+// A recurrence is a layer's sizes and recurrent weights.
 type recurrence struct {
 	steps, n, hidden, gates int
 	reverse                 bool
@@ -47,7 +46,7 @@ func newRecurrence(r *shader.Recorder, c *core.Call, y, w *core.Operand, lstm bo
 	return v, err
 }
 
-// place returns where the step at a time lies in the tensors.
+// place returns the position of a time step in the tensors.
 func (v *recurrence) place(time int) int {
 	if v.reverse {
 		return v.steps - 1 - time

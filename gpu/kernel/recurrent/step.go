@@ -9,8 +9,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A step of few sequences is one dispatch: a workgroup computes the gates of some units for some sequences, from the product with
-// the recurrent weights to what is stored. With two, one of which waits for the other, most of the time went into beginning them.
+// A step of few sequences is one dispatch: a workgroup computes some units of some sequences, from the product with the recurrent weights
+// to the stored results. With two dependent dispatches, most of the time went into starting them.
 
 const (
 	stepRows    = 16 // sequences of a workgroup
@@ -26,8 +26,8 @@ func (v *recurrence) few(r *shader.Recorder) bool {
 	return v.n <= r.GPU.FewSequences && v.hidden <= fewUnits
 }
 
-// A stepText is the text of a step. Forward, rows [n, hidden] meet those weights of each gate; backward, the rows
-// [n, gates * hidden] of a step's slopes meet the weights' transpose.
+// A stepText is the text of a step's program. Forward, it multiplies rows [n, hidden] with the weights of each gate; backward, it
+// multiplies rows [n, gates * hidden] of gate gradients with the transposed weights.
 type stepText struct {
 	*shader.Text
 	backward                                bool

@@ -8,8 +8,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A Fold is a reduction: a state that takes elements, one by one, joins other states, and ends in a result. The state's
-// fields are of types real, u32 or pair. In add, v is the element and j its number; a and b are states.
+// A Fold is a reduction: a state to which elements are added, that merges with other states, and that gives a result. The state's fields
+// have the types real, u32 or pair. In add, v is the element and j its index; a and b are states.
 type Fold struct {
 	fields []string    // types
 	zero   []string    // of nothing
@@ -43,7 +43,8 @@ var (
 	}
 )
 
-// mergedMean returns a statement for m, the mean of a state's and of more, which differs by d and has the share w of all.
+// mergedMean returns a statement for m, the mean of a state merged with more, where d is the difference of the means and w the share of
+// more.
 func mergedMean(more string) string {
 	return "let m = select(a.f1 + d * w, a.f1 * (1.0 - w) + " + more + " * w, (bitcast<u32>(d) & 0x7f800000u) == 0x7f800000u);"
 }

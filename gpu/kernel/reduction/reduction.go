@@ -1,4 +1,4 @@
-// Package reduction reduces over dimensions: a [Fold] says what is reduced, plan.go how the work is divided.
+// Package reduction has the GPU kernels of reductions over dimensions. A [Fold] says what is reduced; plan.go splits the work.
 package reduction
 
 import (

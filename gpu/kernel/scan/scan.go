@@ -1,4 +1,4 @@
-// Package scan computes cumulative sums, products and extremes.
+// Package scan has the GPU kernels of cumulative sums, products and extremes.
 package scan
 
 import (
@@ -20,17 +20,17 @@ func init() {
 	kernel.Register(contract.LinearScan, linearScanCall)
 }
 
-// scanWidth is how many elements a workgroup scans together.
+// scanWidth is the number of elements that a workgroup scans together.
 const scanWidth = 256
 
-// A scan is a running combination along lines: the fields of its state, of an element at position j, and joined, for a
-// before b. The results are those of the state at each place.
+// A scan is a running combination along lines. It has the state's fields, the state of the element at position j, and the merge of two
+// states, where a comes before b. Results are computed from the state at each position.
 type scan struct {
 	fields, element, join, result []string
 	before                        string // statements before the joined fields
 }
 
-// Of returns the scan of a kernel's name for elements of float or integer dtype.
+// Of returns the scan of a kernel, by name, for elements of float or integer dtype.
 func Of(name string, float bool) (scan, bool) {
 	combine := map[string]contract.ScatterMode{"cumsum": contract.ScatterAdd, "cumprod": contract.ScatterMul}
 	if mode, ok := combine[name]; ok {

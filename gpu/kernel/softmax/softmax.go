@@ -1,4 +1,4 @@
-// Package softmax computes softmax, its logarithm and their gradients along a dimension.
+// Package softmax has the GPU kernels of softmax, log-softmax and their gradients along a dimension.
 package softmax
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Kernels in this file work on rows, each by a workgroup whose invocations go along it.
+// The kernels of this file work on rows. Each row is processed by one workgroup.
 
 func init() {
 	for _, log := range []bool{false, true} {

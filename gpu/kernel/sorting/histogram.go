@@ -14,8 +14,8 @@ func init() {
 	kernel.Register(contract.HistC, histCCall)
 }
 
-// histogram writes to out, int64, how many of n elements fall into each bin. bind adds the elements to a shader and returns what
-// writes bin_of(i), the bin or nowhere. Counts are integers, and so do not depend on the order in which they are added.
+// histogram counts in out, int64, how many of n elements fall into each bin. bind adds the elements to a shader and returns the writer of
+// bin_of(i), which is a bin or nowhere. Integer counts do not depend on the order of additions.
 func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind func(s *shader.Builder) func(w *shader.Text)) error {
 	bins := out.Numel()
 	if bins == 0 {

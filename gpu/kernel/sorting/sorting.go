@@ -1,4 +1,4 @@
-// Package sorting sorts, selects, counts and searches.
+// Package sorting has the GPU kernels that sort, select, count and search.
 package sorting
 
 import (
@@ -36,8 +36,8 @@ func init() {
 	kernel.Register(contract.SearchSorted, searchSortedCall)
 }
 
-// A sorting puts the elements of lines of Ins[0] along dimension Ints[0] in order: all of them, the first so many, or the one
-// at a place, an expression of the entries from first on, of which there are n.
+// A sorting sorts the lines of Ins[0] along dimension Ints[0]. It returns all elements, the first few, or the one at a position, an
+// expression of the entries from first on, of which there are n.
 type sorting struct {
 	values, indices *core.Operand
 	largest         bool // first
@@ -45,7 +45,7 @@ type sorting struct {
 	place           string
 }
 
-// numbers writes the function that counts the elements of a sorted line of entries that are not NaN.
+// numbers writes the function that counts the elements of a sorted line that are not NaN.
 func numbers(w *shader.Text, d core.DType) {
 	sign := "numbers(first: u32, n: u32) -> u32"
 	if !d.IsFloat() {

@@ -14,13 +14,12 @@ func init() {
 	kernel.Register(contract.UniqueRows, uniqueRowsCall)
 }
 
-// An ordering adds elements to a shader and returns what writes their order: ordered(j), the index of the j-th, and differs(j), whether it
-// differs from the one before it, for j > 0.
+// An ordering adds elements to a shader and returns the writer of their order: ordered(j) is the index of the j-th element, and differs(j),
+// for j > 0, says whether it differs from its predecessor.
 type ordering func(s *shader.Builder) func(w *shader.Text)
 
-// uniqueCall: the different elements of the contiguous Ins[0]. Outs: values, the place of each element's equal among them, how
-// often each comes, with room for as many as there are elements, and the number of results. A
-// NaN equals nothing.
+// uniqueCall finds the unique elements of the contiguous Ins[0]. Outs: the values, the index of each element's value among them, the
+// counts, each with space for as many as there are elements, and the number of results. NaNs are all different.
 func uniqueCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
 	n, t := in.Numel(), shader.ComputeType(in.DType)

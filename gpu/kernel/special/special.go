@@ -1,4 +1,4 @@
-// Package special computes special functions.
+// Package special has the GPU kernels of special functions.
 package special
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Functions without a body in the language of elementwise operations. Operands are of one shape.
+// Functions without an elementwise body. Operands have one shape.
 
 func init() {
 	kernel.Register(contract.Special, specialFunctionCall)
@@ -18,7 +18,7 @@ func init() {
 	kernel.Register(contract.Frexp, frexpCall)
 }
 
-// specialFunctions has expressions for the functions of one number, v, by code.
+// specialFunctions are expressions for the functions of one number, v, by code.
 var specialFunctions = [...]string{
 	contract.SpecialI0: "plait_bessel_i(0.0, v)", contract.SpecialI1: "plait_bessel_i(1.0, v)",
 	contract.SpecialI0e: "plait_scaled_i(0.0, v)", contract.SpecialI1e: "plait_scaled_i(1.0, v)",
@@ -41,8 +41,8 @@ func specialFunctionCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// A family of orthogonal polynomials: that of degree 1 and its slope, and the one after q of degree m and o of degree m-1.
-// Where after is empty it is 2 x q - o.
+// A family of orthogonal polynomials: the one of degree 1 and its derivative, and the recurrence from q of degree m and o of degree m-1 to
+// the next. An empty after means 2 x q - o.
 type polynomials struct{ first, slope, after, afterSlope string }
 
 var polynomialFamilies = [...]polynomials{ // from contract.SpecialHermiteH on

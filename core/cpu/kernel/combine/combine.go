@@ -1,5 +1,4 @@
-// Package combine holds the CPU kernel behind collectives: it joins equally long pieces of the memory of several ranks,
-// always in the order of the ranks.
+// Package combine has the CPU kernel behind collectives: it joins equally long pieces of several ranks' memory, always in rank order.
 package combine
 
 /*

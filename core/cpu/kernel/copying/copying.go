@@ -1,5 +1,4 @@
-// Package copying holds the CPU kernels that move elements without looking at them: copies between any two layouts and
-// dtypes, and fills.
+// Package copying has the CPU kernels that move elements: copies between any two layouts and dtypes, and fills.
 package copying
 
 import (

@@ -1,4 +1,4 @@
-// Package creation makes tensors of numbers alone on the CPU: sequences, and the indices of triangles.
+// Package creation fills tensors from numbers alone on the CPU: sequences, and the indices of triangles.
 package creation
 
 /*

@@ -1,5 +1,5 @@
-// Package elementwise holds the CPU kernels that apply one function to every element. Their inner loops are generated from
-// the rows of package op; the driver that brings operands of any layout and dtype before them is written by hand.
+// Package elementwise has the CPU kernels that apply one function to every element. Their inner loops are generated from the rows of
+// package op. A hand-written driver runs the loops over operands of any layout and dtype.
 package elementwise
 
 /*

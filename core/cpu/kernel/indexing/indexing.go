@@ -1,9 +1,8 @@
-// Package indexing holds the CPU kernels that read or write where index tensors and masks say: gather and scatter,
-// advanced indexing, masked selection, coordinates of elements and the gradient of embeddings.
+// Package indexing has the CPU kernels that read and write at indices and masks: gather and scatter, advanced indexing, masked selection,
+// nonzero coordinates, and the gradient of embeddings.
 //
-// Indices are int32 or int64. One out of range is an error, and a kernel that changes a tensor in place then leaves it
-// as it was. Values that meet in one element are combined in the row-major order of their indices, whatever the number
-// of threads.
+// Indices are int32 or int64. An index out of range is an error; a kernel that changes a tensor in place then leaves it unchanged. Values
+// written to the same element are combined in the row-major order of their indices, whatever the number of threads.
 package indexing
 
 import (

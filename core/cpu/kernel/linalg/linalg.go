@@ -1,10 +1,10 @@
-// Package linalg has the CPU kernels that solve with matrices and decompose them: stacks of small ones, each on one thread.
+// Package linalg has the CPU kernels that factorise and solve stacks of small matrices, each matrix on one thread.
 //
-// All operands are contiguous, of one dtype, float32 or float64, with one number of leading elements. linalg.h lists the
-// operations, their operands and their results in order; "linalg_triangular" has two flags: upper, and unit diagonal. A
-// matrix for which there is no result is an error that names its place in the stack, unless the operation has one more result,
-// of int32: for each matrix the row, from 1, at which it failed, or 0. "linalg_lu" has it, after the pivots [*, min(m, n)] of
-// int32, and "linalg_cholesky" may. "linalg_permutation" makes of pivots [*, k] where each of the rows [*, m], int64, was.
+// All operands are contiguous, of one dtype, float32 or float64, and have the same leading dimensions. linalg.h lists the operations with
+// their operands and results. "linalg_triangular" has two flags: upper, and unit diagonal. A singular or otherwise unusable matrix is an
+// error that names its index in the stack. Operations with an additional int32 result report it there instead: for each matrix the row,
+// from 1, at which it failed, or 0. "linalg_lu" has that result, after the int32 pivots [*, min(m, n)]; "linalg_cholesky" may have it.
+// "linalg_permutation" turns pivots [*, k] into the int64 source rows [*, m].
 package linalg
 
 /*

@@ -1,5 +1,5 @@
-// Package optim holds the CPU kernels behind the optimisers: fused steps over whole lists of parameters, and what gradient
-// clipping needs. All tensors are contiguous.
+// Package optim has the CPU kernels of optimisers: fused steps over whole lists of parameters, and the norms and scaling for gradient
+// clipping. All tensors are contiguous.
 package optim
 
 /*

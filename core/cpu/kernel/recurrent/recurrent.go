@@ -1,13 +1,13 @@
-// Package recurrent has the CPU kernels that run the steps of a recurrent layer in one direction: lstm_steps and gru_steps,
-// and their gradients. recurrent.h names the operands and says how the work is cut.
+// Package recurrent has the CPU kernels that run the steps of a recurrent layer in one direction: lstm_steps and gru_steps, and their
+// gradients. recurrent.h names the operands and says how the work is split.
 //
-// Forward: Ins are x, h0, the weights, then c0 (LSTM) or the recurrent bias (GRU, optional); Outs are y, acts and, of an
-// LSTM, c. Without a backward to come, acts is of one step.
+// Forward: Ins are x, h0, the weights, then c0 (LSTM) or the recurrent bias (GRU, optional). Outs are y, acts and, for an LSTM, c. acts has
+// only one step if no backward pass will follow.
 //
-// Backward: Ins are acts, y, h0, the weights and dy, and, of an LSTM, c, c0 and dc, where dy and dc are optional; Outs are dx,
-// carry and, of a GRU, ds.
+// Backward: Ins are acts, y, h0, the weights and dy, and for an LSTM c, c0 and dc. dy and dc are optional. Outs are dx, carry and, for a
+// GRU, ds.
 //
-// The only integer attribute is 1 for a walk from the last step to the first. All operands but the weights are contiguous.
+// The only integer attribute is 1 to run from the last step to the first. All operands but the weights are contiguous.
 package recurrent
 
 /*

@@ -1,9 +1,9 @@
-// Package reduction has the CPU kernels that reduce a tensor over any of its axes: sums, products, extremes with and
-// without their index, logic, norms, moments and log-sum-exp. reduction.h says how they work.
+// Package reduction has the CPU kernels that reduce a tensor over any of its axes: sums, products, extremes with and without their index,
+// logic, norms, moments and log-sum-exp. reduction.h explains how they work.
 //
-// Every kernel takes the tensor as its only input and the reduced dimensions as its integer attributes. The shape of the
-// outputs has those dimensions left out or of size 1. The dtype of the output may be any; results are computed in the
-// input's compute dtype, sums of integers in int64.
+// Every kernel takes the tensor as its only input and the reduced dimensions as integer attributes. In the shape of the outputs those
+// dimensions are missing or have size 1. The output may have any dtype. Results are computed in the input's compute dtype, sums of integers
+// in int64.
 package reduction
 
 /*

@@ -1,8 +1,9 @@
-// Package scan has the CPU kernels that scan a tensor along a dimension: running sums, products, extremes with their
-// indices, and log-sum-exp. scan.h says how they work.
+// Package scan has the CPU kernels that scan a tensor along a dimension: running sums, products, extremes with their indices, and
+// log-sum-exp. scan.h explains how they work.
 //
-// Every kernel takes the tensor as its only input; its integer attributes are the dimension and, optionally, 1 to scan from
-// the last element to the first. The output has the input's shape and dtype, but int64 for sums and products of integers; those of extremes have a second one for the index.
+// Every kernel takes the tensor as its only input. Its integer attributes are the dimension and, optionally, 1 to scan from the last
+// element to the first. The output has the input's shape and dtype, except that sums and products of integers are int64. Extremes have a
+// second output for the index.
 package scan
 
 /*

@@ -1,5 +1,5 @@
-// Package sorting has the CPU kernels that sort along a dimension, select from it, find unique elements and elements that
-// are not zero, search sorted sequences and count into bins. sorting.h says how they work.
+// Package sorting has the CPU kernels that sort and select along a dimension, find unique elements, search sorted sequences and count
+// histograms. sorting.h explains how they work.
 package sorting
 
 /*

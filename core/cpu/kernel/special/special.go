@@ -1,6 +1,6 @@
-// Package special has the CPU kernels of functions that elementwise operations have no body for: "nextafter" of two tensors,
-// "frexp", whose second result are int32 exponents, and "special_function" and "special_pair", of one and two numbers, which
-// one being an attribute. Operands are contiguous, of one shape, and float32 or float64.
+// Package special has the CPU kernels of functions that have no elementwise body: "nextafter" of two tensors; "frexp", whose second result
+// is the int32 exponents; and "special_function" and "special_pair" of one and two numbers, where an attribute selects the function.
+// Operands are contiguous, of one shape, and float32 or float64.
 package special
 
 /*

@@ -9,15 +9,15 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Lines are sorted as entries: a key, whose order as an unsigned number is that of the elements, and the element's index,
-// which decides between equal keys. Workgroups sort tiles of a line by a bitonic network, then neighbouring runs are merged
-// until one is left: an entry's place is its own in its run and the number of entries of the other that come before it. Where
-// only the first entries of a line are wanted, the others are dropped on the way.
+// Lines are sorted as entries: a key, an unsigned number with the order of the elements, and the element's index, which breaks ties.
+// Workgroups sort tiles of a line by a bitonic network. Then neighbouring runs are merged until one is left: an entry's new position is its
+// position in its run plus the number of smaller entries in the other run. If only the first entries of a line are wanted, the others are
+// dropped early.
 
-// sortedTile is how many entries a workgroup sorts.
+// sortedTile is the number of entries that a workgroup sorts.
 const sortedTile = 1024
 
-// Entries are sorted runs of lines: each line has the same number of runs, each of width entries but for the last.
+// Entries are sorted runs of lines. Each line has the same number of runs, each of width entries except the last.
 type Entries struct {
 	memory           core.Memory // keys, then the low words of wide ones, then indices
 	wide             bool        // keys have 64 bits
@@ -26,7 +26,7 @@ type Entries struct {
 	runs, run, final int // of a line, and the length of a run and of the last
 }
 
-// Line returns how many entries there are of a line.
+// Line returns the number of entries of a line.
 func (e *Entries) Line() int { return (e.runs-1)*e.run + e.final }
 
 // newEntries returns entries in room, if that is memory, which must be large enough.

@@ -1,4 +1,4 @@
-// Package primitive has what kernels of several families are made of: rows, windows, sorts, prefix sums and sums of partial results.
+// Package primitive has building blocks for kernels of several families: rows, windows, sorts, prefix sums and partial sums.
 package primitive
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// RowThreads returns how many invocations share a row of n elements.
+// RowThreads returns the number of invocations that share a row of n elements.
 func RowThreads(n int) int {
 	if n <= 512 {
 		return 64
@@ -17,10 +17,10 @@ func RowThreads(n int) int {
 	return 256
 }
 
-// An Axis divides a tensor into rows along a dimension: of outer x n x inner elements those with equal outer and inner index.
+// An Axis splits a tensor of outer x n x inner elements into rows along the middle dimension.
 type Axis struct{ Outer, N, Inner int }
 
-// AxisOf returns the rows of a shape along a dimension.
+// AxisOf returns the axis of a shape along a dimension.
 func AxisOf(shape []int, dim int) Axis {
 	if len(shape) == 0 {
 		return Axis{1, 1, 1}
@@ -28,7 +28,7 @@ func AxisOf(shape []int, dim int) Axis {
 	return Axis{core.Numel(shape[:dim]), shape[dim], core.Numel(shape[dim+1:])}
 }
 
-// Rows returns how many there are.
+// Rows returns the number of rows.
 func (l Axis) Rows() int { return l.Outer * l.Inner }
 
 // Open adds the sizes to a shader and returns what writes the start of a main function with row's first position in first, and n and

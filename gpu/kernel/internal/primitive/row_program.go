@@ -10,9 +10,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A rowText writes programs whose workgroups take a row each and go over it in passes. Where the rows of all operands can be
-// accessed as vec4, they are; and where a row is short enough, invocations hold their part of it in registers, so that it is
-// read once for all passes.
+// A rowText writes programs whose workgroups each take a row and go over it in passes. Rows are accessed as vec4 if all operands allow
+// that. If a row is short enough, invocations hold their part of it in registers, so that it is read once for all passes.
 type rowText struct {
 	s     *shader.Builder
 	Line  Axis
@@ -23,15 +22,15 @@ type rowText struct {
 	rows  []rowOperand
 }
 
-// A rowOperand is one that has an element for each of the row, or, if it is the same for all rows, each place in it.
+// A rowOperand has an element for each element of the row, or, if it is the same for all rows, for each position in the row.
 type rowOperand struct {
 	name, first string
 	binding     int
 	same, out   bool
-	once        bool // only one pass reads it
+	once        bool // read in one pass only
 }
 
-// held reports whether invocations hold what they read of the operand, where they hold anything.
+// held reports whether invocations hold the operand's elements in registers, if they hold any.
 func (x rowOperand) held() bool { return !x.same && !x.out && !x.once }
 
 // mostHeld is how many vec4 of all operands an invocation holds at most.

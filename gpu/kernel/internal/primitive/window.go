@@ -10,12 +10,12 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A Window is the geometry of kernels that slide over up to three spatial dimensions; missing leading ones are 1.
+// A Window is the geometry of kernels with sliding windows over up to three spatial dimensions. Missing leading dimensions have size 1.
 type Window struct {
 	In, Out, Kernel, Stride, Padding, Dilation [3]int
 }
 
-// NewWindow takes the last nd sizes of both shapes and nd numbers of each kind.
+// NewWindow takes the last nd sizes of both shapes, and nd values for each parameter.
 func NewWindow(large, small []int, kernel, stride, padding, dilation []int64) Window {
 	var w Window
 	for i := range 3 {

@@ -1,6 +1,6 @@
 #include "combine.h"
 
-// Elements joined at a time: the result stays in the first-level cache until the last source is in.
+// Elements per block. A block of the result stays in the L1 cache until the last source is joined.
 #define BLOCK 2048
 
 typedef void (*block_fn)(const void *const *sources, int64_t n_sources, void *const *targets, int64_t n_targets, int64_t from,

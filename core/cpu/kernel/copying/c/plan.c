@@ -1,16 +1,16 @@
-// Planning a copy: which dimensions run together, which two make the tiles, and how many tiles there are.
+// The plan of a copy: which dimensions are merged, which two span the tiles, and how many tiles there are.
 #include "copying.h"
 
 enum {
-  RUN_BYTES = 1 << 15,     // of a unit whose rows run in both operands
+  RUN_BYTES = 1 << 15,     // of a unit whose rows are contiguous in both operands
   PACK_ELEMENTS = 1 << 10, // of a unit that is converted through a buffer
   SMALL_PLANE = 64,        // elements under which the tiles span the longest dimension instead
-  STREAM_BYTES = 1 << 24,  // of an output that is written around the caches
+  STREAM_BYTES = 1 << 24,  // of an output that is written with streaming stores
 };
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 
-// Rows that run in both operands and have the size of a larger element become such elements.
+// Rows that are contiguous in both operands and have the size of a larger element become one such element.
 static void widen(plaitk_copy_plan *p, plait_walk *w) {
   if (w->ndim < 2) return;
   int64_t *inner = w->stride[w->ndim - 1], bytes = w->shape[w->ndim - 1] * p->size;

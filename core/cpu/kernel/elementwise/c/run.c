@@ -1,6 +1,5 @@
-// Brings operands of any layout and dtype before the inner loops. A loop reads and writes memory directly where an operand
-// has the loop's type and contiguous rows; everything else goes through blocks of scratch memory, converted and rearranged
-// on the way.
+// Runs the inner loops over operands of any layout and dtype. A loop accesses an operand's memory directly if the operand has
+// the loop's type and contiguous rows. Other operands are converted and rearranged through blocks of scratch memory.
 #include "plan.h"
 
 #include "../../../include/plait_stream.h"

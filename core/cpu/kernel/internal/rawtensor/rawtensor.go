@@ -1,5 +1,5 @@
-// Package rawtensor gives the tests of kernels strided tensors in plain memory. The elements of a tensor end where an
-// unmapped page begins, so that a kernel that runs past them is caught.
+// Package rawtensor provides strided tensors in plain memory for the tests of kernels. Each tensor ends right before an unmapped page, so
+// that a kernel that reads or writes past the end crashes.
 package rawtensor
 
 import (
