@@ -23,6 +23,11 @@ func plait_fsdp_tree_new(units C.plait_ints, n C.int64_t) C.plait_object {
 	return C.plait_object(bind.FsdpTreeNew(int64(uintptr(unsafe.Pointer(units))), int64(n)))
 }
 
+//export plait_fsdp_tree_buffers
+func plait_fsdp_tree_buffers(h C.plait_object, list C.plait_tensors, n C.int64_t) C.plait_status {
+	return C.plait_status(bind.FsdpTreeBuffers(int64(h), int64(uintptr(unsafe.Pointer(list))), int64(n)))
+}
+
 //export plait_fsdp_tree_wait
 func plait_fsdp_tree_wait(h C.plait_object) C.plait_status {
 	return C.plait_status(bind.FsdpTreeWait(int64(h)))
@@ -36,6 +41,11 @@ func plait_fsdp_norm(units C.plait_ints, m C.int64_t, params C.plait_tensors, n 
 //export plait_fsdp_unit_forward
 func plait_fsdp_unit_forward(h C.plait_object, values C.plait_tensors, n C.int64_t, end C.bool) C.plait_status {
 	return C.plait_status(bind.FsdpUnitForward(int64(h), int64(uintptr(unsafe.Pointer(values))), int64(n), bool(end)))
+}
+
+//export plait_fsdp_unit_fail
+func plait_fsdp_unit_fail(h C.plait_object, why C.plait_string, memory C.bool) C.plait_status {
+	return C.plait_status(bind.FsdpUnitFail(int64(h), C.GoString(why), bool(memory)))
 }
 
 //export plait_fsdp_unit_unshard

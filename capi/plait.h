@@ -978,6 +978,10 @@ plait_object plait_fsdp_unit_new(plait_object of, plait_object replicas, plait_t
 // tree. It may wait for the device.
 plait_object plait_fsdp_tree_new(plait_ints units, int64_t n);
 
+// plait_fsdp_tree_buffers says which n tensors, such as running averages, forward passes change. If a step
+// fails that was to change one and could not, the tensor keeps what it had.
+plait_status plait_fsdp_tree_buffers(plait_object h, plait_tensors list, int64_t n);
+
 // plait_fsdp_tree_wait waits until the gradients of the last pass are known. It may wait for the device.
 plait_status plait_fsdp_tree_wait(plait_object h);
 
@@ -989,6 +993,10 @@ plait_tensor plait_fsdp_norm(plait_ints units, int64_t m, plait_tensors params, 
 // plait_fsdp_unit_forward begins a forward pass of a unit on n tensors, or with end set ends one that
 // returned them. It may wait for the device.
 plait_status plait_fsdp_unit_forward(plait_object h, plait_tensors values, int64_t n, bool end);
+
+// plait_fsdp_unit_fail says why the forward pass that a unit is in does not come to its end, before its end
+// is told: memory says that memory was lacking. Other ranks are told.
+plait_status plait_fsdp_unit_fail(plait_object h, plait_string why, bool memory);
 
 // plait_fsdp_unit_unshard begins to gather a unit's parameters, and with show set makes the module's tensors
 // the full ones. It may wait for the device.

@@ -84,6 +84,13 @@ func fsdpTree(h Object) *fsdp.Tree {
 	return t
 }
 
+// FsdpTreeBuffers says which n tensors, such as running averages, forward passes change. If a step fails that was to change one and
+// could not, the tensor keeps what it had.
+func FsdpTreeBuffers(h Object, list Tensors, n int64) (status Status) {
+	defer protect("fsdp", &status)
+	return failure(fsdpTree(h).SetBuffers(tensors(list, n)))
+}
+
 // FsdpTreeWait waits until the gradients of the last pass are known.
 //
 //plait:waits
@@ -111,6 +118,17 @@ func FsdpUnitForward(h Object, values Tensors, n int64, end bool) (status Status
 		return failure(fsdpUnit(h).PostForward(tensors(values, n)))
 	}
 	return failure(fsdpUnit(h).PreForward(tensors(values, n)))
+}
+
+// FsdpUnitFail says why the forward pass that a unit is in does not come to its end, before its end is told: memory says that memory was
+// lacking. Other ranks are told.
+func FsdpUnitFail(h Object, why string, memory bool) (status Status) {
+	defer protect("fsdp", &status)
+	kind := core.StateError
+	if memory {
+		kind = core.MemoryError
+	}
+	return failure(fsdpUnit(h).FailForward(core.Errorf(kind, "forward", "%s", why)))
 }
 
 // FsdpUnitUnshard begins to gather a unit's parameters, and with show set makes the module's tensors the full ones.

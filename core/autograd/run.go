@@ -337,6 +337,9 @@ func (r *Run) Visits(n *core.Node) bool {
 	return s != nil && s.needed
 }
 
+// Err returns the error that has ended the pass, or nil.
+func (r *Run) Err() error { return r.err }
+
 // failed calls the Failed hooks of all leaves that the pass would have reached.
 func (r *Run) failed() {
 	cause := r.err

@@ -3,6 +3,7 @@ package fsdp
 import (
 	"slices"
 
+	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 )
 
@@ -38,6 +39,9 @@ func (u *Unit) preBackward(w *use) error {
 
 // enter makes the unit one that backward pass run goes through.
 func (u *Unit) enter(run *autograd.Run) error {
+	if err := u.computes(); err != nil {
+		return err
+	}
 	if err := u.tree.enter(run); err != nil {
 		return err
 	}
@@ -160,8 +164,18 @@ func (t *Tree) partEnded(run *autograd.Run) error {
 // optimiser that drops the gradients, must find the shards.
 func (t *Tree) backwardClosed(run *autograd.Run) {
 	defer t.guard.End()
-	if slices.Contains(t.runs, run) || slices.Contains(t.resting, run) {
+	rests, err := slices.Contains(t.resting, run), run.Err()
+	if rests || slices.Contains(t.runs, run) {
 		t.abandon()
+	}
+	open := slices.Contains(t.open, run)
+	t.open = without(t.open, run)
+	switch {
+	case !open || t.failure != nil:
+	case err != nil:
+		t.fail(err)
+	case !rests: // between its parts all ranks may give it up
+		t.fail(core.Errorf(core.StateError, "backward", "the backward pass was given up"))
 	}
 }
 

@@ -47,4 +47,7 @@
 // All ranks must run the units in the same order, as they must call collectives. A unit's gradients are reduced when the
 // last of those that this backward pass will bring has come; a parameter that got none counts as zeros, and keeps no
 // gradient if no rank has one. Sums are in the order of the ranks and divided once: the bits are those of package ddp.
+//
+// Backward ends when all ranks have come to its end. If a pass fails on one, the step fails on all, and the next can begin: see
+// failure.go.
 package fsdp

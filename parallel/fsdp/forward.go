@@ -12,7 +12,7 @@ type use struct {
 // PreForward gathers the unit's parameters, for a forward pass on the inputs that are tensors, and makes the module's tensors
 // the full ones. [Unit.PostForward] must follow, also after an error, then without outputs. It waits for nothing but, every so
 // often, other ranks. An error of the step before comes out here.
-func (u *Unit) PreForward(inputs []*core.Tensor) error {
+func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	g, err := u.use()
 	if err != nil {
 		return err
@@ -26,10 +26,14 @@ func (u *Unit) PreForward(inputs []*core.Tensor) error {
 	t.depth++
 	t.guard.Begin()
 	u.using++
-	if first && u == t.root() && !t.again() {
-		if err := t.begin(); err != nil {
+	defer func() { t.faulty(err) }()
+	if first && !t.again() {
+		if err := t.begin(u); err != nil {
 			return err
 		}
+	}
+	if err := u.computes(); err != nil {
+		return err
 	}
 	again := u.back // computed again, in the midst of the unit's backward
 	if err := u.fill(); err != nil {
@@ -106,7 +110,11 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 	grad := false
 	w := u.latest
 	for _, y := range outputs {
-		if y.Err() == nil && y.RequiresGrad() && !y.IsLeaf() {
+		if err := y.Err(); err != nil {
+			if t.depth == 0 {
+				t.faulty(err)
+			}
+		} else if y.RequiresGrad() && !y.IsLeaf() {
 			grad = true
 			meta := y.AutogradMeta()
 			y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
@@ -146,8 +154,15 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 			}
 		}
 	}
+	t.faulty(err)
 	if t.depth == 0 && !t.again() {
 		t.finish()
+		if !grad { // otherwise backward tells
+			t.faulty(t.revoked())
+		}
+		if t.fault != nil {
+			t.giveUp(t.fault)
+		}
 	}
 	return err
 }

@@ -48,6 +48,7 @@ func (u *Unit) fill() error {
 	if u.whole() || u.filled && !u.stale() {
 		return nil
 	}
+	u.empty() // so that calls on their way, which read what is stale, do not fail if this gather does
 	if len(u.params) == 0 {
 		u.filled = true
 		return nil
@@ -92,7 +93,7 @@ func (u *Unit) fill() error {
 			// Peers look at what they are given until all have come, and the unit's tensors may change places before.
 			aliases[i] = outs[i].Detach()
 		}
-		return u.tree.keep(group.For(u.purpose).AllGatherMade(aliases, ins, sizes, made))
+		return u.tree.keep(u.tree.channel(group).For(u.purpose).AllGatherMade(aliases, ins, sizes, made))
 	})
 	u.stats.Gathers++
 	for i, p := range u.params {
@@ -104,6 +105,9 @@ func (u *Unit) fill() error {
 			p.second.Release()
 			p.second = nil
 		}
+	}
+	if err != nil {
+		u.empty()
 	}
 	return err
 }
@@ -213,8 +217,16 @@ func (u *Unit) StartUnshard() error {
 		return err
 	}
 	defer g.Leave()
+	if err := u.tree.revoked(); err != nil && u.tree.depth == 0 && !u.tree.again() {
+		u.tree.giveUp(err)
+		return err
+	}
 	u.manual = true
-	return u.fill()
+	if err := u.fill(); err != nil {
+		u.tree.fail(err) // others may wait for this rank
+		return err
+	}
+	return nil
 }
 
 // Reshard frees the full parameters, and the module's tensors are the shards again.

@@ -81,7 +81,10 @@ func (u *Unit) hooked() bool { return u.hook != nil || u.foreign != 0 }
 // reduceByHook is reduce where a hook does it.
 func (u *Unit) reduceByHook(params []*parameter) error {
 	t := u.tree
-	r := &Reduction{Group: u.group, context: t.beside(u.device)}
+	r := &Reduction{context: t.beside(u.device)}
+	if u.group != nil {
+		r.Group = t.channel(u.group)
+	}
 	release := func() {
 		r.Full.Release()
 		r.Part.Release()
@@ -128,7 +131,7 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 	r.Full = op.Full([]int{ranks * chunk}, core.Num(0), o).Keep()
 	r.Part = r.Full
 	if u.whole() {
-		r.Group = u.options.Replicas
+		r.Group = u.tree.channel(u.options.Replicas)
 	} else {
 		r.Part = op.Full([]int{chunk}, core.Num(0), o).Keep()
 	}

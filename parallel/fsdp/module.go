@@ -120,16 +120,19 @@ func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored
 
 // materialize gives what is not divided, buffers and ignored parameters, its values if it is on the meta device.
 func (f *FullyShardedDataParallel) materialize() error {
+	var buffers []*core.Tensor
 	for _, n := range nn.NamedTensors(f.Module) {
 		cat := core.Buffer
 		if n.Kind == nn.Parameter {
 			cat = core.Parameter
+		} else {
+			buffers = append(buffers, n.Tensor)
 		}
 		if err := Materialize(n.Tensor, f.tree.root().device, cat); err != nil {
 			return core.Errorf(core.StateError, "fsdp", "%s: %w", n.Name, err)
 		}
 	}
-	return nil
+	return f.tree.SetBuffers(buffers)
 }
 
 // add makes a unit of parameters, gathered when the layer is called.

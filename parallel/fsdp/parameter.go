@@ -144,7 +144,7 @@ func (p *parameter) split() error {
 			return core.ErrorTensor(err)
 		}
 		return nil
-	}})
+	}, Failed: p.backwardFailed})
 	full.EnsureAutogradMeta().StandFor(t.AutogradMeta())
 	return nil
 }
@@ -217,7 +217,7 @@ func (p *parameter) watch() {
 			return core.ErrorTensor(err)
 		}
 		return nil
-	}})
+	}, Failed: p.backwardFailed})
 	before := func() {}
 	if requires := p.tensor.RequiresGrad(); p.tensor.DType().IsFloat() {
 		p.tensor.SetRequiresGrad(true) // one that is frozen may be thawed

@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"slices"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
@@ -14,6 +15,9 @@ import (
 
 // enter makes run, or its second part, one that goes through the model.
 func (t *Tree) enter(run *autograd.Run) error {
+	if t.failure != nil {
+		return t.failure
+	}
 	if slices.Contains(t.runs, run) {
 		return nil
 	}
@@ -38,7 +42,11 @@ func (t *Tree) enter(run *autograd.Run) error {
 		return err
 	}
 	t.guard.Begin()
-	return autograd.QueueCallback(func() error { return t.backwardEnded(run) })
+	t.open = append(t.open, run)
+	if err := autograd.QueueCallback(func() error { return t.backwardEnded(run) }); err != nil {
+		return err
+	}
+	return autograd.QueueWait(func(limit time.Duration) (bool, error) { return t.meet(run, limit) })
 }
 
 // rest is told that the first part of a backward pass has ended.

@@ -117,9 +117,9 @@ func likeShard(p *parameter, d core.DType) *core.Tensor {
 func (u *Unit) reduceTo(params []*parameter, outs, ins []*core.Tensor, sizes [][]int) error {
 	t, replicas := u.tree, u.options.Replicas
 	if replicas == nil && u.factor == 0 {
-		return t.keep(u.group.For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Avg))
+		return t.keep(t.channel(u.group).For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Avg))
 	}
-	if err := t.keep(u.group.For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Sum)); err != nil {
+	if err := t.keep(t.channel(u.group).For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Sum)); err != nil {
 		return err
 	}
 	if u.defers() {
@@ -135,7 +135,7 @@ func (u *Unit) reduceTo(params []*parameter, outs, ins []*core.Tensor, sizes [][
 		}
 	}
 	if replicas != nil {
-		if err := t.keep(replicas.For(u.purpose).AllReduceMany(outs, collective.Sum)); err != nil {
+		if err := t.keep(t.channel(replicas).For(u.purpose).AllReduceMany(outs, collective.Sum)); err != nil {
 			return err
 		}
 	}
@@ -229,7 +229,7 @@ func (u *Unit) average(params []*parameter) error {
 			how = collective.Sum
 		}
 		if u.options.Replicas != nil {
-			if err := u.tree.keep(u.options.Replicas.For(u.purpose).AllReduceMany(list, how)); err != nil {
+			if err := u.tree.keep(u.tree.channel(u.options.Replicas).For(u.purpose).AllReduceMany(list, how)); err != nil {
 				return err
 			}
 		}
@@ -310,7 +310,7 @@ func (t *Tree) settle(over averaged, params []*parameter) error {
 		if g == nil {
 			continue
 		}
-		w := g.For("the gradients of "+params[0].unit.purpose).StartExchange("which parameters have a gradient", slices.Clone(used))
+		w := t.channel(g).For("the gradients of "+params[0].unit.purpose).StartExchange("which parameters have a gradient", slices.Clone(used))
 		verify := func() error { return sameParameters(g, w.Payloads(), len(params)) }
 		if !missing {
 			t.works[0] = append(t.works[0], awaited{w, verify})

@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/nn"
@@ -152,6 +153,19 @@ func (p *parameter) borrow(dev core.Device, precise *core.Tensor) (err error) {
 		})
 	})
 	return err
+}
+
+// lends reports whether copies of the full parameters are shown.
+func (u *Unit) lends() bool {
+	return slices.ContainsFunc(u.params, func(p *parameter) bool { return p.lent != nil })
+}
+
+// computes returns an error if passes cannot go through the unit, since what is shown is not what it computes with.
+func (u *Unit) computes() error {
+	if !u.lends() {
+		return nil
+	}
+	return core.Errorf(core.StateError, "summon_full_params", "the full parameters of the unit %q are shown in another dtype, or on another device, than it computes with: run forward and backward passes outside of it", u.Name())
 }
 
 // SummonEnd writes changed full parameters back, and frees them.

@@ -31,6 +31,13 @@ type Tree struct {
 	fetched  []fetched
 	held     []*core.Tensor // full gradients that are being reduced
 	works    [2][]awaited
+	groups   []*passGroup
+	late     []*collective.Work // ends of backward passes that this rank has not waited for
+	open     []*autograd.Run    // that have come to the model, and not all ranks to their end
+	counted  *autograd.Run      // the last of the step that all ranks have ended
+	fault    error              // of the forward pass
+	failure  error              // of the step, until the next begins
+	buffers  []*core.Tensor     // see SetBuffers
 }
 
 // NewTree makes the units those of one model; units[0] is the root. It may take units of other trees, outside of passes.
@@ -61,6 +68,11 @@ func NewTree(units []*Unit) (*Tree, error) {
 			}
 		}
 		u.tree = t
+		for _, g := range []*collective.Group{u.group, u.options.Replicas, u.nearby} {
+			if g != nil {
+				t.passGroup(g) // in one order on all ranks
+			}
+		}
 		u.guard.Store(t.guard)
 		t.units = append(t.units, u)
 	}
@@ -85,11 +97,14 @@ func (t *Tree) leave(u *Unit) error {
 	}
 	err := t.Wait()
 	t.releaseHeld()
+	t.dropBuffers()
 	for _, c := range t.asides {
 		c.Free()
 	}
 	for _, s := range t.streams {
-		err = errors.Join(err, s.Close())
+		if e := s.Close(); !collective.IsRevoked(e) { // which backward has told
+			err = errors.Join(err, e)
+		}
 	}
 	t.streams, t.asides = nil, nil
 	return err
@@ -165,31 +180,34 @@ func (u *Unit) Use(fn func()) error {
 	return nil
 }
 
-// keep remembers a collective whose error is to be reported.
+// keep remembers a collective whose error is to be reported. That another rank has failed is told at the end of the pass, so that an
+// error of this rank's own comes first.
 func (t *Tree) keep(w *collective.Work) error {
 	t.works[0] = append(t.works[0], awaited{Work: w})
-	if w.Done() {
-		return w.Err()
+	if !w.Done() || collective.IsRevoked(w.Err()) {
+		return nil
 	}
-	return nil
+	return w.Err()
 }
 
 // check returns the error of a collective of this pass, as far as it is known, and of the one before it.
 func (t *Tree) check() error {
-	for _, w := range t.works[1] {
+	last, before := t.works[0], t.works[1]
+	t.works[1], t.works[0] = last, nil
+	for _, w := range before {
 		w.Event().Wait()
 		if err := w.Err(); err != nil {
 			return err
 		}
 	}
-	for _, w := range t.works[0] {
+	for _, w := range last {
 		if w.Done() {
 			if err := w.Err(); err != nil {
+				t.works[1] = nil
 				return err
 			}
 		}
 	}
-	t.works[1], t.works[0] = t.works[0], nil
 	return nil
 }
 
@@ -302,8 +320,19 @@ func (t *Tree) behind(u *Unit) []*Unit {
 // firsts returns the first n units of a list.
 func firsts(list []*Unit, n int) []*Unit { return list[:min(max(n, 1), len(list))] }
 
-// begin begins a forward pass of the model.
-func (t *Tree) begin() error {
+// begin begins a forward pass of the model, or of a unit alone.
+func (t *Tree) begin(u *Unit) error {
+	defer func() { t.failure = nil }()
+	grad := core.CurrentMode().GradEnabled()
+	if u != t.root() {
+		return nil
+	}
+	if err := t.revoked(); err != nil && len(t.ended) > 0 && t.counted == nil {
+		t.giveUp(err) // of which the last forward pass's results told
+	}
+	if err := t.meetLate(); err != nil {
+		return err
+	}
 	if err := t.check(); err != nil {
 		return err
 	}
@@ -311,8 +340,8 @@ func (t *Tree) begin() error {
 	for _, u := range t.units {
 		u.note()
 	}
-	if core.CurrentMode().GradEnabled() {
-		t.ended = nil
+	if grad {
+		t.counted, t.ended = nil, nil
 		clear(t.arriving)
 	}
 	return nil

@@ -334,6 +334,7 @@ func (u *Unit) drop() {
 	t.forget(u)
 	if len(t.units) == 0 {
 		t.releaseHeld()
+		t.dropBuffers()
 		for _, s := range t.streams {
 			go s.Close()
 		}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from plait import _core
+from plait._autograd.backward import passes
 from plait._device import get_default_device, open_device
 from plait._dtype import dtype
 from plait._engine.runtime import address, check, own
@@ -152,7 +153,7 @@ def tree_of(module: Module) -> Tree:
         raise RuntimeError(f"fsdp: {type(module).__name__} was not given to fully_shard or FSDP")
     if unit.tree is None:
         units = list(dict.fromkeys(u for m in module.modules() if (u := unit_of(m)) is not None))
-        tree = Tree(units)
+        tree = Tree(units, [b for b in module.buffers() if not is_lazy(b)])
         for u in units:
             u.tree, u.outermost = tree, False
         unit.tree, unit.outermost = tree, True
@@ -186,9 +187,10 @@ def run(module: Module, function: Callable[..., Any], args: tuple[Any, ...], kwa
             break
     if unit.outermost and any(t.device != unit.device and not t.is_meta for t in tensors_in((args, kwargs))):
         args, kwargs = to_device((args, kwargs), unit.device or get_default_device())
-    done = False
+    begun = done = False
     try:
         unit.forward([*tensors_in((args, kwargs))], False)
+        begun = True
         if unit.cast_inputs and unit.param_dtype is not None:
             args, kwargs = _cast(args, unit.param_dtype), _cast(kwargs, unit.param_dtype)
         out = function(*args, **kwargs)
@@ -197,6 +199,10 @@ def run(module: Module, function: Callable[..., Any], args: tuple[Any, ...], kwa
         done = True
         unit.forward([*tensors_in(out)], True)
         return out
+    except BaseException as error:
+        if begun and not done and not passes.run:  # otherwise the engine knows
+            unit.fail(error)
+        raise
     finally:
         if not done:  # also where a checkpoint ends its second run early
             unit.forward((), True)

@@ -50,12 +50,14 @@ class ParameterLayout(NamedTuple):
 
 
 class Tree:
-    """The units of one model."""
+    """The units of one model, and its buffers."""
 
-    def __init__(self, units: Sequence[Unit]) -> None:
+    def __init__(self, units: Sequence[Unit], buffers: Sequence[Tensor]) -> None:
         handles = array("q", [u.handle for u in units])
         self._owner = Owner(check(_core.bind_FsdpTreeNew(address(handles), len(handles))))
         self.handle = self._owner._h
+        handles = array("q", [b._h for b in buffers])
+        check(_core.bind_FsdpTreeBuffers(self.handle, address(handles), len(handles)))
 
     def wait(self) -> None:
         """Waits until the gradients of the last pass are known."""
@@ -105,6 +107,11 @@ class Unit:
         """Tells the engine that a forward pass begins, or ends."""
         handles = array("q", [t._h for t in tensors])
         check(_core.bind_FsdpUnitForward(self.handle, address(handles), len(handles), end))
+
+    def fail(self, error: BaseException) -> None:
+        """Tells the engine, and other ranks, why a forward pass does not come to its end."""
+        why = f"{type(error).__name__}: {error}"
+        check(_core.bind_FsdpUnitFail(self.handle, why, isinstance(error, MemoryError)))
 
     def gathered(self) -> bool:
         """Whether the modules' tensors are the full parameters now."""

@@ -1,0 +1,218 @@
+package fsdp_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/stretchr/testify/require"
+)
+
+// A rank that lacks memory in a pass says so to all before their backward returns. They go on as if the step had not been.
+func TestOutOfMemoryInAPass(t *testing.T) {
+	half := core.Float32
+	average := func(f *fsdp.FullyShardedDataParallel) error {
+		for _, u := range f.Tree().Units() {
+			err := u.RegisterHook(func(r *fsdp.Reduction) error {
+				parts := make([]int, r.Group.Size())
+				for i := range parts {
+					parts[i] = r.Part.Numel()
+				}
+				return r.Group.ReduceScatterParts([]*core.Tensor{r.Part}, []*core.Tensor{r.Full}, [][]int{parts}, collective.Avg).Err()
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for name, c := range map[string]faulty{
+		"plain":       {},
+		"kept":        {options: fsdp.Options{KeepAfterForward: true}},
+		"no prefetch": {options: fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}},
+		"kept to the next": {prepare: func(f *fsdp.FullyShardedDataParallel) error {
+			return each(f, func(u *fsdp.Unit) { u.SetReshardAfterBackward(false) })
+		}},
+		"by hand":      {unshard: true},
+		"partial":      {world: 4, options: fsdp.Options{Partial: 2}},
+		"precision":    {options: fsdp.Options{Precision: fsdp.Precision{Param: &half}}},
+		"hook":         {prepare: average},
+		"hybrid":       {world: 4, hybrid: true},
+		"replicas":     {replicas: true},
+		"accumulation": {micro: 2},
+		"parts":        {parts: true},
+		"buffers":      {model: normalised},
+	} {
+		if testing.Short() && name != "plain" && name != "hybrid" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, c.forward = range []bool{false, true} {
+				for at := range 2 {
+					want, _ := c.train(t, at, -1)
+					for k := 1; ; k++ {
+						got, failed := c.train(t, at, k)
+						require.NoError(t, equal(fmt.Sprintf("parameters after allocation %d of step %d failed", k, at), got, want))
+						if !failed {
+							require.Greater(t, k, 5)
+							break
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func each(f *fsdp.FullyShardedDataParallel, fn func(u *fsdp.Unit)) error {
+	for _, u := range f.Tree().Units() {
+		fn(u)
+	}
+	return nil
+}
+
+// normalised is a model whose forward passes change buffers.
+func normalised() *nn.Sequential {
+	core.ManualSeed(3)
+	block := func(in, out int) nn.Layer {
+		return nn.NewSequential(nn.NewLinear(in, out, nn.LinearOptions{}), nn.NewBatchNorm1d(out, nn.BatchNormOptions{}))
+	}
+	return nn.NewSequential(block(width, 8), block(8, 4), nn.NewLinear(4, 2, nn.LinearOptions{}))
+}
+
+// faulty is a way to train of which one pass of one rank lacks memory.
+type faulty struct {
+	world    int // 2 if 0
+	options  fsdp.Options
+	model    func() *nn.Sequential
+	prepare  func(f *fsdp.FullyShardedDataParallel) error
+	hybrid   bool
+	replicas bool // all ranks have all of the parameters
+	unshard  bool // before each forward pass
+	parts    bool // backward has two
+	micro    int  // batches whose gradients are added up without synchronisation before
+	forward  bool // it is the forward pass that fails
+}
+
+// train returns the parameters after three steps, in one of which allocation number k of rank 1's pass fails, and whether there were so
+// many.
+func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
+	t.Helper()
+	defer core.SetAllocFault(nil)
+	world := max(c.world, 2)
+	finals, told := make([][]float64, world), make([]bool, world)
+	spawn(t, world, func(r *collective.Rank) error {
+		make, group, o := c.model, r.World, c.options
+		if make == nil {
+			make = model
+		}
+		var err error
+		if c.hybrid {
+			if group, o.Replicas, err = grid(r); err != nil {
+				return err
+			}
+		} else if c.replicas {
+			group, o.Replicas = nil, r.World
+		}
+		f, err := fsdp.New(make(), group, blocks, o)
+		if err != nil {
+			return err
+		}
+		if c.prepare != nil {
+			if err := c.prepare(f); err != nil {
+				return err
+			}
+		}
+		adam, err := optimisers["adam"](nn.Parameters(f.Module))
+		if err != nil {
+			return err
+		}
+		fault := func(on bool) {
+			var n atomic.Int64
+			switch {
+			case r.Rank != 1:
+			case on:
+				core.SetAllocFault(func(from core.Stream, bytes int) bool { // of tensors: kernels ask for scratch memory when they run
+					return from.Rank() == 1 && bytes < 32<<10 && n.Add(1) == int64(k)
+				})
+			default:
+				core.SetAllocFault(nil)
+			}
+		}
+		pass := func(step int, faulty bool) (err error) {
+			core.Tidy(func() {
+				x, y := batch(step, r.Rank*2, r.Rank*2+2)
+				o := autograd.Options{}
+				if c.parts {
+					x = op.Mul(x.SetRequiresGrad(true), core.Num(1))
+					o.First = []*core.Tensor{x}
+				}
+				if c.unshard {
+					if err = f.Tree().Units()[1].Unshard(); err != nil {
+						return
+					}
+				}
+				fault(faulty && c.forward)
+				defer fault(false)
+				out := f.Forward(x)
+				if err = out.Err(); err != nil {
+					return
+				}
+				fault(false)
+				loss := mse(op.To(out, y.DType()), y)
+				fault(faulty && !c.forward)
+				if err = loss.Err(); err != nil {
+					return
+				}
+				var run *autograd.Run
+				if run, err = autograd.NewRun([]*core.Tensor{loss}, nil, o); err != nil {
+					return
+				}
+				defer run.Close()
+				if _, err = run.Step(); err == nil && c.parts {
+					run.Rest()
+					_, err = run.Step()
+				}
+			})
+			return err
+		}
+		for s := 0; s < 3; s++ {
+			adam.ZeroGrad()
+			for i := 0; i < c.micro && err == nil; i++ {
+				err = f.NoSync(func() error { return pass(100+10*s+i, false) })
+			}
+			if err == nil {
+				err = pass(s, s == at && !told[r.Rank])
+			}
+			if err == nil {
+				err = adam.Step()
+			}
+			if kind, _ := core.KindOf(err); err != nil && kind == core.MemoryError && !told[r.Rank] {
+				told[r.Rank], err = true, nil
+				s--
+			} else if err != nil {
+				return fmt.Errorf("step %d: %w", s, err)
+			}
+		}
+		for _, n := range nn.NamedTensors(f.Module) {
+			if err := n.Tensor.Wait(); err != nil {
+				return fmt.Errorf("%s: %w", n.Name, err)
+			}
+		}
+		all, err := gathered(f)
+		finals[r.Rank] = all
+		return errors.Join(err, f.Close())
+	})
+	for rank := range world {
+		require.Equal(t, told[1], told[rank], "allocation %d, rank %d", k, rank)
+		require.NoError(t, equal("parameters of the ranks", finals[rank], finals[0]))
+	}
+	return finals[0], told[1]
+}
