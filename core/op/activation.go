@@ -42,9 +42,8 @@ func LeakyReluInPlace(x *core.Tensor, slope float64) *core.Tensor {
 // Prelu returns x where it is positive and weight*x elsewhere. weight holds one number, or one for each index of x's
 // dimension 1.
 func Prelu(x, weight *core.Tensor) *core.Tensor {
-	defer autocast("prelu", &x, &weight).end()
-	op := beginGiven("prelu", x, weight)
-	if op.err == nil && (x.IsNumber() || weight.IsNumber()) {
+	op := begin("prelu", &x, &weight)
+	if op.err == nil && weight.IsNumber() {
 		op.failf(core.TypeError, "got a number, want tensors")
 	}
 	if op.err != nil {
@@ -61,16 +60,16 @@ func Prelu(x, weight *core.Tensor) *core.Tensor {
 	}
 	if n == 1 || x.Dim() <= 2 {
 		if weight.Dim() > x.Dim() {
-			return compose("prelu", func() *core.Tensor { return preluOp.apply(nil, x, Reshape(weight)) })
+			return op.compose(func() *core.Tensor { return preluOp.apply(nil, x, Reshape(weight)) })
 		}
-		return preluOp.apply(nil, x, weight)
+		return op.passOn(preluOp.apply(nil, x, weight))
 	}
 	shape := make([]int, x.Dim()-1)
 	for i := range shape {
 		shape[i] = 1
 	}
 	shape[0] = n
-	return compose("prelu", func() *core.Tensor { return preluOp.apply(nil, x, Reshape(weight, shape...)) })
+	return op.compose(func() *core.Tensor { return preluOp.apply(nil, x, Reshape(weight, shape...)) })
 }
 
 // Threshold returns x where it is above threshold and value elsewhere.
@@ -147,7 +146,7 @@ func Softsign(x *core.Tensor) *core.Tensor { return softsignOp.apply(nil, x) }
 //
 // Xu, Wang, Chen, Li: Empirical evaluation of rectified activations in convolutional network, 2015.
 func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
-	op := begin("rrelu", x)
+	op := begin("rrelu", &x)
 	op.floatTensor(x)
 	if op.err == nil && !(low <= high) {
 		op.failf(core.ValueError, "the slopes' bounds are out of order, got %v and %v", low, high)
@@ -158,7 +157,7 @@ func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
 	if !training || low == high {
 		return LeakyRelu(x, (low+high)/2)
 	}
-	return compose("rrelu", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		slope := UniformInPlace(EmptyLike(x.Detach(), TensorOptions{}), low, high, RandomOptions{})
 		return preluOp.apply(nil, x, slope)
 	})

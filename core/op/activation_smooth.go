@@ -90,7 +90,7 @@ func Logsigmoid(x *core.Tensor) *core.Tensor { return logsigmoidOp.apply(nil, x)
 
 // Glu returns a * sigmoid(b), where a and b are the halves of x along dimension dim (Dauphin et al. 2017).
 func Glu(x *core.Tensor, dim int) *core.Tensor {
-	op := beginGiven("glu", x)
+	op := begin("glu", &x)
 	dim = op.dim(dim, x)
 	if op.err == nil && (x.Dim() == 0 || x.Shape()[dim]%2 != 0) {
 		op.failf(core.ShapeError, "got the shape %v, want an even size of dimension %d", x.Shape(), dim)
@@ -99,7 +99,7 @@ func Glu(x *core.Tensor, dim int) *core.Tensor {
 		return op.fail()
 	}
 	half := x.Shape()[dim] / 2
-	return compose("glu", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		return gluOp.apply(nil, Narrow(x, dim, 0, half), Narrow(x, dim, half, half))
 	})
 }

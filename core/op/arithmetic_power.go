@@ -44,12 +44,15 @@ func negativePower(name string, x, y *core.Tensor) error {
 // Pow returns x to the power y, elementwise. Powers of integers are integers: a negative element of y gives 0 unless x is
 // 1 or -1, a negative number y is an error.
 func Pow(x, y *core.Tensor) *core.Tensor {
-	defer autocast("pow", &x, &y).end()
 	if err := negativePower("pow", x, y); err != nil {
 		return core.ErrorTensor(err)
 	}
 	if e := power(x, y); e != nil {
-		return e.apply(nil, x)
+		op := begin("pow") // as which autocast knows it
+		in := op.castList([]*core.Tensor{x})
+		op.name = e.Name
+		op = op.each(in...)
+		return e.run(&op, nil, in)
 	}
 	return powOp.apply(nil, x, y)
 }

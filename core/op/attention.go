@@ -29,8 +29,7 @@ type AttentionOptions struct {
 //
 // Vaswani et al.: Attention is all you need, 2017; Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022.
 func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOptions) *core.Tensor {
-	defer autocast("scaled_dot_product_attention", &query, &key, &value, &o.Mask).end()
-	op := begin("scaled_dot_product_attention", query, key, value, o.Mask)
+	op := begin("scaled_dot_product_attention", &query, &key, &value, optional(&o.Mask))
 	for _, t := range []*core.Tensor{query, key, value} {
 		op.floatTensor(t)
 	}
@@ -46,9 +45,9 @@ func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOption
 		return len(lead) == 2 && slices.Equal(t.Shape()[:t.Dim()-2], lead)
 	}
 	if four(query, lead.query) && four(key, lead.key) && four(value, lead.key) {
-		return attend(query, key, value, o.Mask, o)
+		return op.passOn(attend(query, key, value, o.Mask, o))
 	}
-	return compose(op.name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		// The kernel takes [batch, heads, length, dim]: leading dimensions but the last become the batch.
 		q, k, v := headsOf(query, lead.query), headsOf(key, lead.key), headsOf(value, lead.key)
 		mask := o.Mask
@@ -132,7 +131,7 @@ func headsOf(t *core.Tensor, lead []int) *core.Tensor {
 
 // attend is attention of four-dimensional tensors; the mask may be nil.
 func attend(q, k, v, mask *core.Tensor, o AttentionOptions) *core.Tensor {
-	op := begin("scaled_dot_product_attention", q, k, v, mask)
+	op := begin("scaled_dot_product_attention").with(q, k, v, mask)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -219,7 +218,7 @@ func attentionDeriv(ctx *core.BackwardContext) {
 		attentionComposite(ctx, info, q, k, v, mask)
 		return
 	}
-	op := begin("scaled_dot_product_attention_backward", q, k, v, mask, out, lse, ctx.Grad())
+	op := begin("scaled_dot_product_attention_backward").with(q, k, v, mask, out, lse, ctx.Grad())
 	if op.err != nil {
 		ctx.Fail(op.err)
 		return
@@ -332,7 +331,7 @@ func countTo(t *core.Tensor, n int) *core.Tensor {
 // attentionKeep returns the factors by which dropout multiplied the weights p, of shape [batch, heads, queries, keys].
 func attentionKeep(p *core.Tensor, info *attentionInfo) *core.Tensor {
 	keys := p.Size(3)
-	op := begin("scaled_dot_product_attention", p)
+	op := begin("scaled_dot_product_attention").with(p)
 	op.grad = false
 	padded := op.out(p.DType(), []int{p.Size(0), p.Size(1), p.Size(2), (keys + 3) / 4 * 4})
 	if op.err != nil {

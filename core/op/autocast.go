@@ -1,7 +1,7 @@
 package op
 
 import (
-	"runtime"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -23,71 +23,41 @@ const (
 // Casts is what autocast does with an operation's inputs on CPU devices and on others.
 type Casts struct{ CPU, GPU Cast }
 
-// A casting is one operation under autocast: its inputs cast, and autocast off for the operations that it is made of.
-type casting struct {
-	before core.Mode
-	made   []*core.Tensor
-}
-
-// autocast replaces the inputs, which may be nil, by what the row of the operation says, if the calling thread has autocast
-// on. It starts a function, before the names of its arguments are used:
-//
-//	defer autocast("linear", &x, &weight, &bias).end()
-func autocast(name string, inputs ...**core.Tensor) *casting {
-	if !core.Autocasts() {
-		return nil
-	}
-	return beginCasting(name, inputs)
-}
-
-// autocastAll is [autocast] for a list, which it replaces by another.
-func autocastAll(name string, list *[]*core.Tensor) *casting {
-	if !core.Autocasts() || !core.CurrentMode().Autocasting() {
-		return nil
-	}
-	copied := append([]*core.Tensor(nil), *list...)
-	inputs := make([]**core.Tensor, len(copied))
-	for i := range copied {
-		inputs[i] = &copied[i]
-	}
-	*list = copied
-	return beginCasting(name, inputs)
-}
-
-func beginCasting(name string, inputs []**core.Tensor) *casting {
-	mode := core.CurrentMode()
-	if !mode.Autocasting() {
-		return nil
-	}
+// autocast replaces the inputs, which may be nil, by what the row of the operation says, where autocast is on for their device. The op
+// owns what it makes.
+func (op *opContext) autocast(inputs []**core.Tensor) {
 	kind := ""
 	for _, p := range inputs {
-		if t := *p; t != nil && t.Usable(name) == nil && !t.IsNumber() {
-			kind = t.Device().Kind()
+		if p != nil && (*p).Usable(op.name) == nil && !(*p).IsNumber() {
+			kind = (*p).Device().Kind()
 			break
 		}
 	}
-	if kind == "" || !mode.Autocast(kind) {
-		return nil
-	}
-	runtime.LockOSThread()
-	c := &casting{before: mode}
-	core.SwapMode(mode.WithoutAutocast())
-	if to, ok := castOf(name, kind).dtype(mode, kind, inputs); ok {
-		c.cast(to, kind, inputs)
-	}
-	return c
-}
-
-// end ends what [autocast] began; without autocast there is nothing to do.
-func (c *casting) end() {
-	if c == nil {
+	if kind == "" || !op.mode.Autocast(kind) {
 		return
 	}
-	core.SwapMode(c.before)
-	runtime.UnlockOSThread()
-	for _, t := range c.made {
-		t.Release()
+	op.casts = true
+	to, ok := castOf(op.name, kind).dtype(op.mode, kind, inputs)
+	for _, p := range inputs {
+		if ok && castable(p, kind) && (*p).DType() != to {
+			t := *p
+			*p = op.own(op.mode.CachedCast(t, to, func() *core.Tensor { return To(t, to) }))
+		}
 	}
+}
+
+// castList is autocast for a list, for which it returns another.
+func (op *opContext) castList(list []*core.Tensor) []*core.Tensor {
+	if !op.mode.Autocasting() {
+		return list
+	}
+	list = slices.Clone(list)
+	inputs := make([]**core.Tensor, len(list))
+	for i := range list {
+		inputs[i] = &list[i]
+	}
+	op.autocast(inputs)
+	return list
 }
 
 func castOf(name, kind string) Cast {
@@ -112,7 +82,7 @@ func (c Cast) dtype(mode core.Mode, kind string, inputs []**core.Tensor) (core.D
 		found := false
 		d := mode.AutocastDType(kind)
 		for _, p := range inputs {
-			if castable(*p, kind) {
+			if castable(p, kind) {
 				found = true
 				d = core.Promote(d, (*p).DType())
 			}
@@ -122,19 +92,11 @@ func (c Cast) dtype(mode core.Mode, kind string, inputs []**core.Tensor) (core.D
 	return 0, false
 }
 
-// castable reports whether autocast on devices of the kind concerns t.
-func castable(t *core.Tensor, kind string) bool {
-	return t != nil && t.Usable("autocast") == nil && !t.IsNumber() && t.DType().IsFloat() && t.DType() != core.Float64 &&
-		t.Device().Kind() == kind
-}
-
-func (c *casting) cast(to core.DType, kind string, inputs []**core.Tensor) {
-	for _, p := range inputs {
-		t := *p
-		if !castable(t, kind) || t.DType() == to {
-			continue
-		}
-		*p = c.before.WithoutAutocast().CachedCast(t, to, func() *core.Tensor { return To(t, to) })
-		c.made = append(c.made, *p)
+// castable reports whether autocast on devices of the kind concerns an input.
+func castable(p **core.Tensor, kind string) bool {
+	if p == nil || (*p).Usable("autocast") != nil || (*p).IsNumber() {
+		return false
 	}
+	t := *p
+	return t.DType().IsFloat() && t.DType() != core.Float64 && t.Device().Kind() == kind
 }

@@ -35,12 +35,8 @@ func AllClose(x, y *core.Tensor, rtol, atol float64, equalNaN bool) *core.Tensor
 
 // Equal returns, as a bool without dimensions, whether x and y have the same shape and equal elements.
 func Equal(x, y *core.Tensor) *core.Tensor {
-	op := beginTensor("equal", x, y)
-	op.given(y)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("equal", func() *core.Tensor {
+	op := begin("equal", &x, &y)
+	return op.compose(func() *core.Tensor {
 		if !slices.Equal(x.Shape(), y.Shape()) {
 			d := core.Bool
 			return Full([]int{}, core.IntNum(0), TensorOptions{DType: &d, Device: x.Device()})
@@ -51,11 +47,8 @@ func Equal(x, y *core.Tensor) *core.Tensor {
 
 // IsIn returns where elements of x are among those of test, or, with invert, where they are not. A NaN is not among any.
 func IsIn(x, test *core.Tensor, invert bool) *core.Tensor {
-	op := beginGiven("isin", x, test)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("isin", func() *core.Tensor {
+	op := begin("isin", &x, &test)
+	return op.compose(func() *core.Tensor {
 		d := core.ResultType(x, test)
 		in, known := castTo(x.Detach(), d), Ravel(castTo(test.Detach(), d))
 		if d == core.Bool {

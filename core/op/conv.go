@@ -57,8 +57,7 @@ func ConvTranspose3d(x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor 
 }
 
 func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor {
-	defer autocast(name, &x, &w, &b).end()
-	op := begin(name, x, w, b)
+	op := begin(name, &x, &w, optional(&b))
 	p := op.convOperands(nd, x, w, b, o)
 	if op.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(1)*p.groups) {
 		op.failf(core.ShapeError, "input of shape %v has %d channels, weight of shape %v in %d groups wants %d and a multiple of %d outputs",
@@ -89,12 +88,11 @@ func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor
 		out[i] = (in+2*p.padding[i]-reach)/p.stride[i] + 1
 		p.simplify(i, out[i], w.Size(2+i))
 	}
-	return batched(name, nd, x, func(x *core.Tensor) *core.Tensor { return p.forward(name, x, w, b, out) })
+	return op.passOn(batched(name, nd, x, func(x *core.Tensor) *core.Tensor { return p.forward(name, x, w, b, out) }))
 }
 
 func convTranspose(name string, nd int, x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor {
-	defer autocast(name, &x, &w, &b).end()
-	op := begin(name, x, w, b)
+	op := begin(name, &x, &w, optional(&b))
 	p := op.convOperands(nd, x, w, b, ConvOptions{Stride: o.Stride, Padding: o.Padding, Dilation: o.Dilation, Groups: o.Groups})
 	extra := op.spatial("output_padding", o.OutputPadding, nd, 0, 0)
 	if op.err == nil && (w.Size(0)%p.groups != 0 || x.Size(-nd-1) != w.Size(0)) {
@@ -122,7 +120,7 @@ func convTranspose(name string, nd int, x, w, b *core.Tensor, o ConvTransposeOpt
 		}
 		p.simplify(i, x.Size(i-nd), w.Size(2+i))
 	}
-	return batched(name, nd, x, func(x *core.Tensor) *core.Tensor { return p.inputGrad(name, x, w, b, out) })
+	return op.passOn(batched(name, nd, x, func(x *core.Tensor) *core.Tensor { return p.inputGrad(name, x, w, b, out) }))
 }
 
 // simplify makes the stride and the dilation of dimension i 1 where they mean nothing, with one place of the kernel or a kernel

@@ -22,7 +22,7 @@ type patches struct {
 // Im2Col returns the patches of images x, [N, C, H, W] or [C, H, W], as columns: [N, C*KH*KW, L] or [C*KH*KW, L].
 // PyTorch has it as nn.functional.unfold.
 func Im2Col(x *core.Tensor, kernel []int, o PatchOptions) *core.Tensor {
-	op := begin("im2col", x)
+	op := begin("im2col", &x)
 	op.floatTensor(x)
 	op.poolInput(2, x)
 	p := &patches{}
@@ -39,7 +39,7 @@ func Im2Col(x *core.Tensor, kernel []int, o PatchOptions) *core.Tensor {
 // Col2Im returns images of the given size made of columns x, [N, C*KH*KW, L] or [C*KH*KW, L]: the sum of all patches,
 // each in its place, [N, C, H, W] or [C, H, W]. PyTorch has it as nn.functional.fold.
 func Col2Im(x *core.Tensor, size, kernel []int, o PatchOptions) *core.Tensor {
-	op := begin("col2im", x)
+	op := begin("col2im", &x)
 	op.floatTensor(x)
 	op.poolInput(1, x)
 	p := &patches{in: op.spatial("output_size", size, 2, 1, 1)}
@@ -89,7 +89,7 @@ func (p *patches) images(name string, x *core.Tensor) *core.Tensor {
 }
 
 func (p *patches) apply(name string, k core.KernelID, x *core.Tensor, deriv core.Deriv, shape func(x *core.Tensor) []int) *core.Tensor {
-	op := begin(name, x)
+	op := begin(name).with(x)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -43,7 +43,7 @@ func (p *convolution) work(k core.KernelID, out *core.Tensor, ins []*core.Tensor
 
 // forward returns x * w + b with spatial sizes out.
 func (p *convolution) forward(name string, x, w, b *core.Tensor, out []int) *core.Tensor {
-	op := begin(name, x, w, b)
+	op := begin(name).with(x, w, b)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -93,7 +93,7 @@ func channelSum(g *core.Tensor) *core.Tensor {
 // inputGrad returns the gradient of x, of spatial sizes in, for the gradient dy of y; plus b, which makes it the
 // transposed convolution.
 func (p *convolution) inputGrad(name string, dy, w, b *core.Tensor, in []int) *core.Tensor {
-	op := begin(name, dy, w, b)
+	op := begin(name).with(dy, w, b)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -125,7 +125,7 @@ func convInputGradDeriv(ctx *core.BackwardContext) {
 
 // weightGrad returns the gradient of w, of spatial sizes kernel, for the gradient dy of y.
 func (p *convolution) weightGrad(x, dy *core.Tensor, kernel []int) *core.Tensor {
-	op := begin("conv_weight_grad", x, dy)
+	op := begin("conv_weight_grad").with(x, dy)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -21,7 +21,7 @@ func To(t *core.Tensor, d core.DType) *core.Tensor {
 
 // castTo is [To] without a new reference: if t has the dtype already, it returns t.
 func castTo(t *core.Tensor, d core.DType) *core.Tensor {
-	op := beginEach("to", t)
+	op := begin("to").each(t)
 	if op.err == nil && !d.Valid() {
 		op.failf(core.TypeError, "invalid dtype %d", d)
 	}
@@ -46,7 +46,7 @@ func toDeriv(ctx *core.BackwardContext) { ctx.Set(0, To(ctx.Grad(), ctx.InputDTy
 
 // ToDevice returns a contiguous copy of t on the given device; t itself (a new reference to it) if it is there already.
 func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
-	op := beginEach("to", t)
+	op := begin("to").each(t)
 	if op.err == nil && t.IsNumber() {
 		op.failf(core.TypeError, "got a number, want a tensor")
 	}
@@ -60,7 +60,7 @@ func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
 	if from == dev {
 		return t.Alias(true)
 	}
-	op.on(dev)
+	op.place(dev)
 	out := op.out(t.DType(), t.Shape())
 	if op.err != nil {
 		return op.fail()
@@ -127,7 +127,7 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		}
 		return t
 	}
-	op := beginEach("copy_", t, src)
+	op := begin("copy_").each(t, src)
 	if op.err == nil {
 		op.check(holds("copy_", t.DType(), src))
 	}
@@ -182,7 +182,7 @@ func ZeroInPlace(t *core.Tensor) *core.Tensor { return CopyInPlace(t, core.IntNu
 
 // Clone returns a contiguous copy of t.
 func Clone(t *core.Tensor) *core.Tensor {
-	op := beginEach("clone", t)
+	op := begin("clone").each(t)
 	if op.err != nil {
 		return op.fail()
 	}

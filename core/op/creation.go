@@ -15,24 +15,22 @@ type TensorOptions struct {
 	RequiresGrad bool
 }
 
-// beginNew starts an operation that makes a tensor on the options' device, or like's, or the default one.
-func beginNew(name string, like *core.Tensor, o TensorOptions) opContext {
-	op := opContext{name: name, mode: core.CurrentMode()}
+// like is for an op that makes a tensor on the options' device, or t's, or the default one.
+func (op opContext) like(t *core.Tensor, o TensorOptions) opContext {
 	dev := o.Device
-	if like != nil {
-		if op.err = like.Usable(name); op.err != nil {
+	if t != nil {
+		if op.err = t.Usable(op.name); op.err != nil {
 			return op
 		}
-		if like.IsNumber() {
+		if t.IsNumber() {
 			op.failf(core.TypeError, "got a number, want a tensor")
 		}
 		if dev == nil {
-			dev = like.Device()
+			dev = t.Device()
 		}
-		op.division = like.Division()
+		op.division = t.Division()
 	}
-	op.on(dev)
-	return op
+	return op.on(dev)
 }
 
 // dtype returns the options' dtype, or d.
@@ -59,7 +57,7 @@ func (op *opContext) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
 
 // filled makes a tensor whose elements are all the number value.
 func filled(name string, like *core.Tensor, shape []int, d core.DType, value *core.Tensor, o TensorOptions) *core.Tensor {
-	op := beginNew(name, like, o)
+	op := begin(name).like(like, o)
 	op.check(holds(name, d, value))
 	t := op.out(d, shape)
 	if op.err == nil {
@@ -98,7 +96,7 @@ func Empty(shape ...int) *core.Tensor { return EmptyWith(shape, TensorOptions{})
 
 // EmptyWith is [Empty] with options.
 func EmptyWith(shape []int, o TensorOptions) *core.Tensor {
-	op := beginNew("empty", nil, o)
+	op := begin("empty").like(nil, o)
 	return op.finish(op.out(o.dtype(core.CurrentContext().DefaultDType()), shape), o)
 }
 
@@ -129,7 +127,7 @@ func filledLike(name string, t, value *core.Tensor, o TensorOptions) *core.Tenso
 
 // EmptyLike returns a tensor of t's shape whose elements are undefined until they are written.
 func EmptyLike(t *core.Tensor, o TensorOptions) *core.Tensor {
-	op := beginNew("empty_like", t, o)
+	op := begin("empty_like").like(t, o)
 	op.given(t)
 	if op.err != nil {
 		return op.fail()
@@ -152,7 +150,7 @@ func Eye(n, m int, o TensorOptions) *core.Tensor {
 	if m < 0 {
 		m = n
 	}
-	op := beginNew("eye", nil, o)
+	op := begin("eye").like(nil, o)
 	t := op.out(o.dtype(core.CurrentContext().DefaultDType()), []int{n, m})
 	if op.err != nil {
 		return op.fail()
@@ -187,7 +185,7 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 	integers := d == core.Int64
 	d = o.dtype(d)
 	s, e, by := start.Number(), end.Number(), step.Number()
-	op := beginNew("arange", nil, o)
+	op := begin("arange").like(nil, o)
 	length := math.Ceil((e.Float - s.Float) / by.Float)
 	switch {
 	case d == core.Bool:
@@ -221,7 +219,7 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 
 // Linspace returns the given number of evenly spaced numbers from start to end, both included.
 func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
-	op := beginNew("linspace", nil, o)
+	op := begin("linspace").like(nil, o)
 	op.steps(steps)
 	d := o.dtype(core.CurrentContext().DefaultDType())
 	t := op.out(d, []int{steps})
@@ -236,7 +234,7 @@ func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
 
 // Logspace returns base to the powers of the given number of evenly spaced numbers from start to end, both included.
 func Logspace(start, end float64, steps int, base float64, o TensorOptions) *core.Tensor {
-	op := beginNew("logspace", nil, o)
+	op := begin("logspace").like(nil, o)
 	op.steps(steps)
 	d := o.dtype(core.CurrentContext().DefaultDType())
 	t := op.out(d, []int{steps})
@@ -263,7 +261,7 @@ func (op *opContext) steps(n int) {
 
 // zerosFor returns zeros on the device of t.
 func zerosFor(t *core.Tensor, d core.DType, shape []int) *core.Tensor {
-	op := begin("zeros", t)
+	op := begin("zeros").with(t)
 	op.grad = false
 	out := op.out(d, shape)
 	if op.err != nil {

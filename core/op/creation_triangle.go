@@ -22,7 +22,7 @@ func triangleIndices(name string, rows, columns, offset int, upper bool, o Tenso
 		o.DType = nil
 		return compose(name, func() *core.Tensor { return castTo(triangleIndices(name, rows, columns, offset, upper, o), core.Int32) })
 	}
-	op := beginNew(name, nil, o)
+	op := begin(name).like(nil, o)
 	if rows < 0 || columns < 0 {
 		op.failf(core.ValueError, "got a matrix of %d rows and %d columns, want none negative", rows, columns)
 	}

@@ -5,8 +5,7 @@ import "github.com/plait-ml/plait/core"
 // CosineSimilarity returns the inner product of x1 and x2 along dim, which broadcast, over the product of their norms, each
 // of which is at least eps.
 func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
-	defer autocast("cosine_similarity", &x1, &x2).end()
-	op := begin("cosine_similarity", x1, x2)
+	op := begin("cosine_similarity", &x1, &x2)
 	op.floatTensor(x1)
 	op.floatTensor(x2)
 	shape := op.broadcast(x1, x2)
@@ -18,10 +17,7 @@ func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
 	if op.err == nil && len(shape) == 0 {
 		op.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(op.name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		x, y := Expand(x1, shape...), Expand(x2, shape...)
 		unit := func(t *core.Tensor) *core.Tensor {
 			return Div(t, Maximum(VectorNorm(t, 2, []int{dim}, keep), core.Num(eps)))
@@ -32,33 +28,28 @@ func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
 
 // PairwiseDistance returns the p-norm of x1 - x2 + eps along the last dimension.
 func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.Tensor {
-	defer autocast("pairwise_distance", &x1, &x2).end()
-	op := begin("pairwise_distance", x1, x2)
+	op := begin("pairwise_distance", &x1, &x2)
 	op.tensors(x1, x2)
 	op.countable("the first input", x1)
 	op.countable("the second input", x2)
 	if shape := op.broadcast(x1, x2); op.err == nil && len(shape) == 0 {
 		op.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x1, x2))
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(op.name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		return VectorNorm(Add(Sub(widened(x1), widened(x2)), core.Num(eps)), p, []int{-1}, ReduceOptions{KeepDim: keepdim})
 	})
 }
 
 // Dist returns the p-norm of x - y.
 func Dist(x, y *core.Tensor, p float64) *core.Tensor {
-	defer autocast("dist", &x, &y).end()
-	return compose("dist", func() *core.Tensor { return VectorNorm(Sub(x, y), p, nil, ReduceOptions{}) })
+	op := begin("dist", &x, &y)
+	return op.compose(func() *core.Tensor { return VectorNorm(Sub(x, y), p, nil, ReduceOptions{}) })
 }
 
 // CDist returns the p-norm of the difference of each row of x [*, n, m] with each of y [*, k, m], of shape [*, n, k]; the
 // leading dimensions broadcast. It needs memory for n*k*m numbers.
 func CDist(x, y *core.Tensor, p float64) *core.Tensor {
-	defer autocast("cdist", &x, &y).end()
-	op := beginGiven("cdist", x, y)
+	op := begin("cdist", &x, &y)
 	op.matrices(x, y)
 	op.floating("the input", x)
 	if op.err == nil && x.Size(-1) != y.Size(-1) {
@@ -67,10 +58,7 @@ func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 	if op.err == nil && !(p >= 0) {
 		op.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("cdist", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		return VectorNorm(Sub(Unsqueeze(x, -2), Unsqueeze(y, -3)), p, []int{-1}, ReduceOptions{})
 	})
 }

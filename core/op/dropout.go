@@ -12,7 +12,7 @@ import (
 //
 // Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov: Dropout, JMLR 2014.
 func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
-	op := begin("dropout", x)
+	op := begin("dropout", &x)
 	op.floatTensor(x)
 	op.probability(p)
 	if op.err != nil {
@@ -78,7 +78,7 @@ func (op *opContext) drawWords(n int) (seed, offset uint64) {
 
 // dropCounted drops elements by the words of a generator from offset on.
 func dropCounted(x *core.Tensor, p float64, seed, offset uint64) *core.Tensor {
-	op := begin("dropout", x)
+	op := begin("dropout").with(x)
 	in := op.dense(x)
 	y := op.outLike(x)
 	if op.err != nil {
@@ -104,7 +104,7 @@ func dropoutDeriv(ctx *core.BackwardContext) {
 
 // keepMask returns a tensor like x of the given shape whose elements are scale with probability 1-p, else 0.
 func keepMask(name string, x *core.Tensor, shape []int, p, scale float64) *core.Tensor {
-	op := begin(name, x)
+	op := begin(name).with(x)
 	op.grad = false
 	mask := op.out(x.DType(), shape)
 	if op.err != nil {
@@ -117,7 +117,7 @@ func keepMask(name string, x *core.Tensor, shape []int, p, scale float64) *core.
 
 // dropChannels drops channels. Only inputs with `batched` dimensions have a batch, or all if that is 0.
 func dropChannels(name string, x *core.Tensor, p float64, training bool, batched int) *core.Tensor {
-	op := begin(name, x)
+	op := begin(name, &x)
 	op.floatTensor(x)
 	op.probability(p)
 	lead := 2
@@ -133,7 +133,7 @@ func dropChannels(name string, x *core.Tensor, p float64, training bool, batched
 	if !training || p == 0 {
 		return x.Alias(true)
 	}
-	return compose(name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		return Mul(x, keepMask(name, x, channelShape(x, lead), p, keepScale(p)))
 	})
 }
@@ -162,7 +162,7 @@ func channelShape(x *core.Tensor, lead int) []int {
 const seluFloor = -1.7580993408473766
 
 func alphaDropout(name string, x *core.Tensor, p float64, training, channels bool) *core.Tensor {
-	op := begin(name, x)
+	op := begin(name, &x)
 	op.floatTensor(x)
 	op.probability(p)
 	if op.err == nil && channels && training && p > 0 && p < 1 {
@@ -179,11 +179,11 @@ func alphaDropout(name string, x *core.Tensor, p float64, training, channels boo
 		shape = channelShape(x, 2)
 	}
 	if p == 1 {
-		return compose(name, func() *core.Tensor { return Mul(x, keepMask(name, x, shape, 1, 0)) })
+		return op.compose(func() *core.Tensor { return Mul(x, keepMask(name, x, shape, 1, 0)) })
 	}
 	// With q = 1-p kept, mean 0 and variance 1 come back by the factor and the shift below.
 	factor := 1 / math.Sqrt((seluFloor*seluFloor*p+1)*(1-p))
-	return compose(name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		keep := keepMask(name, x, shape, p, factor)
 		// Dropped: factor*floor; kept: factor*x; then both shifted by -factor*floor*p.
 		shift := Add(Mul(keep, core.Num(-seluFloor)), core.Num(factor*seluFloor-factor*seluFloor*p))

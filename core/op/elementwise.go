@@ -106,14 +106,16 @@ func (e *Elementwise) Body() string { return e.kernel.Program.String() }
 
 // apply applies the operation out of place.
 func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
-	op := beginEach(e.Name, in...)
-	if op.mode.Autocasting() {
-		if out := e.applyCast(attrs, in); out != nil {
-			return out
-		}
-	}
-	d := e.dtype(&op, in)
-	e.fit(&op, d, attrs)
+	op := begin(e.Name)
+	in = op.castList(in)
+	op = op.each(in...)
+	return e.run(&op, attrs, in)
+}
+
+// run is the rest of apply, for an op that has begun.
+func (e *Elementwise) run(op *opContext, attrs []float64, in []*core.Tensor) *core.Tensor {
+	d := e.dtype(op, in)
+	e.fit(op, d, attrs)
 	result := d
 	if e.kernel.Program.Results[0].Kind() == expr.Logic {
 		result = core.Bool
@@ -126,27 +128,17 @@ func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
 	e.fill(c, d, attrs, in)
 	op.launch(c)
 	if op.grad {
-		if n := e.record(&op, attrs, in, in, out); n != nil {
+		if n := e.record(op, attrs, in, in, out); n != nil {
 			op.attach(n, out)
 		}
 	}
 	return op.done(out)
 }
 
-// applyCast is apply where autocast is on for the inputs' device; elsewhere it returns nil.
-func (e *Elementwise) applyCast(attrs []float64, in []*core.Tensor) *core.Tensor {
-	c := autocastAll(e.Name, &in)
-	if c == nil {
-		return nil
-	}
-	defer c.end()
-	return e.apply(attrs, in...)
-}
-
 // applyInPlace applies the operation and puts the result in t, its first input.
 func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*core.Tensor) *core.Tensor {
 	in := append([]*core.Tensor{t}, others...)
-	op := beginEach(e.Name+"_", in...)
+	op := begin(e.Name + "_").each(in...)
 	op.inPlace(t)
 	d := e.dtype(&op, in)
 	e.fit(&op, d, attrs)

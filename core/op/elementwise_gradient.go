@@ -89,7 +89,7 @@ func (e *Elementwise) gradientOf(ctx *core.BackwardContext, g *gradient, values 
 
 // fused computes the gradient in one kernel.
 func (e *Elementwise) fused(ctx *core.BackwardContext, g *gradient, values []*core.Tensor) *core.Tensor {
-	op := begin(e.Name, ctx.Grad())
+	op := begin(e.Name).with(ctx.Grad())
 	dtype, shape := ctx.OutputDType(0), ctx.OutputShape(0)
 	result := dtype
 	if slices.Equal(shape, ctx.InputShape(g.input)) {
@@ -149,7 +149,7 @@ func (tensorAlgebra) Apply(f *expr.Func, args []*core.Tensor) (*core.Tensor, err
 
 // fullLike returns a tensor of the number v on the device of t.
 func fullLike(t *core.Tensor, v float64, d core.DType, shape []int) *core.Tensor {
-	op := begin("full", t)
+	op := begin("full").with(t)
 	op.grad = false
 	r := op.out(d, shape)
 	if op.err != nil {

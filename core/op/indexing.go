@@ -84,7 +84,7 @@ func (s *selection) common() int {
 // indexViews applies the integers, slices and new dimensions, and returns the index tensors by the dimensions of the
 // view they belong to, if there are any.
 func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Tensor, error) {
-	op := beginView("index", t)
+	op := begin("index", &t)
 	if op.err != nil {
 		return nil, nil, op.err
 	}
@@ -191,8 +191,8 @@ func IndexTensors(t *core.Tensor, indices []*core.Tensor) *core.Tensor {
 // elements that [IndexTensors] would return, or added to them if accumulate. Where an element is named several times the
 // last value stays, or all are added, in the order of the indices.
 func IndexPut(t *core.Tensor, indices []*core.Tensor, values *core.Tensor, accumulate bool) *core.Tensor {
-	defer autocast("index_put", &t, &values).end()
-	return compose("index_put", func() *core.Tensor {
+	op := begin("index_put", &t, &values)
+	return op.compose(func() *core.Tensor {
 		s, err := newSelection("index_put", t, indices)
 		switch {
 		case err != nil:
@@ -238,7 +238,8 @@ func putMode(accumulate bool) contract.ScatterMode {
 // newSelection returns the selection of t by index tensors and masks, of which nil takes a whole dimension; nil if all
 // are nil.
 func newSelection(name string, t *core.Tensor, indices []*core.Tensor) (*selection, error) {
-	op := beginView(name, t)
+	op := begin(name).with(t)
+	op.tensors(t)
 	s := &selection{name: name, wrap: true}
 	dim := 0
 	for _, x := range indices {

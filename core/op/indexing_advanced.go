@@ -139,7 +139,7 @@ func (s *selection) check(op *opContext, x *core.Tensor) {
 
 // read returns x indexed.
 func (s *selection) read(x *core.Tensor) *core.Tensor {
-	op := beginGiven(s.name, append([]*core.Tensor{x}, s.index...)...)
+	op := begin(s.name).with(append([]*core.Tensor{x}, s.index...)...)
 	s.check(&op, x)
 	if op.err != nil {
 		return op.fail()
@@ -182,7 +182,8 @@ func (s *selection) values(op *opContext, x, v *core.Tensor) {
 
 // write returns x with values written, or combined, to where the indices say.
 func (s *selection) write(x, v *core.Tensor, mode contract.ScatterMode) *core.Tensor {
-	op := beginGiven(s.name, append([]*core.Tensor{x, v}, s.index...)...)
+	op := begin(s.name).with(append([]*core.Tensor{x, v}, s.index...)...)
+	op.given(x, v)
 	s.check(&op, x)
 	s.values(&op, x, v)
 	if op.err != nil {
@@ -202,7 +203,8 @@ func (s *selection) write(x, v *core.Tensor, mode contract.ScatterMode) *core.Te
 
 // writeInPlace changes x as write does and returns it.
 func (s *selection) writeInPlace(x, v *core.Tensor, mode contract.ScatterMode) *core.Tensor {
-	op := beginGiven(s.name+"_", append([]*core.Tensor{x, v}, s.index...)...)
+	op := begin(s.name + "_").with(append([]*core.Tensor{x, v}, s.index...)...)
+	op.given(x, v)
 	s.check(&op, x)
 	s.values(&op, x, v)
 	op.inPlace(x)

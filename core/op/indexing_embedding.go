@@ -21,7 +21,7 @@ type EmbeddingOptions struct {
 // a new last dimension. An index must lie in [0, rows). The gradient of weight is dense, and its bits do not depend on
 // the number of threads.
 func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
-	op := beginGiven("embedding", input, weight)
+	op := begin("embedding", &input, &weight)
 	op.indexDType(input)
 	if op.err == nil && (weight.IsNumber() || weight.Dim() != 2) {
 		op.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
@@ -69,7 +69,7 @@ func embeddingDeriv(ctx *core.BackwardContext) {
 
 // embeddingBackward returns the gradient of an embedding's weight from that of its result, added to out if that is not nil.
 func embeddingBackward(out, g, input *core.Tensor, shape []int, padding int, byFrequency bool) *core.Tensor {
-	op := begin("embedding_backward", g, input, out)
+	op := begin("embedding_backward").with(g, input, out)
 	add := out != nil
 	if !add {
 		out = op.out(dtypeOf(g), shape)
@@ -120,7 +120,7 @@ func embeddingBackwardDeriv(ctx *core.BackwardContext) {
 // OneHot returns, for each index, a vector with a one at the index and zeros elsewhere, along a new last dimension.
 // Without a number of classes (-1), it is one more than the largest index, for which the function waits.
 func OneHot(index *core.Tensor, classes int) *core.Tensor {
-	op := beginView("one_hot", index)
+	op := begin("one_hot", &index)
 	op.indexDType(index)
 	if op.err == nil && (classes == 0 || classes < -1) {
 		op.failf(core.ValueError, "the number of classes must be positive, or -1, got %d", classes)

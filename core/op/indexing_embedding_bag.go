@@ -25,8 +25,7 @@ type EmbeddingBagOptions struct {
 // EmbeddingBag combines rows of the matrix weight by bags of indices: the rows of the matrix input, or the parts of the vector
 // input that begin at the offsets. It returns a row for each bag, of zeros for an empty one.
 func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tensor {
-	op := begin("embedding_bag", input, weight, o.Offsets, o.PerSampleWeights)
-	op.given(input, weight)
+	op := begin("embedding_bag", &input, &weight, optional(&o.Offsets), optional(&o.PerSampleWeights))
 	op.indexDType(input)
 	op.floating("the weight", weight)
 	if o.Mode == "" {
@@ -49,10 +48,7 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 	case o.IncludeLastOffset && o.Offsets != nil && o.Offsets.Numel() == 0:
 		op.failf(core.ShapeError, "got no offsets, want at least the last")
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("embedding_bag", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		flat, n := Ravel(input), input.Numel()
 		number := TensorOptions{Device: input.Device()}
 		bags, samples := input.Size(0), Arange(nil, core.IntNum(int64(n)), nil, number)
@@ -100,7 +96,7 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 // EmbeddingRenormInPlace scales the rows of the matrix weight that the indices in input name, where their norm of the given
 // order is larger than maxNorm, down to it, and returns weight. It waits for the indices.
 func EmbeddingRenormInPlace(weight, input *core.Tensor, maxNorm, order float64) *core.Tensor {
-	op := beginGiven("embedding_renorm_", weight, input)
+	op := begin("embedding_renorm_", &weight, &input)
 	op.indexDType(input)
 	op.inPlace(weight)
 	if op.err == nil && weight.Dim() != 2 {

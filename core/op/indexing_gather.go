@@ -33,11 +33,11 @@ func (op *opContext) indexShape(what string, x, index *core.Tensor, dim int) {
 // x[index[i][j][k]][j][k] for dim 0. The result has index's shape, which may be smaller than x's in other dimensions. An
 // index must lie in [0, size).
 func Gather(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
-	op := beginGiven("gather", x, index)
+	op := begin("gather", &x, &index)
 	dim = op.dim(dim, x)
 	op.indexDType(index)
 	if op.err == nil && (x.Dim() == 0 || index.Dim() == 0) {
-		return compose("gather", func() *core.Tensor {
+		return op.compose(func() *core.Tensor {
 			return Reshape(Gather(atLeast(x, 1), dim, atLeast(index, 1)), index.Shape()...)
 		})
 	}
@@ -76,12 +76,12 @@ func gatherDeriv(ctx *core.BackwardContext) {
 // TakeAlongDim returns the elements of x that index names in dimension dim, after the other dimensions of the two were
 // broadcast against one another; what ArgMax and ArgSort return fits. Without a dimension (nil), x is taken as flat.
 func TakeAlongDim(x, index *core.Tensor, dim *int) *core.Tensor {
-	op := beginGiven("take_along_dim", x, index)
+	op := begin("take_along_dim", &x, &index)
 	if op.err != nil {
 		return op.fail()
 	}
 	if dim == nil {
-		return compose("take_along_dim", func() *core.Tensor { return Gather(Ravel(x), 0, Ravel(index)) })
+		return op.compose(func() *core.Tensor { return Gather(Ravel(x), 0, Ravel(index)) })
 	}
 	at := op.dim(*dim, x)
 	if op.err == nil && x.Dim() != index.Dim() {
@@ -99,7 +99,7 @@ func TakeAlongDim(x, index *core.Tensor, dim *int) *core.Tensor {
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
-	return compose("take_along_dim", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		xs, is := slices.Clone(shape), slices.Clone(shape)
 		xs[at], is[at] = x.Shape()[at], index.Shape()[at]
 		return Gather(Expand(x, xs...), at, Expand(index, is...))

@@ -23,7 +23,7 @@ func (op *opContext) trueCount(mask *core.Tensor) int {
 
 // maskPositions waits for a mask and returns the indices of its true elements in the columns of an int64 tensor.
 func maskPositions(mask *core.Tensor) *core.Tensor {
-	op := beginGiven("index", mask)
+	op := begin("index", &mask)
 	n := op.trueCount(mask)
 	out := op.out(core.Int64, []int{len(shapeOf(mask)), n})
 	if op.err != nil {
@@ -43,11 +43,8 @@ func (op *opContext) mask(t *core.Tensor) {
 // MaskedSelect returns the elements of x where mask is true, row-major, in one dimension. Shapes broadcast. It waits for
 // the mask, which decides the shape of the result.
 func MaskedSelect(x, mask *core.Tensor) *core.Tensor {
-	op := beginGiven("masked_select", x, mask)
+	op := begin("masked_select", &x, &mask)
 	op.mask(mask)
-	if op.err == nil && x.IsNumber() {
-		op.failf(core.TypeError, "got a number, want a tensor")
-	}
 	shape := op.broadcast(x, mask)
 	if op.err != nil {
 		return op.fail()
@@ -75,9 +72,9 @@ func maskedSelectDeriv(ctx *core.BackwardContext) {
 // MaskedScatter returns x, broadcast with mask, with the elements where mask is true replaced by those of source, of x's
 // dtype, in order. The source must have enough elements; what it has too many of is not used.
 func MaskedScatter(x, mask, source *core.Tensor) *core.Tensor {
-	op := beginGiven("masked_scatter", x, mask, source)
+	op := begin("masked_scatter", &x, &mask, &source)
 	if shape := op.broadcast(x, mask); op.err == nil && !slices.Equal(shape, x.Shape()) {
-		return compose("masked_scatter", func() *core.Tensor { return MaskedScatter(Expand(x, shape...), mask, source) })
+		return op.compose(func() *core.Tensor { return MaskedScatter(Expand(x, shape...), mask, source) })
 	}
 	op.maskedScatter(x, mask, source)
 	if op.err != nil {
@@ -97,7 +94,7 @@ func MaskedScatter(x, mask, source *core.Tensor) *core.Tensor {
 
 // MaskedScatterInPlace changes x as [MaskedScatter] does and returns it.
 func MaskedScatterInPlace(x, mask, source *core.Tensor) *core.Tensor {
-	op := beginGiven("masked_scatter_", x, mask, source)
+	op := begin("masked_scatter_", &x, &mask, &source)
 	op.maskedScatter(x, mask, source)
 	op.inPlace(x)
 	if op.err != nil {
@@ -118,7 +115,7 @@ func MaskedScatterInPlace(x, mask, source *core.Tensor) *core.Tensor {
 // maskedScatter checks the operands.
 func (op *opContext) maskedScatter(x, mask, source *core.Tensor) {
 	op.mask(mask)
-	if op.err == nil && (x.IsNumber() || source.IsNumber()) {
+	if op.err == nil && source.IsNumber() {
 		op.failf(core.TypeError, "got a number, want a tensor")
 	}
 	if op.err == nil && x.DType() != source.DType() {
@@ -157,11 +154,8 @@ func maskedScatterDeriv(ctx *core.BackwardContext) {
 // NonZero returns the coordinates of the elements of x that are not zero, in row-major order: an int64 tensor of shape
 // [number of them, dimensions of x]. It waits for that number.
 func NonZero(x *core.Tensor) *core.Tensor {
-	op := beginTensor("nonzero", x)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("nonzero", func() *core.Tensor {
+	op := begin("nonzero", &x)
+	return op.compose(func() *core.Tensor {
 		in := op.own(Contiguous(x.Detach()))
 		n, err := CountNonzero(in, nil).Int()
 		op.check(err)

@@ -5,19 +5,16 @@ import "github.com/plait-ml/plait/core"
 // Put returns x with src written to, or with accumulate added to, its elements, taken as flat, at the indices; see
 // [PutInPlace].
 func Put(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
-	op := beginGiven("put", x, index, src)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("put", func() *core.Tensor { return PutInPlace(Clone(x), index, src, accumulate) })
+	op := begin("put", &x, &index, &src)
+	return op.compose(func() *core.Tensor { return PutInPlace(Clone(x), index, src, accumulate) })
 }
 
 // IndexReduce returns x with the parts of src along dim combined with those that the indices, a vector, name: their "prod",
 // "mean", "amax" or "amin". With includeSelf the parts of x take part; see [ScatterReduce].
 func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
-	op := beginGiven("index_reduce", x, index, src)
+	op := begin("index_reduce", &x, &index, &src)
 	if op.err == nil && scalar(x) && scalar(src) {
-		return compose("index_reduce", func() *core.Tensor {
+		return op.compose(func() *core.Tensor {
 			return Reshape(IndexReduce(atLeast(x, 1), dim, atLeast(index, 1), atLeast(src, 1), reduce, includeSelf))
 		})
 	}
@@ -31,10 +28,7 @@ func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string
 	case index.Dim() != 1 || index.Numel() != src.Size(dim):
 		op.failf(core.ShapeError, "got indices of shape %v, want [%d] for a source of shape %v", index.Shape(), src.Size(dim), src.Shape())
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("index_reduce", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		shape := make([]int, src.Dim())
 		for i := range shape {
 			shape[i] = 1
@@ -46,7 +40,7 @@ func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string
 
 // IndexReduceInPlace changes x as [IndexReduce] does and returns it.
 func IndexReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
-	op := beginGiven("index_reduce_", x, index, src)
+	op := begin("index_reduce_", &x, &index, &src)
 	op.inPlace(x)
 	if op.err != nil {
 		return op.fail()

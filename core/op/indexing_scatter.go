@@ -50,9 +50,6 @@ func ScatterAddInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.T
 // check returns the dimension counted from the front and fails unless the operands fit.
 func (s *scattering) check(op *opContext, x *core.Tensor, dim int, index, src *core.Tensor) int {
 	dim = op.dim(dim, x)
-	if op.err == nil && x.IsNumber() {
-		op.failf(core.TypeError, "got a number, want a tensor")
-	}
 	op.indexDType(index)
 	op.indexShape("a tensor", x, index, dim)
 	if op.err != nil || src.IsNumber() {
@@ -76,10 +73,9 @@ func rank1(x, index, src *core.Tensor) bool {
 }
 
 func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	defer autocast(s.name, &x, &src).end()
-	op := beginGiven(s.name, x, index, src)
+	op := begin(s.name, &x, &index, &src)
 	if op.err == nil && rank1(x, index, src) {
-		return compose(s.name, func() *core.Tensor {
+		return op.compose(func() *core.Tensor {
 			return Reshape(s.apply(atLeast(x, 1), dim, atLeast(index, 1), numberOr1D(src)), x.Shape()...)
 		})
 	}
@@ -100,7 +96,7 @@ func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *co
 }
 
 func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	op := beginGiven(s.name+"_", x, index, src)
+	op := begin(s.name+"_", &x, &index, &src)
 	if op.err == nil && rank1(x, index, src) {
 		v := atLeast(x, 1)
 		defer v.Release()

@@ -23,7 +23,7 @@ func ScatterReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce stri
 
 // ScatterReduceInPlace changes x as [ScatterReduce] does and returns it.
 func ScatterReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
-	op := beginGiven("scatter_reduce_", x, index, src)
+	op := begin("scatter_reduce_", &x, &index, &src)
 	op.inPlace(x)
 	if op.err != nil {
 		return op.fail()
@@ -43,7 +43,7 @@ type scatterReduce struct {
 }
 
 func newScatterReduce(name string, x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) (*scatterReduce, error) {
-	op := beginGiven(name, x, index, src)
+	op := begin(name, &x, &index, &src)
 	if _, ok := scatterModes[reduce]; !ok {
 		op.failf(core.ValueError, "unknown reduction %q, want sum, prod, mean, amax or amin", reduce)
 	}
@@ -64,7 +64,7 @@ func (s *scatterReduce) apply() *core.Tensor {
 			return Reshape(v.apply(), s.x.Shape()...)
 		})
 	}
-	op := begin(s.name, s.x, s.index, s.src)
+	op := begin(s.name).with(s.x, s.index, s.src)
 	sc := scattering{name: s.name, mode: scatterModes[s.reduce]}
 	s.dim = sc.check(&op, s.x, s.dim, s.index, s.src)
 	if op.err == nil && s.reduce == "mean" && s.x.DType() == core.Bool {

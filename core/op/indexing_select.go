@@ -10,7 +10,8 @@ import (
 
 // along returns the selection of a vector of indices, or one index, in dimension dim of x.
 func along(name string, x *core.Tensor, dim int, index *core.Tensor, wrap bool) (*selection, error) {
-	op := beginGiven(name, x, index)
+	op := begin(name).with(x, index)
+	op.given(x, index)
 	dim = op.dim(dim, x)
 	if op.err == nil && (x.IsNumber() || x.Dim() == 0) {
 		op.failf(core.ShapeError, "cannot index a 0-d tensor")
@@ -98,10 +99,13 @@ func IndexCopyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Te
 }
 
 func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, mode contract.ScatterMode, inPlace bool) *core.Tensor {
-	if !inPlace {
-		defer autocast(name, &x, &src).end()
+	var op opContext
+	if inPlace { // autocast leaves the inputs as they are
+		op = begin(name).with(x, index, src)
+		op.given(x, index, src)
+	} else {
+		op = begin(name, &x, &index, &src)
 	}
-	op := beginGiven(name, x, index, src)
 	if op.err == nil && src.IsNumber() {
 		op.failf(core.TypeError, "the source must be a tensor")
 	}
@@ -135,7 +139,7 @@ func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, m
 	if inPlace {
 		return s.writeInPlace(x, src, mode)
 	}
-	return s.write(x, src, mode)
+	return op.passOn(s.write(x, src, mode))
 }
 
 // IndexFill returns x with the parts in dimension dim that the indices name set to value, a number or a 0-d tensor of
@@ -186,11 +190,8 @@ func filling(x *core.Tensor, dim int, index, value *core.Tensor) (*selection, er
 // Take returns the elements of x, taken as flat, at the indices, an int64 or int32 tensor of any shape. Negative indices
 // count from the end.
 func Take(x, index *core.Tensor) *core.Tensor {
-	op := beginGiven("take", x, index)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("take", func() *core.Tensor {
+	op := begin("take", &x, &index)
+	return op.compose(func() *core.Tensor {
 		s := selection{name: "take", dims: []int{0}, index: []*core.Tensor{index}, wrap: true}
 		return s.read(Ravel(x))
 	})
@@ -199,7 +200,7 @@ func Take(x, index *core.Tensor) *core.Tensor {
 // PutInPlace writes src, which has as many elements as there are indices, to the elements of x, taken as flat, at the
 // indices, or adds it if accumulate, and returns x. Negative indices count from the end.
 func PutInPlace(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
-	op := beginGiven("put_", x, index, src)
+	op := begin("put_", &x, &index, &src)
 	if op.err == nil && (src.IsNumber() || src.Numel() != index.Numel()) {
 		op.failf(core.ShapeError, "got a source of shape %v for indices of shape %v, want as many elements", src.Shape(), index.Shape())
 	}

@@ -10,7 +10,7 @@ import (
 // other memory. others are the operation's other tensors, nil for absent ones. x stays as it was unless the result has its
 // shape and a dtype of no higher class.
 func replace(name string, fn func(x *core.Tensor) *core.Tensor, x *core.Tensor, others ...*core.Tensor) *core.Tensor {
-	op := beginTensor(name, x, others...)
+	op := begin(name, &x).with(others...)
 	op.inPlace(x)
 	if op.err != nil {
 		return op.fail()

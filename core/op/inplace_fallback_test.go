@@ -82,7 +82,7 @@ func TestWhatReplacesATensorMustFit(t *testing.T) {
 		"ldexp_: a tensor of int32 cannot hold a result of float32":               op.LdexpInPlace(whole, core.IntNum(1)),
 		"float_power_: a tensor of float32 cannot hold a result of float64":       op.FloatPowerInPlace(x, core.Num(2)),
 		"cumsum: dimension 1 out of range":                                        op.CumSumInPlace(x, 1),
-		"lcm_: want a tensor, got":                                                op.LCMInPlace(nil, whole),
+		"lcm_: got a nil tensor":                                                  op.LCMInPlace(nil, whole),
 	} {
 		require.ErrorContains(t, out.Err(), want)
 	}

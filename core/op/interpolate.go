@@ -42,8 +42,7 @@ type interpolation struct {
 // sizes. Positions follow PyTorch's conventions; cubic interpolation uses Keys' kernel with a = -0.75 (Keys 1981). Images may be of
 // uint8, of which the nearest element may be taken in any number of dimensions.
 func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
-	defer autocast("interpolate", &x).end()
-	op := begin("interpolate", x)
+	op := begin("interpolate", &x)
 	if o.Mode == "" {
 		o.Mode = "nearest"
 	}
@@ -52,18 +51,20 @@ func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
 		return op.fail()
 	}
 	if o.Mode == "area" {
-		switch len(p.out) {
-		case 1:
-			return AdaptiveAvgPool1d(x, p.out)
-		case 2:
-			return AdaptiveAvgPool2d(x, p.out)
-		}
-		return AdaptiveAvgPool3d(x, p.out)
+		return op.compose(func() *core.Tensor {
+			switch len(p.out) {
+			case 1:
+				return AdaptiveAvgPool1d(x, p.out)
+			case 2:
+				return AdaptiveAvgPool2d(x, p.out)
+			}
+			return AdaptiveAvgPool3d(x, p.out)
+		})
 	}
 	if x.DType() == core.Uint8 && p.mode >= contract.InterpolateLinear {
-		return compose("interpolate", func() *core.Tensor { return p.applyToBytes(x) })
+		return op.compose(func() *core.Tensor { return p.applyToBytes(x) })
 	}
-	return p.apply("interpolate", contract.Interpolate, x, p.out)
+	return op.passOn(p.apply("interpolate", contract.Interpolate, x, p.out))
 }
 
 // applyToBytes resamples images of uint8 along rows and then along columns, and rounds after each, as Pillow and PyTorch do.
@@ -81,9 +82,6 @@ func (p *interpolation) applyToBytes(x *core.Tensor) *core.Tensor {
 }
 
 func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interpolation {
-	if op.err == nil && (x == nil || x.IsNumber()) {
-		op.failf(core.TypeError, "want a tensor as the input")
-	}
 	if op.err != nil {
 		return nil
 	}
@@ -147,7 +145,7 @@ func (p *interpolation) exact(i int) bool {
 }
 
 func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, sizes []int) *core.Tensor {
-	op := begin(name, x)
+	op := begin(name).with(x)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -18,8 +18,7 @@ type GridSampleOptions struct {
 //
 // Jaderberg, Simonyan, Zisserman, Kavukcuoglu: Spatial transformer networks, 2015.
 func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
-	defer autocast("grid_sample", &x, &grid).end()
-	op := begin("grid_sample", x, grid)
+	op := begin("grid_sample", &x, &grid)
 	op.floatTensor(x)
 	op.floatTensor(grid)
 	if o.Mode == "" {
@@ -53,11 +52,11 @@ func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
 		return op.fail()
 	}
 	if d := statType(x.DType()); d != x.DType() { // places between elements want more digits than short dtypes have
-		return compose("grid_sample", func() *core.Tensor {
+		return op.compose(func() *core.Tensor {
 			return castTo(GridSample(castTo(x, d), castTo(grid, d), o), x.DType())
 		})
 	}
-	return compose("grid_sample", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		n, c, sizes := x.Size(0), x.Size(1), x.Shape()[2:]
 		points := core.Numel(grid.Shape()[1 : k+1])
 		flat := Reshape(x, n, c, core.Numel(sizes))
@@ -171,16 +170,13 @@ func (o GridSampleOptions) padded(p *core.Tensor, size int) *core.Tensor {
 // AffineGrid returns a grid for [GridSample] of the affine maps theta [n, 2, 3], or [n, 3, 4] for volumes, and an input of
 // the given shape [n, c, h, w] or [n, c, d, h, w].
 func AffineGrid(theta *core.Tensor, size []int, alignCorners bool) *core.Tensor {
-	op := begin("affine_grid", theta)
+	op := begin("affine_grid", &theta)
 	op.floatTensor(theta)
 	k := len(size) - 2
 	if op.err == nil && (k != 2 && k != 3 || theta.Dim() != 3 || theta.Size(0) != size[0] || theta.Size(1) != k || theta.Size(2) != k+1) {
 		op.failf(core.ShapeError, "got maps of shape %v for an input of shape %v, want [n, k, k+1] for k = 2 or 3 dimensions", theta.Shape(), size)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("affine_grid", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		d := theta.DType()
 		o := TensorOptions{DType: &d, Device: theta.Device()}
 		spatial := size[2:]

@@ -5,7 +5,7 @@ import "github.com/plait-ml/plait/core"
 // PixelShuffle returns x, [..., C*r*r, H, W], with the channels of each place spread over r x r places:
 // [..., C, H*r, W*r] (Shi et al. 2016).
 func PixelShuffle(x *core.Tensor, upscaleFactor int) *core.Tensor {
-	op := begin("pixel_shuffle", x)
+	op := begin("pixel_shuffle", &x)
 	r := upscaleFactor
 	op.pixels(x, r)
 	area := saturate(r, r)
@@ -21,7 +21,7 @@ func PixelShuffle(x *core.Tensor, upscaleFactor int) *core.Tensor {
 
 // PixelUnshuffle undoes [PixelShuffle]: [..., C, H*r, W*r] becomes [..., C*r*r, H, W].
 func PixelUnshuffle(x *core.Tensor, downscaleFactor int) *core.Tensor {
-	op := begin("pixel_unshuffle", x)
+	op := begin("pixel_unshuffle", &x)
 	r := downscaleFactor
 	op.pixels(x, r)
 	if op.err == nil && (x.Size(-2)%r != 0 || x.Size(-1)%r != 0) {
@@ -36,17 +36,14 @@ func PixelUnshuffle(x *core.Tensor, downscaleFactor int) *core.Tensor {
 
 // ChannelShuffle returns x, [N, C, ...], with the channels of its groups interleaved (Zhang et al. 2018).
 func ChannelShuffle(x *core.Tensor, groups int) *core.Tensor {
-	op := begin("channel_shuffle", x)
-	if op.err == nil && (x == nil || x.IsNumber() || x.Dim() < 3) {
+	op := begin("channel_shuffle", &x)
+	if op.err == nil && x.Dim() < 3 {
 		op.failf(core.ShapeError, "want an input [N, C, ...]")
 	}
 	if op.err == nil && (groups < 1 || x.Size(1)%groups != 0) {
 		op.failf(core.ValueError, "%d channels do not divide into %d groups", x.Size(1), groups)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("channel_shuffle", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		rest := x.Shape()[2:]
 		y := Reshape(x, append([]int{x.Size(0), groups, x.Size(1) / groups}, rest...)...)
 		return Reshape(Clone(Transpose(y, 1, 2)), x.Shape()...)
@@ -56,7 +53,7 @@ func ChannelShuffle(x *core.Tensor, groups int) *core.Tensor {
 func (op *opContext) pixels(x *core.Tensor, r int) {
 	switch {
 	case op.err != nil:
-	case x == nil || x.IsNumber() || x.Dim() < 3:
+	case x.Dim() < 3:
 		op.failf(core.ShapeError, "want an input [..., C, H, W]")
 	case r < 1:
 		op.failf(core.ValueError, "the factor must be positive, got %d", r)

@@ -10,8 +10,7 @@ import (
 // Cat returns the tensors joined along dimension dim. Their other sizes must be equal; dtypes promote. One-dimensional
 // tensors without elements count for nothing but their dtype.
 func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
-	defer autocastAll("cat", &tensors).end()
-	op := beginAll("cat", tensors)
+	op := begin("cat").list(&tensors)
 	list := op.joinable(tensors)
 	if op.err != nil {
 		return op.fail()
@@ -93,8 +92,7 @@ func catDeriv(ctx *core.BackwardContext) {
 // Stack returns the tensors, of one shape, joined along a new dimension, to be dimension dim of the result. Dtypes
 // promote.
 func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
-	defer autocastAll("stack", &tensors).end()
-	op := beginAll("stack", tensors)
+	op := begin("stack").list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")
 	}
@@ -166,14 +164,11 @@ func Dstack(tensors []*core.Tensor) *core.Tensor {
 }
 
 func joinAtLeast(name string, tensors []*core.Tensor, n int, dim func([]*core.Tensor) int) *core.Tensor {
-	op := beginAll(name, tensors)
+	op := begin(name).list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		list := make([]*core.Tensor, len(tensors))
 		for i, t := range tensors {
 			list[i] = atLeast(t, n)
@@ -184,14 +179,11 @@ func joinAtLeast(name string, tensors []*core.Tensor, n int, dim func([]*core.Te
 
 // ColumnStack joins the tensors, of which vectors count as columns, along the second dimension.
 func ColumnStack(tensors []*core.Tensor) *core.Tensor {
-	op := beginAll("column_stack", tensors)
+	op := begin("column_stack").list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("column_stack", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		list := make([]*core.Tensor, len(tensors))
 		for i, t := range tensors {
 			list[i] = t

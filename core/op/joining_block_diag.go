@@ -5,7 +5,7 @@ import "github.com/plait-ml/plait/core"
 // BlockDiag returns the matrix with the given matrices along its diagonal and zeros elsewhere. Vectors count as rows and 0-d
 // tensors as matrices of one element.
 func BlockDiag(tensors []*core.Tensor) *core.Tensor {
-	op := beginAll("block_diag", tensors)
+	op := begin("block_diag").list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")
 	}
@@ -18,10 +18,7 @@ func BlockDiag(tensors []*core.Tensor) *core.Tensor {
 			cols += atLeastShape(t, 2)[1]
 		}
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("block_diag", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		rows := make([]*core.Tensor, len(tensors))
 		left := 0
 		for i, t := range tensors {

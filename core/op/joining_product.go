@@ -10,7 +10,7 @@ import (
 // views in which vector i runs along dimension i. With indexing "xy" instead of "ij" the first two dimensions are
 // swapped.
 func Meshgrid(tensors []*core.Tensor, indexing string) []*core.Tensor {
-	op := beginAll("meshgrid", tensors)
+	op := begin("meshgrid").list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")
 	}
@@ -65,7 +65,7 @@ func CartesianProd(tensors ...*core.Tensor) *core.Tensor {
 // Combinations returns all choices of r elements of a vector in the vector's order, one a row; with replacement, an element
 // may be chosen more than once.
 func Combinations(x *core.Tensor, r int, replacement bool) *core.Tensor {
-	op := beginTensor("combinations", x)
+	op := begin("combinations", &x)
 	switch {
 	case op.err != nil:
 	case x.Dim() != 1:
@@ -104,7 +104,7 @@ func Combinations(x *core.Tensor, r int, replacement bool) *core.Tensor {
 	if rows > 0 {
 		choose(0)
 	}
-	return compose("combinations", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		index := ToDevice(core.FromSlice(chosen, len(chosen)), x.Device())
 		return Reshape(IndexSelect(x, 0, index), rows, r)
 	})

@@ -49,8 +49,7 @@ func matTimes(x, y *core.Tensor) *core.Tensor { return product("matmul", x, y, p
 
 // Inv returns the inverses of square matrices [*, n, n]. A singular one is an error.
 func Inv(x *core.Tensor) *core.Tensor {
-	defer autocast("linalg_inv", &x).end()
-	op := begin("linalg_inv", x)
+	op := begin("linalg_inv", &x)
 	op.linalgMatrices(x, true)
 	y := op.outLike(x)
 	if op.err != nil {
@@ -86,8 +85,7 @@ func SolveTriangular(m, b *core.Tensor, upper, unit bool) *core.Tensor {
 
 // solving brings the operands of an equation to one stack of matrices.
 func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core.Tensor) *core.Tensor {
-	defer autocast(name, &m, &b).end()
-	op := beginGiven(name, m, b)
+	op := begin(name, &m, &b)
 	op.multipliable(m, b)
 	op.linalgMatrices(m, true)
 	if op.err != nil {
@@ -102,7 +100,7 @@ func solving(name string, m, b *core.Tensor, solve func(m, b *core.Tensor) *core
 		op.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, n, n] and [*, n, k]", m.Shape(), b.Shape())
 		return op.fail()
 	}
-	return compose(name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		right := b
 		if column {
 			right = Unsqueeze(b, -1)
@@ -128,7 +126,7 @@ func solveWith(m, b *core.Tensor, triangle *contract.TriangularAttrs) *core.Tens
 	if triangle != nil {
 		k = contract.LinalgTriangular
 	}
-	op := begin(k.String(), m, b)
+	op := begin(k.String()).with(m, b)
 	x := op.outLike(b)
 	if op.err != nil {
 		return op.fail()
@@ -184,8 +182,7 @@ func SlogDet(x *core.Tensor) (sign, logabs *core.Tensor) {
 }
 
 func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *core.Tensor) {
-	defer autocast(name, &x).end()
-	op := begin(name, x)
+	op := begin(name, &x)
 	op.linalgMatrices(x, true)
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
@@ -232,13 +229,9 @@ func slogDetDeriv(ctx *core.BackwardContext) {
 // Cholesky returns the lower triangular L of x = L Lᵀ, or with upper its transpose, for symmetric positive definite matrices
 // [*, n, n]; of others the symmetric part is taken. One that is not positive definite is an error.
 func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
-	defer autocast("linalg_cholesky", &x).end()
-	op := begin("linalg_cholesky", x)
+	op := begin("linalg_cholesky", &x)
 	op.linalgMatrices(x, true)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("linalg_cholesky", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		l := choleskyOf(symmetric(x), nil)
 		if upper {
 			return mT(l)
@@ -250,8 +243,7 @@ func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
 // CholeskyInfo is [Cholesky] of any symmetric matrices, and infos [*] of int32: the first row, counted from 1, up to which the
 // matrix is not positive definite, and from which on the result means nothing, or 0.
 func CholeskyInfo(x *core.Tensor, upper bool) (l, infos *core.Tensor) {
-	defer autocast("linalg_cholesky_ex", &x).end()
-	op := begin("linalg_cholesky_ex", x)
+	op := begin("linalg_cholesky_ex", &x)
 	op.linalgMatrices(x, true)
 	if op.err != nil {
 		return op.fail(), op.fail()
@@ -259,7 +251,7 @@ func CholeskyInfo(x *core.Tensor, upper bool) (l, infos *core.Tensor) {
 	if infos = op.out(core.Int32, x.Shape()[:x.Dim()-2]); op.err != nil {
 		return op.fail(), op.fail()
 	}
-	l = compose("linalg_cholesky_ex", func() *core.Tensor {
+	l = op.compose(func() *core.Tensor {
 		l := choleskyOf(symmetric(x), infos)
 		if upper {
 			return mT(l)
@@ -274,7 +266,7 @@ func symmetric(x *core.Tensor) *core.Tensor { return Mul(Add(x, mT(x)), core.Num
 
 // choleskyOf takes symmetric matrices. Without infos, one that is not positive definite is an error.
 func choleskyOf(x, infos *core.Tensor) *core.Tensor {
-	op := begin("linalg_cholesky", x)
+	op := begin("linalg_cholesky").with(x)
 	l := op.outLike(x)
 	if op.err != nil {
 		return op.fail()

@@ -4,21 +4,16 @@ import "github.com/plait-ml/plait/core"
 
 // Trace returns the sum of the diagonal of a matrix.
 func Trace(x *core.Tensor) *core.Tensor {
-	defer autocast("trace", &x).end()
-	op := beginGiven("trace", x)
+	op := begin("trace", &x)
 	if op.err == nil && x.Dim() != 2 {
 		op.failf(core.ShapeError, "want a matrix, got %v", x.Shape())
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("trace", func() *core.Tensor { return Sum(Diagonal(x, 0, 0, 1), nil, false) })
+	return op.compose(func() *core.Tensor { return Sum(Diagonal(x, 0, 0, 1), nil, false) })
 }
 
 // Cross returns the cross products of vectors along dim, where x and y have size 3; their other dimensions broadcast.
 func Cross(x, y *core.Tensor, dim int) *core.Tensor {
-	defer autocast("cross", &x, &y).end()
-	op := beginGiven("cross", x, y)
+	op := begin("cross", &x, &y)
 	shape := op.broadcast(x, y)
 	if op.err == nil {
 		var err error
@@ -28,10 +23,7 @@ func Cross(x, y *core.Tensor, dim int) *core.Tensor {
 	if op.err == nil && (len(shape) == 0 || x.Size(dim-len(shape)) != 3 || y.Size(dim-len(shape)) != 3) {
 		op.failf(core.ShapeError, "want size 3 along dimension %d, got %s", dim, shapes(x, y))
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("cross", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		turn := func(t *core.Tensor, n int) *core.Tensor { return Roll(Expand(t, shape...), []int{-n}, []int{dim}) }
 		return Sub(Mul(turn(x, 1), turn(y, 2)), Mul(turn(x, 2), turn(y, 1)))
 	})
@@ -40,7 +32,7 @@ func Cross(x, y *core.Tensor, dim int) *core.Tensor {
 // Vander returns the matrix whose columns are the powers of a vector, n of them, from the highest to 0 or, with increasing,
 // from 0 on. With n < 0 there are as many as elements.
 func Vander(x *core.Tensor, n int, increasing bool) *core.Tensor {
-	op := beginTensor("vander", x)
+	op := begin("vander", &x)
 	if op.err == nil && x.Dim() != 1 {
 		op.failf(core.ShapeError, "want a vector, got shape %v", x.Shape())
 	}
@@ -50,7 +42,7 @@ func Vander(x *core.Tensor, n int, increasing bool) *core.Tensor {
 	if n < 0 {
 		n = x.Numel()
 	}
-	return compose("vander", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		if n == 0 {
 			return Narrow(Clone(Reshape(x, x.Numel(), 1)), 1, 0, 0)
 		}

@@ -10,8 +10,7 @@ import (
 // QR returns matrices [*, m, n] as products of q [*, m, k], with orthonormal columns, and the upper triangular r [*, k, n],
 // where k is the smaller of m and n. The gradient is for m >= n and matrices of full rank.
 func QR(x *core.Tensor) (q, r *core.Tensor) {
-	defer autocast("linalg_qr", &x).end()
-	op := begin("linalg_qr", x)
+	op := begin("linalg_qr", &x)
 	op.linalgMatrices(x, false)
 	if op.err != nil {
 		return op.fail(), op.fail()
@@ -63,13 +62,12 @@ func qrDeriv(ctx *core.BackwardContext) {
 // [*, n, n]; of others the symmetric part is taken. The sign of an eigenvector is arbitrary. The gradient of the vectors is
 // for different eigenvalues.
 func Eigh(x *core.Tensor) (values, vectors *core.Tensor) {
-	defer autocast("linalg_eigh", &x).end()
-	op := begin("linalg_eigh", x)
+	op := begin("linalg_eigh", &x)
 	op.linalgMatrices(x, true)
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	out := core.RunScope(func() []*core.Tensor {
+	out := op.scope(func() []*core.Tensor {
 		values, vectors := eighOf(symmetric(x))
 		return []*core.Tensor{values, vectors}
 	})
@@ -77,7 +75,7 @@ func Eigh(x *core.Tensor) (values, vectors *core.Tensor) {
 }
 
 func eighOf(x *core.Tensor) (values, vectors *core.Tensor) {
-	op := begin("linalg_eigh", x)
+	op := begin("linalg_eigh").with(x)
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
@@ -121,8 +119,7 @@ func eighDeriv(ctx *core.BackwardContext) {
 // values s [*, k] and vh [*, k, n] with orthonormal rows, where k is the smaller of m and n. The signs of a pair of singular
 // vectors are arbitrary. The gradient of the vectors is for different singular values other than 0.
 func SVD(x *core.Tensor) (u, s, vh *core.Tensor) {
-	defer autocast("linalg_svd", &x).end()
-	op := begin("linalg_svd", x)
+	op := begin("linalg_svd", &x)
 	op.linalgMatrices(x, false)
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
@@ -174,8 +171,7 @@ func svdDeriv(ctx *core.BackwardContext) {
 // Pinv returns the pseudoinverses [*, n, m] of matrices [*, m, n]. Singular values of at most rtol times the largest count as
 // 0; a negative rtol stands for the larger size times the dtype's machine epsilon.
 func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
-	defer autocast("linalg_pinv", &x).end()
-	op := begin("linalg_pinv", x)
+	op := begin("linalg_pinv", &x)
 	op.linalgMatrices(x, false)
 	if op.err != nil {
 		return op.fail()
@@ -220,8 +216,7 @@ func pinvDeriv(ctx *core.BackwardContext) {
 // LstSq returns the x that makes a x - b least for matrices a [*, m, n] and b [*, m, k]: of many, if a has fewer rows or a
 // lower rank than columns, the least one. Singular values count as for [Pinv].
 func LstSq(m, b *core.Tensor, rcond float64) *core.Tensor {
-	defer autocast("linalg_lstsq", &m, &b).end()
-	op := beginGiven("linalg_lstsq", m, b)
+	op := begin("linalg_lstsq", &m, &b)
 	op.multipliable(m, b)
 	op.linalgMatrices(m, false)
 	if op.err == nil && (b.Dim() < 2 || b.Size(-2) != m.Size(-2)) {
@@ -278,12 +273,9 @@ func largest(x *core.Tensor) *core.Tensor {
 // singular values; "2" and "-2", the largest and the least of them; "1" and "-1", the largest and the least sum of a column's
 // sizes; "inf" and "-inf", those of a row's.
 func MatrixNorm(x *core.Tensor, order string) *core.Tensor {
-	op := begin("linalg_matrix_norm", x)
+	op := begin("linalg_matrix_norm", &x)
 	op.linalgMatrices(x, false)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("linalg_matrix_norm", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		sums := func(dim int) *core.Tensor { return Sum(Abs(x), []int{dim}, false) }
 		last := []int{-1}
 		switch order {

@@ -13,8 +13,7 @@ import (
 // place on U's diagonal, counted from 1, that is 0, or 0 if there is none. The gradient is for matrices whose first k rows and
 // columns, after the exchanges, can be inverted.
 func LUFactor(x *core.Tensor) (lu, pivots, infos *core.Tensor) {
-	defer autocast("linalg_lu_factor_ex", &x).end()
-	op := begin("linalg_lu_factor_ex", x)
+	op := begin("linalg_lu_factor_ex", &x)
 	op.linalgMatrices(x, false)
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
@@ -82,7 +81,7 @@ func luParts(lu *core.Tensor) (l, u *core.Tensor) {
 
 // permutation returns which of m rows stands at each place after the exchanges.
 func permutation(name string, pivots *core.Tensor, m int) *core.Tensor {
-	op := begin(name, pivots)
+	op := begin(name).with(pivots)
 	rows := op.out(core.Int64, append(slices.Clone(pivots.Shape()[:pivots.Dim()-1]), m))
 	in := op.dense(pivots)
 	if op.err != nil {
@@ -104,14 +103,14 @@ func (op *opContext) luPivots(lu, pivots *core.Tensor) {
 		return
 	}
 	want := append(slices.Clone(lu.Shape()[:lu.Dim()-2]), min(lu.Size(-1), lu.Size(-2)))
-	if pivots == nil || pivots.IsNumber() || pivots.DType() != core.Int32 || !slices.Equal(pivots.Shape(), want) {
+	if pivots.IsNumber() || pivots.DType() != core.Int32 || !slices.Equal(pivots.Shape(), want) {
 		op.failf(core.ShapeError, "want pivots of int32 and shape %v for matrices of shape %v, got %v", want, lu.Shape(), pivots)
 	}
 }
 
 // LUUnpack returns the permutation matrices P [*, m, m], L [*, m, k] and U [*, k, n] with P L U = x from what [LUFactor] made of x.
 func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
-	op := begin("lu_unpack", lu, pivots)
+	op := begin("lu_unpack", &lu, &pivots)
 	op.luPivots(lu, pivots)
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
@@ -129,8 +128,7 @@ func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
 // LUSolve returns the X of A X = B, or of Aᵀ X = B if adjoint, for square A [*, n, n], of which [LUFactor] made lu and pivots, and B
 // [*, n, k]. The leading dimensions broadcast.
 func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
-	defer autocast("linalg_lu_solve", &lu, &b).end()
-	op := beginGiven("linalg_lu_solve", lu, pivots, b)
+	op := begin("linalg_lu_solve", &lu, &pivots, &b)
 	op.multipliable(lu, b)
 	op.luPivots(lu, pivots)
 	op.linalgMatrices(lu, true)
@@ -138,10 +136,7 @@ func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
 	if op.err == nil && b.Size(-2) != lu.Size(-1) {
 		op.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, n, n] and [*, n, k]", lu.Shape(), b.Shape())
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(op.name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		batch, err := core.Broadcast(op.name, lu.Shape()[:lu.Dim()-2], b.Shape()[:b.Dim()-2])
 		if err != nil {
 			return core.ErrorTensor(err)

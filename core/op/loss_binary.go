@@ -49,8 +49,7 @@ type BCEOptions struct {
 // BinaryCrossEntropy returns -(t log x + (1-t) log(1-x)) for probabilities x and targets t of the same shape. Logarithms
 // are kept above -100. An element of x or t outside [0, 1] is an error of execution.
 func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
-	defer autocast("binary_cross_entropy", &x, &target, &o.Weight).end()
-	op := begin("binary_cross_entropy", x, target, o.Weight, o.PosWeight)
+	op := begin("binary_cross_entropy", &x, &target, optional(&o.Weight), optional(&o.PosWeight))
 	op.sameShape(x, target)
 	if o.PosWeight != nil {
 		op.failf(core.TypeError, "pos_weight goes with logits")
@@ -60,7 +59,7 @@ func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
 
 // probable returns loss, which fails unless all elements of x and of target are in [0, 1].
 func probable(x, target, loss *core.Tensor) *core.Tensor {
-	op := begin("binary_cross_entropy", x, target, loss)
+	op := begin("binary_cross_entropy").with(x, target, loss)
 	for i, t := range []*core.Tensor{x, target} {
 		if dense := op.dense(t); op.err == nil && t.DType().IsFloat() {
 			op.launch(op.call(contract.CheckProbabilities).Out(loss).In(dense).Int(int64([...]contract.LossOperand{contract.LossInput, contract.LossTarget}[i])))
@@ -71,8 +70,7 @@ func probable(x, target, loss *core.Tensor) *core.Tensor {
 
 // BinaryCrossEntropyWithLogits returns [BinaryCrossEntropy] of sigmoid(x), computed so that no x overflows.
 func BinaryCrossEntropyWithLogits(x, target *core.Tensor, o BCEOptions) *core.Tensor {
-	defer autocast("binary_cross_entropy_with_logits", &x, &target, &o.Weight, &o.PosWeight).end()
-	op := begin("binary_cross_entropy_with_logits", x, target, o.Weight, o.PosWeight)
+	op := begin("binary_cross_entropy_with_logits", &x, &target, optional(&o.Weight), optional(&o.PosWeight))
 	op.sameShape(x, target)
 	return lossReduction(&op, func() *core.Tensor {
 		if o.PosWeight != nil {
@@ -85,7 +83,7 @@ func BinaryCrossEntropyWithLogits(x, target *core.Tensor, o BCEOptions) *core.Te
 // sameShape fails unless x is a floating-point tensor and target has its shape.
 func (op *opContext) sameShape(x, target *core.Tensor) {
 	op.floatTensor(x)
-	if op.err == nil && (target == nil || target.IsNumber() || !slices.Equal(x.Shape(), target.Shape())) {
+	if op.err == nil && (target.IsNumber() || !slices.Equal(x.Shape(), target.Shape())) {
 		op.failf(core.ShapeError, "target and input must have one shape, got %s", shapes(target, x))
 	}
 }
@@ -106,25 +104,19 @@ func weighted(e, weight *core.Tensor) *core.Tensor {
 // Kullback-Leibler divergence of the target from the input. The reduction "batchmean" divides the sum by x's first size,
 // the others are those of [MSELoss].
 func KLDiv(x, target *core.Tensor, reduction string, logTarget bool) *core.Tensor {
-	defer autocast("kl_div", &x, &target).end()
 	e := klDivOp
 	if logTarget {
 		e = klDivLogOp
 	}
+	op := begin("kl_div", &x, &target)
+	op.floatTensor(x)
 	if reduction != "batchmean" {
-		op := begin("kl_div", x, target)
-		op.floatTensor(x)
 		return lossReduction(&op, func() *core.Tensor { return e.apply(nil, x, target) }, reduction)
 	}
-	op := begin("kl_div", x, target)
-	op.floatTensor(x)
 	if op.err == nil && x.Dim() == 0 {
 		op.failf(core.ShapeError, "batchmean wants a batch dimension, got a 0-d input")
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("kl_div", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		return Div(Sum(e.apply(nil, x, target), nil, false), core.Num(float64(x.Size(0))))
 	})
 }
@@ -137,8 +129,7 @@ func SoftMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
 // MultiLabelSoftMarginLoss returns [BinaryCrossEntropyWithLogits] for each element, times weight, averaged over the last
 // dimension, then reduced as in [MSELoss].
 func MultiLabelSoftMarginLoss(x, target *core.Tensor, weight *core.Tensor, reduction string) *core.Tensor {
-	defer autocast("multilabel_soft_margin_loss", &x, &target, &weight).end()
-	op := begin("multilabel_soft_margin_loss", x, target, weight)
+	op := begin("multilabel_soft_margin_loss", &x, &target, optional(&weight))
 	op.sameShape(x, target)
 	if op.err == nil && x.Dim() == 0 {
 		op.failf(core.ShapeError, "got an input of shape %v, want [..., C]", x.Shape())
@@ -153,10 +144,10 @@ func MultiLabelSoftMarginLoss(x, target *core.Tensor, weight *core.Tensor, reduc
 // HingeEmbeddingLoss returns x where the target is 1 and max(0, margin - x) where it is -1, reduced as in [MSELoss]. Of an input of
 // integers, for which the margin must be a whole number, the elements and their sum are integers, which have no mean.
 func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string) *core.Tensor {
-	op := begin("hinge_embedding_loss", x, target)
+	op := begin("hinge_embedding_loss", &x, &target)
 	op.tensors(x, target)
 	if op.err != nil || x.DType().IsFloat() {
-		return pairLoss(hingeEmbeddingOp, []float64{margin}, x, target, reduction)
+		return op.pairLoss(hingeEmbeddingOp, []float64{margin}, x, target, reduction)
 	}
 	op.countable("the input", x)
 	if margin != math.Trunc(margin) {
@@ -175,8 +166,7 @@ func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string
 // MarginRankingLoss returns max(0, -target*(x1 - x2) + margin) for targets 1 (x1 should rank higher) and -1, reduced as in
 // [MSELoss].
 func MarginRankingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
-	defer autocast("margin_ranking_loss", &x1, &x2, &target).end()
-	op := begin("margin_ranking_loss", x1, x2, target)
+	op := begin("margin_ranking_loss", &x1, &x2, &target)
 	op.tensors(x1, x2, target)
 	if op.err == nil && !core.ResultType(x1, x2, target).IsFloat() {
 		op.countable("the first input", x1)

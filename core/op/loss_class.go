@@ -26,8 +26,7 @@ type CrossEntropyOptions struct {
 // target: int64 class indices of x's shape without that dimension, or probabilities of x's shape. An index that is no
 // class and not ignored is an error when the loss is computed.
 func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
-	defer autocast("cross_entropy", &x, &target, &o.Weight).end()
-	op := begin("cross_entropy", x, target, o.Weight)
+	op := begin("cross_entropy", &x, &target, optional(&o.Weight))
 	if !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1) {
 		op.failf(core.ValueError, "label smoothing must lie between 0 and 1, got %v", o.LabelSmoothing)
 	}
@@ -60,8 +59,7 @@ func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 // NLLLoss returns the negative log likelihood of target, int64 class indices, under the log-probabilities x along
 // dimension 1 (0 if x has one dimension). An index that is no class and not ignored is an error when the loss is computed.
 func NLLLoss(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
-	defer autocast("nll_loss", &x, &target, &o.Weight).end()
-	op := begin("nll_loss", x, target, o.Weight)
+	op := begin("nll_loss", &x, &target, optional(&o.Weight))
 	if o.LabelSmoothing != 0 {
 		op.failf(core.ValueError, "label smoothing goes with cross_entropy, got %v", o.LabelSmoothing)
 	}
@@ -92,7 +90,7 @@ func (op *opContext) classLoss(x, target *core.Tensor, o CrossEntropyOptions, pr
 	op.floatTensor(x)
 	code := op.reductionCode(o.Reduction)
 	l := &classLoss{reduction: code, ignore: defaultIgnoreIndex, smoothing: o.LabelSmoothing, inner: 1, batch: 1}
-	if op.err == nil && (target == nil || target.IsNumber()) {
+	if op.err == nil && target.IsNumber() {
 		op.failf(core.TypeError, "the target must be a tensor")
 	}
 	if op.err != nil {
@@ -235,7 +233,7 @@ func crossEntropyDeriv(ctx *core.BackwardContext) {
 		l.composite(ctx, x, target, weight, total)
 		return
 	}
-	op := begin("cross_entropy_backward", x, target, weight, lse, total, ctx.Grad())
+	op := begin("cross_entropy_backward").with(x, target, weight, lse, total, ctx.Grad())
 	in, t, g := l.scores(&op, x), target, op.dense(ctx.Grad())
 	if l.probs {
 		t = l.scores(&op, target)
@@ -303,7 +301,7 @@ func (l *classLoss) composite(ctx *core.BackwardContext, x, target, weight, tota
 		return
 	}
 	// The gradient of the log-probabilities, then that of log_softmax.
-	op := begin("cross_entropy_backward", x, target, weight, total)
+	op := begin("cross_entropy_backward").with(x, target, weight, total)
 	t, wd := op.dense(target), op.dense(weight)
 	if op.err != nil {
 		ctx.Fail(op.err)
@@ -326,7 +324,7 @@ func (l *classLoss) composite(ctx *core.BackwardContext, x, target, weight, tota
 
 // nll computes the loss of log-probabilities x; target and weight are contiguous.
 func (l *classLoss) nll(b *opContext, x, target, weight *core.Tensor) *core.Tensor {
-	op := begin(b.name, x, target, weight)
+	op := begin(b.name).with(x, target, weight)
 	in := l.scores(&op, x)
 	loss, total := l.loss(&op, x), op.temp(l.stat)
 	if op.err != nil {
@@ -349,7 +347,7 @@ func nllDeriv(ctx *core.BackwardContext) {
 
 // nllGrad returns the gradient of log-probabilities from that of the loss. It is linear in grad, and recorded.
 func (l *classLoss) nllGrad(grad *core.Tensor, dtype core.DType, shape []int, target, weight, total *core.Tensor) *core.Tensor {
-	op := begin("nll_loss_backward", grad, target, weight, total)
+	op := begin("nll_loss_backward").with(grad, target, weight, total)
 	g := op.dense(grad)
 	dx := op.returns(l.like(&op, dtype, shape))
 	if op.err != nil {
@@ -369,7 +367,7 @@ func (l *classLoss) nllGrad(grad *core.Tensor, dtype core.DType, shape []int, ta
 func nllGradDeriv(ctx *core.BackwardContext) {
 	l := ctx.Node.Any.(*classLoss)
 	target, weight := ctx.Saved(0), ctx.Saved(1)
-	op := begin("nll_loss", ctx.Grad(), target, weight)
+	op := begin("nll_loss").with(ctx.Grad(), target, weight)
 	if op.err != nil {
 		ctx.Fail(op.err)
 		return

@@ -28,16 +28,12 @@ type CTCOptions struct {
 // Graves, Fernández, Gomez, Schmidhuber: Connectionist temporal classification: labelling unsegmented sequence data with
 // recurrent neural networks, 2006.
 func CTCLoss(logProbs, targets *core.Tensor, inputLengths, targetLengths []int, o CTCOptions) *core.Tensor {
-	defer autocast("ctc_loss", &logProbs).end()
-	op := begin("ctc_loss", logProbs, targets)
+	op := begin("ctc_loss", &logProbs, &targets)
 	op.floatTensor(logProbs)
 	c := ctc{inputs: inputLengths, targets: targetLengths, blank: o.Blank}
 	starts := c.check(&op, logProbs, targets)
 	code := op.reductionCode(o.Reduction)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(op.name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		x := logProbs
 		if x.Dim() == 2 {
 			x = Unsqueeze(x, 1)
@@ -77,7 +73,7 @@ func (c *ctc) check(op *opContext, x, targets *core.Tensor) (starts []int) {
 	switch {
 	case op.err != nil:
 		return nil
-	case targets == nil || targets.IsNumber() || targets.DType().IsFloat() || targets.DType() == core.Bool:
+	case targets.IsNumber() || targets.DType().IsFloat() || targets.DType() == core.Bool:
 		op.failf(core.TypeError, "the targets must be a tensor of integers")
 		return nil
 	case x.Dim() != 2 && x.Dim() != 3:

@@ -8,8 +8,7 @@ const cosineEps = 1e-12
 // CosineEmbeddingLoss returns 1 - cos(x1, x2) for targets 1 and max(0, cos(x1, x2) - margin) for targets -1, reduced as in
 // [MSELoss]. x1 and x2 are [N, D] with targets [N], or [D] with one target.
 func CosineEmbeddingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
-	defer autocast("cosine_embedding_loss", &x1, &x2, &target).end()
-	op := begin("cosine_embedding_loss", x1, x2, target)
+	op := begin("cosine_embedding_loss", &x1, &x2, &target)
 	op.tensors(x1, x2, target)
 	switch {
 	case op.err != nil:
@@ -59,8 +58,7 @@ func valueOr(p *float64, v float64) float64 {
 // Balntas, Riba, Ponsa, Mikolajczyk: Learning local feature descriptors with triplets and shallow convolutional neural
 // networks, 2016.
 func TripletMarginLoss(anchor, positive, negative *core.Tensor, o TripletMarginOptions) *core.Tensor {
-	defer autocast("triplet_margin_loss", &anchor, &positive, &negative).end()
-	op := begin("triplet_margin_loss", anchor, positive, negative)
+	op := begin("triplet_margin_loss", &anchor, &positive, &negative)
 	op.tensors(anchor, positive, negative)
 	if op.err == nil && (anchor.Dim() != positive.Dim() || anchor.Dim() != negative.Dim()) {
 		op.failf(core.ShapeError, "the three inputs must have as many dimensions, got %s", shapes(anchor, positive, negative))
@@ -98,10 +96,9 @@ type MultiMarginOptions struct {
 // MultiMarginLoss returns the sum over the classes j other than the target y of max(0, margin - x[y] + x[j])^p, times y's
 // weight, over the number of classes, for scores [N, C] and int64 targets [N], or [C] and one target.
 func MultiMarginLoss(x, target *core.Tensor, o MultiMarginOptions) *core.Tensor {
-	defer autocast("multi_margin_loss", &x, &o.Weight).end()
-	op := begin("multi_margin_loss", x, target, o.Weight)
+	op := begin("multi_margin_loss", &x, &target, optional(&o.Weight))
 	if op.err == nil && x != nil && target != nil && x.Dim() == 1 && target.Dim() == 1 && target.Numel() == 1 {
-		return compose(op.name, func() *core.Tensor { return MultiMarginLoss(x, Reshape(target), o) })
+		return op.compose(func() *core.Tensor { return MultiMarginLoss(x, Reshape(target), o) })
 	}
 	info := op.classLoss(x, target, CrossEntropyOptions{Weight: o.Weight, Reduction: o.Reduction}, false)
 	if o.P == 0 {

@@ -11,12 +11,11 @@ import (
 // over the number of classes, for scores [N, C] or [C]. The target, int64 of the same shape, lists the target classes
 // before its first -1. The reduction is that of [MSELoss].
 func MultiLabelMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
-	defer autocast("multilabel_margin_loss", &x).end()
-	op := begin("multilabel_margin_loss", x, target)
+	op := begin("multilabel_margin_loss", &x, &target)
 	op.floatTensor(x)
 	switch {
 	case op.err != nil:
-	case target == nil || target.DType() != core.Int64 || target.IsNumber():
+	case target.DType() != core.Int64 || target.IsNumber():
 		op.failf(core.DTypeError, "the target must be an int64 tensor")
 	case x.Dim() < 1 || x.Dim() > 2 || !slices.Equal(x.Shape(), target.Shape()):
 		op.failf(core.ShapeError, "want scores and targets [N, C] or [C], got %s", shapes(x, target))
@@ -26,7 +25,7 @@ func MultiLabelMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor
 
 // multilabelMargin is the loss of each sample.
 func multilabelMargin(x, target *core.Tensor) *core.Tensor {
-	op := begin("multilabel_margin_loss", x, target)
+	op := begin("multilabel_margin_loss").with(x, target)
 	loss := op.out(x.DType(), x.Shape()[:x.Dim()-1])
 	if op.err != nil {
 		return op.fail()
@@ -55,7 +54,7 @@ func (op *opContext) multilabelCall(x, target, loss, slope *core.Tensor) {
 // The loss is piecewise linear: its slope is constant where it exists.
 func multilabelMarginDeriv(ctx *core.BackwardContext) {
 	x, target := ctx.Saved(0), ctx.Saved(1)
-	op := begin("multilabel_margin_loss_backward", x, target, ctx.Grad())
+	op := begin("multilabel_margin_loss_backward").with(x, target, ctx.Grad())
 	slope := op.outLike(x)
 	if op.err == nil {
 		op.multilabelCall(x, target, nil, slope)

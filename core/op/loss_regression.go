@@ -28,10 +28,7 @@ var (
 // lossReduction returns a loss that was computed for each element, reduced.
 func lossReduction(op *opContext, elements func() *core.Tensor, reduction string) *core.Tensor {
 	code := op.reductionCode(reduction)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(op.name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		e := elements()
 		switch code {
 		case contract.LossNone:
@@ -45,13 +42,16 @@ func lossReduction(op *opContext, elements func() *core.Tensor, reduction string
 
 // pairLoss is a loss of an elementwise operation on an input and a target that broadcast, one of which is floating point.
 func pairLoss(e *Elementwise, attrs []float64, x, target *core.Tensor, reduction string) *core.Tensor {
-	defer autocast(e.Name, &x, &target).end()
-	op := begin(e.Name, x, target)
+	op := begin(e.Name, &x, &target)
+	return op.pairLoss(e, attrs, x, target, reduction)
+}
+
+func (op *opContext) pairLoss(e *Elementwise, attrs []float64, x, target *core.Tensor, reduction string) *core.Tensor {
 	op.tensors(x, target)
 	if op.err == nil && !core.ResultType(x, target).IsFloat() {
 		op.failf(core.DTypeError, "the input or the target must be floating point, got %v and %v", x.DType(), target.DType())
 	}
-	return lossReduction(&op, func() *core.Tensor { return e.apply(attrs, x, target) }, reduction)
+	return lossReduction(op, func() *core.Tensor { return e.apply(attrs, x, target) }, reduction)
 }
 
 // MSELoss returns the squares (x - target)^2, averaged ("mean", also the empty string), summed ("sum") or as they are
@@ -62,10 +62,10 @@ func MSELoss(x, target *core.Tensor, reduction string) *core.Tensor {
 
 // L1Loss returns |x - target|, reduced as in [MSELoss]. Of integers the elements and their sum are integers, which have no mean.
 func L1Loss(x, target *core.Tensor, reduction string) *core.Tensor {
-	op := begin("l1_loss", x, target)
+	op := begin("l1_loss", &x, &target)
 	op.tensors(x, target)
 	if op.err != nil || core.ResultType(x, target).IsFloat() {
-		return pairLoss(l1Op, nil, x, target, reduction)
+		return op.pairLoss(l1Op, nil, x, target, reduction)
 	}
 	op.countable("the input", x)
 	op.countable("the target", target)
@@ -113,8 +113,7 @@ type PoissonNLLOptions struct {
 // PoissonNLLLoss returns the negative log likelihood of target under a Poisson distribution, without the term log(target!):
 // exp(x) - target*x.
 func PoissonNLLLoss(x, target *core.Tensor, o PoissonNLLOptions) *core.Tensor {
-	defer autocast("poisson_nll_loss", &x, &target).end()
-	op := begin("poisson_nll_loss", x, target)
+	op := begin("poisson_nll_loss", &x, &target)
 	op.tensors(x, target)
 	op.countable("the target", target)
 	if o.Eps == 0 {
@@ -142,7 +141,7 @@ const halfLogTwoPi = 0.9189385332046727
 // GaussianNLLLoss returns (log(v) + (x - target)^2/v)/2 with v the larger of variance and eps, reduced as in [MSELoss]; full
 // adds log(2 pi)/2. The variance has x's shape, or that without its last dimension or with size 1 there.
 func GaussianNLLLoss(x, target, variance *core.Tensor, full bool, eps float64, reduction string) *core.Tensor {
-	op := begin("gaussian_nll_loss", x, target, variance)
+	op := begin("gaussian_nll_loss", &x, &target, &variance)
 	op.floatTensor(x)
 	op.floatTensor(variance)
 	if op.err == nil && variance.Dim() == x.Dim()-1 && variance.Dim() > 0 || op.err == nil && x.Dim() == 1 && variance.Dim() == 0 {

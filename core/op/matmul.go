@@ -6,8 +6,7 @@ import "github.com/plait-ml/plait/core"
 // row and one on the right as a column, which the result does not have; of stacks of matrices, of shapes [*, m, k] and
 // [*, k, n], it is the stack of products, and the leading dimensions broadcast.
 func MatMul(x, y *core.Tensor) *core.Tensor {
-	defer autocast("matmul", &x, &y).end()
-	op := beginGiven("matmul", x, y)
+	op := begin("matmul", &x, &y)
 	op.multipliable(x, y)
 	if op.err == nil && (x.Dim() == 0 || y.Dim() == 0) {
 		op.failf(core.ShapeError, "want at least one dimension, got %s", shapes(x, y))
@@ -22,7 +21,7 @@ func MatMul(x, y *core.Tensor) *core.Tensor {
 		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
 		return op.fail()
 	}
-	return compose("matmul", func() *core.Tensor { return vectorProduct(x, y) })
+	return op.compose(func() *core.Tensor { return vectorProduct(x, y) })
 }
 
 // vectorProduct is MatMul if at least one of the factors is a vector.
@@ -50,8 +49,7 @@ func vectorProduct(x, y *core.Tensor) *core.Tensor {
 
 // ranked is MatMul for factors that must have the given numbers of dimensions.
 func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tensor {
-	defer autocast(name, &x, &y).end()
-	op := beginGiven(name, x, y)
+	op := begin(name, &x, &y)
 	op.multipliable(x, y)
 	if op.err == nil && (x.Dim() != dx || y.Dim() != dy) {
 		op.failf(core.ShapeError, "want %s, got %s", want, shapes(x, y))
@@ -68,7 +66,7 @@ func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tenso
 	if dx > 1 && dy > 1 {
 		return op.product(x, y, plainForms[0])
 	}
-	return compose(name, func() *core.Tensor { return vectorProduct(x, y) })
+	return op.compose(func() *core.Tensor { return vectorProduct(x, y) })
 }
 
 // MM returns the product of a matrix [m, k] and a matrix [k, n].

@@ -32,14 +32,10 @@ func BAddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddMV returns beta * input + alpha * (x @ y) for a matrix x [m, k], a vector y [k] and an input that broadcasts to [m].
 func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	defer autocast("addmv", &input, &x, &y).end()
-	op := beginGiven("addmv", input, x, y)
+	op := begin("addmv", &input, &x, &y)
 	op.vectorFactors(x, y)
 	op.expandable(input, x, 0)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("addmv", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		row := Reshape(y, 1, y.Numel())
 		return Reshape(addProduct("addmv", input, row, x, 2, addForm{productForm{tb: true, alpha: alpha}, beta}), x.Size(0))
 	})
@@ -47,7 +43,7 @@ func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddMVInPlace is [AddMV] into t.
 func AddMVInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	op := beginGiven("addmv_", t, x, y)
+	op := begin("addmv_", &t, &x, &y)
 	op.vectorFactors(x, y)
 	if op.err == nil && (t.Dim() != 1 || t.Numel() != x.Size(0)) {
 		op.failf(core.ShapeError, "got %v to change, want [%d]", t.Shape(), x.Size(0))
@@ -84,13 +80,9 @@ func (op *opContext) expandable(input, x *core.Tensor, dim int) {
 // AddR returns beta * input + alpha * the outer product of vectors x [m] and y [n], for an input that broadcasts to
 // [m, n].
 func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	defer autocast("addr", &input, &x, &y).end()
-	op := beginGiven("addr", input, x, y)
+	op := begin("addr", &input, &x, &y)
 	op.twoVectors(x, y)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("addr", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		form := addForm{productForm{alpha: alpha}, beta}
 		return addProduct("addr", input, Reshape(x, x.Numel(), 1), Reshape(y, 1, y.Numel()), 2, form)
 	})
@@ -98,7 +90,7 @@ func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddRInPlace is [AddR] into t.
 func AddRInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	op := beginGiven("addr_", t, x, y)
+	op := begin("addr_", &t, &x, &y)
 	op.twoVectors(x, y)
 	op.inPlace(t)
 	if op.err != nil {
@@ -121,13 +113,9 @@ func (op *opContext) twoVectors(x, y *core.Tensor) {
 // AddBMM returns beta * input + alpha * the sum of the products of the matrices of two stacks x [b, m, k] and y [b, k, n],
 // for an input that broadcasts to [m, n].
 func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	defer autocast("addbmm", &input, &x, &y).end()
-	op := beginGiven("addbmm", input, x, y)
+	op := begin("addbmm", &input, &x, &y)
 	op.stacks(x, y)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("addbmm", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		row, column := joinStacks(x, y)
 		return addProduct("addbmm", input, row, column, 2, addForm{productForm{alpha: alpha}, beta})
 	})
@@ -135,7 +123,7 @@ func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddBMMInPlace is [AddBMM] into t.
 func AddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
-	op := beginGiven("addbmm_", t, x, y)
+	op := begin("addbmm_", &t, &x, &y)
 	op.stacks(x, y)
 	op.inPlace(t)
 	if op.err != nil {
@@ -190,8 +178,7 @@ func (op *opContext) checkSum(input, x, y *core.Tensor, rank int, f addForm) []i
 }
 
 func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
-	defer autocast(name, &input, &x, &y).end()
-	op := beginGiven(name, input, x, y)
+	op := begin(name, &input, &x, &y)
 	shape := op.checkSum(input, x, y, rank, f)
 	if op.err == nil && !broadcastsTo(input.Shape(), shape) {
 		op.failf(core.ShapeError, "input %v does not broadcast to %v", input.Shape(), shape)
@@ -224,7 +211,7 @@ func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *cor
 }
 
 func addProductInPlace(name string, t, x, y *core.Tensor, rank int, f addForm) *core.Tensor {
-	op := beginGiven(name, t, x, y)
+	op := begin(name, &t, &x, &y)
 	shape := op.checkSum(t, x, y, rank, f)
 	if op.err == nil && !slices.Equal(t.Shape(), shape) {
 		op.failf(core.ShapeError, "got %v to change, want %v", t.Shape(), shape)

@@ -4,8 +4,7 @@ import "github.com/plait-ml/plait/core"
 
 // MatrixPower returns x @ x @ ... with n factors, for a stack of square matrices [*, m, m] and n >= 0.
 func MatrixPower(x *core.Tensor, n int) *core.Tensor {
-	defer autocast("matrix_power", &x).end()
-	op := beginGiven("matrix_power", x)
+	op := begin("matrix_power", &x)
 	op.multipliable(x)
 	switch {
 	case op.err != nil:
@@ -14,10 +13,7 @@ func MatrixPower(x *core.Tensor, n int) *core.Tensor {
 	case n < 0:
 		op.failf(core.ValueError, "got power %d, want at least 0", n)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("matrix_power", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		if n == 0 {
 			one := Eye(x.Size(-1), x.Size(-1), TensorOptions{DType: new(x.DType()), Device: x.Device()})
 			return Where(Eq(one, one), one, x) // a constant that follows from x, as the other powers do
@@ -46,8 +42,7 @@ func MatrixPower(x *core.Tensor, n int) *core.Tensor {
 // be a vector, which counts as a row, and the last one, which counts as a column; the result does not have those
 // dimensions.
 func MultiDot(tensors []*core.Tensor) *core.Tensor {
-	defer autocastAll("multi_dot", &tensors).end()
-	op := beginAll("multi_dot", tensors)
+	op := begin("multi_dot").list(&tensors)
 	if op.err == nil && len(tensors) < 2 {
 		op.failf(core.ValueError, "got %d matrices, want at least 2", len(tensors))
 	}
@@ -86,7 +81,7 @@ func MultiDot(tensors []*core.Tensor) *core.Tensor {
 		shape = append(shape, last.Size(1))
 	}
 	split := cheapestOrder(sizes)
-	return compose("multi_dot", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		var multiply func(i, j int) *core.Tensor
 		multiply = func(i, j int) *core.Tensor {
 			if i == j {

@@ -16,20 +16,18 @@ const dots = 256
 // dimensions of the ellipsis and then, sorted, the letters that appear once. Operands are contracted from left to right. Of
 // integers, what is summed over letters that one operand alone has is int64.
 func Einsum(equation string, operands ...*core.Tensor) *core.Tensor {
-	if len(operands) > 1 { // one alone is not multiplied
-		defer autocastAll("einsum", &operands).end()
+	op := begin("einsum")
+	if len(operands) == 1 { // it is not multiplied, and so not cast
+		op.mode = op.mode.WithoutAutocast()
 	}
-	op := beginAll("einsum", operands)
+	op = op.list(&operands)
 	if len(operands) > 1 {
 		op.multipliable(operands...)
 	}
 	left, right, explicit := strings.Cut(strings.ReplaceAll(equation, " ", ""), "->")
 	terms := op.einsumOperands(equation, strings.Split(left, ","), operands)
 	result := op.einsumResult(equation, right, explicit, terms)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("einsum", func() *core.Tensor { return sumProducts(terms, result) })
+	return op.compose(func() *core.Tensor { return sumProducts(terms, result) })
 }
 
 // einsumOperands gives the operands their labels.

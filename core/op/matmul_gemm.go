@@ -106,7 +106,7 @@ func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta 
 
 // product returns the product of two stacks of matrices.
 func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
-	op := begin(name, x, y)
+	op := begin(name).with(x, y)
 	op.matrices(x, y)
 	return op.product(x, y, f)
 }
@@ -194,7 +194,7 @@ func rightGrad(g, x *core.Tensor, f productForm, shape []int) factors {
 // a product is summed in parts.
 func setProduct(ctx *core.BackwardContext, i int, p factors) {
 	if old, alone := ctx.Arrived(i); alone {
-		op := begin("matmul", p.x, p.y, old)
+		op := begin("matmul").with(p.x, p.y, old)
 		op.matrices(p.x, p.y)
 		if shape := op.productShape(p.x, p.y, p.form); op.err == nil && slices.Equal(shape, old.Shape()) {
 			op.multiply(old, p.x, p.y, nil, p.form, 1, true)

@@ -9,16 +9,14 @@ import (
 // Linear returns x @ weightᵀ + bias for x of shape [*, in], weight [out, in] and bias [out], which may be nil. A weight of
 // shape [in] gives a result without the last dimension.
 func Linear(x, weight, bias *core.Tensor) *core.Tensor {
-	defer autocast("linear", &x, &weight, &bias).end()
-	op := begin("linear", x, weight, bias)
-	op.given(x, weight)
+	op := begin("linear", &x, &weight, optional(&bias))
 	op.multipliable(x, weight, bias)
 	op.linearShapes(x, weight, bias)
 	if op.err != nil {
 		return op.fail()
 	}
 	if x.Dim() == 1 || weight.Dim() == 1 {
-		return compose("linear", func() *core.Tensor { return vectorLinear(x, weight, bias) })
+		return op.compose(func() *core.Tensor { return vectorLinear(x, weight, bias) })
 	}
 	shape := append([]int(nil), x.Shape()...)
 	shape[len(shape)-1] = weight.Size(0)
@@ -75,9 +73,7 @@ func linearDeriv(ctx *core.BackwardContext) {
 // Bilinear returns x1 W_o x2 + bias_o for each output o: x1 is [*, in1], x2 [*, in2], weight [out, in1, in2] and bias
 // [out], which may be nil; the result is [*, out].
 func Bilinear(x1, x2, weight, bias *core.Tensor) *core.Tensor {
-	defer autocast("bilinear", &x1, &x2, &weight, &bias).end()
-	op := begin("bilinear", x1, x2, weight, bias)
-	op.given(x1, x2, weight)
+	op := begin("bilinear", &x1, &x2, &weight, optional(&bias))
 	op.multipliable(x1, x2, weight, bias)
 	switch {
 	case op.err != nil:
@@ -96,7 +92,7 @@ func Bilinear(x1, x2, weight, bias *core.Tensor) *core.Tensor {
 	lead := x1.Shape()[:x1.Dim()-1]
 	rows, outs, in1, in2 := core.Numel(lead), weight.Size(0), weight.Size(1), weight.Size(2)
 	shape := append(slices.Clone(lead), outs)
-	return compose("bilinear", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		w := Reshape(Permute(weight, 1, 0, 2), in1, outs*in2)
 		left := Reshape(product("bilinear", Reshape(x1, rows, in1), w, plainForms[0]), rows, outs, in2)
 		y := Reshape(product("bilinear", left, Reshape(x2, rows, in2, 1), plainForms[0]), shape...)

@@ -8,38 +8,33 @@ import (
 
 // Outer returns the products of every element of vector x [m] with every one of vector y [n], of shape [m, n].
 func Outer(x, y *core.Tensor) *core.Tensor {
-	op := beginGiven("outer", x, y)
-	if op.err == nil && (x.Dim() != 1 || y.Dim() != 1 || x.IsNumber() || y.IsNumber()) {
+	op := begin("outer", &x, &y)
+	if op.err == nil && (x.Dim() != 1 || y.Dim() != 1 || y.IsNumber()) {
 		op.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("outer", func() *core.Tensor { return Mul(Reshape(x, x.Numel(), 1), y) })
+	return op.compose(func() *core.Tensor { return Mul(Reshape(x, x.Numel(), 1), y) })
 }
 
 // Inner returns the sum of the products of x's and y's elements over their last dimensions, which have one size. The
 // result has the other dimensions of x, then those of y. With a 0-d tensor it is the product.
 func Inner(x, y *core.Tensor) *core.Tensor {
-	defer autocast("inner", &x, &y).end()
-	op := beginGiven("inner", x, y)
+	op := begin("inner", &x, &y)
 	op.multipliable(x, y)
 	if op.err == nil && x.Dim() > 0 && y.Dim() > 0 && x.Size(-1) != y.Size(-1) {
 		op.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
 	}
-	switch {
-	case op.err != nil:
-		return op.fail()
-	case x.Dim() == 0 || y.Dim() == 0:
-		return Mul(x, y)
-	}
-	return TensorDot(x, y, []int{-1}, []int{-1})
+	return op.compose(func() *core.Tensor {
+		if x.Dim() == 0 || y.Dim() == 0 {
+			return Mul(x, y)
+		}
+		return TensorDot(x, y, []int{-1}, []int{-1})
+	})
 }
 
 // Kron returns the Kronecker product of x and y: the products of every element of x with all of y, in blocks. The shorter
 // shape gets leading dimensions of size 1.
 func Kron(x, y *core.Tensor) *core.Tensor {
-	op := beginGiven("kron", x, y)
+	op := begin("kron", &x, &y)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -52,7 +47,7 @@ func Kron(x, y *core.Tensor) *core.Tensor {
 		spreadY[2*i], spreadY[2*i+1] = 1, ys[i]
 		shape[i] = xs[i] * ys[i]
 	}
-	return compose("kron", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		return Reshape(Mul(Reshape(x, spreadX...), Reshape(y, spreadY...)), shape...)
 	})
 }

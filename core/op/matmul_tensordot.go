@@ -164,8 +164,7 @@ func firstError(tensors ...*core.Tensor) error {
 // TensorDot returns the sum of the products of x's and y's elements over pairs of dimensions: dimsX[i] of x with dimsY[i]
 // of y. The result has the other dimensions of x, then those of y.
 func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
-	defer autocast("tensordot", &x, &y).end()
-	op := beginGiven("tensordot", x, y)
+	op := begin("tensordot", &x, &y)
 	op.multipliable(x, y)
 	if op.err == nil && len(dimsX) != len(dimsY) {
 		op.failf(core.ShapeError, "got %d dimensions %v of the first tensor and %d %v of the second", len(dimsX), dimsX, len(dimsY), dimsY)
@@ -197,10 +196,7 @@ func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
 		seenX[dx], seenY[dy] = true, true
 		yl.labels[dy] = dx
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("tensordot", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		return castTo(contraction(xl, yl, func(l int) bool { return l >= x.Dim() || !seenX[l] }).Tensor, x.DType())
 	})
 }

@@ -16,7 +16,7 @@ func BatchNorm(x, runningMean, runningVar, weight, bias *core.Tensor, training b
 }
 
 func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tensor, training bool, momentum, eps float64) *core.Tensor {
-	op := begin(name, x, runningMean, runningVar, weight, bias)
+	op := begin(name, &x, optional(&runningMean), optional(&runningVar), optional(&weight), optional(&bias))
 	op.floatTensor(x)
 	op.normParams(x, weight, bias, runningMean, runningVar)
 	batch, channels, inner := op.channels(x)
@@ -106,7 +106,7 @@ func batchNormDeriv(ctx *core.BackwardContext) {
 		v.derive(ctx, x, w)
 		return
 	}
-	op := begin(ctx.Node.Name+"_backward", x, ctx.Grad(), w, stats)
+	op := begin(ctx.Node.Name+"_backward").with(x, ctx.Grad(), w, stats)
 	in, g, wd := op.dense(x), op.dense(ctx.Grad()), op.dense(w)
 	dx, dw, db := op.normGrads(ctx)
 	if op.err != nil {

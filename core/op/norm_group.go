@@ -68,8 +68,7 @@ func moveInstanceStats(x, runningMean, runningVar *core.Tensor, momentum float64
 }
 
 func groupNorm(name string, x *core.Tensor, groups int, weight, bias *core.Tensor, eps float64) *core.Tensor {
-	defer autocast(name, &x, &weight, &bias).end()
-	op := begin(name, x, weight, bias)
+	op := begin(name, &x, optional(&weight), optional(&bias))
 	op.floatTensor(x)
 	op.normParams(x, weight, bias)
 	batch, channels, inner := op.channels(x)
@@ -117,7 +116,7 @@ func groupNormDeriv(ctx *core.BackwardContext) {
 		v.derive(ctx, x, w)
 		return
 	}
-	op := begin(ctx.Node.Name+"_backward", x, ctx.Grad(), w, stats)
+	op := begin(ctx.Node.Name+"_backward").with(x, ctx.Grad(), w, stats)
 	in, g, wd := op.dense(x), op.dense(ctx.Grad()), op.dense(w)
 	dx, dw, db := op.normGrads(ctx)
 	if op.err != nil {
@@ -133,7 +132,7 @@ func (op *opContext) channels(x *core.Tensor) (batch, channels, inner int) {
 	if op.err != nil {
 		return 0, 0, 0
 	}
-	if x.IsNumber() || x.Dim() < 2 {
+	if x.Dim() < 2 {
 		op.failf(core.ShapeError, "got an input of shape %v, want [N, C, ...]", x.Shape())
 		return 0, 0, 0
 	}

@@ -22,7 +22,6 @@ func LayerNorm(x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float
 //
 // Zhang, Sennrich: Root mean square layer normalization, 2019.
 func RMSNorm(x *core.Tensor, shape []int, weight *core.Tensor, eps float64) *core.Tensor {
-	defer autocast("rms_norm", &x, &weight).end()
 	if eps != eps && x != nil {
 		eps = machineEpsilon(statType(x.DType()))
 	}
@@ -43,8 +42,7 @@ func machineEpsilon(d core.DType) float64 {
 }
 
 func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float64, rms bool) *core.Tensor {
-	defer autocast(name, &x, &weight, &bias).end()
-	op := begin(name, x, weight, bias)
+	op := begin(name, &x, optional(&weight), optional(&bias))
 	op.floatTensor(x)
 	op.normParams(x, weight, bias)
 	if op.err == nil {
@@ -95,7 +93,7 @@ func rowNormDeriv(ctx *core.BackwardContext) {
 		return
 	}
 	arrived, _ := ctx.Arrived(0) // such as the gradient of a residual connection
-	op := begin(ctx.Node.Name+"_backward", x, ctx.Grad(), w, stats, arrived)
+	op := begin(ctx.Node.Name+"_backward").with(x, ctx.Grad(), w, stats, arrived)
 	in, g, wd := op.dense(x), op.dense(ctx.Grad()), op.dense(w)
 	dx, dw, db := op.normGrads(ctx)
 	if op.err != nil {

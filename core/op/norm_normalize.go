@@ -8,13 +8,10 @@ import (
 
 // Normalize divides x by its p-norm along dim, or by eps where the norm is smaller.
 func Normalize(x *core.Tensor, p float64, dim int, eps float64) *core.Tensor {
-	op := begin("normalize", x)
+	op := begin("normalize", &x)
 	op.floatTensor(x)
 	dim = op.dim(dim, x)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(op.name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		if x.Dim() == 0 {
 			return Div(x, Maximum(Abs(x), core.Num(eps)))
 		}
@@ -24,17 +21,13 @@ func Normalize(x *core.Tensor, p float64, dim int, eps float64) *core.Tensor {
 
 // Renorm returns x with each part along dim whose p-norm is above maxNorm scaled down to it.
 func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
-	defer autocast("renorm", &x).end()
-	op := begin("renorm", x)
+	op := begin("renorm", &x)
 	op.floatTensor(x)
 	dim = op.dim(dim, x)
 	if op.err == nil && (x.Dim() < 2 || !(p > 0) || !(maxNorm >= 0)) {
 		op.failf(core.ValueError, "want at least two dimensions, a positive order and a norm of at least 0, got shape %v, %v and %v", x.Shape(), p, maxNorm)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("renorm", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		var rest []int
 		for i := range x.Dim() {
 			if i != dim {

@@ -7,17 +7,13 @@ import "github.com/plait-ml/plait/core"
 //
 // Krizhevsky, Sutskever, Hinton: ImageNet classification with deep convolutional neural networks, 2012.
 func LocalResponseNorm(x *core.Tensor, size int, alpha, beta, k float64) *core.Tensor {
-	defer autocast("local_response_norm", &x).end()
-	op := begin("local_response_norm", x)
+	op := begin("local_response_norm", &x)
 	op.floatTensor(x)
 	batch, channels, inner := op.channels(x)
 	if op.err == nil && size < 1 {
 		op.failf(core.ValueError, "the number of channels must be positive, got %d", size)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(op.name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		squares := Reshape(Square(x), batch, channels, inner)
 		before, after := min(size/2, channels), min((size-1)/2, channels) // beyond them there are no channels
 		padded := Cat([]*core.Tensor{zerosFor(x, x.DType(), []int{batch, before, inner}), squares,

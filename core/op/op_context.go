@@ -9,7 +9,7 @@ import (
 
 // An opContext is one use of an operation, from the check of its arguments to the record of its derivative:
 //
-//	op := begin("softmax", x)
+//	op := begin("softmax", &x)
 //	dim = op.dim(dim, x)
 //	y := op.out(x.DType(), x.Shape())
 //	if op.err != nil {
@@ -31,78 +31,125 @@ type opContext struct {
 	stream   core.Stream
 	err      error
 	grad     bool           // an input requires a gradient, and gradients are recorded
+	casts    bool           // autocast has decided about the inputs: it is off for the ops that this one is made of
 	result   *core.Tensor   // the first
 	more     *owned         // what else it owns, which is seldom anything
 	division *core.Division // of an input that is a rank's part of a larger tensor
 }
 
-// begin starts an op. The inputs, of which optional ones may be nil, must be usable and on one device; its
-// current stream is where the kernels will run.
-func begin(name string, inputs ...*core.Tensor) opContext {
-	op := start(name, true, inputs)
-	op.wholes()
-	return op
-}
-
-// beginGiven is begin for inputs none of which is optional.
-func beginGiven(name string, inputs ...*core.Tensor) opContext {
-	op := start(name, false, inputs)
-	op.wholes()
-	return op
-}
-
-func start(name string, optional bool, inputs []*core.Tensor) opContext {
+// begin starts an op, as its first line. The inputs, of which the first must be a tensor and the others may be numbers, must be usable and on one device, and are replaced by what
+// autocast makes of them, as the op's row says: the address of each is given. [optional] is for those that may be absent. Kernels will
+// run on the device's current stream.
+//
+// What an op cannot give in this way follows, with begin(name) alone: [opContext.list] for a list of tensors, [opContext.like] and
+// [opContext.on] for a new tensor, [opContext.each] for an op on elements, and [opContext.with] for the inputs of a part of an op,
+// such as its derivative.
+func begin(name string, inputs ...**core.Tensor) opContext {
 	op := opContext{name: name, mode: core.CurrentMode()}
-	record := op.mode.GradEnabled()
+	if len(inputs) == 0 {
+		return op
+	}
+	if op.mode.Autocasting() {
+		op.autocast(inputs)
+	}
+	var dev core.Device
+	for _, p := range inputs {
+		if p != nil {
+			dev = op.input(*p, dev)
+		}
+	}
+	if op.err == nil && (*inputs[0]).IsNumber() {
+		op.failf(core.TypeError, "got a number, want a tensor")
+	}
+	op.wholes()
+	op.place(dev)
+	return op
+}
+
+// optional is an input for [begin] that may be nil.
+func optional(t **core.Tensor) **core.Tensor {
+	if *t == nil {
+		return nil
+	}
+	return t
+}
+
+// list adds a list of tensors, or numbers, to the inputs. It is replaced by another if autocast casts some.
+func (op opContext) list(tensors *[]*core.Tensor) opContext {
+	for i, t := range *tensors {
+		if t == nil {
+			op.failf(core.TypeError, "tensor %d of the list is nil", i)
+			return op
+		}
+	}
+	*tensors = op.castList(*tensors)
+	return op.with(*tensors...)
+}
+
+// with adds inputs that nil may be among, that may be numbers, and that autocast leaves as they are.
+func (op opContext) with(inputs ...*core.Tensor) opContext {
+	var dev core.Device
+	if op.stream != nil {
+		dev = op.stream.Device()
+	}
+	for _, t := range inputs {
+		if t != nil {
+			dev = op.input(t, dev)
+		}
+	}
+	op.wholes()
+	op.place(dev)
+	return op
+}
+
+// each adds the inputs, or numbers, of an op that works element by element: of parts of larger tensors it makes parts. Its shape must
+// be given to [opContext.lie], and its result to [opContext.done].
+func (op opContext) each(inputs ...*core.Tensor) opContext {
 	var dev core.Device
 	for _, t := range inputs {
-		if t == nil && optional {
-			continue
-		}
-		if err := t.Usable(name); err != nil {
-			op.err = err
-			return op
-		}
-		if t.IsNumber() {
-			continue
-		}
-		switch d := t.Device(); dev {
-		case nil:
-			dev = d
-		case d:
-		default:
-			op.err = core.Errorf(core.DeviceError, name, "tensors on different devices, got %v and %v", dev, d)
-			return op
-		}
-		if meta := t.AutogradMeta(); meta != nil {
-			if d := meta.Division(); d != nil {
-				op.division = d
-			}
-			if record {
-				if err := meta.Refused(); err != nil {
-					op.err = err
-					return op
-				}
-				op.grad = op.grad || meta.Wanted()
-			}
-		}
+		dev = op.input(t, dev)
 	}
-	op.on(dev)
+	op.place(dev)
 	return op
 }
 
-// beginAll is begin for a list and further inputs.
-func beginAll(name string, list []*core.Tensor, more ...*core.Tensor) opContext {
-	for i, t := range list {
-		if t == nil {
-			return opContext{name: name, err: core.Errorf(core.TypeError, name, "tensor %d of the list is nil", i)}
-		}
-	}
-	return begin(name, append(append(make([]*core.Tensor, 0, len(list)+len(more)), list...), more...)...)
+// on is for an op without inputs. nil means the default device.
+func (op opContext) on(dev core.Device) opContext {
+	op.place(dev)
+	return op
 }
 
-// on makes the op run on the current stream of dev; nil means the default device.
-func (op *opContext) on(dev core.Device) {
+// input checks an input, where those before it are on device dev, and returns their device.
+func (op *opContext) input(t *core.Tensor, dev core.Device) core.Device {
+	if op.err != nil {
+		return dev
+	}
+	if err := t.Usable(op.name); err != nil {
+		op.err = err
+		return dev
+	}
+	if t.IsNumber() {
+		return dev
+	}
+	d := t.Device()
+	if dev != nil && d != dev {
+		op.err = core.Errorf(core.DeviceError, op.name, "tensors on different devices, got %v and %v", dev, d)
+		return dev
+	}
+	if meta := t.AutogradMeta(); meta != nil {
+		if d := meta.Division(); d != nil {
+			op.division = d
+		}
+		if op.mode.GradEnabled() {
+			op.check(meta.Refused())
+			op.grad = op.grad || meta.Wanted()
+		}
+	}
+	return d
+}
+
+// place makes the op run on the current stream of dev; nil means the default device.
+func (op *opContext) place(dev core.Device) {
 	if op.err != nil {
 		return
 	}
@@ -242,10 +289,38 @@ func (op *opContext) view(x *core.Tensor, shape, strides []int, offset int, deri
 	return v
 }
 
+// passOn ends the op and returns t, which another op made for it.
+func (op *opContext) passOn(t *core.Tensor) *core.Tensor {
+	op.end()
+	return t
+}
+
+// compose ends an op that is made of others, which fn calls; see the function compose.
+func (op *opContext) compose(fn func() *core.Tensor) *core.Tensor {
+	if op.err != nil {
+		return op.fail()
+	}
+	return reported(op.name, op.scope(func() []*core.Tensor { return []*core.Tensor{fn()} })[0])
+}
+
+// scope is compose for several results, whose errors it leaves as they are.
+func (op *opContext) scope(fn func() []*core.Tensor) []*core.Tensor {
+	defer op.end()
+	return core.RunScope(func() []*core.Tensor {
+		if op.casts {
+			core.SwapMode(core.CurrentMode().WithoutAutocast()) // until the scope ends
+		}
+		return fn()
+	})
+}
+
 // compose runs fn, an operation made of others, and releases the tensors it leaves behind. A failure is reported under
 // name, with that of the operation that failed behind it; where they are nested, the innermost one's stands.
 func compose(name string, fn func() *core.Tensor) *core.Tensor {
-	out := core.RunScope(func() []*core.Tensor { return []*core.Tensor{fn()} })[0]
+	return reported(name, core.RunScope(func() []*core.Tensor { return []*core.Tensor{fn()} })[0])
+}
+
+func reported(name string, out *core.Tensor) *core.Tensor {
 	var e, inner *core.Error
 	if out.Err() == nil || !errors.As(out.Err(), &e) || e.Op == name || errors.As(e.Err, &inner) {
 		return out

@@ -73,9 +73,6 @@ func widened(t *core.Tensor) *core.Tensor {
 
 // floatTensor fails unless x is a tensor, not a number, of a floating-point dtype.
 func (op *opContext) floatTensor(x *core.Tensor) {
-	if op.err == nil && x == nil {
-		op.failf(core.TypeError, "got no input")
-	}
 	if op.err == nil && x.IsNumber() {
 		op.failf(core.TypeError, "got a number, want a tensor")
 	}

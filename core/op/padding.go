@@ -27,10 +27,10 @@ type padding struct {
 // Pad returns x with its last dimensions extended: pad has the number of elements in front of and behind the last
 // dimension, then those of the one before it, and so on. Negative numbers cut elements off.
 func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
-	if o.Mode != "" && o.Mode != "constant" {
-		defer autocast("pad", &x).end()
+	op := begin("pad").with(x)
+	if o.Mode != "" && o.Mode != "constant" { // of which autocast casts the input
+		op = begin("pad", &x)
 	}
-	op := begin("pad", x)
 	p := op.padding(x, pad, o)
 	if op.err == nil {
 		op.check(holds("pad", x.DType(), core.Num(o.Value)))
@@ -39,9 +39,9 @@ func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
 		return op.fail()
 	}
 	if o.Mode == "circular" && slices.ContainsFunc(pad, func(n int) bool { return n < 0 }) {
-		return compose("pad", func() *core.Tensor { return p.cropThenPad(x, pad, o) })
+		return op.compose(func() *core.Tensor { return p.cropThenPad(x, pad, o) })
 	}
-	return p.apply("pad", contract.Pad, x, p.out, o.Value)
+	return op.passOn(p.apply("pad", contract.Pad, x, p.out, o.Value))
 }
 
 // cropThenPad pads what negative numbers leave: circular padding repeats only that.
@@ -89,7 +89,7 @@ func (op *opContext) padding(x *core.Tensor, pad []int, o PadOptions) *padding {
 }
 
 func (p *padding) apply(name string, k core.KernelID, x *core.Tensor, sizes []int, value float64) *core.Tensor {
-	op := begin(name, x)
+	op := begin(name).with(x)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -77,9 +77,6 @@ func (op *opContext) windows(nd int, x *core.Tensor, kernel, stride, padding, di
 }
 
 func (op *opContext) poolInput(nd int, x *core.Tensor) {
-	if op.err == nil && (x == nil || x.IsNumber()) {
-		op.failf(core.TypeError, "want a tensor as the input")
-	}
 	if op.err == nil && x.Dim() != nd+1 && x.Dim() != nd+2 {
 		op.failf(core.ShapeError, "input has shape %v, want %d dimensions, or %d without a batch", x.Shape(), nd+2, nd+1)
 	}
@@ -151,7 +148,7 @@ func maxPoolDeriv(ctx *core.BackwardContext) {
 // planeScatter returns zeros with last sizes `sizes` to which the elements of x are added at the positions in index; or
 // in which, if add is false, the last one of a position stays. p is the max pooling that made the index, or nil.
 func planeScatter(name string, x, index *core.Tensor, sizes []int, add bool, p *pooling) *core.Tensor {
-	op := begin(name, x, index)
+	op := begin(name).with(x, index)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -179,7 +176,7 @@ func planeScatterDeriv(ctx *core.BackwardContext) {
 
 // planeGather returns the elements of x at the positions in index, within planes of the last nd dimensions.
 func planeGather(x, index *core.Tensor, nd int) *core.Tensor {
-	op := begin("max_pool_gather", x, index)
+	op := begin("max_pool_gather").with(x, index)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -209,12 +206,12 @@ func (op *opContext) avgPool(x *core.Tensor, p *pooling) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	return linearPool(op.name, contract.AvgPool, x, p, p.out)
+	return op.passOn(linearPool(op.name, contract.AvgPool, x, p, p.out))
 }
 
 // linearPool applies the average of p, or its transpose, which are each other's derivatives.
 func linearPool(name string, k core.KernelID, x *core.Tensor, p *pooling, sizes []int) *core.Tensor {
-	op := begin(name, x)
+	op := begin(name).with(x)
 	if op.err != nil {
 		return op.fail()
 	}

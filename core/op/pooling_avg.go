@@ -32,7 +32,6 @@ func AvgPool3d(x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
 }
 
 func avgPool(name string, nd int, x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
-	defer autocast(name, &x).end()
 	switch d := o.DivisorOverride; {
 	case max(d, -d-1) > math.MaxInt32:
 		return core.ErrorTensor(core.Errorf(core.ValueError, name, "divisor_override must fit into 32 bits, got %d", d))
@@ -40,7 +39,7 @@ func avgPool(name string, nd int, x *core.Tensor, kernel []int, o AvgPoolOptions
 		o.DivisorOverride = -d
 		return compose(name, func() *core.Tensor { return Neg(avgPool(name, nd, x, kernel, o)) })
 	}
-	op := begin(name, x)
+	op := begin(name, &x)
 	p := op.windows(nd, x, kernel, o.Stride, o.Padding, nil, o.CeilMode)
 	p.excludePad, p.divisor = o.ExcludePad, o.DivisorOverride
 	return op.avgPool(x, p)
@@ -49,22 +48,21 @@ func avgPool(name string, nd int, x *core.Tensor, kernel []int, o AvgPoolOptions
 // AdaptiveAvgPool1d returns the average of each of size windows that cover x, [N, C, L] or [C, L]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool1d(x *core.Tensor, size []int) *core.Tensor {
-	op := begin("adaptive_avg_pool1d", x)
+	op := begin("adaptive_avg_pool1d", &x)
 	return op.avgPool(x, op.adaptiveWindows(1, x, size))
 }
 
 // AdaptiveAvgPool2d returns the average of each of size windows that cover x, [N, C, H, W] or [C, H, W]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool2d(x *core.Tensor, size []int) *core.Tensor {
-	op := begin("adaptive_avg_pool2d", x)
+	op := begin("adaptive_avg_pool2d", &x)
 	return op.avgPool(x, op.adaptiveWindows(2, x, size))
 }
 
 // AdaptiveAvgPool3d returns the average of each of size windows that cover x, [N, C, D, H, W] or [C, D, H, W]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool3d(x *core.Tensor, size []int) *core.Tensor {
-	defer autocast("adaptive_avg_pool3d", &x).end()
-	op := begin("adaptive_avg_pool3d", x)
+	op := begin("adaptive_avg_pool3d", &x)
 	return op.avgPool(x, op.adaptiveWindows(3, x, size))
 }
 

@@ -30,17 +30,13 @@ func LPPool3d(x *core.Tensor, normType float64, kernel []int, o LPPoolOptions) *
 }
 
 func lpPool(name string, nd int, x *core.Tensor, p float64, kernel []int, o LPPoolOptions) *core.Tensor {
-	defer autocast(name, &x).end()
-	op := begin(name, x)
+	op := begin(name, &x)
 	op.floatTensor(x)
 	w := op.windows(nd, x, kernel, o.Stride, nil, nil, o.CeilMode)
 	if op.err == nil && p == 0 {
 		op.failf(core.ValueError, "norm_type must not be 0")
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		if math.IsInf(p, 0) {
 			sign := core.Num(math.Copysign(1, p))
 			out, _ := maxPool(name, nd, Mul(Abs(x), sign), kernel, MaxPoolOptions{Stride: o.Stride, CeilMode: o.CeilMode}, false)

@@ -49,8 +49,7 @@ func MaxPool3dWithIndices(x *core.Tensor, kernel []int, o MaxPoolOptions) (y, in
 }
 
 func maxPool(name string, nd int, x *core.Tensor, kernel []int, o MaxPoolOptions, indices bool) (*core.Tensor, *core.Tensor) {
-	defer autocast(name, &x).end()
-	op := begin(name, x)
+	op := begin(name, &x)
 	return op.maxPool(x, op.windows(nd, x, kernel, o.Stride, o.Padding, o.Dilation, o.CeilMode), indices)
 }
 
@@ -91,8 +90,7 @@ func AdaptiveMaxPool3dWithIndices(x *core.Tensor, size []int) (y, indices *core.
 }
 
 func adaptiveMaxPool(name string, nd int, x *core.Tensor, size []int, indices bool) (*core.Tensor, *core.Tensor) {
-	defer autocast(name, &x).end()
-	op := begin(name, x)
+	op := begin(name, &x)
 	return op.maxPool(x, op.adaptiveWindows(nd, x, size), indices)
 }
 
@@ -122,8 +120,7 @@ func MaxUnpool3d(x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *cor
 }
 
 func maxUnpool(name string, nd int, x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *core.Tensor {
-	defer autocast(name, &x).end()
-	op := begin(name, x, indices)
+	op := begin(name, &x, &indices)
 	op.floatTensor(x)
 	op.poolInput(nd, x)
 	if op.err == nil && (indices == nil || indices.DType() != core.Int64 || !slices.Equal(indices.Shape(), x.Shape())) {
@@ -155,7 +152,7 @@ func maxUnpool(name string, nd int, x, indices *core.Tensor, kernel []int, o Max
 			return op.fail()
 		}
 	}
-	return planeScatter(name, x, indices, out, false, nil)
+	return op.passOn(planeScatter(name, x, indices, out, false, nil))
 }
 
 func init() {

@@ -244,7 +244,7 @@ func TestPoolingErrors(t *testing.T) {
 		"adaptive_max_pool1d: input of shape [2 3 0] has nothing to pool":                              op.AdaptiveMaxPool1d(uniform(1, 2, 3, 0), []int{2}),
 		"avg_pool1d: the input must be floating point, got int64":                                      op.AvgPool1d(core.FromSlice([]int64{1, 2}, 1, 1, 2), []int{2}, op.AvgPoolOptions{}),
 		"max_unpool2d: output_size is [20 20], want sizes within [2 2] of 8 in dimension -2":           op.MaxUnpool2d(x, op.To(x, core.Int64), []int{2}, op.MaxUnpoolOptions{OutputSize: []int{20, 20}}),
-		"max_pool2d: want a tensor as the input":                                                       op.MaxPool2d(nil, []int{2}, op.MaxPoolOptions{}),
+		"max_pool2d: got a nil tensor":                                                                 op.MaxPool2d(nil, []int{2}, op.MaxPoolOptions{}),
 	} {
 		require.EqualError(t, got.Err(), want)
 	}

@@ -69,8 +69,7 @@ func (o RandomOptions) like(x *core.Tensor) RandomOptions {
 
 // drawNew returns a new tensor of draws from a continuous distribution.
 func drawNew(name string, shape []int, o RandomOptions, distribution contract.Distribution, parameters ...float64) *core.Tensor {
-	op := begin(name)
-	op.on(o.Device)
+	op := begin(name).on(o.Device)
 	d := op.mode.Context().DefaultDType()
 	if o.DType != nil {
 		d = *o.DType
@@ -122,8 +121,7 @@ func Randint(low, high int, shape ...int) *core.Tensor {
 
 // RandintWith is [Randint] with options.
 func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
-	op := begin("randint")
-	op.on(o.Device)
+	op := begin("randint").on(o.Device)
 	d := core.Int64
 	if o.DType != nil {
 		d = *o.DType
@@ -183,8 +181,7 @@ func Randperm(n int) *core.Tensor { return RandpermWith(n, RandomOptions{}) }
 
 // RandpermWith is [Randperm] with options; the dtype must be int64.
 func RandpermWith(n int, o RandomOptions) *core.Tensor {
-	op := begin("randperm")
-	op.on(o.Device)
+	op := begin("randperm").on(o.Device)
 	if n < 0 {
 		op.failf(core.ValueError, "the length must not be negative, got %d", n)
 	}
@@ -203,11 +200,8 @@ func RandpermWith(n int, o RandomOptions) *core.Tensor {
 // Bernoulli returns 1 with the probability that p, a floating-point tensor, gives for each element, else 0. A
 // probability outside [0, 1] is an error of execution.
 func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
-	op := beginGiven("bernoulli", p)
+	op := begin("bernoulli", &p)
 	op.floating("the probability", p)
-	if op.err == nil && p.IsNumber() {
-		op.failf(core.TypeError, "a number has no shape to draw; use BernoulliInPlace")
-	}
 	if op.err != nil {
 		return op.fail()
 	}
@@ -228,7 +222,7 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 //
 // Without replacement this is the method of Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
 func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core.Tensor {
-	op := beginGiven("multinomial", x)
+	op := begin("multinomial", &x)
 	op.floating("the weights", x)
 	if op.err != nil {
 		return op.fail()

@@ -9,7 +9,7 @@ import (
 
 // Flip returns x with the order of the elements reversed along the given dimensions; no dimension means none of them.
 func Flip(x *core.Tensor, dims []int) *core.Tensor {
-	op := beginView("flip", x)
+	op := begin("flip", &x)
 	if len(dims) > 0 {
 		dims = op.dims(dims, x)
 	}
@@ -45,7 +45,7 @@ func Flipud(x *core.Tensor) *core.Tensor { return Flip(x, []int{0}) }
 
 // Rot90 returns x turned k times by 90 degrees in the plane of two dimensions, from the first towards the second.
 func Rot90(x *core.Tensor, k int, dims []int) *core.Tensor {
-	op := beginView("rot90", x)
+	op := begin("rot90", &x)
 	if op.err == nil && len(dims) != 2 {
 		op.failf(core.ValueError, "got dimensions %v, want two", dims)
 	}
@@ -56,10 +56,7 @@ func Rot90(x *core.Tensor, k int, dims []int) *core.Tensor {
 	if op.err == nil && from == to {
 		op.failf(core.ValueError, "got dimension %d twice", from)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("rot90", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		switch (k%4 + 4) % 4 {
 		case 1:
 			return Transpose(Flip(x, []int{to}), from, to)
@@ -75,9 +72,9 @@ func Rot90(x *core.Tensor, k int, dims []int) *core.Tensor {
 // Roll returns x with the elements moved by shifts along dims; what is moved past the end comes back at the start.
 // Without dimensions x is rolled as if it were flat.
 func Roll(x *core.Tensor, shifts, dims []int) *core.Tensor {
-	op := beginView("roll", x)
+	op := begin("roll", &x)
 	if op.err == nil && len(dims) == 0 && len(shifts) == 1 {
-		return compose("roll", func() *core.Tensor { return Reshape(Roll(Ravel(x), shifts, []int{0}), x.Shape()...) })
+		return op.compose(func() *core.Tensor { return Reshape(Roll(Ravel(x), shifts, []int{0}), x.Shape()...) })
 	}
 	if op.err == nil && (len(dims) != len(shifts) || len(dims) == 0) {
 		op.failf(core.ValueError, "got %d shifts for %d dimensions", len(shifts), len(dims))
@@ -147,7 +144,7 @@ func rollDeriv(ctx *core.BackwardContext) {
 // Repeat returns x repeated along each dimension as often as repeats says, which may name more dimensions than x has;
 // those are new and in front.
 func Repeat(x *core.Tensor, repeats ...int) *core.Tensor {
-	op := beginView("repeat", x)
+	op := begin("repeat", &x)
 	if op.err == nil && len(repeats) < x.Dim() {
 		op.failf(core.ValueError, "got %d repetitions %v for shape %v, want one for each dimension", len(repeats), repeats, x.Shape())
 	}
@@ -275,7 +272,7 @@ func Tile(x *core.Tensor, repeats ...int) *core.Tensor {
 // integer tensor with one number for each part or for all, says. Without a dimension (nil) x is taken as flat. It waits
 // for repeats, which decides the shape of the result.
 func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
-	op := beginGiven("repeat_interleave", x, repeats)
+	op := begin("repeat_interleave", &x, &repeats)
 	if op.err == nil && (repeats.DType().IsFloat() || repeats.DType() == core.Bool || repeats.Dim() > 1) {
 		op.failf(core.TypeError, "the repetitions must be an integer or a vector of them, got %v", repeats)
 	}
@@ -284,7 +281,7 @@ func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
 	}
 	if dim == nil {
 		zero := 0
-		return compose("repeat_interleave", func() *core.Tensor { return RepeatInterleave(Ravel(x), repeats, &zero) })
+		return op.compose(func() *core.Tensor { return RepeatInterleave(Ravel(x), repeats, &zero) })
 	}
 	at := op.dim(*dim, x)
 	if op.err == nil && x.Dim() == 0 {
@@ -314,19 +311,19 @@ func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
 		}
 	}
 	if len(counts) == 1 { // no indices needed
-		return compose("repeat_interleave", func() *core.Tensor {
+		return op.compose(func() *core.Tensor {
 			wide := slices.Insert(slices.Clone(x.Shape()), at+1, counts[0])
 			out := slices.Clone(x.Shape())
 			out[at] = total
 			return Reshape(Clone(Expand(Unsqueeze(x, at+1), wide...)), out...)
 		})
 	}
-	return compose("repeat_interleave", func() *core.Tensor { return IndexSelect(x, at, repeatIndex(repeats, total)) })
+	return op.compose(func() *core.Tensor { return IndexSelect(x, at, repeatIndex(repeats, total)) })
 }
 
 // repeatIndex returns each i, from 0 on, as often as repeats says, in all total times.
 func repeatIndex(repeats *core.Tensor, total int) *core.Tensor {
-	op := begin("repeat_interleave", repeats)
+	op := begin("repeat_interleave").with(repeats)
 	counts := op.own(To(op.own(Contiguous(repeats)), core.Int64))
 	out := op.out(core.Int64, []int{total})
 	if op.err != nil {

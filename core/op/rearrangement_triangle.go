@@ -33,7 +33,7 @@ func (op *opContext) lastTwo(x *core.Tensor) {
 }
 
 func triangle(name string, x *core.Tensor, diagonal int, upper bool) *core.Tensor {
-	op := beginView(name, x)
+	op := begin(name, &x)
 	op.lastTwo(x)
 	out := op.out(dtypeOf(x), shapeOf(x))
 	if op.err != nil {
@@ -47,7 +47,7 @@ func triangle(name string, x *core.Tensor, diagonal int, upper bool) *core.Tenso
 }
 
 func triangleInPlace(name string, x *core.Tensor, diagonal int, upper bool) *core.Tensor {
-	op := beginView(name, x)
+	op := begin(name, &x)
 	op.lastTwo(x)
 	op.inPlace(x)
 	if op.err != nil {
@@ -96,7 +96,7 @@ func Diag(x *core.Tensor, diagonal int) *core.Tensor {
 // DiagEmbed returns matrices, in the dimensions dim1 and dim2 of the result, with the last dimension of x on the given
 // diagonal and zeros elsewhere.
 func DiagEmbed(x *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
-	op := beginView("diag_embed", x)
+	op := begin("diag_embed", &x)
 	if op.err == nil && x.Dim() == 0 {
 		op.failf(core.ShapeError, "cannot embed a 0-d tensor")
 	}

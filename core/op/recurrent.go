@@ -20,13 +20,12 @@ type RecurrentOptions struct {
 //
 // Hochreiter, Schmidhuber: Long short-term memory, 1997; Gers, Schmidhuber, Cummins: Learning to forget, 2000.
 func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h, c *core.Tensor) {
-	defer autocast("lstm_layer", &x, &h0, &c0, &wih, &whh, &bih, &bhh).end()
-	op := begin("lstm_layer", x, h0, c0, wih, whh, bih, bhh)
+	op := begin("lstm_layer", &x, optional(&h0), optional(&c0), &wih, &whh, optional(&bih), optional(&bhh))
 	op.recurrent(4, x, h0, c0, wih, whh, bih, bhh)
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
-	out := core.RunScope(func() []*core.Tensor {
+	out := op.scope(func() []*core.Tensor {
 		bias := bih
 		switch {
 		case bias == nil:
@@ -55,13 +54,12 @@ func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (
 //
 // Cho et al.: Learning phrase representations using RNN encoder-decoder for statistical machine translation, 2014.
 func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h *core.Tensor) {
-	defer autocast("gru_layer", &x, &h0, &wih, &whh, &bih, &bhh).end()
-	op := begin("gru_layer", x, h0, wih, whh, bih, bhh)
+	op := begin("gru_layer", &x, optional(&h0), &wih, &whh, optional(&bih), optional(&bhh))
 	op.recurrent(3, x, h0, nil, wih, whh, bih, bhh)
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	out := core.RunScope(func() []*core.Tensor {
+	out := op.scope(func() []*core.Tensor {
 		d := statType(x.DType())
 		bias := bhh
 		if bias != nil {
@@ -80,7 +78,6 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 
 // recurrent checks the operands of a recurrent layer, of which c0 may be nil.
 func (op *opContext) recurrent(gates int, x, h0, c0, wih, whh, bih, bhh *core.Tensor) {
-	op.given(x, wih, whh)
 	op.multipliable(x, h0, c0, wih, whh, bih, bhh)
 	op.floating("the input", x)
 	switch {
@@ -149,7 +146,7 @@ func (op *opContext) gateValues(gates *core.Tensor, hidden int) *core.Tensor {
 
 // lstmSteps runs an LSTM whose input's part of the gates is given; it returns states and cells [t, n, hidden].
 func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) {
-	op := begin("lstm_layer", gates, h0, c0, w)
+	op := begin("lstm_layer").with(gates, h0, c0, w)
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
@@ -174,7 +171,7 @@ func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) 
 
 // gruSteps runs a GRU whose input's part of the gates is given; it returns the states [t, n, hidden].
 func gruSteps(gates, h0, w, bias *core.Tensor, reverse bool) *core.Tensor {
-	op := begin("gru_layer", gates, h0, w, bias)
+	op := begin("gru_layer").with(gates, h0, w, bias)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -228,7 +225,7 @@ func lstmDeriv(ctx *core.BackwardContext) {
 		lstmDifferentiably(ctx, r, h0, c0, w, y, acts, c)
 		return
 	}
-	op := begin("lstm_layer_backward", acts, y, c, h0, c0, w, ctx.GradAt(0), ctx.GradAt(2))
+	op := begin("lstm_layer_backward").with(acts, y, c, h0, c0, w, ctx.GradAt(0), ctx.GradAt(2))
 	if op.err != nil {
 		ctx.Fail(op.err)
 		return
@@ -264,7 +261,7 @@ func gruDeriv(ctx *core.BackwardContext) {
 		gruDifferentiably(ctx, r, h0, w, y, acts)
 		return
 	}
-	op := begin("gru_layer_backward", acts, y, h0, w, ctx.GradAt(0))
+	op := begin("gru_layer_backward").with(acts, y, h0, w, ctx.GradAt(0))
 	if op.err != nil {
 		ctx.Fail(op.err)
 		return

@@ -10,17 +10,6 @@ import (
 // shape that is left.
 type reduction struct{ dims, shape []int }
 
-// beginTensor is begin for an operation whose first input must be a tensor, not a number; the others may be nil.
-func beginTensor(name string, x *core.Tensor, others ...*core.Tensor) opContext {
-	if x == nil || x.IsNumber() {
-		return opContext{name: name, err: core.Errorf(core.TypeError, name, "want a tensor, got %v", x)}
-	}
-	if len(others) == 0 {
-		return begin(name, x)
-	}
-	return begin(name, append([]*core.Tensor{x}, others...)...)
-}
-
 // reduction returns the reduction of x over dims; none means all.
 func (op *opContext) reduction(x *core.Tensor, dims []int, keepdim bool) reduction {
 	dims = op.dims(dims, x)
@@ -70,7 +59,7 @@ func (op *opContext) reduce(k core.KernelID, x *core.Tensor, r reduction, d core
 // spread returns a view of t, reduced from a tensor of the given shape over dims, with its elements repeated to that
 // shape.
 func spread(t *core.Tensor, shape, dims []int) *core.Tensor {
-	op := beginTensor("expand", t)
+	op := begin("expand", &t)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -32,7 +32,7 @@ func CountNonzero(x *core.Tensor, dims []int) *core.Tensor {
 }
 
 func count(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool, d core.DType) *core.Tensor {
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	r := op.reduction(x, dims, keepdim)
 	if op.err != nil {
 		return op.fail()

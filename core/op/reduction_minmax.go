@@ -22,7 +22,7 @@ func Amin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 }
 
 func extreme(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	r := op.reduction(x, dims, keepdim)
 	op.nonempty(x, r)
 	if op.err != nil {
@@ -64,7 +64,7 @@ func ArgMin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 }
 
 func arg(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	if len(dims) > 1 {
 		op.failf(core.ValueError, "got dimensions %v, want one or none", dims)
 	}

@@ -20,7 +20,7 @@ func Min(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
 }
 
 func chooseAlong(name string, k core.KernelID, x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	r := op.reduction(x, []int{dim}, keepdim)
 	op.nonempty(x, r)
 	if op.err != nil {

@@ -13,12 +13,9 @@ func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 // NanMean returns the mean of the elements of x, which must be floating point, over dims, or over all dimensions if there
 // are none, that are not NaN.
 func NanMean(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	op := beginTensor("nanmean", x)
+	op := begin("nanmean", &x)
 	op.floating("the input", x)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("nanmean", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		count := Sum(castTo(LogicalNot(IsNaN(x)), statType(x.DType())), dims, keepdim)
 		return castTo(Div(NanSum(x, dims, keepdim), count), x.DType())
 	})

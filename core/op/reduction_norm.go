@@ -34,8 +34,7 @@ func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOpti
 			return vectorNorm(name, castTo(x, *o.DType), p, dims, ReduceOptions{KeepDim: o.KeepDim})
 		})
 	}
-	defer autocast(name, &x).end()
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	op.floating("the input", x)
 	if math.IsNaN(p) {
 		op.failf(core.ValueError, "the order of the norm is NaN")

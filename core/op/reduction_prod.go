@@ -12,8 +12,7 @@ var prodGrad = elementwise("prod_grad", "g, x, p, zeros", "where(zeros == 0, g*p
 // Prod returns the product of x over dims, or over all dimensions if there are none; integers and bools give int64. The
 // product of nothing is 1.
 func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	defer autocast("prod", &x).end()
-	op := beginTensor("prod", x)
+	op := begin("prod", &x)
 	r := op.reduction(x, dims, keepdim)
 	if op.err != nil {
 		return op.fail()

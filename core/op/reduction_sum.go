@@ -51,8 +51,7 @@ func MeanWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 }
 
 func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
-	defer autocast(name, &x).end()
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	r := op.reduction(x, dims, o.KeepDim)
 	if op.err != nil {
 		return op.fail()
@@ -60,7 +59,7 @@ func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []
 	result := sumType(x.DType())
 	if o.DType != nil {
 		if result = *o.DType; !sumsAs(x.DType(), result) {
-			return compose(name, func() *core.Tensor { return sum(name, k, deriv, castTo(x, result), dims, o) })
+			return op.compose(func() *core.Tensor { return sum(name, k, deriv, castTo(x, result), dims, o) })
 		}
 	}
 	out := op.reduce(k, x, r, result)

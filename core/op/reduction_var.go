@@ -37,7 +37,7 @@ func StdMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (std,
 
 // moments computes the spread of x and, for its derivative or if it is wanted, the mean.
 func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correction float64, keepdim, wantMean bool) (out, mean *core.Tensor) {
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	op.floating("the input", x)
 	r := op.reduction(x, dims, keepdim)
 	if op.err != nil {

@@ -71,12 +71,9 @@ func RoundTo(x *core.Tensor, decimals int) *core.Tensor {
 	if decimals == 0 {
 		return Round(x)
 	}
-	op := beginTensor("round", x)
+	op := begin("round", &x)
 	op.floating("the input", x)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("round", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		scale := core.Num(math.Pow(10, math.Abs(float64(decimals))))
 		if decimals < 0 {
 			return Mul(Round(Div(x, scale)), scale)

@@ -62,14 +62,13 @@ func LogCumSumExp(x *core.Tensor, dim int) *core.Tensor {
 // scan applies a scan of sums, from the last element on if reverse is set; save says whether its derivative needs input
 // and output.
 func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim int, save, reverse bool) *core.Tensor {
-	defer autocast(name, &x).end()
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	dim = op.dim(dim, x)
 	if op.err != nil {
 		return op.fail()
 	}
 	if x.Dim() == 0 {
-		return compose(name, func() *core.Tensor { return Reshape(scan(name, k, deriv, Reshape(x, 1), 0, save, reverse)) })
+		return op.compose(func() *core.Tensor { return Reshape(scan(name, k, deriv, Reshape(x, 1), 0, save, reverse)) })
 	}
 	out := op.out(sumType(x.DType()), x.Shape())
 	if op.err != nil {
@@ -148,7 +147,7 @@ func sliceOf(t *core.Tensor, dim int, v float64) *core.Tensor {
 // linearScan returns y with y[i] = terms[i] + factors[i] y[i-1] along dim, or, in reverse, with
 // y[i] = terms[i] + factors[i+1] y[i+1]. Neither is empty.
 func linearScan(factors, terms *core.Tensor, dim int, reverse bool) *core.Tensor {
-	op := begin("linear_scan", factors, terms)
+	op := begin("linear_scan").with(factors, terms)
 	if op.err != nil {
 		return op.fail()
 	}

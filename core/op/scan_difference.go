@@ -10,15 +10,12 @@ type DiffOptions struct {
 
 // Diff returns the differences of neighbours along dim, n times over. Those of bools are whether they differ.
 func Diff(x *core.Tensor, n, dim int, o DiffOptions) *core.Tensor {
-	op := beginTensor("diff", x, o.Prepend, o.Append)
+	op := begin("diff", &x, optional(&o.Prepend), optional(&o.Append))
 	dim = op.dim(dim, x)
 	if op.err == nil && (x.Dim() == 0 || n < 0) {
 		op.failf(core.ValueError, "got order %d and shape %v, want an order of at least 0 and at least one dimension", n, x.Shape())
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("diff", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		if n == 0 {
 			return Clone(x) // what would be joined to it does not count
 		}
@@ -67,7 +64,7 @@ func CumulativeTrapezoid(y, x *core.Tensor, dx float64, dim int) *core.Tensor {
 
 // trapezoids returns the areas between neighbouring samples.
 func trapezoids(name string, y, x *core.Tensor, dx float64, dim int) (*core.Tensor, int) {
-	op := beginTensor(name, y, x)
+	op := begin(name, &y, optional(&x))
 	dim = op.dim(dim, y)
 	if op.err == nil && y.Dim() == 0 {
 		op.failf(core.ShapeError, "want at least one dimension, got a 0-d tensor")

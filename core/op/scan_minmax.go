@@ -18,7 +18,7 @@ func CumMin(x *core.Tensor, dim int) (values, indices *core.Tensor) {
 }
 
 func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (values, indices *core.Tensor) {
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	dim = op.dim(dim, x)
 	if op.err != nil {
 		return op.fail(), op.fail()

@@ -2,10 +2,6 @@ package op
 
 import "github.com/plait-ml/plait/core"
 
-// beginEach is beginGiven for an operation that works element by element: of parts of larger tensors it makes parts. Its shape
-// must be given to [opContext.lie], and its result to [opContext.done].
-func beginEach(name string, inputs ...*core.Tensor) opContext { return start(name, false, inputs) }
-
 // wholes fails where an input is a part of a larger tensor.
 func (op *opContext) wholes() {
 	if op.division != nil && op.err == nil {

@@ -18,13 +18,12 @@ func LogSoftmax(x *core.Tensor, dim int) *core.Tensor {
 
 // Softmin returns Softmax(-x).
 func Softmin(x *core.Tensor, dim int) *core.Tensor {
-	defer autocast("softmin", &x).end()
-	return compose("softmin", func() *core.Tensor { return Softmax(Neg(x), dim) })
+	op := begin("softmin", &x)
+	return op.compose(func() *core.Tensor { return Softmax(Neg(x), dim) })
 }
 
 func softmaxAlong(name string, kernel core.KernelID, deriv core.Deriv, x *core.Tensor, dim int) *core.Tensor {
-	defer autocast(name, &x).end()
-	op := begin(name, x)
+	op := begin(name, &x)
 	op.floatTensor(x)
 	dim = op.dim(dim, x)
 	in := op.dense(x)
@@ -61,7 +60,7 @@ func logSoftmaxDeriv(ctx *core.BackwardContext) {
 
 // softmaxBackward returns the gradient of x from the result y and its gradient.
 func softmaxBackward(name string, kernel core.KernelID, y, grad *core.Tensor, dim int) *core.Tensor {
-	op := begin(name, y, grad)
+	op := begin(name).with(y, grad)
 	g := op.dense(grad)
 	dx := op.outLike(y)
 	if op.err != nil {

@@ -16,7 +16,7 @@ type SortOptions struct {
 
 // Sort returns the elements of x in order along dim and their indices in x, as int64. A NaN counts as the largest.
 func Sort(x *core.Tensor, dim int, o SortOptions) (values, indices *core.Tensor) {
-	op := beginTensor("sort", x)
+	op := begin("sort", &x)
 	dim = op.dim(dim, x)
 	if op.err != nil {
 		return op.fail(), op.fail()
@@ -31,7 +31,7 @@ func Sort(x *core.Tensor, dim int, o SortOptions) (values, indices *core.Tensor)
 
 // ArgSort returns the indices of [Sort].
 func ArgSort(x *core.Tensor, dim int, o SortOptions) *core.Tensor {
-	op := beginTensor("argsort", x)
+	op := begin("argsort", &x)
 	dim = op.dim(dim, x)
 	if op.err != nil {
 		return op.fail()
@@ -56,7 +56,7 @@ func sortingWork(c *core.Call) *core.Call {
 // TopK returns the k largest, or smallest, elements of x along dim and their indices, as int64. They are in order
 // whether sorted is set or not. Of equal elements those that come first are taken; a NaN counts as the largest.
 func TopK(x *core.Tensor, k, dim int, largest, sorted bool) (values, indices *core.Tensor) {
-	op := beginTensor("topk", x)
+	op := begin("topk", &x)
 	dim = op.dim(dim, x)
 	op.atMost(k, 0, x, dim)
 	if op.err != nil {
@@ -88,7 +88,7 @@ func (op *opContext) atMost(k, least int, x *core.Tensor, dim int) {
 
 // KthValue returns the k-th smallest elements of x along dim, counted from 1, and their indices, as int64.
 func KthValue(x *core.Tensor, k, dim int, keepdim bool) (values, indices *core.Tensor) {
-	op := beginTensor("kthvalue", x)
+	op := begin("kthvalue", &x)
 	dim = op.dim(dim, x)
 	op.atMost(k, 1, x, dim)
 	return op.selectAlong(contract.KthValue, x, dim, keepdim, k)
@@ -97,20 +97,20 @@ func KthValue(x *core.Tensor, k, dim int, keepdim bool) (values, indices *core.T
 // Median returns the median of x along dim and its index, as int64: the lower one of two elements in the middle, and the
 // first NaN where there is one.
 func Median(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
-	op := beginTensor("median", x)
+	op := begin("median", &x)
 	return op.selectAlong(contract.Median, x, op.dim(dim, x), keepdim, 0)
 }
 
 // NanMedian returns the median along dim of the elements of x that are not NaN, and its index, as int64.
 func NanMedian(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
-	op := beginTensor("nanmedian", x)
+	op := begin("nanmedian", &x)
 	return op.selectAlong(contract.NanMedian, x, op.dim(dim, x), keepdim, 0)
 }
 
 // Mode returns the element of x along dim that comes most often, the smallest of those, and the index of its last
 // occurrence, as int64.
 func Mode(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
-	op := beginTensor("mode", x)
+	op := begin("mode", &x)
 	return op.selectAlong(contract.Mode, x, op.dim(dim, x), keepdim, 0)
 }
 

@@ -12,7 +12,7 @@ import (
 // it comes in x, a vector of integers that are not negative. With weights, of x's shape, it is the sum of their weights:
 // of float32 for float32 weights, otherwise float64. It waits for the largest element.
 func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
-	op := beginTensor("bincount", x, weights)
+	op := begin("bincount", &x, optional(&weights))
 	if op.err != nil {
 		return op.fail()
 	}
@@ -24,10 +24,7 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 	case weights != nil && !slices.Equal(weights.Shape(), x.Shape()):
 		op.failf(core.ShapeError, "weights have shape %v, want the input's %v", weights.Shape(), x.Shape())
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("bincount", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		in := op.own(Contiguous(castTo(x, core.Int64)))
 		bins := minLength
 		if x.Numel() > 0 {
@@ -74,7 +71,7 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 // low to high; others do not count. If both are 0 the range is that of the elements, for which it waits. The result has
 // x's dtype.
 func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
-	op := beginTensor("histc", x)
+	op := begin("histc", &x)
 	op.floating("the input", x)
 	switch {
 	case op.err != nil:
@@ -83,10 +80,7 @@ func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
 	case low > high:
 		op.failf(core.ValueError, "got the range from %v to %v, want it ascending", low, high)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("histc", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		in := op.own(Contiguous(x.Detach()))
 		if low == 0 && high == 0 && x.Numel() > 0 {
 			var err error

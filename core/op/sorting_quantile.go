@@ -30,8 +30,7 @@ func NanQuantile(x, q *core.Tensor, o QuantileOptions) *core.Tensor {
 }
 
 func quantile(name string, x, q *core.Tensor, o QuantileOptions, skipNaN bool) *core.Tensor {
-	defer autocast(name, &x, &q).end()
-	op := beginGiven(name, x, q)
+	op := begin(name, &x, &q)
 	op.floating("the input", x)
 	dim := 0
 	if op.err == nil && o.Dim != nil {
@@ -42,17 +41,14 @@ func quantile(name string, x, q *core.Tensor, o QuantileOptions, skipNaN bool) *
 	}
 	switch {
 	case op.err != nil:
-	case x.IsNumber() || x.Numel() == 0:
+	case x.Numel() == 0:
 		op.failf(core.ShapeError, "got no elements, want at least one")
 	case q.Dim() > 1:
 		op.failf(core.ShapeError, "got quantiles of shape %v, want a number or a vector", q.Shape())
 	case !slices.Contains([]string{"linear", "lower", "higher", "midpoint", "nearest"}, o.Interpolation):
 		op.failf(core.ValueError, "unknown interpolation %q, want linear, lower, higher, midpoint or nearest", o.Interpolation)
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose(name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		// Lines along the last dimension, sorted; NaNs are at their ends.
 		var lines *core.Tensor
 		shape := slices.Clone(x.Shape())

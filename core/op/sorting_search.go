@@ -35,7 +35,7 @@ func Bucketize(x, boundaries *core.Tensor, o SearchOptions) *core.Tensor {
 }
 
 func search(name string, sequence, values *core.Tensor, o SearchOptions) *core.Tensor {
-	op := beginTensor(name, sequence, values, o.Sorter)
+	op := begin(name, &sequence, optional(&values), optional(&o.Sorter))
 	if op.err != nil {
 		return op.fail()
 	}
@@ -60,7 +60,7 @@ func search(name string, sequence, values *core.Tensor, o SearchOptions) *core.T
 	if o.Int32 {
 		result = core.Int32
 	}
-	return compose(name, func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		v := values.Detach()
 		if values.IsNumber() {
 			v = filled(name, sequence, nil, d, values, TensorOptions{})

@@ -18,7 +18,7 @@ func UniqueConsecutive(x *core.Tensor, dim *int) (values, inverse, counts *core.
 }
 
 func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, inverse, counts *core.Tensor) {
-	op := beginTensor(name, x)
+	op := begin(name, &x)
 	d := 0
 	if dim != nil {
 		if d = op.dim(*dim, x); op.err == nil && x.Dim() == 0 {

@@ -83,7 +83,7 @@ func ShiftedChebyshevV(x, n *core.Tensor) *core.Tensor { return shiftedV.apply(x
 func ShiftedChebyshevW(x, n *core.Tensor) *core.Tensor { return shiftedW.apply(x, n) }
 
 func (f *specialPair) apply(x, y *core.Tensor) *core.Tensor {
-	op := beginGiven(f.name, x, y)
+	op := begin(f.name, &x, &y)
 	d := core.Float32
 	if op.err == nil {
 		d = core.ResultType(x, y)
@@ -164,7 +164,7 @@ func specialPairDeriv(ctx *core.BackwardContext) {
 		if !ctx.Needs(0) {
 			return
 		}
-		op := begin(f.name+"_backward", x, y)
+		op := begin(f.name+"_backward").with(x, y)
 		slope := op.pair(f, ctx.InputDType(0), x, y, true)
 		if op.err != nil {
 			ctx.Set(0, op.fail())

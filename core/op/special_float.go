@@ -7,10 +7,10 @@ import (
 
 // NextAfter returns the number next to x in the direction of y, elementwise, for float32 and float64.
 func NextAfter(x, y *core.Tensor) *core.Tensor {
-	op := beginGiven("nextafter", x, y)
-	if op.err == nil && !x.IsNumber() && !y.IsNumber() && x.DType() != y.DType() {
+	op := begin("nextafter", &x, &y)
+	if op.err == nil && !y.IsNumber() && x.DType() != y.DType() {
 		d := core.ResultType(x, y)
-		return compose("nextafter", func() *core.Tensor { return NextAfter(castTo(x, d), castTo(y, d)) })
+		return op.compose(func() *core.Tensor { return NextAfter(castTo(x, d), castTo(y, d)) })
 	}
 	op.multipliable(x, y)
 	op.floating("the input", x)
@@ -18,10 +18,7 @@ func NextAfter(x, y *core.Tensor) *core.Tensor {
 		op.failf(core.DTypeError, "not defined for %v, want float32 or float64", x.DType())
 	}
 	shape := op.broadcast(x, y)
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("nextafter", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		in, to := op.own(Contiguous(Expand(x.Detach(), shape...))), op.own(Contiguous(Expand(y.Detach(), shape...)))
 		out := op.out(x.DType(), shape)
 		if op.err != nil {
@@ -39,7 +36,7 @@ func NextAfterInPlace(x, y *core.Tensor) *core.Tensor {
 
 // Frexp returns mantissas, of a size in [0.5, 1) or 0, and int32 exponents with x = mantissa * 2^exponent.
 func Frexp(x *core.Tensor) (mantissa, exponent *core.Tensor) {
-	op := begin("frexp", x)
+	op := begin("frexp", &x)
 	op.floatTensor(x)
 	if op.err != nil {
 		return op.fail(), op.fail()

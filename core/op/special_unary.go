@@ -121,9 +121,9 @@ func Ndtri(x *core.Tensor) *core.Tensor { return ndtriFunc.apply(x) }
 func AiryAi(x *core.Tensor) *core.Tensor { return airyFunc.apply(x) }
 
 func (f *specialFunction) apply(x *core.Tensor) *core.Tensor {
-	op := begin(f.name, x)
+	op := begin(f.name, &x)
 	if d := op.specialDType(x); op.err == nil && d != x.DType() {
-		return compose(f.name, func() *core.Tensor { return castTo(f.apply(castTo(x, d)), resultFloat(op.mode, x)) })
+		return op.compose(func() *core.Tensor { return castTo(f.apply(castTo(x, d)), resultFloat(op.mode, x)) })
 	}
 	in, y := op.dense(x), op.outLike(x)
 	if op.err != nil {
@@ -144,8 +144,6 @@ func (f *specialFunction) apply(x *core.Tensor) *core.Tensor {
 func (op *opContext) specialDType(x *core.Tensor) core.DType {
 	switch {
 	case op.err != nil:
-	case x == nil || x.IsNumber():
-		op.failf(core.TypeError, "want a tensor, got %v", x)
 	case x.DType() == core.Float64:
 		return core.Float64
 	case !x.DType().IsFloat() && op.mode.Context().DefaultDType() == core.Float64:

@@ -18,10 +18,9 @@ type CovOptions struct {
 // are divided by the number of observations less the correction. Weights must not be negative.
 // The result is of the dtype that x and AWeights promote to.
 func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
-	defer autocast("cov", &x).end()
-	op := beginTensor("cov", x, o.FWeights, o.AWeights)
+	op := begin("cov", &x).with(o.FWeights, o.AWeights)
 	if op.err == nil && !x.DType().IsFloat() {
-		return compose("cov", func() *core.Tensor { return Cov(castTo(x, op.mode.Context().DefaultDType()), correction, o) })
+		return op.compose(func() *core.Tensor { return Cov(castTo(x, op.mode.Context().DefaultDType()), correction, o) })
 	}
 	if op.err == nil && x.Dim() > 2 {
 		op.failf(core.ShapeError, "want at most two dimensions, got %v", x.Shape())
@@ -32,10 +31,7 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 	if op.err == nil && o.AWeights != nil && !o.AWeights.DType().IsFloat() {
 		op.failf(core.DTypeError, "aweights must be floating point, got %v", o.AWeights.DType())
 	}
-	if op.err != nil {
-		return op.fail()
-	}
-	return compose("cov", func() *core.Tensor {
+	return op.compose(func() *core.Tensor {
 		d := x.DType()
 		if o.AWeights != nil {
 			d = core.Promote(d, o.AWeights.DType())

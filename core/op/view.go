@@ -15,15 +15,6 @@ func (op *opContext) given(inputs ...*core.Tensor) {
 	}
 }
 
-// beginView is begin for an operation whose result shares x's memory, which a number does not have.
-func beginView(name string, x *core.Tensor) opContext {
-	op := beginGiven(name, x)
-	if op.err == nil && x.IsNumber() {
-		op.failf(core.TypeError, "got a number, want a tensor")
-	}
-	return op
-}
-
 // Contiguous returns t itself (a new reference to it) if its elements lie row-major without gaps, otherwise a copy that
 // does.
 func Contiguous(t *core.Tensor) *core.Tensor {
@@ -41,7 +32,7 @@ func Contiguous(t *core.Tensor) *core.Tensor {
 func Reshape(t *core.Tensor, shape ...int) *core.Tensor { return reshape("reshape", t, shape) }
 
 func reshape(name string, t *core.Tensor, shape []int) *core.Tensor {
-	op := beginView(name, t)
+	op := begin(name, &t)
 	shape = op.inferShape(t, shape)
 	if op.err != nil {
 		return op.fail()
@@ -65,7 +56,7 @@ func reshapeDeriv(ctx *core.BackwardContext) { ctx.Set(0, Reshape(ctx.Grad(), ct
 // View returns t with another shape and the same elements row-major, always as a view: it fails where the layout would
 // need a copy. One size may be -1, to be inferred.
 func View(t *core.Tensor, shape ...int) *core.Tensor {
-	op := beginView("view", t)
+	op := begin("view", &t)
 	shape = op.inferShape(t, shape)
 	if op.err != nil {
 		return op.fail()
@@ -96,7 +87,7 @@ func ReshapeAs(t, other *core.Tensor) *core.Tensor {
 // Flatten returns t with the dimensions from start to end, both included, joined to one: a view where the layout allows
 // it, otherwise a copy. A 0-d tensor becomes one of shape [1].
 func Flatten(t *core.Tensor, start, end int) *core.Tensor {
-	op := beginView("flatten", t)
+	op := begin("flatten", &t)
 	start, end = op.dim(start, t), op.dim(end, t)
 	if op.err == nil && start > end {
 		op.failf(core.ValueError, "the first dimension comes after the last, got %d and %d", start, end)
@@ -117,7 +108,7 @@ func Ravel(t *core.Tensor) *core.Tensor { return reshape("ravel", t, []int{-1}) 
 
 // Unflatten returns t with dimension dim split into the given sizes, of which one may be -1.
 func Unflatten(t *core.Tensor, dim int, sizes ...int) *core.Tensor {
-	op := beginView("unflatten", t)
+	op := begin("unflatten", &t)
 	dim = op.dim(dim, t)
 	if op.err == nil && (len(sizes) == 0 || t.Dim() == 0) {
 		op.failf(core.ShapeError, "cannot split dimension %d of shape %v into sizes %v", dim, t.Shape(), sizes)

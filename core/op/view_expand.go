@@ -22,7 +22,7 @@ func ExpandAs(t, other *core.Tensor) *core.Tensor {
 }
 
 func expand(name string, t *core.Tensor, shape []int) *core.Tensor {
-	op := beginView(name, t)
+	op := begin(name, &t)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -53,7 +53,7 @@ func expandDeriv(ctx *core.BackwardContext) { ctx.Set(0, sumTo(ctx.Grad(), ctx.I
 
 // BroadcastTensors returns views of the tensors broadcast against one another.
 func BroadcastTensors(tensors ...*core.Tensor) []*core.Tensor {
-	op := beginAll("broadcast_tensors", tensors)
+	op := begin("broadcast_tensors").list(&tensors)
 	shape := op.broadcast(tensors...)
 	out := make([]*core.Tensor, len(tensors))
 	for i, t := range tensors {
@@ -68,7 +68,7 @@ func BroadcastTensors(tensors ...*core.Tensor) []*core.Tensor {
 
 // Squeeze returns a view of t without the given dimensions, of those that have size 1; none means all of them.
 func Squeeze(t *core.Tensor, dims ...int) *core.Tensor {
-	op := beginView("squeeze", t)
+	op := begin("squeeze", &t)
 	list := op.dims(dims, t)
 	if op.err != nil {
 		return op.fail()
@@ -85,7 +85,7 @@ func Squeeze(t *core.Tensor, dims ...int) *core.Tensor {
 
 // Unsqueeze returns a view of t with a dimension of size 1 inserted, to be dimension dim of the result.
 func Unsqueeze(t *core.Tensor, dim int) *core.Tensor {
-	op := beginView("unsqueeze", t)
+	op := begin("unsqueeze", &t)
 	if op.err != nil {
 		return op.fail()
 	}

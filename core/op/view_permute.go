@@ -10,7 +10,7 @@ import (
 func Permute(t *core.Tensor, dims ...int) *core.Tensor { return permute("permute", t, dims) }
 
 func permute(name string, t *core.Tensor, dims []int) *core.Tensor {
-	op := beginView(name, t)
+	op := begin(name, &t)
 	order := op.order(dims, t)
 	if op.err != nil {
 		return op.fail()
@@ -54,7 +54,7 @@ func (op *opContext) order(dims []int, t *core.Tensor) []int {
 
 // Transpose returns a view of t with two dimensions swapped.
 func Transpose(t *core.Tensor, dim0, dim1 int) *core.Tensor {
-	op := beginView("transpose", t)
+	op := begin("transpose", &t)
 	dim0, dim1 = op.dim(dim0, t), op.dim(dim1, t)
 	if op.err != nil {
 		return op.fail()
@@ -96,7 +96,7 @@ func TransposeMatrix(t *core.Tensor) *core.Tensor {
 
 // Movedim returns a view of t with the dimensions source moved to the places destination; the others keep their order.
 func Movedim(t *core.Tensor, source, destination []int) *core.Tensor {
-	op := beginView("movedim", t)
+	op := begin("movedim", &t)
 	if op.err == nil && len(source) != len(destination) {
 		op.failf(core.ValueError, "got %d dimensions %v and %d places %v", len(source), source, len(destination), destination)
 	}

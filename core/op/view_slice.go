@@ -38,7 +38,7 @@ func embed(g *core.Tensor, w *window) *core.Tensor {
 	if Overlaps(w.shape, w.strides) {
 		return asStridedAdd(zerosFor(g, g.DType(), w.base), g, w.shape, w.strides, w.offset)
 	}
-	op := begin("slice_backward", g)
+	op := begin("slice_backward").with(g)
 	out := op.out(g.DType(), w.base)
 	if op.err != nil {
 		return op.fail()
@@ -67,7 +67,7 @@ func embedDeriv(ctx *core.BackwardContext) {
 // Narrow returns a view of the length indices of dimension dim of t that begin at start, which may be negative to count
 // from the end.
 func Narrow(t *core.Tensor, dim, start, length int) *core.Tensor {
-	op := beginView("narrow", t)
+	op := begin("narrow", &t)
 	dim = op.dim(dim, t)
 	if op.err == nil && t.Dim() == 0 {
 		op.failf(core.ShapeError, "cannot narrow a 0-d tensor")
@@ -110,7 +110,7 @@ func (op *opContext) narrow(t *core.Tensor, dim, start, length, step int) *core.
 // Slice returns a view of every step-th index of dimension dim of t from start to before stop. As in Python, negative
 // bounds count from the end and bounds past the ends are the ends; the step must be positive.
 func Slice(t *core.Tensor, dim, start, stop, step int) *core.Tensor {
-	op := beginView("slice", t)
+	op := begin("slice", &t)
 	dim = op.dim(dim, t)
 	if op.err == nil && t.Dim() == 0 {
 		op.failf(core.ShapeError, "cannot slice a 0-d tensor")
@@ -143,7 +143,7 @@ func sliceBounds(start, stop, step, n int) (first, length int) {
 // Select returns a view of t at the given index of dimension dim, which the result lacks. A negative index counts from
 // the end.
 func Select(t *core.Tensor, dim, index int) *core.Tensor {
-	op := beginView("select", t)
+	op := begin("select", &t)
 	dim = op.dim(dim, t)
 	if op.err == nil && t.Dim() == 0 {
 		op.failf(core.IndexError, "cannot index a 0-d tensor")
@@ -167,7 +167,7 @@ func Select(t *core.Tensor, dim, index int) *core.Tensor {
 // Diagonal returns a view of the diagonal of the matrices that dimensions dim1 and dim2 of t hold, as the last
 // dimension; offset k is the k-th diagonal above the main one, or below if negative.
 func Diagonal(t *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
-	op := beginView("diagonal", t)
+	op := begin("diagonal", &t)
 	dim1, dim2 = op.dim(dim1, t), op.dim(dim2, t)
 	if op.err == nil && (t.Dim() < 2 || dim1 == dim2) {
 		op.failf(core.ValueError, "dimensions %d and %d of shape %v span no matrix", dim1, dim2, t.Shape())
@@ -196,7 +196,7 @@ func Diagonal(t *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 // Unfold returns a view of the windows of the given size of dimension dim of t, step apart. Dimension dim counts the
 // windows and a new last dimension runs within them. Windows that overlap share memory.
 func Unfold(t *core.Tensor, dim, size, step int) *core.Tensor {
-	op := beginView("unfold", t)
+	op := begin("unfold", &t)
 	dim = op.dim(dim, t)
 	if op.err != nil {
 		return op.fail()

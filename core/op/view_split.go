@@ -8,7 +8,7 @@ import (
 
 // Split returns views of t cut along dimension dim into parts of the given size, the last of which may be smaller.
 func Split(t *core.Tensor, size, dim int) []*core.Tensor {
-	op := beginView("split", t)
+	op := begin("split", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.err == nil && (size < 0 || size == 0 && n > 0) {
 		op.failf(core.ValueError, "the size of a part must be positive, got %d", size)
@@ -24,7 +24,7 @@ func Split(t *core.Tensor, size, dim int) []*core.Tensor {
 
 // SplitSizes returns views of t cut along dimension dim into parts of the given sizes, which must add up to its size.
 func SplitSizes(t *core.Tensor, sizes []int, dim int) []*core.Tensor {
-	op := beginView("split", t)
+	op := begin("split", &t)
 	dim, n := op.splitDim(dim, t)
 	sum := 0
 	for _, s := range sizes {
@@ -46,7 +46,7 @@ func SplitSizes(t *core.Tensor, sizes []int, dim int) []*core.Tensor {
 // Chunk returns views of t cut along dimension dim into the given number of equal parts, but for the last; there may be
 // fewer parts if the size does not divide.
 func Chunk(t *core.Tensor, chunks, dim int) []*core.Tensor {
-	op := beginView("chunk", t)
+	op := begin("chunk", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.err == nil && chunks <= 0 {
 		op.failf(core.ValueError, "the number of chunks must be positive, got %d", chunks)
@@ -69,7 +69,7 @@ func Chunk(t *core.Tensor, chunks, dim int) []*core.Tensor {
 // TensorSplit returns views of t cut along dimension dim into the given number of parts, whose sizes differ by at most
 // one.
 func TensorSplit(t *core.Tensor, sections, dim int) []*core.Tensor {
-	op := beginView("tensor_split", t)
+	op := begin("tensor_split", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.err == nil && sections <= 0 {
 		op.failf(core.ValueError, "the number of sections must be positive, got %d", sections)
@@ -89,7 +89,7 @@ func TensorSplit(t *core.Tensor, sections, dim int) []*core.Tensor {
 
 // TensorSplitAt returns views of t cut along dimension dim before each of the given indices, as slices of Python are.
 func TensorSplitAt(t *core.Tensor, indices []int, dim int) []*core.Tensor {
-	op := beginView("tensor_split", t)
+	op := begin("tensor_split", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.err != nil {
 		return []*core.Tensor{op.fail()}
@@ -98,7 +98,7 @@ func TensorSplitAt(t *core.Tensor, indices []int, dim int) []*core.Tensor {
 	start := 0
 	for _, stop := range append(slices.Clone(indices), n) {
 		first, length := sliceBounds(start, stop, 1, n)
-		b := beginView("tensor_split", t)
+		b := begin("tensor_split", &t)
 		out = append(out, b.narrow(t, dim, first, length, 1))
 		start = stop
 	}
@@ -107,7 +107,7 @@ func TensorSplitAt(t *core.Tensor, indices []int, dim int) []*core.Tensor {
 
 // Unbind returns views of t at each index of dimension dim, which they lack.
 func Unbind(t *core.Tensor, dim int) []*core.Tensor {
-	op := beginView("unbind", t)
+	op := begin("unbind", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.partCount(n, 1); op.err != nil {
 		return []*core.Tensor{op.fail()}
@@ -217,7 +217,7 @@ func DSplit(t *core.Tensor, sections int) []*core.Tensor {
 }
 
 func evenSplit(name string, t *core.Tensor, sections, dim, least int) []*core.Tensor {
-	op := beginView(name, t)
+	op := begin(name, &t)
 	switch {
 	case op.err != nil:
 	case t.Dim() < least:

@@ -10,7 +10,7 @@ import (
 // AsStrided returns a view of t's memory with the given shape, strides and offset, all in elements, the offset relative
 // to t's. The view must lie within t's storage.
 func AsStrided(t *core.Tensor, shape, strides []int, offset int) *core.Tensor {
-	op := beginView("as_strided", t)
+	op := begin("as_strided", &t)
 	op.within(t, shape, strides, offset)
 	if op.err != nil {
 		return op.fail()
@@ -122,7 +122,7 @@ func byStride(strides []int) []int {
 // AsStridedScatter returns a copy of base in which the elements at the given layout, as [AsStrided] takes them from a
 // contiguous tensor, are src's. The layout's elements must not share memory.
 func AsStridedScatter(base, src *core.Tensor, shape, strides []int, offset int) *core.Tensor {
-	op := begin("as_strided_scatter", base, src)
+	op := begin("as_strided_scatter", &base, &src)
 	if op.err == nil && core.Numel(shape) != src.Numel() {
 		op.failf(core.ShapeError, "the source has shape %v, want %v", src.Shape(), shape)
 	}
