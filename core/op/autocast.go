@@ -51,13 +51,13 @@ func (op *opContext) castList(list []*core.Tensor) []*core.Tensor {
 	if !op.mode.Autocasting() {
 		return list
 	}
-	list = slices.Clone(list)
-	inputs := make([]**core.Tensor, len(list))
-	for i := range list {
-		inputs[i] = &list[i]
+	cast := slices.Clone(list) // a variable of its own, so that list need not go to the heap
+	inputs := make([]**core.Tensor, len(cast))
+	for i := range cast {
+		inputs[i] = &cast[i]
 	}
 	op.autocast(inputs)
-	return list
+	return cast
 }
 
 func castOf(name, kind string) Cast {
