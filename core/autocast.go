@@ -2,7 +2,6 @@ package core
 
 import (
 	"sync"
-	"sync/atomic"
 )
 
 // Autocast is part of the [Mode]. For each kind of device the bits say whether it is on and in which dtype; one more bit turns the cache of
@@ -24,12 +23,6 @@ func castBits(kind string) (on, other Mode, dtypes [2]DType) {
 	return modeCastGPU, modeCastGPUOther, [2]DType{Float16, BFloat16}
 }
 
-// autocasts is set once autocast has been on in this process. Processes that never use autocast pay only for this check.
-var autocasts atomic.Bool
-
-// Autocasts reports whether autocast has ever been on in this process.
-func Autocasts() bool { return autocasts.Load() }
-
 // Autocasting reports whether autocast is on for some kind of device.
 func (m Mode) Autocasting() bool { return m&(modeCastCPU|modeCastGPU) != 0 }
 
@@ -43,7 +36,6 @@ func (m Mode) Autocast(kind string) bool {
 func (m Mode) WithAutocast(kind string, on bool) Mode {
 	bit, _, _ := castBits(kind)
 	if on {
-		autocasts.Store(true)
 		return m | bit
 	}
 	return m &^ bit

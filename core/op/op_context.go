@@ -7,7 +7,8 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu" // the device that is always there
 )
 
-// An opContext is one use of an operation, from the check of its arguments to the record of its derivative:
+// An opContext is one use of an operation. Every op has the same three steps: it begins and checks its arguments, it launches kernels
+// or calls other ops, and it ends with what it returns.
 //
 //	op := begin("softmax", &x)
 //	dim = op.dim(dim, x)
@@ -21,10 +22,15 @@ import (
 //	}
 //	return op.done(y)
 //
+// One that is made of other ops ends with them:
+//
+//	return op.compose(func() *core.Tensor { return Softmax(Neg(x), dim) })
+//
 // Its methods do nothing once it has failed, so that checks can follow one another.
 //
-// It owns what it allocates. Temporaries, which are those of temp, dense, apart and own, are released when it ends, by done or
-// fail; fail releases the results as well. Where neither is called, as in derivatives, the scope they run in does so.
+// It owns what it allocates. Temporaries, which are those of temp, dense, apart and own, and autocast's casts, are released when it
+// ends, by done, compose, passOn or fail; fail releases the results as well. Where none is called, as in derivatives, the scope they
+// run in does so.
 type opContext struct {
 	name     string
 	mode     core.Mode
@@ -35,133 +41,6 @@ type opContext struct {
 	result   *core.Tensor   // the first
 	more     *owned         // what else it owns, which is seldom anything
 	division *core.Division // of an input that is a rank's part of a larger tensor
-}
-
-// begin starts an op, as its first line. The inputs, of which the first must be a tensor and the others may be numbers, must be usable and on one device, and are replaced by what
-// autocast makes of them, as the op's row says: the address of each is given. [optional] is for those that may be absent. Kernels will
-// run on the device's current stream.
-//
-// What an op cannot give in this way follows, with begin(name) alone: [opContext.list] for a list of tensors, [opContext.like] and
-// [opContext.on] for a new tensor, [opContext.each] for an op on elements, and [opContext.with] for the inputs of a part of an op,
-// such as its derivative.
-func begin(name string, inputs ...**core.Tensor) opContext {
-	op := opContext{name: name, mode: core.CurrentMode()}
-	if len(inputs) == 0 {
-		return op
-	}
-	if op.mode.Autocasting() {
-		op.autocast(inputs)
-	}
-	var dev core.Device
-	for _, p := range inputs {
-		if p != nil {
-			dev = op.input(*p, dev)
-		}
-	}
-	if op.err == nil && (*inputs[0]).IsNumber() {
-		op.failf(core.TypeError, "got a number, want a tensor")
-	}
-	op.wholes()
-	op.place(dev)
-	return op
-}
-
-// optional is an input for [begin] that may be nil.
-func optional(t **core.Tensor) **core.Tensor {
-	if *t == nil {
-		return nil
-	}
-	return t
-}
-
-// list adds a list of tensors, or numbers, to the inputs. It is replaced by another if autocast casts some.
-func (op opContext) list(tensors *[]*core.Tensor) opContext {
-	for i, t := range *tensors {
-		if t == nil {
-			op.failf(core.TypeError, "tensor %d of the list is nil", i)
-			return op
-		}
-	}
-	*tensors = op.castList(*tensors)
-	return op.with(*tensors...)
-}
-
-// with adds inputs that nil may be among, that may be numbers, and that autocast leaves as they are.
-func (op opContext) with(inputs ...*core.Tensor) opContext {
-	var dev core.Device
-	if op.stream != nil {
-		dev = op.stream.Device()
-	}
-	for _, t := range inputs {
-		if t != nil {
-			dev = op.input(t, dev)
-		}
-	}
-	op.wholes()
-	op.place(dev)
-	return op
-}
-
-// each adds the inputs, or numbers, of an op that works element by element: of parts of larger tensors it makes parts. Its shape must
-// be given to [opContext.lie], and its result to [opContext.done].
-func (op opContext) each(inputs ...*core.Tensor) opContext {
-	var dev core.Device
-	for _, t := range inputs {
-		dev = op.input(t, dev)
-	}
-	op.place(dev)
-	return op
-}
-
-// on is for an op without inputs. nil means the default device.
-func (op opContext) on(dev core.Device) opContext {
-	op.place(dev)
-	return op
-}
-
-// input checks an input, where those before it are on device dev, and returns their device.
-func (op *opContext) input(t *core.Tensor, dev core.Device) core.Device {
-	if op.err != nil {
-		return dev
-	}
-	if err := t.Usable(op.name); err != nil {
-		op.err = err
-		return dev
-	}
-	if t.IsNumber() {
-		return dev
-	}
-	d := t.Device()
-	if dev != nil && d != dev {
-		op.err = core.Errorf(core.DeviceError, op.name, "tensors on different devices, got %v and %v", dev, d)
-		return dev
-	}
-	if meta := t.AutogradMeta(); meta != nil {
-		if d := meta.Division(); d != nil {
-			op.division = d
-		}
-		if op.mode.GradEnabled() {
-			op.check(meta.Refused())
-			op.grad = op.grad || meta.Wanted()
-		}
-	}
-	return d
-}
-
-// place makes the op run on the current stream of dev; nil means the default device.
-func (op *opContext) place(dev core.Device) {
-	if op.err != nil {
-		return
-	}
-	ctx := op.mode.Context()
-	if dev == nil {
-		var err error
-		if dev, err = ctx.DefaultDevice(); err != nil {
-			op.err = err
-			return
-		}
-	}
-	op.stream = ctx.Stream(dev)
 }
 
 // fail ends the op and returns the tensor that carries its error.
@@ -295,7 +174,8 @@ func (op *opContext) passOn(t *core.Tensor) *core.Tensor {
 	return t
 }
 
-// compose ends an op that is made of others, which fn calls; see the function compose.
+// compose ends an op that is made of others, which fn calls, with autocast off if it has decided about this one. It is the function
+// compose otherwise.
 func (op *opContext) compose(fn func() *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
