@@ -23,6 +23,11 @@ func plait_reducer_forward(h C.plait_object, samples C.int64_t) C.plait_status {
 	return C.plait_status(bind.ReducerForward(int64(h), int64(samples)))
 }
 
+//export plait_reducer_forward_failed
+func plait_reducer_forward_failed(h C.plait_object, why C.plait_string, memory C.bool) C.plait_status {
+	return C.plait_status(bind.ReducerForwardFailed(int64(h), C.GoString(why), bool(memory)))
+}
+
 //export plait_reducer_lowered
 func plait_reducer_lowered(h C.plait_object, out *C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.ReducerLowered(int64(h), int64(uintptr(unsafe.Pointer(out)))))

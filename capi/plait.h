@@ -833,6 +833,11 @@ plait_object plait_reducer_new(plait_object of, plait_tensors params, int64_t n,
 // for the device.
 plait_status plait_reducer_forward(plait_object h, int64_t samples);
 
+// plait_reducer_forward_failed says why the forward pass is over that plait_reducer_forward has begun, where
+// that concerns the other ranks: memory was lacking, or else the ranks did not meet. It may wait for the
+// device.
+plait_status plait_reducer_forward_failed(plait_object h, plait_string why, bool memory);
+
 // plait_reducer_lowered writes the parameters, shared ones once, in the dtype of mixed precision, for a
 // forward pass. It may wait for the device.
 plait_status plait_reducer_lowered(plait_object h, plait_tensor *out);

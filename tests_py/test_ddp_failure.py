@@ -1,7 +1,9 @@
 """A step of DistributedDataParallel that fails on one rank fails on all, and the next is as if it had not been."""
 
+import numpy as np
 import plait
 import pytest
+from plait import distributed as dist
 from plait import nn
 from plait.nn.parallel import DistributedDataParallel
 from ranks import on_ranks
@@ -98,3 +100,51 @@ def test_an_error_in_a_hook_is_told_to_all():
         return values(m)
 
     assert_close(on_ranks(N, fn)[0], one_device())
+
+
+@pytest.mark.parametrize("where", ["module", "loss"])
+def test_out_of_memory_in_forward(where):
+    """A rank that lacks memory in forward tells the others; they begin the step anew, with the buffers of rank 0."""
+    x = plait.randn(8, 4, dtype=plait.float64)
+    armed, norms, got = set(), [], {}
+
+    class Tight(nn.Module):
+        def forward(self, x):
+            if where == "module" and dist.get_rank() in armed:
+                raise plait.OutOfMemoryError("no memory for the output")
+            return x
+
+    def run(rank, fails):
+        dist.init_process_group()
+        plait.manual_seed(3)
+        inner = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), Tight(), nn.Linear(4, 2)).double().to(f"cpu:{rank}")
+        model = DistributedDataParallel(inner, bucket_cap_mb=1e-5)
+        optimizer = plait.optim.SGD(model.parameters(), lr=0.1)
+        errors = 0
+        for step in range(3):
+            if fails and step == 1 and rank == 1:
+                armed.add(rank)
+            while True:
+                optimizer.zero_grad()
+                try:
+                    out = model(x[4 * rank : 4 * rank + 4].to(f"cpu:{rank}"))
+                    if where == "loss" and rank in armed:
+                        raise plait.OutOfMemoryError("no memory for the loss")
+                    (out * out).sum().backward()
+                    break
+                except (plait.OutOfMemoryError, dist.DistError) as error:
+                    assert step == 1 and errors < 2
+                    assert where == "loss" or "no memory for the output" in str(error)
+                    errors += 1
+                    armed.discard(rank)
+            optimizer.step()
+        assert (errors > 0) == fails
+        if rank == 0:
+            norms.append(inner[1].running_mean.numpy().copy())
+            got[fails] = [p.detach().numpy().copy() for p in model.parameters()]
+
+    for fails in (False, True):
+        dist.spawn(run, args=(fails,), nprocs=2)
+    for a, b in zip(got[False], got[True], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert all(np.isfinite(n).all() for n in norms)

@@ -71,6 +71,20 @@ func ReducerForward(h Object, samples int64) (status Status) {
 	return failure(reducer(h).Forward(int(samples)))
 }
 
+// ReducerForwardFailed says why the forward pass is over that [ReducerForward] has begun, where that concerns the other ranks: memory was
+// lacking, or else the ranks did not meet.
+//
+//plait:waits
+func ReducerForwardFailed(h Object, why string, memory bool) (status Status) {
+	defer protect("DistributedDataParallel", &status)
+	kind := core.DistributedError
+	if memory {
+		kind = core.MemoryError
+	}
+	reducer(h).ForwardFailed(core.Errorf(kind, "forward", "%s", why))
+	return 0
+}
+
 // ReducerLowered writes the parameters, shared ones once, in the dtype of mixed precision, for a forward pass.
 //
 //plait:waits

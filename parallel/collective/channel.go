@@ -88,6 +88,13 @@ func IsRevoked(err error) bool {
 	return errors.As(err, &f)
 }
 
+// IsRefusal reports whether err is of work that did not begin, since memory was lacking or the ranks did not meet: what it was to write to
+// is as it was.
+func IsRefusal(err error) bool {
+	kind, _ := core.KindOf(err)
+	return kind == core.MemoryError || kind == core.DistributedError
+}
+
 // failureOf returns the error that other ranks get when a rank fails with cause. If cause is itself the failure of another rank, that
 // failure is returned.
 func failureOf(rank int, cause error) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A pass counts on all ranks or on none. A rank whose backward pass fails, such as for lack of memory, revokes the channel on which the
+// A pass counts on all ranks or on none. A rank whose backward pass fails, or whose forward pass lacks memory, revokes the channel on which the
 // pass is reduced. So the collectives of the other ranks fail with its error, at the latest the one at the end of the pass, where
 // backward waits for all ranks. Each rank drops its gradients, which may be averages or not, and goes on with a new channel: the next
 // forward pass begins a step on all of them.
@@ -92,10 +92,7 @@ func (r *Reducer) drop(cause error) {
 	r.group.Revoke(cause)
 	r.group = r.model.Channel()
 	for _, b := range r.buffers { // as they were before the pass, also where the pass was to change them
-		b.Tensor.Recover(func(err error) bool {
-			kind, _ := core.KindOf(err)
-			return kind == core.MemoryError || collective.IsRevoked(err)
-		})
+		b.Tensor.Recover(collective.IsRefusal)
 	}
 	r.works = [2][]*collective.Work{} // those of the pass before would tell of its failure, too: they are of the same buffers
 	if r.pass != nil {
@@ -115,12 +112,22 @@ func (r *Reducer) drop(cause error) {
 	r.failure = core.Errorf(core.StateError, "ddp", "the step has failed, and its gradients were dropped on every rank: begin it anew with a forward pass (%w)", cause)
 }
 
-// checked gives the pass up if err comes from a rank that has, and returns err.
+// checked gives the pass up that a forward pass was to begin if err ends it on all ranks, and returns err.
 func (r *Reducer) checked(err error) error {
-	if err != nil && r.group.Revoked() != nil {
+	if err != nil && (r.group.Revoked() != nil || r.expect && collective.IsRefusal(err)) {
 		r.giveUp(err)
 	}
 	return err
+}
+
+// ForwardFailed is told that the forward pass that [Reducer.Forward] has begun is over because of cause. If memory was lacking or ranks did
+// not meet, the pass fails on all ranks. Of another cause, such as a wrong argument, they need not know: this rank may begin it anew.
+func (r *Reducer) ForwardFailed(cause error) {
+	r.guard.Later(func() {
+		if r.expect && r.pass == nil && collective.IsRefusal(cause) {
+			r.giveUp(cause)
+		}
+	})
 }
 
 // await waits, for at most limit if it is not negative, until all ranks have come to the end of the pass. Unless this rank must know, it

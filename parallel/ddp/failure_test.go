@@ -49,21 +49,50 @@ func TestOutOfMemoryInBackward(t *testing.T) {
 	}
 }
 
-// faulty is a way to train of which one backward pass lacks memory.
+// A rank that lacks memory in a forward pass, or in the loss behind it, fails the step on all ranks, too, also if they have buffers.
+func TestOutOfMemoryInForward(t *testing.T) {
+	norm := func() *nn.Sequential { return nn.NewSequential(nn.NewBatchNorm1d(width, nn.BatchNormOptions{}), mlp()) }
+	for name, c := range map[string]faulty{
+		"buffers":      {options: small, model: norm},
+		"accumulation": {options: small, model: norm, micro: 2},
+		"no buffers":   {options: small},
+	} {
+		if testing.Short() && name != "buffers" {
+			continue
+		}
+		c.forward = true
+		t.Run(name, func(t *testing.T) {
+			for _, at := range []int{0, 1, 2} {
+				want, _ := c.train(t, at, -1)
+				for k := 1; ; k++ {
+					got, failed := c.train(t, at, k)
+					require.NoError(t, equal(fmt.Sprintf("parameters after allocation %d of step %d failed", k, at), got, want))
+					if !failed {
+						require.Greater(t, k, 5)
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// faulty is a way to train of which one pass lacks memory.
 type faulty struct {
+	forward bool // it is the forward pass, with the loss
 	options ddp.Options
 	model   func() *nn.Sequential
 	prepare func(p *ddp.DistributedDataParallel) error
 	micro   int // batches whose gradients are added up without synchronisation before
 }
 
-// train returns the parameters after three steps of two ranks, in one of which allocation number k of rank 1's backward fails, and
+// train returns the parameters after three steps of two ranks, in one of which allocation number k of rank 1's pass fails, and
 // whether there were so many.
 func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 	t.Helper()
 	defer core.SetAllocFault(nil)
 	finals := make([][]float64, 2)
-	var told [2]bool
+	var told [2]int
 	spawn(t, 2, func(r *collective.Rank) error {
 		make := mlp
 		if c.model != nil {
@@ -86,6 +115,14 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 			x, y := batch(s, r.Rank*4, r.Rank*4+4)
 			for again := true; again; {
 				again = false
+				fault := func() {
+					if s == at && told[r.Rank] == 0 && r.Rank == 1 {
+						var n atomic.Int64
+						core.SetAllocFault(func(from core.Stream, bytes int) bool { // of tensors: kernels ask for scratch memory when they run
+							return from.Rank() == 1 && bytes < 32<<10 && n.Add(1) == int64(k)
+						})
+					}
+				}
 				core.Tidy(func() {
 					o.ZeroGrad()
 					for i := range c.micro {
@@ -95,12 +132,14 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 							return
 						}
 					}
+					if c.forward {
+						fault()
+					}
 					loss := mse(nn.Call(p, x), y)
-					if s == at && !told[r.Rank] && r.Rank == 1 {
-						var n atomic.Int64
-						core.SetAllocFault(func(from core.Stream, bytes int) bool { // of tensors: kernels ask for scratch memory when they run
-							return from.Rank() == 1 && bytes < 32<<10 && n.Add(1) == int64(k)
-						})
+					if c.forward && r.Rank == 1 {
+						core.SetAllocFault(nil)
+					} else {
+						fault()
 					}
 					if err = loss.Err(); err == nil { // a rank that begins late hears of the other's failure in forward
 						err = autograd.Backward(loss)
@@ -108,8 +147,9 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 					if r.Rank == 1 {
 						core.SetAllocFault(nil)
 					}
-					if kind, _ := core.KindOf(err); err != nil && kind == core.MemoryError && !told[r.Rank] {
-						told[r.Rank], again, err = true, true, nil
+					if err != nil && told[r.Rank] < 2 && c.fails(err) {
+						told[r.Rank]++
+						again, err = true, nil
 						return
 					}
 					if err == nil {
@@ -121,14 +161,29 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 				}
 			}
 		}
+		for _, n := range nn.NamedTensors(p) { // buffers, too
+			if err := n.Tensor.Wait(); err != nil {
+				return fmt.Errorf("%s: %w", n.Name, err)
+			}
+		}
 		if finals[r.Rank], err = values(p); err != nil {
 			return err
 		}
 		return p.Close()
 	})
-	require.Equal(t, told[1], told[0], "allocation %d", k)
+	if !c.forward {
+		require.Equal(t, told[1], told[0], "allocation %d", k)
+		require.LessOrEqual(t, told[0], 1, "allocation %d", k)
+	}
 	require.NoError(t, equal("parameters of the ranks", finals[1], finals[0]))
-	return finals[0], told[1]
+	return finals[0], told[1] > 0
+}
+
+// fails reports whether an error is one that all ranks get where one lacks memory. A reducer does not see the loss: there the others are
+// told when the rank begins its forward pass anew, while they go backward.
+func (c faulty) fails(err error) bool {
+	kind, _ := core.KindOf(err)
+	return kind == core.MemoryError || c.forward && kind == core.DistributedError
 }
 
 // From the second step on, two modules in groups of their own may go backward in another order on each rank. A pass that fails there, too, fails on both ranks

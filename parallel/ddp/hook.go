@@ -51,7 +51,7 @@ func (r *Reducer) hookable() error {
 	switch {
 	case r.hook != nil && !r.own || r.foreign != 0:
 		return core.Errorf(core.StateError, "register_comm_hook", "a hook was registered before, and there can be only one")
-	case r.stats.Passes > 0 || r.pass != nil:
+	case r.reduced || r.pass != nil:
 		return core.Errorf(core.StateError, "register_comm_hook", "hooks must be registered before the first step")
 	}
 	return nil

@@ -65,6 +65,15 @@ func (d *DistributedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 	if err := d.Begin(x.Size(0)); err != nil {
 		return core.ErrorTensor(err)
 	}
+	y := d.forward(l, x)
+	if err := y.Err(); err != nil && core.CurrentMode().GradEnabled() {
+		d.reducer.ForwardFailed(err)
+	}
+	return y
+}
+
+// forward runs the module's layer, with parameters in the dtype of mixed precision.
+func (d *DistributedDataParallel) forward(l nn.Layer, x *core.Tensor) *core.Tensor {
 	if d.reducer.options.Precision.Param == nil {
 		return nn.Call(l, x)
 	}

@@ -233,7 +233,7 @@ func (r *Reducer) finish(limit time.Duration) (over bool, err error) {
 	}
 	asks := r.asksUsed()
 	// The first pass decides the order of the buckets. It also is the one that finds ranks that go backward in other modules.
-	over, crossed := await(s.end, limit, asks || r.stats.Passes == 0)
+	over, crossed := await(s.end, limit, asks || !r.reduced)
 	switch {
 	case crossed:
 		r.open = s.end // the rank's next backward pass, or the next forward one, waits
@@ -244,7 +244,7 @@ func (r *Reducer) finish(limit time.Duration) (over bool, err error) {
 			return true, err
 		}
 	}
-	s.done = true
+	s.done, r.reduced = true, true
 	r.stats.Passes++
 	if !crossed {
 		r.learnOrder(s.end)

@@ -86,6 +86,7 @@ type Reducer struct {
 
 	sync        bool // forward passes are to be synchronised
 	expect      bool // the last one was
+	reduced     bool // a pass has been; in the first, modules go backward in the same order on all ranks
 	pass        *pass
 	works       [2][]*collective.Work // of the last two passes
 	failure     error                 // of the step, until the next begins
@@ -326,11 +327,11 @@ func (r *Reducer) Forward(samples int) error {
 	if err := r.unfinished(); err != nil {
 		return err // and on the other ranks by themselves, as a rule
 	}
+	r.expect = r.sync && !r.mode.stale()
 	if err := r.makeBuffers(); err != nil {
-		return err
+		return r.checked(err)
 	}
 	r.samples += float64(samples)
-	r.expect = r.sync && !r.mode.stale()
 	if r.join != nil {
 		if err := r.join.announce(r, true); err != nil {
 			return r.checked(err)

@@ -40,14 +40,8 @@ func Forget(tensors []*core.Tensor) {
 		if t.Grad() != nil {
 			t.SetGrad(nil)
 		}
-		t.Recover(harmless)
+		t.Recover(collective.IsRefusal)
 	}
-}
-
-// harmless reports whether an error has left tensors as they were.
-func harmless(err error) bool {
-	kind, _ := core.KindOf(err)
-	return kind == core.MemoryError || collective.IsRevoked(err)
 }
 
 // giveUp ends the step on all ranks.
@@ -67,7 +61,7 @@ func (s *Step) giveUp() {
 	s.x.steps = nil
 	for _, y := range s.x.shares {
 		if !y.equal { // its values were on their way
-			y.tensor.Recover(harmless)
+			y.tensor.Recover(collective.IsRefusal)
 		}
 	}
 }

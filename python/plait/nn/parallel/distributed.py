@@ -14,6 +14,7 @@ from plait._dtype import dtype, dtype_number
 from plait._engine.callbacks import keep, kept
 from plait._engine.pytree import tree_map
 from plait._engine.runtime import Owner, address, check, is_tensor, own
+from plait._errors import DistributedError, text_of
 from plait._modes import is_grad_enabled
 from plait.distributed._bucket import GradBucket, reducing
 from plait.distributed._groups import ProcessGroup, require
@@ -208,14 +209,28 @@ class DistributedDataParallel(Module):
                 m.label = name
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Runs the module; with gradients, the backward pass that follows averages them."""
-        if is_grad_enabled():
+        """Runs the module; with gradients, the backward pass that follows averages them.
+
+        If memory is lacking on one rank, in this pass or in backward, the step fails on all of them, which drop their
+        gradients. The next forward pass begins it anew.
+        """
+        begins = is_grad_enabled()
+        if begins:
             samples = samples_of(inputs, kwargs, self.dim) if self._weighted else 0
             if self._weighted:
                 for m in self.module.modules():
                     if isinstance(m, SyncBatchNorm):
                         m.samples = float(samples)
             check(_core.bind_ReducerForward(self._reducer, samples))
+        try:
+            return self._forward(inputs, kwargs)
+        except (MemoryError, DistributedError) as error:
+            if begins:
+                why = f"{type(error).__name__}: {text_of(error)}"
+                check(_core.bind_ReducerForwardFailed(self._reducer, why, isinstance(error, MemoryError)))
+            raise
+
+    def _forward(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.device_ids:
             inputs, kwargs = to_device((inputs, kwargs), self.device_ids[0])
         out = self._lowered(inputs, kwargs) if self.mixed_precision else self.module(*inputs, **kwargs)
