@@ -129,13 +129,6 @@ func (n *Node) Packed() bool {
 	return n.inner != nil && n.inner.Packed()
 }
 
-// Freed reports whether a backward pass freed the node's saved tensors.
-func (n *Node) Freed() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.freed
-}
-
 // unpack returns saved tensor i. It attaches the tensor's place in the graph if the derivative itself is recorded. given holds values
 // unpacked by another language.
 func (n *Node) unpack(i int, m Mode, given map[*ExternalValue]*Tensor) (*Tensor, error) {

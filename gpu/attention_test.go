@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -47,7 +48,7 @@ func TestAttentionKeepsGradientsOfScoresOrNot(t *testing.T) {
 					return all
 				}
 				want := gradients(0)
-				for _, heads := range []int{1, 5, 6} {
+				for _, heads := range []int{1, 5, 6}[:coretest.Rounds(3)] {
 					require.Equal(t, want, gradients(heads), "%d heads of keys at a time", heads)
 				}
 			})

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 )
@@ -124,7 +125,7 @@ func chains(t *testing.T, d core.Device, seed uint64, calls int) [][]byte {
 // TestFusionsHaveTheBitsOfTheirMembers runs random programs with and without fusions.
 func TestFusionsHaveTheBitsOfTheirMembers(t *testing.T) {
 	d := device(t)
-	seeds := uint64(12)
+	seeds := uint64(coretest.Rounds(12))
 	if *all {
 		seeds = 100
 	}

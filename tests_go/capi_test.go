@@ -11,11 +11,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core/coretest"
 )
 
 // library builds the shared library and returns the directory that holds it and its header.
 func library(t *testing.T) string {
 	t.Helper()
+	coretest.SkipUnderRace(t)
 	dir := t.TempDir()
 	command(t, "", filepath.Join(root, "internal/make/library"), dir)
 	return dir
@@ -68,25 +71,24 @@ func TestCProgram(t *testing.T) {
 		require.NoError(t, os.WriteFile(source, []byte("#include \"plait.h\"\nint main() { return plait_tensor_count() != 0; }\n"), 0o666))
 		command(t, "", "c++", "-std=c++11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source)
 	})
+	t.Run("documents", func(t *testing.T) { cBlocks(t, dir) })
 }
 
-// A C block of a document is a whole program, whose "// Output:" comment says what it prints.
-func TestCBlocksInDocuments(t *testing.T) {
-	dir := ""
+// cBlocks runs the C blocks of documents: each is a whole program, whose "// Output:" comment says what it prints.
+func cBlocks(t *testing.T, dir string) {
+	found := false
 	for _, block := range codeBlocks(t) {
 		if block.info != "c" {
 			continue
 		}
-		if dir == "" {
-			dir = library(t)
-		}
+		found = true
 		t.Run(block.String(), func(t *testing.T) {
 			source := filepath.Join(t.TempDir(), "block.c")
 			require.NoError(t, os.WriteFile(source, []byte(block.text), 0o666))
 			requireOutput(t, block, command(t, "", compile(t, dir, source)))
 		})
 	}
-	require.NotEmpty(t, dir, "no document has a C program")
+	require.True(t, found, "no document has a C program")
 }
 
 // declared returns the names of the functions in plait.h.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core/coretest"
 )
 
 // codeBlock is a fenced block of a Markdown file.
@@ -89,6 +91,7 @@ func TestGoBlocksInDocuments(t *testing.T) {
 
 // runProgram builds the block as a package of this module, through an overlay: nothing is written into the tree.
 func runProgram(t *testing.T, block codeBlock, n int) {
+	coretest.SkipUnderRace(t)
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
 	require.NoError(t, os.WriteFile(source, []byte(block.text), 0o644))

@@ -43,9 +43,6 @@ func declare(c Contract) core.KernelID {
 	return id
 }
 
-// Of returns the contract of a kernel; nil if it works element by element, or is a test's.
-func Of(k core.KernelID) *Contract { return contracts[k] }
-
 // Kernels returns every kernel that has a contract, by name.
 func Kernels() []core.KernelID {
 	var all []core.KernelID

@@ -182,37 +182,3 @@ func (p *Program) Domain() Domain {
 	})
 	return d
 }
-
-// Substitute returns the program with free names replaced by expressions of the same kind. The expressions must not use
-// names that the program defines.
-func (p *Program) Substitute(with map[string]Expr) *Program {
-	bound := make(map[string]Expr, len(with))
-	for name, e := range with {
-		bound[name] = e
-	}
-	q := &Program{}
-	for _, l := range p.Lets {
-		q.Lets = append(q.Lets, Let{l.Name, substitute(l.Value, bound)})
-		delete(bound, l.Name)
-	}
-	for _, r := range p.Results {
-		q.Results = append(q.Results, substitute(r, bound))
-	}
-	return q
-}
-
-func substitute(e Expr, with map[string]Expr) Expr {
-	switch e := e.(type) {
-	case *Var:
-		if to, ok := with[e.Name]; ok {
-			return to
-		}
-	case *Call:
-		args := make([]Expr, len(e.Args))
-		for i, a := range e.Args {
-			args[i] = substitute(a, with)
-		}
-		return &Call{e.Fn, args}
-	}
-	return e
-}
