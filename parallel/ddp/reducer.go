@@ -334,7 +334,10 @@ func (r *Reducer) Forward(samples int) error {
 	r.samples += float64(samples)
 	if r.join != nil {
 		if err := r.join.announce(r, true); err != nil {
-			return r.checked(err)
+			if r.group.Revoked() != nil { // and not because a rank has no more batches
+				r.giveUp(err)
+			}
+			return err
 		}
 	}
 	if !r.expect {
