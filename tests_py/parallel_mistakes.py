@@ -125,7 +125,7 @@ class Mistake:
                 return
             if wrong == "skips a step":
                 continue
-            rows = self.world + (wrong == "gives another shape")
+            rows = 2 * self.world + (wrong == "gives another shape")  # micro-batches of one row are broadcast, with a warning
             x = plait.randn(rows, WIDE + (wrong == "gives another shape"))
             hook = layer.register_forward_hook(fail) if wrong == "raises in a hook" else None
             target = {"target": plait.randn(rows, WIDE)} if stage.is_last else {}
