@@ -3,6 +3,7 @@ package core
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Context is the state shared by the operations of one rank: default device and dtype, random generators, current streams, and the memory
@@ -26,6 +27,7 @@ type rankState struct {
 	ranked  bool // belongs to a rank, not to a program without ranks
 	mu      sync.Mutex
 	streams atomic.Pointer[[]Stream] // the rank's default stream per device ordinal
+	waiter  atomic.Pointer[Waiter]
 	casts   castCache
 }
 
@@ -208,6 +210,31 @@ func (c *Context) WaitFor(o *Context) {
 			}
 		}
 	}
+}
+
+// A Waiter waits on behalf of a rank's threads. It knows the other ranks, and so whether an event can still come.
+type Waiter interface {
+	// Wait waits for e, for at most d if d is not negative, and reports whether e is done. The caller does nothing but wait until then.
+	Wait(e Event, d time.Duration) bool
+}
+
+// SetWaiter makes w wait on behalf of the threads of c's rank.
+func (c *Context) SetWaiter(w Waiter) { c.shared.waiter.Store(&w) }
+
+// WaitOn waits for e, for at most d if d is not negative, and reports whether e is done. The caller must do nothing but wait until e is
+// done; it may do so in several calls. So ranks that wait for each other are found, and e fails.
+func WaitOn(e Event, d time.Duration) bool {
+	if e.Done() {
+		return true
+	}
+	if w := CurrentContext().shared.waiter.Load(); w != nil {
+		return (*w).Wait(e, d)
+	}
+	if d < 0 {
+		e.Wait()
+		return true
+	}
+	return e.WaitFor(d)
 }
 
 // WithStream runs fn with s as the current stream of its device.

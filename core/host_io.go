@@ -93,7 +93,7 @@ func (t *Tensor) Wait() error {
 // Wait blocks until everything launched so far on the storage is done. It returns the execution error that made the contents undefined, or
 // else the first unread error of its stream.
 func (s *Storage) Wait() error {
-	s.alloc.home.Record().Wait()
+	WaitOn(s.alloc.home.Record(), -1)
 	s.waitForeign()
 	if err := s.Err(); err != nil {
 		s.alloc.home.TakeError()
@@ -109,7 +109,7 @@ func (s *Storage) waitForeign() {
 	uses := append([]foreignUse(nil), h.uses...)
 	h.mu.Unlock()
 	for _, u := range uses {
-		u.event.Wait()
+		WaitOn(u.event, -1)
 	}
 }
 
@@ -122,7 +122,12 @@ func (s *Storage) read(dst []byte, offset int) error {
 }
 
 // WaitFor is [Tensor.Wait] with the timeout d. It reports whether the value, or its error, is ready.
-func (t *Tensor) WaitFor(d time.Duration) bool {
+func (t *Tensor) WaitFor(d time.Duration) bool { return t.waitFor(d, Event.WaitFor) }
+
+// WaitOn is [Tensor.WaitFor] for a caller that only waits until the value is ready: see the function [WaitOn].
+func (t *Tensor) WaitOn(d time.Duration) bool { return t.waitFor(d, WaitOn) }
+
+func (t *Tensor) waitFor(d time.Duration, wait func(Event, time.Duration) bool) bool {
 	p, err := t.pin("wait")
 	if err != nil || t.isNumber {
 		return true
@@ -130,7 +135,7 @@ func (t *Tensor) WaitFor(d time.Duration) bool {
 	defer p.unpin()
 	deadline := time.Now().Add(d)
 	s := p.storage
-	if !s.alloc.home.Record().WaitFor(d) {
+	if !wait(s.alloc.home.Record(), d) {
 		return false
 	}
 	h := s.alloc
@@ -138,7 +143,7 @@ func (t *Tensor) WaitFor(d time.Duration) bool {
 	uses := append([]foreignUse(nil), h.uses...)
 	h.mu.Unlock()
 	for _, u := range uses {
-		if !u.event.WaitFor(time.Until(deadline)) {
+		if !wait(u.event, max(time.Until(deadline), 0)) {
 			return false
 		}
 	}

@@ -11,6 +11,7 @@ static uint64_t plaitk_mode_swap(uint64_t m) {
   plaitk_mode = m;
   return old;
 }
+static uintptr_t plaitk_thread_get(void) { return (uintptr_t)&plaitk_mode; }
 static __thread uint32_t plaitk_task;
 static uint32_t plaitk_task_get(void) { return plaitk_task; }
 static uint32_t plaitk_task_swap(uint32_t t) {
@@ -22,6 +23,8 @@ static uint32_t plaitk_task_swap(uint32_t t) {
 #cgo nocallback plaitk_task_get
 #cgo noescape plaitk_task_swap
 #cgo nocallback plaitk_task_swap
+#cgo noescape plaitk_thread_get
+#cgo nocallback plaitk_thread_get
 #cgo noescape plaitk_mode_get
 #cgo nocallback plaitk_mode_get
 #cgo noescape plaitk_mode_swap
@@ -53,6 +56,9 @@ const (
 
 // CurrentMode returns the mode of the calling thread.
 func CurrentMode() Mode { return Mode(C.plaitk_mode_get()) }
+
+// CurrentThread returns a number that no other thread of the process has while the calling thread lives.
+func CurrentThread() uintptr { return uintptr(C.plaitk_thread_get()) }
 
 // SwapMode sets the mode of the calling thread and returns the one it had.
 func SwapMode(m Mode) Mode { return Mode(C.plaitk_mode_swap(C.uint64_t(m))) }

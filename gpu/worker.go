@@ -130,9 +130,11 @@ func (s *stream) order(r *encoder, events []core.Event) {
 		if here {
 			other.waitSent(n)
 		} else if j, ok := e.(core.Joint); ok {
-			s.order(r, j.Parts())
+			var parts []core.Event
+			s.BlockOn(e, func() { parts = j.Parts() })
+			s.order(r, parts)
 		} else {
-			e.Wait()
+			s.BlockOn(e, e.Wait)
 		}
 	}
 }

@@ -125,7 +125,9 @@ class Mistake:
                 return
             if wrong == "skips a step":
                 continue
-            rows = 2 * self.world + (wrong == "gives another shape")  # micro-batches of one row are broadcast, with a warning
+            rows = 2 * self.world + (
+                wrong == "gives another shape"
+            )  # micro-batches of one row are broadcast, with a warning
             x = plait.randn(rows, WIDE + (wrong == "gives another shape"))
             hook = layer.register_forward_hook(fail) if wrong == "raises in a hook" else None
             target = {"target": plait.randn(rows, WIDE)} if stage.is_last else {}
@@ -194,12 +196,17 @@ def check_mistake(seed):
     assert not any("internal error" in s for s in said), f"{case}: {said}"
     if not any(errors):
         quiet = HARMLESS.get(case.what, ())
-        if case.what in ("skips a unit", "calls another unit", "swaps the units") and case.mode in ("gpipe", "1f1b"):
+        no_part = ("skips a unit", "calls another unit", "swaps the units", "skips backward")
+        if case.mode in ("gpipe", "1f1b") and case.what == "gives another shape":
+            no_part += (case.what,) * (0 < case.who < case.world - 1)  # only the outer stages are given something
+        if case.what in no_part and case.mode in ("gpipe", "1f1b"):
             return  # it has none
         if case.option and case.what in ("skips a unit", "calls another unit") and case.mode in ("ddp", "joined norm"):
             return  # the first step of a static graph finds what is unused
         assert case.mode in quiet, f"{case}: no error"
         return
+    if "has left the group" in str(errors[case.who]) and sum(e is not None for e in errors) == 1:
+        return  # it alone made a call more than the others, after their last one
     for rank, e in enumerate(errors):
         if rank != case.who:
             assert e is not None, f"{case}: no error on rank {rank}: {said}"

@@ -220,7 +220,7 @@ func EventWaitFor(event Object, nanoseconds int64) (status Status) {
 	if !ok {
 		return failf(core.TypeError, "event", "%d is not the handle of an event", event)
 	}
-	return truth(e.WaitFor(time.Duration(nanoseconds)))
+	return truth(core.WaitOn(e, time.Duration(nanoseconds)))
 }
 
 // StreamWait makes what is launched from now on, on the calling thread's current stream of a device, wait for the event.

@@ -62,12 +62,12 @@ func TensorWrap(data Bytes, bytes int64, of DType, shape Ints, strides Ints, dim
 }
 
 // TensorWaitFor waits until the tensor's value, or the error that prevents it, is known, or nanoseconds are over. It
-// returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait.
+// returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait. A thread of a rank must go on waiting then.
 //
 //plait:waits
 func TensorWaitFor(t Tensor, nanoseconds int64) (status Status) {
 	defer protect("wait", &status)
-	return truth(tensor(t).WaitFor(time.Duration(nanoseconds)))
+	return truth(tensor(t).WaitOn(time.Duration(nanoseconds)))
 }
 
 // TensorReady returns 1 if the tensor's value, or the error that prevents it, is known, else 0. It does not wait.

@@ -57,6 +57,21 @@ func (s *Stream) Wait(e core.Event) {
 	s.mu.Unlock()
 }
 
+// BlockOn runs wait, by which the worker waits for an event of another stream.
+func (s *Stream) BlockOn(e core.Event, wait func()) {
+	s.blocked.Store(&e)
+	defer s.blocked.Store(nil)
+	wait()
+}
+
+// BlockedOn returns the event of another stream that the worker waits for, or nil.
+func (s *Stream) BlockedOn() core.Event {
+	if e := s.blocked.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
 // Synchronize implements [core.Stream].
 func (s *Stream) Synchronize() error {
 	s.mu.Lock()

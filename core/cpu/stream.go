@@ -64,7 +64,9 @@ func (s *stream) Work() {
 			continue
 		}
 		for _, e := range c.Waits() {
-			e.Wait()
+			if !e.Done() {
+				s.BlockOn(e, e.Wait)
+			}
 		}
 		ctx.Pool = s.device.pool.Load().Ptr()
 		s.run(ctx, c)

@@ -15,6 +15,10 @@ func (w *Work) MetFor(d time.Duration) (over, crossed bool) {
 	if w.arrivedWithin(0) {
 		return true, false
 	}
+	detector, rank := w.local.detector()
+	own := rank.owns()
+	w.yields.Store(true)
+	defer w.yields.Store(false)
 	for end := time.Now().Add(d); ; {
 		if w.local.crossed(w) && !w.settled.Load() { // the other rank may already have arrived here since
 			return false, true
@@ -23,7 +27,7 @@ func (w *Work) MetFor(d time.Duration) (over, crossed bool) {
 		if d >= 0 {
 			slice = min(slice, max(time.Until(end), 0))
 		}
-		if w.arrivedWithin(slice) {
+		if own && w.waitSlice(detector, rank, slice) || !own && w.arrivedWithin(slice) {
 			return true, false
 		}
 		if d >= 0 && !time.Now().Before(end) {

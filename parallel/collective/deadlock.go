@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,25 +24,29 @@ type deadlockDetector struct {
 
 type rankWaits struct {
 	context atomic.Pointer[core.Context] // of the rank's own threads; nil if unknown
+	main    atomic.Uintptr               // the thread that runs the rank's function
 	threads int
 	left    bool
-	waits   map[*Work]time.Time // since when
+	waits   map[*Work]time.Time       // since when
+	values  map[core.Event]*valueWait // waits for values that collectives bring
 }
 
 func newDeadlockDetector(size int) *deadlockDetector {
 	r := &deadlockDetector{ranks: make([]*rankWaits, size)}
 	for i := range r.ranks {
-		r.ranks[i] = &rankWaits{threads: 1, waits: map[*Work]time.Time{}}
+		r.ranks[i] = &rankWaits{threads: 1, waits: map[*Work]time.Time{}, values: map[core.Event]*valueWait{}}
 	}
 	return r
 }
 
-// Attend sets the context in which the rank's own threads run. If all ranks wait for each other, so that none can go on, they then get an
+// Attend makes the calling thread the rank's main one, and sets the context in which the rank's own threads run. If all ranks wait for each other, so that none can go on, they then get an
 // error at once instead of at their deadline.
 func (g *Group) Attend(ctx *core.Context) {
 	if l, ok := g.backend.(*local); ok {
 		_, rank := l.detector()
 		rank.context.Store(ctx)
+		rank.main.Store(core.CurrentThread())
+		ctx.SetWaiter(valueWaiter{l})
 	}
 }
 
@@ -71,6 +76,12 @@ func (l *local) noteCaller() {
 	}
 }
 
+// onMain reports whether the calling thread is the rank's main one.
+func (r *rankWaits) onMain() bool { return r.main.Load() == core.CurrentThread() }
+
+// owns reports whether the calling thread is one of the rank's own.
+func (r *rankWaits) owns() bool { return r.onMain() || r.context.Load() == core.CurrentContext() }
+
 // leave marks a rank as finished.
 func (r *deadlockDetector) leave(rank int) {
 	r.mu.Lock()
@@ -84,7 +95,7 @@ func (w *Work) arriveOn(d time.Duration) bool {
 		return true
 	}
 	detector, rank := w.local.detector()
-	if rank.context.Load() != core.CurrentContext() {
+	if !rank.owns() {
 		return w.arrivedWithin(d)
 	}
 	end := time.Now().Add(d)
@@ -111,44 +122,105 @@ func (w *Work) waitSlice(detector *deadlockDetector, rank *rankWaits, d time.Dur
 	rank.waits[w] = w.waited
 	detector.mu.Unlock()
 	done := w.arrivedWithin(d)
-	var stuck []*Work
-	var err error
+	var stuck []blockedCall
 	detector.mu.Lock()
 	if !done {
-		stuck, err = detector.deadlocked()
+		stuck = detector.deadlocked()
 	}
 	delete(rank.waits, w)
 	detector.mu.Unlock()
-	for _, s := range stuck {
-		s.local.rendezvous.giveUpOn(s, err)
-	}
+	w.local.rendezvous.world.report(stuck)
 	return done || w.settled.Load()
 }
 
-// deadlocked returns the works of all ranks and an error if no rank can go on. The detector is locked.
-func (r *deadlockDetector) deadlocked() ([]*Work, error) {
-	var all []*Work
-	var calls []string
+// A blockedCall is a call of a collective that a rank waits for.
+type blockedCall struct {
+	rank int // in the world
+	*outcome
+}
+
+// deadlocked returns the calls that the ranks wait for if no rank can go on. The detector is locked.
+func (r *deadlockDetector) deadlocked() (all []blockedCall) {
 	for i, rank := range r.ranks {
 		if rank.left {
 			continue
 		}
-		if r.unknownCallers || len(rank.waits) < rank.threads {
-			return nil, nil
-		}
+		threads := len(rank.waits)
 		for w, since := range rank.waits {
 			if w.met.Load() || time.Since(since) < deadlockDelay {
-				return nil, nil
+				return nil
 			}
-			all = append(all, w)
-			purpose := ""
-			if w.purpose != "" {
-				purpose = " for " + w.purpose
+			all = append(all, blockedCall{i, w.outcome})
+		}
+		for e, w := range rank.values {
+			if w.threads == 0 {
+				continue
 			}
-			calls = append(calls, fmt.Sprintf("rank %d in %v%s of the group %q", i, w, purpose, w.group))
+			threads += w.threads
+			calls := unmet(e, nil, 0)
+			if len(calls) == 0 || time.Since(w.since) < deadlockDelay {
+				return nil
+			}
+			for _, o := range calls {
+				all = append(all, blockedCall{i, o})
+			}
+		}
+		if r.unknownCallers || threads < rank.threads {
+			return nil
 		}
 	}
-	return all, core.Errorf(core.DistributedError, "", "deadlock, the ranks wait for each other: %s", strings.Join(calls, "; "))
+	return all
+}
+
+// report fails calls that all ranks wait for, unless a rank can go on after all.
+func (w *world) report(stuck []blockedCall) {
+	if len(stuck) == 0 {
+		return
+	}
+	w.mu.Lock()
+	groups := slices.Clone(w.groups)
+	w.mu.Unlock()
+	works := make([]*Work, len(stuck))
+	calls := make([]string, len(stuck))
+	for i, x := range stuck {
+		for _, m := range groups {
+			if works[i] = m.waiting(x.outcome); works[i] != nil {
+				break
+			}
+		}
+		call := works[i]
+		if call == nil || call.yields.Load() && call.local.crossed(call) {
+			return
+		}
+		purpose := ""
+		if call.purpose != "" {
+			purpose = " for " + call.purpose
+		}
+		calls[i] = fmt.Sprintf("rank %d in %v%s of the group %q", x.rank, call, purpose, call.group)
+	}
+	err := core.Errorf(core.DistributedError, "", "deadlock, the ranks wait for each other: %s", strings.Join(calls, "; "))
+	for _, call := range works {
+		call.local.rendezvous.giveUpOn(call, err)
+	}
+}
+
+// waiting returns the work that has the outcome and waits for other ranks, or nil.
+func (m *rendezvous) waiting(o *outcome) *Work {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.rounds {
+		for _, p := range r.calls {
+			if p != nil && !r.over && p.work.outcome == o {
+				return p.work
+			}
+		}
+	}
+	for _, p := range slices.Concat(m.sends, m.recvs) {
+		if p.work.outcome == o {
+			return p.work
+		}
+	}
+	return nil
 }
 
 // giveUpOn fails a call at which other ranks will never arrive.

@@ -1,9 +1,13 @@
 package collective
 
 import (
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,6 +23,29 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 				return r.World.Send(ones(2, 1), 1, 3).Wait()
 			}
 			return r.World.AllReduce(ones(2, 1), Sum).Wait()
+		},
+		"a value and a collective": func(r *Rank, other *Group) error {
+			if r.Rank == 0 {
+				return r.World.Barrier()
+			}
+			x := ones(2, 1)
+			other.AllReduce(x, Sum)
+			return op.Add(x, x).Wait()
+		},
+		"values": func(r *Rank, other *Group) error {
+			x := ones(2, 1)
+			[]*Group{r.World, other}[r.Rank].AllReduce(x, Sum)
+			return op.Add(x, x).Wait()
+		},
+		"an end that waits for no other order": func(r *Rank, other *Group) error {
+			if r.Rank == 0 {
+				return r.World.Barrier()
+			}
+			w := other.StartExchange("end", nil)
+			if over, crossed := w.MetFor(-1); over || !crossed {
+				return fmt.Errorf("got over %v, crossed %v", over, crossed)
+			}
+			return w.Wait()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,6 +64,25 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ranks of which one waits for a value that another computes are not deadlocked.
+func TestRanksThatWaitForASlowValue(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
+		x := ones(2, 1)
+		if r.Rank == 1 {
+			s := core.CurrentContext().Stream(x.Device())
+			c := s.Begin(-1, "slow")
+			c.Work, c.Fn = math.MaxInt, func() error { time.Sleep(2 * deadlockDelay); return nil }
+			c.Out(x)
+			core.Launch(s, c)
+			if err := x.Wait(); err != nil {
+				return err
+			}
+		}
+		r.World.AllReduce(x, Sum)
+		return op.Add(x, x).Wait()
+	}))
 }
 
 // A rank is not deadlocked while its other threads can make the call.

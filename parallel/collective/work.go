@@ -35,6 +35,7 @@ type Work struct {
 	local   *local // backend of the rank; nil for a work that did not start
 
 	met    atomic.Bool // all ranks have arrived, or the work has failed
+	yields atomic.Bool // MetFor waits for it
 	waited time.Time   // when the rank began to wait
 
 	mu       sync.Mutex

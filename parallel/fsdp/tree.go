@@ -195,7 +195,7 @@ func (t *Tree) check() error {
 	last, before := t.works[0], t.works[1]
 	t.works[1], t.works[0] = last, nil
 	for _, w := range before {
-		w.Event().Wait()
+		core.WaitOn(w.Event(), -1)
 		if err := w.Err(); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (t *Tree) Wait() error {
 	defer t.guard.Leave()
 	for _, works := range t.works {
 		for _, w := range works {
-			w.Event().Wait() // and not the work, whose own wait makes failed tensors usable
+			core.WaitOn(w.Event(), -1) // and not the work, whose own wait makes failed tensors usable
 			if err := w.Err(); err != nil {
 				return err
 			}
