@@ -206,8 +206,8 @@ plait_tensor plait_tensor_wrap(plait_bytes data, int64_t bytes, plait_dtype of, 
 		plait_ints strides, int64_t dims, int64_t offset, int64_t key, plait_device on);
 
 // plait_tensor_wait_for waits until the tensor's value, or the error that prevents it, is known, or
-// nanoseconds are over. It returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait. It may
-// wait for the device.
+// nanoseconds are over. It returns 1 if it is known, 0 if not; with 0 nanoseconds it does not wait. A thread
+// of a rank must go on waiting then. It may wait for the device.
 plait_status plait_tensor_wait_for(plait_tensor t, int64_t nanoseconds);
 
 // plait_tensor_ready returns 1 if the tensor's value, or the error that prevents it, is known, else 0. It

@@ -1,6 +1,9 @@
 package ddp
 
-import "github.com/plait-ml/plait/parallel/collective"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/collective"
+)
 
 // The collectives of the last two passes are kept until their errors have been told: here they are checked and waited for.
 
@@ -59,6 +62,6 @@ func (r *Reducer) Wait() error {
 // launched on them must not take this rank's gradients for the average.
 func outcome(w *collective.Work) error {
 	w.Met()
-	w.Event().Wait()
+	core.WaitOn(w.Event(), -1)
 	return w.Err()
 }
