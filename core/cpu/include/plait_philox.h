@@ -28,13 +28,6 @@ PLAIT_INLINE void plait_philox(uint64_t seed, uint64_t counter, uint32_t *w0, ui
   *w0 = c0, *w1 = c1, *w2 = c2, *w3 = c3;
 }
 
-// Word `index` of an operation that starts at `offset`: for kernels that draw at scattered places.
-PLAIT_INLINE uint32_t plait_philox_word(uint64_t seed, uint64_t offset, uint64_t index) {
-  uint32_t w[4];
-  plait_philox(seed, offset + (index >> 2), &w[0], &w[1], &w[2], &w[3]);
-  return w[index & 3];
-}
-
 // Uniform in [0, 1): the top 24 bits of a word.
 PLAIT_INLINE float plait_uniformf(uint32_t w) { return (float)(int32_t)(w >> 8) * 0x1p-24f; }
 
@@ -46,12 +39,6 @@ PLAIT_INLINE double plait_uniform(uint32_t high, uint32_t low) {
 // Uniform in (0, 1], fine near 0: what a logarithm wants.
 PLAIT_INLINE float plait_uniform_openf(uint32_t w) {
   return (float)(int32_t)(w >> 16) * 0x1p-16f + ((float)(int32_t)(w & 0xffffu) + 0.5f) * 0x1p-32f;
-}
-
-// A dropout that keeps an element with probability `keep` keeps it where its word is below this (all where keep is 1, which
-// no 32-bit limit can say, so compare as uint64_t).
-PLAIT_INLINE uint64_t plait_keep_limit(double keep) {
-  return keep <= 0.0 ? 0u : keep >= 1.0 ? UINT64_C(0x100000000) : (uint64_t)(keep * 0x1p32);
 }
 
 // Two independent standard normals from two words (Box and Muller): with u = plait_uniform_openf(w0), v = the top 24 bits of

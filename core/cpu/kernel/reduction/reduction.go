@@ -7,7 +7,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xce7f90bd
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0428ef2b
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 #include "c/reduction.h"

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xbdc30738
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x7915c9ef
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

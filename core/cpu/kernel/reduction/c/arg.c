@@ -256,8 +256,6 @@ FLOAT_COLS(bf16, uint16_t, float, int32_t, LOAD_BF16)
 FLOAT_COLS(f32, float, float, int32_t, LOAD_SAME)
 FLOAT_COLS(f64, double, double, int64_t, LOAD_SAME)
 
-#define LEAF(name) {name##_rows, name##_cols}
-
 const struct leaf *plaitk_reduction_arg_leaf(int op, int dtype) {
   static const struct leaf maxima[] = {LEAF(argmax_u8),  LEAF(argmax_u8),   LEAF(argmax_i32), LEAF(argmax_i64),
                                        LEAF(argmax_f16), LEAF(argmax_bf16), LEAF(argmax_f32), LEAF(argmax_f64)};

@@ -26,8 +26,6 @@ FOLD_LEAF(min_bf16, uint16_t, uint16_t, 128, key_min_bf16, 0, OP_MAX, FLUSH_MIN_
 FOLD_LEAF(min_f32, uint32_t, uint32_t, 64, key_min_f32, 0, OP_MAX, FLUSH_MIN_F32)
 FOLD_LEAF(min_f64, uint64_t, uint64_t, 32, key_min_f64, 0, OP_MAX, FLUSH_MIN_F64)
 
-#define LEAF(name) {name##_rows, name##_cols}
-
 const struct leaf *plaitk_reduction_extreme_leaf(int op, int dtype) {
   static const struct leaf maxima[] = {LEAF(max_u8),  LEAF(max_u8),   LEAF(max_i32), LEAF(max_i64),
                                        LEAF(max_f16), LEAF(max_bf16), LEAF(max_f32), LEAF(max_f64)};

@@ -160,8 +160,6 @@ LOGSUMEXP_COLS(logsumexp_bf16, bf16, uint16_t, uint16_t, float, TERM_BF16)
 LOGSUMEXP_COLS(logsumexp_f32, f32, float, uint32_t, float, TERM_F32)
 LOGSUMEXP_COLS(logsumexp_f64, f64, double, uint64_t, double, TERM_F64)
 
-#define LEAF(name) {name##_rows, name##_cols}
-
 const struct leaf *plaitk_reduction_logsumexp_leaf(int dtype) {
   static const struct leaf leaves[] = {LEAF(logsumexp_f16), LEAF(logsumexp_bf16), LEAF(logsumexp_f32),
                                        LEAF(logsumexp_f64)};

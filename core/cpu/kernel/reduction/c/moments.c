@@ -104,8 +104,6 @@ MOMENTS_LEAF(moments_bf16, uint16_t, float, 64, LOAD_BF16)
 MOMENTS_LEAF(moments_f32, float, float, 64, LOAD_SAME)
 MOMENTS_LEAF(moments_f64, double, double, 32, LOAD_SAME)
 
-#define LEAF(name) {name##_rows, name##_cols}
-
 const struct leaf *plaitk_reduction_moments_leaf(int dtype) {
   static const struct leaf leaves[] = {LEAF(moments_f16), LEAF(moments_bf16), LEAF(moments_f32), LEAF(moments_f64)};
   return dtype < PLAIT_F16 ? NULL : &leaves[dtype - PLAIT_F16];

@@ -43,7 +43,6 @@ FOLD_LEAF(absmin_bf16, uint16_t, uint16_t, 128, key_absmin_bf16, 0, OP_MAX, FLUS
 FOLD_LEAF(absmin_f32, uint32_t, uint32_t, 64, key_absmin_f32, 0, OP_MAX, FLUSH_ABSMIN_F32)
 FOLD_LEAF(absmin_f64, uint64_t, uint64_t, 32, key_absmin_f64, 0, OP_MAX, FLUSH_ABSMIN_F64)
 
-#define LEAF(name) {name##_rows, name##_cols}
 #define LEAVES(name) {LEAF(name##_f16), LEAF(name##_bf16), LEAF(name##_f32), LEAF(name##_f64)}
 
 const struct leaf *plaitk_reduction_norm_leaf(int op, int dtype) {

@@ -90,6 +90,7 @@ typedef void (*leaf_fn)(const void *p, int64_t rows, int64_t stride, int64_t n, 
 struct leaf {
   leaf_fn rows, cols;
 };
+#define LEAF(name) {name##_rows, name##_cols}
 
 // Each file of leaves has one table.
 const struct leaf *plaitk_reduction_sum_leaf(int op, int dtype);

@@ -31,8 +31,6 @@ FOLD_LEAF(count_64, int64_t, uint64_t, 32, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)
 FOLD_LEAF(count_f32, float, uint32_t, 64, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)
 FOLD_LEAF(count_f64, double, uint64_t, 32, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)
 
-#define LEAF(name) {name##_rows, name##_cols}
-
 const struct leaf *plaitk_reduction_sum_leaf(int op, int dtype) {
   static const struct leaf sums[] = {LEAF(sum_u8),  LEAF(sum_u8),   LEAF(sum_i32), LEAF(sum_i64),
                                      LEAF(sum_f16), LEAF(sum_bf16), LEAF(sum_f32), LEAF(sum_f64)};
