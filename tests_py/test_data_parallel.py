@@ -73,7 +73,7 @@ def test_case08_functions():
     assert not replicate(m, devices, detach=True)[1].weight.requires_grad
     with pytest.raises(ValueError, match=r"4 and 1 samples.*different devices"):
         scatter((plait.ones(4, 2), plait.ones(1, 2)), devices[:2])
-    with pytest.raises(ValueError, match="dimension"):
+    with pytest.raises(ValueError, match="0-d inputs"):
         scatter(plait.tensor(1.0), devices)
 
 
