@@ -146,14 +146,15 @@ func (l *Borrowed) Fail(err error) {
 }
 
 // Restore undoes [Borrowed.Fail] with the same error, for work that left the contents unchanged. It does nothing if a later change of the
-// contents was skipped. Calls launched before Restore fail; calls launched after it see the contents.
-func (l *Borrowed) Restore(err error) {
+// contents was skipped. Calls launched before Restore fail; calls launched after it see the contents. pending says that Fail may be yet to
+// come, before the event that the memory is lent until.
+func (l *Borrowed) Restore(err error, pending bool) {
 	s := l.operand.storage
 	if s == nil || s.alloc == nil {
 		return
 	}
 	epoch := l.operand.epoch
-	if f := s.failure.Load(); f == nil || f.epoch != epoch || f.err != err {
+	if f := s.failure.Load(); !pending && (f == nil || f.epoch != epoch || f.err != err) {
 		return
 	}
 	s.restore("restore", func(f *failure) bool { return f.epoch == epoch && f.err == err && !f.skipped })
@@ -170,10 +171,15 @@ func (t *Tensor) Recover(harmless func(err error) bool) {
 	s.restore("recover", func(f *failure) bool { return f.epoch == epoch && harmless(f.err) })
 }
 
-// restore launches a call that clears the failure if which accepts it.
+// restore launches a call that clears the failure if which accepts it, after all uses of the memory so far.
 func (s *Storage) restore(op string, which func(f *failure) bool) {
 	home := s.alloc.home
 	c := home.Begin(-1, op)
+	s.alloc.mu.Lock()
+	for _, u := range s.alloc.uses {
+		c.AddWaits(u.event)
+	}
+	s.alloc.mu.Unlock()
 	c.HostOnly = true
 	c.Fn = func() error {
 		if f := s.failure.Load(); f != nil && which(f) {

@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,7 @@ type outcome struct {
 	settled atomic.Bool   // launched on the streams, or failed
 	ready   chan struct{} // closed when settled
 	err     error         // set before settled
+	marked  chan struct{} // closed once the tensors of a work that has failed are marked; nil if they were at once
 	spin    time.Duration // how long a waiter spins
 	events  []core.Event  // set before settled: done when no rank uses the memory any more
 }
@@ -71,13 +73,51 @@ func failedWork(label string, err error) *Work {
 func (w *Work) settle(events []core.Event, err error) {
 	w.met.Store(true)
 	w.events, w.err = events, err
-	if err != nil {
+	if err != nil && len(w.written) > 0 {
+		w.refuse(err)
+	}
+	w.settled.Store(true)
+	close(w.ready)
+}
+
+// refuse marks the tensors that the work was to write to, behind calls launched before it, which find the contents as they are.
+func (w *Work) refuse(err error) {
+	var before []core.Event
+	for _, l := range w.written {
+		before = append(before, l.Waits()...)
+	}
+	before = slices.DeleteFunc(before, core.Event.Done)
+	mark := func() {
+		for _, e := range before {
+			e.Wait()
+		}
 		for _, l := range w.written {
 			l.Fail(err)
 		}
 	}
-	w.settled.Store(true)
-	close(w.ready)
+	if len(before) == 0 {
+		mark()
+		return
+	}
+	marked := make(chan struct{})
+	w.marked = marked
+	go func() {
+		mark()
+		close(marked)
+	}()
+}
+
+// isMarked reports whether nothing is left to be marked.
+func (w *outcome) isMarked() bool {
+	if w.marked == nil {
+		return true
+	}
+	select {
+	case <-w.marked:
+		return true
+	default:
+		return false
+	}
 }
 
 // String returns the collective's name and sequence number, such as "all_reduce #5".
@@ -132,7 +172,7 @@ func (w *Work) shared() bool {
 func (w *Work) refused() error {
 	if w.err != nil {
 		for _, l := range w.written {
-			l.Restore(w.err)
+			l.Restore(w.err, !w.isMarked())
 		}
 	}
 	return w.err
@@ -244,7 +284,7 @@ type event outcome
 
 // Done implements [core.Event].
 func (e *event) Done() bool {
-	if !e.settled.Load() {
+	if !e.settled.Load() || !(*outcome)(e).isMarked() {
 		return false
 	}
 	for _, o := range e.events {
@@ -265,6 +305,9 @@ func (e *event) Wait() {
 // Parts implements [core.Joint].
 func (e *event) Parts() []core.Event {
 	(*outcome)(e).arrivedWithin(-1)
+	if e.marked != nil {
+		<-e.marked
+	}
 	return e.events
 }
 
@@ -273,6 +316,13 @@ func (e *event) WaitFor(d time.Duration) bool {
 	deadline := time.Now().Add(d)
 	if !(*outcome)(e).arrivedWithin(max(d, 0)) {
 		return false
+	}
+	if !(*outcome)(e).isMarked() {
+		select {
+		case <-e.marked:
+		case <-time.After(time.Until(deadline)):
+			return false
+		}
 	}
 	for _, o := range e.events {
 		if !o.WaitFor(time.Until(deadline)) {

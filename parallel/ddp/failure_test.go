@@ -54,6 +54,7 @@ func TestOutOfMemoryInForward(t *testing.T) {
 	norm := func() *nn.Sequential { return nn.NewSequential(nn.NewBatchNorm1d(width, nn.BatchNormOptions{}), mlp()) }
 	for name, c := range map[string]faulty{
 		"buffers":      {options: small, model: norm},
+		"views":        {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, BucketView: true}, model: norm},
 		"accumulation": {options: small, model: norm, micro: 2},
 		"no buffers":   {options: small},
 	} {
