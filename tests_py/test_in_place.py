@@ -53,7 +53,7 @@ def test_what_was_saved_is_missed():
     x = plait.ones(3, requires_grad=True) * 2
     y = x.exp() * x
     x.cumsum_(0)
-    with pytest.raises(RuntimeError, match="in place"):
+    with pytest.raises(RuntimeError, match="in-place"):
         y.sum().backward()
 
 
