@@ -60,9 +60,13 @@ func Launch(s Stream, c *Call) error {
 	return s.TakeError()
 }
 
-// Lock locks mu, whose holders may block on a device. A caller that holds another language's lock releases it while it waits.
+// Lock locks mu, whose holders may block on a device. A caller that holds another language's lock releases it while it waits, and does not
+// hold mu while it takes that lock back: somebody who holds that lock may wait for mu.
 func Lock(mu *sync.Mutex) {
-	if !mu.TryLock() {
-		Waiting(mu.Lock)
+	for !mu.TryLock() {
+		Waiting(func() {
+			mu.Lock()
+			defer mu.Unlock() // only the wait is wanted
+		})
 	}
 }

@@ -157,7 +157,7 @@ func (r *deadlockDetector) deadlocked() (all []blockedCall) {
 				continue
 			}
 			threads += w.threads
-			calls := unmet(e, nil, 0)
+			calls := unmet(e)
 			if len(calls) == 0 || time.Since(w.since) < deadlockDelay {
 				return nil
 			}

@@ -73,22 +73,35 @@ func (v valueWaiter) waitSlice(detector *deadlockDetector, rank *rankWaits, e co
 	return done
 }
 
-// unmet appends to list the calls at which other ranks have not arrived and without which e cannot be done.
-func unmet(e core.Event, list []*outcome, depth int) []*outcome {
-	if e == nil || e.Done() || depth > 50 {
-		return list
-	}
-	if x, ok := e.(*event); ok {
-		if !x.settled.Load() {
-			return append(list, (*outcome)(x))
+// unmet returns the calls at which other ranks have not arrived and without which e cannot be done.
+func unmet(e core.Event) []*outcome {
+	var list []*outcome
+	seen := map[any]bool{} // streams and outcomes
+	var visit func(e core.Event)
+	visit = func(e core.Event) {
+		if e == nil || e.Done() {
+			return
 		}
-		for _, part := range x.events {
-			list = unmet(part, list, depth+1)
+		x, joint := e.(*event)
+		var key any = x
+		if !joint {
+			key = e.Stream()
 		}
-		return list
+		if seen[key] {
+			return
+		}
+		seen[key] = true
+		switch s, _ := e.Stream().(interface{ BlockedOn() core.Event }); {
+		case !joint && s != nil:
+			visit(s.BlockedOn())
+		case joint && !x.settled.Load():
+			list = append(list, (*outcome)(x))
+		case joint:
+			for _, part := range x.events {
+				visit(part)
+			}
+		}
 	}
-	if s, ok := e.Stream().(interface{ BlockedOn() core.Event }); ok {
-		return unmet(s.BlockedOn(), list, depth+1)
-	}
+	visit(e)
 	return list
 }
