@@ -60,8 +60,8 @@ func Launch(s Stream, c *Call) error {
 	return s.TakeError()
 }
 
-// Lock locks mu, whose holders may block on a device. A caller that holds another language's lock releases it while it waits, and does not
-// hold mu while it takes that lock back: somebody who holds that lock may wait for mu.
+// Lock locks mu, whose holders may block on a device. A caller that holds another language's lock, such as Python's, releases that lock
+// while it waits. It does not hold mu while it takes that lock again, because the thread that has the lock may wait for mu.
 func Lock(mu *sync.Mutex) {
 	for !mu.TryLock() {
 		Waiting(func() {

@@ -36,7 +36,7 @@ type Work struct {
 	local   *local // backend of the rank; nil for a work that did not start
 
 	met    atomic.Bool // all ranks have arrived, or the work has failed
-	yields atomic.Bool // MetFor waits for it
+	yields atomic.Bool // MetFor waits for it, and stops waiting when another rank needs this one in another call
 	waited time.Time   // when the rank began to wait
 
 	mu       sync.Mutex
@@ -80,7 +80,8 @@ func (w *Work) settle(events []core.Event, err error) {
 	close(w.ready)
 }
 
-// refuse marks the tensors that the work was to write to, behind calls launched before it, which find the contents as they are.
+// refuse marks the tensors that the work should have written as failed. It first waits for calls launched before the work: they read the
+// contents from before the work, which are valid.
 func (w *Work) refuse(err error) {
 	var before []core.Event
 	for _, l := range w.written {

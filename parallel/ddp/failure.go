@@ -94,7 +94,7 @@ func (r *Reducer) drop(cause error) {
 	for _, b := range r.buffers { // as they were before the pass, also where the pass was to change them
 		b.Tensor.Recover(collective.IsRefusal)
 	}
-	r.works = [2][]*collective.Work{} // those of the pass before would tell of its failure, too: they are of the same buffers
+	r.works = [2][]*collective.Work{} // works of the pass before have the same buffers, so they would report this failure too
 	if r.pass != nil {
 		r.pass.free()
 	}
