@@ -15,7 +15,7 @@ func plait_celu(input C.plait_tensor, alpha C.double) C.plait_tensor {
 		if s := bind.Celu(int64(input), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_celu_in_place(input C.plait_tensor, alpha C.double) C.plait_status {
 		if s := bind.CeluInPlace(int64(input), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_elu(input C.plait_tensor, alpha C.double) C.plait_tensor {
 		if s := bind.Elu(int64(input), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_elu_in_place(input C.plait_tensor, alpha C.double) C.plait_status {
 		if s := bind.EluInPlace(int64(input), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,7 +55,7 @@ func plait_gelu(input C.plait_tensor, approximate C.plait_string) C.plait_tensor
 		if s := bind.Gelu(int64(input), C.GoString(approximate)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -65,7 +65,7 @@ func plait_glu(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
 		if s := bind.Glu(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -75,7 +75,7 @@ func plait_hardshrink(input C.plait_tensor, lambd C.double) C.plait_tensor {
 		if s := bind.Hardshrink(int64(input), float64(lambd)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -85,7 +85,7 @@ func plait_hardsigmoid(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Hardsigmoid(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -95,7 +95,7 @@ func plait_hardsigmoid_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.HardsigmoidInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -105,7 +105,7 @@ func plait_hardswish(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Hardswish(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -115,7 +115,7 @@ func plait_hardswish_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.HardswishInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -125,7 +125,7 @@ func plait_hardtanh(input C.plait_tensor, minVal C.double, maxVal C.double) C.pl
 		if s := bind.Hardtanh(int64(input), float64(minVal), float64(maxVal)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -135,7 +135,7 @@ func plait_hardtanh_in_place(input C.plait_tensor, minVal C.double, maxVal C.dou
 		if s := bind.HardtanhInPlace(int64(input), float64(minVal), float64(maxVal)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -145,7 +145,7 @@ func plait_leaky_relu(input C.plait_tensor, negativeSlope C.double) C.plait_tens
 		if s := bind.LeakyRelu(int64(input), float64(negativeSlope)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -155,7 +155,7 @@ func plait_leaky_relu_in_place(input C.plait_tensor, negativeSlope C.double) C.p
 		if s := bind.LeakyReluInPlace(int64(input), float64(negativeSlope)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -165,7 +165,7 @@ func plait_logsigmoid(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Logsigmoid(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -175,7 +175,7 @@ func plait_mish(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Mish(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -185,7 +185,7 @@ func plait_mish_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.MishInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -195,7 +195,7 @@ func plait_prelu(input C.plait_tensor, weight C.plait_tensor, weightNumber C.dou
 		if s := bind.Prelu(int64(input), int64(weight), float64(weightNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -205,7 +205,7 @@ func plait_relu(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Relu(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -215,7 +215,7 @@ func plait_relu_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.ReluInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -225,7 +225,7 @@ func plait_relu6(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Relu6(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -235,7 +235,7 @@ func plait_relu6_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.Relu6InPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -245,7 +245,7 @@ func plait_rrelu(input C.plait_tensor, lower C.double, upper C.double, training 
 		if s := bind.Rrelu(int64(input), float64(lower), float64(upper), bool(training)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -255,7 +255,7 @@ func plait_rrelu_in_place(input C.plait_tensor, lower C.double, upper C.double, 
 		if s := bind.RreluInPlace(int64(input), float64(lower), float64(upper), bool(training)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -265,7 +265,7 @@ func plait_selu(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Selu(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -275,7 +275,7 @@ func plait_selu_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SeluInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -285,7 +285,7 @@ func plait_sigmoid(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Sigmoid(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -295,7 +295,7 @@ func plait_sigmoid_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SigmoidInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -305,7 +305,7 @@ func plait_silu(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Silu(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -315,7 +315,7 @@ func plait_silu_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SiluInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -325,7 +325,7 @@ func plait_softplus(input C.plait_tensor, beta C.double, threshold C.double) C.p
 		if s := bind.Softplus(int64(input), float64(beta), float64(threshold)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -335,7 +335,7 @@ func plait_softshrink(input C.plait_tensor, lambd C.double) C.plait_tensor {
 		if s := bind.Softshrink(int64(input), float64(lambd)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -345,7 +345,7 @@ func plait_softsign(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Softsign(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -355,7 +355,7 @@ func plait_tanh(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Tanh(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -365,7 +365,7 @@ func plait_tanh_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.TanhInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -375,7 +375,7 @@ func plait_tanhshrink(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Tanhshrink(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -385,7 +385,7 @@ func plait_threshold(input C.plait_tensor, threshold C.double, value C.double) C
 		if s := bind.Threshold(int64(input), float64(threshold), float64(value)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -395,6 +395,6 @@ func plait_threshold_in_place(input C.plait_tensor, threshold C.double, value C.
 		if s := bind.ThresholdInPlace(int64(input), float64(threshold), float64(value)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -15,7 +15,7 @@ func plait_abs(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Abs(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_abs_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.AbsInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_add(input C.plait_tensor, other C.plait_tensor, otherNumber C.double)
 		if s := bind.Add(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_add_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber 
 		if s := bind.AddInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,7 +55,7 @@ func plait_add_scaled(input C.plait_tensor, other C.plait_tensor, otherNumber C.
 		if s := bind.AddScaled(int64(input), int64(other), float64(otherNumber), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -65,7 +65,7 @@ func plait_add_scaled_in_place(input C.plait_tensor, other C.plait_tensor, other
 		if s := bind.AddScaledInPlace(int64(input), int64(other), float64(otherNumber), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -75,7 +75,7 @@ func plait_addcdiv(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C
 		if s := bind.Addcdiv(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -85,7 +85,7 @@ func plait_addcdiv_in_place(input C.plait_tensor, tensor1 C.plait_tensor, tensor
 		if s := bind.AddcdivInPlace(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -95,7 +95,7 @@ func plait_addcmul(input C.plait_tensor, tensor1 C.plait_tensor, tensor1Number C
 		if s := bind.Addcmul(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -105,7 +105,7 @@ func plait_addcmul_in_place(input C.plait_tensor, tensor1 C.plait_tensor, tensor
 		if s := bind.AddcmulInPlace(int64(input), int64(tensor1), float64(tensor1Number), int64(tensor2), float64(tensor2Number), float64(value)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -115,7 +115,7 @@ func plait_div(input C.plait_tensor, other C.plait_tensor, otherNumber C.double)
 		if s := bind.Div(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -125,7 +125,7 @@ func plait_div_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber 
 		if s := bind.DivInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -135,7 +135,7 @@ func plait_float_power(input C.plait_tensor, exponent C.plait_tensor, exponentNu
 		if s := bind.FloatPower(int64(input), int64(exponent), float64(exponentNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -145,7 +145,7 @@ func plait_float_power_in_place(input C.plait_tensor, exponent C.plait_tensor, e
 		if s := bind.FloatPowerInPlace(int64(input), int64(exponent), float64(exponentNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -155,7 +155,7 @@ func plait_floor_divide(input C.plait_tensor, other C.plait_tensor, otherNumber 
 		if s := bind.FloorDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -165,7 +165,7 @@ func plait_floor_divide_in_place(input C.plait_tensor, other C.plait_tensor, oth
 		if s := bind.FloorDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -175,7 +175,7 @@ func plait_fmod(input C.plait_tensor, other C.plait_tensor, otherNumber C.double
 		if s := bind.Fmod(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -185,7 +185,7 @@ func plait_fmod_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber
 		if s := bind.FmodInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -195,7 +195,7 @@ func plait_gcd(input C.plait_tensor, other C.plait_tensor, otherNumber C.double)
 		if s := bind.Gcd(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -205,7 +205,7 @@ func plait_gcd_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber 
 		if s := bind.GcdInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -215,7 +215,7 @@ func plait_heaviside(input C.plait_tensor, values C.plait_tensor) C.plait_tensor
 		if s := bind.Heaviside(int64(input), int64(values)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -225,7 +225,7 @@ func plait_heaviside_in_place(input C.plait_tensor, values C.plait_tensor) C.pla
 		if s := bind.HeavisideInPlace(int64(input), int64(values)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -235,7 +235,7 @@ func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.Lcm(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -245,7 +245,7 @@ func plait_lcm_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_stat
 		if s := bind.LcmInPlace(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -255,7 +255,7 @@ func plait_ldexp(input C.plait_tensor, other C.plait_tensor, otherNumber C.doubl
 		if s := bind.Ldexp(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -265,7 +265,7 @@ func plait_ldexp_in_place(input C.plait_tensor, other C.plait_tensor, otherNumbe
 		if s := bind.LdexpInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -275,7 +275,7 @@ func plait_lerp(input C.plait_tensor, end C.plait_tensor, endNumber C.double, we
 		if s := bind.Lerp(int64(input), int64(end), float64(endNumber), int64(weight), float64(weightNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -285,7 +285,7 @@ func plait_lerp_in_place(input C.plait_tensor, end C.plait_tensor, endNumber C.d
 		if s := bind.LerpInPlace(int64(input), int64(end), float64(endNumber), int64(weight), float64(weightNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -295,7 +295,7 @@ func plait_mul(input C.plait_tensor, other C.plait_tensor, otherNumber C.double)
 		if s := bind.Mul(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -305,7 +305,7 @@ func plait_mul_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber 
 		if s := bind.MulInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -315,7 +315,7 @@ func plait_neg(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Neg(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -325,7 +325,7 @@ func plait_neg_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.NegInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -335,7 +335,7 @@ func plait_pow(input C.plait_tensor, inputNumber C.double, other C.plait_tensor,
 		if s := bind.Pow(int64(input), float64(inputNumber), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -345,7 +345,7 @@ func plait_pow_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber 
 		if s := bind.PowInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -355,7 +355,7 @@ func plait_reciprocal(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Reciprocal(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -365,7 +365,7 @@ func plait_reciprocal_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.ReciprocalInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -375,7 +375,7 @@ func plait_remainder(input C.plait_tensor, other C.plait_tensor, otherNumber C.d
 		if s := bind.Remainder(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -385,7 +385,7 @@ func plait_remainder_in_place(input C.plait_tensor, other C.plait_tensor, otherN
 		if s := bind.RemainderInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -395,7 +395,7 @@ func plait_sgn(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Sgn(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -405,7 +405,7 @@ func plait_sgn_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SgnInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -415,7 +415,7 @@ func plait_sign(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Sign(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -425,7 +425,7 @@ func plait_sign_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SignInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -435,7 +435,7 @@ func plait_square(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Square(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -445,7 +445,7 @@ func plait_square_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SquareInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -455,7 +455,7 @@ func plait_sub(input C.plait_tensor, other C.plait_tensor, otherNumber C.double)
 		if s := bind.Sub(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -465,7 +465,7 @@ func plait_sub_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber 
 		if s := bind.SubInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -475,7 +475,7 @@ func plait_true_divide(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.TrueDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -485,7 +485,7 @@ func plait_true_divide_in_place(input C.plait_tensor, other C.plait_tensor, othe
 		if s := bind.TrueDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -495,7 +495,7 @@ func plait_trunc_divide(input C.plait_tensor, other C.plait_tensor, otherNumber 
 		if s := bind.TruncDivide(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -505,6 +505,6 @@ func plait_trunc_divide_in_place(input C.plait_tensor, other C.plait_tensor, oth
 		if s := bind.TruncDivideInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -15,6 +15,6 @@ func plait_scaled_dot_product_attention(query C.plait_tensor, key C.plait_tensor
 		if s := bind.ScaledDotProductAttention(int64(query), int64(key), int64(value), int64(attnMask), float64(dropoutP), bool(isCausal), float64(scale), bool(enableGqa)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

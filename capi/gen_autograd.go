@@ -64,7 +64,7 @@ func plait_backward_step(h C.plait_object) C.plait_status {
 		if s := bind.BackwardStep(int64(h)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 

@@ -28,19 +28,19 @@ func plait_group_for(of C.plait_object, purpose C.plait_string) C.plait_object {
 	return C.plait_object(bind.GroupFor(int64(of), C.GoString(purpose)))
 }
 
-//export plait_group_apart
-func plait_group_apart(of C.plait_object) C.plait_object {
-	return C.plait_object(bind.GroupApart(int64(of)))
+//export plait_group_for_backward
+func plait_group_for_backward(of C.plait_object) C.plait_object {
+	return C.plait_object(bind.GroupForBackward(int64(of)))
 }
 
-//export plait_group_attend
-func plait_group_attend(h C.plait_object, context C.plait_object) C.plait_status {
-	return C.plait_status(bind.GroupAttend(int64(h), int64(context)))
+//export plait_group_detect_deadlocks
+func plait_group_detect_deadlocks(h C.plait_object, context C.plait_object) C.plait_status {
+	return C.plait_status(bind.GroupDetectDeadlocks(int64(h), int64(context)))
 }
 
-//export plait_group_beside
-func plait_group_beside(h C.plait_object, n C.int64_t) C.plait_status {
-	return C.plait_status(bind.GroupBeside(int64(h), int64(n)))
+//export plait_group_add_threads
+func plait_group_add_threads(h C.plait_object, n C.int64_t) C.plait_status {
+	return C.plait_status(bind.GroupAddThreads(int64(h), int64(n)))
 }
 
 //export plait_rank_new

@@ -15,7 +15,7 @@ func plait_allclose(input C.plait_tensor, other C.plait_tensor, rtol C.double, a
 		if s := bind.Allclose(int64(input), int64(other), float64(rtol), float64(atol), bool(equalNan)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_clamp(input C.plait_tensor, minArg C.plait_tensor, minArgNumber C.dou
 		if s := bind.Clamp(int64(input), int64(minArg), float64(minArgNumber), int64(maxArg), float64(maxArgNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_clamp_in_place(input C.plait_tensor, minArg C.plait_tensor, minArgNum
 		if s := bind.ClampInPlace(int64(input), int64(minArg), float64(minArgNumber), int64(maxArg), float64(maxArgNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_eq(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) 
 		if s := bind.Eq(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,7 +55,7 @@ func plait_eq_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.EqInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -65,7 +65,7 @@ func plait_equal(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.Equal(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -75,7 +75,7 @@ func plait_fmax(input C.plait_tensor, other C.plait_tensor, otherNumber C.double
 		if s := bind.Fmax(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -85,7 +85,7 @@ func plait_fmin(input C.plait_tensor, other C.plait_tensor, otherNumber C.double
 		if s := bind.Fmin(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -95,7 +95,7 @@ func plait_ge(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) 
 		if s := bind.Ge(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -105,7 +105,7 @@ func plait_ge_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.GeInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -115,7 +115,7 @@ func plait_gt(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) 
 		if s := bind.Gt(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -125,7 +125,7 @@ func plait_gt_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.GtInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -135,7 +135,7 @@ func plait_isclose(input C.plait_tensor, other C.plait_tensor, otherNumber C.dou
 		if s := bind.Isclose(int64(input), int64(other), float64(otherNumber), float64(rtol), float64(atol), bool(equalNan)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -145,7 +145,7 @@ func plait_isfinite(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Isfinite(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -155,7 +155,7 @@ func plait_isin(elements C.plait_tensor, testElements C.plait_tensor, invert C.b
 		if s := bind.Isin(int64(elements), int64(testElements), bool(invert)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -165,7 +165,7 @@ func plait_isinf(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Isinf(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -175,7 +175,7 @@ func plait_isnan(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Isnan(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -185,7 +185,7 @@ func plait_le(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) 
 		if s := bind.Le(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -195,7 +195,7 @@ func plait_le_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.LeInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -205,7 +205,7 @@ func plait_lt(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) 
 		if s := bind.Lt(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -215,7 +215,7 @@ func plait_lt_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.LtInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -225,7 +225,7 @@ func plait_maximum(input C.plait_tensor, other C.plait_tensor, otherNumber C.dou
 		if s := bind.Maximum(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -235,7 +235,7 @@ func plait_minimum(input C.plait_tensor, other C.plait_tensor, otherNumber C.dou
 		if s := bind.Minimum(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -245,7 +245,7 @@ func plait_ne(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) 
 		if s := bind.Ne(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -255,7 +255,7 @@ func plait_ne_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.NeInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -265,6 +265,6 @@ func plait_signbit(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Signbit(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

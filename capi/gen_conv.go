@@ -19,7 +19,7 @@ func plait_col2im(input C.plait_tensor, outputSize C.plait_ints, outputSizeLen C
 		if s := bind.Col2im(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_conv1d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tens
 		if s := bind.Conv1d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_conv2d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tens
 		if s := bind.Conv2d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_conv3d(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tens
 		if s := bind.Conv3d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(groups), bool(same)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_conv_transpose1d(input C.plait_tensor, weight C.plait_tensor, bias C.
 		if s := bind.ConvTranspose1d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_conv_transpose2d(input C.plait_tensor, weight C.plait_tensor, bias C.
 		if s := bind.ConvTranspose2d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_conv_transpose3d(input C.plait_tensor, weight C.plait_tensor, bias C.
 		if s := bind.ConvTranspose3d(int64(input), int64(weight), int64(bias), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputPadding))), int64(outputPaddingLen), int64(groups), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,6 +89,6 @@ func plait_im2col(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeLen C
 		if s := bind.Im2col(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -15,7 +15,7 @@ func plait_clone(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Clone(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_copy_in_place(input C.plait_tensor, src C.plait_tensor) C.plait_statu
 		if s := bind.CopyInPlace(int64(input), int64(src)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_fill_in_place(input C.plait_tensor, value C.plait_tensor, valueNumber
 		if s := bind.FillInPlace(int64(input), int64(value), float64(valueNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_to(input C.plait_tensor, dtypeArg C.plait_dtype) C.plait_tensor {
 		if s := bind.To(int64(input), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,6 +55,6 @@ func plait_zero_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.ZeroInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

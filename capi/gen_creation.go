@@ -19,7 +19,7 @@ func plait_arange(start C.plait_tensor, startNumber C.double, end C.plait_tensor
 		if s := bind.Arange(int64(start), float64(startNumber), int64(end), float64(endNumber), int64(step), float64(stepNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_empty(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, d
 		if s := bind.Empty(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_empty_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.
 		if s := bind.EmptyLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_eye(n C.int64_t, m C.int64_t, dtypeArg C.plait_dtype, deviceArg C.pla
 		if s := bind.Eye(int64(n), int64(m), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_full(size C.plait_ints, sizeLen C.int64_t, fillValue C.plait_tensor, 
 		if s := bind.Full(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(fillValue), float64(fillValueNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_full_like(input C.plait_tensor, fillValue C.plait_tensor, fillValueNu
 		if s := bind.FullLike(int64(input), int64(fillValue), float64(fillValueNumber), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_linspace(start C.double, end C.double, steps C.int64_t, dtypeArg C.pl
 		if s := bind.Linspace(float64(start), float64(end), int64(steps), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_logspace(start C.double, end C.double, steps C.int64_t, base C.double
 		if s := bind.Logspace(float64(start), float64(end), int64(steps), float64(base), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_ones(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, de
 		if s := bind.Ones(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_ones_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.p
 		if s := bind.OnesLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_tril_indices(row C.int64_t, col C.int64_t, offset C.int64_t, dtypeArg
 		if s := bind.TrilIndices(int64(row), int64(col), int64(offset), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_triu_indices(row C.int64_t, col C.int64_t, offset C.int64_t, dtypeArg
 		if s := bind.TriuIndices(int64(row), int64(col), int64(offset), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_zeros(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, d
 		if s := bind.Zeros(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,6 +149,6 @@ func plait_zeros_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.
 		if s := bind.ZerosLike(int64(input), int64(dtypeArg), int64(deviceArg), bool(requiresGrad)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

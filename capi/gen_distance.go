@@ -15,7 +15,7 @@ func plait_cdist(x1 C.plait_tensor, x2 C.plait_tensor, p C.double) C.plait_tenso
 		if s := bind.Cdist(int64(x1), int64(x2), float64(p)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_cosine_similarity(x1 C.plait_tensor, x2 C.plait_tensor, dim C.int64_t
 		if s := bind.CosineSimilarity(int64(x1), int64(x2), int64(dim), float64(eps)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_dist(input C.plait_tensor, other C.plait_tensor, p C.double) C.plait_
 		if s := bind.Dist(int64(input), int64(other), float64(p)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,6 +45,6 @@ func plait_pairwise_distance(x1 C.plait_tensor, x2 C.plait_tensor, p C.double, e
 		if s := bind.PairwiseDistance(int64(x1), int64(x2), float64(p), float64(eps), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

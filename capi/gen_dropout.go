@@ -15,7 +15,7 @@ func plait_alpha_dropout(input C.plait_tensor, p C.double, training C.bool) C.pl
 		if s := bind.AlphaDropout(int64(input), float64(p), bool(training)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_dropout(input C.plait_tensor, p C.double, training C.bool) C.plait_te
 		if s := bind.Dropout(int64(input), float64(p), bool(training)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_dropout1d(input C.plait_tensor, p C.double, training C.bool) C.plait_
 		if s := bind.Dropout1d(int64(input), float64(p), bool(training)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_dropout2d(input C.plait_tensor, p C.double, training C.bool) C.plait_
 		if s := bind.Dropout2d(int64(input), float64(p), bool(training)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,7 +55,7 @@ func plait_dropout3d(input C.plait_tensor, p C.double, training C.bool) C.plait_
 		if s := bind.Dropout3d(int64(input), float64(p), bool(training)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -65,6 +65,6 @@ func plait_feature_alpha_dropout(input C.plait_tensor, p C.double, training C.bo
 		if s := bind.FeatureAlphaDropout(int64(input), float64(p), bool(training)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -15,7 +15,7 @@ func plait_exp(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Exp(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_exp_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.ExpInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_exp2(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Exp2(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_exp2_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.Exp2InPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,7 +55,7 @@ func plait_expm1(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Expm1(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -65,7 +65,7 @@ func plait_expm1_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.Expm1InPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -75,7 +75,7 @@ func plait_log(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Log(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -85,7 +85,7 @@ func plait_log_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.LogInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -95,7 +95,7 @@ func plait_log10(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Log10(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -105,7 +105,7 @@ func plait_log10_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.Log10InPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -115,7 +115,7 @@ func plait_log1p(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Log1p(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -125,7 +125,7 @@ func plait_log1p_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.Log1pInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -135,7 +135,7 @@ func plait_log2(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Log2(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -145,7 +145,7 @@ func plait_log2_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.Log2InPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -155,7 +155,7 @@ func plait_logaddexp(input C.plait_tensor, other C.plait_tensor, otherNumber C.d
 		if s := bind.Logaddexp(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -165,7 +165,7 @@ func plait_logaddexp2(input C.plait_tensor, other C.plait_tensor, otherNumber C.
 		if s := bind.Logaddexp2(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -175,7 +175,7 @@ func plait_rsqrt(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Rsqrt(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -185,7 +185,7 @@ func plait_rsqrt_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.RsqrtInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -195,7 +195,7 @@ func plait_sqrt(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Sqrt(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -205,7 +205,7 @@ func plait_sqrt_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SqrtInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -215,7 +215,7 @@ func plait_xlogy(input C.plait_tensor, other C.plait_tensor, otherNumber C.doubl
 		if s := bind.Xlogy(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -225,6 +225,6 @@ func plait_xlogy_in_place(input C.plait_tensor, other C.plait_tensor, otherNumbe
 		if s := bind.XlogyInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

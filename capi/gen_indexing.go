@@ -19,7 +19,7 @@ func plait_diagonal_scatter(input C.plait_tensor, src C.plait_tensor, offset C.i
 		if s := bind.DiagonalScatter(int64(input), int64(src), int64(offset), int64(dim1), int64(dim2)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_embedding(input C.plait_tensor, weight C.plait_tensor, paddingIdx C.i
 		if s := bind.Embedding(int64(input), int64(weight), int64(paddingIdx), bool(hasPaddingIdx), bool(scaleGradByFreq)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_embedding_bag(input C.plait_tensor, weight C.plait_tensor, offsets C.
 		if s := bind.EmbeddingBag(int64(input), int64(weight), int64(offsets), bool(scaleGradByFreq), C.GoString(mode), int64(perSampleWeights), bool(includeLastOffset), int64(paddingIdx), bool(hasPaddingIdx)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_embedding_renorm_in_place(input C.plait_tensor, indices C.plait_tenso
 		if s := bind.EmbeddingRenormInPlace(int64(input), int64(indices), float64(maxNorm), float64(normType)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_gather(input C.plait_tensor, dim C.int64_t, index C.plait_tensor) C.p
 		if s := bind.Gather(int64(input), int64(dim), int64(index)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -74,7 +74,7 @@ func plait_index_add(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, 
 		if s := bind.IndexAdd(int64(input), int64(dim), int64(index), int64(source), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -84,7 +84,7 @@ func plait_index_add_in_place(input C.plait_tensor, dim C.int64_t, index C.plait
 		if s := bind.IndexAddInPlace(int64(input), int64(dim), int64(index), int64(source), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -94,7 +94,7 @@ func plait_index_copy(input C.plait_tensor, dim C.int64_t, index C.plait_tensor,
 		if s := bind.IndexCopy(int64(input), int64(dim), int64(index), int64(source)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -104,7 +104,7 @@ func plait_index_copy_in_place(input C.plait_tensor, dim C.int64_t, index C.plai
 		if s := bind.IndexCopyInPlace(int64(input), int64(dim), int64(index), int64(source)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -114,7 +114,7 @@ func plait_index_fill(input C.plait_tensor, dim C.int64_t, index C.plait_tensor,
 		if s := bind.IndexFill(int64(input), int64(dim), int64(index), int64(value), float64(valueNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -124,7 +124,7 @@ func plait_index_fill_in_place(input C.plait_tensor, dim C.int64_t, index C.plai
 		if s := bind.IndexFillInPlace(int64(input), int64(dim), int64(index), int64(value), float64(valueNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -144,7 +144,7 @@ func plait_index_reduce(input C.plait_tensor, dim C.int64_t, index C.plait_tenso
 		if s := bind.IndexReduce(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -154,7 +154,7 @@ func plait_index_reduce_in_place(input C.plait_tensor, dim C.int64_t, index C.pl
 		if s := bind.IndexReduceInPlace(int64(input), int64(dim), int64(index), int64(source), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -164,7 +164,7 @@ func plait_index_select(input C.plait_tensor, dim C.int64_t, index C.plait_tenso
 		if s := bind.IndexSelect(int64(input), int64(dim), int64(index)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -174,7 +174,7 @@ func plait_masked_fill(input C.plait_tensor, mask C.plait_tensor, maskNumber C.d
 		if s := bind.MaskedFill(int64(input), int64(mask), float64(maskNumber), int64(value), float64(valueNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -184,7 +184,7 @@ func plait_masked_fill_in_place(input C.plait_tensor, mask C.plait_tensor, maskN
 		if s := bind.MaskedFillInPlace(int64(input), int64(mask), float64(maskNumber), int64(value), float64(valueNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -194,7 +194,7 @@ func plait_masked_scatter(input C.plait_tensor, mask C.plait_tensor, source C.pl
 		if s := bind.MaskedScatter(int64(input), int64(mask), int64(source)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -204,7 +204,7 @@ func plait_masked_scatter_in_place(input C.plait_tensor, mask C.plait_tensor, so
 		if s := bind.MaskedScatterInPlace(int64(input), int64(mask), int64(source)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -229,7 +229,7 @@ func plait_put(input C.plait_tensor, index C.plait_tensor, source C.plait_tensor
 		if s := bind.Put(int64(input), int64(index), int64(source), bool(accumulate)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -239,7 +239,7 @@ func plait_put_in_place(input C.plait_tensor, index C.plait_tensor, source C.pla
 		if s := bind.PutInPlace(int64(input), int64(index), int64(source), bool(accumulate)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -249,7 +249,7 @@ func plait_scatter(input C.plait_tensor, dim C.int64_t, index C.plait_tensor, sr
 		if s := bind.Scatter(int64(input), int64(dim), int64(index), int64(src), float64(srcNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -259,7 +259,7 @@ func plait_scatter_in_place(input C.plait_tensor, dim C.int64_t, index C.plait_t
 		if s := bind.ScatterInPlace(int64(input), int64(dim), int64(index), int64(src), float64(srcNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -269,7 +269,7 @@ func plait_scatter_add(input C.plait_tensor, dim C.int64_t, index C.plait_tensor
 		if s := bind.ScatterAdd(int64(input), int64(dim), int64(index), int64(src)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -279,7 +279,7 @@ func plait_scatter_add_in_place(input C.plait_tensor, dim C.int64_t, index C.pla
 		if s := bind.ScatterAddInPlace(int64(input), int64(dim), int64(index), int64(src)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -289,7 +289,7 @@ func plait_scatter_reduce(input C.plait_tensor, dim C.int64_t, index C.plait_ten
 		if s := bind.ScatterReduce(int64(input), int64(dim), int64(index), int64(src), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -299,7 +299,7 @@ func plait_scatter_reduce_in_place(input C.plait_tensor, dim C.int64_t, index C.
 		if s := bind.ScatterReduceInPlace(int64(input), int64(dim), int64(index), int64(src), C.GoString(reduce), bool(includeSelf)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -309,7 +309,7 @@ func plait_select_scatter(input C.plait_tensor, src C.plait_tensor, dim C.int64_
 		if s := bind.SelectScatter(int64(input), int64(src), int64(dim), int64(index)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -319,7 +319,7 @@ func plait_slice_scatter(input C.plait_tensor, src C.plait_tensor, dim C.int64_t
 		if s := bind.SliceScatter(int64(input), int64(src), int64(dim), int64(start), int64(end), int64(step)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -329,7 +329,7 @@ func plait_take(input C.plait_tensor, index C.plait_tensor) C.plait_tensor {
 		if s := bind.Take(int64(input), int64(index)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -339,7 +339,7 @@ func plait_take_along_dim(input C.plait_tensor, indices C.plait_tensor, dim C.in
 		if s := bind.TakeAlongDim(int64(input), int64(indices), int64(dim), bool(hasDim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -349,7 +349,7 @@ func plait_where(condition C.plait_tensor, input C.plait_tensor, inputNumber C.d
 		if s := bind.Where(int64(condition), int64(input), float64(inputNumber), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -359,7 +359,7 @@ func plait_index_get(t C.plait_tensor, parts C.plait_ints, n C.int64_t) C.plait_
 		if s := bind.IndexGet(int64(t), int64(uintptr(unsafe.Pointer(parts))), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -374,7 +374,7 @@ func plait_index_set(t C.plait_tensor, value C.plait_tensor, number C.double, pa
 		if s := bind.IndexSet(int64(t), int64(value), float64(number), int64(uintptr(unsafe.Pointer(parts))), int64(n)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 

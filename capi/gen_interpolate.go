@@ -19,7 +19,7 @@ func plait_affine_grid(theta C.plait_tensor, size C.plait_ints, sizeLen C.int64_
 		if s := bind.AffineGrid(int64(theta), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), bool(alignCorners)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_channel_shuffle(input C.plait_tensor, groups C.int64_t) C.plait_tenso
 		if s := bind.ChannelShuffle(int64(input), int64(groups)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_grid_sample(input C.plait_tensor, grid C.plait_tensor, mode C.plait_s
 		if s := bind.GridSample(int64(input), int64(grid), C.GoString(mode), C.GoString(paddingMode), bool(alignCorners)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_interpolate(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_
 		if s := bind.Interpolate(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(scaleFactor))), int64(scaleFactorLen), C.GoString(mode), bool(alignCorners), bool(recomputeScaleFactor)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_pixel_shuffle(input C.plait_tensor, upscaleFactor C.int64_t) C.plait_
 		if s := bind.PixelShuffle(int64(input), int64(upscaleFactor)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,6 +69,6 @@ func plait_pixel_unshuffle(input C.plait_tensor, downscaleFactor C.int64_t) C.pl
 		if s := bind.PixelUnshuffle(int64(input), int64(downscaleFactor)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

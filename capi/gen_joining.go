@@ -19,7 +19,7 @@ func plait_block_diag(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.pla
 		if s := bind.BlockDiag(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_cartesian_prod(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C
 		if s := bind.CartesianProd(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_cat(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t, dim C.int64_
 		if s := bind.Cat(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_column_stack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.p
 		if s := bind.ColumnStack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_combinations(input C.plait_tensor, r C.int64_t, withReplacement C.boo
 		if s := bind.Combinations(int64(input), int64(r), bool(withReplacement)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_dstack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_t
 		if s := bind.Dstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_hstack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_t
 		if s := bind.Hstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_meshgrid(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t, indexin
 		if s := bind.Meshgrid(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), C.GoString(indexing)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_stack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t, dim C.int6
 		if s := bind.Stack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,6 +109,6 @@ func plait_vstack(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plait_t
 		if s := bind.Vstack(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

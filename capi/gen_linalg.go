@@ -19,7 +19,7 @@ func plait_cross(input C.plait_tensor, other C.plait_tensor, dim C.int64_t) C.pl
 		if s := bind.Cross(int64(input), int64(other), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_linalg_cholesky(input C.plait_tensor, upper C.bool) C.plait_tensor {
 		if s := bind.LinalgCholesky(int64(input), bool(upper)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_linalg_cholesky_ex(input C.plait_tensor, upper C.bool, out *C.plait_t
 		if s := bind.LinalgCholeskyEx(int64(input), bool(upper), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_linalg_det(input C.plait_tensor) C.plait_tensor {
 		if s := bind.LinalgDet(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_linalg_eigh(input C.plait_tensor, out *C.plait_tensor) C.plait_status
 		if s := bind.LinalgEigh(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_linalg_inv(input C.plait_tensor) C.plait_tensor {
 		if s := bind.LinalgInv(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor, rcond C.double) C.pl
 		if s := bind.LinalgLstsq(int64(A), int64(B), float64(rcond)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_linalg_lu_factor_ex(input C.plait_tensor, out *C.plait_tensor) C.plai
 		if s := bind.LinalgLuFactorEx(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_linalg_lu_solve(LU C.plait_tensor, pivots C.plait_tensor, B C.plait_t
 		if s := bind.LinalgLuSolve(int64(LU), int64(pivots), int64(B), bool(adjoint)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_linalg_matrix_norm(input C.plait_tensor, ord C.plait_string) C.plait_
 		if s := bind.LinalgMatrixNorm(int64(input), C.GoString(ord)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_linalg_pinv(input C.plait_tensor, rtol C.double) C.plait_tensor {
 		if s := bind.LinalgPinv(int64(input), float64(rtol)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_linalg_qr(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
 		if s := bind.LinalgQr(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_linalg_slogdet(input C.plait_tensor, out *C.plait_tensor) C.plait_sta
 		if s := bind.LinalgSlogdet(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,7 +149,7 @@ func plait_linalg_solve(A C.plait_tensor, B C.plait_tensor) C.plait_tensor {
 		if s := bind.LinalgSolve(int64(A), int64(B)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -159,7 +159,7 @@ func plait_linalg_solve_triangular(A C.plait_tensor, B C.plait_tensor, upper C.b
 		if s := bind.LinalgSolveTriangular(int64(A), int64(B), bool(upper), bool(unitriangular)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -169,7 +169,7 @@ func plait_linalg_svd(input C.plait_tensor, out *C.plait_tensor) C.plait_status 
 		if s := bind.LinalgSvd(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -179,7 +179,7 @@ func plait_lu_unpack(LUData C.plait_tensor, LUPivots C.plait_tensor, out *C.plai
 		if s := bind.LuUnpack(int64(LUData), int64(LUPivots), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -189,7 +189,7 @@ func plait_trace(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Trace(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -199,6 +199,6 @@ func plait_vander(x C.plait_tensor, N C.int64_t, increasing C.bool) C.plait_tens
 		if s := bind.Vander(int64(x), int64(N), bool(increasing)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

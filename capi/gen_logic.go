@@ -15,7 +15,7 @@ func plait_bitwise_and(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.BitwiseAnd(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_bitwise_and_in_place(input C.plait_tensor, other C.plait_tensor, othe
 		if s := bind.BitwiseAndInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_bitwise_left_shift(input C.plait_tensor, other C.plait_tensor, otherN
 		if s := bind.BitwiseLeftShift(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_bitwise_left_shift_in_place(input C.plait_tensor, other C.plait_tenso
 		if s := bind.BitwiseLeftShiftInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,7 +55,7 @@ func plait_bitwise_not(input C.plait_tensor) C.plait_tensor {
 		if s := bind.BitwiseNot(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -65,7 +65,7 @@ func plait_bitwise_not_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.BitwiseNotInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -75,7 +75,7 @@ func plait_bitwise_or(input C.plait_tensor, other C.plait_tensor, otherNumber C.
 		if s := bind.BitwiseOr(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -85,7 +85,7 @@ func plait_bitwise_or_in_place(input C.plait_tensor, other C.plait_tensor, other
 		if s := bind.BitwiseOrInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -95,7 +95,7 @@ func plait_bitwise_right_shift(input C.plait_tensor, other C.plait_tensor, other
 		if s := bind.BitwiseRightShift(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -105,7 +105,7 @@ func plait_bitwise_right_shift_in_place(input C.plait_tensor, other C.plait_tens
 		if s := bind.BitwiseRightShiftInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -115,7 +115,7 @@ func plait_bitwise_xor(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.BitwiseXor(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -125,7 +125,7 @@ func plait_bitwise_xor_in_place(input C.plait_tensor, other C.plait_tensor, othe
 		if s := bind.BitwiseXorInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -135,7 +135,7 @@ func plait_logical_and(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.LogicalAnd(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -145,7 +145,7 @@ func plait_logical_and_in_place(input C.plait_tensor, other C.plait_tensor, othe
 		if s := bind.LogicalAndInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -155,7 +155,7 @@ func plait_logical_not(input C.plait_tensor) C.plait_tensor {
 		if s := bind.LogicalNot(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -165,7 +165,7 @@ func plait_logical_not_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.LogicalNotInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -175,7 +175,7 @@ func plait_logical_or(input C.plait_tensor, other C.plait_tensor, otherNumber C.
 		if s := bind.LogicalOr(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -185,7 +185,7 @@ func plait_logical_or_in_place(input C.plait_tensor, other C.plait_tensor, other
 		if s := bind.LogicalOrInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -195,7 +195,7 @@ func plait_logical_xor(input C.plait_tensor, other C.plait_tensor, otherNumber C
 		if s := bind.LogicalXor(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -205,6 +205,6 @@ func plait_logical_xor_in_place(input C.plait_tensor, other C.plait_tensor, othe
 		if s := bind.LogicalXorInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -19,7 +19,7 @@ func plait_binary_cross_entropy(input C.plait_tensor, target C.plait_tensor, tar
 		if s := bind.BinaryCrossEntropy(int64(input), int64(target), float64(targetNumber), int64(weight), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_binary_cross_entropy_with_logits(input C.plait_tensor, target C.plait
 		if s := bind.BinaryCrossEntropyWithLogits(int64(input), int64(target), float64(targetNumber), int64(weight), int64(posWeight), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_cosine_embedding_loss(input1 C.plait_tensor, input2 C.plait_tensor, i
 		if s := bind.CosineEmbeddingLoss(int64(input1), int64(input2), float64(input2Number), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_cross_entropy(input C.plait_tensor, target C.plait_tensor, weight C.p
 		if s := bind.CrossEntropy(int64(input), int64(target), int64(weight), int64(ignoreIndex), bool(hasIgnoreIndex), C.GoString(reduction), float64(labelSmoothing)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_ctc_loss(logProbs C.plait_tensor, targets C.plait_tensor, inputLength
 		if s := bind.CtcLoss(int64(logProbs), int64(targets), int64(uintptr(unsafe.Pointer(inputLengths))), int64(inputLengthsLen), int64(uintptr(unsafe.Pointer(targetLengths))), int64(targetLengthsLen), int64(blank), C.GoString(reduction), bool(zeroInfinity)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_gaussian_nll_loss(input C.plait_tensor, target C.plait_tensor, target
 		if s := bind.GaussianNllLoss(int64(input), int64(target), float64(targetNumber), int64(varArg), float64(varArgNumber), bool(full), float64(eps), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_hinge_embedding_loss(input C.plait_tensor, target C.plait_tensor, tar
 		if s := bind.HingeEmbeddingLoss(int64(input), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_huber_loss(input C.plait_tensor, target C.plait_tensor, targetNumber 
 		if s := bind.HuberLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), float64(delta)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_kl_div(input C.plait_tensor, target C.plait_tensor, targetNumber C.do
 		if s := bind.KlDiv(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), bool(logTarget)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_l1_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.d
 		if s := bind.L1Loss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_margin_ranking_loss(input1 C.plait_tensor, input2 C.plait_tensor, inp
 		if s := bind.MarginRankingLoss(int64(input1), int64(input2), float64(input2Number), int64(target), float64(targetNumber), float64(margin), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_mse_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.
 		if s := bind.MseLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_multi_margin_loss(input C.plait_tensor, target C.plait_tensor, p C.in
 		if s := bind.MultiMarginLoss(int64(input), int64(target), int64(p), float64(margin), bool(hasMargin), int64(weight), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,7 +149,7 @@ func plait_multilabel_margin_loss(input C.plait_tensor, target C.plait_tensor, r
 		if s := bind.MultilabelMarginLoss(int64(input), int64(target), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -159,7 +159,7 @@ func plait_multilabel_soft_margin_loss(input C.plait_tensor, target C.plait_tens
 		if s := bind.MultilabelSoftMarginLoss(int64(input), int64(target), int64(weight), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -169,7 +169,7 @@ func plait_nll_loss(input C.plait_tensor, target C.plait_tensor, weight C.plait_
 		if s := bind.NllLoss(int64(input), int64(target), int64(weight), int64(ignoreIndex), bool(hasIgnoreIndex), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -179,7 +179,7 @@ func plait_poisson_nll_loss(input C.plait_tensor, target C.plait_tensor, targetN
 		if s := bind.PoissonNllLoss(int64(input), int64(target), float64(targetNumber), bool(rate), bool(full), float64(eps), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -189,7 +189,7 @@ func plait_smooth_l1_loss(input C.plait_tensor, target C.plait_tensor, targetNum
 		if s := bind.SmoothL1Loss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction), float64(beta)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -199,7 +199,7 @@ func plait_soft_margin_loss(input C.plait_tensor, target C.plait_tensor, targetN
 		if s := bind.SoftMarginLoss(int64(input), int64(target), float64(targetNumber), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -209,6 +209,6 @@ func plait_triplet_margin_loss(anchor C.plait_tensor, positive C.plait_tensor, p
 		if s := bind.TripletMarginLoss(int64(anchor), int64(positive), float64(positiveNumber), int64(negative), float64(negativeNumber), float64(margin), bool(hasMargin), float64(p), bool(hasP), float64(eps), bool(hasEps), bool(swap), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -19,7 +19,7 @@ func plait_addbmm(input C.plait_tensor, batch1 C.plait_tensor, batch2 C.plait_te
 		if s := bind.Addbmm(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_addbmm_in_place(input C.plait_tensor, batch1 C.plait_tensor, batch2 C
 		if s := bind.AddbmmInPlace(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_addmm(input C.plait_tensor, mat1 C.plait_tensor, mat2 C.plait_tensor,
 		if s := bind.Addmm(int64(input), int64(mat1), int64(mat2), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_addmm_in_place(input C.plait_tensor, mat1 C.plait_tensor, mat2 C.plai
 		if s := bind.AddmmInPlace(int64(input), int64(mat1), int64(mat2), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_addmv(input C.plait_tensor, mat C.plait_tensor, vec C.plait_tensor, b
 		if s := bind.Addmv(int64(input), int64(mat), int64(vec), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_addmv_in_place(input C.plait_tensor, mat C.plait_tensor, vec C.plait_
 		if s := bind.AddmvInPlace(int64(input), int64(mat), int64(vec), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_addr(input C.plait_tensor, vec1 C.plait_tensor, vec2 C.plait_tensor, 
 		if s := bind.Addr(int64(input), int64(vec1), int64(vec2), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_addr_in_place(input C.plait_tensor, vec1 C.plait_tensor, vec2 C.plait
 		if s := bind.AddrInPlace(int64(input), int64(vec1), int64(vec2), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_baddbmm(input C.plait_tensor, batch1 C.plait_tensor, batch2 C.plait_t
 		if s := bind.Baddbmm(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_baddbmm_in_place(input C.plait_tensor, batch1 C.plait_tensor, batch2 
 		if s := bind.BaddbmmInPlace(int64(input), int64(batch1), int64(batch2), float64(beta), float64(alpha)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_bilinear(input1 C.plait_tensor, input2 C.plait_tensor, weight C.plait
 		if s := bind.Bilinear(int64(input1), int64(input2), int64(weight), int64(bias)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_bmm(input C.plait_tensor, mat2 C.plait_tensor) C.plait_tensor {
 		if s := bind.Bmm(int64(input), int64(mat2)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_chain_matmul(matrices C.plait_tensors, matricesLen C.int64_t) C.plait
 		if s := bind.ChainMatmul(int64(uintptr(unsafe.Pointer(matrices))), int64(matricesLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,7 +149,7 @@ func plait_dot(input C.plait_tensor, tensorArg C.plait_tensor) C.plait_tensor {
 		if s := bind.Dot(int64(input), int64(tensorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -159,7 +159,7 @@ func plait_einsum(equation C.plait_string, operands C.plait_tensors, operandsLen
 		if s := bind.Einsum(C.GoString(equation), int64(uintptr(unsafe.Pointer(operands))), int64(operandsLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -169,7 +169,7 @@ func plait_inner(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.Inner(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -179,7 +179,7 @@ func plait_kron(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.Kron(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -189,7 +189,7 @@ func plait_linear(input C.plait_tensor, weight C.plait_tensor, bias C.plait_tens
 		if s := bind.Linear(int64(input), int64(weight), int64(bias)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -199,7 +199,7 @@ func plait_matmul(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.Matmul(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -209,7 +209,7 @@ func plait_matrix_power(input C.plait_tensor, n C.int64_t) C.plait_tensor {
 		if s := bind.MatrixPower(int64(input), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -219,7 +219,7 @@ func plait_mm(input C.plait_tensor, mat2 C.plait_tensor) C.plait_tensor {
 		if s := bind.Mm(int64(input), int64(mat2)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -229,7 +229,7 @@ func plait_multi_dot(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t) C.plai
 		if s := bind.MultiDot(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -239,7 +239,7 @@ func plait_mv(input C.plait_tensor, vec C.plait_tensor) C.plait_tensor {
 		if s := bind.Mv(int64(input), int64(vec)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -249,7 +249,7 @@ func plait_outer(input C.plait_tensor, vec2 C.plait_tensor) C.plait_tensor {
 		if s := bind.Outer(int64(input), int64(vec2)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -259,7 +259,7 @@ func plait_tensordot(input C.plait_tensor, other C.plait_tensor, dimsSelf C.plai
 		if s := bind.Tensordot(int64(input), int64(other), int64(uintptr(unsafe.Pointer(dimsSelf))), int64(dimsSelfLen), int64(uintptr(unsafe.Pointer(dimsOther))), int64(dimsOtherLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -269,6 +269,6 @@ func plait_vdot(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.Vdot(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -19,7 +19,7 @@ func plait_batch_norm(input C.plait_tensor, runningMean C.plait_tensor, runningV
 		if s := bind.BatchNorm(int64(input), int64(runningMean), int64(runningVar), int64(weight), int64(bias), bool(training), float64(momentum), float64(eps)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_group_norm(input C.plait_tensor, numGroups C.int64_t, weight C.plait_
 		if s := bind.GroupNorm(int64(input), int64(numGroups), int64(weight), int64(bias), float64(eps)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_instance_norm(input C.plait_tensor, runningMean C.plait_tensor, runni
 		if s := bind.InstanceNorm(int64(input), int64(runningMean), int64(runningVar), int64(weight), int64(bias), bool(useInputStats), float64(momentum), float64(eps)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_layer_norm(input C.plait_tensor, normalizedShape C.plait_ints, normal
 		if s := bind.LayerNorm(int64(input), int64(uintptr(unsafe.Pointer(normalizedShape))), int64(normalizedShapeLen), int64(weight), int64(bias), float64(eps)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_local_response_norm(input C.plait_tensor, size C.int64_t, alpha C.dou
 		if s := bind.LocalResponseNorm(int64(input), int64(size), float64(alpha), float64(beta), float64(k)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_normalize(input C.plait_tensor, p C.double, dim C.int64_t, eps C.doub
 		if s := bind.Normalize(int64(input), float64(p), int64(dim), float64(eps)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_renorm(input C.plait_tensor, p C.double, dim C.int64_t, maxnorm C.dou
 		if s := bind.Renorm(int64(input), float64(p), int64(dim), float64(maxnorm)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_renorm_in_place(input C.plait_tensor, p C.double, dim C.int64_t, maxn
 		if s := bind.RenormInPlace(int64(input), float64(p), int64(dim), float64(maxnorm)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,6 +99,6 @@ func plait_rms_norm(input C.plait_tensor, normalizedShape C.plait_ints, normaliz
 		if s := bind.RmsNorm(int64(input), int64(uintptr(unsafe.Pointer(normalizedShape))), int64(normalizedShapeLen), int64(weight), float64(eps)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

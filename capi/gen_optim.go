@@ -34,7 +34,7 @@ func plait_optim_step(h C.plait_object) C.plait_status {
 		if s := bind.OptimStep(int64(h)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 

@@ -19,6 +19,6 @@ func plait_pad(input C.plait_tensor, pad C.plait_ints, padLen C.int64_t, mode C.
 		if s := bind.Pad(int64(input), int64(uintptr(unsafe.Pointer(pad))), int64(padLen), C.GoString(mode), float64(value)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -44,7 +44,7 @@ func plait_pipeline_next(h C.plait_object) C.plait_status {
 		if s := bind.PipelineNext(int64(h)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_pipeline_loss(h C.plait_object) C.plait_tensor {
 		if s := bind.PipelineLoss(int64(h)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 

@@ -19,7 +19,7 @@ func plait_adaptive_avg_pool1d(input C.plait_tensor, outputSize C.plait_ints, ou
 		if s := bind.AdaptiveAvgPool1d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_adaptive_avg_pool2d(input C.plait_tensor, outputSize C.plait_ints, ou
 		if s := bind.AdaptiveAvgPool2d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_adaptive_avg_pool3d(input C.plait_tensor, outputSize C.plait_ints, ou
 		if s := bind.AdaptiveAvgPool3d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_adaptive_max_pool1d(input C.plait_tensor, outputSize C.plait_ints, ou
 		if s := bind.AdaptiveMaxPool1d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_adaptive_max_pool1d_with_indices(input C.plait_tensor, outputSize C.p
 		if s := bind.AdaptiveMaxPool1dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_adaptive_max_pool2d(input C.plait_tensor, outputSize C.plait_ints, ou
 		if s := bind.AdaptiveMaxPool2d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_adaptive_max_pool2d_with_indices(input C.plait_tensor, outputSize C.p
 		if s := bind.AdaptiveMaxPool2dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_adaptive_max_pool3d(input C.plait_tensor, outputSize C.plait_ints, ou
 		if s := bind.AdaptiveMaxPool3d(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_adaptive_max_pool3d_with_indices(input C.plait_tensor, outputSize C.p
 		if s := bind.AdaptiveMaxPool3dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_avg_pool1d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeL
 		if s := bind.AvgPool1d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_avg_pool2d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeL
 		if s := bind.AvgPool2d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_avg_pool3d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeL
 		if s := bind.AvgPool3d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), bool(ceilMode), bool(excludePad), int64(divisorOverride)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_lp_pool1d(input C.plait_tensor, normType C.double, kernelSize C.plait
 		if s := bind.LpPool1d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,7 +149,7 @@ func plait_lp_pool2d(input C.plait_tensor, normType C.double, kernelSize C.plait
 		if s := bind.LpPool2d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -159,7 +159,7 @@ func plait_lp_pool3d(input C.plait_tensor, normType C.double, kernelSize C.plait
 		if s := bind.LpPool3d(int64(input), float64(normType), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), bool(ceilMode)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -169,7 +169,7 @@ func plait_max_pool1d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeL
 		if s := bind.MaxPool1d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -179,7 +179,7 @@ func plait_max_pool1d_with_indices(input C.plait_tensor, kernelSize C.plait_ints
 		if s := bind.MaxPool1dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -189,7 +189,7 @@ func plait_max_pool2d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeL
 		if s := bind.MaxPool2d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -199,7 +199,7 @@ func plait_max_pool2d_with_indices(input C.plait_tensor, kernelSize C.plait_ints
 		if s := bind.MaxPool2dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -209,7 +209,7 @@ func plait_max_pool3d(input C.plait_tensor, kernelSize C.plait_ints, kernelSizeL
 		if s := bind.MaxPool3d(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -219,7 +219,7 @@ func plait_max_pool3d_with_indices(input C.plait_tensor, kernelSize C.plait_ints
 		if s := bind.MaxPool3dWithIndices(int64(input), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(dilation))), int64(dilationLen), bool(ceilMode), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -229,7 +229,7 @@ func plait_max_unpool1d(input C.plait_tensor, indices C.plait_tensor, kernelSize
 		if s := bind.MaxUnpool1d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -239,7 +239,7 @@ func plait_max_unpool2d(input C.plait_tensor, indices C.plait_tensor, kernelSize
 		if s := bind.MaxUnpool2d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -249,6 +249,6 @@ func plait_max_unpool3d(input C.plait_tensor, indices C.plait_tensor, kernelSize
 		if s := bind.MaxUnpool3d(int64(input), int64(indices), int64(uintptr(unsafe.Pointer(kernelSize))), int64(kernelSizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(uintptr(unsafe.Pointer(padding))), int64(paddingLen), int64(uintptr(unsafe.Pointer(outputSize))), int64(outputSizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

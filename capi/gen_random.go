@@ -19,7 +19,7 @@ func plait_bernoulli(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.p
 		if s := bind.Bernoulli(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_bernoulli_in_place(input C.plait_tensor, p C.plait_tensor, pNumber C.
 		if s := bind.BernoulliInPlace(int64(input), int64(p), float64(pNumber), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_cauchy_in_place(input C.plait_tensor, median C.double, sigma C.double
 		if s := bind.CauchyInPlace(int64(input), float64(median), float64(sigma), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_exponential_in_place(input C.plait_tensor, lambd C.double, generatorA
 		if s := bind.ExponentialInPlace(int64(input), float64(lambd), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_geometric_in_place(input C.plait_tensor, p C.double, generatorArg C.p
 		if s := bind.GeometricInPlace(int64(input), float64(p), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_log_normal_in_place(input C.plait_tensor, mean C.double, std C.double
 		if s := bind.LogNormalInPlace(int64(input), float64(mean), float64(std), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_multinomial(input C.plait_tensor, numSamples C.int64_t, replacement C
 		if s := bind.Multinomial(int64(input), int64(numSamples), bool(replacement), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_normal_in_place(input C.plait_tensor, mean C.double, std C.double, ge
 		if s := bind.NormalInPlace(int64(input), float64(mean), float64(std), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_rand(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, de
 		if s := bind.Rand(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_rand_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.p
 		if s := bind.RandLike(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_randint(low C.int64_t, high C.int64_t, size C.plait_ints, sizeLen C.i
 		if s := bind.Randint(int64(low), int64(high), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_randint_like(input C.plait_tensor, low C.int64_t, high C.int64_t, dty
 		if s := bind.RandintLike(int64(input), int64(low), int64(high), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_randn(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, d
 		if s := bind.Randn(int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,7 +149,7 @@ func plait_randn_like(input C.plait_tensor, dtypeArg C.plait_dtype, deviceArg C.
 		if s := bind.RandnLike(int64(input), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -159,7 +159,7 @@ func plait_random_in_place(input C.plait_tensor, from C.int64_t, to C.int64_t, g
 		if s := bind.RandomInPlace(int64(input), int64(from), int64(to), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -169,7 +169,7 @@ func plait_randperm(n C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_devic
 		if s := bind.Randperm(int64(n), int64(dtypeArg), int64(deviceArg), int64(generatorArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -179,7 +179,7 @@ func plait_trunc_normal_in_place(input C.plait_tensor, mean C.double, std C.doub
 		if s := bind.TruncNormalInPlace(int64(input), float64(mean), float64(std), float64(a), float64(b), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -189,7 +189,7 @@ func plait_uniform_in_place(input C.plait_tensor, from C.double, to C.double, ge
 		if s := bind.UniformInPlace(int64(input), float64(from), float64(to), int64(generatorArg)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 

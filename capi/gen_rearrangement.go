@@ -19,7 +19,7 @@ func plait_diag(input C.plait_tensor, diagonal C.int64_t) C.plait_tensor {
 		if s := bind.Diag(int64(input), int64(diagonal)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_diag_embed(input C.plait_tensor, offset C.int64_t, dim1 C.int64_t, di
 		if s := bind.DiagEmbed(int64(input), int64(offset), int64(dim1), int64(dim2)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_diagflat(input C.plait_tensor, offset C.int64_t) C.plait_tensor {
 		if s := bind.Diagflat(int64(input), int64(offset)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_flip(input C.plait_tensor, dims C.plait_ints, dimsLen C.int64_t) C.pl
 		if s := bind.Flip(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_fliplr(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Fliplr(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_flipud(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Flipud(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_repeat(input C.plait_tensor, repeats C.plait_ints, repeatsLen C.int64
 		if s := bind.Repeat(int64(input), int64(uintptr(unsafe.Pointer(repeats))), int64(repeatsLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -94,7 +94,7 @@ func plait_roll(input C.plait_tensor, shifts C.plait_ints, shiftsLen C.int64_t, 
 		if s := bind.Roll(int64(input), int64(uintptr(unsafe.Pointer(shifts))), int64(shiftsLen), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -104,7 +104,7 @@ func plait_rot90(input C.plait_tensor, k C.int64_t, dims C.plait_ints, dimsLen C
 		if s := bind.Rot90(int64(input), int64(k), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -114,7 +114,7 @@ func plait_tile(input C.plait_tensor, dims C.plait_ints, dimsLen C.int64_t) C.pl
 		if s := bind.Tile(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -124,7 +124,7 @@ func plait_tril(input C.plait_tensor, diagonal C.int64_t) C.plait_tensor {
 		if s := bind.Tril(int64(input), int64(diagonal)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -134,7 +134,7 @@ func plait_tril_in_place(input C.plait_tensor, diagonal C.int64_t) C.plait_statu
 		if s := bind.TrilInPlace(int64(input), int64(diagonal)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -144,7 +144,7 @@ func plait_triu(input C.plait_tensor, diagonal C.int64_t) C.plait_tensor {
 		if s := bind.Triu(int64(input), int64(diagonal)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -154,6 +154,6 @@ func plait_triu_in_place(input C.plait_tensor, diagonal C.int64_t) C.plait_statu
 		if s := bind.TriuInPlace(int64(input), int64(diagonal)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

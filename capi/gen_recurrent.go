@@ -19,7 +19,7 @@ func plait_gru_layer(input C.plait_tensor, h0 C.plait_tensor, wIh C.plait_tensor
 		if s := bind.GruLayer(int64(input), int64(h0), int64(wIh), int64(wHh), int64(bIh), int64(bHh), bool(reverse), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,6 +29,6 @@ func plait_lstm_layer(input C.plait_tensor, h0 C.plait_tensor, c0 C.plait_tensor
 		if s := bind.LstmLayer(int64(input), int64(h0), int64(c0), int64(wIh), int64(wHh), int64(bIh), int64(bHh), bool(reverse), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -19,7 +19,7 @@ func plait_all(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim
 		if s := bind.All(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_amax(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdi
 		if s := bind.Amax(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_amin(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdi
 		if s := bind.Amin(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_any(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim
 		if s := bind.Any(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_argmax(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keep
 		if s := bind.Argmax(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_argmin(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keep
 		if s := bind.Argmin(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_count_nonzero(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_
 		if s := bind.CountNonzero(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_logsumexp(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, k
 		if s := bind.Logsumexp(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_max(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait
 		if s := bind.Max(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_mean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdi
 		if s := bind.Mean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_min(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait
 		if s := bind.Min(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_nanmean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, kee
 		if s := bind.Nanmean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_nansum(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keep
 		if s := bind.Nansum(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,7 +149,7 @@ func plait_norm(input C.plait_tensor, p C.double, dim C.plait_ints, dimLen C.int
 		if s := bind.Norm(int64(input), float64(p), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -159,7 +159,7 @@ func plait_prod(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdi
 		if s := bind.Prod(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -169,7 +169,7 @@ func plait_std(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, correct
 		if s := bind.Std(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -179,7 +179,7 @@ func plait_std_mean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, co
 		if s := bind.StdMean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -189,7 +189,7 @@ func plait_sum(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim
 		if s := bind.Sum(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -199,7 +199,7 @@ func plait_var(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, correct
 		if s := bind.Var(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -209,7 +209,7 @@ func plait_var_mean(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, co
 		if s := bind.VarMean(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), float64(correction), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -219,6 +219,6 @@ func plait_vector_norm(input C.plait_tensor, ord C.double, dim C.plait_ints, dim
 		if s := bind.VectorNorm(int64(input), float64(ord), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -15,7 +15,7 @@ func plait_ceil(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Ceil(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_ceil_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.CeilInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_copysign(input C.plait_tensor, other C.plait_tensor, otherNumber C.do
 		if s := bind.Copysign(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_copysign_in_place(input C.plait_tensor, other C.plait_tensor, otherNu
 		if s := bind.CopysignInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,7 +55,7 @@ func plait_floor(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Floor(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -65,7 +65,7 @@ func plait_floor_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.FloorInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -75,7 +75,7 @@ func plait_frac(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Frac(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -85,7 +85,7 @@ func plait_frac_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.FracInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -95,7 +95,7 @@ func plait_round(input C.plait_tensor, decimals C.int64_t) C.plait_tensor {
 		if s := bind.Round(int64(input), int64(decimals)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -105,7 +105,7 @@ func plait_round_in_place(input C.plait_tensor, decimals C.int64_t) C.plait_stat
 		if s := bind.RoundInPlace(int64(input), int64(decimals)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -115,7 +115,7 @@ func plait_trunc(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Trunc(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -125,6 +125,6 @@ func plait_trunc_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.TruncInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -24,7 +24,7 @@ func plait_scaler_unscale(h C.plait_object, key C.int64_t, params C.plait_tensor
 		if s := bind.ScalerUnscale(int64(h), int64(key), int64(uintptr(unsafe.Pointer(params))), int64(n)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 

@@ -19,7 +19,7 @@ func plait_cummax(input C.plait_tensor, dim C.int64_t, out *C.plait_tensor) C.pl
 		if s := bind.Cummax(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_cummin(input C.plait_tensor, dim C.int64_t, out *C.plait_tensor) C.pl
 		if s := bind.Cummin(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_cumprod(input C.plait_tensor, dim C.int64_t, dtypeArg C.plait_dtype) 
 		if s := bind.Cumprod(int64(input), int64(dim), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_cumprod_in_place(input C.plait_tensor, dim C.int64_t) C.plait_status 
 		if s := bind.CumprodInPlace(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_cumsum(input C.plait_tensor, dim C.int64_t, dtypeArg C.plait_dtype) C
 		if s := bind.Cumsum(int64(input), int64(dim), int64(dtypeArg)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_cumsum_in_place(input C.plait_tensor, dim C.int64_t) C.plait_status {
 		if s := bind.CumsumInPlace(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_cumulative_trapezoid(y C.plait_tensor, x C.plait_tensor, dx C.double,
 		if s := bind.CumulativeTrapezoid(int64(y), int64(x), float64(dx), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_diff(input C.plait_tensor, n C.int64_t, dim C.int64_t, prepend C.plai
 		if s := bind.Diff(int64(input), int64(n), int64(dim), int64(prepend), int64(append)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_logcumsumexp(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
 		if s := bind.Logcumsumexp(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,6 +109,6 @@ func plait_trapezoid(y C.plait_tensor, x C.plait_tensor, dx C.double, dim C.int6
 		if s := bind.Trapezoid(int64(y), int64(x), float64(dx), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

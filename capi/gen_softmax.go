@@ -15,7 +15,7 @@ func plait_log_softmax(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
 		if s := bind.LogSoftmax(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_softmax(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
 		if s := bind.Softmax(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,6 +35,6 @@ func plait_softmin(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
 		if s := bind.Softmin(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

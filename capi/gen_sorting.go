@@ -19,7 +19,7 @@ func plait_argsort(input C.plait_tensor, dim C.int64_t, descending C.bool, stabl
 		if s := bind.Argsort(int64(input), int64(dim), bool(descending), bool(stable)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -34,7 +34,7 @@ func plait_bucketize(input C.plait_tensor, boundaries C.plait_tensor, outInt32 C
 		if s := bind.Bucketize(int64(input), int64(boundaries), bool(outInt32), bool(right)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_kthvalue(input C.plait_tensor, k C.int64_t, dim C.int64_t, keepdim C.
 		if s := bind.Kthvalue(int64(input), int64(k), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_median(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.pl
 		if s := bind.Median(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_mode(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plai
 		if s := bind.Mode(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_msort(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Msort(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_nanmedian(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C
 		if s := bind.Nanmedian(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_nanquantile(input C.plait_tensor, q C.plait_tensor, dim C.int64_t, ha
 		if s := bind.Nanquantile(int64(input), int64(q), int64(dim), bool(hasDim), bool(keepdim), C.GoString(interpolation)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_quantile(input C.plait_tensor, q C.plait_tensor, dim C.int64_t, hasDi
 		if s := bind.Quantile(int64(input), int64(q), int64(dim), bool(hasDim), bool(keepdim), C.GoString(interpolation)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_searchsorted(sortedSequence C.plait_tensor, input C.plait_tensor, out
 		if s := bind.Searchsorted(int64(sortedSequence), int64(input), bool(outInt32), bool(right), int64(sorter)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_sort(input C.plait_tensor, dim C.int64_t, descending C.bool, stable C
 		if s := bind.Sort(int64(input), int64(dim), bool(descending), bool(stable), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_topk(input C.plait_tensor, k C.int64_t, dim C.int64_t, largest C.bool
 		if s := bind.Topk(int64(input), int64(k), int64(dim), bool(largest), bool(sorted), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 

@@ -19,7 +19,7 @@ func plait_digamma(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Digamma(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_digamma_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.DigammaInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_entr(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Entr(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_entr_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.EntrInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_erf(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Erf(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_erf_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.ErfInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_erfc(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Erfc(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_erfc_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.ErfcInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_erfinv(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Erfinv(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_erfinv_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.ErfinvInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_frexp(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
 		if s := bind.Frexp(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_i0(input C.plait_tensor) C.plait_tensor {
 		if s := bind.I0(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_i0_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.I0InPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,7 +149,7 @@ func plait_igamma(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.Igamma(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -159,7 +159,7 @@ func plait_igamma_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_s
 		if s := bind.IgammaInPlace(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -169,7 +169,7 @@ func plait_igammac(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.Igammac(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -179,7 +179,7 @@ func plait_igammac_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_
 		if s := bind.IgammacInPlace(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -189,7 +189,7 @@ func plait_lgamma(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Lgamma(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -199,7 +199,7 @@ func plait_lgamma_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.LgammaInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -209,7 +209,7 @@ func plait_logit(input C.plait_tensor, eps C.double) C.plait_tensor {
 		if s := bind.Logit(int64(input), float64(eps)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -219,7 +219,7 @@ func plait_logit_in_place(input C.plait_tensor, eps C.double) C.plait_status {
 		if s := bind.LogitInPlace(int64(input), float64(eps)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -229,7 +229,7 @@ func plait_nan_to_num(input C.plait_tensor, nan C.double, posinf C.plait_tensor,
 		if s := bind.NanToNum(int64(input), float64(nan), int64(posinf), float64(posinfNumber), int64(neginf), float64(neginfNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -239,7 +239,7 @@ func plait_nan_to_num_in_place(input C.plait_tensor, nan C.double, posinf C.plai
 		if s := bind.NanToNumInPlace(int64(input), float64(nan), int64(posinf), float64(posinfNumber), int64(neginf), float64(neginfNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -249,7 +249,7 @@ func plait_nextafter(input C.plait_tensor, other C.plait_tensor) C.plait_tensor 
 		if s := bind.Nextafter(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -259,7 +259,7 @@ func plait_nextafter_in_place(input C.plait_tensor, other C.plait_tensor) C.plai
 		if s := bind.NextafterInPlace(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -269,7 +269,7 @@ func plait_polygamma(n C.int64_t, input C.plait_tensor) C.plait_tensor {
 		if s := bind.Polygamma(int64(n), int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -279,7 +279,7 @@ func plait_polygamma_in_place(n C.int64_t, input C.plait_tensor) C.plait_status 
 		if s := bind.PolygammaInPlace(int64(n), int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -289,7 +289,7 @@ func plait_special_airy_ai(x C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialAiryAi(int64(x)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -299,7 +299,7 @@ func plait_special_bessel_j0(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialBesselJ0(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -309,7 +309,7 @@ func plait_special_bessel_j1(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialBesselJ1(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -319,7 +319,7 @@ func plait_special_bessel_y0(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialBesselY0(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -329,7 +329,7 @@ func plait_special_bessel_y1(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialBesselY1(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -339,7 +339,7 @@ func plait_special_chebyshev_polynomial_t(x C.plait_tensor, n C.plait_tensor) C.
 		if s := bind.SpecialChebyshevPolynomialT(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -349,7 +349,7 @@ func plait_special_chebyshev_polynomial_u(x C.plait_tensor, n C.plait_tensor) C.
 		if s := bind.SpecialChebyshevPolynomialU(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -359,7 +359,7 @@ func plait_special_chebyshev_polynomial_v(x C.plait_tensor, n C.plait_tensor) C.
 		if s := bind.SpecialChebyshevPolynomialV(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -369,7 +369,7 @@ func plait_special_chebyshev_polynomial_w(x C.plait_tensor, n C.plait_tensor) C.
 		if s := bind.SpecialChebyshevPolynomialW(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -379,7 +379,7 @@ func plait_special_erfcx(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialErfcx(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -389,7 +389,7 @@ func plait_special_hermite_polynomial_h(x C.plait_tensor, n C.plait_tensor) C.pl
 		if s := bind.SpecialHermitePolynomialH(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -399,7 +399,7 @@ func plait_special_hermite_polynomial_he(x C.plait_tensor, n C.plait_tensor) C.p
 		if s := bind.SpecialHermitePolynomialHe(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -409,7 +409,7 @@ func plait_special_i0e(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialI0e(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -419,7 +419,7 @@ func plait_special_i1(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialI1(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -429,7 +429,7 @@ func plait_special_i1e(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialI1e(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -439,7 +439,7 @@ func plait_special_laguerre_polynomial_l(x C.plait_tensor, n C.plait_tensor) C.p
 		if s := bind.SpecialLaguerrePolynomialL(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -449,7 +449,7 @@ func plait_special_legendre_polynomial_p(x C.plait_tensor, n C.plait_tensor) C.p
 		if s := bind.SpecialLegendrePolynomialP(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -459,7 +459,7 @@ func plait_special_log_ndtr(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialLogNdtr(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -469,7 +469,7 @@ func plait_special_modified_bessel_k0(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialModifiedBesselK0(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -479,7 +479,7 @@ func plait_special_modified_bessel_k1(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialModifiedBesselK1(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -489,7 +489,7 @@ func plait_special_ndtr(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialNdtr(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -499,7 +499,7 @@ func plait_special_ndtri(input C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialNdtri(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -509,7 +509,7 @@ func plait_special_scaled_modified_bessel_k0(x C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialScaledModifiedBesselK0(int64(x)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -519,7 +519,7 @@ func plait_special_scaled_modified_bessel_k1(x C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialScaledModifiedBesselK1(int64(x)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -529,7 +529,7 @@ func plait_special_shifted_chebyshev_polynomial_t(x C.plait_tensor, n C.plait_te
 		if s := bind.SpecialShiftedChebyshevPolynomialT(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -539,7 +539,7 @@ func plait_special_shifted_chebyshev_polynomial_u(x C.plait_tensor, n C.plait_te
 		if s := bind.SpecialShiftedChebyshevPolynomialU(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -549,7 +549,7 @@ func plait_special_shifted_chebyshev_polynomial_v(x C.plait_tensor, n C.plait_te
 		if s := bind.SpecialShiftedChebyshevPolynomialV(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -559,7 +559,7 @@ func plait_special_shifted_chebyshev_polynomial_w(x C.plait_tensor, n C.plait_te
 		if s := bind.SpecialShiftedChebyshevPolynomialW(int64(x), int64(n)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -569,7 +569,7 @@ func plait_special_spherical_bessel_j0(x C.plait_tensor) C.plait_tensor {
 		if s := bind.SpecialSphericalBesselJ0(int64(x)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -579,7 +579,7 @@ func plait_special_xlog1py(input C.plait_tensor, other C.plait_tensor, otherNumb
 		if s := bind.SpecialXlog1py(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -589,6 +589,6 @@ func plait_zeta(input C.plait_tensor, other C.plait_tensor, otherNumber C.double
 		if s := bind.Zeta(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

@@ -15,7 +15,7 @@ func plait_corrcoef(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Corrcoef(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,6 +25,6 @@ func plait_cov(input C.plait_tensor, correction C.double, fweights C.plait_tenso
 		if s := bind.Cov(int64(input), float64(correction), int64(fweights), int64(aweights)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

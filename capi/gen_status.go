@@ -29,7 +29,7 @@ func plait_error_release(status C.plait_status) C.plait_status {
 	return C.plait_status(bind.ErrorRelease(int64(status)))
 }
 
-//export plait_make_room
-func plait_make_room() C.plait_status {
-	return C.plait_status(bind.MakeRoom())
+//export plait_wait_for_queue_space
+func plait_wait_for_queue_space() C.plait_status {
+	return C.plait_status(bind.WaitForQueueSpace())
 }

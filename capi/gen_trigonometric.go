@@ -15,7 +15,7 @@ func plait_acos(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Acos(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -25,7 +25,7 @@ func plait_acos_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.AcosInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -35,7 +35,7 @@ func plait_acosh(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Acosh(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -45,7 +45,7 @@ func plait_acosh_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.AcoshInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -55,7 +55,7 @@ func plait_asin(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Asin(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -65,7 +65,7 @@ func plait_asin_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.AsinInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -75,7 +75,7 @@ func plait_asinh(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Asinh(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -85,7 +85,7 @@ func plait_asinh_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.AsinhInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -95,7 +95,7 @@ func plait_atan(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Atan(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -105,7 +105,7 @@ func plait_atan_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.AtanInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -115,7 +115,7 @@ func plait_atan2(input C.plait_tensor, other C.plait_tensor, otherNumber C.doubl
 		if s := bind.Atan2(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -125,7 +125,7 @@ func plait_atan2_in_place(input C.plait_tensor, other C.plait_tensor, otherNumbe
 		if s := bind.Atan2InPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -135,7 +135,7 @@ func plait_atanh(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Atanh(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -145,7 +145,7 @@ func plait_atanh_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.AtanhInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -155,7 +155,7 @@ func plait_cos(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Cos(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -165,7 +165,7 @@ func plait_cos_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.CosInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -175,7 +175,7 @@ func plait_cosh(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Cosh(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -185,7 +185,7 @@ func plait_cosh_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.CoshInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -195,7 +195,7 @@ func plait_deg2rad(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Deg2rad(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -205,7 +205,7 @@ func plait_deg2rad_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.Deg2radInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -215,7 +215,7 @@ func plait_hypot(input C.plait_tensor, other C.plait_tensor, otherNumber C.doubl
 		if s := bind.Hypot(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -225,7 +225,7 @@ func plait_hypot_in_place(input C.plait_tensor, other C.plait_tensor, otherNumbe
 		if s := bind.HypotInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -235,7 +235,7 @@ func plait_rad2deg(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Rad2deg(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -245,7 +245,7 @@ func plait_rad2deg_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.Rad2degInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -255,7 +255,7 @@ func plait_sin(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Sin(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -265,7 +265,7 @@ func plait_sin_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SinInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -275,7 +275,7 @@ func plait_sinc(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Sinc(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -285,7 +285,7 @@ func plait_sinc_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SincInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -295,7 +295,7 @@ func plait_sinh(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Sinh(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -305,7 +305,7 @@ func plait_sinh_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.SinhInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -315,7 +315,7 @@ func plait_tan(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Tan(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -325,6 +325,6 @@ func plait_tan_in_place(input C.plait_tensor) C.plait_status {
 		if s := bind.TanInPlace(int64(input)); s != bind.Busy {
 			return C.plait_status(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

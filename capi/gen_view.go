@@ -19,7 +19,7 @@ func plait_as_strided(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t
 		if s := bind.AsStrided(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(stride))), int64(strideLen), int64(storageOffset)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -29,7 +29,7 @@ func plait_atleast1d(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Atleast1d(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -39,7 +39,7 @@ func plait_atleast2d(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Atleast2d(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -49,7 +49,7 @@ func plait_atleast3d(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Atleast3d(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -59,7 +59,7 @@ func plait_broadcast_tensors(tensorsArg C.plait_tensors, tensorsArgLen C.int64_t
 		if s := bind.BroadcastTensors(int64(uintptr(unsafe.Pointer(tensorsArg))), int64(tensorsArgLen)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -69,7 +69,7 @@ func plait_broadcast_to(input C.plait_tensor, size C.plait_ints, sizeLen C.int64
 		if s := bind.BroadcastTo(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -79,7 +79,7 @@ func plait_chunk(input C.plait_tensor, chunks C.int64_t, dim C.int64_t) C.plait_
 		if s := bind.Chunk(int64(input), int64(chunks), int64(dim)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -89,7 +89,7 @@ func plait_contiguous(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Contiguous(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -99,7 +99,7 @@ func plait_diagonal(input C.plait_tensor, offset C.int64_t, dim1 C.int64_t, dim2
 		if s := bind.Diagonal(int64(input), int64(offset), int64(dim1), int64(dim2)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -109,7 +109,7 @@ func plait_dsplit(input C.plait_tensor, sections C.int64_t) C.plait_object {
 		if s := bind.Dsplit(int64(input), int64(sections)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -119,7 +119,7 @@ func plait_expand(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t) C.
 		if s := bind.Expand(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -129,7 +129,7 @@ func plait_expand_as(input C.plait_tensor, other C.plait_tensor) C.plait_tensor 
 		if s := bind.ExpandAs(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -139,7 +139,7 @@ func plait_flatten(input C.plait_tensor, startDim C.int64_t, endDim C.int64_t) C
 		if s := bind.Flatten(int64(input), int64(startDim), int64(endDim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -149,7 +149,7 @@ func plait_hsplit(input C.plait_tensor, sections C.int64_t) C.plait_object {
 		if s := bind.Hsplit(int64(input), int64(sections)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -159,7 +159,7 @@ func plait_mt(input C.plait_tensor) C.plait_tensor {
 		if s := bind.MT(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -169,7 +169,7 @@ func plait_movedim(input C.plait_tensor, source C.plait_ints, sourceLen C.int64_
 		if s := bind.Movedim(int64(input), int64(uintptr(unsafe.Pointer(source))), int64(sourceLen), int64(uintptr(unsafe.Pointer(destination))), int64(destinationLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -179,7 +179,7 @@ func plait_narrow(input C.plait_tensor, dim C.int64_t, start C.int64_t, length C
 		if s := bind.Narrow(int64(input), int64(dim), int64(start), int64(length)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -189,7 +189,7 @@ func plait_narrow_copy(input C.plait_tensor, dim C.int64_t, start C.int64_t, len
 		if s := bind.NarrowCopy(int64(input), int64(dim), int64(start), int64(length)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -199,7 +199,7 @@ func plait_permute(input C.plait_tensor, dims C.plait_ints, dimsLen C.int64_t) C
 		if s := bind.Permute(int64(input), int64(uintptr(unsafe.Pointer(dims))), int64(dimsLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -209,7 +209,7 @@ func plait_ravel(input C.plait_tensor) C.plait_tensor {
 		if s := bind.Ravel(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -219,7 +219,7 @@ func plait_reshape(input C.plait_tensor, shape C.plait_ints, shapeLen C.int64_t)
 		if s := bind.Reshape(int64(input), int64(uintptr(unsafe.Pointer(shape))), int64(shapeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -229,7 +229,7 @@ func plait_reshape_as(input C.plait_tensor, other C.plait_tensor) C.plait_tensor
 		if s := bind.ReshapeAs(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -239,7 +239,7 @@ func plait_select(input C.plait_tensor, dim C.int64_t, index C.int64_t) C.plait_
 		if s := bind.Select(int64(input), int64(dim), int64(index)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -249,7 +249,7 @@ func plait_slice(input C.plait_tensor, dim C.int64_t, start C.int64_t, end C.int
 		if s := bind.Slice(int64(input), int64(dim), int64(start), int64(end), int64(step)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -259,7 +259,7 @@ func plait_split(input C.plait_tensor, splitSize C.int64_t, dim C.int64_t) C.pla
 		if s := bind.Split(int64(input), int64(splitSize), int64(dim)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -269,7 +269,7 @@ func plait_split_with_sizes(input C.plait_tensor, splitSizes C.plait_ints, split
 		if s := bind.SplitWithSizes(int64(input), int64(uintptr(unsafe.Pointer(splitSizes))), int64(splitSizesLen), int64(dim)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -279,7 +279,7 @@ func plait_squeeze(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t) C.p
 		if s := bind.Squeeze(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -289,7 +289,7 @@ func plait_swapaxes(input C.plait_tensor, axis0 C.int64_t, axis1 C.int64_t) C.pl
 		if s := bind.Swapaxes(int64(input), int64(axis0), int64(axis1)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -299,7 +299,7 @@ func plait_t(input C.plait_tensor) C.plait_tensor {
 		if s := bind.T(int64(input)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -309,7 +309,7 @@ func plait_tensor_split(input C.plait_tensor, sections C.int64_t, dim C.int64_t)
 		if s := bind.TensorSplit(int64(input), int64(sections), int64(dim)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -319,7 +319,7 @@ func plait_tensor_split_at(input C.plait_tensor, indices C.plait_ints, indicesLe
 		if s := bind.TensorSplitAt(int64(input), int64(uintptr(unsafe.Pointer(indices))), int64(indicesLen), int64(dim)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -329,7 +329,7 @@ func plait_transpose(input C.plait_tensor, dim0 C.int64_t, dim1 C.int64_t) C.pla
 		if s := bind.Transpose(int64(input), int64(dim0), int64(dim1)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -339,7 +339,7 @@ func plait_unbind(input C.plait_tensor, dim C.int64_t) C.plait_object {
 		if s := bind.Unbind(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -349,7 +349,7 @@ func plait_unflatten(input C.plait_tensor, dim C.int64_t, sizes C.plait_ints, si
 		if s := bind.Unflatten(int64(input), int64(dim), int64(uintptr(unsafe.Pointer(sizes))), int64(sizesLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -359,7 +359,7 @@ func plait_unfold(input C.plait_tensor, dimension C.int64_t, size C.int64_t, ste
 		if s := bind.Unfold(int64(input), int64(dimension), int64(size), int64(step)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -369,7 +369,7 @@ func plait_unsqueeze(input C.plait_tensor, dim C.int64_t) C.plait_tensor {
 		if s := bind.Unsqueeze(int64(input), int64(dim)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -379,7 +379,7 @@ func plait_view(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t) C.pl
 		if s := bind.View(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -389,7 +389,7 @@ func plait_view_as(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 		if s := bind.ViewAs(int64(input), int64(other)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }
 
@@ -399,6 +399,6 @@ func plait_vsplit(input C.plait_tensor, sections C.int64_t) C.plait_object {
 		if s := bind.Vsplit(int64(input), int64(sections)); s != bind.Busy {
 			return C.plait_object(s)
 		}
-		bind.MakeRoom()
+		bind.WaitForQueueSpace()
 	}
 }

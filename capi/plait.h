@@ -108,9 +108,9 @@ char *plait_error_message(plait_status status);
 // plait_error_release frees an error.
 plait_status plait_error_release(plait_status status);
 
-// plait_make_room waits until operations need not wait for room in a queue, or for a twentieth of a second.
-// It may wait for the device.
-plait_status plait_make_room(void);
+// plait_wait_for_queue_space waits until operations need not wait for space in a queue, at most for a
+// twentieth of a second. It may wait for the device.
+plait_status plait_wait_for_queue_space(void);
 
 // --- tensor ---
 
@@ -484,8 +484,10 @@ plait_status plait_event_done(plait_object event);
 // plait_event_wait waits until the event has passed. It may wait for the device.
 plait_status plait_event_wait(plait_object event);
 
-// plait_event_wait_for waits until the event has passed or nanoseconds are over, and returns 1 if it has
-// passed, 0 if not. It may wait for the device.
+// plait_event_wait_for waits until the event has passed, at most for the given nanoseconds, and returns 1 if
+// it has passed, 0 if not. On a rank's main thread the wait counts in the detection of deadlocks: if all
+// ranks wait, and the event needs a collective that another rank has not called, that collective fails. It
+// may wait for the device.
 plait_status plait_event_wait_for(plait_object event, int64_t nanoseconds);
 
 // plait_stream_wait makes what is launched from now on, on the calling thread's current stream of a device,
@@ -660,17 +662,17 @@ plait_object plait_group_renew(plait_object of, int64_t timeout);
 // of the other ranks.
 plait_object plait_group_for(plait_object of, plait_string purpose);
 
-// plait_group_apart returns a handle on a second group of the same ranks, for collectives that backward
-// starts.
-plait_object plait_group_apart(plait_object of);
+// plait_group_for_backward returns a handle on a second group of the same ranks, for collectives that
+// backward starts.
+plait_object plait_group_for_backward(plait_object of);
 
-// plait_group_attend says in which context of plait_rank_new a rank's threads run, so that ranks that all
-// wait for each other are told.
-plait_status plait_group_attend(plait_object h, plait_object context);
+// plait_group_detect_deadlocks enables the detection of deadlocks for a rank, whose threads run in a context
+// of plait_rank_new. The calling thread becomes the rank's main thread. If all ranks wait for each other,
+// they then get an error at once.
+plait_status plait_group_detect_deadlocks(plait_object h, plait_object context);
 
-// plait_group_beside counts n more threads, or with a negative n fewer, that make calls for a rank besides
-// its own.
-plait_status plait_group_beside(plait_object h, int64_t n);
+// plait_group_add_threads adds n, which may be negative, to the number of threads that make calls for a rank.
+plait_status plait_group_add_threads(plait_object h, int64_t n);
 
 // plait_rank_new makes the context of a rank, with streams and random generators of its own and d as its
 // default device. End it with plait_rank_end.

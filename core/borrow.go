@@ -18,7 +18,7 @@ type Borrowed struct {
 
 // Borrow lends the memory of t, which must be contiguous, to asynchronous work that ends with the event until. If write is set the work
 // writes to the memory. The memory stays valid until then, even if the tensor is released. The caller may hold the lock of one stream, as
-// in [Call.Placed].
+// in [Call.OnLaunch].
 func Borrow(op string, t *Tensor, until Event, write bool) (Borrowed, error) {
 	x := Borrowing{Tensor: t, Write: write}
 	if err := x.check(op); err != nil {

@@ -107,9 +107,9 @@ type Call struct {
 	Mark func()
 	// Own marks a call of the stream's own in place of a kernel. Only the stream interprets it.
 	Own any
-	// Placed is called when the call has its position in the stream, before it runs, with the event of its end. The stream is locked, so
-	// Placed must not use it.
-	Placed func(done Event)
+	// OnLaunch is called in [Stream.Launch] once the call has its position in the stream, before it runs, with the event of its end. The
+	// stream is locked, so OnLaunch must not use it.
+	OnLaunch func(done Event)
 
 	stream      Stream
 	calls       *Calls // of the stream
@@ -132,7 +132,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.Placed = 0, false, false, nil, false, nil, nil, nil
+	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.OnLaunch = 0, false, false, nil, false, nil, nil, nil
 	c.err, c.shared, c.crossStream = nil, false, false
 }
 
@@ -141,7 +141,7 @@ func (c *Call) Clear() {
 	clear(c.Outs)
 	clear(c.Ins)
 	clear(c.waits)
-	c.Fn, c.Mark, c.Own, c.Placed, c.err = nil, nil, nil, nil, nil
+	c.Fn, c.Mark, c.Own, c.OnLaunch, c.err = nil, nil, nil, nil, nil
 	// If a list outgrew its array, the array still holds the first operands. A storage that its own stream refers to would never be
 	// collected.
 	if o := &c.outs; o[0].present || o[1].present {
@@ -281,8 +281,8 @@ func (c *Call) Place() {
 		c.waits = useAll(c.Ins, c.stream, false, c.waits)
 		crossStreamMu.Unlock()
 	}
-	if c.Placed != nil {
-		c.Placed(c.stream.Next())
+	if c.OnLaunch != nil {
+		c.OnLaunch(c.stream.Next())
 	}
 }
 

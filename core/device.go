@@ -78,10 +78,8 @@ type Stream interface {
 	Synchronize() error
 	// TakeError returns the first unread execution error, without waiting.
 	TakeError() error
-	// Crowded reports whether the queue is nearly full, so that an operation of many calls might block in Launch.
-	Crowded() bool
-	// MakeRoom waits until the queue is at most half full.
-	MakeRoom()
+	// NearlyFull reports whether the queue is nearly full, so that an operation of many calls might block in Launch.
+	NearlyFull() bool
 	// Close waits for the stream and ends it. Memory that came from it can still be freed.
 	Close() error
 }

@@ -168,7 +168,7 @@ func (p *purposes) has(e ast.Expr) bool {
 		if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "For" && p.isGroup(s.X) {
 			return true
 		}
-		if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Apart" && p.isGroup(s.X) { // keeps the purpose
+		if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "ForBackward" && p.isGroup(s.X) { // keeps the purpose
 			return p.asked[p.object(s.X)] || p.has(s.X)
 		}
 		e, from = call.Fun, p.made

@@ -218,7 +218,7 @@ func (g gate) WaitFor(d time.Duration) bool {
 	}
 }
 
-// While a queue is nearly full, functions that keep a lock do nothing and say so; after MakeRoom they work.
+// While a queue is nearly full, functions that keep a lock do nothing and say so; after WaitForQueueSpace they work.
 func TestBusy(t *testing.T) {
 	device := ok(t, DeviceOpen("cpu:0"))
 	x := from(t, []float32{0}, 1)
@@ -243,7 +243,7 @@ func TestBusy(t *testing.T) {
 	require.Zero(t, TensorWaitFor(x, 1))
 
 	made := make(chan Status)
-	go func() { made <- MakeRoom() }()
+	go func() { made <- WaitForQueueSpace() }()
 	close(g.open)
 	ok(t, <-made)
 	ok(t, AddInPlace(x, intNumber, 1))

@@ -38,27 +38,28 @@ func GroupFor(of Object, purpose string) (status Object) {
 	return handle.AddObject(group(of).For(purpose))
 }
 
-// GroupApart returns a handle on a second group of the same ranks, for collectives that backward starts.
-func GroupApart(of Object) (status Object) {
+// GroupForBackward returns a handle on a second group of the same ranks, for collectives that backward starts.
+func GroupForBackward(of Object) (status Object) {
 	defer protect("group", &status)
-	return handle.AddObject(group(of).Apart())
+	return handle.AddObject(group(of).ForBackward())
 }
 
-// GroupAttend says in which context of [RankNew] a rank's threads run, so that ranks that all wait for each other are told.
-func GroupAttend(h, context Object) (status Status) {
+// GroupDetectDeadlocks enables the detection of deadlocks for a rank, whose threads run in a context of [RankNew]. The calling thread becomes
+// the rank's main thread. If all ranks wait for each other, they then get an error at once.
+func GroupDetectDeadlocks(h, context Object) (status Status) {
 	defer protect("rank", &status)
 	r, ok := handle.Object[*rankContext](context)
 	if !ok {
 		return failf(core.StateError, "rank", "got no context of a rank")
 	}
-	group(h).Attend(r.context)
+	group(h).DetectDeadlocks(r.context)
 	return 0
 }
 
-// GroupBeside counts n more threads, or with a negative n fewer, that make calls for a rank besides its own.
-func GroupBeside(h Object, n int64) (status Status) {
+// GroupAddThreads adds n, which may be negative, to the number of threads that make calls for a rank.
+func GroupAddThreads(h Object, n int64) (status Status) {
 	defer protect("rank", &status)
-	group(h).Beside(int(n))
+	group(h).AddThreads(int(n))
 	return 0
 }
 

@@ -211,7 +211,9 @@ func EventWait(event Object) (status Status) {
 	return 0
 }
 
-// EventWaitFor waits until the event has passed or nanoseconds are over, and returns 1 if it has passed, 0 if not.
+// EventWaitFor waits until the event has passed, at most for the given nanoseconds, and returns 1 if it has passed, 0 if not. On a rank's main
+// thread the wait counts in the detection of deadlocks: if all ranks wait, and the event needs a collective that another rank has not called,
+// that collective fails.
 //
 //plait:waits
 func EventWaitFor(event Object, nanoseconds int64) (status Status) {

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Celu applies the operation celu. Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
 func Celu(input Tensor, alpha float64) (status Tensor) {
 	defer protect("celu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Celu(input Tensor, alpha float64) (status Tensor) {
 // CeluInPlace applies the operation celu_. Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
 func CeluInPlace(input Tensor, alpha float64) (status Status) {
 	defer protect("celu_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func CeluInPlace(input Tensor, alpha float64) (status Status) {
 // Elu applies the operation elu. Returns input where it is positive, else alpha*(exp(input) - 1).
 func Elu(input Tensor, alpha float64) (status Tensor) {
 	defer protect("elu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func Elu(input Tensor, alpha float64) (status Tensor) {
 // EluInPlace applies the operation elu_. Returns input where it is positive, else alpha*(exp(input) - 1).
 func EluInPlace(input Tensor, alpha float64) (status Status) {
 	defer protect("elu_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func EluInPlace(input Tensor, alpha float64) (status Status) {
 // Gelu applies the operation gelu. Returns input times the standard normal probability of less.
 func Gelu(input Tensor, approximate string) (status Tensor) {
 	defer protect("gelu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -57,7 +57,7 @@ func Gelu(input Tensor, approximate string) (status Tensor) {
 // Glu applies the operation glu. Returns the first half times the sigmoid of the second.
 func Glu(input Tensor, dim int64) (status Tensor) {
 	defer protect("glu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -67,7 +67,7 @@ func Glu(input Tensor, dim int64) (status Tensor) {
 // Hardshrink applies the operation hardshrink. Returns input, 0 within lambd of 0.
 func Hardshrink(input Tensor, lambd float64) (status Tensor) {
 	defer protect("hardshrink", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -77,7 +77,7 @@ func Hardshrink(input Tensor, lambd float64) (status Tensor) {
 // Hardsigmoid applies the operation hardsigmoid. Returns input/6 + 1/2 limited to [0, 1].
 func Hardsigmoid(input Tensor) (status Tensor) {
 	defer protect("hardsigmoid", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -87,7 +87,7 @@ func Hardsigmoid(input Tensor) (status Tensor) {
 // HardsigmoidInPlace applies the operation hardsigmoid_. Returns input/6 + 1/2 limited to [0, 1].
 func HardsigmoidInPlace(input Tensor) (status Status) {
 	defer protect("hardsigmoid_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -97,7 +97,7 @@ func HardsigmoidInPlace(input Tensor) (status Status) {
 // Hardswish applies the operation hardswish. Returns input * hardsigmoid(input).
 func Hardswish(input Tensor) (status Tensor) {
 	defer protect("hardswish", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -107,7 +107,7 @@ func Hardswish(input Tensor) (status Tensor) {
 // HardswishInPlace applies the operation hardswish_. Returns input * hardsigmoid(input).
 func HardswishInPlace(input Tensor) (status Status) {
 	defer protect("hardswish_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -117,7 +117,7 @@ func HardswishInPlace(input Tensor) (status Status) {
 // Hardtanh applies the operation hardtanh. Returns input limited to [min_val, max_val].
 func Hardtanh(input Tensor, minVal float64, maxVal float64) (status Tensor) {
 	defer protect("hardtanh", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -127,7 +127,7 @@ func Hardtanh(input Tensor, minVal float64, maxVal float64) (status Tensor) {
 // HardtanhInPlace applies the operation hardtanh_. Returns input limited to [min_val, max_val].
 func HardtanhInPlace(input Tensor, minVal float64, maxVal float64) (status Status) {
 	defer protect("hardtanh_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -137,7 +137,7 @@ func HardtanhInPlace(input Tensor, minVal float64, maxVal float64) (status Statu
 // LeakyRelu applies the operation leaky_relu. Returns input where it is positive, else negative_slope*input.
 func LeakyRelu(input Tensor, negativeSlope float64) (status Tensor) {
 	defer protect("leaky_relu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -147,7 +147,7 @@ func LeakyRelu(input Tensor, negativeSlope float64) (status Tensor) {
 // LeakyReluInPlace applies the operation leaky_relu_. Returns input where it is positive, else negative_slope*input.
 func LeakyReluInPlace(input Tensor, negativeSlope float64) (status Status) {
 	defer protect("leaky_relu_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -157,7 +157,7 @@ func LeakyReluInPlace(input Tensor, negativeSlope float64) (status Status) {
 // Logsigmoid applies the operation logsigmoid. Returns the logarithm of the sigmoid.
 func Logsigmoid(input Tensor) (status Tensor) {
 	defer protect("logsigmoid", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -167,7 +167,7 @@ func Logsigmoid(input Tensor) (status Tensor) {
 // Mish applies the operation mish. Returns input * tanh(softplus(input)).
 func Mish(input Tensor) (status Tensor) {
 	defer protect("mish", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -177,7 +177,7 @@ func Mish(input Tensor) (status Tensor) {
 // MishInPlace applies the operation mish_. Returns input * tanh(softplus(input)).
 func MishInPlace(input Tensor) (status Status) {
 	defer protect("mish_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -187,7 +187,7 @@ func MishInPlace(input Tensor) (status Status) {
 // Prelu applies the operation prelu. Returns input where it is positive and weight*input elsewhere.
 func Prelu(input Tensor, weight Tensor, weightNumber float64) (status Tensor) {
 	defer protect("prelu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -198,7 +198,7 @@ func Prelu(input Tensor, weight Tensor, weightNumber float64) (status Tensor) {
 // Relu applies the operation relu. Returns the positive part.
 func Relu(input Tensor) (status Tensor) {
 	defer protect("relu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -208,7 +208,7 @@ func Relu(input Tensor) (status Tensor) {
 // ReluInPlace applies the operation relu_. Returns the positive part.
 func ReluInPlace(input Tensor) (status Status) {
 	defer protect("relu_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -218,7 +218,7 @@ func ReluInPlace(input Tensor) (status Status) {
 // Relu6 applies the operation relu6. Returns input limited to [0, 6].
 func Relu6(input Tensor) (status Tensor) {
 	defer protect("relu6", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -228,7 +228,7 @@ func Relu6(input Tensor) (status Tensor) {
 // Relu6InPlace applies the operation relu6_. Returns input limited to [0, 6].
 func Relu6InPlace(input Tensor) (status Status) {
 	defer protect("relu6_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -238,7 +238,7 @@ func Relu6InPlace(input Tensor) (status Status) {
 // Rrelu applies the operation rrelu. The input where it is positive, elsewhere a multiple of it: random between lower and upper in training, else their mean.
 func Rrelu(input Tensor, lower float64, upper float64, training bool) (status Tensor) {
 	defer protect("rrelu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -248,7 +248,7 @@ func Rrelu(input Tensor, lower float64, upper float64, training bool) (status Te
 // RreluInPlace applies the operation rrelu_. The input where it is positive, elsewhere a multiple of it: random between lower and upper in training, else their mean.
 func RreluInPlace(input Tensor, lower float64, upper float64, training bool) (status Status) {
 	defer protect("rrelu_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -258,7 +258,7 @@ func RreluInPlace(input Tensor, lower float64, upper float64, training bool) (st
 // Selu applies the operation selu. Returns the self-normalising elu.
 func Selu(input Tensor) (status Tensor) {
 	defer protect("selu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -268,7 +268,7 @@ func Selu(input Tensor) (status Tensor) {
 // SeluInPlace applies the operation selu_. Returns the self-normalising elu.
 func SeluInPlace(input Tensor) (status Status) {
 	defer protect("selu_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -278,7 +278,7 @@ func SeluInPlace(input Tensor) (status Status) {
 // Sigmoid applies the operation sigmoid. Returns 1 / (1 + exp(-input)).
 func Sigmoid(input Tensor) (status Tensor) {
 	defer protect("sigmoid", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -288,7 +288,7 @@ func Sigmoid(input Tensor) (status Tensor) {
 // SigmoidInPlace applies the operation sigmoid_. Returns 1 / (1 + exp(-input)).
 func SigmoidInPlace(input Tensor) (status Status) {
 	defer protect("sigmoid_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -298,7 +298,7 @@ func SigmoidInPlace(input Tensor) (status Status) {
 // Silu applies the operation silu. Returns input * sigmoid(input).
 func Silu(input Tensor) (status Tensor) {
 	defer protect("silu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -308,7 +308,7 @@ func Silu(input Tensor) (status Tensor) {
 // SiluInPlace applies the operation silu_. Returns input * sigmoid(input).
 func SiluInPlace(input Tensor) (status Status) {
 	defer protect("silu_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -318,7 +318,7 @@ func SiluInPlace(input Tensor) (status Status) {
 // Softplus applies the operation softplus. Returns log(1 + exp(beta*input)) / beta.
 func Softplus(input Tensor, beta float64, threshold float64) (status Tensor) {
 	defer protect("softplus", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -328,7 +328,7 @@ func Softplus(input Tensor, beta float64, threshold float64) (status Tensor) {
 // Softshrink applies the operation softshrink. Returns input moved towards 0 by lambd.
 func Softshrink(input Tensor, lambd float64) (status Tensor) {
 	defer protect("softshrink", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -338,7 +338,7 @@ func Softshrink(input Tensor, lambd float64) (status Tensor) {
 // Softsign applies the operation softsign. Returns input / (1 + |input|).
 func Softsign(input Tensor) (status Tensor) {
 	defer protect("softsign", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -348,7 +348,7 @@ func Softsign(input Tensor) (status Tensor) {
 // Tanh applies the operation tanh. Returns the hyperbolic tangent.
 func Tanh(input Tensor) (status Tensor) {
 	defer protect("tanh", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -358,7 +358,7 @@ func Tanh(input Tensor) (status Tensor) {
 // TanhInPlace applies the operation tanh_. Returns the hyperbolic tangent.
 func TanhInPlace(input Tensor) (status Status) {
 	defer protect("tanh_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -368,7 +368,7 @@ func TanhInPlace(input Tensor) (status Status) {
 // Tanhshrink applies the operation tanhshrink. Returns input - tanh(input).
 func Tanhshrink(input Tensor) (status Tensor) {
 	defer protect("tanhshrink", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -378,7 +378,7 @@ func Tanhshrink(input Tensor) (status Tensor) {
 // Threshold applies the operation threshold. Returns input where it is above the threshold, else value.
 func Threshold(input Tensor, threshold float64, value float64) (status Tensor) {
 	defer protect("threshold", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -388,7 +388,7 @@ func Threshold(input Tensor, threshold float64, value float64) (status Tensor) {
 // ThresholdInPlace applies the operation threshold_. Returns input where it is above the threshold, else value.
 func ThresholdInPlace(input Tensor, threshold float64, value float64) (status Status) {
 	defer protect("threshold_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

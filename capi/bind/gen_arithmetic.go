@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Abs applies the operation abs. Returns the absolute value.
 func Abs(input Tensor) (status Tensor) {
 	defer protect("abs", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Abs(input Tensor) (status Tensor) {
 // AbsInPlace applies the operation abs_. Returns the absolute value.
 func AbsInPlace(input Tensor) (status Status) {
 	defer protect("abs_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func AbsInPlace(input Tensor) (status Status) {
 // Add applies the operation add. Returns input + other.
 func Add(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("add", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -38,7 +38,7 @@ func Add(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // AddInPlace applies the operation add_. Returns input + other.
 func AddInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("add_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -49,7 +49,7 @@ func AddInPlace(input Tensor, other Tensor, otherNumber float64) (status Status)
 // AddScaled applies the operation add_scaled. Returns input + alpha*other.
 func AddScaled(input Tensor, other Tensor, otherNumber float64, alpha float64) (status Tensor) {
 	defer protect("add_scaled", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -60,7 +60,7 @@ func AddScaled(input Tensor, other Tensor, otherNumber float64, alpha float64) (
 // AddScaledInPlace applies the operation add_scaled_. Returns input + alpha*other.
 func AddScaledInPlace(input Tensor, other Tensor, otherNumber float64, alpha float64) (status Status) {
 	defer protect("add_scaled_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -71,7 +71,7 @@ func AddScaledInPlace(input Tensor, other Tensor, otherNumber float64, alpha flo
 // Addcdiv applies the operation addcdiv. Returns input + value*tensor1/tensor2.
 func Addcdiv(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Tensor) {
 	defer protect("addcdiv", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -83,7 +83,7 @@ func Addcdiv(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor
 // AddcdivInPlace applies the operation addcdiv_. Returns input + value*tensor1/tensor2.
 func AddcdivInPlace(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Status) {
 	defer protect("addcdiv_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -95,7 +95,7 @@ func AddcdivInPlace(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2
 // Addcmul applies the operation addcmul. Returns input + value*tensor1*tensor2.
 func Addcmul(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Tensor) {
 	defer protect("addcmul", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -107,7 +107,7 @@ func Addcmul(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor
 // AddcmulInPlace applies the operation addcmul_. Returns input + value*tensor1*tensor2.
 func AddcmulInPlace(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2 Tensor, tensor2Number float64, value float64) (status Status) {
 	defer protect("addcmul_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -119,7 +119,7 @@ func AddcmulInPlace(input Tensor, tensor1 Tensor, tensor1Number float64, tensor2
 // Div applies the operation div. Returns input / other, of integers too as floats.
 func Div(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("div", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -130,7 +130,7 @@ func Div(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // DivInPlace applies the operation div_. Returns input / other, of integers too as floats.
 func DivInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("div_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -141,7 +141,7 @@ func DivInPlace(input Tensor, other Tensor, otherNumber float64) (status Status)
 // FloatPower applies the operation float_power. input to the power exponent, computed and returned in float64. A negative number to the power of a fraction is NaN.
 func FloatPower(input Tensor, exponent Tensor, exponentNumber float64) (status Tensor) {
 	defer protect("float_power", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -152,7 +152,7 @@ func FloatPower(input Tensor, exponent Tensor, exponentNumber float64) (status T
 // FloatPowerInPlace applies the operation float_power_. input to the power exponent, computed and returned in float64. A negative number to the power of a fraction is NaN.
 func FloatPowerInPlace(input Tensor, exponent Tensor, exponentNumber float64) (status Status) {
 	defer protect("float_power_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -163,7 +163,7 @@ func FloatPowerInPlace(input Tensor, exponent Tensor, exponentNumber float64) (s
 // FloorDivide applies the operation floor_divide. Returns the quotient rounded towards minus infinity.
 func FloorDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("floor_divide", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -174,7 +174,7 @@ func FloorDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor
 // FloorDivideInPlace applies the operation floor_divide_. Returns the quotient rounded towards minus infinity.
 func FloorDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("floor_divide_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -185,7 +185,7 @@ func FloorDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status
 // Fmod applies the operation fmod. Returns the remainder with the sign of input.
 func Fmod(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("fmod", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -196,7 +196,7 @@ func Fmod(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // FmodInPlace applies the operation fmod_. Returns the remainder with the sign of input.
 func FmodInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("fmod_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -207,7 +207,7 @@ func FmodInPlace(input Tensor, other Tensor, otherNumber float64) (status Status
 // Gcd applies the operation gcd. Returns the greatest common divisor of integers.
 func Gcd(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("gcd", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -218,7 +218,7 @@ func Gcd(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // GcdInPlace applies the operation gcd_. Returns the greatest common divisor of integers.
 func GcdInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("gcd_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -229,7 +229,7 @@ func GcdInPlace(input Tensor, other Tensor, otherNumber float64) (status Status)
 // Heaviside applies the operation heaviside. 0 where the input is negative, values where it is 0, and 1 elsewhere.
 func Heaviside(input Tensor, values Tensor) (status Tensor) {
 	defer protect("heaviside", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -240,7 +240,7 @@ func Heaviside(input Tensor, values Tensor) (status Tensor) {
 // HeavisideInPlace applies the operation heaviside_. 0 where the input is negative, values where it is 0, and 1 elsewhere.
 func HeavisideInPlace(input Tensor, values Tensor) (status Status) {
 	defer protect("heaviside_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -251,7 +251,7 @@ func HeavisideInPlace(input Tensor, values Tensor) (status Status) {
 // Lcm applies the operation lcm. The least common multiples of integers; 0 where one of them is 0.
 func Lcm(input Tensor, other Tensor) (status Tensor) {
 	defer protect("lcm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -262,7 +262,7 @@ func Lcm(input Tensor, other Tensor) (status Tensor) {
 // LcmInPlace applies the operation lcm_. The least common multiples of integers; 0 where one of them is 0.
 func LcmInPlace(input Tensor, other Tensor) (status Status) {
 	defer protect("lcm_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -273,7 +273,7 @@ func LcmInPlace(input Tensor, other Tensor) (status Status) {
 // Ldexp applies the operation ldexp. input * 2^other; of integers too as floats.
 func Ldexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("ldexp", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -284,7 +284,7 @@ func Ldexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // LdexpInPlace applies the operation ldexp_. input * 2^other; of integers too as floats.
 func LdexpInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("ldexp_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -295,7 +295,7 @@ func LdexpInPlace(input Tensor, other Tensor, otherNumber float64) (status Statu
 // Lerp applies the operation lerp. Returns input + weight*(end - input).
 func Lerp(input Tensor, end Tensor, endNumber float64, weight Tensor, weightNumber float64) (status Tensor) {
 	defer protect("lerp", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -307,7 +307,7 @@ func Lerp(input Tensor, end Tensor, endNumber float64, weight Tensor, weightNumb
 // LerpInPlace applies the operation lerp_. Returns input + weight*(end - input).
 func LerpInPlace(input Tensor, end Tensor, endNumber float64, weight Tensor, weightNumber float64) (status Status) {
 	defer protect("lerp_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -319,7 +319,7 @@ func LerpInPlace(input Tensor, end Tensor, endNumber float64, weight Tensor, wei
 // Mul applies the operation mul. Returns input * other.
 func Mul(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("mul", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -330,7 +330,7 @@ func Mul(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // MulInPlace applies the operation mul_. Returns input * other.
 func MulInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("mul_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -341,7 +341,7 @@ func MulInPlace(input Tensor, other Tensor, otherNumber float64) (status Status)
 // Neg applies the operation neg. Returns -input.
 func Neg(input Tensor) (status Tensor) {
 	defer protect("neg", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -351,7 +351,7 @@ func Neg(input Tensor) (status Tensor) {
 // NegInPlace applies the operation neg_. Returns -input.
 func NegInPlace(input Tensor) (status Status) {
 	defer protect("neg_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -361,7 +361,7 @@ func NegInPlace(input Tensor) (status Status) {
 // Pow applies the operation pow. Returns input to the power other.
 func Pow(input Tensor, inputNumber float64, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("pow", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := operand(input, inputNumber)
@@ -372,7 +372,7 @@ func Pow(input Tensor, inputNumber float64, other Tensor, otherNumber float64) (
 // PowInPlace applies the operation pow_. Returns input to the power other.
 func PowInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("pow_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -383,7 +383,7 @@ func PowInPlace(input Tensor, other Tensor, otherNumber float64) (status Status)
 // Reciprocal applies the operation reciprocal. Returns 1 / input.
 func Reciprocal(input Tensor) (status Tensor) {
 	defer protect("reciprocal", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -393,7 +393,7 @@ func Reciprocal(input Tensor) (status Tensor) {
 // ReciprocalInPlace applies the operation reciprocal_. Returns 1 / input.
 func ReciprocalInPlace(input Tensor) (status Status) {
 	defer protect("reciprocal_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -403,7 +403,7 @@ func ReciprocalInPlace(input Tensor) (status Status) {
 // Remainder applies the operation remainder. Returns the remainder with the sign of other.
 func Remainder(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("remainder", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -414,7 +414,7 @@ func Remainder(input Tensor, other Tensor, otherNumber float64) (status Tensor) 
 // RemainderInPlace applies the operation remainder_. Returns the remainder with the sign of other.
 func RemainderInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("remainder_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -425,7 +425,7 @@ func RemainderInPlace(input Tensor, other Tensor, otherNumber float64) (status S
 // Sgn applies the operation sgn. -1, 0 or 1 by the sign: another name of sign.
 func Sgn(input Tensor) (status Tensor) {
 	defer protect("sgn", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -435,7 +435,7 @@ func Sgn(input Tensor) (status Tensor) {
 // SgnInPlace applies the operation sgn_. -1, 0 or 1 by the sign: another name of sign.
 func SgnInPlace(input Tensor) (status Status) {
 	defer protect("sgn_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -445,7 +445,7 @@ func SgnInPlace(input Tensor) (status Status) {
 // Sign applies the operation sign. Returns -1, 0 or 1 by the sign.
 func Sign(input Tensor) (status Tensor) {
 	defer protect("sign", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -455,7 +455,7 @@ func Sign(input Tensor) (status Tensor) {
 // SignInPlace applies the operation sign_. Returns -1, 0 or 1 by the sign.
 func SignInPlace(input Tensor) (status Status) {
 	defer protect("sign_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -465,7 +465,7 @@ func SignInPlace(input Tensor) (status Status) {
 // Square applies the operation square. Returns input * input.
 func Square(input Tensor) (status Tensor) {
 	defer protect("square", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -475,7 +475,7 @@ func Square(input Tensor) (status Tensor) {
 // SquareInPlace applies the operation square_. Returns input * input.
 func SquareInPlace(input Tensor) (status Status) {
 	defer protect("square_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -485,7 +485,7 @@ func SquareInPlace(input Tensor) (status Status) {
 // Sub applies the operation sub. Returns input - other.
 func Sub(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("sub", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -496,7 +496,7 @@ func Sub(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // SubInPlace applies the operation sub_. Returns input - other.
 func SubInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("sub_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -507,7 +507,7 @@ func SubInPlace(input Tensor, other Tensor, otherNumber float64) (status Status)
 // TrueDivide applies the operation true_divide. input / other, of integers too as floats: another name of div.
 func TrueDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("true_divide", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -518,7 +518,7 @@ func TrueDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor)
 // TrueDivideInPlace applies the operation true_divide_. input / other, of integers too as floats: another name of div.
 func TrueDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("true_divide_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -529,7 +529,7 @@ func TrueDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status 
 // TruncDivide applies the operation trunc_divide. Returns the quotient rounded towards zero.
 func TruncDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("trunc_divide", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -540,7 +540,7 @@ func TruncDivide(input Tensor, other Tensor, otherNumber float64) (status Tensor
 // TruncDivideInPlace applies the operation trunc_divide_. Returns the quotient rounded towards zero.
 func TruncDivideInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("trunc_divide_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // ScaledDotProductAttention applies the operation scaled_dot_product_attention. softmax(query key^T scale + mask) value, without storing the scores.
 func ScaledDotProductAttention(query Tensor, key Tensor, value Tensor, attnMask Tensor, dropoutP float64, isCausal bool, scale float64, enableGqa bool) (status Tensor) {
 	defer protect("scaled_dot_product_attention", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(query)

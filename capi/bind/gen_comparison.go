@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Allclose applies the operation allclose. Whether all elements are close.
 func Allclose(input Tensor, other Tensor, rtol float64, atol float64, equalNan bool) (status Tensor) {
 	defer protect("allclose", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -18,7 +18,7 @@ func Allclose(input Tensor, other Tensor, rtol float64, atol float64, equalNan b
 // Clamp applies the operation clamp. Returns input limited to [min, max].
 func Clamp(input Tensor, minArg Tensor, minArgNumber float64, maxArg Tensor, maxArgNumber float64) (status Tensor) {
 	defer protect("clamp", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -30,7 +30,7 @@ func Clamp(input Tensor, minArg Tensor, minArgNumber float64, maxArg Tensor, max
 // ClampInPlace applies the operation clamp_. Returns input limited to [min, max].
 func ClampInPlace(input Tensor, minArg Tensor, minArgNumber float64, maxArg Tensor, maxArgNumber float64) (status Status) {
 	defer protect("clamp_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -42,7 +42,7 @@ func ClampInPlace(input Tensor, minArg Tensor, minArgNumber float64, maxArg Tens
 // Eq applies the operation eq. Returns whether input equals other.
 func Eq(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("eq", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -53,7 +53,7 @@ func Eq(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // EqInPlace applies the operation eq_. Returns whether input equals other.
 func EqInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("eq_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -64,7 +64,7 @@ func EqInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) 
 // Equal applies the operation equal. Whether two tensors have the same shape and equal elements.
 func Equal(input Tensor, other Tensor) (status Tensor) {
 	defer protect("equal", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -75,7 +75,7 @@ func Equal(input Tensor, other Tensor) (status Tensor) {
 // Fmax applies the operation fmax. Returns the larger of both, or the one that is not NaN.
 func Fmax(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("fmax", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -86,7 +86,7 @@ func Fmax(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // Fmin applies the operation fmin. Returns the smaller of both, or the one that is not NaN.
 func Fmin(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("fmin", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -97,7 +97,7 @@ func Fmin(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // Ge applies the operation ge. Returns whether input >= other.
 func Ge(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("ge", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -108,7 +108,7 @@ func Ge(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // GeInPlace applies the operation ge_. Returns whether input >= other.
 func GeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("ge_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -119,7 +119,7 @@ func GeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) 
 // Gt applies the operation gt. Returns whether input > other.
 func Gt(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("gt", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -130,7 +130,7 @@ func Gt(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // GtInPlace applies the operation gt_. Returns whether input > other.
 func GtInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("gt_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -141,7 +141,7 @@ func GtInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) 
 // Isclose applies the operation isclose. Returns whether |input - other| <= atol + rtol*|other|.
 func Isclose(input Tensor, other Tensor, otherNumber float64, rtol float64, atol float64, equalNan bool) (status Tensor) {
 	defer protect("isclose", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -152,7 +152,7 @@ func Isclose(input Tensor, other Tensor, otherNumber float64, rtol float64, atol
 // Isfinite applies the operation isfinite. Returns where input is neither NaN nor infinite.
 func Isfinite(input Tensor) (status Tensor) {
 	defer protect("isfinite", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -162,7 +162,7 @@ func Isfinite(input Tensor) (status Tensor) {
 // Isin applies the operation isin. Where elements are among those of another tensor.
 func Isin(elements Tensor, testElements Tensor, invert bool) (status Tensor) {
 	defer protect("isin", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(elements)
@@ -173,7 +173,7 @@ func Isin(elements Tensor, testElements Tensor, invert bool) (status Tensor) {
 // Isinf applies the operation isinf. Returns where input is infinite.
 func Isinf(input Tensor) (status Tensor) {
 	defer protect("isinf", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -183,7 +183,7 @@ func Isinf(input Tensor) (status Tensor) {
 // Isnan applies the operation isnan. Returns where input is NaN.
 func Isnan(input Tensor) (status Tensor) {
 	defer protect("isnan", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -193,7 +193,7 @@ func Isnan(input Tensor) (status Tensor) {
 // Le applies the operation le. Returns whether input <= other.
 func Le(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("le", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -204,7 +204,7 @@ func Le(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // LeInPlace applies the operation le_. Returns whether input <= other.
 func LeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("le_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -215,7 +215,7 @@ func LeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) 
 // Lt applies the operation lt. Returns whether input < other.
 func Lt(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("lt", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -226,7 +226,7 @@ func Lt(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // LtInPlace applies the operation lt_. Returns whether input < other.
 func LtInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("lt_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -237,7 +237,7 @@ func LtInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) 
 // Maximum applies the operation maximum. Returns the larger of both, NaN if either is.
 func Maximum(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("maximum", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -248,7 +248,7 @@ func Maximum(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // Minimum applies the operation minimum. Returns the smaller of both, NaN if either is.
 func Minimum(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("minimum", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -259,7 +259,7 @@ func Minimum(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // Ne applies the operation ne. Returns whether input differs from other.
 func Ne(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("ne", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -270,7 +270,7 @@ func Ne(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // NeInPlace applies the operation ne_. Returns whether input differs from other.
 func NeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("ne_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -281,7 +281,7 @@ func NeInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) 
 // Signbit applies the operation signbit. Returns where the sign of input is set.
 func Signbit(input Tensor) (status Tensor) {
 	defer protect("signbit", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Col2im applies the operation col2im. Images as the sum of patches given as columns: [N, C*KH*KW, L] to [N, C, H, W].
 func Col2im(input Tensor, outputSize Ints, outputSizeLen int64, kernelSize Ints, kernelSizeLen int64, dilation Ints, dilationLen int64, padding Ints, paddingLen int64, stride Ints, strideLen int64) (status Tensor) {
 	defer protect("col2im", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Col2im(input Tensor, outputSize Ints, outputSizeLen int64, kernelSize Ints,
 // Conv1d applies the operation conv1d. Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, L] or [C, L], weight [O, C/groups, K].
 func Conv1d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, groups int64, same bool) (status Tensor) {
 	defer protect("conv1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -29,7 +29,7 @@ func Conv1d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 // Conv2d applies the operation conv2d. Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, H, W] or [C, H, W], weight [O, C/groups, KH, KW].
 func Conv2d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, groups int64, same bool) (status Tensor) {
 	defer protect("conv2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -41,7 +41,7 @@ func Conv2d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 // Conv3d applies the operation conv3d. Cross-correlation of x with weight over its spatial dimensions, plus bias. x is [N, C, D, H, W] or [C, D, H, W], weight [O, C/groups, KD, KH, KW].
 func Conv3d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, groups int64, same bool) (status Tensor) {
 	defer protect("conv3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -53,7 +53,7 @@ func Conv3d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 // ConvTranspose1d applies the operation conv_transpose1d. Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, L] or [C, L], weight [C, O/groups, K].
 func ConvTranspose1d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int64, padding Ints, paddingLen int64, outputPadding Ints, outputPaddingLen int64, groups int64, dilation Ints, dilationLen int64) (status Tensor) {
 	defer protect("conv_transpose1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -65,7 +65,7 @@ func ConvTranspose1d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 // ConvTranspose2d applies the operation conv_transpose2d. Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, H, W] or [C, H, W], weight [C, O/groups, KH, KW].
 func ConvTranspose2d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int64, padding Ints, paddingLen int64, outputPadding Ints, outputPaddingLen int64, groups int64, dilation Ints, dilationLen int64) (status Tensor) {
 	defer protect("conv_transpose2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -77,7 +77,7 @@ func ConvTranspose2d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 // ConvTranspose3d applies the operation conv_transpose3d. Transpose of the convolution with weight, applied to x, plus bias. x is [N, C, D, H, W] or [C, D, H, W], weight [C, O/groups, KD, KH, KW].
 func ConvTranspose3d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int64, padding Ints, paddingLen int64, outputPadding Ints, outputPaddingLen int64, groups int64, dilation Ints, dilationLen int64) (status Tensor) {
 	defer protect("conv_transpose3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -89,7 +89,7 @@ func ConvTranspose3d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 // Im2col applies the operation im2col. The patches of images as columns: [N, C, H, W] to [N, C*KH*KW, L].
 func Im2col(input Tensor, kernelSize Ints, kernelSizeLen int64, dilation Ints, dilationLen int64, padding Ints, paddingLen int64, stride Ints, strideLen int64) (status Tensor) {
 	defer protect("im2col", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Clone applies the operation clone. A contiguous copy.
 func Clone(input Tensor) (status Tensor) {
 	defer protect("clone", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Clone(input Tensor) (status Tensor) {
 // CopyInPlace applies the operation copy_. The tensor with its elements set to those of another, broadcast and converted.
 func CopyInPlace(input Tensor, src Tensor) (status Status) {
 	defer protect("copy_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -28,7 +28,7 @@ func CopyInPlace(input Tensor, src Tensor) (status Status) {
 // FillInPlace applies the operation fill_. The tensor with every element set to a value.
 func FillInPlace(input Tensor, value Tensor, valueNumber float64) (status Status) {
 	defer protect("fill_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -39,7 +39,7 @@ func FillInPlace(input Tensor, value Tensor, valueNumber float64) (status Status
 // To applies the operation to. The tensor converted to a dtype.
 func To(input Tensor, dtypeArg DType) (status Tensor) {
 	defer protect("to", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -49,7 +49,7 @@ func To(input Tensor, dtypeArg DType) (status Tensor) {
 // ZeroInPlace applies the operation zero_. The tensor with every element set to zero.
 func ZeroInPlace(input Tensor) (status Status) {
 	defer protect("zero_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Arange applies the operation arange. Numbers from start, a step apart, that lie before end.
 func Arange(start Tensor, startNumber float64, end Tensor, endNumber float64, step Tensor, stepNumber float64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("arange", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := operandOrNil(start, startNumber)
@@ -19,7 +19,7 @@ func Arange(start Tensor, startNumber float64, end Tensor, endNumber float64, st
 // Empty applies the operation empty. A tensor whose elements are undefined until they are written.
 func Empty(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("empty", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.EmptyWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
@@ -28,7 +28,7 @@ func Empty(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresG
 // EmptyLike applies the operation empty_like. A tensor of another's shape whose elements are undefined until they are written.
 func EmptyLike(input Tensor, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("empty_like", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -38,7 +38,7 @@ func EmptyLike(input Tensor, dtypeArg DType, deviceArg Device, requiresGrad bool
 // Eye applies the operation eye. A matrix with ones on the diagonal and zeros elsewhere.
 func Eye(n int64, m int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("eye", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Eye(int(n), int(m), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
@@ -47,7 +47,7 @@ func Eye(n int64, m int64, dtypeArg DType, deviceArg Device, requiresGrad bool) 
 // Full applies the operation full. A tensor whose elements are all one number.
 func Full(size Ints, sizeLen int64, fillValue Tensor, fillValueNumber float64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("full", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t1 := operand(fillValue, fillValueNumber)
@@ -57,7 +57,7 @@ func Full(size Ints, sizeLen int64, fillValue Tensor, fillValueNumber float64, d
 // FullLike applies the operation full_like. A tensor of another's shape whose elements are all one number.
 func FullLike(input Tensor, fillValue Tensor, fillValueNumber float64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("full_like", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -68,7 +68,7 @@ func FullLike(input Tensor, fillValue Tensor, fillValueNumber float64, dtypeArg 
 // Linspace applies the operation linspace. The given number of evenly spaced numbers from start to end, both included.
 func Linspace(start float64, end float64, steps int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("linspace", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Linspace(start, end, int(steps), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
@@ -77,7 +77,7 @@ func Linspace(start float64, end float64, steps int64, dtypeArg DType, deviceArg
 // Logspace applies the operation logspace. base to the powers of the given number of evenly spaced numbers from start to end, both included.
 func Logspace(start float64, end float64, steps int64, base float64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("logspace", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Logspace(start, end, int(steps), base, op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
@@ -86,7 +86,7 @@ func Logspace(start float64, end float64, steps int64, base float64, dtypeArg DT
 // Ones applies the operation ones. A tensor of ones.
 func Ones(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("ones", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.OnesWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
@@ -95,7 +95,7 @@ func Ones(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresGr
 // OnesLike applies the operation ones_like. Ones of a tensor's shape.
 func OnesLike(input Tensor, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("ones_like", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -105,7 +105,7 @@ func OnesLike(input Tensor, dtypeArg DType, deviceArg Device, requiresGrad bool)
 // TrilIndices applies the operation tril_indices. Rows and columns of the elements on and below a diagonal.
 func TrilIndices(row int64, col int64, offset int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("tril_indices", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.TrilIndices(int(row), int(col), int(offset), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
@@ -114,7 +114,7 @@ func TrilIndices(row int64, col int64, offset int64, dtypeArg DType, deviceArg D
 // TriuIndices applies the operation triu_indices. Rows and columns of the elements on and above a diagonal.
 func TriuIndices(row int64, col int64, offset int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("triu_indices", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.TriuIndices(int(row), int(col), int(offset), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
@@ -123,7 +123,7 @@ func TriuIndices(row int64, col int64, offset int64, dtypeArg DType, deviceArg D
 // Zeros applies the operation zeros. A tensor of zeros.
 func Zeros(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("zeros", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.ZerosWith(ints(size, sizeLen), op.TensorOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), RequiresGrad: requiresGrad}))
@@ -132,7 +132,7 @@ func Zeros(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, requiresG
 // ZerosLike applies the operation zeros_like. Zeros of a tensor's shape.
 func ZerosLike(input Tensor, dtypeArg DType, deviceArg Device, requiresGrad bool) (status Tensor) {
 	defer protect("zeros_like", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

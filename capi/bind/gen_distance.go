@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Cdist applies the operation cdist. The distances of all pairs of rows.
 func Cdist(x1 Tensor, x2 Tensor, p float64) (status Tensor) {
 	defer protect("cdist", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x1)
@@ -18,7 +18,7 @@ func Cdist(x1 Tensor, x2 Tensor, p float64) (status Tensor) {
 // CosineSimilarity applies the operation cosine_similarity. The inner products along a dimension over the products of the norms.
 func CosineSimilarity(x1 Tensor, x2 Tensor, dim int64, eps float64) (status Tensor) {
 	defer protect("cosine_similarity", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x1)
@@ -29,7 +29,7 @@ func CosineSimilarity(x1 Tensor, x2 Tensor, dim int64, eps float64) (status Tens
 // Dist applies the operation dist. The p-norm of all elements of input - other.
 func Dist(input Tensor, other Tensor, p float64) (status Tensor) {
 	defer protect("dist", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -40,7 +40,7 @@ func Dist(input Tensor, other Tensor, p float64) (status Tensor) {
 // PairwiseDistance applies the operation pairwise_distance. The p-norm of x1 - x2 + eps along the last dimension.
 func PairwiseDistance(x1 Tensor, x2 Tensor, p float64, eps float64, keepdim bool) (status Tensor) {
 	defer protect("pairwise_distance", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x1)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // AlphaDropout applies the operation alpha_dropout. Dropout that keeps the mean and variance of selu networks.
 func AlphaDropout(input Tensor, p float64, training bool) (status Tensor) {
 	defer protect("alpha_dropout", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func AlphaDropout(input Tensor, p float64, training bool) (status Tensor) {
 // Dropout applies the operation dropout. The input with elements set to 0 at random, the others scaled to keep the expectation.
 func Dropout(input Tensor, p float64, training bool) (status Tensor) {
 	defer protect("dropout", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func Dropout(input Tensor, p float64, training bool) (status Tensor) {
 // Dropout1d applies the operation dropout1d. The input [N, C, L] with whole channels set to 0 at random.
 func Dropout1d(input Tensor, p float64, training bool) (status Tensor) {
 	defer protect("dropout1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func Dropout1d(input Tensor, p float64, training bool) (status Tensor) {
 // Dropout2d applies the operation dropout2d. The input [N, C, H, W] with whole channels set to 0 at random.
 func Dropout2d(input Tensor, p float64, training bool) (status Tensor) {
 	defer protect("dropout2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func Dropout2d(input Tensor, p float64, training bool) (status Tensor) {
 // Dropout3d applies the operation dropout3d. The input [N, C, D, H, W] with whole channels set to 0 at random.
 func Dropout3d(input Tensor, p float64, training bool) (status Tensor) {
 	defer protect("dropout3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -57,7 +57,7 @@ func Dropout3d(input Tensor, p float64, training bool) (status Tensor) {
 // FeatureAlphaDropout applies the operation feature_alpha_dropout. Dropout of whole channels that keeps the mean and variance of selu networks.
 func FeatureAlphaDropout(input Tensor, p float64, training bool) (status Tensor) {
 	defer protect("feature_alpha_dropout", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Exp applies the operation exp. Returns e to the power of each element.
 func Exp(input Tensor) (status Tensor) {
 	defer protect("exp", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Exp(input Tensor) (status Tensor) {
 // ExpInPlace applies the operation exp_. Returns e to the power of each element.
 func ExpInPlace(input Tensor) (status Status) {
 	defer protect("exp_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func ExpInPlace(input Tensor) (status Status) {
 // Exp2 applies the operation exp2. Returns 2 to the power of each element.
 func Exp2(input Tensor) (status Tensor) {
 	defer protect("exp2", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func Exp2(input Tensor) (status Tensor) {
 // Exp2InPlace applies the operation exp2_. Returns 2 to the power of each element.
 func Exp2InPlace(input Tensor) (status Status) {
 	defer protect("exp2_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func Exp2InPlace(input Tensor) (status Status) {
 // Expm1 applies the operation expm1. Returns exp(input) - 1, accurate near 0.
 func Expm1(input Tensor) (status Tensor) {
 	defer protect("expm1", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -57,7 +57,7 @@ func Expm1(input Tensor) (status Tensor) {
 // Expm1InPlace applies the operation expm1_. Returns exp(input) - 1, accurate near 0.
 func Expm1InPlace(input Tensor) (status Status) {
 	defer protect("expm1_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -67,7 +67,7 @@ func Expm1InPlace(input Tensor) (status Status) {
 // Log applies the operation log. Returns the natural logarithm.
 func Log(input Tensor) (status Tensor) {
 	defer protect("log", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -77,7 +77,7 @@ func Log(input Tensor) (status Tensor) {
 // LogInPlace applies the operation log_. Returns the natural logarithm.
 func LogInPlace(input Tensor) (status Status) {
 	defer protect("log_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -87,7 +87,7 @@ func LogInPlace(input Tensor) (status Status) {
 // Log10 applies the operation log10. Returns the logarithm to base 10.
 func Log10(input Tensor) (status Tensor) {
 	defer protect("log10", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -97,7 +97,7 @@ func Log10(input Tensor) (status Tensor) {
 // Log10InPlace applies the operation log10_. Returns the logarithm to base 10.
 func Log10InPlace(input Tensor) (status Status) {
 	defer protect("log10_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -107,7 +107,7 @@ func Log10InPlace(input Tensor) (status Status) {
 // Log1p applies the operation log1p. Returns log(1 + input), accurate near 0.
 func Log1p(input Tensor) (status Tensor) {
 	defer protect("log1p", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -117,7 +117,7 @@ func Log1p(input Tensor) (status Tensor) {
 // Log1pInPlace applies the operation log1p_. Returns log(1 + input), accurate near 0.
 func Log1pInPlace(input Tensor) (status Status) {
 	defer protect("log1p_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -127,7 +127,7 @@ func Log1pInPlace(input Tensor) (status Status) {
 // Log2 applies the operation log2. Returns the logarithm to base 2.
 func Log2(input Tensor) (status Tensor) {
 	defer protect("log2", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -137,7 +137,7 @@ func Log2(input Tensor) (status Tensor) {
 // Log2InPlace applies the operation log2_. Returns the logarithm to base 2.
 func Log2InPlace(input Tensor) (status Status) {
 	defer protect("log2_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -147,7 +147,7 @@ func Log2InPlace(input Tensor) (status Status) {
 // Logaddexp applies the operation logaddexp. Returns log(exp(input) + exp(other)) without overflow.
 func Logaddexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("logaddexp", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -158,7 +158,7 @@ func Logaddexp(input Tensor, other Tensor, otherNumber float64) (status Tensor) 
 // Logaddexp2 applies the operation logaddexp2. Returns the logarithm to base 2 of 2^input + 2^other.
 func Logaddexp2(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("logaddexp2", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -169,7 +169,7 @@ func Logaddexp2(input Tensor, other Tensor, otherNumber float64) (status Tensor)
 // Rsqrt applies the operation rsqrt. Returns 1 / sqrt(input).
 func Rsqrt(input Tensor) (status Tensor) {
 	defer protect("rsqrt", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -179,7 +179,7 @@ func Rsqrt(input Tensor) (status Tensor) {
 // RsqrtInPlace applies the operation rsqrt_. Returns 1 / sqrt(input).
 func RsqrtInPlace(input Tensor) (status Status) {
 	defer protect("rsqrt_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -189,7 +189,7 @@ func RsqrtInPlace(input Tensor) (status Status) {
 // Sqrt applies the operation sqrt. Returns the square root.
 func Sqrt(input Tensor) (status Tensor) {
 	defer protect("sqrt", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -199,7 +199,7 @@ func Sqrt(input Tensor) (status Tensor) {
 // SqrtInPlace applies the operation sqrt_. Returns the square root.
 func SqrtInPlace(input Tensor) (status Status) {
 	defer protect("sqrt_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -209,7 +209,7 @@ func SqrtInPlace(input Tensor) (status Status) {
 // Xlogy applies the operation xlogy. Returns input * log(other), 0 where input is 0.
 func Xlogy(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("xlogy", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -220,7 +220,7 @@ func Xlogy(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // XlogyInPlace applies the operation xlogy_. Returns input * log(other), 0 where input is 0.
 func XlogyInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("xlogy_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // DiagonalScatter applies the operation diagonal_scatter. A copy with a diagonal replaced.
 func DiagonalScatter(input Tensor, src Tensor, offset int64, dim1 int64, dim2 int64) (status Tensor) {
 	defer protect("diagonal_scatter", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -18,7 +18,7 @@ func DiagonalScatter(input Tensor, src Tensor, offset int64, dim1 int64, dim2 in
 // Embedding applies the operation embedding. The rows of a matrix at indices.
 func Embedding(input Tensor, weight Tensor, paddingIdx int64, hasPaddingIdx bool, scaleGradByFreq bool) (status Tensor) {
 	defer protect("embedding", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -29,7 +29,7 @@ func Embedding(input Tensor, weight Tensor, paddingIdx int64, hasPaddingIdx bool
 // EmbeddingBag applies the operation embedding_bag. Rows of a matrix combined by bags of indices.
 func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq bool, mode string, perSampleWeights Tensor, includeLastOffset bool, paddingIdx int64, hasPaddingIdx bool) (status Tensor) {
 	defer protect("embedding_bag", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -42,7 +42,7 @@ func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq b
 // EmbeddingRenormInPlace applies the operation embedding_renorm_. A matrix whose rows at indices are scaled down to a norm.
 func EmbeddingRenormInPlace(input Tensor, indices Tensor, maxNorm float64, normType float64) (status Status) {
 	defer protect("embedding_renorm_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -53,7 +53,7 @@ func EmbeddingRenormInPlace(input Tensor, indices Tensor, maxNorm float64, normT
 // Gather applies the operation gather. The elements that indices name in one dimension.
 func Gather(input Tensor, dim int64, index Tensor) (status Tensor) {
 	defer protect("gather", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -76,7 +76,7 @@ func Index(input Tensor, indices Tensors, indicesLen int64) (status Tensor) {
 // IndexAdd applies the operation index_add. Parts added to those at the indices of a dimension.
 func IndexAdd(input Tensor, dim int64, index Tensor, source Tensor, alpha float64) (status Tensor) {
 	defer protect("index_add", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -88,7 +88,7 @@ func IndexAdd(input Tensor, dim int64, index Tensor, source Tensor, alpha float6
 // IndexAddInPlace applies the operation index_add_. Parts added to those at the indices of a dimension.
 func IndexAddInPlace(input Tensor, dim int64, index Tensor, source Tensor, alpha float64) (status Status) {
 	defer protect("index_add_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -100,7 +100,7 @@ func IndexAddInPlace(input Tensor, dim int64, index Tensor, source Tensor, alpha
 // IndexCopy applies the operation index_copy. Parts at the indices of a dimension replaced.
 func IndexCopy(input Tensor, dim int64, index Tensor, source Tensor) (status Tensor) {
 	defer protect("index_copy", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -112,7 +112,7 @@ func IndexCopy(input Tensor, dim int64, index Tensor, source Tensor) (status Ten
 // IndexCopyInPlace applies the operation index_copy_. Parts at the indices of a dimension replaced.
 func IndexCopyInPlace(input Tensor, dim int64, index Tensor, source Tensor) (status Status) {
 	defer protect("index_copy_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -124,7 +124,7 @@ func IndexCopyInPlace(input Tensor, dim int64, index Tensor, source Tensor) (sta
 // IndexFill applies the operation index_fill. Parts at the indices of a dimension set to a value.
 func IndexFill(input Tensor, dim int64, index Tensor, value Tensor, valueNumber float64) (status Tensor) {
 	defer protect("index_fill", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -136,7 +136,7 @@ func IndexFill(input Tensor, dim int64, index Tensor, value Tensor, valueNumber 
 // IndexFillInPlace applies the operation index_fill_. Parts at the indices of a dimension set to a value.
 func IndexFillInPlace(input Tensor, dim int64, index Tensor, value Tensor, valueNumber float64) (status Status) {
 	defer protect("index_fill_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -174,7 +174,7 @@ func IndexPutInPlace(input Tensor, indices Tensors, indicesLen int64, values Ten
 // IndexReduce applies the operation index_reduce. Parts of a dimension combined with others.
 func IndexReduce(input Tensor, dim int64, index Tensor, source Tensor, reduce string, includeSelf bool) (status Tensor) {
 	defer protect("index_reduce", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -186,7 +186,7 @@ func IndexReduce(input Tensor, dim int64, index Tensor, source Tensor, reduce st
 // IndexReduceInPlace applies the operation index_reduce_. Parts of a dimension combined with others.
 func IndexReduceInPlace(input Tensor, dim int64, index Tensor, source Tensor, reduce string, includeSelf bool) (status Status) {
 	defer protect("index_reduce_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -198,7 +198,7 @@ func IndexReduceInPlace(input Tensor, dim int64, index Tensor, source Tensor, re
 // IndexSelect applies the operation index_select. The parts at the indices of a dimension.
 func IndexSelect(input Tensor, dim int64, index Tensor) (status Tensor) {
 	defer protect("index_select", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -209,7 +209,7 @@ func IndexSelect(input Tensor, dim int64, index Tensor) (status Tensor) {
 // MaskedFill applies the operation masked_fill. Returns input with value where mask is true.
 func MaskedFill(input Tensor, mask Tensor, maskNumber float64, value Tensor, valueNumber float64) (status Tensor) {
 	defer protect("masked_fill", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -221,7 +221,7 @@ func MaskedFill(input Tensor, mask Tensor, maskNumber float64, value Tensor, val
 // MaskedFillInPlace applies the operation masked_fill_. Returns input with value where mask is true.
 func MaskedFillInPlace(input Tensor, mask Tensor, maskNumber float64, value Tensor, valueNumber float64) (status Status) {
 	defer protect("masked_fill_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -233,7 +233,7 @@ func MaskedFillInPlace(input Tensor, mask Tensor, maskNumber float64, value Tens
 // MaskedScatter applies the operation masked_scatter. The elements where a mask is true replaced, in order.
 func MaskedScatter(input Tensor, mask Tensor, source Tensor) (status Tensor) {
 	defer protect("masked_scatter", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -245,7 +245,7 @@ func MaskedScatter(input Tensor, mask Tensor, source Tensor) (status Tensor) {
 // MaskedScatterInPlace applies the operation masked_scatter_. The elements where a mask is true replaced, in order.
 func MaskedScatterInPlace(input Tensor, mask Tensor, source Tensor) (status Status) {
 	defer protect("masked_scatter_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -288,7 +288,7 @@ func OneHot(input Tensor, numClasses int64) (status Tensor) {
 // Put applies the operation put. A copy with elements, taken as flat, replaced.
 func Put(input Tensor, index Tensor, source Tensor, accumulate bool) (status Tensor) {
 	defer protect("put", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -300,7 +300,7 @@ func Put(input Tensor, index Tensor, source Tensor, accumulate bool) (status Ten
 // PutInPlace applies the operation put_. The tensor with elements at indices, as if it were flat, replaced.
 func PutInPlace(input Tensor, index Tensor, source Tensor, accumulate bool) (status Status) {
 	defer protect("put_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -312,7 +312,7 @@ func PutInPlace(input Tensor, index Tensor, source Tensor, accumulate bool) (sta
 // Scatter applies the operation scatter. Values written to where indices say in one dimension.
 func Scatter(input Tensor, dim int64, index Tensor, src Tensor, srcNumber float64) (status Tensor) {
 	defer protect("scatter", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -324,7 +324,7 @@ func Scatter(input Tensor, dim int64, index Tensor, src Tensor, srcNumber float6
 // ScatterInPlace applies the operation scatter_. Values written to where indices say in one dimension.
 func ScatterInPlace(input Tensor, dim int64, index Tensor, src Tensor, srcNumber float64) (status Status) {
 	defer protect("scatter_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -336,7 +336,7 @@ func ScatterInPlace(input Tensor, dim int64, index Tensor, src Tensor, srcNumber
 // ScatterAdd applies the operation scatter_add. Values added to where indices say in one dimension.
 func ScatterAdd(input Tensor, dim int64, index Tensor, src Tensor) (status Tensor) {
 	defer protect("scatter_add", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -348,7 +348,7 @@ func ScatterAdd(input Tensor, dim int64, index Tensor, src Tensor) (status Tenso
 // ScatterAddInPlace applies the operation scatter_add_. Values added to where indices say in one dimension.
 func ScatterAddInPlace(input Tensor, dim int64, index Tensor, src Tensor) (status Status) {
 	defer protect("scatter_add_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -360,7 +360,7 @@ func ScatterAddInPlace(input Tensor, dim int64, index Tensor, src Tensor) (statu
 // ScatterReduce applies the operation scatter_reduce. Values combined with the elements that indices name in one dimension.
 func ScatterReduce(input Tensor, dim int64, index Tensor, src Tensor, reduce string, includeSelf bool) (status Tensor) {
 	defer protect("scatter_reduce", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -372,7 +372,7 @@ func ScatterReduce(input Tensor, dim int64, index Tensor, src Tensor, reduce str
 // ScatterReduceInPlace applies the operation scatter_reduce_. Values combined with the elements that indices name in one dimension.
 func ScatterReduceInPlace(input Tensor, dim int64, index Tensor, src Tensor, reduce string, includeSelf bool) (status Status) {
 	defer protect("scatter_reduce_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -384,7 +384,7 @@ func ScatterReduceInPlace(input Tensor, dim int64, index Tensor, src Tensor, red
 // SelectScatter applies the operation select_scatter. A copy with one index of a dimension replaced.
 func SelectScatter(input Tensor, src Tensor, dim int64, index int64) (status Tensor) {
 	defer protect("select_scatter", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -395,7 +395,7 @@ func SelectScatter(input Tensor, src Tensor, dim int64, index int64) (status Ten
 // SliceScatter applies the operation slice_scatter. A copy with a slice of a dimension replaced.
 func SliceScatter(input Tensor, src Tensor, dim int64, start int64, end int64, step int64) (status Tensor) {
 	defer protect("slice_scatter", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -406,7 +406,7 @@ func SliceScatter(input Tensor, src Tensor, dim int64, start int64, end int64, s
 // Take applies the operation take. The elements at indices of the tensor as if it were flat.
 func Take(input Tensor, index Tensor) (status Tensor) {
 	defer protect("take", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -417,7 +417,7 @@ func Take(input Tensor, index Tensor) (status Tensor) {
 // TakeAlongDim applies the operation take_along_dim. The elements that indices name in one dimension; other dimensions broadcast.
 func TakeAlongDim(input Tensor, indices Tensor, dim int64, hasDim bool) (status Tensor) {
 	defer protect("take_along_dim", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -428,7 +428,7 @@ func TakeAlongDim(input Tensor, indices Tensor, dim int64, hasDim bool) (status 
 // Where applies the operation where. Returns input where condition is true and other elsewhere.
 func Where(condition Tensor, input Tensor, inputNumber float64, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("where", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(condition)

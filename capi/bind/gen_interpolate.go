@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // AffineGrid applies the operation affine_grid. The grids at which affine maps sample images, [N, H, W, 2] or [N, D, H, W, 3], for grid_sample.
 func AffineGrid(theta Tensor, size Ints, sizeLen int64, alignCorners bool) (status Tensor) {
 	defer protect("affine_grid", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(theta)
@@ -17,7 +17,7 @@ func AffineGrid(theta Tensor, size Ints, sizeLen int64, alignCorners bool) (stat
 // ChannelShuffle applies the operation channel_shuffle. The input, [N, C, ...], with the channels of its groups interleaved.
 func ChannelShuffle(input Tensor, groups int64) (status Tensor) {
 	defer protect("channel_shuffle", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func ChannelShuffle(input Tensor, groups int64) (status Tensor) {
 // GridSample applies the operation grid_sample. The values of an image or a volume at given places.
 func GridSample(input Tensor, grid Tensor, mode string, paddingMode string, alignCorners bool) (status Tensor) {
 	defer protect("grid_sample", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -38,7 +38,7 @@ func GridSample(input Tensor, grid Tensor, mode string, paddingMode string, alig
 // Interpolate applies the operation interpolate. The input, [N, C, spatial...], resampled to other spatial sizes.
 func Interpolate(input Tensor, size Ints, sizeLen int64, scaleFactor Floats, scaleFactorLen int64, mode string, alignCorners bool, recomputeScaleFactor bool) (status Tensor) {
 	defer protect("interpolate", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -48,7 +48,7 @@ func Interpolate(input Tensor, size Ints, sizeLen int64, scaleFactor Floats, sca
 // PixelShuffle applies the operation pixel_shuffle. The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
 func PixelShuffle(input Tensor, upscaleFactor int64) (status Tensor) {
 	defer protect("pixel_shuffle", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -58,7 +58,7 @@ func PixelShuffle(input Tensor, upscaleFactor int64) (status Tensor) {
 // PixelUnshuffle applies the operation pixel_unshuffle. The input, [..., C, H*r, W*r], with places gathered in channels: [..., C*r*r, H, W].
 func PixelUnshuffle(input Tensor, downscaleFactor int64) (status Tensor) {
 	defer protect("pixel_unshuffle", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // BlockDiag applies the operation block_diag. Matrices along the diagonal of one.
 func BlockDiag(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 	defer protect("block_diag", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.BlockDiag(tensors(tensorsArg, tensorsArgLen)))
@@ -16,7 +16,7 @@ func BlockDiag(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 // CartesianProd applies the operation cartesian_prod. The combinations of elements of vectors.
 func CartesianProd(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 	defer protect("cartesian_prod", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.CartesianProd(tensors(tensorsArg, tensorsArgLen)...))
@@ -25,7 +25,7 @@ func CartesianProd(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 // Cat applies the operation cat. The tensors joined along a dimension.
 func Cat(tensorsArg Tensors, tensorsArgLen int64, dim int64) (status Tensor) {
 	defer protect("cat", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Cat(tensors(tensorsArg, tensorsArgLen), int(dim)))
@@ -34,7 +34,7 @@ func Cat(tensorsArg Tensors, tensorsArgLen int64, dim int64) (status Tensor) {
 // ColumnStack applies the operation column_stack. The tensors, vectors as columns, joined side by side.
 func ColumnStack(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 	defer protect("column_stack", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.ColumnStack(tensors(tensorsArg, tensorsArgLen)))
@@ -43,7 +43,7 @@ func ColumnStack(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 // Combinations applies the operation combinations. All choices of some elements of a vector.
 func Combinations(input Tensor, r int64, withReplacement bool) (status Tensor) {
 	defer protect("combinations", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -53,7 +53,7 @@ func Combinations(input Tensor, r int64, withReplacement bool) (status Tensor) {
 // Dstack applies the operation dstack. The tensors joined along the third dimension.
 func Dstack(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 	defer protect("dstack", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Dstack(tensors(tensorsArg, tensorsArgLen)))
@@ -62,7 +62,7 @@ func Dstack(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 // Hstack applies the operation hstack. The tensors joined side by side.
 func Hstack(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 	defer protect("hstack", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Hstack(tensors(tensorsArg, tensorsArgLen)))
@@ -71,7 +71,7 @@ func Hstack(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 // Meshgrid applies the operation meshgrid. Views that hold the coordinates of a grid.
 func Meshgrid(tensorsArg Tensors, tensorsArgLen int64, indexing string) (status Object) {
 	defer protect("meshgrid", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return list(op.Meshgrid(tensors(tensorsArg, tensorsArgLen), indexing))
@@ -80,7 +80,7 @@ func Meshgrid(tensorsArg Tensors, tensorsArgLen int64, indexing string) (status 
 // Stack applies the operation stack. The tensors joined along a new dimension.
 func Stack(tensorsArg Tensors, tensorsArgLen int64, dim int64) (status Tensor) {
 	defer protect("stack", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Stack(tensors(tensorsArg, tensorsArgLen), int(dim)))
@@ -89,7 +89,7 @@ func Stack(tensorsArg Tensors, tensorsArgLen int64, dim int64) (status Tensor) {
 // Vstack applies the operation vstack. The tensors, vectors as rows, joined on top of each other.
 func Vstack(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 	defer protect("vstack", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Vstack(tensors(tensorsArg, tensorsArgLen)))

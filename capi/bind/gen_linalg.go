@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Cross applies the operation cross. The cross products of vectors of size 3.
 func Cross(input Tensor, other Tensor, dim int64) (status Tensor) {
 	defer protect("cross", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -18,7 +18,7 @@ func Cross(input Tensor, other Tensor, dim int64) (status Tensor) {
 // LinalgCholesky applies the operation linalg_cholesky. The triangular factors of symmetric positive definite matrices.
 func LinalgCholesky(input Tensor, upper bool) (status Tensor) {
 	defer protect("linalg_cholesky", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -28,7 +28,7 @@ func LinalgCholesky(input Tensor, upper bool) (status Tensor) {
 // LinalgCholeskyEx applies the operation linalg_cholesky_ex. Triangular factors of symmetric matrices, and where these are not positive definite.
 func LinalgCholeskyEx(input Tensor, upper bool, out TensorsOut) (status Status) {
 	defer protect("linalg_cholesky_ex", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -39,7 +39,7 @@ func LinalgCholeskyEx(input Tensor, upper bool, out TensorsOut) (status Status) 
 // LinalgDet applies the operation linalg_det. The determinants of matrices.
 func LinalgDet(input Tensor) (status Tensor) {
 	defer protect("linalg_det", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -49,7 +49,7 @@ func LinalgDet(input Tensor) (status Tensor) {
 // LinalgEigh applies the operation linalg_eigh. The eigenvalues and eigenvectors of symmetric matrices.
 func LinalgEigh(input Tensor, out TensorsOut) (status Status) {
 	defer protect("linalg_eigh", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -60,7 +60,7 @@ func LinalgEigh(input Tensor, out TensorsOut) (status Status) {
 // LinalgInv applies the operation linalg_inv. The inverses of matrices.
 func LinalgInv(input Tensor) (status Tensor) {
 	defer protect("linalg_inv", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -70,7 +70,7 @@ func LinalgInv(input Tensor) (status Tensor) {
 // LinalgLstsq applies the operation linalg_lstsq. The X that makes A X - B least, the least one of many.
 func LinalgLstsq(A Tensor, B Tensor, rcond float64) (status Tensor) {
 	defer protect("linalg_lstsq", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(A)
@@ -81,7 +81,7 @@ func LinalgLstsq(A Tensor, B Tensor, rcond float64) (status Tensor) {
 // LinalgLuFactorEx applies the operation linalg_lu_factor_ex. Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.
 func LinalgLuFactorEx(input Tensor, out TensorsOut) (status Status) {
 	defer protect("linalg_lu_factor_ex", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -92,7 +92,7 @@ func LinalgLuFactorEx(input Tensor, out TensorsOut) (status Status) {
 // LinalgLuSolve applies the operation linalg_lu_solve. The X of A X = B for an A of which the LU decomposition is known.
 func LinalgLuSolve(LU Tensor, pivots Tensor, B Tensor, adjoint bool) (status Tensor) {
 	defer protect("linalg_lu_solve", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(LU)
@@ -104,7 +104,7 @@ func LinalgLuSolve(LU Tensor, pivots Tensor, B Tensor, adjoint bool) (status Ten
 // LinalgMatrixNorm applies the operation linalg_matrix_norm. The norms of the matrices in two dimensions.
 func LinalgMatrixNorm(input Tensor, ord string) (status Tensor) {
 	defer protect("linalg_matrix_norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -114,7 +114,7 @@ func LinalgMatrixNorm(input Tensor, ord string) (status Tensor) {
 // LinalgPinv applies the operation linalg_pinv. The pseudoinverses of matrices.
 func LinalgPinv(input Tensor, rtol float64) (status Tensor) {
 	defer protect("linalg_pinv", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -124,7 +124,7 @@ func LinalgPinv(input Tensor, rtol float64) (status Tensor) {
 // LinalgQr applies the operation linalg_qr. Matrices as products of ones with orthonormal columns and triangular ones.
 func LinalgQr(input Tensor, out TensorsOut) (status Status) {
 	defer protect("linalg_qr", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -135,7 +135,7 @@ func LinalgQr(input Tensor, out TensorsOut) (status Status) {
 // LinalgSlogdet applies the operation linalg_slogdet. The signs and the logarithms of the magnitudes of determinants of square matrices.
 func LinalgSlogdet(input Tensor, out TensorsOut) (status Status) {
 	defer protect("linalg_slogdet", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -146,7 +146,7 @@ func LinalgSlogdet(input Tensor, out TensorsOut) (status Status) {
 // LinalgSolve applies the operation linalg_solve. The X of A X = B.
 func LinalgSolve(A Tensor, B Tensor) (status Tensor) {
 	defer protect("linalg_solve", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(A)
@@ -157,7 +157,7 @@ func LinalgSolve(A Tensor, B Tensor) (status Tensor) {
 // LinalgSolveTriangular applies the operation linalg_solve_triangular. The X of A X = B for triangular A.
 func LinalgSolveTriangular(A Tensor, B Tensor, upper bool, unitriangular bool) (status Tensor) {
 	defer protect("linalg_solve_triangular", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(A)
@@ -168,7 +168,7 @@ func LinalgSolveTriangular(A Tensor, B Tensor, upper bool, unitriangular bool) (
 // LinalgSvd applies the operation linalg_svd. Matrices by their singular values and vectors.
 func LinalgSvd(input Tensor, out TensorsOut) (status Status) {
 	defer protect("linalg_svd", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -179,7 +179,7 @@ func LinalgSvd(input Tensor, out TensorsOut) (status Status) {
 // LuUnpack applies the operation lu_unpack. The permutation and the triangular matrices of an LU decomposition.
 func LuUnpack(LUData Tensor, LUPivots Tensor, out TensorsOut) (status Status) {
 	defer protect("lu_unpack", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(LUData)
@@ -191,7 +191,7 @@ func LuUnpack(LUData Tensor, LUPivots Tensor, out TensorsOut) (status Status) {
 // Trace applies the operation trace. The sum of the diagonal of a matrix.
 func Trace(input Tensor) (status Tensor) {
 	defer protect("trace", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -201,7 +201,7 @@ func Trace(input Tensor) (status Tensor) {
 // Vander applies the operation vander. The powers of a vector's elements.
 func Vander(x Tensor, N int64, increasing bool) (status Tensor) {
 	defer protect("vander", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)

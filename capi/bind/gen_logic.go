@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // BitwiseAnd applies the operation bitwise_and. Returns the bitwise and.
 func BitwiseAnd(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_and", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -18,7 +18,7 @@ func BitwiseAnd(input Tensor, other Tensor, otherNumber float64) (status Tensor)
 // BitwiseAndInPlace applies the operation bitwise_and_. Returns the bitwise and.
 func BitwiseAndInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_and_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -29,7 +29,7 @@ func BitwiseAndInPlace(input Tensor, other Tensor, otherNumber float64) (status 
 // BitwiseLeftShift applies the operation bitwise_left_shift. Returns input shifted left by other bits.
 func BitwiseLeftShift(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_left_shift", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -40,7 +40,7 @@ func BitwiseLeftShift(input Tensor, other Tensor, otherNumber float64) (status T
 // BitwiseLeftShiftInPlace applies the operation bitwise_left_shift_. Returns input shifted left by other bits.
 func BitwiseLeftShiftInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_left_shift_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -51,7 +51,7 @@ func BitwiseLeftShiftInPlace(input Tensor, other Tensor, otherNumber float64) (s
 // BitwiseNot applies the operation bitwise_not. Returns the bits inverted.
 func BitwiseNot(input Tensor) (status Tensor) {
 	defer protect("bitwise_not", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -61,7 +61,7 @@ func BitwiseNot(input Tensor) (status Tensor) {
 // BitwiseNotInPlace applies the operation bitwise_not_. Returns the bits inverted.
 func BitwiseNotInPlace(input Tensor) (status Status) {
 	defer protect("bitwise_not_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -71,7 +71,7 @@ func BitwiseNotInPlace(input Tensor) (status Status) {
 // BitwiseOr applies the operation bitwise_or. Returns the bitwise or.
 func BitwiseOr(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_or", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -82,7 +82,7 @@ func BitwiseOr(input Tensor, other Tensor, otherNumber float64) (status Tensor) 
 // BitwiseOrInPlace applies the operation bitwise_or_. Returns the bitwise or.
 func BitwiseOrInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_or_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -93,7 +93,7 @@ func BitwiseOrInPlace(input Tensor, other Tensor, otherNumber float64) (status S
 // BitwiseRightShift applies the operation bitwise_right_shift. Returns input shifted right by other bits.
 func BitwiseRightShift(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_right_shift", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -104,7 +104,7 @@ func BitwiseRightShift(input Tensor, other Tensor, otherNumber float64) (status 
 // BitwiseRightShiftInPlace applies the operation bitwise_right_shift_. Returns input shifted right by other bits.
 func BitwiseRightShiftInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_right_shift_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -115,7 +115,7 @@ func BitwiseRightShiftInPlace(input Tensor, other Tensor, otherNumber float64) (
 // BitwiseXor applies the operation bitwise_xor. Returns the bitwise exclusive or.
 func BitwiseXor(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("bitwise_xor", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -126,7 +126,7 @@ func BitwiseXor(input Tensor, other Tensor, otherNumber float64) (status Tensor)
 // BitwiseXorInPlace applies the operation bitwise_xor_. Returns the bitwise exclusive or.
 func BitwiseXorInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("bitwise_xor_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -137,7 +137,7 @@ func BitwiseXorInPlace(input Tensor, other Tensor, otherNumber float64) (status 
 // LogicalAnd applies the operation logical_and. Returns the logical and.
 func LogicalAnd(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("logical_and", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -148,7 +148,7 @@ func LogicalAnd(input Tensor, other Tensor, otherNumber float64) (status Tensor)
 // LogicalAndInPlace applies the operation logical_and_. Returns the logical and.
 func LogicalAndInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("logical_and_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -159,7 +159,7 @@ func LogicalAndInPlace(input Tensor, other Tensor, otherNumber float64) (status 
 // LogicalNot applies the operation logical_not. Returns the logical not.
 func LogicalNot(input Tensor) (status Tensor) {
 	defer protect("logical_not", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -169,7 +169,7 @@ func LogicalNot(input Tensor) (status Tensor) {
 // LogicalNotInPlace applies the operation logical_not_. Returns the logical not.
 func LogicalNotInPlace(input Tensor) (status Status) {
 	defer protect("logical_not_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -179,7 +179,7 @@ func LogicalNotInPlace(input Tensor) (status Status) {
 // LogicalOr applies the operation logical_or. Returns the logical or.
 func LogicalOr(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("logical_or", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -190,7 +190,7 @@ func LogicalOr(input Tensor, other Tensor, otherNumber float64) (status Tensor) 
 // LogicalOrInPlace applies the operation logical_or_. Returns the logical or.
 func LogicalOrInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("logical_or_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -201,7 +201,7 @@ func LogicalOrInPlace(input Tensor, other Tensor, otherNumber float64) (status S
 // LogicalXor applies the operation logical_xor. Returns the logical exclusive or.
 func LogicalXor(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("logical_xor", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -212,7 +212,7 @@ func LogicalXor(input Tensor, other Tensor, otherNumber float64) (status Tensor)
 // LogicalXorInPlace applies the operation logical_xor_. Returns the logical exclusive or.
 func LogicalXorInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("logical_xor_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

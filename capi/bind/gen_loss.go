@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // BinaryCrossEntropy applies the operation binary_cross_entropy. -(t log x + (1-t) log(1-x)) for probabilities x.
 func BinaryCrossEntropy(input Tensor, target Tensor, targetNumber float64, weight Tensor, reduction string) (status Tensor) {
 	defer protect("binary_cross_entropy", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -19,7 +19,7 @@ func BinaryCrossEntropy(input Tensor, target Tensor, targetNumber float64, weigh
 // BinaryCrossEntropyWithLogits applies the operation binary_cross_entropy_with_logits. Binary cross entropy of sigmoid(input), without overflow.
 func BinaryCrossEntropyWithLogits(input Tensor, target Tensor, targetNumber float64, weight Tensor, posWeight Tensor, reduction string) (status Tensor) {
 	defer protect("binary_cross_entropy_with_logits", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -32,7 +32,7 @@ func BinaryCrossEntropyWithLogits(input Tensor, target Tensor, targetNumber floa
 // CosineEmbeddingLoss applies the operation cosine_embedding_loss. 1 - cos where the target is 1, and what cos exceeds the margin by where it is -1.
 func CosineEmbeddingLoss(input1 Tensor, input2 Tensor, input2Number float64, target Tensor, targetNumber float64, margin float64, reduction string) (status Tensor) {
 	defer protect("cosine_embedding_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input1)
@@ -44,7 +44,7 @@ func CosineEmbeddingLoss(input1 Tensor, input2 Tensor, input2Number float64, tar
 // CrossEntropy applies the operation cross_entropy. The cross entropy of softmax(input) along dimension 1 relative to class indices or probabilities.
 func CrossEntropy(input Tensor, target Tensor, weight Tensor, ignoreIndex int64, hasIgnoreIndex bool, reduction string, labelSmoothing float64) (status Tensor) {
 	defer protect("cross_entropy", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -56,7 +56,7 @@ func CrossEntropy(input Tensor, target Tensor, weight Tensor, ignoreIndex int64,
 // CtcLoss applies the operation ctc_loss. The negative log likelihood of sequences of labels where repeats are merged and blanks dropped: connectionist temporal classification.
 func CtcLoss(logProbs Tensor, targets Tensor, inputLengths Ints, inputLengthsLen int64, targetLengths Ints, targetLengthsLen int64, blank int64, reduction string, zeroInfinity bool) (status Tensor) {
 	defer protect("ctc_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(logProbs)
@@ -67,7 +67,7 @@ func CtcLoss(logProbs Tensor, targets Tensor, inputLengths Ints, inputLengthsLen
 // GaussianNllLoss applies the operation gaussian_nll_loss. The negative log likelihood of the target under normal distributions.
 func GaussianNllLoss(input Tensor, target Tensor, targetNumber float64, varArg Tensor, varArgNumber float64, full bool, eps float64, reduction string) (status Tensor) {
 	defer protect("gaussian_nll_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -79,7 +79,7 @@ func GaussianNllLoss(input Tensor, target Tensor, targetNumber float64, varArg T
 // HingeEmbeddingLoss applies the operation hinge_embedding_loss. The input where the target is 1, and what it lacks of the margin where it is -1.
 func HingeEmbeddingLoss(input Tensor, target Tensor, targetNumber float64, margin float64, reduction string) (status Tensor) {
 	defer protect("hinge_embedding_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -90,7 +90,7 @@ func HingeEmbeddingLoss(input Tensor, target Tensor, targetNumber float64, margi
 // HuberLoss applies the operation huber_loss. Squared differences of input and target up to delta, absolute ones, times delta, beyond.
 func HuberLoss(input Tensor, target Tensor, targetNumber float64, reduction string, delta float64) (status Tensor) {
 	defer protect("huber_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -101,7 +101,7 @@ func HuberLoss(input Tensor, target Tensor, targetNumber float64, reduction stri
 // KlDiv applies the operation kl_div. The Kullback-Leibler divergence of the target from the input, given by its logarithm.
 func KlDiv(input Tensor, target Tensor, targetNumber float64, reduction string, logTarget bool) (status Tensor) {
 	defer protect("kl_div", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -112,7 +112,7 @@ func KlDiv(input Tensor, target Tensor, targetNumber float64, reduction string, 
 // L1Loss applies the operation l1_loss. The absolute differences of input and target.
 func L1Loss(input Tensor, target Tensor, targetNumber float64, reduction string) (status Tensor) {
 	defer protect("l1_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -123,7 +123,7 @@ func L1Loss(input Tensor, target Tensor, targetNumber float64, reduction string)
 // MarginRankingLoss applies the operation margin_ranking_loss. max(0, -target*(input1 - input2) + margin).
 func MarginRankingLoss(input1 Tensor, input2 Tensor, input2Number float64, target Tensor, targetNumber float64, margin float64, reduction string) (status Tensor) {
 	defer protect("margin_ranking_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input1)
@@ -135,7 +135,7 @@ func MarginRankingLoss(input1 Tensor, input2 Tensor, input2Number float64, targe
 // MseLoss applies the operation mse_loss. The squared differences of input and target.
 func MseLoss(input Tensor, target Tensor, targetNumber float64, reduction string) (status Tensor) {
 	defer protect("mse_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -146,7 +146,7 @@ func MseLoss(input Tensor, target Tensor, targetNumber float64, reduction string
 // MultiMarginLoss applies the operation multi_margin_loss. What the other classes' scores lack of a margin below the target's, averaged over the classes.
 func MultiMarginLoss(input Tensor, target Tensor, p int64, margin float64, hasMargin bool, weight Tensor, reduction string) (status Tensor) {
 	defer protect("multi_margin_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -158,7 +158,7 @@ func MultiMarginLoss(input Tensor, target Tensor, p int64, margin float64, hasMa
 // MultilabelMarginLoss applies the operation multilabel_margin_loss. What the target classes' scores lack of a distance of 1 above the others'.
 func MultilabelMarginLoss(input Tensor, target Tensor, reduction string) (status Tensor) {
 	defer protect("multilabel_margin_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -169,7 +169,7 @@ func MultilabelMarginLoss(input Tensor, target Tensor, reduction string) (status
 // MultilabelSoftMarginLoss applies the operation multilabel_soft_margin_loss. Binary cross entropy with logits, averaged over the classes.
 func MultilabelSoftMarginLoss(input Tensor, target Tensor, weight Tensor, reduction string) (status Tensor) {
 	defer protect("multilabel_soft_margin_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -181,7 +181,7 @@ func MultilabelSoftMarginLoss(input Tensor, target Tensor, weight Tensor, reduct
 // NllLoss applies the operation nll_loss. The negative log likelihood of class indices under log-probabilities along dimension 1.
 func NllLoss(input Tensor, target Tensor, weight Tensor, ignoreIndex int64, hasIgnoreIndex bool, reduction string) (status Tensor) {
 	defer protect("nll_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -193,7 +193,7 @@ func NllLoss(input Tensor, target Tensor, weight Tensor, ignoreIndex int64, hasI
 // PoissonNllLoss applies the operation poisson_nll_loss. The negative log likelihood of the target under a Poisson distribution.
 func PoissonNllLoss(input Tensor, target Tensor, targetNumber float64, rate bool, full bool, eps float64, reduction string) (status Tensor) {
 	defer protect("poisson_nll_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -204,7 +204,7 @@ func PoissonNllLoss(input Tensor, target Tensor, targetNumber float64, rate bool
 // SmoothL1Loss applies the operation smooth_l1_loss. Squared differences of input and target up to beta, absolute ones beyond.
 func SmoothL1Loss(input Tensor, target Tensor, targetNumber float64, reduction string, beta float64) (status Tensor) {
 	defer protect("smooth_l1_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -215,7 +215,7 @@ func SmoothL1Loss(input Tensor, target Tensor, targetNumber float64, reduction s
 // SoftMarginLoss applies the operation soft_margin_loss. log(1 + exp(-target*input)).
 func SoftMarginLoss(input Tensor, target Tensor, targetNumber float64, reduction string) (status Tensor) {
 	defer protect("soft_margin_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -226,7 +226,7 @@ func SoftMarginLoss(input Tensor, target Tensor, targetNumber float64, reduction
 // TripletMarginLoss applies the operation triplet_margin_loss. max(0, margin + d(anchor, positive) - d(anchor, negative)).
 func TripletMarginLoss(anchor Tensor, positive Tensor, positiveNumber float64, negative Tensor, negativeNumber float64, margin float64, hasMargin bool, p float64, hasP bool, eps float64, hasEps bool, swap bool, reduction string) (status Tensor) {
 	defer protect("triplet_margin_loss", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(anchor)

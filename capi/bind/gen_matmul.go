@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Addbmm applies the operation addbmm. beta * input + alpha * the sum of the products batch1[i] @ batch2[i]; the input broadcasts.
 func Addbmm(input Tensor, batch1 Tensor, batch2 Tensor, beta float64, alpha float64) (status Tensor) {
 	defer protect("addbmm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -19,7 +19,7 @@ func Addbmm(input Tensor, batch1 Tensor, batch2 Tensor, beta float64, alpha floa
 // AddbmmInPlace applies the operation addbmm_. beta * input + alpha * the sum of the products batch1[i] @ batch2[i]; the input broadcasts.
 func AddbmmInPlace(input Tensor, batch1 Tensor, batch2 Tensor, beta float64, alpha float64) (status Status) {
 	defer protect("addbmm_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -31,7 +31,7 @@ func AddbmmInPlace(input Tensor, batch1 Tensor, batch2 Tensor, beta float64, alp
 // Addmm applies the operation addmm. beta * input + alpha * (mat1 @ mat2), of matrices; the input broadcasts.
 func Addmm(input Tensor, mat1 Tensor, mat2 Tensor, beta float64, alpha float64) (status Tensor) {
 	defer protect("addmm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -43,7 +43,7 @@ func Addmm(input Tensor, mat1 Tensor, mat2 Tensor, beta float64, alpha float64) 
 // AddmmInPlace applies the operation addmm_. beta * input + alpha * (mat1 @ mat2), of matrices; the input broadcasts.
 func AddmmInPlace(input Tensor, mat1 Tensor, mat2 Tensor, beta float64, alpha float64) (status Status) {
 	defer protect("addmm_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -55,7 +55,7 @@ func AddmmInPlace(input Tensor, mat1 Tensor, mat2 Tensor, beta float64, alpha fl
 // Addmv applies the operation addmv. beta * input + alpha * (mat @ vec), of a matrix and a vector; the input broadcasts.
 func Addmv(input Tensor, mat Tensor, vec Tensor, beta float64, alpha float64) (status Tensor) {
 	defer protect("addmv", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -67,7 +67,7 @@ func Addmv(input Tensor, mat Tensor, vec Tensor, beta float64, alpha float64) (s
 // AddmvInPlace applies the operation addmv_. beta * input + alpha * (mat @ vec), of a matrix and a vector; the input broadcasts.
 func AddmvInPlace(input Tensor, mat Tensor, vec Tensor, beta float64, alpha float64) (status Status) {
 	defer protect("addmv_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -79,7 +79,7 @@ func AddmvInPlace(input Tensor, mat Tensor, vec Tensor, beta float64, alpha floa
 // Addr applies the operation addr. beta * input + alpha * the outer product of two vectors; the input broadcasts.
 func Addr(input Tensor, vec1 Tensor, vec2 Tensor, beta float64, alpha float64) (status Tensor) {
 	defer protect("addr", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -91,7 +91,7 @@ func Addr(input Tensor, vec1 Tensor, vec2 Tensor, beta float64, alpha float64) (
 // AddrInPlace applies the operation addr_. beta * input + alpha * the outer product of two vectors; the input broadcasts.
 func AddrInPlace(input Tensor, vec1 Tensor, vec2 Tensor, beta float64, alpha float64) (status Status) {
 	defer protect("addr_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -103,7 +103,7 @@ func AddrInPlace(input Tensor, vec1 Tensor, vec2 Tensor, beta float64, alpha flo
 // Baddbmm applies the operation baddbmm. beta * input + alpha * (batch1 @ batch2), of stacks of matrices; the input broadcasts.
 func Baddbmm(input Tensor, batch1 Tensor, batch2 Tensor, beta float64, alpha float64) (status Tensor) {
 	defer protect("baddbmm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -115,7 +115,7 @@ func Baddbmm(input Tensor, batch1 Tensor, batch2 Tensor, beta float64, alpha flo
 // BaddbmmInPlace applies the operation baddbmm_. beta * input + alpha * (batch1 @ batch2), of stacks of matrices; the input broadcasts.
 func BaddbmmInPlace(input Tensor, batch1 Tensor, batch2 Tensor, beta float64, alpha float64) (status Status) {
 	defer protect("baddbmm_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -127,7 +127,7 @@ func BaddbmmInPlace(input Tensor, batch1 Tensor, batch2 Tensor, beta float64, al
 // Bilinear applies the operation bilinear. input1 @ weight[o] @ input2 + bias[o] for each output o, for a weight [out, in1, in2].
 func Bilinear(input1 Tensor, input2 Tensor, weight Tensor, bias Tensor) (status Tensor) {
 	defer protect("bilinear", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input1)
@@ -140,7 +140,7 @@ func Bilinear(input1 Tensor, input2 Tensor, weight Tensor, bias Tensor) (status 
 // Bmm applies the operation bmm. The products of the matrices of two stacks, [B, M, K] and [B, K, N]: [B, M, N].
 func Bmm(input Tensor, mat2 Tensor) (status Tensor) {
 	defer protect("bmm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -151,7 +151,7 @@ func Bmm(input Tensor, mat2 Tensor) (status Tensor) {
 // ChainMatmul applies the operation chain_matmul. The product of several matrices, in the cheapest order.
 func ChainMatmul(matrices Tensors, matricesLen int64) (status Tensor) {
 	defer protect("chain_matmul", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.MultiDot(tensors(matrices, matricesLen)))
@@ -160,7 +160,7 @@ func ChainMatmul(matrices Tensors, matricesLen int64) (status Tensor) {
 // Dot applies the operation dot. The sum of the products of the elements of two vectors.
 func Dot(input Tensor, tensorArg Tensor) (status Tensor) {
 	defer protect("dot", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -171,7 +171,7 @@ func Dot(input Tensor, tensorArg Tensor) (status Tensor) {
 // Einsum applies the operation einsum. Sums of products in Einstein's notation: 'ij,jk->ik' is the matrix product. Without '->' the result has the dimensions of the ellipsis, then the letters that appear once, sorted.
 func Einsum(equation string, operands Tensors, operandsLen int64) (status Tensor) {
 	defer protect("einsum", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.Einsum(equation, tensors(operands, operandsLen)...))
@@ -180,7 +180,7 @@ func Einsum(equation string, operands Tensors, operandsLen int64) (status Tensor
 // Inner applies the operation inner. The sum of products over the last dimensions.
 func Inner(input Tensor, other Tensor) (status Tensor) {
 	defer protect("inner", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -191,7 +191,7 @@ func Inner(input Tensor, other Tensor) (status Tensor) {
 // Kron applies the operation kron. The Kronecker product.
 func Kron(input Tensor, other Tensor) (status Tensor) {
 	defer protect("kron", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -202,7 +202,7 @@ func Kron(input Tensor, other Tensor) (status Tensor) {
 // Linear applies the operation linear. input @ weight.T + bias, for an input [*, in], a weight [out, in] and a bias [out].
 func Linear(input Tensor, weight Tensor, bias Tensor) (status Tensor) {
 	defer protect("linear", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -214,7 +214,7 @@ func Linear(input Tensor, weight Tensor, bias Tensor) (status Tensor) {
 // Matmul applies the operation matmul. The matrix product. A vector on the left counts as a row and one on the right as a column; of stacks of matrices it is the stack of products, and the leading dimensions broadcast.
 func Matmul(input Tensor, other Tensor) (status Tensor) {
 	defer protect("matmul", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -225,7 +225,7 @@ func Matmul(input Tensor, other Tensor) (status Tensor) {
 // MatrixPower applies the operation matrix_power. The product of a square matrix with itself, n times.
 func MatrixPower(input Tensor, n int64) (status Tensor) {
 	defer protect("matrix_power", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -235,7 +235,7 @@ func MatrixPower(input Tensor, n int64) (status Tensor) {
 // Mm applies the operation mm. The product of two matrices, [M, K] and [K, N]: [M, N].
 func Mm(input Tensor, mat2 Tensor) (status Tensor) {
 	defer protect("mm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -246,7 +246,7 @@ func Mm(input Tensor, mat2 Tensor) (status Tensor) {
 // MultiDot applies the operation multi_dot. The product of several matrices, in the cheapest order.
 func MultiDot(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 	defer protect("multi_dot", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.MultiDot(tensors(tensorsArg, tensorsArgLen)))
@@ -255,7 +255,7 @@ func MultiDot(tensorsArg Tensors, tensorsArgLen int64) (status Tensor) {
 // Mv applies the operation mv. The product of a matrix and a vector, [M, K] and [K]: [M].
 func Mv(input Tensor, vec Tensor) (status Tensor) {
 	defer protect("mv", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -266,7 +266,7 @@ func Mv(input Tensor, vec Tensor) (status Tensor) {
 // Outer applies the operation outer. The products of every element of one vector with every one of another.
 func Outer(input Tensor, vec2 Tensor) (status Tensor) {
 	defer protect("outer", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -277,7 +277,7 @@ func Outer(input Tensor, vec2 Tensor) (status Tensor) {
 // Tensordot applies the operation tensordot. The sum of products over pairs of dimensions.
 func Tensordot(input Tensor, other Tensor, dimsSelf Ints, dimsSelfLen int64, dimsOther Ints, dimsOtherLen int64) (status Tensor) {
 	defer protect("tensordot", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -288,7 +288,7 @@ func Tensordot(input Tensor, other Tensor, dimsSelf Ints, dimsSelfLen int64, dim
 // Vdot applies the operation vdot. The sum of the products of the elements of two vectors of one size: another name of dot.
 func Vdot(input Tensor, other Tensor) (status Tensor) {
 	defer protect("vdot", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

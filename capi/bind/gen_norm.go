@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // BatchNorm applies the operation batch_norm. The input [N, C, ...], each channel normalised over the batch or, in evaluation, by running statistics.
 func BatchNorm(input Tensor, runningMean Tensor, runningVar Tensor, weight Tensor, bias Tensor, training bool, momentum float64, eps float64) (status Tensor) {
 	defer protect("batch_norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -21,7 +21,7 @@ func BatchNorm(input Tensor, runningMean Tensor, runningVar Tensor, weight Tenso
 // GroupNorm applies the operation group_norm. The input [N, C, ...], normalised to mean 0 and variance 1 over groups of the channels of each sample.
 func GroupNorm(input Tensor, numGroups int64, weight Tensor, bias Tensor, eps float64) (status Tensor) {
 	defer protect("group_norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -33,7 +33,7 @@ func GroupNorm(input Tensor, numGroups int64, weight Tensor, bias Tensor, eps fl
 // InstanceNorm applies the operation instance_norm. The input [N, C, ...], normalised to mean 0 and variance 1 over each channel of each sample.
 func InstanceNorm(input Tensor, runningMean Tensor, runningVar Tensor, weight Tensor, bias Tensor, useInputStats bool, momentum float64, eps float64) (status Tensor) {
 	defer protect("instance_norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func InstanceNorm(input Tensor, runningMean Tensor, runningVar Tensor, weight Te
 // LayerNorm applies the operation layer_norm. The input, normalised to mean 0 and variance 1 over its last dimensions.
 func LayerNorm(input Tensor, normalizedShape Ints, normalizedShapeLen int64, weight Tensor, bias Tensor, eps float64) (status Tensor) {
 	defer protect("layer_norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -59,7 +59,7 @@ func LayerNorm(input Tensor, normalizedShape Ints, normalizedShapeLen int64, wei
 // LocalResponseNorm applies the operation local_response_norm. The input [N, C, ...] divided by a power of the mean square of neighbouring channels.
 func LocalResponseNorm(input Tensor, size int64, alpha float64, beta float64, k float64) (status Tensor) {
 	defer protect("local_response_norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -69,7 +69,7 @@ func LocalResponseNorm(input Tensor, size int64, alpha float64, beta float64, k 
 // Normalize applies the operation normalize. The input divided by its p-norm along a dimension.
 func Normalize(input Tensor, p float64, dim int64, eps float64) (status Tensor) {
 	defer protect("normalize", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -79,7 +79,7 @@ func Normalize(input Tensor, p float64, dim int64, eps float64) (status Tensor) 
 // Renorm applies the operation renorm. The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm scaled down to it.
 func Renorm(input Tensor, p float64, dim int64, maxnorm float64) (status Tensor) {
 	defer protect("renorm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -89,7 +89,7 @@ func Renorm(input Tensor, p float64, dim int64, maxnorm float64) (status Tensor)
 // RenormInPlace applies the operation renorm_. The tensor, of at least two dimensions, with each part along one of them whose p-norm is above maxnorm scaled down to it.
 func RenormInPlace(input Tensor, p float64, dim int64, maxnorm float64) (status Status) {
 	defer protect("renorm_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -99,7 +99,7 @@ func RenormInPlace(input Tensor, p float64, dim int64, maxnorm float64) (status 
 // RmsNorm applies the operation rms_norm. The input, divided by the root of its mean square over its last dimensions.
 func RmsNorm(input Tensor, normalizedShape Ints, normalizedShapeLen int64, weight Tensor, eps float64) (status Tensor) {
 	defer protect("rms_norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

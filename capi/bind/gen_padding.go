@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Pad applies the operation pad. The input with its last dimensions extended by elements in front and behind.
 func Pad(input Tensor, pad Ints, padLen int64, mode string, value float64) (status Tensor) {
 	defer protect("pad", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // AdaptiveAvgPool1d applies the operation adaptive_avg_pool1d. Average of each of output_size windows that cover the input, [N, C, L] or [C, L].
 func AdaptiveAvgPool1d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_avg_pool1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func AdaptiveAvgPool1d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 // AdaptiveAvgPool2d applies the operation adaptive_avg_pool2d. Average of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
 func AdaptiveAvgPool2d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_avg_pool2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func AdaptiveAvgPool2d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 // AdaptiveAvgPool3d applies the operation adaptive_avg_pool3d. Average of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
 func AdaptiveAvgPool3d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_avg_pool3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func AdaptiveAvgPool3d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 // AdaptiveMaxPool1d applies the operation adaptive_max_pool1d. Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L].
 func AdaptiveMaxPool1d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_max_pool1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func AdaptiveMaxPool1d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 // AdaptiveMaxPool1dWithIndices applies the operation adaptive_max_pool1d_with_indices. Largest element of each of output_size windows that cover the input, [N, C, L] or [C, L]. The second result has the positions of the maxima in their planes.
 func AdaptiveMaxPool1dWithIndices(input Tensor, outputSize Ints, outputSizeLen int64, out TensorsOut) (status Status) {
 	defer protect("adaptive_max_pool1d_with_indices", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -58,7 +58,7 @@ func AdaptiveMaxPool1dWithIndices(input Tensor, outputSize Ints, outputSizeLen i
 // AdaptiveMaxPool2d applies the operation adaptive_max_pool2d. Largest element of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W].
 func AdaptiveMaxPool2d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_max_pool2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -68,7 +68,7 @@ func AdaptiveMaxPool2d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 // AdaptiveMaxPool2dWithIndices applies the operation adaptive_max_pool2d_with_indices. Largest element of each of output_size windows that cover the input, [N, C, H, W] or [C, H, W]. The second result has the positions of the maxima in their planes.
 func AdaptiveMaxPool2dWithIndices(input Tensor, outputSize Ints, outputSizeLen int64, out TensorsOut) (status Status) {
 	defer protect("adaptive_max_pool2d_with_indices", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -79,7 +79,7 @@ func AdaptiveMaxPool2dWithIndices(input Tensor, outputSize Ints, outputSizeLen i
 // AdaptiveMaxPool3d applies the operation adaptive_max_pool3d. Largest element of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W].
 func AdaptiveMaxPool3d(input Tensor, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("adaptive_max_pool3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -89,7 +89,7 @@ func AdaptiveMaxPool3d(input Tensor, outputSize Ints, outputSizeLen int64) (stat
 // AdaptiveMaxPool3dWithIndices applies the operation adaptive_max_pool3d_with_indices. Largest element of each of output_size windows that cover the input, [N, C, D, H, W] or [C, D, H, W]. The second result has the positions of the maxima in their planes.
 func AdaptiveMaxPool3dWithIndices(input Tensor, outputSize Ints, outputSizeLen int64, out TensorsOut) (status Status) {
 	defer protect("adaptive_max_pool3d_with_indices", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -100,7 +100,7 @@ func AdaptiveMaxPool3dWithIndices(input Tensor, outputSize Ints, outputSizeLen i
 // AvgPool1d applies the operation avg_pool1d. Average of each window of the input, [N, C, L] or [C, L].
 func AvgPool1d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, ceilMode bool, excludePad bool, divisorOverride int64) (status Tensor) {
 	defer protect("avg_pool1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -110,7 +110,7 @@ func AvgPool1d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 // AvgPool2d applies the operation avg_pool2d. Average of each window of the input, [N, C, H, W] or [C, H, W].
 func AvgPool2d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, ceilMode bool, excludePad bool, divisorOverride int64) (status Tensor) {
 	defer protect("avg_pool2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -120,7 +120,7 @@ func AvgPool2d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 // AvgPool3d applies the operation avg_pool3d. Average of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 func AvgPool3d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, ceilMode bool, excludePad bool, divisorOverride int64) (status Tensor) {
 	defer protect("avg_pool3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -130,7 +130,7 @@ func AvgPool3d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 // LpPool1d applies the operation lp_pool1d. The p-norm of each window of the input, [N, C, L] or [C, L].
 func LpPool1d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, ceilMode bool) (status Tensor) {
 	defer protect("lp_pool1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -140,7 +140,7 @@ func LpPool1d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int
 // LpPool2d applies the operation lp_pool2d. The p-norm of each window of the input, [N, C, H, W] or [C, H, W].
 func LpPool2d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, ceilMode bool) (status Tensor) {
 	defer protect("lp_pool2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -150,7 +150,7 @@ func LpPool2d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int
 // LpPool3d applies the operation lp_pool3d. The p-norm of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 func LpPool3d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, ceilMode bool) (status Tensor) {
 	defer protect("lp_pool3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -160,7 +160,7 @@ func LpPool3d(input Tensor, normType float64, kernelSize Ints, kernelSizeLen int
 // MaxPool1d applies the operation max_pool1d. Largest element of each window of the input, [N, C, L] or [C, L].
 func MaxPool1d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool) (status Tensor) {
 	defer protect("max_pool1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -170,7 +170,7 @@ func MaxPool1d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 // MaxPool1dWithIndices applies the operation max_pool1d_with_indices. Largest element of each window of the input, [N, C, L] or [C, L]. The second result has the positions of the maxima in their planes.
 func MaxPool1dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool, out TensorsOut) (status Status) {
 	defer protect("max_pool1d_with_indices", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -181,7 +181,7 @@ func MaxPool1dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, st
 // MaxPool2d applies the operation max_pool2d. Largest element of each window of the input, [N, C, H, W] or [C, H, W].
 func MaxPool2d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool) (status Tensor) {
 	defer protect("max_pool2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -191,7 +191,7 @@ func MaxPool2d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 // MaxPool2dWithIndices applies the operation max_pool2d_with_indices. Largest element of each window of the input, [N, C, H, W] or [C, H, W]. The second result has the positions of the maxima in their planes.
 func MaxPool2dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool, out TensorsOut) (status Status) {
 	defer protect("max_pool2d_with_indices", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -202,7 +202,7 @@ func MaxPool2dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, st
 // MaxPool3d applies the operation max_pool3d. Largest element of each window of the input, [N, C, D, H, W] or [C, D, H, W].
 func MaxPool3d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool) (status Tensor) {
 	defer protect("max_pool3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -212,7 +212,7 @@ func MaxPool3d(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, 
 // MaxPool3dWithIndices applies the operation max_pool3d_with_indices. Largest element of each window of the input, [N, C, D, H, W] or [C, D, H, W]. The second result has the positions of the maxima in their planes.
 func MaxPool3dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, dilation Ints, dilationLen int64, ceilMode bool, out TensorsOut) (status Status) {
 	defer protect("max_pool3d_with_indices", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -223,7 +223,7 @@ func MaxPool3dWithIndices(input Tensor, kernelSize Ints, kernelSizeLen int64, st
 // MaxUnpool1d applies the operation max_unpool1d. Zeros with the elements of the input at the positions that a maximum pooling returned.
 func MaxUnpool1d(input Tensor, indices Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("max_unpool1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -234,7 +234,7 @@ func MaxUnpool1d(input Tensor, indices Tensor, kernelSize Ints, kernelSizeLen in
 // MaxUnpool2d applies the operation max_unpool2d. Zeros with the elements of the input at the positions that a maximum pooling returned.
 func MaxUnpool2d(input Tensor, indices Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("max_unpool2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -245,7 +245,7 @@ func MaxUnpool2d(input Tensor, indices Tensor, kernelSize Ints, kernelSizeLen in
 // MaxUnpool3d applies the operation max_unpool3d. Zeros with the elements of the input at the positions that a maximum pooling returned.
 func MaxUnpool3d(input Tensor, indices Tensor, kernelSize Ints, kernelSizeLen int64, stride Ints, strideLen int64, padding Ints, paddingLen int64, outputSize Ints, outputSizeLen int64) (status Tensor) {
 	defer protect("max_unpool3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Bernoulli applies the operation bernoulli. 1 with the probability that the input gives for each element, else 0.
 func Bernoulli(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("bernoulli", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Bernoulli(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Obje
 // BernoulliInPlace applies the operation bernoulli_. The tensor filled with 1 with probability p, else 0.
 func BernoulliInPlace(input Tensor, p Tensor, pNumber float64, generatorArg Object) (status Status) {
 	defer protect("bernoulli_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -28,7 +28,7 @@ func BernoulliInPlace(input Tensor, p Tensor, pNumber float64, generatorArg Obje
 // CauchyInPlace applies the operation cauchy_. The tensor filled with Cauchy distributed random numbers.
 func CauchyInPlace(input Tensor, median float64, sigma float64, generatorArg Object) (status Status) {
 	defer protect("cauchy_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -38,7 +38,7 @@ func CauchyInPlace(input Tensor, median float64, sigma float64, generatorArg Obj
 // ExponentialInPlace applies the operation exponential_. The tensor filled with exponentially distributed random numbers.
 func ExponentialInPlace(input Tensor, lambd float64, generatorArg Object) (status Status) {
 	defer protect("exponential_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -48,7 +48,7 @@ func ExponentialInPlace(input Tensor, lambd float64, generatorArg Object) (statu
 // GeometricInPlace applies the operation geometric_. The tensor filled with numbers of trials up to the first success.
 func GeometricInPlace(input Tensor, p float64, generatorArg Object) (status Status) {
 	defer protect("geometric_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -58,7 +58,7 @@ func GeometricInPlace(input Tensor, p float64, generatorArg Object) (status Stat
 // LogNormalInPlace applies the operation log_normal_. The tensor filled with numbers whose logarithm is normal.
 func LogNormalInPlace(input Tensor, mean float64, std float64, generatorArg Object) (status Status) {
 	defer protect("log_normal_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -68,7 +68,7 @@ func LogNormalInPlace(input Tensor, mean float64, std float64, generatorArg Obje
 // Multinomial applies the operation multinomial. Positions drawn from rows of weights.
 func Multinomial(input Tensor, numSamples int64, replacement bool, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("multinomial", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -78,7 +78,7 @@ func Multinomial(input Tensor, numSamples int64, replacement bool, dtypeArg DTyp
 // NormalInPlace applies the operation normal_. The tensor filled with normal random numbers.
 func NormalInPlace(input Tensor, mean float64, std float64, generatorArg Object) (status Status) {
 	defer protect("normal_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -88,7 +88,7 @@ func NormalInPlace(input Tensor, mean float64, std float64, generatorArg Object)
 // Rand applies the operation rand. Uniform random numbers in [0, 1).
 func Rand(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("rand", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.RandWith(ints(size, sizeLen), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
@@ -97,7 +97,7 @@ func Rand(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorA
 // RandLike applies the operation rand_like. Uniform random numbers in [0, 1) of a tensor's shape.
 func RandLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("rand_like", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -107,7 +107,7 @@ func RandLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Objec
 // Randint applies the operation randint. Random integers in [low, high).
 func Randint(low int64, high int64, size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randint", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.RandintWith(int(low), int(high), ints(size, sizeLen), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
@@ -116,7 +116,7 @@ func Randint(low int64, high int64, size Ints, sizeLen int64, dtypeArg DType, de
 // RandintLike applies the operation randint_like. Random integers in [low, high) of a tensor's shape.
 func RandintLike(input Tensor, low int64, high int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randint_like", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -126,7 +126,7 @@ func RandintLike(input Tensor, low int64, high int64, dtypeArg DType, deviceArg 
 // Randn applies the operation randn. Normal random numbers with mean 0 and variance 1.
 func Randn(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randn", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.RandnWith(ints(size, sizeLen), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
@@ -135,7 +135,7 @@ func Randn(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generator
 // RandnLike applies the operation randn_like. Normal random numbers of a tensor's shape.
 func RandnLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randn_like", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -145,7 +145,7 @@ func RandnLike(input Tensor, dtypeArg DType, deviceArg Device, generatorArg Obje
 // RandomInPlace applies the operation random_. The tensor filled with random integers in [from, to).
 func RandomInPlace(input Tensor, from int64, to int64, generatorArg Object) (status Status) {
 	defer protect("random_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -155,7 +155,7 @@ func RandomInPlace(input Tensor, from int64, to int64, generatorArg Object) (sta
 // Randperm applies the operation randperm. A random permutation of 0, ..., n-1.
 func Randperm(n int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("randperm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return result(op.RandpermWith(int(n), op.RandomOptions{DType: dtype(dtypeArg), Device: deviceOrDefault(deviceArg), Generator: generator(generatorArg)}))
@@ -164,7 +164,7 @@ func Randperm(n int64, dtypeArg DType, deviceArg Device, generatorArg Object) (s
 // TruncNormalInPlace applies the operation trunc_normal_. The tensor filled with normal random numbers on condition that they lie in [a, b].
 func TruncNormalInPlace(input Tensor, mean float64, std float64, a float64, b float64, generatorArg Object) (status Status) {
 	defer protect("trunc_normal_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -174,7 +174,7 @@ func TruncNormalInPlace(input Tensor, mean float64, std float64, a float64, b fl
 // UniformInPlace applies the operation uniform_. The tensor filled with uniform random numbers in [from, to).
 func UniformInPlace(input Tensor, from float64, to float64, generatorArg Object) (status Status) {
 	defer protect("uniform_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

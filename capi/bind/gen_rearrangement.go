@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Diag applies the operation diag. The matrix with a vector on a diagonal, or the diagonal of a matrix.
 func Diag(input Tensor, diagonal int64) (status Tensor) {
 	defer protect("diag", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Diag(input Tensor, diagonal int64) (status Tensor) {
 // DiagEmbed applies the operation diag_embed. Matrices with the last dimension on a diagonal.
 func DiagEmbed(input Tensor, offset int64, dim1 int64, dim2 int64) (status Tensor) {
 	defer protect("diag_embed", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func DiagEmbed(input Tensor, offset int64, dim1 int64, dim2 int64) (status Tenso
 // Diagflat applies the operation diagflat. The matrix with a tensor's elements on a diagonal.
 func Diagflat(input Tensor, offset int64) (status Tensor) {
 	defer protect("diagflat", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func Diagflat(input Tensor, offset int64) (status Tensor) {
 // Flip applies the operation flip. A copy with the elements in reverse order along dimensions.
 func Flip(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 	defer protect("flip", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func Flip(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 // Fliplr applies the operation fliplr. The columns in reverse order.
 func Fliplr(input Tensor) (status Tensor) {
 	defer protect("fliplr", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -57,7 +57,7 @@ func Fliplr(input Tensor) (status Tensor) {
 // Flipud applies the operation flipud. The rows in reverse order.
 func Flipud(input Tensor) (status Tensor) {
 	defer protect("flipud", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -67,7 +67,7 @@ func Flipud(input Tensor) (status Tensor) {
 // Repeat applies the operation repeat. The tensor repeated along its dimensions.
 func Repeat(input Tensor, repeats Ints, repeatsLen int64) (status Tensor) {
 	defer protect("repeat", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -88,7 +88,7 @@ func RepeatInterleave(input Tensor, repeats Tensor, dim int64, hasDim bool) (sta
 // Roll applies the operation roll. The elements moved along dimensions, past the end to the start.
 func Roll(input Tensor, shifts Ints, shiftsLen int64, dims Ints, dimsLen int64) (status Tensor) {
 	defer protect("roll", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -98,7 +98,7 @@ func Roll(input Tensor, shifts Ints, shiftsLen int64, dims Ints, dimsLen int64) 
 // Rot90 applies the operation rot90. The tensor turned k times by 90 degrees in the plane of two dimensions, from the first towards the second.
 func Rot90(input Tensor, k int64, dims Ints, dimsLen int64) (status Tensor) {
 	defer protect("rot90", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -108,7 +108,7 @@ func Rot90(input Tensor, k int64, dims Ints, dimsLen int64) (status Tensor) {
 // Tile applies the operation tile. The tensor repeated along its last dimensions.
 func Tile(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 	defer protect("tile", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -118,7 +118,7 @@ func Tile(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 // Tril applies the operation tril. The matrices in the last two dimensions with zeros above a diagonal; 0 is the main one, 1 the one above it.
 func Tril(input Tensor, diagonal int64) (status Tensor) {
 	defer protect("tril", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -128,7 +128,7 @@ func Tril(input Tensor, diagonal int64) (status Tensor) {
 // TrilInPlace applies the operation tril_. The matrices in the last two dimensions with zeros above a diagonal; 0 is the main one, 1 the one above it.
 func TrilInPlace(input Tensor, diagonal int64) (status Status) {
 	defer protect("tril_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -138,7 +138,7 @@ func TrilInPlace(input Tensor, diagonal int64) (status Status) {
 // Triu applies the operation triu. The matrices in the last two dimensions with zeros below a diagonal; 0 is the main one, 1 the one above it.
 func Triu(input Tensor, diagonal int64) (status Tensor) {
 	defer protect("triu", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -148,7 +148,7 @@ func Triu(input Tensor, diagonal int64) (status Tensor) {
 // TriuInPlace applies the operation triu_. The matrices in the last two dimensions with zeros below a diagonal; 0 is the main one, 1 the one above it.
 func TriuInPlace(input Tensor, diagonal int64) (status Status) {
 	defer protect("triu_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // GruLayer applies the operation gru_layer. One layer of gated recurrent units in one direction: the states of all steps, and the one after the last.
 func GruLayer(input Tensor, h0 Tensor, wIh Tensor, wHh Tensor, bIh Tensor, bHh Tensor, reverse bool, out TensorsOut) (status Status) {
 	defer protect("gru_layer", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -23,7 +23,7 @@ func GruLayer(input Tensor, h0 Tensor, wIh Tensor, wHh Tensor, bIh Tensor, bHh T
 // LstmLayer applies the operation lstm_layer. One layer of long short-term memory in one direction: the states of all steps, and state and cell after the last.
 func LstmLayer(input Tensor, h0 Tensor, c0 Tensor, wIh Tensor, wHh Tensor, bIh Tensor, bHh Tensor, reverse bool, out TensorsOut) (status Status) {
 	defer protect("lstm_layer", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // All applies the operation all. Whether no element over dimensions is zero.
 func All(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("all", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func All(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 // Amax applies the operation amax. The largest elements over dimensions. Equal ones share the gradient evenly.
 func Amax(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("amax", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func Amax(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 // Amin applies the operation amin. The smallest elements over dimensions. Equal ones share the gradient evenly.
 func Amin(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("amin", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func Amin(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 // Any applies the operation any. Whether any element over dimensions is not zero.
 func Any(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("any", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func Any(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 // Argmax applies the operation argmax. The index of the largest element along one dimension, or of all; the first of equal ones, and of a NaN if there is one.
 func Argmax(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("argmax", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -57,7 +57,7 @@ func Argmax(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) 
 // Argmin applies the operation argmin. The index of the smallest element along one dimension, or of all; the first of equal ones, and of a NaN if there is one.
 func Argmin(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("argmin", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -67,7 +67,7 @@ func Argmin(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) 
 // CountNonzero applies the operation count_nonzero. The number of elements over dimensions that are not zero.
 func CountNonzero(input Tensor, dim Ints, dimLen int64) (status Tensor) {
 	defer protect("count_nonzero", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -77,7 +77,7 @@ func CountNonzero(input Tensor, dim Ints, dimLen int64) (status Tensor) {
 // Logsumexp applies the operation logsumexp. The logarithm of the sum of exponentials over dimensions, without overflow.
 func Logsumexp(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("logsumexp", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -87,7 +87,7 @@ func Logsumexp(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tenso
 // Max applies the operation max. The largest elements along a dimension and their indices, the first of equal elements.
 func Max(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("max", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -98,7 +98,7 @@ func Max(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) 
 // Mean applies the operation mean. The mean over dimensions of a floating-point tensor. The mean of nothing is NaN.
 func Mean(input Tensor, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (status Tensor) {
 	defer protect("mean", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -108,7 +108,7 @@ func Mean(input Tensor, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (s
 // Min applies the operation min. The smallest elements along a dimension and their indices, the first of equal elements.
 func Min(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("min", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -119,7 +119,7 @@ func Min(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) 
 // Nanmean applies the operation nanmean. The mean of what is not NaN.
 func Nanmean(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("nanmean", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -129,7 +129,7 @@ func Nanmean(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor)
 // Nansum applies the operation nansum. The sum of what is not NaN.
 func Nansum(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 	defer protect("nansum", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -139,7 +139,7 @@ func Nansum(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) 
 // Norm applies the operation norm. The p-norm over dimensions of a floating-point tensor, as vector_norm.
 func Norm(input Tensor, p float64, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (status Tensor) {
 	defer protect("norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -149,7 +149,7 @@ func Norm(input Tensor, p float64, dim Ints, dimLen int64, keepdim bool, dtypeAr
 // Prod applies the operation prod. The product over dimensions. Integers and bools give int64; the product of nothing is 1.
 func Prod(input Tensor, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (status Tensor) {
 	defer protect("prod", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -159,7 +159,7 @@ func Prod(input Tensor, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (s
 // Std applies the operation std. The standard deviation over dimensions of a floating-point tensor.
 func Std(input Tensor, dim Ints, dimLen int64, correction float64, keepdim bool) (status Tensor) {
 	defer protect("std", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -169,7 +169,7 @@ func Std(input Tensor, dim Ints, dimLen int64, correction float64, keepdim bool)
 // StdMean applies the operation std_mean. The standard deviation and the mean over dimensions of a floating-point tensor.
 func StdMean(input Tensor, dim Ints, dimLen int64, correction float64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("std_mean", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -180,7 +180,7 @@ func StdMean(input Tensor, dim Ints, dimLen int64, correction float64, keepdim b
 // Sum applies the operation sum. The sum over dimensions. Integers and bools give int64; the sum of nothing is 0.
 func Sum(input Tensor, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (status Tensor) {
 	defer protect("sum", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -190,7 +190,7 @@ func Sum(input Tensor, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (st
 // Var applies the operation var. The variance over dimensions of a floating-point tensor.
 func Var(input Tensor, dim Ints, dimLen int64, correction float64, keepdim bool) (status Tensor) {
 	defer protect("var", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -200,7 +200,7 @@ func Var(input Tensor, dim Ints, dimLen int64, correction float64, keepdim bool)
 // VarMean applies the operation var_mean. The variance and the mean over dimensions of a floating-point tensor.
 func VarMean(input Tensor, dim Ints, dimLen int64, correction float64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("var_mean", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -211,7 +211,7 @@ func VarMean(input Tensor, dim Ints, dimLen int64, correction float64, keepdim b
 // VectorNorm applies the operation vector_norm. The p-norm over dimensions of a floating-point tensor: the p-th root of the sum of |x|^p; for inf and -inf the largest and smallest |x|, for 0 the number of elements that are not 0.
 func VectorNorm(input Tensor, ord float64, dim Ints, dimLen int64, keepdim bool, dtypeArg DType) (status Tensor) {
 	defer protect("vector_norm", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Ceil applies the operation ceil. Rounds up.
 func Ceil(input Tensor) (status Tensor) {
 	defer protect("ceil", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Ceil(input Tensor) (status Tensor) {
 // CeilInPlace applies the operation ceil_. Rounds up.
 func CeilInPlace(input Tensor) (status Status) {
 	defer protect("ceil_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func CeilInPlace(input Tensor) (status Status) {
 // Copysign applies the operation copysign. Returns the magnitude of input with the sign of other.
 func Copysign(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("copysign", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -38,7 +38,7 @@ func Copysign(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // CopysignInPlace applies the operation copysign_. Returns the magnitude of input with the sign of other.
 func CopysignInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("copysign_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -49,7 +49,7 @@ func CopysignInPlace(input Tensor, other Tensor, otherNumber float64) (status St
 // Floor applies the operation floor. Rounds down.
 func Floor(input Tensor) (status Tensor) {
 	defer protect("floor", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -59,7 +59,7 @@ func Floor(input Tensor) (status Tensor) {
 // FloorInPlace applies the operation floor_. Rounds down.
 func FloorInPlace(input Tensor) (status Status) {
 	defer protect("floor_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -69,7 +69,7 @@ func FloorInPlace(input Tensor) (status Status) {
 // Frac applies the operation frac. Returns the fraction, with the sign of input.
 func Frac(input Tensor) (status Tensor) {
 	defer protect("frac", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -79,7 +79,7 @@ func Frac(input Tensor) (status Tensor) {
 // FracInPlace applies the operation frac_. Returns the fraction, with the sign of input.
 func FracInPlace(input Tensor) (status Status) {
 	defer protect("frac_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -89,7 +89,7 @@ func FracInPlace(input Tensor) (status Status) {
 // Round applies the operation round. Rounds to the nearest number of so many decimals, half to even.
 func Round(input Tensor, decimals int64) (status Tensor) {
 	defer protect("round", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -99,7 +99,7 @@ func Round(input Tensor, decimals int64) (status Tensor) {
 // RoundInPlace applies the operation round_. Rounds to the nearest number of so many decimals, half to even.
 func RoundInPlace(input Tensor, decimals int64) (status Status) {
 	defer protect("round_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -109,7 +109,7 @@ func RoundInPlace(input Tensor, decimals int64) (status Status) {
 // Trunc applies the operation trunc. Rounds towards zero.
 func Trunc(input Tensor) (status Tensor) {
 	defer protect("trunc", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -119,7 +119,7 @@ func Trunc(input Tensor) (status Tensor) {
 // TruncInPlace applies the operation trunc_. Rounds towards zero.
 func TruncInPlace(input Tensor) (status Status) {
 	defer protect("trunc_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Cummax applies the operation cummax. The running maxima along a dimension and their indices, the last of equal elements.
 func Cummax(input Tensor, dim int64, out TensorsOut) (status Status) {
 	defer protect("cummax", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -18,7 +18,7 @@ func Cummax(input Tensor, dim int64, out TensorsOut) (status Status) {
 // Cummin applies the operation cummin. The running minima along a dimension and their indices, the last of equal elements.
 func Cummin(input Tensor, dim int64, out TensorsOut) (status Status) {
 	defer protect("cummin", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -29,7 +29,7 @@ func Cummin(input Tensor, dim int64, out TensorsOut) (status Status) {
 // Cumprod applies the operation cumprod. The running products along a dimension. Integers and bools give int64.
 func Cumprod(input Tensor, dim int64, dtypeArg DType) (status Tensor) {
 	defer protect("cumprod", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -39,7 +39,7 @@ func Cumprod(input Tensor, dim int64, dtypeArg DType) (status Tensor) {
 // CumprodInPlace applies the operation cumprod_. The running products along a dimension. Integers and bools give int64.
 func CumprodInPlace(input Tensor, dim int64) (status Status) {
 	defer protect("cumprod_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -49,7 +49,7 @@ func CumprodInPlace(input Tensor, dim int64) (status Status) {
 // Cumsum applies the operation cumsum. The running sums along a dimension. Integers and bools give int64.
 func Cumsum(input Tensor, dim int64, dtypeArg DType) (status Tensor) {
 	defer protect("cumsum", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -59,7 +59,7 @@ func Cumsum(input Tensor, dim int64, dtypeArg DType) (status Tensor) {
 // CumsumInPlace applies the operation cumsum_. The running sums along a dimension. Integers and bools give int64.
 func CumsumInPlace(input Tensor, dim int64) (status Status) {
 	defer protect("cumsum_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -69,7 +69,7 @@ func CumsumInPlace(input Tensor, dim int64) (status Status) {
 // CumulativeTrapezoid applies the operation cumulative_trapezoid. The running integrals along a dimension by the trapezoidal rule.
 func CumulativeTrapezoid(y Tensor, x Tensor, dx float64, dim int64) (status Tensor) {
 	defer protect("cumulative_trapezoid", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(y)
@@ -80,7 +80,7 @@ func CumulativeTrapezoid(y Tensor, x Tensor, dx float64, dim int64) (status Tens
 // Diff applies the operation diff. The differences of neighbours along a dimension.
 func Diff(input Tensor, n int64, dim int64, prepend Tensor, append Tensor) (status Tensor) {
 	defer protect("diff", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -92,7 +92,7 @@ func Diff(input Tensor, n int64, dim int64, prepend Tensor, append Tensor) (stat
 // Logcumsumexp applies the operation logcumsumexp. The running logarithms of sums of exponentials along a dimension, without overflow.
 func Logcumsumexp(input Tensor, dim int64) (status Tensor) {
 	defer protect("logcumsumexp", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -102,7 +102,7 @@ func Logcumsumexp(input Tensor, dim int64) (status Tensor) {
 // Trapezoid applies the operation trapezoid. The integral along a dimension by the trapezoidal rule.
 func Trapezoid(y Tensor, x Tensor, dx float64, dim int64) (status Tensor) {
 	defer protect("trapezoid", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(y)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // LogSoftmax applies the operation log_softmax. The logarithm of softmax, computed directly.
 func LogSoftmax(input Tensor, dim int64) (status Tensor) {
 	defer protect("log_softmax", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func LogSoftmax(input Tensor, dim int64) (status Tensor) {
 // Softmax applies the operation softmax. exp(input) along a dimension, divided by its sum there.
 func Softmax(input Tensor, dim int64) (status Tensor) {
 	defer protect("softmax", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func Softmax(input Tensor, dim int64) (status Tensor) {
 // Softmin applies the operation softmin. softmax of -input.
 func Softmin(input Tensor, dim int64) (status Tensor) {
 	defer protect("softmin", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Argsort applies the operation argsort. The indices of the elements in order along a dimension.
 func Argsort(input Tensor, dim int64, descending bool, stable bool) (status Tensor) {
 	defer protect("argsort", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -28,7 +28,7 @@ func Bincount(input Tensor, weights Tensor, minlength int64) (status Tensor) {
 // Bucketize applies the operation bucketize. The number of boundaries that are smaller than each element.
 func Bucketize(input Tensor, boundaries Tensor, outInt32 bool, right bool) (status Tensor) {
 	defer protect("bucketize", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -49,7 +49,7 @@ func Histc(input Tensor, bins int64, minArg float64, maxArg float64) (status Ten
 // Kthvalue applies the operation kthvalue. The k-th smallest element along a dimension, counted from 1, and its index.
 func Kthvalue(input Tensor, k int64, dim int64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("kthvalue", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -60,7 +60,7 @@ func Kthvalue(input Tensor, k int64, dim int64, keepdim bool, out TensorsOut) (s
 // Median applies the operation median. The median along a dimension, the lower of two, and its index.
 func Median(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("median", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -71,7 +71,7 @@ func Median(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Statu
 // Mode applies the operation mode. The element that comes most often along a dimension, the smallest of those, and the index of its last occurrence.
 func Mode(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("mode", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -82,7 +82,7 @@ func Mode(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status)
 // Msort applies the operation msort. The elements sorted along the first dimension.
 func Msort(input Tensor) (status Tensor) {
 	defer protect("msort", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -92,7 +92,7 @@ func Msort(input Tensor) (status Tensor) {
 // Nanmedian applies the operation nanmedian. The median along a dimension of the elements that are not NaN, and its index.
 func Nanmedian(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
 	defer protect("nanmedian", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -103,7 +103,7 @@ func Nanmedian(input Tensor, dim int64, keepdim bool, out TensorsOut) (status St
 // Nanquantile applies the operation nanquantile. Quantiles along a dimension of what is not NaN.
 func Nanquantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, interpolation string) (status Tensor) {
 	defer protect("nanquantile", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -114,7 +114,7 @@ func Nanquantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, i
 // Quantile applies the operation quantile. Quantiles along a dimension.
 func Quantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, interpolation string) (status Tensor) {
 	defer protect("quantile", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -125,7 +125,7 @@ func Quantile(input Tensor, q Tensor, dim int64, hasDim bool, keepdim bool, inte
 // Searchsorted applies the operation searchsorted. Where values belong in sorted sequences.
 func Searchsorted(sortedSequence Tensor, input Tensor, outInt32 bool, right bool, sorter Tensor) (status Tensor) {
 	defer protect("searchsorted", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(sortedSequence)
@@ -137,7 +137,7 @@ func Searchsorted(sortedSequence Tensor, input Tensor, outInt32 bool, right bool
 // Sort applies the operation sort. The elements in order along a dimension, and their indices.
 func Sort(input Tensor, dim int64, descending bool, stable bool, out TensorsOut) (status Status) {
 	defer protect("sort", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -148,7 +148,7 @@ func Sort(input Tensor, dim int64, descending bool, stable bool, out TensorsOut)
 // Topk applies the operation topk. The k largest or smallest elements along a dimension, in order, and their indices.
 func Topk(input Tensor, k int64, dim int64, largest bool, sorted bool, out TensorsOut) (status Status) {
 	defer protect("topk", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

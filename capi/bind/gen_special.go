@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Digamma applies the operation digamma. Returns the derivative of lgamma.
 func Digamma(input Tensor) (status Tensor) {
 	defer protect("digamma", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Digamma(input Tensor) (status Tensor) {
 // DigammaInPlace applies the operation digamma_. Returns the derivative of lgamma.
 func DigammaInPlace(input Tensor) (status Status) {
 	defer protect("digamma_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func DigammaInPlace(input Tensor) (status Status) {
 // Entr applies the operation entr. Returns -input * log(input), 0 where input is 0.
 func Entr(input Tensor) (status Tensor) {
 	defer protect("entr", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func Entr(input Tensor) (status Tensor) {
 // EntrInPlace applies the operation entr_. Returns -input * log(input), 0 where input is 0.
 func EntrInPlace(input Tensor) (status Status) {
 	defer protect("entr_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func EntrInPlace(input Tensor) (status Status) {
 // Erf applies the operation erf. Returns the error function.
 func Erf(input Tensor) (status Tensor) {
 	defer protect("erf", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -57,7 +57,7 @@ func Erf(input Tensor) (status Tensor) {
 // ErfInPlace applies the operation erf_. Returns the error function.
 func ErfInPlace(input Tensor) (status Status) {
 	defer protect("erf_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -67,7 +67,7 @@ func ErfInPlace(input Tensor) (status Status) {
 // Erfc applies the operation erfc. Returns the complementary error function.
 func Erfc(input Tensor) (status Tensor) {
 	defer protect("erfc", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -77,7 +77,7 @@ func Erfc(input Tensor) (status Tensor) {
 // ErfcInPlace applies the operation erfc_. Returns the complementary error function.
 func ErfcInPlace(input Tensor) (status Status) {
 	defer protect("erfc_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -87,7 +87,7 @@ func ErfcInPlace(input Tensor) (status Status) {
 // Erfinv applies the operation erfinv. Returns the inverse of the error function.
 func Erfinv(input Tensor) (status Tensor) {
 	defer protect("erfinv", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -97,7 +97,7 @@ func Erfinv(input Tensor) (status Tensor) {
 // ErfinvInPlace applies the operation erfinv_. Returns the inverse of the error function.
 func ErfinvInPlace(input Tensor) (status Status) {
 	defer protect("erfinv_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -107,7 +107,7 @@ func ErfinvInPlace(input Tensor) (status Status) {
 // Frexp applies the operation frexp. Mantissas, of a size in [0.5, 1) or 0, and int32 exponents: input = mantissa * 2^exponent. Floating-point only.
 func Frexp(input Tensor, out TensorsOut) (status Status) {
 	defer protect("frexp", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -118,7 +118,7 @@ func Frexp(input Tensor, out TensorsOut) (status Status) {
 // I0 applies the operation i0. The modified Bessel function of the first kind of order 0.
 func I0(input Tensor) (status Tensor) {
 	defer protect("i0", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -128,7 +128,7 @@ func I0(input Tensor) (status Tensor) {
 // I0InPlace applies the operation i0_. The modified Bessel function of the first kind of order 0.
 func I0InPlace(input Tensor) (status Status) {
 	defer protect("i0_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -138,7 +138,7 @@ func I0InPlace(input Tensor) (status Status) {
 // Igamma applies the operation igamma. The regularised lower incomplete gamma function of parameter input, at other.
 func Igamma(input Tensor, other Tensor) (status Tensor) {
 	defer protect("igamma", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -149,7 +149,7 @@ func Igamma(input Tensor, other Tensor) (status Tensor) {
 // IgammaInPlace applies the operation igamma_. The regularised lower incomplete gamma function of parameter input, at other.
 func IgammaInPlace(input Tensor, other Tensor) (status Status) {
 	defer protect("igamma_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -160,7 +160,7 @@ func IgammaInPlace(input Tensor, other Tensor) (status Status) {
 // Igammac applies the operation igammac. The regularised upper incomplete gamma function of parameter input, at other.
 func Igammac(input Tensor, other Tensor) (status Tensor) {
 	defer protect("igammac", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -171,7 +171,7 @@ func Igammac(input Tensor, other Tensor) (status Tensor) {
 // IgammacInPlace applies the operation igammac_. The regularised upper incomplete gamma function of parameter input, at other.
 func IgammacInPlace(input Tensor, other Tensor) (status Status) {
 	defer protect("igammac_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -182,7 +182,7 @@ func IgammacInPlace(input Tensor, other Tensor) (status Status) {
 // Lgamma applies the operation lgamma. Returns the logarithm of the gamma function.
 func Lgamma(input Tensor) (status Tensor) {
 	defer protect("lgamma", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -192,7 +192,7 @@ func Lgamma(input Tensor) (status Tensor) {
 // LgammaInPlace applies the operation lgamma_. Returns the logarithm of the gamma function.
 func LgammaInPlace(input Tensor) (status Status) {
 	defer protect("lgamma_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -202,7 +202,7 @@ func LgammaInPlace(input Tensor) (status Status) {
 // Logit applies the operation logit. Returns log(input / (1 - input)).
 func Logit(input Tensor, eps float64) (status Tensor) {
 	defer protect("logit", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -212,7 +212,7 @@ func Logit(input Tensor, eps float64) (status Tensor) {
 // LogitInPlace applies the operation logit_. Returns log(input / (1 - input)).
 func LogitInPlace(input Tensor, eps float64) (status Status) {
 	defer protect("logit_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -222,7 +222,7 @@ func LogitInPlace(input Tensor, eps float64) (status Status) {
 // NanToNum applies the operation nan_to_num. Returns input with NaN and infinities replaced.
 func NanToNum(input Tensor, nan float64, posinf Tensor, posinfNumber float64, neginf Tensor, neginfNumber float64) (status Tensor) {
 	defer protect("nan_to_num", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -234,7 +234,7 @@ func NanToNum(input Tensor, nan float64, posinf Tensor, posinfNumber float64, ne
 // NanToNumInPlace applies the operation nan_to_num_. Returns input with NaN and infinities replaced.
 func NanToNumInPlace(input Tensor, nan float64, posinf Tensor, posinfNumber float64, neginf Tensor, neginfNumber float64) (status Status) {
 	defer protect("nan_to_num_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -246,7 +246,7 @@ func NanToNumInPlace(input Tensor, nan float64, posinf Tensor, posinfNumber floa
 // Nextafter applies the operation nextafter. The next number of the dtype in the direction of other.
 func Nextafter(input Tensor, other Tensor) (status Tensor) {
 	defer protect("nextafter", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -257,7 +257,7 @@ func Nextafter(input Tensor, other Tensor) (status Tensor) {
 // NextafterInPlace applies the operation nextafter_. The next number of the dtype in the direction of other.
 func NextafterInPlace(input Tensor, other Tensor) (status Status) {
 	defer protect("nextafter_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -268,7 +268,7 @@ func NextafterInPlace(input Tensor, other Tensor) (status Status) {
 // Polygamma applies the operation polygamma. Returns derivative n of digamma.
 func Polygamma(n int64, input Tensor) (status Tensor) {
 	defer protect("polygamma", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t1 := tensor(input)
@@ -278,7 +278,7 @@ func Polygamma(n int64, input Tensor) (status Tensor) {
 // PolygammaInPlace applies the operation polygamma_. Returns derivative n of digamma.
 func PolygammaInPlace(n int64, input Tensor) (status Status) {
 	defer protect("polygamma_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t1 := tensor(input)
@@ -288,7 +288,7 @@ func PolygammaInPlace(n int64, input Tensor) (status Status) {
 // SpecialAiryAi applies the operation special_airy_ai. Airy's function Ai.
 func SpecialAiryAi(x Tensor) (status Tensor) {
 	defer protect("special_airy_ai", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -298,7 +298,7 @@ func SpecialAiryAi(x Tensor) (status Tensor) {
 // SpecialBesselJ0 applies the operation special_bessel_j0. The Bessel function of the first kind of order 0.
 func SpecialBesselJ0(input Tensor) (status Tensor) {
 	defer protect("special_bessel_j0", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -308,7 +308,7 @@ func SpecialBesselJ0(input Tensor) (status Tensor) {
 // SpecialBesselJ1 applies the operation special_bessel_j1. The Bessel function of the first kind of order 1.
 func SpecialBesselJ1(input Tensor) (status Tensor) {
 	defer protect("special_bessel_j1", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -318,7 +318,7 @@ func SpecialBesselJ1(input Tensor) (status Tensor) {
 // SpecialBesselY0 applies the operation special_bessel_y0. The Bessel function of the second kind of order 0.
 func SpecialBesselY0(input Tensor) (status Tensor) {
 	defer protect("special_bessel_y0", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -328,7 +328,7 @@ func SpecialBesselY0(input Tensor) (status Tensor) {
 // SpecialBesselY1 applies the operation special_bessel_y1. The Bessel function of the second kind of order 1.
 func SpecialBesselY1(input Tensor) (status Tensor) {
 	defer protect("special_bessel_y1", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -338,7 +338,7 @@ func SpecialBesselY1(input Tensor) (status Tensor) {
 // SpecialChebyshevPolynomialT applies the operation special_chebyshev_polynomial_t. The Chebyshev polynomials of the first kind of degrees n.
 func SpecialChebyshevPolynomialT(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_chebyshev_polynomial_t", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -349,7 +349,7 @@ func SpecialChebyshevPolynomialT(x Tensor, n Tensor) (status Tensor) {
 // SpecialChebyshevPolynomialU applies the operation special_chebyshev_polynomial_u. The Chebyshev polynomials of the second kind of degrees n.
 func SpecialChebyshevPolynomialU(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_chebyshev_polynomial_u", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -360,7 +360,7 @@ func SpecialChebyshevPolynomialU(x Tensor, n Tensor) (status Tensor) {
 // SpecialChebyshevPolynomialV applies the operation special_chebyshev_polynomial_v. The Chebyshev polynomials of the third kind of degrees n.
 func SpecialChebyshevPolynomialV(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_chebyshev_polynomial_v", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -371,7 +371,7 @@ func SpecialChebyshevPolynomialV(x Tensor, n Tensor) (status Tensor) {
 // SpecialChebyshevPolynomialW applies the operation special_chebyshev_polynomial_w. The Chebyshev polynomials of the fourth kind of degrees n.
 func SpecialChebyshevPolynomialW(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_chebyshev_polynomial_w", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -382,7 +382,7 @@ func SpecialChebyshevPolynomialW(x Tensor, n Tensor) (status Tensor) {
 // SpecialErfcx applies the operation special_erfcx. exp(input^2) times the complementary error function.
 func SpecialErfcx(input Tensor) (status Tensor) {
 	defer protect("special_erfcx", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -392,7 +392,7 @@ func SpecialErfcx(input Tensor) (status Tensor) {
 // SpecialHermitePolynomialH applies the operation special_hermite_polynomial_h. The physicists' Hermite polynomials of degrees n.
 func SpecialHermitePolynomialH(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_hermite_polynomial_h", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -403,7 +403,7 @@ func SpecialHermitePolynomialH(x Tensor, n Tensor) (status Tensor) {
 // SpecialHermitePolynomialHe applies the operation special_hermite_polynomial_he. The probabilists' Hermite polynomials of degrees n.
 func SpecialHermitePolynomialHe(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_hermite_polynomial_he", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -414,7 +414,7 @@ func SpecialHermitePolynomialHe(x Tensor, n Tensor) (status Tensor) {
 // SpecialI0e applies the operation special_i0e. exp(-|input|) times the modified Bessel function of the first kind of order 0.
 func SpecialI0e(input Tensor) (status Tensor) {
 	defer protect("special_i0e", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -424,7 +424,7 @@ func SpecialI0e(input Tensor) (status Tensor) {
 // SpecialI1 applies the operation special_i1. The modified Bessel function of the first kind of order 1.
 func SpecialI1(input Tensor) (status Tensor) {
 	defer protect("special_i1", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -434,7 +434,7 @@ func SpecialI1(input Tensor) (status Tensor) {
 // SpecialI1e applies the operation special_i1e. exp(-|input|) times the modified Bessel function of the first kind of order 1.
 func SpecialI1e(input Tensor) (status Tensor) {
 	defer protect("special_i1e", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -444,7 +444,7 @@ func SpecialI1e(input Tensor) (status Tensor) {
 // SpecialLaguerrePolynomialL applies the operation special_laguerre_polynomial_l. The Laguerre polynomials of degrees n.
 func SpecialLaguerrePolynomialL(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_laguerre_polynomial_l", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -455,7 +455,7 @@ func SpecialLaguerrePolynomialL(x Tensor, n Tensor) (status Tensor) {
 // SpecialLegendrePolynomialP applies the operation special_legendre_polynomial_p. The Legendre polynomials of degrees n.
 func SpecialLegendrePolynomialP(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_legendre_polynomial_p", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -466,7 +466,7 @@ func SpecialLegendrePolynomialP(x Tensor, n Tensor) (status Tensor) {
 // SpecialLogNdtr applies the operation special_log_ndtr. The logarithm of the area under the standard normal density below input.
 func SpecialLogNdtr(input Tensor) (status Tensor) {
 	defer protect("special_log_ndtr", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -476,7 +476,7 @@ func SpecialLogNdtr(input Tensor) (status Tensor) {
 // SpecialModifiedBesselK0 applies the operation special_modified_bessel_k0. The modified Bessel function of the second kind of order 0.
 func SpecialModifiedBesselK0(input Tensor) (status Tensor) {
 	defer protect("special_modified_bessel_k0", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -486,7 +486,7 @@ func SpecialModifiedBesselK0(input Tensor) (status Tensor) {
 // SpecialModifiedBesselK1 applies the operation special_modified_bessel_k1. The modified Bessel function of the second kind of order 1.
 func SpecialModifiedBesselK1(input Tensor) (status Tensor) {
 	defer protect("special_modified_bessel_k1", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -496,7 +496,7 @@ func SpecialModifiedBesselK1(input Tensor) (status Tensor) {
 // SpecialNdtr applies the operation special_ndtr. Returns the area under the standard normal density below input.
 func SpecialNdtr(input Tensor) (status Tensor) {
 	defer protect("special_ndtr", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -506,7 +506,7 @@ func SpecialNdtr(input Tensor) (status Tensor) {
 // SpecialNdtri applies the operation special_ndtri. Where the area under the standard normal density below is input.
 func SpecialNdtri(input Tensor) (status Tensor) {
 	defer protect("special_ndtri", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -516,7 +516,7 @@ func SpecialNdtri(input Tensor) (status Tensor) {
 // SpecialScaledModifiedBesselK0 applies the operation special_scaled_modified_bessel_k0. exp(x) times the modified Bessel function of the second kind of order 0.
 func SpecialScaledModifiedBesselK0(x Tensor) (status Tensor) {
 	defer protect("special_scaled_modified_bessel_k0", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -526,7 +526,7 @@ func SpecialScaledModifiedBesselK0(x Tensor) (status Tensor) {
 // SpecialScaledModifiedBesselK1 applies the operation special_scaled_modified_bessel_k1. exp(x) times the modified Bessel function of the second kind of order 1.
 func SpecialScaledModifiedBesselK1(x Tensor) (status Tensor) {
 	defer protect("special_scaled_modified_bessel_k1", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -536,7 +536,7 @@ func SpecialScaledModifiedBesselK1(x Tensor) (status Tensor) {
 // SpecialShiftedChebyshevPolynomialT applies the operation special_shifted_chebyshev_polynomial_t. The Chebyshev polynomials of the first kind at 2 * input - 1.
 func SpecialShiftedChebyshevPolynomialT(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_shifted_chebyshev_polynomial_t", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -547,7 +547,7 @@ func SpecialShiftedChebyshevPolynomialT(x Tensor, n Tensor) (status Tensor) {
 // SpecialShiftedChebyshevPolynomialU applies the operation special_shifted_chebyshev_polynomial_u. The Chebyshev polynomials of the second kind at 2 * input - 1.
 func SpecialShiftedChebyshevPolynomialU(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_shifted_chebyshev_polynomial_u", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -558,7 +558,7 @@ func SpecialShiftedChebyshevPolynomialU(x Tensor, n Tensor) (status Tensor) {
 // SpecialShiftedChebyshevPolynomialV applies the operation special_shifted_chebyshev_polynomial_v. The Chebyshev polynomials of the third kind at 2 * input - 1.
 func SpecialShiftedChebyshevPolynomialV(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_shifted_chebyshev_polynomial_v", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -569,7 +569,7 @@ func SpecialShiftedChebyshevPolynomialV(x Tensor, n Tensor) (status Tensor) {
 // SpecialShiftedChebyshevPolynomialW applies the operation special_shifted_chebyshev_polynomial_w. The Chebyshev polynomials of the fourth kind at 2 * input - 1.
 func SpecialShiftedChebyshevPolynomialW(x Tensor, n Tensor) (status Tensor) {
 	defer protect("special_shifted_chebyshev_polynomial_w", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -580,7 +580,7 @@ func SpecialShiftedChebyshevPolynomialW(x Tensor, n Tensor) (status Tensor) {
 // SpecialSphericalBesselJ0 applies the operation special_spherical_bessel_j0. Returns sin(x) / x.
 func SpecialSphericalBesselJ0(x Tensor) (status Tensor) {
 	defer protect("special_spherical_bessel_j0", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x)
@@ -590,7 +590,7 @@ func SpecialSphericalBesselJ0(x Tensor) (status Tensor) {
 // SpecialXlog1py applies the operation special_xlog1py. Returns input * log(1 + other).
 func SpecialXlog1py(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("special_xlog1py", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -601,7 +601,7 @@ func SpecialXlog1py(input Tensor, other Tensor, otherNumber float64) (status Ten
 // Zeta applies the operation zeta. Returns Hurwitz's zeta function of input and other.
 func Zeta(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("zeta", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

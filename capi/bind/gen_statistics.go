@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Corrcoef applies the operation corrcoef. The correlation coefficients of variables, given by rows.
 func Corrcoef(input Tensor) (status Tensor) {
 	defer protect("corrcoef", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Corrcoef(input Tensor) (status Tensor) {
 // Cov applies the operation cov. The covariance matrix of variables, given by rows.
 func Cov(input Tensor, correction float64, fweights Tensor, aweights Tensor) (status Tensor) {
 	defer protect("cov", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // Acos applies the operation acos. Returns the inverse cosine.
 func Acos(input Tensor) (status Tensor) {
 	defer protect("acos", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func Acos(input Tensor) (status Tensor) {
 // AcosInPlace applies the operation acos_. Returns the inverse cosine.
 func AcosInPlace(input Tensor) (status Status) {
 	defer protect("acos_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func AcosInPlace(input Tensor) (status Status) {
 // Acosh applies the operation acosh. Returns the inverse hyperbolic cosine.
 func Acosh(input Tensor) (status Tensor) {
 	defer protect("acosh", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func Acosh(input Tensor) (status Tensor) {
 // AcoshInPlace applies the operation acosh_. Returns the inverse hyperbolic cosine.
 func AcoshInPlace(input Tensor) (status Status) {
 	defer protect("acosh_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func AcoshInPlace(input Tensor) (status Status) {
 // Asin applies the operation asin. Returns the inverse sine.
 func Asin(input Tensor) (status Tensor) {
 	defer protect("asin", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -57,7 +57,7 @@ func Asin(input Tensor) (status Tensor) {
 // AsinInPlace applies the operation asin_. Returns the inverse sine.
 func AsinInPlace(input Tensor) (status Status) {
 	defer protect("asin_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -67,7 +67,7 @@ func AsinInPlace(input Tensor) (status Status) {
 // Asinh applies the operation asinh. Returns the inverse hyperbolic sine.
 func Asinh(input Tensor) (status Tensor) {
 	defer protect("asinh", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -77,7 +77,7 @@ func Asinh(input Tensor) (status Tensor) {
 // AsinhInPlace applies the operation asinh_. Returns the inverse hyperbolic sine.
 func AsinhInPlace(input Tensor) (status Status) {
 	defer protect("asinh_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -87,7 +87,7 @@ func AsinhInPlace(input Tensor) (status Status) {
 // Atan applies the operation atan. Returns the inverse tangent.
 func Atan(input Tensor) (status Tensor) {
 	defer protect("atan", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -97,7 +97,7 @@ func Atan(input Tensor) (status Tensor) {
 // AtanInPlace applies the operation atan_. Returns the inverse tangent.
 func AtanInPlace(input Tensor) (status Status) {
 	defer protect("atan_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -107,7 +107,7 @@ func AtanInPlace(input Tensor) (status Status) {
 // Atan2 applies the operation atan2. Returns the angle of the point (other, input).
 func Atan2(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("atan2", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -118,7 +118,7 @@ func Atan2(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // Atan2InPlace applies the operation atan2_. Returns the angle of the point (other, input).
 func Atan2InPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("atan2_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -129,7 +129,7 @@ func Atan2InPlace(input Tensor, other Tensor, otherNumber float64) (status Statu
 // Atanh applies the operation atanh. Returns the inverse hyperbolic tangent.
 func Atanh(input Tensor) (status Tensor) {
 	defer protect("atanh", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -139,7 +139,7 @@ func Atanh(input Tensor) (status Tensor) {
 // AtanhInPlace applies the operation atanh_. Returns the inverse hyperbolic tangent.
 func AtanhInPlace(input Tensor) (status Status) {
 	defer protect("atanh_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -149,7 +149,7 @@ func AtanhInPlace(input Tensor) (status Status) {
 // Cos applies the operation cos. Returns the cosine.
 func Cos(input Tensor) (status Tensor) {
 	defer protect("cos", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -159,7 +159,7 @@ func Cos(input Tensor) (status Tensor) {
 // CosInPlace applies the operation cos_. Returns the cosine.
 func CosInPlace(input Tensor) (status Status) {
 	defer protect("cos_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -169,7 +169,7 @@ func CosInPlace(input Tensor) (status Status) {
 // Cosh applies the operation cosh. Returns the hyperbolic cosine.
 func Cosh(input Tensor) (status Tensor) {
 	defer protect("cosh", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -179,7 +179,7 @@ func Cosh(input Tensor) (status Tensor) {
 // CoshInPlace applies the operation cosh_. Returns the hyperbolic cosine.
 func CoshInPlace(input Tensor) (status Status) {
 	defer protect("cosh_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -189,7 +189,7 @@ func CoshInPlace(input Tensor) (status Status) {
 // Deg2rad applies the operation deg2rad. Converts degrees to radians.
 func Deg2rad(input Tensor) (status Tensor) {
 	defer protect("deg2rad", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -199,7 +199,7 @@ func Deg2rad(input Tensor) (status Tensor) {
 // Deg2radInPlace applies the operation deg2rad_. Converts degrees to radians.
 func Deg2radInPlace(input Tensor) (status Status) {
 	defer protect("deg2rad_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -209,7 +209,7 @@ func Deg2radInPlace(input Tensor) (status Status) {
 // Hypot applies the operation hypot. Returns sqrt(input^2 + other^2) without overflow.
 func Hypot(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("hypot", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -220,7 +220,7 @@ func Hypot(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 // HypotInPlace applies the operation hypot_. Returns sqrt(input^2 + other^2) without overflow.
 func HypotInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("hypot_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -231,7 +231,7 @@ func HypotInPlace(input Tensor, other Tensor, otherNumber float64) (status Statu
 // Rad2deg applies the operation rad2deg. Converts radians to degrees.
 func Rad2deg(input Tensor) (status Tensor) {
 	defer protect("rad2deg", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -241,7 +241,7 @@ func Rad2deg(input Tensor) (status Tensor) {
 // Rad2degInPlace applies the operation rad2deg_. Converts radians to degrees.
 func Rad2degInPlace(input Tensor) (status Status) {
 	defer protect("rad2deg_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -251,7 +251,7 @@ func Rad2degInPlace(input Tensor) (status Status) {
 // Sin applies the operation sin. Returns the sine.
 func Sin(input Tensor) (status Tensor) {
 	defer protect("sin", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -261,7 +261,7 @@ func Sin(input Tensor) (status Tensor) {
 // SinInPlace applies the operation sin_. Returns the sine.
 func SinInPlace(input Tensor) (status Status) {
 	defer protect("sin_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -271,7 +271,7 @@ func SinInPlace(input Tensor) (status Status) {
 // Sinc applies the operation sinc. Returns sin(pi*input) / (pi*input), 1 at 0.
 func Sinc(input Tensor) (status Tensor) {
 	defer protect("sinc", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -281,7 +281,7 @@ func Sinc(input Tensor) (status Tensor) {
 // SincInPlace applies the operation sinc_. Returns sin(pi*input) / (pi*input), 1 at 0.
 func SincInPlace(input Tensor) (status Status) {
 	defer protect("sinc_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -291,7 +291,7 @@ func SincInPlace(input Tensor) (status Status) {
 // Sinh applies the operation sinh. Returns the hyperbolic sine.
 func Sinh(input Tensor) (status Tensor) {
 	defer protect("sinh", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -301,7 +301,7 @@ func Sinh(input Tensor) (status Tensor) {
 // SinhInPlace applies the operation sinh_. Returns the hyperbolic sine.
 func SinhInPlace(input Tensor) (status Status) {
 	defer protect("sinh_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -311,7 +311,7 @@ func SinhInPlace(input Tensor) (status Status) {
 // Tan applies the operation tan. Returns the tangent.
 func Tan(input Tensor) (status Tensor) {
 	defer protect("tan", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -321,7 +321,7 @@ func Tan(input Tensor) (status Tensor) {
 // TanInPlace applies the operation tan_. Returns the tangent.
 func TanInPlace(input Tensor) (status Status) {
 	defer protect("tan_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

@@ -7,7 +7,7 @@ import "github.com/plait-ml/plait/core/op"
 // AsStrided applies the operation as_strided. A view with the given shape, strides and offset.
 func AsStrided(input Tensor, size Ints, sizeLen int64, stride Ints, strideLen int64, storageOffset int64) (status Tensor) {
 	defer protect("as_strided", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -17,7 +17,7 @@ func AsStrided(input Tensor, size Ints, sizeLen int64, stride Ints, strideLen in
 // Atleast1d applies the operation atleast_1d. The tensor with at least one dimension.
 func Atleast1d(input Tensor) (status Tensor) {
 	defer protect("atleast_1d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -27,7 +27,7 @@ func Atleast1d(input Tensor) (status Tensor) {
 // Atleast2d applies the operation atleast_2d. The tensor with at least two dimensions.
 func Atleast2d(input Tensor) (status Tensor) {
 	defer protect("atleast_2d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -37,7 +37,7 @@ func Atleast2d(input Tensor) (status Tensor) {
 // Atleast3d applies the operation atleast_3d. The tensor with at least three dimensions.
 func Atleast3d(input Tensor) (status Tensor) {
 	defer protect("atleast_3d", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -47,7 +47,7 @@ func Atleast3d(input Tensor) (status Tensor) {
 // BroadcastTensors applies the operation broadcast_tensors. Views broadcast against one another.
 func BroadcastTensors(tensorsArg Tensors, tensorsArgLen int64) (status Object) {
 	defer protect("broadcast_tensors", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	return list(op.BroadcastTensors(tensors(tensorsArg, tensorsArgLen)...))
@@ -56,7 +56,7 @@ func BroadcastTensors(tensorsArg Tensors, tensorsArgLen int64) (status Object) {
 // BroadcastTo applies the operation broadcast_to. A view broadcast to a shape, in which dimensions of size 1 repeat.
 func BroadcastTo(input Tensor, size Ints, sizeLen int64) (status Tensor) {
 	defer protect("broadcast_to", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -66,7 +66,7 @@ func BroadcastTo(input Tensor, size Ints, sizeLen int64) (status Tensor) {
 // Chunk applies the operation chunk. Views of a number of equal parts.
 func Chunk(input Tensor, chunks int64, dim int64) (status Object) {
 	defer protect("chunk", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -76,7 +76,7 @@ func Chunk(input Tensor, chunks int64, dim int64) (status Object) {
 // Contiguous applies the operation contiguous. The tensor itself if its elements lie row-major without gaps, otherwise a copy that does.
 func Contiguous(input Tensor) (status Tensor) {
 	defer protect("contiguous", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -86,7 +86,7 @@ func Contiguous(input Tensor) (status Tensor) {
 // Diagonal applies the operation diagonal. A view of the diagonals of matrices.
 func Diagonal(input Tensor, offset int64, dim1 int64, dim2 int64) (status Tensor) {
 	defer protect("diagonal", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -96,7 +96,7 @@ func Diagonal(input Tensor, offset int64, dim1 int64, dim2 int64) (status Tensor
 // Dsplit applies the operation dsplit. Equal parts along the third dimension; fails if its size is no multiple of sections.
 func Dsplit(input Tensor, sections int64) (status Object) {
 	defer protect("dsplit", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -106,7 +106,7 @@ func Dsplit(input Tensor, sections int64) (status Object) {
 // Expand applies the operation expand. A view in which dimensions of size 1 repeat.
 func Expand(input Tensor, size Ints, sizeLen int64) (status Tensor) {
 	defer protect("expand", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -116,7 +116,7 @@ func Expand(input Tensor, size Ints, sizeLen int64) (status Tensor) {
 // ExpandAs applies the operation expand_as. A view expanded to the shape of another tensor.
 func ExpandAs(input Tensor, other Tensor) (status Tensor) {
 	defer protect("expand_as", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -127,7 +127,7 @@ func ExpandAs(input Tensor, other Tensor) (status Tensor) {
 // Flatten applies the operation flatten. A range of dimensions joined to one.
 func Flatten(input Tensor, startDim int64, endDim int64) (status Tensor) {
 	defer protect("flatten", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -137,7 +137,7 @@ func Flatten(input Tensor, startDim int64, endDim int64) (status Tensor) {
 // Hsplit applies the operation hsplit. Equal parts along the second dimension, the only one of a vector; fails if its size is no multiple of sections.
 func Hsplit(input Tensor, sections int64) (status Object) {
 	defer protect("hsplit", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -147,7 +147,7 @@ func Hsplit(input Tensor, sections int64) (status Object) {
 // MT applies the operation mT. A view with the last two dimensions swapped.
 func MT(input Tensor) (status Tensor) {
 	defer protect("mT", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -157,7 +157,7 @@ func MT(input Tensor) (status Tensor) {
 // Movedim applies the operation movedim. A view with dimensions moved to other places.
 func Movedim(input Tensor, source Ints, sourceLen int64, destination Ints, destinationLen int64) (status Tensor) {
 	defer protect("movedim", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -167,7 +167,7 @@ func Movedim(input Tensor, source Ints, sourceLen int64, destination Ints, desti
 // Narrow applies the operation narrow. A view of a range of indices of a dimension.
 func Narrow(input Tensor, dim int64, start int64, length int64) (status Tensor) {
 	defer protect("narrow", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -177,7 +177,7 @@ func Narrow(input Tensor, dim int64, start int64, length int64) (status Tensor) 
 // NarrowCopy applies the operation narrow_copy. A copy of some indices of a dimension.
 func NarrowCopy(input Tensor, dim int64, start int64, length int64) (status Tensor) {
 	defer protect("narrow_copy", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -187,7 +187,7 @@ func NarrowCopy(input Tensor, dim int64, start int64, length int64) (status Tens
 // Permute applies the operation permute. A view with the dimensions in another order.
 func Permute(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 	defer protect("permute", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -197,7 +197,7 @@ func Permute(input Tensor, dims Ints, dimsLen int64) (status Tensor) {
 // Ravel applies the operation ravel. The elements in one dimension.
 func Ravel(input Tensor) (status Tensor) {
 	defer protect("ravel", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -207,7 +207,7 @@ func Ravel(input Tensor) (status Tensor) {
 // Reshape applies the operation reshape. The same elements row-major in another shape: a view where the layout allows it.
 func Reshape(input Tensor, shape Ints, shapeLen int64) (status Tensor) {
 	defer protect("reshape", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -217,7 +217,7 @@ func Reshape(input Tensor, shape Ints, shapeLen int64) (status Tensor) {
 // ReshapeAs applies the operation reshape_as. The elements in the shape of another tensor.
 func ReshapeAs(input Tensor, other Tensor) (status Tensor) {
 	defer protect("reshape_as", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -228,7 +228,7 @@ func ReshapeAs(input Tensor, other Tensor) (status Tensor) {
 // Select applies the operation select. A view at one index of a dimension, which it lacks.
 func Select(input Tensor, dim int64, index int64) (status Tensor) {
 	defer protect("select", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -238,7 +238,7 @@ func Select(input Tensor, dim int64, index int64) (status Tensor) {
 // Slice applies the operation slice. A view of a slice of a dimension, as in Python, with a positive step.
 func Slice(input Tensor, dim int64, start int64, end int64, step int64) (status Tensor) {
 	defer protect("slice", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -248,7 +248,7 @@ func Slice(input Tensor, dim int64, start int64, end int64, step int64) (status 
 // Split applies the operation split. Views of parts of equal size, the last one perhaps smaller.
 func Split(input Tensor, splitSize int64, dim int64) (status Object) {
 	defer protect("split", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -258,7 +258,7 @@ func Split(input Tensor, splitSize int64, dim int64) (status Object) {
 // SplitWithSizes applies the operation split_with_sizes. Views of parts of the given sizes, which add up to the dimension's.
 func SplitWithSizes(input Tensor, splitSizes Ints, splitSizesLen int64, dim int64) (status Object) {
 	defer protect("split_with_sizes", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -268,7 +268,7 @@ func SplitWithSizes(input Tensor, splitSizes Ints, splitSizesLen int64, dim int6
 // Squeeze applies the operation squeeze. A view without dimensions of size 1.
 func Squeeze(input Tensor, dim Ints, dimLen int64) (status Tensor) {
 	defer protect("squeeze", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -278,7 +278,7 @@ func Squeeze(input Tensor, dim Ints, dimLen int64) (status Tensor) {
 // Swapaxes applies the operation swapaxes. A view with two dimensions swapped.
 func Swapaxes(input Tensor, axis0 int64, axis1 int64) (status Tensor) {
 	defer protect("swapaxes", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -288,7 +288,7 @@ func Swapaxes(input Tensor, axis0 int64, axis1 int64) (status Tensor) {
 // T applies the operation t. A view of a matrix transposed.
 func T(input Tensor) (status Tensor) {
 	defer protect("t", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -298,7 +298,7 @@ func T(input Tensor) (status Tensor) {
 // TensorSplit applies the operation tensor_split. Views of a number of parts whose sizes differ by at most one.
 func TensorSplit(input Tensor, sections int64, dim int64) (status Object) {
 	defer protect("tensor_split", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -308,7 +308,7 @@ func TensorSplit(input Tensor, sections int64, dim int64) (status Object) {
 // TensorSplitAt applies the operation tensor_split_at. Views of the parts between the given indices.
 func TensorSplitAt(input Tensor, indices Ints, indicesLen int64, dim int64) (status Object) {
 	defer protect("tensor_split_at", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -318,7 +318,7 @@ func TensorSplitAt(input Tensor, indices Ints, indicesLen int64, dim int64) (sta
 // Transpose applies the operation transpose. A view with two dimensions swapped.
 func Transpose(input Tensor, dim0 int64, dim1 int64) (status Tensor) {
 	defer protect("transpose", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -328,7 +328,7 @@ func Transpose(input Tensor, dim0 int64, dim1 int64) (status Tensor) {
 // Unbind applies the operation unbind. Views at each index of a dimension.
 func Unbind(input Tensor, dim int64) (status Object) {
 	defer protect("unbind", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -338,7 +338,7 @@ func Unbind(input Tensor, dim int64) (status Object) {
 // Unflatten applies the operation unflatten. A dimension split into several, whose sizes multiply to its own.
 func Unflatten(input Tensor, dim int64, sizes Ints, sizesLen int64) (status Tensor) {
 	defer protect("unflatten", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -348,7 +348,7 @@ func Unflatten(input Tensor, dim int64, sizes Ints, sizesLen int64) (status Tens
 // Unfold applies the operation unfold. A view of the sliding windows of a dimension.
 func Unfold(input Tensor, dimension int64, size int64, step int64) (status Tensor) {
 	defer protect("unfold", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -358,7 +358,7 @@ func Unfold(input Tensor, dimension int64, size int64, step int64) (status Tenso
 // Unsqueeze applies the operation unsqueeze. A view with a new dimension of size 1.
 func Unsqueeze(input Tensor, dim int64) (status Tensor) {
 	defer protect("unsqueeze", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -368,7 +368,7 @@ func Unsqueeze(input Tensor, dim int64) (status Tensor) {
 // View applies the operation view. The same elements row-major in another shape, always a view.
 func View(input Tensor, size Ints, sizeLen int64) (status Tensor) {
 	defer protect("view", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -378,7 +378,7 @@ func View(input Tensor, size Ints, sizeLen int64) (status Tensor) {
 // ViewAs applies the operation view_as. A view in the shape of another tensor.
 func ViewAs(input Tensor, other Tensor) (status Tensor) {
 	defer protect("view_as", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
@@ -389,7 +389,7 @@ func ViewAs(input Tensor, other Tensor) (status Tensor) {
 // Vsplit applies the operation vsplit. Equal parts along the first of at least two dimensions; fails if its size is no multiple of sections.
 func Vsplit(input Tensor, sections int64) (status Object) {
 	defer protect("vsplit", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)

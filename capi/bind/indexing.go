@@ -20,7 +20,7 @@ const (
 // dimensions that are not spoken of.
 func IndexGet(t Tensor, parts Ints, n int64) (status Tensor) {
 	defer protect("index", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	list, err := indices(parts, n)
@@ -43,7 +43,7 @@ func IndexGetMasked(t Tensor, parts Ints, n int64) Tensor {
 // [IndexGet].
 func IndexSet(t Tensor, value Tensor, number float64, parts Ints, n int64) (status Status) {
 	defer protect("index_put_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	list, err := indices(parts, n)

@@ -79,7 +79,7 @@ func OptimSet(h Object, group int64, names string, values Floats, valuesLen int6
 // OptimStep updates every parameter that has a gradient.
 func OptimStep(h Object) (status Status) {
 	defer protect("optim", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	o, err := optimizer(h)

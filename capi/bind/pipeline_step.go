@@ -256,7 +256,7 @@ func PipelineForget(list Tensors, n int64) (status Status) {
 // PipelineLoss returns the sum of the losses of a step whose passes have ended, each with its weight; 0 where there is none.
 func PipelineLoss(h Object) (status Tensor) {
 	defer protect("pipeline", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	l := stepOf(h).Loss()

@@ -28,7 +28,7 @@ func ScalerNew(scale float64, growth float64, backoff float64, interval int64, g
 // ScalerUnscale divides the gradients of n parameters by the factor; key tells their optimiser from others.
 func ScalerUnscale(h Object, key int64, params Tensors, n int64) (status Status) {
 	defer protect("unscale_", &status)
-	if crowded() {
+	if queueNearlyFull() {
 		return Busy
 	}
 	s, err := scaler(h)

@@ -20,8 +20,8 @@ func init() {
 	}
 }
 
-// Busy is the status of a function that did nothing because a queue it would have used is nearly full: call [MakeRoom]
-// and try again.
+// Busy is the status of a function that did nothing because a queue it would have used is nearly full: call
+// [WaitForQueueSpace] and try again.
 const Busy = -1
 
 // Version returns the version of Plait, such as "0.1.0".
@@ -83,17 +83,17 @@ func panicError(op string, r any) error {
 	return core.Errorf(core.StateError, op, "internal error: %s\n%s", fmt.Sprint(r), debug.Stack())
 }
 
-// crowded reports whether an operation might have to wait for room in a queue.
-func crowded() bool { return core.Crowded() }
+// queueNearlyFull reports whether an operation might have to wait for space in a queue.
+func queueNearlyFull() bool { return core.QueueNearlyFull() }
 
 // slice bounds the waits of functions that are called again, so that their caller can look after signals meanwhile.
 const slice = 50 * time.Millisecond
 
-// MakeRoom waits until operations need not wait for room in a queue, or for a twentieth of a second.
+// WaitForQueueSpace waits until operations need not wait for space in a queue, at most for a twentieth of a second.
 //
 //plait:waits
-func MakeRoom() Status {
-	core.MakeRoomFor(slice)
+func WaitForQueueSpace() Status {
+	core.WaitForQueueSpace(slice)
 	return 0
 }
 

@@ -82,7 +82,7 @@ func (r *Run) StepFor(d time.Duration) (q *Request, more bool, err error) {
 
 // pause reports whether StepFor must return before the next node. moved says that this step has run a node.
 func (r *Run) pause(moved bool) bool {
-	r.paused = !r.until.IsZero() && (core.Crowded() || moved && time.Now().After(r.until))
+	r.paused = !r.until.IsZero() && (core.QueueNearlyFull() || moved && time.Now().After(r.until))
 	return r.paused
 }
 

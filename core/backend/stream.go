@@ -11,8 +11,8 @@ import (
 const (
 	// queueSize limits how many calls the host may run ahead.
 	queueSize = 1024
-	// crowdedSize leaves slots for all calls of one operation, for hosts that must not block.
-	crowdedSize = queueSize - 256
+	// nearlyFullSize leaves slots for all calls of one operation, for hosts that must not block.
+	nearlyFullSize = queueSize - 256
 )
 
 // A Runner runs the calls of a stream.
@@ -45,12 +45,12 @@ type Stream struct {
 	wake   chan struct{} // wakes the worker; holds at most one token
 
 	// Read by all threads, rarely written.
-	Errors  FirstError
-	closed  atomic.Bool
-	crowded atomic.Bool // set above crowdedSize calls, cleared at half of queueSize
-	waiters atomic.Int32
-	doneMu  sync.Mutex
-	doneCv  sync.Cond
+	Errors     FirstError
+	closed     atomic.Bool
+	nearlyFull atomic.Bool // set above nearlyFullSize calls, cleared at half of queueSize
+	waiters    atomic.Int32
+	doneMu     sync.Mutex
+	doneCv     sync.Cond
 
 	// Written by hosts.
 	_       CacheLine
@@ -189,8 +189,8 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 	s.enqueue(t, c)
 	wait := s.sync || c.Shared() || s.closed.Load()
 	s.Tail.Store(t)
-	if t-s.taken.Load() > crowdedSize && s.crowded.CompareAndSwap(false, true) {
-		core.Crowd(1)
+	if t-s.taken.Load() > nearlyFullSize && s.nearlyFull.CompareAndSwap(false, true) {
+		core.AddNearlyFullQueues(1)
 	}
 	s.mu.Unlock()
 	s.Rouse()
@@ -221,23 +221,16 @@ func (s *Stream) Idle() bool {
 	return s.Done.Load() == s.Tail.Load() && !undone(s.pending)
 }
 
-// Crowded implements [core.Stream].
-func (s *Stream) Crowded() bool {
-	s.clearCrowded()
-	return s.crowded.Load()
+// NearlyFull implements [core.Stream].
+func (s *Stream) NearlyFull() bool {
+	s.clearNearlyFull()
+	return s.nearlyFull.Load()
 }
 
-// clearCrowded clears the crowded flag once the queue is half empty.
-func (s *Stream) clearCrowded() {
-	if s.crowded.Load() && s.Tail.Load()-s.taken.Load() <= queueSize/2 && s.crowded.CompareAndSwap(true, false) {
-		core.Crowd(-1)
-	}
-}
-
-// MakeRoom implements [core.Stream].
-func (s *Stream) MakeRoom() {
-	if t := s.Tail.Load(); t > queueSize/2 {
-		s.Until(s.taken, t-queueSize/2)
+// clearNearlyFull clears the flag once the queue is half empty.
+func (s *Stream) clearNearlyFull() {
+	if s.nearlyFull.Load() && s.Tail.Load()-s.taken.Load() <= queueSize/2 && s.nearlyFull.CompareAndSwap(true, false) {
+		core.AddNearlyFullQueues(-1)
 	}
 }
 

@@ -78,30 +78,30 @@ func launch(s *counter, fn func() error) {
 
 func nothing() error { return nil }
 
-func TestAStreamIsCrowdedUntilItIsHalfEmpty(t *testing.T) {
+func TestAStreamIsNearlyFullUntilItIsHalfEmpty(t *testing.T) {
 	s := newMachine().NewStream(0).(*counter)
-	for range crowdedSize + 1 {
-		require.False(t, s.Crowded())
+	for range nearlyFullSize + 1 {
+		require.False(t, s.NearlyFull())
 		launch(s, nothing)
 	}
-	require.True(t, s.Crowded())
-	s.let(crowdedSize - queueSize/2)
-	s.Finish(crowdedSize - queueSize/2)
-	require.True(t, s.Crowded())
+	require.True(t, s.NearlyFull())
+	s.let(nearlyFullSize - queueSize/2)
+	s.Finish(nearlyFullSize - queueSize/2)
+	require.True(t, s.NearlyFull())
 	s.let(1)
-	s.MakeRoom()
-	require.False(t, s.Crowded())
+	s.Finish(nearlyFullSize + 1 - queueSize/2)
+	require.False(t, s.NearlyFull())
 	s.let(queueSize)
 	require.NoError(t, s.Close())
 }
 
-// A host sets the crowded flag after the queue was emptied. Nobody would ever clear it, since hosts that see the flag launch nothing.
-func TestAnEmptyStreamIsNotCrowded(t *testing.T) {
+// A host sets the flag after the queue was emptied. Nobody would ever clear it, since hosts that see the flag launch nothing.
+func TestAnEmptyStreamIsNotNearlyFull(t *testing.T) {
 	s := newMachine().NewStream(0).(*counter)
-	s.crowded.Store(true)
-	core.Crowd(1)
-	require.False(t, s.Crowded())
-	require.False(t, core.Crowded())
+	s.nearlyFull.Store(true)
+	core.AddNearlyFullQueues(1)
+	require.False(t, s.NearlyFull())
+	require.False(t, core.QueueNearlyFull())
 	require.NoError(t, s.Close())
 }
 

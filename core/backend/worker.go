@@ -17,8 +17,8 @@ func (s *Stream) First() (c *core.Call, n uint64) {
 
 // Took must be called after calls have left the queue.
 func (s *Stream) Took() {
-	if s.crowded.Load() {
-		s.clearCrowded()
+	if s.nearlyFull.Load() {
+		s.clearNearlyFull()
 	}
 	s.Notify()
 }

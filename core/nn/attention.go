@@ -194,11 +194,11 @@ func (m *MultiheadAttention) dropout() float64 {
 	return 0
 }
 
-// Attend returns the attention of query [n, l, dim] over key [n, s, dim] and value [n, s, dim].
-func (m *MultiheadAttention) Attend(query, key, value *core.Tensor, mask Mask) *core.Tensor {
+// ForwardQKV returns the attention of query [n, l, dim] over key [n, s, dim] and value [n, s, dim].
+func (m *MultiheadAttention) ForwardQKV(query, key, value *core.Tensor, mask Mask) *core.Tensor {
 	if query.Err() == nil && query.Dim() == 2 {
 		q, k, v := alone(query, key, value)
-		return op.Squeeze(m.Attend(q, k, v, mask), 0)
+		return op.Squeeze(m.ForwardQKV(q, k, v, mask), 0)
 	}
 	q, k, v, mask := m.prepare(query, key, value, mask)
 	y := op.ScaledDotProductAttention(q, k, v, op.AttentionOptions{Mask: mask.combined(), Causal: mask.Causal, DropoutP: m.dropout()})
@@ -222,12 +222,12 @@ func alone(query, key, value *core.Tensor) (q, k, v *core.Tensor) {
 	return q, k, v
 }
 
-// AttendWeights is [MultiheadAttention.Attend] that also returns the weights of the keys, [n, heads, l, s], at the price of
+// ForwardQKVWithWeights is [MultiheadAttention.ForwardQKV] that also returns the weights of the keys, [n, heads, l, s], at the price of
 // storing them.
-func (m *MultiheadAttention) AttendWeights(query, key, value *core.Tensor, mask Mask) (y, weights *core.Tensor) {
+func (m *MultiheadAttention) ForwardQKVWithWeights(query, key, value *core.Tensor, mask Mask) (y, weights *core.Tensor) {
 	if query.Err() == nil && query.Dim() == 2 {
 		q, k, v := alone(query, key, value)
-		y, weights = m.AttendWeights(q, k, v, mask)
+		y, weights = m.ForwardQKVWithWeights(q, k, v, mask)
 		return op.Squeeze(y, 0), op.Squeeze(weights, 0)
 	}
 	q, k, v, mask := m.prepare(query, key, value, mask)
@@ -250,4 +250,6 @@ func (m *MultiheadAttention) AttendWeights(query, key, value *core.Tensor, mask 
 }
 
 // Forward is self-attention over x [n, l, dim] without a mask.
-func (m *MultiheadAttention) Forward(x *core.Tensor) *core.Tensor { return m.Attend(x, x, x, Mask{}) }
+func (m *MultiheadAttention) Forward(x *core.Tensor) *core.Tensor {
+	return m.ForwardQKV(x, x, x, Mask{})
+}

@@ -106,9 +106,9 @@ func init() {
 			l := nn.NewMultiheadAttention(4, 2, nn.AttentionOptions{})
 			o := nn.NewMultiheadAttention(4, 2, nn.AttentionOptions{KDim: 3, VDim: 2, AddBiasKV: true, AddZeroAttn: true, Dropout: 0.2})
 			return []use{of(l, 2, 3, 4), several(o, func(in []*core.Tensor) []*core.Tensor {
-				return []*core.Tensor{o.Attend(in[0], in[1], in[2], nn.Mask{})}
+				return []*core.Tensor{o.ForwardQKV(in[0], in[1], in[2], nn.Mask{})}
 			}, op.Randn(1, 2, 4), op.Randn(1, 3, 3), op.Randn(1, 3, 2)), several(l, func(in []*core.Tensor) []*core.Tensor {
-				y, w := l.AttendWeights(in[0], in[0], in[0], nn.Mask{Causal: true})
+				y, w := l.ForwardQKVWithWeights(in[0], in[0], in[0], nn.Mask{Causal: true})
 				return []*core.Tensor{y, w}
 			}, op.Randn(1, 2, 4))}
 		},

@@ -88,16 +88,16 @@ func TestAttentionWithWeights(t *testing.T) {
 		keep := core.FromSlice([]bool{true, false, true, true, true, true, false, true, true, true, true, true, true, true, true, false}, 4, 4)
 		padding := core.FromSlice([]bool{false, false, false, true, false, true, false, false, false, false, false, false}, 3, 4)
 		for _, mask := range []nn.Mask{{}, {Causal: true}, {Attention: keep}, {Attention: op.Randn(4, 4)}, {Padding: padding}, {Attention: op.Randn(4, 4), Padding: padding}} {
-			y := m.Attend(q, k, v, mask)
-			z, w := m.AttendWeights(q, k, v, mask)
+			y := m.ForwardQKV(q, k, v, mask)
+			z, w := m.ForwardQKVWithWeights(q, k, v, mask)
 			require.InDeltaSlice(t, floats(t, y), floats(t, z), 1e-5, "%+v", o)
 			require.Equal(t, []int{3, 2, 4}, w.Shape()[:3])
 			for _, s := range floats(t, op.Sum(w, []int{-1}, false)) {
 				require.InDelta(t, 1, s, 1e-5)
 			}
 		}
-		one := m.Attend(op.Select(q, 0, 1), op.Select(k, 0, 1), op.Select(v, 0, 1), nn.Mask{})
-		require.InDeltaSlice(t, floats(t, m.Attend(q, k, v, nn.Mask{}))[32:64], floats(t, one), 1e-5)
+		one := m.ForwardQKV(op.Select(q, 0, 1), op.Select(k, 0, 1), op.Select(v, 0, 1), nn.Mask{})
+		require.InDeltaSlice(t, floats(t, m.ForwardQKV(q, k, v, nn.Mask{}))[32:64], floats(t, one), 1e-5)
 	}
 }
 

@@ -61,7 +61,7 @@ func NewTransformerEncoderLayer(dim, heads int, o TransformerOptions) *Transform
 
 // Encode maps x [n, l, dim] to the same shape.
 func (t *TransformerEncoderLayer) Encode(x *core.Tensor, mask Mask) *core.Tensor {
-	attend := func(x *core.Tensor) *core.Tensor { return Call(t.Dropout, t.SelfAttn.Attend(x, x, x, mask)) }
+	attend := func(x *core.Tensor) *core.Tensor { return Call(t.Dropout, t.SelfAttn.ForwardQKV(x, x, x, mask)) }
 	x = residual(x, t.Norm1, t.NormFirst, attend)
 	return residual(x, t.Norm2, t.NormFirst, t.feedForward)
 }
@@ -143,10 +143,10 @@ func NewTransformerDecoderLayer(dim, heads int, o TransformerOptions) *Transform
 // Decode maps x [n, l, dim] to the same shape, attending to memory [n, s, dim].
 func (t *TransformerDecoderLayer) Decode(x, memory *core.Tensor, mask, memoryMask Mask) *core.Tensor {
 	x = residual(x, t.Norm1, t.NormFirst, func(x *core.Tensor) *core.Tensor {
-		return Call(t.Dropout, t.SelfAttn.Attend(x, x, x, mask))
+		return Call(t.Dropout, t.SelfAttn.ForwardQKV(x, x, x, mask))
 	})
 	x = residual(x, t.Norm2, t.NormFirst, func(x *core.Tensor) *core.Tensor {
-		return Call(t.Dropout, t.MultiheadAttn.Attend(x, memory, memory, memoryMask))
+		return Call(t.Dropout, t.MultiheadAttn.ForwardQKV(x, memory, memory, memoryMask))
 	})
 	return residual(x, t.Norm3, t.NormFirst, func(x *core.Tensor) *core.Tensor {
 		h := Call(t.Dropout, t.activation(Call(t.Linear1, x)))

@@ -8,10 +8,10 @@ import (
 // crossingPoll is the interval at which a waiting rank checks whether other ranks make their calls in another order.
 const crossingPoll = 5 * time.Millisecond
 
-// MetFor waits for the other ranks, at most for d; a negative d means no limit. over says that all ranks have arrived, or that the work has
-// failed. crossed says that a missing rank is in another call that needs this rank, because it makes its calls in another order. This rank
+// WaitForRanksUnlessCrossed is [Work.WaitForRanks] with the timeout d, where a negative d means no limit, that gives up if the ranks wait for
+// each other in different calls. over says that all ranks have arrived, or that the work has failed. crossed says that a missing rank is in another call that needs this rank, because it makes its calls in another order. This rank
 // should then go on, so that the other one can.
-func (w *Work) MetFor(d time.Duration) (over, crossed bool) {
+func (w *Work) WaitForRanksUnlessCrossed(d time.Duration) (over, crossed bool) {
 	if w.arrivedWithin(0) {
 		return true, false
 	}

@@ -55,7 +55,7 @@ func TestRevokedChannels(t *testing.T) {
 	}))
 }
 
-// MetFor ends early if another rank makes its calls in another order, and only then.
+// WaitForRanksUnlessCrossed ends early if another rank makes its calls in another order, and only then.
 func TestWaitsOfRanksThatCross(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
 		a, b := r.World.Channel(), r.World.Channel()
@@ -64,7 +64,7 @@ func TestWaitsOfRanksThatCross(t *testing.T) {
 		}
 		for _, g := range []*Group{a, b} {
 			w := g.StartExchange("", []byte{1})
-			if over, crossed := w.MetFor(-1); g == a && over == crossed || g == b && !over && !crossed {
+			if over, crossed := w.WaitForRanksUnlessCrossed(-1); g == a && over == crossed || g == b && !over && !crossed {
 				return fmt.Errorf("over: %v, crossed: %v", over, crossed)
 			}
 		}
@@ -72,7 +72,7 @@ func TestWaitsOfRanksThatCross(t *testing.T) {
 		if r.Rank == 0 {
 			time.Sleep(3 * crossingPoll)
 		}
-		if over, _ := w.MetFor(-1); !over {
+		if over, _ := w.WaitForRanksUnlessCrossed(-1); !over {
 			return errors.New("a wait for a rank that is late has ended")
 		}
 		return nil

@@ -39,9 +39,9 @@ func newDeadlockDetector(size int) *deadlockDetector {
 	return r
 }
 
-// Attend makes the calling thread the rank's main one, and sets the context in which the rank's own threads run. If all ranks wait for each other, so that none can go on, they then get an
-// error at once instead of at their deadline.
-func (g *Group) Attend(ctx *core.Context) {
+// DetectDeadlocks enables the detection of deadlocks for the rank: if all ranks wait for each other, they get an error at once instead of at
+// their timeout. The calling thread becomes the rank's main thread. ctx is the context in which the rank's threads run.
+func (g *Group) DetectDeadlocks(ctx *core.Context) {
 	if l, ok := g.backend.(*local); ok {
 		_, rank := l.detector()
 		rank.context.Store(ctx)
@@ -50,8 +50,8 @@ func (g *Group) Attend(ctx *core.Context) {
 	}
 }
 
-// Beside changes the number of threads that make calls for the rank by n. A rank that waits in one thread may still go on in another.
-func (g *Group) Beside(n int) {
+// AddThreads adds n to the number of threads that make calls for the rank. A rank is stuck only if all of them wait.
+func (g *Group) AddThreads(n int) {
 	if l, ok := g.backend.(*local); ok {
 		d, rank := l.detector()
 		d.mu.Lock()

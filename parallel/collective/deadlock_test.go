@@ -42,7 +42,7 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 				return r.World.Barrier()
 			}
 			w := other.StartExchange("end", nil)
-			if over, crossed := w.MetFor(-1); over || !crossed {
+			if over, crossed := w.WaitForRanksUnlessCrossed(-1); over || !crossed {
 				return fmt.Errorf("got over %v, crossed %v", over, crossed)
 			}
 			return w.Wait()
@@ -88,10 +88,10 @@ func TestRanksThatWaitForASlowValue(t *testing.T) {
 // A rank is not deadlocked while its other threads can make the call.
 func TestRanksWithOtherThreadsWait(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
-		r.World.Beside(1)
+		r.World.AddThreads(1)
 		sent := make(chan error)
 		go func() {
-			defer r.World.Beside(-1)
+			defer r.World.AddThreads(-1)
 			time.Sleep(3 * deadlockDelay / 2)
 			sent <- r.World.Send(ones(2, 1), 1-r.Rank, 0).Wait()
 		}()

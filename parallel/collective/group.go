@@ -48,9 +48,9 @@ type member struct {
 	log       func(string)
 	exitWaits *exitWaits // shared by all groups of the rank
 
-	mu    sync.Mutex
-	stats Stats
-	apart *member // see Apart; nil until the first call
+	mu          sync.Mutex
+	stats       Stats
+	forBackward *member // see ForBackward; nil until the first call
 }
 
 // Stats count the data that a rank has moved through a group.
@@ -142,19 +142,19 @@ func (g *Group) For(purpose string) *Group { return &Group{g.member, g.timeout, 
 // Purpose returns the purpose of operations through this handle; see [Group.For].
 func (g *Group) Purpose() string { return g.purpose }
 
-// Apart returns a handle, with the same purpose, on a second group of the same ranks; every call returns the same group. It is for
+// ForBackward returns a handle, with the same purpose, on a second group of the same ranks; every call returns the same group. It is for
 // operations in graph order. A reducer interleaves other collectives as gradients become ready, which happens at different places on each
 // rank, and ranks match calls by their order.
-func (g *Group) Apart() *Group {
+func (g *Group) ForBackward() *Group {
 	m := g.member
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.apart == nil {
-		a := newGroup(m.backend.Split(m.all(), apart), m.name+"/apart", m.rank, m.ranks, Options{Log: m.log}, m.exitWaits).member
-		a.apart = a
-		m.apart = a
+	if m.forBackward == nil {
+		a := newGroup(m.backend.Split(m.all(), forBackward), m.name+"/backward", m.rank, m.ranks, Options{Log: m.log}, m.exitWaits).member
+		a.forBackward = a
+		m.forBackward = a
 	}
-	return &Group{m.apart, g.timeout, g.purpose, &m.apart.own}
+	return &Group{m.forBackward, g.timeout, g.purpose, &m.forBackward.own}
 }
 
 // all returns all ranks of the group.
@@ -169,11 +169,11 @@ func (m *member) all() []int {
 // Number returns 1, 2, 3 and so on: names for objects that all ranks create in the same order.
 func (g *Group) Number() int { return int(g.numbers.Add(1)) }
 
-// Stats returns the rank's statistics of the group and of [Group.Apart].
+// Stats returns the rank's statistics of the group and of [Group.ForBackward].
 func (g *Group) Stats() Stats {
 	s := Stats{Calls: map[string]int{}, Bytes: map[string]int{}}
 	g.mu.Lock()
-	a := g.apart
+	a := g.forBackward
 	g.mu.Unlock()
 	g.addTo(&s)
 	if a != nil && a != g.member {
@@ -266,8 +266,8 @@ func (g *Group) Renew(o Options) *Group {
 }
 
 const (
-	renewed = 1 << 63 // flag in the keys of groups made by Renew
-	apart   = 1 << 62 // key of the group of Apart
+	renewed     = 1 << 63 // flag in the keys of groups made by Renew
+	forBackward = 1 << 62 // key of the group of ForBackward
 )
 
 func decodeRanks(b []byte) []int {

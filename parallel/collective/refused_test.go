@@ -43,7 +43,7 @@ func TestRecoverKeepsContentsOfWhichAChangeWasLeftOut(t *testing.T) {
 			work := channel.Broadcast(x, 0)
 			op.AddInPlace(x, x)
 			channel.Revoke(errors.New("the rank gives up"))
-			work.Met()
+			work.WaitForRanks()
 		}
 		if err := r.World.Barrier(); err != nil { // keeps rank 0 from returning until then
 			return err

@@ -20,7 +20,7 @@ type Rank struct {
 // Spawn runs fn on n ranks. Each rank is a goroutine locked to its thread, with its own [core.Context], streams, random generators and
 // default device: devices[rank % len(devices)], or cpu:rank without devices. Spawn returns when all ranks have returned, with their errors.
 // When a rank fails, operations in which other ranks wait for it fail too, with an error that names it. Further goroutines that make calls
-// for a rank must be counted with [Group.Beside].
+// for a rank must be counted with [Group.AddThreads].
 func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 	groups, err := NewWorld(n, o)
 	if err != nil {
@@ -45,7 +45,7 @@ func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 			defer runtime.UnlockOSThread()
 			ctx := core.NewRankContext(i, open[i])
 			defer ctx.Free()
-			g.Attend(ctx)
+			g.DetectDeadlocks(ctx)
 			core.WithContext(ctx, func() { errs[i] = runRank(&Rank{i, g, open[i]}, fn) })
 		})
 	}

@@ -372,7 +372,7 @@ func (j *job) copy(p *part, out source) {
 	call.AddWaits(pending(j.reads[in.rank])...)
 	call.AddWaits(pending(j.writes[out.rank])...)
 	call.OutBorrowed(j.borrowed(out), j.piece(out).From+p.from, p.n).InBorrowed(j.borrowed(in), j.piece(in).From+p.from, p.n)
-	call.Placed = func(done core.Event) {
+	call.OnLaunch = func(done core.Event) {
 		j.last[out.rank] = done
 		if in.rank != out.rank {
 			j.used[in.rank][out.rank] = done

@@ -36,7 +36,7 @@ type Work struct {
 	local   *local // backend of the rank; nil for a work that did not start
 
 	met    atomic.Bool // all ranks have arrived, or the work has failed
-	yields atomic.Bool // MetFor waits for it, and stops waiting when another rank needs this one in another call
+	yields atomic.Bool // WaitForRanksUnlessCrossed waits for it, and stops waiting when another rank needs this one in another call
 	waited time.Time   // when the rank began to wait
 
 	mu       sync.Mutex
@@ -157,8 +157,8 @@ func (w *Work) ArrivedOn(d time.Duration) (bool, error) {
 	return w.ArrivedFor(d)
 }
 
-// Met waits until every rank has arrived and all agree, or the work has failed. Tensors of a failed work stay failed.
-func (w *Work) Met() { w.arriveOn(-1) }
+// WaitForRanks waits until every rank has arrived, or the work has failed. Unlike [Work.Arrived] it leaves tensors of a failed work failed.
+func (w *Work) WaitForRanks() { w.arriveOn(-1) }
 
 func (w *Work) shared() bool {
 	for _, l := range w.borrowed {

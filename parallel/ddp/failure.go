@@ -131,13 +131,13 @@ func (r *Reducer) ForwardFailed(cause error) {
 }
 
 // await waits, for at most limit if it is not negative, until all ranks have come to the end of the pass. Unless this rank must know, it
-// does not wait for ranks that go backward in another order: see [collective.Work.MetFor].
+// does not wait for ranks that go backward in another order: see [collective.Work.WaitForRanksUnlessCrossed].
 func await(end *collective.Work, limit time.Duration, must bool) (over, crossed bool) {
 	switch {
 	case !must:
-		return end.MetFor(limit)
+		return end.WaitForRanksUnlessCrossed(limit)
 	case limit < 0:
-		end.Met()
+		end.WaitForRanks()
 		return true, false
 	}
 	over, _ = end.ArrivedOn(limit)
@@ -172,7 +172,7 @@ func (r *Reducer) close() error {
 	if r.open == nil {
 		return nil
 	}
-	r.open.Met()
+	r.open.WaitForRanks()
 	if err := r.open.Err(); err != nil {
 		r.giveUp(err)
 		return err

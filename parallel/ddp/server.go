@@ -69,9 +69,9 @@ func newServer(x *exchange) (*server, error) {
 	}
 	for peer := range n {
 		if peer != x.r.group.Rank() {
-			x.r.group.Beside(1)
+			x.r.group.AddThreads(1)
 			s.wg.Go(func() {
-				defer x.r.group.Beside(-1)
+				defer x.r.group.AddThreads(-1)
 				s.serve(peer)
 			})
 		}

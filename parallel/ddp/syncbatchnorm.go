@@ -78,7 +78,7 @@ func SyncBatchNormTrain(g *collective.Group, x, runningMean, runningVar, weight,
 	if g.Size() == 1 && count <= 1 {
 		return core.ErrorTensor(core.Errorf(core.ShapeError, name, "training needs more than one value per channel, got an input of shape %v", x.Shape()))
 	}
-	g = g.Apart() // forward too: a checkpoint repeats it in backward
+	g = g.ForBackward() // forward too: a checkpoint repeats it in backward
 	out := core.RunScope(func() []*core.Tensor {
 		in := op.To(x, x.DType().Compute())
 		mean := op.Div(op.Sum(in, over, false), core.Num(float64(max(count, 1))))
@@ -176,7 +176,7 @@ func AllGather(g *collective.Group, x *core.Tensor) *core.Tensor {
 
 // back returns a group's handle for the gradients of what another one is for.
 func back(g *collective.Group) *collective.Group {
-	return g.Apart().For(strings.TrimSpace("the gradient of " + g.Purpose()))
+	return g.ForBackward().For(strings.TrimSpace("the gradient of " + g.Purpose()))
 }
 
 // AllReduce returns the sum, or the average, of the ranks' tensors of one shape. Every rank must go backward through it:

@@ -43,7 +43,7 @@ func (r *Reducer) Wait() error {
 	}
 	defer r.guard.Leave()
 	if r.open != nil {
-		r.open.Met()
+		r.open.WaitForRanks()
 		if err := r.open.Err(); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (r *Reducer) Wait() error {
 // outcome waits for a collective and returns its error. Unlike its own Wait it leaves the tensors failed: a step that was
 // launched on them must not take this rank's gradients for the average.
 func outcome(w *collective.Work) error {
-	w.Met()
+	w.WaitForRanks()
 	core.WaitOn(w.Event(), -1)
 	return w.Err()
 }

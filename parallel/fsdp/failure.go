@@ -82,7 +82,7 @@ func (t *Tree) meet(run *autograd.Run, limit time.Duration) (over bool, err erro
 		if c.end == nil {
 			continue
 		}
-		switch over, crossed := c.end.MetFor(limit); {
+		switch over, crossed := c.end.WaitForRanksUnlessCrossed(limit); {
 		case crossed:
 			t.late = append(t.late, c.end)
 		case !over:
@@ -101,7 +101,7 @@ func (t *Tree) meetLate() error {
 	late := t.late
 	t.late = nil
 	for _, w := range late {
-		w.Met()
+		w.WaitForRanks()
 		if err := w.Err(); err != nil {
 			return err
 		}

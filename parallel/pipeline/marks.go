@@ -76,7 +76,7 @@ func (m *marks) end(i int, a Action, outs []*core.Tensor) {
 	}
 	c := s.Begin(-1, "pipeline")
 	var loans []core.Borrowed
-	c.Placed = func(done core.Event) {
+	c.OnLaunch = func(done core.Event) {
 		m.done[i] = done
 		for _, v := range views {
 			if l, err := core.Borrow("pipeline", v, done, false); err == nil {
@@ -111,7 +111,7 @@ func (m *marks) end(i int, a Action, outs []*core.Tensor) {
 func (m *marks) tied(dev core.Device) {
 	s := core.CurrentContext().Stream(dev)
 	c := s.Begin(-1, "pipeline")
-	c.Placed = func(done core.Event) { m.added = append(m.added, done) }
+	c.OnLaunch = func(done core.Event) { m.added = append(m.added, done) }
 	c.Mark = func() {
 		now := int64(time.Since(m.start)) + 1
 		for old := m.last.Load(); old < now && !m.last.CompareAndSwap(old, now); old = m.last.Load() {

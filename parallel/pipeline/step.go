@@ -219,7 +219,7 @@ func (s *Step) NextFor(d time.Duration) (*Call, error) {
 	}
 	until := time.Now().Add(d)
 	for s.call == nil && s.at < len(s.actions) {
-		if d > 0 && (core.Crowded() || time.Now().After(until)) {
+		if d > 0 && (core.QueueNearlyFull() || time.Now().After(until)) {
 			return &Call{What: CallAgain}, nil
 		}
 		a := s.actions[s.at]

@@ -172,7 +172,7 @@ func (f *function) export() string {
 		ret, body = " "+t, fmt.Sprintf("return %s(%s)", t, call)
 		if f.busy {
 			// A C program has no lock to give up, so its calls wait for room themselves.
-			body = fmt.Sprintf("for {\n\t\tif s := %s; s != bind.Busy {\n\t\t\treturn %s(s)\n\t\t}\n\t\tbind.MakeRoom()\n\t}", call, t)
+			body = fmt.Sprintf("for {\n\t\tif s := %s; s != bind.Busy {\n\t\t\treturn %s(s)\n\t\t}\n\t\tbind.WaitForQueueSpace()\n\t}", call, t)
 		}
 	}
 	return fmt.Sprintf("\n//export %s\nfunc %s(%s)%s {\n\t%s\n}\n", f.cName(), f.cName(), strings.Join(params, ", "), ret, body)

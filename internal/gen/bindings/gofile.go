@@ -67,7 +67,7 @@ func (c *call) goFunc(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "func %s(%s) (status %s) {\n\tdefer protect(%q, &status)\n", c.goFuncName(), strings.Join(params, ", "), ret, c.name)
 	if !c.row.Waits {
-		b.WriteString("\tif crowded() {\n\t\treturn Busy\n\t}\n")
+		b.WriteString("\tif queueNearlyFull() {\n\t\treturn Busy\n\t}\n")
 	}
 	for _, in := range inputs {
 		fmt.Fprintf(b, "\t%s\n", in)

@@ -37,7 +37,7 @@ class Rank:
             if self._inside == 0:
                 return False
             self._inside += 1
-            self._beside(1)
+            self._add_threads(1)
             return True
 
     def leave(self) -> None:
@@ -45,15 +45,15 @@ class Rank:
         with self._lock:
             self._inside -= 1
             if self._inside:
-                self._beside(-1)
+                self._add_threads(-1)
                 return
         running.discard(self)
         _core.bind_RankEnd(self.context)
 
-    def _beside(self, n: int) -> None:
+    def _add_threads(self, n: int) -> None:
         """Tells the engine that more threads, or fewer, make calls for the rank."""
         if self.handle:
-            _core.bind_GroupBeside(self.handle, n)
+            _core.bind_GroupAddThreads(self.handle, n)
 
     def end(self) -> int:
         """Returns the handle of the rank's group for the last time."""
@@ -70,12 +70,12 @@ class Rank:
         """Has the end of the rank wait for a task that was given to a pool."""
         with self._lock:
             self._tasks.add(task)
-            self._beside(1)  # although it has no thread yet
+            self._add_threads(1)  # although it has no thread yet
         task.add_done_callback(self._forget)
 
     def _forget(self, _: futures.Future[Any]) -> None:
         with self._lock:
-            self._beside(-1)
+            self._add_threads(-1)
 
     def join(self) -> None:
         """Waits for threads and tasks, and for those that they start."""

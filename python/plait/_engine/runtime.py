@@ -119,7 +119,7 @@ def settle(status: int, function: Callable[..., int], *args: Any) -> int:
     reclaimed = False
     while status < 0:
         if status == BUSY:
-            _core.bind_MakeRoom()
+            _core.bind_WaitForQueueSpace()
         elif _core.bind_ErrorKind(status) == PACK:
             return check(status)
         elif not reclaimed and _core.bind_ErrorKind(status) == MEMORY:

@@ -52,9 +52,9 @@ class ProcessGroup(_core.ObjectOwner):
         """Returns a handle whose collectives are for a purpose; ranks that meet for different ones get an error."""
         return ProcessGroup(check(_core.bind_GroupFor(self._h, purpose)), self._ranks)
 
-    def _apart(self) -> ProcessGroup:
+    def _for_backward(self) -> ProcessGroup:
         """Returns the handle on a second group of the same ranks, for collectives that backward starts."""
-        return ProcessGroup(check(_core.bind_GroupApart(self._h)), self._ranks)
+        return ProcessGroup(check(_core.bind_GroupForBackward(self._h)), self._ranks)
 
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name!r}: rank {self.rank()} of {self.size()}>"

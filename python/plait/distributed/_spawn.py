@@ -133,7 +133,7 @@ class SpawnContext:
         own = device_of(device)
         rank.current[own.type] = own.index or 0
         rank.handle = handle
-        check(_core.bind_GroupAttend(handle, context))
+        check(_core.bind_GroupDetectDeadlocks(handle, context))
         why = "it has returned"
         try:
             fn(number, *args)

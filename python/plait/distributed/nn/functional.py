@@ -40,7 +40,7 @@ def _linear(name: str, op: int, *inputs: Tensor) -> int:
 
 def _back(group: ProcessGroup) -> ProcessGroup:
     """Returns the handle for a gradient: between those of other nodes a reducer makes calls on the group itself."""
-    return group._apart()._for("a gradient")
+    return group._for_backward()._for("a gradient")
 
 
 def _mine(group: ProcessGroup, rank: int) -> bool:
