@@ -109,12 +109,12 @@ def pick_layout(rng: random.Random) -> str:
     return rng.choice(LAYOUTS)
 
 
-def widened(value: Any) -> Any:
-    """The value with what is floating point in float64; a tensor that comes twice is one tensor still."""
+def widened(value: Any, uint8: bool = False) -> Any:
+    """The value with what is floating point in float64, uint8 too if asked; a tensor that comes twice stays one."""
     seen: dict[int, torch.Tensor] = {}
 
     def one(v: Any) -> Any:
-        if isinstance(v, torch.Tensor) and v.is_floating_point():
+        if isinstance(v, torch.Tensor) and (v.is_floating_point() or (uint8 and v.dtype == torch.uint8)):
             if id(v) not in seen:
                 seen[id(v)] = v.detach().double().requires_grad_(v.requires_grad)
             return seen[id(v)]
@@ -170,6 +170,16 @@ def as_near(exact: Any, want: Any, got: Any) -> bool:
     """
     pairs = zip(flat(exact), flat(want), flat(got), strict=True)
     return all(_leaf_as_near(e, t, p) for e, t, p in pairs if isinstance(t, torch.Tensor))
+
+
+def within(exact: torch.Tensor, got: plait.Tensor, most: float) -> bool:
+    """Whether got is at most that far from the exact result, kept in the range of uint8 where got is of it."""
+    if tuple(got.shape) != tuple(exact.shape):
+        return False
+    x, b = array(exact), got.detach().numpy().astype(np.float64)
+    if got.dtype == plait.uint8:
+        x = x.clip(0, 255)
+    return bool((np.abs(b - x) <= most + TOLERANCE[torch.float32] * np.abs(x)).all())
 
 
 def _leaf_as_near(e: torch.Tensor, t: torch.Tensor, p: plait.Tensor) -> bool:

@@ -33,6 +33,14 @@ _undefined("special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel
 _undefined("linalg.pinv.singular", (), "next to a rank that is decided by rounding")
 _undefined("nn.functional.softmin.with_dtype", (), "of uint8: PyTorch negates before it converts, which wraps around")
 
+# Functions of uint8 whose result may also be PyTorch's of the same values in float64, and how far it may be off either.
+_WRAPS = "PyTorch subtracts in uint8, which wraps around"
+_FIXED = "PyTorch's weights are fixed-point numbers, and where a dimension is 1 it takes other elements; two roundings"
+BYTES: dict[str, tuple[float, str]] = {
+    **dict.fromkeys(("pairwise_distance", "triplet_margin_loss", "margin_ranking_loss"), (0.0, _WRAPS)),
+    **dict.fromkeys(("interpolate", "upsample_bilinear"), (2.0, _FIXED)),
+}
+
 # Functions that are given contiguous tensors alone.
 CONTIGUOUS: dict[str, str] = dict.fromkeys(
     ("CTCLoss", "nn.functional.ctc_loss"),
