@@ -14,7 +14,7 @@ func init() {
 	core.RegisterBackend(core.Backend{Kind: "gpu", Open: open, Count: Count})
 }
 
-// drivers are those of which the process may have GPUs.
+// drivers lists the GPU drivers of the process.
 var drivers = []driver.Driver{webgpu.Driver}
 
 // An adapter is a GPU that can be opened, and its driver.
@@ -28,10 +28,10 @@ var listed struct {
 	all, usable []adapter
 }
 
-// adapters lists the GPUs that can be opened. Software adapters are among them as often as PLAIT_SOFTWARE_GPU says.
+// adapters lists the GPUs that can be opened. Each software adapter is listed as many times as PLAIT_SOFTWARE_GPU says.
 func adapters() []adapter {
 	listed.Do(func() {
-		_ = os.Getenv("PLAIT_TEST_DRIVERS") // what go test's cache has seen a test read, it compares: a new driver changes this
+		_ = os.Getenv("PLAIT_TEST_DRIVERS") // go test caches results by the variables that a test reads; a new driver changes this one
 		for _, d := range drivers {
 			for _, a := range d.Adapters() {
 				listed.all = append(listed.all, adapter{a, d})
@@ -51,7 +51,7 @@ func adapters() []adapter {
 // Count returns the number of GPUs that can be opened.
 func Count() int { return len(adapters()) }
 
-// Reason says why there is no GPU, in one line; it is empty where there is one.
+// Reason returns in one line why there is no GPU. It is empty if there is one.
 func Reason() string {
 	switch {
 	case Count() > 0:
@@ -67,9 +67,9 @@ func Reason() string {
 	return "the Vulkan loader found no adapter: a GPU, its driver for Vulkan, or the right to use the GPU is missing"
 }
 
-// Leave makes every open GPU count as lost and waits until their drivers have done what they were given, ten seconds at most,
-// and reports whether they have. A C program does so before it calls exit or returns from main: a driver that is at work then may
-// crash. Go programs need not.
+// Shutdown makes every open GPU count as lost, waits up to ten seconds until the drivers have ended the work that was submitted, and
+// reports whether they have. A C program calls it before exit or before it returns from main: a driver that is at work then may crash. Go
+// programs need not.
 func Leave() bool {
 	left := true
 	for _, d := range drivers {

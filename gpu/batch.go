@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// fullBatch is the number of commands at which a batch is sent.
+	// fullBatch is the number of commands at which a batch is submitted.
 	fullBatch = 256
-	// inFlight is how many batches of a stream may be on the GPU.
+	// maxInFlight is how many batches of a stream may be on the GPU.
 	inFlight = 4
 	// faultSlots is how many calls of a batch may report a fault.
 	faultSlots = 256
 )
 
-// A batch is the commands of some calls of a stream, which go to the GPU together.
+// A batch is a list of commands, of one or more calls of a stream, that is submitted to the GPU at once.
 type batch struct {
 	list    driver.List
 	params  []byte
-	last    uint64 // the last call in it
+	last    uint64 // number of its last call
 	uploads []*stage
 	reads   []*readback
 	checks  []check
-	faults  *readback // of the checks' slots
-	open    int       // what has to end before the batch has: the commands, and each read
-	watched int       // the place in the device's trace from which on calls may use what a check finds fault with
+	faults  *readback // reads the fault words of the checks
+	open    int       // operations that must end before the batch has: the commands, and each readback
+	watched int       // position in the device's trace; calls behind it may use results of a call that reports a fault
 	lost    bool
-	load    int       // elements that its calls go through, on a GPU made of software
-	begun   time.Time // when the GPU got it
+	load    int       // elements that its calls process; counted on software adapters only
+	begun   time.Time // when it was submitted
 }
 
-// A check is a call that may find a fault in its arguments when it runs, and what to say if it did.
+// A check is a call that may report a fault when it runs, and the function that makes its error from the fault word.
 type check struct {
 	core.Suspect
 	err func(c *core.Call, fault uint32) error
@@ -48,12 +48,12 @@ func (b *batch) reset() {
 
 func (b *batch) empty() bool { return b.list.Len() == 0 && b.last == 0 }
 
-// full reports whether a batch of at most so many commands takes no more.
+// full reports whether a batch with the given limit of commands takes no more.
 func (b *batch) full(commands int) bool {
 	return b.list.Len() >= commands || len(b.params) > paramsRoom/2 || len(b.checks) >= faultSlots
 }
 
-// put appends data to the parameters at a multiple of align, and returns where.
+// put appends data to the parameters at a multiple of align, and returns its offset.
 func (b *batch) put(align int, data []byte) int {
 	for len(b.params)%align != 0 {
 		b.params = append(b.params, 0)
@@ -78,19 +78,19 @@ func (d *Device) submit(s *stream, b *batch) {
 	defer func() {
 		if x := recover(); x != nil {
 			d.thread.fail(x)
-			if b.open == 0 { // else somebody waits for it, and learns that the device is lost
+			if b.open == 0 { // otherwise a pending status ends it, and reports that the device is lost
 				d.abandon(s, b)
 			}
 		}
 	}()
-	if gpu.Lost() { // the library ends the process where such a device is given work
+	if gpu.Lost() { // wgpu-native aborts the process if work is submitted to a lost device
 		d.abandon(s, b)
 		return
 	}
 	for _, u := range b.uploads {
 		u.buffer.Unmap()
 	}
-	b.put(1, make([]byte, shader.MaxParamBytes)) // what the last window reaches
+	b.put(1, make([]byte, shader.MaxParamBytes)) // the binding of the last parameters extends this far
 	status := gpu.NewStatus()
 	gpu.Submit(b.list, d.params, b.params, status)
 	d.submits.Add(1)
@@ -108,7 +108,8 @@ func (d *Device) submit(s *stream, b *batch) {
 		}
 		b.reads = nil
 	}
-	// Every ending is known before the driver is asked for more: after a panic below, who waits learns that the device is lost.
+	// All operations are registered before the driver is asked for more, so that after a panic below they end with the error of the lost
+	// device.
 	b.open = 1 + len(b.reads)
 	d.thread.after(status, func(failed bool) {
 		if b.lost = failed; failed && gpu.Lost() {
@@ -134,14 +135,14 @@ func (d *Device) submit(s *stream, b *batch) {
 	for _, u := range b.uploads {
 		if u.write {
 			d.staging.remap(d, u)
-		} else { // the next copy to it comes behind this batch
+		} else { // a later copy into the buffer is submitted behind this batch, so it can be reused at once
 			u.memory = nil
 			d.staging.put(u)
 		}
 	}
 }
 
-// abandon ends a batch that a lost device was not given. It runs on the driver thread.
+// abandon ends a batch that was not submitted because the device is lost. It runs on the driver thread.
 func (d *Device) abandon(s *stream, b *batch) {
 	d.lose(d.thread.gpu.TakeError())
 	for _, r := range b.reads {

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Device is one GPU.
+// Device is one open GPU.
 type Device struct {
 	*backend.Device
 	adapter  adapter
@@ -28,9 +28,9 @@ type Device struct {
 	fusions  fusion.Cache
 	staging  staging
 	pacing   pacing
-	load     softwarePacing // of a GPU made of software
+	load     softwarePacing // of software adapters
 	params   driver.Buffer
-	trace    core.Trace // of the calls behind those that may find a fault
+	trace    core.Trace // of calls that may use results of a call that reports a fault
 	lost     backend.FirstError
 
 	uploads, downloads, uploaded, downloaded, dispatches, submits, fused atomic.Int64
@@ -72,8 +72,8 @@ func (d *Device) HostAccessible() bool { return false }
 // Supports implements [core.Device].
 func (d *Device) Supports(k core.KernelID) bool { return kernel.Lookup(k) != nil }
 
-// RowStride returns how far apart rows of n elements best lie in a matrix that products read: so that each begins where four float32
-// can be read at once. Short rows are not worth it.
+// RowStride returns the best stride of rows of n elements in a matrix that matrix products read: a multiple of four float32, so that rows
+// can be loaded as vec4. Rows of less than 1024 elements are not padded.
 func (d *Device) RowStride(t core.DType, n int) int {
 	if t != core.Float32 || n < 1024 {
 		return n
@@ -87,18 +87,18 @@ func (d *Device) Name() string { return d.adapter.Name }
 // Software reports whether the adapter computes on the CPU.
 func (d *Device) Software() bool { return d.adapter.Software }
 
-// Limits returns what the adapter can do.
+// Limits returns the adapter's limits.
 func (d *Device) Limits() driver.Limits { return d.limits }
 
-// MemoryLimit returns the bytes that the device may hold; 0 means what the driver gives, which it does not say beforehand.
+// MemoryLimit returns how many bytes the device may hold; 0 means that only the driver limits it.
 func (d *Device) MemoryLimit() int { return d.memory.limit }
 
-// Traffic is what a device has moved and run since it was opened.
+// Traffic counts what a device has transferred and run since it was opened.
 type Traffic struct {
 	Uploads, Downloads           int // transfers between the host and the device
 	UploadedBytes, DownloadBytes int
-	Dispatches, Submits          int // runs of kernels, and the batches in which they went to the GPU
-	Fused                        int // calls that were run by another one's kernel
+	Dispatches, Submits          int // dispatches, and the batches that they were submitted in
+	Fused                        int // calls that ran as part of another call's kernel
 }
 
 // Traffic returns the device's counters.
@@ -124,7 +124,7 @@ func (d *Device) EmptyCache() {
 	d.staging.empty(d)
 }
 
-// lose makes err the error of everything from now on: a lost device does not come back.
+// lose makes err the error of every later call: a lost device does not recover.
 func (d *Device) lose(err error) {
 	if err == nil {
 		err = errors.New("the driver gives no reason")
@@ -133,7 +133,7 @@ func (d *Device) lose(err error) {
 	d.lost.Set(err)
 }
 
-// driverOf returns the version of the driver where the system says it; names of software adapters have theirs.
+// driverOf returns the driver's version if the system knows it. Software adapters have it in their names.
 func driverOf(a adapter) string {
 	const nvidia = 0x10de
 	if a.Vendor != nvidia {

@@ -10,31 +10,30 @@ import (
 	"github.com/plait-ml/plait/gpu/driver"
 )
 
-// A driverThread is the one goroutine that calls a GPU's driver, which is not safe for several. It runs the functions it is given, and
-// polls the driver while something is in flight.
+// A driverThread is the one goroutine that calls a GPU's driver, because the driver is not safe for concurrent use. It runs the functions
+// that are posted to it, and polls the driver while operations are in flight.
 type driverThread struct {
 	gpu     driver.GPU
 	jobs    chan func()
 	pending []ending
 	eager   time.Duration
-	patient bool // of a GPU made of software
+	patient bool // the adapter computes on the CPU
 }
 
-// An ending is a status to wait for, and what to do when it is done.
+// A pendingStatus is a status to wait for, and the function to call when it is done.
 type ending struct {
 	status driver.Status
 	then   func(failed bool)
 }
 
 const (
-	// eager is how long the owner of a GPU asks without a pause whether something has ended; of one made of software it is less,
-	// because it takes the time from what it waits for.
+	// spinTime is how long the thread polls without a pause. It is shorter for a software adapter, which needs the CPU time itself.
 	eager         = 500 * time.Microsecond
 	eagerSoftware = 30 * time.Microsecond
-	// pause is how long it then sleeps between two questions. Timers of an idle Go program may be a millisecond late.
+	// pollPause is the pause between two polls after that. Timers of an idle Go program may be a millisecond late.
 	pause = 50 * time.Microsecond
-	// rest is the longest time between two questions to a GPU made of software, whose driver may compile for long before anything
-	// ends: it is a sixteenth of what the owner has waited already.
+	// maxPause is the longest pause between two polls of a software adapter, whose driver may compile for long. The pause is a sixteenth of
+	// the time since the last event.
 	rest = 2 * time.Millisecond
 )
 
@@ -59,10 +58,10 @@ func startDriverThread(a adapter) (*driverThread, error) {
 	return o, nil
 }
 
-// post enqueues fn.
+// post enqueues fn and returns at once.
 func (o *driverThread) post(fn func()) { o.jobs <- fn }
 
-// do runs fn on the driver thread and waits for it. fn must not call do. A panic of fn is the caller's.
+// do runs fn on the driver thread and waits for it. fn must not call do. A panic in fn is raised in the caller.
 func (o *driverThread) do(fn func()) {
 	done := make(chan any, 1)
 	o.jobs <- func() {
@@ -74,13 +73,13 @@ func (o *driverThread) do(fn func()) {
 	}
 }
 
-// after calls then when the status is done. Called on the driver thread.
+// after calls then when the status is done. It is called on the driver thread.
 func (o *driverThread) after(status driver.Status, then func(failed bool)) {
 	o.pending = append(o.pending, ending{status, then})
 }
 
-// serve runs jobs for ever. Should its goroutine end, with the thread that it was bound to or by a panic, another takes over;
-// after a panic nobody knows what the driver has been told, so the device is lost.
+// serve runs jobs forever. If its goroutine ends, by a panic or by runtime.Goexit, another one replaces it. After a panic the state of the
+// driver is unknown, so the device is lost.
 func (o *driverThread) serve() {
 	defer func() {
 		if x := recover(); x != nil {
@@ -137,13 +136,13 @@ func (o *driverThread) run() {
 	}
 }
 
-// look polls the driver and reports whether anything has ended.
+// poll polls the driver and reports whether any operation has ended.
 func (o *driverThread) look() bool {
 	o.gpu.Poll()
 	ended := false
 	lost := o.gpu.Lost()
 	list := o.pending
-	o.pending = nil // what runs below may add to it
+	o.pending = nil // the functions called below may append to it
 	var kept []ending
 	next := 0
 	defer func() { o.pending = slices.Concat(kept, list[next:], o.pending) }()
@@ -157,7 +156,7 @@ func (o *driverThread) look() bool {
 		}
 		ended = true
 		if done {
-			e.status.Free() // of a lost device the driver may still write the word
+			e.status.Free() // on a lost device, the driver may still write to the status
 		}
 		e.then(failed || lost)
 	}

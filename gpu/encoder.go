@@ -9,16 +9,16 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// An encoder writes what kernels record to the batch that a stream's worker fills. It is the [Runtime] of its recorder.
+// An encoder writes the dispatches that kernels record into the batch of a stream's worker. It is the [shader.Runtime] of its recorder.
 type encoder struct {
 	shader.Recorder
 	stream *stream
 	device *Device
 	batch  *batch
 	fusion fusion.Fusion
-	temps  []core.Memory // of the call being recorded
+	temps  []core.Memory // scratch memory of the call being recorded
 
-	patience int // commands; see [stream.feed]
+	patience int // see [stream.feed]
 }
 
 func newEncoder(s *stream) *encoder {
@@ -73,7 +73,7 @@ func (r *encoder) Temp(bytes int) (core.Memory, error) {
 // Temps implements [Runtime].
 func (r *encoder) Temps() int { return len(r.temps) }
 
-// Release implements [Runtime]. Later calls may have the memory.
+// Release implements [Runtime]. Later calls of the stream may reuse the memory.
 func (r *encoder) Release(kept int) {
 	for _, m := range r.temps[kept:] {
 		r.stream.scratch.Put(m, r.stream.taken.Load()+1, nil)
@@ -91,7 +91,7 @@ func (r *encoder) Flush() {
 // Feed implements [Runtime].
 func (r *encoder) Feed() { r.stream.feed(r) }
 
-// Settle implements [Runtime], also in the middle of a call.
+// Finish implements [Runtime]. It may be called in the middle of a call.
 func (r *encoder) Settle() bool {
 	r.stream.send(r)
 	for r.stream.flying.Load() > 0 {
@@ -107,7 +107,7 @@ func (r *encoder) Clear(o *core.Operand) {
 	r.batch.list.Clear(slab.buffer, at+size*o.Offset, (size*o.Numel()+3)&^3)
 }
 
-// Upload implements [Runtime], by way of the batches' parameters.
+// Upload implements [Runtime]. The words travel in the parameters of batches.
 func (r *encoder) Upload(m core.Memory, words []uint32) {
 	slab, at := r.device.memory.slabOf(m)
 	for len(words) > 0 {

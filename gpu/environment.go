@@ -8,34 +8,35 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// settings are what the environment says of GPUs. err is the first value that says nothing; opening a device returns it.
+// settings are the environment variables for GPUs. err is the error of the first invalid one; opening a device returns it.
 type settings struct {
 	sync, fusion bool
-	software     int // how often each software adapter is listed
+	software     int // how many times each software adapter is listed
 	memory       int // 0 for the default
-	tune         int // 1 to measure, 0 to ignore what was measured, -1 to use it
+	tune         int // 1 to measure, 0 to ignore stored measurements, -1 to use them
 	err          error
 }
 
-// benchmark says whether devices measure the fastest way of computing products. It is set from the environment once, or by SetBenchmark.
+// benchmark says whether devices measure which algorithm for a matrix product is fastest. It is set from the environment once, or by
+// SetBenchmark.
 var (
 	benchmark    atomic.Bool
 	benchmarkSet sync.Once
 )
 
-// Benchmark reports whether the fastest way of computing products is measured, which PLAIT_TUNE=1 turns on.
+// Benchmark reports whether algorithms of matrix products are measured. PLAIT_TUNE=1 turns it on.
 func Benchmark() bool {
 	benchmarkSet.Do(func() { benchmark.Store(environment().tune == 1) })
 	return benchmark.Load()
 }
 
-// SetBenchmark turns the measuring of products on or off.
+// SetBenchmark turns the measurement of matrix products on or off.
 func SetBenchmark(on bool) {
 	benchmarkSet.Do(func() {})
 	benchmark.Store(on)
 }
 
-// environment returns the settings, read once.
+// environment returns the settings. The environment is read once.
 var environment = sync.OnceValue(func() (s settings) {
 	note := func(err error) {
 		if s.err == nil {

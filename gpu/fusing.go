@@ -7,7 +7,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// fuse makes the call a member of the encoder's fusion, or of another that begins with it, and reports whether it did.
+// fuse adds the call to the encoder's fusion, or begins a new fusion with it, and reports whether it did.
 func (s *stream) fuse(r *encoder, c *core.Call) bool {
 	if s.device.fusions.Off {
 		return false
@@ -33,8 +33,8 @@ func (s *stream) fuse(r *encoder, c *core.Call) bool {
 	return r.fusion.Join(&s.releases, bindings, c, m, number)
 }
 
-// encode puts what the members of the fusion do on the batch, and empties it: one program, or each member's own where there is none.
-// torn says that the fusion ends for want of time.
+// encode appends the commands of the fusion's calls to the batch and empties the fusion. They are one program, or the kernel of each call
+// if there is no such program. torn says that the fusion ends early because somebody waits.
 func (r *encoder) encode(torn bool) {
 	f, s := &r.fusion, r.stream
 	if f.N == 0 {
@@ -52,7 +52,7 @@ func (r *encoder) encode(torn bool) {
 	}
 }
 
-// fused dispatches the fusion as one program and reports whether there is one.
+// dispatchFusion dispatches the fusion as one program and reports whether there is one.
 func (r *encoder) fused() (done bool) {
 	f := &r.fusion
 	var err error
@@ -69,7 +69,7 @@ func (r *encoder) fused() (done bool) {
 	return f.Dispatch(&r.Recorder, &r.device.fusions, r.device.programs.fused)
 }
 
-// fused returns the program of a fusion, or nil if the device does not take it.
+// compileFusion returns the program of a fusion, or nil if the device does not accept it.
 func (p *programs) fused(key []byte, source *shader.Source) shader.Program {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
 package gpu
 
-// The families of kernels, each of which registers itself.
+// Each family of kernels registers itself when it is imported.
 import (
 	_ "github.com/plait-ml/plait/gpu/kernel/attention"
 	_ "github.com/plait-ml/plait/gpu/kernel/conv"

@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	granule      = 256       // what pieces start and end at
-	softwareSlab = 64 << 20  // slabs of adapters that compute on the CPU
-	hardwareSlab = 256 << 20 // slabs of GPUs
+	granule      = 256       // pieces start and end at multiples of it
+	softwareSlab = 64 << 20  // slab size of adapters that compute on the CPU
+	hardwareSlab = 256 << 20 // slab size of GPUs
 )
 
-// A slab is a buffer that is divided into pieces. Few large buffers keep the driver's bookkeeping small and let kernels
-// that use them share their bind groups.
+// A slab is a large buffer that is divided into pieces. Few large buffers keep the driver's bookkeeping small, and kernels whose operands
+// are in the same slabs share a bind group.
 type slab struct {
 	number int
 	buffer driver.Buffer
 	size   int
-	free   []span // by offset, no two touch
+	free   []span // sorted by offset, and merged where they touch
 }
 
 type span struct{ at, size int }
 
-// memory is a device's slabs.
+// memory is the allocator of a device: its slabs.
 type memory struct {
 	device   *Device
-	unit     int // size of an ordinary slab
-	limit    int // bytes that may be held; 0 for what the driver gives
+	unit     int // ordinary size of a slab
+	limit    int // bytes that all slabs may have together; 0 for no limit
 	reserved atomic.Int64
 
 	mu    sync.Mutex
-	slabs []*slab // by number; nil for those given back
+	slabs []*slab // by number; nil if the slab was released
 }
 
 func (m *memory) open(d *Device) {
@@ -51,17 +51,17 @@ func (m *memory) open(d *Device) {
 		}
 	}
 	m.unit = min(m.unit, d.limits.Binding)
-	m.slabs = []*slab{nil} // handle 0 names nothing
+	m.slabs = []*slab{nil} // no slab has number 0, so handle 0 is never valid
 }
 
-// slabOf returns the slab that a piece is from, and where it begins.
+// slabOf returns the slab of a piece, and the piece's offset in it.
 func (m *memory) slabOf(x core.Memory) (*slab, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.slabs[x.Handle>>shader.HandleShift], int(x.Handle & shader.OffsetMask)
 }
 
-// take returns a piece of the given size, a multiple of the granule, or the driver's reason why there is none.
+// take returns a piece of the given size, a multiple of the granule, from the smallest free span that fits. The error is the driver's.
 func (m *memory) take(size int) (core.Memory, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +94,7 @@ func (m *memory) take(size int) (core.Memory, error) {
 	return x, nil
 }
 
-// grow makes a slab that holds size bytes: an ordinary one, or one of its own for a large piece.
+// grow allocates a slab with room for size bytes: one of the ordinary size, or for a large piece one of exactly its size.
 func (m *memory) grow(size int) (*slab, error) {
 	bytes := m.unit
 	if size > m.unit/4 {
@@ -124,7 +124,7 @@ func (m *memory) grow(size int) (*slab, error) {
 	return s, nil
 }
 
-// Release implements [backend.Allocator]: the piece returns to its slab.
+// Release implements [backend.Allocator]. It returns the piece to its slab.
 func (m *memory) Release(x core.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,7 +142,7 @@ func (m *memory) Release(x core.Memory) {
 	}
 }
 
-// trim gives slabs that hold nothing back to the driver.
+// trim releases slabs that hold no piece.
 func (m *memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,7 +180,7 @@ func (m *memory) Allocate(rank, class, bytes int) (core.Memory, error) {
 		bytes, d, d.Name(), core.MemoryUsage(d).Current, d.Reserved(), err)
 }
 
-// scrape is take after everything was given back that the device keeps for later.
+// takeAfterRelease is take after releasing all memory that the device only caches.
 func (m *memory) scrape(size int) (core.Memory, error) {
 	m.device.EmptyCache()
 	return m.take(size)

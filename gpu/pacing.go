@@ -6,33 +6,33 @@ import (
 )
 
 const (
-	// turn is how long the GPU is about to be busy with a batch while streams take turns, and shortTurn while it is soon waited for
-	// what is copied. The end of a batch costs some 40 microseconds.
+	// turnTime is how long a batch should take on the GPU while streams take turns. shortTurnTime replaces it while somebody is about to
+	// wait for a copy. The end of a batch costs about 40 microseconds.
 	turn, shortTurn = 8 * time.Millisecond, 2 * time.Millisecond
-	// leastTurn is how many commands such a batch has at least.
+	// minTurnCommands is the least number of commands of such a batch.
 	leastTurn = 4
-	// turnsAhead is how many such batches of a stream may be on the GPU: while it runs one, the next is there.
+	// turnsInFlight is how many such batches of a stream may be on the GPU: one that runs and the next.
 	turnsAhead = 2
-	// turnsKept is how many batches after a copy between the host and the device streams go on to take turns.
+	// turnBatchCount is how many batches after a copy between the host and the device streams take turns for.
 	turnsKept = 512
-	// shortKept is how many of them are short after a copy that is soon waited for.
+	// shortBatchCount is how many batches are short after [stream.ExpectWait].
 	shortKept = 32
 )
 
-// A pacing decides how long batches are. The GPU runs batches in the order in which it gets them, whichever stream they are of, so a copy for
-// a collective waits for everything submitted before it. While there are such copies, streams take turns with short batches. Otherwise
-// batches are few and long, which costs the least.
+// A pacing decides how long batches are. The GPU runs batches in the order of submission, whichever stream they are from, so a copy of a
+// collective waits for every batch submitted before it. While there are such copies, batches are short, so that streams take turns.
+// Otherwise batches are long, which costs the least.
 type pacing struct {
-	left  atomic.Int32 // batches until they may be long again
-	short atomic.Int32 // batches until turns may be
-	cost  atomic.Int64 // of a command, in nanoseconds of the GPU, smoothed
-	ended time.Time    // when the last batch did; the owner's
+	left  atomic.Int32 // batches for which streams still take turns
+	short atomic.Int32 // batches for which turns are still short
+	cost  atomic.Int64 // GPU nanoseconds per command, smoothed
+	ended time.Time    // end of the last batch; used by the driver thread only
 }
 
-// take begins short batches, for the next turnsKept batches.
+// beginTurns makes streams take turns for the next turnBatchCount batches.
 func (t *pacing) take() { t.left.Store(turnsKept) }
 
-// hurry makes the next shortKept batches shorter still.
+// shortenTurns makes the turns of the next shortBatchCount batches short.
 func (t *pacing) hurry() { t.short.Store(shortKept) }
 
 // size returns how many commands a batch may have.
@@ -47,7 +47,7 @@ func (t *pacing) size() int {
 	return min(max(int(int64(long)/max(t.cost.Load(), 1)), leastTurn), fullBatch)
 }
 
-// ahead returns how many batches of a stream may be on the GPU.
+// maxBatches returns how many batches of a stream may be on the GPU.
 func (t *pacing) ahead() int32 {
 	if t.left.Load() <= 0 {
 		return inFlight
@@ -55,7 +55,7 @@ func (t *pacing) ahead() int32 {
 	return turnsAhead
 }
 
-// sent counts a batch.
+// countBatch counts a submitted batch.
 func (t *pacing) sent() {
 	for _, n := range []*atomic.Int32{&t.left, &t.short} {
 		if n.Load() > 0 {
@@ -65,7 +65,7 @@ func (t *pacing) sent() {
 }
 
 // measure updates the cost of a command from a batch that has just ended, and returns how long the batch took. Batches of streams that copy
-// for collectives do not count. Called on the driver thread.
+// for collectives do not count. It is called on the driver thread.
 func (t *pacing) measure(commands int, begun time.Time, carries bool) time.Duration {
 	now := time.Now()
 	if t.ended.After(begun) {
@@ -73,7 +73,7 @@ func (t *pacing) measure(commands int, begun time.Time, carries bool) time.Durat
 	}
 	t.ended = now
 	took := now.Sub(begun)
-	if carries || commands < leastTurn { // or what somebody waited for
+	if carries || commands < leastTurn { // a batch of few commands was cut short by a request
 		return took
 	}
 	each := int64(took) / int64(commands)
@@ -84,11 +84,11 @@ func (t *pacing) measure(commands int, begun time.Time, carries bool) time.Durat
 	return took
 }
 
-// leastPatience is how many commands an idle GPU waits for if more calls are queued.
+// minFeedCommands is how many commands a batch must have to be sent to an idle GPU while more calls are queued.
 const leastPatience = 16
 
-// feed sends the batch if the GPU is idle although more calls are queued. Each time in a row it waits for twice as many commands: recording is
-// then the bottleneck, and long batches cost the least.
+// feed sends the batch if the GPU is idle although more calls are queued. The required number of commands doubles each time in a row: the
+// recording of calls is then the bottleneck, and long batches cost the least.
 func (s *stream) feed(r *encoder) {
 	if s.flying.Load() == 0 && r.batch.list.Len() >= r.patience {
 		r.patience = min(2*r.patience, fullBatch)
@@ -96,10 +96,11 @@ func (s *stream) feed(r *encoder) {
 	}
 }
 
-// piecesKept is how many pieces of a collective a stream puts together while it may not send.
+// maxHeldPieces is how many pieces of a collective a stream collects in a batch before it waits to send them.
 const piecesKept = 2
 
-// hasPiece reports whether a batch with a piece of a collective is sent although more are queued, so that who waits for it can go on.
+// sendsPiece reports whether a batch with a piece of a collective is sent although more calls are queued, so that whoever waits for the
+// piece can continue.
 func (s *stream) hasPiece(r *encoder) bool {
 	return s.flying.Load() < s.device.pacing.ahead() || len(r.batch.reads)+len(r.batch.uploads) >= piecesKept
 }

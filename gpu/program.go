@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// paramsRoom is the size of the buffer of a batch's parameters.
+	// paramsRoom is the size of the buffer that holds the parameters of a batch.
 	paramsRoom = 1 << 20
 )
 
-// A program is compiled text and, once it was needed, its pipeline.
+// A program is a compiled program, or the error of its compilation.
 type program struct {
 	buffers  int
 	pipeline driver.Pipeline
 	err      error
 }
 
-// A groupKey is the slabs that a program's buffers are in.
+// A bindGroupKey is the slabs that a program binds, in the order of its bindings.
 type groupKey struct {
 	n     int
 	slabs [shader.MaxBuffers]uint16
 }
 
-// programs holds what a device compiles and binds.
+// programs holds the compiled programs and bind groups of a device.
 type programs struct {
 	device *Device
 	mu     sync.Mutex
@@ -42,7 +42,7 @@ func (p *programs) open(d *Device) {
 	p.byKey, p.groups = map[shader.Key]*program{}, map[groupKey]driver.Group{}
 }
 
-// get returns the program of a key and the error it was compiled with; nil if it was not compiled yet.
+// get returns the program of a key and the error of its compilation. Both are nil if it has not been compiled.
 func (p *programs) get(key shader.Key) (shader.Program, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +52,7 @@ func (p *programs) get(key shader.Key) (shader.Program, error) {
 	return nil, nil
 }
 
-// add compiles the program of a key, unless another stream has done so meanwhile.
+// add compiles the program of a key, unless another stream has done so in the meantime.
 func (p *programs) add(key shader.Key, source *shader.Source) (shader.Program, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *programs) add(key shader.Key, source *shader.Source) (shader.Program, e
 	return g, g.err
 }
 
-// compile compiles a program. p is locked. key is what it specialises on, for who looks at the text.
+// compile compiles a program. The caller holds mu. key is printed with the text if PLAIT_GPU_DUMP is the program's name.
 func (p *programs) compile(name string, key any, source *shader.Source) *program {
 	g := &program{buffers: source.Buffers}
 	if os.Getenv("PLAIT_GPU_DUMP") == name {
@@ -81,7 +81,7 @@ func (p *programs) compile(name string, key any, source *shader.Source) *program
 	return g
 }
 
-// group returns the bind group of whole slabs.
+// bindGroup returns the bind group of whole slabs.
 func (p *programs) group(key groupKey) (driver.Group, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *programs) group(key groupKey) (driver.Group, error) {
 	return g, nil
 }
 
-// forget releases the bind groups of a slab that is given back.
+// releaseGroups releases the bind groups of a slab.
 func (p *programs) forget(slab int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

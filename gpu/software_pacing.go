@@ -9,27 +9,29 @@ import (
 )
 
 const (
-	// loadAhead is about how long what a stream has on a GPU made of software may take, and loadFull each of its batches. Nobody
-	// can take back what such a GPU was given, and the end of a process waits for it.
+	// queueTime is about how long the work that a stream has queued on a software adapter may take, and batchTime how long each of its
+	// batches may take. Submitted work cannot be cancelled, and the process cannot exit before it ends.
 	loadAhead = 800 * time.Millisecond
 	loadFull  = loadAhead / inFlight
-	// leastLoad is how many elements a call stands for at least.
+	// minCallElements is the least number of elements that a call counts as.
 	leastLoad = 1 << 12
-	// An element is taken to cost firstPace nanoseconds before anything was measured, and never less or more than the others.
+	// initialCost is the assumed cost of an element in nanoseconds before any measurement. Measured costs are clamped to [minCost,
+	// maxCost].
 	leastPace, firstPace, mostPace = 1, 10, 1000
-	// leastSpan is how long batches take together that say something about elements: the owner may see several end at once.
+	// minMeasuredTime is the least time over which the cost of an element is measured. Shorter times are unreliable, because the driver
+	// thread may see several batches end at once.
 	leastSpan = 50 * time.Millisecond
 )
 
-// A softwarePacing estimates how long calls take on a GPU made of software: the number of elements that a call states, times the time per
-// element of recent batches.
+// A softwarePacing estimates how long calls take on a software adapter: the number of elements of a call, times the time per element of
+// recent batches.
 type softwarePacing struct {
-	pace     atomic.Uint64 // nanoseconds, the bits of a float64; 0 before it is known
-	elements int           // of batches that ended since it was; the owner's
-	took     time.Duration // by them
+	pace     atomic.Uint64 // nanoseconds per element as the bits of a float64; 0 before the first measurement
+	elements int           // processed since the last measurement; used by the driver thread only
+	took     time.Duration // time that these elements took
 }
 
-// elements returns about how many elements a call goes through.
+// elements returns about how many elements a call processes.
 func elements(c *core.Call) int {
 	if c.Fn != nil || c.Mark != nil {
 		return 0
@@ -37,7 +39,7 @@ func elements(c *core.Call) int {
 	return max(c.Work, leastLoad)
 }
 
-// nanoseconds returns the estimated cost of an element.
+// nanoseconds returns the estimated time per element.
 func (l *softwarePacing) nanoseconds() float64 {
 	if bits := l.pace.Load(); bits != 0 {
 		return math.Float64frombits(bits)
@@ -45,12 +47,12 @@ func (l *softwarePacing) nanoseconds() float64 {
 	return firstPace
 }
 
-// time estimates how long so many elements take.
+// time estimates how long a number of elements takes.
 func (l *softwarePacing) time(elements int) time.Duration {
 	return time.Duration(float64(elements) * l.nanoseconds())
 }
 
-// measure learns from a batch. The estimate follows rising costs faster than falling ones. Called on the driver thread.
+// measure updates the estimate from a batch. The estimate follows rising costs faster than falling ones. It is called on the driver thread.
 func (l *softwarePacing) measure(elements int, took time.Duration) {
 	l.elements += elements
 	if l.took += took; l.took < leastSpan {
@@ -66,12 +68,12 @@ func (l *softwarePacing) measure(elements int, took time.Duration) {
 	l.elements, l.took = 0, 0
 }
 
-// full reports whether a batch takes no more.
+// full reports whether the batch must be sent.
 func (s *stream) full(b *batch) bool {
 	return b.full(s.device.pacing.size()) || s.device.adapter.Software && s.device.load.time(b.load) >= loadFull
 }
 
-// tooFar reports whether a GPU made of software has enough work queued already.
+// queueFull reports whether a software adapter has enough work queued already.
 func (s *stream) tooFar(b *batch) bool {
 	loaded := int(s.loaded.Load())
 	return loaded > 0 && s.device.load.time(loaded+b.load) > loadAhead

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// smallUpload is the size up to which data travels with the parameters of a batch.
+	// smallUpload is the size up to which data is sent with the parameters of a batch.
 	smallUpload = 16 << 10
 	leastStage  = 64 << 10
-	mostStage   = 16 << 20 // of what is cut into pieces
+	mostStage   = 16 << 20 // transfers that are longer are split
 )
 
-// A stage is a buffer that the host can map. Only one use of it is under way at a time.
+// A stagingBuffer is a buffer that the host can map. It is used for one transfer at a time.
 type stage struct {
 	buffer driver.Buffer
-	memory []byte // of one for uploads, while it is mapped
+	memory []byte // the mapped memory of a buffer for uploads
 	write  bool
 }
 
-// staging keeps stages that nobody uses; those for uploads stay mapped.
+// stagingPool holds the unused staging buffers. Those for uploads stay mapped.
 type staging struct {
 	mu   sync.Mutex
 	free map[stageKind][]*stage
@@ -43,7 +43,7 @@ func (t *staging) put(u *stage) {
 	t.free[k] = append(t.free[k], u)
 }
 
-// get returns a stage of at least the given size.
+// get returns a staging buffer of at least the given size.
 func (t *staging) get(d *Device, size int, write bool) (*stage, error) {
 	k := stageKind{max(1<<bits.Len(uint(size-1)), leastStage), write}
 	t.mu.Lock()
@@ -73,7 +73,7 @@ func (t *staging) get(d *Device, size int, write bool) (*stage, error) {
 	return u, nil
 }
 
-// empty gives the stages that nobody uses back to the driver.
+// empty releases all unused buffers.
 func (t *staging) empty(d *Device) {
 	t.mu.Lock()
 	free := t.free
@@ -91,7 +91,7 @@ func (t *staging) empty(d *Device) {
 	}
 }
 
-// remap makes a stage for uploads usable again once the GPU has read it. It runs on the driver thread.
+// remap maps a buffer for uploads again once the GPU has read it, and returns it to the pool. It runs on the driver thread.
 func (t *staging) remap(d *Device, u *stage) {
 	u.memory = nil
 	s := d.thread.gpu.NewStatus()
@@ -106,10 +106,10 @@ func (t *staging) remap(d *Device, u *stage) {
 	})
 }
 
-// A readback is a copy from the device that is on its way to a stage.
+// A readback is a copy from the device to a staging buffer. ready is closed at its end.
 type readback struct {
 	stage *stage
-	bytes []byte // of the stage; nil if the copy failed
+	bytes []byte // the mapped memory; nil if the copy failed
 	ready chan struct{}
 }
 
@@ -126,7 +126,7 @@ func (r *readback) finish(bytes []byte) {
 	close(r.ready)
 }
 
-// release gives the stage back. Called on the driver thread, or when nobody uses the driver.
+// release returns the staging buffer to the pool. It is called on the driver thread, or when nothing else uses the driver.
 func (r *readback) release(d *Device) {
 	if r.bytes == nil {
 		r.stage.buffer.Release()

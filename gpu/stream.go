@@ -10,8 +10,8 @@ import (
 	"github.com/plait-ml/plait/gpu/kernel/fusion"
 )
 
-// A stream's worker turns calls into batches of commands, which the device's owner gives to the GPU. Of the calls launched, taken is the
-// last one recorded, sent the last one on its way to the GPU.
+// A stream is an in-order queue of calls on a GPU. Its worker records calls into batches of commands, which the driver thread submits.
+// recorded is the number of the last call that was recorded, submitted that of the last one given to the driver thread.
 type stream struct {
 	backend.Stream
 	device *Device
@@ -19,26 +19,26 @@ type stream struct {
 
 	// Written by hosts.
 	_        backend.CacheLine
-	releases fusion.Releases // that the worker has not seen
-	wanted   atomic.Uint64   // somebody waits for this call
-	firstCut atomic.Uint64   // of cuts; 0 if there is none
-	carries  atomic.Bool     // copies for collectives
+	releases fusion.Releases // frees that the worker has not seen yet
+	wanted   atomic.Uint64   // the last call that somebody waits for
+	firstCut atomic.Uint64   // the first of cuts; 0 if there is none
+	carries  atomic.Bool     // the stream copies tensors of collectives
 	markMu   sync.Mutex
-	marks    []mark // in order
+	marks    []mark // sorted by call
 	cutMu    sync.Mutex
-	cuts     []uint64 // in order, the calls that end a batch, since somebody else goes on from there
+	cuts     []uint64 // sorted: the calls that end a batch, because another stream or the host continues from there
 
 	// Written by the worker.
 	_       backend.CacheLine
 	taken   atomic.Uint64
 	sent    atomic.Uint64
-	scratch backend.Cache // of memory in the worker's order
-	faults  core.Memory   // a word for each call of a batch that may find a fault
+	scratch backend.Cache // scratch memory, reused in the order of recording
+	faults  core.Memory   // one word for each call of a batch that may report a fault
 
-	// Written by the driver's thread as well.
+	// Also written by the driver thread.
 	_      backend.CacheLine
-	flying atomic.Int32 // batches on the GPU
-	loaded atomic.Int64 // elements that their calls go through, if it is made of software
+	flying atomic.Int32 // batches submitted and not ended
+	loaded atomic.Int64 // elements that these batches process; counted on software adapters only
 }
 
 func newStream(d *Device, rank int) *stream {
@@ -50,7 +50,7 @@ func newStream(d *Device, rank int) *stream {
 	return s
 }
 
-// RunHere implements [backend.Runner]. Nobody calls it: calls become batches, by the worker.
+// RunHere implements [backend.Runner]. It is never called, because the worker runs every call.
 func (s *stream) RunHere(*core.Call) {}
 
 // Free implements [core.Stream].
@@ -61,7 +61,7 @@ func (s *stream) Free(m core.Memory, after ...core.Event) {
 	s.Stream.Free(m, after...)
 }
 
-// want makes the worker send call n and those before it.
+// request makes the worker submit call n and those before it.
 func (s *stream) want(n uint64) {
 	for {
 		w := s.wanted.Load()
@@ -72,8 +72,8 @@ func (s *stream) want(n uint64) {
 	s.Rouse()
 }
 
-// Demand implements [backend.Runner]: it is want of a call that ends its batch, also where later calls are wanted before the worker
-// comes to it.
+// Demand implements [backend.Runner]. It is request for a call that must end its batch, even if later calls are requested before the worker
+// reaches it.
 func (s *stream) Demand(n uint64) {
 	if s.sent.Load() < n {
 		s.cutMu.Lock()
@@ -86,7 +86,7 @@ func (s *stream) Demand(n uint64) {
 	s.want(n)
 }
 
-// dropCuts forgets the cuts up to call number sent.
+// dropCuts removes the cuts up to call number sent.
 func (s *stream) dropCuts(sent uint64) {
 	if first := s.firstCut.Load(); first == 0 || first > sent {
 		return
@@ -101,7 +101,7 @@ func (s *stream) dropCuts(sent uint64) {
 	}
 }
 
-// waitSent blocks until call n is on its way to the GPU.
+// waitSubmitted blocks until call n has been submitted.
 func (s *stream) waitSent(n uint64) {
 	if s.sent.Load() < n {
 		s.Demand(n)
@@ -109,7 +109,7 @@ func (s *stream) waitSent(n uint64) {
 	}
 }
 
-// point returns the stream and the call that an event is of, if it is one of a stream of this device.
+// point returns the stream and the call of an event. here is false unless the event is of a stream of this device.
 func (d *Device) point(e core.Event) (s *stream, number uint64, here bool) {
 	if p, ok := e.(backend.Event); ok {
 		s, ok = p.Stream().(*stream)
@@ -118,8 +118,8 @@ func (d *Device) point(e core.Event) (s *stream, number uint64, here bool) {
 	return nil, 0, false
 }
 
-// A lateError is what a batch's end has told. The stream and every tensor that it reaches have this one, so that it can be explained
-// for all of them.
+// A lateError is an error that was found when a batch ended. The stream and every tensor that it reaches share one pointer to it, so that a
+// better error can replace it everywhere.
 type lateError struct {
 	err    error
 	better atomic.Pointer[error]
@@ -127,7 +127,7 @@ type lateError struct {
 
 func (e *lateError) Error() string { return e.Unwrap().Error() }
 
-// Unwrap returns the better error, if there is one.
+// Unwrap returns the replacement if there is one, otherwise the original error.
 func (e *lateError) Unwrap() error {
 	if better := e.better.Load(); better != nil {
 		return *better
@@ -135,7 +135,7 @@ func (e *lateError) Unwrap() error {
 	return e.err
 }
 
-// Failure returns the first unread error, and leaves it unread.
+// Failure returns the first unread error and leaves it unread.
 func (s *stream) Failure() error {
 	err := s.Errors.Get()
 	if late, ok := err.(*lateError); ok {
@@ -144,7 +144,7 @@ func (s *stream) Failure() error {
 	return err
 }
 
-// Explain puts a better error in the place of the first unread one, if that is old, also where tensors have it.
+// Explain replaces the first unread error by a better one, if it is old. Tensors that hold it see the better one too.
 func (s *stream) Explain(old, better error) {
 	if late, ok := s.Errors.Get().(*lateError); ok {
 		if late.Unwrap() == old {

@@ -8,17 +8,17 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A transfer is a call that moves bytes between the host and the device.
+// A transfer is a call that copies bytes between the host and the device.
 type transfer struct {
 	regions []core.Region
-	at      []int     // where in the stage each region lies
-	stage   *stage    // what to write
-	data    []byte    // or, of one small region, this
-	read    *readback // where to read to
+	at      []int     // offset of each region in the staging buffer
+	stage   *stage    // the source of an upload
+	data    []byte    // or the source of a small upload, which has one region
+	read    *readback // the destination of a download
 }
 
-// arrange returns where in a stage regions lie, and its size. A region lies as far from a whole word as it does on the device, so
-// that words are copied whole.
+// layoutRegions returns the offsets of regions in a staging buffer, and its size. Each offset modulo 4 is that of the region on the device,
+// so that whole words can be copied.
 func arrange(regions []core.Region) (at []int, size int) {
 	const line = 64
 	at = make([]int, len(regions))
@@ -37,7 +37,7 @@ func sizeOf(regions []core.Region) int {
 	return n
 }
 
-// transfer launches a transfer and returns its number.
+// transfer enqueues a transfer and returns its call number.
 func (s *stream) transfer(name string, t *transfer, after []core.Event) uint64 {
 	c := s.Begin(-1, name)
 	c.AddWaits(after...)
@@ -45,7 +45,7 @@ func (s *stream) transfer(name string, t *transfer, after []core.Event) uint64 {
 	return s.Enqueue(c)
 }
 
-// A fetched is a transfer that reads.
+// A download is a transfer to the host.
 type fetched struct {
 	transfer
 	device *Device
@@ -60,7 +60,7 @@ func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched
 	return s.fetch(regions, after)
 }
 
-// Hurry implements [core.Stager].
+// ExpectWait implements [core.Stager].
 func (s *stream) Hurry() { s.device.pacing.hurry() }
 
 func (s *stream) fetch(regions []core.Region, after []core.Event) (*fetched, error) {
@@ -107,7 +107,7 @@ func (f *fetched) Back(on core.Stager) core.Stage {
 // Release implements [core.Fetched].
 func (f *fetched) Release() { f.device.thread.post(func() { f.read.release(f.device) }) }
 
-// A staged is a transfer that writes.
+// An upload is a transfer to the device.
 type staged struct {
 	transfer
 	stream *stream
@@ -119,7 +119,7 @@ func (s *stream) Stage(regions []core.Region) (core.Stage, error) {
 	return s.newStaged(regions)
 }
 
-// stages counts a stage of a collective.
+// countUpload counts an upload of a collective.
 func (s *stream) stages(regions []core.Region) {
 	s.device.uploads.Add(1)
 	s.device.uploaded.Add(int64(sizeOf(regions)))
@@ -163,7 +163,7 @@ func (g *staged) Release() {
 	})
 }
 
-// copyWide copies bytes by as many goroutines as are of use: one thread copies at a fraction of what memory and the bus can do.
+// parallelCopy copies with several goroutines: a single thread reaches a fraction of the bandwidth of memory and bus.
 func copyWide(dst, src []byte) {
 	const least = 1 << 20
 	parts := min(runtime.GOMAXPROCS(0), len(src)/least, 8)
@@ -208,7 +208,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 	d := s.device
 	d.downloads.Add(1)
 	d.downloaded.Add(int64(len(dst)))
-	// Several pieces are on their way while the first is copied out.
+	// Up to three pieces are in flight while the first is copied out.
 	var queue []*fetched
 	finish := func() {
 		f := queue[0]
@@ -238,7 +238,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 	}
 }
 
-// move records a transfer.
+// recordTransfer records the commands of a transfer.
 func (r *encoder) move(t *transfer) error {
 	if t.read != nil {
 		r.batch.reads = append(r.batch.reads, t.read)
@@ -264,8 +264,7 @@ func (r *encoder) move(t *transfer) error {
 	return nil
 }
 
-// write records the part of a transfer that writes region i, at a place of a slab: whole words are copied, the bytes before and
-// after them are patched in.
+// recordUpload records the upload of region i to an offset of a slab. Whole words are copied; the bytes before and after them are patched.
 func (r *encoder) write(t *transfer, i int, slab *slab, to int) error {
 	region := t.regions[i]
 	data := t.data
@@ -288,14 +287,15 @@ func (r *encoder) write(t *transfer, i int, slab *slab, to int) error {
 	return r.patch(region.Memory, last, data[last-to:])
 }
 
-// patchText replaces the bits of a word that a mask covers: parameters are the word's index, the mask and the bits.
+// patchText writes a program that replaces the bits of a word under a mask. Its parameters are the index of the word, the mask and the
+// bits.
 func patchText(w *shader.Text) {
 	w.Words(1, "b")
 	w.Main(1)
 	w.Add("  let at = %s;\n  b[at] = (b[at] & ~%s) | %s;", shader.Param(0), shader.Param(1), shader.Param(2))
 }
 
-// patch writes a few bytes at a place that is not a whole word of the slab.
+// patch writes bytes that do not fill whole words of the slab.
 func (r *encoder) patch(m core.Memory, at int, data []byte) error {
 	for len(data) > 0 {
 		n := min(4-at&3, len(data))

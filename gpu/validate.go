@@ -6,8 +6,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// validate checks a program against what the device can do. The library does not check workgroup memory, and a driver may
-// crash on what it does not expect.
+// validate checks a program against the limits of the device. wgpu-native does not check workgroup memory, and a driver may crash where a
+// limit is exceeded.
 func (p *programs) validate(source *shader.Source) error {
 	l := p.device.limits
 	if source.Threads == 0 {

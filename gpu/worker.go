@@ -13,7 +13,7 @@ import (
 	"github.com/plait-ml/plait/gpu/kernel"
 )
 
-// Work implements [backend.Runner]: it records calls and sends batches until the stream is closed.
+// Work implements [backend.Runner]: it records calls and sends batches to the GPU until the stream is closed.
 func (s *stream) Work() {
 	r := newEncoder(s)
 	for {
@@ -54,16 +54,17 @@ func (s *stream) Work() {
 	}
 }
 
-// demanded reports whether somebody waits for a call that has not gone to the GPU.
+// hasRequest reports whether somebody waits for a call that has not gone to the GPU.
 func (s *stream) demanded() bool { return s.wanted.Load() > s.sent.Load() }
 
-// ripe reports whether a batch should go to the GPU although more may come, because the GPU has nothing to do. Calls that only
-// a fusion holds have a little longer to become more.
+// gpuIdle reports whether the GPU has nothing to do while the batch has commands; the batch is then sent although more may come. A batch
+// whose calls are all held by a fusion waits a little longer, so that the fusion can grow.
 func (s *stream) ripe(r *encoder) bool {
 	return s.flying.Load() == 0 && !r.batch.empty() && (r.fusion.N == 0 || r.batch.list.Len() > 0)
 }
 
-// sendHere sends the batch where the stream is. That is by chance in the middle of a fusion, unless somebody waits for just this call.
+// sendAll sends the batch, with the calls that the fusion holds. That may end the fusion at an arbitrary point, so the fusion stays behind
+// if somebody waits only for calls before it.
 func (s *stream) sendHere(r *encoder) {
 	if f := &r.fusion; f.N > 0 && s.demanded() && s.wanted.Load() < f.Members[0].Number {
 		s.sendAhead(r)
@@ -74,8 +75,8 @@ func (s *stream) sendHere(r *encoder) {
 	s.send(r)
 }
 
-// awaited reports whether a batch ends with call n, the last that is demanded or a cut. What comes behind it does not hold it
-// back: a stream that copies its results to the host has its turn on the GPU right after it.
+// endsBatch reports whether a batch must end with call n: it is the last one requested, or a cut. Calls behind it must not delay it: a
+// stream that copies its results to the host can then run on the GPU right after it.
 func (s *stream) awaited(n uint64) bool {
 	if c := s.firstCut.Load(); c > 0 && c <= n {
 		return true
@@ -84,7 +85,7 @@ func (s *stream) awaited(n uint64) bool {
 	return w <= n && w > s.sent.Load()
 }
 
-// sendAhead sends the batch without what a fusion holds.
+// sendWithoutFusion sends the batch without the calls that the fusion holds.
 func (s *stream) sendAhead(r *encoder) {
 	f := &r.fusion
 	if f.N == 0 {
@@ -96,7 +97,7 @@ func (s *stream) sendAhead(r *encoder) {
 	r.batch.last = f.Members[f.N-1].Number
 }
 
-// await blocks until there is something to do; it returns false when the stream is closed instead.
+// waitForWork blocks until there is something to do. It returns false if the stream is closed instead.
 func (s *stream) await(r *encoder) bool {
 	if s.Spin(func() bool { return s.Tail.Load() > s.taken.Load() || s.demanded() || s.ripe(r) }) {
 		return true
@@ -112,8 +113,8 @@ func (s *stream) await(r *encoder) bool {
 	return true
 }
 
-// order makes what is recorded from now on run after the events. Those of streams on the same GPU are in order once they are
-// on their way to it; others must have ended.
+// orderAfter makes what is recorded from now on run after the events. An event of a stream on the same GPU is in order once its call has
+// been submitted; the worker waits for any other event to end.
 func (s *stream) order(r *encoder, events []core.Event) {
 	for _, e := range events {
 		if e.Done() {
@@ -123,7 +124,7 @@ func (s *stream) order(r *encoder, events []core.Event) {
 		if here && other.sent.Load() >= n {
 			continue
 		}
-		if !r.batch.empty() { // whoever produces the event may wait for what is held back here
+		if !r.batch.empty() { // the event may depend on what this batch holds back
 			r.encode(true)
 			s.send(r)
 		}
@@ -139,8 +140,7 @@ func (s *stream) order(r *encoder, events []core.Event) {
 	}
 }
 
-// record turns a call into commands, or keeps it for the fusion that it is a member of. A failure goes to its outputs and is the
-// stream's error.
+// record turns a call into commands, or adds it to the fusion. An error becomes that of the call's outputs and of the stream.
 func (s *stream) record(r *encoder, c *core.Call) {
 	profile := core.ActiveProfile()
 	if profile == nil && c.Own == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
@@ -161,7 +161,7 @@ func (s *stream) record(r *encoder, c *core.Call) {
 	}
 }
 
-// perform puts the commands of a call on the batch.
+// perform appends the commands of a call to the batch.
 func (s *stream) perform(r *encoder, c *core.Call) {
 	s.Perform(c, func(c *core.Call) error { return s.execute(r, c) })
 	r.Release(0)
@@ -191,7 +191,7 @@ func (s *stream) execute(r *encoder, c *core.Call) error {
 	return f(&r.Recorder, c)
 }
 
-// Refuse implements [core.Stream]: the device is lost, a dtype is not WGSL's, or there is no kernel.
+// Refuse implements [core.Stream]. It refuses a call if the device is lost, if WGSL lacks a dtype, or if there is no kernel.
 func (s *stream) Refuse(c *core.Call) error {
 	if err := s.device.lost.Get(); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (s *stream) Refuse(c *core.Call) error {
 		return nil
 	}
 	switch c.Kernel {
-	case contract.Copy, contract.Fill: // move the bits of any dtype, and convert between those of WGSL
+	case contract.Copy, contract.Fill: // these copy the bits of any dtype, and convert between dtypes of WGSL
 		if c.Outs[0].DType == core.Float64 && (c.Ins[0].IsNumber || c.Ins[0].DType == core.Float64) {
 			return nil
 		}
@@ -218,20 +218,21 @@ func (s *stream) Refuse(c *core.Call) error {
 	return nil
 }
 
-// drain sends what is recorded and waits until the GPU has done it.
+// drain sends what is recorded and waits until the GPU has run it.
 func (s *stream) drain(r *encoder) {
 	s.send(r)
 	s.Finish(s.sent.Load())
 }
 
-// A mark is a function to be called when call number after is done.
+// A mark is a function to call when the call with number after is done.
 type mark struct {
 	after uint64
 	fn    func()
 }
 
-// mark has the call's function called when the GPU is done with what is recorded, which goes to it as a batch of its own, and
-// with what other streams make of its inputs. It is known before the batch is sent: who waits for that must find it.
+// mark arranges that the call's function is called when the GPU has run everything recorded so far, which is sent as a batch of its own,
+// and when the calls of other streams that it waits for have ended. The mark is added before the batch is sent, because waiters must find
+// it.
 func (s *stream) mark(r *encoder, c *core.Call) {
 	var left atomic.Int32
 	reached, name := c.Mark, c.Op
@@ -240,7 +241,7 @@ func (s *stream) mark(r *encoder, c *core.Call) {
 			return
 		}
 		var err error
-		defer func() { // the stream's marks are locked
+		defer func() { // runs before markMu is unlocked
 			if err != nil {
 				s.Errors.Set(err)
 			}
@@ -275,7 +276,7 @@ func (s *stream) addMark(m mark) {
 	s.reach(s.Done.Load())
 }
 
-// reach calls the functions of the marks up to call number done. The caller holds markMu.
+// runMarks calls the functions of the marks up to call number done. The caller holds markMu.
 func (s *stream) reach(done uint64) {
 	for len(s.marks) > 0 && s.marks[0].after <= done {
 		s.marks[0].fn()
@@ -284,13 +285,13 @@ func (s *stream) reach(done uint64) {
 	}
 }
 
-// send hands the batch to the owner, and waits while too many are on the GPU.
+// send submits the batch with the fusion. It blocks while too many batches are on the GPU.
 func (s *stream) send(r *encoder) {
 	r.encode(false)
 	s.submit(r)
 }
 
-// submit is send without what a fusion holds.
+// submit is send without the calls that the fusion holds.
 func (s *stream) submit(r *encoder) {
 	b := r.batch
 	if b.empty() {
@@ -305,14 +306,14 @@ func (s *stream) submit(r *encoder) {
 	s.flying.Add(1)
 	s.loaded.Add(int64(b.load))
 	s.device.pacing.sent()
-	b.last = max(b.last, s.sent.Load()) // of a call that has many commands, part is sent before the rest is recorded
+	b.last = max(b.last, s.sent.Load()) // a call with many commands may be submitted in several batches
 	last := b.last
 	d := s.device
 	d.thread.post(func() { d.submit(s, b) })
 	s.sent.Store(last)
 	s.dropCuts(last)
 	if s.Notify(); s.Awaited() {
-		runtime.Gosched() // a stream that has waited for this sends what it has before this one sends more
+		runtime.Gosched() // lets a stream that waited for this batch send its own before this stream sends more
 	}
 	r.batch = s.newBatch()
 }
@@ -326,7 +327,8 @@ func (s *stream) newBatch() *batch {
 	}
 }
 
-// ended says that one of the things that a batch waits for has ended. It runs on the driver thread.
+// partEnded records the end of one of the operations that a batch waits for, and completes the batch at the last. It runs on the driver
+// thread.
 func (s *stream) ended(b *batch) {
 	if b.open--; b.open > 0 {
 		return
@@ -360,7 +362,7 @@ func (s *stream) ended(b *batch) {
 	s.Rouse()
 }
 
-// collectFaults has the batch's last commands fetch the words of its checks, and clear them.
+// collectFaults adds commands that read the fault words of a batch back and clear them.
 func (s *stream) collectFaults(b *batch) {
 	size := 4 * len(b.checks)
 	read, err := newReadback(s.device, size)
@@ -375,8 +377,8 @@ func (s *stream) collectFaults(b *batch) {
 	b.reads = append(b.reads, read)
 }
 
-// checkFaults makes what the checks found the errors of their calls, and of what others have made of their results since. It runs on
-// the driver thread.
+// checkFaults turns faults that the batch found into errors of their calls, and of all calls that used their results since. It runs on the
+// driver thread.
 func (s *stream) checkFaults(b *batch) {
 	if len(b.checks) == 0 {
 		return

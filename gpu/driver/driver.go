@@ -1,86 +1,86 @@
-// Package driver says what the runtime of GPU devices needs of a kind of GPU. Package webgpu implements it; another implementation is all
-// that another kind of GPU takes, beside a translation of the programs' text where it does not speak WGSL.
+// Package driver is the interface between the runtime of GPU devices and a GPU driver. Package webgpu implements it. Another kind of GPU
+// needs another implementation, and a [shader.Language] if it does not compile WGSL.
 package driver
 
 import "time"
 
 // A Driver finds the GPUs of one kind and opens them.
 type Driver interface {
-	// Name is what PLAIT_GPU_DRIVER calls it.
+	// Name returns the driver's value of PLAIT_GPU_DRIVER.
 	Name() string
-	// Adapters lists its GPUs, those that compute on the CPU included.
+	// Adapters lists the driver's GPUs, software adapters included.
 	Adapters() []Adapter
-	// Missing says why there may be no adapters: a platform or a library that is not there. Empty if that is not known.
+	// Missing returns why there may be no adapters, such as a library that is not installed; empty if that is not known.
 	Missing() string
 	// Open opens the adapter with the given index in the list.
 	Open(index int) (GPU, error)
-	// Leave lets nothing into the drivers any more, as if all GPUs were lost and none could be opened, and waits until they have done what
-	// they were given, ten seconds at most. It reports whether they have. From any goroutine.
+	// Shutdown makes all open GPUs count as lost and refuses to open others. It waits up to ten seconds for submitted work and reports
+	// whether all of it has ended. It may be called from any goroutine.
 	Leave() bool
 }
 
-// A GPU is an open device with its queue. Everything of it is called from one goroutine at a time, but Lists, which belong to streams.
+// A GPU is an open device with its queue. It is used by one goroutine at a time, except for command lists, which belong to streams.
 type GPU interface {
 	Limits() Limits
-	// NewBuffer makes a buffer, a multiple of 4 bytes. mapped makes it one that the host can write to at once.
+	// NewBuffer allocates a buffer; size is a multiple of 4. With mapped, the buffer is mapped for writing at once.
 	NewBuffer(usage Usage, size int, mapped bool) (Buffer, error)
-	// NewPipeline compiles a program, in WGSL, which binds so many buffers and sees so many bytes of parameters at binding 0.
+	// NewPipeline compiles a WGSL program that binds the given number of buffers, and params bytes of parameters at binding 0.
 	NewPipeline(source string, buffers, params int) (Pipeline, error)
-	// NewGroup binds whole buffers, and windows of so many bytes into the buffer of parameters.
+	// NewBindGroup binds whole buffers, and a window of the parameter buffer with a dynamic offset. window is its size in bytes.
 	NewGroup(params Buffer, window int, buffers []Buffer) (Group, error)
-	// NewList returns an empty list of commands.
+	// NewCommandList returns an empty list of commands.
 	NewList() List
-	// Submit writes data to the buffer of parameters and runs the commands. s is done when the GPU is.
+	// Submit writes data to the parameter buffer and runs the commands. s is done when the GPU has run them.
 	Submit(l List, params Buffer, data []byte, s Status)
 	// NewStatus returns a pending status.
 	NewStatus() Status
-	// Poll lets what has ended say so. Pause blocks the calling thread for about d.
+	// Poll updates the statuses of operations that have ended. Pause blocks the calling thread for about d.
 	Poll()
 	Pause(d time.Duration)
 	// TakeError returns the first error since the last call, or nil.
 	TakeError() error
-	// Lost reports whether the device is gone for good. Lose has it count as that from now on.
+	// Lost reports whether the device is lost. Lose makes it count as lost.
 	Lost() bool
 	Lose(reason string)
-	// Close gives the device up. Nothing may be in flight.
+	// Close releases the device. No operation may be in flight.
 	Close()
 }
 
-// A Buffer is a piece of the GPU's memory, or of the host's that the GPU copies to or from.
+// A Buffer is a buffer in the GPU's memory, or a staging buffer in the host's.
 type Buffer interface {
 	Size() int
-	// Map asks for the buffer's memory, for writing or for reading; it is there when the status is done.
+	// Map begins to map the buffer for writing or for reading; it is mapped when the status is done.
 	Map(write bool, s Status)
-	// Mapped returns the memory of a mapped buffer; Unmap ends the host's access.
+	// Mapped returns the memory of a mapped buffer. Unmap ends the host's access.
 	Mapped() []byte
 	Unmap()
-	// Release gives the buffer back. No command that uses it may come later.
+	// Release frees the buffer. No later command may use it.
 	Release()
 }
 
 // A Pipeline is a compiled program.
 type Pipeline interface{ Release() }
 
-// A Group is the buffers that a program binds.
+// A BindGroup is the buffers that a program binds.
 type Group interface{ Release() }
 
-// A List is commands in the order in which the GPU runs them.
+// A CommandList is a list of commands, in the order in which the GPU runs them.
 type List interface {
-	// Len returns the number of commands; Reset empties the list.
+	// Len returns the number of commands. Reset empties the list.
 	Len() int
 	Reset()
-	// Dispatch adds a run of a pipeline over a grid of workgroups. params is the offset of its parameters, in bytes.
+	// Dispatch appends a dispatch of x * y * z workgroups of a pipeline. params is the byte offset of its parameters.
 	Dispatch(p Pipeline, g Group, params, x, y, z uint32)
-	// Copy adds a copy between buffers; offsets and size are multiples of 4.
+	// Copy appends a copy between buffers. Offsets and size are multiples of 4.
 	Copy(to Buffer, toOffset int, from Buffer, fromOffset, size int)
-	// Clear adds the setting of bytes to zero; offset and size are multiples of 4, size not 0.
+	// Clear appends a command that sets bytes to zero. Offset and size are multiples of 4, and size is not 0.
 	Clear(to Buffer, offset, size int)
 }
 
-// A Status tells when something that the driver was asked for has ended.
+// A Status tells when an operation of the driver has ended.
 type Status interface {
-	// Done reports whether it has ended, and whether without success.
+	// Done reports whether the operation has ended, and whether it failed.
 	Done() (done, failed bool)
-	// Free gives the status back after it is done.
+	// Free releases the status after it is done.
 	Free()
 }

@@ -1,33 +1,33 @@
 package driver
 
-// An Adapter is a way to a GPU.
+// An Adapter describes a GPU that can be opened.
 type Adapter struct {
 	Index    int
 	Name     string
 	Backend  string // "Vulkan" or "Metal"
-	Software bool   // a program that computes on the CPU, such as lavapipe
+	Software bool   // it computes on the CPU, as lavapipe does
 	Discrete bool
-	Vendor   uint32 // its number and the device's, as on the bus
+	Vendor   uint32 // the numbers of vendor and device on the PCI bus
 	Device   uint32
 }
 
-// Limits are what a GPU can do, sizes in bytes.
+// Limits are the limits of a GPU. Sizes are in bytes.
 type Limits struct {
 	Buffer           int // the largest buffer
-	Binding          int // the largest piece that a program sees
-	Bindings         int // buffers that a program sees
-	UniformAlignment int // of parameters
+	Binding          int // the largest buffer that a program can bind
+	Bindings         int // how many buffers a program can bind
+	UniformAlignment int // alignment of the offset of parameters
 	UniformBinding   int
 	WorkgroupStorage int
 	Invocations      int  // in a workgroup
 	Workgroups       int  // along each dimension of a grid
-	BothWays         bool // the host may have a buffer that is copied to and from
+	BothWays         bool // the host can map a buffer for both reading and writing
 }
 
-// Usage says what a buffer is for.
+// Usage is a set of uses of a buffer.
 type Usage uint32
 
-// What buffers are for.
+// The uses of a buffer, with the values of WebGPU.
 const (
 	MapRead Usage = 1 << iota
 	MapWrite

@@ -11,8 +11,7 @@ import (
 // Ceil returns a / b, rounded up.
 func Ceil(a, b int) int { return (a + b - 1) / b }
 
-// Aligned reports whether an operand can be accessed four float32 at a time along its dimension of stride 1, with steps along
-// all others.
+// Aligned reports whether a float32 operand can be accessed as vec4 along its dimension of stride 1. steps are its other strides.
 func Aligned(o *core.Operand, steps ...int) bool {
 	if o.DType != core.Float32 || Base(o)%4 != 0 {
 		return false
@@ -25,7 +24,7 @@ func Aligned(o *core.Operand, steps ...int) bool {
 	return true
 }
 
-// Param returns an expression for word i of the parameters. Kernels ask for it in every call, and texts are written once.
+// Param returns the expression for word i of the parameters. It is called on every launch, so the common expressions are made once.
 func Param(i int) string {
 	if i < len(paramNames) {
 		return paramNames[i]
@@ -42,19 +41,19 @@ var paramNames = func() (names [MaxParamBytes / 4]string) {
 	return names
 }()
 
-// NoUnroll returns the expression n in a form that no compiler knows to be constant. A loop in main that runs so often is not unrolled:
-// lavapipe would compile the unrolled loop for long.
+// NoUnroll returns an expression for n that no compiler recognises as a constant. It keeps loops of n iterations from being unrolled;
+// lavapipe takes long to compile the unrolled loop.
 func NoUnroll(n int) string { return fmt.Sprintf("select(%du, 0u, grid.x == 0u)", n) }
 
-// An Access is how a program sees an operand: a binding of a dtype, element by element or four at once.
+// An Access is how a program reads and writes an operand: a binding with a dtype.
 type Access struct {
 	Name   string
 	DType  core.DType
-	Vec4   bool // elements come as aligned vec4
+	Vec4   bool // the buffer is declared as an array of vec4
 	Shared bool // other invocations may write to the same 32-bit word
 }
 
-// TypeName returns the type of numbers or truth values that are computed with.
+// TypeName returns the name of the type that values of type t and kind k are computed in.
 func TypeName(t expr.Type, k expr.Kind) string {
 	switch {
 	case k == expr.Logic:
@@ -67,7 +66,7 @@ func TypeName(t expr.Type, k expr.Kind) string {
 	return Real
 }
 
-// PerWord returns how many elements of the dtype a word holds.
+// PerWord returns how many elements of a dtype a 32-bit word holds, at least 1.
 func PerWord(d core.DType) int { return max(4/d.Size(), 1) }
 
 // Declare writes the declaration of the operand at a binding.
@@ -86,7 +85,7 @@ func (a *Access) Declare(w *Text, binding int) {
 	w.text.WriteString(w.Buffer(binding, a.Name, element))
 }
 
-// Loader writes the function ld_NAME, which reads an element as a number or truth value of t.
+// Loader writes the function ld_NAME, which reads an element and converts it to t.
 func (a *Access) Loader(w *Text, t expr.Type, k expr.Kind) {
 	at := a.Name + "[e_]"
 	if a.Vec4 && a.DType.Size() == 4 {
@@ -117,7 +116,7 @@ func (a *Access) Loader(w *Text, t expr.Type, k expr.Kind) {
 	w.Func("ld_"+a.Name+"(e_: u32) -> "+TypeName(t, k), "return %s;", Convert(value, a.DType, t, k))
 }
 
-// Convert returns the value of a dtype, as loader reads it, as a number or truth value of t.
+// Convert returns the expression that converts a value of a dtype to t. The value is in the form that a load from memory has.
 func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
 	switch {
 	case k == expr.Logic:
@@ -144,7 +143,8 @@ func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
 	return value
 }
 
-// Encode returns what memory of the dtype holds for a value of t: a word's bits for packed dtypes.
+// Encode returns the expression that converts a value of t to what memory of the dtype holds; for dtypes smaller than a word, its bits in a
+// word.
 func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 	if k == expr.Logic {
 		switch to {
@@ -195,8 +195,8 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 	return "(" + value + ".x & 255u)"
 }
 
-// Storer writes the function st_NAME, which stores an element. Its own names end in an underscore, so that they are no operand's. Where
-// words hold several elements and other invocations may write to them, it clears and sets bits atomically.
+// Storer writes the function st_NAME, which stores an element. Its local names end in an underscore, so that they differ from the names of
+// operands. If other invocations may write to the same word, the bits are cleared and set atomically.
 func (a *Access) Storer(w *Text, t expr.Type, k expr.Kind) {
 	sign := "st_" + a.Name + "(e_: u32, v_: " + TypeName(t, k) + ")"
 	value := Encode("v_", a.DType, t, k)
@@ -221,7 +221,7 @@ func (a *Access) Storer(w *Text, t expr.Type, k expr.Kind) {
 	w.Func(sign, "let s_ = (e_ & %du) * %du;\n  let w_ = e_ >> %s;\n  let bits_ = %s;\n  %s", n-1, bits, shift, value, store)
 }
 
-// LoadVec4 returns statements that define NAME_0 to NAME_3, the elements from e on, a multiple of four.
+// LoadVec4 returns statements that define NAME_0 to NAME_3, the four elements from index e on. e is a multiple of four.
 func (a *Access) LoadVec4(t expr.Type, k expr.Kind, e string) string {
 	var b strings.Builder
 	var values [4]string
@@ -260,7 +260,7 @@ func (a *Access) LoadVec4(t expr.Type, k expr.Kind, e string) string {
 	return b.String()
 }
 
-// StoreVec4 returns statements that write four values from e on, a multiple of four.
+// StoreVec4 returns statements that store four values from index e on. e is a multiple of four.
 func (a *Access) StoreVec4(t expr.Type, k expr.Kind, e string, values [4]string) string {
 	var v [4]string
 	for i := range v {

@@ -2,24 +2,24 @@ package shader
 
 import "sync/atomic"
 
-// A Device is what kernels know of the GPU that their programs run on.
+// A Device describes the GPU to kernels.
 type Device struct {
 	Label     string       // "gpu:0"
-	Name      string       // of the adapter
-	Software  bool         // it computes on the CPU, such as lavapipe
-	Identity  string       // the kind of adapter: what is measured on one holds for others with the same identity and driver
-	Driver    string       // its version, where the system says it
-	Stored    bool         // what was measured before is looked up in the user's cache
-	Benchmark *atomic.Bool // kernels measure the fastest way of computing; nil for never
-	Language  Language     // of programs; nil for WGSL
+	Name      string       // the adapter's name
+	Software  bool         // the adapter computes on the CPU, as lavapipe does
+	Identity  string       // the kind of adapter: adapters of one identity and driver share measurements
+	Driver    string       // the driver's version, if the system knows it
+	Stored    bool         // measurements are stored in the user's cache
+	Benchmark *atomic.Bool // whether kernels measure which algorithm is fastest; nil for never
+	Language  Language     // of the programs' text; nil for WGSL
 	Limits
 	Tuning
 }
 
-// Limits are what a GPU can do, sizes in bytes.
+// Limits are the limits of a GPU. Sizes are in bytes.
 type Limits struct {
-	Binding          int // the largest buffer that a program sees
-	Bindings         int // buffers that a program sees
+	Binding          int // the largest buffer that a program can bind
+	Bindings         int // how many buffers a program can bind
 	WorkgroupStorage int
 	Invocations      int // in a workgroup
 	Workgroups       int // along each dimension of a grid

@@ -1,14 +1,16 @@
-// Package shader is what kernels of GPUs are written with. A [Builder] declares what a program binds and its parameters and names what it
-// specialises on, a [Text] takes the program's statements, and a [Recorder] takes the dispatches. A [Language], such as [WGSL], prints what
-// programs declare. A kernel says the same things in the same order on every call; the text is written only when no program of the same
-// [Key] was compiled before.
+// Package shader is the language in which GPU kernels are written. A [Builder] collects what one dispatch needs: the program's key, its
+// bindings and its parameters. A [Text] takes the statements of a program. A [Recorder] takes the dispatches. A [Language], such as [WGSL],
+// prints the declarations.
 //
-// In the order of a call:
-//   - recorder.go: what kernels record to, and the interface to the runtime behind it
-//   - device.go, tuning.go: what they know of the GPU, and the figures by which they choose
+// A kernel makes the same calls in the same order every time it runs. The program's text is written only if no program with the same [Key]
+// was compiled before.
+//
+// The files, in the order in which a call uses them:
+//   - recorder.go: the recorder, and the interface to the runtime behind it
+//   - device.go, tuning.go: the properties of the GPU, and measured figures by which kernels choose an algorithm
 //   - builder.go, access.go: operands and parameters; loads and stores of every dtype
-//   - loop.go: indices of operands with any strides
-//   - text.go, workgroup.go: programs as they are written; language.go: what is printed for them
-//   - pieces.go: pieces of text that kernels share
-//   - library: functions in WGSL, of which a program gets those that it mentions
+//   - loop.go: index arithmetic for strided operands
+//   - text.go, workgroup.go: the text of programs; language.go: the syntax of declarations
+//   - pieces.go: statements that several kernels use
+//   - library: WGSL functions; a program gets only those that it mentions
 package shader

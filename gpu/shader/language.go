@@ -6,31 +6,31 @@ import (
 	"strings"
 )
 
-// A Language prints declarations, barriers and atomic operations: everything in a program that WGSL and CUDA C write in different ways.
-// [Text] calls it; kernels do not.
+// A Language prints the parts of a program that WGSL and CUDA C write differently: declarations, barriers and atomic operations. Kernels do
+// not call it; [Text] does.
 type Language interface {
-	// Type declares one of the names of [Types].
+	// Type declares one of the types of [Types].
 	Type(name string) string
-	// Params declares p, the parameters: an array of [Word4].
+	// Params declares p, the array of parameters, whose elements are [Word4].
 	Params() string
-	// Buffer declares a buffer of elements that the program reads and writes.
+	// Buffer declares a storage buffer of elements that the program reads and writes.
 	Buffer(binding int, name, element string) string
-	// Shared declares an array in workgroup memory, Private one that each invocation has for itself. With several sizes it is an array of
-	// arrays, the first size the outermost; without any it is one element.
+	// Shared declares an array in workgroup memory; Private declares one that is private to each invocation. Several sizes declare an array
+	// of arrays, with the outermost size first. No size declares a single element.
 	Shared(name, element string, sizes ...int) string
 	Private(name, element string, sizes ...int) string
 	// Struct declares a structure.
 	Struct(name string, fields []Variable) string
-	// Func opens a function. The result is empty for none.
+	// Func opens a function. result is empty if it returns nothing.
 	Func(name string, params []Variable, result string) string
-	// Main opens the entry point and defines wg and grid, the number of the workgroup and the size of the grid along x, y and z; group, the
-	// number of the workgroup in a grid of one layer; and li, the invocation's number in its workgroup.
+	// Main opens the entry point. It defines wg and grid, the number of the workgroup and the size of the grid in x, y and z; group, the
+	// number of the workgroup counted along x, then y; and li, the number of the invocation in its workgroup.
 	Main(threads int) string
-	// Barrier waits for all invocations of the workgroup, which then see what the others wrote to workgroup memory. BufferBarrier does the
-	// same for buffers.
+	// Barrier waits for all invocations of the workgroup, and makes their writes to workgroup memory visible. BufferBarrier does so for
+	// writes to buffers.
 	Barrier() string
 	BufferBarrier() string
-	// AtomicAdd, AtomicAnd, AtomicOr, AtomicLoad and AtomicStore are expressions that read or change a word of type [AtomicWord].
+	// AtomicAdd, AtomicAnd, AtomicOr, AtomicLoad and AtomicStore return expressions that read or change a word of type [AtomicWord].
 	AtomicAdd(place, value string) string
 	AtomicAnd(place, value string) string
 	AtomicOr(place, value string) string
@@ -38,29 +38,29 @@ type Language interface {
 	AtomicStore(place, value string) string
 }
 
-// A Variable is a field of a structure or a parameter of a function.
+// A Variable is a field of a structure, or a parameter of a function.
 type Variable struct{ Name, Type string }
 
-// Types that programs name. Those of one word are u32, i32 and bool everywhere.
+// Names of the types in programs. The types u32, i32 and bool have the same name in every language.
 const (
-	Real       = "real"        // what kernels compute with: float32
+	Real       = "real"        // float32, the type of arithmetic
 	Real2      = "real2"       // a vector of two
 	Real4      = "real4"       // a vector of four
 	Real2x4    = "real2x4"     // two vectors of four
-	Pair       = "pair"        // two words: an integer of 64 bits, the low word first
+	Pair       = "pair"        // a 64-bit integer as two words, the low word first
 	Word4      = "word4"       // a vector of four words
 	Int4       = "int4"        // a vector of four
 	Bool4      = "bool4"       // a vector of four
-	AtomicWord = "atomic_word" // a word that is changed atomically
+	AtomicWord = "atomic_word" // a word for atomic operations
 )
 
-// Types lists the types that the builder declares, and how many bytes of workgroup memory each takes.
+// Types lists the types that the builder declares, with their sizes in workgroup memory.
 var Types = []struct {
 	Name  string
 	Bytes int
 }{{Real, 4}, {Real2, 8}, {Real4, 16}, {Real2x4, 32}, {Pair, 8}, {Word4, 16}, {Int4, 16}, {Bool4, 16}, {AtomicWord, 4}}
 
-// bytesOf returns the size of a type.
+// bytesOf returns the size of a type; types that are not in [Types] have 4 bytes.
 func bytesOf(name string) int {
 	for _, t := range Types {
 		if t.Name == name {
@@ -70,10 +70,10 @@ func bytesOf(name string) int {
 	return 4
 }
 
-// Component returns the name of an element of a vector.
+// Component returns the name of element i of a vector.
 func Component(i int) string { return "xyzw"[i : i+1] }
 
-// WGSL is the language of WebGPU.
+// WGSL is the [Language] of WebGPU.
 type WGSL struct{}
 
 func (WGSL) Type(name string) string {

@@ -11,7 +11,7 @@ import (
 //go:embed library/*.wgsl
 var libraryFiles embed.FS
 
-// A definition is a function or structure of the library, and what it uses of it.
+// A definition is a function or structure of the library, and the names of the others that it uses.
 type definition struct {
 	text  string
 	order int
@@ -48,7 +48,7 @@ var libraryName = regexp.MustCompile(`\bplait_\w+`)
 
 func mentioned(text string) []string { return libraryName.FindAllString(text, -1) }
 
-// WithLibrary returns the program with what it uses of the library before it.
+// WithLibrary returns the program preceded by the library functions that it uses, directly or through others.
 func WithLibrary(program string) string {
 	defs := library()
 	needed := map[string]bool{}

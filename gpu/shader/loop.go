@@ -7,8 +7,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Vec4Rows reports whether the innermost dimension can be read as vec4: aligned in every operand, or one repeated element of it, for which
-// repeated has a bit. The loop is then over vec4.
+// Vec4Rows makes the loop one over vec4 along the innermost dimension, and reports whether that is possible. Each operand must be dense and
+// aligned there, or repeat one element; repeated has the bits of the latter operands.
 func (l *Loop) Vec4Rows(all []*core.Operand) (repeated uint64, ok bool) {
 	last := len(l.Sizes) - 1
 	if last < 1 || l.Sizes[last]%4 != 0 {
@@ -42,12 +42,12 @@ func (l *Loop) Vec4Rows(all []*core.Operand) (repeated uint64, ok bool) {
 	return repeated, true
 }
 
-// All reports whether all numbers of a list are ok.
+// All reports whether ok is true for every number of a list.
 func All(list []int, ok func(int) bool) bool {
 	return !slices.ContainsFunc(list, func(n int) bool { return !ok(n) })
 }
 
-// ByVec4 returns a loop over vec4 of the innermost dimension.
+// ByVec4 returns the loop over vec4 along the innermost dimension.
 func (l *Loop) ByVec4() Loop {
 	q := Loop{Sizes: slices.Clone(l.Sizes), Count: l.Count / 4}
 	last := len(q.Sizes) - 1
@@ -60,15 +60,15 @@ func (l *Loop) ByVec4() Loop {
 	return q
 }
 
-// A Loop is a loop over the elements of several operands of one shape: sizes, and each operand's strides in elements.
-// Dimensions that are dense with respect to one another in every operand are merged.
+// A Loop is an iteration over the elements of several operands of one shape: its sizes, and the strides of each operand in elements.
+// Adjacent dimensions that are contiguous in every operand are merged.
 type Loop struct {
 	Sizes   []int
 	Strides [][]int // by operand
 	Count   int
 }
 
-// NewLoop returns the loop over shape, to which the operands broadcast. Operands that are numbers have strides of 0.
+// NewLoop returns the loop over a shape, to which the operands broadcast. Numbers have strides of 0.
 func NewLoop(shape []int, operands ...*core.Operand) Loop {
 	l := Loop{Count: core.Numel(shape), Strides: make([][]int, len(operands))}
 	var steps [MaxBuffers + 8]int
@@ -81,7 +81,7 @@ func NewLoop(shape []int, operands ...*core.Operand) Loop {
 	return l
 }
 
-// Push adds a dimension inside the others: its size, and each operand's stride.
+// Push adds an innermost dimension with its size and the stride of each operand.
 func (l *Loop) Push(size int, steps ...int) {
 	if size == 1 {
 		return
@@ -114,7 +114,7 @@ func StrideOf(o *core.Operand, shape []int, d int) int {
 	return o.Strides[i]
 }
 
-// Flat reports whether the loop has one dimension along which every operand is dense or repeats one element.
+// Flat reports whether the loop has at most one dimension, along which every operand is dense or repeats one element.
 func (l *Loop) Flat() bool {
 	if len(l.Sizes) > 1 {
 		return false
@@ -127,7 +127,7 @@ func (l *Loop) Flat() bool {
 	return true
 }
 
-// Repeats reports whether operand i has one element for the whole loop.
+// Repeats reports whether operand i has the same element in every iteration.
 func (l *Loop) Repeats(i int) bool {
 	for _, s := range l.Strides[i] {
 		if s != 0 {
@@ -137,7 +137,7 @@ func (l *Loop) Repeats(i int) bool {
 	return true
 }
 
-// Words appends sizes and strides as parameters: all sizes, then each operand's strides.
+// Words appends the loop's parameters: all sizes, then the strides of each operand.
 func (l *Loop) Words(w []uint32) []uint32 {
 	for _, n := range l.Sizes {
 		w = append(w, uint32(n))
@@ -150,11 +150,11 @@ func (l *Loop) Words(w []uint32) []uint32 {
 	return w
 }
 
-// Walk returns statements that turn the linear index i into the positions at_0, at_1, ... of n operands. The loop's sizes and strides are
-// parameters from number first on; base has each operand's first position.
+// Walk returns statements that turn the linear index i into at_0, at_1, ..., the positions of n operands. The loop's sizes and strides are
+// the parameters from index first on; base has the expression for each operand's first position.
 func Walk(rank, n, first int, base []string) string { return WalkAs("at_", "i", rank, n, first, base) }
 
-// WalkAs is [Walk] with another linear index and another prefix of names.
+// WalkAs is [Walk] with another linear index, and another prefix than at_.
 func WalkAs(name, index string, rank, n, first int, base []string) string {
 	text := ""
 	for k := range n {

@@ -6,14 +6,14 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Image returns an operand from the given image on, of which each has size elements.
+// Image returns the view of an operand that begins at image n. An image has size elements.
 func Image(o *core.Operand, n, size int) *core.Operand {
 	from := *o
 	from.Offset += n * size
 	return &from
 }
 
-// Innermost returns an operand with a dimension behind the others.
+// Innermost returns an operand with the given dimension moved to the last place.
 func Innermost(o *core.Operand, dim int) core.Operand {
 	moved := *o
 	moved.Shape = append(slices.Delete(slices.Clone(o.Shape), dim, dim+1), o.Shape[dim])
@@ -21,21 +21,21 @@ func Innermost(o *core.Operand, dim int) core.Operand {
 	return moved
 }
 
-// Trailing returns an operand's dimensions from the given one on.
+// Trailing returns an operand's dimensions from index from on.
 func Trailing(o *core.Operand, from int) core.Operand {
 	rest := *o
 	rest.Shape, rest.Strides = o.Shape[from:], o.Strides[from:]
 	return rest
 }
 
-// Leading returns an operand's dimensions before the given one.
+// Leading returns an operand's dimensions before index to.
 func Leading(o *core.Operand, to int) core.Operand {
 	front := *o
 	front.Shape, front.Strides = o.Shape[:to], o.Strides[:to]
 	return front
 }
 
-// OrNil returns the operand, or nil if it is absent.
+// OrNil returns the operand, or nil if it is an absent optional one.
 func OrNil(o *core.Operand) *core.Operand {
 	if !o.Present() {
 		return nil
@@ -43,14 +43,14 @@ func OrNil(o *core.Operand) *core.Operand {
 	return o
 }
 
-// F32Operand returns a contiguous float32 operand in scratch memory.
+// F32Operand returns a contiguous float32 operand of a shape in scratch memory.
 func F32Operand(m core.Memory, offset int, shape ...int) *core.Operand {
 	o := &core.Operand{Memory: m, Offset: offset, DType: core.Float32, Shape: shape, Strides: make([]int, len(shape))}
 	core.ContiguousStrides(shape, o.Strides)
 	return o
 }
 
-// F32Like returns a contiguous operand with another shape.
+// F32Like returns an operand with the same memory and a contiguous shape.
 func F32Like(o *core.Operand, shape ...int) *core.Operand {
 	v := *o
 	v.Shape, v.Strides = shape, make([]int, len(shape))

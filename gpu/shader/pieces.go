@@ -10,16 +10,16 @@ import (
 const Infinity, Lowest64, Highest64 = "bitcast<real>(0x7f800000u)", "pair(0u, 0x80000000u)", "pair(0xffffffffu, 0x7fffffffu)"
 
 const (
-	// MaxLoop is how many elements an invocation takes at most; lavapipe ends loops after 65535 iterations.
+	// MaxLoop is how many elements an invocation processes at most. lavapipe ends loops after 65535 iterations.
 	MaxLoop = 4096
-	// SaturatingInvocations is how many invocations fill a GPU.
+	// SaturatingInvocations is the number of invocations that fills a GPU.
 	SaturatingInvocations = 1 << 17
 )
 
-// NoIndex is the destination of a value that is not written.
+// NoIndex is the destination index of a value that is not written.
 const NoIndex = "0xffffffffu"
 
-// ComputeType returns the type in which elements of a dtype are moved and combined.
+// ComputeType returns the type that kernels compute elements of a dtype in.
 func ComputeType(d core.DType) expr.Type {
 	if d.IsFloat() {
 		return expr.F32
@@ -27,7 +27,8 @@ func ComputeType(d core.DType) expr.Type {
 	return expr.I64
 }
 
-// Faults adds a fault word to the shader and returns the assignment that sets it to one more than a position.
+// Faults adds a fault word to the program. It returns a function for the statement that reports a fault at a position; the word is the
+// position plus one. err makes the call's error from the position.
 func (s *Builder) Faults(r *Recorder, c *core.Call, err func(c *core.Call, at uint32) error) func(position string) string {
 	m, word, failure := r.Check(c, func(c *core.Call, fault uint32) error { return err(c, fault-1) })
 	if failure != nil {
@@ -39,8 +40,8 @@ func (s *Builder) Faults(r *Recorder, c *core.Call, err func(c *core.Call, at ui
 	return func(position string) string { return "faults[" + index + "] = " + position + " + 1u;" }
 }
 
-// CheckIndex returns statements that define NAME, the index read by load, within [0, size), and set ok to false where it is
-// not. With wrap, negative indices count from the end.
+// CheckIndex returns statements that define NAME, the index that the expression load reads. An index outside of [0, size) becomes 0 and
+// sets ok to false. With wrap, negative indices count from the end.
 func CheckIndex(name, load, size string, wrap bool) string {
 	text := "  var raw_" + name + " = " + load + ";\n"
 	if wrap {
@@ -50,7 +51,7 @@ func CheckIndex(name, load, size string, wrap bool) string {
 		"  if (raw_" + name + ".y != 0u || " + name + " >= " + size + ") { ok = false; " + name + " = 0u; }\n"
 }
 
-// Combine returns an expression for the combination of the old value a and the new one b.
+// Combine returns the expression that combines the old value a with the new value b.
 func Combine(mode contract.ScatterMode, t expr.Type, a, b string) string {
 	function := func(name string) string { return name + "(" + a + ", " + b + ")" }
 	if t == expr.I64 {

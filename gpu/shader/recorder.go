@@ -6,60 +6,61 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Runtime carries out what kernels record: a stream of a GPU, or in tests a stand-in for one.
+// A Runtime executes what kernels record. It is a stream of a GPU, or a stand-in in tests.
 type Runtime interface {
-	// Lookup returns the program of a key and the error it was compiled with; nil and no error if it was not compiled yet.
+	// Lookup returns the program of a key, and the error of its compilation. Both are nil if it has not been compiled.
 	Lookup(key Key) (Program, error)
 	// Compile compiles the program of a key.
 	Compile(key Key, source *Source) (Program, error)
-	// Launch runs a program over a grid of x * y * z workgroups with its parameters and buffers, in the order of its bindings.
-	// It keeps neither slice.
+	// Launch runs a program over a grid of x * y * z workgroups. mems are the buffers in the order of the bindings. Launch keeps neither
+	// slice.
 	Launch(p Program, x, y, z int, params []uint32, mems []core.Memory) error
-	// Temp returns memory that belongs to the current call.
+	// Temp returns scratch memory, which is released at the end of the call.
 	Temp(bytes int) (core.Memory, error)
-	// Temps returns how many pieces of memory the current call has; Release gives back all but the first kept.
+	// Temps returns how many pieces of scratch memory the call holds. Release releases all but the first kept pieces.
 	Temps() int
 	Release(kept int)
-	// Clear sets a contiguous operand that has its memory for itself to zero.
+	// Clear sets a contiguous operand to zero. No other operand may share its memory.
 	Clear(o *core.Operand)
-	// Upload sets the words of memory from Temp.
+	// Upload writes words to memory that came from Temp.
 	Upload(m core.Memory, words []uint32)
-	// Check reserves a word in which programs of the call report a fault by writing anything but 0. It returns the memory to bind
-	// and the word's index in it. When the GPU has run the call, err is called with a copy of it and the word if that is not 0.
+	// Check reserves a word in which programs of the call report a fault by writing a value other than 0. It returns the memory to bind and
+	// the index of the word in it. After the GPU has run the call, err is called with a copy of the call and the word, if the word is not
+	// 0.
 	Check(c *core.Call, err func(c *core.Call, fault uint32) error) (m core.Memory, index uint32, failure error)
-	// Flush submits what is recorded if it is a full batch; Feed also if the GPU is idle.
+	// Flush submits the recorded commands if they are a full batch. Feed submits them also if the GPU is idle.
 	Flush()
 	Feed()
-	// Settle submits what is recorded, waits until the GPU is done, and reports whether it is still there.
+	// Finish submits the recorded commands, waits for the GPU, and reports whether the device is still usable.
 	Settle() bool
 }
 
-// A Key identifies a program of a device: its name, and what it specialises on.
+// A Key identifies a program of a device by its name and the numbers that it is specialised on.
 type Key struct {
 	Name string
 	Bits [5]uint64
-	more string // what the words have no room for
+	more string // the bytes that do not fit Bits
 }
 
 const (
-	// MaxParamBytes is how many bytes of parameters a program sees.
+	// MaxParamBytes is the size of a program's parameters at most.
 	MaxParamBytes = 512
-	// MaxBuffers is how many buffers a program may bind, where the device lets it.
+	// MaxBuffers is how many buffers a program may bind, if the device allows as many.
 	MaxBuffers = 16
 )
 
-// A Program is what a [Runtime] compiled; only the runtime knows more of it.
+// A Program is a compiled program. Only the runtime knows its type.
 type Program any
 
-// A Recorder takes the dispatches of kernels.
+// A Recorder takes the dispatches of kernels and passes them to the runtime.
 type Recorder struct {
 	Runtime
 	GPU   *Device
-	Words []uint32                // room for parameters
-	Mems  [MaxBuffers]core.Memory // room for buffers
+	Words []uint32                // a list for parameters, reused by each program
+	Mems  [MaxBuffers]core.Memory // a list for buffers, reused
 }
 
-// Program returns the program of a key, which binds so many buffers; write writes it at the first use.
+// Program returns the program of a key, which binds the given number of buffers. At the first use, write writes its text.
 func (r *Recorder) Program(key Key, buffers int, write func(w *Text)) (Program, error) {
 	if p, err := r.Lookup(key); p != nil || err != nil {
 		return p, err
@@ -67,14 +68,15 @@ func (r *Recorder) Program(key Key, buffers int, write func(w *Text)) (Program, 
 	return r.Compile(key, r.Write(buffers, write))
 }
 
-// Write returns a program in the language of the GPU.
+// Write returns the text of a program in the language of the GPU.
 func (r *Recorder) Write(buffers int, write func(w *Text)) *Source {
 	w := newText(r.GPU.Language, buffers)
 	write(w)
 	return w.source()
 }
 
-// Dispatch runs so many workgroups of a program, as rows of a grid where they are more than the device's limit.
+// Dispatch runs a number of workgroups of a program. If there are more than the device allows along one dimension, the grid has several
+// rows; the last workgroups may be beyond the number.
 func (r *Recorder) Dispatch(p Program, groups int, params []uint32, mems ...core.Memory) error {
 	x, y := groups, 1
 	if most := r.GPU.Workgroups; x > most {
@@ -98,16 +100,16 @@ func (r *Recorder) grid(p Program, x, y, z int, params []uint32, mems ...core.Me
 	return r.Launch(p, x, y, z, params, mems)
 }
 
-// Begin returns an empty list for parameters, whose memory is used again by the next program.
+// Begin returns an empty list for parameters, in memory that every program reuses.
 func (r *Recorder) Begin() []uint32 { return r.Words[:0] }
 
-// A memory's handle is the number of its slab and its offset in it, in bytes.
+// The handle of a piece of memory is the number of its slab, shifted by HandleShift, and its byte offset in the slab.
 const (
 	HandleShift = 40
 	OffsetMask  = 1<<HandleShift - 1
 )
 
-// Slab returns the number of the slab that memory lies in: the buffer that programs bind.
+// Slab returns the number of the slab that memory is in. A program binds whole slabs.
 func Slab(m core.Memory) int { return int(m.Handle >> HandleShift) }
 
 // Base returns the index of the operand's first element in its slab.
@@ -118,8 +120,8 @@ func Base(o *core.Operand) uint32 {
 // Word returns the index of the first 32-bit word of a piece of memory in its slab.
 func Word(m core.Memory) uint32 { return uint32(m.Handle&OffsetMask) / 4 }
 
-// FloatWord returns the bits of a float32 parameter.
+// FloatWord returns the word of a float32 parameter.
 func FloatWord(v float64) uint32 { return math.Float32bits(float32(v)) }
 
-// IntWords returns the two words of a parameter of 64 bits.
+// IntWords returns the two words of a 64-bit parameter.
 func IntWords(v int64) (low, high uint32) { return uint32(uint64(v)), uint32(uint64(v) >> 32) }

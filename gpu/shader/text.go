@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// A Source is a program as a runtime compiles it.
+// A Source is the finished text of a program, as a runtime compiles it.
 type Source struct {
 	Text    string
-	Buffers int // that it binds
-	Threads int // of a workgroup
+	Buffers int // how many buffers it binds
+	Threads int // invocations of a workgroup
 	Shared  int // bytes of workgroup memory
 }
 
-// A Text is a program that is being written, from top to bottom. Kernels write statements by [Text.Add] and everything else by the other
-// methods, which print it in the language of the GPU. The builder has declared parameters and operands before; workgroup memory,
-// structures and functions come next; the main function, which one of [Text.Main], [Text.Each] and [Text.EachGroup] opens, is the last,
-// and the builder closes it.
+// A Text is a program that is being written, from top to bottom. The builder has declared parameters and operands before the kernel starts.
+// The kernel then declares workgroup memory, structures and functions, and opens the main function last, by [Text.Main], [Text.Each] or
+// [Text.EachGroup]; the builder closes it. Statements are written by [Text.Add]. All other methods print in the language of the GPU.
 type Text struct {
 	Language
 	text            strings.Builder
@@ -34,7 +33,7 @@ func newText(l Language, buffers int) *Text {
 	return w
 }
 
-// Add writes statements, formatted as by [fmt.Sprintf], and ends the line.
+// Add writes statements formatted by [fmt.Sprintf], and ends the line.
 func (w *Text) Add(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.text.WriteString(text)
@@ -43,7 +42,7 @@ func (w *Text) Add(format string, args ...any) {
 	}
 }
 
-// Put writes statements as they are.
+// Put writes statements without formatting.
 func (w *Text) Put(statements string) { w.Add("%s", statements) }
 
 // Shared declares an array in workgroup memory: see [Language].
@@ -56,19 +55,19 @@ func (w *Text) Shared(name, element string, sizes ...int) {
 	w.text.WriteString(w.Language.Shared(name, element, sizes...))
 }
 
-// Private declares an array that each invocation has for itself.
+// Private declares an array that is private to each invocation.
 func (w *Text) Private(name, element string, sizes ...int) {
 	w.text.WriteString(w.Language.Private(name, element, sizes...))
 }
 
-// Struct declares a structure, whose fields are written as "name: type".
+// Struct declares a structure. Fields are written as "name: type".
 func (w *Text) Struct(name string, fields ...string) {
 	w.text.WriteString(w.Language.Struct(name, variables(fields)))
 }
 
 var signature = regexp.MustCompile(`^(\w+)\((.*)\)(?: -> (\w+))?$`)
 
-// Func writes a function. Its signature is name(a: type, b: type) -> type, and its body formatted as by [fmt.Sprintf].
+// Func writes a function. The signature has the form name(a: type, b: type) -> type. The body is formatted by [fmt.Sprintf].
 func (w *Text) Func(sign, body string, args ...any) {
 	w.open(sign)
 	w.Add("  "+body, args...)
@@ -97,37 +96,37 @@ func variables(list []string) []Variable {
 	return vars
 }
 
-// Main opens the main function of workgroups of so many invocations. It defines wg, grid, group and li: see [Language].
+// Main opens the main function of workgroups of the given number of invocations. It defines wg, grid, group and li: see [Language].
 func (w *Text) Main(threads int) {
 	w.threads = threads
 	w.text.WriteString(w.Language.Main(threads))
 }
 
-// Each opens a main function that runs for each i from 0 to the number n, with workgroups of [Threads].
+// Each opens a main function that runs once for each i from 0 to n, in workgroups of [Threads] invocations.
 func (w *Text) Each(n string) {
 	w.Main(Threads)
 	w.Add("  let i = group * %du + li;\n  if (i >= %s) { return; }", Threads, n)
 }
 
-// EachGroup opens the main function of workgroups of so many invocations; those whose number, group, is not below n return.
+// EachGroup opens a main function that runs in n workgroups of the given number of invocations; surplus workgroups return at once.
 func (w *Text) EachGroup(threads int, n string) {
 	w.Main(threads)
 	w.Add("  if (group >= %s) { return; }", n)
 }
 
-// Barrier waits until all invocations of the workgroup are there and workgroup memory has what they wrote.
+// Barrier waits for all invocations of the workgroup and makes their writes to workgroup memory visible.
 func (w *Text) Barrier() { w.text.WriteString(w.Language.Barrier()) }
 
-// Meet is [Text.Barrier] for workgroup memory and buffers.
+// BarrierAll is [Text.Barrier] for both buffers and workgroup memory.
 func (w *Text) Meet() {
 	w.text.WriteString(w.Language.BufferBarrier())
 	w.Barrier()
 }
 
-// Words declares a buffer of words.
+// Words declares a buffer of 32-bit words.
 func (w *Text) Words(binding int, name string) { w.text.WriteString(w.Buffer(binding, name, "u32")) }
 
-// bind declares an operand and how it is loaded and stored.
+// bind declares an operand with its functions for loads and stores.
 func (w *Text) bind(binding int, x *Binding) {
 	x.Declare(w, binding)
 	if x.in {
@@ -138,7 +137,7 @@ func (w *Text) bind(binding int, x *Binding) {
 	}
 }
 
-// source returns the program with the types and the functions of the library that it mentions.
+// source returns the finished program: the types and library functions that it mentions, then its text.
 func (w *Text) source() *Source {
 	text := w.text.String()
 	if w.threads > 0 {

@@ -1,35 +1,38 @@
 package shader
 
-// Tuning are figures that were measured on a kind of GPU, and by which kernels choose between ways of computing the same.
+// Tuning are figures measured on a kind of GPU. Kernels choose between algorithms by them.
 type Tuning struct {
-	Multiprocessors int    // over which workgroups spread
-	Tiles           []Tile // of matrix products
-	// RemainderK is the least K from which the remainder beyond whole tiles is a product of its own; 0 for always. A program of the
-	// large tile that looks in each step whether the next is whole takes a third longer, and a product of a small K a tenth of one with
-	// a K of 1024.
+	Multiprocessors int    // how many of them workgroups spread over
+	Tiles           []Tile // the tiles of matrix products
+	// RemainderK is the smallest K from which the remainder of K, beyond whole tiles, is computed by a product of its own; 0 means always.
+	// The alternative is a program that checks in each step whether the tile is whole: with the large tile it takes a third longer. A
+	// separate product for the remainder costs a tenth of a product with a K of 1024.
 	RemainderK int
-	// PatchBytes is up to how many bytes convolutions store patches, and results in an order of their own: caches have room for them.
+	// PatchBytes is the size up to which a convolution stores its im2col matrix, and its results in another order: caches hold that much.
 	PatchBytes int
-	// ScoreBytes is how much memory the gradients of attention's scores may take; 0 for four times that of the operands, or 256 MiB.
-	// ScoreBlocks is how many blocks of keys there must be room for if not for all: with fewer, a large GPU waits for the longest.
+	// ScoreBytes is the memory that the gradients of attention scores may take; 0 means four times the operands' memory, or 256 MiB if that
+	// is more. ScoreBlocks is how many blocks of keys must fit it, if not all do: with fewer, a large GPU idles until the longest has
+	// ended.
 	ScoreBytes, ScoreBlocks int
-	// NormElements is how many elements the workgroups of a multiprocessor that compute a layer norm's gradients have on their way: with
-	// half as many they wait for memory, with twice as many they write partial sums for longer than they save. NormVectors is how many
-	// vec4 of them an invocation has at most.
+	// NormElements is how many elements the workgroups on a multiprocessor process at a time in the backward pass of layer norm. With half
+	// as many, latency of memory shows; with twice as many, writing the partial sums costs more than it saves. NormVectors is how many vec4
+	// an invocation has at most.
 	NormElements, NormVectors int
-	// SharedColumns is how many vec4 of columns a workgroup sums at most, and SharingGroups how many such workgroups there are at least.
+	// ColumnVectors is how many vec4 of columns a workgroup sums at most. ColumnGroups is the least number of workgroups for which a
+	// workgroup takes more than one.
 	SharedColumns, SharingGroups int
-	// FewSequences is up to how many sequences a recurrent step is one dispatch.
+	// FewSequences is the number of sequences up to which a recurrent step is a single dispatch.
 	FewSequences int
-	// SearchedRows is up to how many rows a scatter compares each with all others, instead of sorting them: on an H100 10 to 20 us instead of 30
-	// to 40 for rows of 64. Where all rows have one place, more would be the other way round: one workgroup adds them up.
+	// SearchedRows is the number of rows up to which a scatter finds duplicates by comparing each index with all others, instead of
+	// sorting. On an H100 that takes 10 to 20 us instead of 30 to 40 for rows of 64 elements. With more rows it can be slower: if all
+	// indices are equal, one workgroup adds all rows.
 	SearchedRows int
 }
 
-// A Tile divides a matrix product: a workgroup computes Rows x Cols results, K elements of K at a time, and each invocation High x Wide of
-// them. Double has two tiles of each factor in workgroup memory, so that the next is written while one is read. Loose
-// is for rows of a that are read one element at a time along K, and for gathers. Costs are in picoseconds an element of K: at least
-// Least, and Add for a multiprocessor's tiles together and Each for each of them.
+// A Tile is how a matrix product is divided. A workgroup computes Rows x Cols results, in steps of K along the inner dimension; each
+// invocation computes ThreadRows x ThreadCols of them. With Double, workgroup memory holds two tiles of each factor, so that one is filled
+// while the other is read. With Strided, the tile is used where a is strided along K, and for gathers. Costs are in picoseconds for each
+// element of K: those of the tiles of one multiprocessor are BaseCost, and TileCost for each of them, and at least MinCost.
 type Tile struct {
 	Rows, Cols, K, High, Wide int
 	Double, Loose             bool
@@ -39,8 +42,8 @@ type Tile struct {
 // Threads returns the number of invocations of a workgroup.
 func (t Tile) Threads() int { return t.Rows / t.High * (t.Cols / t.Wide) }
 
-// DefaultTuning returns the figures for a GPU of which nothing was measured: those of an H200. Costs of tiles were fitted to 2700
-// measurements of 99 products.
+// DefaultTuning returns the figures of an H200, which are used for every GPU. The costs of tiles were fitted to 2700 measurements of 99
+// products.
 func DefaultTuning(software bool) Tuning {
 	t := Tuning{
 		Multiprocessors: 132,

@@ -1,8 +1,8 @@
 package shader
 
-// Reduce declares the function whole_NAME(lane, v). Every invocation of a workgroup calls it, and gets all values combined by join, in
-// an order that does not change: a few invocations join some each, then all join what those have. Two barriers are enough: each also
-// keeps the writes of the next call from the reads of this one.
+// Reduce declares the function whole_NAME(lane, v), which every invocation of a workgroup calls. It returns all values of v combined by the
+// expression join of a and b, in a fixed order. First, 8 or 16 invocations combine several values each; then every invocation combines
+// their partial results. Two barriers are enough: the second one also separates the reads of this call from the writes of the next.
 func (w *Text) Reduce(name, typ, join string, width int) {
 	few := 8
 	if width > 64 {
@@ -27,5 +27,5 @@ func (w *Text) Reduce(name, typ, join string, width int) {
 	w.Add("  return t;\n}")
 }
 
-// Sum declares the function whole_sum(lane, v) of real numbers.
+// Sum declares whole_sum(lane, v), the sum over a workgroup.
 func (w *Text) Sum(width int) { w.Reduce("sum", Real, "a + b", width) }

@@ -1,10 +1,10 @@
 //go:build cgo && ((linux && amd64) || darwin)
 
-// Package webgpu is the driver of GPUs that speak Vulkan or Metal: wgpu-native behind a C shim. It alone knows which version of the
-// library is underneath. The library is the static one of the module cogentcore/webgpu, which finds the system's
-// Vulkan loader when it is first asked for adapters.
+// Package webgpu is the driver for GPUs with Vulkan or Metal. It wraps wgpu-native in a C shim, and is the only package that depends on the
+// version of that library. The library is linked statically from the module cogentcore/webgpu; it loads the system's Vulkan loader when
+// adapters are first listed.
 //
-// Everything of a [GPU] is called from one goroutine at a time.
+// A [driver.GPU] of this package is used by one goroutine at a time.
 package webgpu
 
 /*
@@ -27,12 +27,12 @@ import (
 	"time"
 	"unsafe"
 
-	_ "github.com/cogentcore/webgpu/wgpu" // brings the library to the link
+	_ "github.com/cogentcore/webgpu/wgpu" // links wgpu-native
 
 	"github.com/plait-ml/plait/gpu/driver"
 )
 
-// Driver is WebGPU's.
+// Driver is the driver for WebGPU.
 var Driver driver.Driver = webGPU{}
 
 type webGPU struct{}
@@ -48,18 +48,18 @@ func (webGPU) Missing() string {
 	return ""
 }
 
-// maxAdapters bounds the list of adapters.
+// maxAdapters is how many adapters are listed at most.
 const maxAdapters = 64
 
-// loader returns the name of the library that finds GPUs' drivers, and whether it is there.
+// loader returns the name of the library that finds GPU drivers, and whether it is installed.
 func loader() (name string, found bool) {
 	if runtime.GOOS == "darwin" {
-		return "Metal", true // a part of the system
+		return "Metal", true // Metal is part of the system
 	}
 	return "libvulkan.so.1", C.plaitk_gpu_loader() != 0
 }
 
-// Adapters implements [driver.Driver]: those of Vulkan or Metal, each GPU once.
+// Adapters implements [driver.Driver]. It lists the adapters of Vulkan or Metal; each GPU occurs once.
 func (webGPU) Adapters() []driver.Adapter {
 	var raw [maxAdapters]C.plaitk_gpu_adapter
 	n := min(int(C.plaitk_gpu_adapters(&raw[0], maxAdapters)), maxAdapters)
@@ -82,14 +82,14 @@ func (webGPU) Adapters() []driver.Adapter {
 	return out
 }
 
-// A device is an open one.
+// A device is an open GPU.
 type device struct {
 	g       *C.plaitk_gpu
 	limits  driver.Limits
-	layouts map[int]*layout // by the number of buffers
+	layouts map[int]*layout // by number of buffers
 }
 
-// Open implements [driver.Driver]; the device has all the limits of its adapter.
+// Open implements [driver.Driver]. The device gets all limits of its adapter.
 func (webGPU) Open(index int) (driver.GPU, error) {
 	text := (*C.char)(C.calloc(1, C.PLAITK_GPU_TEXT))
 	defer C.free(unsafe.Pointer(text))
@@ -145,7 +145,7 @@ func (g *device) Poll() { C.plaitk_gpu_poll(g.g) }
 // Pause implements [driver.GPU].
 func (g *device) Pause(d time.Duration) { C.usleep(C.useconds_t(d.Microseconds())) }
 
-// A status is a word that the library changes when something ends.
+// A status is a word that wgpu-native's callback sets when an operation ends.
 type status struct{ p *C.plaitk_gpu_status }
 
 // NewStatus implements [driver.GPU].
@@ -210,13 +210,13 @@ func (b *buffer) Mapped() []byte {
 // Unmap implements [driver.Buffer].
 func (b *buffer) Unmap() { C.wgpuBufferUnmap(b.b) }
 
-// A layout is the bindings of a program: its parameters, and some buffers.
+// A layout is the layout of a program's bindings: its parameters and a number of buffers.
 type layout struct {
 	group    C.WGPUBindGroupLayout
 	pipeline C.WGPUPipelineLayout
 }
 
-// layout returns the layout for so many buffers, and parameters of the given size, the same for all.
+// layout returns the layout for a number of buffers. The size of parameters is the same on every call.
 func (g *device) layout(buffers, params int) *layout {
 	l := g.layouts[buffers]
 	if l == nil {
