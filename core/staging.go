@@ -13,8 +13,9 @@ type Stager interface {
 	Stream
 	// Fetch starts to copy regions to a stage, after everything launched so far and after the given events.
 	Fetch(regions []Region, after ...Event) (Fetched, error)
-	// Hurry gives priority to the next fetches and stores, because somebody will wait for them soon: other streams of the device yield.
-	Hurry()
+	// ExpectWait tells the stream that somebody will soon wait for the next fetches and stores, so that they get priority over other
+	// streams of the device.
+	ExpectWait()
 	// Stage returns a stage for bytes that will be copied to regions.
 	Stage(regions []Region) (Stage, error)
 }

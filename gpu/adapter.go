@@ -70,10 +70,10 @@ func Reason() string {
 // Shutdown makes every open GPU count as lost, waits up to ten seconds until the drivers have ended the work that was submitted, and
 // reports whether they have. A C program calls it before exit or before it returns from main: a driver that is at work then may crash. Go
 // programs need not.
-func Leave() bool {
+func Shutdown() bool {
 	left := true
 	for _, d := range drivers {
-		left = d.Leave() && left
+		left = d.Shutdown() && left
 	}
 	return left
 }

@@ -13,25 +13,25 @@ const (
 	// fullBatch is the number of commands at which a batch is submitted.
 	fullBatch = 256
 	// maxInFlight is how many batches of a stream may be on the GPU.
-	inFlight = 4
+	maxInFlight = 4
 	// faultSlots is how many calls of a batch may report a fault.
 	faultSlots = 256
 )
 
 // A batch is a list of commands, of one or more calls of a stream, that is submitted to the GPU at once.
 type batch struct {
-	list    driver.List
-	params  []byte
-	last    uint64 // number of its last call
-	uploads []*stage
-	reads   []*readback
-	checks  []check
-	faults  *readback // reads the fault words of the checks
-	open    int       // operations that must end before the batch has: the commands, and each readback
-	watched int       // position in the device's trace; calls behind it may use results of a call that reports a fault
-	lost    bool
-	load    int       // elements that its calls process; counted on software adapters only
-	begun   time.Time // when it was submitted
+	list       driver.CommandList
+	params     []byte
+	last       uint64 // number of its last call
+	uploads    []*stagingBuffer
+	reads      []*readback
+	checks     []check
+	faults     *readback // reads the fault words of the checks
+	unfinished int       // operations that must end before the batch has: the commands, and each readback
+	watched    int       // position in the device's trace; calls behind it may use results of a call that reports a fault
+	lost       bool
+	elements   int       // elements that its calls process; counted on software adapters only
+	begun      time.Time // when it was submitted
 }
 
 // A check is a call that may report a fault when it runs, and the function that makes its error from the fault word.
@@ -43,7 +43,7 @@ type check struct {
 func (b *batch) reset() {
 	b.list.Reset()
 	b.params = b.params[:0]
-	b.uploads, b.reads, b.checks, b.faults, b.lost, b.load = nil, nil, nil, nil, false, 0
+	b.uploads, b.reads, b.checks, b.faults, b.lost, b.elements = nil, nil, nil, nil, false, 0
 }
 
 func (b *batch) empty() bool { return b.list.Len() == 0 && b.last == 0 }
@@ -78,7 +78,7 @@ func (d *Device) submit(s *stream, b *batch) {
 	defer func() {
 		if x := recover(); x != nil {
 			d.thread.fail(x)
-			if b.open == 0 { // otherwise a pending status ends it, and reports that the device is lost
+			if b.unfinished == 0 { // otherwise a pending status ends it, and reports that the device is lost
 				d.abandon(s, b)
 			}
 		}
@@ -110,18 +110,18 @@ func (d *Device) submit(s *stream, b *batch) {
 	}
 	// All operations are registered before the driver is asked for more, so that after a panic below they end with the error of the lost
 	// device.
-	b.open = 1 + len(b.reads)
+	b.unfinished = 1 + len(b.reads)
 	d.thread.after(status, func(failed bool) {
 		if b.lost = failed; failed && gpu.Lost() {
 			d.lose(gpu.TakeError())
 		}
-		s.ended(b)
+		s.partEnded(b)
 	})
 	maps := make([]driver.Status, len(b.reads))
 	for i, r := range b.reads {
 		maps[i] = gpu.NewStatus()
 		d.thread.after(maps[i], func(failed bool) {
-			defer s.ended(b)
+			defer s.partEnded(b)
 			var bytes []byte
 			defer func() { r.finish(bytes) }()
 			if !failed {
@@ -148,6 +148,6 @@ func (d *Device) abandon(s *stream, b *batch) {
 	for _, r := range b.reads {
 		r.finish(nil)
 	}
-	b.open, b.lost = 1, true
-	s.ended(b)
+	b.unfinished, b.lost = 1, true
+	s.partEnded(b)
 }

@@ -85,7 +85,7 @@ func BenchmarkColumns(b *testing.B) {
 		g := on(d, shape[0], shape[1])
 		for _, c := range []int{0, 2, 4} {
 			b.Run(fmt.Sprint(shape, " ", c), func(b *testing.B) {
-				defer gpu.Tune(d, func(f *shader.Tuning) { f.SharedColumns, f.SharingGroups = c, 1 })()
+				defer gpu.Tune(d, func(f *shader.Tuning) { f.ColumnVectors, f.ColumnGroups = c, 1 })()
 				bandwidth(b, 4*shape[0]*shape[1], d, func() { op.Sum(g, []int{0}, false) })
 			})
 		}

@@ -18,33 +18,33 @@ import (
 // Device is one open GPU.
 type Device struct {
 	*backend.Device
-	adapter  adapter
-	limits   driver.Limits
-	target   shader.Device
-	thread   *driverThread
-	sync     bool // wait after each call
-	memory   memory
-	programs programs
-	fusions  fusion.Cache
-	staging  staging
-	pacing   pacing
-	load     softwarePacing // of software adapters
-	params   driver.Buffer
-	trace    core.Trace // of calls that may use results of a call that reports a fault
-	lost     backend.FirstError
+	adapter        adapter
+	limits         driver.Limits
+	target         shader.Device
+	thread         *driverThread
+	sync           bool // wait after each call
+	memory         memory
+	programs       programs
+	fusions        fusion.Cache
+	staging        stagingPool
+	pacing         pacing
+	softwarePacing softwarePacing // of software adapters
+	params         driver.Buffer
+	trace          core.Trace // of calls that may use results of a call that reports a fault
+	lost           backend.FirstError
 
 	uploads, downloads, uploaded, downloaded, dispatches, submits, fused atomic.Int64
 }
 
 func newDevice(index, ordinal int, a adapter) (*Device, error) {
-	o, err := startDriverThread(a)
+	t, err := startDriverThread(a)
 	if err != nil {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
 	}
 	if environment().sync {
 		core.Synchronous()
 	}
-	d := &Device{Device: backend.NewDevice("gpu", index, ordinal), adapter: a, limits: o.gpu.Limits(), thread: o, sync: environment().sync}
+	d := &Device{Device: backend.NewDevice("gpu", index, ordinal), adapter: a, limits: t.gpu.Limits(), thread: t, sync: environment().sync}
 	Benchmark()
 	d.target = shader.Device{
 		Label: d.String(), Name: a.Name, Software: a.Software, Identity: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device),
@@ -57,8 +57,8 @@ func newDevice(index, ordinal int, a adapter) (*Device, error) {
 	d.memory.open(d)
 	d.programs.open(d)
 	d.fusions.Open(!environment().fusion)
-	o.do(func() {
-		d.params, err = o.gpu.NewBuffer(driver.Uniform|driver.CopySource|driver.CopyTarget, paramsRoom, false)
+	t.do(func() {
+		d.params, err = t.gpu.NewBuffer(driver.Uniform|driver.CopySource|driver.CopyTarget, paramsRoom, false)
 	})
 	if err != nil {
 		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)

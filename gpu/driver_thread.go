@@ -13,58 +13,58 @@ import (
 // A driverThread is the one goroutine that calls a GPU's driver, because the driver is not safe for concurrent use. It runs the functions
 // that are posted to it, and polls the driver while operations are in flight.
 type driverThread struct {
-	gpu     driver.GPU
-	jobs    chan func()
-	pending []ending
-	eager   time.Duration
-	patient bool // the adapter computes on the CPU
+	gpu      driver.GPU
+	jobs     chan func()
+	pending  []pendingStatus
+	spinTime time.Duration
+	software bool // the adapter computes on the CPU
 }
 
 // A pendingStatus is a status to wait for, and the function to call when it is done.
-type ending struct {
+type pendingStatus struct {
 	status driver.Status
 	then   func(failed bool)
 }
 
 const (
 	// spinTime is how long the thread polls without a pause. It is shorter for a software adapter, which needs the CPU time itself.
-	eager         = 500 * time.Microsecond
-	eagerSoftware = 30 * time.Microsecond
+	spinTime         = 500 * time.Microsecond
+	spinTimeSoftware = 30 * time.Microsecond
 	// pollPause is the pause between two polls after that. Timers of an idle Go program may be a millisecond late.
-	pause = 50 * time.Microsecond
+	pollPause = 50 * time.Microsecond
 	// maxPause is the longest pause between two polls of a software adapter, whose driver may compile for long. The pause is a sixteenth of
 	// the time since the last event.
-	rest = 2 * time.Millisecond
+	maxPause = 2 * time.Millisecond
 )
 
 // startDriverThread opens the GPU on a new driver thread.
 func startDriverThread(a adapter) (*driverThread, error) {
-	o := &driverThread{jobs: make(chan func(), 64), eager: eager}
+	t := &driverThread{jobs: make(chan func(), 64), spinTime: spinTime}
 	if a.Software {
-		o.eager, o.patient = eagerSoftware, true
+		t.spinTime, t.software = spinTimeSoftware, true
 	}
 	opened := make(chan error)
 	go func() {
 		gpu, err := a.driver.Open(a.Index)
-		o.gpu = gpu
+		t.gpu = gpu
 		opened <- err
 		if err == nil {
-			o.serve()
+			t.serve()
 		}
 	}()
 	if err := <-opened; err != nil {
 		return nil, err
 	}
-	return o, nil
+	return t, nil
 }
 
 // post enqueues fn and returns at once.
-func (o *driverThread) post(fn func()) { o.jobs <- fn }
+func (t *driverThread) post(fn func()) { t.jobs <- fn }
 
 // do runs fn on the driver thread and waits for it. fn must not call do. A panic in fn is raised in the caller.
-func (o *driverThread) do(fn func()) {
+func (t *driverThread) do(fn func()) {
 	done := make(chan any, 1)
-	o.jobs <- func() {
+	t.jobs <- func() {
 		defer func() { done <- recover() }()
 		fn()
 	}
@@ -74,78 +74,78 @@ func (o *driverThread) do(fn func()) {
 }
 
 // after calls then when the status is done. It is called on the driver thread.
-func (o *driverThread) after(status driver.Status, then func(failed bool)) {
-	o.pending = append(o.pending, ending{status, then})
+func (t *driverThread) after(status driver.Status, then func(failed bool)) {
+	t.pending = append(t.pending, pendingStatus{status, then})
 }
 
 // serve runs jobs forever. If its goroutine ends, by a panic or by runtime.Goexit, another one replaces it. After a panic the state of the
 // driver is unknown, so the device is lost.
-func (o *driverThread) serve() {
+func (t *driverThread) serve() {
 	defer func() {
 		if x := recover(); x != nil {
-			o.fail(x)
+			t.fail(x)
 		}
-		go o.serve()
+		go t.serve()
 	}()
-	o.run()
+	t.run()
 }
 
 // fail makes the device lost after a panic.
-func (o *driverThread) fail(x any) {
-	o.gpu.Lose(fmt.Sprintf("internal error: %v\n%s", x, debug.Stack()))
+func (t *driverThread) fail(x any) {
+	t.gpu.Lose(fmt.Sprintf("internal error: %v\n%s", x, debug.Stack()))
 }
 
-func (o *driverThread) run() {
-	moved := time.Now()
+func (t *driverThread) run() {
+	lastProgress := time.Now()
 	for {
-		if len(o.pending) == 0 {
-			(<-o.jobs)()
-			moved = time.Now()
+		if len(t.pending) == 0 {
+			(<-t.jobs)()
+			lastProgress = time.Now()
 			continue
 		}
 		select {
-		case fn := <-o.jobs:
+		case fn := <-t.jobs:
 			fn()
-			moved = time.Now()
+			lastProgress = time.Now()
 			continue
 		default:
 		}
-		if o.look() {
-			moved = time.Now()
+		if t.poll() {
+			lastProgress = time.Now()
 			continue
 		}
-		waited := time.Since(moved)
-		if waited < o.eager {
+		waited := time.Since(lastProgress)
+		if waited < t.spinTime {
 			runtime.Gosched()
 			continue
 		}
-		next := pause
-		if o.patient {
-			next = max(next, min(waited/16, rest))
+		next := pollPause
+		if t.software {
+			next = max(next, min(waited/16, maxPause))
 		}
 		if next < time.Millisecond {
-			o.gpu.Pause(next)
+			t.gpu.Pause(next)
 			continue
 		}
 		select {
-		case fn := <-o.jobs:
+		case fn := <-t.jobs:
 			fn()
-			moved = time.Now()
+			lastProgress = time.Now()
 		case <-time.After(next):
 		}
 	}
 }
 
 // poll polls the driver and reports whether any operation has ended.
-func (o *driverThread) look() bool {
-	o.gpu.Poll()
+func (t *driverThread) poll() bool {
+	t.gpu.Poll()
 	ended := false
-	lost := o.gpu.Lost()
-	list := o.pending
-	o.pending = nil // the functions called below may append to it
-	var kept []ending
+	lost := t.gpu.Lost()
+	list := t.pending
+	t.pending = nil // the functions called below may append to it
+	var kept []pendingStatus
 	next := 0
-	defer func() { o.pending = slices.Concat(kept, list[next:], o.pending) }()
+	defer func() { t.pending = slices.Concat(kept, list[next:], t.pending) }()
 	for next < len(list) {
 		e := list[next]
 		next++

@@ -156,7 +156,7 @@ func TestReductionsByFoursAgree(t *testing.T) {
 func TestReductionsOfSharedColumnsAgree(t *testing.T) {
 	d := device(t)
 	for _, side := range []int{2, 4, 8} {
-		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.SharedColumns, f.SharingGroups = side, 1 })()
+		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.ColumnVectors, f.ColumnGroups = side, 1 })()
 		for _, shape := range [][]int{{4096 + 3, 32}, {2100, 2, 64}, {45, 50, 96}} {
 			core.Tidy(func() {
 				x := op.Randn(shape...)

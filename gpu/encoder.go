@@ -18,11 +18,11 @@ type encoder struct {
 	fusion fusion.Fusion
 	temps  []core.Memory // scratch memory of the call being recorded
 
-	patience int // see [stream.feed]
+	feedThreshold int // see [stream.feed]
 }
 
 func newEncoder(s *stream) *encoder {
-	r := &encoder{stream: s, device: s.device, batch: s.newBatch(), patience: leastPatience}
+	r := &encoder{stream: s, device: s.device, batch: s.newBatch(), feedThreshold: minFeedCommands}
 	r.Recorder.Runtime, r.Recorder.GPU = r, &s.device.target
 	return r
 }
@@ -37,11 +37,11 @@ func (r *encoder) Compile(key shader.Key, source *shader.Source) (shader.Program
 
 // Launch implements [Runtime].
 func (r *encoder) Launch(p shader.Program, x, y, z int, params []uint32, mems []core.Memory) error {
-	key := groupKey{n: len(mems)}
+	key := bindGroupKey{n: len(mems)}
 	for i, m := range mems {
 		key.slabs[i] = uint16(shader.Slab(m))
 	}
-	g, err := r.device.programs.group(key)
+	g, err := r.device.programs.bindGroup(key)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (r *encoder) Temp(bytes int) (core.Memory, error) {
 	if !ok {
 		var err error
 		if m, err = r.device.memory.take(class); err != nil {
-			if m, err = r.device.memory.scrape(class); err != nil {
+			if m, err = r.device.memory.takeAfterRelease(class); err != nil {
 				return m, core.Errorf(core.MemoryError, "allocate", "no room for %d bytes of scratch on %v: %v", bytes, r.device, err)
 			}
 		}
@@ -76,7 +76,7 @@ func (r *encoder) Temps() int { return len(r.temps) }
 // Release implements [Runtime]. Later calls of the stream may reuse the memory.
 func (r *encoder) Release(kept int) {
 	for _, m := range r.temps[kept:] {
-		r.stream.scratch.Put(m, r.stream.taken.Load()+1, nil)
+		r.stream.scratch.Put(m, r.stream.recorded.Load()+1, nil)
 	}
 	r.temps = r.temps[:kept]
 }
@@ -92,9 +92,9 @@ func (r *encoder) Flush() {
 func (r *encoder) Feed() { r.stream.feed(r) }
 
 // Finish implements [Runtime]. It may be called in the middle of a call.
-func (r *encoder) Settle() bool {
+func (r *encoder) Finish() bool {
 	r.stream.send(r)
-	for r.stream.flying.Load() > 0 {
+	for r.stream.inFlight.Load() > 0 {
 		r.stream.Sleep()
 	}
 	return r.device.lost.Get() == nil

@@ -66,13 +66,13 @@ func FreeBytes(d *Device) int {
 // panics after the driver got the batch. It returns what says that each read, and the batch, has ended.
 func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
 	s := c.(*stream)
-	b := &batch{list: s.device.thread.gpu.NewList(), last: 1}
+	b := &batch{list: s.device.thread.gpu.NewCommandList(), last: 1}
 	s.Tail.Store(1)
-	s.taken.Store(1)
-	s.sent.Store(1)
-	s.flying.Add(1)
+	s.recorded.Store(1)
+	s.submitted.Store(1)
+	s.inFlight.Add(1)
 	for range 2 {
-		r := &readback{stage: &stage{}, ready: make(chan struct{})}
+		r := &readback{stage: &stagingBuffer{}, ready: make(chan struct{})}
 		b.reads = append(b.reads, r)
 		ended = append(ended, r.ready)
 	}
@@ -114,4 +114,4 @@ func LimitBindings(d *Device, n int) func() {
 }
 
 // Slow has a GPU made of software count as one on which each call takes very long.
-func Slow(d *Device) { d.load.pace.Store(math.Float64bits(1e6)) }
+func Slow(d *Device) { d.softwarePacing.cost.Store(math.Float64bits(1e6)) }

@@ -24,7 +24,7 @@ type fakeDriver struct{}
 
 func (*fakeDriver) Name() string    { return "fake" }
 func (*fakeDriver) Missing() string { return "" }
-func (*fakeDriver) Leave() bool     { return true }
+func (*fakeDriver) Shutdown() bool  { return true }
 
 func (*fakeDriver) Adapters() []driver.Adapter {
 	return []driver.Adapter{{Name: "fake", Backend: "none"}}
@@ -41,7 +41,7 @@ type fakeGPU struct {
 func (*fakeGPU) Limits() driver.Limits {
 	return driver.Limits{
 		Buffer: 1 << 30, Binding: 1 << 30, Bindings: 16, UniformAlignment: 256, UniformBinding: 1 << 16, WorkgroupStorage: 48 << 10,
-		Invocations: 1024, Workgroups: 65535, BothWays: true,
+		Invocations: 1024, Workgroups: 65535, MappablePrimary: true,
 	}
 }
 
@@ -54,13 +54,13 @@ func (g *fakeGPU) NewPipeline(source string, buffers, _ int) (driver.Pipeline, e
 	return &fakePipeline{buffers}, nil
 }
 
-func (*fakeGPU) NewGroup(_ driver.Buffer, _ int, buffers []driver.Buffer) (driver.Group, error) {
+func (*fakeGPU) NewBindGroup(_ driver.Buffer, _ int, buffers []driver.Buffer) (driver.BindGroup, error) {
 	return &fakeGroup{len(buffers)}, nil
 }
 
-func (*fakeGPU) NewList() driver.List { return &fakeList{} }
+func (*fakeGPU) NewCommandList() driver.CommandList { return &fakeList{} }
 
-func (g *fakeGPU) Submit(l driver.List, params driver.Buffer, data []byte, s driver.Status) {
+func (g *fakeGPU) Submit(l driver.CommandList, params driver.Buffer, data []byte, s driver.Status) {
 	copy(params.(*fakeBuffer).memory, data)
 	for _, run := range l.(*fakeList).commands {
 		run(g)
@@ -109,7 +109,7 @@ type fakeList struct{ commands []func(g *fakeGPU) }
 func (l *fakeList) Len() int { return len(l.commands) }
 func (l *fakeList) Reset()   { l.commands = l.commands[:0] }
 
-func (l *fakeList) Dispatch(p driver.Pipeline, g driver.Group, params, x, y, z uint32) {
+func (l *fakeList) Dispatch(p driver.Pipeline, g driver.BindGroup, params, x, y, z uint32) {
 	if bound, want := g.(*fakeGroup).buffers, p.(*fakePipeline).buffers; bound != want {
 		panic(fmt.Sprintf("%d buffers are bound to a program of %d", bound, want))
 	}

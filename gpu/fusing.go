@@ -16,7 +16,7 @@ func (s *stream) fuse(r *encoder, c *core.Call) bool {
 	if m == nil {
 		return false
 	}
-	number, bindings := s.taken.Load()+1, s.device.limits.Bindings
+	number, bindings := s.recorded.Load()+1, s.device.limits.Bindings
 	err := c.CheckInputs()
 	if err == nil && r.fusion.Join(&s.releases, bindings, c, m, number) {
 		return true
@@ -43,7 +43,7 @@ func (r *encoder) encode(torn bool) {
 	f.Torn = f.Torn || torn
 	defer f.Reset()
 	f.Forget(&s.releases)
-	if f.N > 1 && s.device.lost.Get() == nil && r.fused() {
+	if f.N > 1 && s.device.lost.Get() == nil && r.dispatchFusion() {
 		s.device.fused.Add(int64(f.N - 1))
 		return
 	}
@@ -53,7 +53,7 @@ func (r *encoder) encode(torn bool) {
 }
 
 // dispatchFusion dispatches the fusion as one program and reports whether there is one.
-func (r *encoder) fused() (done bool) {
+func (r *encoder) dispatchFusion() (done bool) {
 	f := &r.fusion
 	var err error
 	defer func() {
@@ -66,11 +66,11 @@ func (r *encoder) fused() (done bool) {
 		done = true
 	}()
 	defer backend.Recover("gpu", &err)
-	return f.Dispatch(&r.Recorder, &r.device.fusions, r.device.programs.fused)
+	return f.Dispatch(&r.Recorder, &r.device.fusions, r.device.programs.compileFusion)
 }
 
 // compileFusion returns the program of a fusion, or nil if the device does not accept it.
-func (p *programs) fused(key []byte, source *shader.Source) shader.Program {
+func (p *programs) compileFusion(key []byte, source *shader.Source) shader.Program {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g := p.compile("fused", key, source); g.err == nil {

@@ -86,8 +86,8 @@ func TestLayerNormAddsToWhatArrived(t *testing.T) {
 						var outs [2][]*core.Tensor
 						for i, more := range []*core.Tensor{nil, arrived} {
 							outs[i] = []*core.Tensor{op.ZerosLike(x, op.TensorOptions{}), nil, nil}
-							for j, wanted := range params {
-								if wanted {
+							for j, requested := range params {
+								if requested {
 									outs[i][1+j] = op.ZerosLike(w, op.TensorOptions{})
 								}
 							}

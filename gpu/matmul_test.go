@@ -177,6 +177,6 @@ func TestProductsOfRowsWithGapsAgree(t *testing.T) {
 // tile replaces the tiles that products choose from by one.
 func tile(double bool, rows, cols, depth, high, wide int) func(*shader.Tuning) {
 	return func(f *shader.Tuning) {
-		f.Tiles = []shader.Tile{{Rows: rows, Cols: cols, K: depth, High: high, Wide: wide, Double: double, Each: 100_000}}
+		f.Tiles = []shader.Tile{{Rows: rows, Cols: cols, K: depth, ThreadRows: high, ThreadCols: wide, Double: double, TileCost: 100_000}}
 	}
 }

@@ -32,7 +32,7 @@ type span struct{ at, size int }
 // memory is the allocator of a device: its slabs.
 type memory struct {
 	device   *Device
-	unit     int // ordinary size of a slab
+	slabSize int // ordinary size of a slab
 	limit    int // bytes that all slabs may have together; 0 for no limit
 	reserved atomic.Int64
 
@@ -42,15 +42,15 @@ type memory struct {
 
 func (m *memory) open(d *Device) {
 	m.device = d
-	m.unit = hardwareSlab
+	m.slabSize = hardwareSlab
 	m.limit = environment().memory
 	if d.adapter.Software {
-		m.unit = softwareSlab
+		m.slabSize = softwareSlab
 		if m.limit == 0 {
 			m.limit = cpu.MemoryLimit() / 2
 		}
 	}
-	m.unit = min(m.unit, d.limits.Binding)
+	m.slabSize = min(m.slabSize, d.limits.Binding)
 	m.slabs = []*slab{nil} // no slab has number 0, so handle 0 is never valid
 }
 
@@ -96,8 +96,8 @@ func (m *memory) take(size int) (core.Memory, error) {
 
 // grow allocates a slab with room for size bytes: one of the ordinary size, or for a large piece one of exactly its size.
 func (m *memory) grow(size int) (*slab, error) {
-	bytes := m.unit
-	if size > m.unit/4 {
+	bytes := m.slabSize
+	if size > m.slabSize/4 {
 		bytes = size
 	}
 	if m.limit > 0 && int(m.reserved.Load())+bytes > m.limit {
@@ -152,7 +152,7 @@ func (m *memory) trim() {
 		}
 		m.slabs[i] = nil
 		m.reserved.Add(-int64(s.size))
-		m.device.programs.forget(s.number)
+		m.device.programs.releaseGroups(s.number)
 		m.device.thread.do(s.buffer.Release)
 	}
 }
@@ -172,7 +172,7 @@ func (m *memory) Allocate(rank, class, bytes int) (core.Memory, error) {
 		return x, nil
 	}
 	backend.Settle(rank, d.Streams())
-	if x, err = m.scrape(class); err == nil {
+	if x, err = m.takeAfterRelease(class); err == nil {
 		return x, nil
 	}
 	return core.Memory{}, core.Errorf(core.MemoryError, "allocate",
@@ -181,7 +181,7 @@ func (m *memory) Allocate(rank, class, bytes int) (core.Memory, error) {
 }
 
 // takeAfterRelease is take after releasing all memory that the device only caches.
-func (m *memory) scrape(size int) (core.Memory, error) {
+func (m *memory) takeAfterRelease(size int) (core.Memory, error) {
 	m.device.EmptyCache()
 	return m.take(size)
 }

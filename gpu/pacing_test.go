@@ -10,46 +10,46 @@ import (
 func TestTurnsAreShortWhileThereAreCopies(t *testing.T) {
 	var u pacing
 	require.Equal(t, fullBatch, u.size())
-	require.EqualValues(t, inFlight, u.ahead())
-	u.measure(100, time.Now().Add(-100*turn), false) // a command takes a turn or more
+	require.EqualValues(t, maxInFlight, u.maxBatches())
+	u.measure(100, time.Now().Add(-100*turnTime), false) // a command takes a turn or more
 	require.Equal(t, fullBatch, u.size(), "nobody copies")
 
-	u.take()
-	require.Equal(t, leastTurn, u.size())
-	require.EqualValues(t, turnsAhead, u.ahead())
+	u.beginTurns()
+	require.Equal(t, minTurnCommands, u.size())
+	require.EqualValues(t, turnsInFlight, u.maxBatches())
 	for range 100 {
 		u.measure(fullBatch, time.Now(), false) // next to nothing
 	}
 	require.Equal(t, fullBatch, u.size(), "short commands fill a batch")
 	u.ended = time.Time{}
-	u.measure(leastTurn-1, time.Now().Add(-time.Hour), false)
+	u.measure(minTurnCommands-1, time.Now().Add(-time.Hour), false)
 	require.Equal(t, fullBatch, u.size(), "few commands say nothing about others")
 	u.ended = time.Time{}
 	u.measure(100, time.Now().Add(-time.Hour), true)
 	require.Equal(t, fullBatch, u.size(), "copies and what is launched beside them say nothing about commands")
 	u.ended = time.Time{}
-	u.measure(100, time.Now().Add(-50*turn), false)
+	u.measure(100, time.Now().Add(-50*turnTime), false)
 	require.Less(t, u.size(), fullBatch)
 
 	long := u.size()
-	u.hurry()
+	u.shortenTurns()
 	require.Less(t, u.size(), long, "somebody waits soon")
-	for range shortKept {
-		u.sent()
+	for range shortBatchCount {
+		u.countBatch()
 	}
 	require.Equal(t, long, u.size())
 
-	for range turnsKept {
-		u.sent()
+	for range turnBatchCount {
+		u.countBatch()
 	}
 	require.Equal(t, fullBatch, u.size())
-	require.EqualValues(t, inFlight, u.ahead())
+	require.EqualValues(t, maxInFlight, u.maxBatches())
 }
 
 func TestTurnsMeasureFromTheEndOfTheBatchBefore(t *testing.T) {
 	var u pacing
 	u.measure(1, time.Now(), false) // ends now
 	u.measure(1000, time.Now().Add(-time.Hour), false)
-	u.take()
+	u.beginTurns()
 	require.Equal(t, fullBatch, u.size(), "the hour belongs to the batch before")
 }

@@ -24,7 +24,7 @@ type program struct {
 }
 
 // A bindGroupKey is the slabs that a program binds, in the order of its bindings.
-type groupKey struct {
+type bindGroupKey struct {
 	n     int
 	slabs [shader.MaxBuffers]uint16
 }
@@ -34,12 +34,12 @@ type programs struct {
 	device *Device
 	mu     sync.Mutex
 	byKey  map[shader.Key]*program
-	groups map[groupKey]driver.Group
+	groups map[bindGroupKey]driver.BindGroup
 }
 
 func (p *programs) open(d *Device) {
 	p.device = d
-	p.byKey, p.groups = map[shader.Key]*program{}, map[groupKey]driver.Group{}
+	p.byKey, p.groups = map[shader.Key]*program{}, map[bindGroupKey]driver.BindGroup{}
 }
 
 // get returns the program of a key and the error of its compilation. Both are nil if it has not been compiled.
@@ -82,7 +82,7 @@ func (p *programs) compile(name string, key any, source *shader.Source) *program
 }
 
 // bindGroup returns the bind group of whole slabs.
-func (p *programs) group(key groupKey) (driver.Group, error) {
+func (p *programs) bindGroup(key bindGroupKey) (driver.BindGroup, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g := p.groups[key]; g != nil {
@@ -95,9 +95,9 @@ func (p *programs) group(key groupKey) (driver.Group, error) {
 		buffers[i] = d.memory.slabs[key.slabs[i]].buffer
 	}
 	d.memory.mu.Unlock()
-	var g driver.Group
+	var g driver.BindGroup
 	var err error
-	d.thread.do(func() { g, err = d.thread.gpu.NewGroup(d.params, shader.MaxParamBytes, buffers) })
+	d.thread.do(func() { g, err = d.thread.gpu.NewBindGroup(d.params, shader.MaxParamBytes, buffers) })
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (p *programs) group(key groupKey) (driver.Group, error) {
 }
 
 // releaseGroups releases the bind groups of a slab.
-func (p *programs) forget(slab int) {
+func (p *programs) releaseGroups(slab int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, g := range p.groups {

@@ -11,22 +11,22 @@ import (
 const (
 	// queueTime is about how long the work that a stream has queued on a software adapter may take, and batchTime how long each of its
 	// batches may take. Submitted work cannot be cancelled, and the process cannot exit before it ends.
-	loadAhead = 800 * time.Millisecond
-	loadFull  = loadAhead / inFlight
+	queueTime = 800 * time.Millisecond
+	batchTime = queueTime / maxInFlight
 	// minCallElements is the least number of elements that a call counts as.
-	leastLoad = 1 << 12
+	minCallElements = 1 << 12
 	// initialCost is the assumed cost of an element in nanoseconds before any measurement. Measured costs are clamped to [minCost,
 	// maxCost].
-	leastPace, firstPace, mostPace = 1, 10, 1000
+	minCost, initialCost, maxCost = 1, 10, 1000
 	// minMeasuredTime is the least time over which the cost of an element is measured. Shorter times are unreliable, because the driver
 	// thread may see several batches end at once.
-	leastSpan = 50 * time.Millisecond
+	minMeasuredTime = 50 * time.Millisecond
 )
 
 // A softwarePacing estimates how long calls take on a software adapter: the number of elements of a call, times the time per element of
 // recent batches.
 type softwarePacing struct {
-	pace     atomic.Uint64 // nanoseconds per element as the bits of a float64; 0 before the first measurement
+	cost     atomic.Uint64 // nanoseconds per element as the bits of a float64; 0 before the first measurement
 	elements int           // processed since the last measurement; used by the driver thread only
 	took     time.Duration // time that these elements took
 }
@@ -36,15 +36,15 @@ func elements(c *core.Call) int {
 	if c.Fn != nil || c.Mark != nil {
 		return 0
 	}
-	return max(c.Work, leastLoad)
+	return max(c.Work, minCallElements)
 }
 
 // nanoseconds returns the estimated time per element.
 func (l *softwarePacing) nanoseconds() float64 {
-	if bits := l.pace.Load(); bits != 0 {
+	if bits := l.cost.Load(); bits != 0 {
 		return math.Float64frombits(bits)
 	}
-	return firstPace
+	return initialCost
 }
 
 // time estimates how long a number of elements takes.
@@ -55,26 +55,26 @@ func (l *softwarePacing) time(elements int) time.Duration {
 // measure updates the estimate from a batch. The estimate follows rising costs faster than falling ones. It is called on the driver thread.
 func (l *softwarePacing) measure(elements int, took time.Duration) {
 	l.elements += elements
-	if l.took += took; l.took < leastSpan {
+	if l.took += took; l.took < minMeasuredTime {
 		return
 	}
-	pace := min(max(float64(l.took)/float64(l.elements), leastPace), mostPace)
-	if before := l.nanoseconds(); pace > before {
-		pace = before + (pace-before)/2
+	cost := min(max(float64(l.took)/float64(l.elements), minCost), maxCost)
+	if before := l.nanoseconds(); cost > before {
+		cost = before + (cost-before)/2
 	} else {
-		pace = before + (pace-before)/8
+		cost = before + (cost-before)/8
 	}
-	l.pace.Store(math.Float64bits(pace))
+	l.cost.Store(math.Float64bits(cost))
 	l.elements, l.took = 0, 0
 }
 
 // full reports whether the batch must be sent.
 func (s *stream) full(b *batch) bool {
-	return b.full(s.device.pacing.size()) || s.device.adapter.Software && s.device.load.time(b.load) >= loadFull
+	return b.full(s.device.pacing.size()) || s.device.adapter.Software && s.device.softwarePacing.time(b.elements) >= batchTime
 }
 
 // queueFull reports whether a software adapter has enough work queued already.
-func (s *stream) tooFar(b *batch) bool {
-	loaded := int(s.loaded.Load())
-	return loaded > 0 && s.device.load.time(loaded+b.load) > loadAhead
+func (s *stream) queueFull(b *batch) bool {
+	loaded := int(s.queuedElements.Load())
+	return loaded > 0 && s.device.softwarePacing.time(loaded+b.elements) > queueTime
 }

@@ -9,9 +9,9 @@ import (
 
 func TestLoadFollowsWhatBatchesTake(t *testing.T) {
 	var l softwarePacing
-	require.Equal(t, firstPace*time.Second, l.time(1e9))
-	l.measure(1e6, leastSpan-1)
-	require.Equal(t, firstPace*time.Second, l.time(1e9), "too little to learn from")
+	require.Equal(t, initialCost*time.Second, l.time(1e9))
+	l.measure(1e6, minMeasuredTime-1)
+	require.Equal(t, initialCost*time.Second, l.time(1e9), "too little to learn from")
 	for range 20 {
 		l.measure(1e9, 20*time.Second)
 	}
@@ -28,9 +28,9 @@ func TestLoadFollowsWhatBatchesTake(t *testing.T) {
 	for range 100 {
 		l.measure(1, time.Hour)
 	}
-	require.InEpsilon(t, mostPace*time.Second, l.time(1e9), 0.01)
+	require.InEpsilon(t, maxCost*time.Second, l.time(1e9), 0.01)
 	for range 100 {
 		l.measure(1e12, time.Second)
 	}
-	require.InEpsilon(t, leastPace*float64(time.Second), l.time(1e9), 0.01)
+	require.InEpsilon(t, minCost*float64(time.Second), l.time(1e9), 0.01)
 }

@@ -10,42 +10,42 @@ import (
 
 const (
 	// smallUpload is the size up to which data is sent with the parameters of a batch.
-	smallUpload = 16 << 10
-	leastStage  = 64 << 10
-	mostStage   = 16 << 20 // transfers that are longer are split
+	smallUpload    = 16 << 10
+	minStagingSize = 64 << 10
+	maxStagingSize = 16 << 20 // transfers that are longer are split
 )
 
 // A stagingBuffer is a buffer that the host can map. It is used for one transfer at a time.
-type stage struct {
+type stagingBuffer struct {
 	buffer driver.Buffer
 	memory []byte // the mapped memory of a buffer for uploads
 	write  bool
 }
 
 // stagingPool holds the unused staging buffers. Those for uploads stay mapped.
-type staging struct {
+type stagingPool struct {
 	mu   sync.Mutex
-	free map[stageKind][]*stage
+	free map[stagingKind][]*stagingBuffer
 }
 
-type stageKind struct {
+type stagingKind struct {
 	size  int
 	write bool
 }
 
-func (t *staging) put(u *stage) {
+func (t *stagingPool) put(u *stagingBuffer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.free == nil {
-		t.free = map[stageKind][]*stage{}
+		t.free = map[stagingKind][]*stagingBuffer{}
 	}
-	k := stageKind{u.buffer.Size(), u.write}
+	k := stagingKind{u.buffer.Size(), u.write}
 	t.free[k] = append(t.free[k], u)
 }
 
 // get returns a staging buffer of at least the given size.
-func (t *staging) get(d *Device, size int, write bool) (*stage, error) {
-	k := stageKind{max(1<<bits.Len(uint(size-1)), leastStage), write}
+func (t *stagingPool) get(d *Device, size int, write bool) (*stagingBuffer, error) {
+	k := stagingKind{max(1<<bits.Len(uint(size-1)), minStagingSize), write}
 	t.mu.Lock()
 	if list := t.free[k]; len(list) > 0 {
 		u := list[len(list)-1]
@@ -54,13 +54,13 @@ func (t *staging) get(d *Device, size int, write bool) (*stage, error) {
 		return u, nil
 	}
 	t.mu.Unlock()
-	u := &stage{write: write}
+	u := &stagingBuffer{write: write}
 	var err error
 	d.thread.do(func() {
 		usage := driver.MapRead | driver.CopyTarget
 		if write {
 			usage = driver.MapWrite | driver.CopySource
-		} else if d.limits.BothWays {
+		} else if d.limits.MappablePrimary {
 			usage |= driver.MapWrite | driver.CopySource
 		}
 		if u.buffer, err = d.thread.gpu.NewBuffer(usage, k.size, write); err == nil && write {
@@ -74,7 +74,7 @@ func (t *staging) get(d *Device, size int, write bool) (*stage, error) {
 }
 
 // empty releases all unused buffers.
-func (t *staging) empty(d *Device) {
+func (t *stagingPool) empty(d *Device) {
 	t.mu.Lock()
 	free := t.free
 	t.free = nil
@@ -92,7 +92,7 @@ func (t *staging) empty(d *Device) {
 }
 
 // remap maps a buffer for uploads again once the GPU has read it, and returns it to the pool. It runs on the driver thread.
-func (t *staging) remap(d *Device, u *stage) {
+func (t *stagingPool) remap(d *Device, u *stagingBuffer) {
 	u.memory = nil
 	s := d.thread.gpu.NewStatus()
 	u.buffer.Map(true, s)
@@ -108,7 +108,7 @@ func (t *staging) remap(d *Device, u *stage) {
 
 // A readback is a copy from the device to a staging buffer. ready is closed at its end.
 type readback struct {
-	stage *stage
+	stage *stagingBuffer
 	bytes []byte // the mapped memory; nil if the copy failed
 	ready chan struct{}
 }

@@ -18,34 +18,34 @@ type stream struct {
 	spare  chan *batch
 
 	// Written by hosts.
-	_        backend.CacheLine
-	releases fusion.Releases // frees that the worker has not seen yet
-	wanted   atomic.Uint64   // the last call that somebody waits for
-	firstCut atomic.Uint64   // the first of cuts; 0 if there is none
-	carries  atomic.Bool     // the stream copies tensors of collectives
-	markMu   sync.Mutex
-	marks    []mark // sorted by call
-	cutMu    sync.Mutex
-	cuts     []uint64 // sorted: the calls that end a batch, because another stream or the host continues from there
+	_              backend.CacheLine
+	releases       fusion.Releases // frees that the worker has not seen yet
+	requested      atomic.Uint64   // the last call that somebody waits for
+	firstCut       atomic.Uint64   // the first of cuts; 0 if there is none
+	forCollectives atomic.Bool     // the stream copies tensors of collectives
+	markMu         sync.Mutex
+	marks          []mark // sorted by call
+	cutMu          sync.Mutex
+	cuts           []uint64 // sorted: the calls that end a batch, because another stream or the host continues from there
 
 	// Written by the worker.
-	_       backend.CacheLine
-	taken   atomic.Uint64
-	sent    atomic.Uint64
-	scratch backend.Cache // scratch memory, reused in the order of recording
-	faults  core.Memory   // one word for each call of a batch that may report a fault
+	_         backend.CacheLine
+	recorded  atomic.Uint64
+	submitted atomic.Uint64
+	scratch   backend.Cache // scratch memory, reused in the order of recording
+	faults    core.Memory   // one word for each call of a batch that may report a fault
 
 	// Also written by the driver thread.
-	_      backend.CacheLine
-	flying atomic.Int32 // batches submitted and not ended
-	loaded atomic.Int64 // elements that these batches process; counted on software adapters only
+	_              backend.CacheLine
+	inFlight       atomic.Int32 // batches submitted and not ended
+	queuedElements atomic.Int64 // elements that these batches process; counted on software adapters only
 }
 
 func newStream(d *Device, rank int) *stream {
-	s := &stream{device: d, spare: make(chan *batch, inFlight+1)}
+	s := &stream{device: d, spare: make(chan *batch, maxInFlight+1)}
 	s.scratch.Open(&d.memory)
 	s.Open(s, backend.Options{
-		Device: d, Base: d.Device, Rank: rank, Memory: &d.memory, Unit: granule, Runner: s, Inline: -1, Sync: d.sync, Taken: &s.taken,
+		Device: d, Base: d.Device, Rank: rank, Memory: &d.memory, Unit: granule, Runner: s, Inline: -1, Sync: d.sync, Taken: &s.recorded,
 	})
 	return s
 }
@@ -62,10 +62,10 @@ func (s *stream) Free(m core.Memory, after ...core.Event) {
 }
 
 // request makes the worker submit call n and those before it.
-func (s *stream) want(n uint64) {
+func (s *stream) request(n uint64) {
 	for {
-		w := s.wanted.Load()
-		if w >= n || s.wanted.CompareAndSwap(w, n) {
+		w := s.requested.Load()
+		if w >= n || s.requested.CompareAndSwap(w, n) {
 			break
 		}
 	}
@@ -75,7 +75,7 @@ func (s *stream) want(n uint64) {
 // Demand implements [backend.Runner]. It is request for a call that must end its batch, even if later calls are requested before the worker
 // reaches it.
 func (s *stream) Demand(n uint64) {
-	if s.sent.Load() < n {
+	if s.submitted.Load() < n {
 		s.cutMu.Lock()
 		if i, found := slices.BinarySearch(s.cuts, n); !found {
 			s.cuts = slices.Insert(s.cuts, i, n)
@@ -83,7 +83,7 @@ func (s *stream) Demand(n uint64) {
 		}
 		s.cutMu.Unlock()
 	}
-	s.want(n)
+	s.request(n)
 }
 
 // dropCuts removes the cuts up to call number sent.
@@ -102,10 +102,10 @@ func (s *stream) dropCuts(sent uint64) {
 }
 
 // waitSubmitted blocks until call n has been submitted.
-func (s *stream) waitSent(n uint64) {
-	if s.sent.Load() < n {
+func (s *stream) waitSubmitted(n uint64) {
+	if s.submitted.Load() < n {
 		s.Demand(n)
-		s.Until(&s.sent, n)
+		s.Until(&s.submitted, n)
 	}
 }
 
@@ -121,15 +121,15 @@ func (d *Device) point(e core.Event) (s *stream, number uint64, here bool) {
 // A lateError is an error that was found when a batch ended. The stream and every tensor that it reaches share one pointer to it, so that a
 // better error can replace it everywhere.
 type lateError struct {
-	err    error
-	better atomic.Pointer[error]
+	err         error
+	replacement atomic.Pointer[error]
 }
 
 func (e *lateError) Error() string { return e.Unwrap().Error() }
 
 // Unwrap returns the replacement if there is one, otherwise the original error.
 func (e *lateError) Unwrap() error {
-	if better := e.better.Load(); better != nil {
+	if better := e.replacement.Load(); better != nil {
 		return *better
 	}
 	return e.err
@@ -148,7 +148,7 @@ func (s *stream) Failure() error {
 func (s *stream) Explain(old, better error) {
 	if late, ok := s.Errors.Get().(*lateError); ok {
 		if late.Unwrap() == old {
-			late.better.Store(&better)
+			late.replacement.Store(&better)
 		}
 		return
 	}

@@ -341,10 +341,10 @@ func TestWaitingForATimeEndsThenOrWhenTheValueIsKnown(t *testing.T) {
 			x := on(d, 1)
 			release := hold(s)
 			y := op.Add(x, core.Num(1))
-			for _, patience := range []time.Duration{0, time.Microsecond, 25 * time.Microsecond, 3 * time.Millisecond} {
+			for _, feedThreshold := range []time.Duration{0, time.Microsecond, 25 * time.Microsecond, 3 * time.Millisecond} {
 				start := time.Now()
-				require.False(t, y.WaitFor(patience))
-				require.GreaterOrEqual(t, time.Since(start), patience)
+				require.False(t, y.WaitFor(feedThreshold))
+				require.GreaterOrEqual(t, time.Since(start), feedThreshold)
 			}
 			known := make(chan bool)
 			go func() { known <- y.WaitFor(time.Hour) }()

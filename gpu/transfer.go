@@ -11,15 +11,15 @@ import (
 // A transfer is a call that copies bytes between the host and the device.
 type transfer struct {
 	regions []core.Region
-	at      []int     // offset of each region in the staging buffer
-	stage   *stage    // the source of an upload
-	data    []byte    // or the source of a small upload, which has one region
-	read    *readback // the destination of a download
+	at      []int          // offset of each region in the staging buffer
+	stage   *stagingBuffer // the source of an upload
+	data    []byte         // or the source of a small upload, which has one region
+	read    *readback      // the destination of a download
 }
 
 // layoutRegions returns the offsets of regions in a staging buffer, and its size. Each offset modulo 4 is that of the region on the device,
 // so that whole words can be copied.
-func arrange(regions []core.Region) (at []int, size int) {
+func layoutRegions(regions []core.Region) (at []int, size int) {
 	const line = 64
 	at = make([]int, len(regions))
 	for i, s := range regions {
@@ -46,7 +46,7 @@ func (s *stream) transfer(name string, t *transfer, after []core.Event) uint64 {
 }
 
 // A download is a transfer to the host.
-type fetched struct {
+type download struct {
 	transfer
 	device *Device
 }
@@ -55,28 +55,28 @@ type fetched struct {
 func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched, error) {
 	s.device.downloads.Add(1)
 	s.device.downloaded.Add(int64(sizeOf(regions)))
-	s.device.pacing.take()
-	s.carries.Store(true)
+	s.device.pacing.beginTurns()
+	s.forCollectives.Store(true)
 	return s.fetch(regions, after)
 }
 
 // ExpectWait implements [core.Stager].
-func (s *stream) Hurry() { s.device.pacing.hurry() }
+func (s *stream) ExpectWait() { s.device.pacing.shortenTurns() }
 
-func (s *stream) fetch(regions []core.Region, after []core.Event) (*fetched, error) {
-	f := &fetched{transfer{regions: regions}, s.device}
+func (s *stream) fetch(regions []core.Region, after []core.Event) (*download, error) {
+	f := &download{transfer{regions: regions}, s.device}
 	var size int
 	var err error
-	f.at, size = arrange(regions)
+	f.at, size = layoutRegions(regions)
 	if f.read, err = newReadback(s.device, size); err != nil {
 		return nil, err
 	}
-	s.want(s.transfer("download", &f.transfer, after))
+	s.request(s.transfer("download", &f.transfer, after))
 	return f, nil
 }
 
 // Wait implements [core.Fetched].
-func (f *fetched) Wait() error {
+func (f *download) Wait() error {
 	<-f.read.ready
 	switch lost := f.device.lost.Get(); {
 	case f.read.bytes != nil:
@@ -88,69 +88,69 @@ func (f *fetched) Wait() error {
 }
 
 // Bytes implements [core.Fetched].
-func (f *fetched) Bytes(i int) []byte {
+func (f *download) Bytes(i int) []byte {
 	at, n := f.at[i], f.regions[i].Size
 	return f.read.bytes[at : at+n : at+n]
 }
 
 // Back implements [core.Fetched].
-func (f *fetched) Back(on core.Stager) core.Stage {
+func (f *download) Back(on core.Stager) core.Stage {
 	s := on.(*stream)
-	if !s.device.limits.BothWays {
+	if !s.device.limits.MappablePrimary {
 		return nil
 	}
-	s.stages(f.regions)
+	s.countUpload(f.regions)
 	f.read.stage.memory = f.read.bytes
-	return &staged{transfer{regions: f.regions, at: f.at, stage: f.read.stage}, s}
+	return &upload{transfer{regions: f.regions, at: f.at, stage: f.read.stage}, s}
 }
 
 // Release implements [core.Fetched].
-func (f *fetched) Release() { f.device.thread.post(func() { f.read.release(f.device) }) }
+func (f *download) Release() { f.device.thread.post(func() { f.read.release(f.device) }) }
 
 // An upload is a transfer to the device.
-type staged struct {
+type upload struct {
 	transfer
 	stream *stream
 }
 
 // Stage implements [core.Stager].
 func (s *stream) Stage(regions []core.Region) (core.Stage, error) {
-	s.stages(regions)
-	return s.newStaged(regions)
+	s.countUpload(regions)
+	return s.newUpload(regions)
 }
 
 // countUpload counts an upload of a collective.
-func (s *stream) stages(regions []core.Region) {
+func (s *stream) countUpload(regions []core.Region) {
 	s.device.uploads.Add(1)
 	s.device.uploaded.Add(int64(sizeOf(regions)))
-	s.device.pacing.take()
-	s.carries.Store(true)
+	s.device.pacing.beginTurns()
+	s.forCollectives.Store(true)
 }
 
-func (s *stream) newStaged(regions []core.Region) (*staged, error) {
-	g := &staged{transfer{regions: regions}, s}
+func (s *stream) newUpload(regions []core.Region) (*upload, error) {
+	g := &upload{transfer{regions: regions}, s}
 	var size int
 	var err error
-	g.at, size = arrange(regions)
+	g.at, size = layoutRegions(regions)
 	g.stage, err = s.device.staging.get(s.device, size, true)
 	return g, err
 }
 
 // Bytes implements [core.Stage].
-func (g *staged) Bytes(i int) []byte {
+func (g *upload) Bytes(i int) []byte {
 	at, n := g.at[i], g.regions[i].Size
 	return g.stage.memory[at : at+n : at+n]
 }
 
 // Store implements [core.Stage].
-func (g *staged) Store(after ...core.Event) core.Event {
+func (g *upload) Store(after ...core.Event) core.Event {
 	n := g.stream.transfer("upload", &g.transfer, after)
-	g.stream.want(n)
+	g.stream.request(n)
 	return g.stream.Event(n)
 }
 
 // Release implements [core.Stage].
-func (g *staged) Release() {
+func (g *upload) Release() {
 	d := g.stream.device
 	if g.stage.write {
 		d.staging.put(g.stage)
@@ -164,7 +164,7 @@ func (g *staged) Release() {
 }
 
 // parallelCopy copies with several goroutines: a single thread reaches a fraction of the bandwidth of memory and bus.
-func copyWide(dst, src []byte) {
+func parallelCopy(dst, src []byte) {
 	const least = 1 << 20
 	parts := min(runtime.GOMAXPROCS(0), len(src)/least, 8)
 	if parts < 2 {
@@ -186,17 +186,17 @@ func (s *stream) Upload(m core.Memory, offset int, src []byte) {
 	d.uploads.Add(1)
 	d.uploaded.Add(int64(len(src)))
 	for len(src) > 0 {
-		n := min(len(src), mostStage-4)
+		n := min(len(src), maxStagingSize-4)
 		regions := []core.Region{{Memory: m, Offset: offset, Size: n}}
 		if n <= smallUpload {
 			s.transfer("upload", &transfer{regions: regions, data: append([]byte(nil), src[:n]...)}, nil)
 		} else {
-			g, err := s.newStaged(regions)
+			g, err := s.newUpload(regions)
 			if err != nil {
 				s.Errors.Set(err)
 				return
 			}
-			copyWide(g.Bytes(0), src[:n])
+			parallelCopy(g.Bytes(0), src[:n])
 			s.transfer("upload", &g.transfer, nil)
 		}
 		src, offset = src[n:], offset+n
@@ -209,18 +209,18 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 	d.downloads.Add(1)
 	d.downloaded.Add(int64(len(dst)))
 	// Up to three pieces are in flight while the first is copied out.
-	var queue []*fetched
+	var queue []*download
 	finish := func() {
 		f := queue[0]
 		queue = queue[1:]
 		if f.Wait() == nil {
-			copyWide(dst[:f.regions[0].Size], f.Bytes(0))
+			parallelCopy(dst[:f.regions[0].Size], f.Bytes(0))
 		}
 		dst = dst[f.regions[0].Size:]
 		f.Release()
 	}
 	for rest := len(dst); rest > 0; {
-		n := min(rest, mostStage-4)
+		n := min(rest, maxStagingSize-4)
 		f, err := s.fetch([]core.Region{{Memory: m, Offset: offset, Size: n}}, nil)
 		if err != nil {
 			s.Errors.Set(err)
@@ -239,7 +239,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 }
 
 // recordTransfer records the commands of a transfer.
-func (r *encoder) move(t *transfer) error {
+func (r *encoder) recordTransfer(t *transfer) error {
 	if t.read != nil {
 		r.batch.reads = append(r.batch.reads, t.read)
 	}
@@ -257,7 +257,7 @@ func (r *encoder) move(t *transfer) error {
 			r.batch.list.Copy(t.read.stage.buffer, t.at[i]-lead, slab.buffer, from-lead, (lead+region.Size+3)&^3)
 			continue
 		}
-		if err := r.write(t, i, slab, from); err != nil {
+		if err := r.recordUpload(t, i, slab, from); err != nil {
 			return err
 		}
 	}
@@ -265,7 +265,7 @@ func (r *encoder) move(t *transfer) error {
 }
 
 // recordUpload records the upload of region i to an offset of a slab. Whole words are copied; the bytes before and after them are patched.
-func (r *encoder) write(t *transfer, i int, slab *slab, to int) error {
+func (r *encoder) recordUpload(t *transfer, i int, slab *slab, to int) error {
 	region := t.regions[i]
 	data := t.data
 	if t.stage != nil {

@@ -20,34 +20,34 @@ func (s *stream) Work() {
 		c, n := s.First()
 		if c == nil {
 			switch {
-			case s.demanded():
-				s.sendHere(r)
-			case s.ripe(r):
-				s.sendAhead(r)
-			case !s.await(r):
+			case s.hasRequest():
+				s.sendAll(r)
+			case s.gpuIdle(r):
+				s.sendWithoutFusion(r)
+			case !s.waitForWork(r):
 				return
 			default:
-				r.patience = leastPatience
+				r.feedThreshold = minFeedCommands
 			}
 			continue
 		}
-		s.order(r, c.Waits())
+		s.orderAfter(r, c.Waits())
 		s.device.trace.Add(c)
 		s.record(r, c)
 		_, moves := c.Own.(*transfer)
 		if s.device.adapter.Software && !moves {
-			r.batch.load += elements(c)
+			r.batch.elements += elements(c)
 		}
-		carried := moves && s.carries.Load()
-		if s.sent.Load() < n {
+		carried := moves && s.forCollectives.Load()
+		if s.submitted.Load() < n {
 			r.batch.last = n
 		}
 		c.Clear()
-		s.taken.Store(n)
+		s.recorded.Store(n)
 		s.Took()
 		switch {
-		case r.fusion.N == 0 && s.full(r.batch), s.awaited(n), carried && s.hasPiece(r), core.ActiveProfile() != nil:
-			s.sendHere(r)
+		case r.fusion.N == 0 && s.full(r.batch), s.endsBatch(n), carried && s.sendsPiece(r), core.ActiveProfile() != nil:
+			s.sendAll(r)
 		case r.fusion.N == 0:
 			s.feed(r)
 		}
@@ -55,38 +55,38 @@ func (s *stream) Work() {
 }
 
 // hasRequest reports whether somebody waits for a call that has not gone to the GPU.
-func (s *stream) demanded() bool { return s.wanted.Load() > s.sent.Load() }
+func (s *stream) hasRequest() bool { return s.requested.Load() > s.submitted.Load() }
 
 // gpuIdle reports whether the GPU has nothing to do while the batch has commands; the batch is then sent although more may come. A batch
 // whose calls are all held by a fusion waits a little longer, so that the fusion can grow.
-func (s *stream) ripe(r *encoder) bool {
-	return s.flying.Load() == 0 && !r.batch.empty() && (r.fusion.N == 0 || r.batch.list.Len() > 0)
+func (s *stream) gpuIdle(r *encoder) bool {
+	return s.inFlight.Load() == 0 && !r.batch.empty() && (r.fusion.N == 0 || r.batch.list.Len() > 0)
 }
 
 // sendAll sends the batch, with the calls that the fusion holds. That may end the fusion at an arbitrary point, so the fusion stays behind
 // if somebody waits only for calls before it.
-func (s *stream) sendHere(r *encoder) {
-	if f := &r.fusion; f.N > 0 && s.demanded() && s.wanted.Load() < f.Members[0].Number {
-		s.sendAhead(r)
+func (s *stream) sendAll(r *encoder) {
+	if f := &r.fusion; f.N > 0 && s.hasRequest() && s.requested.Load() < f.Members[0].Number {
+		s.sendWithoutFusion(r)
 		return
 	}
-	here := s.taken.Load()
-	r.encode(s.wanted.Load() != here && s.firstCut.Load() != here)
+	here := s.recorded.Load()
+	r.encode(s.requested.Load() != here && s.firstCut.Load() != here)
 	s.send(r)
 }
 
 // endsBatch reports whether a batch must end with call n: it is the last one requested, or a cut. Calls behind it must not delay it: a
 // stream that copies its results to the host can then run on the GPU right after it.
-func (s *stream) awaited(n uint64) bool {
+func (s *stream) endsBatch(n uint64) bool {
 	if c := s.firstCut.Load(); c > 0 && c <= n {
 		return true
 	}
-	w := s.wanted.Load()
-	return w <= n && w > s.sent.Load()
+	w := s.requested.Load()
+	return w <= n && w > s.submitted.Load()
 }
 
 // sendWithoutFusion sends the batch without the calls that the fusion holds.
-func (s *stream) sendAhead(r *encoder) {
+func (s *stream) sendWithoutFusion(r *encoder) {
 	f := &r.fusion
 	if f.N == 0 {
 		s.send(r)
@@ -98,12 +98,12 @@ func (s *stream) sendAhead(r *encoder) {
 }
 
 // waitForWork blocks until there is something to do. It returns false if the stream is closed instead.
-func (s *stream) await(r *encoder) bool {
-	if s.Spin(func() bool { return s.Tail.Load() > s.taken.Load() || s.demanded() || s.ripe(r) }) {
+func (s *stream) waitForWork(r *encoder) bool {
+	if s.Spin(func() bool { return s.Tail.Load() > s.recorded.Load() || s.hasRequest() || s.gpuIdle(r) }) {
 		return true
 	}
-	if s.flying.Load() == 0 && r.fusion.N > 0 {
-		s.sendHere(r)
+	if s.inFlight.Load() == 0 && r.fusion.N > 0 {
+		s.sendAll(r)
 		return true
 	}
 	if r.batch.empty() && s.Ended() {
@@ -115,13 +115,13 @@ func (s *stream) await(r *encoder) bool {
 
 // orderAfter makes what is recorded from now on run after the events. An event of a stream on the same GPU is in order once its call has
 // been submitted; the worker waits for any other event to end.
-func (s *stream) order(r *encoder, events []core.Event) {
+func (s *stream) orderAfter(r *encoder, events []core.Event) {
 	for _, e := range events {
 		if e.Done() {
 			continue
 		}
 		other, n, here := s.device.point(e)
-		if here && other.sent.Load() >= n {
+		if here && other.submitted.Load() >= n {
 			continue
 		}
 		if !r.batch.empty() { // the event may depend on what this batch holds back
@@ -129,11 +129,11 @@ func (s *stream) order(r *encoder, events []core.Event) {
 			s.send(r)
 		}
 		if here {
-			other.waitSent(n)
+			other.waitSubmitted(n)
 		} else if j, ok := e.(core.Joint); ok {
 			var parts []core.Event
 			s.BlockOn(e, func() { parts = j.Parts() })
-			s.order(r, parts)
+			s.orderAfter(r, parts)
 		} else {
 			s.BlockOn(e, e.Wait)
 		}
@@ -155,7 +155,7 @@ func (s *stream) record(r *encoder, c *core.Call) {
 	}
 	s.perform(r, c)
 	if profile != nil {
-		r.batch.last = s.taken.Load() + 1
+		r.batch.last = s.recorded.Load() + 1
 		s.drain(r)
 		profile.Record(s, c, start)
 	}
@@ -169,7 +169,7 @@ func (s *stream) perform(r *encoder, c *core.Call) {
 
 func (s *stream) execute(r *encoder, c *core.Call) error {
 	if t, ok := c.Own.(*transfer); ok {
-		return r.move(t)
+		return r.recordTransfer(t)
 	}
 	if err := s.device.lost.Get(); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (s *stream) Refuse(c *core.Call) error {
 // drain sends what is recorded and waits until the GPU has run it.
 func (s *stream) drain(r *encoder) {
 	s.send(r)
-	s.Finish(s.sent.Load())
+	s.Finish(s.submitted.Load())
 }
 
 // A mark is a function to call when the call with number after is done.
@@ -257,10 +257,10 @@ func (s *stream) mark(r *encoder, c *core.Call) {
 		}
 	}
 	if r.batch.list.Len() == 0 {
-		s.addMark(mark{s.sent.Load(), fn})
+		s.addMark(mark{s.submitted.Load(), fn})
 		return
 	}
-	r.batch.last = s.taken.Load() + 1
+	r.batch.last = s.recorded.Load() + 1
 	s.addMark(mark{r.batch.last, fn})
 	s.send(r)
 }
@@ -273,11 +273,11 @@ func (s *stream) addMark(m mark) {
 		i--
 	}
 	s.marks = slices.Insert(s.marks, i, m)
-	s.reach(s.Done.Load())
+	s.runMarks(s.Done.Load())
 }
 
 // runMarks calls the functions of the marks up to call number done. The caller holds markMu.
-func (s *stream) reach(done uint64) {
+func (s *stream) runMarks(done uint64) {
 	for len(s.marks) > 0 && s.marks[0].after <= done {
 		s.marks[0].fn()
 		s.marks[0] = mark{}
@@ -300,17 +300,17 @@ func (s *stream) submit(r *encoder) {
 	if len(b.checks) > 0 {
 		s.collectFaults(b)
 	}
-	for s.flying.Load() >= s.device.pacing.ahead() || s.tooFar(b) {
+	for s.inFlight.Load() >= s.device.pacing.maxBatches() || s.queueFull(b) {
 		s.Sleep()
 	}
-	s.flying.Add(1)
-	s.loaded.Add(int64(b.load))
-	s.device.pacing.sent()
-	b.last = max(b.last, s.sent.Load()) // a call with many commands may be submitted in several batches
+	s.inFlight.Add(1)
+	s.queuedElements.Add(int64(b.elements))
+	s.device.pacing.countBatch()
+	b.last = max(b.last, s.submitted.Load()) // a call with many commands may be submitted in several batches
 	last := b.last
 	d := s.device
 	d.thread.post(func() { d.submit(s, b) })
-	s.sent.Store(last)
+	s.submitted.Store(last)
 	s.dropCuts(last)
 	if s.Notify(); s.Awaited() {
 		runtime.Gosched() // lets a stream that waited for this batch send its own before this stream sends more
@@ -323,14 +323,14 @@ func (s *stream) newBatch() *batch {
 	case b := <-s.spare:
 		return b
 	default:
-		return &batch{list: s.device.thread.gpu.NewList()}
+		return &batch{list: s.device.thread.gpu.NewCommandList()}
 	}
 }
 
 // partEnded records the end of one of the operations that a batch waits for, and completes the batch at the last. It runs on the driver
 // thread.
-func (s *stream) ended(b *batch) {
-	if b.open--; b.open > 0 {
+func (s *stream) partEnded(b *batch) {
+	if b.unfinished--; b.unfinished > 0 {
 		return
 	}
 	if b.lost {
@@ -339,12 +339,12 @@ func (s *stream) ended(b *batch) {
 		}
 	}
 	s.checkFaults(b)
-	took := s.device.pacing.measure(b.list.Len(), b.begun, s.carries.Load())
-	if b.load > 0 {
+	took := s.device.pacing.measure(b.list.Len(), b.begun, s.forCollectives.Load())
+	if b.elements > 0 {
 		if !b.lost {
-			s.device.load.measure(b.load, took)
+			s.device.softwarePacing.measure(b.elements, took)
 		}
-		s.loaded.Add(-int64(b.load))
+		s.queuedElements.Add(-int64(b.elements))
 	}
 	last := b.last
 	b.last = 0
@@ -354,10 +354,10 @@ func (s *stream) ended(b *batch) {
 	default:
 	}
 	s.markMu.Lock()
-	s.reach(last)
+	s.runMarks(last)
 	s.Done.Store(last)
 	s.markMu.Unlock()
-	s.flying.Add(-1)
+	s.inFlight.Add(-1)
 	s.Notify()
 	s.Rouse()
 }

@@ -48,7 +48,7 @@ func DeviceDescription(d Device) string {
 //
 //plait:waits
 func DevicesLeave() Status {
-	if gpu.Leave() {
+	if gpu.Shutdown() {
 		return 1
 	}
 	return 0

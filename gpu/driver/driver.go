@@ -16,7 +16,7 @@ type Driver interface {
 	Open(index int) (GPU, error)
 	// Shutdown makes all open GPUs count as lost and refuses to open others. It waits up to ten seconds for submitted work and reports
 	// whether all of it has ended. It may be called from any goroutine.
-	Leave() bool
+	Shutdown() bool
 }
 
 // A GPU is an open device with its queue. It is used by one goroutine at a time, except for command lists, which belong to streams.
@@ -27,11 +27,11 @@ type GPU interface {
 	// NewPipeline compiles a WGSL program that binds the given number of buffers, and params bytes of parameters at binding 0.
 	NewPipeline(source string, buffers, params int) (Pipeline, error)
 	// NewBindGroup binds whole buffers, and a window of the parameter buffer with a dynamic offset. window is its size in bytes.
-	NewGroup(params Buffer, window int, buffers []Buffer) (Group, error)
+	NewBindGroup(params Buffer, window int, buffers []Buffer) (BindGroup, error)
 	// NewCommandList returns an empty list of commands.
-	NewList() List
+	NewCommandList() CommandList
 	// Submit writes data to the parameter buffer and runs the commands. s is done when the GPU has run them.
-	Submit(l List, params Buffer, data []byte, s Status)
+	Submit(l CommandList, params Buffer, data []byte, s Status)
 	// NewStatus returns a pending status.
 	NewStatus() Status
 	// Poll updates the statuses of operations that have ended. Pause blocks the calling thread for about d.
@@ -62,15 +62,15 @@ type Buffer interface {
 type Pipeline interface{ Release() }
 
 // A BindGroup is the buffers that a program binds.
-type Group interface{ Release() }
+type BindGroup interface{ Release() }
 
 // A CommandList is a list of commands, in the order in which the GPU runs them.
-type List interface {
+type CommandList interface {
 	// Len returns the number of commands. Reset empties the list.
 	Len() int
 	Reset()
 	// Dispatch appends a dispatch of x * y * z workgroups of a pipeline. params is the byte offset of its parameters.
-	Dispatch(p Pipeline, g Group, params, x, y, z uint32)
+	Dispatch(p Pipeline, g BindGroup, params, x, y, z uint32)
 	// Copy appends a copy between buffers. Offsets and size are multiples of 4.
 	Copy(to Buffer, toOffset int, from Buffer, fromOffset, size int)
 	// Clear appends a command that sets bytes to zero. Offset and size are multiples of 4, and size is not 0.

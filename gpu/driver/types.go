@@ -21,7 +21,7 @@ type Limits struct {
 	WorkgroupStorage int
 	Invocations      int  // in a workgroup
 	Workgroups       int  // along each dimension of a grid
-	BothWays         bool // the host can map a buffer for both reading and writing
+	MappablePrimary  bool // the host can map a buffer for both reading and writing
 }
 
 // Usage is a set of uses of a buffer.

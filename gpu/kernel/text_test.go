@@ -26,7 +26,7 @@ var owned = []struct {
 	{regexp.MustCompile(`\bstruct \w+ \{`), "Text.Struct"},
 	{regexp.MustCompile(`var<`), "Text.Shared, Text.Private or a method of Builder that binds an operand"},
 	{regexp.MustCompile(`@\w+`), "Text.Main, Text.Each or Text.EachGroup"},
-	{regexp.MustCompile(`Barrier\(\)`), "Text.Barrier or Text.Meet"},
+	{regexp.MustCompile(`Barrier\(\)`), "Text.Barrier or Text.BarrierAll"},
 	{regexp.MustCompile(`\batomic\w*[<(]`), "Builder.AtomicsOf, and Text.AtomicAdd and its like"},
 	{regexp.MustCompile(`\barray<`), "Text.Shared or Text.Private"},
 	{regexp.MustCompile(`(?:^|[^\w.])f(?:32|16)\b`), "shader.Real, in texts real"},

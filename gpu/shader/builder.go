@@ -102,7 +102,7 @@ func (s *Builder) Out(name string, o *core.Operand, t expr.Type, k expr.Kind) st
 }
 
 // InOut binds an operand that the program reads and writes.
-func (s *Builder) Both(name string, o *core.Operand, t expr.Type) string {
+func (s *Builder) InOut(name string, o *core.Operand, t expr.Type) string {
 	return s.bind(name, o, Binding{compute: t, in: true, out: true})
 }
 

@@ -32,7 +32,7 @@ type Runtime interface {
 	Flush()
 	Feed()
 	// Finish submits the recorded commands, waits for the GPU, and reports whether the device is still usable.
-	Settle() bool
+	Finish() bool
 }
 
 // A Key identifies a program of a device by its name and the numbers that it is specialised on.

@@ -118,7 +118,7 @@ func (w *Text) EachGroup(threads int, n string) {
 func (w *Text) Barrier() { w.text.WriteString(w.Language.Barrier()) }
 
 // BarrierAll is [Text.Barrier] for both buffers and workgroup memory.
-func (w *Text) Meet() {
+func (w *Text) BarrierAll() {
 	w.text.WriteString(w.Language.BufferBarrier())
 	w.Barrier()
 }

@@ -20,7 +20,7 @@ type Tuning struct {
 	NormElements, NormVectors int
 	// ColumnVectors is how many vec4 of columns a workgroup sums at most. ColumnGroups is the least number of workgroups for which a
 	// workgroup takes more than one.
-	SharedColumns, SharingGroups int
+	ColumnVectors, ColumnGroups int
 	// FewSequences is the number of sequences up to which a recurrent step is a single dispatch.
 	FewSequences int
 	// SearchedRows is the number of rows up to which a scatter finds duplicates by comparing each index with all others, instead of
@@ -30,17 +30,21 @@ type Tuning struct {
 }
 
 // A Tile is how a matrix product is divided. A workgroup computes Rows x Cols results, in steps of K along the inner dimension; each
-// invocation computes ThreadRows x ThreadCols of them. With Double, workgroup memory holds two tiles of each factor, so that one is filled
-// while the other is read. With Strided, the tile is used where a is strided along K, and for gathers. Costs are in picoseconds for each
-// element of K: those of the tiles of one multiprocessor are BaseCost, and TileCost for each of them, and at least MinCost.
+// invocation computes ThreadRows x ThreadCols of them.
+//
+// With Double, workgroup memory holds two tiles of each factor, so that one is filled while the other is read. A tile with ScalarLoads is
+// used only for products whose rows of a cannot be read as vec4 along K, and for gathers; one with Double only for other products.
+//
+// Costs are in picoseconds for each element of K: the tiles of one multiprocessor cost BaseCost together and TileCost each, and at least
+// MinCost.
 type Tile struct {
-	Rows, Cols, K, High, Wide int
-	Double, Loose             bool
-	Least, Add, Each          int
+	Rows, Cols, K, ThreadRows, ThreadCols int
+	Double, ScalarLoads                   bool
+	MinCost, BaseCost, TileCost           int
 }
 
 // Threads returns the number of invocations of a workgroup.
-func (t Tile) Threads() int { return t.Rows / t.High * (t.Cols / t.Wide) }
+func (t Tile) Threads() int { return t.Rows / t.ThreadRows * (t.Cols / t.ThreadCols) }
 
 // DefaultTuning returns the figures of an H200, which are used for every GPU. The costs of tiles were fitted to 2700 measurements of 99
 // products.
@@ -48,13 +52,13 @@ func DefaultTuning(software bool) Tuning {
 	t := Tuning{
 		Multiprocessors: 132,
 		Tiles: []Tile{
-			{Rows: 32, Cols: 32, K: 16, High: 4, Wide: 4, Least: 26_500, Add: 14_100, Each: 9_090},
-			{Rows: 64, Cols: 64, K: 16, High: 4, Wide: 8, Add: 8_540, Each: 27_090},
-			{Rows: 64, Cols: 128, K: 16, High: 8, Wide: 8, Least: 71_300, Add: 10_300, Each: 50_500, Loose: true},
-			{Rows: 128, Cols: 128, K: 16, High: 8, Wide: 8, Add: 1_050, Each: 101_300, Double: true},
+			{Rows: 32, Cols: 32, K: 16, ThreadRows: 4, ThreadCols: 4, MinCost: 26_500, BaseCost: 14_100, TileCost: 9_090},
+			{Rows: 64, Cols: 64, K: 16, ThreadRows: 4, ThreadCols: 8, BaseCost: 8_540, TileCost: 27_090},
+			{Rows: 64, Cols: 128, K: 16, ThreadRows: 8, ThreadCols: 8, MinCost: 71_300, BaseCost: 10_300, TileCost: 50_500, ScalarLoads: true},
+			{Rows: 128, Cols: 128, K: 16, ThreadRows: 8, ThreadCols: 8, BaseCost: 1_050, TileCost: 101_300, Double: true},
 		},
 		RemainderK: 1024, PatchBytes: 32 << 20, ScoreBlocks: 600, NormElements: 8192, NormVectors: 8,
-		SharedColumns: 4, SharingGroups: 64, FewSequences: 128, SearchedRows: 1024,
+		ColumnVectors: 4, ColumnGroups: 64, FewSequences: 128, SearchedRows: 1024,
 	}
 	if software {
 		t.PatchBytes, t.SearchedRows = 0, 256

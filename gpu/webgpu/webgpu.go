@@ -101,7 +101,7 @@ func (webGPU) Open(index int) (driver.GPU, error) {
 	return &device{g, driver.Limits{
 		Buffer: int(l.buffer), Binding: int(l.storage_binding), Bindings: int(l.storage_buffers),
 		UniformAlignment: int(l.uniform_alignment), UniformBinding: int(l.uniform_binding),
-		BothWays: g.both_ways != 0, WorkgroupStorage: int(l.workgroup_storage), Invocations: int(l.workgroup_invocations), Workgroups: int(l.workgroups),
+		MappablePrimary: g.both_ways != 0, WorkgroupStorage: int(l.workgroup_storage), Invocations: int(l.workgroup_invocations), Workgroups: int(l.workgroups),
 	}, map[int]*layout{}}, nil
 }
 
@@ -129,8 +129,8 @@ func (g *device) TakeError() error {
 // Lost implements [driver.GPU].
 func (g *device) Lost() bool { return g.g.lost != 0 }
 
-// Leave implements [driver.Driver].
-func (webGPU) Leave() bool { return C.plaitk_gpu_leave() != 0 }
+// Shutdown implements [driver.Driver].
+func (webGPU) Shutdown() bool { return C.plaitk_gpu_leave() != 0 }
 
 // Lose implements [driver.GPU].
 func (g *device) Lose(reason string) {
@@ -248,8 +248,8 @@ func (p *pipeline) Release() { C.wgpuComputePipelineRelease(p.p) }
 
 type group struct{ g C.WGPUBindGroup }
 
-// NewGroup implements [driver.GPU].
-func (g *device) NewGroup(params driver.Buffer, window int, buffers []driver.Buffer) (driver.Group, error) {
+// NewBindGroup implements [driver.GPU].
+func (g *device) NewBindGroup(params driver.Buffer, window int, buffers []driver.Buffer) (driver.BindGroup, error) {
 	var handles [32]C.WGPUBuffer
 	var sizes [32]C.uint64_t
 	for i, b := range buffers {
@@ -267,29 +267,29 @@ func (g *device) NewGroup(params driver.Buffer, window int, buffers []driver.Buf
 	return &group{bound}, nil
 }
 
-// Release implements [driver.Group].
+// Release implements [driver.BindGroup].
 func (g *group) Release() { C.wgpuBindGroupRelease(g.g) }
 
 type list struct{ commands []C.plaitk_gpu_command }
 
-// NewList implements [driver.GPU].
-func (g *device) NewList() driver.List { return &list{} }
+// NewCommandList implements [driver.GPU].
+func (g *device) NewCommandList() driver.CommandList { return &list{} }
 
-// Len implements [driver.List].
+// Len implements [driver.CommandList].
 func (l *list) Len() int { return len(l.commands) }
 
-// Reset implements [driver.List].
+// Reset implements [driver.CommandList].
 func (l *list) Reset() { l.commands = l.commands[:0] }
 
-// Dispatch implements [driver.List].
-func (l *list) Dispatch(p driver.Pipeline, g driver.Group, params, x, y, z uint32) {
+// Dispatch implements [driver.CommandList].
+func (l *list) Dispatch(p driver.Pipeline, g driver.BindGroup, params, x, y, z uint32) {
 	l.commands = append(l.commands, C.plaitk_gpu_command{
 		kind: C.PLAITK_GPU_DISPATCH, pipeline: p.(*pipeline).p, group: g.(*group).g, params: C.uint32_t(params),
 		x: C.uint32_t(x), y: C.uint32_t(y), z: C.uint32_t(z),
 	})
 }
 
-// Copy implements [driver.List].
+// Copy implements [driver.CommandList].
 func (l *list) Copy(to driver.Buffer, toOffset int, from driver.Buffer, fromOffset, size int) {
 	l.commands = append(l.commands, C.plaitk_gpu_command{
 		kind: C.PLAITK_GPU_COPY, from: from.(*buffer).b, to: to.(*buffer).b,
@@ -297,7 +297,7 @@ func (l *list) Copy(to driver.Buffer, toOffset int, from driver.Buffer, fromOffs
 	})
 }
 
-// Clear implements [driver.List].
+// Clear implements [driver.CommandList].
 func (l *list) Clear(to driver.Buffer, offset, size int) {
 	l.commands = append(l.commands, C.plaitk_gpu_command{
 		kind: C.PLAITK_GPU_CLEAR, to: to.(*buffer).b, to_offset: C.uint64_t(offset), size: C.uint64_t(size),
@@ -305,7 +305,7 @@ func (l *list) Clear(to driver.Buffer, offset, size int) {
 }
 
 // Submit implements [driver.GPU].
-func (g *device) Submit(l driver.List, params driver.Buffer, data []byte, s driver.Status) {
+func (g *device) Submit(l driver.CommandList, params driver.Buffer, data []byte, s driver.Status) {
 	var first *C.plaitk_gpu_command
 	commands := l.(*list).commands
 	if len(commands) > 0 {

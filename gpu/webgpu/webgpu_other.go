@@ -27,5 +27,5 @@ func (none) Missing() string { return unsupported }
 // Open implements [driver.Driver].
 func (none) Open(int) (driver.GPU, error) { return nil, errors.New(unsupported) }
 
-// Leave implements [driver.Driver].
-func (none) Leave() bool { return true }
+// Shutdown implements [driver.Driver].
+func (none) Shutdown() bool { return true }

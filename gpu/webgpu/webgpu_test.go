@@ -114,10 +114,10 @@ func TestNoDeviceIsOpenedAfterTheEnd(t *testing.T) {
 		}
 		first.Wait()
 	}
-	require.True(t, Driver.Leave())
+	require.True(t, Driver.Shutdown())
 	require.Empty(t, Driver.Adapters())
 	_, err := Driver.Open(0)
 	require.EqualError(t, err, "the process ends")
 	others.Wait()
-	require.True(t, Driver.Leave())
+	require.True(t, Driver.Shutdown())
 }

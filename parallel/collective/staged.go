@@ -171,7 +171,7 @@ func (c *chunk) fetch() {
 	}
 	for r, list := range regions {
 		if l := j.stagers[r].toHost; l != nil && !j.calls[0].op.Kind.reduces() {
-			l.Hurry() // parameters are needed before each layer, sums of gradients only at the end
+			l.ExpectWait() // parameters are needed before each layer, sums of gradients only at the end
 		}
 		if len(list) > 0 {
 			c.fetched[r], c.errs[r] = j.stagers[r].toHost.Fetch(list, pending(j.reads[r])...)

@@ -144,7 +144,7 @@ func (v *convolution) addBias(r *shader.Recorder, c *core.Call, y *core.Operand,
 		return nil
 	}
 	s := shader.New(r, "conv bias")
-	to, b := s.Both("y", y, expr.F32), s.In("b", &c.Ins[2], expr.F32, expr.Number)
+	to, b := s.InOut("y", y, expr.F32), s.In("b", &c.Ins[2], expr.F32, expr.Number)
 	n, per, channels := s.Uint(y.Numel()), s.Uint(places), s.Uint(y.Shape[1])
 	return s.Run(r, shader.GroupsFor(y.Numel()), func(w *shader.Text) {
 		w.Each(n)

@@ -118,7 +118,7 @@ func (v *convolution) product(g *matmul.Gather, w, from, to *core.Operand, rows 
 		// Strides of b for which it is read one element at a time.
 		ARow: 1, ACol: rows, BRow: 1, BCol: 1, CRow: places, CCol: 1,
 		Batch:  stackOf(1, v.groups, [2]int{0, rows * places}, [2]int{0, patch * rows}, [2]int{0, p.channels * g.Step}),
-		Gather: g, Wide: places, Gap: min(v.images-1, 1) * (v.groups*rows - 1) * places,
+		Gather: g, GapEvery: places, Gap: min(v.images-1, 1) * (v.groups*rows - 1) * places,
 	}
 }
 

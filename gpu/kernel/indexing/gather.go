@@ -86,7 +86,7 @@ func scatterCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "scatter")
 	t := shader.ComputeType(out.DType)
-	j, y := s.In("index", index, expr.I64, expr.Number), s.Both("y", out, t)
+	j, y := s.In("index", index, expr.I64, expr.Number), s.InOut("y", out, t)
 	value, first := "", "0u"
 	if s.Flag(src.IsNumber) {
 		if t == expr.F32 {

@@ -82,7 +82,7 @@ type scatterText struct {
 // bind adds out and the values to a shader, and returns what writes the function of a row's position.
 func (p *Scatter) bind(s *shader.Builder) func(w *shader.Text) scatterText {
 	t := shader.ComputeType(p.out.DType)
-	s.Both("y", p.out, t)
+	s.InOut("y", p.out, t)
 	value, first := "", "0u"
 	if s.Flag(p.values.IsNumber) {
 		if t == expr.F32 {

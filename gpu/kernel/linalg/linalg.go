@@ -197,7 +197,7 @@ func (x *matrices) steps(r *shader.Recorder, name string, n, cost int, bind func
 			w.Add("  for (var step = %s; step < %s; step++) {", begin, end)
 			for _, part := range p.parts {
 				w.Put(part)
-				w.Meet()
+				w.BarrierAll()
 			}
 			w.Add("  }")
 		})

@@ -11,9 +11,9 @@ import (
 func TestLastWaveIsCut(t *testing.T) {
 	gpu := &shader.Device{Tuning: shader.DefaultTuning(false)}
 	gpu.Multiprocessors = 4
-	gpu.Tiles = []shader.Tile{{Rows: 32, Cols: 32, K: 16, High: 4, Wide: 4, Double: true, Each: 100_000}}
+	gpu.Tiles = []shader.Tile{{Rows: 32, Cols: 32, K: 16, ThreadRows: 4, ThreadCols: 4, Double: true, TileCost: 100_000}}
 	pieces := func(m, n, k int, transposed bool) int {
-		if c := like(gpu, m, n, k, transposed).estimate(); c.last {
+		if c := contiguousProduct(gpu, m, n, k, transposed).estimate(); c.lastWave {
 			return c.pieces
 		}
 		return 0
@@ -30,10 +30,10 @@ func TestLastWaveIsCut(t *testing.T) {
 func TestRemainderOfKIsAProductOfItsOwn(t *testing.T) {
 	gpu := &shader.Device{Tuning: shader.DefaultTuning(false)}
 	splits := func(rowStride int) bool {
-		p := like(gpu, 8192, 768, 50257, false)
+		p := contiguousProduct(gpu, 8192, 768, 50257, false)
 		p.ARow = rowStride
 		whole, _ := p.splitRemainder()
-		return whole != nil && whole.splits()
+		return whole != nil && whole.remainderPays()
 	}
 	require.True(t, splits(50260))
 	require.False(t, splits(50257), "read one element at a time")

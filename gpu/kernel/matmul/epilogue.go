@@ -9,18 +9,18 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// results are what the epilogue stores, and how. Strings are expressions.
+// results describes the output of a tiled product and how it is stored. Strings are expressions.
 type results struct {
-	first    string               // position of the operand's first element
-	row, col string               // strides
-	vec4     bool                 // rows are stored as vec4
-	finished bool                 // the function finish makes results of sums; otherwise the sums are stored
-	staged   bool                 // rows go through workgroup memory, so that neighbours write neighbours
-	finish   finisher             // where finished
-	gaps     func(w *shader.Text) // writes the function gaps
+	first    string               // index of the output's first element
+	row, col string               // strides of rows and columns
+	vec4     bool                 // rows are written as vec4
+	finished bool                 // the epilogue is applied; otherwise the sums are written as they are
+	staged   bool                 // rows go through workgroup memory, so that writes are coalesced
+	finish   finisher             // the epilogue, if finished
+	gaps     func(w *shader.Text) // declares the function gaps
 }
 
-// bindResults adds the output to the program, or the memory of the sums where that is given.
+// bindResults binds the output; or, if sums is not nil, the scratch memory for sums.
 func (x *tiledText) bindResults(s *shader.Builder, p *Product, sums *core.Memory) {
 	x.out = results{finished: sums == nil, gaps: func(*shader.Text) {}}
 	if s.Flag(!x.out.finished) {
@@ -28,7 +28,7 @@ func (x *tiledText) bindResults(s *shader.Builder, p *Product, sums *core.Memory
 		x.out.vec4 = s.Flag(p.N%4 == 0)
 		x.out.row, x.out.col = s.Uint(p.N), s.Uint(1)
 	} else {
-		x.out.first = s.Both("c", p.Out, expr.F32)
+		x.out.first = s.InOut("c", p.Out, expr.F32)
 		x.out.vec4 = s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Aligned(p.Out, append([]int{p.CRow}, p.Batch.Strides[0]...)...))
 		x.out.row, x.out.col = s.Uint(p.CRow), s.Uint(p.CCol)
 	}
@@ -38,13 +38,14 @@ func (x *tiledText) bindResults(s *shader.Builder, p *Product, sums *core.Memory
 	}
 }
 
-// stage decides whether rows go through workgroup memory: they do where they cannot be stored as vec4 and the tile of b has room.
+// stage decides whether rows go through workgroup memory. They do if they cannot be written as vec4 and the memory of b's tile has room for
+// them.
 func (o *results) stage(s *shader.Builder, p *Product, t tile) {
-	o.staged = s.Flag(!o.vec4 && (!o.finished || p.CCol == 1) && t.Rows/t.High <= t.K)
+	o.staged = s.Flag(!o.vec4 && (!o.finished || p.CCol == 1) && t.Rows/t.ThreadRows <= t.K)
 	o.finish.early = o.finish.beta != "" && (o.vec4 || o.staged)
 }
 
-// functions writes those that the epilogue calls.
+// functions declares the functions that the epilogue calls.
 func (o *results) functions(w *shader.Text) {
 	if o.finished {
 		o.finish.function(w)
@@ -52,7 +53,7 @@ func (o *results) functions(w *shader.Text) {
 	}
 }
 
-// value returns the result at a position, in a column, for a sum.
+// value returns the expression for the result of a sum at an index, in a column.
 func (o *results) value(sum, at, col string) string {
 	if o.finished {
 		return "finish(" + sum + ", " + at + ", " + col + ")"
@@ -68,12 +69,12 @@ func (o *results) store(at, col, sum string) string {
 	return "c[" + at + "] = " + sum
 }
 
-// epilogue stores an invocation's results.
+// epilogue writes the statements that store an invocation's results.
 func (x *tiledText) epilogue() {
 	if x.out.finished {
 		x.Add("  let c0 = at_0;")
-	} else { // pieces are the outermost
-		x.Add("  let c0 = %s + (piece * %s + layer / %s) * %s * %s;", x.out.first, x.stack, x.pieces, x.m, x.n)
+	} else { // the pieces of K are the outermost dimension
+		x.Add("  let c0 = %s + (piece * %s + layer / %s) * %s * %s;", x.out.first, x.batchSize, x.pieces, x.m, x.n)
 	}
 	if x.late != nil {
 		x.Add("  if (late) {")
@@ -84,7 +85,7 @@ func (x *tiledText) epilogue() {
 		x.storeRows()
 	} else {
 		if x.out.finish.early {
-			x.addOld()
+			x.addOldValues()
 		}
 		x.storeRegisters()
 	}
@@ -93,23 +94,23 @@ func (x *tiledText) epilogue() {
 	}
 }
 
-// row defines row, that of register row i of group g.
+// row opens a block that defines row, the row of accumulator i of row group g.
 func (x *tiledText) row(g, i int) {
-	x.Add("  {\n    let row = row0 + (%du + ty) * 4u + %du;", g*x.Rows/x.High, i)
+	x.Add("  {\n    let row = row0 + (%du + ty) * 4u + %du;", g*x.Rows/x.ThreadRows, i)
 }
 
-// at defines col and at, the column and the position of the first of columns group h.
+// at opens a block that defines col and at, the column and the index of the first of the four results of column group h.
 func (x *tiledText) at(h int) {
-	x.Add("      {\n        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;", h*x.Cols/x.Wide, x.out.row, x.out.col)
+	x.Add("      {\n        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;", h*x.Cols/x.ThreadCols, x.out.row, x.out.col)
 }
 
-// addOld applies alpha and beta to all sums, whose old values are stored as vec4. They are all read before the first result is stored: no
-// compiler moves a read of the output before a write to it, so each read would be waited for.
-func (x *tiledText) addOld() {
-	for g := range x.High / 4 {
+// addOldValues applies alpha and beta to all accumulators if the output can be read as vec4. All old values are read before the first result is
+// written: compilers do not move a read of the output before a write to it, so every later read would be waited for.
+func (x *tiledText) addOldValues() {
+	for g := range x.ThreadRows / 4 {
 		for i := range 4 {
 			x.row(g, i)
-			for h := range x.Wide / 4 {
+			for h := range x.ThreadCols / 4 {
 				x.at(h)
 				sum := fmt.Sprintf("c_%d_%d_%d", g, i, h)
 				x.Add("        %s = %s;\n      }", sum, x.out.finish.sum(sum, "c[at >> 2u]"))
@@ -119,13 +120,13 @@ func (x *tiledText) addOld() {
 	}
 }
 
-// storeRegisters stores results from registers.
+// storeRegisters stores results from the accumulators.
 func (x *tiledText) storeRegisters() {
-	for g := range x.High / 4 {
+	for g := range x.ThreadRows / 4 {
 		for i := range 4 {
 			x.row(g, i)
 			x.Add("    if (row < %s) {", x.m)
-			for h := range x.Wide / 4 {
+			for h := range x.ThreadCols / 4 {
 				x.at(h)
 				x.Add("        let v = c_%d_%d_%d;", g, i, h)
 				x.storeVec4()
@@ -136,7 +137,7 @@ func (x *tiledText) storeRegisters() {
 	}
 }
 
-// storeVec4 stores the results for v, four sums in a row from column col on.
+// storeVec4 stores the results of v, four sums in a row from column col on.
 func (x *tiledText) storeVec4() {
 	if x.out.vec4 {
 		var list []string
@@ -152,28 +153,29 @@ func (x *tiledText) storeVec4() {
 	}
 }
 
-// storePiece stores an invocation's sums, scaled, in the tile of vec4 that begins at place. Storing them unscaled is 0.5 % slower.
+// storePiece stores an invocation's sums, scaled, to scratch memory, in the tile of vec4 that begins at place. Storing them unscaled is 0.5
+// % slower.
 func (x *tiledText) storePiece(place, scale string) {
-	for g := range x.High / 4 {
+	for g := range x.ThreadRows / 4 {
 		for i := range 4 {
-			for h := range x.Wide / 4 {
+			for h := range x.ThreadCols / 4 {
 				x.Add("    parts[%s + ((%du + ty) * 4u + %du) * %du + %du + tx] = c_%d_%d_%d * %s;",
-					place, g*x.Rows/x.High, i, x.Cols/4, h*x.Cols/x.Wide, g, i, h, scale)
+					place, g*x.Rows/x.ThreadRows, i, x.Cols/4, h*x.Cols/x.ThreadCols, g, i, h, scale)
 			}
 		}
 	}
 }
 
-// storeRows stores the results through the workgroup memory of b's tile, a row for each row of invocations, so that a warp writes
-// consecutive elements. Old values are read before, as in addOld.
+// storeRows stores the results through the workgroup memory of b's tile, one row for each row of invocations at a time, so that writes are
+// coalesced. Old values are read beforehand, as in addOldValues.
 func (x *tiledText) storeRows() {
-	down := x.Rows / x.High
+	down := x.Rows / x.ThreadRows
 	loads := down * x.Cols / x.Threads()
 	at := func(g, i, l int) {
 		x.Add("    let line = (li + %du) / %du;\n    let place = (li + %du) %% %du;", l*x.Threads(), x.Cols, l*x.Threads(), x.Cols)
 		x.Add("    let row = row0 + (%du + line) * 4u + %du;\n    let col = col0 + place;\n    let at = c0 + row * %s + col;", g*down, i, x.out.row)
 	}
-	for g := range x.High / 4 {
+	for g := range x.ThreadRows / 4 {
 		for i := range 4 {
 			for l := range loads {
 				if x.out.finish.early {
@@ -184,11 +186,11 @@ func (x *tiledText) storeRows() {
 			}
 		}
 	}
-	for g := range x.High / 4 {
+	for g := range x.ThreadRows / 4 {
 		for i := range 4 {
 			x.Barrier()
-			for h := range x.Wide / 4 {
-				x.Add("  sh_b[ty][%du + tx] = c_%d_%d_%d;", h*x.Cols/x.Wide, g, i, h)
+			for h := range x.ThreadCols / 4 {
+				x.Add("  sh_b[ty][%du + tx] = c_%d_%d_%d;", h*x.Cols/x.ThreadCols, g, i, h)
 			}
 			x.Barrier()
 			for l := range loads {

@@ -8,33 +8,34 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A Gather makes a product an implicit GEMM: one factor is the im2col matrix of images, whose elements are read from the images. Two tables
-// say where: one has an entry for each element of a patch, the other for each place of a patch in all images. An entry is two words. The first
-// is its part of the position in memory, and the sum of both is the position. The second is a mask with a bit for each dimension and tap:
-// which taps the element needs, and which taps of the place lie inside the image. An element whose taps are not all inside is zero.
+// A Gather makes a product an implicit GEMM: one factor is an im2col matrix that is not stored; its elements are read from the images. Two
+// tables hold the index arithmetic. One has an entry for each element of a patch, the other for each position of a patch in all images. An
+// entry has two words. The first words of both entries add up to an element's index in memory. The second word is a mask with a bit for
+// each dimension and tap of the kernel: for an element of a patch, the taps that it needs; for a position, the taps that lie inside the
+// image. An element is zero if a tap that it needs lies outside.
 type Gather struct {
-	Tables           *core.Operand // the elements', then the places'
-	Elements, Places int           // how many there are
-	Rows             bool          // the factor is a, and K runs over the places; else it is b, and columns do
-	Channels, Step   int           // how many channels each tap has, and the stride between them in an image
+	Tables           *core.Operand // the table of elements, followed by that of positions
+	Elements, Places int           // lengths of the tables
+	Rows             bool          // the im2col matrix is a, and K runs over positions; otherwise it is b, whose columns are positions
+	Channels, Step   int           // channels of each tap, and the stride between them in an image
 }
 
-// A gatherText writes the text of a gather for a tile.
+// A gatherText writes the statements that load a tile of the im2col matrix.
 type gatherText struct {
-	side           *side
+	factor         *factor
 	loads          int
 	across, alongK gatherAxis
 	rows           bool
 	step           string
 }
 
-// A gatherAxis is a table of a gather along a dimension of the product.
+// A gatherAxis is one of the tables, along one dimension of the matrix.
 type gatherAxis struct {
-	first   string // position of the first entry
-	last    string // the last entry's number, to which reads are clamped; empty if they need not be
-	numbers string // prefix of the variables with the places of loads in the tile
-	entries int    // entries that an invocation needs: one for each load, or one for all
-	blocks  bool   // the tile's entries are channels of one tap
+	first   string // index of the first entry
+	last    string // index of the last entry, to which reads are clamped; empty if no clamp is needed
+	numbers string // prefix of the variables that hold the offsets of loads in the tile
+	entries int    // entries that an invocation reads for a tile: one for each load, or one for all
+	blocks  bool   // all entries of a tile are channels of one tap
 }
 
 // name returns the name of the product's programs.
@@ -45,8 +46,8 @@ func (p *Product) name() string {
 	return "matmul"
 }
 
-// bind adds the tables to the program and has the factor's side loaded by them.
-func (g *Gather) bind(s *shader.Builder, a, b *side, t tile) {
+// bind binds the tables and makes the factor load by them.
+func (g *Gather) bind(s *shader.Builder, a, b *factor, t tile) {
 	x := b
 	if s.Flag(g.Rows) {
 		x = a
@@ -64,14 +65,14 @@ func (g *Gather) bind(s *shader.Builder, a, b *side, t tile) {
 	if elements.blocks = s.Flag(g.Channels%along == 0); elements.blocks {
 		elements.entries = 1
 	}
-	x.gather = &gatherText{side: x, loads: loads, across: places, alongK: elements, rows: g.Rows, step: s.Uint(g.Step)}
+	x.gather = &gatherText{factor: x, loads: loads, across: places, alongK: elements, rows: g.Rows, step: s.Uint(g.Step)}
 	if g.Rows {
 		x.gather.across, x.gather.alongK = elements, places
 	}
 	x.gather.across.numbers, x.gather.alongK.numbers, x.gather.alongK.last = x.name+"_x", x.name+"_d", ""
 }
 
-// entry returns an expression for the entry of a load in the tile that begins at origin.
+// entry returns the expression for the entry of a load, in the tile that begins at origin.
 func (a *gatherAxis) entry(origin string, load int) string {
 	if a.blocks {
 		return fmt.Sprintf("ld_t(%s + %s)", a.first, origin)
@@ -83,20 +84,20 @@ func (a *gatherAxis) entry(origin string, load int) string {
 	return fmt.Sprintf("ld_t(%s + %s)", a.first, at)
 }
 
-// of returns the number of a load's entry.
+// of returns the index of a load's entry among those that the invocation read.
 func (a *gatherAxis) of(load int) int { return min(load, a.entries-1) }
 
-// ahead reports whether the entry for the next tile along K is read one tile ahead: it is, if all loads share it.
-func (g *gatherText) ahead() bool { return g.alongK.entries == 1 }
+// prefetched reports whether the entry of the next tile along K is read one tile ahead, which is done if all loads share it.
+func (g *gatherText) prefetched() bool { return g.alongK.entries == 1 }
 
-// checks returns how many mask comparisons the loads of an invocation need.
+// checks returns how many comparisons of masks an invocation makes for a tile.
 func (g *gatherText) checks() int { return max(g.across.entries, g.alongK.entries) }
 
-// prepare is [side.prepare]: the entries across are read here, and positions hold what does not change along K.
+// prepare is [factor.prepare]. It reads the entries of the table across K, and computes the part of each index that is constant along K.
 func (g *gatherText) prepare(w *shader.Text, t tile, origin string) {
-	x := g.side.name
+	x := g.factor.name
 	for l := range g.loads {
-		across, k := g.side.place(t, l)
+		across, k := g.factor.place(t, l)
 		w.Add("  let %s_x%d = %s;", x, l, across)
 		w.Add(`  let %s_d%d = %s;
   var %s_v%d: real;`, x, l, k, x, l)
@@ -105,7 +106,7 @@ func (g *gatherText) prepare(w *shader.Text, t tile, origin string) {
 		w.Add("  let %s_e%d = %s;", x, i, g.across.entry(origin, i))
 	}
 	for l := range g.loads {
-		position := fmt.Sprintf("%s + %s_e%d.x", g.side.first, x, g.across.of(l))
+		position := fmt.Sprintf("%s + %s_e%d.x", g.factor.first, x, g.across.of(l))
 		if g.across.blocks {
 			position += fmt.Sprintf(" + %s_x%d * %s", x, l, g.step)
 		}
@@ -118,15 +119,15 @@ func (g *gatherText) prepare(w *shader.Text, t tile, origin string) {
 		w.Add("  let %s_m%d = %s_e%d.y;", x, i, x, g.across.of(i))
 		w.Add("  var %s_i%d: bool;", x, i)
 	}
-	if g.ahead() {
+	if g.prefetched() {
 		w.Add("  var %s_n = %s;", x, g.alongK.entry("begin", 0))
 	}
 }
 
-// load is [side.load] without the zeros outside of images: put writes those, so that no load is waited for here.
+// load is [factor.load]. It leaves the zeros outside of images to store, so that the result of no load is waited for here.
 func (g *gatherText) load(w *shader.Text, t tile, at string, ends bool) {
-	x := g.side.name
-	if g.ahead() {
+	x := g.factor.name
+	if g.prefetched() {
 		w.Add(`    let %s_e0 = %s_n;
     %s_n = %s;`, x, x, x, g.alongK.entry(fmt.Sprintf("%s + %du", at, t.K), 0))
 	} else {
@@ -150,10 +151,10 @@ func (g *gatherText) load(w *shader.Text, t tile, at string, ends bool) {
 	}
 }
 
-// put is [side.put].
-func (g *gatherText) put(w *shader.Text, half string) {
-	x := g.side.name
+// store is [factor.store].
+func (g *gatherText) store(w *shader.Text, buffer string) {
+	x := g.factor.name
 	for l := range g.loads {
-		w.Add("    sh_%s%s[%s_d%d][%s_x%d >> 2u][%s_x%d & 3u] = select(0.0, %s_v%d, %s_i%d);", x, half, x, l, x, l, x, l, x, l, x, min(l, g.checks()-1))
+		w.Add("    sh_%s%s[%s_d%d][%s_x%d >> 2u][%s_x%d & 3u] = select(0.0, %s_v%d, %s_i%d);", x, buffer, x, l, x, l, x, l, x, l, x, min(l, g.checks()-1))
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// integers computes a product of integers, which are summed in 64 bits and wrap.
+// integers computes a product of integers. Sums are 64-bit and wrap.
 func (p *Product) integers(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "matmul (integers)")
-	a, b, to := s.In("a", p.A, expr.I64, expr.Number), s.In("b", p.B, expr.I64, expr.Number), s.Both("c", p.Out, expr.I64)
+	a, b, to := s.In("a", p.A, expr.I64, expr.Number), s.In("b", p.B, expr.I64, expr.Number), s.InOut("c", p.Out, expr.I64)
 	count := p.M * p.N * p.Batch.Count
 	if r.GPU.Software && p.K > MaxSoftwareK {
 		return core.Errorf(core.NotImplemented, c.Op, "integer products with a K of %d are too long for %s, want at most %d", p.K, r.GPU.Name, MaxSoftwareK)

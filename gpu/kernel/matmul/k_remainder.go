@@ -4,22 +4,22 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// splits reports whether the remainder of K deserves a product of its own; p is the product over whole tiles.
-func (p *Product) splits() bool {
+// remainderPays reports whether the remainder of K is worth a product of its own. p is the product over whole tiles.
+func (p *Product) remainderPays() bool {
 	c, least := p.estimate(), p.gpu.RemainderK
-	return least == 0 || p.gpu.Tiles[c.number].Double && c.pieces == 1 && p.K >= least-least%16
+	return least == 0 || p.gpu.Tiles[c.tile].Double && c.pieces == 1 && p.K >= least-least%16
 }
 
-// splitRemainder divides a product whose K is no multiple of the tiles' into one over whole tiles and one over the remainder, which adds to
-// the results of the first. It returns nil if there is no remainder, or if rows of a cannot be read as vec4. The first keeps its last wave
-// whole: cutting that too would cost more than the split gains.
+// splitRemainder divides a product whose K is not a multiple of the tiles' into one over whole tiles, and one over the remainder that adds
+// to the results of the first. It returns nil if there is no remainder, or if rows of a cannot be read as vec4. The first product does not
+// split its last wave, which would cost more than a separate remainder gains.
 func (p *Product) splitRemainder() (whole, rest *Product) {
 	const tileK = 16 // the K of every tile
 	if p.K%tileK == 0 || p.K < tileK || p.Folded || p.Gather != nil {
 		return nil, nil
 	}
 	first, last := *p, *p
-	first.K, first.uncut = p.K-p.K%tileK, true
+	first.K, first.wholeLastWave = p.K-p.K%tileK, true
 	if !first.vec4AlongK() {
 		return nil, nil
 	}

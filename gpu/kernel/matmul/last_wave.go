@@ -8,20 +8,20 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A large tile takes a whole multiprocessor, so tiles run in waves of one per multiprocessor, and in the last wave some multiprocessors are
-// idle. Split K keeps them busy: the tiles of the last wave are cut into pieces along K. Their workgroups follow those of the whole tiles in
-// the same dispatch, because the GPU drains between two dispatches.
+// A workgroup with a large tile occupies a whole multiprocessor, so tiles run in waves of one per multiprocessor, and in the last wave some
+// multiprocessors are idle. To use them, the tiles of the last wave are split along K. Their workgroups are in the same dispatch, behind
+// those of the whole tiles, because the GPU drains between two dispatches.
 
-// waves returns how many waves the tiles fill; 0 where the last one is not cut.
+// waves returns the number of full waves; 0 if the last wave is not to be split.
 func (p *Product) waves(t shader.Tile) int {
-	if !t.Double || p.BRow == 1 && p.BCol != 1 || p.K%t.K != 0 || p.Batch.Count != 1 || p.uncut || p.Folded || p.Gather != nil {
+	if !t.Double || p.BRow == 1 && p.BCol != 1 || p.K%t.K != 0 || p.Batch.Count != 1 || p.wholeLastWave || p.Folded || p.Gather != nil {
 		return 0
 	}
 	return p.groups(t) / p.gpu.Multiprocessors
 }
 
-// lastWaveInPieces computes the product with the tiles of the last wave split along K.
-func (p *Product) lastWaveInPieces(r *shader.Recorder, number, pieces int) error {
+// splitLastWave computes the product with the tiles of the last wave split into pieces along K.
+func (p *Product) splitLastWave(r *shader.Recorder, number, pieces int) error {
 	t := tile{r.GPU.Tiles[number]}
 	whole := p.waves(t.Tile) * p.gpu.Multiprocessors
 	rest := p.groups(t.Tile) - whole
@@ -33,25 +33,25 @@ func (p *Product) lastWaveInPieces(r *shader.Recorder, number, pieces int) error
 	if err != nil {
 		return err
 	}
-	if err := p.layers(r, number, pieces, whole, &parts, 0, 1); err != nil {
+	if err := p.dispatchLayers(r, number, pieces, whole, &parts, 0, 1); err != nil {
 		return err
 	}
-	return p.sumLast(r, t, whole, pieces, parts)
+	return p.sumLastWave(r, t, whole, pieces, parts)
 }
 
-// A lastText is the text of a program for the tiles of the last wave.
-type lastText struct {
-	number string // defines which tile and which piece a workgroup computes, and late if it is one of these
-	place  string // of its piece in scratch memory, in vec4
+// A lastWaveText has the statements that a program needs for split tiles beside whole ones.
+type lastWaveText struct {
+	number string // defines which tile and piece a workgroup computes, and late, which is true for split tiles
+	place  string // offset of the piece in scratch memory, in vec4
 }
 
-// lastText adds what a program needs for pieces beside whole tiles.
-func (p *Product) lastText(s *shader.Builder, t tile, whole int, parts core.Memory) *lastText {
+// lastWaveText binds the scratch memory of the pieces and returns the statements.
+func (p *Product) lastWaveText(s *shader.Builder, t tile, whole int, parts core.Memory) *lastWaveText {
 	room := s.FloatsOf("parts", parts)
 	s.Bindings[len(s.Bindings)-1].Vec4 = true
 	wholeWord, rest := s.Uint(whole), s.Uint(p.groups(t.Tile)-whole)
 	across, down := s.Uint(shader.Ceil(p.N, t.Cols)), s.Uint(shader.Ceil(p.M, t.Rows))
-	return &lastText{
+	return &lastWaveText{
 		number: fmt.Sprintf(`  let late = wg.x >= %[1]s;
   let after = max(wg.x, %[1]s) - %[1]s;
   let tile_number = min(wg.x, %[1]s) + after %% %[2]s;
@@ -61,13 +61,13 @@ func (p *Product) lastText(s *shader.Builder, t tile, whole int, parts core.Memo
 	}
 }
 
-// sumLast adds up the pieces of the last wave's tiles in order and runs the epilogue, four results for each invocation.
-func (p *Product) sumLast(r *shader.Recorder, t tile, whole, pieces int, parts core.Memory) error {
+// sumLastWave adds the pieces of the last wave's tiles in a fixed order and runs the epilogue. Each invocation computes four results.
+func (p *Product) sumLastWave(r *shader.Recorder, t tile, whole, pieces int, parts core.Memory) error {
 	s := shader.New(r, "matmul (sum of the last)")
 	s.Specialize(t.Rows)
 	s.Specialize(t.Cols)
 	from := s.FloatsOf("parts", parts)
-	to := s.Both("c", p.Out, expr.F32)
+	to := s.InOut("c", p.Out, expr.F32)
 	s.Bindings[0].Vec4 = true
 	s.Bindings[1].Vec4 = s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Aligned(p.Out, p.CRow))
 	vec4s := t.Rows * t.Cols / 4

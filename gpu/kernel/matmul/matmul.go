@@ -1,5 +1,6 @@
-// Package matmul multiplies stacks of matrices by tiles. matmul.go estimates which tile is the cheapest and into how many pieces K is cut,
-// tuner.go measures it on request, and tiled.go writes the program.
+// Package matmul multiplies batches of matrices. A workgroup computes one tile of the output; where the output has too few tiles to fill
+// the GPU, K is split between workgroups too (split K), and a second dispatch adds the partial sums. matmul.go estimates which tile and how
+// many pieces of K are the fastest, tuner.go measures it on request, and tiled.go writes the program.
 package matmul
 
 import (
@@ -14,22 +15,22 @@ import (
 
 func init() { kernel.Register(contract.MatMul, matmulCall) }
 
-// A Product is a stack of matrix products: out = alpha a b + beta out + bias.
+// A Product is a batch of matrix products: out = alpha a b + beta out + bias.
 type Product struct {
-	M, N, K     int
-	Out, A, B   *core.Operand
-	bias        *core.Operand // nil for none
-	Alpha, Beta float64
-	gpu         *shader.Device // set where it is run
-	uncut       bool           // the last wave is not split along K
-	Folded      bool           // a is block lower triangular, and stored folded: see [FoldedFunc]
-	ARow, ACol  int            // strides along the rows and columns of a
-	BRow, BCol  int
-	CRow, CCol  int
-	Batch       shader.Loop // over the stack: out, a and b
+	M, N, K       int
+	Out, A, B     *core.Operand
+	bias          *core.Operand // nil for none
+	Alpha, Beta   float64
+	gpu           *shader.Device // set when the product is run
+	wholeLastWave bool           // do not split the last wave along K
+	Folded        bool           // a is block lower triangular and stored folded: see [FoldedFunc]
+	ARow, ACol    int            // strides along the rows and columns of a
+	BRow, BCol    int
+	CRow, CCol    int
+	Batch         shader.Loop // over the batch: out, a and b
 
-	Gather    *Gather // nil, or what reads one factor from images
-	Wide, Gap int     // the output skips gap elements after each wide columns of a row
+	Gather        *Gather // reads one factor from images, as an im2col matrix; nil for none
+	GapEvery, Gap int     // in a row of the output, Gap elements are skipped after every GapEvery columns
 }
 
 func matmulCall(r *shader.Recorder, c *core.Call) error {
@@ -41,7 +42,7 @@ func matmulCall(r *shader.Recorder, c *core.Call) error {
 	p.M, p.N, p.CRow, p.CCol = matrix(p.Out, false)
 	_, p.K, p.ARow, p.ACol = matrix(p.A, a.TransposeA)
 	_, _, p.BRow, p.BCol = matrix(p.B, a.TransposeB)
-	p.Batch = stack(p.Out, p.A, p.B)
+	p.Batch = batchLoop(p.Out, p.A, p.B)
 	if p.M == 0 || p.N == 0 || p.Batch.Count == 0 {
 		return nil
 	}
@@ -51,7 +52,7 @@ func matmulCall(r *shader.Recorder, c *core.Call) error {
 	return p.Run(r)
 }
 
-// matrix returns the size and the strides of the last two dimensions.
+// matrix returns the sizes and strides of the last two dimensions.
 func matrix(o *core.Operand, transposed bool) (rows, cols, row, col int) {
 	n := len(o.Shape)
 	rows, cols, row, col = o.Shape[n-2], o.Shape[n-1], o.Strides[n-2], o.Strides[n-1]
@@ -61,8 +62,8 @@ func matrix(o *core.Operand, transposed bool) (rows, cols, row, col int) {
 	return rows, cols, row, col
 }
 
-// stack returns the loop over the leading dimensions.
-func stack(out *core.Operand, factors ...*core.Operand) shader.Loop {
+// batchLoop returns the loop over the leading dimensions.
+func batchLoop(out *core.Operand, factors ...*core.Operand) shader.Loop {
 	l := shader.Loop{Count: 1, Strides: make([][]int, 1+len(factors))}
 	steps := make([]int, 1+len(factors))
 	lead := len(out.Shape) - 2
@@ -83,68 +84,69 @@ func stack(out *core.Operand, factors ...*core.Operand) shader.Loop {
 
 // Costs are in picoseconds, fitted to 2700 measurements of 99 products on an H200.
 const (
-	// startCost is the fixed cost of a workgroup, in elements of K.
+	// startCost is the fixed cost of a workgroup, expressed as elements of K.
 	startCost = 15
-	// sumCost is the fixed cost of adding up the pieces of split K, and resultCost that of each result of a piece.
+	// sumCost is the fixed cost of adding the pieces of split K, and resultCost the cost for each result of each piece.
 	sumCost, resultCost = 7_600_000, 1
-	// gatherCost is the latency of gathered loads, for each element of K.
+	// gatherCost is the latency of gathered loads for each element of K.
 	gatherCost = 40_000
-	// mostPieces is the largest number of pieces of split K, and leastK the least K of a piece.
-	mostPieces, leastK = 64, 64
-	mostGatheredPieces = 128
+	// maxPieces is the largest number of pieces of split K, maxGatheredPieces that of products with a gather, and minPieceK the least K of
+	// a piece.
+	maxPieces, minPieceK = 64, 64
+	maxGatheredPieces    = 128
 )
 
-// A choice is how a product is computed: the number of the tile, and into how many pieces K is split; with last, only the tiles of the last
-// wave are, see [Product.waves].
+// A choice is how a product is computed: the index of the tile, and the number of pieces that K is split into. With lastWave, only the
+// tiles of the last wave are split: see [Product.waves].
 type choice struct {
-	number, pieces int
-	last           bool
+	tile, pieces int
+	lastWave     bool
 }
 
-// estimate returns the cheapest choice.
+// estimate returns the choice with the least estimated cost.
 func (p *Product) estimate() choice {
 	var best choice
 	least := 0
 	for number, t := range p.gpu.Tiles {
-		if number > 0 && (p.gpu.Software && number > 1 || p.M <= t.Rows/2 || p.N <= t.Cols/2 || // compiling the large ones there takes long
-			t.Double && p.loose() || t.Loose && !p.loose()) {
+		if number > 0 && (p.gpu.Software && number > 1 || p.M <= t.Rows/2 || p.N <= t.Cols/2 || // software adapters take long to compile the large tiles
+			t.Double && p.scalarLoads() || t.ScalarLoads && !p.scalarLoads()) {
 			continue
 		}
-		if c, cost := p.cut(number); number == 0 || cost < least {
+		if c, cost := p.bestSplit(number); number == 0 || cost < least {
 			best, least = c, cost
 		}
 	}
 	return best
 }
 
-// groups returns the number of tiles of the output.
+// groups returns the number of tiles of all outputs.
 func (p *Product) groups(t shader.Tile) int {
 	return shader.Ceil(p.M, t.Rows) * shader.Ceil(p.N, t.Cols) * p.Batch.Count
 }
 
-// MaxSoftwareK is the largest K of a piece on lavapipe, which ends loops after 65535 iterations.
+// MaxSoftwareK is the largest K of a piece on a software adapter: lavapipe ends loops after 65535 iterations.
 const MaxSoftwareK = 1 << 15
 
-// leastPieces returns into how many pieces K has to be split.
-func (p *Product) leastPieces() int {
+// minPieces returns into how many pieces K must be split at least.
+func (p *Product) minPieces() int {
 	if !p.gpu.Software {
 		return 1
 	}
 	return max(shader.Ceil(p.K, MaxSoftwareK), 1)
 }
 
-// cut returns the cheapest way to split K for a tile, and the product's cost.
-func (p *Product) cut(number int) (best choice, cost int) {
-	least := p.leastPieces()
-	most := mostPieces
+// bestSplit returns the cheapest way to split K for a tile, and its cost.
+func (p *Product) bestSplit(number int) (best choice, cost int) {
+	least := p.minPieces()
+	most := maxPieces
 	if p.Gather != nil {
-		most = mostGatheredPieces
+		most = maxGatheredPieces
 	}
 	lasts := []bool{false}
 	if p.waves(p.gpu.Tiles[number]) > 0 {
 		lasts = []bool{false, true}
 	}
-	for n := least; n <= max(least, most) && (n == least || p.K/n >= leastK); n++ {
+	for n := least; n <= max(least, most) && (n == least || p.K/n >= minPieceK); n++ {
 		for _, last := range lasts {
 			c := choice{number, n, last && n > 1}
 			if took := p.cost(c); best.pieces == 0 || took < cost {
@@ -155,23 +157,23 @@ func (p *Product) cut(number int) (best choice, cost int) {
 	return best, cost
 }
 
-// cost estimates the product's time.
+// cost returns the estimated time of a choice.
 func (p *Product) cost(c choice) int {
-	t, groups := p.gpu.Tiles[c.number], p.groups(p.gpu.Tiles[c.number])
+	t, groups := p.gpu.Tiles[c.tile], p.groups(p.gpu.Tiles[c.tile])
 	if c.pieces == 1 {
-		return p.pass(t, groups, 1)
+		return p.dispatchCost(t, groups, 1)
 	}
-	cost, results := p.pass(t, groups, c.pieces), p.M*p.N*p.Batch.Count
-	if c.last {
+	cost, results := p.dispatchCost(t, groups, c.pieces), p.M*p.N*p.Batch.Count
+	if c.lastWave {
 		waves := p.waves(t)
 		rest := groups - waves*p.gpu.Multiprocessors
-		cost, results = waves*p.pass(t, p.gpu.Multiprocessors, 1)+p.pass(t, rest, c.pieces), rest*t.Rows*t.Cols
+		cost, results = waves*p.dispatchCost(t, p.gpu.Multiprocessors, 1)+p.dispatchCost(t, rest, c.pieces), rest*t.Rows*t.Cols
 	}
-	if p.ACol == 1 && t.Double { // programs for pieces of these run slower
+	if p.ACol == 1 && t.Double { // split-K programs for an a that is contiguous along K run slower
 		switch {
 		case p.BRow == 1 && p.BCol != 1 || p.K%t.K != 0:
 			cost += cost / 5
-		case c.last:
+		case c.lastWave:
 			cost += cost / 128
 		default:
 			cost += cost / 20
@@ -180,26 +182,26 @@ func (p *Product) cost(c choice) int {
 	return cost + sumCost + c.pieces*results*resultCost
 }
 
-// pass estimates the time of a dispatch of so many tiles, each in pieces. A step along K costs a multiprocessor a fixed time and some for each
-// of its tiles, and no less than the latency of memory.
-func (p *Product) pass(t shader.Tile, groups, pieces int) int {
-	step := max(t.Least, t.Add+t.Each*shader.Ceil(groups*pieces, p.gpu.Multiprocessors))
-	if p.Gather != nil { // one at a time, and by way of a table
-		step = max(step*6/5, t.Each+gatherCost)
+// dispatchCost returns the estimated time of a dispatch of tiles, each split into pieces. Each element of K costs a multiprocessor a fixed
+// time plus a time for each of its tiles, and at least the latency of memory.
+func (p *Product) dispatchCost(t shader.Tile, groups, pieces int) int {
+	step := max(t.MinCost, t.BaseCost+t.TileCost*shader.Ceil(groups*pieces, p.gpu.Multiprocessors))
+	if p.Gather != nil { // gathered loads are scalar and read a table first
+		step = max(step*6/5, t.TileCost+gatherCost)
 	}
 	return (shader.Ceil(shader.Ceil(p.K, pieces), t.K)*t.K + startCost) * step
 }
 
-// loose reports whether rows of a are read along K one element at a time, or a factor is gathered.
-func (p *Product) loose() bool { return p.Gather != nil || p.ACol == 1 && !p.vec4AlongK() }
+// scalarLoads reports whether a factor needs scalar loads along K: rows of a that cannot be read as vec4, or a gather.
+func (p *Product) scalarLoads() bool { return p.Gather != nil || p.ACol == 1 && !p.vec4AlongK() }
 
 // vec4AlongK reports whether rows of a are read along K as vec4.
 func (p *Product) vec4AlongK() bool {
 	return p.ACol == 1 && p.K%4 == 0 && shader.Aligned(p.A, append([]int{p.ARow}, p.Batch.Strides[1]...)...)
 }
 
-// flatten makes one product of a stack that shares b, where the rows of a and of the output are evenly spaced through the stack. It has fewer
-// ragged edges, and NVIDIA's compiler makes the program without a stack 30 % faster.
+// flatten turns a batch that shares b into one product, if the rows of a and of the output are evenly spaced through the batch. The product
+// has fewer partial tiles, and NVIDIA's compiler makes the program without a batch 30 % faster.
 func (p *Product) flatten() {
 	s := p.Batch.Strides
 	if len(p.Batch.Sizes) != 1 || s[0][0] != p.M*p.CRow || s[1][0] != p.M*p.ARow || s[2][0] != 0 {
@@ -209,18 +211,18 @@ func (p *Product) flatten() {
 	p.Batch = shader.Loop{Count: 1, Strides: make([][]int, 3)}
 }
 
-// turning is the least number of rows for which it pays to transpose b in memory first: workgroups then load its tiles without
-// transposing them.
-const turning = 1024
+// transposeRows is the least number of rows of a for which b is transposed in memory first, if it is contiguous along K. Workgroups then
+// load its tiles without transposing them.
+const transposeRows = 1024
 
-// Run computes the product.
+// Run computes the product, after making a batch into one product or transposing b where that is faster.
 func (p *Product) Run(r *shader.Recorder) error {
 	p.flatten()
 	single := true
 	for _, s := range p.Batch.Strides[2] {
 		single = single && s == 0
 	}
-	if p.BRow == 1 && p.BCol != 1 && single && p.M*p.Batch.Count >= turning && min(p.N, p.K) >= 64 && 4*p.K*(p.N+3) <= r.GPU.Binding {
+	if p.BRow == 1 && p.BCol != 1 && single && p.M*p.Batch.Count >= transposeRows && min(p.N, p.K) >= 64 && 4*p.K*(p.N+3) <= r.GPU.Binding {
 		b, apart, err := copying.Transposed(r, p.B, p.K, p.N, p.BCol)
 		if err != nil {
 			return err
@@ -232,26 +234,26 @@ func (p *Product) Run(r *shader.Recorder) error {
 	return p.RunTiles(r)
 }
 
-// RunTiles computes the product by tiles, with split K where that is faster.
+// RunTiles computes the product by tiles, with split K if that is faster.
 func (p *Product) RunTiles(r *shader.Recorder) error {
 	p.gpu = r.GPU
-	if whole, rest := p.splitRemainder(); whole != nil && whole.splits() {
-		if err := whole.by(r, whole.choose(r)); err != nil {
+	if whole, rest := p.splitRemainder(); whole != nil && whole.remainderPays() {
+		if err := whole.compute(r, whole.choose(r)); err != nil {
 			return err
 		}
-		return rest.by(r, rest.estimate())
+		return rest.compute(r, rest.estimate())
 	}
-	return p.by(r, p.choose(r))
+	return p.compute(r, p.choose(r))
 }
 
-// by computes the product by a choice.
-func (p *Product) by(r *shader.Recorder, c choice) error {
-	number, pieces := c.number, c.pieces
+// compute computes the product as a choice says.
+func (p *Product) compute(r *shader.Recorder, c choice) error {
+	number, pieces := c.tile, c.pieces
 	if pieces == 1 {
 		return p.Tiled(r, number, 1, nil)
 	}
-	if c.last {
-		return p.lastWaveInPieces(r, number, pieces)
+	if c.lastWave {
+		return p.splitLastWave(r, number, pieces)
 	}
 	size := 4 * p.M * p.N * p.Batch.Count * pieces
 	if size > r.GPU.Binding {
@@ -267,11 +269,11 @@ func (p *Product) by(r *shader.Recorder, c choice) error {
 	return p.sumPieces(r, parts, pieces)
 }
 
-// sumPieces adds the partial products of split K in order and runs the epilogue.
+// sumPieces adds the partial sums of split K in a fixed order and runs the epilogue.
 func (p *Product) sumPieces(r *shader.Recorder, parts core.Memory, pieces int) error {
 	s := shader.New(r, "matmul (sum)")
 	from := s.FloatsOf("parts", parts)
-	to := s.Both("c", p.Out, expr.F32)
+	to := s.InOut("c", p.Out, expr.F32)
 	count := p.M * p.N * p.Batch.Count
 	n, per, cols, piecesWord := s.Uint(count), s.Uint(p.M*p.N), s.Uint(p.N), s.Uint(pieces)
 	cr, cc := s.Uint(p.CRow), s.Uint(p.CCol)
@@ -295,23 +297,23 @@ func (p *Product) sumPieces(r *shader.Recorder, parts core.Memory, pieces int) e
 	})
 }
 
-// gaps returns an expression for the stride of the output's rows, with the gaps before column col added, and what writes the function gaps
-// that computes them.
+// gaps returns the expression that replaces the stride of the output's rows if there are gaps, and a function that declares gaps(col), the
+// elements skipped before column col.
 func (p *Product) gaps(s *shader.Builder, cr string) (stride string, function func(w *shader.Text)) {
 	if !s.Flag(p.Gap != 0) {
 		return cr, func(*shader.Text) {}
 	}
-	wide, gap := s.Uint(p.Wide), s.Uint(p.Gap)
+	wide, gap := s.Uint(p.GapEvery), s.Uint(p.Gap)
 	return cr + " + gaps(col)", func(w *shader.Text) { w.Func("gaps(col: u32) -> u32", "return col / %s * %s;", wide, gap) }
 }
 
-// A finisher writes the epilogue: alpha, beta times the old value and bias.
+// A finisher is the epilogue of a product: alpha, beta times the old value, and bias. Strings are expressions.
 type finisher struct {
 	alpha, beta, bias, step string
-	early                   bool // alpha and beta are applied to the sum before
+	early                   bool // alpha and beta have been applied before finish is called
 }
 
-// finisher adds what the epilogue needs to the program, in which the output is bound as c.
+// finisher adds the epilogue's parameters and bias to the program, in which the output is bound as c.
 func (p *Product) finisher(s *shader.Builder) finisher {
 	f := finisher{alpha: s.Float(p.Alpha)}
 	if s.Flag(p.Beta != 0) {
@@ -324,12 +326,12 @@ func (p *Product) finisher(s *shader.Builder) finisher {
 	return f
 }
 
-// sum returns an expression for alpha sum + beta old.
+// sum returns the expression alpha sum + beta old.
 func (f finisher) sum(sum, old string) string {
 	return sum + " * " + f.alpha + " + " + old + " * " + f.beta
 }
 
-// function writes the function finish(sum, at, col): the result at position at, in a column, for a sum.
+// function declares finish(sum, at, col), the result for a sum at index at and column col.
 func (f finisher) function(w *shader.Text) {
 	value := "sum"
 	switch {

@@ -6,33 +6,33 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A side is one factor of a product as a workgroup loads it: tiles of so many elements across, and of those of a tile along K. Strings are
-// expressions.
-type side struct {
-	name        string      // of the operand; its tile in workgroup memory is sh_NAME
-	operand     string      // position of the operand's first element
-	across      int         // rows of a, or columns of b
-	alongK      bool        // consecutive in memory along K
+// A factor is a or b as a workgroup loads it, tile by tile. Its dimensions are K and the one across K: rows of a or columns of b. Strings
+// are expressions.
+type factor struct {
+	name        string      // name of the operand; its tile in workgroup memory is sh_NAME
+	operand     string      // index of the operand's first element
+	across      int         // size of the tile across K
+	alongK      bool        // contiguous along K
 	vec4        bool        // loaded as vec4
-	first, step string      // position of the matrix's first element, and the stride across
-	stride      string      // along K
-	folded      bool        // rows begin where the function folded says
-	gather      *gatherText // nil, or what loads it
+	first, step string      // index of the matrix's first element, and the stride across K
+	stride      string      // stride along K
+	folded      bool        // rows begin at the index that the function folded returns
+	gather      *gatherText // loads an im2col matrix; nil for none
 }
 
-// An endKind is what loads do where a tile may lie beyond the end of K.
+// An endKind is how loads handle a tile that extends past the end of K.
 type endKind int
 
 const (
-	// testedEnd loads nothing beyond the end.
+	// testedEnd loads nothing for a tile past the end.
 	testedEnd endKind = iota
 	// clampedEnd loads the last tile again.
 	clampedEnd
-	// raggedEnd loads nothing beyond the end, and zeros where K ends inside the tile.
+	// raggedEnd loads nothing for a tile past the end, and zeros if K ends inside the tile.
 	raggedEnd
 )
 
-// loadTiles fills the registers of both sides with the tile at position at of K.
+// loadTiles loads the tiles of both factors at position at of K into registers.
 func (x *tiledText) loadTiles(at string) {
 	switch x.end {
 	case raggedEnd:
@@ -50,28 +50,29 @@ func (x *tiledText) loadTiles(at string) {
 	x.Add("    }")
 }
 
-// load fills the registers of both sides; ends says that K ends inside the tile.
+// load loads both tiles; ends says that K ends inside the tile.
 func (x *tiledText) load(at string, ends bool) {
 	x.a.load(x.Text, x.tile, at, ends)
 	x.b.load(x.Text, x.tile, at, ends)
 }
 
-// put writes the registers of both sides to a half of workgroup memory: "", or "2" for the other one.
-func (x *tiledText) put(half string) {
-	x.a.put(x.Text, x.tile, half)
-	x.b.put(x.Text, x.tile, half)
+// store writes the registers of both factors to workgroup memory. buffer is "", or "2" for the second one of double buffering.
+func (x *tiledText) store(buffer string) {
+	x.a.store(x.Text, x.tile, buffer)
+	x.b.store(x.Text, x.tile, buffer)
 }
 
-// loads returns how many values, or vec4, each invocation loads of the side's tile.
-func (x *side) loads(t tile) int {
+// loads returns how many loads, of a number or a vec4, an invocation makes for a tile.
+func (x *factor) loads(t tile) int {
 	if x.vec4 {
 		return x.across * t.K / 4 / t.Threads()
 	}
 	return x.across * t.K / t.Threads()
 }
 
-// place returns expressions for where in the tile, across and along K, load number l of an invocation goes; a vec4 starts there.
-func (x *side) place(t tile, l int) (across, k string) {
+// place returns expressions for the offsets in the tile, across and along K, of load l of an invocation. They are those of a vec4's first
+// element.
+func (x *factor) place(t tile, l int) (across, k string) {
 	e := fmt.Sprintf("(li + %du)", l*t.Threads())
 	per, scale := t.K, ""
 	if !x.alongK {
@@ -87,8 +88,8 @@ func (x *side) place(t tile, l int) (across, k string) {
 	return near, far
 }
 
-// prepare defines the registers of the loads.
-func (x *side) prepare(w *shader.Text, t tile, origin string) {
+// prepare declares the registers of the loads and their constant offsets.
+func (x *factor) prepare(w *shader.Text, t tile, origin string) {
 	if x.gather != nil {
 		x.gather.prepare(w, t, origin)
 		return
@@ -106,9 +107,9 @@ func (x *side) prepare(w *shader.Text, t tile, origin string) {
 	}
 }
 
-// load fills the registers from memory. Where K ends inside the tile, zeros follow. Beyond the edges across, anything may be loaded: its
-// results are not stored, and WebGPU makes reads past a buffer harmless.
-func (x *side) load(w *shader.Text, t tile, at string, ends bool) {
+// load loads the tile from memory to registers, with zeros behind the end of K. Loads beyond the edge across K may return anything: their
+// results are not stored, and WebGPU makes reads past the end of a buffer safe.
+func (x *factor) load(w *shader.Text, t tile, at string, ends bool) {
 	if x.gather != nil {
 		x.gather.load(w, t, at, ends)
 		return
@@ -132,14 +133,14 @@ func (x *side) load(w *shader.Text, t tile, at string, ends bool) {
 	}
 }
 
-// put writes the registers to the tile in workgroup memory, or to one half of two, where elements are consecutive across.
-func (x *side) put(w *shader.Text, t tile, half string) {
+// store writes the registers to the tile in workgroup memory, transposed where necessary so that it is contiguous across K.
+func (x *factor) store(w *shader.Text, t tile, buffer string) {
 	if x.gather != nil {
-		x.gather.put(w, half)
+		x.gather.store(w, buffer)
 		return
 	}
 	for l := range x.loads(t) {
-		to := fmt.Sprintf("    sh_%s%s[%s_d%d", x.name, half, x.name, l)
+		to := fmt.Sprintf("    sh_%s%s[%s_d%d", x.name, buffer, x.name, l)
 		place := fmt.Sprintf("[%s_x%d >> 2u]", x.name, l)
 		component := fmt.Sprintf("[%s_x%d & 3u]", x.name, l)
 		switch {

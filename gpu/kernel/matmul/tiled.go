@@ -8,18 +8,19 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// The program of a product by tiles has three parts. tile_load.go reads tiles of the factors into registers and writes them to workgroup
-// memory. tile_loop.go goes along K and multiplies them. epilogue.go stores the results.
+// The program of a tiled product has three parts. tile_load.go reads tiles of both factors into registers and writes them to workgroup
+// memory. tile_loop.go iterates along K and multiplies the tiles. epilogue.go stores the results.
 
-// A tile is a tile as the text of programs has it.
+// A tile is the size of a program's tile.
 type tile struct{ shader.Tile }
 
-// Tiled computes the product by a tile. With parts, piece i of split K is stored there as product i, without the epilogue.
+// Tiled computes the product with the given tile. If parts is not nil, K is split into pieces, whose sums are stored there without the
+// epilogue; the pieces are the outermost dimension of parts.
 func (p *Product) Tiled(r *shader.Recorder, number, pieces int, parts *core.Memory) error {
 	for first := 0; first < p.Batch.Count*pieces; {
 		most := r.GPU.Workgroups / pieces * pieces
 		layers := min(p.Batch.Count*pieces-first, most)
-		if err := p.layers(r, number, pieces, 0, parts, first, layers); err != nil {
+		if err := p.dispatchLayers(r, number, pieces, 0, parts, first, layers); err != nil {
 			return err
 		}
 		first += layers
@@ -27,41 +28,41 @@ func (p *Product) Tiled(r *shader.Recorder, number, pieces int, parts *core.Memo
 	return nil
 }
 
-// A tiledText writes the program of a product by tiles. Strings are expressions.
+// A tiledText writes the program of a tiled product. Strings are expressions.
 type tiledText struct {
 	*shader.Text
 	tile
-	folded                      bool // see [Product]
-	a, b                        side
-	m, n, k                     string // sizes
-	chunk, pieces, first, stack string // elements of K in a piece, pieces of a product, the first product, and how many there are
-	rank, batch                 int    // of the loop over the stack, and its first parameter
-	split                       bool   // K is in pieces
-	loop                        loopKind
-	end                         endKind
-	unroll                      bool
-	out                         results
-	late                        *lastText // nil, or the tiles of the last wave
+	folded                          bool // see [Product.Folded]
+	a, b                            factor
+	m, n, k                         string // sizes of the matrices
+	chunk, pieces, first, batchSize string // elements of K in a piece, pieces of a product, number of the first layer, and size of the batch
+	rank, batchParams               int    // rank of the loop over the batch, and the index of its first parameter
+	split                           bool   // K is split
+	loop                            loopKind
+	end                             endKind
+	unroll                          bool
+	out                             results
+	late                            *lastWaveText // split tiles of the last wave; nil for none
 }
 
-// layers dispatches products first to first+layers of the stack, each piece counting as one. If whole is not 0, there is a single product, of
-// which so many tiles are computed whole and the others in pieces, which go to parts.
-func (p *Product) layers(r *shader.Recorder, number, pieces, whole int, parts *core.Memory, first, layers int) error {
+// dispatchLayers dispatches layers first to first+layers of the grid. A layer is one piece of K of one product of the batch. If whole is
+// not 0, there is a single product, whose first whole tiles are computed at once and the others in pieces, which go to parts.
+func (p *Product) dispatchLayers(r *shader.Recorder, number, pieces, whole int, parts *core.Memory, first, layers int) error {
 	s := shader.New(r, p.name())
 	s.Specialize(number)
 	x := &tiledText{tile: tile{r.GPU.Tiles[number]}, split: parts != nil}
 	x.bindFactors(s, p)
 	x.m, x.n, x.k = s.Uint(p.M), s.Uint(p.N), s.Uint(p.K)
 	chunk := shader.Ceil(shader.Ceil(p.K, pieces), x.K) * x.K
-	x.chunk, x.pieces, x.first, x.stack = s.Uint(chunk), s.Uint(pieces), s.Uint(first), s.Uint(p.Batch.Count)
+	x.chunk, x.pieces, x.first, x.batchSize = s.Uint(chunk), s.Uint(pieces), s.Uint(first), s.Uint(p.Batch.Count)
 	last := s.Flag(whole > 0)
-	var sums *core.Memory // that are stored instead of results
+	var sums *core.Memory // where sums are stored instead of results
 	if !last {
 		sums = parts
 	}
 	x.bindResults(s, p, sums)
 	if last {
-		x.late = p.lastText(s, x.tile, whole, *parts)
+		x.late = p.lastWaveText(s, x.tile, whole, *parts)
 	}
 	x.folded = s.Flag(p.Folded)
 	x.a.folded = x.folded
@@ -69,7 +70,7 @@ func (p *Product) layers(r *shader.Recorder, number, pieces, whole int, parts *c
 	x.out.stage(s, p, x.tile)
 	x.chooseLoop(ragged)
 	x.rank = s.Specialize(len(p.Batch.Sizes))
-	x.batch = s.Loop(&p.Batch)
+	x.batchParams = s.Loop(&p.Batch)
 	if p.Gather != nil {
 		p.Gather.bind(s, &x.a, &x.b, x.tile)
 		if x.out.finished {
@@ -84,28 +85,28 @@ func (p *Product) layers(r *shader.Recorder, number, pieces, whole int, parts *c
 	return s.RunGrid(r, across, down, layers, x.write)
 }
 
-// bindFactors adds the factors to the program.
+// bindFactors binds the factors.
 func (x *tiledText) bindFactors(s *shader.Builder, p *Product) {
 	aligned := func(o *core.Operand, step, i int) bool {
 		return shader.Aligned(o, append([]int{step}, p.Batch.Strides[i]...)...)
 	}
-	x.a = side{name: "a", across: x.Rows, alongK: s.Flag(p.ACol == 1)}
+	x.a = factor{name: "a", across: x.Rows, alongK: s.Flag(p.ACol == 1)}
 	x.a.vec4 = s.Flag(p.vec4AlongK() || p.ACol != 1 && p.ARow == 1 && aligned(p.A, p.ACol, 1))
-	x.b = side{name: "b", across: x.Cols, alongK: s.Flag(p.BRow == 1 && p.BCol != 1)}
+	x.b = factor{name: "b", across: x.Cols, alongK: s.Flag(p.BRow == 1 && p.BCol != 1)}
 	x.b.vec4 = s.Flag(x.b.alongK && p.K%4 == 0 && aligned(p.B, p.BCol, 2) || !x.b.alongK && p.BCol == 1 && aligned(p.B, p.BRow, 2))
 	x.a.operand, x.b.operand = s.In("a", p.A, expr.F32, expr.Number), s.In("b", p.B, expr.F32, expr.Number)
 	s.Bindings[0].Vec4, s.Bindings[1].Vec4 = x.a.vec4, x.b.vec4
 	x.a.step, x.a.stride, x.b.step, x.b.stride = s.Uint(p.ARow), s.Uint(p.ACol), s.Uint(p.BCol), s.Uint(p.BRow)
 }
 
-// write writes the program.
+// write writes the text of the program.
 func (x *tiledText) write(w *shader.Text) {
 	x.Text = w
 	x.out.functions(w)
 	if x.folded {
 		FoldedFunc(w)
 	}
-	for _, f := range []*side{&x.a, &x.b} {
+	for _, f := range []*factor{&x.a, &x.b} {
 		w.Shared("sh_"+f.name, shader.Real4, x.K, f.across/4)
 		if x.loop == doubleLoop {
 			w.Shared("sh_"+f.name+"2", shader.Real4, x.K, f.across/4)
@@ -121,8 +122,8 @@ func (x *tiledText) write(w *shader.Text) {
 	x.epilogue()
 }
 
-// place defines what a workgroup computes: row0 and col0, the first row and column of its tile; layer, the number of the product and the
-// piece, and piece; begin and end of K; and the positions at_0 to at_2 of the product's matrices.
+// place defines what a workgroup computes: row0 and col0, the first row and column of its tile; layer and piece; begin and end, its range
+// of K; and at_0 to at_2, the indices of the first elements of the matrices.
 func (x *tiledText) place() {
 	switch {
 	case x.folded:
@@ -142,8 +143,9 @@ func (x *tiledText) place() {
 	if !x.out.finished {
 		start = "0u"
 	}
-	x.Put(shader.WalkAs("at_", "layer / "+x.pieces, x.rank, 3, x.batch, []string{start, x.a.operand, x.b.operand}))
-	// Parameters even where K is whole tiles: with constants here NVIDIA's compiler makes the loop 30 % slower for a read along K.
+	x.Put(shader.WalkAs("at_", "layer / "+x.pieces, x.rank, 3, x.batchParams, []string{start, x.a.operand, x.b.operand}))
+	// Sizes are parameters even if K is a multiple of the tile's: with constants, NVIDIA's compiler makes the loop 30 % slower if a is
+	// contiguous along K.
 	begin, end := "piece * "+x.chunk, fmt.Sprintf("min(piece * %s + %s, %s)", x.chunk, x.chunk, x.k)
 	if x.late != nil {
 		end = fmt.Sprintf("select(%s, %s, late)", x.k, end)
@@ -154,8 +156,8 @@ func (x *tiledText) place() {
 	x.Add("  let begin = %s;\n  let end = %s;", begin, end)
 }
 
-// swizzle returns statements that find the place of tile_number where there are so many tiles across and down. It orders them by groups of
-// eight rows, so that those that run together share what they read.
+// swizzle returns statements that define the row and column of tile tile_number, in a grid of the given size. Tiles are ordered in bands of
+// eight rows, so that workgroups that run at the same time read the same parts of the factors.
 func swizzle(across, down string) string {
 	return fmt.Sprintf(`  let band = tile_number / (8u * %[1]s);
   let band_rows = min(%[2]s - band * 8u, 8u);
@@ -165,7 +167,7 @@ func swizzle(across, down string) string {
 `, across, down)
 }
 
-// longestFirst begins with the last rows of tiles, through the stack.
+// longestFirst orders the tiles of a folded factor by falling length of K: the last rows of all layers come first.
 const longestFirst = `  let tile_number = (wg.z * grid.y + wg.y) * grid.x + wg.x;
   let tile_row = grid.y - 1u - tile_number / (grid.x * grid.z);
   let tile_col = tile_number % grid.x;
@@ -175,8 +177,9 @@ const longestFirst = `  let tile_number = (wg.z * grid.y + wg.y) * grid.x + wg.x
 // FoldedBlock is the side of the blocks of a folded factor.
 const FoldedBlock = 64
 
-// FoldedFunc writes the function folded, where the line of a key begins that only queries from its block on see. Lines of keys of the
-// second half lie before those of the first, where nothing is.
+// FoldedFunc declares folded(key, length), the index of the first element of a key's row in a folded matrix. The matrix is block
+// triangular: a key is seen only by the queries from its block on. Rows of the keys of the second half are stored in the unused parts of
+// the rows of the first half.
 func FoldedFunc(w *shader.Text) {
 	w.Func("folded(key: u32, length: u32) -> u32", `let block = key / %[1]du;
   if (2u * block * %[1]du <= length) { return key * length; }

@@ -13,12 +13,12 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// kernels is the text that writes the programs of products: what was measured of others does not count.
+// kernels is the source of the programs. A digest of it is stored with the measurements, because they hold for this source only.
 //
 //go:embed matmul.go tiled.go tile_load.go tile_loop.go last_wave.go epilogue.go gather.go
 var kernels embed.FS
 
-// kernelsDigest identifies that text.
+// kernelsDigest identifies the source.
 var kernelsDigest = sync.OnceValue(func() string {
 	digest := sha256.New()
 	files, _ := kernels.ReadDir(".")
@@ -29,15 +29,15 @@ var kernelsDigest = sync.OnceValue(func() string {
 	return hex.EncodeToString(digest.Sum(nil)[:8])
 })
 
-// A tuningCache is the file in which choices outlive the process: one for each kind of adapter. What is not such a file is ignored
-// and written again, and where none can be written there is none. A file is replaced as a whole, so that processes that write at a time
-// leave that of one; what the other measured is then measured again.
+// A tuningCache is the file that keeps choices between processes, one for each kind of adapter. A file that is broken or of other kernels
+// is ignored and overwritten. If the file cannot be written, choices last as long as the process. A file is replaced as a whole. If two
+// processes write at the same time, the choices of one are lost and are measured again.
 type tuningCache struct {
 	path   string // empty for none
 	header tuningHeader
 }
 
-// A tuningHeader says what was measured.
+// A tuningHeader says what the measurements are valid for.
 type tuningHeader struct {
 	Adapter string `json:"adapter"`
 	Driver  string `json:"driver"`
@@ -49,7 +49,7 @@ type tuningFile struct {
 	Products map[productClass]tuningEntry `json:"products"`
 }
 
-// A tuningEntry is a choice.
+// A tuningEntry is a choice in the file.
 type tuningEntry struct {
 	Tile   string `json:"tile"`
 	Pieces int    `json:"pieces"`
@@ -58,30 +58,30 @@ type tuningEntry struct {
 
 const classFormat = "%dx%dx%d, %d, form %d"
 
-// MarshalText makes a class a key of the file.
+// MarshalText implements [encoding.TextMarshaler]; classes are keys of the file.
 func (c productClass) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, classFormat, c.m, c.n, c.k, c.count, c.form), nil
+	return fmt.Appendf(nil, classFormat, c.m, c.n, c.k, c.count, c.layout), nil
 }
 
-// UnmarshalText reads one.
+// UnmarshalText implements [encoding.TextUnmarshaler].
 func (c *productClass) UnmarshalText(text []byte) error {
-	_, err := fmt.Sscanf(string(text), classFormat, &c.m, &c.n, &c.k, &c.count, &c.form)
+	_, err := fmt.Sscanf(string(text), classFormat, &c.m, &c.n, &c.k, &c.count, &c.layout)
 	return err
 }
 
-// name returns what the file calls a tile.
+// tileName returns the name of a tile in the file.
 func tileName(t shader.Tile) string {
-	return fmt.Sprintf("%dx%dx%d of %dx%d", t.Rows, t.Cols, t.K, t.High, t.Wide)
+	return fmt.Sprintf("%dx%dx%d of %dx%d", t.Rows, t.Cols, t.K, t.ThreadRows, t.ThreadCols)
 }
 
-// tuners holds a tuner for each kind of GPU, and which one each GPU has.
+// tuners holds a tuner for each kind of GPU, and the tuner of each GPU.
 var tuners struct {
 	sync.Mutex
 	kinds map[tuningHeader]*tuner
-	of    sync.Map // by *target
+	of    sync.Map // by *shader.Device
 }
 
-// tunerOf returns the tuner of GPUs of the same kind, with what the user's cache has for it.
+// tunerOf returns the tuner for GPUs of this kind. A new one starts with the choices in the user's cache.
 func tunerOf(gpu *shader.Device) *tuner {
 	if t, ok := tuners.of.Load(gpu); ok {
 		return t.(*tuner)
@@ -117,7 +117,7 @@ func newTuningCache(h tuningHeader) tuningCache {
 	return tuningCache{filepath.Join(folder, "plait", "tuning", hex.EncodeToString(digest[:8])+".json"), h}
 }
 
-// load adds the file's choices.
+// load adds the choices in the file to choices.
 func (c *tuningCache) load(tiles []shader.Tile, choices map[productClass]choice) {
 	for class, e := range c.read() {
 		for number, t := range tiles {
@@ -128,7 +128,7 @@ func (c *tuningCache) load(tiles []shader.Tile, choices map[productClass]choice)
 	}
 }
 
-// read returns the file's entries; none where it is another's, or broken.
+// read returns the entries of the file; nil if it is broken or its header differs.
 func (c *tuningCache) read() map[productClass]tuningEntry {
 	text, err := os.ReadFile(c.path)
 	var f tuningFile
@@ -138,8 +138,8 @@ func (c *tuningCache) read() map[productClass]tuningEntry {
 	return f.Products
 }
 
-// store writes the choices, together with what other processes have stored. For what they measured first, a class that is new here
-// too, theirs is the choice from now on.
+// store writes the choices to the file, together with those that other processes have stored. A stored choice replaces one in choices if
+// the class is new here: absent from choices, or fresh.
 func (c *tuningCache) store(tiles []shader.Tile, choices map[productClass]choice, fresh productClass) {
 	if c.path == "" {
 		return
@@ -153,7 +153,7 @@ func (c *tuningCache) store(tiles []shader.Tile, choices map[productClass]choice
 	}
 	f := tuningFile{c.header, map[productClass]tuningEntry{}}
 	for class, x := range choices {
-		f.Products[class] = tuningEntry{tileName(tiles[x.number]), x.pieces, x.last}
+		f.Products[class] = tuningEntry{tileName(tiles[x.tile]), x.pieces, x.lastWave}
 	}
 	text, err := json.MarshalIndent(f, "", "  ")
 	folder := filepath.Dir(c.path)

@@ -298,7 +298,7 @@ func batchNormCall(r *shader.Recorder, c *core.Call) error {
 func batchNormRunningCall(r *shader.Recorder, c *core.Call) error {
 	channels := c.Outs[0].Shape[0]
 	s := shader.New(r, "batch_norm_running")
-	mean, variance := s.Both("m", &c.Outs[0], expr.F32), s.Both("v", &c.Outs[1], expr.F32)
+	mean, variance := s.InOut("m", &c.Outs[0], expr.F32), s.InOut("v", &c.Outs[1], expr.F32)
 	stats, count := s.In("stats", &c.Ins[0], expr.F32, expr.Number), s.Uint(channels)
 	a := contract.BatchNormRunningOf(c)
 	momentum, unbiased := s.Float(a.Momentum), s.Float(a.Count/(a.Count-1))

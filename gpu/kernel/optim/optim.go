@@ -89,7 +89,7 @@ func scaleCall(r *shader.Recorder, c *core.Call, clip bool) error {
 	for i := range c.Outs {
 		o := &c.Outs[i]
 		s := shader.New(r, "optim_scale")
-		y, n, most := s.Both("y", o, expr.F32), s.Uint(o.Numel()), s.Float(limit)
+		y, n, most := s.InOut("y", o, expr.F32), s.Uint(o.Numel()), s.Float(limit)
 		factor := ""
 		if s.Flag(c.Ins[0].IsNumber) {
 			factor = s.Float(c.Ins[0].Number.Float)
@@ -159,7 +159,7 @@ func clampCall(r *shader.Recorder, c *core.Call) error {
 	for i := range c.Outs {
 		o := &c.Outs[i]
 		s := shader.New(r, "optim_clamp")
-		y, n, most := s.Both("y", o, expr.F32), s.Uint(o.Numel()), s.Float(contract.OptimFactor(c))
+		y, n, most := s.InOut("y", o, expr.F32), s.Uint(o.Numel()), s.Float(contract.OptimFactor(c))
 		if o.Numel() == 0 {
 			continue
 		}

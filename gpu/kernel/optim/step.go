@@ -145,7 +145,7 @@ func (u *parameterStep) shader(r *shader.Recorder, vec4 bool) (s *shader.Builder
 	s.Flag(vec4)
 	first = append(first, s.In("mem_g", u.grad, expr.F32, expr.Number))
 	for i, name := range u.names() {
-		first = append(first, s.Both("mem_"+name, &u.outs[i], expr.F32))
+		first = append(first, s.InOut("mem_"+name, &u.outs[i], expr.F32))
 	}
 	for i := range s.Bindings {
 		s.Bindings[i].Vec4 = vec4

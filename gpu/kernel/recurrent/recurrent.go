@@ -91,7 +91,7 @@ func (c *cell) in(name string, o *core.Operand, gates string) func(w *shader.Tex
 
 // out binds an operand to read and write, and returns what writes get_NAME and put_NAME(i, gate, value).
 func (c *cell) out(name string, o *core.Operand, gates string) func(w *shader.Text) {
-	at := c.s.Both(name, o, expr.F32) + " + " + c.place(gates)
+	at := c.s.InOut(name, o, expr.F32) + " + " + c.place(gates)
 	return func(w *shader.Text) {
 		w.Func("put_"+name+"(i: u32, gate: u32, v: real)", "st_%s(%s, v);", name, at)
 		w.Func("get_"+name+"(i: u32, gate: u32) -> real", "return ld_%s(%s);", name, at)

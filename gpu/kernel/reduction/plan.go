@@ -64,7 +64,7 @@ func (p *folding) columns(gpu *shader.Device, results, n int) int {
 		return 0
 	}
 	side := 0
-	for s := 2; s <= gpu.SharedColumns && results%s == 0 && results/s >= gpu.SharingGroups && n*s >= 16*shader.Threads; s *= 2 {
+	for s := 2; s <= gpu.ColumnVectors && results%s == 0 && results/s >= gpu.ColumnGroups && n*s >= 16*shader.Threads; s *= 2 {
 		side = s
 	}
 	return side
