@@ -10,12 +10,12 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A Func turns a call into dispatches.
+// A Func records the dispatches of a call.
 type Func func(r *shader.Recorder, c *core.Call) error
 
 var table atomic.Pointer[[]Func]
 
-// Register sets the implementation of a kernel of package contract. Kernels call it from init.
+// Register sets the implementation of a kernel of package contract. Families call it from init.
 func Register(k core.KernelID, f Func) {
 	id := int(k)
 	var t []Func

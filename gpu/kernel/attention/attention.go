@@ -17,8 +17,8 @@ func init() {
 	kernel.Register(contract.AttentionBackward, attentionBackwardCall)
 }
 
-// An attentionProblem is scaled dot product attention of q [batch, heads, queries, dim] with k and v [batch, kv heads, keys,
-// dim]; a group of query heads shares a key head.
+// An attentionProblem is scaled dot product attention of q [batch, heads, queries, dim] with k and v [batch, kv heads, keys, dim]. The
+// query heads of a group share one key head.
 type attentionProblem struct {
 	contract.AttentionAttrs
 	c                               *core.Call
@@ -42,31 +42,31 @@ func newAttention(c *core.Call) *attentionProblem {
 	return a
 }
 
-// sliceWidth is the number of columns of the result that one program computes. Longer vectors take several programs.
+// sliceWidth is the number of columns of the result that one program computes. Wider results take several dispatches.
 const sliceWidth = 128
 
-// blocks begins the text of a program. width is the width of its result; its workgroups go over scores columns of scores. column is the
-// parameter with the first column.
+// blocks begins the text of a program, whose workgroups iterate over a number of columns of scores. width is the width of the result, and
+// column the first column that this program computes.
 func (a *attentionProblem) blocks(r *shader.Recorder, s *shader.Builder, width, column, scores int) (*blockText, error) {
-	// lavapipe ends loops after 65535 iterations; of a block's at most four products, two are along its vectors.
+	// lavapipe ends loops after 65535 iterations. A block takes at most four products, two of which iterate along its vectors.
 	products := 2*shader.Ceil(max(a.dim, a.valueDim), blockK) + 2*blockSpan/blockK
 	if iterations := shader.Ceil(scores, blockSpan) * (products*(blockK+1) + 1); r.GPU.Software && iterations > 1<<16-1 {
 		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%d queries and %d keys are too many for %s", a.queries, a.keys, r.GPU.Name)
 	}
 	b := &blockText{unroll: s.Flag(!r.GPU.Software), column: s.Uint(column)}
 	b.groups = s.Specialize(max(shader.Ceil(min(width-column, sliceWidth), blockSide), 1))
-	if most := r.GPU.WorkgroupStorage; b.room() > most {
-		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%v has too little workgroup memory, %d bytes of %d", r.GPU, most, b.room())
+	if most := r.GPU.WorkgroupStorage; b.workgroupBytes() > most {
+		return nil, core.Errorf(core.NotImplemented, a.c.Op, "%v has too little workgroup memory, %d bytes of %d", r.GPU, most, b.workgroupBytes())
 	}
 	return b, nil
 }
 
-// A headRange is some heads of some entries of the batch.
+// A headRange is a range of heads of a range of the batch.
 type headRange struct{ batch, batches, head, heads int }
 
-// place adds the numbers of blocks and heads to a shader and returns the number of workgroups and statements that define
-// batch, place, the head's number, and row0. Those with more to do come first.
-func (h headRange) place(s *shader.Builder, rows int, last bool) (groups int, text string) {
+// workgroups adds the parameters of the range to a program. It returns the number of workgroups, and statements that define row0, batch and
+// place, the number of the head. With last, the last rows come first, because they have more keys under a causal mask.
+func (h headRange) workgroups(s *shader.Builder, rows int, last bool) (groups int, text string) {
 	n, stack := shader.Ceil(rows, blockSide), h.batches*h.heads
 	block := "group / " + s.Uint(stack)
 	stackWord, headsWord, count, batch, head := s.Uint(stack), s.Uint(h.heads), s.Uint(n*stack), s.Uint(h.batch), s.Uint(h.head)
@@ -77,8 +77,8 @@ func (h headRange) place(s *shader.Builder, rows int, last bool) (groups int, te
 	return n * stack, text + fmt.Sprintf("  let place = %s + group %% %s;\n", head, headsWord)
 }
 
-// attentionCall: o, lse = f(q, k, v, mask) with ints causal, seed, offset and floats scale, dropout. lse are the logarithms of
-// the rows' sums of exponentials; a query that no key takes part in gets 0 and an lse of +inf.
+// attentionCall: o, lse = f(q, k, v, mask). lse is the logarithm of the sum of the exponentials of each row of scores. A query without any
+// key gets 0 and an lse of +inf.
 func attentionCall(r *shader.Recorder, c *core.Call) error {
 	a := newAttention(c)
 	if c.Outs[0].Numel() == 0 && c.Outs[1].Numel() == 0 {
@@ -92,7 +92,7 @@ func attentionCall(r *shader.Recorder, c *core.Call) error {
 	return nil
 }
 
-// forward computes the results' columns from one on.
+// forward computes up to sliceWidth columns of the result, from the given one on.
 func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 	s := shader.New(r, "attention")
 	heads := a.kv * a.group
@@ -105,7 +105,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 	if err != nil {
 		return err
 	}
-	groups, place := headRange{batches: a.batch, heads: heads}.place(s, a.queries, a.Causal)
+	groups, place := headRange{batches: a.batch, heads: heads}.workgroups(s, a.queries, a.Causal)
 	return s.Run(r, groups, func(w *shader.Text) {
 		b.Text = w
 		mask.functions(w)
@@ -120,12 +120,12 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.Put(o.at("batch", "head"))
 		b.accumulators("o", b.vec4s())
 		b.eachRow("  var l_$i = 0.0;\n")
-		b.Add("  var most = real4(-%s);", shader.Infinity) // of rows 4 li to 4 li + 3
+		b.Add("  var most = real4(-%s);", shader.Infinity) // the row maxima so far, of rows 4 li to 4 li + 3
 		end := keys
 		if a.Causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
-		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
+		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", doubleBuffered: true}
 		next := scores
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		b.Add(`  let end = %s;
@@ -137,7 +137,7 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		b.fetchAdd(&v, "col0")
 		mask.scores(b, "s", "row0", "col0")
 		b.eachRow("  let m_$i = max(max(s_$i_0.x, s_$i_0.y), max(s_$i_0.z, s_$i_0.w));\n")
-		b.rows("m")
+		b.storeRows("m")
 		b.Barrier()
 		b.Add(`  if (li < 16u) {
     var m = most;`)
@@ -161,12 +161,12 @@ func (a *attentionProblem) forward(r *shader.Recorder, column int) error {
 		for h := range b.vec4s() {
 			b.eachRow(fmt.Sprintf("  o_$i_%d = o_$i_%d * shrunk.$c;\n", h, h))
 		}
-		b.put("s")
+		b.storeBlock("s")
 		b.fetchOuter(next)
 		b.add("o", &v, "col0")
 		b.Add("  }")
 		b.Barrier()
-		b.rows("l")
+		b.storeRows("l")
 		b.Barrier()
 		b.Add(`  if (li < 16u) {
     var total = real4();`)

@@ -11,8 +11,8 @@ import (
 )
 
 // attentionBackwardCall: dq, dk, dv = f(q, k, v, mask, o, lse, do). Outputs may be absent. The attention weights are recomputed from the
-// scores and lse, by blocks of keys for dk and dv. For dq they are recomputed again by blocks of queries, or dq is a matrix product with
-// the score gradients that the blocks of keys stored, for some heads at a time. Both ways give the same bits.
+// scores and lse, in blocks of keys for dk and dv. There are two ways to compute dq, with the same bits: recompute the weights again in
+// blocks of queries; or have the blocks of keys store the score gradients, for some heads at a time, and multiply those with the keys.
 func attentionBackwardCall(r *shader.Recorder, c *core.Call) error {
 	a := newAttention(c)
 	rows := a.batch * a.kv * a.group * a.queries
@@ -35,8 +35,8 @@ func attentionBackwardCall(r *shader.Recorder, c *core.Call) error {
 		return err
 	}
 	if parts := a.scoreParts(r.GPU); parts != nil {
-		if scores, err := r.Temp(a.scoreBytes() * parts[0].batches * parts[0].heads); err == nil { // without room, twice
-			return a.throughScores(r, stats, rows, parts, scores)
+		if scores, err := r.Temp(a.scoreBytes() * parts[0].batches * parts[0].heads); err == nil { // if there is no memory, scores are computed twice
+			return a.storeScores(r, stats, rows, parts, scores)
 		}
 	}
 	if c.Outs[0].Present() {
@@ -52,10 +52,10 @@ func attentionBackwardCall(r *shader.Recorder, c *core.Call) error {
 	return a.keyColumns(r, stats, rows, a.keyHeads(), nil)
 }
 
-// keyHeads returns all heads of keys.
+// keyHeads returns the range of all key heads.
 func (a *attentionProblem) keyHeads() headRange { return headRange{batches: a.batch, heads: a.kv} }
 
-// rowStats writes the sums of o do of all rows, and after them their lse.
+// rowStats writes to stats the sum of o do of each row, followed by the lse of each row.
 func (a *attentionProblem) rowStats(r *shader.Recorder, stats core.Memory, rows int) error {
 	o, lse, do := &a.c.Ins[4], &a.c.Ins[5], &a.c.Ins[6]
 	s := shader.New(r, "attention_backward (rows)")
@@ -90,7 +90,7 @@ func (a *attentionProblem) rowStats(r *shader.Recorder, stats core.Memory, rows 
 	})
 }
 
-// queryGradients computes columns of dq.
+// queryGradients computes up to sliceWidth columns of dq.
 func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory, rows, column int) error {
 	s := shader.New(r, "attention_backward (queries)")
 	queries, keys, dim, valueDim := s.Uint(a.queries), s.Uint(a.keys), s.Uint(a.dim), s.Uint(a.valueDim)
@@ -103,7 +103,7 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 	if err != nil {
 		return err
 	}
-	groups, place := headRange{batches: a.batch, heads: a.kv * a.group}.place(s, a.queries, a.Causal)
+	groups, place := headRange{batches: a.batch, heads: a.kv * a.group}.workgroups(s, a.queries, a.Causal)
 	return s.Run(r, groups, func(w *shader.Text) {
 		b.Text = w
 		mask.functions(w)
@@ -126,8 +126,8 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		if a.Causal {
 			end = fmt.Sprintf("min(%s, row0 + %du)", keys, blockSide)
 		}
-		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", paired: true}
-		next, weights := scores, outerFactors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true, paired: true}
+		scores := outerFactors{x: &q, y: &k, x0: "row0", y0: "col0", doubleBuffered: true}
+		next, weights := scores, outerFactors{x: &g, y: &v, x0: "row0", y0: "col0", bounded: true, doubleBuffered: true}
 		next.y0 = fmt.Sprintf("col0 + %du", blockSpan)
 		b.Add(`  let end = %s;
   var col0 = 0u;`, end)
@@ -142,7 +142,7 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 		b.fetchAdd(&k, "col0")
 		mask.drop(b, "row0", "col0")
 		b.eachRow(fmt.Sprintf("  s_$i_0 = exp(s_$i_0 - lse_$i) * (t_$i_0%s - delta_$i);\n", mask.dropped()))
-		b.put("s")
+		b.storeBlock("s")
 		b.fetchOuter(next)
 		b.add("dq", &k, "col0")
 		b.Add("  }")
@@ -150,7 +150,7 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 	})
 }
 
-// keyColumns computes dk and dv of some heads, and where scores is given the gradients of their scores.
+// keyColumns computes dk and dv of a range of heads. If scores is not nil, it also stores the score gradients there.
 func (a *attentionProblem) keyColumns(r *shader.Recorder, stats core.Memory, rows int, h headRange, scores *core.Memory) error {
 	for column := 0; column < max(a.dim, a.valueDim); column += sliceWidth {
 		if err := a.keyGradients(r, stats, rows, column, h, scores); err != nil {
@@ -161,8 +161,8 @@ func (a *attentionProblem) keyColumns(r *shader.Recorder, stats core.Memory, row
 	return nil
 }
 
-// keyGradients computes columns of dk and dv: in blocks, the rows are keys and the columns queries. The gradients of scores go to
-// kept if that is given.
+// keyGradients computes up to sliceWidth columns of dk and dv. The rows of its blocks are keys and the columns queries. If kept is not nil,
+// the score gradients are stored there.
 func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, rows, column int, h headRange, kept *core.Memory) error {
 	s := shader.New(r, "attention_backward (keys)")
 	queries, keys, dim, valueDim := s.Uint(a.queries), s.Uint(a.keys), s.Uint(a.dim), s.Uint(a.valueDim)
@@ -182,12 +182,12 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 	if err != nil {
 		return err
 	}
-	groups, place := h.place(s, a.keys, false)
+	groups, place := h.workgroups(s, a.keys, false)
 	var ds, ds0, dsRow string
 	if s.Flag(kept != nil) {
 		ds = s.FloatsOf("ds", *kept)
 		s.Bindings[len(s.Bindings)-1].Vec4 = true
-		lines, width := a.scoreSides()
+		lines, width := a.scoreShape()
 		dsRow = s.Uint(width)
 		row := "row0 * " + dsRow
 		if a.Causal {
@@ -254,7 +254,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 				b.eachRow(fmt.Sprintf("  let u_$i_0 = s_$i_0%s;\n", mask.dropped()))
 			}
 			b.fetchAdd(&g, "col0")
-			b.put(name)
+			b.storeBlock(name)
 			if withK {
 				b.fetchOuter(weights)
 			} else {
@@ -273,7 +273,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 			if ds != "" {
 				b.eachRow(fmt.Sprintf("  ds[(ds0 + (ty * 4u + $iu) * %s + query0) >> 2u] = s_$i_0;\n", dsRow))
 			}
-			b.put("s")
+			b.storeBlock("s")
 			b.fetchOuter(next)
 			b.add("dk", &q, "col0")
 		}

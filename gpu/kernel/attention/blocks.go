@@ -11,31 +11,31 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Programs of attention compute the scores by blocks, in registers. A workgroup holds a block of 64 rows, queries or keys, and 32 columns
-// of the other; each invocation has 4 x 4 scores. The columns come through workgroup memory. They take less than 16 KiB: with more,
-// NVIDIA's driver runs only one or two workgroups per multiprocessor instead of four. Scores are never stored.
+// Programs of attention compute the scores block by block in registers and never store them. The block of a workgroup has 64 rows, which
+// are queries or keys, and 32 columns, which are the other; an invocation has 4 x 4 scores. Factors pass through workgroup memory, of which
+// a workgroup uses less than 16 KiB: with more, NVIDIA's driver runs one or two workgroups on a multiprocessor instead of four.
 
 const (
 	blockSide    = matmul.FoldedBlock
 	blockSpan    = 32
 	blockThreads = 128
-	blockAcross  = blockSpan / 4 // invocations along the columns of a block
-	blockK       = 16            // how many elements of K are in workgroup memory at a time
+	blockAcross  = blockSpan / 4 // invocations across a block
+	blockK       = 16            // elements of K that are in workgroup memory at a time
 )
 
-// A headOperand is an operand [batch, heads, length, dim] of such a program. All but the last two fields are expressions.
+// A headOperand is an operand [batch, heads, length, dim] of such a program. All fields but the last two are expressions.
 type headOperand struct {
 	name, first, batch, head, row string
 	rows, dim                     string
-	vec4                          bool // elements can be accessed as vec4
-	size                          int  // dim
+	vec4                          bool // vectors can be accessed as vec4
+	size                          int  // value of dim
 }
 
-// newHeadOperand binds an operand. The program declares at_NAME, the index of the head's first element.
+// newHeadOperand binds an operand.
 func newHeadOperand(s *shader.Builder, name string, o *core.Operand, rows, dim string, out bool) headOperand {
 	v := headOperand{name: name, rows: rows, dim: dim, size: o.Shape[3]}
 	v.vec4 = s.Flag(v.size%4 == 0 && shader.Aligned(o, o.Strides[:3]...))
-	switch { // what the text depends on
+	switch { // the text depends on divisibility only
 	case v.size == 0:
 		s.Specialize(0)
 	case v.size%blockSide == 0:
@@ -55,13 +55,13 @@ func newHeadOperand(s *shader.Builder, name string, o *core.Operand, rows, dim s
 	return v
 }
 
-// at declares the index of the first element of a head.
+// at returns the declaration of at_NAME, the index of a head's first element.
 func (v *headOperand) at(batch, head string) string {
 	return fmt.Sprintf("  let at_%s = %s + %s * %s + %s * %s;\n", v.name, v.first, batch, v.batch, head, v.head)
 }
 
-// fetch returns statements that set a register to four elements from a multiple of four on, zeros beyond the vector's end, and
-// beyond the last row where bounded says so.
+// fetch returns statements that load four elements of a vector to a register, from element col on, a multiple of four. Elements beyond the
+// vector's end are zero. With bounded, so are those of rows beyond the last.
 func (v *headOperand) fetch(register, row, col string, bounded bool) string {
 	var tests []string
 	if bounded {
@@ -87,16 +87,16 @@ func (v *headOperand) fetch(register, row, col string, bounded bool) string {
 	return fmt.Sprintf("    %s = real4();\n    if (%s) { %s }\n", register, strings.Join(tests, " && "), value)
 }
 
-// A blockText is the text of a program of blocks.
+// A blockText writes a program that iterates over blocks of scores.
 type blockText struct {
 	*shader.Text
 	unroll bool
-	groups int    // of 64 columns of what add adds to
-	column string // the first of them
+	groups int    // columns of the result, in groups of 64
+	column string // the first column
 }
 
-// memory declares workgroup memory: parts of the two factors of a product of vectors, the first of which makes place for rows
-// of what a block is multiplied with, and the block.
+// memory declares workgroup memory: sh_x and sh_y for the two factors of scores, and sh_p for a block of weights. sh_x is also used for the
+// rows that the block is multiplied with.
 func (b *blockText) memory() {
 	b.Shared("sh_x", shader.Real4, blockK, b.width())
 	b.Shared("sh_y", shader.Real4, blockK, blockSpan/4+1)
@@ -105,13 +105,13 @@ func (b *blockText) memory() {
 
 func (b *blockText) width() int { return max(blockSide/4+1, b.groups*blockSide/4) }
 
-// room returns how many bytes memory declares.
-func (b *blockText) room() int {
+// workgroupBytes returns the bytes of workgroup memory that memory declares.
+func (b *blockText) workgroupBytes() int {
 	return 16*blockK*(b.width()+blockSpan/4+1) + 4*blockSide*blockSpan
 }
 
-// How many vec4 an invocation loads of the parts of the factors of a product of vectors; loads returns how many of the rows of
-// what a block is multiplied with.
+// loadsX and loadsY are how many vec4 of each factor of scores an invocation loads at a time. loads is the number for the rows that a block
+// is multiplied with.
 const (
 	loadsX = blockSide * blockK / 4 / blockThreads
 	loadsY = blockSpan * blockK / 4 / blockThreads
@@ -119,10 +119,10 @@ const (
 
 func (b *blockText) loads() int { return b.groups * blockSide * blockK / 4 / blockThreads }
 
-// vec4s returns how many vec4 of a row of the results an invocation has.
+// vec4s returns how many vec4 of a row of the result an invocation accumulates.
 func (b *blockText) vec4s() int { return b.groups * blockSide / 4 / blockAcross }
 
-// registers defines those that the factors go through.
+// registers declares the registers for loads.
 func (b *blockText) registers() {
 	for l := range loadsX {
 		b.Add("  var x%d: real4;", l)
@@ -135,43 +135,43 @@ func (b *blockText) registers() {
 	}
 }
 
-// An outerFactors is what outer multiplies: vectors of x from row x0 on, and of y from y0 on. bounded makes those of y beyond the last
-// row zero instead of whatever is there.
+// An outerFactors describes a product of vectors by outer: the vectors of x from row x0 on, with those of y from row y0 on. With bounded,
+// vectors of y beyond the last row are zero instead of arbitrary.
 type outerFactors struct {
-	x, y    *headOperand
-	x0, y0  string
-	bounded bool
-	paired  bool // every other part goes to where blocks are put
+	x, y           *headOperand
+	x0, y0         string
+	bounded        bool
+	doubleBuffered bool // double buffering: every second part uses the memory of sh_p
 }
 
-// fetchOuter loads the first part of what outer is to multiply. It comes some time before, so that nobody waits for memory.
+// fetchOuter starts the loads of the first part of a product by outer. It is called early, so that the latency of memory is hidden.
 func (b *blockText) fetchOuter(f outerFactors) { b.fetchPart(f, "0u") }
 
 func (b *blockText) fetchPart(f outerFactors, at string) {
 	for l := range loadsX {
-		row, along := place(blockSide, l)
+		row, along := position(blockSide, l)
 		b.Put(f.x.fetch(fmt.Sprintf("x%d", l), f.x0+" + "+row, at+" + "+along, false))
 	}
 	for l := range loadsY {
-		row, along := place(blockSpan, l)
+		row, along := position(blockSpan, l)
 		b.Put(f.y.fetch(fmt.Sprintf("y%d", l), f.y0+" + "+row, at+" + "+along, f.bounded))
 	}
 }
 
-// place returns an expression for which of so many vectors, and where along it, load l of an invocation is of. Two neighbours read 32
-// bytes of one.
-func place(vectors, l int) (row, along string) {
+// position returns expressions for the vector that load l of an invocation belongs to, and for the element in it. Two neighbouring
+// invocations read 32 contiguous bytes.
+func position(vectors, l int) (row, along string) {
 	e := fmt.Sprintf("(li + %du)", l*blockThreads)
 	return fmt.Sprintf("%s / 2u %% %du", e, vectors), fmt.Sprintf("(%s / %du * 8u + li %% 2u * 4u)", e, 2*vectors)
 }
 
-// open begins main and defines an invocation's place: rows 4 ty + i and columns 4 tx + j of a block.
+// open opens the main function. It defines tx and ty: an invocation has rows 4 ty + i and columns 4 tx + j of a block.
 func (b *blockText) open() {
 	b.Main(blockThreads)
 	matmul.Lanes(b.Text, blockAcross)
 }
 
-// accumulators defines registers NAME_I_H, zero: so many vec4 of row I.
+// accumulators declares registers NAME_I_H, set to zero, for a number of vec4 of each row I.
 func (b *blockText) accumulators(name string, vec4s int) {
 	for i := range 4 {
 		for h := range vec4s {
@@ -180,39 +180,40 @@ func (b *blockText) accumulators(name string, vec4s int) {
 	}
 }
 
-// eachRow writes text for the rows of an invocation: $i in it stands for a row, $c for its component of a vec4.
+// eachRow writes text once for each of the four rows of an invocation. $i in it is replaced by the row, and $c by the vec4 component of
+// that number.
 func (b *blockText) eachRow(text string) {
 	for i := range 4 {
 		b.Put(strings.NewReplacer("$i", strconv.Itoa(i), "$c", shader.Component(i)).Replace(text))
 	}
 }
 
-// outer adds to block NAME the products of vectors that fetchOuter began to load. It begins with a barrier. Paired parts are
-// written while others are read, between half the barriers: forward gains 4 % by that, and where more registers are in use as much is
-// lost.
+// outer adds to block NAME the products of vectors, whose first part fetchOuter has loaded. It begins with a barrier. With double
+// buffering, parts are written while others are read, which needs half the barriers. It makes the forward pass 4 % faster; programs that
+// need more registers get as much slower.
 func (b *blockText) outer(name string, f outerFactors) {
 	if f.x.size == 0 {
 		b.Barrier()
 		return
 	}
 	part := func(x, y, at string) {
-		f.x.stage(b, x, "x", blockSide, loadsX)
-		f.y.stage(b, y, "y", blockSpan, loadsY)
+		f.x.storePart(b, x, "x", blockSide, loadsX)
+		f.y.storePart(b, y, "y", blockSpan, loadsY)
 		b.Barrier()
 		b.Add("    if (%s + %du < %s) {", at, blockK, f.x.dim)
 		b.fetchPart(f, fmt.Sprintf("%s + %du", at, blockK))
 		b.Add("    }")
-		b.steps(blockK, func(k string) {
+		b.loop(blockK, func(k string) {
 			turn := ""
 			if x == "" {
-				turn = " ^ " + turnedAlong(k)
+				turn = " ^ " + partSwizzle(k)
 			}
 			b.Add(`      let a = %s[ty%s];
       let b0 = %s[tx%s];`, partRow(x, "x", k), turn, partRow(x, "y", k), turn)
 			b.eachRow(fmt.Sprintf("      %s_$i_0 = fma(real4(a.$c), b0, %s_$i_0);\n", name, name))
 		})
 	}
-	if f.x.size%(2*blockK) != 0 || !f.paired {
+	if f.x.size%(2*blockK) != 0 || !f.doubleBuffered {
 		b.Add("  for (var d = 0u; d < %s; d += %du) {", f.x.dim, blockK)
 		b.Barrier()
 		part("sh_x", "sh_y", "d")
@@ -230,13 +231,13 @@ func (b *blockText) outer(name string, f outerFactors) {
   }`)
 }
 
-// stage writes registers of vectors, which fetchPart loaded, to workgroup memory ARRAY, or for "" to where blocks are put.
-func (v *headOperand) stage(b *blockText, array, register string, vectors, loads int) {
+// storePart writes the registers that fetchPart loaded to array in workgroup memory, or to sh_p if array is empty.
+func (v *headOperand) storePart(b *blockText, array, register string, vectors, loads int) {
 	for l := range loads {
-		row, along := place(vectors, l)
+		row, along := position(vectors, l)
 		turn := ""
 		if array == "" {
-			turn = " ^ " + turnedAlong(along)
+			turn = " ^ " + partSwizzle(along)
 		}
 		for i := range 4 {
 			b.Add("    %s[((%s) >> 2u)%s][(li >> 1u) & 3u] = %s%d.%s;", partRow(array, register, sum(along, strconv.Itoa(i)+"u")), row, turn, register, l, shader.Component(i))
@@ -244,7 +245,7 @@ func (v *headOperand) stage(b *blockText, array, register string, vectors, loads
 	}
 }
 
-// partRow returns an expression for the elements of the vectors x or y at a position along K of a part.
+// partRow returns the expression for row along of a part of x or y in workgroup memory.
 func partRow(array, of, along string) string {
 	switch {
 	case array != "":
@@ -255,16 +256,16 @@ func partRow(array, of, along string) string {
 	return "sh_p[" + sum(along, fmt.Sprintf("%du", blockK)) + "]"
 }
 
-// turnedAlong returns an expression for what places at a position along K of a part are turned by where rows are not padded.
-func turnedAlong(along string) string {
+// partSwizzle returns the expression that the columns of row along are XORed with in sh_p, whose rows are not padded.
+func partSwizzle(along string) string {
 	if k, err := strconv.Atoi(strings.TrimSuffix(along, "u")); err == nil {
 		return fmt.Sprintf("%du", k>>2&1<<2)
 	}
 	return "((" + along + ") & 4u)"
 }
 
-// steps writes a loop over k from 0 to n, or its iterations one after the other.
-func (b *blockText) steps(n int, body func(k string)) {
+// loop writes a loop over k from 0 to n, or its unrolled iterations.
+func (b *blockText) loop(n int, body func(k string)) {
 	if !b.unroll {
 		b.Add("    for (var k = 0u; k < %s; k++) {", shader.NoUnroll(n))
 		body("k")
@@ -278,11 +279,11 @@ func (b *blockText) steps(n int, body func(k string)) {
 	}
 }
 
-// put writes a block to workgroup memory, column by column. Columns are turned so that what invocations write at a time lies in
-// different banks.
-func (b *blockText) put(name string) {
+// storeBlock writes block NAME to sh_p, column by column. The rows in a column are swizzled, so that concurrent writes go to different
+// banks.
+func (b *blockText) storeBlock(name string) {
 	b.Add(`  {
-  let turn = %s;`, turned4("tx"))
+  let turn = %s;`, blockSwizzle("tx"))
 	for j := range 4 {
 		c := shader.Component(j)
 		b.Add("  sh_p[tx * 4u + %du][ty ^ turn] = real4(%s_0_0.%s, %s_1_0.%s, %s_2_0.%s, %s_3_0.%s);", j, name, c, name, c, name, c, name, c)
@@ -290,15 +291,17 @@ func (b *blockText) put(name string) {
 	b.Add("  }")
 }
 
-// turned4 returns an expression for what the places of rows are turned by in the columns of vec4 number n.
-func turned4(n string) string { return fmt.Sprintf("(((%s & 1u) << 2u) | ((%s >> 1u) & 3u))", n, n) }
+// blockSwizzle returns the expression that the rows in vec4 column n of a block are XORed with.
+func blockSwizzle(n string) string {
+	return fmt.Sprintf("(((%s & 1u) << 2u) | ((%s >> 1u) & 3u))", n, n)
+}
 
-// rows writes one number for each row of an invocation, NAME_I, to workgroup memory: sh_p[tx] has four rows in each place.
-func (b *blockText) rows(name string) {
+// storeRows writes one number for each row of an invocation, NAME_I, to workgroup memory. sh_p[tx][ty] has four rows.
+func (b *blockText) storeRows(name string) {
 	b.Add("  sh_p[tx][ty] = real4(%s_0, %s_1, %s_2, %s_3);", name, name, name, name)
 }
 
-// fetchAdd loads the first of the rows of v, from row0 on, that add is to multiply with.
+// fetchAdd starts the loads of the first rows of v that add multiplies with, from row0 on.
 func (b *blockText) fetchAdd(v *headOperand, row0 string) { b.fetchRows(v, row0, "0u") }
 
 func (b *blockText) fetchRows(v *headOperand, row0, at string) {
@@ -309,8 +312,8 @@ func (b *blockText) fetchRows(v *headOperand, row0, at string) {
 	}
 }
 
-// add adds to registers NAME the product of the block that was put and the rows of v from row0 on, which fetchAdd began to
-// load. Where it is unrolled, places in workgroup memory are constants, which are not checked.
+// add adds to registers NAME the product of the block in sh_p and the rows of v from row0 on, the first of which fetchAdd has loaded. If it
+// is unrolled, indices of workgroup memory are constants and need no bounds checks.
 func (b *blockText) add(name string, v *headOperand, row0 string) {
 	wide := b.groups * blockSide / 4
 	part := func(c string, next func()) {
@@ -321,9 +324,9 @@ func (b *blockText) add(name string, v *headOperand, row0 string) {
 		}
 		b.Barrier()
 		next()
-		b.steps(blockK, func(k string) {
+		b.loop(blockK, func(k string) {
 			row := sum(c, k)
-			b.Add("      let turn = %s;", turned4("("+row+" >> 2u)"))
+			b.Add("      let turn = %s;", blockSwizzle("("+row+" >> 2u)"))
 			b.Add("      let a = sh_p[%s][ty ^ turn];", row)
 			for h := range b.vec4s() {
 				b.Add("      let b%d = sh_x[%s][%du + tx];", h, k, h*blockAcross)
@@ -352,7 +355,7 @@ func (b *blockText) add(name string, v *headOperand, row0 string) {
 	}
 }
 
-// sum returns an expression for the sum of two numbers: a constant if both are.
+// sum returns the expression for the sum of two numbers, folded if both are constants.
 func sum(a, b string) string {
 	x, notX := strconv.Atoi(strings.TrimSuffix(a, "u"))
 	y, notY := strconv.Atoi(strings.TrimSuffix(b, "u"))
@@ -362,7 +365,7 @@ func sum(a, b string) string {
 	return a + " + " + b
 }
 
-// store writes registers NAME, times what factor says for a row, to rows of v from row0 on.
+// store writes registers NAME, times the expression factor, to rows of v from row0 on.
 func (b *blockText) store(name string, v *headOperand, row0, factor string) {
 	for h := range b.vec4s() {
 		text := fmt.Sprintf("  {\n    let row = %s + ty * 4u + $iu;\n    let col = %s + (%du + tx) * 4u;\n    let v = %s_$i_%d * %s;\n    let at = at_%s + row * %s + col;\n",

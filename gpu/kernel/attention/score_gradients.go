@@ -6,28 +6,29 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// The gradient of the queries is a product of the score gradients with the keys. Storing the score gradients in scratch memory saves two of
-// seven products. Only some heads are stored at a time, so the memory grows with the length, as the operands do, not with its square.
+// The gradient of the queries is the product of the score gradients and the keys. Storing the score gradients in scratch memory saves two
+// of seven products. Only some heads are stored at a time, so that the memory grows linearly with the length, as that of the operands does.
 
 const (
-	// leastScoreRoom is how many bytes gradients of scores may take in any case; otherwise it is what the operands take.
-	leastScoreRoom = 256 << 20
-	// scoresTile is the tile of the product: one as high as a block, beyond whose diagonal nothing was written.
-	scoresTile = 1
+	// minScoreBytes is the memory that score gradients may take in any case. Beyond it, they may take four times that of the operands.
+	minScoreBytes = 256 << 20
+	// scoreTile is the index of the tile of the product. It is as high as a block, because the memory beyond a diagonal block is not
+	// written.
+	scoreTile = 1
 )
 
-// scoreRoom returns the maximum size of the stored score gradients in bytes.
-func (a *attentionProblem) scoreRoom(gpu *shader.Device) int {
+// maxScoreBytes returns the maximum size of the stored score gradients in bytes.
+func (a *attentionProblem) maxScoreBytes(gpu *shader.Device) int {
 	if gpu.ScoreBytes > 0 {
 		return gpu.ScoreBytes
 	}
 	operands := a.batch * a.kv * (2*a.group*a.queries*(a.dim+a.valueDim) + 2*a.keys*(a.dim+a.valueDim))
-	return max(leastScoreRoom, 4*operands)
+	return max(minScoreBytes, 4*operands)
 }
 
-// scoreSides returns the shape of the stored score gradients of a head: a row per key with all queries, both rounded up to whole blocks. A
-// causal head needs half as many rows and one block.
-func (a *attentionProblem) scoreSides() (lines, length int) {
+// scoreShape returns the shape of the stored score gradients of a head: one row of all queries for each key, with both sizes rounded up to
+// whole blocks. With a causal mask, they are folded to half as many rows plus one block.
+func (a *attentionProblem) scoreShape() (lines, length int) {
 	blocks, length := shader.Ceil(a.keys, blockSide), shader.Ceil(a.queries, blockSide)*blockSide
 	if a.Causal {
 		blocks = min(blocks, length/blockSide/2+1)
@@ -35,19 +36,19 @@ func (a *attentionProblem) scoreSides() (lines, length int) {
 	return blocks * blockSide, length
 }
 
-// scoreBytes returns the bytes for one key head.
+// scoreBytes returns the bytes for the score gradients of one key head.
 func (a *attentionProblem) scoreBytes() int {
-	lines, length := a.scoreSides()
+	lines, length := a.scoreShape()
 	return 4 * a.group * lines * length
 }
 
-// scoreParts returns the heads of keys whose gradients of scores are in memory at a time, or nothing if they are to be computed
-// twice.
+// scoreParts divides the key heads into ranges whose score gradients are stored at a time. It returns nil if they are to be computed twice
+// instead.
 func (a *attentionProblem) scoreParts(gpu *shader.Device) []headRange {
 	if !a.c.Outs[0].Present() || !a.c.Outs[1].Present() || a.dim == 0 || gpu.Software && a.keys > matmul.MaxSoftwareK {
 		return nil
 	}
-	most := min(a.scoreRoom(gpu), gpu.Binding) / a.scoreBytes()
+	most := min(a.maxScoreBytes(gpu), gpu.Binding) / a.scoreBytes()
 	if most >= a.batch*a.kv {
 		return []headRange{a.keyHeads()}
 	}
@@ -75,23 +76,23 @@ func (a *attentionProblem) scoreParts(gpu *shader.Device) []headRange {
 	return parts
 }
 
-// throughScores computes all gradients, dq from those of the scores.
-func (a *attentionProblem) throughScores(r *shader.Recorder, stats core.Memory, rows int, parts []headRange, scores core.Memory) error {
+// storeScores computes all gradients, with dq as a product of stored score gradients.
+func (a *attentionProblem) storeScores(r *shader.Recorder, stats core.Memory, rows int, parts []headRange, scores core.Memory) error {
 	for _, h := range parts {
 		if err := a.keyColumns(r, stats, rows, h, &scores); err != nil {
 			return err
 		}
 		p := a.queryProduct(h, scores)
-		if err := p.Tiled(r, scoresTile, 1, nil); err != nil {
+		if err := p.Tiled(r, scoreTile, 1, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// queryProduct returns the product that computes dq of the query heads that belong to some heads of keys.
+// queryProduct returns the product that computes dq for the query heads of a range of key heads.
 func (a *attentionProblem) queryProduct(h headRange, scores core.Memory) *matmul.Product {
-	lines, length := a.scoreSides()
+	lines, length := a.scoreShape()
 	ds := &core.Operand{Memory: scores, DType: core.Float32}
 	dq, k := a.c.Outs[0], *a.k
 	dq.Offset += h.batch*dq.Strides[0] + h.head*a.group*dq.Strides[1]

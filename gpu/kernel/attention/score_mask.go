@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A scoreMask writes the code that changes the scores of a block: scale, mask and dropout. Its fields are expressions.
+// A scoreMask writes the code that applies scale, mask and dropout to a block of scores. Strings are expressions.
 type scoreMask struct {
 	a                   *attentionProblem
 	scale               string
@@ -23,7 +23,7 @@ type scoreMask struct {
 	rowsAreKeys         bool
 }
 
-// scoreMask adds the operands and parameters of mask and dropout to a shader.
+// scoreMask adds the operands and parameters of mask and dropout to a program.
 func (a *attentionProblem) scoreMask(s *shader.Builder, rowsAreKeys bool) *scoreMask {
 	c := &scoreMask{a: a, rowsAreKeys: rowsAreKeys}
 	c.scale, c.queries, c.keys = s.Float(a.Scale), s.Uint(a.queries), s.Uint(a.keys)
@@ -50,7 +50,7 @@ func (a *attentionProblem) scoreMask(s *shader.Builder, rowsAreKeys bool) *score
 	return c
 }
 
-// functions writes the functions that its text calls: kept, what dropout multiplies the weights of a query and four keys with.
+// functions declares the function kept, which returns the dropout factors of the weights of a query and four keys.
 func (c *scoreMask) functions(w *shader.Text) {
 	if c.seed == "" {
 		return
@@ -60,8 +60,8 @@ func (c *scoreMask) functions(w *shader.Text) {
   return select(real4(), real4(scale), w < word4(limit.x) || bool4(limit.y > 0u));`)
 }
 
-// scores scales block NAME, whose rows begin at row0 and columns at col0, and makes what is hidden minus infinity. batch and
-// head are defined.
+// scores scales block NAME, whose first row and column are row0 and col0, adds the mask, and sets hidden scores to minus infinity. The
+// program must define batch and head.
 func (c *scoreMask) scores(b *blockText, name, row0, col0 string) {
 	b.eachRow(fmt.Sprintf("  %s_$i_0 = %s_$i_0 * %s;\n", name, name, c.scale))
 	query0, key0, queries, keys := row0, col0, blockSide, blockSpan
@@ -101,7 +101,7 @@ func (c *scoreMask) scores(b *blockText, name, row0, col0 string) {
 	b.Add("  }")
 }
 
-// drop defines registers keep_I_0, what dropout multiplies the weights of a block with.
+// drop declares registers keep_I_0, the dropout factors of a block.
 func (c *scoreMask) drop(b *blockText, row0, col0 string) {
 	if c.seed == "" {
 		return
@@ -120,7 +120,7 @@ func (c *scoreMask) drop(b *blockText, row0, col0 string) {
 	b.eachRow("  let keep_$i_0 = real4(keys_0.$c, keys_1.$c, keys_2.$c, keys_3.$c);\n")
 }
 
-// dropped returns what a weight is multiplied with: " * keep_$i_0", or nothing.
+// dropped returns the text that multiplies a weight with its dropout factor; empty without dropout.
 func (c *scoreMask) dropped() string {
 	if c.seed == "" {
 		return ""

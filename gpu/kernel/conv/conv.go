@@ -1,5 +1,5 @@
-// Package conv computes convolutions and their gradients as matrix products with patches of images. The patches are stored (im2col) or
-// gathered during the product (implicit GEMM).
+// Package conv computes convolutions and their gradients as matrix products with patches of images. The matrix of patches is stored
+// (im2col), or its elements are gathered from the images during the product (implicit GEMM).
 package conv
 
 import (
@@ -19,14 +19,14 @@ func init() {
 	kernel.Register(contract.ConvWeightGrad, convWeightGradCall)
 }
 
-// columnBytes limits the memory for stored patches. A convolution that needs more processes some images at a time.
+// columnBytes limits the memory of stored patches. A convolution that needs more processes some images at a time.
 const columnBytes = 256 << 20
 
-// A convolution is a product of weights [O, C/groups, kernel...] with the patches of images. The product gathers the patches, or, where
-// that gains nothing, they are stored before.
+// A convolution is a product of weights [O, C/groups, kernel...] with the patches of images. The product gathers the patches; if that is
+// not faster, they are stored first.
 type convolution struct {
 	primitive.Window
-	images, groups, channels, outputs int // channels and outputs of a group
+	images, groups, channels, outputs int // channels and outputs are those of one group
 }
 
 func newConvolution(c *core.Call, x, w, y []int) *convolution {
@@ -42,28 +42,28 @@ func newConvolution(c *core.Call, x, w, y []int) *convolution {
 	}
 }
 
-// patch returns the number of elements of a group's patch.
+// patch returns the number of elements of a patch in one group.
 func (v *convolution) patch() int { return v.channels * v.Taps() }
 
-// together returns how many images go through at a time.
-func (v *convolution) together(r *shader.Recorder) int {
+// imagesAtOnce returns how many images are processed at a time.
+func (v *convolution) imagesAtOnce(r *shader.Recorder) int {
 	each := 4 * v.groups * v.patch() * primitive.Product3(v.Out)
 	return min(max(min(columnBytes, r.GPU.Binding)/max(each, 1), 1), v.images)
 }
 
-// stackOf returns the loop over images and groups of three factors with the given strides.
-func stackOf(images, groups int, out, a, b [2]int) shader.Loop {
+// batchLoop returns the loop over images and groups, with the strides of the output and the two factors.
+func batchLoop(images, groups int, out, a, b [2]int) shader.Loop {
 	l := shader.Loop{Count: images * groups, Strides: make([][]int, 3)}
 	l.Push(images, out[0], a[0], b[0])
 	l.Push(groups, out[1], a[1], b[1])
 	return l
 }
 
-// convForwardCall: Outs[0] = the convolution of Ins[0] with the weights Ins[1], plus Ins[2] where it is given.
+// convForwardCall: Outs[0] = the convolution of Ins[0] with the weights Ins[1], plus the bias Ins[2] if it is present.
 func convForwardCall(r *shader.Recorder, c *core.Call) error {
 	x, w, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
-	places, patch := primitive.Product3(v.Out), v.patch()
+	positions, patch := primitive.Product3(v.Out), v.patch()
 	if y.Numel() == 0 {
 		return nil
 	}
@@ -72,31 +72,31 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 		if err := copying.Copy(r, &zero); err != nil {
 			return err
 		}
-		return v.addBias(r, c, y, places)
+		return v.addBias(r, c, y, positions)
 	}
 	if v.gathersForward(r) {
 		if err := v.forwardGathered(r, x, w, y); err != nil {
 			return err
 		}
-		return v.addBias(r, c, y, places)
+		return v.addBias(r, c, y, positions)
 	}
-	some := v.together(r)
-	cols, err := v.room(r, some*v.groups*patch*places)
+	some := v.imagesAtOnce(r)
+	cols, err := v.scratch(r, some*v.groups*patch*positions)
 	if err != nil {
 		return err
 	}
-	rows, err := v.room(r, some*v.groups*v.outputs*places)
+	rows, err := v.scratch(r, some*v.groups*v.outputs*positions)
 	if err != nil {
 		return err
 	}
 	for n := 0; n < v.images; n += some {
 		k := min(some, v.images-n)
-		long := k * places
+		long := k * positions
 		from := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
-		if err := v.Columns(r, from, cols, k, v.groups*v.channels, [3]int{places, v.Taps() * long, long}); err != nil {
+		if err := v.Columns(r, from, cols, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
 			return err
 		}
-		to := shader.Image(y, n, v.groups*v.outputs*places)
+		to := shader.Image(y, n, v.groups*v.outputs*positions)
 		out := rows
 		if k == 1 {
 			out = to
@@ -104,60 +104,60 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 		p := matmul.Product{
 			M: v.outputs, N: long, K: patch, Out: out, A: w, B: cols, Alpha: 1,
 			ARow: patch, ACol: 1, BRow: long, BCol: 1, CRow: long, CCol: 1,
-			Batch: stackOf(1, v.groups, [2]int{0, v.outputs * long}, [2]int{0, v.outputs * patch}, [2]int{0, patch * long}),
+			Batch: batchLoop(1, v.groups, [2]int{0, v.outputs * long}, [2]int{0, v.outputs * patch}, [2]int{0, patch * long}),
 		}
 		if err := p.Run(r); err != nil {
 			return err
 		}
 		if k > 1 {
-			if err := v.arrange(r, c, rows, to, k, false); err != nil {
+			if err := v.permuteResults(r, c, rows, to, k, false); err != nil {
 				return err
 			}
 		}
 	}
-	return v.addBias(r, c, y, places)
+	return v.addBias(r, c, y, positions)
 }
 
-// room returns scratch memory for float32 numbers.
-func (v *convolution) room(r *shader.Recorder, n int) (*core.Operand, error) {
+// scratch returns scratch memory for n float32 numbers.
+func (v *convolution) scratch(r *shader.Recorder, n int) (*core.Operand, error) {
 	m, err := r.Temp(4 * max(n, 1))
 	return &core.Operand{Memory: m, DType: core.Float32}, err
 }
 
-// arrange copies the results of images, y, from rows that have the places of all images after one another, or back to these: so
-// that one product serves all images.
-func (v *convolution) arrange(r *shader.Recorder, c *core.Call, rows, y *core.Operand, images int, back bool) error {
-	places, outputs := primitive.Product3(v.Out), v.groups*v.outputs
+// permuteResults copies results between the layout [images, outputs, positions] of y and the layout [outputs, images, positions] of rows;
+// with back, from y to rows. The latter allows a single product for all images.
+func (v *convolution) permuteResults(r *shader.Recorder, c *core.Call, rows, y *core.Operand, images int, back bool) error {
+	positions, outputs := primitive.Product3(v.Out), v.groups*v.outputs
 	from, to := *rows, *y
-	from.Shape = []int{outputs, images, places}
-	from.Strides = []int{images * places, places, 1}
-	to.Shape, to.Strides = from.Shape, []int{places, outputs * places, 1}
+	from.Shape = []int{outputs, images, positions}
+	from.Strides = []int{images * positions, positions, 1}
+	to.Shape, to.Strides = from.Shape, []int{positions, outputs * positions, 1}
 	if back {
 		from, to = to, from
 	}
 	return copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}})
 }
 
-// addBias adds Ins[2], where it is given, to each image's channels of so many places.
-func (v *convolution) addBias(r *shader.Recorder, c *core.Call, y *core.Operand, places int) error {
+// addBias adds the bias Ins[2] to y, if it is present. positions is the number of elements of a channel.
+func (v *convolution) addBias(r *shader.Recorder, c *core.Call, y *core.Operand, positions int) error {
 	if len(c.Ins) < 3 || !c.Ins[2].Present() {
 		return nil
 	}
 	s := shader.New(r, "conv bias")
 	to, b := s.InOut("y", y, expr.F32), s.In("b", &c.Ins[2], expr.F32, expr.Number)
-	n, per, channels := s.Uint(y.Numel()), s.Uint(places), s.Uint(y.Shape[1])
+	n, per, channels := s.Uint(y.Numel()), s.Uint(positions), s.Uint(y.Shape[1])
 	return s.Run(r, shader.GroupsFor(y.Numel()), func(w *shader.Text) {
 		w.Each(n)
 		w.Add("  st_y(%s + i, ld_y(%s + i) + ld_b(%s + (i / %s) %% %s));", to, to, b, per, channels)
 	})
 }
 
-// convInputGradCall: Outs[0] = the gradient of the input for the gradient Ins[0] of the result and the weights Ins[1], plus
-// Ins[2], one for each channel, where it is given.
+// convInputGradCall: Outs[0] = the gradient of the input, for the gradient Ins[0] of the result and the weights Ins[1], plus the bias
+// Ins[2] of each channel if it is present.
 func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 	y, w, x := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
-	places, patch := primitive.Product3(v.Out), v.patch()
+	positions, patch := primitive.Product3(v.Out), v.patch()
 	if x.Numel() == 0 {
 		return nil
 	}
@@ -167,12 +167,12 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 		}
 		return v.addBias(r, c, x, primitive.Product3(v.In))
 	}
-	some := v.together(r)
-	cols, err := v.room(r, some*v.groups*patch*places)
+	some := v.imagesAtOnce(r)
+	cols, err := v.scratch(r, some*v.groups*patch*positions)
 	if err != nil {
 		return err
 	}
-	rows, err := v.room(r, some*v.groups*v.outputs*places)
+	rows, err := v.scratch(r, some*v.groups*v.outputs*positions)
 	if err != nil {
 		return err
 	}
@@ -182,76 +182,76 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 	}
 	for n := 0; n < v.images; n += some {
 		k := min(some, v.images-n)
-		long := k * places
-		if places > 0 {
-			if err := v.arrange(r, c, rows, shader.Image(y, n, v.groups*v.outputs*places), k, true); err != nil {
+		long := k * positions
+		if positions > 0 {
+			if err := v.permuteResults(r, c, rows, shader.Image(y, n, v.groups*v.outputs*positions), k, true); err != nil {
 				return err
 			}
 			p := matmul.Product{
 				M: patch, N: long, K: v.outputs, Out: cols, A: w, B: rows, Alpha: 1,
 				ARow: 1, ACol: patch, BRow: long, BCol: 1, CRow: long, CCol: 1,
-				Batch: stackOf(1, v.groups, [2]int{0, patch * long}, [2]int{0, v.outputs * patch}, [2]int{0, v.outputs * long}),
+				Batch: batchLoop(1, v.groups, [2]int{0, patch * long}, [2]int{0, v.outputs * patch}, [2]int{0, v.outputs * long}),
 			}
 			if err := p.Run(r); err != nil {
 				return err
 			}
 		}
 		to := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
-		if err := v.Window.Images(r, cols, to, bias, k, v.groups*v.channels, [3]int{places, v.Taps() * long, long}); err != nil {
+		if err := v.Window.Images(r, cols, to, bias, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// convWeightGradCall: Outs[0] = the gradient of the weights for the input Ins[0] and the gradient Ins[1] of the result. The
-// places of all images are one long dimension, over which it sums.
+// convWeightGradCall: Outs[0] = the gradient of the weights, for the input Ins[0] and the gradient Ins[1] of the result. K of the product
+// runs over the positions of all images.
 func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 	x, y, w := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	v := newConvolution(c, x.Shape, w.Shape, y.Shape)
-	places, patch := primitive.Product3(v.Out), v.patch()
+	positions, patch := primitive.Product3(v.Out), v.patch()
 	if w.Numel() == 0 {
 		return nil
 	}
-	if v.images*places == 0 {
+	if v.images*positions == 0 {
 		zero := core.Call{Op: c.Op, Outs: []core.Operand{*w}, Ins: []core.Operand{{IsNumber: true}}}
 		return copying.Copy(r, &zero)
 	}
 	if v.gathersWeights(r) {
 		return v.weightGradGathered(r, c, x, y, w)
 	}
-	some := v.together(r)
-	cols, err := v.room(r, some*v.groups*patch*places)
+	some := v.imagesAtOnce(r)
+	cols, err := v.scratch(r, some*v.groups*patch*positions)
 	if err != nil {
 		return err
 	}
-	// The product is of cols with the gradient turned, which is small beside them, and so is its own transpose.
+	// The product is that of cols and the transposed gradient, which is small in comparison. Its result is transposed too.
 	outputs := v.groups * v.outputs
-	turned, err := v.room(r, some*outputs*places)
+	transposed, err := v.scratch(r, some*outputs*positions)
 	if err != nil {
 		return err
 	}
-	sums, err := v.room(r, v.groups*patch*v.outputs)
+	sums, err := v.scratch(r, v.groups*patch*v.outputs)
 	if err != nil {
 		return err
 	}
 	for n := 0; n < v.images; n += some {
 		k := min(some, v.images-n)
-		long := k * places
+		long := k * positions
 		from := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
-		if err := v.Columns(r, from, cols, k, v.groups*v.channels, [3]int{places, v.Taps() * long, long}); err != nil {
+		if err := v.Columns(r, from, cols, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
 			return err
 		}
-		grad, to := *shader.Image(y, n, outputs*places), *turned
-		grad.Shape, grad.Strides = []int{k, places, outputs}, []int{outputs * places, 1, places}
-		to.Shape, to.Strides = grad.Shape, []int{places * outputs, outputs, 1}
+		grad, to := *shader.Image(y, n, outputs*positions), *transposed
+		grad.Shape, grad.Strides = []int{k, positions, outputs}, []int{outputs * positions, 1, positions}
+		to.Shape, to.Strides = grad.Shape, []int{positions * outputs, outputs, 1}
 		if err := copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{grad}}); err != nil {
 			return err
 		}
 		p := matmul.Product{
-			M: patch, N: v.outputs, K: long, Out: sums, A: cols, B: turned, Alpha: 1,
+			M: patch, N: v.outputs, K: long, Out: sums, A: cols, B: transposed, Alpha: 1,
 			ARow: long, ACol: 1, BRow: outputs, BCol: 1, CRow: v.outputs, CCol: 1,
-			Batch: stackOf(1, v.groups, [2]int{0, patch * v.outputs}, [2]int{0, patch * long}, [2]int{0, v.outputs}),
+			Batch: batchLoop(1, v.groups, [2]int{0, patch * v.outputs}, [2]int{0, patch * long}, [2]int{0, v.outputs}),
 		}
 		if n > 0 {
 			p.Beta = 1

@@ -23,7 +23,7 @@ func init() {
 	})
 }
 
-// patches returns the geometry of im2col.
+// patches returns the geometry of an im2col or col2im call.
 func patches(c *core.Call, images []int) primitive.Window {
 	a := contract.PatchesOf(c)
 	return primitive.NewWindow(images, []int{int(a.Places[0]), int(a.Places[1])}, a.Kernel, a.Stride, a.Padding, a.Dilation)

@@ -9,15 +9,15 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Implicit GEMM: one factor of the product is gathered from images, so that patches are never stored. The elements of a patch are ordered
-// by tap, then by channel, so that most of a tile's elements belong to one tap.
+// Implicit GEMM: one factor of the product is gathered from images, so patches are never stored. The elements of a patch are ordered by
+// tap, then by channel, so that most elements of a tile belong to the same tap.
 
-// gathers reports whether the product gathers the patches. It does if storing them, and more bytes besides, would take
-// PatchBytes or more. The taps of all dimensions must fit into a word, and the tables into a buffer.
+// gathers reports whether the product gathers the patches. It does if storing them, and more bytes besides, would take PatchBytes or more.
+// The taps of all dimensions must fit a 32-bit mask, and the tables a binding.
 func (v *convolution) gathers(r *shader.Recorder, more int) bool {
-	places := max(primitive.Product3(v.In), primitive.Product3(v.Out))
+	positions := max(primitive.Product3(v.In), primitive.Product3(v.Out))
 	return v.patch() > 0 && v.outputs > 0 && v.Kernel[0]+v.Kernel[1]+v.Kernel[2] <= 32 &&
-		max(8*(v.images*places+max(v.channels, v.outputs)*v.Taps()), v.resultBytes()) <= r.GPU.Binding &&
+		max(8*(v.images*positions+max(v.channels, v.outputs)*v.Taps()), v.resultBytes()) <= r.GPU.Binding &&
 		4*v.images*v.groups*v.patch()*primitive.Product3(v.Out)+more >= r.GPU.PatchBytes
 }
 
@@ -27,66 +27,66 @@ func (v *convolution) gathersForward(r *shader.Recorder) bool { return v.gathers
 // gathersWeights reports whether the product for the weight gradient gathers patches.
 func (v *convolution) gathersWeights(r *shader.Recorder) bool { return v.gathers(r, 0) }
 
-// gathersInputs reports whether the gradient of the input is computed by gathering that of the results. With strides, most taps
-// of an element fall between places, and a product would multiply zeros; with few channels it would have few rows.
+// gathersInputs reports whether the input gradient is computed by gathering the gradient of the results. It is not with strides other than
+// 1, for which a product would mostly multiply zeros, nor with few channels, for which it would have few rows.
 func (v *convolution) gathersInputs(r *shader.Recorder) bool {
-	return v.gathers(r, v.resultBytes()) && primitive.Product3(v.Stride) == 1 && v.channels >= fewChannels && primitive.Product3(v.Out) > 0
+	return v.gathers(r, v.resultBytes()) && primitive.Product3(v.Stride) == 1 && v.channels >= minGatheredChannels && primitive.Product3(v.Out) > 0
 }
 
-// fewChannels is with how many channels rows of tiles are used well enough.
-const fewChannels = 24
+// minGatheredChannels is the number of channels from which rows of tiles are used well enough.
+const minGatheredChannels = 24
 
-// resultBytes is the size of the results, or of their gradient, as scratch memory.
+// resultBytes returns the size of the results, or of their gradient, in float32.
 func (v *convolution) resultBytes() int {
 	return 4 * v.images * v.groups * v.outputs * primitive.Product3(v.Out)
 }
 
-// A sliding is how patches lie in images: tap k of place o is at o*stride + shift + k*step.
-type sliding struct {
-	places, from, stride, shift, step [3]int
-	channels                          int
+// A slidingWindow is the geometry of patches in images: tap k of position o reads element o*stride + shift + k*step.
+type slidingWindow struct {
+	positions, from, stride, shift, step [3]int
+	channels                             int
 }
 
-// forward returns how the results see the input.
-func (v *convolution) forward() sliding {
-	g := sliding{places: v.Out, from: v.In, stride: v.Stride, step: v.Dilation, channels: v.channels}
+// forward returns the window of the results over the input.
+func (v *convolution) forward() slidingWindow {
+	g := slidingWindow{positions: v.Out, from: v.In, stride: v.Stride, step: v.Dilation, channels: v.channels}
 	for d, p := range v.Padding {
 		g.shift[d] = -p
 	}
 	return g
 }
 
-// backward returns how the input sees the results where strides are 1.
-func (v *convolution) backward() sliding {
-	g := sliding{places: v.In, from: v.Out, stride: v.Stride, shift: v.Padding, channels: v.outputs}
+// backward returns the window of the input over the results, for strides of 1.
+func (v *convolution) backward() slidingWindow {
+	g := slidingWindow{positions: v.In, from: v.Out, stride: v.Stride, shift: v.Padding, channels: v.outputs}
 	for d, n := range v.Dilation {
 		g.step[d] = -n
 	}
 	return g
 }
 
-// gather returns the gather of the patches of images, which lie across.
-func (v *convolution) gather(r *shader.Recorder, p sliding) (*matmul.Gather, error) {
-	patch, places := p.channels*v.Taps(), v.images*primitive.Product3(p.places)
-	m, err := r.Temp(8 * (patch + places))
+// gather computes the tables that describe the patches of images as the factor b.
+func (v *convolution) gather(r *shader.Recorder, p slidingWindow) (*matmul.Gather, error) {
+	patch, positions := p.channels*v.Taps(), v.images*primitive.Product3(p.positions)
+	m, err := r.Temp(8 * (patch + positions))
 	if err != nil {
 		return nil, err
 	}
 	g := &matmul.Gather{
-		Tables: &core.Operand{Memory: m, DType: core.Int64}, Elements: patch, Places: places, Channels: p.channels, Step: primitive.Product3(p.from),
+		Tables: &core.Operand{Memory: m, DType: core.Int64}, Elements: patch, Places: positions, Channels: p.channels, Step: primitive.Product3(p.from),
 	}
 	s := shader.New(r, "conv tables")
 	to := s.Out("t", g.Tables, expr.I64, expr.Number)
-	n, patchWord, channels, step := s.Uint(patch+places), s.Uint(patch), s.Uint(p.channels), s.Uint(g.Step)
-	per, image := s.Uint(primitive.Product3(p.places)), s.Uint(v.groups*p.channels*g.Step)
+	n, patchWord, channels, step := s.Uint(patch+positions), s.Uint(patch), s.Uint(p.channels), s.Uint(g.Step)
+	per, image := s.Uint(primitive.Product3(p.positions)), s.Uint(v.groups*p.channels*g.Step)
 	var sizes, kernel, from, stride, shift, along [3]string
 	for d := range 3 {
-		sizes[d], kernel[d], from[d] = s.Uint(p.places[d]), s.Uint(v.Kernel[d]), s.Uint(p.from[d])
+		sizes[d], kernel[d], from[d] = s.Uint(p.positions[d]), s.Uint(v.Kernel[d]), s.Uint(p.from[d])
 		stride[d], shift[d], along[d] = s.Uint(p.stride[d]), s.Uint(p.shift[d]), s.Uint(p.step[d])
 	}
-	return g, s.Run(r, shader.GroupsFor(patch+places), func(w *shader.Text) {
+	return g, s.Run(r, shader.GroupsFor(patch+positions), func(w *shader.Text) {
 		w.Each(n)
-		// What is before an image wraps to a large number.
+		// A coordinate before the image wraps to a large number.
 		w.Add(`  if (i < %s) {
   let tap = i / %s;`, patchWord, channels)
 		w.Put(primitive.Unfold("k", "tap", kernel))
@@ -110,46 +110,46 @@ func (v *convolution) gather(r *shader.Recorder, p sliding) (*matmul.Gather, err
 	})
 }
 
-// product returns the product of weights [groups, patch, rows], each group's transposed, with the patches of images.
-func (v *convolution) product(g *matmul.Gather, w, from, to *core.Operand, rows int, p sliding) matmul.Product {
-	places, patch := primitive.Product3(p.places), g.Elements
+// product returns the product of transposed weights [groups, patch, rows] with the patches of images.
+func (v *convolution) product(g *matmul.Gather, w, from, to *core.Operand, rows int, p slidingWindow) matmul.Product {
+	positions, patch := primitive.Product3(p.positions), g.Elements
 	return matmul.Product{
-		M: rows, N: v.images * places, K: patch, Out: to, A: w, B: from, Alpha: 1,
-		// Strides of b for which it is read one element at a time.
-		ARow: 1, ACol: rows, BRow: 1, BCol: 1, CRow: places, CCol: 1,
-		Batch:  stackOf(1, v.groups, [2]int{0, rows * places}, [2]int{0, patch * rows}, [2]int{0, p.channels * g.Step}),
-		Gather: g, GapEvery: places, Gap: min(v.images-1, 1) * (v.groups*rows - 1) * places,
+		M: rows, N: v.images * positions, K: patch, Out: to, A: w, B: from, Alpha: 1,
+		// These strides make the tile load b element by element.
+		ARow: 1, ACol: rows, BRow: 1, BCol: 1, CRow: positions, CCol: 1,
+		Batch:  batchLoop(1, v.groups, [2]int{0, rows * positions}, [2]int{0, patch * rows}, [2]int{0, p.channels * g.Step}),
+		Gather: g, GapEvery: positions, Gap: min(v.images-1, 1) * (v.groups*rows - 1) * positions,
 	}
 }
 
-// forwardGathered is convForwardCall without the bias.
+// forwardGathered computes the forward pass without the bias by implicit GEMM.
 func (v *convolution) forwardGathered(r *shader.Recorder, x, w, y *core.Operand) error {
 	g, err := v.gather(r, v.forward())
 	if err != nil {
 		return err
 	}
-	turned, err := v.room(r, w.Numel())
+	transposed, err := v.scratch(r, w.Numel())
 	if err != nil {
 		return err
 	}
-	if err := v.turnWeights(r, w, turned, false); err != nil {
+	if err := v.transposeWeights(r, w, transposed, false); err != nil {
 		return err
 	}
-	p := v.product(g, turned, x, y, v.outputs, v.forward())
+	p := v.product(g, transposed, x, y, v.outputs, v.forward())
 	return p.RunTiles(r)
 }
 
-// inputGradGathered is convInputGradCall without the bias.
+// inputGradGathered computes the input gradient without the bias by implicit GEMM.
 func (v *convolution) inputGradGathered(r *shader.Recorder, c *core.Call, y, w, x *core.Operand) error {
 	g, err := v.gather(r, v.backward())
 	if err != nil {
 		return err
 	}
-	turned, err := v.room(r, w.Numel())
+	transposed, err := v.scratch(r, w.Numel())
 	if err != nil {
 		return err
 	}
-	from, to := *w, *turned
+	from, to := *w, *transposed
 	taps := v.Taps()
 	from.Shape = []int{v.groups, taps, v.outputs, v.channels}
 	from.Strides = []int{v.outputs * v.channels * taps, 1, v.channels * taps, taps}
@@ -157,52 +157,52 @@ func (v *convolution) inputGradGathered(r *shader.Recorder, c *core.Call, y, w, 
 	if err := copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}}); err != nil {
 		return err
 	}
-	p := v.product(g, turned, y, x, v.channels, v.backward())
+	p := v.product(g, transposed, y, x, v.channels, v.backward())
 	return p.RunTiles(r)
 }
 
-// weightGradGathered is convWeightGradCall.
+// weightGradGathered computes the weight gradient by implicit GEMM.
 func (v *convolution) weightGradGathered(r *shader.Recorder, c *core.Call, x, y, w *core.Operand) error {
 	g, err := v.gather(r, v.forward())
 	if err != nil {
 		return err
 	}
-	places, patch, outputs := primitive.Product3(v.Out), v.patch(), v.groups*v.outputs
-	long := v.images * places
-	turned, err := v.room(r, outputs*long)
+	positions, patch, outputs := primitive.Product3(v.Out), v.patch(), v.groups*v.outputs
+	long := v.images * positions
+	transposed, err := v.scratch(r, outputs*long)
 	if err != nil {
 		return err
 	}
-	sums, err := v.room(r, outputs*patch)
+	sums, err := v.scratch(r, outputs*patch)
 	if err != nil {
 		return err
 	}
-	grad, to := *y, *turned
-	grad.Shape, grad.Strides = []int{v.images, places, outputs}, []int{outputs * places, 1, places}
-	to.Shape, to.Strides = grad.Shape, []int{places * outputs, outputs, 1}
+	grad, to := *y, *transposed
+	grad.Shape, grad.Strides = []int{v.images, positions, outputs}, []int{outputs * positions, 1, positions}
+	to.Shape, to.Strides = grad.Shape, []int{positions * outputs, outputs, 1}
 	if err := copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{grad}}); err != nil {
 		return err
 	}
 	g.Rows = true
 	p := matmul.Product{
-		// Strides of a for which it is read one element at a time.
-		M: patch, N: v.outputs, K: long, Out: sums, A: x, B: turned, Alpha: 1,
+		// These strides make the tile load a element by element.
+		M: patch, N: v.outputs, K: long, Out: sums, A: x, B: transposed, Alpha: 1,
 		ARow: 1, ACol: 1, BRow: outputs, BCol: 1, CRow: v.outputs, CCol: 1,
-		Batch:  stackOf(1, v.groups, [2]int{0, patch * v.outputs}, [2]int{0, v.channels * g.Step}, [2]int{0, v.outputs}),
+		Batch:  batchLoop(1, v.groups, [2]int{0, patch * v.outputs}, [2]int{0, v.channels * g.Step}, [2]int{0, v.outputs}),
 		Gather: g,
 	}
 	if err := p.RunTiles(r); err != nil {
 		return err
 	}
-	return v.turnWeights(r, w, sums, true)
+	return v.transposeWeights(r, w, sums, true)
 }
 
-// turnWeights copies weights [groups, outputs, channels, taps] to [groups, taps, channels, outputs], or back, by squares in workgroup
-// memory, so that reads and writes are of neighbours.
-func (v *convolution) turnWeights(r *shader.Recorder, w, turned *core.Operand, back bool) error {
+// transposeWeights copies weights [groups, outputs, channels, taps] to [groups, taps, channels, outputs], or back. It goes by squares
+// through workgroup memory, so that reads and writes are coalesced.
+func (v *convolution) transposeWeights(r *shader.Recorder, w, transposed *core.Operand, back bool) error {
 	const side = 32
 	s := shader.New(r, "conv weights")
-	from, to := w, turned
+	from, to := w, transposed
 	if s.Flag(back) {
 		from, to = to, from
 	}

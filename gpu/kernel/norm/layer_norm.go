@@ -58,7 +58,7 @@ func layerNormCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// A layerNormGradient is a call of layer_norm_backward. Operands that are absent are nil.
+// A layerNormGradient is a call of layer_norm_backward. Absent operands are nil.
 type layerNormGradient struct {
 	x, g, w, stats, arrived *core.Operand
 	dx                      *core.Operand
@@ -78,21 +78,21 @@ func layerNormBackwardCall(r *shader.Recorder, c *core.Call) error {
 		return nil
 	}
 	if p.dx == nil || p.rows == 0 {
-		return p.columns(r)
+		return p.parameterGradients(r)
 	}
-	if p.parts() > 0 {
-		if width, held := p.held(r.GPU.Software); held > 0 {
-			return p.together(r, width, held)
+	if p.sumCount() > 0 {
+		if width, held := p.rowRegisters(r.GPU.Software); held > 0 {
+			return p.allGradients(r, width, held)
 		}
 	}
-	if err := p.inputs(r); err != nil {
+	if err := p.inputGradient(r); err != nil {
 		return err
 	}
-	return p.columns(r)
+	return p.parameterGradients(r)
 }
 
-// parts returns how many sums of each column are wanted.
-func (p *layerNormGradient) parts() int {
+// sumCount returns how many parameter gradients are computed.
+func (p *layerNormGradient) sumCount() int {
 	n := 0
 	for _, o := range p.sums {
 		if o != nil {
@@ -102,7 +102,7 @@ func (p *layerNormGradient) parts() int {
 	return n
 }
 
-// vec4 reports whether the operands, those that are present, are read as vec4.
+// vec4 reports whether the operands that are present can be read as vec4.
 func (p *layerNormGradient) vec4(operands ...*core.Operand) bool {
 	vec4 := p.n%4 == 0
 	for _, o := range operands {
@@ -111,8 +111,8 @@ func (p *layerNormGradient) vec4(operands ...*core.Operand) bool {
 	return vec4
 }
 
-// inputs computes dx alone.
-func (p *layerNormGradient) inputs(r *shader.Recorder) error {
+// inputGradient computes dx alone.
+func (p *layerNormGradient) inputGradient(r *shader.Recorder) error {
 	s := shader.New(r, "layer_norm_backward")
 	t := primitive.NewRowText(s, primitive.Axis{Outer: p.rows, N: p.n, Inner: 1})
 	t.In("x", p.x)

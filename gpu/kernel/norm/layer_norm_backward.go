@@ -10,39 +10,40 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Layer norm's parameter gradients are sums over rows. They are computed as partial sums first: in one pass with dx, which reads the same
-// operands, or separately.
+// The gradients of layer norm's parameters are sums over rows. Workgroups compute partial sums, either in the same pass as dx, which reads
+// the same operands, or in a pass of their own.
 
-// held returns the number of invocations that can hold a row, and the vec4 that each holds of every operand; 0 if that is impossible.
-func (p *layerNormGradient) held(software bool) (width, held int) {
+// rowRegisters returns the number of invocations that hold a row in registers, and how many vec4 of each operand an invocation holds; 0 if
+// a row does not fit.
+func (p *layerNormGradient) rowRegisters(software bool) (width, held int) {
 	if !p.vec4(p.x, p.g, p.w, p.arrived, p.dx) {
 		return 0, 0
 	}
 	return primitive.Holding(p.n, 2, software)
 }
 
-// divide returns how many rows a workgroup takes at a time if an invocation holds held vec4 of each, and the number of workgroups.
+// divide returns how many rows a workgroup processes at a time, if an invocation holds held vec4 of each, and the number of workgroups.
 func (p *layerNormGradient) divide(gpu *shader.Device, held int) (ahead, groups int) {
 	ahead = 1
 	for ahead < 4 && 2*ahead*held <= gpu.NormVectors && p.rows*p.n >= 2*gpu.Multiprocessors*gpu.NormElements {
 		ahead *= 2
 	}
 	units := shader.Ceil(p.rows, ahead)
-	each := max(gpu.NormElements/(ahead*max(p.n, 128)), 1) // of shorter rows most invocations have nothing
+	each := max(gpu.NormElements/(ahead*max(p.n, 128)), 1) // most invocations have no element of shorter rows
 	groups = min(units, gpu.Multiprocessors*each, max(shader.Ceil(p.rows, 4), gpu.Multiprocessors))
 	return ahead, max(groups, shader.Ceil(units, shader.MaxLoop))
 }
 
-// together computes dx and the sums in one pass over x and dy. A workgroup processes some of the rows, a few at a time; its invocations
-// hold the sums of their columns.
-func (p *layerNormGradient) together(r *shader.Recorder, width, held int) error {
+// allGradients computes dx and the partial sums in one pass over x and dy. A workgroup processes several rows at a time; its invocations
+// accumulate the sums of their columns in registers.
+func (p *layerNormGradient) allGradients(r *shader.Recorder, width, held int) error {
 	ahead, groups := p.divide(r.GPU, held)
-	parts, err := r.Temp(4 * p.n * p.parts() * groups)
+	parts, err := r.Temp(4 * p.n * p.sumCount() * groups)
 	if err != nil {
 		return err
 	}
 	s := shader.New(r, "layer_norm_backward (all)")
-	t := &heldRows{
+	t := &registerRows{
 		width: width, held: held, ahead: ahead, x: s.In("x", p.x, expr.F32, expr.Number), g: s.In("g", p.g, expr.F32, expr.Number),
 		dx: s.Out("dx", p.dx, expr.F32, expr.Number), to: s.FloatsOf("parts", parts), rms: s.Flag(p.rms),
 	}
@@ -72,17 +73,17 @@ func (p *layerNormGradient) together(r *shader.Recorder, width, held int) error 
 	return primitive.SumPartials(r, parts, groups, p.n, p.sums, nil)
 }
 
-// heldRows are the rows that a program for dx and sums goes through. Strings are expressions.
-type heldRows struct {
-	x, g, w, dx, arrived, to             string   // first elements
+// A registerRows writes a program that computes dx and partial sums from rows in registers. Strings are expressions.
+type registerRows struct {
+	x, g, w, dx, arrived, to             string   // indices of first elements
 	stats, rows, n, units, groups, share string   // n is in vec4
-	sums                                 []string // what a vec4 of a row adds
-	width, held, ahead                   int      // invocations, vec4 of each, rows at a time
-	full, even, rms                      bool     // all vec4 are in the row, all rows are there
+	sums                                 []string // terms that a vec4 of a row adds to the sums
+	width, held, ahead                   int      // invocations of a row, vec4 of each, and rows at a time
+	full, even, rms                      bool     // every vec4 is in the row; the rows are a multiple of ahead
 }
 
-// each returns text for all vec4 $h of each row $k of those at a time, at place $q in it.
-func (t *heldRows) each(text string) string {
+// each repeats text for all vec4 $h of all rows $k of an iteration. $q is replaced by the index of the vec4 in the row.
+func (t *registerRows) each(text string) string {
 	var b strings.Builder
 	for k := range t.ahead {
 		for h := range t.held {
@@ -92,12 +93,12 @@ func (t *heldRows) each(text string) string {
 	return b.String()
 }
 
-func (t *heldRows) four(k, h int, text string) string {
+func (t *registerRows) four(k, h int, text string) string {
 	return strings.NewReplacer("$k", strconv.Itoa(k), "$h", strconv.Itoa(h), "$q", fmt.Sprintf("(lane + %du)", h*t.width)).Replace(text)
 }
 
-// there returns what is true of the vec4 that are in row k, or, if it is negative, in any row; "" if all are.
-func (t *heldRows) there(k, h int) string {
+// inBounds returns the condition under which vec4 h of row k exists; "" if it always does. A negative k stands for any row.
+func (t *registerRows) inBounds(k, h int) string {
 	var conditions []string
 	if k > 0 && !t.even {
 		conditions = append(conditions, fmt.Sprintf("row_%d < %s", k, t.rows))
@@ -108,11 +109,11 @@ func (t *heldRows) there(k, h int) string {
 	return strings.Join(conditions, " && ")
 }
 
-// load returns text that reads a vec4 of an operand into a register, or zeros. It reads another vec4 of it instead of none: behind a
-// branch loads would wait for one another.
-func (t *heldRows) load(name, first string, k, h int) string {
+// load returns a statement that loads a vec4 of an operand to a register, or zeros if it does not exist. Then it loads another vec4 and
+// discards it: loads behind a branch would wait for one another.
+func (t *registerRows) load(name, first string, k, h int) string {
 	place, row, register := "$q", "", name+"_$h"
-	there := t.there(k, h)
+	there := t.inBounds(k, h)
 	if !t.full {
 		place = "min($q, n - 1u)"
 	}
@@ -126,9 +127,9 @@ func (t *heldRows) load(name, first string, k, h int) string {
 	return t.four(k, h, fmt.Sprintf("  var %s = %s;\n", register, value))
 }
 
-// store returns text that sets a vec4 of an operand if it is there.
-func (t *heldRows) store(k, h int, text string) string {
-	if there := t.there(k, h); there != "" {
+// store returns text, executed only if the vec4 exists.
+func (t *registerRows) store(k, h int, text string) string {
+	if there := t.inBounds(k, h); there != "" {
 		text = fmt.Sprintf(`  if (%s) {
 %s  }
 `, there, text)
@@ -137,7 +138,7 @@ func (t *heldRows) store(k, h int, text string) string {
 }
 
 // write writes the program.
-func (t *heldRows) write(w *shader.Text) {
+func (t *registerRows) write(w *shader.Text) {
 	moments, typ := []string{"a", "b"}, map[int]string{1: shader.Real, 2: shader.Real2, 4: shader.Real4, 8: shader.Real2x4}
 	if t.rms {
 		moments = moments[1:]
@@ -215,14 +216,14 @@ func (t *heldRows) write(w *shader.Text) {
 	}
 }
 
-// columns computes the sums alone.
-func (p *layerNormGradient) columns(r *shader.Recorder) error {
-	count := p.parts()
+// parameterGradients computes the parameter gradients alone.
+func (p *layerNormGradient) parameterGradients(r *shader.Recorder) error {
+	count := p.sumCount()
 	if count == 0 {
 		return nil
 	}
 	four := p.vec4(p.x, p.g)
-	wide, typ := 1, shader.Real // columns of an invocation
+	wide, typ := 1, shader.Real // columns of each invocation
 	if four {
 		wide, typ = 4, shader.Real4
 	}

@@ -1,4 +1,5 @@
-// Package norm has the GPU kernels of layer, group and batch norm and their gradients.
+// Package norm has the GPU kernels of layer, group and batch norm and their gradients. This file has group and batch norm: statistics over
+// parts of [batch, channels, inner], then a scale and a shift for each channel.
 package norm
 
 import (
@@ -13,8 +14,6 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Group and batch norm: statistics over parts of [batch, channels, inner], then a scale and a shift per channel.
-
 func init() {
 	kernel.Register(contract.GroupNorm, groupNormCall)
 	kernel.Register(contract.GroupNormBackward, groupNormBackwardCall)
@@ -23,24 +22,24 @@ func init() {
 	kernel.Register(contract.BatchNormBackward, batchNormBackwardCall)
 }
 
-// A normed is the input of these norms: x [batch, channels, inner], contiguous. Statistics are per group of a sample's channels, or per
-// channel if groups is 0.
-type normed struct{ batch, channels, inner, groups int }
+// A channelNorm is the shape [batch, channels, inner] of the input of group or batch norm, which is contiguous. Statistics are those of
+// each group of a sample's channels; if groups is 0, those of each channel.
+type channelNorm struct{ batch, channels, inner, groups int }
 
-func groupNormed(c *core.Call) normed {
+func groupNormShape(c *core.Call) channelNorm {
 	a := contract.GroupNormOf(c)
-	return normed{a.Batch, a.Channels, a.Inner, a.Groups}
+	return channelNorm{a.Batch, a.Channels, a.Inner, a.Groups}
 }
 
-func batchNormed(c *core.Call) (n normed, training bool) {
+func batchNormShape(c *core.Call) (n channelNorm, training bool) {
 	a := contract.BatchNormOf(c)
-	return normed{batch: a.Batch, channels: a.Channels, inner: a.Inner}, a.Training
+	return channelNorm{batch: a.Batch, channels: a.Channels, inner: a.Inner}, a.Training
 }
 
-func (n normed) count() int { return n.batch * n.channels * n.inner }
+func (n channelNorm) count() int { return n.batch * n.channels * n.inner }
 
-// statistics returns the number of means, and an expression for the index of the mean of image b and channel c.
-func (n normed) statistics(s *shader.Builder) (count int, at string) {
+// statistics returns the number of means, and the expression for the index of the mean of image b and channel c.
+func (n channelNorm) statistics(s *shader.Builder) (count int, at string) {
 	if n.groups == 0 {
 		return n.channels, "c"
 	}
@@ -48,7 +47,7 @@ func (n normed) statistics(s *shader.Builder) (count int, at string) {
 }
 
 func groupNormCall(r *shader.Recorder, c *core.Call) error {
-	n := groupNormed(c)
+	n := groupNormShape(c)
 	rows := n.batch * n.groups
 	if n.count() == 0 {
 		return nil
@@ -68,8 +67,8 @@ func groupNormCall(r *shader.Recorder, c *core.Call) error {
 	return n.apply(r, c, stats)
 }
 
-// moments writes to stats the mean over dims of x, one over the deviation, and, if wanted, the variance.
-func (n normed) moments(r *shader.Recorder, x *core.Operand, dims []int64, stats *core.Operand, count int, eps float64, variance bool) error {
+// moments writes to stats the mean of x over dims, the reciprocal of the standard deviation and, if asked for, the variance.
+func (n channelNorm) moments(r *shader.Recorder, x *core.Operand, dims []int64, stats *core.Operand, count int, eps float64, variance bool) error {
 	m, err := r.Temp(8 * count)
 	if err != nil {
 		return err
@@ -93,13 +92,13 @@ func (n normed) moments(r *shader.Recorder, x *core.Operand, dims []int64, stats
 	})
 }
 
-// apply writes y = (x - mean) / deviation * weight + bias.
-func (n normed) apply(r *shader.Recorder, c *core.Call, stats *core.Operand) error {
+// apply computes y = (x - mean) / deviation * weight + bias.
+func (n channelNorm) apply(r *shader.Recorder, c *core.Call, stats *core.Operand) error {
 	s := shader.New(r, "norm")
 	x, y := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number)
 	access := n.access(s, &c.Ins[0], &c.Outs[0])
 	stat := s.In("stats", stats, expr.F32, expr.Number)
-	var affine [2]string // first elements of weight and bias
+	var affine [2]string // indices of the first elements of weight and bias
 	for i, name := range []string{"w", "a"} {
 		if o := &c.Ins[1+i]; s.Flag(o.Present()) {
 			affine[i] = s.In(name, o, expr.F32, expr.Number)
@@ -126,11 +125,11 @@ func (n normed) apply(r *shader.Recorder, c *core.Call, stats *core.Operand) err
 	})
 }
 
-// A planeAccess is how programs access elements of planes: one by one or as vec4, of one channel each.
+// A planeAccess is how programs access the elements of a channel: step is 4 for vec4 and 1 otherwise.
 type planeAccess struct{ step int }
 
-// access decides for the operands, which are the shader's last.
-func (n normed) access(s *shader.Builder, operands ...*core.Operand) planeAccess {
+// access chooses the access of operands, which must be the program's last bindings.
+func (n channelNorm) access(s *shader.Builder, operands ...*core.Operand) planeAccess {
 	vec4 := n.inner%4 == 0
 	for _, o := range operands {
 		vec4 = vec4 && o.DType == core.Float32 && shader.Base(o)%4 == 0
@@ -144,7 +143,7 @@ func (n normed) access(s *shader.Builder, operands ...*core.Operand) planeAccess
 	return planeAccess{4}
 }
 
-// load returns an expression for what invocation i reads of an operand that begins at first.
+// load returns the expression that loads the element or vec4 of invocation i.
 func (w planeAccess) load(name, first string) string {
 	if w.step == 4 {
 		return name + "[(" + first + " >> 2u) + i]"
@@ -159,10 +158,9 @@ func (w planeAccess) store(name, first, value string) string {
 	return fmt.Sprintf("  st_%s(%s + i, %s);\n", name, first, value)
 }
 
-// sums writes, for each channel, the sums of dy xhat and of dy to parts, in pieces: element [piece, which, channel]. Pieces
-// are runs of images.
-func (n normed) sums(r *shader.Recorder, x, g, stats *core.Operand) (parts core.Memory, pieces int, err error) {
-	pieces = min(n.batch, max(4*shader.SaturatingInvocations/(n.channels*256), 1)) // an invocation has few loads on their way
+// sums writes partial sums of dy xhat and of dy to parts: element [piece, which, channel]. A piece is a range of images.
+func (n channelNorm) sums(r *shader.Recorder, x, g, stats *core.Operand) (parts core.Memory, pieces int, err error) {
+	pieces = min(n.batch, max(4*shader.SaturatingInvocations/(n.channels*256), 1)) // each invocation has few loads in flight
 	if parts, err = r.Temp(8 * pieces * n.channels); err != nil {
 		return parts, 0, err
 	}
@@ -179,7 +177,7 @@ func (n normed) sums(r *shader.Recorder, x, g, stats *core.Operand) (parts core.
 	}
 	across := s.Uint(width)
 	return parts, pieces, s.Run(r, pieces*n.channels, func(w *shader.Text) {
-		// As many invocations as a plane needs, and of the rest others for other images: no divisions inside.
+		// A plane gets as many invocations as it needs; the others process further images. This avoids divisions in the loop.
 		w.Sum(256)
 		w.Func("sums(li: u32, c: u32, begin: u32, end: u32) -> real2", `var t = real2();
   for (var b = begin + li / %[1]s; b < end; b += 256u / %[1]s) {
@@ -207,8 +205,8 @@ func (n normed) sums(r *shader.Recorder, x, g, stats *core.Operand) (parts core.
 	})
 }
 
-// parameters writes dweight and dbias where they are wanted, and returns the sums of both in scratch memory.
-func (n normed) parameters(r *shader.Recorder, x, g, stats, dw, db *core.Operand) (*core.Operand, error) {
+// parameters writes dweight and dbias if they are present, and returns the sums for both in scratch memory.
+func (n channelNorm) parameters(r *shader.Recorder, x, g, stats, dw, db *core.Operand) (*core.Operand, error) {
 	parts, pieces, err := n.sums(r, x, g, stats)
 	if err != nil {
 		return nil, err
@@ -222,7 +220,7 @@ func (n normed) parameters(r *shader.Recorder, x, g, stats, dw, db *core.Operand
 }
 
 func groupNormBackwardCall(r *shader.Recorder, c *core.Call) error {
-	n := groupNormed(c)
+	n := groupNormShape(c)
 	x, g, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
 	if n.count() == 0 {
 		for i := range c.Outs {
@@ -268,7 +266,7 @@ func groupNormBackwardCall(r *shader.Recorder, c *core.Call) error {
 }
 
 func batchNormCall(r *shader.Recorder, c *core.Call) error {
-	n, training := batchNormed(c)
+	n, training := batchNormShape(c)
 	stats := &c.Outs[1]
 	if training {
 		x := shader.F32Like(&c.Ins[0], n.batch, n.channels, n.inner)
@@ -311,7 +309,7 @@ func batchNormRunningCall(r *shader.Recorder, c *core.Call) error {
 }
 
 func batchNormBackwardCall(r *shader.Recorder, c *core.Call) error {
-	n, training := batchNormed(c)
+	n, training := batchNormShape(c)
 	x, g, w, stats := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
 	if n.count() == 0 {
 		return nil

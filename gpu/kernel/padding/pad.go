@@ -15,9 +15,9 @@ func init() {
 	kernel.Register(contract.PadGrad, padGradCall)
 }
 
-// A padding pads the last nd dimensions: constant, reflect, replicate or circular.
+// A padding is the padding of the last nd dimensions in one of the modes.
 type padding struct {
-	sizes [2][]int // inside, and with the padding
+	sizes [2][]int // sizes without and with the padding
 	left  []int
 	mode  contract.PadMode
 }
@@ -33,7 +33,8 @@ func newPadding(c *core.Call, inside, outside []int) padding {
 	return p
 }
 
-// origin returns statements that set o to the input coordinate of the output coordinate q along a dimension, and update ok.
+// origin returns statements that set o to the input coordinate of output coordinate q along a dimension. They set ok to false if there is
+// none.
 func (p padding) origin(left, size string) string {
 	text := fmt.Sprintf("  var o = i32(q) - i32(%s);\n", left)
 	switch p.mode {
@@ -91,12 +92,12 @@ func padCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// padGradCall has each element add up those of the padded ones that are it: along each dimension, itself and a few others.
+// padGradCall computes the gradient of padding one dimension after the other: an element's gradient along a dimension is the sum over all
+// padded elements that are copies of it.
 func padGradCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
 	p := newPadding(c, out.Shape, in.Shape)
 	nd := len(contract.PadOf(c).Left)
-	// Dimension after dimension: what is padded last is taken back first.
 	from := *in
 	for d := len(out.Shape) - nd; d < len(out.Shape); d++ {
 		shape := append([]int{}, from.Shape...)
@@ -117,7 +118,7 @@ func padGradCall(r *shader.Recorder, c *core.Call) error {
 	return nil
 }
 
-// fold takes the padding of dimension d back.
+// fold computes the gradient of padding dimension d.
 func (p padding) fold(r *shader.Recorder, in, out *core.Operand, d int) error {
 	s := shader.New(r, "pad_grad")
 	x, y, count := s.In("x", in, expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number), s.Uint(core.Numel(out.Shape))
