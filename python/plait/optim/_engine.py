@@ -262,3 +262,8 @@ def pairs(*names: str, **others: tuple[str, int] | str) -> tuple[tuple[str, str,
 
 
 BETAS: dict[str, Any] = {"beta1": ("betas", 0), "beta2": ("betas", 1)}
+
+
+def arguments(names: dict[str, Any]) -> dict[str, Any]:
+    """Returns the hyperparameters among an `__init__`'s `locals()`: every argument but self and params."""
+    return {k: v for k, v in names.items() if k not in ("self", "params", "__class__")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.optim._engine import BETAS, EngineOptimizer, pairs
+from plait.optim._engine import BETAS, EngineOptimizer, arguments, pairs
 from plait.optim.optimizer import ParamsT
 
 
@@ -46,22 +46,7 @@ class Adam(EngineOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "amsgrad": amsgrad,
-                "maximize": maximize,
-                "foreach": foreach,
-                "capturable": capturable,
-                "differentiable": differentiable,
-                "fused": fused,
-                "decoupled_weight_decay": decoupled_weight_decay,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
 
 class AdamW(Adam):
@@ -122,19 +107,7 @@ class Adamax(EngineOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "foreach": foreach,
-                "maximize": maximize,
-                "differentiable": differentiable,
-                "capturable": capturable,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
 
 class NAdam(EngineOptimizer):
@@ -165,21 +138,7 @@ class NAdam(EngineOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "momentum_decay": momentum_decay,
-                "decoupled_weight_decay": decoupled_weight_decay,
-                "maximize": maximize,
-                "foreach": foreach,
-                "capturable": capturable,
-                "differentiable": differentiable,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
 
 class RAdam(EngineOptimizer):
@@ -203,17 +162,4 @@ class RAdam(EngineOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "maximize": maximize,
-                "foreach": foreach,
-                "capturable": capturable,
-                "decoupled_weight_decay": decoupled_weight_decay,
-                "differentiable": differentiable,
-            },
-        )
+        super().__init__(params, arguments(locals()))

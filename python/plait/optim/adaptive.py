@@ -6,7 +6,7 @@ from typing import Any
 
 from plait._tensor import Tensor
 from plait._tensors.arrays import tensor
-from plait.optim._engine import EngineOptimizer, pairs
+from plait.optim._engine import EngineOptimizer, arguments, pairs
 from plait.optim.optimizer import ParamsT
 
 
@@ -41,20 +41,7 @@ class Adagrad(EngineOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "lr_decay": lr_decay,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "initial_accumulator_value": initial_accumulator_value,
-                "foreach": foreach,
-                "maximize": maximize,
-                "differentiable": differentiable,
-                "fused": fused,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
 
 class Adadelta(EngineOptimizer):
@@ -86,19 +73,7 @@ class Adadelta(EngineOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "rho": rho,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "maximize": maximize,
-                "capturable": capturable,
-                "foreach": foreach,
-                "differentiable": differentiable,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
 
 class RMSprop(EngineOptimizer):
@@ -133,21 +108,7 @@ class RMSprop(EngineOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "alpha": alpha,
-                "eps": eps,
-                "centered": centered,
-                "weight_decay": weight_decay,
-                "capturable": capturable,
-                "foreach": foreach,
-                "maximize": maximize,
-                "differentiable": differentiable,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
 
 class Rprop(EngineOptimizer):
@@ -184,18 +145,7 @@ class Rprop(EngineOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "etas": etas,
-                "step_sizes": step_sizes,
-                "foreach": foreach,
-                "maximize": maximize,
-                "differentiable": differentiable,
-                "capturable": capturable,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
 
 class ASGD(EngineOptimizer):
@@ -229,20 +179,7 @@ class ASGD(EngineOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "lambd": lambd,
-                "alpha": alpha,
-                "t0": t0,
-                "weight_decay": weight_decay,
-                "foreach": foreach,
-                "maximize": maximize,
-                "differentiable": differentiable,
-                "capturable": capturable,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
     def _kept(self, p: Tensor) -> dict[str, Any]:
         out = super()._kept(p)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.optim._engine import EngineOptimizer, pairs
+from plait.optim._engine import EngineOptimizer, arguments, pairs
 from plait.optim.optimizer import ParamsT
 
 
@@ -40,18 +40,7 @@ class Adafactor(EngineOptimizer):
     ) -> None:
         if eps[0] is not None and not eps[0] >= 0:
             raise ValueError(f"adafactor: eps[0] must be None or at least 0, got {eps[0]}")
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "beta2_decay": beta2_decay,
-                "eps": eps,
-                "d": d,
-                "weight_decay": weight_decay,
-                "foreach": foreach,
-                "maximize": maximize,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
     def _values(self, group: dict[str, Any]) -> tuple[float, ...]:
         eps1, eps2 = group["eps"]
@@ -93,19 +82,7 @@ class Muon(EngineOptimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "weight_decay": weight_decay,
-                "momentum": momentum,
-                "nesterov": nesterov,
-                "ns_coefficients": ns_coefficients,
-                "eps": eps,
-                "ns_steps": ns_steps,
-                "adjust_lr_fn": adjust_lr_fn,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
     def _values(self, group: dict[str, Any]) -> tuple[float, ...]:
         adjust = group["adjust_lr_fn"]

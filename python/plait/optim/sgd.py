@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.optim._engine import BETAS, EngineOptimizer, pairs
+from plait.optim._engine import BETAS, EngineOptimizer, arguments, pairs
 from plait.optim.optimizer import ParamsT
 
 
@@ -42,20 +42,7 @@ class SGD(EngineOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "dampening": dampening,
-                "weight_decay": weight_decay,
-                "nesterov": nesterov,
-                "maximize": maximize,
-                "foreach": foreach,
-                "differentiable": differentiable,
-                "fused": fused,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
 
 class Lion(EngineOptimizer):
@@ -83,4 +70,4 @@ class Lion(EngineOptimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize})
+        super().__init__(params, arguments(locals()))
