@@ -6,287 +6,67 @@ not there.
 """
 
 # ruff: noqa: A004
-from math import e, inf, nan, pi
+from math import e as e
+from math import inf as inf
+from math import nan as nan
+from math import pi as pi
 
-from plait import (
-    abs,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    ceil,
-    conj,
-    cos,
-    cosh,
-    exp,
-    expm1,
-    float32,
-    float64,
-    floor,
-    from_dlpack,
-    int32,
-    int64,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    logical_not,
-    negative,
-    newaxis,
-    positive,
-    real,
-    round,
-    signbit,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    tan,
-    tanh,
-    trunc,
-    uint8,
-)
-from plait import bitwise_not as bitwise_invert
+from plait import abs as abs
+from plait import acos as acos
+from plait import acosh as acosh
+from plait import asin as asin
+from plait import asinh as asinh
+from plait import atan as atan
+from plait import atanh as atanh
+from plait import bitwise_not as _bitwise_not
 from plait import bool as bool
-from plait._tensor import Tensor as Array
-from plait.array_api import linalg
-from plait.array_api._arrays import (
-    all,
-    any,
-    argmax,
-    argmin,
-    argsort,
-    broadcast_arrays,
-    broadcast_to,
-    concat,
-    cumulative_sum,
-    expand_dims,
-    flip,
-    max,
-    mean,
-    meshgrid,
-    min,
-    moveaxis,
-    nonzero,
-    permute_dims,
-    prod,
-    repeat,
-    reshape,
-    roll,
-    searchsorted,
-    sort,
-    squeeze,
-    stack,
-    std,
-    sum,
-    take,
-    tile,
-    tril,
-    triu,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-    unstack,
-    var,
-)
-from plait.array_api._creation import (
-    arange,
-    asarray,
-    empty,
-    empty_like,
-    eye,
-    full,
-    full_like,
-    linspace,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
-from plait.array_api._elementwise import (
-    add,
-    atan2,
-    bitwise_and,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    clip,
-    copysign,
-    divide,
-    equal,
-    floor_divide,
-    greater,
-    greater_equal,
-    hypot,
-    less,
-    less_equal,
-    logaddexp,
-    logical_and,
-    logical_or,
-    logical_xor,
-    matmul,
-    maximum,
-    minimum,
-    multiply,
-    not_equal,
-    pow,
-    remainder,
-    sign,
-    subtract,
-    where,
-)
-from plait.array_api._types import __array_namespace_info__, astype, can_cast, finfo, iinfo, isdtype, result_type
-from plait.array_api.linalg import matrix_transpose, tensordot, vecdot
+from plait import ceil as ceil
+from plait import conj as conj
+from plait import cos as cos
+from plait import cosh as cosh
+from plait import exp as exp
+from plait import expm1 as expm1
+from plait import float32 as float32
+from plait import float64 as float64
+from plait import floor as floor
+from plait import from_dlpack as from_dlpack
+from plait import int32 as int32
+from plait import int64 as int64
+from plait import isfinite as isfinite
+from plait import isinf as isinf
+from plait import isnan as isnan
+from plait import log as log
+from plait import log1p as log1p
+from plait import log2 as log2
+from plait import log10 as log10
+from plait import logical_not as logical_not
+from plait import negative as negative
+from plait import newaxis as newaxis
+from plait import positive as positive
+from plait import real as real
+from plait import round as round
+from plait import signbit as signbit
+from plait import sin as sin
+from plait import sinh as sinh
+from plait import sqrt as sqrt
+from plait import square as square
+from plait import tan as tan
+from plait import tanh as tanh
+from plait import trunc as trunc
+from plait import uint8 as uint8
+from plait._public import publish as _publish
+from plait._tensor import Tensor as _Tensor
+from plait.array_api import linalg as linalg
+from plait.array_api._arrays import *
+from plait.array_api._creation import *
+from plait.array_api._elementwise import *
+from plait.array_api._types import *
+from plait.array_api.linalg import matrix_transpose as matrix_transpose
+from plait.array_api.linalg import tensordot as tensordot
+from plait.array_api.linalg import vecdot as vecdot
 
 __array_api_version__ = "2023.12"
+Array = _Tensor
+bitwise_invert = _bitwise_not
 
-__all__ = [
-    "Array",
-    "__array_api_version__",
-    "__array_namespace_info__",
-    "abs",
-    "acos",
-    "acosh",
-    "add",
-    "all",
-    "any",
-    "arange",
-    "argmax",
-    "argmin",
-    "argsort",
-    "asarray",
-    "asin",
-    "asinh",
-    "astype",
-    "atan",
-    "atan2",
-    "atanh",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "bool",
-    "broadcast_arrays",
-    "broadcast_to",
-    "can_cast",
-    "ceil",
-    "clip",
-    "concat",
-    "conj",
-    "copysign",
-    "cos",
-    "cosh",
-    "cumulative_sum",
-    "divide",
-    "e",
-    "empty",
-    "empty_like",
-    "equal",
-    "exp",
-    "expand_dims",
-    "expm1",
-    "eye",
-    "finfo",
-    "flip",
-    "float32",
-    "float64",
-    "floor",
-    "floor_divide",
-    "from_dlpack",
-    "full",
-    "full_like",
-    "greater",
-    "greater_equal",
-    "hypot",
-    "iinfo",
-    "inf",
-    "int32",
-    "int64",
-    "isdtype",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "linalg",
-    "linspace",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logaddexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "matmul",
-    "matrix_transpose",
-    "max",
-    "maximum",
-    "mean",
-    "meshgrid",
-    "min",
-    "minimum",
-    "moveaxis",
-    "multiply",
-    "nan",
-    "negative",
-    "newaxis",
-    "nonzero",
-    "not_equal",
-    "ones",
-    "ones_like",
-    "permute_dims",
-    "pi",
-    "positive",
-    "pow",
-    "prod",
-    "real",
-    "remainder",
-    "repeat",
-    "reshape",
-    "result_type",
-    "roll",
-    "round",
-    "searchsorted",
-    "sign",
-    "signbit",
-    "sin",
-    "sinh",
-    "sort",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "std",
-    "subtract",
-    "sum",
-    "take",
-    "tan",
-    "tanh",
-    "tensordot",
-    "tile",
-    "tril",
-    "triu",
-    "trunc",
-    "uint8",
-    "unique_all",
-    "unique_counts",
-    "unique_inverse",
-    "unique_values",
-    "unstack",
-    "var",
-    "vecdot",
-    "where",
-    "zeros",
-    "zeros_like",
-]  # fmt: skip
+_publish(globals(), "__array_api_version__", "__array_namespace_info__", "linalg")

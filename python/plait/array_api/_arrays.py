@@ -14,6 +14,47 @@ from plait.array_api._elementwise import promoted
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
 
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "broadcast_arrays",
+    "broadcast_to",
+    "concat",
+    "cumulative_sum",
+    "expand_dims",
+    "flip",
+    "max",
+    "mean",
+    "meshgrid",
+    "min",
+    "moveaxis",
+    "nonzero",
+    "permute_dims",
+    "prod",
+    "repeat",
+    "reshape",
+    "roll",
+    "searchsorted",
+    "sort",
+    "squeeze",
+    "stack",
+    "std",
+    "sum",
+    "take",
+    "tile",
+    "tril",
+    "triu",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "unstack",
+    "var",
+]
+
 Axes: TypeAlias = int | Sequence[int] | None
 
 # --- forms ---

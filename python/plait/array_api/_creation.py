@@ -14,6 +14,21 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = [
+    "arange",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
 
 def asarray(
     obj: Any, /, *, dtype: DType | None = None, device: DeviceLike | None = None, copy: bool | None = None

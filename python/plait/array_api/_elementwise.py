@@ -11,6 +11,40 @@ from typing import Any
 import plait
 from plait._tensor import Tensor
 
+__all__ = [
+    "add",
+    "atan2",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "clip",
+    "copysign",
+    "divide",
+    "equal",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "hypot",
+    "less",
+    "less_equal",
+    "logaddexp",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "matmul",
+    "maximum",
+    "minimum",
+    "multiply",
+    "not_equal",
+    "pow",
+    "remainder",
+    "sign",
+    "subtract",
+    "where",
+]
+
 
 def promoted(*values: Any) -> list[Any]:
     """Returns arrays converted to the dtype that all of them promote to; numbers stay as they are."""

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike, device
     from plait._dtype import dtype as DType
 
+__all__ = ["__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
+
 _KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "signed integer": ("int32", "int64"),

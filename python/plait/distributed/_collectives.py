@@ -14,6 +14,22 @@ from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, get_group_rank, is_outside, named, nanoseconds, require
 from plait.distributed._work import ReduceOp, Work, arrive
 
+__all__ = [
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "gather",
+    "monitored_barrier",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+]
+
 
 class Kind(enum.IntEnum):
     """The engine's numbers of the collectives."""

@@ -15,6 +15,31 @@ from plait._device import set_default_device
 from plait._engine.rank import here, place, running
 from plait._engine.runtime import address, check
 
+__all__ = [
+    "Backend",
+    "GroupMember",
+    "ProcessGroup",
+    "destroy_process_group",
+    "get_backend",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_process_group",
+    "is_available",
+    "is_gloo_available",
+    "is_initialized",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+    "new_group",
+    "new_subgroups",
+    "split_group",
+]
+
 
 class ProcessGroup(_core.ObjectOwner):
     """A rank's handle on a set of ranks that act together.

@@ -22,6 +22,15 @@ from plait.distributed._peers import irecv, isend
 from plait.distributed._work import Work, arrive
 from plait.serialization import load, save
 
+__all__ = [
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "recv_object_list",
+    "scatter_object_list",
+    "send_object_list",
+]
+
 
 def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
     """Returns the bytes of all ranks."""

@@ -10,6 +10,8 @@ from plait.distributed._collectives import Kind, begin
 from plait.distributed._groups import ProcessGroup, get_global_rank, get_group_rank, is_outside, require
 from plait.distributed._work import Work, arrive
 
+__all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
+
 
 def _peer(group: Any, name: str, peer: int | None, group_peer: int | None) -> tuple[ProcessGroup, int]:
     g = require(group, name)

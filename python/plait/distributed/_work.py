@@ -15,6 +15,8 @@ from plait._engine.runtime import SLICE, check
 from plait._errors import DistributedError
 from plait.distributed._groups import nanoseconds
 
+__all__ = ["ReduceOp", "Work"]
+
 
 class ReduceOp(enum.IntEnum):
     """How the elements of the ranks become one, in the order of the ranks. Half types are reduced in float32."""

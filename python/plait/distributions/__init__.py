@@ -8,6 +8,7 @@ need samplers that the engine lacks.
 from typing import Any as _Any
 
 from plait._engine.missing_names import absent as _absent
+from plait._public import publish as _publish
 from plait.distributions import transforms as transforms
 from plait.distributions._continuous import Exponential as Exponential
 from plait.distributions._continuous import Laplace as Laplace
@@ -30,28 +31,7 @@ from plait.distributions.transforms import SigmoidTransform as SigmoidTransform
 from plait.distributions.transforms import TanhTransform as TanhTransform
 from plait.distributions.transforms import Transform as Transform
 
-__all__ = [
-    "AffineTransform",
-    "Bernoulli",
-    "Categorical",
-    "ComposeTransform",
-    "Distribution",
-    "ExpTransform",
-    "Exponential",
-    "Independent",
-    "Laplace",
-    "LogNormal",
-    "MultivariateNormal",
-    "Normal",
-    "OneHotCategorical",
-    "SigmoidTransform",
-    "TanhTransform",
-    "Transform",
-    "TransformedDistribution",
-    "Uniform",
-    "kl_divergence",
-    "register_kl",
-]
+_publish(globals())
 
 
 def __getattr__(name: str) -> _Any:

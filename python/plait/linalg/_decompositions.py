@@ -14,6 +14,21 @@ from plait.return_types import LU, QR, CholeskyEx, Eigh, LinalgSVD, LUFactor, LU
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = [
+    "cholesky",
+    "cholesky_ex",
+    "eigh",
+    "eigvalsh",
+    "householder_product",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "matrix_sqrth",
+    "qr",
+    "svd",
+    "svdvals",
+]
+
 
 def cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """Returns the triangular factor of symmetric positive definite matrices, of which that triangle is read.

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from plait._dtype import dtype as DType
     from plait._tensor import Tensor
 
+__all__ = ["cond", "matrix_norm", "norm", "vector_norm"]
+
 
 def _largest(x: Tensor, dim: int, keepdim: bool = True) -> Tensor:
     """Returns the largest of numbers along a dimension that are not negative, 0 of none."""

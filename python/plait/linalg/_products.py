@@ -14,6 +14,19 @@ from plait.return_types import Slogdet
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = [
+    "cross",
+    "det",
+    "diagonal",
+    "matmul",
+    "matrix_exp",
+    "matrix_power",
+    "multi_dot",
+    "slogdet",
+    "vander",
+    "vecdot",
+]
+
 
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the determinants of matrices."""

@@ -17,6 +17,20 @@ from plait.return_types import InvEx, Lstsq, SolveEx
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = [
+    "inv",
+    "inv_ex",
+    "lstsq",
+    "lu_solve",
+    "matrix_rank",
+    "pinv",
+    "solve",
+    "solve_ex",
+    "solve_triangular",
+    "tensorinv",
+    "tensorsolve",
+]
+
 
 def _invertible(A: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the matrices, with the unit matrix for singular ones, and infos as of `lu_factor_ex`."""

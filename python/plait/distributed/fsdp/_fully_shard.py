@@ -13,6 +13,8 @@ from plait.nn.modules.container import ModuleDict, ModuleList
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
 
+__all__ = ["fully_shard", "register_fsdp_forward_method"]
+
 
 def groups_of_mesh(mesh: Any, what: str) -> tuple[ProcessGroup | None, ProcessGroup | None]:
     """Returns over which ranks to divide, and which ranks have the same shards."""

@@ -23,6 +23,8 @@ from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import tensors_in, to_device
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
 
+__all__ = ["FSDPModule", "UnshardHandle"]
+
 SYNC, ALL_REDUCE, RESHARD_FORWARD, RESHARD_BACKWARD = range(4)  # of FsdpUnitSet
 
 

@@ -22,6 +22,8 @@ from plait.distributed._groups import ProcessGroup, serving
 from plait.distributed._placement import Placement
 from plait.nn.parameter import Parameter
 
+__all__ = ["ParameterLayout", "Rows", "Shard", "ShardedParameter"]
+
 
 class Rows(NamedTuple):
     """The part of a parameter that one rank has: `length` rows of dimension 0 from `offset` on."""

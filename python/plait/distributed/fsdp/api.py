@@ -9,6 +9,25 @@ from typing import Any
 
 from plait._dtype import dtype
 
+__all__ = [
+    "BackwardPrefetch",
+    "CPUOffload",
+    "CPUOffloadPolicy",
+    "FullOptimStateDictConfig",
+    "FullStateDictConfig",
+    "LocalOptimStateDictConfig",
+    "LocalStateDictConfig",
+    "MixedPrecision",
+    "MixedPrecisionPolicy",
+    "OffloadPolicy",
+    "OptimStateDictConfig",
+    "ShardedOptimStateDictConfig",
+    "ShardedStateDictConfig",
+    "ShardingStrategy",
+    "StateDictConfig",
+    "StateDictType",
+]
+
 
 class ShardingStrategy(enum.Enum):
     """What is divided over ranks, and when it is gathered."""

@@ -5,39 +5,12 @@ ranks, each of which has a `PipelineStage` or several. A `Schedule` is the order
 written by hand, checked, simulated and drawn.
 """
 
-from plait.distributed.pipelining._pipe import Pipe, SplitPoint, pipeline
-from plait.distributed.pipelining._pipeline import Pipeline
-from plait.distributed.pipelining._random import Fork, forks
-from plait.distributed.pipelining._schedule import Picture, Schedule, Span, Timeline, schedule_names
-from plait.distributed.pipelining.schedules import (
-    Schedule1F1B,
-    ScheduleGPipe,
-    ScheduleInterleaved1F1B,
-    ScheduleInterleavedZeroBubble,
-    ScheduleLoopedBFS,
-    ScheduleZBVZeroBubble,
-    get_schedule_class,
-)
-from plait.distributed.pipelining.stage import PipelineStage
+from plait._public import publish as _publish
+from plait.distributed.pipelining._pipe import *
+from plait.distributed.pipelining._pipeline import Pipeline as Pipeline
+from plait.distributed.pipelining._random import *
+from plait.distributed.pipelining._schedule import *
+from plait.distributed.pipelining.schedules import *
+from plait.distributed.pipelining.stage import PipelineStage as PipelineStage
 
-__all__ = [
-    "Fork",
-    "Picture",
-    "Pipe",
-    "Pipeline",
-    "PipelineStage",
-    "Schedule",
-    "Schedule1F1B",
-    "ScheduleGPipe",
-    "ScheduleInterleaved1F1B",
-    "ScheduleInterleavedZeroBubble",
-    "ScheduleLoopedBFS",
-    "ScheduleZBVZeroBubble",
-    "Span",
-    "SplitPoint",
-    "Timeline",
-    "forks",
-    "get_schedule_class",
-    "pipeline",
-    "schedule_names",
-]
+_publish(globals())

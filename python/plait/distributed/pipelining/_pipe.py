@@ -13,6 +13,8 @@ from plait.distributed.pipelining.stage import PipelineStage
 from plait.nn.modules.container import Sequential
 from plait.nn.modules.module import Module, _indent, describe
 
+__all__ = ["Pipe", "SplitPoint", "pipeline"]
+
 
 class SplitPoint(Enum):
     """Where a stage begins: before a layer, or after it."""

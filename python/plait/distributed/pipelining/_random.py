@@ -10,6 +10,8 @@ from plait._engine.context_stack import enter, leave
 from plait._engine.runtime import check
 from plait._random import default_generator
 
+__all__ = ["Fork", "forks"]
+
 
 class Fork(_core.ObjectOwner):
     """The random numbers of one micro-batch, used inside `with fork:`."""

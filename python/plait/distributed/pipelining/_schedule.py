@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from plait import _core
 from plait._engine.runtime import address, check
 
+__all__ = ["Picture", "Schedule", "Span", "Timeline", "schedule_names"]
+
 KINDS = ("F", "B", "I", "W")
 
 

@@ -23,6 +23,16 @@ from plait.distributed.pipelining.stage import PipelineStage
 from plait.nn.parallel._inputs import join, samples_of, split
 from plait.nn.utils.clip_grad import clip_grads_with_norm_, norm_of_gradients
 
+__all__ = [
+    "Schedule1F1B",
+    "ScheduleGPipe",
+    "ScheduleInterleaved1F1B",
+    "ScheduleInterleavedZeroBubble",
+    "ScheduleLoopedBFS",
+    "ScheduleZBVZeroBubble",
+    "get_schedule_class",
+]
+
 
 class _Schedule:
     """What the schedules have in common.

@@ -14,6 +14,45 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Tensor
 
+__all__ = [
+    "celu",
+    "celu_",
+    "elu",
+    "elu_",
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "leaky_relu",
+    "leaky_relu_",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rrelu",
+    "rrelu_",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+]
+
 prelu, gelu, glu, logsigmoid, tanhshrink = _ops.prelu, _ops.gelu, _ops.glu, _ops.logsigmoid, _ops.tanhshrink
 softsign, softplus, softshrink = _ops.softsign, _ops.softplus, _ops.softshrink
 hardshrink = with_out(_ops.hardshrink)

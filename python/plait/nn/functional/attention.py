@@ -13,6 +13,8 @@ from plait._functions._checked import checked
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
+
 
 @checked
 def scaled_dot_product_attention(

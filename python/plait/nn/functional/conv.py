@@ -11,6 +11,8 @@ from plait._functions._checked import checked
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold"]
+
 conv_transpose1d, conv_transpose2d = _ops.conv_transpose1d, _ops.conv_transpose2d
 conv_transpose3d = _ops.conv_transpose3d
 

@@ -10,6 +10,8 @@ from plait._functions._checked import checked
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = ["bilinear", "cosine_similarity", "linear", "pairwise_distance", "pdist"]
+
 linear, bilinear = _ops.linear, _ops.bilinear
 cosine_similarity = _ops.cosine_similarity
 

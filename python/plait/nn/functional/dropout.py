@@ -11,6 +11,8 @@ from plait._functions._checked import checked
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+
 
 def _drop(function: Callable[..., Tensor], input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     if not 0 <= p <= 1:

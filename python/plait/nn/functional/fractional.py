@@ -12,6 +12,13 @@ from plait._functions._checked import checked
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = [
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
+]
+
 
 def _starts(u: Tensor, size: int, kernel: int, out: int) -> Tensor:
     """Returns where `out` windows begin, [..., out], given a uniform number for each row of them."""

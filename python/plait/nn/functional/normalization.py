@@ -12,6 +12,8 @@ from plait._functions._checked import checked
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
+
 local_response_norm = _ops.local_response_norm
 
 

@@ -11,6 +11,8 @@ from plait._modes import no_grad
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = ["embedding", "embedding_bag", "one_hot"]
+
 one_hot = _ops.one_hot
 
 

@@ -13,6 +13,20 @@ from plait._functions._checked import checked
 if TYPE_CHECKING:
     from plait._tensor import Tensor
 
+__all__ = [
+    "affine_grid",
+    "channel_shuffle",
+    "grid_sample",
+    "interpolate",
+    "native_channel_shuffle",
+    "pad",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
+]
+
 pixel_shuffle, pixel_unshuffle, channel_shuffle = _ops.pixel_shuffle, _ops.pixel_unshuffle, _ops.channel_shuffle
 native_channel_shuffle = _ops.channel_shuffle
 

@@ -10,6 +10,8 @@ from plait.nn.modules.container import _place
 from plait.nn.modules.module import Module, describe
 from plait.nn.parameter import Parameter
 
+__all__ = ["ParameterDict", "ParameterList"]
+
 
 def _as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = ["ASMoutput", "AdaptiveLogSoftmaxWithLoss"]
+
 
 class ASMoutput(NamedTuple):
     """What `AdaptiveLogSoftmaxWithLoss` returns."""

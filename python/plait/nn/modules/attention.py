@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = ["MultiheadAttention"]
+
 
 class MultiheadAttention(Module):
     """Attention in several heads, with projections of query, key, value and result (Vaswani et al., 2017).

@@ -10,6 +10,8 @@ from typing import Any
 
 from plait.nn.modules.module import Module, _indent, describe
 
+__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+
 
 def _place(name: str, index: Any, length: int) -> int:
     """Returns an index, counted from the end if negative, as one from the start."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
 

@@ -9,6 +9,8 @@ from plait._tensor import Tensor
 from plait.nn import functional as F
 from plait.nn.modules.module import Module
 
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
 
 class _Dropout(Module):
     """What dropout layers have in common."""

@@ -8,6 +8,8 @@ from plait import _ops
 from plait._tensor import Tensor
 from plait.nn.modules.module import Module
 
+__all__ = ["Flatten", "Unflatten"]
+
 
 class Flatten(Module):
     """Joins a range of dimensions, by default all but the first, into one."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = ["Bilinear", "Identity", "Linear"]
+
 
 def new_parameter(*shape: int, device: DeviceLike | None = None, dtype: DType | None = None) -> Parameter:
     """Returns a parameter with undefined values."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+
 
 class LayerNorm(Module):
     """Brings the last dimensions to mean 0 and variance 1, then scales and shifts.

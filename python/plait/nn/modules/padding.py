@@ -9,6 +9,24 @@ from plait.nn import functional as F
 from plait.nn.modules.conv import tuple_of
 from plait.nn.modules.module import Module
 
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+
 
 class _Pad(Module):
     """What padding layers have in common: elements around the spatial dimensions, all alike or two for each."""

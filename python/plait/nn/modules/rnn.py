@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
+
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 

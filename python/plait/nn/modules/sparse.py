@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = ["Embedding", "EmbeddingBag"]
+
 
 def _row(name: str, padding_idx: int | None, rows: int) -> int | None:
     if padding_idx is None:

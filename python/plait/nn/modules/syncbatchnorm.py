@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = ["SyncBatchNorm"]
+
 
 class SyncBatchNorm(_BatchNorm):
     """Brings the channels of [N, C, ...] over all ranks' batches to mean 0 and variance 1, then scales and shifts.

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
 
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
 Activation = str | Callable[[Tensor], Tensor]
 
 

@@ -9,6 +9,19 @@ from plait._tensor import Tensor
 from plait.nn import functional as F
 from plait.nn.modules.module import Module
 
+__all__ = [
+    "ChannelShuffle",
+    "CosineSimilarity",
+    "Fold",
+    "PairwiseDistance",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "Unfold",
+    "Upsample",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
+]
+
 
 class Upsample(Module):
     """Resamples [N, C, ...] to other spatial sizes.

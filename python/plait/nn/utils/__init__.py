@@ -1,48 +1,19 @@
 """Tools for training and for changing modules."""
 
 from plait._engine.missing_names import absent as _absent
-from plait.nn.utils import parametrizations, parametrize, rnn, stateless
-from plait.nn.utils.clip_grad import (
-    clip_grad_norm,
-    clip_grad_norm_,
-    clip_grad_value_,
-    clip_grads_with_norm_,
-    get_total_norm,
-)
-from plait.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
-from plait.nn.utils.fusion import (
-    fuse_conv_bn_eval,
-    fuse_conv_bn_weights,
-    fuse_linear_bn_eval,
-    fuse_linear_bn_weights,
-)
-from plait.nn.utils.init import materialize, skip_init
-from plait.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
-from plait.nn.utils.weight_norm import remove_weight_norm, weight_norm
+from plait._public import publish as _publish
+from plait.nn.utils import parametrizations as parametrizations
+from plait.nn.utils import parametrize as parametrize
+from plait.nn.utils import rnn as rnn
+from plait.nn.utils import stateless as stateless
+from plait.nn.utils.clip_grad import *
+from plait.nn.utils.convert_parameters import *
+from plait.nn.utils.fusion import *
+from plait.nn.utils.init import *
+from plait.nn.utils.spectral_norm import *
+from plait.nn.utils.weight_norm import *
 
-__all__ = [
-    "clip_grad_norm",
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "clip_grads_with_norm_",
-    "fuse_conv_bn_eval",
-    "fuse_conv_bn_weights",
-    "fuse_linear_bn_eval",
-    "fuse_linear_bn_weights",
-    "get_total_norm",
-    "materialize",
-    "parameters_to_vector",
-    "parametrizations",
-    "parametrize",
-    "remove_spectral_norm",
-    "remove_weight_norm",
-    "rnn",
-    "skip_init",
-    "spectral_norm",
-    "stateless",
-    "vector_to_parameters",
-    "weight_norm",
-]
+_publish(globals(), "parametrizations", "parametrize", "rnn", "stateless")
 
 
 def __getattr__(name: str) -> object:

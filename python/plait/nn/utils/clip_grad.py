@@ -10,6 +10,8 @@ from plait import _ops
 from plait._modes import no_grad
 from plait._tensor import Tensor
 
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
 
 def _grads(parameters: Any) -> list[Tensor]:
     every = [parameters] if isinstance(parameters, Tensor) else parameters

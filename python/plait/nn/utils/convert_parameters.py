@@ -8,6 +8,8 @@ from plait import _ops
 from plait._tensor import Tensor
 from plait.nn.parameter import adopt
 
+__all__ = ["parameters_to_vector", "vector_to_parameters"]
+
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Returns the elements of all parameters in one vector."""

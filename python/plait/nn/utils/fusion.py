@@ -9,6 +9,8 @@ from plait import _ops
 from plait._tensor import Tensor
 from plait.nn.parameter import Parameter
 
+__all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
+
 
 def _scale(bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None) -> Tensor:
     scale = _ops.rsqrt(_ops.add(bn_rv, bn_eps))

@@ -10,6 +10,8 @@ from plait._engine.runtime import check, own
 from plait._tensor import Tensor
 from plait.nn.modules.module import Module
 
+__all__ = ["materialize", "skip_init"]
+
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     """Returns a module whose parameters have values that do not matter, which are to be loaded."""

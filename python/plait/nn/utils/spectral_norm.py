@@ -12,6 +12,8 @@ from plait.nn.modules.conv import _ConvTranspose
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
 
+__all__ = ["remove_spectral_norm", "spectral_norm"]
+
 
 class SpectralNorm:
     """The hook: divides a weight by its largest singular value."""

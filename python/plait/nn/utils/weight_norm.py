@@ -10,6 +10,8 @@ from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
 from plait.nn.utils.parametrizations import norm_except_dim
 
+__all__ = ["remove_weight_norm", "weight_norm"]
+
 
 class WeightNorm:
     """The hook: computes a weight from its norms and directions."""

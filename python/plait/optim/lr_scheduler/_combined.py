@@ -9,6 +9,8 @@ from typing import Any
 from plait.optim.lr_scheduler._base import LRScheduler
 from plait.optim.optimizer import Optimizer
 
+__all__ = ["ChainedScheduler", "SequentialLR"]
+
 
 class SequentialLR(LRScheduler):
     """Runs one schedule after the other: number i+1 starts at epoch milestones[i]."""

@@ -9,6 +9,8 @@ from typing import Any
 from plait.optim.lr_scheduler._base import EngineLR
 from plait.optim.optimizer import Optimizer
 
+__all__ = ["CyclicLR", "OneCycleLR"]
+
 
 class OneCycleLR(EngineLR):
     """Takes the rate up and then down to almost 0 in one cycle, and the momentum the other way (Smith and Topin 2018).

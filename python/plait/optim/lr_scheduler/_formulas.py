@@ -10,6 +10,17 @@ from typing import Any
 from plait.optim.lr_scheduler._base import EngineLR
 from plait.optim.optimizer import Optimizer
 
+__all__ = [
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "ExponentialLR",
+    "LinearLR",
+    "MultiStepLR",
+    "PolynomialLR",
+    "StepLR",
+]
+
 
 class StepLR(EngineLR):
     """Multiplies the rate by gamma every step_size epochs."""

@@ -8,6 +8,8 @@ from typing import Any
 from plait.optim.lr_scheduler._base import LRScheduler
 from plait.optim.optimizer import Optimizer
 
+__all__ = ["LambdaLR", "MultiplicativeLR"]
+
 
 class LambdaLR(LRScheduler):
     """Multiplies each group's initial rate by what a function, one for all or one for each, makes of the epoch."""

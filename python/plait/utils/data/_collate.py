@@ -12,6 +12,8 @@ from plait._dtype import float64
 from plait._tensor import Tensor
 from plait._tensors.arrays import as_tensor, tensor
 
+__all__ = ["default_collate", "default_convert"]
+
 
 def default_convert(data: Any) -> Any:
     """Returns data with its NumPy arrays as tensors, in collections too."""

@@ -19,6 +19,8 @@ from plait import _core
 from plait._engine.rank import Rank, place
 from plait.utils.data.dataset import IterableDataset
 
+__all__ = ["WorkerInfo", "get_worker_info"]
+
 Fetch = Callable[[Any, Iterator[Any] | None, Any], Any]
 
 

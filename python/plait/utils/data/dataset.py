@@ -12,6 +12,17 @@ from plait import _ops
 from plait._random import Generator, default_generator
 from plait._tensor import Tensor
 
+__all__ = [
+    "ChainDataset",
+    "ConcatDataset",
+    "Dataset",
+    "IterableDataset",
+    "StackDataset",
+    "Subset",
+    "TensorDataset",
+    "random_split",
+]
+
 T_co = TypeVar("T_co", covariant=True)
 
 

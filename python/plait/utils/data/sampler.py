@@ -13,6 +13,16 @@ from plait._random import Generator
 from plait._tensor import Tensor
 from plait._tensors.arrays import as_tensor
 
+__all__ = [
+    "BatchSampler",
+    "DistributedSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
+
 T_co = TypeVar("T_co", covariant=True)
 
 
