@@ -25,6 +25,7 @@ type Tensor struct {
 	isNumber bool
 	kept     bool          // not released by a scope
 	escapes  bool          // returned from a scope that is ending
+	unseen   unseenView    // of a view: see MarkUnrecorded
 	state    atomic.Uint32 // live, locked or gone: see lock
 	users    atomic.Int32  // see Use
 	autograd atomic.Pointer[AutogradMeta]
@@ -107,7 +108,8 @@ func (m Mode) register(t *Tensor) {
 	}
 }
 
-// Alias returns a new tensor with t's storage and layout. With withGraph it also has t's place in the graph.
+// Alias returns a new tensor with t's storage and layout. With withGraph it also shares t's place in the graph, and
+// where t has none yet, the one that an in-place operation on either will give both.
 func (t *Tensor) Alias(withGraph bool) *Tensor {
 	if t.other != nil {
 		return t
@@ -124,7 +126,11 @@ func (t *Tensor) Alias(withGraph bool) *Tensor {
 	defer t.unlock()
 	a := WrapTensor(m, t.storage, t.dtype, t.shape, t.strides, t.offset)
 	if withGraph {
-		if meta := t.autograd.Load(); meta != nil {
+		meta := t.autograd.Load()
+		if meta == nil && t.dtype.IsFloat() {
+			meta = t.EnsureAutogradMeta() // the two share what an in-place operation on either will record
+		}
+		if meta != nil {
 			meta.retain()
 			a.autograd.Store(meta)
 		}
@@ -132,6 +138,7 @@ func (t *Tensor) Alias(withGraph bool) *Tensor {
 			v.base.retain()
 			a.view.Store(v.clone())
 		}
+		a.unseen = t.unseen
 	}
 	return a
 }

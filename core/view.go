@@ -104,6 +104,30 @@ func (t *Tensor) MarkView(u *Tensor) {
 	t.view.Store(v)
 }
 
+// unseenView says what the graph does not know of a view.
+type unseenView uint8
+
+const (
+	seen       unseenView = iota
+	unseen                // the view was taken while no gradients were recorded
+	unseenGrad            // and from a tensor that requires a gradient
+)
+
+// MarkUnrecorded records that t is a view of u that was taken while no gradients were recorded, or a view of such a view: the graph
+// would not learn of in-place operations on it.
+func (t *Tensor) MarkUnrecorded(u *Tensor) {
+	t.unseen = max(u.unseen, unseen)
+	if u.RequiresGrad() {
+		t.unseen = unseenGrad
+	}
+}
+
+// Unrecorded reports whether an in-place operation on t would be missing in the graph, because of how [Tensor.MarkUnrecorded] marked
+// it. wanted says whether the operation itself is to be recorded.
+func (t *Tensor) Unrecorded(wanted bool) bool {
+	return t.unseen == unseenGrad || wanted && t.unseen != seen
+}
+
 // Base returns the metadata and layout of the tensor that t is a view of, or nil.
 func (t *Tensor) Base() (meta *AutogradMeta, dtype DType, shape, strides []int, offset int) {
 	v := t.view.Load()

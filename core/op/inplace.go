@@ -51,6 +51,11 @@ func (op *opContext) inPlace(t *core.Tensor) {
 	if !op.mode.GradEnabled() {
 		return
 	}
+	if t.Unrecorded(op.grad) {
+		op.failf(core.StateError, "a view that was taken inside no_grad or inference_mode cannot be changed in place while gradients are "+
+			"recorded, since the graph would miss the change; take the view outside, or change it inside")
+		return
+	}
 	meta := t.AutogradMeta()
 	if meta != nil && op.guarded(meta) {
 		return

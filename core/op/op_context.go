@@ -155,8 +155,14 @@ func (op *opContext) view(x *core.Tensor, shape, strides []int, offset int, deri
 		return op.fail()
 	}
 	v := core.WrapTensor(op.mode, x.Storage(), x.DType(), shape, strides, offset)
-	if op.mode.GradEnabled() && x.DType().IsFloat() {
+	if !x.DType().IsFloat() {
+		return v
+	}
+	if op.mode.GradEnabled() {
 		v.MarkView(x)
+	}
+	if !op.mode.GradEnabled() || x.Unrecorded(true) {
+		v.MarkUnrecorded(x)
 	}
 	if op.grad && deriv != nil {
 		n := op.node(deriv, x)
