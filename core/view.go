@@ -114,7 +114,7 @@ const (
 )
 
 // MarkUnrecorded records that t is a view of u that was taken while no gradients were recorded, or a view of such a view: the graph
-// would not learn of in-place operations on it.
+// would not learn of in-place operations on it. The output of a custom function, which is attached to a node, is none.
 func (t *Tensor) MarkUnrecorded(u *Tensor) {
 	t.unseen = max(u.unseen, unseen)
 	if u.RequiresGrad() {

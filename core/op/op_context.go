@@ -161,15 +161,15 @@ func (op *opContext) view(x *core.Tensor, shape, strides []int, offset int, deri
 	if op.mode.GradEnabled() {
 		v.MarkView(x)
 	}
-	if !op.mode.GradEnabled() || x.Unrecorded(true) {
-		v.MarkUnrecorded(x)
-	}
 	if op.grad && deriv != nil {
 		n := op.node(deriv, x)
 		if keep != nil {
 			keep(n)
 		}
 		op.attach(n, v)
+	}
+	if !op.mode.GradEnabled() || x.Unrecorded(true) {
+		v.MarkUnrecorded(x)
 	}
 	return v
 }
