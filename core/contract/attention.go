@@ -3,10 +3,10 @@ package contract
 import "github.com/plait-ml/plait/core"
 
 var (
-	// Attention writes the output o and, for its derivative, the logarithms of the sums of each row's weights. The mask is
-	// expanded to [batch, heads, queries, keys].
+	// Attention writes the output o [batch, heads, queries, head_dim] and lse, the log-sum-exp of each query's scores,
+	// which the backward reads. The mask is expanded to [batch, heads, queries, keys].
 	Attention = declare(Contract{Name: "attention", Outs: "o lse", Ins: "q k v mask?", Ints: "causal seed offset", Floats: "scale dropout"})
-	// AttentionBackward writes those gradients that are wanted.
+	// AttentionBackward writes the requested gradients.
 	AttentionBackward = declare(Contract{Name: "attention_backward", Outs: "dq? dk? dv?", Ins: "q k v mask? o lse do",
 		Ints: "causal seed offset", Floats: "scale dropout"})
 )
@@ -14,9 +14,9 @@ var (
 // AttentionAttrs are the attributes of [Attention] and [AttentionBackward].
 type AttentionAttrs struct {
 	Causal       bool
-	Seed, Offset int64 // of the generator, for dropout
+	Seed, Offset int64 // of the random generator, for dropout
 	Scale        float64
-	Dropout      float64 // the probability that a weight is dropped
+	Dropout      float64 // the probability that an attention weight is zeroed
 }
 
 // AddTo adds the attributes to a call and returns it.

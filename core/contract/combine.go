@@ -2,11 +2,11 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// Combine writes to every output the inputs joined element by element, in their order, and divided by a number unless it is 0.
-// All are contiguous, of one dtype and length. Collectives launch it.
+// Combine reduces the inputs element by element, in their order, and writes the result to every output. A divisor other
+// than 0 divides it. All operands are contiguous, of one dtype and length. Collectives launch this kernel.
 var Combine = declare(Contract{Name: "combine", Outs: "targets...", Ins: "sources...", Ints: "op", Floats: "divisor"})
 
-// A CombineOp is how [Combine] joins elements.
+// A CombineOp is the reduction of [Combine].
 type CombineOp int64
 
 // The operations of [Combine].
@@ -24,7 +24,7 @@ const (
 // CombineAttrs are the attributes of [Combine].
 type CombineAttrs struct {
 	Op      CombineOp
-	Divisor float64 // 0 for none
+	Divisor float64 // 0 for no division
 }
 
 // AddTo adds the attributes to a call and returns it.

@@ -11,8 +11,8 @@
 //	kernel.Register(contract.Scatter, scatterCall)
 //	a := contract.ScatterOf(c)
 //
-// No other package knows where an attribute is. Kernels that work element by element are not here: package expr has what
-// they take, and writes them.
+// The position of an attribute in a call is known to this package only. Elementwise kernels are not here: package expr
+// defines their operands and generates them.
 package contract
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Contract is what a kernel takes. Each field is a list of names, in order. A name that ends in "?" may be absent, and left
-// out at the end; one that ends in "..." stands for any number.
+// A Contract lists what a kernel takes. Each field is a list of names, in order. A name that ends in "?" is optional;
+// at the end of the list it may be left out. A name that ends in "..." stands for any number of entries.
 type Contract struct {
 	Name         string
 	Outs, Ins    string // operands
@@ -33,7 +33,7 @@ type Contract struct {
 
 var contracts = map[core.KernelID]*Contract{}
 
-// declare adds a kernel.
+// declare adds a contract and returns its kernel.
 func declare(c Contract) core.KernelID {
 	id := core.Kernel(c.Name)
 	if contracts[id] != nil {
@@ -43,7 +43,7 @@ func declare(c Contract) core.KernelID {
 	return id
 }
 
-// Kernels returns every kernel that has a contract, by name.
+// Kernels returns all kernels that have a contract, sorted by name.
 func Kernels() []core.KernelID {
 	var all []core.KernelID
 	for k := range contracts {
@@ -53,7 +53,7 @@ func Kernels() []core.KernelID {
 	return all
 }
 
-// Check returns an error unless a call has the operands and as many attributes as its kernel's contract says.
+// Check returns an error if the operands of a call, or the number of its attributes, differ from its kernel's contract.
 func Check(call *core.Call) error {
 	c := contracts[call.Kernel]
 	if c == nil {
@@ -77,15 +77,15 @@ func Check(call *core.Call) error {
 	return nil
 }
 
-// given reports whether an operand is there; tests make some without a tensor.
+// given reports whether an operand is present. Tests make operands of raw memory, without a tensor.
 func given(o *core.Operand) bool { return o.Present() || o.IsNumber || o.Memory.Ptr != nil }
 
-// matches reports whether n things, of which some may be absent, are what the names say.
+// matches reports whether n entries, of which some may be absent, fit the names.
 func matches(names []string, n int, present func(i int) bool) bool {
 	for i, name := range names {
 		switch {
 		case strings.HasSuffix(name, "..."):
-			return true // what follows is found by counting
+			return true // any number of entries may follow
 		case strings.HasSuffix(name, "?"):
 		case i >= n || !present(i):
 			return false
@@ -94,7 +94,7 @@ func matches(names []string, n int, present func(i int) bool) bool {
 	return n <= len(names)
 }
 
-// Flag is a bool as an attribute, and as C has it.
+// Flag returns a bool as an attribute: 1 for true, as in C.
 func Flag(b bool) int64 {
 	if b {
 		return 1
@@ -102,8 +102,8 @@ func Flag(b bool) int64 {
 	return 0
 }
 
-// Dim returns the attribute of kernels that have one, the dimension that they work along.
+// Dim returns the dimension of a kernel whose first attribute is one.
 func Dim(c *core.Call) int { return int(c.Ints[0]) }
 
-// Dims returns the attributes of kernels that have nothing but dimensions.
+// Dims returns the dimensions of a kernel that has no other integer attributes.
 func Dims(c *core.Call) []int64 { return c.Ints }

@@ -3,13 +3,13 @@ package contract
 import "github.com/plait-ml/plait/core"
 
 var (
-	// Arange writes start + i * step: of the integers to an integer dtype, of the floats to the others.
+	// Arange writes start + i * step. Integer dtypes take the integer attributes, other dtypes the floats.
 	Arange = declare(Contract{Name: "arange", Outs: "y", Ints: "start step", Floats: "start step"})
-	// Linspace writes evenly spaced numbers, both ends included.
+	// Linspace writes evenly spaced numbers from start to end, both included.
 	Linspace = declare(Contract{Name: "linspace", Outs: "y", Floats: "start end"})
-	// Logspace writes base to the powers of evenly spaced numbers.
+	// Logspace writes base to the power of evenly spaced numbers.
 	Logspace = declare(Contract{Name: "logspace", Outs: "y", Floats: "start end base"})
-	// TriangleIndices writes the rows and the columns of the elements of a matrix's triangle, int64 of shape [2, count].
+	// TriangleIndices writes the row and column indices of a triangle's elements: int64 of shape [2, count].
 	TriangleIndices = declare(Contract{Name: "triangle_indices", Outs: "y", Ints: "rows columns diagonal upper"})
 )
 
@@ -32,7 +32,7 @@ func ArangeOf(c *core.Call) ArangeAttrs {
 // SpaceAttrs are the attributes of [Linspace] and [Logspace].
 type SpaceAttrs struct {
 	Start, End float64
-	Base       float64 // of Logspace
+	Base       float64 // of Logspace only
 }
 
 // AddTo adds the attributes to a call and returns it.
@@ -55,7 +55,7 @@ func SpaceOf(c *core.Call) SpaceAttrs {
 // TriangleIndicesAttrs are the attributes of [TriangleIndices].
 type TriangleIndicesAttrs struct {
 	Rows, Columns, Diagonal int
-	Upper                   bool // what is above the diagonal, not below
+	Upper                   bool // the part above the diagonal, not below
 }
 
 // AddTo adds the attributes to a call and returns it.

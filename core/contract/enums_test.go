@@ -17,16 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A line comment behind a constant ends in the name that C has for it.
+// inC matches a line comment that ends in the constant's name in C.
 var inC = regexp.MustCompile(`C: (\w+)$`)
 
-// own has enumerators and numbers that only the CPU's kernels know, in headers that have others.
-var own = regexp.MustCompile(`^(PLAITK_MODES|PLAITK_BLOCK|NONZERO_CHUNK|PLAITK_COMBINE_OPS|PLAITK_OPTIM_CHUNK|PLAITK_OPTIM_STATES|` +
+// cpuOnly matches enumerators and numbers in C headers that only the CPU kernels use.
+var cpuOnly = regexp.MustCompile(`^(PLAITK_MODES|PLAITK_BLOCK|NONZERO_CHUNK|PLAITK_COMBINE_OPS|PLAITK_OPTIM_CHUNK|PLAITK_OPTIM_STATES|` +
 	`SPECIAL_NEXTAFTER|SPECIAL_FREXP|SPECIAL_FUNCTION|SPECIAL_PAIR)$`)
 
-// TestConstantsAreThoseOfC compares each constant whose comment names one of C with the headers of its family's kernels on the CPU.
-// What else those headers define has to be the CPU's own.
-func TestConstantsAreThoseOfC(t *testing.T) {
+// TestConstantsMatchC compares each constant whose comment names a C constant with the headers of its family's CPU
+// kernels. Those headers may define no other constants except the ones in cpuOnly.
+func TestConstantsMatchC(t *testing.T) {
 	fset := token.NewFileSet()
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 	compared := 0
 	for _, f := range files {
 		family := strings.TrimSuffix(fset.Position(f.Pos()).Filename, ".go")
-		values, named := constantsOfC(t, family), map[string]bool{}
+		values, named := constantsInC(t, family), map[string]bool{}
 		ast.Inspect(f, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || spec.Comment == nil {
@@ -67,8 +67,8 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 			return true
 		})
 		for name := range values {
-			require.True(t, len(named) == 0 || named[name] || own.MatchString(name),
-				"core/cpu/kernel/%[1]s/c defines %[2]s: add a constant whose comment ends in \"C: %[2]s\" to core/contract/%[1]s.go, or %[2]s to own in this test", family, name)
+			require.True(t, len(named) == 0 || named[name] || cpuOnly.MatchString(name),
+				"core/cpu/kernel/%[1]s/c defines %[2]s: add a constant whose comment ends in \"C: %[2]s\" to core/contract/%[1]s.go, or %[2]s to cpuOnly in this test", family, name)
 		}
 	}
 	require.Greater(t, compared, 70)
@@ -80,8 +80,8 @@ var (
 	definition = regexp.MustCompile(`(?m)^#define (\w+) (\d+)$`)
 )
 
-// constantsOfC returns the enumerators and the numbers that the headers of a family's kernels define.
-func constantsOfC(t *testing.T, family string) map[string]int64 {
+// constantsInC returns the enumerators and the numbers that the headers of a family's kernels define.
+func constantsInC(t *testing.T, family string) map[string]int64 {
 	t.Helper()
 	values := map[string]int64{}
 	headers, err := filepath.Glob("../cpu/kernel/" + family + "/c/*.h")
@@ -102,7 +102,7 @@ func constantsOfC(t *testing.T, family string) map[string]int64 {
 				}
 				if given {
 					next, err = strconv.ParseInt(strings.TrimSpace(value), 0, 64)
-					known = err == nil // of an expression, the value is the CPU's own business, and of what follows it
+					known = err == nil // an expression, and the enumerators that follow it, belong to the CPU alone
 				}
 				if known {
 					values[id] = next

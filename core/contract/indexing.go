@@ -5,28 +5,30 @@ import "github.com/plait-ml/plait/core"
 var (
 	// Gather writes y[.., j, ..] = x[.., index[.., j, ..], ..] along a dimension.
 	Gather = declare(Contract{Name: "gather", Outs: "y", Ins: "x index", Ints: "dim"})
-	// Scatter changes y[.., index[.., j, ..], ..] by src[.., j, ..] along a dimension. src may be a number.
+	// Scatter combines y[.., index[.., j, ..], ..] with src[.., j, ..] along a dimension. src may be a number.
 	Scatter = declare(Contract{Name: "scatter", Outs: "y", Ins: "index src", Ints: "dim mode"})
-	// Index writes y[b.., r..] = x[indices[0][b..], indices[1][b..], .., r..]. The first dimensions of x are indexed, by tensors
-	// of one shape; dims are their names in messages.
+	// Index writes y[b.., r..] = x[indices[0][b..], indices[1][b..], .., r..]. The indices are tensors of one shape,
+	// for the first dimensions of x. dims are the numbers that error messages give these dimensions.
 	Index = declare(Contract{Name: "index", Outs: "y", Ins: "x indices...", Ints: "wrap dims..."})
-	// IndexPut changes y[indices[0][b..], indices[1][b..], .., r..] by src[b.., r..], which may be a number.
+	// IndexPut combines y[indices[0][b..], indices[1][b..], .., r..] with src[b.., r..], which may be a number.
 	IndexPut = declare(Contract{Name: "index_put", Outs: "y", Ins: "src indices...", Ints: "wrap mode dims..."})
-	// EmbeddingBackward writes to dweight[v, :] the sum of dy[b.., :] over all b with index[b..] == v.
+	// EmbeddingBackward writes dweight[v, :], the sum of dy[b.., :] over all b with index[b..] == v.
 	EmbeddingBackward = declare(Contract{Name: "embedding_backward", Outs: "dweight", Ins: "dy index", Ints: "padding by_frequency add"})
-	// MaskCount writes the number of true elements of a mask, an int64.
+	// MaskCount writes the number of true elements of a mask as an int64.
 	MaskCount = declare(Contract{Name: "mask_count", Outs: "count", Ins: "mask"})
-	// MaskPositions writes the indices of the true elements of a mask, in columns: int64 of shape [dims, count].
+	// MaskPositions writes the indices of the true elements of a mask, one per column: int64 of shape [dims, count].
 	MaskPositions = declare(Contract{Name: "mask_positions", Outs: "positions", Ins: "mask"})
-	// MaskedSelect writes the elements of x where mask is true, in row-major order, to y, which is contiguous.
+	// MaskedSelect writes the elements of x where mask is true to y, in row-major order. y is contiguous.
 	MaskedSelect = declare(Contract{Name: "masked_select", Outs: "y", Ins: "x mask"})
-	// MaskedScatter changes the elements of y where mask is true to those of src, which is contiguous, in order.
+	// MaskedScatter overwrites the elements of y where mask is true by the elements of src, in order. src is
+	// contiguous.
 	MaskedScatter = declare(Contract{Name: "masked_scatter", Outs: "y", Ins: "mask src"})
-	// Nonzero writes the indices of the elements of x that are not 0, in rows: int64 of shape [count, dims]. x is contiguous.
+	// Nonzero writes the indices of the nonzero elements of x, one per row: int64 of shape [count, dims]. x is
+	// contiguous.
 	Nonzero = declare(Contract{Name: "nonzero", Outs: "positions", Ins: "x"})
 )
 
-// A ScatterMode is how a value that is scattered or put meets the element that it goes to.
+// A ScatterMode says how a scattered value is combined with the element at its destination.
 type ScatterMode int64
 
 // The modes of [Scatter] and [IndexPut].
@@ -55,10 +57,10 @@ func ScatterOf(c *core.Call) ScatterAttrs {
 // SetIndex adds the attributes of [Index] to a call and returns it.
 func SetIndex(c *core.Call, wrap bool, dims []int) *core.Call { return c.Int(Flag(wrap)).Dims(dims) }
 
-// IndexAttrs are the attributes of [Index] as its kernels read them.
+// IndexAttrs are the attributes of [Index] as kernels read them.
 type IndexAttrs struct {
 	Wrap bool    // negative indices count from the end
-	Dims []int64 // that are indexed, for messages
+	Dims []int64 // numbers of the indexed dimensions, for error messages
 }
 
 // IndexOf reads the attributes of a call.
@@ -69,11 +71,11 @@ func SetIndexPut(c *core.Call, wrap bool, mode ScatterMode, dims []int) *core.Ca
 	return c.Int(Flag(wrap), int64(mode)).Dims(dims)
 }
 
-// IndexPutAttrs are the attributes of [IndexPut] as its kernels read them.
+// IndexPutAttrs are the attributes of [IndexPut] as kernels read them.
 type IndexPutAttrs struct {
 	Wrap bool // negative indices count from the end
 	Mode ScatterMode
-	Dims []int64 // that are indexed, for messages
+	Dims []int64 // numbers of the indexed dimensions, for error messages
 }
 
 // IndexPutOf reads the attributes of a call.
@@ -83,9 +85,9 @@ func IndexPutOf(c *core.Call) IndexPutAttrs {
 
 // EmbeddingBackwardAttrs are the attributes of [EmbeddingBackward].
 type EmbeddingBackwardAttrs struct {
-	Padding     int  // the row that stays 0, or a negative number
-	ByFrequency bool // sums are divided by how many terms they have
-	Add         bool // sums are added to what is there
+	Padding     int  // the row that gets no gradient; negative for none
+	ByFrequency bool // each row's sum is divided by the number of its terms
+	Add         bool // sums are added to dweight
 }
 
 // AddTo adds the attributes to a call and returns it.

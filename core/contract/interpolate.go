@@ -3,13 +3,13 @@ package contract
 import "github.com/plait-ml/plait/core"
 
 var (
-	// Interpolate writes x with its last dimensions resampled to those of y. Both are contiguous, of one dtype.
+	// Interpolate resamples the last dimensions of x to the sizes of y. Both are contiguous, of one dtype.
 	Interpolate = declare(Contract{Name: "interpolate", Outs: "y", Ins: "x", Ints: "spatial mode align_corners", Floats: "scale..."})
-	// InterpolateGrad writes the gradient of the input for the gradient of the output.
+	// InterpolateGrad writes the gradient of the input, given the gradient of the output.
 	InterpolateGrad = declare(Contract{Name: "interpolate_grad", Outs: "dx", Ins: "dy", Ints: "spatial mode align_corners", Floats: "scale..."})
 )
 
-// An InterpolateMode says which elements of the input an element of the output follows from.
+// An InterpolateMode is the method of interpolation.
 type InterpolateMode int64
 
 // The modes of [Interpolate].
@@ -22,10 +22,10 @@ const (
 
 // InterpolateAttrs are the attributes of [Interpolate] and [InterpolateGrad].
 type InterpolateAttrs struct {
-	Spatial      int // dimensions, the last ones
+	Spatial      int // the number of spatial dimensions, which are the last ones
 	Mode         InterpolateMode
 	AlignCorners bool
-	Scale        []float64 // of each of them; 0 where positions follow from the sizes
+	Scale        []float64 // of each spatial dimension; 0 to derive it from the sizes
 }
 
 // AddTo adds the attributes to a call and returns it.

@@ -1,4 +1,4 @@
 package contract
 
-// Cat writes the inputs, converted to y's dtype, one after the other along a dimension.
+// Cat concatenates the inputs, converted to y's dtype, along a dimension.
 var Cat = declare(Contract{Name: "cat", Outs: "y", Ins: "parts...", Ints: "dim"})

@@ -2,33 +2,34 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// Matrices are contiguous, of float32 or float64, stacked along any dimensions in front.
+// Matrices are contiguous, in float32 or float64, with any batch dimensions in front.
 var (
-	// LinalgSolve writes the X of A X = B, or without B the inverse of A.
+	// LinalgSolve writes X, the solution of A X = B; without B, the inverse of A.
 	LinalgSolve = declare(Contract{Name: "linalg_solve", Outs: "x", Ins: "a b?"})
-	// LinalgDet writes determinants, their signs and the logarithms of their sizes.
+	// LinalgDet writes determinants, their signs, and the logarithms of their absolute values.
 	LinalgDet = declare(Contract{Name: "linalg_det", Outs: "det sign logabs", Ins: "a"})
-	// LinalgTriangular writes the X of A X = B for a triangular A.
+	// LinalgTriangular writes X, the solution of A X = B for a triangular A.
 	LinalgTriangular = declare(Contract{Name: "linalg_triangular", Outs: "x", Ins: "a b", Ints: "upper unit"})
-	// LinalgCholesky writes the lower triangular L of A = L L'. infos is int32: where a matrix fails, or 0; without it a
-	// failure is the call's error.
+	// LinalgCholesky writes the lower triangular L of A = L L'. infos, int32, has the row at which a matrix fails, or
+	// 0. Without infos, a failure is an error of the call.
 	LinalgCholesky = declare(Contract{Name: "linalg_cholesky", Outs: "l infos?", Ins: "a"})
-	// LinalgLU writes L, without its diagonal of ones, and U of A with its rows exchanged, as pivots, int32, say.
+	// LinalgLU writes the factors of A with pivoted rows: L, without its unit diagonal, and U. pivots, int32, lists the
+	// row exchanges.
 	LinalgLU = declare(Contract{Name: "linalg_lu", Outs: "lu pivots infos", Ins: "a"})
-	// LinalgPermutation writes, int64, which row of A is where after the exchanges that pivots say.
+	// LinalgPermutation writes the order of A's rows, int64, after the exchanges in pivots.
 	LinalgPermutation = declare(Contract{Name: "linalg_permutation", Outs: "rows", Ins: "pivots"})
 	// LinalgQR writes Q [m, min(m, n)] and R of A = Q R.
 	LinalgQR = declare(Contract{Name: "linalg_qr", Outs: "q r", Ins: "a"})
-	// LinalgEigh writes the ascending eigenvalues and, in columns, the eigenvectors of a symmetric A.
+	// LinalgEigh writes the eigenvalues of a symmetric A in ascending order, and its eigenvectors as columns.
 	LinalgEigh = declare(Contract{Name: "linalg_eigh", Outs: "values vectors", Ins: "a"})
-	// LinalgSVD writes U, the descending singular values and V' of A = U S V'.
+	// LinalgSVD writes U, the singular values in descending order, and V' of A = U S V'.
 	LinalgSVD = declare(Contract{Name: "linalg_svd", Outs: "u s vh", Ins: "a"})
 )
 
 // TriangularAttrs are the attributes of [LinalgTriangular].
 type TriangularAttrs struct {
-	Upper bool // which triangle A is
-	Unit  bool // its diagonal counts as ones
+	Upper bool // A is upper triangular
+	Unit  bool // the diagonal is taken as ones
 }
 
 // AddTo adds the attributes to a call and returns it.

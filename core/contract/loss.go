@@ -2,42 +2,43 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// Scores are seen as [batch, classes, inner]. A target is class indices, int64, or probabilities, of the scores' dtype. lse
-// and total are for derivatives: each sample's log-sum-exp, and what a mean divides by.
+// Scores have the shape [batch, classes, inner]. A target is int64 class indices, or probabilities in the scores'
+// dtype. Backward kernels read lse, each sample's log-sum-exp, and total, the divisor of a mean.
 var (
 	// CrossEntropy writes the cross entropy of softmax(x).
 	CrossEntropy = declare(Contract{Name: "cross_entropy", Outs: "loss lse total", Ins: "x target weight?",
 		Ints: classLoss, Floats: "smoothing"})
-	// CrossEntropyBackward writes those gradients that are wanted.
+	// CrossEntropyBackward writes the requested gradients.
 	CrossEntropyBackward = declare(Contract{Name: "cross_entropy_backward", Outs: "dx? dtarget?", Ins: "x target weight? dloss lse total",
 		Ints: classLoss, Floats: "smoothing"})
-	// NLLLoss writes the negative scores of the target's classes.
+	// NLLLoss writes the negated scores of the target classes.
 	NLLLoss = declare(Contract{Name: "nll_loss", Outs: "loss total", Ins: "x target weight?", Ints: classLoss})
-	// NLLLossBackward writes the gradient of the scores. Its second operand is only there for its shape.
+	// NLLLossBackward writes the gradient of the scores. Only the shape of x is read.
 	NLLLossBackward = declare(Contract{Name: "nll_loss_backward", Outs: "dx", Ins: "x target weight? dloss total", Ints: classLoss})
-	// MultilabelMarginLoss writes the loss of each sample and the loss's slopes. There is no weight.
+	// MultilabelMarginLoss writes the loss of each sample and its derivative by the scores, the slope. The weight is
+	// always absent.
 	MultilabelMarginLoss = declare(Contract{Name: "multilabel_margin_loss", Outs: "loss? slope?", Ins: "x target weight?", Ints: classLoss})
-	// CheckProbabilities leaves loss as it is, and fails it where an element of x, which is contiguous, is not in [0, 1].
+	// CheckProbabilities fails the call if an element of x is outside [0, 1]. It leaves loss as it is. x is contiguous.
 	CheckProbabilities = declare(Contract{Name: "check_probabilities", Outs: "loss", Ins: "x", Ints: "operand"})
 )
 
 const classLoss = "batch classes inner reduction ignore_index"
 
-// A LossReduction is what becomes of the losses of samples.
+// A LossReduction says how the losses of samples are reduced.
 type LossReduction int64
 
-// The reductions of losses.
+// The loss reductions.
 const (
 	LossNone LossReduction = iota // C: PLAITK_LOSS_NONE
 	LossMean                      // C: PLAITK_LOSS_MEAN
 	LossSum                       // C: PLAITK_LOSS_SUM
 )
 
-// ClassLossAttrs are the attributes of the losses on classes; those of [CrossEntropy] have the smoothing besides.
+// ClassLossAttrs are the attributes of the losses on classes. [CrossEntropy] also has label smoothing.
 type ClassLossAttrs struct {
 	Batch, Classes, Inner int
 	Reduction             LossReduction
-	IgnoreIndex           int64 // the target that counts for nothing
+	IgnoreIndex           int64 // samples with this target have no loss
 }
 
 // AddTo adds the attributes to a call and returns it.
@@ -50,10 +51,10 @@ func ClassLossOf(c *core.Call) ClassLossAttrs {
 	return ClassLossAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), LossReduction(c.Ints[3]), c.Ints[4]}
 }
 
-// SetSmoothing adds to a call of [CrossEntropy] or its derivative how much of a target is spread over all classes.
+// SetSmoothing adds label smoothing to a call of [CrossEntropy] or its backward.
 func SetSmoothing(c *core.Call, smoothing float64) *core.Call { return c.Float(smoothing) }
 
-// Smoothing returns that; 0 for the other losses.
+// Smoothing returns the label smoothing; 0 for other losses.
 func Smoothing(c *core.Call) float64 {
 	if len(c.Floats) == 0 {
 		return 0
@@ -61,7 +62,7 @@ func Smoothing(c *core.Call) float64 {
 	return c.Floats[0]
 }
 
-// A LossOperand is one of the operands of a loss, for messages.
+// A LossOperand is an operand of a loss, for error messages.
 type LossOperand int64
 
 // The operands of losses.
@@ -70,8 +71,8 @@ const (
 	LossTarget
 )
 
-// String returns what messages call the operand.
+// String returns the operand's name in error messages.
 func (o LossOperand) String() string { return [...]string{"input", "target"}[o] }
 
-// CheckedOperand returns which operand a call of [CheckProbabilities] looks at, its attribute.
+// CheckedOperand returns the operand that a call of [CheckProbabilities] checks.
 func CheckedOperand(c *core.Call) LossOperand { return LossOperand(c.Ints[0]) }

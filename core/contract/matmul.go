@@ -2,9 +2,9 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// MatMul writes alpha * a @ b + beta * y + bias to y [*, m, n], which is read unless beta is 0. a is [*, m, k] and b [*, k, n], or their
-// matrices are transposed; leading dimensions broadcast to those of y. A bias is [n]. All have one dtype. Integers take whole
-// numbers for alpha and beta.
+// MatMul writes alpha * a @ b + beta * y + bias to y [*, m, n]. y is not read if beta is 0. a is [*, m, k] and b is [*,
+// k, n]; either may be transposed. Leading dimensions broadcast to those of y. The bias is [n]. All operands have one
+// dtype. For integer dtypes, alpha and beta are whole numbers.
 var MatMul = declare(Contract{Name: "matmul", Outs: "y", Ins: "a b bias?", Ints: "transpose_a transpose_b", Floats: "alpha beta"})
 
 // MatMulAttrs are the attributes of [MatMul].

@@ -2,33 +2,33 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// Stats are the mean and the reciprocal standard deviation, one after the other, in float64 for a float64 x and otherwise float32.
+// stats holds all means, then all reciprocal standard deviations: in float64 for a float64 x, otherwise in float32.
 var (
-	// LayerNorm normalises rows of x.
+	// LayerNorm normalises each row of x.
 	LayerNorm = declare(Contract{Name: "layer_norm", Outs: "y stats?", Ins: "x weight? bias?", Ints: "rows n rms", Floats: "eps"})
-	// LayerNormBackward writes those gradients that are wanted. arrived, which is other memory, is added to dx.
+	// LayerNormBackward writes the requested gradients. It adds arrived to dx; arrived does not share dx's memory.
 	LayerNormBackward = declare(Contract{Name: "layer_norm_backward", Outs: "dx? dweight? dbias?", Ins: "x dy weight? stats arrived?",
 		Ints: "rows n rms"})
-	// GroupNorm normalises groups of channels of x.
+	// GroupNorm normalises each group of channels of x.
 	GroupNorm = declare(Contract{Name: "group_norm", Outs: "y stats?", Ins: "x weight? bias?", Ints: "batch channels inner groups", Floats: "eps"})
-	// GroupNormBackward writes those gradients that are wanted.
+	// GroupNormBackward writes the requested gradients.
 	GroupNormBackward = declare(Contract{Name: "group_norm_backward", Outs: "dx? dweight? dbias?", Ins: "x dy weight? stats",
 		Ints: "batch channels inner groups"})
-	// BatchNorm normalises channels of x, by their own statistics in training and otherwise by the running ones. stats has
-	// their variance besides.
+	// BatchNorm normalises each channel of x: by the batch's statistics in training, otherwise by the running ones.
+	// Here stats also holds the variances, after the others.
 	BatchNorm = declare(Contract{Name: "batch_norm", Outs: "y stats", Ins: "x weight? bias? running_mean? running_var?",
 		Ints: "batch channels inner training", Floats: "eps"})
-	// BatchNormRunning moves running statistics towards stats, which are those of count values.
+	// BatchNormRunning updates the running statistics by stats, the statistics of count values.
 	BatchNormRunning = declare(Contract{Name: "batch_norm_running", Outs: "running_mean running_var", Ins: "stats", Floats: "momentum count"})
-	// BatchNormBackward writes those gradients that are wanted.
+	// BatchNormBackward writes the requested gradients.
 	BatchNormBackward = declare(Contract{Name: "batch_norm_backward", Outs: "dx? dweight? dbias?", Ins: "x dy weight? stats",
 		Ints: "batch channels inner training"})
 )
 
-// LayerNormAttrs are the attributes of [LayerNorm] and, but for eps, of [LayerNormBackward].
+// LayerNormAttrs are the attributes of [LayerNorm], and without eps of [LayerNormBackward].
 type LayerNormAttrs struct {
-	Rows, N int  // of which x is made, and the elements of each
-	RMS     bool // no mean is subtracted
+	Rows, N int  // x has shape [Rows, N]
+	RMS     bool // root mean square: no mean is subtracted
 }
 
 // AddTo adds the attributes to a call and returns it.
@@ -41,7 +41,8 @@ func LayerNormOf(c *core.Call) LayerNormAttrs {
 	return LayerNormAttrs{int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0}
 }
 
-// GroupNormAttrs are the attributes of [GroupNorm] and, but for eps, of [GroupNormBackward]: x is seen as [batch, channels, inner].
+// GroupNormAttrs are the attributes of [GroupNorm], and without eps of [GroupNormBackward]. x has shape [batch,
+// channels, inner].
 type GroupNormAttrs struct{ Batch, Channels, Inner, Groups int }
 
 // AddTo adds the attributes to a call and returns it.
@@ -54,10 +55,11 @@ func GroupNormOf(c *core.Call) GroupNormAttrs {
 	return GroupNormAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), int(c.Ints[3])}
 }
 
-// BatchNormAttrs are the attributes of [BatchNorm] and, but for eps, of [BatchNormBackward]: x is seen as [batch, channels, inner].
+// BatchNormAttrs are the attributes of [BatchNorm], and without eps of [BatchNormBackward]. x has shape [batch,
+// channels, inner].
 type BatchNormAttrs struct {
 	Batch, Channels, Inner int
-	Training               bool // the statistics are x's own
+	Training               bool // use the batch's statistics
 }
 
 // AddTo adds the attributes to a call and returns it.
@@ -70,10 +72,10 @@ func BatchNormOf(c *core.Call) BatchNormAttrs {
 	return BatchNormAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), c.Ints[3] != 0}
 }
 
-// SetEps adds to a call of a norm what is added to variances.
+// SetEps adds eps, which is added to variances, to a call of a norm.
 func SetEps(c *core.Call, eps float64) *core.Call { return c.Float(eps) }
 
-// Eps returns that.
+// Eps returns the eps of a call of a norm.
 func Eps(c *core.Call) float64 { return c.Floats[0] }
 
 // BatchNormRunningAttrs are the attributes of [BatchNormRunning].

@@ -4,20 +4,21 @@ import "github.com/plait-ml/plait/core"
 
 // All tensors are contiguous.
 var (
-	// OptimStep updates parameters by their gradients. The outputs are, for each parameter, the parameter, its states and, if it
-	// has one, its float32 master copy. Each has [OptimStepAttrs].
+	// OptimStep updates parameters by their gradients. For each parameter the outputs are the parameter, its states,
+	// and its float32 master copy if it has one. Each parameter has its own [OptimStepAttrs].
 	OptimStep = declare(Contract{Name: "optim_step", Outs: "params_and_states...", Ins: "grads...", Ints: "attrs...", Floats: "numbers..."})
-	// OptimNorm writes the p-norm of everything in the inputs, or its p-th power, to a 0-d output.
+	// OptimNorm writes the p-norm over all elements of all inputs, or its p-th power, to a 0-d output.
 	OptimNorm = declare(Contract{Name: "optim_norm", Outs: "norm", Ins: "grads...", Ints: "root", Floats: "p"})
-	// OptimClip multiplies all outputs by what makes a norm at most so large, and by 1 if it is.
+	// OptimClip multiplies all outputs by limit / norm if the norm exceeds the limit.
 	OptimClip = declare(Contract{Name: "optim_clip", Outs: "grads...", Ins: "norm", Floats: "limit"})
-	// OptimClamp clamps the elements of all outputs to plus and minus a limit.
+	// OptimClamp clamps the elements of all outputs to [-limit, limit].
 	OptimClamp = declare(Contract{Name: "optim_clamp", Outs: "grads...", Floats: "limit"})
-	// OptimUnscale multiplies all outputs but the last, and writes to the last, a 0-d float32, 1 if an element was not finite.
+	// OptimUnscale multiplies all outputs except the last by factor. It writes 1 to the last, a 0-d float32, if it met
+	// an infinity or NaN.
 	OptimUnscale = declare(Contract{Name: "optim_unscale", Outs: "grads_and_found...", Floats: "factor"})
 )
 
-// An OptimRule is how [OptimStep] updates a parameter; core/cpu/kernel/optim/c/rules.h has the formulas.
+// An OptimRule is the optimizer of [OptimStep]. core/cpu/kernel/optim/c/rules.h has the formulas.
 type OptimRule int64
 
 // The rules of [OptimStep].
@@ -42,14 +43,14 @@ const (
 	OptimRules = iota // C: PLAITK_RULES
 )
 
-// OptimNumbers is how many numbers a rule has for each parameter.
+// OptimNumbers is the number of float attributes of each parameter.
 const OptimNumbers = 10 // C: PLAITK_OPTIM_NUMBERS
 
 // OptimStepAttrs are the attributes of [OptimStep] for one parameter.
 type OptimStepAttrs struct {
 	Rule    OptimRule
-	States  int  // how many there are
-	Master  bool // there is a master copy
+	States  int  // number of state tensors
+	Master  bool // has a float32 master copy
 	Numbers [OptimNumbers]float64
 }
 
@@ -66,13 +67,13 @@ func OptimStepOf(c *core.Call, i int) OptimStepAttrs {
 	return OptimStepAttrs{OptimRule(ints[0]), int(ints[1]), ints[2] != 0, [OptimNumbers]float64(c.Floats[OptimNumbers*i:])}
 }
 
-// OptimStepNumbers returns the numbers of all parameters of a call, one after the other.
+// OptimStepNumbers returns the float attributes of all parameters, [OptimNumbers] for each.
 func OptimStepNumbers(c *core.Call) []float64 { return c.Floats }
 
 // OptimNormAttrs are the attributes of [OptimNorm].
 type OptimNormAttrs struct {
 	P    float64
-	Root bool // the norm is wanted, not its p-th power
+	Root bool // write the norm, not its p-th power
 }
 
 // AddTo adds the attributes to a call and returns it.
@@ -81,5 +82,5 @@ func (a OptimNormAttrs) AddTo(c *core.Call) *core.Call { return c.Int(Flag(a.Roo
 // OptimNormOf reads the attributes of a call.
 func OptimNormOf(c *core.Call) OptimNormAttrs { return OptimNormAttrs{c.Floats[0], c.Ints[0] != 0} }
 
-// OptimFactor returns the attribute of the kernels that have one: a limit, or what everything is multiplied by.
+// OptimFactor returns the float attribute of kernels that have one: the limit or the factor.
 func OptimFactor(c *core.Call) float64 { return c.Floats[0] }

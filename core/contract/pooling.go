@@ -2,29 +2,31 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// Operands are contiguous. A plane is the spatial dimensions, the last ones; an index is a position in its plane, int64.
+// Operands are contiguous. A plane is the spatial dimensions, the last ones. An index is an int64 position within its
+// plane.
 var (
-	// MaxPool writes the largest elements of windows and, if it is wanted, where they are.
+	// MaxPool writes the maximum of each window and, if index is present, its position.
 	MaxPool = declare(Contract{Name: "max_pool", Outs: "y index?", Ins: "x", Ints: "spatial adaptive windows..."})
-	// AvgPool writes the averages of windows.
+	// AvgPool writes the average of each window.
 	AvgPool = declare(Contract{Name: "avg_pool", Outs: "y", Ins: "x", Ints: "spatial adaptive windows..."})
-	// AvgPoolGrad writes the gradient of the input for the gradient of the output.
+	// AvgPoolGrad writes the gradient of the input, given the gradient of the output.
 	AvgPoolGrad = declare(Contract{Name: "avg_pool_grad", Outs: "dx", Ins: "dy", Ints: "spatial adaptive windows..."})
 	// PlaneGather writes y[p, i] = x[p, index[p, i]].
 	PlaneGather = declare(Contract{Name: "plane_gather", Outs: "y", Ins: "x index", Ints: "spatial"})
-	// PlaneScatter writes zeros, and to y[p, index[p, i]] the sum of all x[p, i] that go there, or the last. The attributes
-	// of the max pooling that made the index may follow.
+	// PlaneScatter zeroes y. Then y[p, index[p, i]] gets the sum of all x[p, i] with that index, or the last of them.
+	// The attributes of the max pooling that made the index may follow.
 	PlaneScatter = declare(Contract{Name: "plane_scatter", Outs: "y", Ins: "x index", Ints: "spatial add pool..."})
 )
 
-// PoolWindows are the windows of a pooling, an entry for each spatial dimension.
+// PoolWindows are the windows of a pooling, with an entry for each spatial dimension.
 type PoolWindows[T int | int64] struct {
 	Kernel, Stride, Padding, Dilation []T
 	IncludePad                        bool // averages count padding
-	Divisor                           int  // of averages; 0 for the elements that count
+	Divisor                           int  // of averages; 0 for the number of elements in the window
 }
 
-// SetPool adds the attributes of the poolings to a call: the number of spatial dimensions, and the windows, nil for adaptive ones.
+// SetPool adds the attributes of a pooling to a call: the number of spatial dimensions and the windows. Nil windows
+// stand for adaptive pooling.
 func SetPool(c *core.Call, spatial int, w *PoolWindows[int]) {
 	c.Int(int64(spatial), Flag(w == nil))
 	if w != nil {
@@ -32,7 +34,7 @@ func SetPool(c *core.Call, spatial int, w *PoolWindows[int]) {
 	}
 }
 
-// PoolAttrs are the attributes of a pooling as its kernels read them.
+// PoolAttrs are the attributes of a pooling as kernels read them.
 type PoolAttrs struct {
 	Spatial  int
 	Adaptive bool
@@ -52,10 +54,10 @@ func poolOf(ints []int64) PoolAttrs {
 	return a
 }
 
-// PlaneScatterAttrs are the attributes of [PlaneScatter]; [SetPool] may follow.
+// PlaneScatterAttrs are the attributes of [PlaneScatter]. Those of [SetPool] may follow.
 type PlaneScatterAttrs struct {
 	Spatial int
-	Add     bool // all that go to a place, otherwise the last
+	Add     bool // sum all values of an index; otherwise the last one stays
 }
 
 // AddTo adds the attributes to a call and returns it.
@@ -68,7 +70,8 @@ func PlaneScatterOf(c *core.Call) PlaneScatterAttrs {
 	return PlaneScatterAttrs{int(c.Ints[0]), c.Ints[1] != 0}
 }
 
-// PlaneScatterPool returns the attributes of the max pooling that made the index, and false if they were not given.
+// PlaneScatterPool returns the attributes of the max pooling that made the index. It returns false if the call has
+// none.
 func PlaneScatterPool(c *core.Call) (PoolAttrs, bool) {
 	if len(c.Ints) == 2 {
 		return PoolAttrs{}, false
@@ -76,5 +79,5 @@ func PlaneScatterPool(c *core.Call) (PoolAttrs, bool) {
 	return poolOf(c.Ints[2:]), true
 }
 
-// PlaneSpatial returns the attribute of [PlaneGather], the number of spatial dimensions.
+// PlaneSpatial returns the number of spatial dimensions of a call of [PlaneGather].
 func PlaneSpatial(c *core.Call) int { return int(c.Ints[0]) }

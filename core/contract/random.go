@@ -2,21 +2,22 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// Numbers are functions of a generator's seed and offset; package core has how many an offset stands for.
+// Random numbers are functions of the generator's seed and offset. Package core says how many numbers an offset stands
+// for.
 var (
-	// Random draws from a continuous distribution.
+	// Random samples from a continuous distribution.
 	Random = declare(Contract{Name: "random", Outs: "y", Ints: "distribution seed offset", Floats: "parameters..."})
-	// RandomIntegers draws from low, ..., low+range-1; a range of 0 stands for 2^64.
+	// RandomIntegers samples integers from low to low+range-1. A range of 0 stands for 2^64.
 	RandomIntegers = declare(Contract{Name: "random_integers", Outs: "y", Ints: "seed offset low range"})
-	// Bernoulli draws 0 or 1. The probability is a number or a contiguous tensor of y's shape.
+	// Bernoulli samples 0 or 1. The probability p is a number or a contiguous tensor of y's shape.
 	Bernoulli = declare(Contract{Name: "bernoulli", Outs: "y", Ins: "p", Ints: "seed offset"})
-	// Randperm writes a permutation of 0, ..., n-1, int64.
+	// Randperm writes a random permutation of 0, ..., n-1 as int64.
 	Randperm = declare(Contract{Name: "randperm", Outs: "y", Ints: "seed offset"})
-	// Multinomial draws positions of weights, the last dimension of its input, int64.
+	// Multinomial samples int64 indices in proportion to the weights, the last dimension of its input.
 	Multinomial = declare(Contract{Name: "multinomial", Outs: "y", Ins: "weights", Ints: "seed offset replacement"})
 )
 
-// A Distribution is one that [Random] draws from.
+// A Distribution is a distribution that [Random] samples from.
 type Distribution int64
 
 // The distributions of [Random], with their parameters.
@@ -63,7 +64,7 @@ func RandomIntegersOf(c *core.Call) RandomIntegersAttrs {
 // DrawAttrs are the attributes of [Bernoulli], [Randperm] and [Multinomial].
 type DrawAttrs struct {
 	Seed, Offset int64
-	Replacement  bool // of Multinomial: a position may be drawn again
+	Replacement  bool // of Multinomial: an index may be sampled again
 }
 
 // AddTo adds the attributes to a call and returns it.
@@ -79,12 +80,13 @@ func DrawOf(c *core.Call) DrawAttrs {
 	return DrawAttrs{c.Ints[0], c.Ints[1], len(c.Ints) > 2 && c.Ints[2] != 0}
 }
 
-// DrawsByPosition reports whether a kernel draws each element by its position, so that it can draw a part of a tensor alone.
+// DrawsByPosition reports whether the number of an element depends on its position only. Such a kernel can fill a part
+// of a tensor.
 func DrawsByPosition(k core.KernelID) bool {
 	return k == Random || k == RandomIntegers || k == Bernoulli
 }
 
-// MoveOffset adds to the generator's offset of a call of such a kernel.
+// MoveOffset adds to the generator's offset in a call of such a kernel.
 func MoveOffset(c *core.Call, by int64) {
 	if c.Kernel == Random {
 		c.Ints[2] += by

@@ -3,9 +3,9 @@ package contract
 import "github.com/plait-ml/plait/core"
 
 var (
-	// Triangle writes the part of each matrix of x below a diagonal, or above it, and 0 elsewhere. x may be y.
+	// Triangle writes the lower or upper triangle of each matrix of x, and 0 elsewhere. x may be y.
 	Triangle = declare(Contract{Name: "triangle", Outs: "y", Ins: "x", Ints: "diagonal upper"})
-	// RepeatIndex writes each i, from 0 on, as often as counts[i] says. Both are int64 and contiguous.
+	// RepeatIndex writes each i, counted from 0, counts[i] times. Both operands are int64 and contiguous.
 	RepeatIndex = declare(Contract{Name: "repeat_index", Outs: "y", Ins: "counts"})
 )
 

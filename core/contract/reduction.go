@@ -2,7 +2,8 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// Reductions over dims, the only integers of their calls. The results' dimensions are left out, or of size 1.
+// Reductions take the dimensions to reduce as their only integers. These dimensions are absent in the results, or have
+// size 1.
 var (
 	Sum          = reduction("sum")
 	Mean         = reduction("mean")
@@ -14,10 +15,11 @@ var (
 	CountNonzero = reduction("count_nonzero")
 	LogSumExp    = reduction("logsumexp")
 
-	// Var and Std write the mean besides, if it is wanted.
+	// Var and Std also write the mean, if it is requested.
 	Var = declare(Contract{Name: "var", Outs: "y mean?", Ins: "x", Ints: "dims...", Floats: "correction"})
 	Std = declare(Contract{Name: "std", Outs: "y mean?", Ins: "x", Ints: "dims...", Floats: "correction"})
-	// ArgMax and ArgMin write the index of the first extreme, in row-major order over dims, and the value, if it is wanted.
+	// ArgMax and ArgMin write the index of the first extremum in row-major order over dims. They also write its value,
+	// if it is requested.
 	ArgMax = declare(Contract{Name: "argmax", Outs: "index value?", Ins: "x", Ints: "dims..."})
 	ArgMin = declare(Contract{Name: "argmin", Outs: "index value?", Ins: "x", Ints: "dims..."})
 	// Norm writes the p-norm.
@@ -28,7 +30,8 @@ func reduction(name string) core.KernelID {
 	return declare(Contract{Name: name, Outs: "y", Ins: "x", Ints: "dims..."})
 }
 
-// ReductionParam returns the number that a reduction has: the correction of [Var] and [Std], the p of [Norm]; 0 for others.
+// ReductionParam returns the float attribute of a reduction: the correction of [Var] and [Std], the p of [Norm]. Others
+// return 0.
 func ReductionParam(c *core.Call) float64 {
 	if len(c.Floats) == 0 {
 		return 0

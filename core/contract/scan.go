@@ -3,18 +3,18 @@ package contract
 import "github.com/plait-ml/plait/core"
 
 var (
-	// CumSum, CumProd and LogCumSumExp write what a reduction would give after each element along a dimension.
+	// CumSum, CumProd and LogCumSumExp write running reductions along a dimension.
 	CumSum       = declare(Contract{Name: "cumsum", Outs: "y", Ins: "x", Ints: "dim reverse"})
 	CumProd      = declare(Contract{Name: "cumprod", Outs: "y", Ins: "x", Ints: "dim reverse"})
 	LogCumSumExp = declare(Contract{Name: "logcumsumexp", Outs: "y", Ins: "x", Ints: "dim reverse"})
-	// CumMax and CumMin write, besides, where the extreme is. They have no direction.
+	// CumMax and CumMin also write the index of each running extremum. They have no reverse.
 	CumMax = declare(Contract{Name: "cummax", Outs: "values indices", Ins: "x", Ints: "dim"})
 	CumMin = declare(Contract{Name: "cummin", Outs: "values indices", Ins: "x", Ints: "dim"})
 	// LinearScan writes y[i] = a[i] * y[i-1] + b[i]; in reverse, y[i] = a[i+1] * y[i+1] + b[i]. All are contiguous floats of one shape.
 	LinearScan = declare(Contract{Name: "linear_scan", Outs: "y", Ins: "a b", Ints: "dim reverse"})
 )
 
-// ScanAttrs are the attributes of the scans that have a direction.
+// ScanAttrs are the attributes of the scans that can run in reverse.
 type ScanAttrs struct {
 	Dim     int
 	Reverse bool // from the last element to the first
@@ -25,7 +25,7 @@ func (a ScanAttrs) AddTo(c *core.Call) *core.Call {
 	return c.Int(int64(a.Dim), Flag(a.Reverse))
 }
 
-// ScanOf reads the attributes of a call; [CumMax] and [CumMin] have the dimension alone.
+// ScanOf reads the attributes of a call. [CumMax] and [CumMin] have the dimension only.
 func ScanOf(c *core.Call) ScanAttrs {
 	return ScanAttrs{int(c.Ints[0]), len(c.Ints) > 1 && c.Ints[1] != 0}
 }

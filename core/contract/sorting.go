@@ -2,33 +2,39 @@ package contract
 
 import "github.com/plait-ml/plait/core"
 
-// Indices are int64. A NaN counts as the largest, and the order of equal elements stays.
+// Indices are int64. Sorts are stable, and NaN is larger than any number.
 var (
-	// Sort writes the elements along a dimension in order, and where they were.
+	// Sort writes the sorted elements along a dimension, and their indices in x.
 	Sort = declare(Contract{Name: "sort", Outs: "values indices", Ins: "x", Ints: "dim descending"})
-	// ArgSort writes only where they were.
+	// ArgSort writes the indices only.
 	ArgSort = declare(Contract{Name: "argsort", Outs: "indices", Ins: "x", Ints: "dim descending"})
-	// TopK writes the first k of them; of equal elements, those that come first.
+	// TopK writes the k largest or smallest elements, in order. Of equal elements, the ones with lower indices come
+	// first.
 	TopK = declare(Contract{Name: "topk", Outs: "values indices", Ins: "x", Ints: "dim k largest"})
-	// KthValue writes the k-th smallest, counted from 1. The dimension is left out, or of size 1, as for those that follow.
+	// KthValue writes the k-th smallest element, counted from 1. The dimension is absent in the results, or of size 1;
+	// so it is below.
 	KthValue = declare(Contract{Name: "kthvalue", Outs: "values indices", Ins: "x", Ints: "dim k"})
-	// Median writes the lower of the middle ones, the first NaN if there is one; NanMedian, the same of those that are not NaN.
+	// Median writes the lower median, or the first NaN if there is one. NanMedian ignores NaNs.
 	Median    = declare(Contract{Name: "median", Outs: "values indices", Ins: "x", Ints: "dim k"})
 	NanMedian = declare(Contract{Name: "nanmedian", Outs: "values indices", Ins: "x", Ints: "dim k"})
-	// Mode writes the element that comes most often, the smallest of those, and where its last is.
+	// Mode writes the most frequent element, and the index of its last occurrence. Of equally frequent elements it
+	// takes the smallest.
 	Mode = declare(Contract{Name: "mode", Outs: "values indices", Ins: "x", Ints: "dim k"})
 
-	// SearchSorted writes for each value how many elements of its sorted sequence are smaller. There is one sequence, or one for
-	// each row of values, of one dtype; sorter is the indices that sort the sequences. All are contiguous.
+	// SearchSorted writes, for each value, the number of smaller elements in its sorted sequence. All values share one
+	// sequence, or each row of values has its own. sequence and values have one dtype. sorter holds indices that sort
+	// the sequences. All operands are contiguous.
 	SearchSorted = declare(Contract{Name: "searchsorted", Outs: "y", Ins: "sequence values sorter?", Ints: "right"})
-	// BinCount writes for each index how many elements, int64, are equal to it, or the sum of their weights, float64.
+	// BinCount writes, for each index, the number of int64 elements equal to it, or the sum of their weights in
+	// float64.
 	BinCount = declare(Contract{Name: "bincount", Outs: "y", Ins: "x weights?"})
-	// HistC writes how many elements of x are in each of equal parts of a range; the last part includes its end.
+	// HistC writes a histogram of x with bins of equal width. The last bin includes its upper end.
 	HistC = declare(Contract{Name: "histc", Outs: "y", Ins: "x", Floats: "low high"})
-	// Unique writes what is left of n elements when equal ones, of which NaN is none, are counted once: inverse says, for each,
-	// which it is, and total how many there are. All operands but total have room for n, and are contiguous.
+	// Unique writes the distinct values of n elements. Each NaN is distinct. inverse maps an element to its value's
+	// index, counts has the occurrences of each value, and total has the number of values. All outputs except total
+	// have room for n. All operands are contiguous.
 	Unique = declare(Contract{Name: "unique", Outs: "values inverse counts total", Ins: "x", Ints: "consecutive"})
-	// UniqueRows does that for rows, and writes for each the index of its first.
+	// UniqueRows does the same for rows. first has the index of each distinct row's first occurrence.
 	UniqueRows = declare(Contract{Name: "unique_rows", Outs: "first inverse counts total", Ins: "x", Ints: "consecutive"})
 )
 
@@ -58,7 +64,7 @@ func (a TopKAttrs) AddTo(c *core.Call) *core.Call {
 // TopKOf reads the attributes of a call.
 func TopKOf(c *core.Call) TopKAttrs { return TopKAttrs{int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0} }
 
-// PickAttrs are the attributes of [KthValue], [Median], [NanMedian] and [Mode]; the last three do not look at K.
+// PickAttrs are the attributes of [KthValue], [Median], [NanMedian] and [Mode]. Only KthValue reads K.
 type PickAttrs struct{ Dim, K int }
 
 // AddTo adds the attributes to a call and returns it.
@@ -67,10 +73,10 @@ func (a PickAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), i
 // PickOf reads the attributes of a call.
 func PickOf(c *core.Call) PickAttrs { return PickAttrs{int(c.Ints[0]), int(c.Ints[1])} }
 
-// Right returns the attribute of [SearchSorted]: elements that equal the value count too.
+// Right reports whether a call of [SearchSorted] also counts elements equal to the value.
 func Right(c *core.Call) bool { return c.Ints[0] != 0 }
 
-// Consecutive returns the attribute of [Unique] and [UniqueRows]: only neighbours are compared, nothing is sorted.
+// Consecutive reports whether a call of [Unique] or [UniqueRows] compares neighbours only, and so does not sort.
 func Consecutive(c *core.Call) bool { return c.Ints[0] != 0 }
 
 // HistCAttrs are the attributes of [HistC].

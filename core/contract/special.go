@@ -4,17 +4,17 @@ import "github.com/plait-ml/plait/core"
 
 // Operands are contiguous, of one floating-point dtype.
 var (
-	// NextAfter writes the number next to x in the direction of to.
+	// NextAfter writes the next floating-point number after x towards to.
 	NextAfter = declare(Contract{Name: "nextafter", Outs: "y", Ins: "x to"})
-	// Frexp writes mantissas and exponents, int32.
+	// Frexp writes mantissas, and exponents as int32.
 	Frexp = declare(Contract{Name: "frexp", Outs: "mantissa exponent", Ins: "x"})
-	// Special writes a function of one number.
+	// Special computes a function of one argument.
 	Special = declare(Contract{Name: "special_function", Outs: "y", Ins: "x", Ints: "function"})
-	// SpecialPair writes a function of two numbers.
+	// SpecialPair computes a function of two arguments.
 	SpecialPair = declare(Contract{Name: "special_pair", Outs: "y", Ins: "x other", Ints: "function derivative"})
 )
 
-// A SpecialFunction is a function of one number.
+// A SpecialFunction is a function of one argument.
 type SpecialFunction int64
 
 // The functions of [Special].
@@ -37,7 +37,7 @@ const (
 	SpecialAiryAi                         // C: SPECIAL_AIRY_AI
 )
 
-// A SpecialPairFunction is a function of two numbers.
+// A SpecialPairFunction is a function of two arguments.
 type SpecialPairFunction int64
 
 // The functions of [SpecialPair].
@@ -52,19 +52,19 @@ const (
 	SpecialChebyshevU                            // C: SPECIAL_CHEBYSHEV_U
 	SpecialChebyshevV                            // C: SPECIAL_CHEBYSHEV_V
 	SpecialChebyshevW                            // C: SPECIAL_CHEBYSHEV_W
-	SpecialShiftedT                              // the first of four, of 2x - 1; C: SPECIAL_SHIFTED
+	SpecialShiftedT                              // the first of four shifted polynomials, with argument 2x - 1; C: SPECIAL_SHIFTED
 	SpecialShiftedU
 	SpecialShiftedV
 	SpecialShiftedW
 )
 
-// SpecialOf reads the attribute of a call of [Special].
+// SpecialOf reads the function of a call of [Special].
 func SpecialOf(c *core.Call) SpecialFunction { return SpecialFunction(c.Ints[0]) }
 
 // SpecialPairAttrs are the attributes of [SpecialPair].
 type SpecialPairAttrs struct {
 	Function   SpecialPairFunction
-	Derivative bool // of a polynomial, by x
+	Derivative bool // of a polynomial, with respect to x
 }
 
 // AddTo adds the attributes to a call and returns it.
