@@ -9,8 +9,8 @@ import "C"
 
 import "unsafe"
 
-// Alone calls the loaded library for C = A @ B, of contiguous float32 or float64 matrices, on its own threads. It is what
-// benchmarks compare with; a library must be loaded.
+// Alone computes C = A @ B of contiguous float32 or float64 matrices by the loaded library, on the library's own
+// threads. Benchmarks use it for comparison. A library must be loaded.
 func Alone(threads int, float64s, ta, tb bool, m, n, k int, a, b, c unsafe.Pointer) {
 	flag := func(b bool) C.int {
 		if b {

@@ -18,11 +18,11 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// compare times a product by the engine that PLAIT_BLAS names against OpenBLAS called alone, in turns, and reports the
-// best of each. Run it with VIRTUAL_ENV where scipy-openblas32 is installed, and -benchtime=20x.
+// compare times the engine that PLAIT_BLAS names and OpenBLAS alone, in turns, and reports the best time of each. Run
+// it with -benchtime=20x, and with VIRTUAL_ENV set to an environment that has scipy-openblas32.
 func compare(b *testing.B, engine string, dtype core.DType, threads int, ta, tb bool, m, n, k int) {
 	for _, name := range []string{"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"} {
-		require.NoError(b, os.Unsetenv(name)) // the library's own choice of kernels
+		require.NoError(b, os.Unsetenv(name)) // let OpenBLAS choose its kernels itself
 	}
 	b.Setenv("PLAIT_BLAS", "openblas")
 	blas.SetPath("")
@@ -74,7 +74,7 @@ func compare(b *testing.B, engine string, dtype core.DType, threads int, ta, tb 
 	}
 	b.ResetTimer()
 	for range b.N {
-		time.Sleep(150 * time.Millisecond) // the library's threads spin for a tenth of a second after a call
+		time.Sleep(150 * time.Millisecond) // OpenBLAS's threads spin for 0.1 s after a call
 		best(&ours, func() { require.NoError(b, p.Run(workers.Ptr(), &memory)) })
 		best(&theirs, func() {
 			blas.Alone(threads, dtype == core.Float64, ta, tb, m, n, k, p.A.Data, p.B.Data, p.C.Data)
@@ -87,7 +87,7 @@ func compare(b *testing.B, engine string, dtype core.DType, threads int, ta, tb 
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkSquare is the promise: at least 0.95 of OpenBLAS from 256 to 2048.
+// BenchmarkSquare multiplies square matrices. The goal is at least 0.95 of OpenBLAS's speed from 256 to 2048.
 func BenchmarkSquare(b *testing.B) {
 	for _, engine := range []string{"none", "openblas"} {
 		for _, threads := range []int{1, 2} {
@@ -100,7 +100,7 @@ func BenchmarkSquare(b *testing.B) {
 	}
 }
 
-// BenchmarkLayouts has the transposes of the derivatives, and float64.
+// BenchmarkLayouts multiplies transposed matrices, as derivatives do, and float64 matrices.
 func BenchmarkLayouts(b *testing.B) {
 	for _, dtype := range []core.DType{core.Float32, core.Float64} {
 		for _, layout := range []string{"NN", "NT", "TN"} {
@@ -113,7 +113,7 @@ func BenchmarkLayouts(b *testing.B) {
 	}
 }
 
-// BenchmarkShapes has the products of small networks: layers, their gradients, vectors and heads.
+// BenchmarkShapes multiplies matrices of small networks: layers, their gradients, vectors and attention heads.
 func BenchmarkShapes(b *testing.B) {
 	for _, s := range []struct {
 		name    string

@@ -32,11 +32,11 @@ import (
 	"github.com/plait-ml/plait/core/cpu/gemm"
 )
 
-// A Library says what computes matrix products.
+// A Library describes what computes matrix products.
 type Library struct {
-	Path    string // of the library; empty for the built-in kernels
-	Version string // what the library says of itself
-	Core    string // the processor that its kernels, or the built-in ones, are made for
+	Path    string // of the library file; empty for the built-in kernels
+	Version string // the version that the library reports
+	Core    string // the processor type that the kernels are made for
 }
 
 // String describes the library in one line.
@@ -49,13 +49,14 @@ func (l Library) String() string {
 
 var state struct {
 	sync.Mutex
-	ready     atomic.Bool // the choice is made
+	ready     atomic.Bool // the choice was made
 	preferred string
 	library   Library
 	err       error
 }
 
-// SetPath gives the path of a library to prefer over those of the system, before the first product. It does not load it.
+// SetPath sets the path of a library that is preferred over the system's. Call it before the first product. It does not
+// load the library.
 func SetPath(path string) {
 	state.Lock()
 	defer state.Unlock()
@@ -63,8 +64,8 @@ func SetPath(path string) {
 	state.ready.Store(false)
 }
 
-// Load chooses what computes matrix products, if that is not done yet. It may be called from several goroutines. It
-// fails if PLAIT_BLAS names a library that cannot be used.
+// Load chooses what computes matrix products, once. It may be called from several goroutines. It fails if PLAIT_BLAS
+// names a library that cannot be used.
 func Load() error {
 	if state.ready.Load() {
 		return nil
@@ -79,7 +80,7 @@ func Load() error {
 	return state.err
 }
 
-// Info says what computes matrix products, after choosing it if that is not done yet.
+// Info describes what computes matrix products. It calls [Load].
 func Info() (Library, error) {
 	err := Load()
 	state.Lock()
@@ -123,7 +124,7 @@ func candidates(preferred string) []string {
 		list = append(list, preferred)
 	}
 	if env := os.Getenv("VIRTUAL_ENV"); env != "" {
-		// The pattern has no syntax errors, the only reason for Glob to fail.
+		// Glob only fails on a syntax error in the pattern, and this pattern has none.
 		found, _ := filepath.Glob(filepath.Join(env, "lib", "python*", "site-packages", "scipy_openblas32", "lib",
 			"libscipy_openblas.*"))
 		list = append(list, found...)

@@ -19,7 +19,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// choose makes PLAIT_BLAS have a value for the rest of the test.
+// choose sets PLAIT_BLAS for the rest of the test and loads the library again.
 func choose(t *testing.T, setting string) (blas.Library, error) {
 	t.Setenv("PLAIT_BLAS", setting)
 	blas.SetPath("")
@@ -31,7 +31,7 @@ func choose(t *testing.T, setting string) (blas.Library, error) {
 	return blas.Info()
 }
 
-// needLibrary chooses OpenBLAS, or skips the test where there is none.
+// needLibrary loads OpenBLAS, or skips the test if there is none.
 func needLibrary(t *testing.T) blas.Library {
 	l, err := choose(t, "openblas")
 	require.NoError(t, err)

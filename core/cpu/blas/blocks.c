@@ -3,11 +3,11 @@
 #include "library.h"
 #include "../include/plait_kernel.h"
 
-#define SMALL_OPS (48 * 48 * 48)   // multiplications for which the built-in kernels are as fast
+#define SMALL_OPS (48 * 48 * 48)   // multiplications up to which the built-in kernels are as fast
 #define BLOCK_OPS (1 << 23)        // multiplications of a block that is not cut further
-#define BLOCK_SIDE 256             // below which packing would take too much of the time
-#define BLOCKS 8                   // and so it would with more of them, below LARGE_OPS
-#define LARGE_OPS ((int64_t)1 << 33)
+#define BLOCK_SIDE 256             // rows or columns below which a block is not split, since packing would take too long
+#define BLOCKS 8                   // number of blocks of a product, at most
+#define LARGE_OPS ((int64_t)1 << 33)  // multiplications above which LARGE_BLOCKS is the limit
 #define LARGE_BLOCKS 32
 
 typedef void (*sgemm)(int, int, int, int, int, int, float, const void *, int, const void *, int, float, void *, int);
@@ -39,9 +39,10 @@ typedef struct work {
   const plaitk_gemm *g;
   blas_block whole;
   bool is_double;
-  int64_t rows, cols, across;  // of a block, and blocks side by side
+  int64_t rows, cols, across;  // rows and columns of a block, and blocks in a row
 } work;
 
+// Initialises a block of C to beta * C + bias, to which the library then adds the product.
 #define START(T, NAME)                                                                         \
   static void NAME(const plaitk_gemm *g, T *c, int64_t ldc, int64_t j0, int64_t m, int64_t n) { \
     const T *bias = (const T *)g->bias + j0 * g->bias_step;                                    \
@@ -75,7 +76,7 @@ static void block_chunk(void *arg, int64_t chunk) {
   blas_call(w->is_double, &b);
 }
 
-// Sets the leading dimension of a matrix that the library can take.
+// Sets the leading dimension of a matrix. It returns false if the library cannot take the strides.
 static bool leading(int64_t row, int64_t col, int64_t rows, int64_t cols, int64_t *ld, int *transposed) {
   *transposed = col != 1;
   *ld = col == 1 ? row : col;
@@ -86,7 +87,7 @@ static bool leading(int64_t row, int64_t col, int64_t rows, int64_t cols, int64_
   return *ld >= least;
 }
 
-// Whether the library computes the product better than the built-in kernels. It sets w->whole.
+// Reports whether the library is faster than the built-in kernels. It sets w->whole.
 static bool takes(const plaitk_gemm *g, work *w) {
   *w = (work){.g = g, .is_double = g->in == PLAIT_F64};
   blas_block *x = &w->whole;
@@ -112,7 +113,7 @@ static void run(plait_pool *pool, const plaitk_gemm *g, void *scratch) {
     plaitk_gemm_run(pool, g, scratch);
     return;
   }
-  // The blocks follow from the shape: the longer side is halved until there is enough to share.
+  // The shape decides the blocks: the longer side is halved until there are enough blocks.
   w.rows = g->m, w.cols = g->n;
   int64_t most = g->m * g->n * g->k > LARGE_OPS ? LARGE_BLOCKS : BLOCKS;
   for (int64_t blocks = 1; blocks < most && w.rows * w.cols * g->k > BLOCK_OPS; blocks *= 2) {

@@ -1,4 +1,4 @@
 package blas
 
-// Candidates lists what the search tries, for tests that need a library to be there.
+// Candidates lists the paths that the search tries. Tests that need a library look whether one of them exists.
 func Candidates() []string { return candidates("") }

@@ -11,7 +11,7 @@
 
 blas_library blas;
 
-// OpenBLAS may carry a prefix (scipy's builds) and a suffix (64-bit integers).
+// OpenBLAS may add a prefix to its names (scipy's builds) and a suffix (64-bit integers).
 static const struct {
   const char *prefix, *suffix;
   int wide;
@@ -47,7 +47,7 @@ static int find(void *handle, blas_library *lib, char *config, char *core) {
 }
 
 int plaitk_blas_load(const char *path, char config[PLAITK_BLAS_TEXT], char core[PLAITK_BLAS_TEXT]) {
-  // Threads that the library starts for itself must leave signals to the runtimes of the process.
+  // The library's own threads must not receive signals, which belong to the language runtimes of the process.
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -15,7 +15,7 @@ typedef struct blas_library {
 
 extern blas_library blas;
 
-// A product of row-major matrices, as cblas_sgemm takes it.
+// A product of row-major matrices with the arguments of cblas_sgemm.
 typedef struct blas_block {
   int64_t m, n, k;
   int ta, tb;
@@ -31,7 +31,7 @@ typedef struct blas_block {
 // blas_call computes one block on the calling thread.
 void blas_call(bool is_double, const blas_block *block);
 
-// blas_engine gives large products to the library in blocks, the others to the built-in kernels.
+// blas_engine splits large products into blocks for the library. Other products run on the built-in kernels.
 extern const plaitk_gemm_engine blas_engine;
 
 #endif

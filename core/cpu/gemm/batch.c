@@ -2,20 +2,21 @@
 
 #include "gemm.h"
 
-#define TINY_OPS (1 << 18)   // multiplications of a product that is not worth cutting
-#define SMALL_OPS (4 << 20)  // of one that need not be cut if there are MANY
+#define TINY_OPS (1 << 18)   // multiplications up to which a product of a batch runs on one thread
+#define SMALL_OPS (4 << 20)  // the same, if the batch has at least MANY products
 #define MANY 16
-#define CHUNK_OPS (1 << 16)  // of a chunk, at least
+#define CHUNK_OPS (1 << 16)  // multiplications of a chunk, at least
 
 typedef struct batch {
   const plaitk_gemm_engine *engine;
   plaitk_gemm g;  // the first product
   int dims;
   plaitk_gemm_dim dim[PLAIT_MAX_DIMS];
-  int64_t products, of_chunk, chunks;
-  plait_slots slots;  // the scratch memory of products that run side by side
+  int64_t products, per_chunk, chunks;
+  plait_slots slots;  // scratch memory for products that run concurrently
 } batch;
 
+// Runs product `index` of the batch.
 static void run_one(const batch *b, plait_pool *pool, int64_t index, void *scratch) {
   plaitk_gemm g = b->g;
   int64_t in_size = g.in == PLAIT_F64 ? 8 : g.in == PLAIT_F32 ? 4 : 2;
@@ -32,8 +33,8 @@ static void run_one(const batch *b, plait_pool *pool, int64_t index, void *scrat
 
 static void batch_chunk(void *arg, int64_t chunk) {
   const batch *b = arg;
-  int64_t slot = plait_take(&b->slots), end = least((chunk + 1) * b->of_chunk, b->products);
-  for (int64_t i = chunk * b->of_chunk; i < end; i++) run_one(b, NULL, i, b->slots.bytes + slot * b->slots.size);
+  int64_t slot = plait_take(&b->slots), end = min64((chunk + 1) * b->per_chunk, b->products);
+  for (int64_t i = chunk * b->per_chunk; i < end; i++) run_one(b, NULL, i, b->slots.bytes + slot * b->slots.size);
   plait_give(&b->slots, slot);
 }
 
@@ -49,18 +50,18 @@ static batch batch_of(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim
     b.products *= dim[d].size;
     if (dim[d].size != 1) b.dim[b.dims++] = dim[d];
   }
-  // A batch that shares B, and whose matrices A and C follow each other, is one product with more rows.
+  // A batch with one B and adjacent matrices A and C is one product with more rows.
   while (b.dims > 0) {
     const plaitk_gemm_dim *last = &b.dim[b.dims - 1];
     if (last->b != 0 || last->a != b.g.m * b.g.a_row || last->c != b.g.m * b.g.c_row) break;
     b.g.m *= last->size;
-    b.products /= most(1, last->size);
+    b.products /= max64(1, last->size);
     b.dims--;
   }
-  int64_t ops = most(1, b.g.m * b.g.n * most(1, b.g.k));
+  int64_t ops = max64(1, b.g.m * b.g.n * max64(1, b.g.k));
   if (b.products > 1 && (ops <= TINY_OPS || (ops <= SMALL_OPS && b.products >= MANY))) {
-    b.of_chunk = ceil_div(CHUNK_OPS, ops);
-    b.chunks = ceil_div(b.products, b.of_chunk);
+    b.per_chunk = ceil_div(CHUNK_OPS, ops);
+    b.chunks = ceil_div(b.products, b.per_chunk);
   }
   return b;
 }
@@ -75,12 +76,12 @@ int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, co
     for (int64_t i = 0; i < b.products; i++) run_one(&b, pool, i, scratch);
     return 0;
   }
-  int64_t of_one = b.engine->scratch(1, &b.g), slots = least(threads, b.chunks);
+  int64_t per_product = b.engine->scratch(1, &b.g), slots = min64(threads, b.chunks);
   char *at = NULL;
-  plait_slots_plan(&b.slots, &at, slots, of_one, 0);
+  plait_slots_plan(&b.slots, &at, slots, per_product, 0);
   if ((intptr_t)at > bytes) return (intptr_t)at;
   at = scratch;
-  plait_slots_plan(&b.slots, &at, slots, of_one, 1);
+  plait_slots_plan(&b.slots, &at, slots, per_product, 1);
   plait_parallel(pool, b.chunks, batch_chunk, &b);
   return 0;
 }

@@ -1,7 +1,7 @@
 // Dot products: part of tile.h.
 
-// Adds to out[i * out_row + j] the products of `rows` lines of A with `lines` lines of B, all contiguous along k. A
-// sum runs in LANES * chains accumulators, which are added pairwise, and then over the rest of k.
+// Adds to out[i * out_row + j] the dot product of row i of A and line j of B. All are contiguous along K. Each dot
+// product has LANES * chains accumulators, which are added pairwise; the rest of K follows.
 LOCAL void NAME(dots)(const int rows, const int lines, const int chains, int64_t k, const T *restrict a, int64_t a_row,
                       const T *restrict b, int64_t b_line, T *restrict out, int64_t out_row) {
   V acc[4][4][4];

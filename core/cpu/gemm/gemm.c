@@ -2,7 +2,7 @@
 
 #include <stdatomic.h>
 
-#define MIN_TRANSPOSE_DEPTH 64  // from which it pays to store C across its rows
+#define MIN_TRANSPOSE_DEPTH 64  // K from which filling the vectors matters more than contiguous stores to C
 
 // The instruction set in use, or PLAITK_GEMM_BEST.
 static atomic_int chosen = PLAITK_GEMM_BEST;
@@ -23,33 +23,33 @@ int plaitk_gemm_variant(void) {
 
 static int64_t size_of(int dtype) { return dtype == PLAIT_F64 ? 8 : dtype == PLAIT_F32 ? 4 : 2; }
 
-// The transposed product, B' A' = C'.
+// Replaces the product by the transposed one, B' A' = C'.
 static void transpose(gemm_job *j) {
   gemm_job t = *j;
   j->m = t.n, j->n = t.m;
   j->a = t.b, j->a_row = t.b_col, j->a_col = t.b_row;
   j->b = t.a, j->b_row = t.a_col, j->b_col = t.a_row;
-  j->finish.c_row = t.finish.c_col, j->finish.c_col = t.finish.c_row;
-  j->finish.bias_rows = !t.finish.bias_rows;
+  j->epilogue.c_row = t.epilogue.c_col, j->epilogue.c_col = t.epilogue.c_row;
+  j->epilogue.bias_rows = !t.epilogue.bias_rows;
 }
 
-// Whether the transposed product is the better one.
+// Reports whether the transposed product is faster.
 static bool wants_transpose(const gemm_job *j) {
-  // A thin product has few rows.
+  // gemm_thin needs few rows, not few columns.
   if (j->m <= GEMM_MAX_DOTS || j->n <= GEMM_MAX_DOTS) return j->n < j->m;
-  // A row of C should be contiguous, but it pays to fill the vectors if a deep product has few columns.
+  // Prefer contiguous rows of C. For a large K, prefer the side that leaves fewer lanes of the vectors empty.
   int64_t lanes = j->kernels->lanes, vectors = j->m * ceil_div(j->n, lanes), other = j->n * ceil_div(j->m, lanes);
   bool deep = j->k >= MIN_TRANSPOSE_DEPTH;
   if (deep && 4 * vectors < 3 * other) return false;
   if (deep && 4 * other < 3 * vectors) return true;
-  return j->finish.c_col != 1 && j->finish.c_row == 1;
+  return j->epilogue.c_col != 1 && j->epilogue.c_row == 1;
 }
 
 void gemm_store_tile(const gemm_job *job, const void *sums, int64_t sums_row, int64_t rows, int64_t cols, char *c,
                      bool add, bool last, int64_t i, int64_t j) {
-  gemm_finish f = job->finish;
+  gemm_epilogue f = job->epilogue;
   f.beta = add ? 1 : 0;
-  job->kernels->finish(&f, sums, sums_row, rows, cols, c, last ? gemm_bias(job, i, j) : NULL);
+  job->kernels->epilogue(&f, sums, sums_row, rows, cols, c, last ? gemm_bias(job, i, j) : NULL);
 }
 
 int64_t gemm_any_scratch(int threads, const gemm_job *job) {
@@ -72,19 +72,19 @@ static gemm_job job_of(const plaitk_gemm *g) {
       .c = g->c,
       .in = g->in, .in_size = size_of(g->in), .out_size = size_of(g->out),
       .kernels = gemm_kernels_of(g->variant, g->in),
-      .finish = {g->out, g->c_row, g->c_col, g->alpha, g->beta, 0},
+      .epilogue = {g->out, g->c_row, g->c_col, g->alpha, g->beta, 0},
       .bias = g->bias,
   };
-  job.own = job.in_size == job.kernels->size;
+  job.same_type = job.in_size == job.kernels->size;
   if (wants_transpose(&job)) transpose(&job);
-  job.direct = job.out_size == job.kernels->size && job.finish.c_col == 1 && g->alpha == 1 &&
+  job.in_c = job.out_size == job.kernels->size && job.epilogue.c_col == 1 && g->alpha == 1 &&
                (g->beta == 0 || g->beta == 1);
   return job;
 }
 
-// A bias that is not as gemm_job wants it is converted.
+// Reports whether the bias has to be converted or made contiguous.
 static bool converts_bias(const plaitk_gemm *g, const gemm_job *job) {
-  return g->bias != NULL && (!job->own || g->bias_step != 1);
+  return g->bias != NULL && (!job->same_type || g->bias_step != 1);
 }
 
 int64_t plaitk_gemm_scratch(int threads, const plaitk_gemm *g) {

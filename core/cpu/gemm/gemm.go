@@ -27,39 +27,40 @@ import (
 // MaxDims bounds the batch dimensions of a product.
 const MaxDims = C.PLAIT_MAX_DIMS
 
-// handy is how much scratch memory a product asks for to begin with: most small ones need no more.
-const handy = 32 << 10
+// initialScratch is the scratch memory that a product asks for at first. Most small products need no more.
+const initialScratch = 32 << 10
 
-// A Memory lends a product the memory that it needs while it runs: at least n bytes, aligned to 64, until the next call. It
-// keeps at least 32 KiB at hand.
+// A Memory provides a product's scratch memory: at least n bytes, aligned to 64, valid until the next call. It should
+// keep at least 32 KiB cached.
 type Memory interface {
 	Scratch(n int) (unsafe.Pointer, error)
 }
 
-// Matrix is an operand in memory: where its first element is, and the elements from row to row and column to column.
+// Matrix is an operand: the address of its first element, and its strides in elements.
 type Matrix struct {
 	Data     unsafe.Pointer
 	Row, Col int
 }
 
-// Dim is a dimension of a batch: how many products, and the elements from the operands of one to those of the next.
+// Dim is a batch dimension: its size, and the operands' strides along it in elements.
 type Dim struct {
 	Size, A, B, C int
 }
 
-// Product is C = Alpha * A @ B + Beta * C, then + Bias for every row, for every index of Batch. C is [M, N], A [M, K], B [K, N] and Bias [N]. The memory must stay where it is: C's, or pinned.
+// Product is C = Alpha * A @ B + Beta * C + Bias for every index of Batch. C is [M, N], A [M, K], B [K, N], and Bias
+// [N] is added to every row. The memory must be C's, or pinned.
 type Product struct {
 	M, N, K     int
 	A, B, C     Matrix
-	In, Out     int // core.DType of A, B and Bias, and of C
+	In, Out     int // dtypes (core.DType): In of A, B and Bias, Out of C
 	Alpha, Beta float64
 	Bias        unsafe.Pointer // nil for none
 	BiasStep    int
 	Batch       []Dim
 }
 
-// Run computes the product on the workers of a pool (see pool.Pool.Ptr) and on the caller; nil is the caller alone.
-// The result does not depend on the pool. An error is the memory's.
+// Run computes the product on the calling thread and the workers of a pool (see pool.Pool.Ptr); a nil pool has no
+// workers. The result does not depend on the pool. Errors come from memory.
 func (p *Product) Run(pool unsafe.Pointer, memory Memory) error {
 	g := C.plaitk_gemm{
 		m: C.int64_t(p.M), n: C.int64_t(p.N), k: C.int64_t(p.K),
@@ -77,7 +78,7 @@ func (p *Product) Run(pool unsafe.Pointer, memory Memory) error {
 	for i, d := range p.Batch {
 		dims[i] = C.plaitk_gemm_dim{C.int64_t(d.Size), C.int64_t(d.A), C.int64_t(d.B), C.int64_t(d.C)}
 	}
-	for need := C.int64_t(handy); need > 0; {
+	for need := C.int64_t(initialScratch); need > 0; {
 		scratch, err := memory.Scratch(int(need))
 		if err != nil {
 			return err
@@ -97,7 +98,7 @@ const (
 	AVX512   Variant = C.PLAITK_GEMM_AVX512
 )
 
-// Current returns the instruction set that products use.
+// Current returns the instruction set in use.
 func Current() Variant { return Variant(C.plaitk_gemm_variant()) }
 
 // String returns the name of the instruction set.
@@ -113,8 +114,8 @@ func (v Variant) String() string {
 	return "best"
 }
 
-// Use makes products that start from now on use an instruction set, and returns the former choice; ok is false, and
-// nothing changes, if this machine does not have it. Best is the default.
+// Use selects the instruction set of later products and returns the previous one. If this machine lacks it, ok is false
+// and nothing changes. Best is the default.
 func Use(v Variant) (former Variant, ok bool) {
 	f := Variant(C.plaitk_gemm_use(C.int(v)))
 	return f, f >= Best

@@ -18,13 +18,14 @@ typedef struct gemm_job {
   int in;
   int64_t in_size, out_size;
   const gemm_kernels *kernels;
-  gemm_finish finish;
-  const char *bias;  // contiguous, of the accumulating type
-  bool own;          // A and B have the accumulating type
-  bool direct;       // sums can be made in C
+  gemm_epilogue epilogue;
+  const char *bias;  // contiguous, of the accumulator type
+  bool same_type;    // A and B have the accumulator type, so they need no conversion
+  bool in_c;         // C can hold the accumulators, so they need no memory of their own
 } gemm_job;
 
-// Each computes a whole job, in scratch memory of as many bytes as the second function says for so many threads.
+// Each algorithm computes a whole job. Its second function returns the bytes of scratch that it needs on so many
+// threads.
 void gemm_packed(plait_pool *pool, const gemm_job *job, char *scratch);
 int64_t gemm_packed_scratch(int threads, const gemm_job *job);
 void gemm_small(const gemm_job *job, char *scratch);
@@ -34,27 +35,28 @@ int64_t gemm_thin_scratch(int threads, const gemm_job *job);
 void gemm_split(plait_pool *pool, const gemm_job *job, char *scratch);
 int64_t gemm_split_scratch(int threads, const gemm_job *job);
 
-// Whether gemm_small, gemm_thin or gemm_split is the way to go.
+// Each reports whether its algorithm suits the job.
 bool gemm_is_small(const gemm_job *job);
 bool gemm_is_thin(const gemm_job *job);
 bool gemm_is_split(const gemm_job *job);
 
-// gemm_any picks the way by the shape, except for a split one.
+// gemm_any picks the thin, small or packed algorithm by the shape.
 void gemm_any(plait_pool *pool, const gemm_job *job, char *scratch);
 int64_t gemm_any_scratch(int threads, const gemm_job *job);
 
-// gemm_store_tile stores the rows x cols sums of a product at row i, column j of C; add says that C holds sums already.
+// gemm_store_tile stores a rows x cols tile of accumulators at row i, column j of C. It adds them to C if `add`, and
+// adds the bias if `last`, which says that K is complete.
 void gemm_store_tile(const gemm_job *job, const void *sums, int64_t sums_row, int64_t rows, int64_t cols, char *c,
                      bool add, bool last, int64_t i, int64_t j);
 
-// gemm_bias is what finish wants for the part of C at row i, column j.
+// gemm_bias returns the bias for the part of C at row i, column j.
 static inline const char *gemm_bias(const gemm_job *job, int64_t i, int64_t j) {
   if (job->bias == NULL) return NULL;
-  return job->bias + (job->finish.bias_rows ? i : j) * job->kernels->size;
+  return job->bias + (job->epilogue.bias_rows ? i : j) * job->kernels->size;
 }
 
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 

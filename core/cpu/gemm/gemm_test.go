@@ -93,15 +93,15 @@ func TestEmptyProducts(t *testing.T) {
 		}
 	}
 	none := gemm.Product{M: 0, N: 3, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
-	require.NoError(t, none.Run(nil, lend(t)))
+	require.NoError(t, none.Run(nil, newGuardedMemory(t)))
 	none = gemm.Product{M: 3, N: 0, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
-	require.NoError(t, none.Run(nil, lend(t)))
+	require.NoError(t, none.Run(nil, newGuardedMemory(t)))
 	none = gemm.Product{M: 3, N: 3, K: 2, In: int(core.Float32), Out: int(core.Float32), Alpha: 1,
 		Batch: []gemm.Dim{{Size: 0}}}
-	require.NoError(t, none.Run(nil, lend(t)))
+	require.NoError(t, none.Run(nil, newGuardedMemory(t)))
 }
 
-// Every pool gives the same bits, also one that another caller holds.
+// All pools give the same bits, even a pool that is busy with another call.
 func TestSameBitsForAnyPool(t *testing.T) {
 	forEachVariant(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 8))
@@ -138,7 +138,7 @@ func TestNaNAndInfinityPass(t *testing.T) {
 				A: gemm.Matrix{Data: unsafe.Pointer(&a[0]), Row: n, Col: 1},
 				B: gemm.Matrix{Data: unsafe.Pointer(&b[0]), Row: n, Col: 1},
 				C: gemm.Matrix{Data: unsafe.Pointer(&c[0]), Row: n, Col: 1}}
-			require.NoError(t, p.Run(nil, lend(t)))
+			require.NoError(t, p.Run(nil, newGuardedMemory(t)))
 			pin.Unpin()
 			require.True(t, math.IsNaN(float64(c[0])))
 			if n > 1 {
@@ -155,7 +155,7 @@ func TestBatches(t *testing.T) {
 	defer workers.Close()
 	for _, size := range [][3]int{{3, 4, 5}, {1, 33, 20}, {40, 50, 60}, {170, 170, 170}} {
 		m, n, k := size[0], size[1], size[2]
-		// A is [2, 3, m, k], B [3, k, n] is shared along the first dimension, or [k, n] by all.
+		// A is [2, 3, m, k]. B is [3, k, n], broadcast along the first dimension, or [k, n], broadcast along both.
 		a := newMatrix(r, core.Float32, 6*m, k, "rows")
 		for _, shared := range []bool{false, true} {
 			batches := 3
@@ -179,7 +179,7 @@ func TestBatches(t *testing.T) {
 			pin.Pin(&c.data[0])
 			p := gemm.Product{M: m, N: n, K: k, A: a.operand(), B: b.operand(), C: c.operand(), Batch: dims,
 				In: int(core.Float32), Out: int(core.Float32), Alpha: 1}
-			require.NoError(t, p.Run(workers.Ptr(), lend(t)))
+			require.NoError(t, p.Run(workers.Ptr(), newGuardedMemory(t)))
 			pin.Unpin()
 			requireOnlyChanged(t, c, before)
 			for row := range 6 * m {
@@ -195,7 +195,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// Products whose operands are packed in several rounds. A picks rows of B, so that the result is known without summing.
+// These products pack their operands in several rounds. Each row of A selects a row of B, so the expected result needs
+// no sum.
 func TestLargeProducts(t *testing.T) {
 	workers := pool.New(2)
 	defer workers.Close()
@@ -226,7 +227,7 @@ func TestLargeProducts(t *testing.T) {
 		pin.Pin(&c.data[0])
 		p := gemm.Product{M: s.m, N: s.n, K: s.k, A: a.operand(), B: b.operand(), C: c.operand(), In: int(core.Float32),
 			Out: int(s.out), Alpha: 1}
-		require.NoError(t, p.Run(workers.Ptr(), lend(t)))
+		require.NoError(t, p.Run(workers.Ptr(), newGuardedMemory(t)))
 		pin.Unpin()
 		for i := range s.m {
 			for j := range s.n {

@@ -13,15 +13,15 @@ import (
 	"github.com/plait-ml/plait/core/cpu/gemm"
 )
 
-// guarded returns n bytes between pages that must not be touched, against the one after if atEnd and the one before
-// otherwise.
+// guarded returns n bytes between two inaccessible pages. The bytes touch the page after them if atEnd, otherwise the
+// page before.
 func guarded(t *testing.T, n int, atEnd bool) unsafe.Pointer {
 	p, mapped := between(t, n, atEnd)
 	t.Cleanup(func() { require.NoError(t, syscall.Munmap(mapped)) })
 	return p
 }
 
-// between is guarded for a caller that unmaps the memory.
+// between is guarded for a caller that unmaps the memory itself.
 func between(t *testing.T, n int, atEnd bool) (p unsafe.Pointer, mapped []byte) {
 	page := syscall.Getpagesize()
 	pages := (n + page - 1) / page
@@ -36,27 +36,27 @@ func between(t *testing.T, n int, atEnd bool) (p unsafe.Pointer, mapped []byte) 
 	return unsafe.Pointer(&mem[page]), mem
 }
 
-// lender is scratch memory of exactly as many bytes as a product asks for, but for their alignment, full of NaN and between
-// pages that must not be touched.
-type lender struct {
+// guardedMemory is scratch memory between two inaccessible pages, filled with NaN. It has exactly the bytes that a
+// product asks for, rounded up to the alignment.
+type guardedMemory struct {
 	t      *testing.T
 	mapped []byte
 }
 
-func lend(t *testing.T) *lender {
-	m := &lender{t: t}
+func newGuardedMemory(t *testing.T) *guardedMemory {
+	m := &guardedMemory{t: t}
 	t.Cleanup(m.free)
 	return m
 }
 
-func (m *lender) free() {
+func (m *guardedMemory) free() {
 	if m.mapped != nil {
 		require.NoError(m.t, syscall.Munmap(m.mapped))
 		m.mapped = nil
 	}
 }
 
-func (m *lender) Scratch(n int) (unsafe.Pointer, error) {
+func (m *guardedMemory) Scratch(n int) (unsafe.Pointer, error) {
 	m.free()
 	n = (n + 63) &^ 63
 	p, mapped := between(m.t, n, true)
@@ -67,9 +67,9 @@ func (m *lender) Scratch(n int) (unsafe.Pointer, error) {
 	return p, nil
 }
 
-// A read or write beside an operand ends the test with a fault.
+// An access outside an operand ends the test with a segmentation fault.
 func TestStaysInsideOperands(t *testing.T) {
-	memory := lend(t)
+	memory := newGuardedMemory(t)
 	forEachVariant(t, func(t *testing.T) {
 		for _, dtype := range []core.DType{core.Float32, core.Float64, core.BFloat16} {
 			for _, s := range [][3]int{{1, 1, 1}, {1, 7, 9}, {3, 33, 70}, {13, 19, 21}, {100, 101, 103}, {5, 3, 4100}} {

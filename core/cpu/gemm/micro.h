@@ -1,14 +1,14 @@
 // Micro kernels: part of tile.h.
 
-// How far ahead of its use a packed panel of B is asked for. Past its end lies the next panel.
+// The prefetch distance in a packed panel of B. The next panel follows a panel, so the prefetch may run past its end.
 #define PREFETCH_BYTES 12288
 
-// Products that one accumulator sums up before they are added to the rest. The error of a sum grows with the root of its
-// length; a sum of such sums has that of its longest part.
+// Steps of K that one accumulator sums before the partial sum is added to out. The rounding error grows with the length
+// of a sum, so short partial sums keep it small.
 #define CHAIN 96
 
-// Each sum runs over k in order, CHAIN steps at a time, and its parts are added to C in order: the bits of an element do
-// not depend on the tile it is in.
+// Each element sums over K in order, CHAIN steps at a time, and adds the partial sums in order. So its bits do not
+// depend on the tile that it is in.
 LOCAL void NAME(multiply)(const int mr, const int nv, int64_t k, const T *restrict a, int64_t a_row, int64_t a_col,
                           const T *restrict b, int64_t b_row, const int packed, T *restrict out, int64_t out_row,
                           int add) {
@@ -16,7 +16,7 @@ LOCAL void NAME(multiply)(const int mr, const int nv, int64_t k, const T *restri
   T *row = out;
 #pragma GCC unroll 16
   for (int i = 0; i < mr; i++, row += out_row) __builtin_prefetch(row, 1);
-  // One pointer for three rows: an address has room for a base and one or two steps.
+  // One pointer serves three rows: an x86 address can add one or two row strides to it.
   const T *rows[(MR + 2) / 3];
 #pragma GCC unroll 4
   for (int i = 0; i < (mr + 2) / 3; i++) rows[i] = a + 3 * i * a_row;
@@ -39,7 +39,7 @@ LOCAL void NAME(multiply)(const int mr, const int nv, int64_t k, const T *restri
       for (int j = 0; j < nv; j++) y[j] = *(const V *)(b + j * LANES);
 #pragma GCC unroll 16
       for (int i = 0; i < mr; i++) {
-        V x = rows[i / 3][i % 3 * a_row] - (V){0};  // in every lane
+        V x = rows[i / 3][i % 3 * a_row] - (V){0};  // broadcast to every lane
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) acc[i][j] += x * y[j];
       }
@@ -67,7 +67,7 @@ LOCAL void NAME(multiply)(const int mr, const int nv, int64_t k, const T *restri
                                              int64_t out_row, int add) { \
     NAME(multiply)(mr, nv, k, a, 1, mr, b, nv * LANES, 1, out, out_row, add); \
   } \
-  TARGET static void NAME(direct_##mr##_##nv)(int64_t k, const void *a, int64_t a_row, int64_t a_col, \
+  TARGET static void NAME(unpacked_##mr##_##nv)(int64_t k, const void *a, int64_t a_row, int64_t a_col, \
                                               const void *b, int64_t b_row, void *out, int64_t out_row, \
                                               int add) { \
     NAME(multiply)(mr, nv, k, a, a_row, a_col, b, b_row, 0, out, out_row, add); \

@@ -14,7 +14,7 @@
 #define HIGH(x, y) __builtin_shufflevector(x, y, 1, 3)
 #endif
 
-// Transposes a square of vectors in log2(LANES) rounds of perfect shuffles.
+// Transposes a LANES x LANES square in log2(LANES) rounds of perfect shuffles.
 LOCAL void NAME(transpose)(V *r) {
 #pragma GCC unroll 4
   for (int round = 1; round < LANES; round *= 2) {
@@ -29,8 +29,8 @@ LOCAL void NAME(transpose)(V *r) {
   }
 }
 
-// Packs up to LANES lines, contiguous along the depth, to columns of dst that are panel elements apart. A column with
-// less than LANES elements is stored as a whole vector too: the next store overwrites what went past it.
+// Packs up to LANES lines, contiguous along K, into columns of dst that are `panel` elements apart. It stores whole
+// vectors even where a column is narrower: the next store overwrites the excess.
 LOCAL void NAME(pack_lines)(T *dst, int64_t panel, const T *src, int64_t lines, int64_t line_step, int64_t depth) {
   if (panel == 1) {  // a single line: what went past its last elements would stay
     memcpy(dst, src, (size_t)depth * sizeof *dst);
@@ -57,7 +57,7 @@ LOCAL void NAME(pack_lines)(T *dst, int64_t panel, const T *src, int64_t lines, 
   }
 }
 
-// Packs lines that lie beside each other, so that each step of the depth is a copy.
+// Packs lines that are adjacent in memory, so that each step of K is a contiguous copy.
 LOCAL void NAME(pack_steps)(T *restrict dst, int64_t panel, const T *restrict src, int64_t width, int64_t depth,
                             int64_t depth_step) {
   if (width == panel && width == MR) {
@@ -86,7 +86,8 @@ LOCAL void NAME(pack_steps)(T *restrict dst, int64_t panel, const T *restrict sr
   }
 }
 
-LOCAL void NAME(pack_own)(T *dst, int64_t panel, const T *src, int64_t width, int64_t line_step, int64_t depth,
+// Packs a source of the accumulator type.
+LOCAL void NAME(pack_same_type)(T *dst, int64_t panel, const T *src, int64_t width, int64_t line_step, int64_t depth,
                           int64_t depth_step) {
   if (line_step == 1) {
     NAME(pack_steps)(dst, panel, src, width, depth, depth_step);
@@ -103,7 +104,7 @@ LOCAL void NAME(pack_own)(T *dst, int64_t panel, const T *src, int64_t width, in
   }
 }
 
-// Converts a row of 16-bit floats.
+// Converts n 16-bit floats.
 LOCAL void NAME(widen)(T *restrict dst, const uint16_t *restrict src, int dtype, int64_t n) {
   if (dtype == PLAIT_F16) {
 #pragma omp simd
@@ -114,12 +115,12 @@ LOCAL void NAME(widen)(T *restrict dst, const uint16_t *restrict src, int dtype,
   }
 }
 
-#define STRIP 64
+#define STRIP 64  // steps of K that are converted at a time
 
 TARGET static void NAME(pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step,
                               int64_t depth, int64_t depth_step) {
   if (dtype == (sizeof(T) == 4 ? PLAIT_F32 : PLAIT_F64)) {
-    NAME(pack_own)(dst, panel, src, width, line_step, depth, depth_step);
+    NAME(pack_same_type)(dst, panel, src, width, line_step, depth, depth_step);
     return;
   }
   const uint16_t *half = src;
@@ -142,7 +143,7 @@ TARGET static void NAME(pack)(void *dst, int64_t panel, const void *src, int dty
         for (int64_t q = 0; q < steps; q++) NAME(widen)(&wide[i][q], line + q * depth_step, dtype, 1);
       }
     }
-    NAME(pack_own)(to, panel, wide[0], width, STRIP, steps, 1);
+    NAME(pack_same_type)(to, panel, wide[0], width, STRIP, steps, 1);
   }
 }
 

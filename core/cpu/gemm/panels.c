@@ -13,7 +13,7 @@ void plaitk_gemm_pack(const plaitk_gemm_panels *p, const void *b, int64_t b_row,
   for (int64_t i = first; i < last; i++) {
     int64_t j = i * p->panel;
     kn->pack((char *)p->data + j * p->k * kn->size, p->panel, (const char *)b + j * b_col * kn->size, dtype,
-             least(p->panel, p->n - j), b_col, p->k, b_row);
+             min64(p->panel, p->n - j), b_col, p->k, b_row);
   }
 }
 
@@ -23,8 +23,8 @@ void plaitk_gemm_by_panels(const plaitk_gemm_panels *p, int64_t m, const void *a
   for (int64_t i = first; i < last; i++) {
     const char *b = (const char *)p->data + i * p->panel * p->k * kn->size;
     for (int64_t r = 0; r < m; r += kn->mr) {
-      int64_t rows = least(kn->mr, m - r);
-      kn->direct[kn->nv - 1][rows - 1](p->k, (const char *)a + r * a_row * kn->size, a_row, 1, b, p->panel,
+      int64_t rows = min64(kn->mr, m - r);
+      kn->unpacked[kn->nv - 1][rows - 1](p->k, (const char *)a + r * a_row * kn->size, a_row, 1, b, p->panel,
                                        (char *)c + (r * c_row + i * p->panel) * kn->size, c_row, 0);
     }
   }

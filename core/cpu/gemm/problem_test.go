@@ -14,7 +14,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/gemm"
 )
 
-// matrix is rows x cols elements somewhere in a buffer, by any strides, with NaN around and between them.
+// matrix is a rows x cols matrix in a buffer with any strides. The elements around and between its own are NaN.
 type matrix struct {
 	dtype      core.DType
 	data       []byte
@@ -52,7 +52,7 @@ func store(dtype core.DType, data []byte, i int, x float64) {
 	}
 }
 
-// layouts are the ways a matrix can lie: by rows, by columns, padded, with steps, and backwards.
+// layouts are the memory layouts of a matrix: by rows, by columns, padded, with steps, and with negative strides.
 var layouts = []string{"rows", "columns", "padded rows", "padded columns", "steps", "backwards"}
 
 func newMatrix(r *rand.Rand, dtype core.DType, rows, cols int, layout string) *matrix {
@@ -130,10 +130,10 @@ func (p problem) String() string {
 		p.a, p.b, p.c, p.alpha, p.beta, p.bias)
 }
 
-// values are the elements of a problem's operands before it was solved: those of A and C row by row, those of B column by column.
+// values are the operands of a problem before it ran: A and C row by row, B column by column.
 type values struct{ a, b, c, bias []float64 }
 
-// run solves the problem on a pool and returns C and what the operands were.
+// run runs the problem on a pool. It returns C and the operands from before.
 func (p problem) run(t *testing.T, seed uint64, workers unsafe.Pointer) (*matrix, values) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	a, b := newMatrix(r, p.in, p.m, p.k, p.a), newMatrix(r, p.in, p.k, p.n, p.b)
@@ -163,14 +163,14 @@ func (p problem) run(t *testing.T, seed uint64, workers unsafe.Pointer) (*matrix
 		were.bias = bias.byRows()
 	}
 	before := append([]byte(nil), c.data...)
-	require.NoError(t, product.Run(workers, lend(t)))
+	require.NoError(t, product.Run(workers, newGuardedMemory(t)))
 	requireOnlyChanged(t, c, before)
 	return c, were
 }
 
-// expected returns what element [i j] of C should be, and the size of what was added up for it.
+// expected returns the expected element [i j] of C, and the sum of its terms' absolute values.
 //
-// The race detector, which would make it thirty times slower, has nothing to find in it.
+// The race detector is off here: it finds nothing and makes the function thirty times slower.
 //
 //go:norace
 func (p problem) expected(were values, i, j int) (want, size float64) {
@@ -188,7 +188,7 @@ func (p problem) expected(were values, i, j int) (want, size float64) {
 	return want, math.Abs(p.alpha)*size + 4
 }
 
-// requireOnlyChanged checks that nothing around the elements of c was written.
+// requireOnlyChanged checks that only the elements of c changed.
 func requireOnlyChanged(t *testing.T, c *matrix, before []byte) {
 	t.Helper()
 	after := append([]byte(nil), c.data...)

@@ -1,17 +1,17 @@
 #include "gemm.h"
 
-// A product with a small C and a great depth, as the gradient of a weight, has too few tiles for many workers. It is cut
-// along the depth into slabs by the shape; each makes a C of its own, and these are added in order.
+// Split-K: a product with a small C and a large K, such as a weight gradient, has too few tiles for many workers. Its K
+// is split into slabs by the shape. Each slab has its own C; these are added in order.
 
 #define SLAB_DEPTH 2048
 #define SLABS 64
 #define C_ELEMENTS 65536
 #define ENOUGH_PANELS 16
-#define ROUND_ELEMENTS 8192  // of C in a chunk of the addition
+#define ROUND_ELEMENTS 8192  // elements of C that a chunk of the addition adds
 
 bool gemm_is_split(const gemm_job *job) {
   const gemm_kernels *kn = job->kernels;
-  int64_t panels = most(ceil_div(job->m, kn->mr), ceil_div(job->n, kn->nv * kn->lanes));
+  int64_t panels = max64(ceil_div(job->m, kn->mr), ceil_div(job->n, kn->nv * kn->lanes));
   return job->k >= 2 * SLAB_DEPTH && job->m * job->n <= C_ELEMENTS && panels < ENOUGH_PANELS;
 }
 
@@ -19,23 +19,23 @@ typedef struct split {
   const gemm_job *job;
   char *sums;
   int64_t slabs, depth;
-  int64_t rows;       // of a chunk of the addition
-  plait_slots slots;  // the scratch memory of a slab's product
+  int64_t rows;       // rows of C in a chunk of the addition
+  plait_slots slots;  // scratch for the products of slabs
 } split;
 
-// The product of a slab.
+// Returns the product of one slab.
 static gemm_job job_of(const split *s, int64_t slab) {
   gemm_job job = *s->job;
   const gemm_kernels *kn = job.kernels;
   int64_t k0 = slab * s->depth;
-  job.k = least(s->depth, job.k - k0);
+  job.k = min64(s->depth, job.k - k0);
   job.a += k0 * job.a_col * job.in_size;
   job.b += k0 * job.b_row * job.in_size;
   job.c = s->sums + slab * job.m * job.n * kn->size;
   job.out_size = kn->size;
-  job.finish = (gemm_finish){.out = kn->size == 8 ? PLAIT_F64 : PLAIT_F32, .c_row = job.n, .c_col = 1, .alpha = 1};
+  job.epilogue = (gemm_epilogue){.out = kn->size == 8 ? PLAIT_F64 : PLAIT_F32, .c_row = job.n, .c_col = 1, .alpha = 1};
   job.bias = NULL;
-  job.direct = true;
+  job.in_c = true;
   return job;
 }
 
@@ -51,25 +51,25 @@ static void add_chunk(void *arg, int64_t chunk) {
   const split *s = arg;
   const gemm_job *job = s->job;
   const gemm_kernels *kn = job->kernels;
-  int64_t row = chunk * s->rows, rows = least(s->rows, job->m - row);
+  int64_t row = chunk * s->rows, rows = min64(s->rows, job->m - row);
   char *sums = s->sums + row * job->n * kn->size;
-  gemm_finish add = {.out = kn->size == 8 ? PLAIT_F64 : PLAIT_F32, .c_col = 1, .alpha = 1, .beta = 1};
+  gemm_epilogue add = {.out = kn->size == 8 ? PLAIT_F64 : PLAIT_F32, .c_col = 1, .alpha = 1, .beta = 1};
   for (int64_t slab = 1; slab < s->slabs; slab++) {
-    kn->finish(&add, sums + slab * job->m * job->n * kn->size, 0, 1, rows * job->n, sums, NULL);
+    kn->epilogue(&add, sums + slab * job->m * job->n * kn->size, 0, 1, rows * job->n, sums, NULL);
   }
-  kn->finish(&job->finish, sums, job->n, rows, job->n, job->c + row * job->finish.c_row * job->out_size,
+  kn->epilogue(&job->epilogue, sums, job->n, rows, job->n, job->c + row * job->epilogue.c_row * job->out_size,
              gemm_bias(job, row, 0));
 }
 
 static split plan(const gemm_job *job, int threads, char **at, int lay_out) {
-  int64_t slabs = least(SLABS, job->k / SLAB_DEPTH);
+  int64_t slabs = min64(SLABS, job->k / SLAB_DEPTH);
   split s = {.job = job, .depth = round_up(ceil_div(job->k, slabs), 8)};
   s.slabs = ceil_div(job->k, s.depth);
-  s.rows = most(1, ROUND_ELEMENTS / job->n);
+  s.rows = max64(1, ROUND_ELEMENTS / job->n);
   s.sums = plait_carve(at, s.slabs * job->m * job->n * job->kernels->size);
   gemm_job first = job_of(&s, 0), last = job_of(&s, s.slabs - 1);
-  int64_t bytes = most(gemm_any_scratch(1, &first), gemm_any_scratch(1, &last));
-  plait_slots_plan(&s.slots, at, least(threads, s.slabs), bytes, lay_out);
+  int64_t bytes = max64(gemm_any_scratch(1, &first), gemm_any_scratch(1, &last));
+  plait_slots_plan(&s.slots, at, min64(threads, s.slabs), bytes, lay_out);
   return s;
 }
 

@@ -2,14 +2,14 @@
 
 #include "gemm.h"
 
-// A product with few rows reads each element of B for as few multiplications: it is bound by memory, and B is used where
-// it lies. B's columns are cut over the workers.
+// A product with few rows uses each element of B only a few times, so memory bandwidth bounds it. B is used without
+// packing, and its columns are split over the workers.
 
-#define CHUNK_ELEMENTS 32768  // of B
-#define CHUNK_COLUMNS 8192    // of B, at most
+#define CHUNK_ELEMENTS 32768  // elements of B in a chunk
+#define CHUNK_COLUMNS 8192    // columns of B in a chunk, at most
 #define SERIAL_ELEMENTS 40000
-#define LINE_DEPTH 1024       // of a block, if B's columns are contiguous
-#define ROWS_DEPTH 32         // of a block, if B's rows are
+#define LINE_DEPTH 1024       // steps of K in a block, if B's columns are contiguous
+#define ROWS_DEPTH 32         // steps of K in a block, if B's rows are
 
 bool gemm_is_thin(const gemm_job *job) {
   return job->m <= GEMM_MAX_DOTS && (job->b_row == 1 || job->b_col == 1);
@@ -17,27 +17,27 @@ bool gemm_is_thin(const gemm_job *job) {
 
 typedef struct thin {
   const gemm_job *job;
-  const char *a;         // contiguous rows of the accumulating type
-  int64_t columns;       // of a chunk
-  int64_t sums_bytes;    // of a chunk, at most
-  plait_slots slots;     // for its sums, and for the part of B that it converts
+  const char *a;         // contiguous rows of the accumulator type
+  int64_t columns;       // columns of B in a chunk
+  int64_t sums_bytes;    // bytes of a chunk's accumulators, at most
+  plait_slots slots;     // scratch for the accumulators and the converted part of B
 } thin;
 
-// Columns j.. of B are contiguous along k.
+// For a B with columns contiguous along K: dot products of rows of A with columns j, j+1, ... of B.
 static void by_lines(const thin *t, int64_t j, int64_t cols, char *sums, int64_t sums_row, char *wide) {
   const gemm_job *job = t->job;
   const gemm_kernels *kn = job->kernels;
   gemm_dots dots = kn->dots[job->m - 1];
   memset(sums, 0, (size_t)(job->m * sums_row * kn->size));
   for (int64_t k0 = 0; k0 < job->k; k0 += LINE_DEPTH) {
-    int64_t depth = least(LINE_DEPTH, job->k - k0);
+    int64_t depth = min64(LINE_DEPTH, job->k - k0);
     const char *a = t->a + k0 * kn->size, *b = job->b + (j * job->b_col + k0) * job->in_size;
-    if (job->own) {
+    if (job->same_type) {
       dots(cols, depth, a, job->k, b, job->b_col, sums, sums_row);
       continue;
     }
     for (int64_t l = 0; l < cols; l += 4) {
-      int64_t lines = least(4, cols - l);
+      int64_t lines = min64(4, cols - l);
       for (int64_t i = 0; i < lines; i++) {
         const char *line = b + (l + i) * job->b_col * job->in_size;
         kn->pack(wide + i * LINE_DEPTH * kn->size, depth, line, job->in, depth, 1, 1, 0);
@@ -47,29 +47,29 @@ static void by_lines(const thin *t, int64_t j, int64_t cols, char *sums, int64_t
   }
 }
 
-// Rows of B are contiguous.
+// For a B with contiguous rows.
 static void by_rows(const thin *t, int64_t j, int64_t cols, char *sums, int64_t sums_row, char *wide) {
   const gemm_job *job = t->job;
   const gemm_kernels *kn = job->kernels;
   int64_t panel = kn->nv * kn->lanes;
   for (int64_t k0 = 0; k0 == 0 || k0 < job->k; k0 += ROWS_DEPTH) {
-    int64_t depth = least(ROWS_DEPTH, job->k - k0);
+    int64_t depth = min64(ROWS_DEPTH, job->k - k0);
     const char *a = t->a + k0 * kn->size, *b = job->b + (k0 * job->b_row + j) * job->in_size;
     int64_t b_row = job->b_row, whole = cols / kn->lanes * kn->lanes;
-    if (!job->own) {
+    if (!job->same_type) {
       kn->pack(wide, sums_row, b, job->in, cols, 1, depth, job->b_row);
       b = wide, b_row = sums_row, whole = sums_row;
     }
     for (int64_t q = 0; q < cols; q += panel) {
-      int64_t vectors = ceil_div(least(panel, cols - q), kn->lanes);
+      int64_t vectors = ceil_div(min64(panel, cols - q), kn->lanes);
       const char *from = b + q * kn->size;
       int64_t row = b_row;
-      if (q + vectors * kn->lanes > whole) {  // the last vector would read past the row
+      if (q + vectors * kn->lanes > whole) {  // a load of the last vector would go past the row
         row = vectors * kn->lanes;
         kn->pack(wide, row, from, job->in, cols - q, 1, depth, b_row);
         from = wide;
       }
-      kn->direct[vectors - 1][job->m - 1](depth, a, job->k, 1, from, row, sums + q * kn->size, sums_row, k0 > 0);
+      kn->unpacked[vectors - 1][job->m - 1](depth, a, job->k, 1, from, row, sums + q * kn->size, sums_row, k0 > 0);
     }
   }
 }
@@ -78,30 +78,30 @@ static void thin_chunk(void *arg, int64_t chunk) {
   thin *t = arg;
   const gemm_job *job = t->job;
   const gemm_kernels *kn = job->kernels;
-  int64_t j = chunk * t->columns, cols = least(t->columns, job->n - j), sums_row = round_up(cols, kn->lanes);
+  int64_t j = chunk * t->columns, cols = min64(t->columns, job->n - j), sums_row = round_up(cols, kn->lanes);
   int64_t slot = plait_take(&t->slots);
   char *sums = t->slots.bytes + slot * t->slots.size;
   (job->b_row == 1 ? by_lines : by_rows)(t, j, cols, sums, sums_row, sums + t->sums_bytes);
-  kn->finish(&job->finish, sums, sums_row, job->m, cols, job->c + j * job->finish.c_col * job->out_size,
+  kn->epilogue(&job->epilogue, sums, sums_row, job->m, cols, job->c + j * job->epilogue.c_col * job->out_size,
              gemm_bias(job, 0, j));
   plait_give(&t->slots, slot);
 }
 
-// Whether A has to be packed to be what by_lines and by_rows read.
-static bool packs(const gemm_job *job) { return !job->own || job->a_col != 1 || (job->m > 1 && job->a_row != job->k); }
+// Reports whether A has to be packed for by_lines and by_rows.
+static bool packs(const gemm_job *job) { return !job->same_type || job->a_col != 1 || (job->m > 1 && job->a_row != job->k); }
 
 static bool is_serial(const gemm_job *job) { return job->n * job->k < SERIAL_ELEMENTS; }
 
-// Lays the scratch memory out from *at on; returns the rows of A in it.
+// Lays out the scratch memory from *at on and returns the rows of A in it.
 static char *plan(thin *t, int threads, char **at, int lay_out) {
   const gemm_job *job = t->job;
   const gemm_kernels *kn = job->kernels;
   int64_t panel = kn->nv * kn->lanes;
-  t->columns = round_up(most(1, least(CHUNK_ELEMENTS / most(1, job->k), CHUNK_COLUMNS)), panel);
-  int64_t sums_row = round_up(least(t->columns, job->n), kn->lanes), wide = 4 * LINE_DEPTH;
-  if (job->b_row != 1) wide = least(ROWS_DEPTH, job->k) * most(job->own ? 0 : sums_row, panel);
+  t->columns = round_up(max64(1, min64(CHUNK_ELEMENTS / max64(1, job->k), CHUNK_COLUMNS)), panel);
+  int64_t sums_row = round_up(min64(t->columns, job->n), kn->lanes), wide = 4 * LINE_DEPTH;
+  if (job->b_row != 1) wide = min64(ROWS_DEPTH, job->k) * max64(job->same_type ? 0 : sums_row, panel);
   t->sums_bytes = round_up(job->m * sums_row * kn->size, 64);
-  int64_t slots = is_serial(job) ? 1 : least(threads, ceil_div(job->n, t->columns));
+  int64_t slots = is_serial(job) ? 1 : min64(threads, ceil_div(job->n, t->columns));
   plait_slots_plan(&t->slots, at, slots, t->sums_bytes + wide * kn->size, lay_out);
   return plait_carve(at, packs(job) ? job->m * job->k * kn->size : 0);
 }

@@ -1,17 +1,17 @@
-// Micro kernels, packing and storing for one element type and instruction set. Included by variants.c with:
-//   T       float or double, the accumulating type
+// Micro-kernels, packing and epilogue for one element type and instruction set. variants.c includes this file with:
+//   T       float or double, the accumulator type
 //   LANES   elements of a vector: 2, 4, 8 or 16
 //   MR, NV  the tile: MR rows of NV vectors; MR is at most LANES or a multiple of it
-//   LOAD_PART(p, n), STORE_PART(p, n, x)  the first n < LANES elements of a vector
-//   TARGET  the attribute that turns the instruction set on
-//   NAME(x) names of this set
+//   LOAD_PART(p, n), STORE_PART(p, n, x)  load or store the first n < LANES elements of a vector
+//   TARGET  the attribute that enables the instruction set
+//   NAME(x) the name of x in this set
 
 #define LOCAL TARGET static inline __attribute__((always_inline, unused))
 
 typedef T NAME(vec) __attribute__((vector_size(LANES * sizeof(T)), aligned(sizeof(T)), may_alias));
 #define V NAME(vec)
 
-// The first n elements of a vector, the others zero; whole vectors take the short way.
+// Loads the first n elements of a vector and zeroes the others.
 LOCAL V NAME(load_part)(const T *from, int64_t n) {
   if (n == LANES) return *(const V *)from;
   return LOAD_PART(from, n);
@@ -26,7 +26,7 @@ LOCAL void NAME(store_part)(T *to, int64_t n, V x) {
 
 #include "dot.h"
 #include "pack.h"
-#include "finish.h"
+#include "epilogue.h"
 
 static const gemm_kernels NAME(kernels) = {
     .size = sizeof(T),
@@ -41,17 +41,17 @@ static const gemm_kernels NAME(kernels) = {
             NAMES(micro, 3),
 #endif
         },
-    .direct =
+    .unpacked =
         {
-            NAMES(direct, 1),
-            NAMES(direct, 2),
+            NAMES(unpacked, 1),
+            NAMES(unpacked, 2),
 #if NV > 2
-            NAMES(direct, 3),
+            NAMES(unpacked, 3),
 #endif
         },
     .dots = {NAME(dots_1), NAME(dots_2), NAME(dots_3), NAME(dots_4)},
     .pack = NAME(pack),
-    .finish = NAME(finish),
+    .epilogue = NAME(epilogue),
 };
 
 #undef T

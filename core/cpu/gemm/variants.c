@@ -25,7 +25,7 @@
 #define NAME(x) x##_f64_avx512
 #include "tile.h"
 
-// A mask of the first n elements is a window on it.
+// A mask of the first n elements is eight adjacent numbers of this table.
 static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
 #define MASK(p, n) _mm256_loadu_si256((const __m256i *)(first_of_8 + 8 - (n) * (int64_t)(sizeof *(p) / 4)))
 
@@ -51,7 +51,7 @@ static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 
 
 #endif
 
-// The baseline has 16 vector registers on amd64, 32 on arm64.
+// Tile of the baseline: amd64 has 16 vector registers, arm64 has 32.
 #if defined(__aarch64__)
 #define BASELINE_MR 8
 #define BASELINE_NV 3

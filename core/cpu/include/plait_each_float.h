@@ -1,6 +1,6 @@
 // Includes the file PLAIT_TEMPLATE (a path relative to this folder) once for every floating dtype. The template names
-// its functions FN(name), stores T, computes in ACC (float32 for the half types), and converts with LOAD and STORE. WIDE
-// says that T and ACC are one type, so that intermediate values may be kept in a T array. EXP is for arguments that are not positive.
+// its functions FN(name), stores T, computes in ACC (float32 for the 16-bit types), and converts with LOAD and STORE.
+// WIDE is 1 if T and ACC are one type, so that an array of T can hold intermediate values. EXP takes arguments up to 0.
 #include <math.h>
 
 #include "plait_kernel.h"

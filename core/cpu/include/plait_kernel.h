@@ -1,4 +1,4 @@
-// Types and helpers shared by every CPU kernel.
+// Dtypes, 16-bit floats and attributes shared by all CPU kernels.
 #ifndef PLAIT_KERNEL_H
 #define PLAIT_KERNEL_H
 
@@ -19,17 +19,17 @@ enum plait_dtype {
   PLAIT_F64 = 7,
 };
 
-// PLAIT_MAX_DIMS bounds the rank of a tensor.
+// The largest rank of a tensor.
 #define PLAIT_MAX_DIMS 12
 
-// PLAIT_CLONES compiles a leaf function three times (AVX-512, AVX2, baseline) and picks one at load time.
+// PLAIT_CLONES compiles a leaf function for AVX-512, AVX2 and the baseline. The loader picks one.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
 #define PLAIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define PLAIT_CLONES
 #endif
 
-// PLAIT_INLINE is what a helper called from a cloned loop must be, so that it is vectorised in each clone.
+// PLAIT_INLINE inlines a helper into the cloned loop that calls it, so that it is vectorised in each clone.
 #define PLAIT_INLINE static inline __attribute__((always_inline, unused))
 
 PLAIT_INLINE uint32_t plait_f32_bits(float x) {
@@ -54,8 +54,8 @@ PLAIT_INLINE uint16_t plait_f32_to_bf16(float x) {
   return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-// Without a conditional, which the compiler may turn into a branch that keeps loops from being vectorised, and without
-// arithmetic on subnormal floats, which is slow: a subnormal half is a difference of two normal floats.
+// It has no conditional, which the compiler may turn into a branch that prevents vectorisation. It does no arithmetic
+// on subnormal floats, which is slow: a subnormal half is a difference of two normal floats.
 PLAIT_INLINE float plait_f16_to_f32(uint16_t h) {
   uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13, exponent = h & 0x7c00u;
   uint32_t special = -(uint32_t)(exponent == 0x7c00u) & 0x38000000u; // infinity and NaN: raise the exponent to 255
@@ -70,7 +70,7 @@ PLAIT_INLINE uint16_t plait_f32_to_f16(float x) {
   uint32_t u = plait_f32_bits(x);
   uint32_t sign = (u >> 16) & 0x8000u;
   uint32_t a = u & 0x7fffffffu;
-  // Normal range: rebias the exponent and round the 13 dropped bits.
+  // Normal range: change the exponent's bias and round off 13 bits.
   uint32_t normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
   // Subnormal range: adding 0.5 aligns the mantissa so that the addition itself rounds.
   uint32_t subnormal = plait_f32_bits(plait_bits_f32(a) + 0.5f) - 0x3f000000u;

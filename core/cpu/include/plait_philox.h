@@ -1,14 +1,15 @@
-// Philox4x32-10, a counter-based random number generator (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as
-// 1, 2, 3; SC 2011). Every value is a pure function of a seed and a counter, so it depends neither on threads nor on order.
+// Philox4x32-10, a counter-based random number generator (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy
+// as 1, 2, 3; SC 2011). Every value is a pure function of a seed and a counter, so it does not depend on threads or on
+// order.
 //
-// An operation that draws n 32-bit words owns the counters offset, ..., offset + ceil(n / 4) - 1 of its generator, and word
-// i is word i mod 4 of block offset + i / 4. The same is done on every device.
+// An operation that draws n 32-bit words uses the counters offset, ..., offset + ceil(n / 4) - 1 of its generator. Word
+// i is word i mod 4 of block offset + i / 4. All devices do the same.
 #ifndef PLAIT_PHILOX_H
 #define PLAIT_PHILOX_H
 
 #include "plait_vmath.h"
 
-// The four words of block `counter` under `seed`.
+// Returns the four words of block `counter` under `seed`.
 PLAIT_INLINE void plait_philox(uint64_t seed, uint64_t counter, uint32_t *w0, uint32_t *w1, uint32_t *w2, uint32_t *w3) {
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0;
@@ -36,13 +37,13 @@ PLAIT_INLINE double plait_uniform(uint32_t high, uint32_t low) {
   return (double)(int64_t)((((uint64_t)high << 32) | low) >> 11) * 0x1p-53;
 }
 
-// Uniform in (0, 1], fine near 0: what a logarithm wants.
+// Uniform in (0, 1], with more bits near 0, for a logarithm.
 PLAIT_INLINE float plait_uniform_openf(uint32_t w) {
   return (float)(int32_t)(w >> 16) * 0x1p-16f + ((float)(int32_t)(w & 0xffffu) + 0.5f) * 0x1p-32f;
 }
 
-// Two independent standard normals from two words (Box and Muller): with u = plait_uniform_openf(w0), v = the top 24 bits of
-// w1 as a fraction, sqrt(-2 ln u) cos(2 pi v) and sqrt(-2 ln u) sin(2 pi v).
+// Two independent standard normals from two words (Box and Muller): sqrt(-2 ln u) cos(2 pi v) and sqrt(-2 ln u) sin(2
+// pi v), where u = plait_uniform_openf(w0) and v = plait_uniformf(w1).
 PLAIT_INLINE void plait_normal_pairf(uint32_t w0, uint32_t w1, float *a, float *b) {
   float s, c;
   float radius = sqrtf(-2.0f * plait_vm_logf(plait_uniform_openf(w0)));

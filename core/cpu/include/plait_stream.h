@@ -1,4 +1,4 @@
-// Writing results that are too large to stay in the caches.
+// Non-temporal stores, for results that are too large for the caches.
 #ifndef PLAIT_STREAM_H
 #define PLAIT_STREAM_H
 
@@ -9,14 +9,14 @@
 #include <immintrin.h>
 #endif
 
-// Outputs from this size on are written past the caches.
+// Outputs of at least this size bypass the caches.
 #define PLAIT_STREAM_BYTES (INT64_C(32) << 20)
 #define PLAIT_LINE 64
-// Results are written in turn with computing them, this many bytes at a time: less than the queue of stores holds, so that
-// neither waits for the other.
+// A loop computes this many bytes, then stores them. Parts are smaller than the processor's store buffer, so computing
+// and storing overlap.
 #define PLAIT_STREAM_PART 1024
 
-// Writes the line at a 64-byte boundary without reading it into the cache.
+// Stores one line to a 64-byte boundary without reading it into the cache.
 PLAIT_INLINE void plait_stream_line(char *restrict out, const char *restrict in) {
 #ifdef PLAIT_STREAMS_X86
   for (int k = 0; k < PLAIT_LINE; k += 16) _mm_stream_si128((__m128i *)(out + k), _mm_loadu_si128((const __m128i *)(in + k)));
@@ -25,8 +25,8 @@ PLAIT_INLINE void plait_stream_line(char *restrict out, const char *restrict in)
 #endif
 }
 
-// Writes n bytes, a multiple of 64, to a 64-byte boundary likewise. Wide stores matter: each waits for memory in the queue of
-// stores, and while that has room left the processor goes on computing.
+// Stores n bytes, a multiple of 64, to a 64-byte boundary in the same way. Wide stores matter: each one occupies an
+// entry of the store buffer until memory takes it, and the processor stalls when the buffer is full.
 #ifdef PLAIT_STREAMS_X86
 __attribute__((target("avx512f"), unused)) static void plait_stream_lines_64(char *restrict out, const char *restrict in, int64_t n) {
   for (int64_t k = 0; k < n; k += 64) _mm512_stream_si512((void *)(out + k), _mm512_loadu_si512(in + k));
@@ -44,7 +44,7 @@ PLAIT_INLINE void plait_stream_lines(char *restrict out, const char *restrict in
   for (int64_t k = 0; k < n; k += PLAIT_LINE) plait_stream_line(out + k, in + k);
 }
 
-// Copies n bytes past the caches, but for what lies outside whole lines of the output.
+// Copies n bytes past the caches. Only the ends, outside whole lines of the output, are ordinary stores.
 PLAIT_INLINE void plait_stream(void *restrict out, const void *restrict in, int64_t n) {
   char *o = out;
   const char *x = in;
@@ -56,18 +56,20 @@ PLAIT_INLINE void plait_stream(void *restrict out, const void *restrict in, int6
   memcpy(o + head + body, x + head + body, (size_t)(n - head - body));
 }
 
-// The number of elements of a part that starts at out: parts end at lines, where `left` elements do not end before.
+// Returns the number of elements in the part that starts at out. A part ends at a line boundary or after `left`
+// elements.
 PLAIT_INLINE int64_t plait_stream_part(const void *out, int64_t left, int64_t size) {
   int64_t n = (PLAIT_STREAM_PART - (int64_t)((uintptr_t)out % PLAIT_LINE)) / size;
   return n < left ? n : left;
 }
 
-// Asks for n bytes ahead of their use.
+// Prefetches n bytes.
 PLAIT_INLINE void plait_fetch(const void *p, int64_t n) {
   for (int64_t k = 0; k < n; k += PLAIT_LINE) __builtin_prefetch((const char *)p + k);
 }
 
-// Ends a run of such writes, which are not ordered with others. It waits for memory, so it belongs at the end of a chunk.
+// Ends a run of non-temporal stores, which are not ordered with other stores. It waits for memory, so call it at the
+// end of a chunk.
 PLAIT_INLINE void plait_stream_end(void) {
 #ifdef PLAIT_STREAMS_X86
   _mm_sfence();

@@ -1,4 +1,4 @@
-// Strided tensors as the copy and indexing kernels see them, and walks over several of them at once.
+// Strided tensors, and iteration over the elements of several of them together.
 #ifndef PLAIT_VIEW_H
 #define PLAIT_VIEW_H
 
@@ -28,7 +28,7 @@ PLAIT_INLINE int64_t plait_numel(const plait_view *v) {
   return n;
 }
 
-// Whether the elements of v lie row-major without gaps.
+// Reports whether the elements of v are contiguous in row-major order.
 PLAIT_INLINE bool plait_contiguous(const plait_view *v) {
   int64_t n = 1;
   for (int64_t d = v->ndim - 1; d >= 0; d--) {
@@ -40,15 +40,15 @@ PLAIT_INLINE bool plait_contiguous(const plait_view *v) {
 
 #define PLAIT_WALK_OPERANDS 4
 
-// A walk visits the elements of up to four operands together: rows of the last dimension, one after the other.
-// Strides are in elements of each operand.
+// A walk iterates over up to four operands together, like ATen's TensorIterator. The last dimension is a row; the
+// kernel loops over its elements, the walk over the rows. Strides are in elements.
 typedef struct {
   int64_t operands, ndim;
   int64_t shape[PLAIT_MAX_DIMS];
   int64_t stride[PLAIT_MAX_DIMS][PLAIT_WALK_OPERANDS];
 } plait_walk;
 
-// A cursor stands at one row of a walk.
+// A cursor is the position of one row in a walk: its index, and its offset in each operand.
 typedef struct {
   int64_t at[PLAIT_MAX_DIMS];
   int64_t offset[PLAIT_WALK_OPERANDS];
@@ -59,8 +59,8 @@ PLAIT_INLINE void plait_walk_init(plait_walk *w, int64_t operands) {
   w->ndim = 0;
 }
 
-// Adds a dimension inside the ones added before. Dimensions of size 1 vanish; one that continues the last in every
-// operand is joined to it.
+// Adds a dimension inside the ones added before. A dimension of size 1 is dropped. A dimension that is contiguous with
+// the last one in every operand is merged into it.
 static inline __attribute__((unused)) void plait_walk_add(plait_walk *w, int64_t size, const int64_t *strides) {
   if (size == 1) return;
   if (w->ndim > 0) {
@@ -77,8 +77,8 @@ static inline __attribute__((unused)) void plait_walk_add(plait_walk *w, int64_t
   w->shape[w->ndim++] = size;
 }
 
-// Reorders the dimensions so that the strides of operand `by` do not grow inwards, then joins what can be joined. The
-// elements are visited in another order, so this is for work whose elements are independent.
+// Sorts the dimensions by descending stride of operand `by`, then merges what can be merged. This changes the order of
+// the elements, so use it only where they are independent.
 static inline __attribute__((unused)) void plait_walk_sort(plait_walk *w, int64_t by) {
   plait_walk sorted = {.operands = w->operands, .ndim = 0};
   int order[PLAIT_MAX_DIMS];
@@ -96,7 +96,7 @@ static inline __attribute__((unused)) void plait_walk_sort(plait_walk *w, int64_
   *w = sorted;
 }
 
-// The length of a row, and the strides within it.
+// The length of a row, and the strides along it.
 PLAIT_INLINE int64_t plait_walk_inner(const plait_walk *w) { return w->ndim ? w->shape[w->ndim - 1] : 1; }
 PLAIT_INLINE int64_t plait_walk_step(const plait_walk *w, int64_t k) {
   return w->ndim ? w->stride[w->ndim - 1][k] : 0;
@@ -108,7 +108,7 @@ PLAIT_INLINE int64_t plait_walk_rows(const plait_walk *w) {
   return n;
 }
 
-// Puts the cursor at the given row.
+// Moves the cursor to the given row.
 static inline __attribute__((unused)) void plait_walk_seek(const plait_walk *w, plait_cursor *c, int64_t row) {
   memset(c, 0, sizeof *c);
   for (int64_t d = w->ndim - 2; d >= 0 && row; d--) {

@@ -1,9 +1,9 @@
 // Elementary and special functions for vectorised loops.
 //
-// plait_vm_<name>f (float) is branch-free and calls no library, so a `#pragma omp simd` loop over it in a PLAIT_CLONES
-// function becomes vector code; the comment at each gives its largest error in units in the last place (ulp), measured over
-// all floats with and without fused multiply-add. plait_vm_<name> (double) is the same for exp, log and sigmoid; else it is
-// libm's function, or ours where libm has none. NaN, infinities, zeros with their signs and subnormal numbers are as in C99.
+// plait_vm_<name>f (float) has no branch and calls no library, so a `#pragma omp simd` loop over it in a PLAIT_CLONES
+// function vectorises. Its comment has its largest error in units in the last place (ulp), measured over all floats
+// with and without fused multiply-add. plait_vm_<name> (double) is as good for exp, log and sigmoid. Elsewhere it is
+// libm's function, or our own where libm has none. NaN, infinities, signed zeros and subnormal numbers follow C99.
 #ifndef PLAIT_VMATH_H
 #define PLAIT_VMATH_H
 

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 
-// One word says everything about the current call: whether workers may enter it, how many are inside, and its
-// generation. A worker enters by a compare-and-swap that only succeeds while the word says open, and the caller closes
-// the word before it waits for the workers inside to leave. So the description of a call (fn, arg, chunks, next) never
-// changes under a worker that reads it, however late that worker woke up. The generation only tells a worker that it
-// has been in this call already; when it wraps round, a worker at worst sits a call out.
+// The atomic `state` describes the current call: an open bit, the number of workers inside, and a generation. A worker
+// enters with a compare-and-swap that succeeds only while the open bit is set. The caller clears the bit, then waits
+// until the workers inside have left. So fn, arg, chunks and next never change while a worker reads them, however late
+// it woke up. The generation tells a worker that it has been in this call already. When it wraps around, a worker may
+// miss one call, which does no harm.
 #define OPEN 1u
 #define INSIDE_ONE 2u
 #define INSIDE_MASK 0xfffeu
@@ -23,8 +23,8 @@
 #define GENERATION_MASK 0xffff0000u
 #define MAX_THREADS 1024
 
-// A thread with nothing to do pauses for SPIN_NS, then gives the processor to whoever wants it, and sleeps after
-// LINGER_NS: waking a sleeper takes longer than many a call.
+// An idle thread spins for SPIN_NS, then yields the processor between polls, and sleeps after LINGER_NS. Waking a
+// sleeping thread takes longer than many calls.
 #define SPIN_NS 20000
 #define LINGER_NS 200000
 #define CACHE_LINE 128
@@ -35,7 +35,7 @@ struct plait_pool {
 
   _Alignas(CACHE_LINE) atomic_int_fast64_t next;
 
-  // Written by the owner of the pool while nobody is inside.
+  // The owner of the pool writes these while no worker is inside.
   _Alignas(CACHE_LINE) plait_task fn;
   void *arg;
   int64_t chunks;
@@ -45,7 +45,7 @@ struct plait_pool {
   atomic_bool waiting;    // the caller sleeps, or is about to
   bool spins;
   pthread_mutex_t mutex;
-  pthread_cond_t wake;    // sleepers wait here
+  pthread_cond_t wake;    // idle workers wait here
   pthread_cond_t done;    // the caller waits here
   int workers;
   pthread_t threads[];
@@ -82,33 +82,34 @@ static void take_chunks(plait_pool *p) {
   }
 }
 
-// Called between looks at a word that another thread is to change: false when it is time to sleep.
-static bool linger(const plait_pool *p, int64_t since) {
+// Called between polls. Yields after SPIN_NS; returns false when the thread should sleep.
+static bool keep_polling(const plait_pool *p, int64_t since) {
   if (!p->spins) return false;
   int64_t spent = now_ns() - since;
   if (spent > SPIN_NS) sched_yield();
   return spent < LINGER_NS;
 }
 
-static bool has_news(plait_pool *p, unsigned seen) {
+// Reports whether there is an open call of another generation, or the pool is to stop.
+static bool has_work(plait_pool *p, unsigned seen) {
   unsigned s = atomic_load(&p->state);
   return ((s & OPEN) && (s & GENERATION_MASK) != seen) || atomic_load(&p->stop);
 }
 
-// Returns when there is a call this worker has not been in, or the pool is to stop.
-static void await_news(plait_pool *p, unsigned seen) {
+// Returns when there is a call that this worker has not been in, or the pool is to stop.
+static void wait_for_work(plait_pool *p, unsigned seen) {
   int64_t since = now_ns();
   do {
     for (int i = 0; i < 32; i++) {
-      if (has_news(p, seen)) return;
+      if (has_work(p, seen)) return;
       relax();
     }
-  } while (linger(p, since));
+  } while (keep_polling(p, since));
   pthread_mutex_lock(&p->mutex);
-  // The count is raised before the last look at the word, and the caller opens the word before it looks at the count:
-  // one of the two sees the other.
+  // The worker raises `sleepers` before it polls `state` a last time. The caller opens `state` before it reads
+  // `sleepers`. So at least one of them sees the other.
   atomic_fetch_add(&p->sleepers, 1);
-  while (!has_news(p, seen)) pthread_cond_wait(&p->wake, &p->mutex);
+  while (!has_work(p, seen)) pthread_cond_wait(&p->wake, &p->mutex);
   atomic_fetch_sub(&p->sleepers, 1);
   pthread_mutex_unlock(&p->mutex);
 }
@@ -117,7 +118,7 @@ static void *worker(void *arg) {
   plait_pool *p = arg;
   unsigned seen = 0;
   for (;;) {
-    await_news(p, seen);
+    wait_for_work(p, seen);
     if (atomic_load(&p->stop)) return NULL;
     unsigned s = atomic_load(&p->state);
     if (!(s & OPEN)) continue;
@@ -135,8 +136,8 @@ static void *worker(void *arg) {
 
 static bool empty(plait_pool *p) { return (atomic_load(&p->state) & INSIDE_MASK) == 0; }
 
-// Returns when no worker is inside a closed call.
-static void await_workers(plait_pool *p) {
+// Returns when no worker is inside the closed call.
+static void wait_for_workers(plait_pool *p) {
   if (empty(p)) return;
   int64_t since = now_ns();
   do {
@@ -144,7 +145,7 @@ static void await_workers(plait_pool *p) {
       if (empty(p)) return;
       relax();
     }
-  } while (linger(p, since));
+  } while (keep_polling(p, since));
   pthread_mutex_lock(&p->mutex);
   atomic_store(&p->waiting, true);
   while (!empty(p)) pthread_cond_wait(&p->done, &p->mutex);
@@ -161,10 +162,10 @@ void plait_parallel(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
   p->arg = arg;
   p->chunks = chunks;
   atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-  // Nobody is inside and the word is closed, so only the owner changes it here.
+  // No worker is inside and the call is closed, so only the owner changes `state` here.
   unsigned s = atomic_load_explicit(&p->state, memory_order_relaxed);
   unsigned generation = (s & GENERATION_MASK) + GENERATION_ONE;
-  if (generation == 0) generation = GENERATION_ONE;  // zero means "none yet" to a new worker
+  if (generation == 0) generation = GENERATION_ONE;  // a new worker has generation 0
   atomic_store(&p->state, generation | OPEN);
   if (atomic_load(&p->sleepers) > 0) {
     pthread_mutex_lock(&p->mutex);
@@ -175,7 +176,7 @@ void plait_parallel(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
   }
   take_chunks(p);
   atomic_fetch_and(&p->state, ~OPEN);
-  await_workers(p);
+  wait_for_workers(p);
   atomic_store_explicit(&p->busy, false, memory_order_release);
 }
 
@@ -200,14 +201,14 @@ plait_pool *plait_pool_new(int threads) {
   atomic_init(&p->busy, false);
   atomic_init(&p->sleepers, 0);
   atomic_init(&p->waiting, false);
-  // With more threads than processors a spinning thread takes time from one that works.
+  // With more threads than processors, a spinning thread would take time from a working one.
   p->spins = threads <= usable_cpus();
   p->workers = 0;
   pthread_mutex_init(&p->mutex, NULL);
   pthread_cond_init(&p->wake, NULL);
   pthread_cond_init(&p->done, NULL);
 
-  // Signals belong to the language runtimes of the process: a worker has none of their state and must get none.
+  // Signals are for the language runtimes of the process. A worker has none of their state, so it blocks all signals.
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -25,8 +25,8 @@ type Pool struct {
 	cleanup runtime.Cleanup
 }
 
-// New starts threads-1 workers; the thread that calls a kernel is the last one. With threads <= 1, or if the system
-// gives no threads, the pool has no workers and kernels run on their caller.
+// New starts threads-1 workers; the thread that calls a kernel runs chunks too. With threads <= 1, or if no thread can
+// be started, the pool has no workers and kernels run on their caller alone.
 func New(threads int) *Pool {
 	p := &Pool{threads: max(threads, 1)}
 	c := C.plait_pool_new(C.int(min(p.threads, 1<<20)))
@@ -39,11 +39,11 @@ func New(threads int) *Pool {
 	return p
 }
 
-// Threads returns how many threads run a kernel, the caller included.
+// Threads returns how many threads run a kernel, including the caller.
 func (p *Pool) Threads() int { return p.threads }
 
-// Ptr returns the plait_pool to pass to C; nil, which C takes for "run on the caller", if there are no workers.
-// The Pool must be kept alive while C uses it.
+// Ptr returns the plait_pool to pass to C, or nil if there are no workers: then C runs everything on the caller. The
+// Pool must stay alive while C uses it.
 func (p *Pool) Ptr() unsafe.Pointer {
 	if p == nil {
 		return nil

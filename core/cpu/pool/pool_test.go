@@ -14,7 +14,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool/internal/exercise"
 )
 
-// The sizes go past the number of processors of the machine, so that workers are late and sleep.
+// The largest size exceeds the number of processors, so that workers are late and sleep.
 var sizes = []int{0, 1, 2, 3, 8, 2*runtime.NumCPU() + 5}
 
 func TestEveryChunkRunsOnce(t *testing.T) {
@@ -60,7 +60,8 @@ func TestConcurrentCallers(t *testing.T) {
 func TestCallersThatPause(t *testing.T) {
 	p := pool.New(3)
 	defer p.Close()
-	// The pauses straddle the time after which a worker stops spinning, so calls meet workers on their way to sleep.
+	// Some pauses are shorter than a worker's spinning and some longer, so calls also meet workers that are about to
+	// sleep.
 	for i := range 600 {
 		time.Sleep(time.Duration(i%60) * time.Microsecond)
 		require.Zero(t, exercise.Repeat(p.Ptr(), 2, 5, 50))

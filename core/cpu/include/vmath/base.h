@@ -5,7 +5,7 @@
 #include "../plait_kernel.h"
 #include <math.h>
 
-// Square roots do not touch errno here: without this the compiler keeps a branch to libm and the loop stays scalar.
+// Square roots do not set errno here. Otherwise the compiler keeps a branch to libm and the loop stays scalar.
 float sqrtf(float) __attribute__((const));
 double sqrt(double) __attribute__((const));
 
@@ -26,8 +26,8 @@ PLAIT_INLINE double plait_vm_from_bits(uint64_t u) {
   return x;
 }
 
-// a where c, b elsewhere. Written with masks: a conditional expression would let the compiler move the arithmetic of one
-// arm behind a branch, and such a loop is not vectorised.
+// Returns a where c is true and b elsewhere. It uses masks: for a conditional expression the compiler may put the
+// arithmetic of one arm behind a branch, and then the loop is not vectorised.
 PLAIT_INLINE float plait_vm_pickf(bool c, float a, float b) {
   uint32_t m = -(uint32_t)c;
   return plait_bits_f32((plait_f32_bits(a) & m) | (plait_f32_bits(b) & ~m));
@@ -50,13 +50,13 @@ PLAIT_INLINE double plait_vm_copysign(double x, double sign) {
   return plait_vm_from_bits((plait_vm_bits(x) & INT64_MAX) | (plait_vm_bits(sign) & (uint64_t)INT64_MIN));
 }
 
-// The smaller or larger of x and a bound; a NaN stays.
+// The minimum or maximum of x and a bound. NaN stays NaN.
 PLAIT_INLINE float plait_vm_at_mostf(float x, float bound) { return plait_vm_pickf(x > bound, bound, x); }
 PLAIT_INLINE float plait_vm_at_leastf(float x, float bound) { return plait_vm_pickf(x < bound, bound, x); }
 PLAIT_INLINE double plait_vm_at_most(double x, double bound) { return plait_vm_pick(x > bound, bound, x); }
 PLAIT_INLINE double plait_vm_at_least(double x, double bound) { return plait_vm_pick(x < bound, bound, x); }
 
-// The same as a single integer instruction, for a bound below 0 (not_below) or above it (not_above). A NaN may become the
+// The same as one integer instruction: not_below for a negative bound, not_above for a positive one. NaN may become the
 // bound.
 PLAIT_INLINE float plait_vm_not_belowf(float x, float bound) {
   uint32_t u = plait_f32_bits(x), b = plait_f32_bits(bound);
@@ -67,7 +67,7 @@ PLAIT_INLINE float plait_vm_not_abovef(float x, float bound) {
   return plait_bits_f32((uint32_t)(u < b ? u : b));
 }
 
-// Adding this rounds |x| < 2^22 (2^51) to an integer, whose low bits are then the low bits of the sum.
+// Adding this constant rounds |x| < 2^22 (2^51) to an integer. The low bits of the sum are the integer's low bits.
 #define PLAIT_VM_ROUNDERF 0x1.8p23f
 #define PLAIT_VM_ROUNDER 0x1.8p52
 

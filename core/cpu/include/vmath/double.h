@@ -1,4 +1,4 @@
-// float64: libm's functions, and ours where libm has none.
+// float64 functions: libm's, or our own where libm has none.
 #ifndef PLAIT_VMATH_DOUBLE_H
 #define PLAIT_VMATH_DOUBLE_H
 
@@ -42,7 +42,7 @@ PLAIT_INLINE double plait_vm_softplus(double x) { return (x < 0.0 ? 0.0 : x) + l
 
 PLAIT_INLINE double plait_vm_logsigmoid(double x) { return -plait_vm_softplus(-x); }
 
-// x - y floor(x / y), the sign of y.
+// x - y floor(x / y), with the sign of y.
 PLAIT_INLINE double plait_vm_remainder(double x, double y) {
   double m = fmod(x, y);
   return m != 0.0 && (m < 0.0) != (y < 0.0) ? m + y : m;
@@ -57,7 +57,7 @@ PLAIT_INLINE double plait_vm_floor_divide(double x, double y) {
   return whole + (q - whole > 0.5 ? 1.0 : 0.0);
 }
 
-// Halley steps from the value good to 2^-28, or from the leading terms at infinity.
+// Halley steps from an approximation within 2^-28, or from the leading terms of the expansion near 1.
 PLAIT_INLINE double plait_vm_erfinv(double x) {
   double a = fabs(x), y = plait_vm_wide_erfinv(a);
   if (!(a < 1.0)) return copysign(y, x);
@@ -71,13 +71,13 @@ PLAIT_INLINE double plait_vm_erfinv(double x) {
   return copysign(y, x);
 }
 
-// lgamma itself writes to a global variable.
+// lgamma writes to a global variable; lgamma_r does not.
 PLAIT_INLINE double plait_vm_lgamma(double x) {
   int sign;
   return lgamma_r(x, &sign);
 }
 
-// The derivative of lgamma: the recurrence up to 12, then the asymptotic series; reflected below 0.
+// The derivative of lgamma: the recurrence up to 12, then the asymptotic series. Negative arguments are reflected.
 PLAIT_INLINE double plait_vm_digamma(double x) {
   if (x == 0.0) return -copysign(PLAIT_VM_INF, x);
   double shift = 0.0;

@@ -1,13 +1,13 @@
-// Exponentials and what is made of them: exp, exp2, expm1, tanh, sigmoid, softplus.
+// Exponentials and functions made of them: exp, exp2, expm1, tanh, sigmoid, softplus.
 #ifndef PLAIT_VMATH_EXP_H
 #define PLAIT_VMATH_EXP_H
 
 #include "base.h"
 #include "log.h"
 
-// The polynomials are minimax fits of the relative error, their coefficients rounded one after the other.
+// The polynomials are minimax fits of the relative error. Each coefficient was rounded before the next was fitted.
 
-// x = n ln 2 + r, |r| <= ln 2 / 2, for |x| < 2^15; n ln2_high is exact.
+// Writes x as n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^15. n ln2_high is exact.
 PLAIT_INLINE float plait_vm_exp_reducef(float x, int32_t *n) {
   float t = x * 0x1.715476p+0f + PLAIT_VM_ROUNDERF;
   *n = (int32_t)(plait_f32_bits(t) - 0x4b400000u);
@@ -26,8 +26,8 @@ PLAIT_INLINE float plait_vm_expm1_polyf(float r) {
   return r + r * r * q;
 }
 
-// exp(r) - 1 over r for |r| <= ln 2 / 2, so that exp(r) is r times it plus 1: one term fewer than above, at the price of a
-// rounding.
+// (exp(r) - 1) / r for |r| <= ln 2 / 2, so that exp(r) is r times it plus 1. It has one term fewer than above and one
+// more rounding.
 PLAIT_INLINE float plait_vm_exp_polyf(float r) {
   float q = 0x1.6a4eccp-10f;
   q = q * r + 0x1.12399cp-7f;
@@ -37,16 +37,16 @@ PLAIT_INLINE float plait_vm_exp_polyf(float r) {
   return q * r + 1.0f;
 }
 
-// x rounded to n ln 2, as the float n + rounder; the low bits of n are its last bits. Returns the rest. A rounder that has
-// an exponent's bias added to it makes these the bits of a power of two, a shift away from their place.
+// Subtracts from x its nearest multiple n ln 2 and returns the rest. *t is the float n + rounder, whose low bits are
+// those of n. If rounder includes the exponent's bias, they are the exponent bits of 2^n and only need a shift.
 PLAIT_INLINE float plait_vm_exp_splitf(float x, float rounder, float *t) {
   *t = x * 0x1.715476p+0f + rounder;
   float k = *t - rounder;
   return (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
 }
 
-// y 2^n for y near 1 and t = n + PLAIT_VM_ROUNDERF, where -152 <= n <= 128. Results are rounded once where x < first, below
-// which they may be subnormal; where x <= last does not hold, they are infinite or, as x is, NaN.
+// y 2^n for y near 1 and t = n + PLAIT_VM_ROUNDERF, where -152 <= n <= 128. Where x < first, a result may be subnormal,
+// and is rounded once. Where x <= last is false, the result is infinite, or NaN if x is.
 PLAIT_INLINE float plait_vm_exp_scalef(float y, float t, float x, float first, float last) {
   uint32_t up = x < first ? 64u << 23 : 0;
   float down = x < first ? 0x1p-64f : 1.0f;
@@ -62,7 +62,7 @@ PLAIT_INLINE float plait_vm_expf(float x) {
   return plait_vm_exp_scalef(1.0f + plait_vm_expm1_polyf(r), t, x, -87.0f, last);
 }
 
-// exp(x) for x <= 0, within 1 ulp; some number for a NaN.
+// exp(x) for x <= 0, within 1 ulp. The result for NaN is unspecified.
 PLAIT_INLINE float plait_vm_exp_negativef(float x) {
   float t, r = plait_vm_exp_splitf(plait_vm_not_belowf(x, -105.0f), PLAIT_VM_ROUNDERF + 64.0f, &t);
   float y = 1.0f + plait_vm_expm1_polyf(r);
@@ -75,7 +75,7 @@ PLAIT_INLINE float plait_vm_exp_normalf(float x) {
   return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(plait_f32_bits(t) << 23);
 }
 
-// exp(x) of a double, within 0.8 ulp: as above with eleven terms, and 1 + r as the sum of two doubles.
+// exp(x) of a double, within 0.8 ulp: as above with eleven terms, and with 1 + r as the sum of two doubles.
 PLAIT_INLINE double plait_vm_exp(double x) {
   const double last = 0x1.62e42fefa39efp+9;
   double y = plait_vm_at_most(plait_vm_at_least(x, -746.0), last);
@@ -120,17 +120,18 @@ PLAIT_INLINE float plait_vm_expm1f(float x) {
   int32_t n;
   float r = plait_vm_exp_reducef(plait_vm_at_leastf(plait_vm_at_mostf(x, 89.0f), -30.0f), &n);
   float p = plait_vm_expm1_polyf(r);
-  // Half of 2^n (p + 1) - 1, doubled at the end, since 2^128 is no float.
+  // Compute half of 2^n (p + 1) - 1 and double it at the end, since 2^128 is not a float.
   float s = plait_vm_pow2if(n - 1);
   float y = (s * p + (s - 0.5f)) * 2.0f;
-  // n = 0 is exact this way, subnormal results included.
+  // This is exact for n = 0, also for subnormal results.
   y = plait_vm_pickf(n == 0, p, y);
   return plait_vm_copysignf(y, x);
 }
 
-// tanh(x), within 1.6 ulp: a polynomial, or 1 - 2 / (exp(2x) + 1), whose exponential is 2^n 2^f with f = 2x / ln 2 - n. From
-// tanh(x) = 1/2 on, what the exponential and the quotient are rounded by is less than the result's ulp, and from 9.5 on the result
-// is 1. A NaN takes the polynomial's side. Most of the time is the exponential's, whose terms are paired to wait less.
+// tanh(x), within 1.6 ulp: a polynomial for small |x|, else 1 - 2 / (exp(2x) + 1), with exp(2x) as 2^n 2^f and f = 2x /
+// ln 2 - n. From tanh(x) = 1/2 on, the rounding errors of the exponential and the quotient are below the result's ulp.
+// From 9.5 on the result is 1. NaN takes the polynomial. The exponential takes most of the time; pairing its terms
+// shortens its dependency chain.
 PLAIT_INLINE float plait_vm_tanhf(float x) {
   float a = plait_vm_absf(x), z = a * a;
   float p = 0x1.0d7a00p-6f;
@@ -151,8 +152,8 @@ PLAIT_INLINE float plait_vm_tanhf(float x) {
   return plait_bits_f32(plait_f32_bits(r) | (plait_f32_bits(x) & 0x80000000u)); // r is not negative
 }
 
-// 1 / (1 + exp(-x)), within 2.5 ulp, subnormal results included: both terms are taken 2^-24 times, so that the exponential
-// is finite wherever the result is not 0.
+// 1 / (1 + exp(-x)), within 2.5 ulp, also for subnormal results. Both terms are scaled by 2^-24, so that the
+// exponential is finite wherever the result is not 0.
 PLAIT_INLINE float plait_vm_sigmoidf(float x) {
   float y = plait_vm_not_abovef(plait_vm_not_belowf(x, -104.0f), 70.0f);
   float t, r = plait_vm_exp_splitf(-y, PLAIT_VM_ROUNDERF - 24.0f, &t);
@@ -160,7 +161,7 @@ PLAIT_INLINE float plait_vm_sigmoidf(float x) {
   return (x != x ? x : 0x1p-24f) / (0x1p-24f + e);
 }
 
-// The same of a double, within 2.5 ulp, subnormal results included.
+// The same for a double, within 2.5 ulp, also for subnormal results.
 PLAIT_INLINE double plait_vm_sigmoid(double x) {
   double e = plait_vm_exp(-plait_vm_abs(x));
   return plait_vm_pick(x < 0.0, e, 1.0) / (1.0 + e);

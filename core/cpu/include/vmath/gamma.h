@@ -7,7 +7,7 @@
 // log(|Gamma(x)|): within 1 ulp for x > 0; for x < 0, where it has zeros, within 1 ulp or 2^-40.
 PLAIT_INLINE float plait_vm_lgammaf(float x) {
   double v = (double)x, a = plait_vm_abs(v);
-  // Below 1 by Gamma(a) = Gamma(a + 1) / a; up to 3 a polynomial that keeps the zeros at 1 and 2.
+  // Below 1, Gamma(a) = Gamma(a + 1) / a. Up to 3, a polynomial that is exact at the zeros 1 and 2.
   bool low = a < 1.0;
   double u = a - plait_vm_pick(low, 1.0, 2.0);
   double p = -0x1.6347a31db5992p-23;
@@ -31,14 +31,14 @@ PLAIT_INLINE float plait_vm_lgammaf(float x) {
   p = p * u - 0x1.9ae6509e926edp-4;
   p = p * u + 0x1.b0ee60720891cp-2;
   double near = u * (u + 1.0) * p + 0.0;
-  // Stirling's series above 9, reached from 3 by a product of six factors.
+  // Above 9, Stirling's series. From 3 to 9, a product of six factors leads to it.
   bool middle = a < 9.0;
   double product = a * (a + 1.0) * (a + 2.0) * (a + 3.0) * (a + 4.0) * (a + 5.0);
   double y = plait_vm_at_least(a + plait_vm_pick(middle, 6.0, 0.0), 9.0);
   double s = 1.0 / y, t = s * s;
   double series = s * (1.0 / 12.0 - t * (1.0 / 360.0 - t * (1.0 / 1260.0 - t * (1.0 / 1680.0))));
   double far = (y - 0.5) * plait_vm_wide_log(y) - y + 0x1.d67f1c864beb5p-1 + series;
-  // One logarithm serves both ways down, and the reflection Gamma(-a) Gamma(a) = -pi / (a sin(pi a)).
+  // One logarithm serves both recurrences and the reflection Gamma(-a) Gamma(a) = -pi / (a sin(pi a)).
   double divisor = plait_vm_pick(a < 3.0, plait_vm_pick(low, a, 1.0), plait_vm_pick(middle, product, 1.0));
   double r = plait_vm_pick(a < 3.0, near, far) - plait_vm_wide_log(plait_vm_at_least(divisor, 0x1p-1000));
   double sine, cosine;
@@ -57,7 +57,7 @@ PLAIT_INLINE float plait_vm_digammaf(float x) {
   // For x < 1/2, psi(x) = psi(1 - x) - pi / tan(pi x).
   bool mirrored = v < 0.5;
   double a = plait_vm_pick(mirrored, 1.0 - v, v);
-  // sum 1 / (a + k), k < 10, as one quotient.
+  // The sum of 1 / (a + k) for k < 10, as one quotient.
   bool low = a < 10.0;
   double b = plait_vm_at_most(a, 10.0);
   double numerator = 1.0, denominator = b;

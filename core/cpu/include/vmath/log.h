@@ -4,7 +4,7 @@
 
 #include "base.h"
 
-// t with log(1 + f) = f - t, for sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
+// Returns t with log(1 + f) = f - t, for sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
 PLAIT_INLINE float plait_vm_log_tailf(float f) {
   float p = 0x1.129548p-4f;
   p = p * f - 0x1.ddb254p-4f;
@@ -19,7 +19,7 @@ PLAIT_INLINE float plait_vm_log_tailf(float f) {
   return 0.5f * z - z * f * p;
 }
 
-// x = (1 + f) 2^e for positive finite x.
+// Writes a positive finite x as (1 + f) 2^e.
 PLAIT_INLINE float plait_vm_log_splitf(float x, float *e) {
   uint32_t subnormal = -(uint32_t)(x < 0x1p-126f);
   uint32_t bits = plait_f32_bits(x * plait_vm_pickf(x < 0x1p-126f, 0x1p23f, 1.0f)) - 0x3f3504f3u;
@@ -27,7 +27,7 @@ PLAIT_INLINE float plait_vm_log_splitf(float x, float *e) {
   return plait_bits_f32((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
 }
 
-// The value of a logarithm outside (0, inf).
+// Replaces y, a logarithm of x, where x is outside (0, inf).
 PLAIT_INLINE float plait_vm_log_edgesf(float x, float y) {
   y = plait_vm_pickf(x < PLAIT_VM_INFF, y, x);
   y = plait_vm_pickf(x < 0.0f, PLAIT_VM_NANF, y);
@@ -41,7 +41,8 @@ PLAIT_INLINE float plait_vm_logf(float x) {
   return plait_vm_log_edgesf(x, y);
 }
 
-// log(x) of a double, within 1 ulp: with s = f / (2 + f), log(1 + f) is log((1 + s) / (1 - s)), a series of odd powers.
+// log(x) of a double, within 1 ulp: with s = f / (2 + f), log(1 + f) is log((1 + s) / (1 - s)), a series in odd powers
+// of s.
 PLAIT_INLINE double plait_vm_log(double x) {
   uint64_t bits = plait_vm_bits(x * plait_vm_pick(x < 0x1p-1022, 0x1p54, 1.0)) - 0x3fe6a09e667f3bcdu + (UINT64_C(1024) << 52);
   double e = plait_vm_from_bits((bits >> 52) | 0x4330000000000000u) - plait_vm_pick(x < 0x1p-1022, 0x1p52 + 1078.0, 0x1p52 + 1024.0);
@@ -79,11 +80,11 @@ PLAIT_INLINE float plait_vm_log10f(float x) {
 
 // log(1 + x) for -1 < x < inf.
 PLAIT_INLINE float plait_vm_log1p_finitef(float x) {
-  // 1 + x fixes the exponent; the fraction is taken from x itself, so nothing of a small x is lost.
+  // 1 + x determines the exponent. The fraction comes from x itself, so a small x loses no bits.
   uint32_t bits = plait_f32_bits(1.0f + x) - 0x3f3504f3u;
   int32_t n = (int32_t)bits >> 23;
   float e = (float)n;
-  // 2^-n as a product, since 2^-128 is subnormal.
+  // 2^-n is a product of two factors, since 2^-128 is subnormal.
   int32_t half = -n >> 1;
   float s = plait_vm_pow2if(half), u = plait_vm_pow2if(-n - half);
   float f = x * s * u + (s * u - 1.0f);

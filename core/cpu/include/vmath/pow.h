@@ -12,7 +12,7 @@ PLAIT_INLINE float plait_vm_powf(float x, float y) {
   l = plait_vm_pick(base < PLAIT_VM_INF, l, base);
   double t = power * l;
   double r = plait_vm_wide_exp(plait_vm_at_least(plait_vm_at_most(t, 120.0), -120.0));
-  // Integers and odd integers among the powers; beyond 2^24 all floats are even.
+  // Which exponents are integers and odd integers: from 2^24 on, all floats are even integers.
   double capped = plait_vm_at_most(plait_vm_abs(power), 0x1p25);
   double rounded = capped + PLAIT_VM_ROUNDER;
   double fraction = (rounded - PLAIT_VM_ROUNDER) - capped;
@@ -21,7 +21,7 @@ PLAIT_INLINE float plait_vm_powf(float x, float y) {
   double root = plait_vm_pick(fraction == 0.0, 1.0, (double)x);
   root = plait_vm_pick(base < PLAIT_VM_INF, root, 1.0);
   r = plait_vm_pick(root < 0.0, PLAIT_VM_NAN, r);
-  // Zero to the power infinity and the like come out right by themselves; these do not.
+  // The other special cases, such as zero to the power infinity, need no correction.
   r = plait_vm_pick(plait_vm_pick(base == 1.0, plait_vm_abs(power), 0.0) == PLAIT_VM_INF, 1.0, r);
   r = plait_vm_pick((double)x == 1.0, 1.0, r);
   return (float)plait_vm_pick(power == 0.0, 1.0, r);

@@ -4,8 +4,8 @@
 
 #include "base.h"
 
-// The integer part of |x| < 2^23; anything else (already an integer, infinite or NaN) is returned as it is. The sign of a
-// zero is kept.
+// The integer part of x for |x| < 2^23. Larger numbers, infinities and NaN are returned unchanged. Zeros keep their
+// sign.
 PLAIT_INLINE float plait_vm_truncf(float x) {
   bool fits = plait_vm_absf(x) < 0x1p23f;
   float t = (float)(int32_t)plait_vm_pickf(fits, x, 0.0f);
@@ -35,14 +35,14 @@ PLAIT_INLINE float plait_vm_sqrtf(float x) { return sqrtf(x); }
 // 1 / sqrt(x), within 2 ulp.
 PLAIT_INLINE float plait_vm_rsqrtf(float x) { return 1.0f / sqrtf(x); }
 
-// One step of a long division: r mod y 2^shift for 0 <= r < y 2^(shift + 28), exactly.
+// One step of a long division: r mod y 2^shift, exact for 0 <= r < y 2^(shift + 28).
 PLAIT_INLINE double plait_vm_mod_step(double r, double y, double inverse, double up, double down) {
   double q = (r * (inverse * down) + PLAIT_VM_ROUNDER) - PLAIT_VM_ROUNDER;
   r -= q * (y * up);
   return r + plait_vm_pick(r < 0.0, y * up, 0.0);
 }
 
-// x - y trunc(x / y), exactly, for all quotients; the sign of x. Ten steps of 28 bits reach the widest pair of floats.
+// x - y trunc(x / y), exact for all quotients, with the sign of x. Ten steps of 28 bits cover all pairs of floats.
 PLAIT_INLINE float plait_vm_fmodf(float x, float y) {
   double d = plait_vm_abs((double)y), inverse = 1.0 / d, r = plait_vm_abs((double)x);
   r = plait_vm_mod_step(r, d, inverse, 0x1p252, 0x1p-252);
@@ -60,14 +60,14 @@ PLAIT_INLINE float plait_vm_fmodf(float x, float y) {
   return plait_vm_pickf((y == 0.0f) | (plait_vm_absf(x) == PLAIT_VM_INFF), PLAIT_VM_NANF, m);
 }
 
-// x - y floor(x / y) from the exact fmod, rounded once; the sign of y.
+// x - y floor(x / y) from the exact fmod, rounded once, with the sign of y.
 PLAIT_INLINE float plait_vm_remainderf(float x, float y) {
   float m = plait_vm_fmodf(x, y);
   bool wrap = (m != 0.0f) & ((m < 0.0f) != (y < 0.0f));
   return m + plait_vm_pickf(wrap, y, -0.0f);
 }
 
-// floor(x / y) as an integer of the exact quotient (x / 0 is infinite or NaN).
+// floor(x / y) of the exact quotient. x / 0 is infinite or NaN.
 PLAIT_INLINE float plait_vm_floor_dividef(float x, float y) {
   float m = plait_vm_fmodf(x, y);
   bool wrap = (m != 0.0f) & ((m < 0.0f) != (y < 0.0f));

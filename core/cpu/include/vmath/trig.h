@@ -4,10 +4,12 @@
 
 #include "wide.h"
 
-// |x| = n pi/2 + r for every finite |x| >= 1, |r| <= pi/4; *quadrant is n mod 4. Smaller |x| is returned as it is, with n = 0.
+// Writes |x| as n pi/2 + r with |r| <= pi/4, for every finite |x| >= 1. *quadrant is n mod 4. A smaller |x| is returned
+// unchanged, with n = 0.
 //
-// Payne and Hanek's reduction in integers: x is 24 bits times a power of two, so 96 bits of 2/pi, from the bit that counts
-// four quadrants on, give the quadrant and 62 bits of the fraction. Choosing the words by comparison takes no gather.
+// This is Payne and Hanek's reduction in integers. x is a 24-bit integer times a power of two, so 96 bits of 2/pi, from
+// the bit that counts four quadrants on, give the quadrant and 62 bits of the fraction. The words of 2/pi are selected
+// by comparisons, which need no gather.
 PLAIT_INLINE double plait_vm_trig_reduce(float x, uint32_t *quadrant) {
   uint32_t bits = plait_f32_bits(x) & 0x7fffffffu;
   uint32_t mantissa = (bits & 0x7fffffu) | 0x800000u;
@@ -80,7 +82,7 @@ PLAIT_INLINE float plait_vm_cosf(float x) {
 PLAIT_INLINE float plait_vm_tanf(float x) {
   uint32_t quadrant;
   double r = plait_vm_trig_reduce(x, &quadrant);
-  // The choice is made between floats: one between doubles by a 32-bit number is not vectorised.
+  // The selection is between floats: a selection between doubles by a 32-bit condition does not vectorise.
   double s = plait_vm_wide_sin(r), c = plait_vm_wide_cos(r);
   float y = plait_vm_pickf(quadrant & 1u, (float)(-c / s), (float)(s / c));
   y = plait_bits_f32(plait_f32_bits(y) ^ (plait_f32_bits(x) & 0x80000000u));
@@ -105,10 +107,10 @@ PLAIT_INLINE float plait_vm_acosf(float x) {
   return (float)plait_vm_pick(outer, low, 0x1.921fb54442d18p+0 - y);
 }
 
-// The angle of (x, y), 0 <= y, x, in [0, pi / 2].
+// The angle of (x, y) in [0, pi / 2], for x, y >= 0.
 PLAIT_INLINE double plait_vm_wide_angle(double y, double x) {
   double small = plait_vm_pick(y > x, x, y), large = plait_vm_pick(y > x, y, x);
-  // Nothing is left of a quotient of infinities or zeros: they stand for 1 and 0.
+  // A quotient of two infinities or two zeros is taken as 1 or 0.
   bool infinite = small == PLAIT_VM_INF;
   small = plait_vm_pick(infinite, 1.0, small);
   large = plait_vm_pick(infinite, 1.0, large);
@@ -134,7 +136,7 @@ PLAIT_INLINE float plait_vm_atan2f(float y, float x) {
   return (float)plait_vm_copysign(r, v);
 }
 
-// The sine and cosine of a fraction of a turn, 0 <= t < 1, within 2 ulp.
+// The sine and cosine of t turns, 0 <= t < 1, within 2 ulp.
 PLAIT_INLINE void plait_vm_sincos_turnsf(float t, float *sine, float *cosine) {
   float rounded = 4.0f * t + PLAIT_VM_ROUNDERF;
   uint32_t n = plait_f32_bits(rounded);

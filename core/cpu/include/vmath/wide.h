@@ -1,4 +1,4 @@
-// The less frequent float functions work in double inside: no loss to cancellation, and errors near half an ulp.
+// Float functions that are less frequent compute in double: cancellation does no harm, and errors are near half an ulp.
 #ifndef PLAIT_VMATH_WIDE_H
 #define PLAIT_VMATH_WIDE_H
 
@@ -6,7 +6,7 @@
 
 // log(1 + f) for f > -1, where 1 + f is a normal number, to 2^-52 of the result.
 PLAIT_INLINE double plait_vm_wide_log1p(double f) {
-  // 1 + f, taken near a power of two, is (1 + g) 2^e; g comes from f itself, so nothing of a small f is lost.
+  // 1 + f is (1 + g) 2^e with g near 0. g comes from f itself, so a small f loses no bits.
   uint64_t bits = plait_vm_bits(1.0 + f) - 0x3fe6a09e667f3bcdu + (UINT64_C(1024) << 52);
   uint64_t biased = bits >> 52;
   double e = plait_vm_from_bits(biased | 0x4330000000000000u) - (0x1p52 + 1024.0);
@@ -73,7 +73,7 @@ PLAIT_INLINE double plait_vm_wide_cos(double r) {
 
 // sin(pi x) and cos(pi x) for finite x.
 PLAIT_INLINE void plait_vm_wide_sincospi(double x, double *sine, double *cosine) {
-  // Beyond 2^24 a float is an even integer.
+  // From 2^24 on, every float is an even integer.
   x = plait_vm_pick(plait_vm_abs(x) < 0x1p24, x, 0.0);
   double t = x + x + PLAIT_VM_ROUNDER;
   uint64_t n = plait_vm_bits(t);

@@ -27,8 +27,8 @@ static void count(void *arg, int64_t chunk) {
   atomic_fetch_add(&c->seen[chunk], 1);
 }
 
-// Each call has its own counters on the heap and frees them at once, so that a worker that comes late to a call, or
-// reads another call's work, shows up as a wrong count or in the freed block.
+// Each call has its own counters on the heap and frees them at once. So a worker that is late, or that reads another
+// call's work, shows up as a wrong count or as an access to freed memory.
 static int64_t repeat(void *pool, int64_t calls, int64_t chunks, int work) {
   int64_t wrong = 0;
   for (int64_t i = 0; i < calls; i++) {
@@ -64,7 +64,7 @@ struct threads {
   int want;
 };
 
-static void look(void *arg, int64_t chunk) {
+static void check_thread(void *arg, int64_t chunk) {
   struct threads *t = arg;
   (void)chunk;
   if (pthread_equal(pthread_self(), t->caller)) {
@@ -79,11 +79,11 @@ static void look(void *arg, int64_t chunk) {
   }
 }
 
-// Returns the chunks that workers ran, and in *unblocked on how many of them a signal could have arrived. The caller
-// holds its chunk until a worker came.
-static int64_t run_look(void *pool, int64_t chunks, int64_t *unblocked) {
+// Returns the number of chunks that workers ran. *unblocked gets the number of those whose thread could have received a
+// signal. The caller's chunk waits until a worker has run one.
+static int64_t run_check_thread(void *pool, int64_t chunks, int64_t *unblocked) {
   struct threads t = {.caller = pthread_self(), .want = pool != NULL};
-  plait_parallel(pool, chunks, look, &t);
+  plait_parallel(pool, chunks, check_thread, &t);
   *unblocked = atomic_load(&t.unblocked);
   return atomic_load(&t.others);
 }
@@ -98,21 +98,21 @@ import "C"
 
 import "unsafe"
 
-// Repeat makes calls of up to chunks chunks back to back and returns how many chunks did not run exactly once.
+// Repeat makes calls of up to chunks chunks back to back. It returns how many chunks did not run exactly once.
 func Repeat(pool unsafe.Pointer, calls, chunks, work int) int {
 	return int(C.repeat(pool, C.int64_t(calls), C.int64_t(chunks), C.int(work)))
 }
 
-// Nested makes a call whose chunks make calls on the same pool and returns how many chunks did not run exactly once.
+// Nested makes a call whose chunks make calls on the same pool. It returns how many chunks did not run exactly once.
 func Nested(pool unsafe.Pointer, chunks int) int {
 	return int(C.run_nested(pool, C.int64_t(chunks)))
 }
 
-// Workers makes one call and returns how many chunks ran on other threads than the caller's, and on how many of those
-// a signal was not blocked.
+// Workers makes one call. It returns how many chunks ran on worker threads, and how many of those ran with a signal
+// unblocked.
 func Workers(pool unsafe.Pointer, chunks int) (others, unblocked int) {
 	var u C.int64_t
-	n := C.run_look(pool, C.int64_t(chunks), &u)
+	n := C.run_check_thread(pool, C.int64_t(chunks), &u)
 	return int(n), int(u)
 }
 

@@ -1,4 +1,4 @@
-// Storing: part of tile.h.
+// The epilogue, which writes C: part of tile.h.
 
 LOCAL T NAME(load)(const void *c, int dtype, int64_t i) {
   switch (dtype) {
@@ -18,8 +18,8 @@ LOCAL void NAME(store)(void *c, int dtype, int64_t i, T x) {
   }
 }
 
-// Inlined with constant dtype and steps where they matter, so that the loops vectorise.
-LOCAL void NAME(finish_row)(const gemm_finish *f, int dtype, int64_t step, const T *restrict sums, int64_t cols,
+// Calls pass a constant dtype and constant steps, so that the inlined loops vectorise.
+LOCAL void NAME(epilogue_row)(const gemm_epilogue *f, int dtype, int64_t step, const T *restrict sums, int64_t cols,
                             void *restrict c, const T *restrict bias, int64_t bias_step) {
   T alpha = (T)f->alpha, beta = (T)f->beta;
   if (beta == 0 && bias == NULL) {
@@ -37,15 +37,15 @@ LOCAL void NAME(finish_row)(const gemm_finish *f, int dtype, int64_t step, const
   }
 }
 
-// One vector of C, of which n elements count.
-LOCAL void NAME(finish_part)(const gemm_finish *f, V sums, int64_t n, T *c, V bias) {
+// Writes the first n elements of one vector of C.
+LOCAL void NAME(epilogue_part)(const gemm_epilogue *f, V sums, int64_t n, T *c, V bias) {
   V x = (T)f->alpha * sums + bias;
   if (f->beta != 0) x += (T)f->beta * NAME(load_part)(c, n);
   NAME(store_part)(c, n, x);
 }
 
-// C's rows are contiguous and of the accumulating type.
-LOCAL void NAME(finish_rows)(const gemm_finish *f, const T *restrict sums, int64_t sums_row, int64_t rows, int64_t cols,
+// For a C with contiguous rows, of the accumulator type.
+LOCAL void NAME(epilogue_rows)(const gemm_epilogue *f, const T *restrict sums, int64_t sums_row, int64_t rows, int64_t cols,
                              T *restrict c, const T *restrict bias) {
   for (int64_t j = 0; j < cols; j += LANES) {
     int64_t n = cols - j < LANES ? cols - j : LANES;
@@ -53,13 +53,13 @@ LOCAL void NAME(finish_rows)(const gemm_finish *f, const T *restrict sums, int64
     if (bias != NULL && !f->bias_rows) shift = NAME(load_part)(bias + j, n);
     for (int64_t i = 0; i < rows; i++) {
       if (bias != NULL && f->bias_rows) shift = bias[i] - (V){0};
-      NAME(finish_part)(f, NAME(load_part)(sums + i * sums_row + j, n), n, c + i * f->c_row + j, shift);
+      NAME(epilogue_part)(f, NAME(load_part)(sums + i * sums_row + j, n), n, c + i * f->c_row + j, shift);
     }
   }
 }
 
-// C's columns are contiguous and of the accumulating type.
-LOCAL void NAME(finish_columns)(const gemm_finish *f, const T *restrict sums, int64_t sums_row, int64_t rows,
+// For a C with contiguous columns, of the accumulator type. It transposes squares of vectors.
+LOCAL void NAME(epilogue_columns)(const gemm_epilogue *f, const T *restrict sums, int64_t sums_row, int64_t rows,
                                 int64_t cols, T *restrict c, const T *restrict bias) {
   for (int64_t i = 0; i < rows; i += LANES) {
     int64_t n = rows - i < LANES ? rows - i : LANES;
@@ -73,21 +73,21 @@ LOCAL void NAME(finish_columns)(const gemm_finish *f, const T *restrict sums, in
       NAME(transpose)(r);
       for (int64_t q = 0; q < width; q++) {
         if (bias != NULL && !f->bias_rows) shift = bias[j + q] - (V){0};
-        NAME(finish_part)(f, r[q], n, c + i + (j + q) * f->c_col, shift);
+        NAME(epilogue_part)(f, r[q], n, c + i + (j + q) * f->c_col, shift);
       }
     }
   }
 }
 
-TARGET static void NAME(finish)(const gemm_finish *f, const void *sums, int64_t sums_row, int64_t rows, int64_t cols,
+TARGET static void NAME(epilogue)(const gemm_epilogue *f, const void *sums, int64_t sums_row, int64_t rows, int64_t cols,
                                 void *c, const void *bias) {
   int64_t size = f->out == PLAIT_F64 ? 8 : f->out == PLAIT_F32 ? 4 : 2;
   if (size == sizeof(T) && f->c_col == 1) {
-    NAME(finish_rows)(f, sums, sums_row, rows, cols, c, bias);
+    NAME(epilogue_rows)(f, sums, sums_row, rows, cols, c, bias);
     return;
   }
   if (size == sizeof(T) && f->c_row == 1) {
-    NAME(finish_columns)(f, sums, sums_row, rows, cols, c, bias);
+    NAME(epilogue_columns)(f, sums, sums_row, rows, cols, c, bias);
     return;
   }
   for (int64_t i = 0; i < rows; i++) {
@@ -96,11 +96,11 @@ TARGET static void NAME(finish)(const gemm_finish *f, const void *sums, int64_t 
     if (f->c_col != 1 || (f->bias_rows && bias != NULL)) {
       const T *b = bias;
       if (b != NULL && f->bias_rows) b += i;
-      NAME(finish_row)(f, f->out, f->c_col, from, cols, to, b, f->bias_rows ? 0 : 1);
+      NAME(epilogue_row)(f, f->out, f->c_col, from, cols, to, b, f->bias_rows ? 0 : 1);
     } else if (f->out == PLAIT_F16) {
-      NAME(finish_row)(f, PLAIT_F16, 1, from, cols, to, bias, 1);
+      NAME(epilogue_row)(f, PLAIT_F16, 1, from, cols, to, bias, 1);
     } else {
-      NAME(finish_row)(f, PLAIT_BF16, 1, from, cols, to, bias, 1);
+      NAME(epilogue_row)(f, PLAIT_BF16, 1, from, cols, to, bias, 1);
     }
   }
 }
