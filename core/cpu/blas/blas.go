@@ -13,7 +13,7 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x786d115b
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xe3d4383d
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>

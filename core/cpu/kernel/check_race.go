@@ -7,7 +7,8 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// checked wraps f with a check of each call against its kernel's contract. Only race builds, which are for tests, have time for it.
+// checked wraps f to check each call against its kernel's contract. Race builds are for tests, so the cost does not
+// matter.
 func checked(f Func) Func {
 	return func(ctx *Context, c *core.Call) error {
 		if err := contract.Check(c); err != nil {

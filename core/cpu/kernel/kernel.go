@@ -1,5 +1,5 @@
-// Package kernel is the table of CPU kernels by name, and defines the context that each call gets. The kernel families, one per subfolder,
-// register themselves in the table.
+// Package kernel is the table of CPU kernels, and defines the context that each call gets. Each subfolder is a family
+// of kernels, which registers its kernels here.
 package kernel
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Func runs a kernel: it turns the call's operands into pointers and makes one call into C. Operands may have any strides and, unless the
-// kernel says otherwise, be empty.
+// A Func runs a kernel: it turns the call's operands into pointers and makes one call into C. Unless a kernel says
+// otherwise, operands may be empty and may have any strides.
 type Func func(ctx *Context, c *core.Call) error
 
 var table []Func
 
-// Register sets the implementation of a kernel of package contract. Families call it from init.
+// Register sets the implementation of a kernel. Families call it from init.
 func Register(k core.KernelID, f Func) {
 	id := int(k)
 	for len(table) <= id {

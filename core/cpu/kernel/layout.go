@@ -1,14 +1,15 @@
 package kernel
 
-// A Dim is a dimension of a problem with an input and an output: its size, and its stride in each, in elements.
+// A Dim is a dimension of an input and an output: its size, and its stride in each, in elements.
 type Dim struct{ Size, In, Out int }
 
-// Reach is a sort key for dimensions: their stride in the input. Stride 0, a repeated dimension, sorts as the largest.
+// Reach is a sort key for dimensions: the absolute stride in the input. Stride 0, a broadcast dimension, sorts as the
+// largest.
 func (d Dim) Reach() uint {
-	return uint(max(d.In, -d.In)) - 1 // 0 becomes the largest
+	return uint(max(d.In, -d.In)) - 1 // 0 wraps to the largest
 }
 
-// SortDims sorts dimensions by descending stride, so that the last one is the best for inner loops.
+// SortDims sorts dimensions by descending stride. The last one is then the best for inner loops.
 func SortDims(dims []Dim) {
 	for i := range dims {
 		for j := i; j > 0 && dims[j].Reach() > dims[j-1].Reach(); j-- {
@@ -17,7 +18,8 @@ func SortDims(dims []Dim) {
 	}
 }
 
-// CollapseDims merges neighbouring dimensions that are contiguous with each other in both tensors. It returns the new number of dimensions.
+// CollapseDims merges adjacent dimensions that are contiguous with each other in both tensors. It returns the new
+// number of dimensions.
 func CollapseDims(dims []Dim) int {
 	n := 0
 	for _, d := range dims {

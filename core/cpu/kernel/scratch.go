@@ -19,11 +19,11 @@ type Context struct {
 	// Memory is the source of scratch memory; nil means the system.
 	Memory Memory
 
-	pocket block
-	table  block
-	kept   atomic.Pointer[block] // scratch memory of earlier calls, kept for the next; nil while a call uses it
-	lent   *block                // scratch memory of the current call
-	bytes  int                   // bytes of it that the call asked for
+	small block
+	table block
+	kept  atomic.Pointer[block] // scratch memory of earlier calls, kept for the next; nil while a call uses it
+	lent  *block                // scratch memory of the current call
+	bytes int                   // bytes of it that the call asked for
 }
 
 // A Memory provides scratch memory to kernels.
@@ -41,14 +41,14 @@ type block struct {
 	size int
 }
 
-// pocketSize is what a context has at hand from its first call on: most calls need no more, and cost no more.
-const pocketSize = 64 << 10
+// smallSize is the size of the block that a context allocates at its first request and keeps. Most calls need no more.
+const smallSize = 64 << 10
 
-// Scratch returns at least n bytes, aligned to 64, that are the kernel's until it returns or asks again. Their contents are
-// undefined. An error is the memory's.
+// Scratch returns at least n bytes, aligned to 64, which the kernel may use until it returns or calls Scratch again.
+// The contents are undefined. An error comes from the memory.
 func (x *Context) Scratch(n int) (unsafe.Pointer, error) {
-	if n <= x.pocket.size {
-		return x.pocket.p, nil
+	if n <= x.small.size {
+		return x.small.p, nil
 	}
 	return x.borrow(n)
 }
@@ -58,9 +58,9 @@ func (x *Context) borrow(n int) (unsafe.Pointer, error) {
 		x.Memory = system{}
 	}
 	var err error
-	if n <= pocketSize {
-		x.pocket.p, x.pocket.size, err = x.Memory.Alloc(pocketSize)
-		return x.pocket.p, err
+	if n <= smallSize {
+		x.small.p, x.small.size, err = x.Memory.Alloc(smallSize)
+		return x.small.p, err
 	}
 	x.Done()
 	b := x.kept.Swap(nil)
@@ -78,8 +78,9 @@ func (x *Context) borrow(n int) (unsafe.Pointer, error) {
 	return b.p, nil
 }
 
-// Table returns at least n bytes, aligned to 64, for what a kernel tells its C of the operands, until it returns or asks again. They do
-// not count against the budget, as the operands of the call do not: a call that had room for its operands has room for their table.
+// Table returns at least n bytes, aligned to 64, for the description of operands that a kernel passes to C. They are
+// valid until the kernel returns or calls Table again. They do not count against the memory budget, and neither do the
+// call's operands: a call that has room for its operands also has room for their table.
 func (x *Context) Table(n int) (unsafe.Pointer, error) {
 	if n <= x.table.size {
 		return x.table.p, nil
@@ -93,7 +94,7 @@ func (x *Context) Table(n int) (unsafe.Pointer, error) {
 	return p, err
 }
 
-// Done says that the kernel has returned.
+// Done ends the use of the current call's scratch memory. A stream calls it when the kernel has returned.
 func (x *Context) Done() {
 	if x.lent != nil {
 		x.giveBack()
@@ -106,26 +107,26 @@ func (x *Context) giveBack() {
 	x.lent = nil
 }
 
-// Trim gives memory back that no call uses. Any goroutine may call it.
+// Trim frees memory that no call uses. Any goroutine may call it.
 func (x *Context) Trim() {
 	if b := x.kept.Swap(nil); b != nil {
 		x.Memory.Free(b.p, b.size)
 	}
 }
 
-// FreeScratch gives all memory back, after the last call.
+// FreeScratch frees all memory, after the last call.
 func (x *Context) FreeScratch() {
 	x.Done()
 	x.Trim()
-	if x.pocket.p != nil {
-		x.Memory.Free(x.pocket.p, x.pocket.size)
-		x.pocket = block{}
+	if x.small.p != nil {
+		x.Memory.Free(x.small.p, x.small.size)
+		x.small = block{}
 	}
 	system{}.Free(x.table.p, x.table.size)
 	x.table = block{}
 }
 
-// system is a [Memory] that nobody accounts for.
+// system is the C allocator as a [Memory]; no budget or statistics count it.
 type system struct{}
 
 func (system) Alloc(n int) (unsafe.Pointer, int, error) {

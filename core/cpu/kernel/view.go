@@ -13,7 +13,7 @@ type View struct {
 	Shape, Strides [core.MaxDims]int64
 }
 
-// ViewOf describes an operand that is a tensor.
+// ViewOf describes a tensor operand.
 func ViewOf(o *core.Operand) View {
 	v := View{Data: o.Ptr(), DType: int64(o.DType), Dims: int64(len(o.Shape))}
 	for i := range o.Shape {

@@ -2,7 +2,7 @@
 package attention
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xd3803e96
+#cgo CFLAGS: -DPLAIT_HEADERS=0xea803aad
 #cgo noescape plaitk_attention_forward
 #cgo nocallback plaitk_attention_forward
 #cgo noescape plaitk_attention_backward
@@ -36,8 +36,8 @@ func newView(p unsafe.Pointer, strides []int) view {
 	return view{data: p, batch: C.int64_t(strides[0]), head: C.int64_t(strides[1]), row: C.int64_t(strides[2])}
 }
 
-// operand returns the view of a [batch, heads, length, dim] operand whose last stride is 1; one without data if it was not
-// given.
+// operand returns the view of a [batch, heads, length, dim] operand with a last stride of 1. The view of an absent
+// operand has no data.
 func operand(o *core.Operand) view {
 	if !o.Present() {
 		return view{}
@@ -45,7 +45,7 @@ func operand(o *core.Operand) view {
 	return newView(o.Ptr(), o.Strides)
 }
 
-// newProblem describes attention of q, k and v by their shapes; the masks and dropout are added by the methods.
+// newProblem describes the attention of q, k and v. Masks and dropout are added afterwards.
 func newProblem(dtype int, q, k, v view, qShape, kShape []int, valueDim int, scale float64, causal bool) problem {
 	p := problem{dtype: C.int(dtype), q: q, k: k, v: v, batch: C.int64_t(qShape[0]), heads: C.int64_t(qShape[1]),
 		kv_heads: C.int64_t(kShape[1]), queries: C.int64_t(qShape[2]), keys: C.int64_t(kShape[2]), dim: C.int64_t(qShape[3]),
@@ -62,7 +62,7 @@ func setMask(p *problem, dtype int, data unsafe.Pointer, strides []int) {
 	p.mask_query, p.mask_key = C.int64_t(strides[2]), C.int64_t(strides[3])
 }
 
-// setDropout makes weights be dropped with the given probability by the words of a generator from offset on.
+// setDropout enables dropout with the given probability. Its random words start at the generator's offset.
 func setDropout(p *problem, probability float64, seed, offset uint64) {
 	keep := 1 - probability
 	p.dropout, p.seed, p.offset = 1, C.uint64_t(seed), C.uint64_t(offset)
@@ -90,7 +90,7 @@ func backward(ctx *kernel.Context, p *problem, o view, lse unsafe.Pointer, do, d
 	return nil
 }
 
-// callProblem reads q, k, v and the mask, which come first in both calls, and the attributes.
+// callProblem reads q, k, v and the mask, the first inputs of both calls, and the attributes.
 func callProblem(c *core.Call) problem {
 	q, k, v, mask := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3]
 	a := contract.AttentionOf(c)
@@ -115,12 +115,12 @@ func attentionBackward(ctx *kernel.Context, c *core.Call) error {
 		operand(&c.Outs[1]), operand(&c.Outs[2]))
 }
 
-// The instruction sets that limit takes.
+// The instruction sets that limit accepts.
 const (
 	baseline = C.PLAITK_ATTENTION_BASE
 	avx2     = C.PLAITK_ATTENTION_V3
 	avx512   = C.PLAITK_ATTENTION_V4
 )
 
-// limit keeps the kernels from using newer instruction sets than the given one; for tests.
+// limit sets the newest instruction set that kernels may use, for tests.
 func limit(isa int) { C.plaitk_attention_limit(C.int(isa)) }

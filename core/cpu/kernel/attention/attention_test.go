@@ -16,17 +16,17 @@ import (
 
 type raw = rawtensor.Tensor
 
-// A setup is one use of attention.
+// A setup is one configuration of attention.
 type setup struct {
 	name                     string
 	batch, heads, kvHeads    int
 	queries, keys, dim, vdim int
 	causal                   bool
-	mask                     string // "", "bool", "float" or "keys": a bool row for all queries
+	mask                     string // "", "bool", "float" or "keys": one bool row for all queries
 	dropout, scale           float64
-	transposed               bool // heads lie inside the length, as a projection leaves them
+	transposed               bool // memory order [batch, length, heads, dim], as a projection writes it
 	seed, offset             uint64
-	hideAll                  bool // query 1 sees no key
+	hideAll                  bool // the mask hides all keys from query 1
 }
 
 func (s setup) probability(b, h, q, k int) float64 {
@@ -40,7 +40,7 @@ func (s setup) probability(b, h, q, k int) float64 {
 	return 0
 }
 
-// keeps is the generator's decision for one word, by the definition of Philox4x32-10.
+// keeps reports whether dropout keeps the weight of one random word, by the definition of Philox4x32-10.
 func keeps(s setup, index uint64) bool {
 	counter := s.offset + index/4
 	c := [4]uint32{uint32(counter), uint32(counter >> 32), 0, 0}
@@ -101,7 +101,7 @@ func (s setup) problem(x tensors) problem {
 	return p
 }
 
-// reference computes the result and the gradients with all scores stored.
+// reference computes the result and the gradients from the full matrix of scores.
 func (s setup) reference(x tensors) (o, dq, dk, dv func(i ...int) float64) {
 	at := func(heads, length, dim int) ([]float64, func(i ...int) float64, func(i []int) int) {
 		d := make([]float64, s.batch*heads*length*dim)
@@ -214,7 +214,7 @@ func TestAgainstDefinition(t *testing.T) {
 	}
 }
 
-// run compares the result and the gradients with what is wanted.
+// run compares the result and the gradients with the reference.
 func (s setup) run(t *testing.T, workers *pool.Pool, x tensors, want [4]func(i ...int) float64) {
 	dtype := x.q.DType
 	ctx := &kernel.Context{Pool: workers.Ptr()}
@@ -238,7 +238,7 @@ func (s setup) run(t *testing.T, workers *pool.Pool, x tensors, want [4]func(i .
 		requireSame(t, want[i+1], g, 4*tol, []string{"dq", "dk", "dv"}[i])
 	}
 
-	// Each gradient alone is the same bits, and so is everything on one thread.
+	// A gradient computed alone has the same bits, and so has everything on one thread.
 	for i, whole := range []*raw{dq, dk, dv} {
 		alone := whole.Clone(t)
 		clear(alone.Memory())
@@ -264,7 +264,7 @@ func TestHiddenQueriesGiveZero(t *testing.T) {
 	require.Equal(t, math.Inf(1), lse.Float(1))
 }
 
-// A NaN in a query reaches its own result only.
+// A NaN in a query only reaches that query's result.
 func TestNaNStaysInItsRow(t *testing.T) {
 	s := setup{batch: 1, heads: 1, kvHeads: 1, queries: 4, keys: 70, dim: 4, vdim: 4, scale: 1}
 	x := s.random(t, rawtensor.Float32)

@@ -2,7 +2,7 @@
 package combine
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x12abde10
+#cgo CFLAGS: -DPLAIT_HEADERS=0x35d239de
 #cgo noescape plaitk_combine
 #cgo nocallback plaitk_combine
 #include "c/combine.h"
@@ -43,8 +43,8 @@ func combine(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// Join is the kernel for memory that belongs to no tensor: it joins n elements of each of sources into every one of targets.
-// All of it is off the Go heap.
+// Join is the kernel for memory that belongs to no tensor. It combines n elements of all sources and writes the result
+// to every target. All memory is outside the Go heap.
 func Join(op contract.CombineOp, d core.DType, n int, sources, targets []unsafe.Pointer, divisor float64) {
 	if n == 0 || len(targets) == 0 {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// The floating point operations per second of each pass, counting those on padding.The first is the layer that docs and reports quote.
+// BenchmarkConv reports the floating-point operations per second of each pass, including those on padding. Docs and
+// reports quote the first layer.
 func BenchmarkConv(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -6,7 +6,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xe1e8f95d
+#cgo CFLAGS: -DPLAIT_HEADERS=0x56299a65
 #cgo noescape plaitk_conv_forward_scratch
 #cgo nocallback plaitk_conv_forward_scratch
 #cgo noescape plaitk_conv_input_grad_scratch
@@ -31,7 +31,8 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/conv/c" // its kernels
 )
 
-// A geometry describes a convolution by its forward pass; missing leading dimensions are 1. It is plaitk_conv_shape.
+// A geometry describes a convolution by its forward pass. Missing leading dimensions are 1. It has the layout of
+// plaitk_conv_shape.
 type geometry struct {
 	dtype, n, groups, cin, cout                int64
 	in, out, kernel, stride, padding, dilation [3]int64
@@ -63,5 +64,5 @@ func (g *geometry) weightGrad(pool, x, dy, dw, scratch unsafe.Pointer) {
 	C.plaitk_conv_weight_grad((*C.plait_pool)(pool), g.c(), x, dy, dw, scratch)
 }
 
-// limitISA caps the instruction set for tests: 0 baseline, 1 AVX2, 2 AVX-512. It returns the one in use.
+// limitISA limits the instruction set for tests: 0 baseline, 1 AVX2, 2 AVX-512. It returns the one in use.
 func limitISA(level int) int { return int(C.plaitk_conv_isa(C.int64_t(level))) }

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// size returns positions, weights and outputs: the lengths of x, w and y.
+// sizes returns the number of elements of x, w and y.
 func (g *geometry) sizes() (x, w, y int64) {
 	x, w, y = g.n*g.cin, g.cout*(g.cin/g.groups), g.n*g.cout
 	for d := range 3 {
@@ -23,7 +23,7 @@ func (g *geometry) sizes() (x, w, y int64) {
 	return
 }
 
-// each calls f with the indices of x, w and y of every product of the convolution.
+// each calls f for every product of the convolution, with its indices in x, w and y.
 func (g *geometry) each(f func(x, w, y int64)) {
 	cg, og := g.cin/g.groups, g.cout/g.groups
 	for n := range g.n {
@@ -56,7 +56,7 @@ func (g *geometry) each(f func(x, w, y int64)) {
 	}
 }
 
-// A buffer is a row of elements that ends where an unmapped page begins.
+// A buffer is an array of elements that ends where an unmapped page begins.
 type buffer struct{ *rawtensor.Tensor }
 
 func newBuffer(t testing.TB, dtype, n int64) *buffer {
@@ -87,7 +87,7 @@ func random(r *rand.Rand, n int64) []float64 {
 	return v
 }
 
-// scratch is filled with NaN, so that a read of what was not written shows.
+// scratch returns memory filled with NaN, so that a read of unwritten memory shows.
 func scratch(bytes int) unsafe.Pointer {
 	words := make([]uint64, bytes/8+16)
 	for i := range words {
@@ -160,7 +160,7 @@ func check(t *testing.T, g geometry, p *pool.Pool) {
 	runtime.KeepAlive(p)
 }
 
-// shape makes a geometry of 1 to 3 dimensions with the output size of the formula.
+// shape returns a geometry of 1 to 3 dimensions. It computes the output size.
 func shape(n, groups, cin, cout int64, in, kernel, stride, padding, dilation []int64) geometry {
 	g := geometry{dtype: rawtensor.Float32, n: n, groups: groups, cin: cin, cout: cout}
 	for d := range 3 {
@@ -225,7 +225,7 @@ func TestAgainstLoops(t *testing.T) {
 	}
 }
 
-// Random geometries reach combinations that nobody thought of.
+// Random geometries reach combinations that no other test has.
 func TestRandomGeometries(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	p := pool.New(2)
@@ -248,7 +248,7 @@ func TestRandomGeometries(t *testing.T) {
 	}
 }
 
-// The bits of the results do not depend on the number of threads.
+// The results have the same bits for any number of threads.
 func TestThreads(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for name, g := range cases() {
@@ -280,7 +280,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// An infinity that no tap meets stays out of the weight gradient.
+// An infinity that no tap reads does not reach the weight gradient.
 func TestUntouchedInfinity(t *testing.T) {
 	for _, in := range []int64{8, 40} {
 		g := shape(1, 1, 1, 4, dims{in, in}, dims{2, 2}, dims{3, 3}, dims{0, 0}, dims{1, 1})

@@ -24,7 +24,7 @@ func init() {
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// patches describes those of an image.
+// patches describes the patches of an image.
 func patches(c *core.Call, image *core.Operand) *C.plaitk_conv_patches {
 	a := contract.PatchesOf(c)
 	first := len(image.Shape) - 2

@@ -7,7 +7,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// touch gives every page memory of its own: until it is written, it is the one page of zeros.
+// touch writes to every page, since unwritten pages all share the one page of zeros.
 func touch(t *rawtensor.Tensor) {
 	for i := range t.Memory() {
 		t.Memory()[i] = byte(i)
@@ -27,7 +27,7 @@ func benchmarkCopy(b *testing.B, out, in *rawtensor.Tensor) {
 	}
 }
 
-// The yardstick: Go's copy, which is the system's memmove speed on one thread.
+// BenchmarkMemmove is the reference for the others: Go's copy, which is the system's memmove on one thread.
 func BenchmarkMemmove(b *testing.B) {
 	for name, n := range map[string]int{"4MB": 1 << 20, "128MB": 1 << 25} {
 		b.Run(name, func(b *testing.B) {

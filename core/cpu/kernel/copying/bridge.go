@@ -1,7 +1,7 @@
 package copying
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1535d4d7
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf56ef5ff
 #cgo noescape plaitk_copying_copy
 #cgo nocallback plaitk_copying_copy
 #cgo noescape plaitk_copying_fill
@@ -17,7 +17,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
-// A view is one operand: shape, strides in elements, and the address of the element at index 0.
+// A view is an operand: shape, strides in elements, and the address of the element at index 0.
 type view = C.plait_view
 
 func newView(p unsafe.Pointer, dtype int, shape, strides []int) view {

@@ -18,7 +18,7 @@ func viewOf(t *rawtensor.Tensor) *view {
 	return &v
 }
 
-// special lists values at the edges of the dtype, as bits.
+// special returns bit patterns at the edges of a dtype's range.
 func special(dtype int) []uint64 {
 	var out []uint64
 	if rawtensor.IsFloat(dtype) {
@@ -62,7 +62,7 @@ func TestCopyConvertsSpecialValues(t *testing.T) {
 	for _, from := range rawtensor.DTypes {
 		values := special(from)
 		for _, to := range rawtensor.DTypes {
-			for _, n := range []int{len(values), 500} { // the vector body and the remainder see every value
+			for _, n := range []int{len(values), 500} { // both the vector loop and the remainder see every value
 				in, out := rawtensor.New(t, from, n), rawtensor.New(t, to, n)
 				for i := range n {
 					in.SetBits(values[i%len(values)], i)

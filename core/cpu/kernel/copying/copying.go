@@ -14,7 +14,8 @@ func init() {
 
 func operand(o *core.Operand) view { return newView(o.Ptr(), int(o.DType), o.Shape, o.Strides) }
 
-// Copy copies in, of the same shape or a number, to out and converts it to its dtype, for the kernels of other families.
+// Copy copies in to out and converts it to out's dtype, for kernels of other families. in is a number or has out's
+// shape.
 func Copy(ctx *kernel.Context, out, in *core.Operand) {
 	if in.IsNumber {
 		fillWith(ctx, out, in.Number)

@@ -2,7 +2,7 @@
 package creation
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xe25243b1
+#cgo CFLAGS: -DPLAIT_HEADERS=0xd7e95c4b
 #cgo noescape plaitk_creation_arange
 #cgo nocallback plaitk_creation_arange
 #cgo noescape plaitk_creation_linspace
@@ -32,10 +32,10 @@ func init() {
 	kernel.Register(contract.TriangleIndices, triangleIndicesCall)
 }
 
-// view is how C sees an operand.
+// view converts an operand's view for C.
 func view(v *kernel.View) *C.plait_view { return (*C.plait_view)(unsafe.Pointer(v)) }
 
-// The two are one layout.
+// kernel.View and plait_view must have the same size.
 var _ = [1]struct{}{}[unsafe.Sizeof(kernel.View{})-unsafe.Sizeof(C.plait_view{})]
 
 func arangeCall(ctx *kernel.Context, c *core.Call) error {

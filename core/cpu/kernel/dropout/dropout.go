@@ -2,7 +2,7 @@
 package dropout
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x40581057
+#cgo CFLAGS: -DPLAIT_HEADERS=0x16e535b3
 #cgo noescape plaitk_dropout
 #cgo nocallback plaitk_dropout
 #include "c/dropout.h"

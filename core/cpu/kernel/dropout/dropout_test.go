@@ -12,7 +12,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// word is word i of a generator by the definition of Philox4x32-10.
+// word returns word i of a generator, by the definition of Philox4x32-10.
 func word(seed, offset uint64, i int) uint32 {
 	counter := offset + uint64(i)/4
 	c := [4]uint32{uint32(counter), uint32(counter >> 32), 0, 0}

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// touch gives every page memory of its own, and every element a value between 0 and 1.
+// touch writes a value between 0 and 1 to every element, so that every page has its own memory.
 func touch(t *rawtensor.Tensor) *rawtensor.Tensor {
 	switch t.DType {
 	case rawtensor.Float32:
@@ -23,7 +23,8 @@ func touch(t *rawtensor.Tensor) *rawtensor.Tensor {
 	return t
 }
 
-// The yardstick: Go's copy, which is the system's memmove on one thread. It moves two thirds of the bytes of an addition.
+// BenchmarkMemmove is the reference for the others: Go's copy, which is the system's memmove on one thread. It moves
+// two thirds of the bytes of an addition.
 func BenchmarkMemmove(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -3,12 +3,13 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x4ea78837
+#cgo CFLAGS: -DPLAIT_HEADERS=0xa21f56dd
 #cgo noescape plaitk_elementwise_start
 #cgo nocallback plaitk_elementwise_start
 #include "c/elementwise.h"
 
-// A call by another name: cgo looks for Go pointers behind every pointer to a type with pointers, and a call lies in C memory.
+// An opaque name for plaitk_elementwise_call. cgo checks for Go pointers behind any pointer to a type with pointers; a
+// call lies in C memory, so it needs no check.
 struct plaitk_elementwise_opaque;
 static int64_t plaitk_elementwise_start(plait_pool *pool, struct plaitk_elementwise_opaque *call) {
   return plaitk_elementwise_run(pool, (const plaitk_elementwise_call *)call);
@@ -26,10 +27,10 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/pool"                 // defines plait_parallel
 )
 
-// table finds the registered kernels by name.
+// table has the registered kernels by name.
 var table = map[string]*C.plaitk_elementwise_kernel{}
 
-// family registers the kernels of a generated table, whose entries are in the order of names.
+// family registers the kernels of a generated table. names are in the table's order.
 func family(first unsafe.Pointer, names ...string) {
 	kernels := unsafe.Slice((*C.plaitk_elementwise_kernel)(first), len(names))
 	for i, name := range names {
@@ -39,8 +40,8 @@ func family(first unsafe.Pointer, names ...string) {
 	}
 }
 
-// run fills the C call in and runs it. Inputs broadcast to the shape of the outputs. Numbers among the inputs are scalars
-// of the loop; attributes are c.Floats, or c.Ints if the loop computes with integers.
+// run fills in the C call and runs it. Inputs broadcast to the shape of the outputs. Inputs that are numbers become
+// scalars of the loop. Attributes are c.Floats, or c.Ints for integer loops.
 func run(ctx *kernel.Context, c *core.Call, k *C.plaitk_elementwise_kernel) error {
 	scratch, err := ctx.Scratch(C.sizeof_plaitk_elementwise_call)
 	if err != nil {
@@ -93,7 +94,7 @@ func operand(to *C.plaitk_elementwise_operand, o *core.Operand, shape []int) {
 
 func number(to *C.plaitk_elementwise_operand, o *core.Operand, loopType C.uint8_t, dims int) {
 	to.data = nil
-	for d := range dims { // calls are reused
+	for d := range dims { // calls are reused, so clear old values
 		to.stride[d] = 0
 	}
 	if loopType == C.PLAIT_I64 {

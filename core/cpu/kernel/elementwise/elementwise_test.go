@@ -15,7 +15,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// operandOf makes a tensor in raw memory the operand of a call.
+// operandOf returns an operand on the memory of t.
 func operandOf(t *rawtensor.Tensor) core.Operand {
 	return core.Operand{Memory: core.Memory{Ptr: t.Ptr}, DType: core.DType(t.DType), Shape: t.Shape, Strides: t.Strides}
 }
@@ -44,7 +44,7 @@ func runKernel(t testing.TB, workers unsafe.Pointer, name string, c *core.Call) 
 	return run(&ctx, c, k)
 }
 
-// at reads the element of t at an index of the shape to which it broadcasts.
+// at returns the element of t at an index of the shape that t broadcasts to.
 func at(t *rawtensor.Tensor, index []int) float64 {
 	own := append([]int(nil), index[len(index)-len(t.Shape):]...)
 	for d := range own {
@@ -55,7 +55,7 @@ func at(t *rawtensor.Tensor, index []int) float64 {
 	return t.Value(own...)
 }
 
-// Every combination of layouts of two inputs and the output gives the sum, for shapes on both sides of all block sizes.
+// TestLayouts adds two inputs in every combination of layouts. The shapes are on both sides of all block sizes.
 func TestLayouts(t *testing.T) {
 	workers := pool.New(2)
 	defer workers.Close()
@@ -94,7 +94,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// Operands of every dtype are converted to the loop's type and back.
+// TestDTypes has operands of every dtype, which are converted to the loop's type and back.
 func TestDTypes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, xt := range rawtensor.DTypes {
@@ -124,7 +124,7 @@ func TestDTypes(t *testing.T) {
 	}
 }
 
-// stored is what becomes of v in an element of a dtype.
+// stored returns v as an element of a dtype stores it.
 func stored(dtype int, v float64) float64 {
 	switch {
 	case dtype == rawtensor.Bool:
@@ -182,7 +182,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// An output may be an input, in every layout and also where it is converted.
+// TestInPlace has an output that is also an input, in every layout, with and without conversion.
 func TestInPlace(t *testing.T) {
 	workers := pool.New(2)
 	defer workers.Close()
@@ -217,7 +217,7 @@ func TestDivisionByZeroIsReported(t *testing.T) {
 	require.NoError(t, runKernel(t, nil, "floor_divide.f32", callOf([]*rawtensor.Tensor{z}, []*rawtensor.Tensor{z, z})))
 }
 
-// Results past the caches take another way to memory.
+// TestStreamedOutput has an output that is large enough for non-temporal stores.
 func TestStreamedOutput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("uses much memory")
@@ -237,7 +237,7 @@ func TestStreamedOutput(t *testing.T) {
 	}
 }
 
-// Results are the same bits for any number of threads.
+// TestThreadsDoNotMatter checks that results have the same bits for any number of threads.
 func TestThreadsDoNotMatter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	x := rawtensor.New(t, rawtensor.Float32, 300, 301).Fill(func([]int) float64 { return rng.NormFloat64() })

@@ -17,7 +17,8 @@ import (
 
 const elements = 300
 
-// Every generated kernel computes what the interpreter does, in each of its types.
+// TestKernelsAgreeWithTheInterpreter compares every generated kernel, in each of its types, with the interpreter of
+// package expr.
 func TestKernelsAgreeWithTheInterpreter(t *testing.T) {
 	seen := 0
 	for _, r := range op.Rows() {
@@ -114,7 +115,8 @@ func agree(ct expr.Type, want, got float64) bool {
 	return math.Abs(want-got) <= tolerance*(1+math.Abs(want))
 }
 
-// element returns numbers of all sizes; in float64, where the interpreter meets the same infinities, special ones too.
+// element returns a random number of any magnitude. For float64 it also returns infinities and NaN, which the
+// interpreter handles in the same way.
 func element(rng *rand.Rand, ct expr.Type, k expr.Kind, i int) float64 {
 	special := []float64{0, 1, -1, 0.5, math.Inf(1), math.Inf(-1), math.NaN(), 2, -2, 1e-3}
 	switch {

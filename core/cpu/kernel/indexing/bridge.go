@@ -1,7 +1,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x3324955e
+#cgo CFLAGS: -DPLAIT_HEADERS=0x9ebad618
 #cgo noescape plaitk_indexing_gather
 #cgo nocallback plaitk_indexing_gather
 #cgo noescape plaitk_indexing_scatter
@@ -35,7 +35,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/pool"              // defines plait_parallel
 )
 
-// A view is one operand: shape, strides in elements, and the address of the element at index 0.
+// A view is an operand: shape, strides in elements, and the address of the element at index 0.
 type view = C.plait_view
 
 func newView(p unsafe.Pointer, dtype int, shape, strides []int) view {
@@ -46,7 +46,7 @@ func newView(p unsafe.Pointer, dtype int, shape, strides []int) view {
 	return v
 }
 
-// bad is the first index out of range: which index tensor, its row-major position there, and its value.
+// bad is the first index out of range: the index tensor it is in, its row-major position there, and its value.
 type bad struct{ tensor, position, value int }
 
 func (b *bad) set(c *C.plaitk_bad_index) { *b = bad{int(c.tensor), int(c.position), int(c.value)} }
@@ -104,7 +104,7 @@ func embeddingBackward(pool unsafe.Pointer, out, grad, index *view, padding int,
 	return false
 }
 
-// maskScratch returns the bytes of scratch of the kernels on the given mask.
+// maskScratch returns the bytes of scratch that the kernels need for a mask.
 func maskScratch(mask *view) int { return 8 * int(C.plaitk_indexing_mask_scratch(mask)) }
 
 func count(pool unsafe.Pointer, mask *view, scratch unsafe.Pointer) int {

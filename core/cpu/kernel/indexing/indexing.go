@@ -48,7 +48,7 @@ func scatterCall(ctx *kernel.Context, c *core.Call) error {
 	a := contract.ScatterOf(c)
 	half := a.Mode != contract.ScatterAssign && c.Outs[0].DType.IsHalf()
 	n, d, value := 64, c.Outs[0].DType, c.Ins[1]
-	if half { // combined in float32 and rounded once
+	if half { // combine in float32 and round once
 		d = core.Float32
 		n += 4 * (c.Outs[0].Numel() + value.Numel())
 	}
@@ -84,7 +84,7 @@ func scatterCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// number returns an operand of the given shape whose elements are all the number, at p.
+// number returns an operand of the given shape whose elements are all one number. p is memory for it.
 func number(ctx *kernel.Context, p unsafe.Pointer, d core.DType, v core.Number, shape []int) core.Operand {
 	one := core.Operand{Memory: core.Memory{Ptr: p}, DType: d}
 	copying.Copy(ctx, &one, &core.Operand{IsNumber: true, Number: v})
@@ -92,14 +92,14 @@ func number(ctx *kernel.Context, p unsafe.Pointer, d core.DType, v core.Number, 
 	return one
 }
 
-// float32At returns a contiguous operand at p.
+// float32At returns a contiguous float32 operand at p.
 func float32At(p unsafe.Pointer, shape []int) core.Operand {
 	strides := make([]int, len(shape))
 	core.ContiguousStrides(shape, strides)
 	return core.Operand{Memory: core.Memory{Ptr: p}, DType: core.Float32, Shape: shape, Strides: strides}
 }
 
-// indices lays out scratch for n bytes and the views of the index tensors Ins[1:].
+// indices returns n bytes of scratch and the views of the index tensors Ins[1:].
 func indices(ctx *kernel.Context, c *core.Call, n int) (unsafe.Pointer, []view, error) {
 	k := len(c.Ins) - 1
 	room := (k*int(unsafe.Sizeof(view{})) + 63) &^ 63
@@ -189,7 +189,8 @@ func maskedSelectCall(ctx *kernel.Context, c *core.Call) error {
 	return counted(c, maskedSelect(ctx.Pool, &out, &in, &mask, p), c.Outs[0].Numel())
 }
 
-// counted fails if a mask, or another tensor that decides the shape of a result, has changed since it was read.
+// counted fails if a mask, or another tensor that determines a result's shape, has changed since that shape was
+// computed.
 func counted(c *core.Call, got, want int) error {
 	if got != want {
 		return core.Errorf(core.StateError, c.Op, "the result would have %d elements, the values read before gave %d", got, want)

@@ -24,14 +24,14 @@ func scratch(t testing.TB, bytes int) unsafe.Pointer {
 	return rawtensor.New(t, rawtensor.Uint8, max(bytes, 1)+63).Ptr
 }
 
-// pools are the thread counts whose results must be the same bits.
+// pools returns pools of several sizes. All of them must give the same bits.
 func pools(t testing.TB) []*pool.Pool {
 	three := pool.New(3)
 	t.Cleanup(three.Close)
 	return []*pool.Pool{nil, three}
 }
 
-// layout returns one of the layouts of a tensor.
+// layout returns a tensor in a random memory layout.
 func layout(t testing.TB, rng *rand.Rand, dtype int, shape []int) *rawtensor.Tensor {
 	all := rawtensor.Layouts(t, dtype, shape)
 	names := []string{"contiguous", "transposed", "sliced", "flipped", "narrowed"}
@@ -57,7 +57,8 @@ func requireSame(t *testing.T, want, got *rawtensor.Tensor, what string) {
 	})
 }
 
-// combine is what a mode does to values of a dtype; the half dtypes are combined as float64, and rounded by the caller.
+// combine returns the result of a mode for two values of a dtype. It combines 16-bit floats as float64; the caller
+// rounds.
 func combine(mode, dtype int, a, b float64) float64 {
 	switch mode {
 	case assign:
@@ -84,7 +85,8 @@ func combine(mode, dtype int, a, b float64) float64 {
 	return a
 }
 
-// spare reports whether a test skips a combination: large tensors are for cutting work, not for dtypes and modes.
+// spare reports whether a test skips a combination. Large tensors test how work is split, so they skip most dtypes and
+// modes.
 func spare(shape []int, dtype, mode int) bool {
 	return rawtensor.Numel(shape) > 3000 && (dtype != rawtensor.Float32 && dtype != rawtensor.BFloat16 || mode > add)
 }
@@ -150,7 +152,7 @@ func TestScatter(t *testing.T) {
 		for _, dtype := range rawtensor.DTypes {
 			for _, mode := range modes {
 				if mode != assign && (dtype == rawtensor.Float16 || dtype == rawtensor.BFloat16) || spare(c.index, dtype, mode) {
-					continue // the half dtypes are combined in float32, by the caller
+					continue // 16-bit floats are combined in float32 by the caller
 				}
 				self := layout(t, rng, dtype, c.self).Random(rng)
 				limit := 1

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
-// nonzero: Outs[0] gets the coordinates, one row for each element of the contiguous input that is not zero: it must have as
-// many rows as there are.
+// nonzeroCall writes the coordinates of the nonzero elements of the contiguous input to Outs[0], one row for each.
+// Outs[0] must have exactly that many rows.
 func nonzeroCall(ctx *kernel.Context, c *core.Call) error {
 	in := &c.Ins[0]
 	n := in.Numel()

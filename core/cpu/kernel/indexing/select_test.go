@@ -14,9 +14,9 @@ import (
 
 // selections are index tensors for the first dimensions of a tensor.
 var selections = []struct {
-	shape   []int   // of the tensor
-	tuples  []int   // the common shape of the index tensors
-	indices [][]int // the shape of each, to be broadcast
+	shape   []int   // of the indexed tensor
+	tuples  []int   // the shape that the index tensors broadcast to
+	indices [][]int // the shape of each index tensor
 }{
 	{[]int{7}, []int{5}, [][]int{{5}}},
 	{[]int{7, 4}, []int{2, 3}, [][]int{{2, 3}}},
@@ -31,7 +31,7 @@ var selections = []struct {
 	{[]int{5, 30, 4}, []int{3000}, [][]int{{3000}}},
 }
 
-// tupleOf returns what the index tensors say at a place of their common shape.
+// tupleOf returns the index tuple at a position of the broadcast shape.
 func tupleOf(indices []*rawtensor.Tensor, sizes, at []int) []int {
 	out := make([]int, len(indices))
 	for i, x := range indices {
@@ -94,10 +94,10 @@ func TestPut(t *testing.T) {
 				if rng.IntN(4) == 0 {
 					values = rawtensor.New(t, dtype).Random(rng).Expand(shape...)
 				}
-				if mode == multiply && dtype == rawtensor.Int64 { // past 2^53 the reference is not exact
+				if mode == multiply && dtype == rawtensor.Int64 { // past 2^53 the float64 reference is not exact
 					values.Each(func(at []int) { values.Set(math.Copysign(1, values.Value(at...)), at...) })
 				}
-				wide := dtype // half dtypes are combined in float32 and rounded once
+				wide := dtype // 16-bit floats are combined in float32 and rounded once
 				if mode != assign && (dtype == rawtensor.Float16 || dtype == rawtensor.BFloat16) {
 					wide = rawtensor.Float32
 				}

@@ -2,7 +2,7 @@
 package interpolate
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xa85f12c4
+#cgo CFLAGS: -DPLAIT_HEADERS=0xb1e6d54f
 #cgo noescape plaitk_interpolate_scratch
 #cgo nocallback plaitk_interpolate_scratch
 #cgo noescape plaitk_interpolate_forward
@@ -27,7 +27,7 @@ func init() {
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// interpolation describes one between two tensors.
+// interpolation describes the interpolation of in to out.
 func interpolation(c *core.Call, in, out *core.Operand) *C.plaitk_interpolate_shape {
 	a := contract.InterpolateOf(c)
 	nd := a.Spatial

@@ -2,7 +2,7 @@
 package joining
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x936395f0
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0f58fdff
 #cgo noescape plaitk_joining_cat
 #cgo nocallback plaitk_joining_cat
 #include "c/joining.h"
@@ -21,13 +21,13 @@ import (
 
 func init() { kernel.Register(contract.Cat, catCall) }
 
-// view is how C sees an operand.
+// view converts an operand's view for C.
 func view(v *kernel.View) *C.plait_view { return (*C.plait_view)(unsafe.Pointer(v)) }
 
-// The two are one layout.
+// kernel.View and plait_view must have the same size.
 var _ = [1]struct{}{}[unsafe.Sizeof(kernel.View{})-unsafe.Sizeof(C.plait_view{})]
 
-// What cat needs of scratch for each input.
+// Bytes of scratch that cat needs for each input.
 const (
 	planBytes = C.sizeof_plaitk_copy_plan
 	viewBytes = C.sizeof_plait_view

@@ -8,7 +8,7 @@
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x2124c6c5
+#cgo CFLAGS: -DPLAIT_HEADERS=0x8cb04725
 #cgo noescape plaitk_linalg_run
 #cgo nocallback plaitk_linalg_run
 #cgo noescape plaitk_linalg_scratch

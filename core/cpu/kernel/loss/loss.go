@@ -2,7 +2,7 @@
 package loss
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x2783d615
+#cgo CFLAGS: -DPLAIT_HEADERS=0xd0c56dd3
 #cgo noescape plaitk_loss_cross_entropy
 #cgo nocallback plaitk_loss_cross_entropy
 #cgo noescape plaitk_loss_cross_entropy_backward
@@ -38,7 +38,7 @@ func init() {
 	kernel.Register(contract.CheckProbabilities, checkProbabilities)
 }
 
-// problem reads the scores, the target and the weight, which come first in every call, and the attributes.
+// problem reads the scores, the target and the weight, the first inputs of every call, and the attributes.
 func problem(c *core.Call) C.struct_plaitk_loss {
 	x, target, weight := &c.Ins[0], &c.Ins[1], &c.Ins[2]
 	a := contract.ClassLossOf(c)
@@ -56,7 +56,7 @@ func problem(c *core.Call) C.struct_plaitk_loss {
 	return p
 }
 
-// badTarget is the error for the class index at the given position.
+// badTarget returns the error for the class index at a position.
 func badTarget(c *core.Call, at C.int64_t) error {
 	value, a := *(*int64)(unsafe.Add(c.Ins[1].Ptr(), int(at)*8)), contract.ClassLossOf(c)
 	return core.Errorf(core.IndexError, c.Op, "target %d at position %d is no class, got %d classes and ignore_index %d", value,

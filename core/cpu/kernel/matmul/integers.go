@@ -1,7 +1,7 @@
 package matmul
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xc702f0e6
+#cgo CFLAGS: -DPLAIT_HEADERS=0x64c18790
 #cgo noescape plaitk_matmul_integers
 #cgo nocallback plaitk_matmul_integers
 #include "c/integers.h"
@@ -16,7 +16,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/matmul/c" // its kernels
 )
 
-// integers computes a product of integers.
+// integers computes a matrix product of integers.
 func integers(pool unsafe.Pointer, c *core.Call, p *gemm.Product) error {
 	if p.In == int(core.Bool) {
 		return core.Errorf(core.DTypeError, c.Op, "not defined for %v", core.Bool)

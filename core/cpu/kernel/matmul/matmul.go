@@ -13,7 +13,7 @@ import (
 
 func init() { kernel.Register(contract.MatMul, matmul) }
 
-// matrix returns the last two dimensions of an operand.
+// matrix returns the last two dimensions of an operand as a matrix.
 func matrix(o *core.Operand, transposed bool) gemm.Matrix {
 	n := len(o.Strides)
 	m := gemm.Matrix{Data: o.Ptr(), Row: o.Strides[n-2], Col: o.Strides[n-1]}
@@ -23,7 +23,7 @@ func matrix(o *core.Operand, transposed bool) gemm.Matrix {
 	return m
 }
 
-// step returns the stride of an operand along dimension i of the batch of out.
+// step returns the stride of an operand along batch dimension i of out.
 func step(o, out *core.Operand, i int) int {
 	i -= len(out.Shape) - len(o.Shape)
 	if i < 0 || o.Shape[i] == 1 {

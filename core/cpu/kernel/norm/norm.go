@@ -2,7 +2,7 @@
 package norm
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xdd18c205
+#cgo CFLAGS: -DPLAIT_HEADERS=0x8999b2cc
 #cgo noescape plaitk_norm_layer_forward
 #cgo nocallback plaitk_norm_layer_forward
 #cgo noescape plaitk_norm_layer_backward
@@ -41,7 +41,7 @@ func init() {
 	kernel.Register(contract.BatchNormBackward, batchNormBackward)
 }
 
-// ptr returns the address of an operand, or nil if it was not given.
+// ptr returns the address of an operand, or nil if it is absent.
 func ptr(o *core.Operand) unsafe.Pointer {
 	if !o.Present() {
 		return nil
@@ -49,7 +49,7 @@ func ptr(o *core.Operand) unsafe.Pointer {
 	return o.Ptr()
 }
 
-// stat returns the address of row i of statistics, a [k, n] operand, or nil if it was not given.
+// stat returns the address of row i of a statistics operand [k, n], or nil if it is absent.
 func stat(o *core.Operand, i int) unsafe.Pointer {
 	if !o.Present() {
 		return nil
@@ -57,7 +57,7 @@ func stat(o *core.Operand, i int) unsafe.Pointer {
 	return unsafe.Add(o.Ptr(), i*o.Shape[1]*o.DType.Size())
 }
 
-// paramDType returns the dtype of the first parameter that was given, else that of x.
+// paramDType returns the dtype of the first parameter that is present, else x's.
 func paramDType(x core.DType, params ...*core.Operand) C.int {
 	for _, p := range params {
 		if p.Present() {

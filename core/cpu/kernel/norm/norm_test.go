@@ -14,7 +14,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// launch runs a kernel on the given workers.
+// launch runs a kernel on the given pool.
 func launch(t testing.TB, workers *pool.Pool, name string, outs, ins []*core.Tensor, ints []int, floats ...float64) {
 	t.Helper()
 	fn := kernel.Lookup(core.Kernel(name))
@@ -60,10 +60,10 @@ func requireNear(t *testing.T, want, got []float64, tolerance float64, what stri
 	}
 }
 
-// grouping returns, for each element of [batch, channels, inner], the statistic it belongs to and its channel.
+// grouping returns the statistic and the channel of each element of [batch, channels, inner].
 type grouping func(b, c, s int) (set, channel int)
 
-// reference normalises by the definition: y, dx, dw and db.
+// reference normalises by the definition. It returns y, dx, dw and db.
 func reference(x, dy, w, b []float64, batch, channels, inner, sets int, in grouping, eps float64) (y, dx, dw, db []float64) {
 	n, mean, variance := make([]float64, sets), make([]float64, sets), make([]float64, sets)
 	each := func(fn func(i, set, c int)) {
@@ -93,10 +93,10 @@ func reference(x, dy, w, b []float64, batch, channels, inner, sets int, in group
 	return y, dx, dw, db
 }
 
-// eps is large, so that groups of a few nearly equal values do not magnify rounding errors.
+// eps is large, so that groups of a few nearly equal values do not amplify rounding errors.
 const eps = 0.1
 
-// The shapes cover short and long rows, more rows than one partial sum holds, and segments of very long rows.
+// The shapes have short and long rows, more rows than one partial sum has, and segments of very long rows.
 func TestAgainstDefinitionOnAnyNumberOfThreads(t *testing.T) {
 	workers := pool.New(3)
 	defer workers.Close()
@@ -128,7 +128,7 @@ func TestAgainstDefinitionOnAnyNumberOfThreads(t *testing.T) {
 			require.Equal(t, bits[0], bits[1], "%s: bits on several threads and on one", what)
 			requireNear(t, wantY, bits[0][0], 2e-5, what+" y")
 			requireNear(t, wantX, bits[0][1], 1e-4, what+" dx")
-			scale := math.Sqrt(float64(batch * inner)) // what rounding may add up to where terms cancel
+			scale := math.Sqrt(float64(batch * inner)) // bound for accumulated rounding errors where terms cancel
 			requireNear(t, wantW, bits[0][2], 2e-5*scale, what+" dw")
 			requireNear(t, wantB, bits[0][3], 2e-5*scale, what+" db")
 		}
@@ -175,7 +175,7 @@ func TestLayerNormAgainstDefinition(t *testing.T) {
 	}
 }
 
-// A large common offset must not eat up the variance.
+// A large common offset must not change the variance.
 func TestVarianceOfShiftedValues(t *testing.T) {
 	const n = 10000
 	v := make([]float32, n)

@@ -3,7 +3,7 @@
 package optim
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xdb1f6080
+#cgo CFLAGS: -DPLAIT_HEADERS=0xd0d2320e
 #cgo noescape plaitk_optim_step
 #cgo nocallback plaitk_optim_step
 #cgo noescape plaitk_optim_power_sum
@@ -70,7 +70,7 @@ func step(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// spans describes a list of tensors.
+// spans describes a list of tensors for C.
 func spans(ctx *kernel.Context, list []core.Operand) (*C.plaitk_optim_span, error) {
 	table, err := ctx.Table((len(list) + 1) * C.sizeof_plaitk_optim_span)
 	if err != nil {
@@ -84,7 +84,7 @@ func spans(ctx *kernel.Context, list []core.Operand) (*C.plaitk_optim_span, erro
 	return (*C.plaitk_optim_span)(table), nil
 }
 
-// partial returns room for the sums of the chunks of a list of tensors.
+// partial returns scratch for the partial sums of a list of tensors, one for each chunk.
 func partial(ctx *kernel.Context, list []core.Operand) (*C.double, error) {
 	chunks := 1
 	for i := range list {
@@ -122,7 +122,7 @@ func norm(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// number returns the value of an operand with one element, of dtype float32 or float64, or a number.
+// number returns the value of an operand: a number, or a tensor of one float32 or float64 element.
 func number(o *core.Operand) float64 {
 	switch {
 	case o.IsNumber:

@@ -15,8 +15,8 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// rule is an update of one element by its definition in rules.h: g is the gradient after sign and weight decay, w the
-// parameter after decoupled decay. It returns the new parameter and changes the states.
+// rule updates one element by the formula in rules.h. g is the gradient after sign and weight decay, w the parameter
+// after decoupled decay. It returns the new parameter and changes the states.
 type rule struct {
 	name   string
 	states int
@@ -148,7 +148,7 @@ func set(r *rawtensor.Tensor, i int, v float64) {
 	}
 }
 
-// A list is parameters of several dtypes and sizes with gradients, states and, for one, a master copy.
+// A list has parameters of several dtypes and sizes, with gradients and states. One has a master copy.
 type list struct {
 	param, grad, master []*rawtensor.Tensor
 	state               [][]*rawtensor.Tensor
@@ -252,7 +252,7 @@ func TestRules(t *testing.T) {
 						g := x[0]*get(start.grad[k], i) + x[1]*w
 						w = r.update(w*x[2], g, s, x)
 					}
-					// Where a rule asks for a sign, the sum's last bit may decide.
+					// lion and rprop take the sign of a sum, which its last bit may decide.
 					if d := math.Abs(get(got.param[k], i) - w); d > tolerance*(1+math.Abs(w)) && !(r.name == "lion" || r.name == "rprop") {
 						require.Failf(t, "parameter", "%s %d[%d]: got %v, want %v", rawtensor.Name(p.DType), k, i, get(got.param[k], i), w)
 					} else if d > 1.1 {

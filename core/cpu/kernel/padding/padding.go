@@ -2,7 +2,7 @@
 package padding
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x4b286577
+#cgo CFLAGS: -DPLAIT_HEADERS=0x5ac5c777
 #cgo noescape plaitk_padding_scratch
 #cgo nocallback plaitk_padding_scratch
 #cgo noescape plaitk_padding_forward
@@ -29,7 +29,7 @@ func init() {
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
-// padding describes one of the last dimensions.
+// padding describes a padding of the last dimensions.
 func padding(c *core.Call, in, out *core.Operand) *C.plaitk_padding {
 	a := contract.PadOf(c)
 	nd := len(a.Left)
@@ -41,7 +41,7 @@ func padding(c *core.Call, in, out *core.Operand) *C.plaitk_padding {
 	return p
 }
 
-// bits returns a number as an element of dtype d.
+// bits returns the bits of a number in dtype d.
 func bits(v core.Number, d core.DType) uint64 {
 	switch d {
 	case core.Float64:

@@ -28,7 +28,7 @@ func TestPaddings(t *testing.T) {
 			out[d] += left + right
 		}
 		t.Run(fmt.Sprintf("%d mode %d", i, mode), func(t *testing.T) {
-			if mode != 0 { // the constant is no linear map
+			if mode != 0 { // constant padding is not linear
 				kerneltest.CheckLinear(t, r, padCall, padGradCall, ints, nil, in, out)
 			}
 			for _, dtype := range rawtensor.DTypes[1:] {

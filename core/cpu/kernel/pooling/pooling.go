@@ -3,7 +3,7 @@
 package pooling
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x2b7f6a34
+#cgo CFLAGS: -DPLAIT_HEADERS=0x850e2fee
 #cgo noescape plaitk_pooling_scratch
 #cgo nocallback plaitk_pooling_scratch
 #cgo noescape plaitk_pooling_max
@@ -39,7 +39,7 @@ func init() {
 	kernel.Register(contract.PlaneScatter, scatterCall)
 }
 
-// A geometry describes a pooling; missing leading dimensions are 1. It is plaitk_pooling_shape.
+// A geometry describes a pooling. Missing leading dimensions are 1. It has the layout of plaitk_pooling_shape.
 type geometry struct {
 	dtype, planes                              int64
 	in, out, kernel, stride, padding, dilation [3]int64
@@ -48,7 +48,7 @@ type geometry struct {
 
 func (g *geometry) c() *C.plaitk_pooling_shape { return (*C.plaitk_pooling_shape)(unsafe.Pointer(g)) }
 
-// describe returns the geometry of a pooling from large to small.
+// describe returns the geometry of a pooling from the plane of large to the plane of small.
 func describe(c *core.Call, large, small *core.Operand) *geometry {
 	a := contract.PoolOf(c)
 	nd := a.Spatial
@@ -111,7 +111,7 @@ func averageGradCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// planes returns how many planes the first dims of a shape make, and the elements of one.
+// planes returns the number of planes in a shape, and the elements of each.
 func planes(shape []int, spatial int) (count, size int) {
 	n := len(shape) - spatial
 	return core.Numel(shape[:n]), core.Numel(shape[n:])
@@ -135,7 +135,7 @@ func gatherCall(ctx *kernel.Context, c *core.Call) error {
 	return nil
 }
 
-// scatterCall does not look at the pooling that made the index.
+// scatterCall does not use the attributes of the pooling that made the index.
 func scatterCall(ctx *kernel.Context, c *core.Call) error {
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	a := contract.PlaneScatterOf(c)

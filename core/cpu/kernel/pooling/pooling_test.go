@@ -18,7 +18,7 @@ func operand(t *rawtensor.Tensor) core.Operand {
 	return core.Operand{Memory: core.Memory{Ptr: t.Ptr}, DType: core.DType(t.DType), Shape: t.Shape, Strides: t.Strides}
 }
 
-// run runs a kernel on each of several pools and requires the same bits of all.
+// run runs a kernel on each of several pools and requires the same bits from all.
 func run(t *testing.T, k kernel.Func, ints []int64, in []*rawtensor.Tensor, outs ...*rawtensor.Tensor) {
 	t.Helper()
 	var first [][]byte
@@ -47,7 +47,7 @@ func run(t *testing.T, k kernel.Func, ints []int64, in []*rawtensor.Tensor, outs
 	}
 }
 
-// window returns the positions of one dimension's window and its size with padding.
+// window returns the positions of a window in one dimension, and the window's size with padding.
 func (g *geometry) window(d int, o int64) (at []int64, size int64) {
 	if g.adaptive != 0 {
 		for i := o * g.in[d] / g.out[d]; i*g.out[d] < (o+1)*g.in[d]; i++ {
@@ -66,7 +66,7 @@ func (g *geometry) window(d int, o int64) (at []int64, size int64) {
 	return at, size
 }
 
-// each calls f for each element of y with the elements of its window.
+// each calls f for each element of y, with the positions of its window.
 func (g *geometry) each(f func(o int, at []int, size int64)) {
 	n := int(g.in[0] * g.in[1] * g.in[2])
 	o := 0
@@ -224,7 +224,7 @@ func TestGatherAndScatter(t *testing.T) {
 	}
 }
 
-// dtypeOfFloat is the dtype in which an exact value of dtype can be rounded.
+// dtypeOfFloat returns the floating-point dtype in which an exact value of dtype is rounded.
 func dtypeOfFloat(dtype int) int {
 	if rawtensor.IsFloat(dtype) {
 		return dtype

@@ -3,7 +3,7 @@
 package random
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x379f19ed
+#cgo CFLAGS: -DPLAIT_HEADERS=0xae8dc28e
 #cgo noescape plaitk_random_fill
 #cgo nocallback plaitk_random_fill
 #cgo noescape plaitk_random_integers

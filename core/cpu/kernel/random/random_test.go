@@ -19,7 +19,7 @@ func operand(r *rawtensor.Tensor) core.Operand {
 	return core.Operand{Memory: core.Memory{Ptr: r.Ptr}, DType: core.DType(r.DType), Shape: r.Shape, Strides: r.Strides}
 }
 
-// run draws n numbers of a dtype with the given kernel and threads.
+// run generates n numbers of a dtype with the given kernel and number of threads.
 func run(t testing.TB, k kernel.Func, threads, dtype, n int, ints []int64, floats ...float64) *rawtensor.Tensor {
 	out := rawtensor.New(t, dtype, n)
 	p := pool.New(threads)
@@ -48,8 +48,8 @@ func philox(seed, counter uint64) [4]uint32 {
 	return c
 }
 
-// TestPublishedVectors checks the test's own generator against the first known answer of the authors' Random123 library:
-// the others have counter words that no operation here uses.
+// TestPublishedVectors checks the generator of this file against the first known answer of the Random123 library. Its
+// other answers have counters that no operation here uses.
 func TestPublishedVectors(t *testing.T) {
 	require.Equal(t, [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, philox(0, 0))
 }
@@ -84,7 +84,7 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	require.Equal(t, one.Memory(), three.Memory())
 }
 
-// A shorter draw is the beginning of a longer one, whatever is left over at the end of a block.
+// A call for fewer numbers gives the first ones of a longer call, also if it ends inside a Philox block.
 func TestLengthDoesNotChangeNumbers(t *testing.T) {
 	for dtype := rawtensor.Float16; dtype <= rawtensor.Float64; dtype++ {
 		long := run(t, fill, 1, dtype, 2100, []int64{1, 5, 77}, 0, 1)
@@ -112,8 +112,8 @@ var distributions = []struct {
 	}},
 }
 
-// TestDistributions compares the empirical with the exact distribution function (Kolmogorov's statistic). The sequence is
-// fixed, so the test always gives the same answer.
+// TestDistributions compares the empirical distribution function with the exact one (Kolmogorov-Smirnov). The seed is
+// fixed, so the result is always the same.
 func TestDistributions(t *testing.T) {
 	const n = 200_000
 	for i, d := range distributions {
@@ -138,13 +138,13 @@ func TestDistributions(t *testing.T) {
 					worst = max(worst, math.Abs(d.cdf(v[k])-float64(last+1)/n))
 					k = last
 				}
-				require.Less(t, worst*math.Sqrt(n), 1.63) // passed by 99 of 100 true samples
+				require.Less(t, worst*math.Sqrt(n), 1.63) // 99 of 100 true samples pass
 			})
 		}
 	}
 }
 
-// The pairs that Box and Muller's method makes must not be correlated, nor their squares.
+// The pairs of the Box-Muller transform must not be correlated, and neither must their squares.
 func TestNormalMoments(t *testing.T) {
 	const n = 1 << 20
 	for _, v := range [][]float32{values[float32](run(t, fill, 2, rawtensor.Float32, n, []int64{1, 1, 0}, 0, 1))} {
@@ -164,7 +164,7 @@ func TestNormalMoments(t *testing.T) {
 	}
 }
 
-// A uniform distribution never reaches its upper end, in no dtype.
+// A uniform distribution never reaches its upper end, in any dtype.
 func TestUniformStaysBelow(t *testing.T) {
 	for _, b := range [][2]float64{{0, 1}, {-1, 0}, {-3, -1}, {1, 1.5}, {100, 101}, {-0.1, 0.3}, {0, 1e-3}} {
 		for dtype := rawtensor.Float16; dtype <= rawtensor.Float64; dtype++ {
@@ -206,7 +206,7 @@ func TestIntegersAreEven(t *testing.T) {
 		}
 		require.Less(t, chi, 30.0, "range %d: %v", r, counts)
 	}
-	// The whole range of int64 and its edges.
+	// The whole range of int64, with its ends.
 	v := values[int64](run(t, integers, 1, rawtensor.Int64, 1000, []int64{7, 0, math.MinInt64, 0}))
 	require.Less(t, slices.Min(v), int64(-1)<<62)
 	require.Greater(t, slices.Max(v), int64(1)<<62)
@@ -256,7 +256,7 @@ func TestPermutation(t *testing.T) {
 			}
 			require.Less(t, fixed, 8)
 		}
-		// It is the order of the keys.
+		// The permutation is the order of the keys.
 		key := func(i int64) uint64 {
 			w := philox(11, 4+uint64(i/2))
 			return uint64(w[i%2*2])<<32 | uint64(w[i%2*2+1])
@@ -272,7 +272,7 @@ func TestPermutation(t *testing.T) {
 			require.Equal(t, int64(i), x)
 		}
 	}
-	// All orders of three are as likely.
+	// All permutations of three elements are equally likely.
 	counts := map[string]int{}
 	for seed := range int64(6000) {
 		counts[fmt.Sprint(values[int64](run(t, permutation, 1, rawtensor.Int64, 3, []int64{seed, 0})))]++
@@ -308,7 +308,7 @@ func TestMultinomial(t *testing.T) {
 	for i, p := range []float64{0, 1, 2, 0, 5} {
 		require.InDelta(t, p/8, counts[i]/(40*count), 0.005)
 	}
-	// Without replacement the first draw follows the weights, and the second what is left of them.
+	// Without replacement, the first sample follows the weights, and the second the weights that are left.
 	var first, second [5]float64
 	for seed := range int64(500) {
 		v, err := drawMultinomial(t, w, 3, seed, 0)

@@ -2,7 +2,7 @@
 package rearrangement
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xdb62083e
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2ae35722
 #cgo noescape plaitk_rearrangement_triangle
 #cgo nocallback plaitk_rearrangement_triangle
 #cgo noescape plaitk_rearrangement_repeat
@@ -26,10 +26,10 @@ func init() {
 	kernel.Register(contract.RepeatIndex, repeatCall)
 }
 
-// view is how C sees an operand.
+// view converts an operand's view for C.
 func view(v *kernel.View) *C.plait_view { return (*C.plait_view)(unsafe.Pointer(v)) }
 
-// The two are one layout.
+// kernel.View and plait_view must have the same size.
 var _ = [1]struct{}{}[unsafe.Sizeof(kernel.View{})-unsafe.Sizeof(C.plait_view{})]
 
 func triangleCall(ctx *kernel.Context, c *core.Call) error {

@@ -11,7 +11,7 @@
 package recurrent
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xf209979b
+#cgo CFLAGS: -DPLAIT_HEADERS=0xc9459751
 #cgo noescape plaitk_recurrent_run
 #cgo nocallback plaitk_recurrent_run
 #cgo noescape plaitk_recurrent_scratch

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 )
 
-// The bytes read per second as a fraction of the bytes that a copy moves.
+// The benchmarks report bytes read per second as a fraction of a copy's bytes.
 func BenchmarkOneThread(b *testing.B)  { benchmark(b, 1) }
 func BenchmarkAllThreads(b *testing.B) { benchmark(b, runtime.NumCPU()) }
 

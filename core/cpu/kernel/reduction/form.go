@@ -5,8 +5,8 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
-// A form is a reduction in normal form (see reduction.h) and the plan of how it is cut. Both follow from shapes and strides
-// alone.
+// A form is a reduction in normal form (see reduction.h), and the plan of how its work is split. Both depend on shapes
+// and strides only.
 type form struct {
 	keep, reduce  [core.MaxDims]kernel.Dim // outermost first
 	nk, nr        int
@@ -18,7 +18,7 @@ type form struct {
 	chunks              int
 }
 
-// The limits of reduction.h.
+// The limits in reduction.h.
 const (
 	maxWidth       = 1024
 	maxWidthTwo    = 512
@@ -27,16 +27,17 @@ const (
 	blockElems     = 4096
 	batch          = 256
 
-	// grain is the number of additions worth a chunk of its own.
-	grain = 1 << 16
-	// enough chunks to keep every core of a machine busy; more are only made where they come for free.
+	// minWork is the number of additions in a chunk, at least.
+	minWork = 1 << 16
+	// enough is a number of chunks that is sufficient to keep all cores of a machine busy. More are only made at no
+	// cost.
 	enough = 256
-	// enoughColumns is as much where pieces leave behind a state for each column, which is written and read again.
+	// enoughColumns is the same for pieces that leave a state for each column, which has to be written and read again.
 	enoughColumns = 64
 )
 
-// normalise brings the reduction of a tensor over dims, which are sorted, into normal form. The output has the reduced
-// dimensions left out or of size 1. If ordered is set, the reduced dimensions stay in row-major order.
+// normalise brings the reduction of a tensor over dims, which are sorted, into normal form. In the output the reduced
+// dimensions are absent or of size 1. If ordered is set, the reduced dimensions stay in row-major order.
 func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int64, ordered bool) {
 	keepdim := len(outShape) == len(shape)
 	f.kept, f.reduced = 1, 1
@@ -70,8 +71,8 @@ func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int6
 	f.nr = kernel.CollapseDims(f.reduce[:f.nr])
 }
 
-// plan decides whether blocks are rows or columns and cuts the work. An element costs as much as `work` additions; twice
-// says that blocks are read twice.
+// plan chooses blocks of rows or columns and splits the work. An element costs as much as `work` additions. twice says
+// that blocks are read twice.
 func (f *form) plan(work int, ordered, twice bool) {
 	var k, r kernel.Dim
 	if f.nk > 0 {
@@ -84,7 +85,7 @@ func (f *form) plan(work int, ordered, twice bool) {
 	f.columns = f.nk > 0 && (f.nr == 0 || k.Reach() < r.Reach())
 	if !f.columns {
 		f.gather = f.nr > 0 && r.In != 1
-		// Rows that lie between the runs of one another are read together, as they come in memory.
+		// Rows that interleave in memory are read together, in the order of memory.
 		together := 1
 		if f.nr > 1 && f.nk > 0 && k.Reach() < f.reduce[f.nr-2].Reach() {
 			together = min(k.Size, batch)
@@ -100,7 +101,7 @@ func (f *form) plan(work int, ordered, twice bool) {
 	if f.gather {
 		limit = maxWidthGather
 	}
-	// Narrow rows that follow one another are read as one wide row.
+	// Narrow rows that are adjacent in memory are read as one wide row.
 	if !f.gather && !(ordered && f.nr > 1) && f.nr > 0 && r.In == k.Size && k.Size < 64 {
 		for f.fold*2*k.Size <= limit && f.fold*2 <= r.Size {
 			f.fold *= 2
@@ -112,14 +113,14 @@ func (f *form) plan(work int, ordered, twice bool) {
 	f.cut(f.kept/k.Size*blocks, 1, f.reduced, blockRows*f.fold, work*f.width, enoughColumns)
 }
 
-// cut divides `units` reductions of n elements (of a cost of `work` additions each), of which so many belong together, into
-// chunks. Where they are fewer than enough and large they are cut into pieces, of a multiple of `block` elements, whose states
-// are merged afterwards.
+// cut splits `units` reductions of n elements into chunks. An element costs `work` additions, and `together` units stay
+// in one chunk. If there are fewer than enough units and they are large, each is split into pieces of a multiple of
+// `block` elements, and the states of pieces are merged afterwards.
 func (f *form) cut(units, together, n, block, work, enough int) {
 	f.pieces, f.piece = 1, n
 	groups, cost := (units+together-1)/together, max(n, 1)*work
-	if groups < enough && cost*together >= 2*grain {
-		pieces := min((enough+groups-1)/groups, cost*together/grain)
+	if groups < enough && cost*together >= 2*minWork {
+		pieces := min((enough+groups-1)/groups, cost*together/minWork)
 		f.piece = ((n+pieces-1)/pieces + block - 1) / block * block
 		f.pieces = max((n+f.piece-1)/f.piece, 1)
 	}
@@ -127,6 +128,6 @@ func (f *form) cut(units, together, n, block, work, enough int) {
 		f.unit, f.chunks = together, groups*f.pieces
 		return
 	}
-	f.unit = max(1, grain/cost)
+	f.unit = max(1, minWork/cost)
 	f.chunks = (units + f.unit - 1) / f.unit
 }

@@ -7,7 +7,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0428ef2b
+#cgo CFLAGS: -DPLAIT_HEADERS=0x096a68ba
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 #include "c/reduction.h"
@@ -73,7 +73,7 @@ func norm(ctx *kernel.Context, c *core.Call) error {
 	return run(ctx, c, op, &c.Outs[0], nil, p)
 }
 
-// run reduces c.Ins[0] into out and out2, of which one may be nil and which have the same layout.
+// run reduces c.Ins[0] into out and out2. One of them may be nil. They have the same layout.
 func run(ctx *kernel.Context, c *core.Call, op C.int32_t, out, out2 *core.Operand, param float64) error {
 	var r C.struct_plaitk_reduction
 	in := &c.Ins[0]
@@ -109,7 +109,7 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t, out, out2 *core.Operan
 	return nil
 }
 
-// workOf returns roughly how many times the work of adding a number an op does per element.
+// workOf returns the cost of an op per element, in additions.
 func workOf(op C.int32_t) int {
 	switch op {
 	case C.REDUCE_NORMP:
@@ -122,7 +122,7 @@ func workOf(op C.int32_t) int {
 	return 1
 }
 
-// fill writes the form to the C struct.
+// fill copies the form to the C struct.
 func (f *form) fill(r *C.struct_plaitk_reduction) {
 	r.nk, r.nr = C.int32_t(f.nk), C.int32_t(f.nr)
 	for i, d := range f.keep[:f.nk] {

@@ -20,7 +20,7 @@ func launch(t testing.TB, threads int, name string, dims []int, floats []float64
 	kerneltest.Call{Threads: threads, Kernel: name, Ints: dims, Floats: floats, In: []*rawtensor.Tensor{in}, Out: outs}.MustRun(t)
 }
 
-// groups returns, for each result in row-major order, the elements that are reduced to it, row-major.
+// groups returns, for each result in row-major order, the elements that it reduces, in row-major order.
 func groups(shape []int, dims []int, flat []float64) (out [][]float64, outShape []int) {
 	for i, n := range shape {
 		if !slices.Contains(dims, i) {
@@ -162,10 +162,10 @@ var references = []reference{
 
 var tolerances = map[core.DType]float64{core.Float16: 2e-3, core.BFloat16: 1.6e-2, core.Float32: 2e-6, core.Float64: 1e-13}
 
-// smallest is such that results below its tolerance may underflow.
+// smallest bounds the results of each dtype whose error may come from underflow.
 var smallest = map[core.DType]float64{core.Float16: 1e-4, core.BFloat16: 1e-36, core.Float32: 1e-32, core.Float64: 1e-290}
 
-// near reports whether got is want for a result of dtype d made from numbers of the given magnitude.
+// near reports whether got is close enough to want, for a result of dtype d from numbers of the given magnitude.
 func near(d core.DType, want, got, magnitude float64) bool {
 	if want != want || got != got {
 		return want != want && got != got
@@ -230,7 +230,7 @@ func checkReference(t *testing.T, ref reference, d core.DType, in *rawtensor.Ten
 	for i, x := range want {
 		w := ref.value(x, ref.floats)
 		if !d.IsFloat() && ref.name == "prod" && !(math.Abs(w) < 1<<53) {
-			continue // int64 wraps around
+			continue // int64 wraps
 		}
 		magnitude := math.Sqrt(sum(x, func(v float64) float64 {
 			if math.IsInf(v, 0) || v != v {
@@ -264,11 +264,11 @@ func checkIndices(t *testing.T, d core.DType, in *rawtensor.Tensor, dims []int, 
 	}
 }
 
-// large are the kernels of which each has leaves of its own.
+// large has one kernel for each kind of leaf.
 var large = map[string]bool{"sum": true, "prod": true, "amin": true, "count_nonzero": true, "norm": true, "var": true, "logsumexp": true}
 
-// Large problems go through every way of cutting the work; each must give the same bits for any number of threads, and
-// agree with the reference.
+// Large problems use every way of splitting the work. Each must give the same bits for any number of threads, and agree
+// with the reference.
 func TestLargeReductions(t *testing.T) {
 	shapes := []struct{ shape, dims []int }{
 		{[]int{1 << 19}, []int{0}},
@@ -308,7 +308,7 @@ func TestLargeReductions(t *testing.T) {
 	}
 }
 
-// The sum of many equal float32 numbers must not drift, and a variance must survive a large mean.
+// The sum of many equal float32 numbers must not drift. A variance must stay accurate with a large mean.
 func TestSumsOfManyElementsAreAccurate(t *testing.T) {
 	const n = 1 << 22
 	tenth, high := kerneltest.New(t, core.Float32, []int{n}), kerneltest.New(t, core.Float32, []int{n})
@@ -344,7 +344,7 @@ func TestVarWritesTheMean(t *testing.T) {
 	require.Equal(t, []float64{1, 7}, kerneltest.Values(v))
 }
 
-// Rows of every length take in what is special about their elements: at the front, in the middle and in the rest of a vector.
+// Rows of every length, with special elements at the front, in the middle and in the remainder of a vector.
 func TestLogSumExpOfSpecialRows(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	negative := math.Float64frombits(math.Float64bits(nan) | 1<<63)
@@ -377,7 +377,7 @@ func TestLogSumExpOfSpecialRows(t *testing.T) {
 	}
 }
 
-// A row's terms are summed to float32's precision however many there are and however far they are from the largest.
+// A row's terms are summed with float32's precision, however many there are and however far they are below the largest.
 func TestLogSumExpIsAccurate(t *testing.T) {
 	for _, below := range []float64{0, 0.3, 3, 12.5, 40} {
 		for _, n := range []int{100, 1000, 4096, 100_000} {
@@ -393,7 +393,7 @@ func TestLogSumExpIsAccurate(t *testing.T) {
 	}
 }
 
-// The first of several equal elements is found wherever they are, and the first NaN before all.
+// The first of several equal elements is found at any position, and the first NaN wins over all.
 func TestFirstPlacesOfExtremes(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for _, d := range []core.DType{core.BFloat16, core.Float32, core.Float64} {

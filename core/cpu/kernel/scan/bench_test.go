@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 )
 
-// The bytes read and written per second as a fraction of those of a copy.
+// BenchmarkScan reports bytes read and written per second as a fraction of a copy's.
 func BenchmarkScan(b *testing.B) {
 	for _, l := range []struct {
 		name  string

@@ -7,7 +7,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x20f092ab
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0def8003
 #cgo noescape plaitk_scan_run
 #cgo nocallback plaitk_scan_run
 #cgo noescape plaitk_scan_linear
@@ -36,13 +36,13 @@ func init() {
 }
 
 const (
-	// chunk is the number of elements worth a chunk of their own.
+	// chunk is the number of elements in a chunk, at least.
 	chunk = 1 << 15
-	// fewLines is how many lines there may be for cutting them to pay, since that reads them twice.
+	// fewLines is the number of lines below which splitting lines pays, although it reads them twice.
 	fewLines = 16
 )
 
-// linear runs the recurrence; see linear.c.
+// linear runs a linear recurrence; see linear.c.
 func linear(ctx *kernel.Context, c *core.Call) error {
 	a, b, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	for _, o := range []*core.Operand{a, b, y} {

@@ -22,7 +22,7 @@ func sumType(d core.DType) core.DType {
 
 func same(d core.DType) core.DType { return d }
 
-// A reference makes the running values of a line and, for extremes, their indices.
+// A reference computes the running values of a line and, for extremes, their indices.
 type reference struct {
 	name    string
 	result  func(core.DType) core.DType
@@ -136,7 +136,7 @@ func check(t *testing.T, ref reference, d core.DType, in *rawtensor.Tensor, dim 
 		want, index := ref.scan(line)
 		for i, p := range at {
 			if !d.IsFloat() && !(math.Abs(want[i]) < 1<<53) {
-				break // int64 wraps around
+				break // int64 wraps
 			}
 			if !near(ref.result(d), want[i], got[p], magnitude) {
 				require.Fail(t, "wrong value", "%s of %v at %d: want %v, got %v", ref.name, line[:min(len(line), 8)], i, want[i], got[p])
@@ -175,7 +175,7 @@ func TestScansAgreeWithReference(t *testing.T) {
 	}
 }
 
-// Long lines are cut into pieces; the bits must not depend on the number of threads.
+// Long lines are split into pieces. The bits must not depend on the number of threads.
 func TestLongScans(t *testing.T) {
 	for _, c := range []struct {
 		shape []int

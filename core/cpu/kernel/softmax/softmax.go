@@ -2,7 +2,7 @@
 package softmax
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xdef6992d
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0a189553
 #cgo noescape plaitk_softmax_forward
 #cgo nocallback plaitk_softmax_forward
 #cgo noescape plaitk_softmax_backward
@@ -38,7 +38,7 @@ func init() {
 	}
 }
 
-// split returns the numbers of elements before, along and after dimension dim; a 0-d tensor has one element along it.
+// split returns the sizes before, along and after dimension dim. A 0-d tensor has size 1 along it.
 func split(shape []int, dim int) (outer, n, inner int) {
 	if len(shape) == 0 {
 		return 1, 1, 1
@@ -46,13 +46,14 @@ func split(shape []int, dim int) (outer, n, inner int) {
 	return core.Numel(shape[:dim]), shape[dim], core.Numel(shape[dim+1:])
 }
 
-// forward sets y to softmax(x), or log_softmax(x) if log is 1, along the middle of [outer, n, inner]; see softmax.h.
+// forward sets y to softmax(x), or to log_softmax(x) if log is 1, along the middle dimension of [outer, n, inner]; see
+// softmax.h.
 func forward(pool unsafe.Pointer, dtype, log int, x, y unsafe.Pointer, outer, n, inner int) {
 	C.plaitk_softmax_forward((*C.plait_pool)(pool), C.int(dtype), C.int(log), x, y, C.int64_t(outer), C.int64_t(n),
 		C.int64_t(inner))
 }
 
-// backward sets dx from the forward's result y and the gradient dy.
+// backward computes dx from the forward's result y and the gradient dy.
 func backward(pool unsafe.Pointer, dtype, log int, y, dy, dx unsafe.Pointer, outer, n, inner int) {
 	C.plaitk_softmax_backward((*C.plait_pool)(pool), C.int(dtype), C.int(log), y, dy, dx, C.int64_t(outer),
 		C.int64_t(n), C.int64_t(inner))

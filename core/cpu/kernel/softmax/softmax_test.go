@@ -16,10 +16,10 @@ import (
 
 var floats = []int{rawtensor.Float16, rawtensor.BFloat16, rawtensor.Float32, rawtensor.Float64}
 
-// tolerance bounds the error of a result of size about 1.
+// tolerance bounds the absolute error of a result near 1.
 var tolerance = map[int]float64{rawtensor.Float16: 2e-3, rawtensor.BFloat16: 1.6e-2, rawtensor.Float32: 3e-6, rawtensor.Float64: 1e-13}
 
-// reference is softmax or log-softmax of one row by its definition.
+// reference computes softmax or log-softmax of one row by the definition.
 func reference(x []float64, log int) []float64 {
 	m := math.Inf(-1)
 	for _, v := range x {
@@ -79,7 +79,7 @@ func requireClose(t *testing.T, want, got []float64, tol float64, what string) {
 	}
 }
 
-// shapes cover short and long rows, one and many columns, columns that share a vector row, and nothing at all.
+// shapes have short and long rows, one and many columns, columns that share a wide row, and no elements.
 var shapes = [][3]int{{1, 1, 1}, {3, 7, 1}, {5, 1000, 1}, {2, 20000, 1}, {2, 5, 3}, {3, 1, 4}, {2, 300, 7}, {1, 70, 513},
 	{2, 33, 64}, {1, 2000, 2}, {4, 3, 600}, {0, 3, 1}, {2, 0, 1}, {2, 3, 0}}
 
@@ -108,11 +108,11 @@ func TestAgainstDefinition(t *testing.T) {
 	}
 }
 
-// A result too large for the caches is written on another way, which gives the same bits.
+// A result that is too large for the caches uses non-temporal stores, with the same bits.
 func TestStreamed(t *testing.T) {
 	workers := pool.New(2)
 	defer workers.Close()
-	const rows, n = 8200, 1029 // rows that begin in the midst of a line
+	const rows, n = 8200, 1029 // rows that start inside a cache line
 	rng := rand.New(rand.NewPCG(3, 4))
 	x := rawtensor.New(t, rawtensor.Float32, rows, n, 1).Fill(func([]int) float64 { return rng.NormFloat64() })
 	y, want := rawtensor.New(t, rawtensor.Float32, rows, n, 1), rawtensor.New(t, rawtensor.Float32, rows, n, 1)
@@ -126,7 +126,7 @@ func TestStreamed(t *testing.T) {
 	}
 }
 
-// A NaN makes its whole row NaN, whatever its bits.
+// A NaN makes its whole row NaN, whatever the NaN's bits are.
 func TestNaNBits(t *testing.T) {
 	for _, bits := range []uint32{0x7fc00000, 0x7fc00001, 0xffc000ff, 0x7fffffff} {
 		x, y := rawtensor.New(t, rawtensor.Float32, 1, 40, 1), rawtensor.New(t, rawtensor.Float32, 1, 40, 1)
@@ -141,8 +141,8 @@ func TestNaNBits(t *testing.T) {
 func TestSpecialValues(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	rows := [][]float64{
-		{-inf, -inf, -inf}, // no maximum: NaN
-		{-inf, 0, 1},       // hidden elements get exactly 0
+		{-inf, -inf, -inf}, // the maximum is -inf: NaN
+		{-inf, 0, 1},       // masked elements get exactly 0
 		{inf, 0, 1},
 		{nan, 0, 1},
 		{nan, -inf, -inf},
@@ -150,7 +150,7 @@ func TestSpecialValues(t *testing.T) {
 		{6e4, 0, -6e4},
 		{-200, 0, -80},
 	}
-	const long = 9000 // beyond one buffer: the value sits in one block, -inf fills the others
+	const long = 9000 // more than one buffer: one block has the value, the others have -inf
 	for _, dtype := range floats {
 		for _, row := range rows {
 			for log := range 2 {
@@ -169,7 +169,7 @@ func TestSpecialValues(t *testing.T) {
 							want[i] = rawtensor.Decode(dtype, rawtensor.Encode(dtype, want[i]))
 						}
 						if math.IsNaN(want[n-1]) || math.IsNaN(want[n-2]) {
-							for i := range want { // a NaN takes the whole row
+							for i := range want { // a NaN makes the whole row NaN
 								want[i] = nan
 							}
 						}

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 )
 
-// The bytes of input per second as a fraction of those of a copy.
+// BenchmarkSorting reports input bytes per second as a fraction of a copy's.
 func BenchmarkSorting(b *testing.B) {
 	for _, l := range []struct {
 		shape []int

@@ -3,7 +3,7 @@
 package sorting
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0f2cf8be
+#cgo CFLAGS: -DPLAIT_HEADERS=0x70b230e5
 #cgo noescape plaitk_sorting_scratch
 #cgo nocallback plaitk_sorting_scratch
 #cgo noescape plaitk_sorting_run
@@ -51,14 +51,14 @@ func init() {
 }
 
 const (
-	// chunk is the number of elements worth a chunk of their own.
+	// chunk is the number of elements in a chunk, at least.
 	chunk = 1 << 13
-	// longLine is where all threads sort one line together, if there are fewer than fewLines of them.
+	// longLine is the length from which all threads sort one line together, if there are fewer than fewLines lines.
 	longLine = 1 << 17
 	fewLines = 32
 )
 
-// lines runs an operation on the lines of c.Ins[0] along a dimension; values may be nil.
+// lines runs an operation on the lines of c.Ins[0] along a dimension. values may be nil.
 func lines(ctx *kernel.Context, c *core.Call, op C.int32_t, values, indices *core.Operand, dim, k int, descending bool) error {
 	in := &c.Ins[0]
 	var s C.struct_plaitk_sorting

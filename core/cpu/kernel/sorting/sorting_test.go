@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compare orders numbers with NaNs at the end.
+// compare orders numbers, with NaN last.
 func compare(a, b float64) int {
 	switch {
 	case a != a && b != b:
@@ -44,10 +44,10 @@ func order(x []float64, descending bool) []int {
 	return index
 }
 
-// A reference returns the indices of the elements of a line that are the results.
+// A reference returns the indices of the results among the elements of a line.
 type reference struct {
 	kernel string
-	ints   []int // after the dimension
+	ints   []int // the attributes after the dimension
 	count  func(n int) int
 	choose func(x []float64) []int
 }
@@ -181,7 +181,7 @@ func TestSortingAgreesWithReference(t *testing.T) {
 	}
 }
 
-// Keys that use all their bits, ascending, descending, and all equal.
+// Keys that use all their bits: ascending, descending, and all equal.
 func TestSortingOfExtremeInputs(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(5, 6))
@@ -208,7 +208,8 @@ func TestSortingOfExtremeInputs(t *testing.T) {
 	}
 }
 
-// Wide keys that differ in all bytes, and a line long enough for all threads: the bits must not depend on their number.
+// Wide keys that differ in all bytes, and a line long enough for all threads. The bits must not depend on the number of
+// threads.
 func TestSortingOfLongLines(t *testing.T) {
 	const n = 200_000
 	r := rand.New(rand.NewPCG(7, 8))

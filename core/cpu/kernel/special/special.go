@@ -4,7 +4,7 @@
 package special
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x95b8cc4e
+#cgo CFLAGS: -DPLAIT_HEADERS=0xfc6552ce
 #cgo noescape plaitk_special_run
 #cgo nocallback plaitk_special_run
 #include "c/special.h"

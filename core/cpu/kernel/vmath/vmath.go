@@ -3,7 +3,7 @@
 package vmath
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x83bef7b5
+#cgo CFLAGS: -DPLAIT_HEADERS=0x5190cbcd
 #include "c/vmath.h"
 */
 import "C"
@@ -29,7 +29,7 @@ func (v Variant) String() string { return [...]string{"baseline", "avx2", "avx51
 // Supported reports whether this machine runs the variant.
 func (v Variant) Supported() bool { return C.plaitk_vmath_supported(C.int(v)) != 0 }
 
-// A Function is one function of the header.
+// A Function is a float function of the header.
 type Function struct {
 	Name      string
 	Arguments int
@@ -59,26 +59,26 @@ func (f Function) Reference(y []float64, a, b []float32) {
 	C.plaitk_vmath_reference(f.index, doubles(y), floats(a), floats(b), C.int64_t(len(y)))
 }
 
-// Double is the float64 function.
+// Double computes the float64 function.
 func (f Function) Double(a, b float64) float64 {
 	return float64(C.plaitk_vmath_double(f.index, C.double(a), C.double(b)))
 }
 
-// Worst returns the largest error of got in ulp, and where it is: infinite for a wrong NaN, infinity or sign of zero.
-// Absolute errors up to slack do not count.
+// Worst returns the largest error of got in ulp, and its position. The error is infinite for a wrong NaN, infinity or
+// sign of zero. Absolute errors up to slack count as 0.
 func Worst(got []float32, want []float64, slack float64) (ulp float64, at int) {
 	var i C.int64_t
 	e := C.plaitk_vmath_worst(floats(got), doubles(want), C.int64_t(len(got)), C.double(slack), &i)
 	return float64(e), int(i)
 }
 
-// A DoubleFunction is one whose loops over float64 are vector code too.
+// A DoubleFunction is a function that also vectorises for float64.
 type DoubleFunction struct {
 	Name  string
 	index C.int
 }
 
-// DoubleFunctions returns them, in the header's order.
+// DoubleFunctions returns all of these, in the header's order.
 func DoubleFunctions() []DoubleFunction {
 	var fs []DoubleFunction
 	for i := C.int(0); ; i++ {
@@ -95,8 +95,8 @@ func (f DoubleFunction) Apply(v Variant, y, a []float64) {
 	C.plaitk_vmath_double_apply(f.index, C.int(v), doubles(y), doubles(a), C.int64_t(len(y)))
 }
 
-// Worst returns the largest error of got = f(a) in ulp against C's long double, and where it is: infinite for a wrong NaN,
-// infinity or sign.
+// Worst returns the largest error of got = f(a) in ulp, measured against C's long double, and its position. The error
+// is infinite for a wrong NaN, infinity or sign.
 func (f DoubleFunction) Worst(got, a []float64) (ulp float64, at int) {
 	var i C.int64_t
 	e := C.plaitk_vmath_double_worst(f.index, doubles(got), doubles(a), C.int64_t(len(got)), &i)

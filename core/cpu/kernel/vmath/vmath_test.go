@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bounds are the errors in ulp that the header promises.
+// bounds are the errors in ulp that the header states.
 var bounds = map[string]float64{
 	"exp": 1, "exp2": 1.1, "expm1": 1.5, "log": 1, "log2": 1.5, "log10": 1.5, "log1p": 1.5,
 	"sin": 1.6, "cos": 1.6, "tan": 1, "asin": 1, "acos": 1, "atan": 1,
@@ -19,7 +19,7 @@ var bounds = map[string]float64{
 	"pow": 1, "atan2": 1, "fmod": 0, "remainder": 1,
 }
 
-// slack is the absolute error that the header allows where a function crosses zero away from 0.
+// slack is the absolute error that the header allows near a zero of the function other than at 0.
 var slack = map[string]float64{"lgamma": 0x1p-40, "digamma": 0x1p-40}
 
 var variants = []Variant{Baseline, AVX2, AVX512}
@@ -60,7 +60,7 @@ func TestUnaryAccuracy(t *testing.T) {
 			t.Parallel()
 			require.Contains(t, bounds, f.Name)
 			forEachVariant(t, f, func(yield func(a, b []float32)) {
-				// Every 1999th of all floats, then all of some small ranges near the places that matter.
+				// Every 1999th of all floats, then all floats of some small ranges where functions have special cases.
 				a := make([]float32, block)
 				for bits := uint64(0); bits < 1<<32; {
 					n := 0
@@ -100,7 +100,7 @@ func TestBinaryAccuracy(t *testing.T) {
 	}
 }
 
-// pairs yields every pair of special values, and random pairs of several kinds.
+// pairs yields all pairs of special values, and random pairs of several kinds.
 func pairs(yield func(a, b []float32)) {
 	var a, b []float32
 	for _, x := range special {
@@ -117,7 +117,7 @@ func pairs(yield func(a, b []float32)) {
 			x, y := uint32(state>>32), uint32(state>>16)
 			a[i], b[i] = math.Float32frombits(x), math.Float32frombits(y)
 			switch round % 4 {
-			case 1: // small powers, quotients near integers
+			case 1: // small powers, and quotients near integers
 				b[i] = float32(int32(y)>>20) / 256
 			case 2: // a base near one and a large power
 				a[i], b[i] = 1+float32(int32(x))*0x1p-44, float32(int32(y))*0x1p-8
@@ -129,7 +129,7 @@ func pairs(yield func(a, b []float32)) {
 	}
 }
 
-// TestRemainders checks the sign and the integers of remainder and floor_divide, computed from an exact fmod.
+// TestRemainders compares remainder and floor_divide with results from an exact fmod.
 func TestRemainders(t *testing.T) {
 	byName := map[string]Function{}
 	for _, f := range Functions() {
@@ -155,7 +155,7 @@ func TestRemainders(t *testing.T) {
 				}
 				quotient := float64(x) / float64(y)
 				if quotient != 0 && math.Abs(quotient) < 1<<22 && float64(q[i]) != math.Floor(quotient) {
-					// The rounded quotient may have reached an integer that the exact one has not.
+					// The rounded quotient may be an integer although the exact one is slightly less.
 					exact := math.Round(quotient)
 					if !(math.Abs(quotient-exact) < 1e-9*math.Abs(quotient) && math.Abs(float64(q[i])-exact) <= 1) {
 						require.Failf(t, "floor_divide", "%v: floor_divide(%v, %v) = %v", v, x, y, q[i])
@@ -166,7 +166,7 @@ func TestRemainders(t *testing.T) {
 	}
 }
 
-// doubleBounds are the errors in ulp that the header promises of float64.
+// doubleBounds are the float64 errors in ulp that the header states.
 var doubleBounds = map[string]float64{"exp": 0.8, "log": 1, "sigmoid": 2.5}
 
 func TestDoubleAccuracy(t *testing.T) {
@@ -200,7 +200,7 @@ func TestDoubleAccuracy(t *testing.T) {
 					check(a)
 				}
 				for i := range a {
-					a[i] = math.Float64frombits(rng.Uint64()) // all of them, NaN and infinities too
+					a[i] = math.Float64frombits(rng.Uint64()) // all bit patterns, including NaN and infinities
 				}
 				check(a)
 			}

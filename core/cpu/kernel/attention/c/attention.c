@@ -6,18 +6,18 @@
 #include "../../../include/plait_exp_below.h"
 #include "../../../include/plait_philox.h"
 
-// Keys of a tile.
+// Number of keys in a tile.
 #define KEYS 64
-// Multiplications that make a chunk worth handing to another thread.
+// Multiplications in a chunk, at least.
 #define CHUNK_WORK (1 << 20)
-// Backward cuts the keys of a head when there are fewer heads than this.
+// With fewer heads than this, backward splits the keys of each head.
 #define ENOUGH_HEADS 16
 
 PLAIT_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 PLAIT_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// One call as the chunks see it.
+// One call, as its chunks see it.
 struct job {
   const struct plaitk_attention *a;
   struct plaitk_attention_view o, d_o, dq, dk, dv, dk_sum, dv_sum;
@@ -63,14 +63,14 @@ PLAIT_INLINE double mask_value(const struct plaitk_attention *a, int64_t i) {
 #define LOG(v) plait_vm_log(v)
 #include "isas.h"
 
-// The tile functions of one instruction set.
+// The tile functions for one instruction set.
 struct tiles {
   void (*forward)(const struct job *j, int64_t batch, int64_t head, int64_t query);
   void (*backward)(const struct job *j, int64_t batch, int64_t kv, int64_t split);
   void (*combine)(const struct job *j, int64_t batch, int64_t head);
 };
 
-// The newest instruction set that may be used; tests lower it.
+// The newest instruction set that kernels may use. Tests lower it.
 static int newest = PLAITK_ATTENTION_V4;
 
 void plaitk_attention_limit(int isa) { newest = isa; }
@@ -104,7 +104,7 @@ static void run_forward(void *arg, int64_t chunk) {
   int64_t last = min64(total, (chunk + 1) * j->per_chunk);
   for (int64_t t = chunk * j->per_chunk; t < last; t++) {
     int64_t head = t / j->tiles;
-    // Later queries see more keys under a causal limit: begin with them, so that no long tile is left for the end.
+    // With causal attention, later queries see more keys. Start with them, so that no long tile is left for the end.
     int64_t tile = j->tiles - 1 - t % j->tiles;
     r->tiles.forward(j, head / j->a->heads, head % j->a->heads, tile * lanes);
   }
@@ -128,7 +128,7 @@ static void run_combine(void *arg, int64_t head) {
 static int64_t acc_size(int dtype) { return dtype == PLAIT_F64 ? 8 : 4; }
 static bool is_half(int dtype) { return dtype == PLAIT_F16 || dtype == PLAIT_BF16; }
 
-// Half precision tensors are worked on as contiguous float32 copies.
+// Tensors of 16-bit floats are converted to contiguous float32 copies.
 struct convert {
   int dtype;
   const struct plaitk_attention_view *half;
@@ -174,7 +174,7 @@ static void convert(plait_pool *pool, int dtype, const struct plaitk_attention_v
   plait_parallel(pool, batch * heads, run_convert, &c);
 }
 
-// Takes room for a contiguous [batch, heads, rows, dim] float32 tensor from *at.
+// Carves a contiguous [batch, heads, rows, dim] float32 tensor from *at.
 static struct plaitk_attention_view take(char **at, int64_t batch, int64_t heads, int64_t rows, int64_t dim) {
   struct plaitk_attention_view v = {*at, heads * rows * dim, rows * dim, dim};
   *at += (batch * heads * rows * dim * 4 + 63) / 64 * 64;
@@ -199,7 +199,7 @@ static void forward(plait_pool *pool, const struct plaitk_attention *a, struct p
   plait_parallel(pool, ceil_div(a->batch * a->heads * r.job.tiles, r.job.per_chunk), run_forward, &r);
 }
 
-// Replaces the half precision inputs of *a by float32 copies.
+// Replaces the 16-bit inputs of *a by float32 copies.
 static void widen_inputs(plait_pool *pool, struct plaitk_attention *a, char **at) {
   int dtype = a->dtype;
   struct plaitk_attention_view q = take(at, a->batch, a->heads, a->queries, a->dim);

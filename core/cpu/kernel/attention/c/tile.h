@@ -1,23 +1,23 @@
-// One tile of attention for one element type T and one instruction set: TARGET, vectors of VECTOR bytes, at most NV of
-// them side by side. Tiles are transposed, [key][query] and [dim][query]: a vector's lanes are queries, so maxima and
-// sums over keys are elementwise, and neither keys nor values are ever repacked.
+// Attention of one tile, for one element type T and one instruction set: TARGET, vectors of VECTOR bytes, at most NV of
+// them per micro-kernel. Tiles are transposed, [key][query] and [dim][query], so that the lanes of a vector are
+// queries. Then maxima and sums over keys are elementwise, and keys and values need no packing.
 #ifdef FN
 
-// Queries of a tile.
+// Number of queries in a tile.
 #define LANES ((int64_t)(256 / sizeof(T)))
-// Products that one accumulator sums up.
+// Products that one accumulator sums.
 #define CHAIN 64
-// Exponentials that one accumulator sums up.
+// Exponentials that one accumulator sums.
 #define SUMMED 16
-// Elements of a vector.
+// Number of elements in a vector.
 #define WIDTH ((int64_t)(VECTOR / sizeof(T)))
 
 typedef T FN(vec) __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias));
 
 PLAIT_INLINE int64_t FN(pad)(int64_t n) { return (n + WIDTH - 1) / WIDTH * WIDTH; }
 
-// c[i][j] (+)= sum over l of a[i*row + l*step] * b[l*ldb + j], for mr rows and nv vectors of j. Sums run CHAIN steps at a
-// time and are then added to what is there: the error of a sum grows with the root of its length.
+// Micro-kernel: c[i][j] (+)= sum over l of a[i*row + l*step] * b[l*ldb + j], for mr rows and nv vectors of j. It adds a
+// partial sum to c every CHAIN steps, since the rounding error grows with the length of a sum.
 PLAIT_INLINE TARGET void FN(micro)(const int mr, const int nv, const T *a, int64_t row, int64_t step, const T *b,
                                    int64_t ldb, T *c, int64_t ldc, int64_t k, bool add) {
   FN(vec) acc[4][4];
@@ -55,7 +55,7 @@ PLAIT_INLINE TARGET void FN(micro)(const int mr, const int nv, const T *a, int64
   } while (k > 0);
 }
 
-// The same for m rows and n columns; n is a multiple of WIDTH, and rows of b and c are that long.
+// The same for m rows and n columns, where n is a multiple of WIDTH. Rows of b and c have at least n elements.
 static TARGET __attribute__((noinline)) void FN(gemm)(int64_t m, int64_t n, int64_t k, const T *a, int64_t row,
                                                       int64_t step, const T *b, int64_t ldb, T *c, int64_t ldc,
                                                       bool add) {
@@ -80,7 +80,7 @@ static TARGET __attribute__((noinline)) void FN(gemm)(int64_t m, int64_t n, int6
   }
 }
 
-// t[d][q] = x[q][d] * scale, with zeros in the lanes from n on.
+// t[d][q] = x[q][d] * scale. Lanes from n on are zeros.
 static TARGET void FN(transpose_in)(const T *x, int64_t row, int64_t n, int64_t dim, int64_t lanes, T scale, T *t) {
   for (int64_t d = 0; d < dim; d++) {
     for (int64_t q = 0; q < n; q++) t[d * LANES + q] = x[q * row + d] * scale;
@@ -95,7 +95,7 @@ static TARGET void FN(transpose_out)(const T *t, T *x, int64_t row, int64_t n, i
   }
 }
 
-// r[q][d] = x[q][d] * scale, rows padded with zeros.
+// r[q][d] = x[q][d] * scale. Rows are padded with zeros.
 static TARGET void FN(pack_rows)(const T *x, int64_t row, int64_t n, int64_t dim, int64_t ld, T scale, T *r) {
   for (int64_t q = 0; q < n; q++) {
     for (int64_t d = 0; d < dim; d++) r[q * ld + d] = x[q * row + d] * scale;
@@ -103,7 +103,7 @@ static TARGET void FN(pack_rows)(const T *x, int64_t row, int64_t n, int64_t dim
   }
 }
 
-// Applies the causal limit and the mask to the scores s of keys [key, key+keys) and queries [query, query+n).
+// Applies the causal mask and the mask to the scores s of keys [key, key+keys) and queries [query, query+n).
 static TARGET void FN(mask_tile)(const struct plaitk_attention *a, int64_t batch, int64_t head, int64_t key,
                                  int64_t keys, int64_t query, int64_t n, T *s) {
   if (a->causal) {
@@ -135,7 +135,7 @@ static TARGET void FN(mask_tile)(const struct plaitk_attention *a, int64_t batch
   }
 }
 
-// Sets keep[k][q] to keep_scale or 0.
+// Sets keep[k][q] to keep_scale or 0 at random.
 static TARGET void FN(dropout_tile)(const struct plaitk_attention *a, int64_t batch, int64_t head, int64_t key,
                                     int64_t keys, int64_t query, int64_t lanes, T *keep) {
   uint64_t blocks = (uint64_t)((a->keys + 3) / 4), seed = a->seed, limit = a->keep_limit;
@@ -202,7 +202,7 @@ static TARGET void FN(forward_tile)(const struct job *j, int64_t batch, int64_t 
     }
     for (int64_t q = 0; q < lanes; q++) {
       T before = safe[q];
-      // Without a maximum yet, any finite value makes exp(s - safe) what it must be: 0, or NaN.
+      // While the maximum is -inf, any finite value gives the right exp(s - safe): 0, or NaN.
       safe[q] = max[q] == -(T)INFINITY ? 0 : max[q];
       alpha[q] = EXP(before - safe[q]);
     }
@@ -241,13 +241,14 @@ static TARGET void FN(forward_tile)(const struct job *j, int64_t batch, int64_t 
   FN(transpose_out)(ot, op, j->o.row, n, vdim, alpha);
 }
 
-// The gradients that the keys of one split give and receive, for one batch and key head.
+// Computes the contributions of one split of the keys to all gradients, for one batch and key head.
 static TARGET void FN(backward_split)(const struct job *j, int64_t batch, int64_t kv, int64_t split) {
   const struct plaitk_attention *a = j->a;
   int64_t dim = a->dim, vdim = a->value_dim, ld = FN(pad)(dim), vld = FN(pad)(vdim), group = a->heads / a->kv_heads;
   int64_t begin = split * j->split_keys, end = min64(a->keys, begin + j->split_keys);
   const T *kp = FN(head_of)(&a->k, batch, kv), *vp = FN(head_of)(&a->v, batch, kv);
-  // Sums of key and value gradients gather in the results, or in padded rows where vectors do not fit the results' rows.
+  // Gradients of keys and values accumulate in the results, or in padded rows if the results' rows are not whole
+  // vectors.
   T *dkp = FN(head_of)(&j->dk_sum, batch, kv), *dvp = FN(head_of)(&j->dv_sum, batch, kv);
   for (int64_t k = begin; k < end; k++) {
     if (dkp) memset(dkp + k * j->dk_sum.row, 0, (size_t)ld * sizeof(T));
@@ -331,7 +332,7 @@ static TARGET void FN(backward_split)(const struct job *j, int64_t batch, int64_
   }
 }
 
-// Adds up one head's query gradients of the splits.
+// Sums the query gradients of one head over the splits.
 static TARGET void FN(combine_dq)(const struct job *j, int64_t batch, int64_t head) {
   const struct plaitk_attention *a = j->a;
   int64_t n = a->dim, stride = a->batch * a->heads * a->queries * n;

@@ -1,13 +1,13 @@
 #include "combine.h"
 
-// Elements per block. A block of the result stays in the L1 cache until the last source is joined.
+// Elements per block. A block of the result stays in the L1 cache until all sources are combined.
 #define BLOCK 2048
 
 typedef void (*block_fn)(const void *const *sources, int64_t n_sources, void *const *targets, int64_t n_targets, int64_t from,
                          int64_t n, double divisor);
 
-// BLOCK_FN defines a function that joins one block: T is the type in memory, A that of the arithmetic, JOIN(a, b) joins, and
-// DIVIDE(a) ends.
+// BLOCK_FN defines a function that combines one block. T is the type in memory and A the type of the arithmetic.
+// JOIN(a, b) combines two elements, and DIVIDE(a) divides the result.
 #define BLOCK_FN(NAME, T, A, LOAD, STORE, JOIN, DIVIDE)                                                                        \
   PLAIT_CLONES static void NAME(const void *const *sources, int64_t n_sources, void *const *targets, int64_t n_targets,         \
                                 int64_t from, int64_t n, double divisor) {                                                     \
@@ -33,7 +33,7 @@ typedef void (*block_fn)(const void *const *sources, int64_t n_sources, void *co
 #define SAME(x) (x)
 #define ADD(A, a, b) ((A)((a) + (b)))
 #define TIMES(A, a, b) ((A)((a) * (b)))
-// With a NaN in a, no comparison holds and it stays; one in b is taken over.
+// If a is NaN, no comparison holds and a stays. If b is NaN, it replaces a.
 #define LESS(A, a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 #define MORE(A, a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define AND(A, a, b) ((A)((a) & (b)))
@@ -60,7 +60,7 @@ FLOATS(f64, double, double, SAME, SAME)
 FLOATS(f16, uint16_t, float, plait_f16_to_f32, plait_f32_to_f16)
 FLOATS(bf16, uint16_t, float, plait_bf16_to_f32, plait_f32_to_bf16)
 
-// Unsigned, so that sums and products wrap; the sign matters to the extremes alone.
+// Sums and products are unsigned, so that they wrap. The sign only matters to minimum and maximum.
 #define INTEGERS(NAME, U, T)                                                                                                   \
   BLOCK_FN(sum_##NAME, U, U, SAME, SAME, ADD, NOTHING)                                                                         \
   BLOCK_FN(product_##NAME, U, U, SAME, SAME, TIMES, NOTHING)                                                                   \
@@ -74,7 +74,7 @@ INTEGERS(u8, uint8_t, uint8_t)
 INTEGERS(i32, uint32_t, int32_t)
 INTEGERS(i64, uint64_t, int64_t)
 
-// By dtype and operation.
+// The block functions by dtype and operation.
 static const block_fn table[8][PLAITK_COMBINE_OPS] = {
     [PLAIT_BOOL] = {0, or_u8, and_u8, and_u8, or_u8, and_u8, or_u8, xor_u8},
     [PLAIT_U8] = {0, sum_u8, product_u8, min_u8, max_u8, and_u8, or_u8, xor_u8},

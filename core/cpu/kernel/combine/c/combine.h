@@ -1,4 +1,4 @@
-// Joining equally long, contiguous pieces of memory element by element.
+// Elementwise reduction of contiguous arrays of one length.
 #ifndef PLAITK_COMBINE_H
 #define PLAITK_COMBINE_H
 
@@ -16,10 +16,9 @@ enum plaitk_combine_op {
   PLAITK_COMBINE_OPS,
 };
 
-// Joins the n elements of each of the sources, first with second, the result with third and so on, divides by divisor if it
-// is not 0 (floating-point dtypes only), and writes the result to every target. A target may be a source. Half types are
-// joined in float32 and rounded once; NaN is the minimum and the maximum of anything with it; of bools, a sum is or, a
-// product is and.
+// Combines the n elements of all sources in order, divides by divisor unless it is 0 (floating-point dtypes only), and
+// writes the result to every target. A target may be a source. 16-bit floats are combined in float32 and rounded once.
+// NaN wins in minimum and maximum. For bools, a sum is or, and a product is and.
 void plaitk_combine(int64_t op, int64_t dtype, int64_t n, const void *const *sources, int64_t n_sources, void *const *targets,
                     int64_t n_targets, double divisor);
 

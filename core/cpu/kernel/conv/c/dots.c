@@ -1,4 +1,4 @@
-// Gradient of the weight.
+// The gradient of the weight.
 #include "conv.h"
 #include "lattice.h"
 #include "../../../include/plait_slots.h"
@@ -20,13 +20,13 @@ typedef struct {
   const plaitk_conv_micro *micro;
   const plaitk_conv_io *io;
   plaitk_conv_lattice lattice;
-  int64_t groups, rows, channels, taps;  // rows and channels of a group
+  int64_t groups, rows, channels, taps;  // rows and channels are those of one group
   int64_t out[3], out_plane;
   int64_t *koff;
-  // A chunk sums a segment of the blocks, for some groups, rows and channels. Each segment has its own sums, which are
-  // added in order at the end.
+  // A chunk sums over one segment of the blocks, for some groups, rows and channels. Each segment has its own sums;
+  // they are added in order at the end.
   int64_t segments, group_block, group_blocks, row_block, row_blocks, channel_block, channel_blocks;
-  int64_t weights;       // elements of the result
+  int64_t weights;       // number of elements of the result
   char *partial;
   plait_slots slots;
   int64_t copy_bytes, dy_bytes;
@@ -52,7 +52,7 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int64_t threads, char *s
   j->row_block = min(j->rows, 64);
   plaitk_conv_lattice_cut(l, j->channels, s->n, j->row_block, lanes, POSITIONS, COPY_ELEMENTS, 1);
   if (l->mode == CONV_PACKED) j->row_block = min(j->rows, 128);
-  // Channels are independent, so a copy that is too large, or takes few positions at a time, is cut by them.
+  // If a copy is too large, or holds only a few positions, split its channels: they are independent.
   j->channel_blocks = 1;
   while (j->channel_blocks < j->channels &&
          (l->copy > COPY_ELEMENTS || l->vectors * lanes < min(POSITIONS / 2, s->n * j->out_plane))) {
@@ -87,7 +87,7 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int64_t threads, char *s
     plaitk_conv_lattice_koff(l, j->koff);
     memset(j->koff + l->k, 0, TILE_PAD * sizeof(int64_t));
   }
-  // A single segment of a type that needs no conversion is summed in place.
+  // With one segment and no conversion, the sums are made in the result.
   int direct = j->segments == 1 && j->io->size == j->io->compute_size;
   j->partial = direct ? j->dw : plait_carve(&at, j->segments * j->weights * j->io->compute_size);
   j->copy_bytes = round_up(l->copy * j->io->compute_size, PLAIT_SLOT_ALIGN);
@@ -97,7 +97,7 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int64_t threads, char *s
   return (int64_t)((intptr_t)at - (intptr_t)scratch);
 }
 
-// Whether dy's rows already lie as the block's positions do.
+// Reports whether rows of dy have the layout of the block's positions, so that no copy is needed.
 static int in_place(const job *j, const plaitk_conv_block *b, int64_t rows) {
   int lanes = j->micro->lanes;
   if (j->io->size != j->io->compute_size || b->nb != 1 || b->n[2] != j->out[2]) return 0;
@@ -106,7 +106,7 @@ static int in_place(const job *j, const plaitk_conv_block *b, int64_t rows) {
   return rows == 1 || rows % j->micro->dots[0].rows == 0;
 }
 
-// Copies rows of dy, zeros where there is no position.
+// Copies rows of dy, with zeros for positions that do not exist.
 static void copy_dy(const job *j, const plaitk_conv_block *b, int64_t channel, int64_t rows, char *dst) {
   int64_t size = j->io->compute_size, lanes = j->micro->lanes, ld = b->vectors * lanes, end = b->nb * b->pitch[0];
   plaitk_conv_box box = {.pitch = {b->pitch[1], b->pitch[2]}, .width = b->pitch[2]};
@@ -125,7 +125,7 @@ static void copy_dy(const job *j, const plaitk_conv_block *b, int64_t channel, i
   }
 }
 
-// Adds the products of rows of dy with all k offsets of the copy.
+// Adds the products of rows of dy with the copy at all k offsets.
 static void multiply(const job *j, const plaitk_conv_block *b, const char *dy, int64_t ldy, const char *copy,
                      const int64_t *base, char *sums, int64_t rows, int64_t k) {
   const plaitk_conv_micro *micro = j->micro;
@@ -182,7 +182,7 @@ static void dots_chunk(void *arg, int64_t chunk) {
       } else {
         copy_dy(j, &b, channel, m1 - m0, dy_copy);
       }
-      // Rows of dy that stay in the first cache while the copy passes by.
+      // The rows of dy that stay in the L1 cache while the copy passes.
       int tall = j->micro->dots[0].rows;
       int64_t near = max(1, NEAR_BYTES / (b.vectors * lanes * size) / tall) * tall;
       for (int64_t m = m0; m < m1; m += near) {

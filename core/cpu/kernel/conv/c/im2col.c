@@ -13,7 +13,7 @@ typedef struct {
   plait_slots slots;
 } job;
 
-// The places [lo, hi) of a row at which column tap kx lies inside the image, and the column of place 0.
+// Finds the patches [lo, hi) of a row whose column tap kx lies inside the image, and the column that patch 0 has there.
 static void inside(const plaitk_conv_patches *s, int64_t kx, int64_t *lo, int64_t *hi, int64_t *first) {
   int64_t step = s->stride[1];
   *first = kx * s->dilation[1] - s->pad[1];
@@ -23,7 +23,7 @@ static void inside(const plaitk_conv_patches *s, int64_t kx, int64_t *lo, int64_
   *lo = *lo < *hi ? *lo : *hi;
 }
 
-// A unit is one tap of one plane.
+// A unit of work is one tap of one plane.
 #define UNFOLD(S)                                                                                                     \
   static void unfold_##S(const plaitk_conv_patches *s, const void *from, void *to, int64_t unit, void *unused) {  \
     (void)unused;                                                                                                     \
@@ -52,7 +52,7 @@ UNFOLD(uint16_t)
 UNFOLD(uint32_t)
 UNFOLD(uint64_t)
 
-// A unit is one plane.
+// A unit of work is one plane.
 #define FOLD(NAME, S, T, LOAD, STORE, DIRECT)                                                                         \
   PLAIT_CLONES static void fold_##NAME(const plaitk_conv_patches *s, const void *from, void *to, int64_t unit,    \
                                        void *sums) {                                                                  \

@@ -50,7 +50,7 @@ void plaitk_conv_lattice_input_grad(plaitk_conv_lattice *l, const plaitk_conv_sh
     l->out_step[d] = step;
     l->out_start[d] = residue[d];
     l->in_step[d] = 1;
-    // The taps t with (at - t * dilation) divisible by step: every tap_step-th one from the first on.
+    // The taps t for which at - t * dilation is divisible by step: a first one and every tap_step-th after it.
     l->tap_step[d] = step / gcd(dilation, step);
     int64_t t = 0;
     while (t < l->tap_step[d] && (at - t * dilation) % step != 0) t++;
@@ -65,7 +65,7 @@ void plaitk_conv_lattice_input_grad(plaitk_conv_lattice *l, const plaitk_conv_sh
   residues(l);
 }
 
-// Sets the sizes that follow from mode, nb and n, and returns the cost of the whole lattice in cycles, roughly.
+// Computes the sizes that follow from mode, nb and n. Returns a rough cost of the whole lattice in cycles.
 static double measure(plaitk_conv_lattice *l, int64_t rows, int lanes, int zero_tail) {
   int64_t taps = l->nt[0] * l->nt[1] * l->nt[2];
   int64_t positions;
@@ -88,7 +88,7 @@ static double measure(plaitk_conv_lattice *l, int64_t rows, int lanes, int zero_
     l->plane = slices * lines * l->pitch;
     l->image = residues * l->plane;
     l->channel = l->nb * l->image;
-    l->copy = l->channels * l->channel + lanes;  // the last vector may reach over the end
+    l->copy = l->channels * l->channel + lanes;  // the last vector may extend past the end
     if (l->mode == CONV_ROWS) {
       positions = l->nb * l->n[0] * l->n[1] * round_up(l->n[2], lanes);
     } else {
@@ -222,7 +222,7 @@ void plaitk_conv_lattice_base(const plaitk_conv_lattice *l, const plaitk_conv_bl
   }
 }
 
-// Rows that follow each other in the plane and in the copy are one long row.
+// Merges rows that are adjacent in both the plane and the copy into one long row.
 static void join_rows(plaitk_conv_box *b) {
   if (b->start[2] != 0 || b->step[2] != 1 || b->n[2] != b->size[2] || b->width != b->n[2] || b->pitch[1] != b->n[2] ||
       b->step[1] != 1 || b->start[1] < 0 || b->start[1] + b->n[1] > b->size[1]) {

@@ -1,4 +1,4 @@
-// The geometry of a block of positions and of the copy of the input that it reads.
+// The geometry of a block of output positions, and of the copy of the input that the block reads.
 #ifndef PLAITK_CONV_LATTICE_H
 #define PLAITK_CONV_LATTICE_H
 
@@ -6,53 +6,54 @@
 #include "io.h"
 #include "micro.h"
 
-// How the positions of a block lie in vectors.
+// How the positions of a block are laid out in vectors.
 enum {
-  CONV_ROWS,    // each row starts a vector
-  CONV_FLAT,    // rows run on into each other, through the padding, whose sums are thrown away
-  CONV_PACKED,  // dense: the input is copied once for each tap
+  CONV_ROWS,    // each row starts a new vector
+  CONV_FLAT,    // rows follow each other with the padding between them; sums on padding are discarded
+  CONV_PACKED,  // no gaps: the input is copied once for each tap
 };
 
 typedef struct {
-  // The positions q and what they mean: out = q * out_step + out_start, in = q * in_step + off0 + tap * off_step.
+  // The lattice of positions q: out = q * out_step + out_start, in = q * in_step + off0 + tap * off_step.
   int64_t q[3], out_step[3], out_start[3], in_step[3], off0[3], off_step[3];
-  // The taps of the kernel that take part: tap0 + j * tap_step for j < nt.
+  // The taps of the kernel in this lattice: tap0 + j * tap_step for j < nt.
   int64_t nt[3], tap0[3], tap_step[3];
-  int64_t size[3];      // the input's plane
-  int64_t channels, k;  // channels of a group that are copied together, k = channels * taps
+  int64_t size[3];      // the size of the input's plane
+  int64_t channels, k;  // channels of a group that are copied together; k = channels * taps
 
-  // An offset is a * in_step + r with 0 <= r < in_step; the copy holds a plane for each r that occurs. Taps go through
-  // the residues in a cycle of length res; a runs from amin to amin + span.
+  // An offset is a * in_step + r with 0 <= r < in_step. The copy holds a plane for each r that occurs. r repeats with
+  // period res from tap to tap; a runs from amin to amin + span.
   int64_t res[3], amin[3], span[3];
 
-  // Blocks of images and positions.
+  // The blocks of images and positions.
   int mode;
   int64_t images, nb, n[3];        // block sizes
-  int64_t blocks_b, blocks[3];     // how many
-  int64_t pitch, plane, image;     // of the copy, in elements: a row, all rows, all planes of an image
+  int64_t blocks_b, blocks[3];     // numbers of blocks
+  int64_t pitch, plane, image;     // strides in the copy, in elements: of a row, of a plane, of an image
   int64_t channel;
-  int64_t copy, vectors;           // elements of the copy, vectors of a block, at most
+  int64_t copy, vectors;           // elements of a copy and vectors of a block, at most
 } plaitk_conv_lattice;
 
 // A block of positions: images b0 + [0, nb), positions q0 + [0, n).
 typedef struct {
   int64_t b0, nb, q0[3], n[3];
-  int64_t pitch[3];                // distance of images, slices, rows among the positions
+  int64_t pitch[3];                // distances of images, slices and rows among the positions
   int64_t vectors;
 } plaitk_conv_block;
 
 void plaitk_conv_lattice_forward(plaitk_conv_lattice *l, const plaitk_conv_shape *s);
-// The lattice of input positions that are residue modulo stride.
+// The lattice of input positions that are `residue` modulo stride.
 void plaitk_conv_lattice_input_grad(plaitk_conv_lattice *l, const plaitk_conv_shape *s, const int64_t residue[3]);
 
-// Cuts the lattice into blocks of about `positions` positions whose copies have at most `copy` elements, if rows allow.
-// rows is the number of sums made at each position; with zero_tail positions that do not exist read only zeros.
+// Splits the lattice into blocks of about `positions` positions. Their copies have at most `copy` elements, unless a
+// row is longer. rows is the number of sums at each position. With zero_tail, positions that do not exist read only
+// zeros.
 void plaitk_conv_lattice_cut(plaitk_conv_lattice *l, int64_t channels, int64_t images, int64_t rows, int lanes,
                              int64_t positions, int64_t copy, int zero_tail);
 
 int64_t plaitk_conv_lattice_blocks(const plaitk_conv_lattice *l);
 
-// Writes the k offsets of the taps in the copy.
+// Writes the offsets of the k taps in the copy.
 void plaitk_conv_lattice_koff(const plaitk_conv_lattice *l, int64_t *koff);
 
 plaitk_conv_block plaitk_conv_lattice_block(const plaitk_conv_lattice *l, int64_t index, int lanes);
@@ -60,7 +61,7 @@ plaitk_conv_block plaitk_conv_lattice_block(const plaitk_conv_lattice *l, int64_
 // Writes the offsets of the block's vectors in the copy.
 void plaitk_conv_lattice_base(const plaitk_conv_lattice *l, const plaitk_conv_block *b, int lanes, int64_t *base);
 
-// Copies the block's input, channels channel + [0, count) of total.
+// Copies the block's input for channels [channel, channel + count) of total.
 void plaitk_conv_lattice_fill(const plaitk_conv_lattice *l, const plaitk_conv_block *b, const plaitk_conv_io *io,
                               const void *src, int64_t channel, int64_t count, int64_t total, int lanes, void *dst);
 

@@ -4,7 +4,7 @@
 
 #include "conv.h"
 
-// Baseline: 16 byte vectors, which every amd64 and arm64 processor has.
+// Baseline: 16-byte vectors, which all amd64 and arm64 processors have.
 #if defined(__aarch64__)
 #define BASE_WIDE 1
 #else

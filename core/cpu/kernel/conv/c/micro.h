@@ -1,4 +1,4 @@
-// The micro kernels, on registers of one width.
+// The micro-kernels for vector registers of one width.
 #ifndef PLAITK_CONV_MICRO_H
 #define PLAITK_CONV_MICRO_H
 
@@ -11,25 +11,25 @@ typedef void (*plaitk_conv_taps)(int64_t kc, const void *a, const int64_t *koff,
 
 // dots adds to out[i * ld + j], for i < rows and j < cols of the tile,
 //   sum over v < nv, lanes of dy[i * ldy + v * lanes + lane] * x[base[v] + koff[j] + lane].
-// koff has an entry for each column of the tile and dy a row for each row of the tile, also past rows and cols.
+// koff has an entry for every column of the tile, and dy a row for every row of the tile, also past rows and cols.
 typedef void (*plaitk_conv_dots)(int64_t nv, const void *dy, int64_t ldy, const void *x, const int64_t *base,
                                  const int64_t *koff, void *out, int64_t ld, int64_t rows, int64_t cols);
 
 enum { CONV_HEIGHTS = 3, CONV_WIDTHS = 3 };
 
-// A micro is the set of tiles for one element type and one instruction set.
+// A micro has the tiles for one element type and one instruction set.
 typedef struct {
-  int lanes;         // elements in a vector
+  int lanes;         // elements of a vector
   int heights;       // used entries of taps
   struct {
-    int rows;        // rows of the tile; heights descend
-    int vectors[CONV_WIDTHS];  // vectors of the tile, descending; 0 ends
+    int rows;        // rows of the tile, in descending order
+    int vectors[CONV_WIDTHS];  // vectors of the tile, in descending order; 0 ends the list
     plaitk_conv_taps fn[CONV_WIDTHS];
   } taps[CONV_HEIGHTS];
   struct {
     int rows, cols;
     plaitk_conv_dots fn;
-  } dots[2];         // the general tile, and the one for a single row
+  } dots[2];         // the general tile, and the tile for a single row
 } plaitk_conv_micro;
 
 const plaitk_conv_micro *plaitk_conv_micro_for(int is_double);

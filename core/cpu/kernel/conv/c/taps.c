@@ -1,4 +1,4 @@
-// Forward pass and input gradient.
+// The forward pass and the input gradient.
 #include "conv.h"
 #include "lattice.h"
 #include "../../../include/plait_slots.h"
@@ -8,33 +8,33 @@
 #define ceil_div plaitk_conv_ceil
 #define round_up plaitk_conv_round
 
-// Sums for this many rows are held while a copy is read.
+// Rows that are summed while a copy is read.
 #define ROW_BLOCK 64
-// A chunk should do about this many multiplications, and there should be this many chunks.
+// Targets for the multiplications of a chunk and for the number of chunks.
 #define CHUNK_WORK ((double)(1 << 19))
 #define CHUNKS 32
 #define POSITIONS 512
 #define COPY_ELEMENTS (256 << 10)
-// Products of a position that are made before those of the next ones.
+// Steps of k that all positions take before the next ones.
 #define K_BLOCK 256
 
-// The work on one lattice.
+// The work for one lattice.
 typedef struct {
   plaitk_conv_lattice lattice;
   plaitk_conv_weights weights;
   int64_t *koff;
-  char *packed;          // the weights in panels
-  int64_t panels, panel_group;    // of a group: panels, and elements of all of them
-  int64_t row_blocks, row_block;  // chunks of rows
+  char *packed;          // the weights, packed into panels
+  int64_t panels, panel_group;    // of one group: panels, and elements of all panels
+  int64_t row_blocks, row_block;  // number of row blocks, and rows in each
   int64_t group_blocks, group_block;
-  int64_t first, chunks;          // chunks of work, starting at number first
+  int64_t first, chunks;          // number of the lattice's first chunk, and its number of chunks
   int64_t pack_first, pack_chunks, pack_block;
 } part;
 
 typedef struct {
   const plaitk_conv_micro *micro;
   const plaitk_conv_io *io;
-  int64_t images, groups, rows, channels;  // rows and channels of a group
+  int64_t images, groups, rows, channels;  // rows and channels are those of one group
   int64_t out_size[3], out_plane, group_weights;
   int64_t parts;
   part *part;
@@ -61,7 +61,7 @@ static void plan_part(const job *j, part *p) {
     int64_t blocks = plaitk_conv_lattice_blocks(l);
     work = (double)l->vectors * lanes * max(l->k, 1) * ceil_div(j->rows, p->row_blocks);
     if (blocks * j->groups * p->row_blocks >= CHUNKS || work < 2 * CHUNK_WORK) break;
-    // Few rows make the copy expensive, few positions its borders.
+    // Copies are expensive if they serve few rows. Their borders are expensive if there are few positions.
     int64_t rows = j->rows / p->row_blocks;
     if (rows >= 4 * ROW_BLOCK || (rows >= 2 * ROW_BLOCK && positions <= 128)) {
       p->row_blocks *= 2;
@@ -84,7 +84,7 @@ static void plan_part(const job *j, part *p) {
   p->pack_chunks = l->k == 0 ? 0 : ceil_div(p->panels * j->groups, p->pack_block);
 }
 
-// Lays the job out in scratch. With scratch == NULL nothing is written and the bytes needed are returned.
+// Lays out the job in scratch. With scratch == NULL it writes nothing. Returns the bytes needed.
 static int64_t plan(job *j, const plaitk_conv_shape *s, int input_grad, int64_t threads, char *scratch) {
   char *at = scratch;
   j->io = plaitk_conv_io_for(s->dtype);
@@ -167,7 +167,7 @@ static void pack_chunk(void *arg, int64_t chunk) {
   }
 }
 
-// Sums rows [m0, m1) of group g at the block's positions.
+// Computes rows [m0, m1) of group g at the block's positions.
 static void multiply(const job *j, const part *p, const plaitk_conv_block *b, int64_t g, int64_t m0, int64_t m1,
                      const char *copy, const int64_t *base, char *sums) {
   const plaitk_conv_micro *micro = j->micro;

@@ -1,17 +1,19 @@
-// The bodies of the micro kernels. Included once for each element type and instruction set, with
+// The bodies of the micro-kernels. micro.c includes this file for each element type and instruction set, with
 //   T       the element type
 //   VB      bytes in a vector
 //   WIDE    1 with 32 vector registers, 0 with 16
 //   ATTR    the function attribute that selects the instruction set
 //   NAME(x) the name of x in this instance
-// Tiles keep all their sums in registers: 8 x 3 vectors of sums, 3 of positions and a broadcast fill 32 registers.
+// A tile keeps all its accumulators in registers. For example, 8 x 3 accumulators, 3 vectors of positions and a
+// broadcast value fit 32 registers.
 
 typedef T NAME(vec) __attribute__((vector_size(VB), aligned(sizeof(T)), may_alias));
 
 #define LANES ((int)(VB / sizeof(T)))
 #define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 
-// Products that one register sums up before they are added to the rest: the error of a sum grows with the root of its length.
+// Steps of k that one accumulator sums before the partial sum is added to the rest. The rounding error grows with the
+// length of a sum.
 #define CHAIN 96
 
 #define TAPS(MR, NV)                                                                                                  \
@@ -63,7 +65,7 @@ typedef T NAME(vec) __attribute__((vector_size(VB), aligned(sizeof(T)), may_alia
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 
-// Adds the lanes of n vectors, n <= LANES: lane j of the result is the sum of s[j], added in a balanced tree.
+// Sums the lanes of n vectors, n <= LANES. Lane j of the result is the sum of s[j], added in a balanced tree.
 ATTR static inline __attribute__((always_inline)) void NAME(sum_lanes)(const NAME(vec) *s, int n, T *out) {
   NAME(vec) t[LANES];
   EACH(i, LANES) t[i] = i < n ? s[i] : (NAME(vec)){0};

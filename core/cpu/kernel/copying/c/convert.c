@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-// Truncation towards zero. What does not fit, and NaN, becomes the smallest integer, on every processor.
+// Truncates towards zero. NaN and numbers out of range become the smallest integer, on every processor.
 PLAIT_INLINE int32_t f32_to_i32(float x) {
   bool fits = x >= -0x1p31f && x < 0x1p31f;
   int32_t r = (int32_t)(fits ? x : 0.0f);
@@ -30,8 +30,8 @@ PLAIT_INLINE int64_t f64_to_i64(double x) {
 PLAIT_INLINE int32_t int_to_i32(int64_t x) { return (int32_t)x; }
 PLAIT_INLINE int64_t int_to_i64(int64_t x) { return x; }
 
-// A float becomes uint8 through the integer it truncates to, of which the low 8 bits stay. A float32 past 2^31 has no
-// low bits, so int32 is wide enough for it.
+// A float becomes uint8 by truncating to an integer and keeping its low 8 bits. A float32 past 2^31 has no low bits, so
+// int32 is wide enough for it.
 #define TO_I32(v) _Generic((v), float: f32_to_i32, double: f64_to_i32, default: int_to_i32)(v)
 #define TO_I64(v) _Generic((v), float: f32_to_i64, double: f64_to_i64, default: int_to_i64)(v)
 #define TO_U8(v) _Generic((v), float: f32_to_i32, double: f64_to_i64, default: int_to_i64)(v)
@@ -80,8 +80,8 @@ static const plaitk_convert table[8][8] = {ROW(b8), ROW(u8),   ROW(i32), ROW(i64
                                            ROW(f16),  ROW(bf16), ROW(f32), ROW(f64)};
 
 #ifdef HAS_F16C
-// Between float16 and float32 the processor has instructions: three times as fast as the loops above, with the same results but
-// that a signalling NaN is made quiet.
+// Conversions between float16 and float32 by the processor's instructions: three times as fast as the loops above. The
+// results are the same, except that a signalling NaN becomes quiet.
 
 __attribute__((target("avx,f16c"))) static void f16c_f16_f32(void *restrict out, const void *restrict in, int64_t n) {
   float *o = out;
@@ -98,7 +98,7 @@ __attribute__((target("avx,f16c"))) static void f16c_f32_f16(void *restrict out,
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
     __m256 v = _mm256_loadu_ps(x + i);
-    // Every NaN becomes the same one, but for its sign.
+    // All NaNs become one NaN with the sign kept.
     v = _mm256_blendv_ps(v, _mm256_or_ps(_mm256_and_ps(v, sign), nan), _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
     _mm_storeu_si128((void *)(o + i), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }

@@ -1,14 +1,15 @@
-// The kernels that are one copy: copy itself and fill.
+// The kernels that consist of one copy: copy and fill.
 #include "copying.h"
 
-enum { CHUNK_BYTES = 1 << 18 }; // of one task of the pool
+enum { CHUNK_BYTES = 1 << 18 }; // of a chunk
 
 typedef struct {
   const plaitk_copy_plan *plans;
   int64_t count, chunks;
 } copy_job;
 
-// Chunk c runs the c-th part of every plan, so that inputs that interleave in the output meet in the cache.
+// Chunk c runs the c-th part of every plan. Inputs that interleave in the output are then written while their lines are
+// cached.
 static void copy_chunk(void *arg, int64_t chunk) {
   const copy_job *job = arg;
   for (int64_t i = 0; i < job->count; i++) {

@@ -11,17 +11,18 @@ typedef void (*plaitk_convert)(void *restrict out, const void *restrict in, int6
 // Returns the conversion between two dtypes.
 plaitk_convert plaitk_copying_converter(int64_t to, int64_t from);
 
-// A plane is the two dimensions that a tile spans, [0] the one in which the output runs. Strides are in bytes.
+// A plane is the two dimensions that a tile spans. Dimension 0 has the smallest stride in the output. Strides are in
+// bytes.
 typedef struct {
   int64_t n[2], out[2], in[2];
-  bool stream; // the output is too large for the caches: write around them
+  bool stream; // the output is too large for the caches: use non-temporal stores
 } plaitk_plane;
 
-// Copies the elements, of `size` bytes each, of a plane.
+// Copies the elements of a plane, `size` bytes each.
 void plaitk_copying_plane(int64_t size, char *restrict out, const char *restrict in, const plaitk_plane *p);
 
-// A plan cuts a copy into units, each a tile of the plane at one place of the outer dimensions. Units are independent.
-// The cut depends on the shapes and strides alone.
+// A plan splits a copy into units. A unit is a tile of the plane at one index of the outer dimensions. Units are
+// independent. The split depends on shapes and strides only.
 typedef struct {
   char *out;
   const char *in;
@@ -29,9 +30,9 @@ typedef struct {
   plaitk_convert convert; // NULL between equal dtypes
   plaitk_plane plane;
   int64_t tile[2];     // the size of a tile
-  int64_t across;      // tiles along dimension 0 of the plane, the fastest to change
-  int64_t ndim, shape[PLAIT_MAX_DIMS], stride[PLAIT_MAX_DIMS][2]; // the other loops; strides of out and in
-  int64_t down;        // which of them steps through the tiles along dimension 1; -1 if there is one such tile
+  int64_t across;      // number of tiles along dimension 0 of the plane, which varies fastest
+  int64_t ndim, shape[PLAIT_MAX_DIMS], stride[PLAIT_MAX_DIMS][2]; // the outer loops; strides of out and in
+  int64_t down;        // the outer loop over tiles along dimension 1 of the plane; -1 if there is one such tile
   int64_t units, unit_bytes;
 } plaitk_copy_plan;
 
@@ -41,7 +42,7 @@ void plaitk_copying_plan(plaitk_copy_plan *p, const plait_view *out, const plait
 // Runs units first, ..., last-1.
 void plaitk_copying_run(const plaitk_copy_plan *p, int64_t first, int64_t last);
 
-// Runs several plans, whose outputs do not overlap.
+// Runs several plans, whose outputs must not overlap.
 void plaitk_copying_run_all(plait_pool *pool, const plaitk_copy_plan *plans, int64_t count);
 
 void plaitk_copying_copy(plait_pool *pool, const plait_view *out, const plait_view *in);

@@ -1,16 +1,16 @@
-// The plan of a copy: which dimensions are merged, which two span the tiles, and how many tiles there are.
+// The plan of a copy: which dimensions are merged, which two span the tiles, and how large the tiles are.
 #include "copying.h"
 
 enum {
   RUN_BYTES = 1 << 15,     // of a unit whose rows are contiguous in both operands
   PACK_ELEMENTS = 1 << 10, // of a unit that is converted through a buffer
-  SMALL_PLANE = 64,        // elements under which the tiles span the longest dimension instead
-  STREAM_BYTES = 1 << 24,  // of an output that is written with streaming stores
+  SMALL_PLANE = 64,        // with fewer elements in the plane, tiles span the longest dimension instead
+  STREAM_BYTES = 1 << 24,  // outputs of at least this size use non-temporal stores
 };
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 
-// Rows that are contiguous in both operands and have the size of a larger element become one such element.
+// Treats a row as one larger element, if it is contiguous in both operands and has the size of an element type.
 static void widen(plaitk_copy_plan *p, plait_walk *w) {
   if (w->ndim < 2) return;
   int64_t *inner = w->stride[w->ndim - 1], bytes = w->shape[w->ndim - 1] * p->size;
@@ -19,8 +19,8 @@ static void widen(plaitk_copy_plan *p, plait_walk *w) {
   w->ndim--;
 }
 
-// The dimension that, with the innermost, spans the tiles: the one in which the input runs, or the next one out; the
-// longest where that makes tiny tiles.
+// Returns the second dimension of the tiles; the first is the innermost one. It is the dimension in which the input is
+// contiguous, or the next outer one. If tiles would be tiny, it is the longest dimension.
 static int64_t second(const plait_walk *w) {
   int64_t a = w->ndim - 1, best = a;
   if (w->stride[a][1] != 0)
@@ -40,7 +40,7 @@ static void cut(plaitk_copy_plan *p) {
   bool packed = p->convert && (q->out[0] != p->size || q->in[0] != p->in_size || q->n[0] < 64);
   if (packed) elements = PACK_ELEMENTS;
   if (transposed) {
-    // Square tiles, so that both sides move whole cache lines; longer ones where the plane is thin.
+    // Tiles are square, so that both sides move whole cache lines. In a narrow plane they are longer.
     int64_t side = packed ? 32 : larger == 1 ? 256 : larger >= 8 ? 64 : 128;
     elements = packed ? PACK_ELEMENTS : side * side;
     p->tile[0] = plait_min64(q->n[0], side);
@@ -63,7 +63,7 @@ void plaitk_copying_plan(plaitk_copy_plan *p, const plait_view *out, const plait
   int64_t numel = 1;
   for (int64_t d = 0; d < out->ndim; d++) {
     int64_t strides[2] = {out->stride[d] * p->size, in->stride[d] * p->in_size};
-    if (strides[0] < 0 && out->shape[d] > 1) { // walk the output upwards
+    if (strides[0] < 0 && out->shape[d] > 1) { // iterate over the output in ascending order
       p->out += (out->shape[d] - 1) * strides[0], strides[0] = -strides[0];
       p->in += (out->shape[d] - 1) * strides[1], strides[1] = -strides[1];
     }
@@ -101,7 +101,7 @@ void plaitk_copying_plan(plaitk_copy_plan *p, const plait_view *out, const plait
   }
 }
 
-// Converts a tile through buffers, so that the conversion itself always runs over contiguous elements.
+// Converts a tile through buffers, so that the conversion always runs over contiguous elements.
 static void convert_tile(const plaitk_copy_plan *p, char *out, const char *in, const plaitk_plane *q) {
   int64_t n0 = q->n[0], n1 = q->n[1];
   bool out_rows = q->out[0] == p->size, in_rows = q->in[0] == p->in_size;

@@ -1,9 +1,11 @@
-// Moving one tile of a copy: rows, transposes, fills and anything else, by the size of an element alone.
+// Copies one tile: rows, transposes, fills and everything else. The code depends on the size of an element, not on its
+// dtype.
 #include "copying.h"
 
 #include "../../../include/plait_stream.h"
 
-// Elements as their bits. Rows of small elements are moved as one larger element, which need not be aligned.
+// Element types for copying bits. A row of small elements may be copied as one larger element, which need not be
+// aligned.
 typedef uint8_t bits1 __attribute__((may_alias));
 typedef uint16_t bits2 __attribute__((may_alias, aligned(1)));
 typedef uint32_t bits4 __attribute__((may_alias, aligned(1)));
@@ -17,7 +19,7 @@ typedef uint16_t vec2 __attribute__((vector_size(16), may_alias, aligned(1)));
 typedef uint32_t vec4 __attribute__((vector_size(16), may_alias, aligned(1)));
 typedef uint64_t vec8 __attribute__((vector_size(16), may_alias, aligned(1)));
 
-// The halves of two vectors, element by element in turn.
+// Interleaves the low or high halves of two vectors.
 #define ZIP_LOW1(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define ZIP_HIGH1(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #define ZIP_LOW2(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
@@ -27,8 +29,8 @@ typedef uint64_t vec8 __attribute__((vector_size(16), may_alias, aligned(1)));
 #define ZIP_LOW8(a, b) __builtin_shufflevector(a, b, 0, 2)
 #define ZIP_HIGH8(a, b) __builtin_shufflevector(a, b, 1, 3)
 
-// Transposes a block of L x L elements, L to a vector: every stage pairs row i with row i + L/2, and log2(L) stages
-// bring element (i, j) to (j, i).
+// Transposes a block of L x L elements, L per vector. Each stage interleaves row i with row i + L/2. After log2(L)
+// stages element (i, j) is at (j, i).
 #define STAGE(S, L, to, from)                     \
   for (int i = 0; i < L / 2; i++) {               \
     to[2 * i] = ZIP_LOW##S(from[i], from[i + L / 2]);     \
@@ -52,12 +54,12 @@ TRANSPOSE_BLOCK(8, 2, b)
 
 enum {
   LINE = 64,
-  CONFLICT = 512, // rows a multiple of this apart share few sets of the first cache
+  CONFLICT = 512, // rows a multiple of this apart share few sets of the L1 cache
 };
 
-// The output runs in dimension 0 and the input in dimension 1. Where the strides are such that lines evict each other,
-// or the output is streamed, blocks are as wide as a cache line and go through a buffer, so that each line of either
-// side is touched once.
+// The output is contiguous in dimension 0, the input in dimension 1. If the strides make cache lines evict each other,
+// or if the output uses non-temporal stores, blocks are a cache line wide and go through a buffer. Then each line of
+// either side is touched once.
 #define TRANSPOSE(S, L)                                                                                              \
   static void transpose_part##S(char *restrict out, int64_t os, const char *restrict in, int64_t is, int64_t n0, int64_t n1) { \
     int64_t whole0 = n0 - n0 % L, whole1 = n1 - n1 % L;                                                              \
@@ -95,7 +97,7 @@ TRANSPOSE(2, 8)
 TRANSPOSE(4, 4)
 TRANSPOSE(8, 2)
 
-// A row of elements at any strides; the ones at unit stride on either side get loops of their own.
+// Copies a row of elements with any strides. Unit strides on either side have their own loops.
 #define ROW(S)                                                                                              \
   PLAIT_CLONES static void row##S(char *restrict out, int64_t os, const char *restrict in, int64_t is, int64_t n) { \
     if (os == S && is == 0) {                                                                               \
@@ -130,7 +132,7 @@ ROW(4)
 ROW(8)
 ROW(16)
 
-// Moves n < 64 bytes; the two halves overlap where n is no power of two.
+// Copies n < 64 bytes by two moves, which overlap if n is not a power of two.
 PLAIT_INLINE void move_short(char *restrict out, const char *restrict in, int64_t n) {
   if (n >= 32) {
     memcpy(out, in, 32);

@@ -5,12 +5,13 @@
 #include "../../../include/plait_pool.h"
 #include "../../../include/plait_view.h"
 
-// Fills the 1-d `out`: start + i step, in int64 for integer dtypes; n numbers from a to b; base to such powers.
+// These fill the 1-d `out`: arange with start + i * step, in int64 for integer dtypes; linspace with n numbers from a
+// to b; logspace with base to the power of such numbers.
 void plaitk_creation_arange(plait_pool *pool, const plait_view *out, int64_t istart, int64_t istep, double start, double step);
 void plaitk_creation_linspace(plait_pool *pool, const plait_view *out, double a, double b);
 void plaitk_creation_logspace(plait_pool *pool, const plait_view *out, double a, double b, double base);
 
-// Writes the row and column numbers of the lower (upper) triangle of a rows x cols matrix to the int64 `out` of shape
+// Writes the row and column indices of the lower or upper triangle of a rows x cols matrix to the int64 `out` of shape
 // [2, n].
 void plaitk_creation_triangle_indices(const plait_view *out, int64_t rows, int64_t cols, int64_t diagonal, int64_t upper);
 

@@ -8,13 +8,13 @@ enum { BLOCK = 1024, CHUNK_ELEMENTS = 1 << 15 };
 
 typedef struct sequence_job {
   const plait_view *out;
-  bool integer; // whether values are int64
+  bool integer; // values are int64
   void (*values)(const struct sequence_job *j, void *buffer, int64_t first, int64_t n);
   int64_t count, istart, istep;
   double a, b, base;
 } sequence_job;
 
-// Unsigned, so that integers wrap instead of overflowing.
+// Unsigned, so that integers wrap.
 static void arange_int(const sequence_job *j, void *buffer, int64_t first, int64_t n) {
   uint64_t *v = buffer;
   for (int64_t i = 0; i < n; i++) v[i] = (uint64_t)j->istart + (uint64_t)(first + i) * (uint64_t)j->istep;
@@ -25,7 +25,7 @@ static void arange_real(const sequence_job *j, void *buffer, int64_t first, int6
   for (int64_t i = 0; i < n; i++) v[i] = j->a + (double)(first + i) * j->b;
 }
 
-// Counts from the nearer end, so that both ends are exact.
+// Computes each element from the nearer end, so that both ends are exact.
 static void linspace(const sequence_job *j, void *buffer, int64_t first, int64_t n) {
   double *v = buffer, step = j->count > 1 ? (j->b - j->a) / (double)(j->count - 1) : 0;
   for (int64_t i = 0; i < n; i++) {

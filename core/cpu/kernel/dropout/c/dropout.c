@@ -3,7 +3,7 @@
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_philox.h"
 
-// Blocks of four words that are drawn together.
+// Number of Philox blocks, of four words each, that are generated together.
 #define BLOCKS 64
 #define CHUNK_ELEMENTS (64 * 4 * BLOCKS)
 
@@ -16,7 +16,7 @@ struct dropout {
   double scale;
 };
 
-// Words of 4*BLOCKS elements, from block `first` on, in their order.
+// Writes the words of 4*BLOCKS elements in order, starting at block `first`.
 PLAIT_INLINE void words(uint64_t seed, uint64_t first, uint32_t *w) {
   uint32_t lane[4][BLOCKS];
 #pragma omp simd

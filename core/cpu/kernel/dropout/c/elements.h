@@ -5,7 +5,7 @@ PLAIT_CLONES static void FN(dropout)(const struct dropout *a, int64_t first, int
   const T *x = a->x ? (const T *)a->x + first : NULL;
   T *y = (T *)a->y + first;
   ACC scale = (ACC)a->scale;
-  // Every word is below 2^32: the comparison is made with the largest word that is kept.
+  // limit may be 2^32, which does not fit a word. So compare with limit - 1, the largest word that is kept.
   uint32_t last = (uint32_t)(a->limit - 1);
   uint32_t any = a->limit > 0;
   for (int64_t at = 0; at < n; at += 4 * BLOCKS) {

@@ -1,4 +1,4 @@
-// Elementwise kernels: what the generated inner loops, the driver and Go share.
+// Elementwise kernels: the types that the generated loops, the driver and Go share.
 #ifndef PLAITK_ELEMENTWISE_H
 #define PLAITK_ELEMENTWISE_H
 
@@ -10,17 +10,17 @@
 #define PLAITK_ELEMENTWISE_MAX_OPERANDS (PLAITK_ELEMENTWISE_MAX_IN + PLAITK_ELEMENTWISE_MAX_OUT)
 #define PLAITK_ELEMENTWISE_MAX_ATTRS 8
 
-// A scalar from the host: i for integer kernels, f for the others.
+// A scalar argument: i for integer kernels, f for the others.
 typedef union {
   double f;
   int64_t i;
 } plaitk_scalar;
 
-// An inner loop over n contiguous elements in the kernel's own types. An output may be one of the inputs. It returns 0,
-// or 1 if integers were divided by zero.
+// An inner loop over n contiguous elements of the kernel's types. An output may be one of the inputs. It returns 1 if
+// integers were divided by zero, else 0.
 typedef int64_t (*plaitk_elementwise_loop)(void *const *in, void *const *out, const plaitk_scalar *attr, int64_t n);
 
-// One entry of a generated table. type holds the dtype of each operand in the loop, inputs first: PLAIT_BOOL, PLAIT_I64,
+// One entry of a generated table. type has the dtype of each operand in the loop, inputs first: PLAIT_BOOL, PLAIT_I64,
 // PLAIT_F32 or PLAIT_F64.
 typedef struct {
   plaitk_elementwise_loop loop;
@@ -31,11 +31,11 @@ typedef struct {
 typedef struct {
   void *data;           // the first element; NULL for an input that is the scalar `value`
   plaitk_scalar value;
-  int64_t dtype;        // of the elements in memory
+  int64_t dtype;        // dtype in memory
   int64_t stride[PLAIT_MAX_DIMS];  // in elements; 0 along broadcast dimensions
 } plaitk_elementwise_operand;
 
-// A kernel applied to operands of any layout and dtype, all seen with the one shape.
+// A kernel and its operands, of any layout and dtype, broadcast to one shape.
 typedef struct {
   const plaitk_elementwise_kernel *kernel;
   int64_t ndim;
@@ -44,8 +44,8 @@ typedef struct {
   plaitk_elementwise_operand operand[PLAITK_ELEMENTWISE_MAX_OPERANDS];  // inputs first
 } plaitk_elementwise_call;
 
-// Runs the kernel over all elements. Outputs must not overlap each other or an input, unless the input is the output
-// itself with the same strides. Returns what the loops returned, or-ed.
+// Runs the kernel over all elements. An output must not overlap another operand, except that it may be an input with
+// the same strides. Returns the bitwise or of what the loops returned.
 int64_t plaitk_elementwise_run(plait_pool *pool, const plaitk_elementwise_call *call);
 
 #endif

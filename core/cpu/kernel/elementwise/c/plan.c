@@ -16,7 +16,8 @@ static void swap_dims(plan *p, int a, int b) {
   }
 }
 
-// Whether dimension a belongs inside dimension b: the first operand that tells them apart decides, outputs first.
+// Reports whether dimension a belongs inside dimension b. The first operand whose strides differ decides, outputs
+// first.
 static bool inside(const plan *p, int a, int b) {
   for (int i = 0; i < p->n; i++) {
     const lane *l = &p->lane[(i + p->nin) % p->n];
@@ -54,7 +55,7 @@ static void merge_dims(plan *p) {
   p->ndim = last + 1;
 }
 
-// Takes over the dimensions of more than one element. Returns the number of elements.
+// Adds the dimensions with more than one element. Returns the number of elements.
 static int64_t take_dims(plan *p, const plaitk_elementwise_call *call) {
   int64_t count = 1;
   p->ndim = 0;
@@ -89,7 +90,7 @@ static void take_lanes(plan *p, const plaitk_elementwise_call *call) {
   }
 }
 
-// Blocks take two dimensions.
+// Adds dimensions of size 1 until there are two, since blocks span two dimensions.
 static void pad_dims(plan *p) {
   while (p->ndim < 2) {
     p->shape[1] = p->ndim == 0 ? 1 : p->shape[0];
@@ -102,8 +103,8 @@ static void pad_dims(plan *p) {
   }
 }
 
-// If an operand has its short strides along another dimension than the innermost one, brings that dimension next to it, so
-// that blocks can cover both and use every cache line whole. Returns whether that is so.
+// If an operand has its smallest stride in a dimension other than the innermost one, moves that dimension next to the
+// innermost. Blocks then span both and use whole cache lines. Returns whether there is such an operand.
 static bool bring_rows(plan *p) {
   int cols = p->ndim - 1;
   for (int k = 0; k < p->n; k++) {
@@ -124,16 +125,17 @@ static bool bring_rows(plan *p) {
   return false;
 }
 
-// Whether an output is written past the caches: it would not stay there. On the way it goes through scratch.
+// Reports whether an output uses non-temporal stores, because it is too large for the caches. Such an output goes
+// through scratch.
 static bool streams(const plan *p, const lane *out, int64_t count) {
   if (out->convert != NULL || out->col != 1 || count * out->size < PLAIT_STREAM_BYTES) return false;
   for (int k = 0; k < p->nin; k++) {
-    if (p->lane[k].data == out->data) return false;  // in place: its lines are in the caches anyway
+    if (p->lane[k].data == out->data) return false;  // in place: its cache lines are loaded anyway
   }
   return true;
 }
 
-// Cuts the two innermost dimensions into blocks and decides which operands go through scratch.
+// Splits the two innermost dimensions into blocks and decides which operands go through scratch.
 static void cut(plan *p, int64_t count) {
   bool tiles = bring_rows(p), scratch = false, gaps = false;
   int64_t rows = p->shape[p->ndim - 2], cols = p->shape[p->ndim - 1];
@@ -156,7 +158,7 @@ static void cut(plan *p, int64_t count) {
   }
   int64_t limit = scratch || tiles ? SCRATCH / widest : CHUNK;
   if (tiles) {
-    // A cache line of rows, so that an operand that runs along them uses what it fetches.
+    // At least as many rows as a cache line has elements, so that an operand contiguous across rows uses whole lines.
     int64_t lines = 64 / widest;
     p->cols = least(cols, limit / least(rows, lines));
   } else {

@@ -1,4 +1,4 @@
-// How a call is carried out: private to this folder.
+// The plan of a call: how its elements are split into blocks and chunks. Private to this folder.
 #ifndef PLAITK_ELEMENTWISE_PLAN_H
 #define PLAITK_ELEMENTWISE_PLAN_H
 
@@ -6,50 +6,50 @@
 #include "elementwise.h"
 
 enum {
-  SCRATCH = 8192,  // bytes of one operand's block: a few of them fit the first-level cache
-  CHUNK = 16384,   // elements that one thread takes at a time
-  SHORT_ROW = 32,  // rows below this are gathered into blocks rather than looped over one by one
+  SCRATCH = 8192,  // bytes of one operand's block; a few blocks fit the L1 cache
+  CHUNK = 16384,   // elements that a thread takes at a time
+  SHORT_ROW = 32,  // shorter rows are gathered into blocks; longer ones have a call of the loop each
 };
 
-// An operand within a plan.
+// An operand of a plan.
 typedef struct {
   char *data;
   plaitk_scalar value;
   int64_t stride[PLAIT_MAX_DIMS];  // along the plan's dimensions, in elements
-  int64_t row, col;                // strides inside a block: the last two of the above
-  int dtype, type;                 // in memory, in the loop
-  int size, type_size;             // of these, in bytes
+  int64_t row, col;                // strides inside a block: the last two of stride
+  int dtype, type;                 // dtypes in memory and in the loop
+  int size, type_size;             // bytes of an element in memory and in the loop
   bool scalar, packed, streamed;
-  plaitk_convert convert;  // between memory and scratch; NULL where dtype == type
+  plaitk_convert convert;  // conversion between memory and scratch; NULL where dtype == type
 } lane;
 
-// Dimensions in the order of the outputs' strides, neighbours merged where all operands allow it. The last two are cut into
-// blocks; everything about blocks and chunks follows from the call alone, not from who runs it.
+// The dimensions are in the order of the outputs' strides. Adjacent ones are merged where all operands allow it. The
+// last two are split into blocks. Blocks and chunks depend on the call only, not on the threads.
 typedef struct {
   plaitk_elementwise_loop loop;
   const plaitk_scalar *attr;
-  int nin, n;  // inputs; lanes
+  int nin, n;  // number of inputs and of all lanes
   int ndim;
   int64_t shape[PLAIT_MAX_DIMS + 1];
   int64_t rows, cols;  // of a full block
-  bool by_row;         // the loop runs once a row, else once a block
-  bool streamed;       // some output is written past the caches
-  int64_t part;        // elements that are written at a time then
+  bool by_row;         // the loop runs once per row, else once per block
+  bool streamed;       // some output uses non-temporal stores
+  int64_t part;        // elements per non-temporal store pass
   int64_t blocks, blocks_per_chunk;
   int64_t status;
   lane lane[PLAITK_ELEMENTWISE_MAX_OPERANDS];
 } plan;
 
-// Where a thread is among the blocks.
+// The position of a thread among the blocks.
 typedef struct {
   int64_t index[PLAIT_MAX_DIMS];  // of the outer dimensions
   int64_t row, col;               // of the block's first element
-  char *data[PLAITK_ELEMENTWISE_MAX_OPERANDS];  // at the outer index
+  char *data[PLAITK_ELEMENTWISE_MAX_OPERANDS];  // address of each operand at the outer index
 } cursor;
 
 PLAIT_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Plans the call. False if there are no elements.
+// Plans the call. Returns false if there are no elements.
 bool plaitk_elementwise_plan(plan *p, const plaitk_elementwise_call *call);
 
 void plaitk_elementwise_seek(const plan *p, cursor *c, int64_t block);

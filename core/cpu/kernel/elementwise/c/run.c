@@ -8,7 +8,7 @@
 
 static bool flat(const lane *l, int64_t rows, int64_t cols) { return l->col == 1 && (rows == 1 || l->row == cols); }
 
-// Copies elements between memory, where the lane's block has its strides, and a block without gaps.
+// Copies elements of a block between the operand's memory, with its strides, and contiguous memory.
 static void gather(const lane *l, void *block, const char *src, int64_t rows, int64_t cols) {
   const int64_t size = l->size;
   plaitk_plane p = {{cols, rows}, {size, cols * size}, {l->col * size, l->row * size}, false};
@@ -30,7 +30,7 @@ static void fill(const lane *l, void *scratch, int64_t n) {
   plaitk_copying_plane(size, scratch, element, &p);
 }
 
-// Brings the block at src into scratch, by way of raw.
+// Loads the block at src into scratch, converting it if necessary. raw is a buffer for gathered elements.
 static void load(const lane *l, char *scratch, void *raw, const char *src, int64_t rows, int64_t cols) {
   if (l->convert == NULL) {
     gather(l, scratch, src, rows, cols);
@@ -44,7 +44,7 @@ static void load(const lane *l, char *scratch, void *raw, const char *src, int64
   }
 }
 
-// Brings a block from scratch to dst, by way of raw.
+// Stores a block from scratch to dst, converting it if necessary. raw is a buffer for converted elements.
 static void store(const lane *l, char *dst, void *raw, const char *scratch, int64_t rows, int64_t cols) {
   if (l->convert == NULL) {
     scatter(l, dst, scratch, rows, cols);
@@ -58,8 +58,8 @@ static void store(const lane *l, char *dst, void *raw, const char *scratch, int6
   }
 }
 
-// Runs a block, with its operands at ptr and its rows step bytes apart, part by part: one part of the outputs is on its way
-// past the caches while the next is computed.
+// Runs a block part by part, so that one part of the outputs is stored past the caches while the next is computed. The
+// operands are at ptr, and their rows are step bytes apart.
 static int64_t run_parts(const plan *p, void *const *ptr, const int64_t *step, char *const *memory, int64_t rows, int64_t cols) {
   if (!p->by_row) {
     cols *= rows;
@@ -86,7 +86,7 @@ static int64_t run_parts(const plan *p, void *const *ptr, const int64_t *step, c
   return status;
 }
 
-// What lies in a lane's scratch: broadcast operands give the same block many times over.
+// What a lane's scratch holds. Broadcast operands need the same block many times, and then it is not loaded again.
 typedef struct {
   const char *src;
   int64_t rows, cols;
@@ -144,7 +144,7 @@ static void run_chunk(void *arg, int64_t chunk) {
   if (status != 0) __atomic_fetch_or(&p->status, status, __ATOMIC_RELAXED);
 }
 
-// Whether the loop can run over all of memory at once, and that is little work.
+// Reports whether the loop can run over all operands in one call, and that is little work.
 static bool simple(const plaitk_elementwise_call *call, int n, int64_t *count) {
   for (int k = 0; k < n; k++) {
     const plaitk_elementwise_operand *o = &call->operand[k];

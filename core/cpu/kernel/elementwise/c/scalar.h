@@ -1,5 +1,4 @@
-// The functions of elementwise programs that are neither operators nor plait_vmath.h's. What they compute is stated at
-// their references in package expr.
+// The functions of elementwise programs that are neither operators nor in plait_vmath.h. Package expr documents them.
 #ifndef PLAITK_ELEMENTWISE_SCALAR_H
 #define PLAITK_ELEMENTWISE_SCALAR_H
 
@@ -8,7 +7,7 @@
 
 #define EW PLAIT_INLINE
 
-// Integers: computed as unsigned, where overflow wraps.
+// Integers are computed as unsigned, where overflow wraps.
 EW int64_t ew_add_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 EW int64_t ew_sub_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 EW int64_t ew_mul_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
@@ -25,7 +24,7 @@ EW int64_t ew_shl_i64(int64_t a, int64_t n) { return (uint64_t)n > 63 ? 0 : (int
 EW int64_t ew_shr_i64(int64_t a, int64_t n) { return a >> ((uint64_t)n > 63 ? 63 : n); }
 
 EW int64_t ew_trunc_divide_i64(int64_t a, int64_t b) {
-  if (b == -1) return ew_neg_i64(a);  // the one quotient that overflows
+  if (b == -1) return ew_neg_i64(a);  // the only quotient that can overflow
   return b == 0 ? 0 : a / b;
 }
 
@@ -87,7 +86,7 @@ EW bool ew_isinf_f64(double x) { return plait_vm_abs(x) == PLAIT_VM_INF; }
 
 EW double ew_hypot_f64(double x, double y) { return hypot(x, y); }
 
-// In double precision the squares of floats neither overflow nor vanish.
+// In double precision, the squares of floats neither overflow nor underflow.
 EW float ew_hypot_f32(float x, float y) {
   double a = x, b = y;
   float r = (float)sqrt(a * a + b * b);
@@ -95,14 +94,14 @@ EW float ew_hypot_f32(float x, float y) {
   return infinite ? PLAIT_VM_INFF : r;
 }
 
-// Hurwitz's zeta function.
+// The Hurwitz zeta function.
 double plaitk_elementwise_zeta(double s, double q);
 EW double ew_zeta_f64(double s, double q) { return plaitk_elementwise_zeta(s, q); }
 EW float ew_zeta_f32(float s, float q) { return (float)plaitk_elementwise_zeta(s, q); }
 
 #undef EW
 
-// What a loop is declared as.
+// The declaration of a loop.
 #define PLAITK_ELEMENTWISE_LOOP(name)                                        \
   static int64_t name(void *const *in __attribute__((unused)), void *const *out, \
                       const plaitk_scalar *attr __attribute__((unused)), int64_t n)

@@ -1,4 +1,4 @@
-// Hurwitz's zeta function, the sum of (k + q)^-s over k >= 0, by Euler's and Maclaurin's formula.
+// The Hurwitz zeta function, the sum of (k + q)^-s over k >= 0, by the Euler-Maclaurin formula.
 #include "scalar.h"
 
 // For q >= 0.

@@ -1,4 +1,4 @@
-// Reading single elements at offsets, and combining values into elements.
+// Copies elements from offsets, and combines values into elements.
 #include "indexing.h"
 
 #define TAKE(S, T)                                                                                                    \
@@ -33,11 +33,11 @@ void plaitk_indexing_take(int64_t size, char *restrict out, int64_t os, const ch
 #define KEEP_NEW(a, b) (b)
 #define SUM(a, b) ((a) + (b))
 #define PRODUCT(a, b) ((a) * (b))
-// NaN wins on either side.
+// If a or b is NaN, the result is NaN.
 #define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SMALLER(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
-// Integers wrap: U is the unsigned type in which they are combined.
+// U is the unsigned type of the arithmetic, so that integers wrap.
 #define COMBINE(name, T, U, OP)                                                                                   \
   static void at_##name(char *self, const int64_t *offsets, const char *values, int64_t step, int64_t n) {        \
     T *s = (T *)self;                                                                                             \
@@ -77,7 +77,7 @@ COMBINE_ALL(f32, float, float)
 COMBINE_ALL(f64, double, double)
 
 #define PAIR(name) {at_##name, row_##name}
-// Of bools, a sum or maximum is "or", a product or minimum is "and".
+// For bools, a sum or maximum is or, and a product or minimum is and.
 #define OF_DTYPES(op, of_bool)                                                                                      \
   {                                                                                                                 \
     [PLAIT_BOOL] = PAIR(of_bool##_u8), [PLAIT_U8] = PAIR(op##_u8), [PLAIT_I32] = PAIR(op##_i32),                    \

@@ -7,10 +7,10 @@ typedef struct {
   char *out;
   const char *grad;
   int64_t dtype, size, rows, columns, out_row, out_step, grad_step, count;
-  plait_walk tuples; // of grad over the indices
+  plait_walk tuples; // of grad, over the indices
   const int64_t *keys, *order;
   int64_t rows_per_chunk, segments;
-  bool by_frequency, onto; // onto what is there
+  bool by_frequency, onto; // onto: add to the values in out
 } embedding_job;
 
 #define ADD_ROW(name, S, A, LOAD)                                                                     \
@@ -70,8 +70,8 @@ static const struct {
     [PLAIT_F64] = {add_f64, store_f64, onto_f64, add_f64},
 };
 
-// Sums the gradients at order[first..last-1]. TERMS rows make a part, TERMS parts a block, and the blocks the total, so
-// that the rounding errors of a frequent row stay small.
+// Sums the gradients at order[first..last-1]. TERMS rows make a part, TERMS parts a block, and the blocks make the
+// total. This keeps the rounding errors of a frequent row small.
 static void sum_row(const embedding_job *job, char *out, int64_t column, int64_t n, int64_t first, int64_t last) {
   double sums[3][SEGMENT]; // total, block, part
   int64_t inner = plait_walk_inner(&job->tuples), step = plait_walk_step(&job->tuples, 0);
@@ -93,12 +93,12 @@ static void sum_row(const embedding_job *job, char *out, int64_t column, int64_t
     functions[job->dtype].store(out, job->out_step, sums[0], scale, n);
     return;
   }
-  char row[SEGMENT * sizeof(double)]; // rounded, as if it were added later
+  char row[SEGMENT * sizeof(double)]; // the sum, rounded as if it were added afterwards
   functions[job->dtype].store(row, 1, sums[0], scale, n);
   functions[job->dtype].onto(out, job->out_step, row, n);
 }
 
-// The first place in the sorted keys that is not below key.
+// The first position in the sorted keys whose key is not below the given one.
 static int64_t lower_bound(const int64_t *keys, int64_t n, int64_t key) {
   int64_t low = 0, high = n;
   while (low < high) {
@@ -147,7 +147,7 @@ int64_t plaitk_indexing_embedding_backward(plait_pool *pool, const plait_view *o
   plait_walk_init(&job.tuples, 1);
   for (int64_t d = 0; d < index->ndim; d++) plait_walk_add(&job.tuples, grad->shape[d], &grad->stride[d]);
   if (padding >= 0)
-    for (int64_t i = 0; i < n; i++) keys[i] = keys[i] == padding ? job.rows : keys[i]; // after all others
+    for (int64_t i = 0; i < n; i++) keys[i] = keys[i] == padding ? job.rows : keys[i]; // padding sorts after all other keys
   plaitk_indexing_sort(keys, order, keys2, order2, n, job.rows + 1);
   job.count = lower_bound(keys, n, job.rows);
   job.segments = plait_ceil_div(job.columns, SEGMENT);

@@ -1,11 +1,11 @@
-// gather and scatter: an index for each element.
+// gather and scatter, which have an index for each element.
 #include "indexing.h"
 
 enum { CHUNK = 1 << 14, SEGMENT = 1 << 13 };
 
 typedef struct {
   const plait_view *out, *in, *index;
-  plait_walk walk; // of out, index and in, without the indexed dimension of in
+  plait_walk walk; // over out, index and in, without the indexed dimension of in
   int64_t stride, limit;
   int64_t segments, units, units_per_chunk;
   atomic_bool bad;
@@ -59,13 +59,13 @@ int64_t plaitk_indexing_gather(plait_pool *pool, const plait_view *out, const pl
 typedef struct {
   const plait_view *self, *index, *src;
   plaitk_combine combine;
-  plait_walk walk; // of self, index and src over the other dimensions
+  plait_walk walk; // over self, index and src, without the indexed dimension
   int64_t length, self_step, index_step, src_step, limit; // along the indexed dimension
   int64_t segment, segments, units, units_per_chunk;
-  bool across; // whether inner loops go across columns instead of along the indexed dimension
+  bool across; // inner loops run across columns, not along the indexed dimension
 } scatter_job;
 
-// Combines `count` values into self. Their indices were checked.
+// Combines `count` values into self. Their indices have been checked.
 static void scatter_block(const scatter_job *job, int64_t self, int64_t along, int64_t index, int64_t index_step,
                           int64_t src, int64_t src_step, int64_t count) {
   int64_t offsets[PLAITK_BLOCK], size = plait_dtype_size(job->self->dtype);
@@ -74,8 +74,8 @@ static void scatter_block(const scatter_job *job, int64_t self, int64_t along, i
   job->combine.at(job->self->data + self * size, offsets, job->src->data + src * size, src_step, count);
 }
 
-// One unit is a segment of columns, from i to end, at one row of the walk. Within it each element of self meets its
-// values in order.
+// A unit of work is a segment of columns, from i to end, in one row of the walk. It combines each element of self with
+// its values in order.
 static void scatter_unit(const scatter_job *job, const plait_cursor *c, int64_t i, int64_t end) {
   const plait_walk *w = &job->walk;
   int64_t ss = plait_walk_step(w, 0), xs = plait_walk_step(w, 1), vs = plait_walk_step(w, 2);

@@ -1,14 +1,14 @@
-// Kernels whose indices are a mask. Elements count in row-major order.
+// Kernels that read or write where a mask is true, in row-major order.
 #include "indexing.h"
 
 enum { CHUNK = 1 << 14, BUFFER = 256 };
 
 typedef struct {
-  const plait_view *mask, *other; // other: what is read or written where the mask is true
-  char *flat;                     // the contiguous side
-  plait_walk walk;                // of mask and other
-  int64_t size, count, *before;   // before[c]: true elements in the chunks before c
-  int64_t row_step, column_step;  // of positions
+  const plait_view *mask, *other; // other: the operand that is accessed where the mask is true
+  char *flat;                     // the contiguous operand
+  plait_walk walk;                // over mask and other
+  int64_t size, count, *before;   // before[c]: number of true elements in the chunks before c
+  int64_t row_step, column_step;  // strides of positions
 } mask_job;
 
 static void mask_walk(mask_job *job) {
@@ -22,7 +22,7 @@ static void mask_walk(mask_job *job) {
 PLAIT_CLONES static int64_t count_run(const uint8_t *mask, int64_t step, int64_t n) {
   int64_t total = 0;
   if (step == 1) {
-    for (int64_t i = 0; i < n; i += 255) { // bytes that cannot overflow
+    for (int64_t i = 0; i < n; i += 255) { // sum bytes that cannot overflow
       int64_t end = plait_min64(n, i + 255), sum = 0;
       _Pragma("omp simd reduction(+ : sum)") for (int64_t j = i; j < end; j++) sum += mask[j] != 0;
       total += sum;
@@ -42,7 +42,7 @@ static void count_chunk(void *arg, int64_t chunk) {
   job->before[chunk] = total;
 }
 
-// Counts and turns the chunks' counts to sums of what comes before each.
+// Counts the true elements of each chunk, and turns the counts into exclusive prefix sums.
 static int64_t count_before(plait_pool *pool, mask_job *job) {
   int64_t chunks = plait_ceil_div(job->count, CHUNK), total = 0;
   plaitk_run(pool, chunks, count_chunk, job);
@@ -61,7 +61,7 @@ int64_t plaitk_indexing_count(plait_pool *pool, const plait_view *mask, int64_t 
   return count_before(pool, &job);
 }
 
-// Writes the places, within a run of n <= BUFFER, of its true elements.
+// Writes the positions of the true elements within a run of n <= BUFFER elements.
 static int64_t places(int64_t *restrict out, const uint8_t *restrict mask, int64_t step, int64_t n) {
   int64_t count = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -71,8 +71,9 @@ static int64_t places(int64_t *restrict out, const uint8_t *restrict mask, int64
   return count;
 }
 
-// Calls fn for stretches of at most BUFFER elements that have true ones: the offset of the stretch in the other operand,
-// the places of the true elements in it, how many, and how many came before.
+// A function that is called for each stretch of at most BUFFER elements with a true one. It gets the stretch's offset
+// in the other operand, the positions of the true elements in it, their number, and the number of true elements before
+// it.
 typedef void (*stretch_fn)(const mask_job *job, int64_t offset, int64_t *place, int64_t n, int64_t before);
 
 static void each_stretch(const mask_job *job, int64_t chunk, stretch_fn fn) {

@@ -1,4 +1,4 @@
-// Coordinates of elements that are not zero: chunks are counted first, which says where each writes.
+// Coordinates of the nonzero elements. A first pass counts them in each chunk, so that each chunk knows where to write.
 #include "indexing.h"
 
 struct job {
@@ -28,7 +28,7 @@ struct job {
   }
 
 PLAIT_CLONES static int64_t count_range(const struct job *j, int64_t lo, int64_t hi) {
-  int32_t count = 0; // of at most NONZERO_CHUNK
+  int32_t count = 0; // at most NONZERO_CHUNK
 #define COUNT(T, TEST)                                                         \
   {                                                                            \
     const T *p = j->in;                                                        \

@@ -1,4 +1,4 @@
-// From indices to checked offsets.
+// Converts indices to offsets and checks them.
 #include "indexing.h"
 
 enum { CHUNK = 1 << 14 };
@@ -59,7 +59,7 @@ int64_t plaitk_indexing_first_bad(const plait_view *index, int64_t size, bool wr
 
 typedef struct {
   const plait_view *indexed, *index;
-  const plait_walk *walks; // of each index tensor
+  const plait_walk *walks; // one for each index tensor
   int64_t k, count, *offsets, *keys;
   bool wrap;
   atomic_bool bad;
@@ -69,7 +69,7 @@ static void resolve_chunk(void *arg, int64_t chunk) {
   resolve_job *job = arg;
   int64_t first = chunk * CHUNK, last = plait_min64(job->count, first + CHUNK);
   bool bad = false;
-  int64_t number = 1; // of tuples of the index tensors after t
+  int64_t number = 1; // number of tuples of the index tensors after t
   for (int64_t t = job->k - 1; t >= 0; t--) {
     const plait_view *x = &job->index[t];
     const plait_walk *w = &job->walks[t];

@@ -1,4 +1,4 @@
-// Writing slices at index tuples: index_put, index_add, index_copy, index_fill.
+// Writes slices at index tuples: index_put, index_add, index_copy, index_fill.
 #include "indexing.h"
 
 enum { CHUNK = 1 << 15, SEGMENT = 1 << 9 };
@@ -7,18 +7,18 @@ typedef struct {
   char *self;
   const char *values;
   int64_t dtype, size, count;
-  plait_walk rest;   // of self and values over the dimensions that are not indexed
-  plait_walk tuples; // of values over the index tuples, in row-major order
+  plait_walk rest;   // over self and values, without the indexed dimensions
+  plait_walk tuples; // over values, along the index tuples, in row-major order
   const int64_t *offsets;
   plaitk_combine combine;
-  bool along; // whether inner loops go along the tuples
+  bool along; // inner loops run along the tuples
   int64_t segment, segments, units, units_per_chunk;
-  // Only where values are combined in float32: the tuples sorted by where they point.
+  // Only used where values are combined in float32: the tuples sorted by destination.
   const int64_t *keys, *order;
   int64_t groups;
 } put_job;
 
-// A unit is a segment of a row of the rest, with all tuples in order.
+// A unit of work is a segment of a row of `rest`, with all tuples in order.
 static void put_unit(const put_job *job, const plait_cursor *c, int64_t first, int64_t n) {
   int64_t ss = plait_walk_step(&job->rest, 0), vs = plait_walk_step(&job->rest, 1), size = job->size;
   int64_t ts = plait_walk_step(&job->tuples, 0);
@@ -52,7 +52,7 @@ static void put_chunk(void *arg, int64_t chunk) {
 static void cut(put_job *job) {
   int64_t n = plait_walk_inner(&job->rest), rows = plait_walk_rows(&job->rest);
   int64_t step = plait_walk_step(&job->rest, 0), ts = plait_walk_step(&job->tuples, 0);
-  // Go along the tuples where the values lie that way, or where there is little else to go along.
+  // Inner loops run along the tuples if the values are contiguous that way, or if rows are very short.
   job->along = n < 4 || (step != 1 && ts != 0 && ts < plait_walk_step(&job->rest, 1));
   job->segment = job->along ? plait_max64(1, CHUNK / job->count) : plait_min64(SEGMENT, plait_max64(16, plait_ceil_div(n, 8)));
   job->segment = plait_min64(job->segment, n);
@@ -77,7 +77,7 @@ static void store_f32(uint16_t *restrict out, int64_t step, const float *restric
   }
 }
 
-// Combines the values of the tuples order[first..last-1], which point to one place, in float32.
+// Combines the values of tuples order[first..last-1], which have one destination, in float32.
 static void half_group(const put_job *job, int64_t first, int64_t last) {
   int64_t ss = plait_walk_step(&job->rest, 0), vs = plait_walk_step(&job->rest, 1), n = plait_walk_inner(&job->rest);
   int64_t rows = plait_walk_rows(&job->rest);

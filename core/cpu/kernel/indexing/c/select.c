@@ -1,4 +1,4 @@
-// Reading slices at index tuples: advanced indexing, index_select, embedding.
+// Reads slices at index tuples: advanced indexing, index_select, embedding.
 #include "indexing.h"
 
 enum { CHUNK_BYTES = 1 << 17, SEGMENT = 1 << 12 };
@@ -6,7 +6,7 @@ enum { CHUNK_BYTES = 1 << 17, SEGMENT = 1 << 12 };
 typedef struct {
   char *out;
   const char *in;
-  plait_walk walk; // of out, in and the tuples' numbers
+  plait_walk walk; // over out, in and the tuples' positions
   int64_t size, bytes, segments, units, units_per_chunk;
   const int64_t *offsets;
 } select_job;

@@ -1,4 +1,4 @@
-// A stable sort of index tuples by where they point.
+// A stable sort of index tuples by destination.
 #include "indexing.h"
 
 enum { DIGIT = 11, BUCKETS = 1 << DIGIT };

@@ -12,9 +12,9 @@ import (
 	"github.com/plait-ml/plait/core/cpu/pool"
 )
 
-// Bench measures the call against a copy of 64 MiB by as many goroutines as threads, in turn, and reports how many bytes
-// per second the call moves, if it moves `bytes`, as a fraction of those of the copy (which reads and writes). Of both it
-// takes the best time, since other programs may be running; on one thread, where that helps, the processor's time.
+// Bench times the call and, in turns, a copy of 64 MiB by as many goroutines as threads. It reports the call's bytes
+// per second as a fraction of the copy's, which reads and writes. `bytes` is what the call moves. It takes the best
+// time of each, since other programs may be running. On one thread it takes the thread's processor time.
 func (c Call) Bench(b *testing.B, bytes int) {
 	const copied = 64 << 20
 	p := pool.New(c.Threads)
@@ -42,7 +42,7 @@ func (c Call) Bench(b *testing.B, bytes int) {
 			copyAll(to, from, c.Threads)
 		}
 		bestCopy = min(bestCopy, clock()-start)
-		run() // what fits the caches is in them
+		run() // warm the caches
 		start = clock()
 		run()
 		best = min(best, clock()-start)

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel/internal/rawtensor"
 )
 
-// ViewOf describes a tensor to C.
+// ViewOf returns the view of a tensor for C.
 func ViewOf(t *rawtensor.Tensor) *kernel.View {
 	o := operandOf(t)
 	v := kernel.ViewOf(&o)
@@ -30,7 +30,7 @@ func RequireSameElements(t *testing.T, out, in *rawtensor.Tensor) {
 	require.Equal(t, -1, bad, "position of the first element that differs")
 }
 
-// RequireOthersUntouched checks that the bytes which are no element of t are still 0xa5.
+// RequireOthersUntouched checks that all bytes outside the elements of t are still 0xa5.
 func RequireOthersUntouched(t *testing.T, out *rawtensor.Tensor) {
 	t.Helper()
 	memory := out.Memory()

@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Layout makes tensors of one kind of layout.
+// A Layout makes tensors with one kind of memory layout.
 type Layout struct {
 	Name string
 	Make func(t testing.TB, d core.DType, shape []int) *rawtensor.Tensor
 }
 
-// Layouts are the ones that kernels must take.
+// Layouts are the layouts that all kernels must accept.
 var Layouts = []Layout{{"contiguous", New}, {"transposed", transposed}, {"stepped", stepped}, {"broadcast", broadcast}}
 
 // New returns a row-major tensor of zeros.
@@ -60,8 +60,7 @@ func broadcast(t testing.TB, d core.DType, shape []int) *rawtensor.Tensor {
 	return New(t, d, small).Expand(shape...)
 }
 
-// Random fills x with numbers that every dtype holds, special ones (NaN, infinities, zeros of both signs) strewn in if
-// asked for.
+// Random fills x with numbers that every dtype can hold. With special, some are NaN, infinities and signed zeros.
 func Random(r *rand.Rand, x *rawtensor.Tensor, special bool) {
 	d := core.DType(x.DType)
 	for i := range x.Numel() {
@@ -82,7 +81,7 @@ func Random(r *rand.Rand, x *rawtensor.Tensor, special bool) {
 	}
 }
 
-// Set sets element i, counted row-major.
+// Set sets element i in row-major order.
 func Set(x *rawtensor.Tensor, v float64, i int) {
 	index := x.Unravel(i)
 	if rawtensor.IsFloat(x.DType) {
@@ -101,7 +100,7 @@ func From(t testing.TB, d core.DType, shape []int, values []float64) *rawtensor.
 	return x
 }
 
-// Values returns the elements of x, row-major.
+// Values returns the elements of x in row-major order.
 func Values(x *rawtensor.Tensor) []float64 {
 	v := make([]float64, x.Numel())
 	index := make([]int, len(x.Shape))
@@ -130,7 +129,7 @@ type Call struct {
 	In, Out []*rawtensor.Tensor
 }
 
-// Run calls the kernel, with a pool of its own.
+// Run calls the kernel with a new pool.
 func (c Call) Run() error {
 	p := pool.New(c.Threads)
 	defer p.Close()
@@ -154,7 +153,7 @@ func (c Call) run(ctx *kernel.Context) error {
 	return kernel.Lookup(call.Kernel)(ctx, call)
 }
 
-// MustRun is Run where no error is expected.
+// MustRun is Run for calls that must not fail.
 func (c Call) MustRun(t testing.TB) {
 	t.Helper()
 	require.NoError(t, c.Run())
@@ -164,7 +163,7 @@ func operand(x *rawtensor.Tensor) core.Operand {
 	return core.Operand{Memory: core.Memory{Ptr: x.Ptr}, DType: core.DType(x.DType), Shape: x.Shape, Strides: x.Strides}
 }
 
-// RequireSameBits fails unless two row-major tensors hold the same bits.
+// RequireSameBits fails unless two row-major tensors have the same bits.
 func RequireSameBits(t testing.TB, a, b *rawtensor.Tensor) {
 	t.Helper()
 	require.True(t, bytes.Equal(a.Memory(), b.Memory()))

@@ -17,8 +17,8 @@ func operandOf(t *rawtensor.Tensor) core.Operand {
 	return core.Operand{Memory: core.Memory{Ptr: t.Ptr}, DType: core.DType(t.DType), Shape: t.Shape, Strides: t.Strides}
 }
 
-// Apply runs a kernel on x with each of several pools, requires the same bits of all, and returns the result. All tensors
-// end where an unmapped page begins.
+// Apply runs a kernel on x with each of several pools, requires the same bits from all, and returns the result. All
+// tensors end where an unmapped page begins.
 func Apply(t *testing.T, k kernel.Func, ints []int64, floats []float64, x *rawtensor.Tensor, shape []int) *rawtensor.Tensor {
 	t.Helper()
 	y := rawtensor.New(t, x.DType, shape...)
@@ -56,8 +56,8 @@ func dot(x, y *rawtensor.Tensor) float64 {
 	return s
 }
 
-// CheckLinear checks a linear map and its transpose in every floating-point dtype: <y, A x> = <A' y, x>, and the values of
-// narrow dtypes against those of float64.
+// CheckLinear checks a linear map A and its transpose A' in every floating-point dtype: <y, A x> = <A' y, x>. It
+// compares the values of narrow dtypes with those of float64.
 func CheckLinear(t *testing.T, r *rand.Rand, forward, backward kernel.Func, ints []int64, floats []float64, in, out []int) {
 	t.Helper()
 	base := rawtensor.New(t, rawtensor.Float64, in...).Random(r)

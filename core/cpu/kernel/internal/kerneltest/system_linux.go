@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// threadTime returns the processor's time that the calling thread has used.
+// threadTime returns the processor time of the calling thread.
 func threadTime() time.Duration {
 	const threadClock = 3 // CLOCK_THREAD_CPUTIME_ID
 	var t syscall.Timespec
@@ -14,7 +14,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// hugePages asks for huge pages under the memory. It is only a hint, so an error does not matter.
+// hugePages asks for huge pages. It is a hint, so errors do not matter.
 func hugePages(memory []byte) {
 	const madviseHugePage = 14
 	_ = syscall.Madvise(memory, madviseHugePage)

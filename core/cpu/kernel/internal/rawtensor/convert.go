@@ -2,7 +2,7 @@ package rawtensor
 
 import "math"
 
-// Convert is the conversion of one element by its definition.
+// Convert converts one element, by the definition of the conversion.
 func Convert(to, from int, bits uint64) uint64 {
 	if IsFloat(from) {
 		v := Decode(from, bits)

@@ -24,7 +24,7 @@ const (
 	Float64
 )
 
-// DTypes lists the codes.
+// DTypes lists all dtype codes.
 var DTypes = []int{Bool, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64}
 
 var names = []string{"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
@@ -214,7 +214,7 @@ func Decode(dtype int, bits uint64) float64 {
 	return math.Float64frombits(bits)
 }
 
-// decode reads a binary format by its definition.
+// decode reads a binary floating-point format by its definition.
 func decode(bits uint64, exponentBits, fractionBits int) float64 {
 	fraction := float64(bits & (1<<fractionBits - 1))
 	exponent := int(bits>>fractionBits) & (1<<exponentBits - 1)
@@ -237,8 +237,8 @@ func decode(bits uint64, exponentBits, fractionBits int) float64 {
 	return v
 }
 
-// Encode returns the bits of v in a floating-point dtype, rounded to nearest even. It goes through float32 for the half
-// dtypes, as every kernel does.
+// Encode returns the bits of v in a floating-point dtype, rounded to nearest even. For 16-bit floats it rounds to
+// float32 first, as every kernel does.
 func Encode(dtype int, v float64) uint64 {
 	switch dtype {
 	case Float16:
@@ -251,7 +251,7 @@ func Encode(dtype int, v float64) uint64 {
 	return math.Float64bits(v)
 }
 
-// encode rounds x to a binary format by its definition.
+// encode rounds x to a binary floating-point format by its definition.
 func encode(x float32, exponentBits, fractionBits int) uint64 {
 	v := float64(x)
 	bias := 1<<(exponentBits-1) - 1
@@ -283,7 +283,7 @@ func encode(x float32, exponentBits, fractionBits int) uint64 {
 	return sign | uint64(exponent+bias)<<fractionBits | (uint64(units) - 1<<fractionBits)
 }
 
-// Set sets an element to v, which the dtype should be able to hold.
+// Set sets an element to v. The dtype should be able to hold v exactly.
 func (t *Tensor) Set(v float64, index ...int) {
 	switch {
 	case IsFloat(t.DType):
@@ -301,14 +301,14 @@ func (t *Tensor) Value(index ...int) float64 {
 	return float64(t.Int(index...))
 }
 
-// Each calls fn with every index, row-major.
+// Each calls fn with every index in row-major order.
 func (t *Tensor) Each(fn func(index []int)) {
 	for i := range t.Numel() {
 		fn(t.Unravel(i))
 	}
 }
 
-// Fill sets every element to what fn returns for it.
+// Fill sets every element to fn of its index.
 func (t *Tensor) Fill(fn func(index []int) float64) *Tensor {
 	t.Each(func(index []int) { t.Set(fn(index), index...) })
 	return t
@@ -336,7 +336,7 @@ func (t *Tensor) Clone(tb testing.TB) *Tensor {
 	return c
 }
 
-// Layouts returns tensors of the given dtype and shape in memory laid out in different ways, by name.
+// Layouts returns tensors of the given dtype and shape in several memory layouts, by name.
 func Layouts(tb testing.TB, dtype int, shape []int) map[string]*Tensor {
 	n := len(shape)
 	out := map[string]*Tensor{"contiguous": New(tb, dtype, shape...)}

@@ -5,8 +5,8 @@
 
 #define SAME(x) (x)
 
-// An output position o of a dimension is a sum over taps k of input positions at[k * out + o] with weights. Those of the
-// rows' own dimension have weights of the type in which sums are made.
+// An output position o of a dimension is a weighted sum of the input positions at[k * out + o] over taps k. The weights
+// of the last dimension have the accumulator type.
 typedef struct {
   int64_t taps;
   int32_t *at[3];
@@ -19,7 +19,7 @@ typedef struct {
   tables t;
   const char *from;
   char *to;
-  int64_t chunk, chunks;  // rows of output, or planes for the transpose
+  int64_t chunk, chunks;  // rows of output, or planes in the backward
   void (*run)(const plaitk_interpolate_shape *s, const tables *t, const void *from, void *to, int64_t first, int64_t last,
               char *buffers);
   plait_slots slots;
@@ -27,7 +27,7 @@ typedef struct {
 
 static int64_t clamp(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
-// Keys' cubic convolution with A = -0.75, for a position t past the second of four points.
+// Keys' cubic convolution with A = -0.75. t is the position relative to the second of four points.
 static void cubic(double t, double w[4]) {
   const double a = -0.75;
   double d[4] = {t + 1, t, 1 - t, 2 - t};
@@ -40,7 +40,7 @@ static void cubic(double t, double w[4]) {
 static void fill_table(const plaitk_interpolate_shape *s, int d, int32_t *at, double *weight) {
   int64_t in = s->in[d], out = s->out[d];
   if (s->mode <= INTERPOLATE_NEAREST_EXACT) {
-    // In single precision, in which the choice of an element has always been made.
+    // The choice of elements is computed in single precision, as in PyTorch.
     float scale = s->scale[d] > 0 ? (float)(1 / s->scale[d]) : (float)in / (float)out;
     float half = s->mode == INTERPOLATE_NEAREST_EXACT ? 0.5f : 0;
     for (int64_t o = 0; o < out; o++) {
@@ -73,7 +73,7 @@ static void fill_table(const plaitk_interpolate_shape *s, int d, int32_t *at, do
   }
 }
 
-// The rows under an output row r of a plane and their weights, in order; rows of weight 0 are passed over.
+// Runs BODY for the input rows under output row r of a plane, with their weights, in order. It skips rows of weight 0.
 #define EACH_ROW(BODY)                                                                                                \
   int64_t oz = r / s->out[1] % s->out[0], oy = r % s->out[1];                                                         \
   for (int64_t i = 0; i < t->taps; i++) {                                                                             \
@@ -173,7 +173,7 @@ static int64_t plan(job *j, const plait_pool *pool, char *scratch) {
     j->t.weight[d] = plait_carve(&at, n * 8);
     if (!scratch) continue;
     fill_table(s, d, j->t.at[d], j->t.weight[d]);
-    // All taps fall on the only position; one of them is enough.
+    // The input has a single position, so one tap is enough.
     for (int64_t i = 0; i < n && s->in[d] == 1; i++) j->t.weight[d][i] = i < s->out[d];
   }
   int64_t columns = s->out[2] * j->t.taps;

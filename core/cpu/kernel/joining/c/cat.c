@@ -1,4 +1,4 @@
-// Concatenation: several copies at once.
+// Concatenation, as several copies that run together.
 #include "joining.h"
 
 void plaitk_joining_cat(plait_pool *pool, const plait_view *out, int64_t dim, int64_t count, const plait_view *ins,

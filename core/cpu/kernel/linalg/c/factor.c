@@ -17,7 +17,7 @@ PLAIT_CLONES static double dot(int64_t n, const double *restrict x, const double
   return s;
 }
 
-// Turns x and y, of n elements, in their plane.
+// Applies a Givens rotation to x and y, of n elements each.
 PLAIT_CLONES static void rotate(int64_t n, double c, double s, double *restrict x, double *restrict y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
@@ -27,7 +27,8 @@ PLAIT_CLONES static void rotate(int64_t n, double c, double s, double *restrict 
   }
 }
 
-// Row i was exchanged with row pivots[i]; L, without its diagonal of ones, and U take the place of a.
+// LU with partial pivoting, in place. Row i was exchanged with row pivots[i]. L, without its unit diagonal, and U
+// replace a.
 int64_t plaitk_linalg_lu(int64_t m, int64_t n, double *a, int64_t *pivots, int *sign) {
   int64_t failed = 0;
   *sign = 1;
@@ -71,8 +72,8 @@ int64_t plaitk_linalg_cholesky(int64_t n, double *a) {
   return 0;
 }
 
-// Householder's reflections. Takes A as its columns, n lines of m elements; on return line j has the column j of R in its first
-// elements. q gets min(m, n) lines, the columns of Q. w has m elements for each of min(m, n) reflections.
+// QR by Householder reflections. a is the columns of A, n lines of m elements. On return, line j starts with column j
+// of R, and q has the min(m, n) columns of Q as lines. w has m elements for each of min(m, n) reflections.
 void plaitk_linalg_qr(int64_t m, int64_t n, double *a, double *q, double *w) {
   int64_t count = m < n ? m : n;
   for (int64_t j = 0; j < count; j++) {
@@ -80,7 +81,7 @@ void plaitk_linalg_qr(int64_t m, int64_t n, double *a, double *q, double *w) {
     int64_t rest = m - j;
     double tail = dot(rest - 1, x + 1, x + 1), norm = sqrt(x[0] * x[0] + tail);
     memset(v, 0, (size_t)m * sizeof *v);
-    if (tail == 0) continue;  // nothing to reflect
+    if (tail == 0) continue;  // the column needs no reflection
     double beta = x[0] > 0 ? -norm : norm;
     memcpy(v + j, x, (size_t)rest * sizeof *v);
     v[j] -= beta;
@@ -98,7 +99,7 @@ void plaitk_linalg_qr(int64_t m, int64_t n, double *a, double *q, double *w) {
 
 #define SWEEPS 60
 
-// Jacobi's rotations. vectors gets the eigenvectors as lines.
+// Eigenvalues by Jacobi rotations. vectors gets the eigenvectors as lines.
 int plaitk_linalg_eigh(int64_t n, double *a, double *values, double *vectors) {
   memset(vectors, 0, (size_t)(n * n) * sizeof *vectors);
   for (int64_t i = 0; i < n; i++) vectors[i * n + i] = 1;
@@ -148,8 +149,8 @@ int plaitk_linalg_eigh(int64_t n, double *a, double *values, double *vectors) {
   return LINALG_OK;
 }
 
-// Hestenes' rotations of the columns of A, given as n lines of m >= n elements, which become the columns of U; v gets the
-// columns of V as n lines.
+// SVD by Hestenes's one-sided Jacobi rotations. The columns of A, n lines of m >= n elements, become the columns of U.
+// v gets the columns of V as n lines.
 int plaitk_linalg_svd(int64_t m, int64_t n, double *rows, double *s, double *v) {
   memset(v, 0, (size_t)(n * n) * sizeof *v);
   for (int64_t i = 0; i < n; i++) v[i * n + i] = 1;
@@ -180,13 +181,13 @@ int plaitk_linalg_svd(int64_t m, int64_t n, double *rows, double *s, double *v) 
       if (s[j] > s[most]) most = j;
     }
     if (most == i) continue;
-    rotate(m, 0, 1, rows + i * m, rows + most * m);  // exchanges the two, but for a sign
+    rotate(m, 0, 1, rows + i * m, rows + most * m);  // exchanges two lines, except for a sign
     rotate(n, 0, 1, v + i * n, v + most * n);
     double t = s[i];
     s[i] = s[most];
     s[most] = t;
   }
-  // Columns of U for singular values of zero: any that are orthogonal to the others.
+  // For singular values of zero, columns of U are any unit vectors orthogonal to the other columns.
   int64_t unit = 0;
   for (int64_t i = 0; i < n; i++) {
     double *x = rows + i * m;

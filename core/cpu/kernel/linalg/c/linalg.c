@@ -6,13 +6,13 @@
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_slots.h"
 
-#define CHUNK_OPS 30000  // multiplications of a chunk
+#define CHUNK_OPS 30000  // multiplications in a chunk
 
 struct job {
   const struct plaitk_linalg *l;
   int64_t per_chunk, chunks;
-  plait_slots slots;    // for the matrices that a chunk works on
-  atomic_llong failed;  // the first matrix that failed, with its status: matrix * 8 + status
+  plait_slots slots;    // scratch for the matrices that a chunk works on
+  atomic_llong failed;  // the first matrix that failed and its status: matrix * 8 + status
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -22,7 +22,7 @@ static void load(const struct plaitk_linalg *l, const void *from, int64_t at, in
   for (int64_t i = 0; i < n; i++) to[i] = l->dtype == PLAIT_F64 ? ((const double *)from)[at + i] : ((const float *)from)[at + i];
 }
 
-// Writes rows x cols elements that are row_step and col_step apart.
+// Stores rows x cols elements with strides row_step and col_step.
 static void store(const struct plaitk_linalg *l, int out, int64_t matrix, int64_t rows, int64_t cols, const double *from,
                   int64_t row_step, int64_t col_step) {
   int64_t at = matrix * rows * cols;
@@ -131,7 +131,7 @@ static int run(const struct plaitk_linalg *l, int64_t at, double *w) {
       store(l, 0, at, 1, n, rest, 0, 1);
       store(l, 1, at, n, n, x, 1, n);
       return LINALG_OK;
-    default: {  // LINALG_SVD, of the transpose if A is wide
+    default: {  // LINALG_SVD: a wide A is transposed
       bool wide = m < n;
       int64_t tall = most(m, n);
       double *v = x + m * n, *lines = a;

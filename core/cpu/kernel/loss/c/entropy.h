@@ -1,9 +1,10 @@
-// Cross entropy of blocks of samples. A block is up to COLUMN_BLOCK neighbouring samples of one batch index, `w` columns
-// of an array of classes x inner; with inner == 1 the classes of a sample are contiguous and lanes are classes, otherwise
+// Cross entropy of blocks of samples. A block is up to COLUMN_BLOCK adjacent samples of one batch index: `w` columns of
+// a [classes, inner] array. With inner == 1 the classes of a sample are contiguous and lanes are classes; otherwise
 // lanes are samples. See plait_each_float.h for the macros.
 #ifdef FN
 
-// Sets *lse and the sums *plain and *weighted of x and weight*x for one sample of contiguous classes, online in blocks.
+// Sets *lse, and *plain and *weighted to the sums of x and weight*x, for one sample of contiguous classes. It is an
+// online log-sum-exp over blocks.
 PLAIT_INLINE void FN(row_sums)(const T *x, const ACC *weight, const T *probs, int64_t n, double keep, double even,
                                bool smooth, double *lse, double *mass, double *score) {
   ACC m = -ACC_INFINITY;
@@ -25,7 +26,7 @@ PLAIT_INLINE void FN(row_sums)(const T *x, const ACC *weight, const T *probs, in
     for (int64_t i = 0; i < len; i++) s += EXP(LOAD(xb[i]) - safe);
     total = total * exp((double)before - (double)safe) + (double)s;
     if (probs) {
-      // mass and score: sums of weight*target and weight*target*x.
+      // mass and score are the sums of weight*target and weight*target*x.
       ACC ps = 0, pxs = 0, k = (ACC)keep, e = (ACC)even;
       const T *pb = probs + at;
       if (weight) {
@@ -64,7 +65,7 @@ PLAIT_INLINE void FN(row_sums)(const T *x, const ACC *weight, const T *probs, in
   *score = b;
 }
 
-// The same for w neighbouring samples whose classes are `stride` apart.
+// The same for w adjacent samples whose classes are `stride` apart.
 PLAIT_INLINE void FN(column_sums)(const T *x, const ACC *weight, const T *probs, int64_t n, int64_t w, int64_t stride,
                                   double keep, double even, bool smooth, double *lse, double *mass, double *score) {
   ACC m[COLUMN_BLOCK], safe[COLUMN_BLOCK], s[COLUMN_BLOCK], ps[COLUMN_BLOCK], pxs[COLUMN_BLOCK];
@@ -148,8 +149,8 @@ PLAIT_CLONES static void FN(entropy_block)(struct job *j, int64_t batch, int64_t
   }
 }
 
-// With p = exp(x - lse), a the sum of the targets' weights and g the gradient of the sample's loss: dx = g*(p*a - w*t),
-// where t is the target distribution; and dt = -g*w*(x - lse), times the part that smoothing keeps.
+// Let p = exp(x - lse), t the target distribution, a the sum of weight*t, and g the gradient of the sample's loss. Then
+// dx = g*(p*a - weight*t), and dt = -g*weight*(x - lse), times 1 - label smoothing.
 PLAIT_CLONES static void FN(entropy_block_grad)(struct job *j, int64_t batch, int64_t column, int64_t w) {
   const struct plaitk_loss *p = j->p;
   int64_t n = p->classes, stride = p->inner, base = batch * n * stride + column, sample = batch * stride + column;
@@ -161,7 +162,7 @@ PLAIT_CLONES static void FN(entropy_block_grad)(struct job *j, int64_t batch, in
   for (int64_t i = 0; i < w; i++) {
     double gi = loss_grad(j, sample + i), share;
     if (probs) {
-      share = 0;  // follows below
+      share = 0;  // set below
     } else {
       int64_t y = p->target[sample + i];
       bool counts = y != p->ignore_index && y >= 0 && y < n;
@@ -235,7 +236,7 @@ PLAIT_CLONES static void FN(entropy_block_grad)(struct job *j, int64_t batch, in
   for (int64_t i = 0; i < w; i++) {
     int64_t y = p->target[sample + i];
     if (y == p->ignore_index || y < 0 || y >= n) {
-      // The sample counts for nothing, also where its scores are infinite or NaN.
+      // An ignored sample has no gradient, even if its scores are infinite or NaN.
       for (int64_t c = 0; c < n; c++) dx[c * stride + i] = 0;
       continue;
     }

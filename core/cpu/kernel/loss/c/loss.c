@@ -5,7 +5,7 @@
 
 #include "../../../include/plait_kernel.h"
 
-// Elements that one thread sums in the working type before it goes on in float64.
+// Number of elements that are summed in the accumulator type. Sums of such blocks are in float64.
 #define SUM_BLOCK 2048
 #define SUM_ROWS 32
 #define COLUMN_BLOCK 256
@@ -20,9 +20,9 @@ enum pass { ENTROPY, ENTROPY_GRAD, NLL, NLL_GRAD, MULTILABEL };
 struct job {
   const struct plaitk_loss *p;
   enum pass pass;
-  const void *weight;  // working type
+  const void *weight;  // of the accumulator type
   double weight_sum;
-  double *losses, *shares;  // per sample: the loss and what it counts in a mean
+  double *losses, *shares;  // per sample: the loss, and its share of the divisor of a mean
   void *lse, *dx, *dprobs;
   const void *dy;
   double total;
@@ -50,7 +50,7 @@ PLAIT_INLINE void store(void *p, int dtype, int64_t i, double v) {
 
 PLAIT_INLINE int acc_dtype(int dtype) { return dtype == PLAIT_F64 ? PLAIT_F64 : PLAIT_F32; }
 
-// Reports whether a sample counts; remembers the first one whose target is no class.
+// Reports whether a sample's target is a class. It records the first one that is neither a class nor ignored.
 PLAIT_INLINE bool target_is_class(struct job *j, int64_t sample, int64_t y) {
   if (y == j->p->ignore_index) return false;
   if (y >= 0 && y < j->p->classes) return true;
@@ -60,7 +60,7 @@ PLAIT_INLINE bool target_is_class(struct job *j, int64_t sample, int64_t y) {
   return false;
 }
 
-// The gradient of one sample's loss.
+// Returns the gradient of one sample's loss.
 PLAIT_INLINE double loss_grad(const struct job *j, int64_t sample) {
   double g = load(j->dy, j->p->dtype, j->p->reduction == PLAITK_LOSS_NONE ? sample : 0);
   return j->p->reduction == PLAITK_LOSS_MEAN ? g / j->total : g;
@@ -69,7 +69,7 @@ PLAIT_INLINE double loss_grad(const struct job *j, int64_t sample) {
 #define PLAIT_TEMPLATE "../kernel/loss/c/entropy.h"
 #include "../../../include/plait_each_float.h"
 
-// The loss of one sample, and its derivative if dx is given.
+// Computes the loss of one sample, and its derivative if dx is not NULL.
 static void multilabel_block(struct job *j, int64_t batch) {
   const struct plaitk_loss *p = j->p;
   int64_t n = p->classes, base = batch * n, count = 0;
@@ -152,7 +152,7 @@ static void run(plait_pool *pool, struct job *j, enum pass pass) {
   plait_parallel(pool, ceil_div(j->p->batch * j->blocks, j->per_chunk), run_blocks, j);
 }
 
-// Reduces the samples' losses, block by block, and writes what a mean divides by.
+// Reduces the losses of samples block by block, and writes the divisor of a mean.
 static int64_t finish(struct job *j, void *loss, void *total) {
   const struct plaitk_loss *p = j->p;
   if (j->bad != INT64_MAX) return j->bad;
@@ -219,7 +219,7 @@ int64_t plaitk_loss_multilabel_margin(plait_pool *pool, const struct plaitk_loss
 
 #define IMPROBABLE_BLOCK 4096
 
-// Counts the elements that are not in [0, 1].
+// Counts the elements outside [0, 1].
 PLAIT_CLONES static int32_t improbable_f32(const float *x, int64_t n) {
   int32_t count = 0;
 #pragma omp simd reduction(+ : count)

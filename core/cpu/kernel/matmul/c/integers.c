@@ -2,17 +2,17 @@
 
 #include "../../../include/plait_kernel.h"
 
-#define COLUMNS 512           // of C that a chunk sums at a time
-#define CHUNK_OPS (1 << 16)   // multiplications of a chunk, at least
+#define COLUMNS 512           // columns of C that a chunk sums at a time
+#define CHUNK_OPS (1 << 16)   // multiplications in a chunk, at least
 
 typedef struct integers {
   const plaitk_gemm *g;
   int dims;
   const plaitk_gemm_dim *dim;
-  int64_t rows, of_chunk;  // of C in the whole batch, and in a chunk
+  int64_t rows, per_chunk;  // rows of C in the whole batch, and in a chunk
 } integers;
 
-// Sums are unsigned, so that they wrap round.
+// Sums are unsigned, so that they wrap around.
 #define AXPY(T, NAME)                                                                                     \
   PLAIT_CLONES static void NAME(uint64_t *restrict sums, uint64_t x, const T *restrict b, int64_t n) {    \
     _Pragma("omp simd") for (int64_t j = 0; j < n; j++) sums[j] += x * (uint64_t)(int64_t)b[j];           \
@@ -72,9 +72,9 @@ static void one_row(const plaitk_gemm *g, int64_t i) {
 
 static void rows_chunk(void *arg, int64_t chunk) {
   const integers *w = arg;
-  int64_t end = (chunk + 1) * w->of_chunk < w->rows ? (chunk + 1) * w->of_chunk : w->rows;
+  int64_t end = (chunk + 1) * w->per_chunk < w->rows ? (chunk + 1) * w->per_chunk : w->rows;
   int64_t size = w->g->in == PLAIT_U8 ? 1 : w->g->in == PLAIT_I32 ? 4 : 8;
-  for (int64_t row = chunk * w->of_chunk; row < end; row++) {
+  for (int64_t row = chunk * w->per_chunk; row < end; row++) {
     plaitk_gemm g = *w->g;
     int64_t index = row / g.m;
     for (int d = w->dims - 1; d >= 0; d--) {
@@ -93,6 +93,6 @@ void plaitk_matmul_integers(plait_pool *pool, const plaitk_gemm *g, int dims, co
   for (int d = 0; d < dims; d++) w.rows *= dim[d].size;
   if (w.rows <= 0 || g->n <= 0) return;
   int64_t ops = g->n * (g->k < 1 ? 1 : g->k);
-  w.of_chunk = (CHUNK_OPS + ops - 1) / ops;
-  plait_parallel(pool, (w.rows + w.of_chunk - 1) / w.of_chunk, rows_chunk, &w);
+  w.per_chunk = (CHUNK_OPS + ops - 1) / ops;
+  plait_parallel(pool, (w.rows + w.per_chunk - 1) / w.per_chunk, rows_chunk, &w);
 }

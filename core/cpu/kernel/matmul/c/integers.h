@@ -4,8 +4,8 @@
 
 #include "../../../include/plait_gemm.h"
 
-// plaitk_matmul_integers is plaitk_gemm_batched for PLAIT_U8, PLAIT_I32 and PLAIT_I64, in which alpha and beta are whole
-// numbers. Sums run in int64 and wrap round, as does the result.
+// plaitk_matmul_integers is plaitk_gemm_batched for PLAIT_U8, PLAIT_I32 and PLAIT_I64. alpha and beta are whole
+// numbers. Sums are in int64; sums and results wrap around.
 void plaitk_matmul_integers(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim);
 
 #endif

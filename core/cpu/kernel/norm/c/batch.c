@@ -1,9 +1,9 @@
 #include "norm.h"
 #include "shared.h"
 
-// Elements of the longest segment.
+// Elements of a segment, at most.
 #define SEGMENT 65536
-// Samples of a block of columns whose sums stay in the working type.
+// Rows of a block of columns, whose sums stay in the accumulator type.
 #define BLOCK_ROWS 64
 
 enum pass { STATS, GRAD_SUMS, APPLY };
@@ -13,13 +13,13 @@ struct batch_args {
   enum pass pass;
   const void *x, *dy;
   void *y, *dx;
-  void *mean, *rstd;  // [channels], working type
+  void *mean, *rstd;  // [channels], accumulator type
   int64_t batch, channels, inner, columns;
   int64_t pieces, segments, per_chunk;
-  int64_t rows, width, fold;    // part is [rows][width]; `fold` neighbouring columns belong to one channel
-  double *part, *part2;         // the two sums of each segment, or of each (row block, column)
-  double *sum, *sum2, *column;  // [width], and [2][width] of working space
-  void *coef[3], *column_mean;  // working type, per channel or per column
+  int64_t rows, width, fold;    // part is [rows][width]; `fold` adjacent columns belong to one channel
+  double *part, *part2;         // two partial sums for each segment, or for each (row block, column)
+  double *sum, *sum2, *column;  // [width], and scratch [2][width]
+  void *coef[3], *column_mean;  // accumulator type, per channel or per column
 };
 
 static int is_short(const struct batch_args *a) { return a->inner < SHORT_INNER; }
@@ -84,7 +84,7 @@ static void run(plait_pool *pool, struct batch_args *a, enum pass pass) {
   }
 }
 
-// Adds the rows of part, a matrix of `rows` rows and `width` columns, to sum.
+// Adds up the rows of part [rows][width] in sum.
 PLAIT_CLONES static void add_rows(const double *part, int64_t rows, int64_t width, double *sum) {
   memset(sum, 0, (size_t)width * sizeof *sum);
   for (int64_t r = 0; r < rows; r++) {
@@ -94,7 +94,8 @@ PLAIT_CLONES static void add_rows(const double *part, int64_t rows, int64_t widt
   }
 }
 
-// Adds count[j]*(part/count[j] - mean[j])^2 to sum, for one row of sums: the spread of the pieces' own means.
+// Adds count[j]*(part/count[j] - mean[j])^2 to sum for one row of sums. This is the contribution of the pieces' means
+// to the variance.
 PLAIT_CLONES static void add_spread(const double *part, const double *count, const double *mean, int64_t width,
                                     double *sum) {
 #pragma omp simd
@@ -110,7 +111,7 @@ static double fold(const struct batch_args *a, const double *column, int64_t c) 
   return s;
 }
 
-// Combines the pieces' sums and squared deviations into a->sum (of x) and a->sum2 (of (x - mean)^2) per column.
+// Combines the pieces' sums and squared deviations per column: a->sum gets the sum of x, a->sum2 that of (x - mean)^2.
 static void combine_stats(struct batch_args *a, double n) {
   add_rows(a->part, a->rows, a->width, a->sum);
   add_rows(a->part2, a->rows, a->width, a->sum2);
@@ -185,7 +186,7 @@ void plaitk_norm_batch_forward(plait_pool *pool, int dtype, int wdtype, int trai
     if (is_short(&a)) set_coef(&a, a.column_mean, c, m);
     double scale = w ? r * param_load(w, wdtype, c) : r;
     set_coef(&a, a.coef[0], c, scale);
-    // The mean that is subtracted is rounded; what it lacks goes into the sum that follows.
+    // The mean that is subtracted is rounded. Add the rounded part to the sum that follows.
     double rest = param_load(mean, acc, c) - m;
     set_coef(&a, a.coef[1], c, (b ? param_load(b, wdtype, c) : 0) + (rest == rest ? rest * scale : 0));
   }

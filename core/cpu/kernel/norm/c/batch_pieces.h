@@ -1,5 +1,5 @@
-// Batch norm over pieces of [batch, channels, inner]. With long inner rows a piece is a segment of one channel of one
-// sample; with short ones it is a block of samples by a block of columns, a column being a (channel, inner) pair.
+// Batch norm over pieces of [batch, channels, inner]. With long inner rows, a piece is a segment of one channel of one
+// sample. With short ones it is a block of samples by a block of columns, where a column is a (channel, inner) pair.
 #ifdef FN
 
 // Writes the sum and the sum of squared deviations of segment p.
@@ -54,7 +54,7 @@ PLAIT_INLINE void FN(column_deviations)(const T *x, int64_t rows, int64_t step, 
   }
 }
 
-// As moments does for rows.
+// The same as moments, for columns.
 PLAIT_CLONES static void FN(column_stats)(const struct batch_args *a, int64_t row, int64_t rows, int64_t column,
                                           int64_t count, double *sum_out, double *m2_out) {
   ACC center[COLUMN_BLOCK], off[COLUMN_BLOCK], m2[COLUMN_BLOCK];
@@ -77,7 +77,7 @@ PLAIT_CLONES static void FN(column_stats)(const struct batch_args *a, int64_t ro
     FN(column_deviations)(x, rows, step, count, center, off, m2);
   }
   for (int64_t j = 0; j < count; j++) {
-    // From an infinite center there are no deviations.
+    // With an infinite center there are no deviations.
     double more = off[j] == off[j] ? (double)off[j] : 0, v = (double)m2[j] - more * more / (double)rows;
     sum_out[j] = (double)center[j] * (double)rows + more;
     m2_out[j] = v < 0 ? 0 : v;

@@ -4,7 +4,7 @@
 struct group_args {
   int dtype, wdtype;
   const void *x, *dy;
-  const void *w, *b;  // working type
+  const void *w, *b;  // accumulator type
   void *mean, *rstd;
   void *y, *dx, *dw, *db;
   int64_t batch, channels, inner, groups;

@@ -19,8 +19,8 @@ PLAIT_CLONES static void FN(group_rows)(const struct group_args *a, int64_t firs
   }
 }
 
-// Per channel of a sample: part receives the sums of dy*h and dy, where h = (x - mean)*rstd. With g = dy*w,
-// dx = rstd*(g - mean(g) - h*mean(g*h)), the means over the group.
+// Let h = (x - mean)*rstd and g = dy*w. Per channel of a sample, part gets the sums of dy*h and dy. dx = rstd*(g -
+// mean(g) - h*mean(g*h)), where the means are over the group.
 PLAIT_CLONES static void FN(group_rows_grad)(const struct group_args *a, int64_t first, int64_t rows) {
   int64_t per = a->channels / a->groups, inner = a->inner, n = per * inner, total = a->batch * a->channels;
   for (int64_t r = first; r < first + rows; r++) {

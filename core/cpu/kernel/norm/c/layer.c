@@ -29,8 +29,8 @@ void plaitk_norm_rows_forward(plait_pool *pool, struct layer_args *a) {
 
 static int64_t acc_size(int dtype) { return dtype == PLAIT_F64 ? 8 : 4; }
 
-// Rows whose sums share one partial result: enough that the partial results are small beside the data, few enough that
-// a sum in float32 stays exact to a few units in the last place.
+// Returns the number of rows that share one partial sum. It is large enough for the partial sums to be small compared
+// with the data, and small enough for a float32 sum to stay accurate to a few ulp.
 static int64_t rows_per_part(int64_t n, int64_t groups) {
   int64_t rows = min64(256, max64(16, 2 * CHUNK_ELEMENTS / max64(n, 1)));
   return ceil_div(rows, groups) * groups;

@@ -44,7 +44,7 @@ PLAIT_CLONES static void FN(layer_rows)(const struct layer_args *a, int64_t firs
   if (a->stream) plait_stream_end();
 }
 
-// Adds dy*h and dy of the rows to part, several rows of one group at a time to touch part less often.
+// Adds dy*h and dy of the rows to part. It takes several rows of one group at a time, to access part less often.
 PLAIT_INLINE void FN(layer_part)(const struct layer_args *a, int64_t first, int64_t rows, ACC *part) {
   int64_t n = a->n, width = n * a->groups, last = first + rows;
   const ACC *mean = a->mean, *rstd = a->rstd;
@@ -85,7 +85,7 @@ PLAIT_INLINE void FN(layer_part)(const struct layer_args *a, int64_t first, int6
   }
 }
 
-// With g = dy*w and h = (x - mean)*rstd: dx = rstd*(g - mean(g) - h*mean(g*h)), where RMS norm has no mean(g), plus arrived.
+// Let g = dy*w and h = (x - mean)*rstd. Then dx = rstd*(g - mean(g) - h*mean(g*h)) + arrived. RMS norm has no mean(g).
 PLAIT_INLINE void FN(layer_row_grad)(const struct layer_args *a, int64_t r) {
   int64_t n = a->n;
   const T *x = (const T *)a->x + r * n, *dy = (const T *)a->dy + r * n;
@@ -103,14 +103,14 @@ PLAIT_INLINE void FN(layer_row_grad)(const struct layer_args *a, int64_t r) {
     FN(grad_affine)(x, dy, dx, n, mean, rstd, b, c);
   }
   if (a->arrived) {
-    // To the rounded row, while it is in the cache: the bits are those of an addition afterwards.
+    // Add to the rounded row while it is in the cache. The bits are those of a separate addition.
     const T *restrict more = (const T *)a->arrived + r * n;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) dx[i] = STORE(LOAD(more[i]) + LOAD(dx[i]));
   }
 }
 
-// part, if not NULL, receives the sums of dy*h and dy over these rows.
+// Computes dx of the rows. If part is not NULL, it gets the sums of dy*h and dy over these rows.
 PLAIT_CLONES static void FN(layer_rows_grad)(const struct layer_args *a, int64_t first, int64_t rows, void *part) {
   int64_t last = first + rows, block = 4 * a->groups;
   if (part) memset(part, 0, (size_t)(2 * a->n * a->groups) * sizeof(ACC));
@@ -121,7 +121,7 @@ PLAIT_CLONES static void FN(layer_rows_grad)(const struct layer_args *a, int64_t
   }
 }
 
-// Sums columns [first, first+count) of the chunks' partial sums, at most COLUMN_BLOCK.
+// Sums columns [first, first+count) of the chunks' partial sums, at most COLUMN_BLOCK columns.
 PLAIT_CLONES static void FN(layer_sum_parts)(const ACC *part, int64_t chunks, int64_t stride, int64_t first,
                                              int64_t count, double *sum) {
   for (int64_t j = 0; j < count; j++) sum[j] = 0;

@@ -1,7 +1,6 @@
-// Normalisation kernels for the floating dtypes. Statistics (mean, rstd) are float64 for float64 data, else float32.
-// Weights, biases and running statistics have their own dtype wdtype. Every pointer to a weight, a bias or a result of a
-// backward may be NULL. All arrays are contiguous. scratch is memory of at least the size that the function's
-// ..._scratch twin returns.
+// Normalisation of floating dtypes. Statistics (mean, rstd) are float64 for float64 data, else float32. Weights, biases
+// and running statistics have their own dtype wdtype. Pointers to weights, biases and results of a backward may be
+// NULL. All arrays are contiguous. scratch has the size that the function's ..._scratch twin returns.
 #ifndef PLAITK_NORM_H
 #define PLAITK_NORM_H
 
@@ -9,8 +8,9 @@
 
 #include "../../../include/plait_pool.h"
 
-// Normalises each of `rows` rows of n elements, then scales by w[n] and adds b[n]. With rms, rows are divided by their
-// root mean square and mean is not used. mean[rows] and rstd[rows] may be NULL. Backward adds arrived, if it is not NULL, to dx.
+// Normalises each of `rows` rows of n elements, multiplies by w[n] and adds b[n]. With rms, it divides by the root mean
+// square and does not use the mean. mean[rows] and rstd[rows] may be NULL. The backward adds arrived, if it is not
+// NULL, to dx.
 void plaitk_norm_layer_forward(plait_pool *pool, int dtype, int wdtype, int rms, const void *x, const void *w,
                                const void *b, void *y, void *mean, void *rstd, int64_t rows, int64_t n, double eps,
                                void *scratch);
@@ -19,7 +19,7 @@ void plaitk_norm_layer_backward(plait_pool *pool, int dtype, int wdtype, int rms
                                 void *db, int64_t rows, int64_t n, void *scratch);
 int64_t plaitk_norm_layer_scratch(int64_t rows, int64_t n);
 
-// x is [batch, channels, inner]; each of the `groups` groups of channels of a sample is normalised. mean and rstd have
+// Normalises each of the `groups` groups of channels of each sample of x [batch, channels, inner]. mean and rstd have
 // batch*groups elements.
 void plaitk_norm_group_forward(plait_pool *pool, int dtype, int wdtype, const void *x, const void *w, const void *b,
                                void *y, void *mean, void *rstd, int64_t batch, int64_t channels, int64_t inner,
@@ -29,9 +29,9 @@ void plaitk_norm_group_backward(plait_pool *pool, int dtype, int wdtype, const v
                                 int64_t channels, int64_t inner, int64_t groups, void *scratch);
 int64_t plaitk_norm_group_scratch(int64_t batch, int64_t channels, int64_t inner, int64_t groups);
 
-// x is [batch, channels, inner]. In training, channels are normalised by their own statistics, otherwise by the running
-// statistics, which have dtype wdtype too. mean and rstd [channels] receive what was used, for the backward, and var (may be
-// NULL) the variance that rstd came from.
+// Normalises the channels of x [batch, channels, inner]: in training by the batch's statistics, otherwise by the
+// running statistics, which have dtype wdtype too. mean and rstd [channels] get the statistics that were used, for the
+// backward. var, which may be NULL, gets the variance of rstd.
 void plaitk_norm_batch_forward(plait_pool *pool, int dtype, int wdtype, int training, const void *x, const void *w,
                                const void *b, const void *running_mean, const void *running_var, void *y, void *mean,
                                void *rstd, void *var, int64_t batch, int64_t channels, int64_t inner, double eps,
@@ -39,8 +39,8 @@ void plaitk_norm_batch_forward(plait_pool *pool, int dtype, int wdtype, int trai
 void plaitk_norm_batch_backward(plait_pool *pool, int dtype, int wdtype, int training, const void *x, const void *dy,
                                 const void *w, const void *mean, const void *rstd, void *dx, void *dw, void *db,
                                 int64_t batch, int64_t channels, int64_t inner, void *scratch);
-// Moves running statistics of dtype rdtype towards mean and var, of data of dtype `dtype`, by momentum. var, of `count`
-// values, is made unbiased.
+// Updates running statistics of dtype rdtype by mean and var, with momentum. mean and var belong to data of dtype
+// `dtype`. var, of `count` values, is made unbiased first.
 void plaitk_norm_batch_running(int dtype, int rdtype, const void *mean, const void *var, void *running_mean,
                                void *running_var, int64_t channels, double count, double momentum);
 int64_t plaitk_norm_batch_scratch(int64_t batch, int64_t channels, int64_t inner);

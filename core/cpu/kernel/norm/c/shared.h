@@ -1,4 +1,4 @@
-// What the norm kernels share: limits, and access to parameters of any floating dtype.
+// Shared by the norm kernels: limits, and access to parameters of any floating dtype.
 #ifndef PLAITK_NORM_SHARED_H
 #define PLAITK_NORM_SHARED_H
 
@@ -8,18 +8,20 @@
 #include "../../../include/plait_lanes.h"
 #include "../../../include/plait_pool.h"
 
-// Sums run over at most this many elements in the working type, and between such blocks in float64.
+// Sums run over at most this many elements in the accumulator type. Sums of such blocks are in float64.
 #define SUM_BLOCK 4096
-// Mean and squared deviations are taken over blocks of this size, which stay in the first cache, and then combined.
+// Mean and squared deviations are computed over blocks of this size, which fit the L1 cache, and then combined.
 #define STAT_BLOCK 4096
-// Elements whose mean stands for that of a block at first, and the share of the squared deviations from it that may be its own.
+// The deviations of a block are first taken from the mean of SAMPLES elements. FAR_SHARE is how much of them may come
+// from the error of that mean.
 #define SAMPLES 8
 #define FAR_SHARE 0.8
-// Elements that make a chunk worth handing to another thread.
+// Elements in a chunk, at least.
 #define CHUNK_ELEMENTS 16384
-// Columns that one step of a column sum holds on the stack.
+// Columns that one step of a column sum keeps on the stack.
 #define COLUMN_BLOCK 512
-// Below this, [channels, inner] is treated as one row of channels*inner columns: inner alone is too short for vectors.
+// Below this, [channels, inner] is treated as one row of channels*inner columns, since inner alone is too short for
+// vectors.
 #define SHORT_INNER 16
 
 PLAIT_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -44,11 +46,11 @@ PLAIT_INLINE void param_store(void *p, int dtype, int64_t i, double v) {
   }
 }
 
-// The type that data of a dtype is computed in.
+// The accumulator type for data of a dtype.
 PLAIT_INLINE int acc_dtype(int dtype) { return dtype == PLAIT_F64 ? PLAIT_F64 : PLAIT_F32; }
 
-// Returns p[n], each element repeated, in the working type of dtype: p itself if it is that already, else a copy in *at,
-// which moves on.
+// Returns p[n], with each element repeated, in the accumulator type of dtype. It returns p itself if p has that type
+// already, else a copy at *at, which it advances.
 PLAIT_INLINE const void *widen(const void *p, int wdtype, int dtype, int64_t n, int64_t repeat, double **at) {
   int acc = acc_dtype(dtype);
   if (!p || (wdtype == acc && repeat == 1)) return p;

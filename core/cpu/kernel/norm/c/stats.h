@@ -42,7 +42,7 @@ PLAIT_INLINE double FN(sum_squares)(const T *x, int64_t n) {
   return total;
 }
 
-// Returns the sum of (x - center)^2 and sets *off to that of x - center, of at most STAT_BLOCK elements.
+// Returns the sum of (x - center)^2 and sets *off to the sum of x - center, for at most STAT_BLOCK elements.
 PLAIT_INLINE double FN(deviations)(const T *x, int64_t n, ACC center, double *off) {
   ACC s[PLAIT_LANES] = {0}, q[PLAIT_LANES] = {0};
   int64_t i = 0;
@@ -66,9 +66,10 @@ PLAIT_INLINE double FN(deviations)(const T *x, int64_t n, ACC center, double *of
   return (double)q[0];
 }
 
-// Sets *mean and returns the sum of squared deviations from it. The deviations of a block are taken from the mean of a few of
-// its elements, and corrected by their own sum: what is subtracted then is small, and the mean has more digits than ACC. Where
-// these few say little, the block is read again. Blocks are combined by Chan, Golub and LeVeque's update.
+// Sets *mean and returns the sum of squared deviations from it. The deviations of a block are taken from the mean of a
+// few of its elements, and corrected by their own sum. The correction is small then, and the mean has more digits than
+// ACC. If these few elements are not representative, the block is read again. Blocks are combined by Chan, Golub and
+// LeVeque's update.
 PLAIT_INLINE double FN(moments)(const T *x, int64_t n, double *mean) {
   double m = 0, m2 = 0;
   for (int64_t b = 0; b < n; b += STAT_BLOCK) {
@@ -82,7 +83,7 @@ PLAIT_INLINE double FN(moments)(const T *x, int64_t n, double *mean) {
       bm2 = FN(deviations)(x + b, len, center, &off);
     }
     double shift = off / (double)len, share = (double)len / (double)(b + len);
-    // From an infinite center there are no deviations.
+    // With an infinite center there are no deviations.
     double bm = shift == shift ? (double)center + shift : (double)center, delta = bm - m;
     m = delta - delta == 0 ? m + delta * share : m * (1 - share) + bm * share;
     m2 += bm2 - shift * off + delta * delta * (double)b * share;
@@ -137,7 +138,7 @@ PLAIT_INLINE void FN(grad_sums)(const T *x, const T *dy, const ACC *w, int64_t n
   *sx = totalx;
 }
 
-// What (x - mean)*scale lacks because mean was rounded to ACC: the mean of large numbers has digits below those of ACC.
+// The part of (x - mean)*scale that is lost by rounding mean to ACC. For large numbers it matters.
 PLAIT_INLINE ACC FN(mean_shift)(double mean, ACC rounded, ACC scale) {
   double rest = (double)rounded - mean;
   return rest == rest ? (ACC)(rest * (double)scale) : 0;

@@ -22,7 +22,7 @@ static int64_t chunks_of(plaitk_optim_span *spans, int64_t count) {
   return chunks;
 }
 
-// The part of a list that a chunk is.
+// Finds the tensor of a chunk, and the chunk's elements in it.
 static const plaitk_optim_span *find(const span_task *t, int64_t chunk, int64_t *first, int64_t *n) {
   int64_t low = 0, high = t->count - 1;
   while (low < high) {
@@ -39,7 +39,7 @@ static const plaitk_optim_span *find(const span_task *t, int64_t chunk, int64_t 
   return s;
 }
 
-// Loads up to PIECE elements of a half type, or points at those of a float32 tensor.
+// Loads up to PIECE 16-bit elements as float32, or returns the address of those of a float32 tensor.
 static const float *piece(float *buffer, const plaitk_optim_span *s, int64_t at, int64_t n) {
   if (s->dtype == PLAIT_F32) return (const float *)s->data + at;
   const uint16_t *h = (const uint16_t *)s->data + at;
@@ -51,7 +51,7 @@ static const float *piece(float *buffer, const plaitk_optim_span *s, int64_t at,
   return buffer;
 }
 
-// Squares are summed in float64: there a float32 square is exact, and neither 1e30 nor 1e-30 leaves its range.
+// Squares are summed in float64. The square of a float32 is exact there, and cannot overflow or underflow.
 PLAIT_CLONES static double squares_f32(const float *x, int64_t n) {
   double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
@@ -75,7 +75,7 @@ static double powers(double x, double p) {
 
 static double larger(double a, double b) { return a > b || a != a ? a : b; }
 
-// The sum, or for an infinite p the extreme, over n elements of which get(i) is one.
+// Folds n elements into their sum, or for an infinite p their extremum. get(i) is element i.
 #define SCAN(get)                                                                              \
   {                                                                                            \
     double r = isinf(t->p) ? (t->p > 0 ? 0.0 : PLAIT_VM_INF) : 0.0;                            \
@@ -123,7 +123,7 @@ double plaitk_optim_power_sum(plait_pool *pool, plaitk_optim_span *spans, int64_
   if (chunks == 0) return 0.0;
   span_task t = {.spans = spans, .count = count, .p = p, .partial = partial};
   plait_parallel(pool, chunks, sum_chunk, &t);
-  // Pairwise, so that the order depends on the sizes alone and the error stays small.
+  // Pairwise, so that the order depends on the sizes only and the error stays small.
   for (int64_t n = chunks; n > 1; n = (n + 1) / 2) {
     for (int64_t i = 0; i < n / 2; i++) partial[i] = combine(&t, partial[2 * i], partial[2 * i + 1]);
     if (n % 2) partial[n / 2] = partial[n - 1];
@@ -175,7 +175,7 @@ void plaitk_optim_scale(plait_pool *pool, plaitk_optim_span *spans, int64_t coun
   plait_parallel(pool, chunks_of(spans, count), scale_chunk, &t);
 }
 
-// Not NaN if all n elements are finite: zero times anything else is.
+// Returns NaN if one of the n elements is not finite, since zero times it is NaN.
 PLAIT_CLONES static float zeros_f32(const float *x, int64_t n) {
   float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)

@@ -1,9 +1,9 @@
-// The optimisers' update rules over n elements, once for each REAL: included by step.c with REAL, NAME, SQRT and ABS defined.
-// x are the numbers of the tensor, in this order. All rules begin with
+// The optimizers' update rules over n elements. step.c includes this file for each REAL, with REAL, NAME, SQRT and ABS
+// defined. x has the float attributes of the parameter. All rules start with
 //   x[0] the sign of the gradient: -1 to maximize
-//   x[1] weight decay added to the gradient (coupled)
+//   x[1] weight decay that is added to the gradient (coupled)
 //   x[2] factor of the parameter before the update (decoupled weight decay)
-// and g below is the gradient after these two.
+// Below, g is the gradient after x[0] and x[1].
 
 #define RULE(name) PLAIT_CLONES static void NAME(name)(REAL *restrict p, const REAL *restrict grad, REAL *restrict a, REAL *restrict b, REAL *restrict c, int64_t n, const REAL *x)
 #define UNUSED(...) (void)sizeof((const void *[]){__VA_ARGS__})
@@ -25,7 +25,7 @@ RULE(sgd) {
   }
 }
 
-// The buffer becomes x[4] buffer + x[5] g, the parameter moves by -x[3] (x[6] g + x[7] buffer).
+// The momentum buffer becomes x[4] buffer + x[5] g. The parameter changes by -x[3] (x[6] g + x[7] buffer).
 RULE(momentum) {
   UNUSED(b, c);
   COMMON
@@ -38,8 +38,8 @@ RULE(momentum) {
   }
 }
 
-// x[3] learning rate over the first bias correction, x[4] 1 - beta1, x[5] beta2, x[6] 1 - beta2, x[7] root of the second bias
-// correction, x[8] epsilon.
+// x[3] learning rate divided by the first bias correction, x[4] 1 - beta1, x[5] beta2, x[6] 1 - beta2, x[7] square root
+// of the second bias correction, x[8] epsilon.
 RULE(adam) {
   UNUSED(c);
   COMMON
@@ -54,7 +54,7 @@ RULE(adam) {
   }
 }
 
-// Like adam, with the largest second moment so far in the denominator.
+// Like adam, with the running maximum of the second moment in the denominator.
 RULE(amsgrad) {
   COMMON
   const REAL rate = x[3], take1 = x[4], beta2 = x[5], take2 = x[6], root = x[7], eps = x[8];
@@ -70,7 +70,7 @@ RULE(amsgrad) {
   }
 }
 
-// x[3] learning rate over the bias correction, x[4] 1 - beta1, x[5] beta2, x[6] epsilon.
+// x[3] learning rate divided by the bias correction, x[4] 1 - beta1, x[5] beta2, x[6] epsilon.
 RULE(adamax) {
   UNUSED(c);
   COMMON
@@ -101,8 +101,8 @@ RULE(nadam) {
   }
 }
 
-// x[3] factor of the first moment, x[4] 1 - beta1, x[5] beta2, x[6] 1 - beta2, x[7] root of the second bias correction where the
-// variance is tractable, else 0, x[8] epsilon.
+// x[3] factor of the first moment, x[4] 1 - beta1, x[5] beta2, x[6] 1 - beta2, x[7] square root of the second bias
+// correction, or 0 if the variance is not tractable, x[8] epsilon.
 RULE(radam) {
   UNUSED(c);
   COMMON
@@ -173,7 +173,7 @@ RULE(rmsprop_momentum) {
   }
 }
 
-// The variance of the gradients, from their mean square and mean, cannot be negative but for rounding.
+// The variance of the gradients is their mean square minus the square of their mean. Rounding can make it negative.
 RULE(rmsprop_centered) {
   UNUSED(c);
   COMMON
@@ -203,8 +203,8 @@ RULE(rmsprop_centered_momentum) {
   }
 }
 
-// x[3] eta minus, x[4] eta plus, x[5] and x[6] the smallest and largest step. a is the gradient before, b the step size. Where the
-// gradient changed its sign, the step shrinks and is skipped.
+// x[3] eta minus, x[4] eta plus, x[5] and x[6] the smallest and largest step size. a is the previous gradient and b the
+// step size. If the gradient changed its sign, the step size shrinks and the step is skipped.
 RULE(rprop) {
   UNUSED(c);
   COMMON
@@ -235,7 +235,7 @@ RULE(lion) {
   }
 }
 
-// x[3] learning rate, x[4] what part of the way the mean a goes to the new value.
+// x[3] learning rate, x[4] weight of the new value in the running mean a.
 RULE(asgd) {
   UNUSED(b, c);
   COMMON

@@ -1,4 +1,4 @@
-// The walk over a list of parameters.
+// Runs the update rules over a list of parameters.
 #include "optim.h"
 #include "../../../include/plait_vmath.h"
 
@@ -24,7 +24,7 @@
 #define LARGER(x, y) plait_vm_pick((x) > (y), x, y)
 #include "rules.h"
 
-// Elements of one chunk, and of the pieces in which half types pass through float32.
+// Elements of a chunk, and of the pieces in which 16-bit floats are converted to float32.
 #define CHUNK PLAITK_OPTIM_CHUNK
 #define PIECE 1024
 
@@ -71,7 +71,7 @@ static void step_half(const plaitk_optim_tensor *x, int64_t first, int64_t n, co
 
 static void step_chunk(void *arg, int64_t chunk) {
   const step_task *t = arg;
-  int64_t low = 0, high = t->count - 1; // the last tensor that starts at or before the chunk
+  int64_t low = 0, high = t->count - 1; // binary search for the last tensor that starts at or before the chunk
   while (low < high) {
     int64_t middle = low + (high - low + 1) / 2;
     if (t->tensors[middle].first <= chunk) {

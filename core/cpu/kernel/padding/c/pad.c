@@ -4,7 +4,7 @@
 #define SAME(x) (x)
 #define CHUNK 32768
 
-// The input position of output position o of dimension d; -1 where the constant is.
+// Returns the input position of output position o in dimension d, or -1 for the constant.
 PLAIT_INLINE int64_t source(const plaitk_padding *p, int d, int64_t o) {
   int64_t n = p->in[d], i = o - p->left[d];
   if (i >= 0 && i < n) return i;
@@ -16,7 +16,7 @@ PLAIT_INLINE int64_t source(const plaitk_padding *p, int d, int64_t o) {
   return -1;
 }
 
-// The columns [lo, hi) of an output row that are columns of the input one after the other.
+// Finds the columns [lo, hi) of an output row that are consecutive columns of the input.
 static void inside(const plaitk_padding *p, int64_t *lo, int64_t *hi) {
   int64_t left = p->left[p->nd - 1], in = p->in[p->nd - 1], out = p->out[p->nd - 1];
   *hi = left + in < out ? left + in : out;
@@ -25,7 +25,7 @@ static void inside(const plaitk_padding *p, int64_t *lo, int64_t *hi) {
   *lo = *lo < *hi ? *lo : *hi;
 }
 
-// The row of the input, within a plane, for row r of the output, or -1.
+// Returns the input row, within a plane, of output row r, or -1.
 static int64_t source_row(const plaitk_padding *p, int64_t r) {
   int64_t row = 0, step = 1;
   for (int64_t d = p->nd - 2; d >= 0; d--) {

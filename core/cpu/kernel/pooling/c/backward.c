@@ -5,12 +5,12 @@
 #define max plaitk_pooling_max_of
 #define SAME(x) (x)
 
-// The part of an average's gradient that one plane has.
+// One plane of an average's gradient.
 typedef struct {
   const plaitk_pooling_shape *s;
   const char *dy;
   char *dx;
-  int64_t chunk;  // planes
+  int64_t chunk;  // planes per chunk
   void (*run)(const plaitk_pooling_shape *s, const void *dy, void *dx, char *buffers);
   int64_t size;
   plait_slots slots;
@@ -18,7 +18,7 @@ typedef struct {
 
 #define SPREAD_PASS(STRIDE) _Pragma("omp simd") for (int64_t o = 0; o < out; o++) m[o * (STRIDE) + k] += part[o];
 
-// Spreads a row of dy over the columns of the windows, then adds it to the rows under them.
+// Adds a row of dy to the columns of its windows, then adds that to the rows of its windows.
 #define AVERAGE_GRAD(NAME, S, T, LOAD, STORE, DIRECT)                                                                 \
   PLAIT_CLONES static void average_grad_##NAME(const plaitk_pooling_shape *s, const void *vdy, void *vdx,             \
                                                char *buffers) {                                                       \
@@ -102,7 +102,7 @@ void plaitk_pooling_average_grad(plait_pool *pool, const plaitk_pooling_shape *s
   j.chunk = max(1, rows / plane_rows);
   char *at = scratch;
   int64_t threads = plait_pool_threads(pool);
-  // The scratch is the slots alone, so that their size follows from the whole.
+  // Slots are the only scratch, so their size is the total divided by their number.
   int64_t whole = plaitk_pooling_scratch(pool, s);
   plait_slots_plan(&j.slots, &at, threads, whole / threads - PLAIT_SLOT_ALIGN, 1);
   plait_parallel(pool, (s->planes + j.chunk - 1) / j.chunk, chunk, &j);

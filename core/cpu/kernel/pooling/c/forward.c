@@ -13,7 +13,7 @@ typedef struct {
   const void *x;
   void *y;
   int64_t *index;
-  int64_t rows, chunk;  // rows of output, and how many a chunk makes
+  int64_t rows, chunk;  // rows of output, and rows per chunk
   void (*run)(const plaitk_pooling_shape *s, const void *x, void *y, int64_t *index, int64_t first, int64_t last,
               char *buffers);
   plait_slots slots;
@@ -21,8 +21,8 @@ typedef struct {
 
 #define SAME(x) (x)
 
-// Combines the columns of each window: best[o] starts at column o * stride of the buffer, and each further tap replaces
-// it where it is larger. GO is one such pass with a constant stride, so that it vectorises.
+// Computes the maximum of each window's columns. best[o] starts as column o * stride of the buffer; each further tap
+// replaces it if it is larger. GO is one such pass with a constant stride, so that it vectorises.
 #define MAX_PASS(STRIDE)                                                                                              \
   _Pragma("omp simd") for (int64_t o = 0; o < out; o++) {                                                             \
     T v = m[o * (STRIDE) + at];                                                                                       \
@@ -53,7 +53,7 @@ typedef struct {
   int32_t *row_of = (int32_t *)(best + out), *best_row = row_of + left + width, *best_tap = best_row + out;           \
   (void)stride, (void)row_of, (void)best_row, (void)best_tap
 
-// The rows of one window, in order.
+// Runs BODY for the rows of one window, in order.
 #define EACH_ROW(BODY)                                                                                                \
   int64_t plane = r / (s->out[0] * s->out[1]), oz = r / s->out[1] % s->out[0], oy = r % s->out[1];                    \
   plaitk_pooling_window wz = plaitk_pooling_window_at(s, 0, oz), wy = plaitk_pooling_window_at(s, 1, oy);             \
@@ -200,9 +200,9 @@ static int64_t plan(job *j, const plait_pool *pool, char *scratch) {
   j->rows = s->planes * s->out[0] * s->out[1];
   j->chunk = plaitk_pooling_rows(s);
   int64_t columns = plaitk_pooling_left(s) + plaitk_pooling_width(s) + s->out[2];
-  // Sums, maxima and their rows, and the taps.
+  // Sums, maxima, the rows of the maxima, and taps.
   int64_t bytes = columns * 12 + s->out[2] * 4;
-  // The gradient of an average has a plane in scratch where sums need more bits than the result.
+  // The gradient of an average needs a plane in scratch if sums have more bits than the result.
   if (s->dtype == PLAIT_F16 || s->dtype == PLAIT_BF16) bytes = max(bytes, columns * 12 + s->in[0] * s->in[1] * s->in[2] * 4);
   plait_slots_plan(&j->slots, &at, plait_pool_threads(pool), bytes, scratch != NULL);
   return (int64_t)((intptr_t)at - (intptr_t)scratch);

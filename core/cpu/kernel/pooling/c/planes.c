@@ -1,4 +1,4 @@
-// Gathering and scattering within planes.
+// Gather and scatter within planes.
 #include <stdatomic.h>
 
 #include "../../../include/plait_slots.h"
@@ -9,7 +9,7 @@ typedef struct {
   const char *in;
   const int64_t *index;
   char *out;
-  int64_t chunk;  // planes
+  int64_t chunk;  // planes per chunk
   void (*run)(const void *in, const int64_t *index, void *out, int64_t n, int64_t limit, int64_t *bad, void *sums);
   _Atomic int64_t bad;
   plait_slots slots;

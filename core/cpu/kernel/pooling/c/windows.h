@@ -1,11 +1,11 @@
-// Where windows lie.
+// The positions of pooling windows.
 #ifndef PLAITK_POOLING_WINDOWS_H
 #define PLAITK_POOLING_WINDOWS_H
 
 #include "pooling.h"
 
-// The elements start, start + step, ..., count of them, all inside the input, and what the dimension contributes to the
-// divisor of an average.
+// The input positions of a window in one dimension: `count` positions start, start + step, ..., all inside the input.
+// Also the dimension's factor in the divisor of an average.
 typedef struct {
   int64_t start, count, step, divisor;
 } plaitk_pooling_window;
@@ -34,7 +34,7 @@ PLAIT_INLINE plaitk_pooling_window plaitk_pooling_window_at(const plaitk_pooling
   return w;
 }
 
-// The columns that a buffer of combined rows has before and, in all, for the windows of a row.
+// A buffer of combined rows has padding columns. These are the number on the left, and the total number of columns.
 PLAIT_INLINE int64_t plaitk_pooling_left(const plaitk_pooling_shape *s) { return s->adaptive ? 0 : s->pad[2]; }
 
 PLAIT_INLINE int64_t plaitk_pooling_width(const plaitk_pooling_shape *s) {
@@ -43,7 +43,7 @@ PLAIT_INLINE int64_t plaitk_pooling_width(const plaitk_pooling_shape *s) {
   return plaitk_pooling_max_of(reach, s->in[2] + s->pad[2]);
 }
 
-// Rows of output that a chunk makes.
+// Rows of output in a chunk.
 PLAIT_INLINE int64_t plaitk_pooling_rows(const plaitk_pooling_shape *s) {
   int64_t height = s->adaptive ? (s->in[0] / plaitk_pooling_max_of(s->out[0], 1) + 1) *
                                      (s->in[1] / plaitk_pooling_max_of(s->out[1], 1) + 1)

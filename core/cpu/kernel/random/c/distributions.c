@@ -1,8 +1,8 @@
-// Numbers from continuous distributions.
+// Continuous distributions.
 #include "random.h"
 #include "../../../include/plait_philox.h"
 
-// Elements of one chunk; a multiple of 4.
+// Elements of a chunk, a multiple of 4.
 #define CHUNK 16384
 
 typedef struct {
@@ -12,7 +12,7 @@ typedef struct {
   float limit; // the largest value of the dtype below b
 } fill_task;
 
-// LOOP runs over blocks of four words; the body sets y[4 b], ..., y[4 b + 3] from w0, ..., w3.
+// LOOP runs over Philox blocks of four words. The body sets y[4 b], ..., y[4 b + 3] from w0, ..., w3.
 #define LOOP(...)                                                   \
   _Pragma("omp simd") for (int64_t b = 0; b < blocks; b++) {        \
     uint32_t w0, w1, w2, w3;                                        \
@@ -21,7 +21,8 @@ typedef struct {
   }
 #define EACH(f) LOOP(y[4 * b] = f(w0); y[4 * b + 1] = f(w1); y[4 * b + 2] = f(w2); y[4 * b + 3] = f(w3);)
 
-// `mask` drops the low bits of a word that the dtype has no room for: with 24 bits, 11 or 8, rounding cannot reach 1.
+// `mask` clears the low bits of a word that the dtype has no room for: it keeps 24, 11 or 8 bits. Then rounding cannot
+// reach 1.
 PLAIT_CLONES static void uniform(float *restrict y, int64_t blocks, uint64_t seed, uint64_t counter, float low, float span, float limit,
                                  uint32_t mask) {
 #define UNIFORM(w) plait_vm_at_mostf(low + span * plait_uniformf((w) & mask), limit)
@@ -55,12 +56,13 @@ PLAIT_CLONES static void exponentiate(float *restrict y, int64_t n) {
 }
 
 PLAIT_CLONES static void cauchy(float *restrict y, int64_t blocks, uint64_t seed, uint64_t counter, float median, float scale) {
-  // u in (0, 1), the middle of each of 2^24 cells: the tangent is finite.
+  // u is in (0, 1), the middle of one of 2^24 intervals, so that the tangent is finite.
 #define CAUCHY(w) (median + scale * plait_vm_tanf((((float)(int32_t)((w) >> 8) - 0x1p23f) + 0.5f) * 0x1.921fb6p-23f))
   EACH(CAUCHY)
 }
 
-// The part of the normal between the values whose distribution function is (1 + low) / 2 and (1 + high) / 2.
+// A normal distribution truncated to the values whose distribution function is between (1 + low) / 2 and (1 + high) /
+// 2.
 PLAIT_CLONES static void trunc_normal(float *restrict y, int64_t blocks, uint64_t seed, uint64_t counter, double mean, double scale,
                                       double low, double high, float least, float most) {
 #define TRUNC_NORMAL(w) plait_vm_at_mostf(plait_vm_at_leastf((float)(mean + scale * plait_vm_wide_erfinv(PLACE(w))), least), most)
@@ -100,7 +102,7 @@ static void fill_floats(const fill_task *t, float *y, int64_t blocks, uint64_t c
   }
 }
 
-// The pair of float64 numbers of one block.
+// Computes the two float64 numbers of one Philox block.
 static void pair(const plaitk_random *r, uint64_t counter, double y[2]) {
   uint32_t w0, w1, w2, w3;
   plait_philox(r->seed, counter, &w0, &w1, &w2, &w3);
@@ -177,7 +179,7 @@ static void fill_chunk(void *arg, int64_t chunk) {
   }
 }
 
-// The largest number of the dtype below b, for a uniform distribution that must not reach it.
+// Returns the largest number of the dtype below b, so that a uniform distribution on [a, b) never reaches b.
 static float below(double b, int64_t dtype) {
   float f = (float)b;
   if ((double)f >= b) f = nextafterf(f, -PLAIT_VM_INFF);

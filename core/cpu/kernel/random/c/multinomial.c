@@ -1,8 +1,8 @@
-// Draws from discrete distributions.
+// Samples from discrete distributions.
 #include "random.h"
 #include "../../../include/plait_philox.h"
 
-// Rows are cut into at most this many chunks, each with scratch of its own.
+// Rows are split into at most this many chunks. Each chunk has its own scratch.
 #define CHUNKS 16
 
 typedef struct {
@@ -43,7 +43,7 @@ static void load(double *w, const char *p, int64_t dtype, int64_t first, int64_t
   }
 }
 
-// A uniform number in [0, 1).
+// Returns a uniform number in [0, 1).
 static double draw(const draw_task *t, int64_t index) {
   uint32_t w[4];
   plait_philox(t->seed, t->offset + (uint64_t)(index / 2), &w[0], &w[1], &w[2], &w[3]);
@@ -52,7 +52,8 @@ static double draw(const draw_task *t, int64_t index) {
 
 static bool before(candidate a, candidate b) { return a.key < b.key || (a.key == b.key && a.index < b.index); }
 
-// Moves c down from the root of a heap of n with the last in order on top.
+// Inserts c at the root of a binary heap of n candidates and sifts it down. The candidate with the largest key is on
+// top.
 static void sift(candidate *heap, int64_t n, candidate c) {
   int64_t i = 0;
   for (int64_t child; (child = 2 * i + 1) < n; i = child) {
@@ -78,7 +79,7 @@ static int64_t draw_row(const draw_task *t, int64_t row, double *w) {
     for (int64_t j = 0; j < t->count; j++) {
       double u = draw(t, row * t->count + j) * sum;
       if (u >= sum) u = nextafter(sum, 0.0);
-      // The first place where the running sum passes u: one with a positive weight.
+      // Binary search for the first position whose running sum exceeds u; its weight is positive.
       int64_t low = 0, high = t->n - 1;
       while (low < high) {
         int64_t middle = low + (high - low) / 2;
@@ -99,7 +100,7 @@ static int64_t draw_row(const draw_task *t, int64_t row, double *w) {
     if (w[i] == 0.0) continue;
     candidate c = {-log(1.0 - draw(t, row * t->n + i)) / w[i], i};
     if (size < t->count) {
-      // Up from the bottom.
+      // Append and sift up.
       int64_t at = size++;
       for (; at > 0 && before(heap[(at - 1) / 2], c); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
       heap[at] = c;

@@ -1,4 +1,4 @@
-// Random permutations: a sort by random keys.
+// Random permutations, by sorting random keys.
 #include "random.h"
 #include "../../../include/plait_philox.h"
 
@@ -7,10 +7,10 @@ typedef struct {
   int64_t index;
 } entry;
 
-// Entries are dealt into buckets by the top bits of their keys, and each bucket, now in the caches, is sorted by itself.
+// Entries are distributed into buckets by the top bits of their keys. Then each bucket is sorted, in the caches.
 #define BUCKET_BITS 8
 #define BUCKETS (1 << BUCKET_BITS)
-#define SMALL 4096 // below this everything is one bucket
+#define SMALL 4096 // with fewer entries there is one bucket
 
 typedef struct {
   uint64_t seed, offset;
@@ -35,8 +35,8 @@ static void keys(void *arg, int64_t chunk) {
   }
 }
 
-// Sorts e by 32 bits of the keys below the bucket's with a radix sort, and mends the order of the few entries that agree in
-// those by insertion. Both are stable.
+// Sorts e with a radix sort by the 32 bits after the bucket's bits, then by insertion where these bits are equal. Both
+// sorts are stable.
 static void sort(entry *e, entry *other, int64_t n) {
   if (n > 64) {
     for (int shift = 32 - BUCKET_BITS; shift < 64 - BUCKET_BITS; shift += 8) {
@@ -74,9 +74,9 @@ void plaitk_random_permutation(plait_pool *pool, uint64_t seed, uint64_t offset,
   t->from = (entry *)(t + 1);
   t->to = t->from + n;
   plait_parallel(pool, (n + KEYS - 1) / KEYS, keys, t);
-  int shift = n < SMALL ? 0 : 64 - BUCKET_BITS; // a shift of 64 is undefined: small permutations skip the deal
+  int shift = n < SMALL ? 0 : 64 - BUCKET_BITS; // a shift of 64 is undefined: small permutations skip the distribution
   if (shift == 0) {
-    // One bucket; its keys have nothing in common, so the top bits count too.
+    // There is one bucket, so the sort must include the top bits.
     entry *e = t->from;
     memcpy(t->to, e, (size_t)n * sizeof *e);
     t->start[1] = n;

@@ -1,4 +1,4 @@
-// The index that repeats each position as often as it is wanted.
+// repeat_interleave's index: each position, repeated as often as requested.
 #include "rearrangement.h"
 
 int64_t plaitk_rearrangement_repeat(const plait_view *out, const plait_view *repeats) {

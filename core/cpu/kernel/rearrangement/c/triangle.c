@@ -1,4 +1,4 @@
-// Triangles of matrices.
+// tril and triu.
 #include "../../copying/c/copying.h"
 #include "rearrangement.h"
 
@@ -8,7 +8,7 @@ typedef struct {
   plait_walk batch;
   char *out;
   const char *in;
-  int64_t size, rows, cols, out_row, out_col, in_row, in_col; // strides in bytes
+  int64_t size, rows, cols, out_row, out_col, in_row, in_col; // strides are in bytes
   int64_t diagonal, rows_per_chunk, parts;
   bool upper;
   char zero[16];
@@ -33,7 +33,7 @@ static void triangle_chunk(void *arg, int64_t chunk) {
   for (int64_t r = first; r < last; r++) {
     char *o = out + r * j->out_row;
     const char *x = in + r * j->in_row;
-    int64_t from = 0, to = j->cols; // the columns that stay
+    int64_t from = 0, to = j->cols; // the columns that are kept
     if (j->upper) {
       from = clamp(r + j->diagonal, j->cols);
     } else {
@@ -53,13 +53,13 @@ void plaitk_rearrangement_triangle(plait_pool *pool, const plait_view *out, cons
   j.rows = out->shape[d], j.cols = out->shape[d + 1];
   j.out_row = out->stride[d] * j.size, j.out_col = out->stride[d + 1] * j.size;
   j.in_row = in->stride[d] * j.size, j.in_col = in->stride[d + 1] * j.size;
-  j.diagonal = clamp(diagonal + j.rows, j.rows + j.cols) - j.rows; // past the corners nothing changes
+  j.diagonal = clamp(diagonal + j.rows, j.rows + j.cols) - j.rows; // clamp: diagonals outside the matrix are all equal
   plait_walk_init(&j.batch, 2);
   for (int64_t i = 0; i < d; i++) {
     int64_t strides[2] = {out->stride[i] * j.size, in->stride[i] * j.size};
     plait_walk_add(&j.batch, out->shape[i], strides);
   }
-  // The walk's rows are whole matrices: it ends in a dimension of size 1.
+  // The walk's rows must be whole matrices, so it gets an inner dimension of size 1.
   j.batch.shape[j.batch.ndim++] = 1;
   j.rows_per_chunk = plait_max64(1, CHUNK_ELEMENTS / j.cols);
   j.parts = plait_ceil_div(j.rows, j.rows_per_chunk);

@@ -1,6 +1,6 @@
-// The gates of rows r0 to r1 - 1 and features j0 to j1 - 1 in a step, for element type T. `sums` are the products, with
-// gates `gate` elements and rows `row` elements apart. `step` is the step's place in the tensors and `prev` that of the
-// one before it in time, or -1. `zeros`, 3 * hidden of them, stand for what is absent.
+// The gates of one step for rows r0 to r1 - 1 and features j0 to j1 - 1, for element type T. `sums` has the matrix
+// products; gates are `gate` elements apart, rows `row`. `step` is the step's index in the tensors. `prev` is the index
+// of the step before it in time, or -1. `zeros`, 3 * hidden of them, replace absent operands.
 
 PLAIT_CLONES static void FN(lstm)(const struct plaitk_recurrent *a, int64_t step, int64_t prev, int64_t r0, int64_t r1,
                                   int64_t j0, int64_t j1, const void *sums, int64_t row, int64_t gate) {
@@ -22,7 +22,7 @@ PLAIT_CLONES static void FN(lstm)(const struct plaitk_recurrent *a, int64_t step
   }
 }
 
-// Here `sums`, of one gate, are the gradient of the state that comes from the step after this one.
+// Here `sums` is one gate wide: the gradient of the state that comes from the next step.
 PLAIT_CLONES static void FN(lstm_grad)(const struct plaitk_recurrent *a, int64_t step, int64_t prev, int64_t r0,
                                        int64_t r1, int64_t j0, int64_t j1, const void *sums, int64_t row, const T *zeros) {
   int64_t h = a->hidden;

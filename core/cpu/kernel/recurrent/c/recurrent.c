@@ -6,11 +6,11 @@
 #include "../../../include/plait_gemm.h"
 #include "../../../include/plait_vmath.h"
 
-#define ROWS 8                     // sequences of a chunk
-#define MANY_ROWS 16               // from which there are enough of them to cut the work along the batch
-#define RESIDENT_BYTES (512 << 10) // of weights that every thread may read in each step
-#define CHUNK_PRODUCTS (1 << 17)   // multiplications of a chunk of features
-#define PACK_PRODUCTS 65536        // elements of a chunk of packing
+#define ROWS 8                     // sequences in a chunk
+#define MANY_ROWS 16               // batch size from which chunks are sequences, not features
+#define RESIDENT_BYTES (512 << 10) // size of weights up to which every thread may read all of them in each step
+#define CHUNK_PRODUCTS (1 << 17)   // multiplications in a chunk of features
+#define PACK_PRODUCTS 65536        // elements in a chunk of packing
 
 #define T float
 #define FN(name) name##_f32
@@ -26,8 +26,8 @@
 struct job {
   const struct plaitk_recurrent *a;
   int backward;
-  int64_t size, gates, products;  // products: the matrices that the weights are packed as
-  plaitk_gemm_panels panels[4];   // forward one for each gate; backward one for all
+  int64_t size, gates, products;  // products: number of matrices that the weights are packed into
+  plaitk_gemm_panels panels[4];   // forward: one for each gate; backward: one for all
   char *sums;                     // [n, products, count * panel]
   void *zeros;                    // [3, hidden]
   int64_t pack_panels, chunk_panels, round;
@@ -72,7 +72,7 @@ static void pack_chunk(void *arg, int64_t chunk) {
   }
 }
 
-// Runs step number `round`, counted in the order of the walk, for some rows and panels.
+// Runs step `round`, counted in the order of execution, for some rows and panels.
 static void run_step(const struct job *j, int64_t round, int64_t r0, int64_t r1, int64_t first, int64_t last) {
   const struct plaitk_recurrent *a = j->a;
   int64_t time = j->backward ? a->steps - 1 - round : round;
@@ -80,7 +80,7 @@ static void run_step(const struct job *j, int64_t round, int64_t r0, int64_t r1,
   int64_t prev = time == 0 ? -1 : a->reverse ? step + 1 : step - 1;
   int64_t gate = j->panels[0].count * j->panels[0].panel, row = j->products * gate;
   int64_t j0 = first * j->panels[0].panel, j1 = least(last * j->panels[0].panel, a->hidden);
-  // The rows of the product's left side: the state before this step, or the gradients of the gates after it.
+  // The left-hand side of the product: the state before this step, or the gradients of the gates in the next step.
   int64_t width = j->panels[0].k;
   const char *left = NULL;
   if (!j->backward) {

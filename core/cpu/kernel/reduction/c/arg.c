@@ -1,16 +1,16 @@
-// Maximum and minimum with the index of their first occurrence; a NaN wins over everything.
+// Maximum and minimum with the index of their first occurrence. NaN wins over everything.
 #include "reduction.h"
 
 #define GREATER(a, b) ((a) > (b))
 #define LESS(a, b) ((a) < (b))
-// b beats the earlier a. Of floats: also where it is the first NaN.
+// Whether b replaces a, which comes earlier. For floats this includes that b is the first NaN.
 #define FGREATER(b, a) (((b) > (a)) | (((b) != (b)) & ((a) == (a))))
 #define FLESS(b, a) (((b) < (a)) | (((b) != (b)) & ((a) == (a))))
 
-// Elements that are looked through for any hit at a time, before the place of the hit is.
+// Number of elements that are tested for any hit at once. Only a block with a hit is searched for its position.
 #define FIND_STEP 256
 
-// FIND defines NAME(p, n, lo, hi), the index of the first of n keys KEY(p[i]) for which HIT holds, of which there is one.
+// FIND defines NAME(p, n, lo, hi): the index of the first of n keys KEY(p[i]) with a HIT. There must be one.
 #define IN_RANGE(key) (((key) >= lo) & ((key) <= hi))
 #define SAME(key) ((key) == lo)
 #define FIND(NAME, U, KEY, HIT)                                                  \
@@ -45,8 +45,8 @@ FIND(find_key_i64, int64_t, LOAD_SAME, SAME)
 #define find_i32(p, n, k) find_key_i32(p, n, k, k)
 #define find_i64(p, n, k) find_key_i64(p, n, k, k)
 
-// find_max_F and find_min_F find the first element that equals the one with the given key: any zero for a zero, any NaN
-// for a NaN, and for all others the one pattern of bits that has the key.
+// find_max_F and find_min_F find the first element equal to the one with the given key. Zeros of both signs are equal,
+// and so are all NaNs. Otherwise the bits must match.
 #define FIND_FLOAT(ORDER, F, U, FIND_BITS, INF)                                    \
   FIND(find_key_##ORDER##_##F, U, key_##ORDER##_##F, IN_RANGE)                     \
   PLAIT_INLINE int64_t find_##ORDER##_##F(const U *p, int64_t n, U key) {          \
@@ -69,8 +69,8 @@ FIND_FLOAT(min, f16, uint16_t, find_key_u16, 0x7c00u)
 FIND_FLOAT(max, bf16, uint16_t, find_key_u16, 0x7f80u)
 FIND_FLOAT(min, bf16, uint16_t, find_key_u16, 0x7f80u)
 
-// ARG_STEP takes an element x of a column into its best value b and row w, with masks, because a chain of conditional
-// expressions becomes branches.
+// ARG_STEP compares an element x of a column with the best value b and its row w. It uses masks, since the compiler
+// turns a chain of conditional expressions into branches.
 #define ARG_STEP(C, I, x, ROW, BEATS) \
   {                                   \
     bool beats = BEATS(x, b);         \
@@ -82,9 +82,10 @@ FIND_FLOAT(min, bf16, uint16_t, find_key_u16, 0x7f80u)
 #define SELECT_int32_t(c, a, b) (((a) & -(int32_t)(c)) | ((b) & ((int32_t)(c)-1)))
 #define SELECT_int64_t(c, a, b) (((a) & -(int64_t)(c)) | ((b) & ((int64_t)(c)-1)))
 
-// ARG_FLOATS: rows of float32 and float64 in one pass. Each lane keeps its best element and the turn at which it was met; the
-// first place is the smallest one of the lanes that have the best of all. NaNs are only noticed: a row with one is looked through
-// for the first. L lanes are four vectors of AVX2, which its registers hold together with their turns.
+// ARG_FLOATS reduces rows of float32 or float64 in one pass. Each lane keeps its best element and the iteration in
+// which it found it. The result is the smallest index among the lanes that have the best element. NaNs are only
+// detected; a row with one is searched for the first. L lanes are four AVX2 vectors, which fit the registers together
+// with their iteration numbers.
 #define ARG_FLOATS(NAME, T, I, L, FIRST, OP, BETTER, BEATS)                                                 \
   PLAIT_CLONES static void NAME##_rows(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
                                        double param, struct state s) {                                      \
@@ -142,10 +143,10 @@ FIND_FLOAT(min, bf16, uint16_t, find_key_u16, 0x7f80u)
   SIMD for (int l = 0; l < 4; l++) s[l] = OP(s[l], s[l + 4]);                    \
   s[0] = OP(s[0], s[2]), s[1] = OP(s[1], s[3]), s[0] = OP(s[0], s[1]);
 
-// A row is folded in blocks of this many elements, and only the best block is looked through for the index.
+// A row is reduced in blocks of this many elements. Only the block with the best element is searched for the index.
 #define ARG_BLOCK 1024
 
-// ARG_KEYS: rows of elements of type T as L lanes of keys U; values are stored as S.
+// ARG_KEYS reduces rows of elements of type T, as L lanes of keys U. Values are stored as S.
 #define ARG_KEYS(NAME, T, C, U, L, S, KEY, IDENTITY, OP, UNKEY, FIND, BEATS)                                \
   PLAIT_CLONES static void NAME##_rows(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
                                        double param, struct state s) {                                      \
@@ -174,7 +175,7 @@ FIND_FLOAT(min, bf16, uint16_t, find_key_u16, 0x7f80u)
     }                                                                                                       \
   }
 
-// ARG_COLS: columns of elements of type T, compared as C; indices are kept as I, of the size of C.
+// ARG_COLS reduces columns of elements of type T, compared as C. Indices are kept as I, which has the size of C.
 #define ARG_COLS(NAME, T, C, I, S, LOAD, BEATS)                                                             \
   PLAIT_CLONES static void NAME##_cols(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
                                        double param, struct state s) {                                      \

@@ -1,4 +1,4 @@
-// Maximum and minimum; a NaN wins over everything.
+// Maximum and minimum. NaN wins over everything.
 #include "reduction.h"
 
 #define FLUSH_MAX_F16(s, k, v) FLUSH_FMAX(s, k, key_value_max_f16(v))

@@ -1,4 +1,4 @@
-// How states start, merge, and become results.
+// How states are initialised, merged and converted to results.
 #include "reduction.h"
 
 static void fill_double(void *p, double v, int64_t n) {
@@ -9,7 +9,7 @@ static void fill_int(void *p, int64_t v, int64_t n) {
   for (int64_t i = 0; i < n; i++) ((int64_t *)p)[i] = v;
 }
 
-// The numbers that the states of an op hold.
+// What the state of an op holds.
 enum kind { SUMS, COUNTS, PRODUCTS, MAXIMA, MINIMA, ARGMAXIMA, ARGMINIMA, MOMENTS, EXPONENTIALS };
 
 static enum kind kind_of(const struct plaitk_reduction *r) {
@@ -56,7 +56,7 @@ void plaitk_reduction_init(const struct plaitk_reduction *r, struct state s, int
   case PRODUCTS:
     f ? fill_double(s.a, 1, n) : fill_int(s.a, 1, n);
     break;
-  case MAXIMA: // |x| starts at 0, so that the norm of nothing is 0
+  case MAXIMA: // |x| starts at 0, so that the norm of no elements is 0
     f ? fill_double(s.a, r->op == REDUCE_NORMINF ? 0 : -INFINITY, n) : fill_int(s.a, INT64_MIN, n);
     break;
   case MINIMA:
@@ -232,7 +232,7 @@ static void store_ints(void *out, int dtype, int64_t offset, int64_t stride, con
   }
 }
 
-// A sum that overflowed has no compensation.
+// The compensation of a sum that overflowed is NaN, and is ignored.
 static double sum_value(double sum, double comp) { return comp != comp ? sum : sum + comp; }
 
 static void store_moments(const struct plaitk_reduction *r, struct state s, int64_t n, int64_t offset, int64_t stride) {

@@ -1,15 +1,16 @@
 // Order-preserving unsigned keys of floats.
 //
-// Maxima and minima compare keys rather than floats: integer lanes need no second comparison for NaNs, and half types no
-// conversion. Keys run from 0 (the identity: -inf for maxima, +inf for minima, 0 and +inf for those of |x|) upwards; NaNs
-// of either sign have the largest; +0 is above -0.
+// Maximum and minimum compare keys, not floats: integer lanes need no second comparison for NaN, and 16-bit floats need
+// no conversion. Key 0 is the identity: -inf for maximum, +inf for minimum, 0 and +inf for those of |x|. NaNs of either
+// sign have the largest keys. +0 is above -0.
 #ifndef PLAITK_REDUCE_KEYS_H
 #define PLAITK_REDUCE_KEYS_H
 
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_vmath.h"
 
-// F: the dtype; U, S: unsigned and signed integers of its size; INF: the bits of infinity; VALUE: bits to number.
+// F: the dtype. U, S: unsigned and signed integers of its size. INF: the bits of infinity. VALUE: converts bits to a
+// number.
 #define FLOAT_KEYS(F, U, S, INF, C, VALUE)                                                       \
   /* As signed integers these are in the order of the floats; it is its own inverse. */          \
   PLAIT_INLINE U key_order_##F(U u) { return (U)(u ^ ((U)((S)u >> (8 * sizeof(U) - 1)) >> 1)); } \

@@ -1,15 +1,16 @@
-// log(sum(exp(x))), of floats: each block relative to its maximum.
+// log(sum(exp(x))) of floats, where each block is relative to its maximum.
 #include "../../../include/plait_exp_below.h"
 #include "../../../include/plait_lanes.h"
 #include "reduction.h"
 
-// Of numbers that are not positive.
+// exp of numbers that are not positive.
 #define EXP_float(x) plait_exp_belowf(x)
 #define EXP_double(x) plait_vm_exp(x)
 
-// exp(d) for d <= 0, as the product of the result and *times. Within 1.5 ulp and 0.12 more for each unit of |d|, where a term is
-// e^d of the largest one. `least` is -87, the end of the exponents: terms below are 2^-125, which is nothing next to the largest,
-// 1. A NaN stays. The compiler must not know `least`, or it turns the choice into a branch with a constant on one side.
+// Returns exp(d) for d <= 0 as the product of the result and *times. The error is 1.5 ulp plus 0.12 ulp for each unit
+// of |d|. `least` is -87, where the float exponent ends: smaller terms become 2^-125, which is negligible next to the
+// largest term, 1. NaN stays NaN. `least` must not be a constant that the compiler sees, or it turns the selection into
+// a branch.
 PLAIT_INLINE float term(float d, float least, float *times) {
   float y = least > d ? least : d;
   const float rounder = PLAIT_VM_ROUNDERF + 127.0f;
@@ -31,20 +32,20 @@ PLAIT_INLINE float term_value(float d, float least) {
   return v * times;
 }
 
-// The terms of a sum relative to `top`.
+// The terms of a sum, relative to `top`.
 #define TERM_F16(x) term_value(plait_f16_to_f32(x) - top, least)
 #define TERM_BF16(x) term_value(plait_bf16_to_f32(x) - top, least)
 #define TERM_F32(x) term_value((x) - top, least)
 #define TERM_F64(x) plait_vm_exp((x) - top)
 
-// Lanes of the rows' sums and maxima: two vectors of AVX2, whose registers no more go into.
+// Lanes of sums and maxima of rows: two AVX2 vectors, since more would not fit the registers.
 #define TERM_LANES 16
-// Terms that are added up before their sum is added to the row's: a rounding for each lane of each block and each of a block's
-// terms, not for each of the row's.
+// Terms that are summed before their sum is added to the row's. This bounds the number of roundings in a sum.
 #define TERM_BLOCK 512
 
-// Rows in one pass over memory: NAME_sum returns the sum of a row's terms relative to `top`, and meanwhile finds the maximum of
-// the next row, q. Maxima pass over NaNs, which sums keep; a maximum that is not finite is looked for again, with NaNs.
+// Rows in one pass over memory. NAME_sum returns the sum of a row's terms relative to `top`, and at the same time finds
+// the maximum of the next row, q. The maximum ignores NaN; the sum keeps it. A maximum that is not finite is computed
+// again, with NaNs.
 #define LOGSUMEXP_ROWS(NAME, F, T, U, LOAD)                                                                 \
   PLAIT_INLINE float NAME##_sum(const T *p, const T *q, int64_t n, float top, float least, float *next) {   \
     float m[TERM_LANES], sum[TERM_LANES];                                                                   \
@@ -97,7 +98,7 @@ PLAIT_INLINE float term_value(float d, float least) {
   }
 #define TERM_FOLD(s, f) PLAIT_FOLD_HALF(s, f, 8) PLAIT_FOLD_HALF(s, f, 4) s[0] = f(f(s[0], s[2]), f(s[1], s[3]));
 
-// Rows in two passes. Where the maximum of a block is not finite, its sum is not looked at.
+// Rows in two passes. If the maximum of a block is not finite, its sum is not used.
 #define LOGSUMEXP_ROWS_TWICE(NAME, F, T, U, C, L, TERM)                                                     \
   PLAIT_CLONES static void NAME##_rows(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
                                        double param, struct state s) {                                      \

@@ -1,7 +1,8 @@
-// Mean and sum of squared deviations: each block in two passes, blocks merged by Chan, Golub and LeVeque's formula.
+// Mean and sum of squared deviations. Each block takes two passes; blocks are merged by Chan, Golub and LeVeque's
+// formula.
 #include "reduction.h"
 
-// Elements of a lane that are summed up before they are added to the rest.
+// Elements of a lane that are summed before the partial sum is added to the rest.
 #define CHAIN 16
 
 // moments_add merges a block of n elements with the given mean and sum of squared deviations into state k.
@@ -13,10 +14,11 @@ PLAIT_INLINE void moments_add(struct state s, int64_t k, double n, double block_
   m2[k] = before == 0 ? block_m2 : m2[k] + block_m2 + delta * delta * (before * n / total);
 }
 
-// corrected_mean adds what a rounded mean lacks, but to an infinite one, from which there are no deviations.
+// corrected_mean adds the correction `shift` to a rounded mean. With an infinite mean there are no deviations, and
+// shift is NaN.
 PLAIT_INLINE double corrected_mean(double mean, double shift) { return shift == shift ? mean + shift : mean; }
 
-// The deviations are taken from a rounded mean; their own sum corrects for it.
+// The deviations are taken from a rounded mean, and their own sum corrects for the rounding.
 #define MOMENTS_LEAF(NAME, T, C, L, LOAD)                                                                   \
   PLAIT_CLONES static void NAME##_rows(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
                                        double param, struct state s) {                                      \
@@ -64,9 +66,9 @@ PLAIT_INLINE double corrected_mean(double mean, double shift) { return shift == 
     }                                                                                                       \
   }
 
-// DEVIATIONS sets off and m2 to the sums of x - center and of its square over p[0..n-1], in lanes as FOLD_ROW, and in each
-// lane CHAIN elements at a time; lanes are added in float64. Elements far from zero have few digits left after their mean is subtracted, and sums of the
-// squares of such numbers are rounded down more often than up, once they are a few dozen times as large as one of them.
+// DEVIATIONS sets off and m2 to the sums of x - center and of its square over p[0..n-1]. Lanes are as in FOLD_ROW; each
+// lane sums CHAIN elements at a time, and lanes are added in float64. Short chains matter: elements far from zero have
+// few digits left after the subtraction, and a long float32 sum of their squares is rounded down more often than up.
 #define DEVIATIONS(off, m2, p, n, T, C, L, LOAD, center)               \
   do {                                                                 \
     enum { H = (L) / 2 };                                              \

@@ -1,4 +1,4 @@
-// Sums of |x|^p and extremes of |x|, of floats.
+// Sums of |x|^p, and maximum and minimum of |x|, of floats.
 #include "reduction.h"
 
 #define ABS_F16(x) fabsf(plait_f16_to_f32(x))

@@ -1,8 +1,8 @@
 // Reductions over any axes of a strided tensor.
 //
-// A problem comes in normal form: its kept and its reduced dimensions, each list collapsed and ordered from the largest
-// to the smallest stride. A *leaf* reduces one contiguous block (a few rows, or a few hundred columns) into a running
-// *state* per result; run.c walks the blocks and finish.c turns states into results. Work is cut by shape alone and
+// A problem is in normal form: its kept and its reduced dimensions, each list merged and sorted by descending stride. A
+// *leaf* reduces one contiguous block (a few rows, or a few hundred columns) into a running *state* for each result.
+// run.c iterates over the blocks, and finish.c turns states into results. The shape decides how the work is split, and
 // states are merged in a fixed order, so the bits of a result do not depend on threads. Leaves sum in a fixed number of
 // lanes, so they do not depend on the vector width either.
 #ifndef PLAITK_REDUCTION_H
@@ -30,10 +30,10 @@ enum plaitk_reduction_op {
   REDUCE_NORMP,    // (sum |x|^p)^(1/p)
   REDUCE_NORMINF,  // max |x|
   REDUCE_NORMNINF, // min |x|
-  REDUCE_VAR,      // out: variance; out2, if given: mean
+  REDUCE_VAR,      // out: variance; out2, if not NULL: mean
   REDUCE_STD,
   REDUCE_LOGSUMEXP,
-  REDUCE_ARGMAX, // out, if given: the value; out2: its first index
+  REDUCE_ARGMAX, // out, if not NULL: the value; out2: its first index
   REDUCE_ARGMIN,
   REDUCE_OPS,
 };
@@ -45,31 +45,31 @@ enum {
   REDUCE_ROWS = 64,         // rows of a block of columns, at most
   REDUCE_ROWS_TWO = 32,
   REDUCE_BLOCK = 4096,      // elements of a row in a block, at most
-  REDUCE_FAR = 2 << 20,     // bytes of an operand, from which it is too large for the second cache
-  REDUCE_BATCH = 256,       // rows whose states are live at once
+  REDUCE_FAR = 2 << 20,     // bytes of an operand from which it is too large for the L2 cache
+  REDUCE_BATCH = 256,       // rows whose states are in use at the same time
 };
 
-// A reduction in normal form. Strides count elements.
+// A reduction in normal form. Strides are in elements.
 struct plaitk_reduction {
   const void *in;
-  void *out, *out2; // either may be NULL where the op allows
-  void *scratch;    // 3 words for each of pieces * kept states, where pieces > 1
-  double param;     // the p of a norm, the correction of a variance
+  void *out, *out2; // either may be NULL if the op allows it
+  void *scratch;    // 3 words for each of pieces * kept states; used if pieces > 1
+  double param;     // the p of a norm, or the correction of a variance
   int32_t op, dtype, out_dtype;
-  int32_t columns;  // 1: the innermost kept dimension is the fast one, blocks are columns; 0: blocks are rows
-  int32_t gather;   // 1: the fast dimension has a stride, blocks are copied before they are reduced
+  int32_t columns;  // 1: blocks are columns, and the innermost kept dimension has the smallest stride; 0: blocks are rows
+  int32_t gather;   // 1: the smallest stride is not 1, so blocks are copied before they are reduced
   int32_t nk, nr;
   int64_t ksize[PLAIT_MAX_DIMS], kin[PLAIT_MAX_DIMS], kout[PLAIT_MAX_DIMS];
   int64_t rsize[PLAIT_MAX_DIMS], rin[PLAIT_MAX_DIMS];
   int64_t kept, reduced; // products of the sizes
-  int64_t width;         // columns: of a block
-  int64_t fold;          // columns: this many adjacent rows are read as one row, 1 for none
-  int64_t pieces, piece; // the reduced dimensions are cut into pieces of `piece` elements (columns: rows)
+  int64_t width;         // columns only: width of a block
+  int64_t fold;          // columns only: this many adjacent rows are read as one row
+  int64_t pieces, piece; // the reduced dimensions are split into pieces of `piece` elements (for columns: rows)
   int64_t unit;          // rows, or blocks of columns, per chunk
   int64_t chunks;
 };
 
-// The running states of n results as arrays of n words. What they hold depends on the leaf:
+// The running states of n results, as arrays of n words. Their meaning depends on the leaf:
 //   sums of floats   a: double sum, b: its compensation
 //   sums of ints     a: int64
 //   products         a: double or int64
@@ -79,12 +79,12 @@ struct plaitk_reduction {
 //   logsumexp        a: maximum m, b: sum of exp(x - m) (doubles)
 struct state {
   void *a, *b, *c;
-  bool far; // for the leaf of columns: the elements are too many to be in the second cache
+  bool far; // for column leaves: the elements do not fit the L2 cache
 };
 
-// A row leaf reduces `rows` rows of n <= REDUCE_BLOCK adjacent elements, `stride` elements apart, into the states 0 to
-// rows-1. A column leaf reduces `rows` <= REDUCE_ROWS rows of n <= REDUCE_WIDTH adjacent elements into the states 0 to
-// n-1. `at` is the index along the reduced dimensions of the first element (of the first row).
+// A row leaf reduces `rows` rows of n <= REDUCE_BLOCK contiguous elements, `stride` elements apart, into the states 0
+// to rows-1. A column leaf reduces `rows` <= REDUCE_ROWS rows of n <= REDUCE_WIDTH contiguous elements into the states
+// 0 to n-1. `at` is the index of the first element (of the first row) along the reduced dimensions.
 typedef void (*leaf_fn)(const void *p, int64_t rows, int64_t stride, int64_t n, int64_t at, double param, struct state s);
 
 struct leaf {
@@ -100,7 +100,7 @@ const struct leaf *plaitk_reduction_arg_leaf(int op, int dtype);
 const struct leaf *plaitk_reduction_moments_leaf(int dtype);
 const struct leaf *plaitk_reduction_logsumexp_leaf(int dtype);
 
-// finish.c: what depends on the op but not on the layout.
+// finish.c has what depends on the op but not on the layout.
 void plaitk_reduction_init(const struct plaitk_reduction *r, struct state s, int64_t n);
 // Merges the n states of src into those of dst.
 void plaitk_reduction_merge(const struct plaitk_reduction *r, struct state dst, struct state src, int64_t n);
@@ -116,7 +116,7 @@ PLAIT_INLINE struct state state_at(struct state s, int64_t i) {
   return t;
 }
 
-// How an element of each dtype enters arithmetic.
+// How an element of each dtype is loaded.
 #define LOAD_SAME(x) (x)
 #define LOAD_F16(x) plait_f16_to_f32(x)
 #define LOAD_BF16(x) plait_bf16_to_f32(x)
@@ -125,7 +125,7 @@ PLAIT_INLINE struct state state_at(struct state s, int64_t i) {
 #define OP_MUL(a, b) ((a) * (b))
 #define OP_MAX(a, b) ((b) > (a) ? (b) : (a))
 #define OP_MIN(a, b) ((b) < (a) ? (b) : (a))
-// Of floats: a NaN on either side wins.
+// For floats: if a or b is NaN, so is the result.
 #define OP_FMAX(a, b) (((b) > (a)) | ((b) != (b)) ? (b) : (a))
 #define OP_FMIN(a, b) (((b) < (a)) | ((b) != (b)) ? (b) : (a))
 
@@ -137,14 +137,14 @@ PLAIT_INLINE void sum_add(double *sum, double *comp, double x) {
   *sum = t;
 }
 
-// merged_mean returns the mean of a total of elements of which n have the mean `more` and the rest the mean `rest`. If one of
-// these is infinite, so is it, whatever the finite ones are.
+// merged_mean returns the mean of `total` elements, of which n have the mean `more` and the others the mean `rest`. If
+// one of these is infinite, so is the result.
 PLAIT_INLINE double merged_mean(double rest, double more, double n, double total) {
   double delta = more - rest, part = n / total;
   return delta - delta == 0 ? rest + delta * part : rest * (1 - part) + more * part;
 }
 
-// logsumexp_add merges (m2, s2) into (m, s), where a pair stands for log(s) + m; (-inf, 0) for nothing.
+// logsumexp_add merges (m2, s2) into (m, s). A pair stands for log(s) + m; (-inf, 0) stands for an empty sum.
 PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
   double top = OP_FMAX(*m, m2);
   if (!isfinite(top)) {
@@ -168,7 +168,7 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
 #define FLUSH_MAX(s, k, v) ((int64_t *)(s).a)[k] = OP_MAX(((int64_t *)(s).a)[k], (int64_t)(v))
 #define FLUSH_MIN(s, k, v) ((int64_t *)(s).a)[k] = OP_MIN(((int64_t *)(s).a)[k], (int64_t)(v))
 
-// PICK_<type>(c, a, b) is c ? a : b without a branch around the arithmetic in a.
+// PICK_<type>(c, a, b) is c ? a : b without a branch around the computation of a.
 #define PICK_float(c, a, b) plait_vm_pickf(c, a, b)
 #define PICK_double(c, a, b) plait_vm_pick(c, a, b)
 #define PICK_uint8_t(c, a, b) ((c) ? (a) : (b))
@@ -180,10 +180,10 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
 
 #define SIMD _Pragma("omp simd")
 
-// How far ahead rows are asked for, in bytes: the processor alone looks less far and stops at every page.
+// The prefetch distance for rows, in bytes. The hardware prefetcher is shorter and stops at every page.
 #define FETCH_AHEAD 4096
 
-// FOLD_ROW sets `out` (of type C) to the fold of MAP(p[0..n-1]) with OP: L lanes for the bulk, L/4 for the rest, the
+// FOLD_ROW sets `out` (of type C) to the fold of MAP(p[0..n-1]) with OP. The bulk uses L lanes, the rest L/4 lanes, the
 // last of them masked. L is 16 to 256.
 #define FOLD_ROW(out, p, n, C, L, MAP, IDENTITY, OP)                                  \
   do {                                                                                \
@@ -230,16 +230,17 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
     out = OP(u_, v_);                                                                 \
   } while (0)
 
-// One halving of FOLD_ROW's lanes; the constant condition drops those that L does not need.
+// Halves FOLD_ROW's lanes once. The constant condition removes halvings that L does not need.
 #define FOLD_HALF(C, H, OP)                                                  \
   if (Q > (H)) {                                                             \
     SIMD for (int j = 0; j < (H); j++) t_[j] = OP(t_[j], t_[(j + (H)) % Q]); \
   }
 
-// Columns that are folded between two requests.
+// Columns that are folded between two prefetches.
 #define FOLD_STRIP 64
 
-// fold_fetch asks for n bytes of eight rows, into the second cache: rows a power of two apart share few places in the first.
+// fold_fetch prefetches n bytes of eight rows into the L2 cache: rows a power of two apart compete for few sets of the
+// L1 cache.
 PLAIT_INLINE void fold_fetch(const void *p, int64_t stride, int64_t n) {
   for (int64_t r = 0; r < 8; r++) {
     const char *row = (const char *)p + r * stride;
@@ -247,8 +248,8 @@ PLAIT_INLINE void fold_fetch(const void *p, int64_t stride, int64_t n) {
   }
 }
 
-// FOLD_COLS folds column j of `rows` rows into acc[j] (of type C), eight rows at a time as a tree. Where the elements are far,
-// the next eight rows are asked for meanwhile, a strip at a time.
+// FOLD_COLS folds column j of `rows` rows into acc[j] (of type C), eight rows at a time as a tree. If the elements are
+// far, it prefetches the next eight rows strip by strip.
 #define FOLD_COLS(acc, p, rows, stride, n, far, C, MAP, OP)                                                   \
   do {                                                                                                        \
     int64_t r_ = 0, strip_ = (far) ? FOLD_STRIP : (n);                                                        \

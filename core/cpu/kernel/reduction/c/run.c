@@ -1,11 +1,11 @@
-// The walk over a problem's blocks.
+// Iterates over the blocks of a problem.
 #include "reduction.h"
 
 struct job {
   const struct plaitk_reduction *r;
   leaf_fn fn;
-  int64_t size; // of an element
-  int64_t rows; // of a block of columns
+  int64_t size; // bytes of an element
+  int64_t rows; // rows of a block of columns
 };
 
 static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
@@ -67,13 +67,13 @@ static int64_t offset_of(int64_t at, int n, const int64_t *size, const int64_t *
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// inner returns the size and the stride of the last of n dimensions, which stands for a single element if n is 0.
+// inner returns the size and the stride of the last of n dimensions. With n == 0 it returns a single element.
 static int64_t inner(int n, const int64_t *size, const int64_t *stride, int64_t *step) {
   *step = n > 0 ? stride[n - 1] : 0;
   return n > 0 ? size[n - 1] : 1;
 }
 
-// reduce_rows reduces the elements [lo, hi) of `rows` rows into s. The rows start at p, `step` elements apart.
+// reduce_rows reduces elements [lo, hi) of `rows` rows into s. The rows start at p, `step` elements apart.
 static void reduce_rows(const struct job *j, const char *p, int64_t rows, int64_t step, int64_t lo, int64_t hi,
                         struct state s) {
   const struct plaitk_reduction *r = j->r;
@@ -94,7 +94,7 @@ static void reduce_rows(const struct job *j, const char *p, int64_t rows, int64_
   }
 }
 
-// reduce_cols reduces the rows [lo, hi) of `width` columns, which start at p, into s.
+// reduce_cols reduces rows [lo, hi) of `width` columns into s. The columns start at p.
 static void reduce_cols(const struct job *j, const char *p, int64_t width, int64_t lo, int64_t hi, struct state s) {
   const struct plaitk_reduction *r = j->r;
   uint64_t copy[REDUCE_ROWS_TWO * REDUCE_WIDTH_GATHER];
@@ -110,7 +110,7 @@ static void reduce_cols(const struct job *j, const char *p, int64_t width, int64
       j->fn(copy, rows, width, width, at, r->param, s);
     } else if (r->fold > 1) {
       int64_t wide = rows / r->fold, left = rows % r->fold;
-      int64_t first = at / r->fold; // indices count wide rows until unfold
+      int64_t first = at / r->fold; // indices count merged rows until unfold
       if (wide > 0) j->fn(q, wide, width * r->fold, width * r->fold, first, r->param, s);
       if (left > 0) j->fn(q + wide * r->fold * width * j->size, 1, 0, left * width, first + wide, r->param, s);
     } else {
@@ -120,7 +120,7 @@ static void reduce_cols(const struct job *j, const char *p, int64_t width, int64
   }
 }
 
-// partial returns where the states of the given piece and kept position live.
+// partial returns the states of a piece at a kept position.
 static struct state partial(const struct plaitk_reduction *r, int64_t piece, int64_t k) {
   double *p = r->scratch;
   int64_t n = r->pieces * r->kept;
@@ -134,8 +134,8 @@ static void copy_states(const struct plaitk_reduction *r, struct state to, struc
   if (r->op == REDUCE_VAR || r->op == REDUCE_STD) memcpy(to.c, from.c, (size_t)n * 8);
 }
 
-// emit keeps the finished states of one piece, or writes results where there is only one piece. The kept positions
-// [k, k+n) lie within one innermost kept dimension.
+// emit stores the finished states of one piece, or writes results if there is only one piece. The kept positions [k,
+// k+n) lie within one innermost kept dimension.
 static void emit(const struct plaitk_reduction *r, struct state s, int64_t piece, int64_t k, int64_t n) {
   if (r->pieces > 1) {
     copy_states(r, partial(r, piece, k), s, n);
@@ -164,7 +164,7 @@ static void rows_chunk(void *arg, int64_t chunk) {
   }
 }
 
-// unfold merges the states of the rows that were read as one wide row.
+// unfold merges the states of rows that were read as one wide row.
 static void unfold(const struct plaitk_reduction *r, struct state s, int64_t width) {
   if (r->op == REDUCE_ARGMAX || r->op == REDUCE_ARGMIN) {
     int64_t *index = s.b;
@@ -193,9 +193,9 @@ static void cols_chunk(void *arg, int64_t chunk) {
   }
 }
 
-enum { JOIN = 128 }; // kept positions per chunk of join_chunk
+enum { JOIN = 128 }; // kept positions in a chunk of join_chunk
 
-// join_chunk merges the pieces of some kept positions as a binary tree and writes their results.
+// join_chunk merges the pieces of some kept positions as a binary tree, and writes their results.
 static void join_chunk(void *arg, int64_t chunk) {
   const struct plaitk_reduction *r = ((const struct job *)arg)->r;
   int64_t first = chunk * JOIN, count = min64(JOIN, r->kept - first);
@@ -212,7 +212,7 @@ static void join_chunk(void *arg, int64_t chunk) {
   }
 }
 
-// plaitk_reduction_run returns 0, or 1 if the op does not take the dtype.
+// plaitk_reduction_run returns 0, or 1 if the op does not support the dtype.
 int64_t plaitk_reduction_run(plait_pool *pool, const struct plaitk_reduction *r) {
   const struct leaf *leaf = find_leaf(r->op, r->dtype);
   if (leaf == NULL) return 1;

@@ -5,8 +5,8 @@
 #define LOAD_NONZERO(x) ((x) != 0)
 #define LOAD_NONZERO_HALF(x) (((x) & 0x7fff) != 0)
 
-// Half types are summed in float32, integers of 32 and 64 bits modulo 2^64; a block of bytes fits 32 bits,
-// and a count of a block 16.
+// 16-bit floats are summed in float32, integers of 32 and 64 bits modulo 2^64. The sum of a block of bytes fits 32
+// bits, and the count of a block 16.
 FOLD_LEAF(sum_u8, uint8_t, uint32_t, 64, LOAD_SAME, 0, OP_ADD, FLUSH_COUNT)
 FOLD_LEAF(sum_i32, int32_t, uint64_t, 32, LOAD_I32, 0, OP_ADD, FLUSH_WRAP)
 FOLD_LEAF(sum_i64, int64_t, uint64_t, 32, LOAD_SAME, 0, OP_ADD, FLUSH_WRAP)
@@ -15,7 +15,7 @@ FOLD_LEAF(sum_bf16, uint16_t, float, 64, LOAD_BF16, 0, OP_ADD, FLUSH_SUM)
 FOLD_LEAF(sum_f32, float, float, 64, LOAD_SAME, 0, OP_ADD, FLUSH_SUM)
 FOLD_LEAF(sum_f64, double, double, 32, LOAD_SAME, 0, OP_ADD, FLUSH_SUM)
 
-// Products run in double, where partial products of float32 data hardly overflow before the whole does.
+// Products are double: partial products of float32 data rarely overflow there unless the whole product does.
 FOLD_LEAF(prod_u8, uint8_t, uint64_t, 32, LOAD_SAME, 1, OP_MUL, FLUSH_IPROD)
 FOLD_LEAF(prod_i32, int32_t, uint64_t, 32, LOAD_I32, 1, OP_MUL, FLUSH_IPROD)
 FOLD_LEAF(prod_i64, int64_t, uint64_t, 32, LOAD_SAME, 1, OP_MUL, FLUSH_IPROD)

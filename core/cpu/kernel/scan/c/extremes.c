@@ -1,4 +1,5 @@
-// Running maxima and minima with their indices: of equal elements the last one, as in PyTorch; a NaN wins from then on.
+// Running maximum and minimum with indices. Of equal elements the last one counts, as in PyTorch. From the first NaN
+// on, the result is NaN.
 #include "scan.h"
 
 #define AT_LEAST(x, a) ((x) >= (a))
@@ -6,7 +7,7 @@
 #define FAT_LEAST(x, a) (((x) != (x)) | (((x) >= (a)) & ((a) == (a))))
 #define FAT_MOST(x, a) (((x) != (x)) | (((x) <= (a)) & ((a) == (a))))
 
-// Elements of type T are compared as C, states kept as S.
+// Elements of type T are compared as C, and states are kept as S.
 #define EXTREME_LEAVES(NAME, T, C, S, LOAD, STORE, BEATS)                                         \
   static void NAME##_rows(const struct scan_part *part) {                                         \
     const struct scan_part p = *part;                                                             \

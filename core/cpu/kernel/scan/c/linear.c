@@ -1,4 +1,5 @@
-// The linear recurrences of the derivatives of scans, on contiguous [outer, n, inner] tensors of floats, of float32 in double:
+// The linear recurrences in the derivatives of scans, on contiguous [outer, n, inner] tensors of floats; float32 is
+// computed in double:
 //   forward   y[i] = b[i] + a[i] y[i-1]
 //   reverse   y[i] = b[i] + a[i+1] y[i+1]
 // Each is the other's derivative with respect to b.

@@ -1,10 +1,10 @@
-// Running log(sum(exp(x))), of floats, as a running maximum m and a sum of exp(x - m).
+// Running log(sum(exp(x))) of floats, as a running maximum m and a running sum of exp(x - m).
 #include "../../../include/plait_exp_below.h"
 #include "scan.h"
 
 enum { BLOCK = 256 };
 
-// Of numbers that are not positive.
+// exp of numbers that are not positive.
 #define EXP_float(x) plait_exp_belowf(x)
 #define EXP_double(x) plait_vm_exp(x)
 #define LOG_float(x) plait_vm_logf(x)
@@ -12,7 +12,7 @@ enum { BLOCK = 256 };
 #define PICK_float(c, a, b) plait_vm_pickf(c, a, b)
 #define PICK_double(c, a, b) plait_vm_pick(c, a, b)
 
-// weight is exp(x - m), 1 where both are the same infinity.
+// exp(x - m), but 1 if both are the same infinity.
 #define WEIGHT(C, x, m) PICK_##C((x) == (m), 1, EXP_##C((x) - (m)))
 
 #define LOGSUMEXP_LEAVES(NAME, T, C, LOAD, STORE)                                                      \

@@ -1,4 +1,4 @@
-// The walk over groups of lines, in one pass or, where lines are cut into pieces, in two.
+// Iterates over groups of lines: in one pass, or in two passes if lines are split into pieces.
 #include <math.h>
 
 #include "scan.h"
@@ -7,7 +7,7 @@ struct job {
   const struct plaitk_scan *s;
   scan_leaf fn;
   int64_t in_size, out_size;
-  bool totals; // the first of two passes
+  bool totals; // this is the first of two passes
 };
 
 static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
@@ -32,7 +32,7 @@ static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     switch (s->op) {
     case SCAN_SUM:
-      ia[i] = 0; // the bits of 0.0 too
+      ia[i] = 0; // also the bits of 0.0
       break;
     case SCAN_PROD:
       if (f) {
@@ -52,7 +52,7 @@ static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
   }
 }
 
-// follow makes t, the state of a piece, the state after it and the ones before, of state s.
+// follow turns t, the state of one piece, into the state after it. s is the state of all pieces before.
 static void follow(const struct plaitk_scan *p, struct scan_state s, struct scan_state t) {
   bool f = p->dtype >= PLAIT_F16;
   double *a = s.a, *b = s.b, *x = t.a, *y = t.b;
@@ -93,18 +93,18 @@ static void follow(const struct plaitk_scan *p, struct scan_state s, struct scan
   }
 }
 
-// together says whether a leaf takes pieces of a line together, rather than the same piece of several lines. Indices of
-// extremes count from the start of the line, which pieces taken together do not share.
+// together reports whether a leaf takes several pieces of one line, not the same piece of several lines. The indices of
+// extremes count from the start of the line, so their pieces cannot be taken together.
 static bool together(const struct plaitk_scan *s) { return is_sum(s) && !s->columns; }
 
-// state_of returns where the state before a piece of a line lives. States that one leaf takes together lie side by side.
+// state_of returns the state before a piece of a line. The states that one leaf call uses are adjacent.
 static struct scan_state state_of(const struct plaitk_scan *s, int64_t piece, int64_t line) {
   int64_t n = s->pieces * s->lines, at = together(s) ? line * s->pieces + piece : piece * s->lines + line;
   struct scan_state t = {(double *)s->scratch + at, (double *)s->scratch + n + at};
   return t;
 }
 
-// place sets where a part of a line lies, from the given position on.
+// place sets the addresses of a part of a line that starts at a position.
 static void place(const struct job *j, struct scan_part *p, int64_t line, int64_t at) {
   const struct plaitk_scan *s = j->s;
   int64_t from = offset_of(line, s->nk, s->ksize, s->kin) + at * s->in_stride;
@@ -118,7 +118,7 @@ static void place(const struct job *j, struct scan_part *p, int64_t line, int64_
   if (s->index != NULL) p->index = s->index + to;
 }
 
-// lines_chunk scans some groups of lines, or the same piece of them.
+// lines_chunk scans some groups of lines, or one piece of each.
 static void lines_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_scan *s = j->s;
@@ -144,7 +144,7 @@ static void lines_chunk(void *arg, int64_t chunk) {
   }
 }
 
-// pieces_chunk scans neighbouring pieces of one line together, as if they were lines.
+// pieces_chunk scans adjacent pieces of one line together, as if they were lines.
 static void pieces_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_scan *s = j->s;
@@ -154,7 +154,7 @@ static void pieces_chunk(void *arg, int64_t chunk) {
   p.in_line = s->piece * s->in_stride;
   p.out_line = s->piece * s->out_stride;
   p.lines = last - first;
-  if (last * s->piece > s->n) p.lines--; // the last piece is shorter
+  if (last * s->piece > s->n) p.lines--; // the last piece is shorter and runs on its own
   if (p.lines > 0) {
     place(j, &p, line, first * s->piece);
     p.s = state_of(s, first + j->totals, line);
@@ -170,7 +170,7 @@ static void pieces_chunk(void *arg, int64_t chunk) {
   }
 }
 
-// plaitk_scan_run returns 0, or 1 if the op does not take the dtype.
+// plaitk_scan_run returns 0, or 1 if the op does not support the dtype.
 int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
   const struct scan_leaves *leaves;
   if (is_sum(s)) {

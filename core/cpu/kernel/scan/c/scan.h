@@ -1,8 +1,9 @@
-// Scans: what a reduction would give after each element along a dimension.
+// Scans: running reductions along a dimension.
 //
-// A *line* runs along the scanned dimension; lines are independent. Where lines lie side by side in memory they are
-// scanned together, a vector at a time; otherwise four at once, so that their chains of operations overlap. A few long
-// lines are cut into pieces: one pass finds what each piece comes to, a second one scans it from there.
+// A *line* runs along the scanned dimension. Lines are independent. If lines are adjacent in memory, a vector of lines
+// is scanned at a time. Otherwise four lines are scanned at once, so that their dependency chains overlap. If there are
+// only a few long lines, they are split into pieces: one pass computes the state of each piece, and a second pass scans
+// each piece from the state before it.
 #ifndef PLAITK_SCAN_H
 #define PLAITK_SCAN_H
 
@@ -13,26 +14,26 @@
 enum plaitk_scan_op { SCAN_SUM, SCAN_PROD, SCAN_MAX, SCAN_MIN, SCAN_LOGSUMEXP };
 
 enum {
-  SCAN_WIDTH = 256, // lines of a block of columns, at most
-  SCAN_LINES = 4,   // lines of a group of rows, at most
+  SCAN_WIDTH = 256, // lines in a block of columns, at most
+  SCAN_LINES = 4,   // lines in a group of rows, at most
 };
 
-// A scan in normal form: the dimensions but the scanned one, collapsed, from the largest to the smallest stride. Strides
-// count elements.
+// A scan in normal form: all dimensions except the scanned one, merged and sorted by descending stride. Strides are in
+// elements.
 struct plaitk_scan {
   const void *in;
   void *out;
-  int64_t *index; // of maxima and minima, laid out as out; may be NULL
-  void *scratch;  // 2 words for each line and piece, where pieces > 1
+  int64_t *index; // of maximum and minimum, with the layout of out; may be NULL
+  void *scratch;  // 2 words for each line and piece; used if pieces > 1
   int32_t op, dtype;
   int32_t columns;
   int32_t nk;
   int64_t ksize[PLAIT_MAX_DIMS], kin[PLAIT_MAX_DIMS], kout[PLAIT_MAX_DIMS];
   int64_t lines, n, in_stride, out_stride;
-  int64_t width;         // lines that are scanned together
-  int64_t groups;        // of such lines
+  int64_t width;         // lines in a group, which are scanned together
+  int64_t groups;        // number of groups
   int64_t unit;          // groups per chunk
-  int64_t pieces, piece; // of n
+  int64_t pieces, piece; // number of pieces in a line, and elements in each
 };
 
 // The states of some lines:
@@ -43,8 +44,8 @@ struct scan_state {
   void *a, *b;
 };
 
-// A leaf scans n positions of `lines` lines from the states s, which it updates. Line k starts at in + k * in_line; `at`
-// is the index of the first position. Without `out` it only updates the states.
+// A leaf scans n positions of `lines` lines from the states s, and updates the states. Line k starts at in + k *
+// in_line. `at` is the index of the first position. If `out` is NULL, it only updates the states.
 struct scan_part {
   const void *in;
   void *out;
@@ -56,7 +57,7 @@ struct scan_part {
 
 typedef void (*scan_leaf)(const struct scan_part *p);
 
-// rows takes up to SCAN_LINES lines, columns up to SCAN_WIDTH lines with in_line = out_line = 1.
+// rows takes up to SCAN_LINES lines; columns takes up to SCAN_WIDTH lines with in_line = out_line = 1.
 struct scan_leaves {
   scan_leaf rows, columns;
 };
@@ -65,7 +66,7 @@ const struct scan_leaves *plaitk_scan_sums(int op, int dtype);
 const struct scan_leaves *plaitk_scan_extremes(int op, int dtype);
 const struct scan_leaves *plaitk_scan_logsumexp(int dtype);
 
-// A linear recurrence: see linear.c.
+// A linear recurrence; see linear.c.
 struct plaitk_linear {
   const void *a, *b;
   void *y;

@@ -1,4 +1,4 @@
-// Running sums and products: of floats in double, of integers in int64.
+// Running sums and products: floats in double, integers in int64.
 #include "scan.h"
 
 #define ADD(a, b) ((a) + (b))
@@ -60,7 +60,7 @@
   SUM_LEAVES(sum_##SUFFIX, T, C, O, LOAD, STORE, ADD) \
   SUM_LEAVES(prod_##SUFFIX, T, C, O, LOAD, STORE, MUL)
 
-// Unsigned, because integers wrap around.
+// Unsigned, so that integers wrap.
 BOTH(u8, uint8_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
 BOTH(i32, int32_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
 BOTH(i64, int64_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)

@@ -1,6 +1,7 @@
-// Softmax across rows: element (i, c) of an n x w block lies at i*stride + c, and each column is normalised. The lanes
-// of the vectors are columns. A block of few columns packs `fold` consecutive rows into one wide row (possible because
-// they are contiguous: stride == w); per-column values are then folded over the copies and spread out again.
+// Softmax over columns: element (i, c) of an n x w block is at i*stride + c, and each column is normalised. Vector
+// lanes are columns. A block of few columns is contiguous (stride == w), so `fold` consecutive rows are treated as one
+// wide row. Then each column has `fold` copies in a wide row; their maxima and sums are combined, and the results are
+// broadcast to all copies.
 #ifdef FN
 
 struct FN(columns) {
@@ -34,8 +35,8 @@ PLAIT_INLINE void FN(spread)(ACC *v, int64_t w, int64_t wide) {
   for (int64_t j = w; j < wide; j++) v[j] = v[j - w];
 }
 
-// Brings c->max up to the maxima of rows [first, last), and c->sum to the new maxima; c->scale is left 0 where a column
-// has no maximum yet, so that exp(x - scale) is 0 or NaN there, and the maximum elsewhere.
+// Updates c->max to include rows [first, last), and rescales c->sum to the new maxima. c->scale is the maximum, or 0
+// while the maximum is -inf, so that exp(x - scale) is 0 or NaN there.
 PLAIT_INLINE void FN(raise_max)(struct FN(columns) *c, const T *x, int64_t first, int64_t last, int64_t n, int64_t w,
                                 int64_t stride, int64_t fold) {
   int64_t wide = fold * w;
@@ -58,7 +59,7 @@ PLAIT_INLINE void FN(raise_max)(struct FN(columns) *c, const T *x, int64_t first
   memset(c->part, 0, (size_t)wide * sizeof(ACC));
 }
 
-// The maxima and sums of the copies of each column become one.
+// Combines the maxima and sums of the copies of each column.
 PLAIT_INLINE void FN(fold_columns)(struct FN(columns) *c, int64_t w, int64_t wide) {
   if (wide == w) return;
   for (int64_t j = 0; j < wide; j++) c->part[j] = c->max[j];
@@ -66,15 +67,15 @@ PLAIT_INLINE void FN(fold_columns)(struct FN(columns) *c, int64_t w, int64_t wid
   for (int64_t j = 0; j < wide; j++) {
     ACC m = c->max[j % w] == -ACC_INFINITY ? 0 : c->max[j % w];
     double s = c->sum[j] * (double)EXP(c->part[j] - m);
-    // A copy without a maximum holds a sum of 0, or a NaN.
+    // A copy whose maximum is -inf has a sum of 0 or NaN.
     s = c->part[j] == -ACC_INFINITY ? c->sum[j] : s;
     c->sum[j % w] = j < w ? s : c->sum[j % w] + s;
   }
   FN(spread)(c->max, w, wide);
 }
 
-// Blocks of rows are read for their maxima and, while they are in the cache, for their sums; then all rows once more
-// for the results.
+// Reads a block of rows for its maxima and, while it is in the cache, for its sums. Afterwards reads all rows again for
+// the results.
 PLAIT_CLONES static void FN(softmax_columns)(const T *restrict x, T *restrict y, int64_t n, int64_t w, int64_t stride,
                                              int64_t fold, int log_) {
   struct FN(columns) c;

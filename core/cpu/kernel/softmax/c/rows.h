@@ -1,7 +1,7 @@
 // Softmax of contiguous rows of n elements. See plait_each_float.h for the macros.
 #ifdef FN
 
-// The halves have maxima of their own, so that comparisons do not wait for one another. A NaN is passed over.
+// The two halves have their own maxima, so that there are two dependency chains. NaN is ignored.
 PLAIT_INLINE ACC FN(row_max)(const T *x, int64_t n) {
   ACC m0 = -ACC_INFINITY, m1 = n > 0 && LOAD(x[n - 1]) > m0 ? LOAD(x[n - 1]) : m0;
   int64_t h = n / 2;
@@ -28,8 +28,8 @@ PLAIT_INLINE double FN(row_sum)(const T *x, int64_t n, ACC m) {
   return total;
 }
 
-// The same, and brings *max to the maximum of the next row and asks for the one after it: memory is read while this row is
-// computed with. e receives the exponentials if keep.
+// The same, and it also updates *max to the maximum of the next row and prefetches the row after that. So memory is
+// read while this row is computed. If keep, e gets the exponentials.
 PLAIT_INLINE double FN(row_exp)(const T *restrict x, const T *restrict next, ACC *restrict e, bool keep, int64_t n, ACC m,
                                 ACC *max) {
   ACC top[PLAIT_LANES];
@@ -63,14 +63,15 @@ PLAIT_INLINE double FN(row_exp)(const T *restrict x, const T *restrict next, ACC
   return total;
 }
 
-// Maximum and sum of exponentials of a row in one pass over memory: each block's sum is brought to the running maximum.
+// Maximum and sum of exponentials of a row in one pass over memory (online softmax): each block's sum is rescaled to
+// the running maximum.
 PLAIT_INLINE double FN(row_online)(const T *x, int64_t n, ACC *max) {
   ACC m = -ACC_INFINITY;
   double total = 0;
   for (int64_t b = 0; b < n; b += ROW_BUFFER) {
     int64_t len = n - b < ROW_BUFFER ? n - b : ROW_BUFFER;
     ACC bm = FN(row_max)(x + b, len);
-    // A block of -inf or NaN alone has no maximum of its own; 0 keeps its sum what it is: 0 or NaN.
+    // A block of -inf and NaN only has no maximum. With 0 in its place, the sum is 0 or NaN, as it should be.
     double s = FN(row_sum)(x + b, len, bm == -ACC_INFINITY ? 0 : bm);
     if (bm > m) {
       total = total * exp((double)m - (double)bm) + s;

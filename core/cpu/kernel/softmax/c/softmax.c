@@ -4,32 +4,33 @@
 #include "../../../include/plait_stream.h"
 #include "../../../include/plait_view.h"
 
-// Sums run over at most this many elements in the working type, and between such blocks in float64.
+// Sums run over at most this many elements in the accumulator type. Sums of such blocks are in float64.
 #define SUM_BLOCK 1024
 // The same for sums along columns, in rows.
 #define SUM_ROWS 16
-// A row up to this length is exponentiated once, into a buffer on the stack; a longer one twice, reading memory twice.
+// Up to this length, a row's exponentials are computed once and kept in a buffer on the stack. Those of longer rows are
+// computed twice, and memory is read twice.
 #define ROW_BUFFER 8192
-// The most elements of a part of a row that is written past the caches.
+// Elements in a part of a row that is written by non-temporal stores, at most.
 #define STREAM_PART (PLAIT_STREAM_PART / 2)
-// Columns of a block, unless whole rows are at most WIDE_BLOCK wide and there are ENOUGH_BLOCKS of them: reading memory in
-// order then pays more.
+// Columns in a block. If rows are at most WIDE_BLOCK wide and there are ENOUGH_BLOCKS of them, a block is the whole row
+// instead: then memory is read in order.
 #define COLUMN_BLOCK 256
 #define WIDE_BLOCK 1024
 #define ENOUGH_BLOCKS 8
-// Elements that make a chunk worth handing to another thread.
+// Elements in a chunk, at least.
 #define CHUNK_ELEMENTS 16384
 
 #define LARGER(a, b) ((b) > (a) ? (b) : (a))
 
 struct softmax_args {
   int dtype, log;
-  bool stream;  // the result is written past the caches
-  const void *in, *dy;  // in is x, or y when dy is given
+  bool stream;  // the result uses non-temporal stores
+  const void *in, *dy;  // in is x; in the backward, where dy is given, it is y
   void *out;
   int64_t outer, n, inner;
   int64_t per_chunk;  // rows, or (outer, column block) pairs
-  int64_t block, column_blocks, fold;  // columns of a block, blocks of a row
+  int64_t block, column_blocks, fold;  // columns in a block, blocks in a row
 };
 
 #define PLAIT_TEMPLATE "../kernel/softmax/c/rows.h"

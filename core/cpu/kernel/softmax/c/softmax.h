@@ -6,11 +6,11 @@
 
 #include "../../../include/plait_pool.h"
 
-// y = softmax(x), or log_softmax(x) if log. A row whose elements are all -inf gives NaN.
+// y = softmax(x), or log_softmax(x) if log. A row of -inf only gives NaN.
 void plaitk_softmax_forward(plait_pool *pool, int dtype, int log, const void *x, void *y, int64_t outer, int64_t n,
                             int64_t inner);
 
-// dx from the forward's result y and the gradient dy.
+// Computes dx from the forward's result y and the gradient dy.
 void plaitk_softmax_backward(plait_pool *pool, int dtype, int log, const void *y, const void *dy, void *dx,
                              int64_t outer, int64_t n, int64_t inner);
 

@@ -1,4 +1,4 @@
-// Histograms. Every part counts into bins of its own; these are added in order.
+// Histograms. Each part has its own bins; the bins of all parts are added in order.
 #include "sorting.h"
 
 static double value_at(int dtype, const void *in, int64_t i) {
@@ -14,7 +14,7 @@ static double value_at(int dtype, const void *in, int64_t i) {
   }
 }
 
-// bin_of returns the bin of element i, or -1 if it is outside of the range.
+// bin_of returns the bin of element i, or -1 if the element is out of range.
 static int64_t bin_of(const struct plaitk_histogram *h, int64_t i) {
   int64_t bin;
   if (h->dtype < PLAIT_F16) {
@@ -25,12 +25,12 @@ static int64_t bin_of(const struct plaitk_histogram *h, int64_t i) {
   if (h->dtype == PLAIT_F64) {
     if (!(x >= h->low && x <= h->high)) return -1;
     bin = (int64_t)((x - h->low) * (double)h->bins / (h->high - h->low));
-  } else { // rounded in float32, as PyTorch does, which decides between two bins at their edge
+  } else { // computed in float32, as in PyTorch: at the edge of two bins, rounding decides
     float y = (float)x, low = (float)h->low, high = (float)h->high;
     if (!(y >= low && y <= high)) return -1;
     bin = (int64_t)((y - low) * (float)h->bins / (high - low));
   }
-  return bin < h->bins ? bin : h->bins - 1; // the last bin includes its end
+  return bin < h->bins ? bin : h->bins - 1; // the last bin includes its upper end
 }
 
 static void part(void *arg, int64_t index) {
@@ -38,7 +38,7 @@ static void part(void *arg, int64_t index) {
   int64_t size = (h->n + h->parts - 1) / h->parts, lo = index * size, hi = lo + size < h->n ? lo + size : h->n;
   int64_t *counts = (int64_t *)h->scratch + index * h->bins;
   double *sums = (double *)h->scratch + index * h->bins;
-  memset(counts, 0, (size_t)h->bins * 8); // 0.0 too
+  memset(counts, 0, (size_t)h->bins * 8); // also zero for doubles
   for (int64_t i = lo; i < hi; i++) {
     int64_t bin = bin_of(h, i);
     if (bin < 0) continue;

@@ -1,5 +1,5 @@
-// Order-preserving unsigned keys: comparing keys as integers compares elements, with the two zeros equal and every NaN
-// equal to every other and above all numbers.
+// Order-preserving unsigned keys: comparing keys as integers compares elements. Both zeros are equal. All NaNs are
+// equal, and larger than all numbers.
 #ifndef PLAITK_SORTING_KEYS_H
 #define PLAITK_SORTING_KEYS_H
 
@@ -9,7 +9,7 @@
 #define KEY_NAN64 UINT64_MAX
 
 PLAIT_INLINE uint32_t key_f32(float x) {
-  uint32_t u = plait_f32_bits(x + 0.0f); // -0 becomes 0
+  uint32_t u = plait_f32_bits(x + 0.0f); // -0 becomes +0
   uint32_t k = u ^ ((uint32_t)((int32_t)u >> 31) | 0x80000000u);
   return (u & 0x7fffffffu) > 0x7f800000u ? KEY_NAN32 : k;
 }
@@ -30,7 +30,7 @@ PLAIT_INLINE uint32_t key_bf16(uint16_t x) { return key_f32(plait_bf16_to_f32(x)
 
 PLAIT_INLINE bool key_is_wide(int dtype) { return dtype == PLAIT_I64 || dtype == PLAIT_F64; }
 
-// key_nan returns the key of a NaN of a dtype; keys of integers stay below it or have no NaN to be mistaken for.
+// key_nan returns the key of NaN in a dtype. Keys of integers are smaller, or belong to dtypes without NaN.
 PLAIT_INLINE uint64_t key_nan(int dtype) { return dtype == PLAIT_F64 ? KEY_NAN64 : KEY_NAN32; }
 
 // key_at returns the key of element i of an array.

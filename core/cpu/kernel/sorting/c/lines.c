@@ -1,8 +1,8 @@
-// The walk over lines.
+// Iterates over lines.
 #include "sorting.h"
 
 enum {
-  FEW = 64, // results that are better kept in order than selected
+  FEW = 64, // number of results up to which keeping them sorted is faster than selecting
   BLOCK = 256,
 };
 
@@ -36,7 +36,7 @@ static inline void emit(const struct plaitk_sorting *s, const char *in, uint64_t
 #define E wide
 #include "lines_impl.h"
 
-// line_scratch returns the bytes that a line needs.
+// line_scratch returns the bytes of scratch for one line.
 static int64_t line_scratch(const struct plaitk_sorting *s) {
   int64_t entry = key_is_wide(s->dtype) ? sizeof(wide) : sizeof(packed);
   int64_t entries = s->op == SORTING_TOP && is_few(s) ? s->k : s->n;

@@ -1,4 +1,4 @@
-// Sorting and selecting from one line of entries of type E, which is packed or wide.
+// Sorts or selects from one line of entries of type E, which is packed or wide.
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #define KEY PASTE(E, _key)
@@ -7,7 +7,7 @@
 
 static inline bool F(before)(E a, E b) { return KEY(a) != KEY(b) ? KEY(a) < KEY(b) : INDEX(a) < INDEX(b); }
 
-// few finds the k <= FEW first entries of a line without storing the others: it keeps the best so far in order.
+// few finds the first k <= FEW entries of a line without storing the others. It keeps the best so far sorted.
 static void F(few)(const struct plaitk_sorting *s, const char *in, E *best) {
   E block[BLOCK];
   int64_t have = 0, size = element_size[s->dtype];
@@ -21,7 +21,7 @@ static void F(few)(const struct plaitk_sorting *s, const char *in, E *best) {
       best[j] = block[i];
     }
     for (; i < n; i++) {
-      // An equal key comes later, so the index decides nothing.
+      // On equal keys the later entry loses, so there is no need to compare indices.
       if (KEY(block[i]) >= KEY(best[s->k - 1])) continue;
       int64_t j = s->k - 1;
       for (; j > 0 && KEY(block[i]) < KEY(best[j - 1]); j--) best[j] = best[j - 1];

@@ -1,7 +1,7 @@
-// From elements to entries.
+// Converts elements to entries.
 #include "sorting.h"
 
-// Adjacent elements take a loop of their own, which is vectorised.
+// Contiguous elements have a loop of their own, which vectorises.
 #define LOADER(NAME, T, E, K, WORD, ENTRY)                                                                      \
   PLAIT_CLONES static void NAME(const T *in, int64_t stride, int64_t at, int64_t n, WORD flip, E *restrict a) { \
     if (stride == 1) {                                                                                          \

@@ -1,8 +1,8 @@
 #include "order.h"
 
 enum {
-  RUN = 16,    // entries that are sorted by insertion
-  SHORT = 192, // up to here merging beats distributing
+  RUN = 16,    // entries in a run, which is sorted by insertion
+  SHORT = 192, // entries up to which merge sort is faster than radix sort
 };
 
 #define E packed

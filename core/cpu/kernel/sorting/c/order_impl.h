@@ -17,7 +17,7 @@ static void F(insertion)(E *a, int64_t n) {
   }
 }
 
-// merge_sort sorts runs of RUN by insertion and merges them pairwise without branches on keys.
+// merge_sort sorts runs of RUN entries by insertion, then merges them pairwise without branches on keys.
 static void F(merge_sort)(E *a, E *tmp, int64_t n) {
   for (int64_t i = 0; i < n; i += RUN) F(insertion)(a + i, n - i < RUN ? n - i : RUN);
   E *from = a, *to = tmp;
@@ -41,7 +41,7 @@ static void F(merge_sort)(E *a, E *tmp, int64_t n) {
   if (from != a) memcpy(a, from, (size_t)n * sizeof(E));
 }
 
-// varying returns the bits in which keys differ from the first one's.
+// varying returns the bits in which any key differs from the first one.
 static uint64_t F(varying)(const E *a, int64_t n) {
   uint64_t bits = 0, first = KEY(a[0]);
   for (int64_t i = 1; i < n; i++) bits |= KEY(a[i]) ^ first;
@@ -53,7 +53,7 @@ struct F(pass) {
   E *to;
   int64_t n;
   int shift;
-  uint32_t mask, *counters; // of piece p at counters + p * ORDER_DIGITS
+  uint32_t mask, *counters; // counters of piece p start at p * ORDER_DIGITS
 };
 
 static void F(count_piece)(void *arg, int64_t piece) {
@@ -71,15 +71,15 @@ static void F(scatter_piece)(void *arg, int64_t piece) {
   for (int64_t i = lo; i < hi; i++) p->to[next[KEY(p->from[i]) >> p->shift & p->mask]++] = p->from[i];
 }
 
-// radix_sort distributes the entries by one digit of the key after the other, the lowest first, skipping digits that all
-// keys share.
+// radix_sort distributes the entries by one digit of the key after another, from the lowest digit. It skips digits that
+// all keys share.
 static void F(radix_sort)(plait_pool *pool, E *a, E *tmp, int64_t n, uint32_t *counters) {
   uint64_t bits = F(varying)(a, n);
   int width = n < 4096 ? 8 : 11;
   int64_t pieces = (n + ORDER_PIECE - 1) / ORDER_PIECE;
   struct F(pass) p = {.from = a, .to = tmp, .n = n, .counters = counters};
   for (int shift = 0; shift < 64 && bits >> shift != 0; shift += width) {
-    // A digit starts at the lowest bit that matters.
+    // A digit starts at the lowest bit in which keys differ.
     shift += __builtin_ctzll(bits >> shift);
     p.shift = shift;
     p.mask = (1u << width) - 1;
@@ -110,11 +110,12 @@ void PASTE(plaitk_sorting_sort_, E)(plait_pool *pool, E *a, E *tmp, int64_t n, u
   }
 }
 
-// select looks at the highest digit in which the entries in question differ: those below the digit of the k-th are in,
-// those above it out, and the ones that share it come into question next. Entries with equal keys stay in order.
+// select is a radix select. It looks at the highest digit in which the candidates differ. Candidates with a lower digit
+// than the k-th entry's are selected, those with a higher one are dropped, and the others remain candidates. Entries
+// with equal keys keep their order.
 void PASTE(plaitk_sorting_select_, E)(E *a, E *tmp, int64_t n, int64_t k, uint32_t *counters) {
   enum { WIDTH = 8 };
-  int64_t lo = 0, hi = n; // a[0..lo-1] are in, a[lo..hi-1] in question
+  int64_t lo = 0, hi = n; // a[0..lo-1] are selected, a[lo..hi-1] are candidates
   while (lo < k && k < hi) {
     uint64_t bits = F(varying)(a + lo, hi - lo);
     if (bits == 0) return;
@@ -122,7 +123,7 @@ void PASTE(plaitk_sorting_select_, E)(E *a, E *tmp, int64_t n, int64_t k, uint32
     memset(counters, 0, (1 << WIDTH) * sizeof counters[0]);
     for (int64_t i = lo; i < hi; i++) counters[KEY(a[i]) >> shift & ((1 << WIDTH) - 1)]++;
     uint32_t digit = 0;
-    int64_t below = 0; // entries with a lower digit
+    int64_t below = 0; // number of candidates with a lower digit
     while (lo + below + counters[digit] < k) below += counters[digit++];
     E *in = a + lo, *same = tmp, *out = tmp + counters[digit];
     for (int64_t i = lo; i < hi; i++) {

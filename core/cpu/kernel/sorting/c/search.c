@@ -1,14 +1,14 @@
-// Binary search, without branches on elements.
+// Binary search without branches on elements.
 #include "sorting.h"
 
 enum { CHUNK = 1 << 12 };
 
 struct job {
   const struct plaitk_search *s;
-  int64_t chunks; // of a row
+  int64_t chunks; // in a row
 };
 
-// The first position whose element is not below the value, or with `right` above it. A NaN counts as the largest.
+// Finds the first position whose element is not less than the value, or with `right` greater. NaN is the largest.
 #define SEARCH(NAME, T, K, KEY)                                                                           \
   static int64_t NAME(const struct plaitk_search *s, const T *sequence, const int64_t *sorter, K value) { \
     int64_t at = 0, n = s->n;                                                                             \

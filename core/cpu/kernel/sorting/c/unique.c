@@ -3,7 +3,7 @@
 
 static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
 
-// take makes the element at `index` result number `to`.
+// take writes the element at `index` as result number `to`.
 static void take(const struct plaitk_unique *u, uint64_t index, int64_t to) {
   int size = element_size[u->dtype];
   memcpy((char *)u->values + to * size, (const char *)u->in + (int64_t)index * size, (size_t)size);
@@ -32,7 +32,7 @@ void plaitk_sorting_unique(plait_pool *pool, const struct plaitk_unique *u) {
   }
 }
 
-// compare orders rows a and b: negative, 0 or positive. Two NaNs are in order, but not equal: `same` becomes false.
+// compare orders rows a and b: negative, 0 or positive. NaNs compare as equal, but then `same` becomes false.
 static int compare(const struct plaitk_unique *u, int64_t width, int64_t a, int64_t b, bool *same) {
   *same = false;
   for (int64_t i = 0; i < width; i++) {
@@ -44,7 +44,7 @@ static int compare(const struct plaitk_unique *u, int64_t width, int64_t a, int6
   return 0;
 }
 
-// sort_rows sorts the indices of rows by merging.
+// sort_rows sorts the indices of rows by a merge sort.
 static int64_t *sort_rows(const struct plaitk_unique *u, int64_t width, int64_t *from, int64_t *to) {
   bool same;
   for (int64_t run = 1; run < u->n; run *= 2) {

@@ -1,4 +1,4 @@
-// Unique elements of entries of type E, which is packed or wide.
+// Unique elements, from entries of type E, which is packed or wide.
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #define F(name) PASTE(PASTE(name, _), E)

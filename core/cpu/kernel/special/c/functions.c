@@ -1,11 +1,11 @@
-// Functions of one number that have no body in the language of elementwise operations. All compute in double.
+// Functions of one argument that the language of elementwise operations cannot express. All are computed in double.
 #include <float.h>
 #include <math.h>
 
 #include "../../../include/plait_vmath.h"
 #include "special.h"
 
-#define SERIES_UP_TO 30.0  // beyond, the asymptotic series of I is as exact
+#define SERIES_UP_TO 30.0  // from here on, the asymptotic series of I is as accurate
 #define PI 3.141592653589793
 #define EULER 0.57721566490153286
 
@@ -41,9 +41,9 @@ static double bessel_i(int order, double x) {
   return scaled_i(order, x) * half * half;
 }
 
-// exp(x) times the modified Bessel function of the second kind, of order 0, 1/3 or 1: the integral of
-// exp(-x (cosh t - 1)) cosh(order t) over t > 0, for which the trapezoidal rule has all digits at a step below half the
-// width of the peak.
+// exp(x) times the modified Bessel function of the second kind, of order 0, 1/3 or 1. It is the integral of exp(-x
+// (cosh t - 1)) cosh(order t) over t > 0. The trapezoidal rule is accurate to the last digit if the step is below half
+// the width of the peak.
 static double integral_k(double order, double x) {
   double h = fmin(0.25, 0.7 / sqrt(x)), sum = 0.5;
   for (int k = 1; k < 4000; k++) {
@@ -107,8 +107,8 @@ static double log_ndtr(double x) {
   return log1p(-erfc(t) / 2);
 }
 
-// The inverse of the normal distribution's function: by the inverse error function in the middle, elsewhere by Newton's
-// method on its logarithm.
+// The inverse of the normal distribution function: by the inverse error function near the median, elsewhere by Newton's
+// method on the logarithm of the distribution function.
 static double ndtri(double p) {
   if (!(p >= 0 && p <= 1)) return NAN;
   if (p == 0) return -INFINITY;
@@ -120,12 +120,12 @@ static double ndtri(double p) {
     double slope = 0.79788456080286535588 / scaled_erfc(-x * 0.70710678118654752440);
     double step = (log_ndtr(x) - target) / slope;
     x -= step;
-    if (fabs(step) <= 1e-9 * fabs(x)) break;  // the next would change less than the last digit
+    if (fabs(step) <= 1e-9 * fabs(x)) break;  // the next step would change less than the last digit
   }
   return p < 0.5 ? x : -x;
 }
 
-// Airy's function Ai.
+// The Airy function Ai.
 static double airy_ai(double x) {
   if (isnan(x)) return x;
   if (x > 104) return 0;
@@ -151,7 +151,7 @@ static double airy_ai(double x) {
     }
     return h * sum / PI;
   }
-  // The asymptotic series, in 1/zeta.
+  // The asymptotic series in 1/zeta.
   double u = 1, even = 1, odd = 0;
   for (int k = 1; k < 30; k++) {
     double next = u * (6.0 * k - 5) * (6.0 * k - 3) * (6.0 * k - 1) / (216.0 * k * (2 * k - 1)) / zeta;

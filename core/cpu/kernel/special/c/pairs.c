@@ -1,4 +1,4 @@
-// Functions of two numbers: the incomplete gamma functions and orthogonal polynomials. All compute in double.
+// Functions of two arguments: the incomplete gamma functions and orthogonal polynomials. All are computed in double.
 #include <math.h>
 #include "../../../include/plait_kernel.h"
 
@@ -37,7 +37,7 @@ static double gamma_part(double a, double x, bool upper) {
     }
     return upper ? 1 - scale * sum : scale * sum;
   }
-  // The upper part's continued fraction, by Lentz's method.
+  // The continued fraction of the upper function, by Lentz's method.
   double b = x + 1 - a, c = 1e300, d = 1 / b, f = d;
   for (int i = 1; i < 100000; i++) {
     double num = -i * (i - a);
@@ -54,17 +54,17 @@ static double gamma_part(double a, double x, bool upper) {
   return upper ? q : 1 - q;
 }
 
-// A polynomial of degree n at x, or its derivative, by the recurrence of its family.
+// A polynomial of the given degree at x, or its derivative, by the recurrence of its family.
 static double polynomial(int32_t family, double x, double degree, bool derivative) {
   if (isnan(x) || !isfinite(degree)) return NAN;
-  double inner = 1;  // the derivative of x by what is given
+  double inner = 1;  // the derivative of the polynomial's argument with respect to x
   if (family >= SPECIAL_SHIFTED) {
     x = 2 * x - 1;
     inner = 2;
     family -= SPECIAL_SHIFTED - SPECIAL_CHEBYSHEV_T;
   }
   if (degree <= -1) return 0;
-  int64_t n = (int64_t)degree;  // the fraction is cut off
+  int64_t n = (int64_t)degree;  // the degree is truncated to an integer
   double p = 1, dp = 0, q, dq;  // of degree 0 and 1
   switch (family) {
     case SPECIAL_CHEBYSHEV_T: q = x, dq = 1; break;

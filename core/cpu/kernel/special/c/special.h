@@ -1,5 +1,5 @@
-// Functions of elements that have no body in the language of elementwise operations. Tensors are contiguous, of n elements of
-// float (dtype PLAIT_F32) or double.
+// Functions of elements that the language of elementwise operations cannot express. Tensors are contiguous, of n
+// elements of float (dtype PLAIT_F32) or double.
 #ifndef PLAITK_SPECIAL_H
 #define PLAITK_SPECIAL_H
 
@@ -10,7 +10,7 @@
 
 enum { SPECIAL_NEXTAFTER, SPECIAL_FREXP, SPECIAL_FUNCTION, SPECIAL_PAIR };
 
-// Functions of one number.
+// Functions of one argument.
 enum {
   SPECIAL_I0,
   SPECIAL_I1,
@@ -30,7 +30,7 @@ enum {
   SPECIAL_AIRY_AI,
 };
 
-// Functions of two numbers.
+// Functions of two arguments.
 enum {
   SPECIAL_GAMMAINC,
   SPECIAL_GAMMAINCC,
@@ -42,17 +42,18 @@ enum {
   SPECIAL_CHEBYSHEV_U,
   SPECIAL_CHEBYSHEV_V,
   SPECIAL_CHEBYSHEV_W,
-  SPECIAL_SHIFTED,  // the first of four, of 2x - 1
+  SPECIAL_SHIFTED,  // the first of four shifted polynomials, with argument 2x - 1
 };
 
-// The largest degree of a polynomial, whose recurrence is as long: nobody can end a loop of 10^12 steps.
+// The largest degree of a polynomial. The recurrence takes a step for each degree, and a running kernel cannot be
+// interrupted.
 enum { SPECIAL_LONGEST = 1 << 20 };
 
 struct plaitk_special {
-  int32_t op, dtype, function;  // function: which of one number, or of two
-  bool derivative;              // of a polynomial, by x
+  int32_t op, dtype, function;  // function: one of either enum above
+  bool derivative;              // of a polynomial, with respect to x
   int64_t n;
-  const void *x, *y;   // y: towards where nextafter goes, or the second number
+  const void *x, *y;   // y: the direction of nextafter, or the second argument
   void *out;
   int32_t *exponents;  // of frexp
 };
@@ -60,7 +61,7 @@ struct plaitk_special {
 double plaitk_special_of(int32_t function, double x);
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative);
 
-// Returns where the first degree is that is larger than SPECIAL_LONGEST and finite, or -1.
+// Returns the position of the first degree that is finite and larger than SPECIAL_LONGEST, or -1.
 int64_t plaitk_special_too_long(const struct plaitk_special *s);
 
 void plaitk_special_run(plait_pool *pool, const struct plaitk_special *s);

@@ -1,4 +1,4 @@
-// Runs each function of plait_vmath.h over many floats in a chosen instruction set and measures its error.
+// Runs each function of plait_vmath.h over many floats with a given instruction set, and measures its error.
 #include "vmath.h"
 #include "../../../include/plait_vmath.h"
 
@@ -20,7 +20,7 @@
     _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name##f(a[i], b[i]);                           \
   }
 
-// The functions whose loops over doubles are vector code too.
+// The functions that also vectorise for doubles.
 #define DOUBLE(f) f(exp) f(log) f(sigmoid)
 
 #define DOUBLE_LOOP(name, suffix, target)                                                              \
@@ -118,8 +118,8 @@ static double ulp_of(double want) {
   return ldexp(1.0, e > 128 ? 104 : e - 24);
 }
 
-// The distance of got from want in ulp of the float nearest to want; infinite where one is a NaN, an infinity or a zero with
-// another sign and the other is not. A distance up to `slack` does not count.
+// The distance of got from want, in ulp of the float nearest to want. It is infinite if only one of them is NaN, an
+// infinity, or a zero of that sign. Absolute distances up to `slack` count as 0.
 static double error_of(float got, double want, double slack) {
   float nearest = (float)want;
   if (fabs((double)got - want) < slack) return 0.0;
