@@ -87,20 +87,7 @@ func ReplicasFlush(h Object) (status Status) {
 // steps that one has come late.
 func ReplicasClocks(h Object, out IntsOut, n int64) (status Status) {
 	defer protect("clocks", &status)
-	r := replicasOf(h)
-	slots := handle.Slice[int64](out, n)
-	err := r.Use(func() {
-		for i, c := range r.Clocks() {
-			if i < len(slots) {
-				slots[i] = int64(c)
-			}
-		}
-		status = int64(r.Staleness())
-	})
-	if err != nil {
-		return failure(err)
-	}
-	return status
+	return clocks(replicasOf(h), out, n)
 }
 
 // BatchSizes writes how many of n samples each of the devices gets; weightsLen is 0 for equal shares.

@@ -302,7 +302,15 @@ func ReducerStep(h Object) (status Status) {
 // this rank was ahead of the slowest.
 func ReducerClocks(h Object, out IntsOut, n int64) (status Status) {
 	defer protect("clocks", &status)
-	r := reducer(h)
+	return clocks(reducer(h), out, n)
+}
+
+// clocks writes the clocks of replicas or ranks that need not keep in step, and returns how far apart they have been.
+func clocks(r interface {
+	Use(f func()) error
+	Clocks() []int
+	Staleness() int
+}, out IntsOut, n int64) (status Status) {
 	slots := handle.Slice[int64](out, n)
 	err := r.Use(func() {
 		for i, c := range r.Clocks() {

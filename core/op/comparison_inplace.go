@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // EqInPlace replaces x by 1 where it equals y and by 0 elsewhere, and returns it. No gradient passes, as for the others.
@@ -56,7 +57,7 @@ func IsIn(x, test *core.Tensor, invert bool) *core.Tensor {
 		}
 		if known.Numel() == 0 {
 			b := core.Bool
-			return Full(x.Shape(), core.IntNum(flagOf(invert)), TensorOptions{DType: &b, Device: x.Device()})
+			return Full(x.Shape(), core.IntNum(contract.Flag(invert)), TensorOptions{DType: &b, Device: x.Device()})
 		}
 		sorted, _ := Sort(known, 0, SortOptions{})
 		at := Clamp(SearchSorted(sorted, in, SearchOptions{}), nil, core.IntNum(int64(known.Numel()-1)))

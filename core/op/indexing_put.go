@@ -41,11 +41,14 @@ func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string
 // IndexReduceInPlace changes x as [IndexReduce] does and returns it.
 func IndexReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
 	op := begin("index_reduce_", &x, &index, &src)
+	return op.replace(x, func(old *core.Tensor) *core.Tensor { return IndexReduce(old, dim, index, src, reduce, includeSelf) })
+}
+
+// replace changes x to what f makes of its value, of which it gets a copy: the derivative needs what is overwritten.
+func (op *opContext) replace(x *core.Tensor, f func(old *core.Tensor) *core.Tensor) *core.Tensor {
 	op.inPlace(x)
 	if op.err != nil {
 		return op.fail()
 	}
-	old := op.own(Clone(x)) // the derivative needs the value that is overwritten
-	r := op.own(IndexReduce(old, dim, index, src, reduce, includeSelf))
-	return op.done(CopyInPlace(x, r))
+	return op.done(CopyInPlace(x, op.own(f(op.own(Clone(x))))))
 }

@@ -24,13 +24,7 @@ func ScatterReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce stri
 // ScatterReduceInPlace changes x as [ScatterReduce] does and returns it.
 func ScatterReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
 	op := begin("scatter_reduce_", &x, &index, &src)
-	op.inPlace(x)
-	if op.err != nil {
-		return op.fail()
-	}
-	old := op.own(Clone(x)) // the derivative needs the value that is overwritten
-	r := op.own(ScatterReduce(old, dim, index, src, reduce, includeSelf))
-	return op.done(CopyInPlace(x, r))
+	return op.replace(x, func(old *core.Tensor) *core.Tensor { return ScatterReduce(old, dim, index, src, reduce, includeSelf) })
 }
 
 // A scatterReduce is one use of ScatterReduce.

@@ -145,29 +145,14 @@ func (p *interpolation) exact(i int) bool {
 }
 
 func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, sizes []int) *core.Tensor {
-	op := begin(name).with(x)
-	if op.err != nil {
-		return op.fail()
+	deriv := interpolateDeriv
+	if k == contract.InterpolateGrad {
+		deriv = interpolateGradDeriv
 	}
-	y := op.out(x.DType(), resize(x, sizes))
-	in := op.dense(x)
-	if op.err != nil {
-		return op.fail()
-	}
-	c := op.call(k).Out(y).In(in)
-	contract.InterpolateAttrs{Spatial: len(sizes), Mode: p.mode, AlignCorners: p.align, Scale: p.scale}.AddTo(c)
-	c.Work *= 4
-	op.launch(c)
-	if op.grad {
-		deriv := interpolateDeriv
-		if k == contract.InterpolateGrad {
-			deriv = interpolateGradDeriv
-		}
-		n := op.node(deriv, x)
-		n.Any = p
-		op.attach(n, y)
-	}
-	return op.done(y)
+	return linearResize(name, k, x, sizes, p, deriv, func(c *core.Call) {
+		contract.InterpolateAttrs{Spatial: len(sizes), Mode: p.mode, AlignCorners: p.align, Scale: p.scale}.AddTo(c)
+		c.Work *= 4
+	})
 }
 
 func interpolateDeriv(ctx *core.BackwardContext) {

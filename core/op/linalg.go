@@ -158,7 +158,7 @@ func solveDeriv(ctx *core.BackwardContext) {
 	}
 	dm := Neg(matTimes(db, mT(x)))
 	if triangle != nil {
-		off := int(flagOf(triangle.Unit))
+		off := int(contract.Flag(triangle.Unit))
 		if triangle.Upper {
 			dm = Triu(dm, off)
 		} else {

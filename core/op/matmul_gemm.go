@@ -16,16 +16,9 @@ type productForm struct {
 // plainForms are the forms that are not scaled, so that recording one needs no memory.
 var plainForms = [4]productForm{{alpha: 1}, {ta: true, alpha: 1}, {tb: true, alpha: 1}, {ta: true, tb: true, alpha: 1}}
 
-func flagOf(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func (f productForm) shared() *productForm {
 	if f.alpha == 1 {
-		return &plainForms[flagOf(f.ta)+2*flagOf(f.tb)]
+		return &plainForms[contract.Flag(f.ta)+2*contract.Flag(f.tb)]
 	}
 	return &f
 }

@@ -106,6 +106,11 @@ func batchNormDeriv(ctx *core.BackwardContext) {
 		v.derive(ctx, x, w)
 		return
 	}
+	normBackward(ctx, contract.BatchNormBackward, x, w, stats, info.attrs)
+}
+
+// normBackward sets the gradients of a norm of channels, which a kernel computes; attrs adds the kernel's attributes to its call.
+func normBackward(ctx *core.BackwardContext, k core.KernelID, x, w, stats *core.Tensor, attrs func(*core.Call) *core.Call) {
 	op := begin(ctx.Node.Name+"_backward").with(x, ctx.Grad(), w, stats)
 	in, g, wd := op.dense(x), op.dense(ctx.Grad()), op.dense(w)
 	dx, dw, db := op.normGrads(ctx)
@@ -113,7 +118,7 @@ func batchNormDeriv(ctx *core.BackwardContext) {
 		ctx.Fail(op.err)
 		return
 	}
-	op.launch(info.attrs(op.call(contract.BatchNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
+	op.launch(attrs(op.call(k).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
 	setGrads(ctx, dx, dw, db)
 }
 

@@ -116,15 +116,7 @@ func groupNormDeriv(ctx *core.BackwardContext) {
 		v.derive(ctx, x, w)
 		return
 	}
-	op := begin(ctx.Node.Name+"_backward").with(x, ctx.Grad(), w, stats)
-	in, g, wd := op.dense(x), op.dense(ctx.Grad()), op.dense(w)
-	dx, dw, db := op.normGrads(ctx)
-	if op.err != nil {
-		ctx.Fail(op.err)
-		return
-	}
-	op.launch(info.attrs(op.call(contract.GroupNormBackward).Out(dx).Out(dw).Out(db).In(in).In(g).In(wd).In(stats)))
-	setGrads(ctx, dx, dw, db)
+	normBackward(ctx, contract.GroupNormBackward, x, w, stats, info.attrs)
 }
 
 // channels returns the sizes of x as [batch, channels, inner]; it fails unless x has at least two dimensions.

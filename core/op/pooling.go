@@ -211,6 +211,17 @@ func (op *opContext) avgPool(x *core.Tensor, p *pooling) *core.Tensor {
 
 // linearPool applies the average of p, or its transpose, which are each other's derivatives.
 func linearPool(name string, k core.KernelID, x *core.Tensor, p *pooling, sizes []int) *core.Tensor {
+	deriv := avgPoolDeriv
+	if k == contract.AvgPoolGrad {
+		deriv = avgPoolGradDeriv
+	}
+	return linearResize(name, k, x, sizes, p, deriv, p.attributes)
+}
+
+// linearResize applies a kernel that is linear in x and gives it other spatial sizes. attributes adds the kernel's to its call; the
+// derivative finds options in its node.
+func linearResize(name string, k core.KernelID, x *core.Tensor, sizes []int, options any, deriv func(*core.BackwardContext),
+	attributes func(*core.Call)) *core.Tensor {
 	op := begin(name).with(x)
 	if op.err != nil {
 		return op.fail()
@@ -221,15 +232,11 @@ func linearPool(name string, k core.KernelID, x *core.Tensor, p *pooling, sizes 
 		return op.fail()
 	}
 	c := op.call(k).Out(y).In(in)
-	p.attributes(c)
+	attributes(c)
 	op.launch(c)
 	if op.grad {
-		deriv := avgPoolDeriv
-		if k == contract.AvgPoolGrad {
-			deriv = avgPoolGradDeriv
-		}
 		n := op.node(deriv, x)
-		n.Any = p
+		n.Any = options
 		op.attach(n, y)
 	}
 	return op.done(y)

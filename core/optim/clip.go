@@ -76,11 +76,32 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 	}
 	// The norm of the norms of each device's gradients is that of all.
 	var parts []*core.Tensor
-	release := func() {
-		for _, n := range parts {
+	err = byDevice(grads, func(_ core.Device, here []*core.Tensor) error {
+		n := reduceList(here, o.power(), true)
+		if len(parts) > 0 && n.Err() == nil {
+			moved := op.ToDevice(n, parts[0].Device())
 			n.Release()
+			n = moved
 		}
+		if n.Err() == nil {
+			parts = append(parts, n)
+		}
+		return n.Err()
+	})
+	if err == nil && len(parts) == 1 {
+		return parts[0]
 	}
+	for _, n := range parts {
+		defer n.Release()
+	}
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return reduceList(parts, o.power(), true)
+}
+
+// byDevice calls f with the gradients of one device after the other, until it fails.
+func byDevice(grads []*core.Tensor, f func(dev core.Device, here []*core.Tensor) error) error {
 	for len(grads) > 0 {
 		dev := grads[0].Device()
 		var here, rest []*core.Tensor
@@ -91,24 +112,12 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 				rest = append(rest, g)
 			}
 		}
-		n := listNorm(here, o.power())
-		if len(parts) > 0 && n.Err() == nil {
-			moved := op.ToDevice(n, parts[0].Device())
-			n.Release()
-			n = moved
+		if err := f(dev, here); err != nil {
+			return err
 		}
-		if n.Err() != nil {
-			release()
-			return n
-		}
-		parts = append(parts, n)
 		grads = rest
 	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	defer release()
-	return listNorm(parts, o.power())
+	return nil
 }
 
 // gradients returns the gradients that the parameters have, which stay what they are until giveBack is called.
@@ -136,11 +145,6 @@ func gradients(name string, params []*core.Tensor) (out []*core.Tensor, giveBack
 	return out, giveBack, nil
 }
 
-// listNorm returns the norm of tensors on one device as one vector.
-func listNorm(list []*core.Tensor, power float64) *core.Tensor {
-	return reduceList(list, power, true)
-}
-
 // GradPowerSum returns the sum of |g|^p over all elements of all gradients of the parameters, which must be on one device;
 // for an infinite p the largest |g|. What each rank of a sharded model has of it adds up to the p-th power of the norm.
 func GradPowerSum(params []*core.Tensor, o ClipOptions) *core.Tensor {
@@ -162,6 +166,7 @@ func GradPowerSum(params []*core.Tensor, o ClipOptions) *core.Tensor {
 	return sum
 }
 
+// reduceList returns the sum of |x|^power over all elements of tensors on one device or, with root, the norm, which is its root.
 func reduceList(list []*core.Tensor, power float64, root bool) *core.Tensor {
 	d := core.Float32
 	work := 0
@@ -227,19 +232,7 @@ func changeGrads(name string, params []*core.Tensor, fill func(c *core.Call, loc
 		return err
 	}
 	core.NoGrad(func() {
-		for len(grads) > 0 && err == nil {
-			dev := grads[0].Device()
-			var here, rest []*core.Tensor
-			for _, g := range grads {
-				if g.Device() == dev {
-					here = append(here, g)
-				} else {
-					rest = append(rest, g)
-				}
-			}
-			err = changeOn(name, dev, here, fill, k, input)
-			grads = rest
-		}
+		err = byDevice(grads, func(dev core.Device, here []*core.Tensor) error { return changeOn(name, dev, here, fill, k, input) })
 	})
 	return err
 }

@@ -104,7 +104,7 @@ func (p *problem) norm(x *core.Tensor, power float64) float64 {
 	if p.err != nil {
 		return 0
 	}
-	n := listNorm([]*core.Tensor{x}, power)
+	n := reduceList([]*core.Tensor{x}, power, true)
 	return p.read(n)
 }
 

@@ -88,25 +88,15 @@ func (s *GradScaler) unscale(optimizer any, params []*core.Tensor) error {
 	}
 	inverse := float64(float32(1 / s.Scale))
 	core.NoGrad(func() {
-		for len(grads) > 0 && err == nil {
-			dev := grads[0].Device()
-			var here, rest []*core.Tensor
-			for _, g := range grads {
-				if g.Device() == dev {
-					here = append(here, g)
-				} else {
-					rest = append(rest, g)
-				}
-			}
+		err = byDevice(grads, func(dev core.Device, here []*core.Tensor) error {
 			d := core.Float32
 			found := op.EmptyWith([]int{}, op.TensorOptions{DType: &d, Device: dev}).Keep()
-			if err = found.Err(); err != nil {
-				break
+			if err := found.Err(); err != nil {
+				return err
 			}
 			step.found = append(step.found, found)
-			err = changeOn("unscale_", dev, here, func(c *core.Call, _ *core.Tensor) { c.Out(found).Float(inverse) }, contract.OptimUnscale, nil)
-			grads = rest
-		}
+			return changeOn("unscale_", dev, here, func(c *core.Call, _ *core.Tensor) { c.Out(found).Float(inverse) }, contract.OptimUnscale, nil)
+		})
 	})
 	step.unscaled = true
 	return err

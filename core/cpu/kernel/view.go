@@ -21,3 +21,11 @@ func ViewOf(o *core.Operand) View {
 	}
 	return v
 }
+
+// Ptr returns the address of an operand's element at index 0, or nil if it is absent.
+func Ptr(o *core.Operand) unsafe.Pointer {
+	if !o.Present() {
+		return nil
+	}
+	return o.Ptr()
+}

@@ -79,12 +79,5 @@ func triangleIndicesCall(_ *kernel.Context, c *core.Call) error {
 }
 
 func triangleIndices(out *kernel.View, rows, cols, diagonal int, upper bool) {
-	C.plaitk_creation_triangle_indices(view(out), C.int64_t(rows), C.int64_t(cols), C.int64_t(diagonal), flag(upper))
-}
-
-func flag(b bool) C.int64_t {
-	if b {
-		return 1
-	}
-	return 0
+	C.plaitk_creation_triangle_indices(view(out), C.int64_t(rows), C.int64_t(cols), C.int64_t(diagonal), C.int64_t(contract.Flag(upper)))
 }

@@ -31,6 +31,7 @@ import "C"
 import (
 	"unsafe"
 
+	"github.com/plait-ml/plait/core/contract"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/indexing/c" // its kernels
 	_ "github.com/plait-ml/plait/core/cpu/pool"              // defines plait_parallel
 )
@@ -71,7 +72,7 @@ func scatter(pool unsafe.Pointer, self, index, src *view, dim, mode int, b *bad)
 
 func selectAt(pool unsafe.Pointer, out, in *view, index []view, wrap bool, scratch unsafe.Pointer, b *bad) bool {
 	var c C.plaitk_bad_index
-	if C.plaitk_indexing_select((*C.plait_pool)(pool), out, in, C.int64_t(len(index)), unsafe.SliceData(index), flag(wrap),
+	if C.plaitk_indexing_select((*C.plait_pool)(pool), out, in, C.int64_t(len(index)), unsafe.SliceData(index), C.int64_t(contract.Flag(wrap)),
 		(*C.int64_t)(scratch), &c) == 0 {
 		return true
 	}
@@ -81,7 +82,7 @@ func selectAt(pool unsafe.Pointer, out, in *view, index []view, wrap bool, scrat
 
 func put(pool unsafe.Pointer, self, values *view, index []view, wrap bool, mode int, scratch unsafe.Pointer, b *bad) bool {
 	var c C.plaitk_bad_index
-	if C.plaitk_indexing_put((*C.plait_pool)(pool), self, values, C.int64_t(len(index)), unsafe.SliceData(index), flag(wrap),
+	if C.plaitk_indexing_put((*C.plait_pool)(pool), self, values, C.int64_t(len(index)), unsafe.SliceData(index), C.int64_t(contract.Flag(wrap)),
 		C.int64_t(mode), (*C.int64_t)(scratch), &c) == 0 {
 		return true
 	}
@@ -96,8 +97,8 @@ func putScratch(dtype, mode int) int {
 
 func embeddingBackward(pool unsafe.Pointer, out, grad, index *view, padding int, byFrequency, onto bool, scratch unsafe.Pointer, b *bad) bool {
 	var c C.plaitk_bad_index
-	if C.plaitk_indexing_embedding_backward((*C.plait_pool)(pool), out, grad, index, C.int64_t(padding), flag(byFrequency),
-		flag(onto), (*C.int64_t)(scratch), &c) == 0 {
+	if C.plaitk_indexing_embedding_backward((*C.plait_pool)(pool), out, grad, index, C.int64_t(padding), C.int64_t(contract.Flag(byFrequency)),
+		C.int64_t(contract.Flag(onto)), (*C.int64_t)(scratch), &c) == 0 {
 		return true
 	}
 	b.set(&c)
@@ -121,11 +122,4 @@ func maskedSelect(pool unsafe.Pointer, out, in, mask *view, scratch unsafe.Point
 
 func maskedScatter(pool unsafe.Pointer, self, mask, source *view, scratch unsafe.Pointer) int {
 	return int(C.plaitk_indexing_masked_scatter((*C.plait_pool)(pool), self, mask, source, (*C.int64_t)(scratch)))
-}
-
-func flag(b bool) C.int64_t {
-	if b {
-		return 1
-	}
-	return 0
 }

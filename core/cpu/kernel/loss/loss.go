@@ -63,13 +63,6 @@ func badTarget(c *core.Call, at C.int64_t) error {
 		int64(at), a.Classes, a.IgnoreIndex)
 }
 
-func ptr(o *core.Operand) unsafe.Pointer {
-	if !o.Present() {
-		return nil
-	}
-	return o.Ptr()
-}
-
 func crossEntropy(ctx *kernel.Context, c *core.Call) error {
 	p := problem(c)
 	scratch, err := ctx.Scratch(int(C.plaitk_loss_scratch(&p)))
@@ -90,7 +83,7 @@ func crossEntropyBackward(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	C.plaitk_loss_cross_entropy_backward((*C.plait_pool)(ctx.Pool), &p, c.Ins[3].Ptr(), c.Ins[4].Ptr(), c.Ins[5].Ptr(),
-		ptr(&c.Outs[0]), ptr(&c.Outs[1]), scratch)
+		kernel.Ptr(&c.Outs[0]), kernel.Ptr(&c.Outs[1]), scratch)
 	return nil
 }
 
@@ -123,7 +116,7 @@ func multilabelMargin(ctx *kernel.Context, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	at := C.plaitk_loss_multilabel_margin((*C.plait_pool)(ctx.Pool), &p, ptr(&c.Outs[0]), ptr(&c.Outs[1]), scratch)
+	at := C.plaitk_loss_multilabel_margin((*C.plait_pool)(ctx.Pool), &p, kernel.Ptr(&c.Outs[0]), kernel.Ptr(&c.Outs[1]), scratch)
 	if at >= 0 {
 		return badTarget(c, at)
 	}

@@ -41,14 +41,6 @@ func init() {
 	kernel.Register(contract.BatchNormBackward, batchNormBackward)
 }
 
-// ptr returns the address of an operand, or nil if it is absent.
-func ptr(o *core.Operand) unsafe.Pointer {
-	if !o.Present() {
-		return nil
-	}
-	return o.Ptr()
-}
-
 // stat returns the address of row i of a statistics operand [k, n], or nil if it is absent.
 func stat(o *core.Operand, i int) unsafe.Pointer {
 	if !o.Present() {
@@ -76,7 +68,7 @@ func layerNorm(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	C.plaitk_norm_layer_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b), C.int(contract.Flag(a.RMS)),
-		x.Ptr(), ptr(w), ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), rows, n, C.double(contract.Eps(c)), scratch)
+		x.Ptr(), kernel.Ptr(w), kernel.Ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), rows, n, C.double(contract.Eps(c)), scratch)
 	return nil
 }
 
@@ -90,7 +82,7 @@ func layerNormBackward(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	C.plaitk_norm_layer_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db),
-		C.int(contract.Flag(a.RMS)), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(arrived), ptr(dx), ptr(dw), ptr(db),
+		C.int(contract.Flag(a.RMS)), x.Ptr(), dy.Ptr(), kernel.Ptr(w), stat(stats, 0), stat(stats, 1), kernel.Ptr(arrived), kernel.Ptr(dx), kernel.Ptr(dw), kernel.Ptr(db),
 		rows, n, scratch)
 	return nil
 }
@@ -103,8 +95,8 @@ func groupNorm(ctx *kernel.Context, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	C.plaitk_norm_group_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b), x.Ptr(), ptr(w),
-		ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), batch, channels, inner, groups, C.double(contract.Eps(c)), scratch)
+	C.plaitk_norm_group_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b), x.Ptr(), kernel.Ptr(w),
+		kernel.Ptr(b), y.Ptr(), stat(stats, 0), stat(stats, 1), batch, channels, inner, groups, C.double(contract.Eps(c)), scratch)
 	return nil
 }
 
@@ -118,7 +110,7 @@ func groupNormBackward(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	C.plaitk_norm_group_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db), x.Ptr(),
-		dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(dx), ptr(dw), ptr(db), batch, channels, inner, groups, scratch)
+		dy.Ptr(), kernel.Ptr(w), stat(stats, 0), stat(stats, 1), kernel.Ptr(dx), kernel.Ptr(dw), kernel.Ptr(db), batch, channels, inner, groups, scratch)
 	return nil
 }
 
@@ -132,7 +124,7 @@ func batchNorm(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	C.plaitk_norm_batch_forward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, b, rm),
-		C.int(contract.Flag(a.Training)), x.Ptr(), ptr(w), ptr(b), ptr(rm), ptr(rv), y.Ptr(), stat(stats, 0), stat(stats, 1),
+		C.int(contract.Flag(a.Training)), x.Ptr(), kernel.Ptr(w), kernel.Ptr(b), kernel.Ptr(rm), kernel.Ptr(rv), y.Ptr(), stat(stats, 0), stat(stats, 1),
 		stat(stats, 2), batch, channels, inner, C.double(contract.Eps(c)), scratch)
 	return nil
 }
@@ -155,7 +147,7 @@ func batchNormBackward(ctx *kernel.Context, c *core.Call) error {
 		return err
 	}
 	C.plaitk_norm_batch_backward((*C.plait_pool)(ctx.Pool), C.int(x.DType), paramDType(x.DType, w, dw, db),
-		C.int(contract.Flag(a.Training)), x.Ptr(), dy.Ptr(), ptr(w), stat(stats, 0), stat(stats, 1), ptr(dx), ptr(dw), ptr(db), batch,
+		C.int(contract.Flag(a.Training)), x.Ptr(), dy.Ptr(), kernel.Ptr(w), stat(stats, 0), stat(stats, 1), kernel.Ptr(dx), kernel.Ptr(dw), kernel.Ptr(db), batch,
 		channels, inner, scratch)
 	return nil
 }

@@ -40,7 +40,7 @@ func triangleCall(ctx *kernel.Context, c *core.Call) error {
 }
 
 func triangle(pool unsafe.Pointer, out, in *kernel.View, diagonal int, upper bool) {
-	C.plaitk_rearrangement_triangle((*C.plait_pool)(pool), view(out), view(in), C.int64_t(diagonal), flag(upper))
+	C.plaitk_rearrangement_triangle((*C.plait_pool)(pool), view(out), view(in), C.int64_t(diagonal), C.int64_t(contract.Flag(upper)))
 }
 
 func repeatCall(_ *kernel.Context, c *core.Call) error {
@@ -49,11 +49,4 @@ func repeatCall(_ *kernel.Context, c *core.Call) error {
 		return core.Errorf(core.StateError, c.Op, "the result would have %d elements, the values read before gave %d", got, want)
 	}
 	return nil
-}
-
-func flag(b bool) C.int64_t {
-	if b {
-		return 1
-	}
-	return 0
 }

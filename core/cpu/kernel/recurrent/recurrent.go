@@ -21,8 +21,6 @@ package recurrent
 import "C"
 
 import (
-	"unsafe"
-
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	_ "github.com/plait-ml/plait/core/cpu/gemm" // defines plaitk_gemm_by_panels
@@ -56,7 +54,7 @@ func forward(ctx *kernel.Context, c *core.Call, kind C.int32_t) error {
 	if kind == C.RECURRENT_LSTM {
 		a.c0, a.c = c.Ins[3].Ptr(), c.Outs[2].Ptr()
 	} else {
-		a.bias = pointer(&c.Ins[3])
+		a.bias = kernel.Ptr(&c.Ins[3])
 	}
 	return run(ctx, &a, 0)
 }
@@ -64,20 +62,13 @@ func forward(ctx *kernel.Context, c *core.Call, kind C.int32_t) error {
 func backward(ctx *kernel.Context, c *core.Call, kind C.int32_t) error {
 	acts, y, h0, w, dy, dx, carry := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3], &c.Ins[4], &c.Outs[0], &c.Outs[1]
 	a := layer(c, kind, y, w)
-	a.acts, a.y, a.h0, a.dy, a.dx, a.carry = acts.Ptr(), y.Ptr(), h0.Ptr(), pointer(dy), dx.Ptr(), carry.Ptr()
+	a.acts, a.y, a.h0, a.dy, a.dx, a.carry = acts.Ptr(), y.Ptr(), h0.Ptr(), kernel.Ptr(dy), dx.Ptr(), carry.Ptr()
 	if kind == C.RECURRENT_LSTM {
-		a.c, a.c0, a.dc = c.Ins[5].Ptr(), c.Ins[6].Ptr(), pointer(&c.Ins[7])
+		a.c, a.c0, a.dc = c.Ins[5].Ptr(), c.Ins[6].Ptr(), kernel.Ptr(&c.Ins[7])
 	} else {
 		a.ds = c.Outs[2].Ptr()
 	}
 	return run(ctx, &a, 1)
-}
-
-func pointer(o *core.Operand) unsafe.Pointer {
-	if !o.Present() {
-		return nil
-	}
-	return o.Ptr()
 }
 
 // layer describes the layer by its states y and weights w.
