@@ -21,7 +21,7 @@ func (s *stream) fuse(r *encoder, c *core.Call) bool {
 	if err == nil && r.fusion.Join(&s.releases, bindings, c, m, number) {
 		return true
 	}
-	torn := r.fusion.Torn
+	interrupted := r.fusion.Interrupted
 	r.encode(false)
 	if s.full(r.batch) {
 		s.send(r)
@@ -29,20 +29,20 @@ func (s *stream) fuse(r *encoder, c *core.Call) bool {
 	if err != nil {
 		return false
 	}
-	r.fusion.Torn = torn
+	r.fusion.Interrupted = interrupted
 	return r.fusion.Join(&s.releases, bindings, c, m, number)
 }
 
 // encode appends the commands of the fusion's calls to the batch and empties the fusion. They are one program, or the kernel of each call
-// if there is no such program. torn says that the fusion ends early because somebody waits.
-func (r *encoder) encode(torn bool) {
+// if there is no such program. interrupted says that the fusion ends early because somebody waits.
+func (r *encoder) encode(interrupted bool) {
 	f, s := &r.fusion, r.stream
 	if f.N == 0 {
 		return
 	}
-	f.Torn = f.Torn || torn
+	f.Interrupted = f.Interrupted || interrupted
 	defer f.Reset()
-	f.Forget(&s.releases)
+	f.MarkReleased(&s.releases)
 	if f.N > 1 && s.device.lost.Get() == nil && r.dispatchFusion() {
 		s.device.fused.Add(int64(f.N - 1))
 		return

@@ -147,7 +147,7 @@ func (s *stream) record(r *encoder, c *core.Call) {
 		return
 	}
 	r.encode(false)
-	r.fusion.Torn = false
+	r.fusion.Interrupted = false
 	var start time.Duration
 	if profile != nil {
 		s.drain(r)

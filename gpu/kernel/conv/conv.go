@@ -93,7 +93,7 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 		k := min(some, v.images-n)
 		long := k * positions
 		from := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
-		if err := v.Columns(r, from, cols, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
+		if err := v.Im2Col(r, from, cols, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
 			return err
 		}
 		to := shader.Image(y, n, v.groups*v.outputs*positions)
@@ -197,7 +197,7 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 			}
 		}
 		to := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
-		if err := v.Window.Images(r, cols, to, bias, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
+		if err := v.Window.Col2Im(r, cols, to, bias, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
 			return err
 		}
 	}
@@ -239,7 +239,7 @@ func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 		k := min(some, v.images-n)
 		long := k * positions
 		from := shader.Image(x, n, v.groups*v.channels*primitive.Product3(v.In))
-		if err := v.Columns(r, from, cols, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
+		if err := v.Im2Col(r, from, cols, k, v.groups*v.channels, [3]int{positions, v.Taps() * long, long}); err != nil {
 			return err
 		}
 		grad, to := *shader.Image(y, n, outputs*positions), *transposed

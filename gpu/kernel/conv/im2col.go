@@ -13,13 +13,13 @@ func init() {
 		x, y := &c.Ins[0], &c.Outs[0]
 		w := patches(c, x.Shape)
 		n, ch, l := x.Shape[0], x.Shape[1], primitive.Product3(w.Out)
-		return w.Columns(r, x, y, n, ch, [3]int{ch * w.Taps() * l, w.Taps() * l, l})
+		return w.Im2Col(r, x, y, n, ch, [3]int{ch * w.Taps() * l, w.Taps() * l, l})
 	})
 	kernel.Register(contract.Col2Im, func(r *shader.Recorder, c *core.Call) error {
 		x, y := &c.Ins[0], &c.Outs[0]
 		w := patches(c, y.Shape)
 		ch, l := y.Shape[1], primitive.Product3(w.Out)
-		return w.Images(r, x, y, nil, y.Shape[0], ch, [3]int{ch * w.Taps() * l, w.Taps() * l, l})
+		return w.Col2Im(r, x, y, nil, y.Shape[0], ch, [3]int{ch * w.Taps() * l, w.Taps() * l, l})
 	})
 }
 

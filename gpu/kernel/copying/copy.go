@@ -31,7 +31,7 @@ func identity(name string) *expr.Kernel {
 	return k
 }
 
-// Copy implements copy and fill: Outs[0] = Ins[0], of the same shape or a number, converted to the dtype of Outs[0].
+// Copy implements copy and fill: Outs[0] = Ins[0], a tensor of the same shape or a number, converted to the dtype of Outs[0].
 func Copy(r *shader.Recorder, c *core.Call) error {
 	out, in := &c.Outs[0], &c.Ins[0]
 	m := KernelOf(c)

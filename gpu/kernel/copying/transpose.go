@@ -6,11 +6,11 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// transposeSide is the side of the square tiles that a transposing copy moves through workgroup memory.
+// transposeSide is the side of the square tiles of a transposing copy.
 const transposeSide = 64
 
-// transposes finds the dimension along which the output is contiguous, and the one along which the input is, of the loop over both. ok says
-// that the two differ and are long. The copy then goes through workgroup memory, so that both reads and writes are coalesced.
+// transposes returns the dimension along which the output is contiguous, and the one along which the input is. l is the loop over both. ok
+// says that the dimensions differ and are long: the copy then goes through workgroup memory, so that both reads and writes are coalesced.
 func transposes(l *shader.Loop, out, in *core.Operand) (across, down int, ok bool) {
 	if out.DType != core.Float32 || !in.DType.IsFloat() || in.DType == core.Float64 || in.IsNumber {
 		return 0, 0, false
@@ -28,7 +28,7 @@ func transposes(l *shader.Loop, out, in *core.Operand) (across, down int, ok boo
 	return across, down, ok
 }
 
-// transpose copies by tiles. l is the loop over the output and the input.
+// transpose copies by square tiles. l is the loop over the output and the input.
 func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across, down int) error {
 	s := shader.New(r, "transpose")
 	x, y := s.In("x", in, expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number)
@@ -67,7 +67,7 @@ func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across
 		}
 		w.Add(`  let near = li %% %du;
   let far = li / %du;`, n, n)
-		for i := range n * n / shader.Threads { // reads past the edges are harmless
+		for i := range n * n / shader.Threads { // reads past the edges are safe in WebGPU
 			w.Add("  let v%d = ld_x(at_1 + (col0 + far + %du) * %s + row0 + near);", i, i*shader.Threads/n, step)
 		}
 		for i := range n * n / shader.Threads {
@@ -80,7 +80,7 @@ func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across
 	})
 }
 
-// transposesVec4 reports whether both sides can be accessed as vec4.
+// transposesVec4 reports whether both operands can be accessed as vec4.
 func transposesVec4(l *shader.Loop, out, in *core.Operand, across, down int) bool {
 	if in.DType != core.Float32 || shader.Base(in)%4 != 0 || shader.Base(out)%4 != 0 || l.Sizes[across]%4 != 0 || l.Sizes[down]%4 != 0 {
 		return false
@@ -93,8 +93,8 @@ func transposesVec4(l *shader.Loop, out, in *core.Operand, across, down int) boo
 	return true
 }
 
-// transposeVec4 turns squares of four by four in registers. In workgroup memory rows of the output have their vec4 in an order
-// that depends on the row, so that writing and reading it meets no bank twice.
+// transposeVec4 transposes blocks of four by four in registers. In workgroup memory, the vec4 of a row are swizzled by the row, so that
+// neither writes nor reads have bank conflicts.
 func transposeVec4(w *shader.Text, step, toStep, cols, rows string) {
 	const side = transposeSide / 4
 	w.Add(`  let near = li %% %du;
@@ -115,8 +115,7 @@ func transposeVec4(w *shader.Text, step, toStep, cols, rows string) {
 	}
 }
 
-// Transposed returns a copy of a matrix, stored column by column, whose rows lie in memory one after the other, each from a multiple
-// of four elements on, and how far apart they are.
+// Transposed returns a row-major copy of a column-major matrix in scratch memory, and the stride of its rows, a multiple of four elements.
 func Transposed(r *shader.Recorder, o *core.Operand, rows, cols, colStep int) (*core.Operand, int, error) {
 	apart := shader.Ceil(cols, 4) * 4
 	m, err := r.Temp(4 * rows * apart)

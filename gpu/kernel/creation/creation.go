@@ -35,7 +35,7 @@ func arangeCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// spaceCall computes linspace and logspace. It computes the second half from the end, so that the last element is exact.
+// spaceCall computes linspace and logspace. The second half is computed from the end, so that the last element is exact.
 func spaceCall(r *shader.Recorder, c *core.Call, power bool) error {
 	out, a := &c.Outs[0], contract.SpaceOf(c)
 	n := out.Numel()
@@ -61,7 +61,7 @@ func spaceCall(r *shader.Recorder, c *core.Call, power bool) error {
 	})
 }
 
-// triangleIndicesCall has each result look for its row.
+// triangleIndicesCall computes the indices of a triangle. Each invocation searches for the row of its result.
 func triangleIndicesCall(r *shader.Recorder, c *core.Call) error {
 	out, a := &c.Outs[0], contract.TriangleIndicesOf(c)
 	n := out.Shape[1]

@@ -33,13 +33,13 @@ func init() {
 	}
 }
 
-// A Kernel is generated from the body of an elementwise operation.
+// A Kernel is an elementwise operation that is computed in one type.
 type Kernel struct {
 	kernel  *expr.Kernel
 	Compute expr.Type
 	name    string
-	Serial  uint16 // among all
-	Faults  bool   // it may find that it divides by zero
+	Serial  uint16 // a unique number
+	Faults  bool   // it reports integer division by zero
 }
 
 // elementwiseKernels are the registered kernels, by kernel ID.
@@ -55,7 +55,7 @@ func KernelOf(id core.KernelID) *Kernel {
 
 var elementwiseCount uint16
 
-// New returns the kernel of a program that computes in a type.
+// New returns the kernel of an operation that computes in type t.
 func New(k *expr.Kernel, t expr.Type, name string) *Kernel {
 	elementwiseCount++
 	return &Kernel{
@@ -63,8 +63,7 @@ func New(k *expr.Kernel, t expr.Type, name string) *Kernel {
 	}
 }
 
-// Run implements [kernel.Func]. A program specialises on the operands' dtypes and on the loop: flat, four elements for each
-// invocation, or of some rank, one.
+// Run implements [kernel.Func]. The program is specialised on the operands' dtypes and on the form of its loop.
 func (m *Kernel) Run(r *shader.Recorder, c *core.Call) error {
 	ins, outs := len(c.Ins), len(c.Outs)
 	all := make([]*core.Operand, 0, ins+outs)
@@ -95,10 +94,10 @@ func (m *Kernel) Run(r *shader.Recorder, c *core.Call) error {
 		buffers++
 	}
 	faults := m.Faults
-	repeated, shapeOf := ShapeOf(&l, all, faults)
+	repeated, form := LoopFormOf(&l, all, faults)
 	key.Bits[1] = repeated
-	key.Bits[2] = uint64(shapeOf.Rank)
-	if shapeOf.Vec4 {
+	key.Bits[2] = uint64(form.Rank)
+	if form.Vec4 {
 		key.Bits[2] |= 1 << 8
 	}
 	w := append(r.Begin(), uint32(l.Count))
@@ -119,7 +118,7 @@ func (m *Kernel) Run(r *shader.Recorder, c *core.Call) error {
 		mems[buffers] = mem
 		buffers++
 	}
-	if shapeOf.Rank > 0 {
+	if form.Rank > 0 {
 		kept := shader.Loop{Sizes: l.Sizes}
 		for i, o := range all {
 			if !o.IsNumber {
@@ -129,34 +128,34 @@ func (m *Kernel) Run(r *shader.Recorder, c *core.Call) error {
 		w = kept.Words(w)
 	}
 	r.Words = w
-	p, err := r.Program(key, buffers, func(w *shader.Text) { m.write(w, all, repeated, shapeOf, faults) })
+	p, err := r.Program(key, buffers, func(w *shader.Text) { m.write(w, all, repeated, form, faults) })
 	if err != nil {
 		return err
 	}
-	return r.Dispatch(p, shapeOf.Groups(l.Count), w, mems[:buffers]...)
+	return r.Dispatch(p, form.Groups(l.Count), w, mems[:buffers]...)
 }
 
-// A Shape is how a program loops: in four elements at a time or one, flat or, where rank says so, through
-// dimensions, of which the innermost has the vec4.
-type Shape struct {
+// A LoopForm is how a program iterates over elements: one at a time or as vec4, over a flat index or over Rank dimensions. vec4 are along
+// the innermost dimension.
+type LoopForm struct {
 	Rank int
 	Vec4 bool
 }
 
-// Groups returns how many workgroups loop over so many elements.
-func (s Shape) Groups(count int) int {
+// Groups returns how many workgroups iterate over a number of elements.
+func (s LoopForm) Groups(count int) int {
 	if s.Vec4 {
 		count = (count + 3) / 4
 	}
 	return shader.GroupsFor(count)
 }
 
-// ShapeOf returns how a program loops over l, whose operands are all; with single, an element at a time. repeated has a
-// bit for each operand of which a loop over vec4 repeats one element. Where vec4 lie in a dimension, it changes l.
-func ShapeOf(l *shader.Loop, all []*core.Operand, single bool) (repeated uint64, shape Shape) {
-	shape.Rank = len(l.Sizes)
+// LoopFormOf returns how a program iterates over l, whose operands are all. single rules out vec4. repeated has a bit for each operand that
+// has the same element throughout a loop over vec4. If vec4 are along a dimension, l becomes a loop over vec4.
+func LoopFormOf(l *shader.Loop, all []*core.Operand, single bool) (repeated uint64, form LoopForm) {
+	form.Rank = len(l.Sizes)
 	if single {
-		return 0, shape
+		return 0, form
 	}
 	vec4 := l.Flat()
 	for i, o := range all {
@@ -170,13 +169,13 @@ func ShapeOf(l *shader.Loop, all []*core.Operand, single bool) (repeated uint64,
 		}
 	}
 	if vec4 {
-		return repeated, Shape{Vec4: true}
+		return repeated, LoopForm{Vec4: true}
 	}
-	repeated, shape.Vec4 = l.Vec4Rows(all)
-	return repeated, shape
+	repeated, form.Vec4 = l.Vec4Rows(all)
+	return repeated, form
 }
 
-// ScalarWords returns how many words scalars appends.
+// ScalarWords returns how many words Scalars appends.
 func (m *Kernel) ScalarWords(c *core.Call) int {
 	n := len(c.Floats) + len(c.Ints)
 	for i := range c.Ins {
@@ -190,7 +189,7 @@ func (m *Kernel) ScalarWords(c *core.Call) int {
 	return n
 }
 
-// Scalars appends the numbers among the call's inputs, and its attributes.
+// Scalars appends the words of a call's number inputs and attributes.
 func (m *Kernel) Scalars(w []uint32, c *core.Call) []uint32 {
 	for i := range c.Ins {
 		if o := &c.Ins[i]; o.IsNumber {
@@ -206,7 +205,7 @@ func (m *Kernel) Scalars(w []uint32, c *core.Call) []uint32 {
 	return w
 }
 
-// scalar appends a number of the compute type.
+// scalar appends the words of a number in the kernel's type.
 func (m *Kernel) scalar(w []uint32, f float64, i int64) []uint32 {
 	if m.Compute == expr.I64 {
 		low, high := shader.IntWords(i)

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// write writes the program. Bit i of repeated says that operand i has the same value everywhere in a flat loop.
-func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, shape Shape, faults bool) {
+// write writes the program. Bit i of repeated says that operand i has the same value for all elements.
+func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, form LoopForm, faults bool) {
 	k, t := m.kernel, m.Compute
 	accesses := make([]*shader.Access, len(all))
 	bases := make([]string, len(all))
@@ -21,8 +21,8 @@ func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, sha
 		if o.IsNumber {
 			continue
 		}
-		a := &shader.Access{Name: "x" + strconv.Itoa(i), DType: o.DType, Vec4: shape.Vec4 && repeated>>i&1 == 0}
-		a.Shared = i >= len(k.In) && !shape.Vec4 && shader.PerWord(o.DType) > 1
+		a := &shader.Access{Name: "x" + strconv.Itoa(i), DType: o.DType, Vec4: form.Vec4 && repeated>>i&1 == 0}
+		a.Shared = i >= len(k.In) && !form.Vec4 && shader.PerWord(o.DType) > 1
 		accesses[i] = a
 		a.Declare(w, binding)
 		if i < len(k.In) {
@@ -46,8 +46,8 @@ func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, sha
 	}
 	w.Main(shader.Threads)
 	w.Add("  let i = group * %du + li;\n  let n = %s;", shader.Threads, shader.Param(0))
-	if shape.Vec4 {
-		if shape.Rank > 0 {
+	if form.Vec4 {
+		if form.Rank > 0 {
 			w.Add("  if (i * 4u >= n) { return; }")
 			var first []string
 			for i, a := range accesses {
@@ -55,7 +55,7 @@ func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, sha
 					first = append(first, bases[i])
 				}
 			}
-			w.Put(shader.Walk(shape.Rank, len(first), next, first))
+			w.Put(shader.Walk(form.Rank, len(first), next, first))
 			at := 0
 			for i, a := range accesses {
 				if a != nil {
@@ -64,7 +64,7 @@ func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, sha
 				}
 			}
 		}
-		m.writeVec4(w, accesses, bases, names, repeated, shape.Rank > 0)
+		m.writeVec4(w, accesses, bases, names, repeated, form.Rank > 0)
 	} else {
 		w.Add("  if (i >= n) { return; }")
 		var used []*shader.Access
@@ -75,7 +75,7 @@ func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, sha
 				first = append(first, bases[i])
 			}
 		}
-		w.Put(shader.Walk(shape.Rank, len(used), next, first))
+		w.Put(shader.Walk(form.Rank, len(used), next, first))
 		var args []string
 		position := map[string]string{}
 		for j, a := range used {
@@ -92,7 +92,7 @@ func (m *Kernel) write(w *shader.Text, all []*core.Operand, repeated uint64, sha
 	}
 }
 
-// Kind returns what operand i is, the outputs coming behind the inputs.
+// Kind returns the kind of operand i; outputs follow inputs.
 func (m *Kernel) Kind(i int) expr.Kind {
 	if ins := m.kernel.In; i < len(ins) {
 		return ins[i].Kind
@@ -100,9 +100,9 @@ func (m *Kernel) Kind(i int) expr.Kind {
 	return m.kernel.Program.Results[i-len(m.kernel.In)].Kind()
 }
 
-// Function writes the operation as a function of its inputs that are not numbers: apply, and the structure results, with suffix
-// behind the names. The parameters from next on are numbers, attributes and, with faults, the word for these; it returns which
-// comes after them.
+// Function declares the operation as a function apply of its inputs that are not numbers, and its result type results. suffix is appended
+// to both names. The parameters from index next on are numbers, attributes and, with faults, the index of the fault word. Function returns
+// the index of the parameter behind them.
 func (m *Kernel) Function(w *shader.Text, suffix string, isNumber func(i int) bool, next int, faults bool) int {
 	k, t := m.kernel, m.Compute
 	scalar := func(k expr.Kind) string {
@@ -156,7 +156,8 @@ func (m *Kernel) Function(w *shader.Text, suffix string, isNumber func(i int) bo
 	return next
 }
 
-// writeVec4 writes four elements at once and, in a flat loop, those left over one by one. In a loop over dimensions, vec4 begin at bases.
+// writeVec4 writes the part of the program that processes four elements at once and, in a flat loop, the remaining elements one by one. In
+// a loop over dimensions, bases are the indices of the vec4.
 func (m *Kernel) writeVec4(w *shader.Text, accesses []*shader.Access, bases, names []string, repeated uint64, dimensions bool) {
 	k, t, kind := m.kernel, m.Compute, m.Kind
 	index := func(name string) int { n, _ := strconv.Atoi(name[1:]); return n }

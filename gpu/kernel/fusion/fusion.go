@@ -13,34 +13,33 @@ import (
 )
 
 const (
-	// maxMembers is how many calls one program stands for.
+	// maxMembers is how many calls a program may fuse.
 	maxMembers = 16
-	// maxSites is how many operands members may have that are not numbers, those in the same place counted once, and how many
-	// values they may compute.
+	// maxSites is how many distinct operands a fusion may have, and how many values it may compute. Numbers do not count.
 	maxSites = 64
-	// maxScalars is how many words of parameters their numbers and attributes may have.
+	// maxScalars is how many words of numbers and attributes a fusion may have.
 	maxScalars = 40
 )
 
-// A Fusion is the list of elementwise calls that a stream has recorded last and not encoded yet. They loop over one shape, and a single
+// A Fusion is the list of elementwise calls that a stream has taken last and not yet encoded. All iterate over one shape, and a single
 // program runs them. Later members read the results of earlier ones from registers. The program reads all inputs of an element before it
-// writes anything, so members may reuse the memory of released tensors.
+// writes any result, so members may reuse the memory of released tensors.
 //
 // A result is written to memory unless its memory was released, in program order, before the fusion ended: then nothing else can read it. A
-// result that no member reads is always written, and a member that would overwrite it starts a new fusion. So a benchmark loop around one
+// result that no member reads is always written, and a call that would overwrite it starts a new fusion. So a benchmark loop around one
 // operation measures that operation.
 type Fusion struct {
-	Members []member // room for all; n are there
-	N       int
-	shape   []int
-	vec4    bool // every member alone would loop over vec4
-	sites   []site
-	values  []value
-	scalars int
-	Torn    bool // where it began or ended was a matter of time, not of the program
+	Members     []member // has length maxMembers; N are used
+	N           int
+	shape       []int
+	vec4        bool // every member on its own would iterate over vec4
+	sites       []site
+	values      []value
+	scalars     int
+	Interrupted bool // it began or ended because of timing, not because of the program
 
-	released []released // that are to be looked at, in order
-	capacity []released // for them
+	released []released // releases not yet processed, in order
+	capacity []released // memory for released
 	key      []byte
 	operands []*core.Operand
 }
@@ -48,53 +47,53 @@ type Fusion struct {
 // A member is one call of a fusion.
 type member struct {
 	kernel *elementwise.Kernel
-	Call   core.Call // a copy: the stream uses its own for later ones
+	Call   core.Call // a copy, because the stream reuses its calls
 	Number uint64
 	ins    [shader.MaxBuffers]source
 }
 
-// A source is where a member has an input from: a site, before any member wrote to it, or a value.
+// A source is where a member reads an input: a site that no member has written yet, or the value of a member.
 type source struct {
 	at     uint8
-	number bool // the call has it itself
+	number bool // the input is a number
 	value  bool
 }
 
-// A site is an operand as memory: elements that members read or write.
+// A site is a distinct operand in memory, which members read or write.
 type site struct {
 	core.Operand
-	read    bool   // from memory
-	value   int    // the last that was written to it, or -1
-	written uint64 // the call that did
-	dead    bool   // the memory was released since then, and only members need the value
-	bound   int    // which binding it has, or -1
+	read    bool   // a member reads it from memory
+	value   int    // index of the last value written to it, or -1
+	written uint64 // the call that wrote this value
+	dead    bool   // the memory was released since, and only members read the value
+	bound   int    // index of its binding, or -1
 }
 
 // stored reports whether the program writes to the site.
 func (p *site) stored() bool { return p.value >= 0 && !p.dead }
 
-// gone reports whether the site does not matter any more.
+// gone reports whether the site is no longer needed.
 func (p *site) gone() bool { return p.dead && !p.read }
 
-// A value is what a member computes.
+// A value is a result of a member.
 type value struct {
 	DType core.DType
-	read  bool // by a member
+	read  bool // a member reads it
 }
 
-// A released says that memory was given back to its stream after a call, and no other stream used it.
+// A released is a piece of memory that was freed after a call, and that no other stream used.
 type released struct {
 	handle uint64
 	after  uint64
 }
 
-// Fusable returns the program that the call applies to every element, if it can be a member of a fusion.
+// Fusable returns the elementwise kernel of a call that can be a member of a fusion, or nil.
 func Fusable(c *core.Call) *elementwise.Kernel {
 	var m *elementwise.Kernel
 	switch c.Kernel {
 	case contract.Copy, contract.Fill:
 		if in := &c.Ins[0]; !in.IsNumber && !in.Contiguous() {
-			return nil // it may be one that transposes
+			return nil // it may be faster as a transposing copy
 		}
 		m = copying.KernelOf(c)
 	default:
@@ -136,7 +135,7 @@ func Fusable(c *core.Call) *elementwise.Kernel {
 	return m
 }
 
-// same reports whether operands of a loop over shape are the same elements in the same order.
+// same reports whether two operands, iterated over shape, are the same elements in the same order.
 func same(a, b *core.Operand, shape []int) bool {
 	if a.Memory.Handle != b.Memory.Handle || a.Offset != b.Offset || a.DType != b.DType {
 		return false
@@ -149,7 +148,7 @@ func same(a, b *core.Operand, shape []int) bool {
 	return true
 }
 
-// conflict reports whether, if one of two operands is written, the other may change at another point of the loop.
+// conflict reports whether writing one of two operands may change elements of the other at a different point of the loop.
 func conflict(a, b *core.Operand, shape []int) bool {
 	if a.IsNumber || b.IsNumber || a.Memory.Handle != b.Memory.Handle || same(a, b, shape) {
 		return false
@@ -159,7 +158,7 @@ func conflict(a, b *core.Operand, shape []int) bool {
 	return from < last && first < to
 }
 
-// extent returns the bytes of its memory between which an operand lies.
+// extent returns the range of bytes in its memory that an operand occupies.
 func extent(o *core.Operand) (from, to int) {
 	from, to = o.Offset, o.Offset+1
 	for d, s := range o.Strides {
@@ -172,7 +171,7 @@ func extent(o *core.Operand) (from, to int) {
 	return from * o.DType.Size(), to * o.DType.Size()
 }
 
-// loopsVec4 reports whether the call's loop goes by vec4.
+// loopsVec4 reports whether the call on its own would iterate over vec4.
 func loopsVec4(c *core.Call, room []*core.Operand) bool {
 	shape := c.Outs[0].Shape
 	all, dense := room[:0], true
@@ -188,11 +187,11 @@ func loopsVec4(c *core.Call, room []*core.Operand) bool {
 		return true
 	}
 	l := shader.NewLoop(shape, all...)
-	_, how := elementwise.ShapeOf(&l, all, false)
+	_, how := elementwise.LoopFormOf(&l, all, false)
 	return how.Vec4
 }
 
-// find returns the site of an operand, or -1.
+// find returns the index of an operand's site, or -1.
 func (f *Fusion) find(o *core.Operand) int {
 	for i := range f.sites {
 		if p := &f.sites[i]; !p.gone() && same(&p.Operand, o, f.shape) {
@@ -202,7 +201,7 @@ func (f *Fusion) find(o *core.Operand) int {
 	return -1
 }
 
-// fits reports whether the call can be a member beside those that are there.
+// fits reports whether the call can become a member.
 func (f *Fusion) fits(bindings int, c *core.Call, m *elementwise.Kernel) bool {
 	if f.N == maxMembers || !slices.Equal(c.Outs[0].Shape, f.shape) || loopsVec4(c, f.operands) != f.vec4 {
 		return false
@@ -248,7 +247,7 @@ func (f *Fusion) fits(bindings int, c *core.Call, m *elementwise.Kernel) bool {
 	return bound <= min(bindings, shader.MaxBuffers) && len(f.sites)+added <= maxSites && len(f.values)+len(c.Outs) <= maxSites
 }
 
-// reads reports whether what is in the site of the output is an input of the call.
+// reads reports whether the call reads the elements that its output overwrites.
 func reads(c *core.Call, out *core.Operand, shape []int) bool {
 	for i := range c.Ins {
 		if o := &c.Ins[i]; !o.IsNumber && same(o, out, shape) {
@@ -258,12 +257,12 @@ func reads(c *core.Call, out *core.Operand, shape []int) bool {
 	return false
 }
 
-// Join makes the call a member, unless it does not fit.
+// Join adds the call to the fusion if it fits, and reports whether it did.
 func (f *Fusion) Join(x *Releases, bindings int, c *core.Call, m *elementwise.Kernel, number uint64) bool {
 	if f.N == 0 {
 		f.shape, f.vec4 = c.Outs[0].Shape, loopsVec4(c, f.operands)
 	} else if !f.fits(bindings, c, m) {
-		f.Forget(x)
+		f.MarkReleased(x)
 		if !f.fits(bindings, c, m) {
 			return false
 		}
@@ -299,7 +298,7 @@ func (f *Fusion) Join(x *Releases, bindings int, c *core.Call, m *elementwise.Ke
 	return true
 }
 
-// site returns the site of an operand, a new one if it has none yet.
+// site returns the index of an operand's site, and adds it if it is new.
 func (f *Fusion) site(o *core.Operand) int {
 	if at := f.find(o); at >= 0 {
 		return at
@@ -308,15 +307,15 @@ func (f *Fusion) site(o *core.Operand) int {
 	return len(f.sites) - 1
 }
 
-// copyCallTo makes to a copy of c that its stream does not use again.
+// copyCallTo copies c to a call that the stream does not reuse.
 func copyCallTo(to, c *core.Call) {
 	to.Kernel, to.Op, to.InPlace, to.Overwrites = c.Kernel, c.Op, c.InPlace, c.Overwrites
 	to.Outs, to.Ins = append(to.Outs[:0], c.Outs...), append(to.Ins[:0], c.Ins...)
 	to.Ints, to.Floats = append(to.Ints[:0], c.Ints...), append(to.Floats[:0], c.Floats...)
 }
 
-// Forget marks the sites that no call but members uses, as far as releases after the last of these tell.
-func (f *Fusion) Forget(x *Releases) {
+// MarkReleased marks sites whose memory was released after the last write, so that their values need not be written.
+func (f *Fusion) MarkReleased(x *Releases) {
 	last := f.Members[f.N-1].Number
 	for {
 		if len(f.released) == 0 {
@@ -339,7 +338,7 @@ func (f *Fusion) Forget(x *Releases) {
 	}
 }
 
-// Reset makes the fusion empty.
+// Reset empties the fusion.
 func (f *Fusion) Reset() {
 	for i := range f.Members[:f.N] {
 		f.Members[i].Call.Clear()
@@ -348,16 +347,16 @@ func (f *Fusion) Reset() {
 	f.N, f.sites, f.values, f.scalars = 0, f.sites[:0], f.values[:0], 0
 }
 
-// Releases are those of a stream's memory that its worker has not looked at yet.
+// Releases are the releases of a stream's memory that its worker has not processed yet.
 type Releases struct {
 	mu   sync.Mutex
 	list []released
 }
 
-// maxReleases is how many are kept; of memory whose release was not noted, values are written that need not be.
+// maxReleases is how many releases are kept. If one is dropped, a value is written that need not be.
 const maxReleases = 4096
 
-// Note adds a release of memory after a call.
+// Note adds the release of memory after a call.
 func (x *Releases) Note(handle, after uint64) {
 	x.mu.Lock()
 	if len(x.list) < maxReleases {
@@ -366,7 +365,7 @@ func (x *Releases) Note(handle, after uint64) {
 	x.mu.Unlock()
 }
 
-// take appends them to list.
+// take moves the releases to list.
 func (x *Releases) take(list []released) []released {
 	x.mu.Lock()
 	list = append(list, x.list...)

@@ -20,10 +20,10 @@ const (
 	maxCandidates = 4096
 )
 
-// Cache holds a device's fusion programs by everything they depend on.
+// Cache holds the fusion programs of a device.
 type Cache struct {
 	Off      bool
-	at       int // weight at which fusions are compiled
+	at       int // weight at which a fusion is compiled
 	mu       sync.Mutex
 	byKey    map[string]*fusedProgram
 	compiled int
@@ -32,7 +32,7 @@ type Cache struct {
 // A fusedProgram is a fusion that has occurred, and its program once it has one.
 type fusedProgram struct {
 	weight  int
-	program shader.Program // nil where it has none, yet or because the device refuses it
+	program shader.Program // nil if it was not compiled or the device refused it
 	tried   bool
 }
 
@@ -54,7 +54,7 @@ func (f *Cache) Force(on bool) (restore func()) {
 	}
 }
 
-// Drop forgets the programs, and which fusions came up.
+// Drop removes all programs and counts.
 func (f *Cache) Drop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +68,7 @@ func (f *Cache) Count() int {
 	return f.compiled
 }
 
-// get returns the program for a key, or nil where the calls go one by one.
+// get returns the program of a key, or nil if the calls are to run one by one.
 func (f *Cache) get(key []byte, weight int, compile func() shader.Program) shader.Program {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +100,8 @@ func (f *Cache) get(key []byte, weight int, compile func() shader.Program) shade
 	return x.program
 }
 
-// Dispatch runs the members as one program and reports whether there is one. compile compiles a new one; it returns nil
-// if the GPU does not take it.
+// Dispatch runs the members as one program and reports whether there is one. compile compiles a new program; it returns nil if the device
+// does not accept it.
 func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key []byte, source *shader.Source) shader.Program) bool {
 	mems := &r.Mems
 	bound := f.operands[:0]
@@ -116,17 +116,17 @@ func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key 
 	}
 	f.operands = bound
 	l := shader.NewLoop(f.shape, bound...)
-	repeated, shape := elementwise.ShapeOf(&l, bound, false)
-	if 1+len(bound)+f.N+f.scalars+shape.Rank*(1+len(bound)) > shader.MaxParamBytes/4 {
+	repeated, form := elementwise.LoopFormOf(&l, bound, false)
+	if 1+len(bound)+f.N+f.scalars+form.Rank*(1+len(bound)) > shader.MaxParamBytes/4 {
 		return false
 	}
-	f.identify(repeated, shape)
+	f.identify(repeated, form)
 	weight := wholeWeight
-	if f.Torn {
+	if f.Interrupted {
 		weight = f.N / maxMembers
 	}
 	p := programs.get(f.key, weight, func() shader.Program {
-		return compile(f.key, r.Write(len(bound), func(w *shader.Text) { f.write(w, repeated, shape) }))
+		return compile(f.key, r.Write(len(bound), func(w *shader.Text) { f.write(w, repeated, form) }))
 	})
 	if p == nil {
 		return false
@@ -141,17 +141,17 @@ func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key 
 	for i := range f.Members[:f.N] {
 		w = f.Members[i].kernel.Scalars(w, &f.Members[i].Call)
 	}
-	if shape.Rank > 0 {
+	if form.Rank > 0 {
 		w = l.Words(w)
 	}
 	r.Words = w
-	return r.Dispatch(p, shape.Groups(l.Count), w, mems[:len(bound)]...) == nil
+	return r.Dispatch(p, form.Groups(l.Count), w, mems[:len(bound)]...) == nil
 }
 
-// identify writes down what the program depends on, and gives sites their bindings.
-func (f *Fusion) identify(repeated uint64, shape elementwise.Shape) {
-	k := append(f.key[:0], uint8(shape.Rank), uint8(f.N))
-	if shape.Vec4 {
+// identify sets key to everything that the program depends on.
+func (f *Fusion) identify(repeated uint64, form elementwise.LoopForm) {
+	k := append(f.key[:0], uint8(form.Rank), uint8(f.N))
+	if form.Vec4 {
 		k[0] |= 1 << 7
 	}
 	for i := range f.sites {

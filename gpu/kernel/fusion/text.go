@@ -10,18 +10,18 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// In a fusion's program, values are the bits that memory of their dtype would hold: a u32, or a vec2<u32> for 64 bits. This rounds each
-// value to its dtype as memory would. The compiler must not see through it, or it could round a product and a sum of two members once
-// instead of twice. So each member combines the bits of floating-point inputs with a parameter that is 0. Results are then the same as
-// without fusion, on every GPU.
+// In a fusion's program, a value is the bits that memory of its dtype would hold: a u32, or a pair of words for 64-bit dtypes. This rounds
+// each value to its dtype, as memory would. The compiler must not see through it, because it could then contract a product and a sum of two
+// members to one rounding. Therefore each member XORs the bits of floating-point inputs with a parameter that is 0. Results then have the
+// same bits as without fusion, on every GPU.
 
-// write writes the program of a fusion. Its sites must be bound.
-func (f *Fusion) write(w *shader.Text, repeated uint64, shape elementwise.Shape) {
+// write writes the program of a fusion. Its sites must have bindings.
+func (f *Fusion) write(w *shader.Text, repeated uint64, form elementwise.LoopForm) {
 	var bound []*site
 	for i := range f.sites {
 		if p := &f.sites[i]; p.bound >= 0 {
 			bound = append(bound, p)
-			rawOf(w, p, shape.Vec4 && repeated>>p.bound&1 == 0).declare(p.bound + 1)
+			rawOf(w, p, form.Vec4 && repeated>>p.bound&1 == 0).declare(p.bound + 1)
 		}
 	}
 	f.chain(w, bound)
@@ -31,10 +31,10 @@ func (f *Fusion) write(w *shader.Text, repeated uint64, shape elementwise.Shape)
 	for k := range bound {
 		bases[k] = shader.Param(1 + k)
 	}
-	first := 1 + len(bound) + f.N + f.scalars // of the sizes
+	first := 1 + len(bound) + f.N + f.scalars // index of the first size
 	at := func(k int) string { return "at_" + strconv.Itoa(k) }
 	switch {
-	case shape.Vec4 && shape.Rank == 0:
+	case form.Vec4 && form.Rank == 0:
 		w.Add("  let e = i * 4u;\n  if (e + 3u < n) {")
 		shifted := func(by string) func(int) string {
 			return func(k int) string {
@@ -48,19 +48,19 @@ func (f *Fusion) write(w *shader.Text, repeated uint64, shape elementwise.Shape)
 		w.Add("    return;\n  }\n  for (var j = e; j < n; j++) {")
 		writeOne(w, bound, repeated, true, shifted(" + j"))
 		w.Add("  }")
-	case shape.Vec4:
+	case form.Vec4:
 		w.Add("  if (i * 4u >= n) { return; }")
-		w.Put(shader.Walk(shape.Rank, len(bound), first, bases))
+		w.Put(shader.Walk(form.Rank, len(bound), first, bases))
 		writeVec4(w, bound, repeated, at)
 	default:
 		w.Add("  if (i >= n) { return; }")
-		w.Put(shader.Walk(shape.Rank, len(bound), first, bases))
+		w.Put(shader.Walk(form.Rank, len(bound), first, bases))
 		writeOne(w, bound, repeated, false, at)
 	}
 }
 
-// chain writes the members as functions, and one that calls them in order: from the bits of what is read to those of what is
-// written.
+// chain declares a function for each member, and the function chain, which calls them in order. It takes the bits of the inputs and returns
+// the bits of the outputs.
 func (f *Fusion) chain(w *shader.Text, bound []*site) {
 	next := 1 + len(bound) + f.N
 	var body strings.Builder
@@ -106,7 +106,7 @@ func (f *Fusion) chain(w *shader.Text, bound []*site) {
 	w.Func("chain("+strings.Join(formals, ", ")+") -> written", "var out: written;\n%s  return out;", body.String())
 }
 
-// decode returns input j of the member from its bits.
+// decode returns the expression for input j of a member, from its bits.
 func decode(bits string, d core.DType, zero string, m *elementwise.Kernel, j int) string {
 	switch d {
 	case core.Float32:
@@ -128,12 +128,12 @@ func bitsType(d core.DType) string {
 	return "u32"
 }
 
-// A rawAccess is how the program of a fusion sees a site.
+// A rawAccess reads and writes the bits of a site's elements.
 type rawAccess struct {
 	*site
 	w    *shader.Text
 	name string
-	vec4 bool // elements come as aligned vec4
+	vec4 bool // the buffer is an array of vec4
 	// shared says that other invocations may write to the same word.
 	shared bool
 }
@@ -153,7 +153,7 @@ func (x *rawAccess) declare(binding int) {
 	x.w.Put(x.w.Buffer(binding, x.name, element))
 }
 
-// load returns the bits of element e.
+// load returns the expression for the bits of element e.
 func (x *rawAccess) load(e string) string {
 	n := shader.PerWord(x.DType)
 	switch {
@@ -169,10 +169,10 @@ func (x *rawAccess) load(e string) string {
 	return fmt.Sprintf("((%s >> (((%s) %% %du) * %du)) & %s)", word, e, n, 32/n, mask(n))
 }
 
-// mask covers an element of a word that holds n.
+// mask returns the mask of an element in a word that holds n.
 func mask(n int) string { return fmt.Sprintf("%#xu", 1<<(32/n)-1) }
 
-// store returns a statement that sets the bits of element e.
+// store returns a statement that stores the bits of element e.
 func (x *rawAccess) store(e, v string) string {
 	n := shader.PerWord(x.DType)
 	switch {
@@ -191,7 +191,7 @@ func (x *rawAccess) store(e, v string) string {
 	return fmt.Sprintf("%s = (%s & ~(%s << %s)) | (%s << %s);\n", word, word, mask(n), shift, v, shift)
 }
 
-// loadVec4 returns a statement that reads what four elements from e on lie in, and the bits of each.
+// loadVec4 returns a statement that loads the words of four elements from e on, and expressions for the bits of each.
 func (x *rawAccess) loadVec4(e string) (statement string, elements [4]string) {
 	q := "q" + x.name
 	switch n := shader.PerWord(x.DType); {
@@ -217,7 +217,7 @@ func (x *rawAccess) loadVec4(e string) (statement string, elements [4]string) {
 	return fmt.Sprintf("    let %s = %s[(%s) >> 2u];\n", q, x.name, e), elements
 }
 
-// storeVec4 returns statements that set the bits of four elements from e on.
+// storeVec4 returns statements that store the bits of four elements from e on.
 func (x *rawAccess) storeVec4(e string, v [4]string) string {
 	switch n := shader.PerWord(x.DType); {
 	case n == 1 && x.DType.Size() == 8:
@@ -235,7 +235,7 @@ func (x *rawAccess) storeVec4(e string, v [4]string) string {
 	return fmt.Sprintf("    %s[(%s) >> 2u] = %s | (%s << 8u) | (%s << 16u) | (%s << 24u);\n", x.name, e, v[0], v[1], v[2], v[3])
 }
 
-// writeVec4 writes an iteration of the loop over four elements. at says where a site's begin.
+// writeVec4 writes an iteration over four elements. at returns the index of a site's first.
 func writeVec4(w *shader.Text, bound []*site, repeated uint64, at func(int) string) {
 	var args [4][]string
 	for k, p := range bound {
@@ -270,7 +270,7 @@ func writeVec4(w *shader.Text, bound []*site, repeated uint64, at func(int) stri
 	}
 }
 
-// writeOne writes an iteration of the loop over one element, in a program whose loop may otherwise be over vec4.
+// writeOne writes an iteration over one element. vec4 says that the buffers may be arrays of vec4.
 func writeOne(w *shader.Text, bound []*site, repeated uint64, vec4 bool, at func(int) string) {
 	access := func(k int) *rawAccess { return rawOf(w, bound[k], vec4 && repeated>>k&1 == 0) }
 	var args []string

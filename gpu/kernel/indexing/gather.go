@@ -30,7 +30,7 @@ func gatherCall(r *shader.Recorder, c *core.Call) error {
 	if out.Numel() == 0 {
 		return nil
 	}
-	from := *in // along the dimension the index says where
+	from := *in // the index gives the position along dim
 	size, stride := 1, 0
 	if len(in.Shape) > 0 {
 		size, stride = in.Shape[dim], in.Strides[dim]
@@ -55,11 +55,11 @@ func gatherCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// shortLine is how long a line is at most that each of its elements looks through.
+// shortLine is the length of a line up to which each of its elements compares its index with those of all others.
 const shortLine = 64
 
-// scatterCall has, of the elements of a line that go to one place, the first (the last, where they are not combined) take them
-// all, in their order.
+// scatterCall scatters along a dimension. Of the elements of a line with the same destination, the first combines all of them in order;
+// without a combination, the last is written.
 func scatterCall(r *shader.Recorder, c *core.Call) error {
 	out, index, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
 	dim, mode := contract.ScatterOf(c).Dim, contract.ScatterOf(c).Mode
@@ -134,7 +134,7 @@ func scatterCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// scatterSorted is scatterCall for lines of any length.
+// scatterSorted is scatterCall for long lines.
 func scatterSorted(r *shader.Recorder, c *core.Call) error {
 	out, index, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
 	dim := contract.ScatterOf(c).Dim
@@ -143,7 +143,7 @@ func scatterSorted(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	to := *out // along the dimension the index says where
+	to := *out // the index gives the position along dim
 	to.Shape, to.Strides = index.Shape, slices.Clone(out.Strides)
 	to.Strides[dim] = 0
 	lined, toLined := shader.Innermost(index, dim), shader.Innermost(&to, dim)
@@ -180,7 +180,7 @@ func scatterSorted(r *shader.Recorder, c *core.Call) error {
 	return p.Rows(out, len(out.Shape), &values, len(index.Shape)).Run(r)
 }
 
-// maxIndices is how many index tensors a program binds beside its other operands.
+// maxIndices is how many index tensors a program may bind.
 const maxIndices = 5
 
 func indexCall(r *shader.Recorder, c *core.Call) error {
@@ -246,8 +246,8 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// copiesVec4 reports whether what k indices choose of in is copied to out as vec4: outer and inner are the loops over the indices and over
-// the elements that each chooses.
+// copiesVec4 reports whether the elements of in that k indices select are copied to out as vec4. outer is the loop over the indices, inner
+// the loop over the elements of each.
 func copiesVec4(outer, inner *shader.Loop, in, out *core.Operand, k int) bool {
 	divides := func(n int) bool { return n%4 == 0 }
 	last := len(inner.Sizes) - 1

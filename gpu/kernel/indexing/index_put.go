@@ -11,8 +11,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Destinations writes, for each index tuple into the leading dimensions of out, the position of its first element in out's slab, or
-// nowhere. It reports indices out of range.
+// Destinations returns, for each tuple of indices into the leading dimensions of out, the index of the first selected element in out's
+// slab, or NoIndex if the first index is skip. Indices out of range are errors, which name dimensions by names.
 func Destinations(r *shader.Recorder, c *core.Call, out *core.Operand, index []core.Operand, wrap bool, skip int64, names []int64) (core.Memory, error) {
 	n, k := index[0].Numel(), len(index)
 	m, err := r.Temp(4 * max(n, 1))
@@ -90,6 +90,6 @@ func embeddingBackwardCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	p := Scatter{Dest: dest, Lines: 1, N: n, Mode: contract.ScatterAdd, Apart: true, average: a.ByFrequency}
+	p := Scatter{Dest: dest, Lines: 1, N: n, Mode: contract.ScatterAdd, SumFirst: true, average: a.ByFrequency}
 	return p.Rows(out, 1, &c.Ins[0], len(c.Ins[1].Shape)).Run(r)
 }

@@ -27,7 +27,7 @@ func init() {
 	kernel.Register(contract.MaskedScatter, maskedScatterCall)
 }
 
-// ranks returns scratch memory with, for each element of a mask in row-major order, the number of true elements before it.
+// ranks returns, for each element of a mask in row-major order, the number of true elements before it.
 func ranks(r *shader.Recorder, mask *core.Operand) (core.Memory, error) {
 	l := shader.NewLoop(mask.Shape, mask)
 	return primitive.PrefixSum(r, "mask ranks", mask.Numel(), func(s *shader.Builder) func(w *shader.Text) {
@@ -100,7 +100,7 @@ func maskedSelectCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// maskedScatterCall, in place: the elements of Outs[0] where Ins[0] is true = those of Ins[1], contiguous, in order.
+// maskedScatterCall: the elements of Outs[0] where Ins[0] is true = those of Ins[1], contiguous, in order. It works in place.
 func maskedScatterCall(r *shader.Recorder, c *core.Call) error {
 	out, mask, src := &c.Outs[0], &c.Ins[0], &c.Ins[1]
 	if mask.Numel() == 0 {

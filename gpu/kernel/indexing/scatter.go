@@ -11,35 +11,38 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Rows of values are scattered to places; several rows may have the same place. If there are few rows, one workgroup per row looks through
-// all of them, which is faster than sorting. Otherwise rows are sorted by place, in stable order, so that the rows of one place form a run.
-// A run is combined in pieces, each piece and column by one invocation. The partial results of a long run are combined in the same way
-// until one is left. So no invocation takes long, whatever the places are, and the order of additions depends on the places alone.
+// Rows of values are scattered to destinations, several of which may be equal. If there are few rows, one workgroup for each row compares
+// its destination with all others, which is faster than sorting. Otherwise rows are sorted by destination, in stable order, so that the
+// rows of a destination form a run.
+//
+// A run is divided into pieces, and one invocation combines a column of a piece. The partial results of a long run are combined in the same
+// way until one is left. So no invocation runs for long, whatever the destinations are, and the order of additions depends on the
+// destinations alone.
 
 const (
-	// runPiece is how many entries, or pieces of a level, an invocation combines.
+	// runPiece is how many rows, or partial results, an invocation combines.
 	runPiece = 256
-	// columnsEach is how many columns an invocation takes. Lavapipe ends loops after 65535 iterations, of all loops together.
-	columnsEach = 16
+	// columnsPerInvocation is how many columns an invocation processes. lavapipe ends nested loops after 65535 iterations in total.
+	columnsPerInvocation = 16
 )
 
-// A Scatter writes rows of values to places, or combines them with what is there. If rows have the same place, the last one is written, and
-// combinations happen in row order. With apart, the rows of a place are summed first, average divides the sum by their number, and the
-// result is added to what is there.
+// A Scatter writes rows of values to destinations, or combines them with the old values there. If rows have the same destination, the last
+// one is written, and combinations happen in row order. With SumFirst, the rows of a destination are summed first, average divides the sum
+// by their number, and the result is added to the old value.
 type Scatter struct {
-	Dest           core.Memory // the place of each row, the position of its first element in out's slab, or nowhere
-	Lines, N       int         // rows of one place are in one of the lines, each of n rows
-	Mode           contract.ScatterMode
-	Apart, average bool
+	Dest              core.Memory // the destination of each row: the index of its first element in out's slab, or NoIndex
+	Lines, N          int         // number of lines, and of rows in each; rows with one destination are in the same line
+	Mode              contract.ScatterMode
+	SumFirst, average bool
 
 	out           *core.Operand
-	row           core.Operand // a row of out
+	row           core.Operand // dimensions of a row of out
 	values        *core.Operand
-	front, inside core.Operand // values by rows, and in a row
+	front, inside core.Operand // dimensions of values before those of a row, and those of a row
 	width         int
 }
 
-// Rows sets out and values. front is the number of out's dimensions before those of a row, lead that of values.
+// Rows sets out and values. front is the number of out's dimensions before those of a row, lead that of values'.
 func (p *Scatter) Rows(out *core.Operand, front int, values *core.Operand, lead int) *Scatter {
 	p.out, p.row, p.values = out, shader.Trailing(out, front), values
 	p.width = core.Numel(p.row.Shape)
@@ -72,14 +75,14 @@ func (p *Scatter) Run(r *shader.Recorder) error {
 	return p.combine(r, e)
 }
 
-// A scatterText is text of a scatter: at turns the place of a row and the column q into in_0, the position in out, and read is the value
-// of row o there.
+// A scatterText has the text for an element of a row. at defines in_0, its index in out, from the row's destination place and the column q.
+// read is the expression for the value of row o there.
 type scatterText struct {
 	t        expr.Type
 	at, read string
 }
 
-// bind adds out and the values to a shader, and returns what writes the function of a row's position.
+// bind binds out and values. It returns a function that declares the index of a row of values.
 func (p *Scatter) bind(s *shader.Builder) func(w *shader.Text) scatterText {
 	t := shader.ComputeType(p.out.DType)
 	s.InOut("y", p.out, t)
@@ -94,7 +97,7 @@ func (p *Scatter) bind(s *shader.Builder) func(w *shader.Text) scatterText {
 		first = s.In("v", p.values, t, expr.Number)
 	}
 	s.Specialize(int(p.Mode))
-	s.Flag(p.Apart)
+	s.Flag(p.SumFirst)
 	s.Flag(p.average)
 	outer, inner := shader.NewLoop(p.front.Shape, &p.front), shader.NewLoop(p.row.Shape, &p.row, &p.inside)
 	outerRank, innerRank := s.Specialize(len(outer.Sizes)), s.Specialize(len(inner.Sizes))
@@ -109,34 +112,34 @@ func (p *Scatter) bind(s *shader.Builder) func(w *shader.Text) scatterText {
 	}
 }
 
-// finish returns statements that write sum, of so many terms.
+// finish returns statements that store sum, of a number of terms.
 func (p *Scatter) finish(terms string) string {
 	text := ""
 	if p.average {
 		text += fmt.Sprintf("    sum = sum / real(%s);\n", terms)
 	}
-	if p.Apart {
+	if p.SumFirst {
 		text += "    sum = ld_y(in_0) + sum;\n"
 	}
 	return fmt.Sprintf("%s    st_y(in_0, sum);\n", text)
 }
 
-// start returns what the first of the values is combined with.
+// start returns the expression that the first value is combined with.
 func (p *Scatter) start() string {
-	if p.Apart {
+	if p.SumFirst {
 		return "0.0"
 	}
 	return "ld_y(in_0)"
 }
 
-// search puts few rows.
+// search scatters few rows.
 func (p *Scatter) search(r *shader.Recorder) error {
 	s := shader.New(r, "put few rows")
 	from, count, width := s.WordsOf("dest", p.Dest), s.Uint(p.N), s.Uint(p.width)
 	bound := p.bind(s)
-	chunks := s.Uint(shader.Ceil(p.width, 64*columnsEach))
+	chunks := s.Uint(shader.Ceil(p.width, 64*columnsPerInvocation))
 	room := s.Specialize(max(1<<bits.Len(uint(p.N-1)), 64))
-	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnsEach), func(w *shader.Text) {
+	return s.Run(r, p.N*shader.Ceil(p.width, 64*columnsPerInvocation), func(w *shader.Text) {
 		text := bound(w)
 		begin, end := "0u", "row"
 		if p.Mode == contract.ScatterAssign {
@@ -155,13 +158,14 @@ func (p *Scatter) search(r *shader.Recorder) error {
 		w.Add("  for (var o = %s + li; o < %s; o += 64u) { if (dest[%s + o] == place) { %s; } }", begin, end, from, w.AtomicStore("found", "1u"))
 		w.Barrier()
 		w.Add("  if (%s == 1u) { return; }", w.AtomicLoad("found"))
-		columns := fmt.Sprintf("  let first = (group %% %[1]s) * %[2]du;\n  for (var q = first + li; q < min(first + %[2]du, %[3]s); q += 64u) {\n", chunks, 64*columnsEach, width) + text.at
+		columns := fmt.Sprintf("  let first = (group %% %[1]s) * %[2]du;\n  for (var q = first + li; q < min(first + %[2]du, %[3]s); q += 64u) {\n", chunks, 64*columnsPerInvocation, width) + text.at
 		if p.Mode == contract.ScatterAssign {
 			w.Put(columns)
 			w.Add("    let o = row;\n    st_y(in_0, %s);\n  }", text.read)
 			return
 		}
-		// Each invocation counts the rows of its stretch that go here, and lists them behind those of the stretches before: in order.
+		// Each invocation counts the rows with this destination in its range of rows, and lists them behind those of earlier ranges, so
+		// that the list is in row order.
 		w.Add(`  let stretch = (%[1]s - row + 63u) / 64u;
   let begin = row + li * stretch;
   let end = min(begin + stretch, %[1]s);
@@ -182,18 +186,18 @@ func (p *Scatter) search(r *shader.Recorder) error {
 	})
 }
 
-// spread adds to a shader how workgroups share entries and columns, and returns their number and what writes the main function, in which
-// head sees the entry j and its place, and body every column q of the invocation.
-func (p *Scatter) spread(s *shader.Builder, e *primitive.Entries) (groups int, main func(w *shader.Text, head, body string)) {
+// distribute divides rows and columns between workgroups. It returns the number of workgroups, and a function that writes the main
+// function: head runs once for entry j with its destination place, body for every column q of the invocation.
+func (p *Scatter) distribute(s *shader.Builder, e *primitive.Entries) (groups int, main func(w *shader.Text, head, body string)) {
 	side := s.Specialize(min(1<<bits.Len(uint(p.width-1)), 64))
-	blocks := shader.Ceil(p.width, side*columnsEach)
+	blocks := shader.Ceil(p.width, side*columnsPerInvocation)
 	count, blocksWord, width := s.Uint(e.Capacity), s.Uint(blocks), s.Uint(p.width)
 	return shader.Ceil(e.Capacity, 64/side) * blocks, func(w *shader.Text, head, body string) {
 		w.Main(64)
 		w.Add(`  let j = (group / %s) * %du + li / %du;
   if (j >= %s) { return; }`, blocksWord, 64/side, side, count)
 		w.Add(`  let column = (group %% %s) * %du;
-  let last = min(column + %du, %s);`, blocksWord, side*columnsEach, side*columnsEach, width)
+  let last = min(column + %du, %s);`, blocksWord, side*columnsPerInvocation, side*columnsPerInvocation, width)
 		w.Add(`  let place = sorted_key(j).y;
   if (place == %s) { return; }`, shader.NoIndex)
 		w.Put(head)
@@ -203,7 +207,7 @@ func (p *Scatter) spread(s *shader.Builder, e *primitive.Entries) (groups int, m
 	}
 }
 
-// rowOf returns what writes the function row_of(j), the row of a sorted entry.
+// rowOf returns a function that declares row_of(j), the row of a sorted entry.
 func (p *Scatter) rowOf(s *shader.Builder) func(w *shader.Text) {
 	size := s.Uint(p.N)
 	return func(w *shader.Text) {
@@ -216,7 +220,7 @@ func (p *Scatter) assign(r *shader.Recorder, e *primitive.Entries) error {
 	s := shader.New(r, "put last rows")
 	sorted, rowOf := e.Bind(s, "sorted"), p.rowOf(s)
 	bound := p.bind(s)
-	groups, main := p.spread(s, e)
+	groups, main := p.distribute(s, e)
 	size, room := s.Uint(p.N), s.Uint(e.Capacity)
 	return s.Run(r, groups, func(w *shader.Text) {
 		sorted(w)
@@ -228,7 +232,7 @@ func (p *Scatter) assign(r *shader.Recorder, e *primitive.Entries) error {
 	})
 }
 
-// extents returns a pair of words for each entry: its place in its run, and the run's length.
+// extents returns two words for each entry: its position in its run, and the length of the run.
 func (p *Scatter) extents(r *shader.Recorder, e *primitive.Entries) (core.Memory, error) {
 	m, err := r.Temp(8 * e.Capacity)
 	if err != nil {
@@ -237,7 +241,7 @@ func (p *Scatter) extents(r *shader.Recorder, e *primitive.Entries) (core.Memory
 	s := shader.New(r, "extents of runs")
 	sorted, to, count, size := e.Bind(s, "sorted"), s.WordsOf("extents", m), s.Uint(e.Capacity), s.Uint(p.N)
 	return m, s.Run(r, shader.GroupsFor(e.Capacity), func(w *shader.Text) {
-		// The first entry of the line, from one on, for which a test of its key holds.
+		// The first entry of the line, from index from on, whose key satisfies test.
 		search := func(name, from, to, test string) string {
 			return fmt.Sprintf(`
   var %[1]s = %[2]s;
@@ -261,8 +265,8 @@ func (p *Scatter) extents(r *shader.Recorder, e *primitive.Entries) (core.Memory
 	})
 }
 
-// combine combines each run, level by level. A piece of a run that goes on keeps its sum in a slot: of each runPiece entries, at most one
-// begins a later piece of a run, and at most one a run that is longer than a piece.
+// combine combines each run, level by level. The partial result of a piece is kept in a slot. There are two slots for each runPiece
+// entries: at most one later piece of a run begins there, and at most one run that is longer than a piece.
 func (p *Scatter) combine(r *shader.Recorder, e *primitive.Entries) error {
 	extents, err := p.extents(r, e)
 	if err != nil {
@@ -286,12 +290,12 @@ func (p *Scatter) combine(r *shader.Recorder, e *primitive.Entries) error {
 	return nil
 }
 
-// level combines pieces of runs, of so many entries each.
+// level combines the pieces of runs whose elements stand for span entries each.
 func (p *Scatter) level(r *shader.Recorder, e *primitive.Entries, extents, parts core.Memory, span int) error {
 	s := shader.New(r, "put runs of rows")
 	sorted, rowOf, extent := e.Bind(s, "sorted"), p.rowOf(s), s.WordsOf("extents", extents)
 	bound := p.bind(s)
-	groups, main := p.spread(s, e)
+	groups, main := p.distribute(s, e)
 	spanWord, width := s.Uint(span), s.Uint(p.width)
 	part, first, long := "", s.Flag(span == 1), s.Flag(parts.Handle != 0)
 	if long {

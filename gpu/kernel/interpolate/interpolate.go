@@ -23,13 +23,13 @@ func init() {
 	})
 }
 
-// A resampling makes planes of the sizes out of those of the sizes in, contiguous; missing leading dimensions are 1.
+// A resampling computes planes of size out from planes of size in. Both are contiguous; missing leading dimensions have size 1.
 type resampling struct {
 	planes  int
 	in, out [3]int
 	mode    contract.InterpolateMode
 	align   bool
-	scale   [3]float64 // how many times larger; 0 where positions follow from the sizes
+	scale   [3]float64 // scale factor; 0 if positions follow from the sizes
 }
 
 func newResampling(c *core.Call, in, out *core.Operand) *resampling {
@@ -54,13 +54,13 @@ func (p *resampling) taps() int {
 	return 1
 }
 
-// A tap is an input position of an output position, with its weight.
+// A tap is an input position that an output position reads, with its weight.
 type tap struct {
 	at     int
 	weight float64
 }
 
-// tapsAt returns the taps of output position o of dimension d. A dimension of one input position has one tap.
+// tapsAt returns the taps of output position o along dimension d. If the input has one position there, there is one tap.
 func (p *resampling) tapsAt(d, o int) []tap {
 	in, out := p.in[d], p.out[d]
 	clamp := func(i float64) int { return int(min(max(i, 0), float64(in-1))) }
@@ -68,7 +68,7 @@ func (p *resampling) tapsAt(d, o int) []tap {
 		if in == out && p.scale[d] <= 0 {
 			return []tap{{o, 1}}
 		}
-		// In single precision, in which the choice of an element has always been made.
+		// The element is selected in single precision, as on the CPU.
 		scale, half := float32(in)/float32(out), float32(0)
 		if p.scale[d] > 0 {
 			scale = float32(1 / p.scale[d])
@@ -107,7 +107,7 @@ func (p *resampling) tapsAt(d, o int) []tap {
 	return list
 }
 
-// keys is Keys' cubic convolution with a = -0.75 at a distance.
+// keys returns the weight of Keys' cubic convolution with a = -0.75 at a distance.
 func keys(x float64) float64 {
 	const a = -0.75
 	if x <= 1 {
@@ -116,8 +116,9 @@ func keys(x float64) float64 {
 	return ((a*x-5*a)*x+8*a)*x - 4*a
 }
 
-// tables writes to scratch memory, for each dimension, taps x out positions and as many weights; where says where each begins. They
-// come with the batch's parameters: a host's float64 places pixels of large images more exactly than a GPU.
+// tables writes the tables of the three dimensions to scratch memory: the positions of each tap for each output position, and as many
+// weights. where has the offset of each table. The CPU computes them in float64, which is more exact for large images than float32 on the
+// GPU.
 func (p *resampling) tables(r *shader.Recorder) (m core.Memory, where [3]int, err error) {
 	var words []uint32
 	for d := range 3 {
@@ -138,8 +139,8 @@ func (p *resampling) tables(r *shader.Recorder) (m core.Memory, where [3]int, er
 	return m, where, nil
 }
 
-// bind adds the tables of a resampling to a shader, and returns expressions for the sizes, and what writes the functions tap_D(k, o) and
-// weight_D(k, o) of each dimension.
+// bind binds the tables. It returns expressions for the sizes, and a function that declares tap_D(k, o) and weight_D(k, o) for each
+// dimension.
 func (p *resampling) bind(s *shader.Builder, m core.Memory, where [3]int) (in, out [3]string, functions func(w *shader.Text)) {
 	table := s.WordsOf("table", m)
 	s.Specialize(p.taps())
@@ -198,8 +199,8 @@ func (p *resampling) forward(r *shader.Recorder, x, y *core.Operand) error {
 	})
 }
 
-// backward adds up, for each input position, what the output positions that have a tap there pass on. Those lie in a row in each
-// dimension, as taps ascend with the output position.
+// backward adds, for each input position, the gradients of the output positions with a tap there. These are contiguous along each
+// dimension, because taps ascend with the output position.
 func (p *resampling) backward(r *shader.Recorder, dy, dx *core.Operand) error {
 	n := p.planes * primitive.Product3(p.in)
 	if n == 0 {
@@ -216,7 +217,7 @@ func (p *resampling) backward(r *shader.Recorder, dy, dx *core.Operand) error {
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		functions(w)
 		for d := range 3 {
-			// first_D is the first output position whose last tap reaches v; share_D is what one passes on to it.
+			// first_D is the first output position whose last tap reaches v. share_D is the weight of v in an output position.
 			w.Func(fmt.Sprintf("first_%d(v: u32) -> u32", d), `var low = 0u;
   var high = %s;
   for (var s = 0u; s < 32u && low < high; s++) {

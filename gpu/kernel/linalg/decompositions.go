@@ -17,8 +17,8 @@ func init() {
 	kernel.Register(contract.LinalgSVD, svdCall)
 }
 
-// qrCall: Outs[0], Outs[1] = Q [m, min(m, n)] and R of Ins[0] = Q R, by Householder's reflections of the columns, which are
-// lines here.
+// qrCall: Outs[0], Outs[1] = Q [m, min(m, n)] and R of Ins[0] = Q R, by Householder reflections of the columns, which are stored as rows
+// here.
 func qrCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 || x.m*x.n == 0 {
@@ -36,7 +36,7 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	// reflect has each invocation reflect lines from first to last of an array in the plane of v.
+	// reflect returns a loop that applies the reflection of vector v to rows first to last of an array.
 	reflect := func(array, at, first, last string) string {
 		return fmt.Sprintf(`
     for (var c = %[3]s + li; c < %[4]s; c += 64u) {
@@ -46,10 +46,10 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
     }
 `, array, at, first, last)
 	}
-	err = x.steps(r, "qr", low, 2*x.m*shader.Ceil(x.n, matrixThreads)+x.m/16, func(s *shader.Builder, _ int) func() stepping {
+	err = x.runSteps(r, "qr", low, 2*x.m*shader.Ceil(x.n, matrixThreads)+x.m/16, func(s *shader.Builder, _ int) func() stepProgram {
 		w, lowWord := s.FloatsOf("w", reflections), s.Uint(low)
-		return func() stepping {
-			return stepping{functions: sums, start: fmt.Sprintf("  let low = %s;\n", lowWord), parts: []string{fmt.Sprintf(`
+		return func() stepProgram {
+			return stepProgram{functions: sums, start: fmt.Sprintf("  let low = %s;\n", lowWord), parts: []string{fmt.Sprintf(`
     let v = %s + (group * low + step) * m;
     let column = at + step * m;
     let from_ = step;
@@ -69,10 +69,10 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	err = x.steps(r, "qr (q)", low, 2*x.m*shader.Ceil(low, matrixThreads), func(s *shader.Builder, _ int) func() stepping {
+	err = x.runSteps(r, "qr (q)", low, 2*x.m*shader.Ceil(low, matrixThreads), func(s *shader.Builder, _ int) func() stepProgram {
 		w, qWord, lowWord := s.FloatsOf("w", reflections), s.FloatsOf("q", q), s.Uint(low)
-		return func() stepping {
-			return stepping{start: fmt.Sprintf(`  let low = %s;
+		return func() stepProgram {
+			return stepProgram{start: fmt.Sprintf(`  let low = %s;
   let lines = %s + group * low * m;
 `, lowWord, qWord), parts: []string{fmt.Sprintf(`
     let from_ = low - 1u - step;
@@ -89,16 +89,16 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
 	return x.storeOf(r, &c.Outs[1], x.data, low, x.n, x.m*x.n, 1, x.m, "select(0.0, v, row <= col)")
 }
 
-// mostSweeps bounds how often Jacobi's methods go over all pairs; in float32 a dozen sweeps suffice for any matrix.
-const mostSweeps = 16
+// maxSweeps is how often Jacobi's methods iterate over all pairs at most; in float32 a dozen sweeps suffice for any matrix.
+const maxSweeps = 16
 
-// A jacobi turns pairs of lines, in the order of the CPU, until a sweep finds nothing to turn. The word of done at a matrix's
-// number is 1 when it has ended, and that of turned when the sweep turned something.
+// A jacobi rotates pairs of rows, in the order of the CPU, until a sweep rotates none. For each matrix, a word of done is 1 when it has
+// converged, and a word of rotated is 1 if the current sweep has rotated a pair.
 type jacobi struct {
 	*matrices
-	lines        int
-	vectors      core.Memory
-	done, turned core.Memory
+	lines         int
+	vectors       core.Memory
+	done, rotated core.Memory
 }
 
 func newJacobi(r *shader.Recorder, x *matrices, lines int) (*jacobi, error) {
@@ -107,7 +107,7 @@ func newJacobi(r *shader.Recorder, x *matrices, lines int) (*jacobi, error) {
 	if j.vectors, err = x.copyOf(r, nil, lines, lines, false); err != nil {
 		return nil, err
 	}
-	for _, m := range []*core.Memory{&j.done, &j.turned} {
+	for _, m := range []*core.Memory{&j.done, &j.rotated} {
 		if *m, err = r.Temp(4 * x.batch); err != nil {
 			return nil, err
 		}
@@ -116,17 +116,17 @@ func newJacobi(r *shader.Recorder, x *matrices, lines int) (*jacobi, error) {
 	return j, nil
 }
 
-// sweeps turns pairs (a, b) by what the statements of measure make of them: these define the angle's tangent t, 0 for none, in uniform
-// control flow. turn is the parts of a step that turn the pair in data by cosine c and sine f.
-func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shader.Text), measure string, turn []string, cost int) error {
+// sweeps rotates pairs (a, b). The statements of measure define t, the tangent of the angle, in uniform control flow; 0 means no rotation.
+// rotate has the statements that rotate the pair in data by cosine c and sine f, with a barrier between them.
+func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shader.Text), measure string, rotate []string, cost int) error {
 	pairs := j.lines * (j.lines - 1) / 2
 	check := func(first bool) error {
-		return j.steps(r, name+" (check)", 1, 1, func(s *shader.Builder, _ int) func() stepping {
-			done, turned := s.WordsOf("done", j.done), s.WordsOf("turned", j.turned)
+		return j.runSteps(r, name+" (check)", 1, 1, func(s *shader.Builder, _ int) func() stepProgram {
+			done, turned := s.WordsOf("done", j.done), s.WordsOf("turned", j.rotated)
 			s.Flag(first)
-			return func() stepping {
+			return func() stepProgram {
 				if first {
-					return stepping{functions: sums, parts: []string{fmt.Sprintf(`
+					return stepProgram{functions: sums, parts: []string{fmt.Sprintf(`
     var t = 0.0;
     for (var i = li; i < m * n; i += 64u) { let v = data[at + i]; t = t + v * v; }
     t = whole_sum(li, t);
@@ -134,25 +134,25 @@ func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shade
     if (li == 0u && t == 0.0) { done[%s + group] = 1u; }
 `, done, done)}}
 				}
-				return stepping{parts: []string{fmt.Sprintf("    if (li == 0u) { if (turned[%s + group] == 0u) { done[%s + group] = 1u; } turned[%s + group] = 0u; }\n", turned, done, turned)}}
+				return stepProgram{parts: []string{fmt.Sprintf("    if (li == 0u) { if (turned[%s + group] == 0u) { done[%s + group] = 1u; } turned[%s + group] = 0u; }\n", turned, done, turned)}}
 			}
 		})
 	}
 	if err := check(true); err != nil {
 		return err
 	}
-	for range mostSweeps {
-		err := j.steps(r, name, pairs, cost+j.lines/32+6, func(s *shader.Builder, first int) func() stepping {
+	for range maxSweeps {
+		err := j.runSteps(r, name, pairs, cost+j.lines/32+6, func(s *shader.Builder, first int) func() stepProgram {
 			a, b := 0, first+1
 			for b >= j.lines {
 				a++
 				b += a + 1 - j.lines
 			}
-			vectors, done, turned := s.FloatsOf("vectors", j.vectors), s.WordsOf("done", j.done), s.WordsOf("turned", j.turned)
+			vectors, done, turned := s.FloatsOf("vectors", j.vectors), s.WordsOf("done", j.done), s.WordsOf("turned", j.rotated)
 			size, aWord, bWord := s.Uint(j.lines), s.Uint(a), s.Uint(b)
-			last := len(turn) - 1
-			return func() stepping {
-				return stepping{functions: functions, start: fmt.Sprintf(`  let lines = %s;
+			last := len(rotate) - 1
+			return func() stepProgram {
+				return stepProgram{functions: functions, start: fmt.Sprintf(`  let lines = %s;
   let v0 = %s + group * lines * lines;
   var a = %s;
   var b = %s;
@@ -162,7 +162,7 @@ func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shade
 %s
     let c = 1.0 / sqrt(t * t + 1.0);
     let f = t * c;
-`, measure)}, turn[:last], []string{fmt.Sprintf(`%s
+`, measure)}, rotate[:last], []string{fmt.Sprintf(`%s
     if (t != 0.0) {
       for (var i = li; i < lines; i += 64u) {
         let x = vectors[v0 + a * lines + i];
@@ -174,7 +174,7 @@ func (j *jacobi) sweeps(r *shader.Recorder, name string, functions func(w *shade
     }
     b = b + 1u;
     if (b == lines) { a = a + 1u; b = a + 1u; }
-`, turn[last], turned)})}
+`, rotate[last], turned)})}
 			}
 		})
 		if err != nil {
@@ -191,7 +191,7 @@ const tangent = `      let theta = (yy - xx) / (2.0 * xy);
       t = select(1.0, -1.0, theta < 0.0) / (abs(theta) + sqrt(theta * theta + 1.0));
 `
 
-// eighCall: Outs[0], Outs[1] = ascending eigenvalues and eigenvectors, in columns, of symmetric matrices, by Jacobi's rotations.
+// eighCall: Outs[0], Outs[1] = ascending eigenvalues and eigenvectors, in columns, of symmetric matrices, by Jacobi rotations.
 func eighCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 || x.n == 0 {
@@ -255,8 +255,8 @@ func eighCall(r *shader.Recorder, c *core.Call) error {
 	return x.report(r, c, notFiniteMatrix)
 }
 
-// svdCall: Outs = U, descending singular values and V' of Ins[0] = U S V', by Hestenes' rotations of the columns of a tall matrix,
-// or of the rows of a wide one, which are lines here.
+// svdCall: Outs = U, descending singular values and V' of Ins[0] = U S V', by one-sided Jacobi rotations (Hestenes) of the columns of a
+// tall matrix or the rows of a wide one, which are stored as rows here.
 func svdCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 || x.m*x.n == 0 {
@@ -268,7 +268,7 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 			return err
 		}
 	}
-	x.m, x.n = low, tall // lines
+	x.m, x.n = low, tall // rows to rotate
 	j, err := newJacobi(r, x, low)
 	if err != nil {
 		return err
@@ -312,23 +312,23 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 	if wide {
 		left, right = right, left
 	}
-	if err := j.emit(r, sizes, x.data, tall, left, !wide, &c.Outs[1]); err != nil {
+	if err := j.storeSorted(r, sizes, x.data, tall, left, !wide, &c.Outs[1]); err != nil {
 		return err
 	}
-	if err := j.emit(r, sizes, j.vectors, low, right, wide, nil); err != nil {
+	if err := j.storeSorted(r, sizes, j.vectors, low, right, wide, nil); err != nil {
 		return err
 	}
 	return x.report(r, c, notFiniteMatrix)
 }
 
-// normalize writes the lines' lengths to sizes and gives them length 1. Those of length 0 become any that are orthogonal to the
-// others.
+// normalize writes the norms of the rows to sizes and divides the rows by them. Rows with a norm of 0 are replaced by rows orthogonal to
+// all others.
 func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
 	passes := shader.Ceil(j.n, matrixThreads) + 8
-	err := j.steps(r, "svd (lengths)", j.lines, 2*passes, func(s *shader.Builder, _ int) func() stepping {
+	err := j.runSteps(r, "svd (lengths)", j.lines, 2*passes, func(s *shader.Builder, _ int) func() stepProgram {
 		to := s.FloatsOf("sizes", sizes)
-		return func() stepping {
-			return stepping{functions: sums, parts: []string{fmt.Sprintf(`
+		return func() stepProgram {
+			return stepProgram{functions: sums, parts: []string{fmt.Sprintf(`
     let line = at + step * n;
     var t = 0.0;
     for (var i = li; i < n; i += 64u) { t = t + data[line + i] * data[line + i]; }
@@ -341,10 +341,10 @@ func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
 	if err != nil {
 		return err
 	}
-	return j.steps(r, "svd (completion)", j.lines, 8*j.lines*passes, func(s *shader.Builder, _ int) func() stepping {
+	return j.runSteps(r, "svd (completion)", j.lines, 8*j.lines*passes, func(s *shader.Builder, _ int) func() stepProgram {
 		from := s.FloatsOf("sizes", sizes)
-		return func() stepping {
-			return stepping{functions: sums, start: fmt.Sprintf(`
+		return func() stepProgram {
+			return stepProgram{functions: sums, start: fmt.Sprintf(`
   let sizes0 = %s + group * m;
   var largest = 0.0;
   for (var i = 0u; i < m; i++) { largest = max(largest, sizes[sizes0 + i]); }
@@ -377,9 +377,9 @@ func (j *jacobi) normalize(r *shader.Recorder, sizes core.Memory) error {
 	})
 }
 
-// emit writes lines, of the given length, in the descending order of sizes: as columns of out, or as its rows; and the sizes to
-// values.
-func (j *jacobi) emit(r *shader.Recorder, sizes, lines core.Memory, length int, out *core.Operand, columns bool, values *core.Operand) error {
+// storeSorted writes rows of the given length to out in descending order of sizes, as columns or as rows of out. It writes the sizes to
+// values if that is not nil.
+func (j *jacobi) storeSorted(r *shader.Recorder, sizes, lines core.Memory, length int, out *core.Operand, columns bool, values *core.Operand) error {
 	s := shader.New(r, "svd (results)")
 	n := j.batch * j.lines * length
 	data, size, y := s.FloatsOf("data", lines), s.FloatsOf("sizes", sizes), s.Out("y", out, expr.F32, expr.Number)

@@ -1,4 +1,4 @@
-// Package linalg has the GPU kernels that factorise and solve stacks of matrices, one workgroup per matrix.
+// Package linalg has the GPU kernels that factorise and solve batches of matrices.
 package linalg
 
 import (
@@ -10,16 +10,16 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Each workgroup works on one matrix in scratch memory, in float32. The work on a matrix is split into dispatches of limited length, so
-// that no driver takes a large matrix for a hang. Operands are contiguous.
+// A workgroup works on one matrix in scratch memory, in float32. The work on a matrix is divided into dispatches of limited length, so that
+// no driver mistakes a large matrix for a hang. Operands are contiguous.
 
 const (
 	matrixThreads = 64
-	// longestDispatch is roughly the number of loop iterations per invocation in a dispatch.
+	// longestDispatch is about how many loop iterations an invocation runs in a dispatch.
 	longestDispatch = 20000
 )
 
-// Error texts for a matrix, by index, whose status is not 0.
+// Errors for the first matrix whose status is not 0.
 const (
 	singularMatrix    = "matrix %d is singular, want one that can be inverted"
 	notPositiveMatrix = "matrix %d is not positive definite"
@@ -33,13 +33,14 @@ func init() {
 	kernel.Register(contract.LinalgCholesky, choleskyCall)
 }
 
-// matrices are a stack [batch, m, n] of copies in scratch memory, each with a status word, and the columns k of their right sides.
+// matrices are copies of a batch [batch, m, n] of matrices in scratch memory, each with a status word. k is the number of columns of
+// right-hand sides.
 type matrices struct {
 	batch, m, n, k int
 	data, status   core.Memory
 }
 
-// newMatrices copies Ins[0].
+// newMatrices copies Ins[0] to scratch memory.
 func newMatrices(r *shader.Recorder, c *core.Call) (x *matrices, err error) {
 	a := &c.Ins[0]
 	rank := len(a.Shape)
@@ -58,7 +59,7 @@ func newMatrices(r *shader.Recorder, c *core.Call) (x *matrices, err error) {
 	return x, err
 }
 
-// copyOf copies a stack of matrices [rows, cols] to scratch memory, transposed if columns is set; absent ones are identities.
+// copyOf copies a batch of matrices [rows, cols] to scratch memory; with columns, it transposes them. If a is absent, it writes identities.
 func (x *matrices) copyOf(r *shader.Recorder, a *core.Operand, rows, cols int, columns bool) (core.Memory, error) {
 	n := x.batch * rows * cols
 	m, err := r.Temp(4 * max(n, 1))
@@ -82,8 +83,9 @@ func (x *matrices) copyOf(r *shader.Recorder, a *core.Operand, rows, cols int, c
 	})
 }
 
-// right copies the right sides Ins[1] [n, k], or identities, with rows in the order that words of rows say, where there are any.
-func (x *matrices) right(r *shader.Recorder, c *core.Call, rows core.Memory) (core.Memory, error) {
+// rightSides copies the right-hand sides Ins[1] [n, k] to scratch memory; identities if they are absent. If rows is not empty, its words
+// give the order of the rows.
+func (x *matrices) rightSides(r *shader.Recorder, c *core.Call, rows core.Memory) (core.Memory, error) {
 	x.k = x.n
 	b := len(c.Ins) > 1 && c.Ins[1].Present()
 	if b {
@@ -112,13 +114,12 @@ func (x *matrices) right(r *shader.Recorder, c *core.Call, rows core.Memory) (co
 	})
 }
 
-// store writes matrices [rows, cols] from scratch memory, in which they take rows*cols floats and elements are the given steps
-// apart.
+// store writes matrices [rows, cols] from scratch memory to out. There, a matrix has rows*cols elements with the given strides.
 func (x *matrices) store(r *shader.Recorder, out *core.Operand, from core.Memory, rows, cols, rowStep, colStep int) error {
 	return x.storeOf(r, out, from, rows, cols, rows*cols, rowStep, colStep, "v")
 }
 
-// storeOf is store for matrices size floats apart; value is an expression of the element v in a row and a col.
+// storeOf is store for matrices of size floats each. value is an expression of the element v at row and col.
 func (x *matrices) storeOf(r *shader.Recorder, out *core.Operand, from core.Memory, rows, cols, size, rowStep, colStep int, value string) error {
 	n := x.batch * rows * cols
 	if n == 0 || !out.Present() {
@@ -137,7 +138,7 @@ func (x *matrices) storeOf(r *shader.Recorder, out *core.Operand, from core.Memo
 	})
 }
 
-// report makes the first status that is not 0 the error of the call: what, of the matrix's number.
+// report makes the first status that is not 0 the error of the call. what is the format of the error, for the number of the matrix.
 func (x *matrices) report(r *shader.Recorder, c *core.Call, what string) error {
 	s := shader.New(r, "matrices' status")
 	at, count := s.WordsOf("status", x.status), s.Uint(x.batch)
@@ -154,7 +155,7 @@ func (x *matrices) report(r *shader.Recorder, c *core.Call, what string) error {
 	})
 }
 
-// storeWords writes n words as int32.
+// storeWords writes n words to out as integers.
 func (x *matrices) storeWords(r *shader.Recorder, out *core.Operand, from core.Memory, n int) error {
 	s := shader.New(r, "store words")
 	y, at, count := s.Out("y", out, expr.I64, expr.Number), s.WordsOf("words", from), s.Uint(n)
@@ -164,19 +165,20 @@ func (x *matrices) storeWords(r *shader.Recorder, out *core.Operand, from core.M
 	})
 }
 
-// A stepping is what a workgroup does for a matrix, step by step. Matrix [m, n] of data lies at at; mark is its status word.
-type stepping struct {
-	functions func(w *shader.Text) // writes those that the steps call; nil for none
+// A stepProgram is what a workgroup does for a matrix, step by step. In its statements, at is the index of the matrix [m, n] in data, and
+// mark that of its status word.
+type stepProgram struct {
+	functions func(w *shader.Text) // declares functions that the steps call; nil for none
 	start     string               // statements before the first step
-	parts     []string             // statements of a step; after each part, all invocations see what the others wrote
+	parts     []string             // statements of a step; a barrier follows each part
 }
 
-// sums writes the function whole_sum.
+// sums declares the function whole_sum.
 func sums(w *shader.Text) { w.Sum(matrixThreads) }
 
-// steps runs n steps for every matrix of a stack in scratch memory, each of size floats, in one dispatch or several; cost is
-// about how many passes of a loop a step makes. bind adds to the shader of the dispatch that starts with step first.
-func (x *matrices) steps(r *shader.Recorder, name string, n, cost int, bind func(s *shader.Builder, first int) func() stepping) error {
+// runSteps runs n steps for every matrix, in as many dispatches as needed. cost is about how many loop iterations a step takes. bind adds
+// operands to the dispatch that starts at step first.
+func (x *matrices) runSteps(r *shader.Recorder, name string, n, cost int, bind func(s *shader.Builder, first int) func() stepProgram) error {
 	most := max(longestDispatch/max(cost, 1), 1)
 	for first := 0; first < n; first += most {
 		s := shader.New(r, name)
@@ -209,7 +211,7 @@ func (x *matrices) steps(r *shader.Recorder, name string, n, cost int, bind func
 	return nil
 }
 
-// substitute solves triangles for the columns of b.
+// substitute solves triangular systems for the columns of b, in place.
 func (x *matrices) substitute(r *shader.Recorder, b core.Memory, upper, unit bool) error {
 	for first := 0; first < x.n && x.k > 0; {
 		last, cost := first, 0
@@ -253,7 +255,7 @@ func (x *matrices) substitute(r *shader.Recorder, b core.Memory, upper, unit boo
 	return nil
 }
 
-// solveCall: Outs[0] = X of Ins[0] X = Ins[1], or the inverse of Ins[0].
+// solveCall: Outs[0] = the solution X of Ins[0] X = Ins[1]; without Ins[1], the inverse of Ins[0].
 func solveCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 || x.n == 0 {
@@ -263,11 +265,11 @@ func solveCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	rows, err := rowsAfter(r, c, x.batch, x.n, x.n, nil, pivots)
+	rows, err := rowOrder(r, c, x.batch, x.n, x.n, nil, pivots)
 	if err != nil {
 		return err
 	}
-	b, err := x.right(r, c, rows)
+	b, err := x.rightSides(r, c, rows)
 	if err != nil {
 		return err
 	}
@@ -283,13 +285,13 @@ func solveCall(r *shader.Recorder, c *core.Call) error {
 	return x.report(r, c, singularMatrix)
 }
 
-// triangularCall: Outs[0] = X of Ins[0] X = Ins[1] for triangles.
+// triangularCall: Outs[0] = the solution X of Ins[0] X = Ins[1] for triangular Ins[0].
 func triangularCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 || x.n == 0 {
 		return err
 	}
-	b, err := x.right(r, c, core.Memory{})
+	b, err := x.rightSides(r, c, core.Memory{})
 	if err != nil {
 		return err
 	}
@@ -303,7 +305,7 @@ func triangularCall(r *shader.Recorder, c *core.Call) error {
 	return x.report(r, c, singularMatrix)
 }
 
-// detCall: Outs = the determinants of Ins[0], their signs, and the logarithms of their sizes.
+// detCall: Outs = the determinants of Ins[0], their signs, and the logarithms of their absolute values.
 func detCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 {
@@ -340,15 +342,16 @@ func detCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// choleskyCall: Outs[0] = the lower triangles L of Ins[0] = L Lᵀ; Outs[1], if wanted, the row at which each failed, from 1, or 0.
+// choleskyCall: Outs[0] = the lower triangles L of Ins[0] = L Lᵀ; Outs[1], if present, = the row, counted from 1, at which each matrix
+// failed, or 0.
 func choleskyCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 || x.n == 0 {
 		return err
 	}
-	err = x.steps(r, "cholesky", x.n, x.n*x.n/matrixThreads+x.n/32+4, func(*shader.Builder, int) func() stepping {
-		return func() stepping {
-			return stepping{parts: []string{`
+	err = x.runSteps(r, "cholesky", x.n, x.n*x.n/matrixThreads+x.n/32+4, func(*shader.Builder, int) func() stepProgram {
+		return func() stepProgram {
+			return stepProgram{parts: []string{`
     let d = data[at + step * n + step];
 `, `
     if (!(d > 0.0) && li == 0u && status[mark] == 0u) { status[mark] = step + 1u; }

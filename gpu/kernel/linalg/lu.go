@@ -14,19 +14,19 @@ func init() {
 	kernel.Register(contract.LinalgPermutation, permutationOfPivotsCall)
 }
 
-// lu makes triangles L, without its diagonal of ones, and U of the matrices by Gauss's elimination with pivots, and returns words:
-// for each of min(m, n) rows, the one that it was exchanged with, counted from 1. A matrix's status is the first place on U's
-// diagonal, counted from 1, that is 0.
+// lu replaces the matrices by L, without its diagonal of ones, and U, by Gaussian elimination with partial pivoting. It returns the pivots:
+// for each of min(m, n) rows, the row that it was exchanged with, counted from 1. The status of a matrix is the first row, counted from 1,
+// in which the diagonal of U is 0.
 func (x *matrices) lu(r *shader.Recorder) (core.Memory, error) {
 	low := min(x.m, x.n)
 	pivots, err := r.Temp(4 * max(x.batch*low, 1))
 	if err != nil {
 		return pivots, err
 	}
-	return pivots, x.steps(r, "lu", low, x.m*x.n/matrixThreads+x.m/16+8, func(s *shader.Builder, _ int) func() stepping {
+	return pivots, x.runSteps(r, "lu", low, x.m*x.n/matrixThreads+x.m/16+8, func(s *shader.Builder, _ int) func() stepProgram {
 		to, lowWord := s.WordsOf("pivots", pivots), s.Uint(low)
-		return func() stepping {
-			return stepping{functions: mostOfPairs, parts: []string{fmt.Sprintf(`
+		return func() stepProgram {
+			return stepProgram{functions: maxPair, parts: []string{fmt.Sprintf(`
     var best = pair(0u, 0xffffffffu);
     for (var i = step + li; i < m; i += 64u) {
       let v = bitcast<u32>(abs(data[at + i * n + step]));
@@ -62,13 +62,13 @@ func (x *matrices) lu(r *shader.Recorder) (core.Memory, error) {
 	})
 }
 
-// mostOfPairs writes the function whole_most: the pair with the largest first word, of those the one with the smallest second.
-func mostOfPairs(w *shader.Text) {
+// maxPair declares whole_most, which returns the pair with the largest first word, and of these the one with the smallest second.
+func maxPair(w *shader.Text) {
 	w.Reduce("most", shader.Pair, "select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y))", matrixThreads)
 }
 
-// rowsAfter returns words: which of m rows stands at each place after the exchanges that k pivots name, an operand or words.
-func rowsAfter(r *shader.Recorder, c *core.Call, batch, k, m int, pivots *core.Operand, words core.Memory) (core.Memory, error) {
+// rowOrder returns the order of m rows after the exchanges of k pivots, which are an operand or words.
+func rowOrder(r *shader.Recorder, c *core.Call, batch, k, m int, pivots *core.Operand, words core.Memory) (core.Memory, error) {
 	rows, err := r.Temp(4 * max(batch*m, 1))
 	if err != nil || batch*m == 0 {
 		return rows, err
@@ -98,7 +98,7 @@ func rowsAfter(r *shader.Recorder, c *core.Call, batch, k, m int, pivots *core.O
 	})
 }
 
-// luCall: Outs = L and U of Ins[0] in one matrix, pivots and infos.
+// luCall: Outs = L and U of Ins[0] in one matrix, the pivots, and the status words.
 func luCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 {
@@ -127,7 +127,7 @@ func permutationOfPivotsCall(r *shader.Recorder, c *core.Call) error {
 	if k == 0 {
 		pivots = nil
 	}
-	rows, err := rowsAfter(r, c, batch, k, m, pivots, core.Memory{})
+	rows, err := rowOrder(r, c, batch, k, m, pivots, core.Memory{})
 	if err != nil || batch*m == 0 {
 		return err
 	}

@@ -19,19 +19,19 @@ func init() {
 	kernel.Register(contract.NLLLossBackward, nllBackwardCall)
 }
 
-// A classProblem is what classification losses share: scores [batch, classes, inner], a target per sample, and optionally a weight per
-// class. Its fields are expressions.
+// A classProblem is the common part of classification losses: scores [batch, classes, inner], a target for each sample, and an optional
+// weight for each class. Strings are expressions.
 type classProblem struct {
 	line                  primitive.Axis
 	width                 int
-	vec4                  bool // scores are read as vec4, except for a few at the ends of rows
-	several               int  // scores or vec4 that an invocation reads at once
+	vec4                  bool // scores are read as vec4, except for elements at the ends of rows
+	several               int  // scores, or vec4 of them, that an invocation reads in an iteration
 	x, target, weight     string
 	keep, even, ignored   string
 	probabilities, smooth bool
 }
 
-// bind adds the problem to a shader. x, target and weight are the first inputs, label smoothing is the first float.
+// bind binds x, target and weight, the first inputs, and adds the parameters.
 func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call) {
 	x, target, weight := &c.Ins[0], &c.Ins[1], &c.Ins[2]
 	a := contract.ClassLossOf(c)
@@ -41,7 +41,7 @@ func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call)
 	if p.vec4 = s.Flag(p.line.Inner == 1 && x.DType == core.Float32); p.vec4 {
 		p.several = 4
 	}
-	if r.GPU.Software { // compiles long programs slowly
+	if r.GPU.Software { // software adapters take long to compile long programs
 		p.several /= 4
 	}
 	p.x = s.In("x", x, expr.F32, expr.Number)
@@ -60,7 +60,7 @@ func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call)
 	p.ignored = s.Long(a.IgnoreIndex)
 }
 
-// weightAt returns an expression for the weight of a class.
+// weightAt returns the expression for the weight of a class.
 func (p *classProblem) weightAt(class string) string {
 	if p.weight == "" {
 		return "1.0"
@@ -68,7 +68,7 @@ func (p *classProblem) weightAt(class string) string {
 	return "ld_weight(" + p.weight + " + " + class + ")"
 }
 
-// class returns statements that define y, the sample's class, and counts, whether it is one that counts.
+// class returns statements that define y, the sample's class, and counts, which is false if the class is invalid or ignored.
 func (p *classProblem) class(sample string) string {
 	return fmt.Sprintf(`  let wanted = ld_truth(%s + %s);
   let ignored = all(wanted == %s);
@@ -77,7 +77,7 @@ func (p *classProblem) class(sample string) string {
 `, p.target, sample, p.ignored)
 }
 
-// classLoss is cross_entropy: loss, lse, total = f(x, target, weight), and nll_loss: loss, total = f(x, target, weight).
+// classLoss computes cross_entropy: loss, lse, total = f(x, target, weight); or nll_loss: loss, total = f(x, target, weight).
 func classLoss(r *shader.Recorder, c *core.Call, entropy bool) error {
 	a := contract.ClassLossOf(c)
 	samples := a.Batch * a.Inner
@@ -110,7 +110,7 @@ func classLoss(r *shader.Recorder, c *core.Call, entropy bool) error {
 	return finishLoss(r, parts, samples, &c.Outs[0], total, a.Reduction)
 }
 
-// loss writes the program of a sample's loss, and of what it counts in a mean.
+// loss writes the program for a sample's loss and its weight in the mean.
 func (p *classProblem) loss(w *shader.Text, head func(w *shader.Text), to, samples, lse, fault string, entropy bool) {
 	if entropy {
 		w.Reduce("most", shader.Real, "max(a, b)", p.width)
@@ -149,14 +149,14 @@ func (p *classProblem) loss(w *shader.Text, head func(w *shader.Text), to, sampl
 	w.Add("  if (lane == 0u) {\n    parts[%s + group] = loss;\n    parts[%s + %s + group] = share;\n  }", to, to, samples)
 }
 
-// largest is the largest number.
+// largest is the largest finite float32.
 const largest = "bitcast<real>(0x7f7fffffu)"
 
-// lse writes statements that define lse, the logarithm of the sum of the exponentials of a row's scores, which they read once:
-// each invocation keeps the largest of its scores so far, and the sum of the others' shares of it (Milakov and Gimelshein, "Online
-// normalizer calculation for softmax", 2018).
+// lse writes statements that define lse, the logarithm of the sum of the exponentials of a row's scores. They read the scores once: each
+// invocation keeps the maximum so far and the sum of exponentials relative to it (Milakov and Gimelshein, "Online normalizer calculation
+// for softmax", 2018).
 func (p *classProblem) lse(w *shader.Text, to string) {
-	// An iteration reads all its scores before it uses one, so that all reads are on their way at once.
+	// An iteration loads all its scores before it uses one, so that all loads are in flight at once.
 	fold := func(reads string, scores []string) string {
 		top, shares, bits := "m", "t * plait_exp_share(m - top)", "bits"
 		for _, v := range scores {
@@ -184,7 +184,7 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 			}
 			return fold(reads, scores)
 		}))
-		w.Put(ends(fold(fmt.Sprintf("    let v = ld_x(%s + first + j);\n", p.x), []string{"v"})))
+		w.Put(rowEnds(fold(fmt.Sprintf("    let v = ld_x(%s + first + j);\n", p.x), []string{"v"})))
 	} else {
 		w.Put(primitive.Unroll("i", "n", p.width, p.several, func(numbers []string) string {
 			reads, scores := "", []string(nil)
@@ -195,15 +195,15 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 			return fold(reads, scores)
 		}))
 	}
-	// Shares do not know NaN: it is looked for, as is the infinity that would be the largest score. Scores of minus infinity have none,
-	// also of the lowest number.
+	// plait_exp_share ignores NaN, so NaN is looked for, and so is an infinite maximum. A score of minus infinity has an exponential of 0,
+	// even if the maximum is the lowest number.
 	w.Add(`  let most = whole_most(lane, m);
   t = select(t * plait_exp_share(m - most), plait_nan(), bits > 0x7f800000u || most > %s);
   let lse = most + plait_log_f32(whole_sum(lane, t));
   if (lane == 0u) { st_lse(%s + group, lse); }`, largest, to)
 }
 
-// finishLoss reduces the losses of samples, which lie in parts before what each counts in a mean.
+// finishLoss reduces the losses of samples in parts, which are followed by the weights in the mean.
 func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total *core.Operand, reduction contract.LossReduction) error {
 	if reduction != contract.LossMean && reduction != contract.LossSum {
 		s := shader.New(r, "losses")
@@ -249,7 +249,7 @@ func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total 
 	})
 }
 
-// gradient adds the gradient of the loss and the total to a shader and returns an expression for that of a sample.
+// gradient binds the gradient of the loss and the total. It returns the expression for the gradient of a sample's loss.
 func (p *classProblem) gradient(s *shader.Builder, c *core.Call, g, total *core.Operand, sample string) string {
 	at := s.In("g", g, expr.F32, expr.Number)
 	sum := s.In("total", total, expr.F32, expr.Number)
@@ -278,11 +278,11 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 	lse := s.In("lse", &c.Ins[4], expr.F32, expr.Number)
 	dx, dtarget := "", ""
 	if s.Flag(c.Outs[0].Present()) {
-		dx = rowsApart(s, "dx", &c.Outs[0], sample)
+		dx = bindRows(s, "dx", &c.Outs[0], sample)
 		s.Bindings[len(s.Bindings)-1].Vec4 = vec4
 	}
 	if s.Flag(c.Outs[1].Present()) {
-		dtarget = rowsApart(s, "dtarget", &c.Outs[1], sample)
+		dtarget = bindRows(s, "dtarget", &c.Outs[1], sample)
 	}
 	if p.line.Rows() == 0 || p.line.N == 0 {
 		return nil
@@ -291,7 +291,7 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 	groups := p.line.Rows()
 	if vec4 {
 		piece := p.several * p.width
-		if p.weight != "" && p.smooth { // of which each workgroup sums all weights
+		if p.weight != "" && p.smooth { // each workgroup of a row sums all weights
 			piece = p.line.N
 		}
 		head, groups = p.line.OpenPieces(s, p.width, piece)
@@ -331,7 +331,7 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 		}
 		w.Add(`  let wy = %s;
   let share = g * (%s * wy + %s * %s);`, p.weightAt("y"), p.keep, p.even, mass)
-		// Where the logarithm is none, neither is any gradient.
+		// If lse is not finite, the gradients are NaN.
 		w.Add(`  let scale = select(share, plait_nan(), (bitcast<u32>(lse) & 0x7fffffffu) >= 0x7f800000u);
   let hit = g * %s * wy;`, p.keep)
 		slope := func(v, j string) string {
@@ -342,16 +342,15 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 			return "select(0.0, " + d + ", counts)"
 		}
 		if vec4 {
-			p.slopesByVec4(w, dx, slope)
+			p.gradientsVec4(w, dx, slope)
 			return
 		}
 		w.Put(primitive.Along(p.width, "st_dx("+dx+" + at, "+slope("ld_x("+p.x+" + at)", "j")+");"))
 	})
 }
 
-// rowsApart binds an output that is written as if its rows followed one another, and returns an expression for where a row begins beyond
-// its place then: the rows of a matrix may lie apart.
-func rowsApart(s *shader.Builder, name string, o *core.Operand, row string) string {
+// bindRows binds an output whose rows may be padded. It returns the expression that is added to an index into unpadded rows.
+func bindRows(s *shader.Builder, name string, o *core.Operand, row string) string {
 	first, gap := s.Out(name, o, expr.F32, expr.Number), 0
 	if len(o.Shape) == 2 {
 		gap = o.Strides[0] - o.Shape[1]

@@ -8,33 +8,33 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Rows of scores are read as vec4 wherever they begin. A few elements at both ends are read one by one.
+// Rows of scores may begin at any element, and are still read as vec4. A few elements at both ends are read one by one.
 
-// shifted writes a function that returns the vec4 starting phase elements into the consecutive vec4 a and b.
+// shifted declares a function that returns four elements of the consecutive vec4 a and b, from element phase on.
 func shifted(w *shader.Text) {
 	w.Func("shifted(a: real4, b: real4, phase: u32) -> real4", `let far = (phase & 2u) != 0u;
   let v = select(a, real4(a.zw, b.xy), far);
   return select(v, real4(v.yzw, select(b.x, b.z, far)), (phase & 1u) != 0u);`)
 }
 
-// vec4sOf returns statements for a row that begins at a position: head elements come before the first multiple of four, then follow whole
-// vec4.
+// vec4sOf returns statements that define head, the number of a row's elements before the first multiple of four, and vec4s, the number of
+// whole vec4 behind them.
 func vec4sOf(first string) string {
 	return fmt.Sprintf(`  let head = min((0u - (%s + first)) & 3u, n);
   let vec4s = (n - head) >> 2u;
 `, first)
 }
 
-// ends returns statements that some invocations run, each for one element j at the ends of a row, outside its vec4.
-func ends(body string) string {
+// rowEnds returns statements that run body for each element j at the ends of a row, outside its vec4. Each is processed by one invocation.
+func rowEnds(body string) string {
 	return fmt.Sprintf(`  let j = select(head + 4u * vec4s + lane - 4u, lane, lane < 4u);
   if (j < select(n, head, lane < 4u) && lane < 8u) {
 %s  }
 `, body)
 }
 
-// slopesByVec4 writes a piece of a row's gradients as vec4, of scores that may lie across two vec4.
-func (p *classProblem) slopesByVec4(w *shader.Text, dx string, slope func(v, j string) string) {
+// gradientsVec4 writes a piece of a row's gradients as vec4. The scores may be unaligned.
+func (p *classProblem) gradientsVec4(w *shader.Text, dx string, slope func(v, j string) string) {
 	w.Put(vec4sOf(dx))
 	w.Add(`  let begin = piece * most;
   let count = min(max(vec4s, begin) - begin, most);
@@ -56,5 +56,5 @@ func (p *classProblem) slopesByVec4(w *shader.Text, dx string, slope func(v, j s
 		return reads + writes
 	}))
 	w.Add("  if (piece != 0u) { return; }")
-	w.Put(ends(fmt.Sprintf("    st_dx(%s + first + j, %s);\n", dx, slope("ld_x("+p.x+" + first + j)", "j"))))
+	w.Put(rowEnds(fmt.Sprintf("    st_dx(%s + first + j, %s);\n", dx, slope("ld_x("+p.x+" + first + j)", "j"))))
 }

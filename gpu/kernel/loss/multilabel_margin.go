@@ -43,7 +43,7 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	// How often each class is a target.
+	// times counts how often each class is a target.
 	times, err := r.Temp(4 * batch * n)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	// Only pairs of a target and another class are looked at: for a target its others, for another the list of targets.
+	// Only pairs of a target and another class contribute: a target visits all other classes, and another class visits the list of targets.
 	s = shader.New(r, "multilabel_margin_loss")
 	x, m, part := s.In("x", in, expr.F32, expr.Number), s.WordsOf("times", times), s.FloatsOf("parts", parts)
 	j, end = s.In("classes", target, expr.I64, expr.Number), s.WordsOf("ends", ends)

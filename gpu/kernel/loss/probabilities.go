@@ -10,8 +10,8 @@ import (
 
 func init() { kernel.Register(contract.CheckProbabilities, checkProbabilitiesCall) }
 
-// checkProbabilitiesCall fails if an element of its contiguous input is not in [0, 1]. It leaves its output unchanged; the error marks it
-// as failed. Ints: 0 for an input, 1 for a target.
+// checkProbabilitiesCall is an error if an element of its contiguous input is not in [0, 1]. It does not write its output, which only
+// carries the error. Ints: 0 for an input, 1 for a target.
 func checkProbabilitiesCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
 	n := in.Numel()

@@ -24,7 +24,7 @@ func layerNormCall(r *shader.Recorder, c *core.Call) error {
 	affine := ""
 	for i, name := range []string{"w", "b"} {
 		if o := &c.Ins[1+i]; s.Flag(o.Present()) {
-			t.Same(name, o)
+			t.InBroadcast(name, o)
 			affine += "v = v " + []string{"*", "+"}[i] + " $" + name + "; "
 		}
 	}
@@ -120,11 +120,11 @@ func (p *layerNormGradient) inputGradient(r *shader.Recorder) error {
 	t.Out("dx", p.dx)
 	slope, more := "$g", ""
 	if s.Flag(p.w != nil) {
-		t.Same("w", p.w)
+		t.InBroadcast("w", p.w)
 		slope = "$g * $w"
 	}
 	if s.Flag(p.arrived != nil) {
-		t.Once("arrived", p.arrived)
+		t.InOnce("arrived", p.arrived)
 		more = " + $arrived"
 	}
 	stats, rows, share := s.In("stats", p.stats, expr.F32, expr.Number), s.Uint(p.rows), s.Float(1/float64(p.n))

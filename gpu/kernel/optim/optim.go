@@ -1,4 +1,4 @@
-// Package optim has the GPU kernels of optimiser steps. One dispatch updates as many parameters as fit into it.
+// Package optim has the GPU kernels of optimiser steps. One dispatch updates as many parameters as its parameter list has room for.
 package optim
 
 import (
@@ -19,7 +19,7 @@ func init() {
 	kernel.Register(contract.OptimUnscale, unscaleCall)
 }
 
-// flatten returns an operand as one dimension.
+// flatten returns a contiguous operand with one dimension.
 func flatten(o *core.Operand) core.Operand {
 	f := *o
 	f.Shape, f.Strides = []int{o.Numel()}, []int{1}
@@ -80,7 +80,7 @@ func normCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// scaleCall multiplies everything in Outs by the number Ins[0], or by what makes a norm of Ins[0] at most the limit.
+// scaleCall multiplies all Outs by the number Ins[0]; with clip, by the factor that reduces the norm Ins[0] to the limit.
 func scaleCall(r *shader.Recorder, c *core.Call, clip bool) error {
 	limit := 0.0
 	if clip {
@@ -123,7 +123,7 @@ func unscaleCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	f, _ := reduction.Of("normmax", true, math.Inf(1)) // infinity and NaN are what remains of a tensor that has one
+	f, _ := reduction.Of("normmax", true, math.Inf(1)) // the maximum is infinity or NaN if an element is
 	n := 0
 	for i := range c.Outs[:last] {
 		if c.Outs[i].Numel() == 0 {

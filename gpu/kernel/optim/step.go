@@ -15,8 +15,9 @@ import (
 
 func init() { kernel.Register(contract.OptimStep, stepCall) }
 
-// The optimisers' update rules. w is the parameter after decoupled weight decay, g the gradient after sign and coupled decay. a, b and c
-// are the states, x the numbers from the third on: see core/cpu/kernel/optim/c/rules.h. A rule sets v, the new parameter.
+// rules has the update rule of each optimiser. w is the parameter after decoupled weight decay, g the gradient after sign and coupled
+// decay. a, b and c are the states, x3 and up the numbers from the third on: see core/cpu/kernel/optim/c/rules.h. A rule sets v, the new
+// parameter.
 var rules = [...]string{
 	contract.OptimSGD:                     "v = w - x3 * g;",
 	contract.OptimMomentum:                "a = x4 * a + x5 * g; v = w - x3 * (x6 * g + x7 * a);",
@@ -38,7 +39,7 @@ var rules = [...]string{
 }
 
 func stepCall(r *shader.Recorder, c *core.Call) error {
-	var open []*stepGroup // of parameters that one dispatch updates
+	var open []*stepGroup // groups that still have room for parameters
 	at := 0
 	for i := range c.Ins {
 		a := contract.OptimStepOf(c, i)
@@ -53,7 +54,7 @@ func stepCall(r *shader.Recorder, c *core.Call) error {
 			continue
 		}
 		if !u.vec4s() {
-			if err := u.alone(r); err != nil {
+			if err := u.updateScalar(r); err != nil {
 				return err
 			}
 			continue
@@ -65,7 +66,7 @@ func stepCall(r *shader.Recorder, c *core.Call) error {
 			open = append(open, &stepGroup{key: key})
 		}
 		open[g].steps = append(open[g].steps, u)
-		if len(open[g].steps) < u.most() {
+		if len(open[g].steps) < u.maxGroup() {
 			continue
 		}
 		if err := open[g].run(r); err != nil {
@@ -84,19 +85,19 @@ func stepCall(r *shader.Recorder, c *core.Call) error {
 // A parameterStep is the update of one parameter.
 type parameterStep struct {
 	grad         *core.Operand
-	outs         []core.Operand // the parameter, its states and its master copy
+	outs         []core.Operand // the parameter, its states and its float32 master copy
 	rule, states int
 	numbers      [contract.OptimNumbers]float64
 }
 
-// A stepKey is what the parameters have in common that one dispatch updates.
+// A stepKey is what all parameters that one dispatch updates have in common.
 type stepKey struct {
 	rule, states, outs int
-	slabs              [6]uint16 // of the gradient and what is updated
+	slabs              [6]uint16 // slabs of the gradient and of outs
 	numbers            [contract.OptimNumbers]float64
 }
 
-// A stepGroup is parameters with one key.
+// A stepGroup is a group of parameters that one dispatch updates.
 type stepGroup struct {
 	key   stepKey
 	steps []parameterStep
@@ -111,13 +112,13 @@ func (u *parameterStep) key() stepKey {
 	return k
 }
 
-// most returns how many parameters a dispatch can update: as many as it has room to know the places of.
-func (u *parameterStep) most() int {
+// maxGroup returns how many parameters a dispatch can update: their sizes and offsets are parameters of the program.
+func (u *parameterStep) maxGroup() int {
 	operands := 1 + len(u.outs)
 	return (shader.MaxParamBytes/4 - contract.OptimNumbers - operands - 1) / (2 + operands)
 }
 
-// vec4 reports whether all the parameter has can be read four at a time.
+// vec4s reports whether all operands can be accessed as vec4.
 func (u *parameterStep) vec4s() bool {
 	vec4 := u.grad.Numel()%4 == 0 && shader.Aligned(u.grad)
 	for i := range u.outs {
@@ -126,7 +127,7 @@ func (u *parameterStep) vec4s() bool {
 	return vec4
 }
 
-// names returns what programs call what is updated.
+// names returns the names of outs in programs.
 func (u *parameterStep) names() []string {
 	names := []string{"p", "a", "b", "c"}[:1+u.states]
 	if len(u.outs) > len(names) {
@@ -135,8 +136,8 @@ func (u *parameterStep) names() []string {
 	return names
 }
 
-// shader begins a program and binds what is updated. It returns expressions for where each operand begins, the gradient first, and for the
-// numbers.
+// shader begins a program and binds its operands. It returns expressions for the indices of their first elements, the gradient's first, and
+// for the numbers.
 func (u *parameterStep) shader(r *shader.Recorder, vec4 bool) (s *shader.Builder, first, numbers []string) {
 	s = shader.New(r, "optim_step")
 	s.Specialize(u.rule)
@@ -156,12 +157,12 @@ func (u *parameterStep) shader(r *shader.Recorder, vec4 bool) (s *shader.Builder
 	return s, first, numbers
 }
 
-// larger writes the function that rules call for the larger of two numbers, or a NaN.
+// larger declares larger(a, b), which rules call. It returns a if that is NaN.
 func larger(w *shader.Text) {
 	w.Func("larger(a: real, b: real) -> real", "return select(b, a, a > b || plait_isnan_f32(a));")
 }
 
-// update writes the update of one element, given what each operand's is called.
+// update writes the update of one element. value returns the expression for the element of the operand with a given name.
 func (u *parameterStep) update(w *shader.Text, x []string, value func(name string) string) {
 	names := u.names()
 	weight := names[0]
@@ -193,8 +194,8 @@ func (u *parameterStep) update(w *shader.Text, x []string, value func(name strin
 	w.Add("    }")
 }
 
-// alone updates a parameter element by element.
-func (u *parameterStep) alone(r *shader.Recorder) error {
+// updateScalar updates a parameter element by element.
+func (u *parameterStep) updateScalar(r *shader.Recorder) error {
 	s, first, numbers := u.shader(r, false)
 	n := u.grad.Numel()
 	count := s.Uint(n)
@@ -210,12 +211,12 @@ func (u *parameterStep) alone(r *shader.Recorder) error {
 			w.Add("    st_mem_%s(%s + i, one_%s);", n, first[1+k], n)
 		}
 	})
-	r.Feed() // a GPU that has waited for the last gradient begins before all is written down
+	r.Feed() // an idle GPU starts before all steps are recorded
 	return err
 }
 
-// run updates the parameters, four elements at a time. Parameters of the program are a table: for each of the model's, the number of
-// the workgroup after its last, how many vec4 it has, and where its operands begin.
+// run updates the parameters of a group as vec4. The program's parameters hold a table with an entry for each: the number of the workgroup
+// after its last, its number of vec4, and the offsets of its operands.
 func (g *stepGroup) run(r *shader.Recorder) error {
 	u := &g.steps[0]
 	s, _, numbers := u.shader(r, true)

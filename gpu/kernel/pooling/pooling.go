@@ -22,7 +22,7 @@ func init() {
 	kernel.Register(contract.PlaneScatter, planeScatterCall)
 }
 
-// A pool is the geometry of a pooling.
+// A pool is the geometry of a pooling operation.
 type pool struct {
 	primitive.Window
 	planes, divisor      int
@@ -44,9 +44,9 @@ func newPool(a contract.PoolAttrs, large, small []int) *pool {
 	return p
 }
 
-// spans returns statements that define, for output o, first_D and last_D: the window's range along each dimension, last excluded. size is
-// the divisor of an average.
-func (p *pool) spans(t primitive.WindowText, divisor string) string {
+// windowRange returns statements that define first_D and last_D, the range of the window of output o along each dimension, without last_D
+// itself, and size, the divisor of an average.
+func (p *pool) windowRange(t primitive.WindowText, divisor string) string {
 	text := "  var size = 1u;\n"
 	for d := range 3 {
 		n := strconv.Itoa(d)
@@ -57,7 +57,7 @@ func (p *pool) spans(t primitive.WindowText, divisor string) string {
 `, n, t.In[d], t.Out[d])
 			continue
 		}
-		// first_D is the first position inside that a tap falls on.
+		// first_D is the position of the first tap inside the input.
 		text += fmt.Sprintf(`  let start_%[1]s = i32(o_%[1]s * %[2]s) - i32(%[3]s);
   let last_%[1]s = min(start_%[1]s + i32((%[4]s - 1u) * %[5]s) + 1, i32(%[6]s));
   let skip_%[1]s = max((-start_%[1]s + i32(%[5]s) - 1) / i32(%[5]s), 0);
@@ -75,8 +75,8 @@ func (p *pool) spans(t primitive.WindowText, divisor string) string {
 	return text
 }
 
-// loops returns a loop over the window's positions, at = position in the plane.
-func loops(t primitive.WindowText, body string) string {
+// windowLoop returns a loop over the window's positions. at is the index in the plane.
+func windowLoop(t primitive.WindowText, body string) string {
 	text := ""
 	for d := range 3 {
 		n := strconv.Itoa(d)
@@ -87,8 +87,8 @@ func loops(t primitive.WindowText, body string) string {
 `, text, t.In[1], t.In[2], body)
 }
 
-// holders returns a loop over the outputs o whose windows may hold element e: a range along each dimension.
-func (p *pool) holders(t primitive.WindowText, body string) string {
+// outputLoop returns a loop over the outputs o whose windows may contain element e. They are a range along each dimension.
+func (p *pool) outputLoop(t primitive.WindowText, body string) string {
 	text := ""
 	for d := range 3 {
 		n := strconv.Itoa(d)
@@ -110,8 +110,8 @@ func (p *pool) holders(t primitive.WindowText, body string) string {
 	return fmt.Sprintf("%s%s  }}}\n", text, body)
 }
 
-// maxPoolCall: Outs[0] = the largest elements of the windows of Ins[0], Outs[1], which may be missing, int64, their positions
-// in their planes. A NaN is larger than everything; of equal elements the first is taken.
+// maxPoolCall: Outs[0] = the maxima of the windows of Ins[0]; Outs[1], int64 and optional, = their positions in their planes. NaN is larger
+// than every number; of equal elements the first counts.
 func maxPoolCall(r *shader.Recorder, c *core.Call) error {
 	x, y := &c.Ins[0], &c.Outs[0]
 	p := newPool(contract.PoolOf(c), x.Shape, y.Shape)
@@ -138,10 +138,10 @@ func maxPoolCall(r *shader.Recorder, c *core.Call) error {
 		w.Each(n)
 		w.Add("  let plane = i / %s;", places)
 		w.Put(primitive.Unfold("o", "i % "+places, g.Out))
-		w.Put(plain.spans(g, "1u"))
+		w.Put(plain.windowRange(g, "1u"))
 		w.Add(`  var best: %s;
   var where_best = 0xffffffffu;`, shader.TypeName(t, expr.Number))
-		w.Put(loops(g, fmt.Sprintf(`    let v = ld_x(%s + plane * %s + at);
+		w.Put(windowLoop(g, fmt.Sprintf(`    let v = ld_x(%s + plane * %s + at);
     if (where_best == 0xffffffffu || %s) { best = v; where_best = at; }
 `, from, plane, better)))
 		w.Add("  st_y(%s + i, best);", to)
@@ -151,7 +151,7 @@ func maxPoolCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// averageCall is avg_pool, Outs[0] = the averages of the windows of Ins[0], or its transpose.
+// averageCall computes avg_pool, Outs[0] = the averages of the windows of Ins[0], or its transpose.
 func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, transposed bool) error {
 	p := newPool(contract.PoolOf(c), large.Shape, small.Shape)
 	out := &c.Outs[0]
@@ -171,9 +171,9 @@ func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, t
 			w.Each(n)
 			w.Add("  let plane = i / %s;", places)
 			w.Put(primitive.Unfold("o", "i % "+places, g.Out))
-			w.Put(p.spans(g, divisor))
+			w.Put(p.windowRange(g, divisor))
 			w.Add("  var sum = 0.0;")
-			w.Put(loops(g, fmt.Sprintf("    sum = sum + ld_x(%s + plane * %s + at);\n", from, plane)))
+			w.Put(windowLoop(g, fmt.Sprintf("    sum = sum + ld_x(%s + plane * %s + at);\n", from, plane)))
 			w.Add("  st_y(%s + i, sum / real(size));", to)
 			return
 		}
@@ -181,7 +181,7 @@ func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, t
 		w.Add("  let plane = i / %s;", plane)
 		w.Put(primitive.Unfold("e", "i % "+plane, g.In))
 		w.Add("  var sum = 0.0;")
-		w.Put(p.holders(g, fmt.Sprintf("%s    sum = sum + ld_x(%s + plane * %s + (o_0 * %s + o_1) * %s + o_2) / real(size);\n", p.spans(g, divisor), from, places, g.Out[1], g.Out[2])))
+		w.Put(p.outputLoop(g, fmt.Sprintf("%s    sum = sum + ld_x(%s + plane * %s + (o_0 * %s + o_1) * %s + o_2) / real(size);\n", p.windowRange(g, divisor), from, places, g.Out[1], g.Out[2])))
 		w.Add("  st_y(%s + i, sum);", to)
 	})
 }
@@ -213,8 +213,8 @@ func planeGatherCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// maxPoolGradient is a scatter to the places of maxima in windows: each element takes the sum of Ins[0] over the windows of which
-// Ins[1] has its position. It looks at those that may hold it, not at the whole plane.
+// maxPoolGradient computes the gradient of max_pool: each element is the sum of Ins[0] over the windows whose maximum it is by Ins[1]. Only
+// windows that may contain it are visited, instead of the whole plane.
 func maxPoolGradient(r *shader.Recorder, c *core.Call, a contract.PoolAttrs) error {
 	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	p := newPool(a, out.Shape, in.Shape)
@@ -233,15 +233,15 @@ func maxPoolGradient(r *shader.Recorder, c *core.Call, a contract.PoolAttrs) err
   let own = i - plane * %s;`, plane, plane)
 		w.Put(primitive.Unfold("e", "own", g.In))
 		w.Add("  var sum: %s;", shader.TypeName(t, expr.Number))
-		w.Put(p.holders(g, fmt.Sprintf(`    let j = plane * %s + (o_0 * %s + o_1) * %s + o_2;
+		w.Put(p.outputLoop(g, fmt.Sprintf(`    let j = plane * %s + (o_0 * %s + o_1) * %s + o_2;
     if (ld_index(%s + j).x == own) { sum = %s; }
 `, places, g.Out[1], g.Out[2], k, shader.Combine(contract.ScatterAdd, t, "sum", "ld_x("+x+" + j)"))))
 		w.Add("  st_y(%s + i, sum);", y)
 	})
 }
 
-// planeScatterCall has, of the elements of a plane that go to one place, the first take them all, in their order, or the last be
-// the one.
+// planeScatterCall scatters elements within planes. Of the elements with the same destination, the first adds all of them in order; without
+// addition, the last is written.
 func planeScatterCall(r *shader.Recorder, c *core.Call) error {
 	if a, ok := contract.PlaneScatterPool(c); ok {
 		return maxPoolGradient(r, c, a)

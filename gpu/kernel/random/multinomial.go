@@ -16,10 +16,11 @@ func init() {
 	kernel.Register(contract.Multinomial, multinomialCall)
 }
 
-// multinomialCall draws indices of weights, the last dimension of Ins[0]. Ints: seed, offset, replacement. With replacement, draw j of row
-// r is inverse transform sampling with uniform number r count + j: the first index at which the running sum is larger. Without replacement,
-// weight i of row r gets the key -log(1-u) / weight from uniform number r n + i, and the draws are the smallest keys in order. The CPU
-// computes in float64, so a draw may differ at the border of two weights.
+// multinomialCall draws indices with probabilities proportional to weights, the last dimension of Ins[0].
+//
+// With replacement, draw j of row r is inverse transform sampling with uniform number r count + j: the first index whose running sum is
+// larger. Without replacement, weight i of row r gets the key -log(1-u) / weight from uniform number r n + i, and the draws are the indices
+// of the smallest keys in order. The CPU computes in float64, so a draw near the border of two weights may differ.
 func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
 	last := len(in.Shape) - 1
@@ -58,13 +59,13 @@ func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// uniformWord writes the function that returns random word number index: two draws of the generator share a block.
+// uniformWord declares uniform_word(index), a random word. Two draws share a block of the generator.
 func uniformWord(w *shader.Text, seed, offset string) {
 	w.Func("uniform_word(index: u32) -> u32", `let w = plait_philox(%s, plait_add_i64(%s, pair(index / 2u, 0u)));
   return select(w.x, w.z, index %% 2u == 1u);`, seed, offset)
 }
 
-// checkWeights makes rows that cannot be drawn from the call's error.
+// checkWeights makes a row of invalid weights the call's error.
 func checkWeights(r *shader.Recorder, c *core.Call, rows, n, count int, replacement bool) error {
 	s := shader.New(r, "weights")
 	width := primitive.RowThreads(n)

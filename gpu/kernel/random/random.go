@@ -86,7 +86,7 @@ func randomCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// randomIntegersCall takes two words an element.
+// randomIntegersCall uses two random words for each element.
 func randomIntegersCall(r *shader.Recorder, c *core.Call) error {
 	out := &c.Outs[0]
 	n := out.Numel()
@@ -99,7 +99,7 @@ func randomIntegersCall(r *shader.Recorder, c *core.Call) error {
 		return nil
 	}
 	return s.Run(r, shader.GroupsFor(shader.Ceil(n, 2)), func(w *shader.Text) {
-		// The upper half of the product of two 64-bit numbers.
+		// high_product returns the upper 64 bits of the product of two 64-bit numbers.
 		w.Func("high_product(a: pair, b: pair) -> pair", `let low = plait_wide(a.x, b.x);
   let first = plait_add_i64(plait_wide(a.y, b.x), pair(low.y, 0u));
   let second = plait_add_i64(plait_wide(a.x, b.y), pair(first.x, 0u));

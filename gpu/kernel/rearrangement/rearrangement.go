@@ -1,4 +1,4 @@
-// Package rearrangement has the GPU kernels of triangles of matrices and repeated indices.
+// Package rearrangement has the GPU kernels of triangular parts of matrices and of repeated indices.
 package rearrangement
 
 import (
@@ -14,7 +14,7 @@ func init() {
 	kernel.Register(contract.Triangle, triangleCall)
 }
 
-// repeatIndexCall: Outs[0] repeats each index i of the vector Ins[0] as often as Ins[0][i] says. Each result searches for its index.
+// repeatIndexCall: Outs[0] repeats each index i of the vector Ins[0] Ins[0][i] times. Each invocation searches for the index of its result.
 func repeatIndexCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
 	if out.Numel() == 0 {
@@ -33,8 +33,8 @@ func repeatIndexCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// triangleCall: Outs[0] = the part of each matrix of Ins[0] below the diagonal Ints[0], or above it if Ints[1] is set. It may work in
-// place.
+// triangleCall: Outs[0] = the part of each matrix of Ins[0] on and below the diagonal Ints[0], or on and above it if Ints[1] is set. It may
+// work in place.
 func triangleCall(r *shader.Recorder, c *core.Call) error {
 	out, in := &c.Outs[0], &c.Ins[0]
 	n := len(out.Shape)

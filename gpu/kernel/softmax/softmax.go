@@ -1,4 +1,4 @@
-// Package softmax has the GPU kernels of softmax, log-softmax and their gradients along a dimension.
+// Package softmax has the GPU kernels of softmax, log-softmax and their gradients along a dimension. One workgroup computes a row.
 package softmax
 
 import (
@@ -8,8 +8,6 @@ import (
 	"github.com/plait-ml/plait/gpu/kernel/internal/primitive"
 	"github.com/plait-ml/plait/gpu/shader"
 )
-
-// The kernels of this file work on rows. Each row is processed by one workgroup.
 
 func init() {
 	for _, log := range []bool{false, true} {
@@ -33,7 +31,7 @@ func softmaxCall(r *shader.Recorder, c *core.Call, name string, log bool) error 
 		return nil
 	}
 	return s.Run(r, t.Line.Rows(), func(w *shader.Text) {
-		// The exponential does not know NaN, which makes the sum NaN instead, and so all of the row.
+		// plait_exp_share ignores NaN. A NaN in the row therefore makes the sum NaN, and with it the whole row.
 		term, value, last := "t = t + plait_exp_share($x - most);", "plait_exp_share($x - most) * share", "  let share = 1.0 / total;\n"
 		if t.Held > 0 && !log {
 			term, value = "$x = plait_exp_share($x - most); t = t + $x;", "$x * share"

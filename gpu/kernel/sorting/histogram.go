@@ -87,6 +87,6 @@ func weightedBins(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	p := indexing.Scatter{Dest: dest, Lines: 1, N: in.Numel(), Mode: contract.ScatterAdd, Apart: true}
+	p := indexing.Scatter{Dest: dest, Lines: 1, N: in.Numel(), Mode: contract.ScatterAdd, SumFirst: true}
 	return p.Rows(out, 1, weights, 1).Run(r)
 }

@@ -121,11 +121,11 @@ func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
 		starts, outs = append(starts, s.Out("value", o.values, t, expr.Number)), append(outs, o.values)
 	}
 	sorted := e.Bind(s, "sorted")
-	each1, count := e.Line(), o.indices.Numel()
+	each1, count := e.LineLength(), o.indices.Numel()
 	if o.place != "" {
 		each1 = 1
 	}
-	total, perLine, size, stepWord := s.Uint(count), s.Uint(each1), s.Uint(e.Line()), s.Uint(step)
+	total, perLine, size, stepWord := s.Uint(count), s.Uint(each1), s.Uint(e.LineLength()), s.Uint(step)
 	l, outStep := chosen(in, dim, outs...)
 	outWord := s.Uint(outStep)
 	rank := s.Specialize(len(l.Sizes))

@@ -9,30 +9,30 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Lines are sorted as entries: a key, an unsigned number with the order of the elements, and the element's index, which breaks ties.
-// Workgroups sort tiles of a line by a bitonic network. Then neighbouring runs are merged until one is left: an entry's new position is its
-// position in its run plus the number of smaller entries in the other run. If only the first entries of a line are wanted, the others are
-// dropped early.
+// A line is sorted as a list of entries. An entry is an unsigned key with the order of the elements, and the element's index, which breaks
+// ties. Workgroups sort tiles of a line by a bitonic network. Then pairs of neighbouring runs are merged until one is left: the new
+// position of an entry is its position in its own run plus the number of smaller entries in the other one. If only the first entries of a
+// line are needed, the rest is dropped in every merge.
 
 // sortedTile is the number of entries that a workgroup sorts.
 const sortedTile = 1024
 
-// Entries are sorted runs of lines. Each line has the same number of runs, each of width entries except the last.
+// Entries are the sorted runs of some lines. Each line has the same number of runs. All its runs have the same length, except the last.
 type Entries struct {
-	memory           core.Memory // keys, then the low words of wide ones, then indices
+	memory           core.Memory // the high words of keys, then the low words of 64-bit keys, then indices
 	wide             bool        // keys have 64 bits
-	Capacity         int         // entries that fit
+	Capacity         int         // number of entries
 	Lines            int
-	runs, run, final int // of a line, and the length of a run and of the last
+	runs, run, final int // runs of a line, length of a run, and length of the last run
 }
 
-// Line returns the number of entries of a line.
-func (e *Entries) Line() int { return (e.runs-1)*e.run + e.final }
+// LineLength returns the number of entries of a line.
+func (e *Entries) LineLength() int { return (e.runs-1)*e.run + e.final }
 
-// newEntries returns entries in room, if that is memory, which must be large enough.
+// newEntries returns entries in the memory room, which must be large enough; or in new scratch memory if room is none.
 func newEntries(r *shader.Recorder, lines, runs, run, final int, wide bool, room core.Memory) (*Entries, error) {
 	e := &Entries{memory: room, wide: wide, Lines: lines, runs: runs, run: run, final: final}
-	e.Capacity = lines * e.Line()
+	e.Capacity = lines * e.LineLength()
 	if room.Handle != 0 {
 		return e, nil
 	}
@@ -45,8 +45,8 @@ func newEntries(r *shader.Recorder, lines, runs, run, final int, wide bool, room
 	return e, err
 }
 
-// Bind adds entries to a shader and returns what writes the functions NAME_key(i), a pair of words of which the high one alone counts in
-// keys of 32 bits, NAME_index(i) and NAME_put(i, key, index).
+// Bind adds entries to a program. It returns a function that declares NAME_key(i), a pair of which 32-bit keys use the high word,
+// NAME_index(i), and NAME_put(i, key, index).
 func (e *Entries) Bind(s *shader.Builder, name string) func(w *shader.Text) {
 	at := s.WordsOf(name, e.memory)
 	room := s.Uint(e.Capacity)
@@ -63,11 +63,11 @@ func (e *Entries) Bind(s *shader.Builder, name string) func(w *shader.Text) {
 	}
 }
 
-// SortLines sorts n elements of each of some lines and keeps the first of them. bind adds what keys are made of to a shader and
-// returns what writes the function key_of(line, index); name names the programs.
+// SortLines sorts lines of n elements each, and keeps the first keep entries of each line. bind adds the keys' inputs to a program and
+// returns a function that declares key_of(line, index). name is the name of the programs.
 func SortLines(r *shader.Recorder, name string, lines, n, keep int, wide bool, bind func(s *shader.Builder) func(w *shader.Text)) (*Entries, error) {
 	e, err := sortTiles(r, name, lines, n, keep, wide, bind)
-	var spare core.Memory // of the entries before, which are no more than those before them
+	var spare core.Memory // memory of earlier entries, which were at least as many
 	for err == nil && e.runs > 1 {
 		from := e
 		e, err = mergeRuns(r, from, keep, spare)
@@ -76,7 +76,7 @@ func SortLines(r *shader.Recorder, name string, lines, n, keep int, wide bool, b
 	return e, err
 }
 
-// sortTiles sorts tiles of the lines.
+// sortTiles sorts the tiles of all lines.
 func sortTiles(r *shader.Recorder, name string, lines, n, keep int, wide bool, bind func(s *shader.Builder) func(w *shader.Text)) (*Entries, error) {
 	tile := min(max(1<<bits.Len(uint(n-1)), 2), sortedTile)
 	runs := shader.Ceil(n, tile)
@@ -87,7 +87,7 @@ func sortTiles(r *shader.Recorder, name string, lines, n, keep int, wide bool, b
 	s := shader.New(r, name+" (tiles)")
 	key := bind(s)
 	put := e.Bind(s, "to")
-	blocks, runsWord, size, line, run, tileWord := s.Uint(lines*runs), s.Uint(runs), s.Uint(n), s.Uint(e.Line()), s.Uint(e.run), s.Uint(tile)
+	blocks, runsWord, size, line, run, tileWord := s.Uint(lines*runs), s.Uint(runs), s.Uint(n), s.Uint(e.LineLength()), s.Uint(e.run), s.Uint(tile)
 	return e, s.Run(r, shader.Ceil(lines*runs, sortedTile/tile), func(w *shader.Text) {
 		before := "a.y < b.y || (a.y == b.y && i < j)"
 		load, low, swap := "", [2]string{"0u", "0u"}, ""
@@ -141,7 +141,8 @@ func sortTiles(r *shader.Recorder, name string, lines, n, keep int, wide bool, b
 	})
 }
 
-// mergeRuns joins runs of each line two by two, of which the first keep entries stay, into room, if that is memory.
+// mergeRuns merges pairs of runs of each line and keeps the first keep entries of each result. The result is stored in room, if that is
+// memory.
 func mergeRuns(r *shader.Recorder, e *Entries, keep int, room core.Memory) (*Entries, error) {
 	final := e.final
 	if e.runs%2 == 0 {
@@ -153,8 +154,8 @@ func mergeRuns(r *shader.Recorder, e *Entries, keep int, room core.Memory) (*Ent
 	}
 	s := shader.New(r, "merge runs")
 	from, to := e.Bind(s, "from_"), m.Bind(s, "to")
-	count, line, run, runs, last := s.Uint(e.Capacity), s.Uint(e.Line()), s.Uint(e.run), s.Uint(e.runs), s.Uint(e.final)
-	toLine, toRun := s.Uint(m.Line()), s.Uint(m.run)
+	count, line, run, runs, last := s.Uint(e.Capacity), s.Uint(e.LineLength()), s.Uint(e.run), s.Uint(e.runs), s.Uint(e.final)
+	toLine, toRun := s.Uint(m.LineLength()), s.Uint(m.run)
 	err = s.Run(r, shader.GroupsFor(e.Capacity), func(w *shader.Text) {
 		from(w)
 		to(w)
@@ -182,8 +183,7 @@ func mergeRuns(r *shader.Recorder, e *Entries, keep int, room core.Memory) (*Ent
 	return m, err
 }
 
-// SortKeyFunc writes the function that gives numbers keys whose order as pairs of words, the low one first, is theirs, a NaN the
-// largest.
+// SortKeyFunc declares key(v), which maps numbers of a type to unsigned pairs of words in the same order. NaN is the largest.
 func SortKeyFunc(w *shader.Text, t expr.Type) {
 	if t == expr.I64 {
 		w.Func("key(v: pair) -> pair", "return pair(v.x, v.y ^ 0x80000000u);")
@@ -194,12 +194,12 @@ func SortKeyFunc(w *shader.Text, t expr.Type) {
   return pair(0u, b ^ select(0x80000000u, 0xffffffffu, (b >> 31u) == 1u));`)
 }
 
-// BeforeFunc writes the function before(a, b), the order of entries: by key, then by position.
+// BeforeFunc declares before(a, b), the order of keys.
 func BeforeFunc(w *shader.Text) {
 	w.Func("before(a: pair, b: pair) -> bool", "return a.y < b.y || (a.y == b.y && a.x < b.x);")
 }
 
-// SortKey returns an expression for the key of a number of a dtype and whether it takes both words; narrow ones lie in the high word.
+// SortKey returns the expression for the key of a value of a dtype, and whether it has 64 bits. 32-bit keys are in the high word.
 func SortKey(d core.DType, value string) (key string, wide bool) {
 	switch {
 	case d == core.Int64:

@@ -9,11 +9,11 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// partSide is the number of vec4 columns whose partial sums one workgroup adds. On an H200, 1, 2 and 8 are up to a microsecond slower.
-const partSide = 4
+// vec4Columns is the number of vec4 columns whose partial sums one workgroup adds. On an H200, 1, 2 and 8 are up to a microsecond slower.
+const vec4Columns = 4
 
-// SumPartials sums columns over pieces. Each piece has n numbers for each output. If all is given it receives the sums of all outs in turn,
-// otherwise those outs that are not nil do.
+// SumPartials adds partial sums: parts has n numbers for each output in each piece. The sums go to all, one output after the other, if all
+// is not nil, and to the outs that are not nil.
 func SumPartials(r *shader.Recorder, parts core.Memory, pieces, n int, outs []*core.Operand, all *core.Operand) error {
 	var kept []*core.Operand
 	for _, o := range outs {
@@ -25,7 +25,7 @@ func SumPartials(r *shader.Recorder, parts core.Memory, pieces, n int, outs []*c
 	from := s.FloatsOf("parts", parts)
 	wide, side, typ := 1, 16, shader.Real
 	if s.Flag(n%4 == 0) {
-		wide, side, typ = 4, partSide, shader.Real4
+		wide, side, typ = 4, vec4Columns, shader.Real4
 		s.Bindings[0].Vec4 = true
 	}
 	to := make([]string, len(kept))
@@ -43,7 +43,7 @@ func SumPartials(r *shader.Recorder, parts core.Memory, pieces, n int, outs []*c
 	columns := n / wide * len(kept)
 	count, piecesWord, length := s.Uint(columns), s.Uint(pieces), s.Uint(n)
 	return s.Run(r, shader.Ceil(columns, side), func(w *shader.Text) {
-		const few = 8 // lanes that sum those of all
+		const few = 8 // lanes of the last step, which add the sums of all lanes
 		lanes := shader.Threads / side
 		w.Shared("sh", typ, shader.Threads)
 		w.Main(shader.Threads)

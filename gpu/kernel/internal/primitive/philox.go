@@ -6,21 +6,21 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// In random kernels each invocation draws a block of four words and computes the four neighbouring elements that use them. See
-// core/cpu/include/plait_philox.h for the order of words. Outputs are contiguous.
+// An invocation of a random kernel draws a block of four words and computes the neighbouring elements that use them.
+// core/cpu/include/plait_philox.h has the order of words. Outputs are contiguous.
 
-// PhiloxBlocks opens a main function over the generator's blocks from seed and offset on. Block i has the words w.
+// PhiloxBlocks opens a main function over n blocks of the generator, from seed and offset on. Block i has the words w.
 func PhiloxBlocks(w *shader.Text, n, seed, offset string) {
 	w.Each(n)
 	w.Add("  let w = plait_philox(%s, plait_add_i64(%s, pair(i, 0u)));", seed, offset)
 }
 
-// KeepLimit returns the limit below which a word keeps its element with probability keep, as a pair.
+// KeepLimit returns the 64-bit limit below which a random word keeps its element, with probability keep.
 func KeepLimit(keep float64) int64 {
 	return int64(math.Min(math.Max(keep, 0)*0x1p32, 0x1p32))
 }
 
-// StoreWords writes v to elements 4i to 4i+3, as far as they exist.
+// StoreWords stores v in elements 4i to 4i+3 that are below total.
 func StoreWords(w *shader.Text, y, total string) {
 	for k := range 4 {
 		w.Add("  if (i * 4u + %du < %s) { st_y(%s + i * 4u + %du, v.%s); }", k, total, y, k, shader.Component(k))

@@ -5,11 +5,11 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// prefixBlock is the number of elements that a workgroup adds up.
+// prefixBlock is the number of elements whose prefix sums a workgroup computes.
 const prefixBlock = 1024
 
-// PrefixSum returns n+1 words of scratch memory: word i is the sum of counted(j) over j < i. bind adds the inputs of counted to a shader
-// and returns the writer of that function. name is the name of the programs.
+// PrefixSum returns n+1 words of scratch memory: word i is the sum of counted(j) over j < i. bind adds the inputs of counted to a program
+// and returns a function that declares it. name is the name of the programs.
 func PrefixSum(r *shader.Recorder, name string, n int, bind func(s *shader.Builder) func(w *shader.Text)) (core.Memory, error) {
 	m, err := r.Temp(4 * (n + 1))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// RowThreads returns the number of invocations that share a row of n elements.
+// RowThreads returns the number of invocations for a row of n elements.
 func RowThreads(n int) int {
 	if n <= 512 {
 		return 64
@@ -17,7 +17,7 @@ func RowThreads(n int) int {
 	return 256
 }
 
-// An Axis splits a tensor of outer x n x inner elements into rows along the middle dimension.
+// An Axis views a tensor as [outer, n, inner], whose rows are along the middle dimension.
 type Axis struct{ Outer, N, Inner int }
 
 // AxisOf returns the axis of a shape along a dimension.
@@ -31,8 +31,8 @@ func AxisOf(shape []int, dim int) Axis {
 // Rows returns the number of rows.
 func (l Axis) Rows() int { return l.Outer * l.Inner }
 
-// Open adds the sizes to a shader and returns what writes the start of a main function with row's first position in first, and n and
-// step along it.
+// Open adds the sizes to a program with one workgroup for each row. It returns a function that opens the main function and defines first,
+// the index of the row's first element, n, and step, the stride along the row.
 func (l Axis) Open(s *shader.Builder, width int) (head func(w *shader.Text)) {
 	rows, n, inner := s.Uint(l.Rows()), s.Uint(l.N), s.Uint(l.Inner)
 	s.Specialize(width / 64)
@@ -45,8 +45,8 @@ func (l Axis) Open(s *shader.Builder, width int) (head func(w *shader.Text)) {
 	}
 }
 
-// OpenPieces is open for rows whose elements follow one another and that several workgroups share, most vec4 each. It returns how many
-// workgroups that takes: memory is fastest where those that run together work on one stretch of it, not on a row each.
+// OpenPieces is [Axis.Open] for contiguous rows that several workgroups share. Each processes most vec4. It returns the number of
+// workgroups. Memory is fastest if workgroups that run at the same time read neighbouring addresses, instead of a row each.
 func (l Axis) OpenPieces(s *shader.Builder, width, most int) (head func(w *shader.Text), groups int) {
 	pieces := max(shader.Ceil(l.N/4, most), 1)
 	rows, n, each, mostWord := s.Uint(l.Rows()), s.Uint(l.N), s.Uint(pieces), s.Uint(most)
@@ -64,8 +64,8 @@ func (l Axis) OpenPieces(s *shader.Builder, width, most int) (head func(w *shade
 	}, l.Rows() * pieces
 }
 
-// Unroll returns a loop in which the invocations of a row take the numbers up to n, each several at a time while there are as many. body
-// returns what one does with those it is given; i is a name for the loop.
+// Unroll returns a loop in which the invocations of a row share the numbers up to n. An iteration takes several numbers; a second loop
+// takes the remaining ones one by one. body returns the statements for a list of numbers. i is the name of the loop variable.
 func Unroll(i, n string, width, several int, body func(numbers []string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  {\n  var %s = lane;\n", i)
@@ -83,8 +83,8 @@ func Unroll(i, n string, width, several int, body func(numbers []string) string)
 	return fmt.Sprintf("%s  }\n", b.String())
 }
 
-// Along returns a loop over the row's elements, at position at. Long rows are taken four elements at a time, so that as many
-// loads are on their way.
+// Along returns a loop over a row's elements, with index at. Long rows take four elements in each iteration, so that four loads are in
+// flight.
 func Along(width int, body string) string {
 	several := 1
 	if width > 64 {

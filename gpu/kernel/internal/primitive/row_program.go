@@ -10,47 +10,47 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A rowText writes programs whose workgroups each take a row and go over it in passes. Rows are accessed as vec4 if all operands allow
-// that. If a row is short enough, invocations hold their part of it in registers, so that it is read once for all passes.
+// A rowText writes a program whose workgroups each process a row in several passes. Rows are accessed as vec4 if all operands allow it. If
+// a row is short enough, invocations hold their part of it in registers, so that memory is read once for all passes.
 type rowText struct {
 	s     *shader.Builder
 	Line  Axis
 	Width int
 	vec4  bool
-	Held  int  // vec4 of a row that an invocation holds
-	full  bool // all of these are in the row
+	Held  int  // vec4 of a row that an invocation holds in registers; 0 for none
+	full  bool // every one of them is within the row
 	rows  []rowOperand
 }
 
-// A rowOperand has an element for each element of the row, or, if it is the same for all rows, for each position in the row.
+// A rowOperand has an element for each element of all rows; or, if same is set, for each position in a row.
 type rowOperand struct {
 	name, first string
 	binding     int
 	same, out   bool
-	once        bool // read in one pass only
+	once        bool // only one pass reads it
 }
 
-// held reports whether invocations hold the operand's elements in registers, if they hold any.
+// held reports whether registers hold the operand's elements, in a program that holds rows.
 func (x rowOperand) held() bool { return !x.same && !x.out && !x.once }
 
-// mostHeld is how many vec4 of all operands an invocation holds at most.
-const mostHeld = 16
+// maxHeld is how many vec4 of all operands an invocation holds at most.
+const maxHeld = 16
 
-// NewRowText begins a program over the rows of a line.
+// NewRowText begins a program over the rows of an axis.
 func NewRowText(s *shader.Builder, l Axis) *rowText {
 	return &rowText{s: s, Line: l, vec4: l.Inner == 1 && l.N%4 == 0}
 }
 
-// In adds an operand with the rows' elements. Passes know them as $name.
+// In adds an input. Passes refer to its element as $name.
 func (t *rowText) In(name string, o *core.Operand) { t.add(name, o, rowOperand{}) }
 
-// Once is in for an operand that only one pass reads.
-func (t *rowText) Once(name string, o *core.Operand) { t.add(name, o, rowOperand{once: true}) }
+// InOnce is In for an operand that only one pass reads.
+func (t *rowText) InOnce(name string, o *core.Operand) { t.add(name, o, rowOperand{once: true}) }
 
-// Same adds an operand that all rows share.
-func (t *rowText) Same(name string, o *core.Operand) { t.add(name, o, rowOperand{same: true}) }
+// InBroadcast is In for an operand that has one row, which all rows use.
+func (t *rowText) InBroadcast(name string, o *core.Operand) { t.add(name, o, rowOperand{same: true}) }
 
-// Out adds an operand of which a pass sets the elements.
+// Out adds an output. A pass sets its elements.
 func (t *rowText) Out(name string, o *core.Operand) { t.add(name, o, rowOperand{out: true}) }
 
 func (t *rowText) add(name string, o *core.Operand, x rowOperand) {
@@ -64,7 +64,8 @@ func (t *rowText) add(name string, o *core.Operand, x rowOperand) {
 	t.rows = append(t.rows, x)
 }
 
-// Open ends the list of operands and returns what writes the beginning of main. software says that long programs compile slowly.
+// Open ends the list of operands and returns a function that opens the main function. software says that the adapter takes long to compile
+// long programs.
 func (t *rowText) Open(software bool) (head func(w *shader.Text)) {
 	t.Width = RowThreads(t.Line.N)
 	if t.s.Flag(t.vec4) {
@@ -102,10 +103,11 @@ func (t *rowText) Open(software bool) (head func(w *shader.Text)) {
 	}
 }
 
-// Holding chooses how many invocations share a row that they hold, and how many vec4 of each operand one of them has, 0 if there are too
-// many: of few, some four of each operand's vec4, so that they need not wait for many others.
+// Holding chooses the number of invocations for a row that is held in registers, and the number of vec4 of each operand that an invocation
+// holds; 0 if the row is too long. An invocation holds up to four vec4 of each operand before the workgroup gets larger, because larger
+// workgroups wait longer at barriers.
 func Holding(n, operands int, software bool) (width, held int) {
-	few, most := 4, mostHeld/operands
+	few, most := 4, maxHeld/operands
 	if software {
 		few, most = 2, 2
 	}
@@ -119,7 +121,7 @@ func Holding(n, operands int, software bool) (width, held int) {
 	return width, held
 }
 
-// at returns an expression for a vec4 of an operand's row.
+// at returns the expression for a vec4 of an operand's row.
 func (t *rowText) at(x rowOperand, place string) string {
 	if x.same {
 		return fmt.Sprintf("%s[(%s >> 2u) + %s]", x.name, x.first, place)
@@ -127,8 +129,8 @@ func (t *rowText) at(x rowOperand, place string) string {
 	return fmt.Sprintf("%s[((%s + first) >> 2u) + %s]", x.name, x.first, place)
 }
 
-// Pass returns a loop over the row's elements. In body, $j is an element's place, and $name is that of an operand: those that
-// are written are set, and those that are held may be changed for later passes.
+// Pass returns a loop over the row's elements. In body, $j is the position of an element, and $name the element of an operand. body must
+// set outputs; it may change held elements for later passes.
 func (t *rowText) Pass(body string) string {
 	uses := func(x rowOperand) bool { return strings.Contains(body, "$"+x.name) }
 	if !t.vec4 {

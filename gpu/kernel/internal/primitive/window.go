@@ -10,12 +10,12 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A Window is the geometry of kernels with sliding windows over up to three spatial dimensions. Missing leading dimensions have size 1.
+// A Window is the geometry of sliding windows over up to three spatial dimensions. Missing leading dimensions have size 1.
 type Window struct {
 	In, Out, Kernel, Stride, Padding, Dilation [3]int
 }
 
-// NewWindow takes the last nd sizes of both shapes, and nd values for each parameter.
+// NewWindow returns the window for the last spatial sizes of both shapes. The number of spatial dimensions is the length of kernel.
 func NewWindow(large, small []int, kernel, stride, padding, dilation []int64) Window {
 	var w Window
 	for i := range 3 {
@@ -36,10 +36,10 @@ func Product3(v [3]int) int { return v[0] * v[1] * v[2] }
 // Taps returns the number of elements of a window.
 func (g *Window) Taps() int { return Product3(g.Kernel) }
 
-// A WindowText is a window as expressions.
+// A WindowText is a Window whose numbers are expressions.
 type WindowText struct{ In, Out, Kernel, Stride, Padding, Dilation [3]string }
 
-// Bind adds the window to a shader.
+// Bind adds the window's numbers to a program.
 func (g *Window) Bind(s *shader.Builder) (t WindowText) {
 	for i, v := range [6][3]int{g.In, g.Out, g.Kernel, g.Stride, g.Padding, g.Dilation} {
 		to := [6]*[3]string{&t.In, &t.Out, &t.Kernel, &t.Stride, &t.Padding, &t.Dilation}[i]
@@ -58,8 +58,8 @@ func Unfold(a, i string, sizes [3]string) string {
 `, a, i, sizes[2], sizes[1])
 }
 
-// reach returns statements that define x_0 to x_2, where tap k of output o falls in the input, and inside, whether it does.
-func (t WindowText) reach() string {
+// inputPosition returns statements that define x_0 to x_2, the input position of tap k of output o, and inside, whether it is in the input.
+func (t WindowText) inputPosition() string {
 	text := ""
 	for d := range 3 {
 		n := strconv.Itoa(d)
@@ -68,7 +68,7 @@ func (t WindowText) reach() string {
 	return fmt.Sprintf("%s  let inside = x_0 >= 0 && x_1 >= 0 && x_2 >= 0 && x_0 < i32(%s) && x_1 < i32(%s) && x_2 < i32(%s);\n", text, t.In[0], t.In[1], t.In[2])
 }
 
-// taps returns loops over the taps, k_0 to k_2, that run body, of which tap is the number.
+// taps returns a loop over the taps, k_0 to k_2, that runs body. tap is the number of the tap.
 func (t WindowText) taps(body string) string {
 	return fmt.Sprintf(`  var tap = 0u;
   for (var k_0 = 0u; k_0 < %s; k_0++) {
@@ -79,9 +79,9 @@ func (t WindowText) taps(body string) string {
 `, t.Kernel[0], t.Kernel[1], t.Kernel[2], body)
 }
 
-// Columns writes the patches of images to columns: element [image, channel, tap, place] at the given strides, the last being 1.
-// An invocation writes all taps of a place, because divisions for each would take longer than its copy.
-func (g *Window) Columns(r *shader.Recorder, x, y *core.Operand, images, channels int, strides [3]int) error {
+// Im2Col writes the patches of images to columns: element [image, channel, tap, position], with the given strides and a last stride of 1.
+// An invocation writes all taps of a position, because divisions for each tap would take longer than copying it.
+func (g *Window) Im2Col(r *shader.Recorder, x, y *core.Operand, images, channels int, strides [3]int) error {
 	s := shader.New(r, "im2col")
 	t := shader.ComputeType(x.DType)
 	from, to := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number)
@@ -106,13 +106,13 @@ func (g *Window) Columns(r *shader.Recorder, x, y *core.Operand, images, channel
 		w.Put(at.taps(fmt.Sprintf(`%s    v = %s();
     if (inside) { v = ld_x(source + (u32(x_0) * %s + u32(x_1)) * %s + u32(x_2)); }
     st_y(destination + tap * %s, v);
-`, at.reach(), shader.TypeName(t, expr.Number), at.In[1], at.In[2], sk)))
+`, at.inputPosition(), shader.TypeName(t, expr.Number), at.In[1], at.In[2], sk)))
 	})
 }
 
-// Images adds columns, which have the given strides, up to images, the transpose of columns: each element takes what the taps
-// over it have.
-func (g *Window) Images(r *shader.Recorder, x, y, bias *core.Operand, images, channels int, strides [3]int) error {
+// Col2Im is the transpose of Im2Col: each element of images is the sum of the taps that read it, plus bias if that is not nil. strides are
+// those of the columns.
+func (g *Window) Col2Im(r *shader.Recorder, x, y, bias *core.Operand, images, channels int, strides [3]int) error {
 	s := shader.New(r, "col2im")
 	from, to := s.In("x", x, expr.F32, expr.Number), s.Out("y", y, expr.F32, expr.Number)
 	n := images * channels * Product3(g.In)
@@ -141,7 +141,7 @@ func (g *Window) Images(r *shader.Recorder, x, y, bias *core.Operand, images, ch
 		var inside []string
 		for d := range 3 {
 			n := strconv.Itoa(d)
-			// What is before the first place wraps to a large number.
+			// Positions before the first wrap to large numbers.
 			body += fmt.Sprintf("    let t_%[1]s = x_%[1]s + %[2]s - k_%[1]s * %[3]s;\n", n, at.Padding[d], at.Dilation[d])
 			if g.Stride[d] == 1 {
 				body += fmt.Sprintf("    let o_%s = t_%s;\n", n, n)
