@@ -1,4 +1,5 @@
-// Package recurrent has the GPU kernels that run LSTM and GRU layers step by step.
+// Package recurrent has the GPU kernels of LSTM and GRU layers. Each time step is a product with the recurrent weights, followed by the
+// gates. core/cpu/kernel/recurrent/c/recurrent.h describes the operands.
 package recurrent
 
 import (
@@ -15,8 +16,6 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Each step is a product with the recurrent weights, then the gates. core/cpu/kernel/recurrent/c/recurrent.h describes the operands.
-
 func init() {
 	for _, lstm := range []bool{true, false} {
 		forward, backward := contract.GRUSteps, contract.GRUStepsBackward
@@ -28,12 +27,12 @@ func init() {
 	}
 }
 
-// A recurrence is a layer's sizes and recurrent weights.
+// A recurrence is the sizes and recurrent weights of a layer.
 type recurrence struct {
 	steps, n, hidden, gates int
 	reverse                 bool
 	w                       *core.Operand
-	sums                    *core.Operand // room for a step's products
+	sums                    *core.Operand // scratch memory for the product of a step
 }
 
 func newRecurrence(r *shader.Recorder, c *core.Call, y, w *core.Operand, lstm bool, width int) (*recurrence, error) {
@@ -46,27 +45,27 @@ func newRecurrence(r *shader.Recorder, c *core.Call, y, w *core.Operand, lstm bo
 	return v, err
 }
 
-// place returns the position of a time step in the tensors.
-func (v *recurrence) place(time int) int {
+// position returns the index of a time step in the tensors.
+func (v *recurrence) position(time int) int {
 	if v.reverse {
 		return v.steps - 1 - time
 	}
 	return time
 }
 
-// at returns the step of an operand whose steps have so many elements for each sequence; one that is not there stays so.
+// at returns the given step of an operand that has width elements for each sequence and step. An absent operand stays absent.
 func (v *recurrence) at(o *core.Operand, step, width int) *core.Operand {
 	return shader.Image(o, step, v.n*width)
 }
 
-// multiply sets sums to rows [n, k] times a matrix [k, m] with the given strides.
+// multiply sets sums to the product of rows [n, k] and the weights, viewed as a matrix [k, m] with the given strides.
 func (v *recurrence) multiply(r *shader.Recorder, rows *core.Operand, k, m, row, col int) error {
 	p := matmul.Product{M: v.n, N: m, K: k, Out: v.sums, A: rows, B: v.w, Alpha: 1, ARow: k, ACol: 1, BRow: row, BCol: col, CRow: m, CCol: 1,
 		Batch: shader.Loop{Count: 1, Strides: make([][]int, 3)}}
 	return p.Run(r)
 }
 
-// A cell is a step's gates as a shader: statements over row and column of [n, hidden].
+// A cell is the program of a step's gates. Invocation i computes element i of [n, hidden].
 type cell struct {
 	s     *shader.Builder
 	h     string
@@ -79,26 +78,25 @@ func (v *recurrence) cell(r *shader.Recorder, name string) *cell {
 	return &cell{s: s, n: v.n * v.hidden, count: s.Uint(v.n * v.hidden), h: s.Uint(v.hidden)}
 }
 
-// in binds an operand to read, and returns what writes get_NAME(i, gate), its value for a gate of those that each sequence has. An absent
-// one is 0.
+// in binds an input with the given number of gates. It returns a function that declares get_NAME(i, gate). An absent input is 0.
 func (c *cell) in(name string, o *core.Operand, gates string) func(w *shader.Text) {
 	value := "0.0"
 	if c.s.Flag(o.Present() || o.Memory.Handle != 0) {
-		value = fmt.Sprintf("ld_%s(%s + %s)", name, c.s.In(name, o, expr.F32, expr.Number), c.place(gates))
+		value = fmt.Sprintf("ld_%s(%s + %s)", name, c.s.In(name, o, expr.F32, expr.Number), c.index(gates))
 	}
 	return func(w *shader.Text) { w.Func("get_"+name+"(i: u32, gate: u32) -> real", "return %s;", value) }
 }
 
-// out binds an operand to read and write, and returns what writes get_NAME and put_NAME(i, gate, value).
+// out binds an operand that is read and written. It returns a function that declares get_NAME(i, gate) and put_NAME(i, gate, value).
 func (c *cell) out(name string, o *core.Operand, gates string) func(w *shader.Text) {
-	at := c.s.InOut(name, o, expr.F32) + " + " + c.place(gates)
+	at := c.s.InOut(name, o, expr.F32) + " + " + c.index(gates)
 	return func(w *shader.Text) {
 		w.Func("put_"+name+"(i: u32, gate: u32, v: real)", "st_%s(%s, v);", name, at)
 		w.Func("get_"+name+"(i: u32, gate: u32) -> real", "return ld_%s(%s);", name, at)
 	}
 }
 
-func (c *cell) place(gates string) string {
+func (c *cell) index(gates string) string {
 	return "(i / " + c.h + ") * " + gates + " * " + c.h + " + gate * " + c.h + " + i % " + c.h
 }
 
@@ -115,7 +113,7 @@ func (c *cell) run(r *shader.Recorder, functions []func(w *shader.Text), body st
 	})
 }
 
-// recurrentCall: y, acts and an LSTM's cells c = f(x, h0, w, c0 or bias) with int reverse.
+// recurrentCall: y, acts and, for an LSTM, c = f(x, h0, w, c0 or bias) with int reverse.
 func recurrentCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 	x, h0, w, y, acts := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Outs[0], &c.Outs[1]
 	gates := 3
@@ -127,12 +125,12 @@ func recurrentCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 		return err
 	}
 	for time := range v.steps {
-		step := v.place(time)
+		step := v.position(time)
 		before := h0
 		if time > 0 {
-			before = v.at(y, v.place(time-1), v.hidden)
+			before = v.at(y, v.position(time-1), v.hidden)
 		}
-		if !v.few(r) {
+		if !v.singleDispatch(r) {
 			if err := v.multiply(r, before, v.hidden, v.gates*v.hidden, w.Strides[1], w.Strides[0]); err != nil {
 				return err
 			}
@@ -148,7 +146,7 @@ func recurrentCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 		if lstm {
 			cells := &c.Ins[3]
 			if time > 0 {
-				cells = v.at(&c.Outs[2], v.place(time-1), v.hidden)
+				cells = v.at(&c.Outs[2], v.position(time-1), v.hidden)
 			}
 			functions = append(functions, k.in("former", cells, "1u"), k.out("c", v.at(&c.Outs[2], step, v.hidden), "1u"))
 			body = `
@@ -178,7 +176,7 @@ func recurrentCall(r *shader.Recorder, c *core.Call, lstm bool) error {
   put_a(i, 0u, reset); put_a(i, 1u, z); put_a(i, 2u, next); put_a(i, 3u, n);
 `
 		}
-		if v.few(r) {
+		if v.singleDispatch(r) {
 			k.s.In("h", before, expr.F32, expr.Number)
 			err = v.runStep(r, k, "h", before, false, functions, body)
 		} else {
@@ -191,7 +189,7 @@ func recurrentCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 	return nil
 }
 
-// recurrentBackwardCall: dx, carry and a GRU's ds = f(acts, y, h0, w, dy, and an LSTM's c, c0 and dc) with int reverse.
+// recurrentBackwardCall: dx, carry and, for a GRU, ds = f(acts, y, h0, w, dy and, for an LSTM, c, c0 and dc) with int reverse.
 func recurrentBackwardCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 	acts, y, h0, w, dy, dx, carry := &c.Ins[0], &c.Ins[1], &c.Ins[2], &c.Ins[3], &c.Ins[4], &c.Outs[0], &c.Outs[1]
 	v, err := newRecurrence(r, c, y, w, lstm, 1)
@@ -209,12 +207,12 @@ func recurrentBackwardCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 	}
 	g := strconv.Itoa(v.gates) + "u"
 	for time := v.steps - 1; time >= 0; time-- {
-		step := v.place(time)
+		step := v.position(time)
 		var next *core.Operand
 		if time < v.steps-1 {
-			next = v.at(slopes, v.place(time+1), v.gates*v.hidden)
+			next = v.at(slopes, v.position(time+1), v.gates*v.hidden)
 		}
-		if next != nil && !v.few(r) {
+		if next != nil && !v.singleDispatch(r) {
 			if err := v.multiply(r, next, v.gates*v.hidden, v.hidden, w.Strides[0], w.Strides[1]); err != nil {
 				return err
 			}
@@ -223,7 +221,7 @@ func recurrentBackwardCall(r *shader.Recorder, c *core.Call, lstm bool) error {
 			if time == 0 {
 				return first
 			}
-			return v.at(all, v.place(time-1), v.hidden)
+			return v.at(all, v.position(time-1), v.hidden)
 		}
 		k := v.cell(r, c.Kernel.String())
 		functions := []func(w *shader.Text){
@@ -263,7 +261,7 @@ func recurrentBackwardCall(r *shader.Recorder, c *core.Call, lstm bool) error {
   put_ds(i, 0u, dr); put_ds(i, 1u, dz); put_ds(i, 2u, dn * reset);
 `
 		}
-		if next != nil && v.few(r) {
+		if next != nil && v.singleDispatch(r) {
 			through := "dx"
 			if !lstm {
 				through = "ds"

@@ -8,19 +8,19 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// A Fold is a reduction: a state to which elements are added, that merges with other states, and that gives a result. The state's fields
+// A Fold is a reduction: a state that elements are added to, that can be combined with other states, and that gives results. Its fields
 // have the types real, u32 or pair. In add, v is the element and j its index; a and b are states.
 type Fold struct {
-	fields []string    // types
-	zero   []string    // of nothing
-	add    []string    // the fields after element v, of those of a
-	join   []string    // the fields of a and b together
-	before string      // statements before add
-	within string      // statements before join
-	Result []string    // by output: of state a; count is the number of elements
-	types  []expr.Type // of the results
-	kinds  []expr.Kind
-	kind   expr.Kind // of elements
+	fields     []string    // types of the state's fields
+	zero       []string    // fields of the empty state
+	add        []string    // fields of state a after element v was added
+	join       []string    // fields of the combination of a and b
+	before     string      // statements before add
+	beforeJoin string      // statements before join
+	Result     []string    // results of state a; count is the number of elements
+	types      []expr.Type // types of the results
+	kinds      []expr.Kind
+	kind       expr.Kind // kind of the elements
 }
 
 var (
@@ -32,19 +32,19 @@ var (
 		fields: []string{shader.Pair}, zero: []string{"pair(0u, 0u)"}, add: []string{"plait_add_i64(a.f0, v)"},
 		join: []string{"plait_add_i64(a.f0, b.f0)"}, Result: []string{"a.f0"},
 	}
-	// Deviations from a running mean (Welford), joined as Chan, Golub and LeVeque do. Where a mean is infinite, or too far from the
-	// other, the two are weighted instead: an infinity stays what it is whatever finite elements there are.
+	// Sums of squared deviations from a running mean (Welford), combined by the formula of Chan, Golub and LeVeque. If the difference of
+	// the means is infinite or NaN, the mean is a weighted sum instead, so that an infinite mean stays infinite.
 	momentsFloat = Fold{
 		fields: []string{shader.Real, shader.Real, shader.Real}, zero: []string{"0.0", "0.0", "0.0"},
-		before: "let n = a.f0 + 1.0; let d = v - a.f1; let w = 1.0 / n; " + mergedMean("v"),
-		add:    []string{"n", "m", "a.f2 + d * (v - m)"},
-		within: "let n = a.f0 + b.f0; let d = b.f1 - a.f1; let w = select(b.f0 / n, 0.0, n == 0.0); " + mergedMean("b.f1"),
-		join:   []string{"n", "m", "a.f2 + b.f2 + d * d * a.f0 * w"},
+		before:     "let n = a.f0 + 1.0; let d = v - a.f1; let w = 1.0 / n; " + mergedMean("v"),
+		add:        []string{"n", "m", "a.f2 + d * (v - m)"},
+		beforeJoin: "let n = a.f0 + b.f0; let d = b.f1 - a.f1; let w = select(b.f0 / n, 0.0, n == 0.0); " + mergedMean("b.f1"),
+		join:       []string{"n", "m", "a.f2 + b.f2 + d * d * a.f0 * w"},
 	}
 )
 
-// mergedMean returns a statement for m, the mean of a state merged with more, where d is the difference of the means and w the share of
-// more.
+// mergedMean returns a statement that defines m, the mean of a state combined with more. d is the difference of the means and w the weight
+// of more.
 func mergedMean(more string) string {
 	return "let m = select(a.f1 + d * w, a.f1 * (1.0 - w) + " + more + " * w, (bitcast<u32>(d) & 0x7f800000u) == 0x7f800000u);"
 }
@@ -63,7 +63,7 @@ func extremeInt(function, start string) Fold {
 	}
 }
 
-// Count folds count the elements that are true.
+// Count returns the fold that counts the elements that are true.
 func Count(result string, t expr.Type, k expr.Kind) Fold {
 	return Fold{
 		fields: []string{"u32"}, zero: []string{"0u"}, add: []string{"a.f0 + select(0u, 1u, v)"}, join: []string{"a.f0 + b.f0"},
@@ -71,8 +71,8 @@ func Count(result string, t expr.Type, k expr.Kind) Fold {
 	}
 }
 
-// choosing folds find the first extreme: its number and the value.
-func choosing(better, value, zero string, float bool) Fold {
+// argExtreme returns the fold that finds the first maximum or minimum: its index and its value.
+func argExtreme(better, value, zero string, float bool) Fold {
 	f := Fold{fields: []string{value, "u32"}, zero: []string{zero, "0xffffffffu"}, types: []expr.Type{expr.I64, expr.F32}}
 	nan := func(x string) string {
 		if float {
@@ -90,7 +90,7 @@ func choosing(better, value, zero string, float bool) Fold {
 		return fmt.Sprintf("let t = %s != 0xffffffffu && (a.f1 == 0xffffffffu || (!%s && (%s || %s)) || (%s && %s < a.f1) || (%s && %s && %s < a.f1));",
 			j, nan("a.f0"), strings.NewReplacer("$v", v, "$a", "a.f0").Replace(better), nan(v), same(v, "a.f0"), j, nan(v), nan("a.f0"), j)
 	}
-	f.before, f.within = test("v", "j"), test("b.f0", "b.f1")
+	f.before, f.beforeJoin = test("v", "j"), test("b.f0", "b.f1")
 	f.add = []string{"select(a.f0, v, t)", "select(a.f1, j, t)"}
 	f.join = []string{"select(a.f0, b.f0, t)", "select(a.f1, b.f1, t)"}
 	f.Result = []string{"pair(a.f1, 0u)", "a.f0"}
@@ -100,8 +100,7 @@ func choosing(better, value, zero string, float bool) Fold {
 	return f
 }
 
-// Of returns the reduction of a kernel's name for elements of float or integer dtype. x stands for the call's
-// parameter.
+// Of returns the fold of a kernel by its name, for float or integer elements. x is the call's parameter.
 func Of(name string, float bool, x float64) (Fold, bool) {
 	if float {
 		switch name {
@@ -154,16 +153,16 @@ func Of(name string, float bool, x float64) (Fold, bool) {
 		case "logsumexp":
 			return Fold{
 				fields: []string{shader.Real, shader.Real}, zero: []string{"-" + shader.Infinity, "0.0"},
-				before: "let m = select(a.f0, v, v > a.f0 || plait_isnan_f32(v)); let c = select(m, 0.0, plait_isinf_f32(m));",
-				add:    []string{"m", "a.f1 * plait_exp_f32(a.f0 - c) + plait_exp_f32(v - c)"},
-				within: "let m = select(a.f0, b.f0, b.f0 > a.f0 || plait_isnan_f32(b.f0)); let c = select(m, 0.0, plait_isinf_f32(m));",
-				join:   []string{"m", "a.f1 * plait_exp_f32(a.f0 - c) + b.f1 * plait_exp_f32(b.f0 - c)"},
-				Result: []string{"select(plait_log_f32(a.f1) + select(a.f0, 0.0, plait_isinf_f32(a.f0)), a.f0, a.f0 == " + shader.Infinity + ")"},
+				before:     "let m = select(a.f0, v, v > a.f0 || plait_isnan_f32(v)); let c = select(m, 0.0, plait_isinf_f32(m));",
+				add:        []string{"m", "a.f1 * plait_exp_f32(a.f0 - c) + plait_exp_f32(v - c)"},
+				beforeJoin: "let m = select(a.f0, b.f0, b.f0 > a.f0 || plait_isnan_f32(b.f0)); let c = select(m, 0.0, plait_isinf_f32(m));",
+				join:       []string{"m", "a.f1 * plait_exp_f32(a.f0 - c) + b.f1 * plait_exp_f32(b.f0 - c)"},
+				Result:     []string{"select(plait_log_f32(a.f1) + select(a.f0, 0.0, plait_isinf_f32(a.f0)), a.f0, a.f0 == " + shader.Infinity + ")"},
 			}, true
 		case "argmax":
-			return choosing("$v > $a", shader.Real, "0.0", true), true
+			return argExtreme("$v > $a", shader.Real, "0.0", true), true
 		case "argmin":
-			return choosing("$v < $a", shader.Real, "0.0", true), true
+			return argExtreme("$v < $a", shader.Real, "0.0", true), true
 		}
 	}
 	switch name {
@@ -189,9 +188,9 @@ func Of(name string, float bool, x float64) (Fold, bool) {
 	case "amin":
 		return extremeInt("plait_min_i64", shader.Highest64), true
 	case "argmax":
-		return choosing("plait_lt_i64($a, $v)", shader.Pair, shader.Lowest64, false), true
+		return argExtreme("plait_lt_i64($a, $v)", shader.Pair, shader.Lowest64, false), true
 	case "argmin":
-		return choosing("plait_lt_i64($v, $a)", shader.Pair, shader.Highest64, false), true
+		return argExtreme("plait_lt_i64($v, $a)", shader.Pair, shader.Highest64, false), true
 	}
 	return Fold{}, false
 }
@@ -222,7 +221,7 @@ func (f *Fold) words() int {
 	return n
 }
 
-// functions writes the state and what is done with it.
+// functions declares the state and its functions.
 func (f *Fold) functions(w *shader.Text, number, count string) {
 	v := map[bool]string{true: "bool", false: shader.Real}[f.kind == expr.Logic]
 	if f.kind != expr.Logic && f.fields[0] == shader.Pair {
@@ -237,7 +236,7 @@ func (f *Fold) functions(w *shader.Text, number, count string) {
 	scalars := fmt.Sprintf("let param = %s;", number)
 	w.Func("zero() -> state", "return state(%s);", list(f.zero))
 	w.Func("add(a: state, v: "+v+", j: u32) -> state", "%s %s return state(%s);", scalars, f.before, list(f.add))
-	w.Func("join(a: state, b: state) -> state", "%s return state(%s);", f.within, list(f.join))
+	w.Func("join(a: state, b: state) -> state", "%s return state(%s);", f.beforeJoin, list(f.join))
 	for i, e := range f.Result {
 		t := shader.TypeName(f.typeOf(i, resultType(f.fields[0])), f.kindOf(i))
 		w.Func(fmt.Sprintf("result_%d(a: state) -> %s", i, t), "%s let count = %s; return %s;", scalars, count, e)

@@ -8,23 +8,23 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// sharedColumns is the number of elements up to which workgroups share columns. On an H200 this saves 1 to 2 us of 7 to 11 up to here, and
-// nothing from three times as many elements on.
-const sharedColumns = 1 << 23
+// maxSharedElements is the number of elements up to which the invocations of a workgroup share columns. On an H200 this saves 1 to 2 us of
+// 7 to 11 up to here, and nothing from three times as many elements on.
+const maxSharedElements = 1 << 23
 
-// A folding is how a reduction is split over invocations. If the reduced elements are contiguous, a workgroup computes each result; if the
-// results are contiguous, an invocation does. With too few results for that, each workgroup takes a few neighbouring results, or pieces are
-// reduced to states first, which are then merged.
-type folding struct {
+// A plan divides a reduction between invocations. If the reduced elements are contiguous, a workgroup computes a result; if the results are
+// contiguous, an invocation does. If there are too few results for that, each workgroup takes a few neighbouring results, or the elements
+// are divided into pieces, whose states a second dispatch combines.
+type plan struct {
 	kept, reduced shader.Loop
-	width         int  // invocations for each result
-	side          int  // results, or vec4 of them, that a workgroup of more has side by side
-	vec4          bool // elements are read as vec4: of one result, or of four
-	pieces, chunk int  // of the elements of a result, in such vec4 if they are of one
+	width         int  // invocations of each result
+	side          int  // neighbouring results, or vec4 of them, of a workgroup
+	vec4          bool // elements are read as vec4: four of one result, or one of each of four
+	pieces, chunk int  // pieces of a result's elements, and elements of a piece, or vec4 of them if they are of one result
 }
 
-func (f *Fold) divide(gpu *shader.Device, in *core.Operand, outs []*core.Operand, dims []int64) *folding {
-	p := &folding{width: 1, side: 1}
+func (f *Fold) divide(gpu *shader.Device, in *core.Operand, outs []*core.Operand, dims []int64) *plan {
+	p := &plan{width: 1, side: 1}
 	p.kept, p.reduced = split(in, outs, dims)
 	n := p.reduced.Count
 	rows := n > 16 && len(p.reduced.Sizes) > 0
@@ -57,10 +57,10 @@ func (f *Fold) divide(gpu *shader.Device, in *core.Operand, outs []*core.Operand
 	return p
 }
 
-// columns returns how many vec4 of neighbouring results a workgroup has if it goes through all of their n elements, so that one
-// dispatch does; 0 where two are faster: there are few workgroups, or there is much to read.
-func (p *folding) columns(gpu *shader.Device, results, n int) int {
-	if p.width > 1 || !p.vec4 || 4*results*n > sharedColumns {
+// columns returns the number of neighbouring vec4 of results of a workgroup, if a single dispatch reads all n elements of each. It returns
+// 0 if two dispatches are faster, because there are few workgroups or many elements.
+func (p *plan) columns(gpu *shader.Device, results, n int) int {
+	if p.width > 1 || !p.vec4 || 4*results*n > maxSharedElements {
 		return 0
 	}
 	side := 0
@@ -70,8 +70,9 @@ func (p *folding) columns(gpu *shader.Device, results, n int) int {
 	return side
 }
 
-// readsVec4 reports whether elements can be read as vec4: of a result where its elements are neighbours, or of as many results.
-func (p *folding) readsVec4(in *core.Operand) bool {
+// readsVec4 reports whether elements can be read as vec4: along the reduced dimensions for workgroups of one result, along the kept ones
+// otherwise.
+func (p *plan) readsVec4(in *core.Operand) bool {
 	if in.DType != core.Float32 || shader.Base(in)%4 != 0 {
 		return false
 	}
@@ -87,8 +88,8 @@ func (p *folding) readsVec4(in *core.Operand) bool {
 	return shader.All(inner.Strides[0][:last], divides) && shader.All(other.Strides[0], divides)
 }
 
-// split returns the loops over the kept and the reduced dimensions of in. The strides of outs, which have the reduced
-// dimensions left out or of size 1, follow those of in among the kept.
+// split returns the loops over the kept and the reduced dimensions of in. The kept loop has the strides of in, followed by those of outs,
+// in which the reduced dimensions are absent or of size 1.
 func split(in *core.Operand, outs []*core.Operand, dims []int64) (kept, reduced shader.Loop) {
 	kept.Strides, reduced.Strides = make([][]int, 1+len(outs)), make([][]int, 1)
 	kept.Count, reduced.Count = 1, 1

@@ -1,4 +1,4 @@
-// Package reduction has the GPU kernels of reductions over dimensions. A [Fold] says what is reduced; plan.go splits the work.
+// Package reduction has the GPU kernels of reductions over dimensions. A [Fold] defines the reduction, and plan.go divides the work.
 package reduction
 
 import (
@@ -53,7 +53,7 @@ func reduceCall(r *shader.Recorder, c *core.Call, name string) error {
 	return f.Run(r, name, in, outs, contract.Dims(c), x)
 }
 
-// Run reduces.
+// Run reduces in over dims to outs. x is the parameter of the reduction.
 func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*core.Operand, dims []int64, x float64) error {
 	p := f.divide(r.GPU, in, outs, dims)
 	if p.kept.Count == 0 {
@@ -75,7 +75,7 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 	from := s.In("x", in, t, f.kind)
 	s.Bindings[0].Vec4 = s.Flag(p.vec4)
 	kept, reduced, total := p.kept, p.reduced, n
-	lanes := 1 // results of an invocation
+	lanes := 1 // results of each invocation
 	switch {
 	case p.vec4 && width > 1 && side == 1:
 		reduced, total = reduced.ByVec4(), n/4
@@ -102,7 +102,7 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 	s.Specialize(len(reduced.Sizes))
 	keptAt, reducedAt := s.Loop(&kept), s.Loop(&reduced)
 	unroll := s.Flag(p.chunk >= 8*width)
-	ahead := 4 // loads that are on their way at a time
+	ahead := 4 // loads in flight at a time
 	if s.Flag(side > 1 && p.chunk >= 16*width) {
 		ahead = 8
 	}
@@ -123,7 +123,7 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 		if p.vec4 {
 			load = "x[in_0 >> 2u]"
 		}
-		// add takes what was loaded for j.
+		// add adds the loaded value v with index j to the states.
 		add := func(v, j string) {
 			switch {
 			case lanes > 1:
@@ -167,7 +167,7 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 			w.Add(`  {
   let a = a%d;`, l)
 			if second {
-				f.keep(w, to[0], fmt.Sprintf("(piece * %s + row) * %du + %du", results, lanes, l))
+				f.storeState(w, to[0], fmt.Sprintf("(piece * %s + row) * %du + %du", results, lanes, l))
 			} else {
 				f.finish(w, func(i int) string {
 					if lanes == 1 {
@@ -185,7 +185,7 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 	return f.joinStates(r, name, states, p.pieces, p.kept, outs, t, x, n)
 }
 
-// starts returns the first positions of the outputs, or zeros if states are kept instead.
+// starts returns the indices of the outputs' first elements, or zeros if states are stored instead.
 func starts(to []string, n int, states bool) []string {
 	if !states {
 		return to
@@ -197,7 +197,8 @@ func starts(to []string, n int, states bool) []string {
 	return out
 }
 
-// joinStates is the second pass. Many results are joined side by side, so that what neighbours read is in memory side by side.
+// joinStates combines the states of pieces in a second dispatch. If there are many results, a workgroup has several neighbouring ones, so
+// that reads are coalesced.
 func (f *Fold) joinStates(r *shader.Recorder, name string, states core.Memory, pieces int, kept shader.Loop, outs []*core.Operand, t expr.Type, x float64, n int) error {
 	s := shader.New(r, name+" (join)")
 	from := s.WordsOf("states", states)
@@ -213,7 +214,7 @@ func (f *Fold) joinStates(r *shader.Recorder, name string, states core.Memory, p
 	s.Specialize(len(kept.Sizes))
 	outer := shader.Loop{Sizes: kept.Sizes, Strides: kept.Strides[1:]}
 	at := s.Loop(&outer)
-	side := 1 // results of a workgroup
+	side := 1 // results of each workgroup
 	if kept.Count >= 16 {
 		side = 16
 	}
@@ -252,8 +253,8 @@ func (f *Fold) joinStates(r *shader.Recorder, name string, states core.Memory, p
 	})
 }
 
-// open begins main: row is the result, piece the part of its elements and lane the invocation's place among the width that
-// share them. A workgroup of more than one width has side results, or vec4 of them, beside one another.
+// open opens the main function. It defines row, the number of the result; piece, the part of its elements; and lane, the invocation's
+// number among those that share the result. A workgroup has side neighbouring results, or vec4 of results.
 func (f *Fold) open(w *shader.Text, width, side, lanes int, results, pieces string) {
 	if width == 1 {
 		w.Main(shader.Threads)
@@ -279,15 +280,15 @@ func (f *Fold) open(w *shader.Text, width, side, lanes int, results, pieces stri
   let lane = li;`, results, results)
 }
 
-// share declares the workgroup memory that tree uses for so many states.
+// share declares the workgroup memory of tree, for a number of states.
 func (f *Fold) share(w *shader.Text, states int) {
 	for i, t := range f.fields {
 		w.Shared(fmt.Sprintf("shared_%d", i), t, states)
 	}
 }
 
-// tree joins the states of lanes in a workgroup, of which each lane has some under their names, and each of which is there for as many
-// results as lie side by side; those of lane 0 have the whole.
+// tree combines the states of all lanes by a tree reduction in workgroup memory. states are the names of the states of each lane, and side
+// is the number of results in the workgroup. Lane 0 gets the total; the other lanes return.
 func (f *Fold) tree(w *shader.Text, states []string, lanes, side int) {
 	if lanes == 1 {
 		return
@@ -317,8 +318,8 @@ func (f *Fold) tree(w *shader.Text, states []string, lanes, side int) {
 	w.Add("  if (lane > 0u) { return; }")
 }
 
-// keep writes the state to memory for the second pass. place is its number there.
-func (f *Fold) keep(w *shader.Text, to, place string) {
+// storeState writes the state to scratch memory for joinStates. place is the expression for its number there.
+func (f *Fold) storeState(w *shader.Text, to, place string) {
 	w.Add("  let slot = %s + (%s) * %du;", to, place, f.words())
 	at := 0
 	for i, t := range f.fields {
@@ -336,7 +337,7 @@ func (f *Fold) keep(w *shader.Text, to, place string) {
 	}
 }
 
-// finish writes the results, each at its position.
+// finish stores the results. position returns the expression for the index of output i.
 func (f *Fold) finish(w *shader.Text, position func(i int) string, outs int) {
 	for i := range outs {
 		w.Add("  st_y%d(%s, result_%d(a));", i, position(i), i)

@@ -1,4 +1,4 @@
-// Package scan has the GPU kernels of cumulative sums, products and extremes.
+// Package scan has the GPU kernels of cumulative sums, products, maxima and minima.
 package scan
 
 import (
@@ -20,17 +20,17 @@ func init() {
 	kernel.Register(contract.LinearScan, linearScanCall)
 }
 
-// scanWidth is the number of elements that a workgroup scans together.
+// scanWidth is the number of elements that a workgroup scans at a time.
 const scanWidth = 256
 
-// A scan is a running combination along lines. It has the state's fields, the state of the element at position j, and the merge of two
-// states, where a comes before b. Results are computed from the state at each position.
+// A scan is a running combination along lines. It has the fields of a state, the state of the element v at position j, the combination of
+// two states, where a comes before b, and the results of the combined state a.
 type scan struct {
 	fields, element, join, result []string
-	before                        string // statements before the joined fields
+	beforeJoin                    string // statements before join
 }
 
-// Of returns the scan of a kernel, by name, for elements of float or integer dtype.
+// Of returns the scan of a kernel by its name, for float or integer elements.
 func Of(name string, float bool) (scan, bool) {
 	combine := map[string]contract.ScatterMode{"cumsum": contract.ScatterAdd, "cumprod": contract.ScatterMul}
 	if mode, ok := combine[name]; ok {
@@ -42,12 +42,12 @@ func Of(name string, float bool) (scan, bool) {
 	if name == "logcumsumexp" {
 		return scan{
 			fields: []string{shader.Real}, element: []string{"v"},
-			before: "let m = plait_max_f32(a.f0, b.f0); let l = plait_min_f32(a.f0, b.f0);",
-			join:   []string{"select(m + plait_log1p_f32(plait_exp_f32(l - m)), m, plait_isinf_f32(m))"},
-			result: []string{"a.f0"},
+			beforeJoin: "let m = plait_max_f32(a.f0, b.f0); let l = plait_min_f32(a.f0, b.f0);",
+			join:       []string{"select(m + plait_log1p_f32(plait_exp_f32(l - m)), m, plait_isinf_f32(m))"},
+			result:     []string{"a.f0"},
 		}, float
 	}
-	// The last of equal extremes; a NaN stays.
+	// Of equal elements the last counts. NaN replaces every number and is kept.
 	test := map[string]string{"cummax": "b.f0 >= a.f0", "cummin": "b.f0 <= a.f0"}[name]
 	typ := shader.Real
 	if float {
@@ -57,12 +57,12 @@ func Of(name string, float bool) (scan, bool) {
 		test = map[string]string{"cummax": "plait_ge_i64(b.f0, a.f0)", "cummin": "plait_le_i64(b.f0, a.f0)"}[name]
 	}
 	return scan{
-		fields: []string{typ, "u32"}, element: []string{"v", "j"}, before: "let t = " + test + ";",
+		fields: []string{typ, "u32"}, element: []string{"v", "j"}, beforeJoin: "let t = " + test + ";",
 		join: []string{"select(a.f0, b.f0, t)", "select(a.f1, b.f1, t)"}, result: []string{"a.f0", "pair(a.f1, 0u)"},
 	}, true
 }
 
-// Lines returns the loop over what is left of the operands, of one shape, without dimension dim.
+// Lines returns the loop over all dimensions of the operands but dim. They have one shape.
 func Lines(dim int, operands ...*core.Operand) shader.Loop {
 	l := shader.Loop{Count: 1, Strides: make([][]int, len(operands))}
 	steps := make([]int, len(operands))
@@ -79,7 +79,7 @@ func Lines(dim int, operands ...*core.Operand) shader.Loop {
 	return l
 }
 
-// StepOf returns the size of a dimension and an operand's stride along it; a 0-d tensor has one element.
+// StepOf returns the size of a dimension and an operand's stride along it. A 0-d tensor counts as one element.
 func StepOf(o *core.Operand, dim int) (size, stride int) {
 	if len(o.Shape) == 0 {
 		return 1, 0
@@ -87,8 +87,8 @@ func StepOf(o *core.Operand, dim int) (size, stride int) {
 	return o.Shape[dim], o.Strides[dim]
 }
 
-// scanCall: Outs[0] = the running combination of Ins[0] along dimension Ints[0], from the end if Ints[1]; Outs[1], where it is
-// given, the positions of extremes.
+// scanCall: Outs[0] = the running combination of Ins[0] along dimension Ints[0], from the end if Ints[1] is set; Outs[1], if present, = the
+// positions of maxima or minima.
 func scanCall(r *shader.Recorder, c *core.Call, name string) error {
 	in := &c.Ins[0]
 	f, ok := Of(name, in.DType.IsFloat())
@@ -109,7 +109,7 @@ func scanCall(r *shader.Recorder, c *core.Call, name string) error {
 	return f.Run(r, s, a.Dim, operands, starts, reverse, "ld_x(at_0 + k * step_0)")
 }
 
-// Run scans lines, each by a workgroup, a piece after the other.
+// Run scans lines. A workgroup scans a line, scanWidth elements at a time. read is the expression for the element.
 func (f *scan) Run(r *shader.Recorder, s *shader.Builder, dim int, operands []*core.Operand, starts []string, reverse bool, read string) error {
 	l := Lines(dim, operands...)
 	n, _ := StepOf(operands[0], dim)
@@ -131,7 +131,7 @@ func (f *scan) Run(r *shader.Recorder, s *shader.Builder, dim int, operands []*c
 			w.Shared(fmt.Sprintf("shared_%d", i), t, scanWidth)
 		}
 		w.Struct("state", fields...)
-		w.Func("join(a: state, b: state) -> state", "%s return state(%s);", f.before, strings.Join(f.join, ", "))
+		w.Func("join(a: state, b: state) -> state", "%s return state(%s);", f.beforeJoin, strings.Join(f.join, ", "))
 		var load, place []string
 		for i := range f.fields {
 			load = append(load, fmt.Sprintf("shared_%d[back]", i))
@@ -173,9 +173,8 @@ func (f *scan) Run(r *shader.Recorder, s *shader.Builder, dim int, operands []*c
 	})
 }
 
-// linearScanCall: y[j] = factor[j] y[j-1] + term[j] along dimension Ints[0], of Ins[0] and Ins[1]; or, from the end if Ints[1],
-// y[j] = factor[j+1] y[j+1] + term[j].
-// The state is the map from what is before a piece to its last value.
+// linearScanCall: y[j] = factor[j] y[j-1] + term[j] along dimension Ints[0], for factor Ins[0] and term Ins[1]; from the end if Ints[1] is
+// set: y[j] = factor[j+1] y[j+1] + term[j]. The state of a range of elements is the linear map from y before the range to y at its end.
 func linearScanCall(r *shader.Recorder, c *core.Call) error {
 	f := scan{
 		fields: []string{shader.Real, shader.Real}, element: []string{"v", "ld_t(at_1 + k * step_1)"},

@@ -14,8 +14,8 @@ func init() {
 	kernel.Register(contract.HistC, histCCall)
 }
 
-// histogram counts in out, int64, how many of n elements fall into each bin. bind adds the elements to a shader and returns the writer of
-// bin_of(i), which is a bin or nowhere. Integer counts do not depend on the order of additions.
+// histogram counts in out, int64, how many of n elements fall into each bin. bind adds the elements to a program and returns a function
+// that declares bin_of(i), which is a bin or NoIndex. Counts are integers, so the order of additions does not affect them.
 func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind func(s *shader.Builder) func(w *shader.Text)) error {
 	bins := out.Numel()
 	if bins == 0 {
@@ -59,7 +59,8 @@ func histCCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// binCountCall: Outs[0] = how often each number below its size comes in the int64 vector Ins[0], or the sums of the weights Ins[1].
+// binCountCall: Outs[0] = how often each number below its size occurs in the int64 vector Ins[0], or the sums of the weights Ins[1] for
+// each number.
 func binCountCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
 	if len(c.Ins) > 1 && c.Ins[1].Present() {
@@ -73,7 +74,7 @@ func binCountCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// weightedBins adds up the weights of each bin in an order that the elements fix.
+// weightedBins adds the weights of each bin in the order of the elements.
 func weightedBins(r *shader.Recorder, c *core.Call) error {
 	in, weights, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	if out.Numel() == 0 {

@@ -29,23 +29,23 @@ func init() {
 	}
 	all := func(*core.Call) int { return 0 }
 	one(contract.KthValue, func(c *core.Call) int { return contract.PickOf(c).K }, "n - 1u")
-	// A line with a NaN has the first of them as its median.
+	// If a line has a NaN, its median is the first NaN.
 	one(contract.Median, all, "select((n - 1u) / 2u, numbers(first, n), numbers(first, n) < n)")
 	one(contract.NanMedian, all, "(max(numbers(first, n), 1u) - 1u) / 2u")
 	kernel.Register(contract.Mode, modeCall)
 	kernel.Register(contract.SearchSorted, searchSortedCall)
 }
 
-// A sorting sorts the lines of Ins[0] along dimension Ints[0]. It returns all elements, the first few, or the one at a position, an
-// expression of the entries from first on, of which there are n.
+// A sorting sorts the lines of Ins[0] along dimension Ints[0]. It returns all elements, the first few, or the one at a position. place is
+// the expression for that position, among the n entries from first on.
 type sorting struct {
 	values, indices *core.Operand
-	largest         bool // first
-	keep            int  // how many; 0 for all
+	largest         bool // descending order
+	keep            int  // number of elements to return; 0 for all
 	place           string
 }
 
-// numbers writes the function that counts the elements of a sorted line that are not NaN.
+// numbers declares a function that counts the elements of a sorted line that are not NaN.
 func numbers(w *shader.Text, d core.DType) {
 	sign := "numbers(first: u32, n: u32) -> u32"
 	if !d.IsFloat() {
@@ -61,9 +61,9 @@ func numbers(w *shader.Text, d core.DType) {
   return low;`)
 }
 
-// chosen returns the loop over the lines of in along dim and of outputs, which have the dimension, or have it taken out, and
-// the output's step along it.
-func chosen(in *core.Operand, dim int, outs ...*core.Operand) (l shader.Loop, outStep int) {
+// lineLoop returns the loop over the lines of in along dim and over the outputs, which have the dimension or lack it, and the outputs'
+// stride along it.
+func lineLoop(in *core.Operand, dim int, outs ...*core.Operand) (l shader.Loop, outStep int) {
 	operands := []*core.Operand{in}
 	for _, out := range outs {
 		aligned := *out
@@ -77,7 +77,7 @@ func chosen(in *core.Operand, dim int, outs ...*core.Operand) (l shader.Loop, ou
 	return scan.Lines(dim, operands...), outStep
 }
 
-// sortAlong sorts the lines of in along dim and keeps the first of them.
+// sortAlong sorts the lines of in along dim and keeps the first keep entries of each.
 func sortAlong(r *shader.Recorder, in *core.Operand, dim, keep int, largest bool) (*primitive.Entries, error) {
 	n, step := scan.StepOf(in, dim)
 	l := scan.Lines(dim, in)
@@ -126,7 +126,7 @@ func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
 		each1 = 1
 	}
 	total, perLine, size, stepWord := s.Uint(count), s.Uint(each1), s.Uint(e.LineLength()), s.Uint(step)
-	l, outStep := chosen(in, dim, outs...)
+	l, outStep := lineLoop(in, dim, outs...)
 	outWord := s.Uint(outStep)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
@@ -151,8 +151,8 @@ func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// modeCall: Outs[0], Outs[1] = the element of each line of Ins[0] along dimension Ints[0] that comes most often, the smallest of
-// those, and the index of its last occurrence: the end of the longest run of equal keys.
+// modeCall: Outs[0], Outs[1] = the most frequent element of each line of Ins[0] along dimension Ints[0], the smallest of several, and the
+// index of its last occurrence. It is the end of the longest run of equal keys.
 func modeCall(r *shader.Recorder, c *core.Call) error {
 	in, dim := &c.Ins[0], contract.Dim(c)
 	n, step := scan.StepOf(in, dim)
@@ -194,7 +194,7 @@ func modeCall(r *shader.Recorder, c *core.Call) error {
 	starts := []string{s.In("x", in, t, expr.Number), s.Out("index", &c.Outs[1], expr.I64, expr.Number), s.Out("value", &c.Outs[0], t, expr.Number)}
 	sorted, from := e.Bind(s, "sorted"), s.WordsOf("lengths", lengths)
 	rows, size, stepWord := s.Uint(e.Lines), s.Uint(n), s.Uint(step)
-	l, _ := chosen(in, dim, &c.Outs[1], &c.Outs[0])
+	l, _ := lineLoop(in, dim, &c.Outs[1], &c.Outs[0])
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
 	width := primitive.RowThreads(n)
@@ -219,15 +219,15 @@ func modeCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// searchSortedCall: Outs[0] = the places at which Ins[1] would be inserted in the lines of Ins[0], which are sorted, or in the
-// order that Ins[2] says; after equal elements if Ints[0].
+// searchSortedCall: Outs[0] = the positions at which Ins[1] would be inserted into the lines of Ins[0], which are sorted, or whose order is
+// Ins[2]; behind equal elements if Ints[0] is set.
 func searchSortedCall(r *shader.Recorder, c *core.Call) error {
 	in, values, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	n := 1
 	if len(in.Shape) > 0 {
 		n = in.Shape[len(in.Shape)-1]
 	}
-	each1 := 1 // values of each line
+	each1 := 1 // values to search in each line
 	if len(in.Shape) > 1 {
 		each1 = values.Shape[len(values.Shape)-1]
 	} else {

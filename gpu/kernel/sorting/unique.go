@@ -14,12 +14,12 @@ func init() {
 	kernel.Register(contract.UniqueRows, uniqueRowsCall)
 }
 
-// An ordering adds elements to a shader and returns the writer of their order: ordered(j) is the index of the j-th element, and differs(j),
-// for j > 0, says whether it differs from its predecessor.
+// An ordering adds elements to a program and returns a function that declares their order: ordered(j) is the index of the j-th element, and
+// differs(j), for j > 0, says whether it differs from its predecessor.
 type ordering func(s *shader.Builder) func(w *shader.Text)
 
-// uniqueCall finds the unique elements of the contiguous Ins[0]. Outs: the values, the index of each element's value among them, the
-// counts, each with space for as many as there are elements, and the number of results. NaNs are all different.
+// uniqueCall finds the unique elements of the contiguous Ins[0]. Outs: the values, the index of each element's value among them, and the
+// counts, each with room for as many results as there are elements; and the number of results. NaNs all differ from one another.
 func uniqueCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
 	n, t := in.Numel(), shader.ComputeType(in.DType)
@@ -69,12 +69,12 @@ func uniqueCall(r *shader.Recorder, c *core.Call) error {
 	return distinct(r, c, n, order, s)
 }
 
-// uniqueRowsCall is uniqueCall for the rows of a matrix; values are the int64 indices of the results' first rows.
+// uniqueRowsCall is uniqueCall for the rows of a matrix. The values are the int64 indices of the first row of each result.
 func uniqueRowsCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
 	n, width, t := in.Shape[0], in.Shape[1], shader.ComputeType(in.DType)
-	// compare orders rows: x is 0, 1 or 2 for before, alike and after; y is 1 if they are the same. Two NaNs are alike and
-	// not the same.
+	// compare orders rows. x of its result is 0 for before, 1 for equal order and 2 for after; y is 1 if the rows are equal. Rows with NaN
+	// in the same column have equal order, but are not equal.
 	compare := func(s *shader.Builder) func(w *shader.Text) {
 		x, widthWord := s.In("x", in, t, expr.Number), s.Uint(width)
 		key, _ := primitive.SortKey(in.DType, "ld_x("+x+" + row * "+widthWord+" + column)")
@@ -95,7 +95,7 @@ func uniqueRowsCall(r *shader.Recorder, c *core.Call) error {
   return pair(1u, 1u);`, widthWord, nan)
 		}
 	}
-	// Runs of rows are merged, from runs of one on.
+	// Rows are sorted by merging runs, from runs of one row on.
 	var order core.Memory
 	for run := 1; !contract.Consecutive(c) && run < n; run *= 2 {
 		to, err := r.Temp(4 * n)
@@ -145,8 +145,8 @@ func uniqueRowsCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// distinct writes the results of unique for n elements in order; take binds what is needed to write the value of element index to
-// place id.
+// distinct writes the results of unique for n ordered elements. take binds the values and returns the statement that writes the value of
+// element index as result id.
 func distinct(r *shader.Recorder, c *core.Call, n int, order ordering, take func(s *shader.Builder) string) error {
 	if n == 0 {
 		r.Clear(&c.Outs[3])

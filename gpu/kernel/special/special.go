@@ -1,4 +1,4 @@
-// Package special has the GPU kernels of special functions.
+// Package special has the GPU kernels of special functions that have no elementwise body. The operands of a call have one shape.
 package special
 
 import (
@@ -9,8 +9,6 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Functions without an elementwise body. Operands have one shape.
-
 func init() {
 	kernel.Register(contract.Special, specialFunctionCall)
 	kernel.Register(contract.SpecialPair, specialPairCall)
@@ -18,7 +16,7 @@ func init() {
 	kernel.Register(contract.Frexp, frexpCall)
 }
 
-// specialFunctions are expressions for the functions of one number, v, by code.
+// specialFunctions has the expressions for the functions of one number, v.
 var specialFunctions = [...]string{
 	contract.SpecialI0: "plait_bessel_i(0.0, v)", contract.SpecialI1: "plait_bessel_i(1.0, v)",
 	contract.SpecialI0e: "plait_scaled_i(0.0, v)", contract.SpecialI1e: "plait_scaled_i(1.0, v)",
@@ -41,22 +39,22 @@ func specialFunctionCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// A family of orthogonal polynomials: the one of degree 1 and its derivative, and the recurrence from q of degree m and o of degree m-1 to
-// the next. An empty after means 2 x q - o.
-type polynomials struct{ first, slope, after, afterSlope string }
+// A polynomials is a family of orthogonal polynomials: the one of degree 1 and its derivative, and the recurrence from q of degree m and o
+// of degree m-1 to degree m+1, with its derivative. An empty recurrence means 2 x q - o.
+type polynomials struct{ first, slope, next, nextSlope string }
 
 var polynomialFamilies = [...]polynomials{ // from contract.SpecialHermiteH on
-	{"2.0 * x", "2.0", "2.0 * (x * q - m * o)", "2.0 * (q + x * dq - m * do_)"}, // Hermite's, of physicists
-	{"x", "1.0", "x * q - m * o", "q + x * dq - m * do_"},                       // and of statisticians
+	{"2.0 * x", "2.0", "2.0 * (x * q - m * o)", "2.0 * (q + x * dq - m * do_)"}, // Hermite, physicists' convention
+	{"x", "1.0", "x * q - m * o", "q + x * dq - m * do_"},                       // Hermite, probabilists' convention
 	{"1.0 - x", "-1.0", "((2.0 * m + 1.0 - x) * q - m * o) / (m + 1.0)", "((2.0 * m + 1.0 - x) * dq - q - m * do_) / (m + 1.0)"},
 	{"x", "1.0", "((2.0 * m + 1.0) * x * q - m * o) / (m + 1.0)", "((2.0 * m + 1.0) * (q + x * dq) - m * do_) / (m + 1.0)"},
-	{"x", "1.0", "", ""}, {"2.0 * x", "2.0", "", ""}, {"2.0 * x - 1.0", "2.0", "", ""}, {"2.0 * x + 1.0", "2.0", "", ""}, // Chebyshev's
+	{"x", "1.0", "", ""}, {"2.0 * x", "2.0", "", ""}, {"2.0 * x - 1.0", "2.0", "", ""}, {"2.0 * x + 1.0", "2.0", "", ""}, // Chebyshev
 }
 
 const (
-	gammaPairs    = int(contract.SpecialHermiteH) // codes below are the incomplete gamma functions
-	chebyshevT    = int(contract.SpecialChebyshevT - contract.SpecialHermiteH)
-	longestDegree = 32768
+	gammaPairs = int(contract.SpecialHermiteH) // codes below are the incomplete gamma functions
+	chebyshevT = int(contract.SpecialChebyshevT - contract.SpecialHermiteH)
+	maxDegree  = 32768
 )
 
 func specialPairCall(r *shader.Recorder, c *core.Call) error {
@@ -72,9 +70,9 @@ func specialPairCall(r *shader.Recorder, c *core.Call) error {
 			w.Add("  st_y(%s + i, plait_gamma_part(ld_x(%s + i), ld_d(%s + i), %v));", y, x, d, code == int(contract.SpecialGammaIncc))
 		})
 	}
-	// A loop as long as the degree must end before a driver takes it for a hang.
+	// The loop runs as often as the degree, so the degree is limited: a driver would mistake a long loop for a hang.
 	fault := s.Faults(r, c, func(c *core.Call, at uint32) error {
-		return core.Errorf(core.ValueError, c.Op, "the degree at position %d is more than a GPU computes, %d", at, longestDegree)
+		return core.Errorf(core.ValueError, c.Op, "the degree at position %d is more than a GPU computes, %d", at, maxDegree)
 	})
 	return s.Run(r, groups, func(w *shader.Text) {
 		family := code - gammaPairs
@@ -83,8 +81,8 @@ func specialPairCall(r *shader.Recorder, c *core.Call) error {
 			family, start, inner = family-shifted+chebyshevT, "  x = 2.0 * x - 1.0;\n", "2.0"
 		}
 		f := polynomialFamilies[family]
-		if f.after == "" {
-			f.after, f.afterSlope = "2.0 * x * q - o", "2.0 * (q + x * dq) - do_"
+		if f.next == "" {
+			f.next, f.nextSlope = "2.0 * x * q - o", "2.0 * (q + x * dq) - do_"
 		}
 		at0, result := "1.0", "q"
 		if derivative {
@@ -95,7 +93,7 @@ func specialPairCall(r *shader.Recorder, c *core.Call) error {
   let degree = ld_d(%s + i);
   if (plait_isnan_f32(x) || plait_unbounded(degree)) { st_y(%s + i, plait_nan()); return; }`, x, d, y)
 		w.Add(`  if (degree >= %d.0) { %s st_y(%s + i, plait_nan()); return; }
-  if (degree < 1.0) { st_y(%s + i, select(%s, 0.0, degree <= -1.0)); return; }`, longestDegree+1, fault("i"), y, y, at0)
+  if (degree < 1.0) { st_y(%s + i, select(%s, 0.0, degree <= -1.0)); return; }`, maxDegree+1, fault("i"), y, y, at0)
 		w.Add(`%s  var o = 1.0;
   var do_ = 0.0;
   var q = %s;
@@ -106,19 +104,19 @@ func specialPairCall(r *shader.Recorder, c *core.Call) error {
     let r = %s;
     let dr = %s;
     o = q; q = r; do_ = dq; dq = dr;
-  }`, start, f.first, f.slope, f.after, f.afterSlope)
+  }`, start, f.first, f.slope, f.next, f.nextSlope)
 		w.Add("  st_y(%s + i, %s);", y, result)
 	})
 }
 
-// nextAfterCall: Outs[0] = the number beside Ins[0] in the direction of Ins[1]. It works on bits, as denormals may count as
-// zero in arithmetic.
+// nextAfterCall: Outs[0] = the next representable number from Ins[0] in the direction of Ins[1]. It works on bits, because arithmetic may
+// flush denormal numbers to zero.
 func nextAfterCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "nextafter")
 	from, to := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.In("t", &c.Ins[1], expr.F32, expr.Number)
 	y, n := s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
 	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func(w *shader.Text) {
-		// place counts representable numbers from zero.
+		// place returns the number of representable numbers between zero and v, with the sign of v.
 		w.Func("place(v: real) -> i32", `let b = bitcast<i32>(v);
   return select(b, -(b & 0x7fffffff), b < 0);`)
 		w.Each(n)
@@ -134,7 +132,7 @@ func nextAfterCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// frexpCall: Outs[0], Outs[1] = mantissas and exponents of Ins[0].
+// frexpCall: Outs[0], Outs[1] = the mantissas and exponents of Ins[0].
 func frexpCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "frexp")
 	x, y := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", &c.Outs[0], expr.F32, expr.Number)
