@@ -17,15 +17,7 @@ func (r *Reducer) RegisterHook(h Hook) error {
 	if h == nil {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
-	if err := r.guard.Enter("ddp"); err != nil {
-		return err
-	}
-	defer r.guard.Leave()
-	if err := r.hookable(); err != nil {
-		return err
-	}
-	r.hook, r.own = h, false
-	return r.assign()
+	return r.setHook(h, 0, nil)
 }
 
 // RegisterForeignHook makes a hook of another language reduce the buckets. Backward asks its caller for it with a request
@@ -35,6 +27,10 @@ func (r *Reducer) RegisterForeignHook(id uint64, drop func()) error {
 	if id == 0 {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
+	return r.setHook(nil, id, drop)
+}
+
+func (r *Reducer) setHook(h Hook, foreign uint64, drop func()) error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
 	}
@@ -42,8 +38,8 @@ func (r *Reducer) RegisterForeignHook(id uint64, drop func()) error {
 	if err := r.hookable(); err != nil {
 		return err
 	}
-	r.foreign, r.dropForeign = id, drop
-	r.hook, r.own = nil, false
+	r.hook, r.own = h, false
+	r.foreign, r.dropForeign = foreign, drop
 	return r.assign()
 }
 

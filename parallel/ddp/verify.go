@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/internal/agreement"
 )
 
 // A description is what ranks tell each other of their parameters before anything else.
@@ -71,22 +72,9 @@ func (r *Reducer) verify(problem error) error {
 		}
 		d.Until = r.until()
 	}
-	mine, err := json.Marshal(d)
+	ranks, err := agreement.Exchange(r.to("the construction"), "ddp", "make its model parallel", d, problem)
 	if err != nil {
 		return err
-	}
-	all, err := r.to("the construction").Exchange(mine)
-	if err != nil {
-		return err
-	}
-	if problem != nil {
-		return problem
-	}
-	ranks := make([]description, len(all))
-	for i, b := range all {
-		if err := json.Unmarshal(b, &ranks[i]); err != nil {
-			return core.Errorf(core.DistributedError, "ddp", "rank %d did something else than make its model parallel: %w", i, err)
-		}
 	}
 	return compare(ranks)
 }
@@ -114,11 +102,11 @@ func compare(ranks []description) error {
 			}
 		}
 		for i := range least {
-			if v := group(ranks, func(r int) string { return lists[r][i].String() }); len(v) > 1 {
+			if v := agreement.Values(len(ranks), func(r int) string { return lists[r][i].String() }); len(v) > 1 {
 				return core.Errorf(core.DistributedError, "ddp", "the ranks' models differ: %s %d, %q, is %s", part.what, i, lists[0][i].Name, strings.Join(v, ", "))
 			}
 		}
-		if v := group(ranks, func(r int) string { return fmt.Sprint(len(lists[r]), " ", part.what, "s") }); len(v) > 1 {
+		if v := agreement.Values(len(ranks), func(r int) string { return fmt.Sprint(len(lists[r]), " ", part.what, "s") }); len(v) > 1 {
 			extra := ""
 			for _, l := range lists {
 				if len(l) > least {
@@ -129,41 +117,17 @@ func compare(ranks []description) error {
 			return core.Errorf(core.DistributedError, "ddp", "the ranks' models differ: %s; the first that some lack is %q", strings.Join(v, ", "), extra)
 		}
 	}
-	if v := group(ranks, func(r int) string { return ranks[r].Until }); len(v) > 1 {
+	if v := agreement.Values(len(ranks), func(r int) string { return ranks[r].Until }); len(v) > 1 {
 		return core.Errorf(core.DistributedError, "ddp", "the ranks' options differ: the delayed parameters wait for %s", strings.Join(v, ", "))
 	}
 	options := func(r int) string {
 		b, _ := json.Marshal(ranks[r].Options) // as it came, without pointers
 		return string(b)
 	}
-	if v := group(ranks, options); len(v) > 1 {
+	if v := agreement.Values(len(ranks), options); len(v) > 1 {
 		return core.Errorf(core.DistributedError, "ddp", "the ranks' options differ: %s", strings.Join(v, ", "))
 	}
 	return nil
-}
-
-// group says which ranks have which value, in the order of their first ranks.
-func group(ranks []description, value func(rank int) string) []string {
-	var order []string
-	who := map[string][]int{}
-	for r := range ranks {
-		v := value(r)
-		if who[v] == nil {
-			order = append(order, v)
-		}
-		who[v] = append(who[v], r)
-	}
-	for i, v := range order {
-		order[i] = v + " on " + rankList(who[v])
-	}
-	return order
-}
-
-func rankList(ranks []int) string {
-	if len(ranks) == 1 {
-		return fmt.Sprint("rank ", ranks[0])
-	}
-	return fmt.Sprint("ranks ", ranks)
 }
 
 // broadcastAll makes parameters and buffers those of rank 0.

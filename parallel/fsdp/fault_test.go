@@ -49,7 +49,7 @@ func TestBadInput(t *testing.T) {
 			sizes := []int{4, 4, 5}
 			_, err := fsdp.New(nn.NewSequential(nn.NewLinear(3, sizes[r.Rank], nn.LinearOptions{})), r.World, nil, fsdp.Options{})
 			return err
-		}, `"0.weight", float64[4 3] on ranks [0 1], "0.weight", float64[5 3] on ranks [2]`},
+		}, `"0.weight", float64[4 3] on ranks [0 1], "0.weight", float64[5 3] on rank 2`},
 		{func(r *collective.Rank) error { // ranks with other options
 			_, err := fsdp.New(model(), r.World, nil, fsdp.Options{KeepAfterForward: r.Rank == 1})
 			return err

@@ -242,22 +242,17 @@ func (u *Unit) Reshard() {
 // Gather returns the full value of one of the unit's parameters, by its name, in the dtype of the shard. Every rank of the
 // group calls it.
 func (u *Unit) Gather(name string) (*core.Tensor, error) {
-	g, err := u.use()
-	if err != nil {
-		return nil, err
-	}
-	defer g.Leave()
-	for _, p := range u.params {
-		if p.name == name {
-			return p.assemble(p.shard())
-		}
-	}
-	return nil, core.Errorf(core.ValueError, "fsdp", "unit %q has no parameter %q", u.Name(), name)
+	return u.assemble(name, (*parameter).shard)
 }
 
 // Assemble returns the full tensor of which each rank has given the rows that its shard of the parameter has, such as its
 // gradient or an optimiser's state. Every rank of the group calls it.
 func (u *Unit) Assemble(name string, part *core.Tensor) (*core.Tensor, error) {
+	return u.assemble(name, func(*parameter) *core.Tensor { return part })
+}
+
+// assemble returns the full tensor made of a part from each rank for the parameter of the given name.
+func (u *Unit) assemble(name string, part func(p *parameter) *core.Tensor) (*core.Tensor, error) {
 	g, err := u.use()
 	if err != nil {
 		return nil, err
@@ -265,7 +260,7 @@ func (u *Unit) Assemble(name string, part *core.Tensor) (*core.Tensor, error) {
 	defer g.Leave()
 	for _, p := range u.params {
 		if p.name == name {
-			return p.assemble(part)
+			return p.assemble(part(p))
 		}
 	}
 	return nil, core.Errorf(core.ValueError, "fsdp", "unit %q has no parameter %q", u.Name(), name)

@@ -33,16 +33,7 @@ func (u *Unit) RegisterHook(h Hook) error {
 	if h == nil {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
-	g, err := u.use()
-	if err != nil {
-		return err
-	}
-	defer g.Leave()
-	if err := u.hookable(); err != nil {
-		return err
-	}
-	u.hook = h
-	return nil
+	return u.setHook(h, 0, nil)
 }
 
 // RegisterForeignHook makes a hook of another language reduce the unit's gradients. Backward asks its caller for it with a
@@ -52,6 +43,10 @@ func (u *Unit) RegisterForeignHook(id uint64, drop func()) error {
 	if id == 0 {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
+	return u.setHook(nil, id, drop)
+}
+
+func (u *Unit) setHook(h Hook, foreign uint64, drop func()) error {
 	g, err := u.use()
 	if err != nil {
 		return err
@@ -60,7 +55,7 @@ func (u *Unit) RegisterForeignHook(id uint64, drop func()) error {
 	if err := u.hookable(); err != nil {
 		return err
 	}
-	u.foreign, u.dropForeign = id, drop
+	u.hook, u.foreign, u.dropForeign = h, foreign, drop
 	return nil
 }
 

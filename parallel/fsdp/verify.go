@@ -1,13 +1,13 @@
 package fsdp
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/internal/agreement"
 )
 
 // A description is what ranks tell each other of a unit before anything else.
@@ -77,22 +77,9 @@ func (u *Unit) verifyIn(g *collective.Group, problem error) error {
 		}
 		d.Options = fmt.Sprintf("keep after forward %v, partial %d, precision %v, offload %v, broadcast %v", o.KeepAfterForward, o.Partial, o.Precision, o.Offload != nil, o.Broadcast)
 	}
-	mine, err := json.Marshal(d)
+	ranks, err := agreement.Exchange(g.For("the division of a model"), "fsdp", "divide its model", d, problem)
 	if err != nil {
 		return err
-	}
-	all, err := g.For("the division of a model").Exchange(mine)
-	if err != nil {
-		return err
-	}
-	if problem != nil {
-		return problem
-	}
-	ranks := make([]description, len(all))
-	for i, b := range all {
-		if err := json.Unmarshal(b, &ranks[i]); err != nil {
-			return core.Errorf(core.DistributedError, "fsdp", "rank %d did something else than divide its model: %w", i, err)
-		}
 	}
 	return compare(ranks)
 }
@@ -105,22 +92,11 @@ func compare(ranks []description) error {
 		}
 	}
 	differ := func(what string, value func(d description) string) error {
-		var order []string
-		who := map[string][]int{}
-		for r, d := range ranks {
-			v := value(d)
-			if who[v] == nil {
-				order = append(order, v)
-			}
-			who[v] = append(who[v], r)
-		}
-		if len(order) == 1 {
+		values := agreement.Values(len(ranks), func(r int) string { return value(ranks[r]) })
+		if len(values) == 1 {
 			return nil
 		}
-		for i, v := range order {
-			order[i] = fmt.Sprintf("%s on ranks %v", v, who[v])
-		}
-		return core.Errorf(core.DistributedError, "fsdp", "the ranks' models differ: %s is %s", what, strings.Join(order, ", "))
+		return core.Errorf(core.DistributedError, "fsdp", "the ranks' models differ: %s is %s", what, strings.Join(values, ", "))
 	}
 	if err := differ("the unit", func(d description) string { return fmt.Sprintf("%q", d.Unit) }); err != nil {
 		return err
