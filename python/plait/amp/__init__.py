@@ -1,47 +1,10 @@
 """Mixed precision: operations that lose little by it compute in float16 or bfloat16, others in float32."""
 
-from plait.amp.autocast_mode import (
-    autocast,
-    autocast_decrement_nesting,
-    autocast_increment_nesting,
-    clear_autocast_cache,
-    custom_bwd,
-    custom_fwd,
-    get_autocast_cpu_dtype,
-    get_autocast_dtype,
-    get_autocast_gpu_dtype,
-    is_autocast_available,
-    is_autocast_cache_enabled,
-    is_autocast_cpu_enabled,
-    is_autocast_enabled,
-    set_autocast_cache_enabled,
-    set_autocast_cpu_dtype,
-    set_autocast_cpu_enabled,
-    set_autocast_dtype,
-    set_autocast_enabled,
-    set_autocast_gpu_dtype,
-)
-from plait.amp.grad_scaler import GradScaler
+from plait._public import publish as _publish
+from plait.amp.autocast_mode import *
+from plait.amp.autocast_mode import custom_bwd as custom_bwd
+from plait.amp.autocast_mode import custom_fwd as custom_fwd
+from plait.amp.autocast_mode import is_autocast_available as is_autocast_available
+from plait.amp.grad_scaler import GradScaler as GradScaler
 
-__all__ = [
-    "GradScaler",
-    "autocast",
-    "autocast_decrement_nesting",
-    "autocast_increment_nesting",
-    "clear_autocast_cache",
-    "custom_bwd",
-    "custom_fwd",
-    "get_autocast_cpu_dtype",
-    "get_autocast_dtype",
-    "get_autocast_gpu_dtype",
-    "is_autocast_available",
-    "is_autocast_cache_enabled",
-    "is_autocast_cpu_enabled",
-    "is_autocast_enabled",
-    "set_autocast_cache_enabled",
-    "set_autocast_cpu_dtype",
-    "set_autocast_cpu_enabled",
-    "set_autocast_dtype",
-    "set_autocast_enabled",
-    "set_autocast_gpu_dtype",
-]
+_publish(globals())

@@ -20,6 +20,8 @@ from plait.nn.parallel.parallel_apply import parallel_apply
 from plait.nn.parallel.replicate import Replicas
 from plait.nn.parallel.scatter_gather import gather, scatter_kwargs
 
+__all__ = ["DataParallel", "data_parallel"]
+
 
 class DataParallel(Module):
     """Runs a module on several devices at once, each with a part of the batch, from one thread.

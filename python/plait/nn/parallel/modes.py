@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+__all__ = ["Asynchronous", "BoundedStaleness", "Synchronous", "asynchronous", "bounded_staleness", "synchronous"]
+
 
 @dataclass(frozen=True)
 class Synchronous:

@@ -13,6 +13,8 @@ from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
 from plait.nn.parallel._inputs import join
 
+__all__ = ["gather", "scatter", "scatter_kwargs"]
+
 
 def scatter(
     inputs: Any, target_gpus: Sequence[Any], dim: int = 0, *, weights: Sequence[float] | None = None
