@@ -30,21 +30,21 @@ static void on_status(WGPUEnum status, void *data) {
 
 plaitk_gpu_status plaitk_gpu_look(const plaitk_gpu_status *status) { return __atomic_load_n(status, __ATOMIC_ACQUIRE); }
 
-// A driver compiles and computes on threads of its own, and crashes when exit() takes its libraries' tables down meanwhile.
-// See plaitk_gpu_leave.
+// A driver compiles and computes on threads of its own, and crashes if exit() destroys its libraries' tables
+// meanwhile. See plaitk_gpu_leave.
 static struct {
-  pthread_mutex_t mutex; // of open and of those who leave
-  plaitk_gpu *open;      // a list
-  pid_t process;         // that opened them: a fork has no driver
-  int leaving;           // nothing may enter any more
-  int inside;            // threads in the driver
+  pthread_mutex_t mutex; // guards open; held by plaitk_gpu_leave too
+  plaitk_gpu *open;      // list of open devices
+  pid_t process;         // process that opened them: a fork has no driver
+  int leaving;           // no thread may enter the driver any more
+  int inside;            // number of threads in the driver
 } driver = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-enum { LEAVE_SECONDS = 10, LEAVE_PAUSE = 200 }; // how long plaitk_gpu_leave waits, and microseconds between two looks
+enum { LEAVE_SECONDS = 10, LEAVE_PAUSE = 200 }; // how long plaitk_gpu_leave waits, and microseconds between two checks
 
 static void driver_leave(void) { __atomic_fetch_sub(&driver.inside, 1, __ATOMIC_SEQ_CST); }
 
-// Enters the driver, or reports that nobody may.
+// Enters the driver. Returns 0 if that is refused.
 static int driver_enter(void) {
   __atomic_fetch_add(&driver.inside, 1, __ATOMIC_SEQ_CST);
   if (!__atomic_load_n(&driver.leaving, __ATOMIC_SEQ_CST)) return 1;
@@ -54,7 +54,7 @@ static int driver_enter(void) {
 
 static const char leaving_text[] = "the process ends";
 
-// Enters the driver for a device, which is lost if nobody may.
+// Enters the driver for a device, which becomes lost if that is refused.
 static int enter(plaitk_gpu *g) {
   if (driver_enter()) return 1;
   if (!g->lost) fail(g, leaving_text);
@@ -62,8 +62,8 @@ static int enter(plaitk_gpu *g) {
   return 0;
 }
 
-// Reports whether the driver has done what it was given; once no thread can be inside any more, so that no device is opened
-// or closed either.
+// Reports whether the driver has done all submitted work. It is called when no thread can be inside the driver any
+// more, so no device is opened or closed at the same time.
 static int driver_idle(void) {
   int idle = 1;
   for (plaitk_gpu *g = driver.open; g; g = g->next) {
@@ -122,7 +122,8 @@ int plaitk_gpu_loader(void) {
   return library != NULL;
 }
 
-// Zeroed extras: the module's own bindings leave some of these fields uninitialised. OpenGL shows each GPU once more.
+// Extras are zeroed, because the module's own bindings leave some fields uninitialised. OpenGL is left out, which
+// would list each GPU once more.
 static WGPUInstance instance(void) {
   wgpuSetLogLevel(0);
   WGPUInstanceExtras extras = {.chain = {.type = WGPU_STYPE_INSTANCE_EXTRAS},
@@ -148,7 +149,7 @@ static int adapters(plaitk_gpu_adapter *out, int max) {
       WGPUAdapterInfo info;
       memset(&info, 0, sizeof info);
       wgpuAdapterGetInfo(list[i], &info);
-      // The library has the device's id in hexadecimal where its name belongs, and the name in the description.
+// The library has the device's id in hexadecimal as its name, and the name as its description.
       const char *name = info.description && *info.description ? info.description : "unnamed";
       snprintf(out[i].name, sizeof out[i].name, "%s", name);
       out[i].type = info.type, out[i].backend = info.backend;
@@ -198,7 +199,7 @@ static plaitk_gpu *open_gpu(int index, char *error) {
     WGPULimitsExtras extras = {.chain = {.type = WGPU_STYPE_REQUIRED_LIMITS_EXTRAS}, .push_constants = 0, .bindings = 1000000};
     WGPULimitsList have = {0}, want = {.next = &extras.chain};
     wgpuAdapterGetLimits(list[index], &have);
-    // Drivers report sizes near 2^64, which reads as "undefined" when it is asked for.
+// Drivers report sizes near 2^64, which mean "undefined" in a request.
     if (have.limits.buffer > (uint64_t)1 << 37) have.limits.buffer = (uint64_t)1 << 37;
     want.limits = g->limits = have.limits;
     static const WGPUEnum both_ways = WGPU_FEATURE_MAPPABLE_PRIMARY_BUFFERS;
@@ -230,7 +231,7 @@ plaitk_gpu *plaitk_gpu_open(int index, char *error) {
 }
 
 void plaitk_gpu_close(plaitk_gpu *g) {
-  if (!driver_enter()) return; // plaitk_gpu_leave has it
+  if (!driver_enter()) return; // plaitk_gpu_leave may be using the device
   driver_remove(g);
   wgpuQueueRelease(g->queue);
   wgpuDeviceRelease(g->device);

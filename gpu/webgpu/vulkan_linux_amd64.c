@@ -1,6 +1,7 @@
-// The library that computes asks Vulkan for all kinds of windows it knows, to draw to them. Where Wayland's are asked for, a layer
-// of Mesa's connects to the display each time that GPUs are listed, and says on the program's stderr that there is none. Nothing is
-// drawn here, so the library is told that there are no windows: it finds Vulkan's functions by dlsym, whose calls come here.
+// wgpu-native asks Vulkan for every window-system extension that it knows. If Wayland's is asked for, a layer of Mesa
+// connects to the display each time that GPUs are listed, and prints an error if there is none. Nothing is drawn
+// here, so these extensions are hidden. wgpu-native finds Vulkan's functions by dlsym, whose calls are redirected to
+// __wrap_dlsym.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

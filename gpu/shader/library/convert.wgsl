@@ -1,5 +1,5 @@
-// Conversions between what memory holds and what programs compute with. Integers of 64 bits are pairs of words, the low one
-// first.
+// Conversions between the form of values in memory and the form that programs compute with. A 64-bit integer is a
+// pair of words, the low word first.
 
 fn plait_f16(v: f32) -> u32 {
   let b = bitcast<u32>(v);

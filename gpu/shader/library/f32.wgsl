@@ -1,4 +1,4 @@
-// Functions on float32, accurate to a few units in the last place whatever the driver's own do.
+// Functions on float32, accurate to a few units in the last place on every driver.
 
 fn plait_inf() -> f32 { return bitcast<f32>(0x7f800000u); }
 fn plait_nan() -> f32 { return bitcast<f32>(0x7fc00000u); }
@@ -12,13 +12,13 @@ fn plait_copysign_f32(a: f32, b: f32) -> f32 {
 }
 fn plait_rsqrt_f32(x: f32) -> f32 { return 1.0 / sqrt(x); }
 
-// x * 2^n, in steps that neither overflow nor lose bits before the last.
+// x * 2^n, in steps that neither overflow nor lose bits before the last one.
 fn plait_scale(x: f32, n: i32) -> f32 {
   let half = n / 2;
   return x * bitcast<f32>(u32(clamp(half + 127, 1, 254)) << 23u) * bitcast<f32>(u32(clamp(n - half + 127, 1, 254)) << 23u);
 }
 
-// The remainder of the exact division, with the sign of a.
+// The remainder of exact division, with the sign of a.
 fn plait_fmod_f32(a: f32, b: f32) -> f32 {
   let ua = bitcast<u32>(a) & 0x7fffffffu;
   let ub = bitcast<u32>(b) & 0x7fffffffu;
@@ -61,7 +61,8 @@ fn plait_floor_divide_f32(a: f32, b: f32) -> f32 {
   return f;
 }
 
-// exp(x) = 2^n (1 + m), with n an integer and m as it is near zero: for exp, expm1 and what is made of them.
+// exp(x) = 2^n (1 + m), for an integer n and an m that is accurate near zero: used by exp, expm1 and functions of
+// these.
 fn plait_exp_parts(x: f32) -> vec2<f32> {
   let n = round(x * 1.44269504);
   let r = (x - n * 0.693359375) + n * 2.12194440e-4;
@@ -75,7 +76,7 @@ fn plait_exp_f32(x: f32) -> f32 {
   let half = n >> 1u;
   return (1.0 + e.y) * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(n - half + 127) << 23u);
 }
-// exp(x) for x up to 0, in fewer steps: what would be denormal may be zero, and NaN is anything.
+// exp(x) for x <= 0, in fewer steps. Denormal results may be zero; the result for NaN is undefined.
 fn plait_exp_share(x: f32) -> f32 {
   let e = plait_exp_parts(max(x, -89.5));
   return bitcast<f32>(max(bitcast<i32>(1.0 + e.y) + (i32(e.x) << 23u), 0));
@@ -97,7 +98,7 @@ fn plait_expm1_f32(x: f32) -> f32 {
   return s * e.y + (s - 1.0);
 }
 
-// x = 2^n m with m between sqrt(1/2) and sqrt(2): m - 1 and n.
+// x = 2^n m with m between sqrt(1/2) and sqrt(2): returns m - 1 and n.
 fn plait_log_parts(x: f32) -> vec2<f32> {
   let small = bitcast<u32>(x) < 0x800000u;
   let u = bitcast<u32>(select(x, x * 8388608.0, small));
@@ -146,10 +147,10 @@ fn plait_log1p_f32(x: f32) -> f32 {
   return l.y * 0.693359375 + (l.x + (plait_log_rest(l.x) + (lost - l.y * 2.12194440e-4)));
 }
 
-// The upper half of a number's bits, through integers: compilers may take sums and differences for what they would be
-// without rounding.
+// The upper half of the bits of x, by integer operations: compilers may simplify sums and differences as if they were
+// exact.
 fn plait_upper(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); }
-// x^y for finite x > 0: the logarithm in two parts, so that its product with y keeps what exp needs.
+// x^y for finite x > 0. The logarithm has two parts, so that its product with y is accurate enough for exp.
 fn plait_power(x: f32, y: f32) -> f32 {
   let l = plait_log_parts(x);
   let f = l.x;

@@ -1,6 +1,6 @@
 // Circular and hyperbolic functions on float32.
 
-// x minus the nearest multiple of pi/2, and that multiple's number.
+// x minus the nearest multiple of pi/2, and the number of that multiple.
 struct plait_quadrant { rest: f32, number: i32 }
 fn plait_reduce(x: f32) -> plait_quadrant {
   var q: plait_quadrant;
@@ -34,7 +34,7 @@ fn plait_reduce(x: f32) -> plait_quadrant {
   q.number = select(number, -number, x < 0.0);
   return q;
 }
-// 32 bits of 2/pi from a bit on.
+// 32 bits of 2/pi, from a bit on.
 fn plait_two_over_pi_from(bit: u32) -> u32 {
   let shift = bit % 32u;
   let high = plait_two_over_pi(bit / 32u);

@@ -1,6 +1,6 @@
 // Error and gamma functions on float32.
 
-// exp(x^2) erfc(x) for x from 0.9 up.
+// exp(x^2) erfc(x) for x >= 0.9.
 fn plait_erfcx(x: f32) -> f32 {
   let t = (x - 2.0) / (x + 2.0);
   let r = 1.2769784 + t * (-0.0927638188 + t * (-0.166030183 + t * (0.164050847 + t * (-0.054226596 +
@@ -102,7 +102,7 @@ fn plait_digamma_f32(x: f32) -> f32 {
   return r - low + (plait_log_f32(y) - 0.5 / y - series);
 }
 fn plait_zeta_term(s: f32, q: f32) -> f32 { return plait_pow_f32(q, -s); }
-// Hurwitz's zeta for q > 0, by Euler and Maclaurin's formula.
+// The Hurwitz zeta function for q > 0, by the Euler-Maclaurin formula.
 fn plait_zeta_right(s: f32, at: f32) -> f32 {
   var q = at;
   var sum = 0.0;

@@ -1,4 +1,4 @@
-// Arithmetic on 64-bit integers, which wrap. Division by zero gives 0; kernels report it.
+// Arithmetic on 64-bit integers, which wraps. Division by zero gives 0; kernels report it as an error.
 
 fn plait_add_i64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   let low = a.x + b.x;
@@ -42,7 +42,7 @@ fn plait_sign_i64(a: vec2<u32>) -> vec2<u32> {
 fn plait_min_i64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(b, a, plait_lt_i64(a, b)); }
 fn plait_max_i64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(a, b, plait_lt_i64(a, b)); }
 
-// The quotient and remainder of two numbers without a sign.
+// The quotient and remainder of two unsigned numbers.
 struct plait_division { quotient: vec2<u32>, rest: vec2<u32> }
 fn plait_divide(a: vec2<u32>, b: vec2<u32>) -> plait_division {
   var d: plait_division;

@@ -1,4 +1,4 @@
-// Random words: Philox4x32-10, counted as on the CPU.
+// Random words by Philox4x32-10, with the same counters as on the CPU.
 
 fn plait_philox(seed: vec2<u32>, counter: vec2<u32>) -> vec4<u32> {
   var k = seed;

@@ -1,4 +1,4 @@
-// Functions of one and two numbers that have no body in the language of elementwise operations.
+// Functions of one and two numbers that have no elementwise body.
 
 // exp(-|x|) times the modified Bessel function of the first kind, of order 0 or 1.
 fn plait_scaled_i(order: f32, x: f32) -> f32 {
@@ -34,8 +34,8 @@ fn plait_bessel_i(order: f32, x: f32) -> f32 {
   return plait_scaled_i(order, x) * half * half;
 }
 
-// exp(x) times the modified Bessel function of the second kind, of order 0, 1/3 or 1: the trapezoidal rule for the integral of
-// exp(-x (cosh t - 1)) cosh(order t) over t > 0.
+// exp(x) times the modified Bessel function of the second kind, of order 0, 1/3 or 1, by the trapezoidal rule for the
+// integral of exp(-x (cosh t - 1)) cosh(order t) over t > 0.
 fn plait_integral_k(order: f32, x: f32) -> f32 {
   let h = min(0.25, 0.7 / sqrt(x));
   var sum = 0.5;
@@ -184,7 +184,7 @@ fn plait_log_ndtr(x: f32) -> f32 {
   if (x < -1.0) { return plait_log_f32(0.5 * plait_scaled_erfc(-t)) - t * t; }
   return plait_log1p_f32(-0.5 * plait_erfc_f32(t));
 }
-// The inverse of the normal distribution's function: by the inverse error function in the middle, elsewhere by Newton's
+// The inverse of the normal distribution function: by the inverse error function in the middle, elsewhere by Newton's
 // method on its logarithm.
 fn plait_ndtri(p: f32) -> f32 {
   if (!(p >= 0.0 && p <= 1.0)) { return plait_nan(); }
@@ -203,7 +203,7 @@ fn plait_ndtri(p: f32) -> f32 {
   return select(-x, x, p < 0.5);
 }
 
-// Airy's function Ai.
+// The Airy function Ai.
 fn plait_airy_ai(x: f32) -> f32 {
   if (plait_isnan_f32(x)) { return x; }
   if (x > 40.0 || x < -1e24) { return 0.0; }
