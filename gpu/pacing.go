@@ -13,7 +13,7 @@ const (
 	minTurnCommands = 4
 	// turnsInFlight is how many such batches of a stream may be on the GPU: one that runs and the next.
 	turnsInFlight = 2
-	// turnBatchCount is how many batches after a copy between the host and the device streams take turns for.
+	// turnBatchCount is the number of batches for which streams take turns after a copy between the host and the device.
 	turnBatchCount = 512
 	// shortBatchCount is how many batches are short after [stream.ExpectWait].
 	shortBatchCount = 32

@@ -21,7 +21,7 @@ func TestLoadFollowsWhatBatchesTake(t *testing.T) {
 	l.measure(1e9, 8*time.Second)
 	require.InEpsilon(t, 36*time.Second, l.time(1e9), 0.01, "an eighth of a fall")
 	for range 50 {
-		l.measure(1e9, 4*time.Second-time.Microsecond) // the owner saw two batches end at once
+		l.measure(1e9, 4*time.Second-time.Microsecond) // the driver thread saw two batches end at once
 		l.measure(1e9, time.Microsecond)
 	}
 	require.Greater(t, l.time(1e9), 2*time.Second)

@@ -8,7 +8,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// What was download can be changed where it is and stored from there, also where regions begin or end within a word.
+// Downloaded bytes can be changed in place and stored from there, also where regions begin or end within a word.
 func TestFetchedBytesGoBack(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0).(core.Stager)

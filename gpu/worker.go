@@ -22,7 +22,7 @@ func (s *stream) Work() {
 			switch {
 			case s.hasRequest():
 				s.sendAll(r)
-			case s.gpuIdle(r):
+			case s.shouldFeed(r):
 				s.sendWithoutFusion(r)
 			case !s.waitForWork(r):
 				return
@@ -57,9 +57,9 @@ func (s *stream) Work() {
 // hasRequest reports whether somebody waits for a call that has not gone to the GPU.
 func (s *stream) hasRequest() bool { return s.requested.Load() > s.submitted.Load() }
 
-// gpuIdle reports whether the GPU has nothing to do while the batch has commands; the batch is then sent although more may come. A batch
-// whose calls are all held by a fusion waits a little longer, so that the fusion can grow.
-func (s *stream) gpuIdle(r *encoder) bool {
+// shouldFeed reports whether the batch should be sent, although more calls may come, because the GPU has nothing to do. A batch whose calls
+// are all held by a fusion waits a little longer, so that the fusion can grow.
+func (s *stream) shouldFeed(r *encoder) bool {
 	return s.inFlight.Load() == 0 && !r.batch.empty() && (r.fusion.N == 0 || r.batch.list.Len() > 0)
 }
 
@@ -99,7 +99,7 @@ func (s *stream) sendWithoutFusion(r *encoder) {
 
 // waitForWork blocks until there is something to do. It returns false if the stream is closed instead.
 func (s *stream) waitForWork(r *encoder) bool {
-	if s.Spin(func() bool { return s.Tail.Load() > s.recorded.Load() || s.hasRequest() || s.gpuIdle(r) }) {
+	if s.Spin(func() bool { return s.Tail.Load() > s.recorded.Load() || s.hasRequest() || s.shouldFeed(r) }) {
 		return true
 	}
 	if s.inFlight.Load() == 0 && r.fusion.N > 0 {

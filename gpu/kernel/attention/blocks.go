@@ -135,13 +135,13 @@ func (b *blockText) registers() {
 	}
 }
 
-// An outerFactors describes a product of vectors by outer: the vectors of x from row x0 on, with those of y from row y0 on. With bounded,
-// vectors of y beyond the last row are zero instead of arbitrary.
+// outerFactors are the factors of a product of vectors by outer: the vectors of x from row x0 on and those of y from row y0 on. With
+// bounded, vectors of y beyond the last row are zero instead of arbitrary.
 type outerFactors struct {
 	x, y           *headOperand
 	x0, y0         string
 	bounded        bool
-	doubleBuffered bool // double buffering: every second part uses the memory of sh_p
+	doubleBuffered bool // every second part uses the memory of sh_p
 }
 
 // fetchOuter starts the loads of the first part of a product by outer. It is called early, so that the latency of memory is hidden.

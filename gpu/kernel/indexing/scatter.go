@@ -53,6 +53,7 @@ func (p *Scatter) Rows(out *core.Operand, front int, values *core.Operand, lead 
 	return p
 }
 
+// Run scatters the rows that Rows has set.
 func (p *Scatter) Run(r *shader.Recorder) error {
 	if p.Lines*p.N == 0 || p.width == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// results describes the output of a tiled product and how it is stored. Strings are expressions.
+// results describes the output of a tiled product and how it is stored. Strings are expressions of the program.
 type results struct {
 	first    string               // index of the output's first element
 	row, col string               // strides of rows and columns
@@ -76,9 +76,9 @@ func (x *tiledText) epilogue() {
 	} else { // the pieces of K are the outermost dimension
 		x.Add("  let c0 = %s + (piece * %s + layer / %s) * %s * %s;", x.out.first, x.batchSize, x.pieces, x.m, x.n)
 	}
-	if x.late != nil {
+	if x.lastWave != nil {
 		x.Add("  if (late) {")
-		x.storePiece(x.late.place, x.out.finish.alpha)
+		x.storePiece(x.lastWave.place, x.out.finish.alpha)
 		x.Add("  } else {")
 	}
 	if x.out.staged {
@@ -89,7 +89,7 @@ func (x *tiledText) epilogue() {
 		}
 		x.storeRegisters()
 	}
-	if x.late != nil {
+	if x.lastWave != nil {
 		x.Add("  }")
 	}
 }

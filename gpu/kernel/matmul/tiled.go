@@ -42,7 +42,7 @@ type tiledText struct {
 	end                             endKind
 	unroll                          bool
 	out                             results
-	late                            *lastWaveText // split tiles of the last wave; nil for none
+	lastWave                        *lastWaveText // split tiles of the last wave; nil for none
 }
 
 // dispatchLayers dispatches layers first to first+layers of the grid. A layer is one piece of K of one product of the batch. If whole is
@@ -62,7 +62,7 @@ func (p *Product) dispatchLayers(r *shader.Recorder, number, pieces, whole int, 
 	}
 	x.bindResults(s, p, sums)
 	if last {
-		x.late = p.lastWaveText(s, x.tile, whole, *parts)
+		x.lastWave = p.lastWaveText(s, x.tile, whole, *parts)
 	}
 	x.folded = s.Flag(p.Folded)
 	x.a.folded = x.folded
@@ -128,8 +128,8 @@ func (x *tiledText) place() {
 	switch {
 	case x.folded:
 		x.Put(longestFirst)
-	case x.late != nil:
-		x.Put(x.late.number)
+	case x.lastWave != nil:
+		x.Put(x.lastWave.number)
 	default:
 		x.Add("  let tile_number = group;")
 		x.Put(swizzle("grid.x", "grid.y"))
@@ -147,7 +147,7 @@ func (x *tiledText) place() {
 	// Sizes are parameters even if K is a multiple of the tile's: with constants, NVIDIA's compiler makes the loop 30 % slower if a is
 	// contiguous along K.
 	begin, end := "piece * "+x.chunk, fmt.Sprintf("min(piece * %s + %s, %s)", x.chunk, x.chunk, x.k)
-	if x.late != nil {
+	if x.lastWave != nil {
 		end = fmt.Sprintf("select(%s, %s, late)", x.k, end)
 	}
 	if x.folded {

@@ -22,29 +22,29 @@ func (p *layerNormGradient) rowRegisters(software bool) (width, held int) {
 	return primitive.Holding(p.n, 2, software)
 }
 
-// divide returns how many rows a workgroup processes at a time, if an invocation holds held vec4 of each, and the number of workgroups.
-func (p *layerNormGradient) divide(gpu *shader.Device, held int) (ahead, groups int) {
-	ahead = 1
-	for ahead < 4 && 2*ahead*held <= gpu.NormVectors && p.rows*p.n >= 2*gpu.Multiprocessors*gpu.NormElements {
-		ahead *= 2
+// divide returns how many rows a workgroup processes at once, if an invocation holds held vec4 of each, and the number of workgroups.
+func (p *layerNormGradient) divide(gpu *shader.Device, held int) (rowsAtOnce, groups int) {
+	rowsAtOnce = 1
+	for rowsAtOnce < 4 && 2*rowsAtOnce*held <= gpu.NormVectors && p.rows*p.n >= 2*gpu.Multiprocessors*gpu.NormElements {
+		rowsAtOnce *= 2
 	}
-	units := shader.Ceil(p.rows, ahead)
-	each := max(gpu.NormElements/(ahead*max(p.n, 128)), 1) // most invocations have no element of shorter rows
+	units := shader.Ceil(p.rows, rowsAtOnce)
+	each := max(gpu.NormElements/(rowsAtOnce*max(p.n, 128)), 1) // most invocations have no element of shorter rows
 	groups = min(units, gpu.Multiprocessors*each, max(shader.Ceil(p.rows, 4), gpu.Multiprocessors))
-	return ahead, max(groups, shader.Ceil(units, shader.MaxLoop))
+	return rowsAtOnce, max(groups, shader.Ceil(units, shader.MaxLoop))
 }
 
 // allGradients computes dx and the partial sums in one pass over x and dy. A workgroup processes several rows at a time; its invocations
 // accumulate the sums of their columns in registers.
 func (p *layerNormGradient) allGradients(r *shader.Recorder, width, held int) error {
-	ahead, groups := p.divide(r.GPU, held)
+	rowsAtOnce, groups := p.divide(r.GPU, held)
 	parts, err := r.Temp(4 * p.n * p.sumCount() * groups)
 	if err != nil {
 		return err
 	}
 	s := shader.New(r, "layer_norm_backward (all)")
 	t := &registerRows{
-		width: width, held: held, ahead: ahead, x: s.In("x", p.x, expr.F32, expr.Number), g: s.In("g", p.g, expr.F32, expr.Number),
+		width: width, held: held, rowsAtOnce: rowsAtOnce, x: s.In("x", p.x, expr.F32, expr.Number), g: s.In("g", p.g, expr.F32, expr.Number),
 		dx: s.Out("dx", p.dx, expr.F32, expr.Number), to: s.FloatsOf("parts", parts), rms: s.Flag(p.rms),
 	}
 	if s.Flag(p.w != nil) {
@@ -62,30 +62,30 @@ func (p *layerNormGradient) allGradients(r *shader.Recorder, width, held int) er
 		}
 	}
 	t.stats = s.In("stats", p.stats, expr.F32, expr.Number)
-	t.rows, t.n, t.units, t.groups, t.share = s.Uint(p.rows), s.Uint(p.n/4), s.Uint(shader.Ceil(p.rows, ahead)), s.Uint(groups), s.Float(1/float64(p.n))
+	t.rows, t.n, t.units, t.groups, t.share = s.Uint(p.rows), s.Uint(p.n/4), s.Uint(shader.Ceil(p.rows, rowsAtOnce)), s.Uint(groups), s.Float(1/float64(p.n))
 	s.Specialize(width / 64)
 	s.Specialize(held)
-	s.Specialize(ahead)
-	t.full, t.even = s.Flag(p.n == 4*width*held), s.Flag(p.rows%ahead == 0)
+	s.Specialize(rowsAtOnce)
+	t.full, t.even = s.Flag(p.n == 4*width*held), s.Flag(p.rows%rowsAtOnce == 0)
 	if err := s.Run(r, groups, t.write); err != nil {
 		return err
 	}
 	return primitive.SumPartials(r, parts, groups, p.n, p.sums, nil)
 }
 
-// A registerRows writes a program that computes dx and partial sums from rows in registers. Strings are expressions.
+// registerRows writes a program that computes dx and partial sums from rows in registers. Strings are expressions.
 type registerRows struct {
 	x, g, w, dx, arrived, to             string   // indices of first elements
 	stats, rows, n, units, groups, share string   // n is in vec4
 	sums                                 []string // terms that a vec4 of a row adds to the sums
-	width, held, ahead                   int      // invocations of a row, vec4 of each, and rows at a time
-	full, even, rms                      bool     // every vec4 is in the row; the rows are a multiple of ahead
+	width, held, rowsAtOnce              int      // invocations of a row, vec4 of each, and rows at a time
+	full, even, rms                      bool     // full: every vec4 is in the row; even: the number of rows is a multiple of rowsAtOnce
 }
 
 // each repeats text for all vec4 $h of all rows $k of an iteration. $q is replaced by the index of the vec4 in the row.
 func (t *registerRows) each(text string) string {
 	var b strings.Builder
-	for k := range t.ahead {
+	for k := range t.rowsAtOnce {
 		for h := range t.held {
 			b.WriteString(t.four(k, h, text))
 		}
@@ -97,7 +97,7 @@ func (t *registerRows) four(k, h int, text string) string {
 	return strings.NewReplacer("$k", strconv.Itoa(k), "$h", strconv.Itoa(h), "$q", fmt.Sprintf("(lane + %du)", h*t.width)).Replace(text)
 }
 
-// inBounds returns the condition under which vec4 h of row k exists; "" if it always does. A negative k stands for any row.
+// inBounds returns the condition under which vec4 h of row k exists; "" if it always does. If k is negative, only h is checked.
 func (t *registerRows) inBounds(k, h int) string {
 	var conditions []string
 	if k > 0 && !t.even {
@@ -109,8 +109,8 @@ func (t *registerRows) inBounds(k, h int) string {
 	return strings.Join(conditions, " && ")
 }
 
-// load returns a statement that loads a vec4 of an operand to a register, or zeros if it does not exist. Then it loads another vec4 and
-// discards it: loads behind a branch would wait for one another.
+// load returns a statement that loads a vec4 of an operand to a register, or zeros if it does not exist. It always loads, because loads
+// behind a branch would wait for one another; the value of another vec4 is then discarded.
 func (t *registerRows) load(name, first string, k, h int) string {
 	place, row, register := "$q", "", name+"_$h"
 	there := t.inBounds(k, h)
@@ -143,7 +143,7 @@ func (t *registerRows) write(w *shader.Text) {
 	if t.rms {
 		moments = moments[1:]
 	}
-	kind := typ[t.ahead*len(moments)]
+	kind := typ[t.rowsAtOnce*len(moments)]
 	w.Reduce("moments", kind, "a + b", t.width)
 	w.EachGroup(t.width, t.groups)
 	w.Add("  let lane = li;\n  let n = %s;", t.n)
@@ -157,9 +157,9 @@ func (t *registerRows) write(w *shader.Text) {
 	}
 	w.Add("  for (var unit = group; unit < %s; unit += %s) {", t.units, t.groups)
 	var sums []string
-	for k := range t.ahead {
+	for k := range t.rowsAtOnce {
 		w.Add("  let row_%[1]d = unit * %[2]du + %[1]du;\n  let known_%[1]d = min(row_%[1]d, %[4]s - 1u);\n  let scale_%[1]d = ld_stats(%[3]s + %[4]s + known_%[1]d);",
-			k, t.ahead, t.stats, t.rows)
+			k, t.rowsAtOnce, t.stats, t.rows)
 		if !t.rms {
 			w.Add("  let mean_%[1]d = ld_stats(%[2]s + known_%[1]d);", k, t.stats)
 		}
@@ -170,7 +170,7 @@ func (t *registerRows) write(w *shader.Text) {
 			}
 		}
 	}
-	for k := range t.ahead {
+	for k := range t.rowsAtOnce {
 		for _, m := range moments {
 			w.Add("  var %s_%d = real4();", m, k)
 			sums = append(sums, fmt.Sprintf("dot(%s_%d, real4(1.0))", m, k))
@@ -203,7 +203,7 @@ func (t *registerRows) write(w *shader.Text) {
 	if t.arrived != "" {
 		result += " + arrived_$k_$h"
 	}
-	for k := range t.ahead {
+	for k := range t.rowsAtOnce {
 		for h := range t.held {
 			w.Put(t.store(k, h, fmt.Sprintf("  dx[(%s >> 2u) + row_$k * n + $q] = %s;\n", t.dx, result)))
 		}
