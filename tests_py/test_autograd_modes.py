@@ -1,6 +1,7 @@
 """Inference mode and anomaly mode, what is said of gradients that will not come, and the older name of tensors."""
 
 import warnings
+from functools import partial
 
 import plait
 import pytest
@@ -122,3 +123,38 @@ def test_tensors_by_their_older_name():
     assert x.tolist() == [5, 1], "they share memory"
     with pytest.raises(TypeError, match="want a tensor, got list"):
         Variable([1.0])
+
+
+@pytest.mark.parametrize("mode", [plait.no_grad, plait.inference_mode, partial(plait.set_grad_enabled, False)])
+def test_generators_run_in_the_mode_and_their_callers_do_not(mode):
+    seen = []
+
+    @mode()
+    def body(n):
+        for i in range(n):
+            try:
+                seen.append((plait.is_grad_enabled(), (yield i)))
+            except KeyError:
+                seen.append((plait.is_grad_enabled(), "thrown"))
+        try:
+            yield n
+        finally:
+            seen.append((plait.is_grad_enabled(), "closed"))
+        return "end"
+
+    running = body(3)
+    assert next(running) == 0 and plait.is_grad_enabled()
+    assert running.send("a") == 1 and plait.is_grad_enabled()
+    assert running.throw(KeyError()) == 2 and plait.is_grad_enabled()
+    assert next(running) == 3
+    running.close()
+    assert seen == [(False, "a"), (False, "thrown"), (False, None), (False, "closed")] and plait.is_grad_enabled()
+
+    def outer():
+        return (yield from body(0))
+
+    running = outer()
+    assert next(running) == 0
+    with pytest.raises(StopIteration) as end:
+        next(running)
+    assert end.value.value == "end"

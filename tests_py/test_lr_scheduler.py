@@ -80,6 +80,23 @@ def test_goes_on_from_a_state(name, number):
     np.testing.assert_allclose(again.get_last_lr(), want["lr"][16], rtol=1e-9)
 
 
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_goes_on_from_the_last_epoch_that_was_trained(name, number):
+    want = FACTS["cases"][name][number]
+    optimizer = two_groups()
+    schedule = getattr(lr, name)(optimizer, **want["options"])
+    for done in range(1, 9):
+        optimizer.step()
+        schedule.step()
+        other = two_groups()
+        other.load_state_dict(optimizer.state_dict())
+        again = getattr(lr, name)(other, **want["options"], last_epoch=done - 1)
+        np.testing.assert_allclose(again.get_last_lr(), want["lr"][done], rtol=1e-9)
+        other.step()
+        again.step()
+        np.testing.assert_allclose(again.get_last_lr(), want["lr"][done + 1], rtol=1e-9)
+
+
 def test_plateau():
     want = FACTS["more"]["plateau"]
     optimizer = optim.SGD([plait.zeros(1, requires_grad=True)], lr=0.1)

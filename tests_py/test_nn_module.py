@@ -204,7 +204,8 @@ def test_copies(copied):
     other = copied(net)
     assert not other.training
     assert [n for n, _ in other.named_parameters()] == NAMES
-    assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in other.parameters())
+    assert all(isinstance(p, nn.Parameter) and p.requires_grad and p.grad is None for p in other.parameters())
+    assert all(p.grad is not None for p in net.parameters() if p.requires_grad)
     x = plait.randn(2, 3)
     same(net(x), other(x))
     with plait.no_grad():

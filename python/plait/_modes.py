@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -29,6 +30,9 @@ class _Mode:
         _core.bind_ModeSet(leave(self))
 
     def __call__(self, function: F) -> F:
+        if inspect.isgeneratorfunction(function):
+            return self._generator(function)
+
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             before = _core.bind_ModeGet()
@@ -37,6 +41,38 @@ class _Mode:
                 return function(*args, **kwargs)
             finally:
                 _core.bind_ModeSet(before)
+
+        return wrapped  # type: ignore[return-value]
+
+    def _generator(self, function: F) -> F:
+        """Decorates a generator: its body runs in the mode, and what its caller does between two values does not."""
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+
+            def resume(how: Callable[..., Any], *sent: Any) -> Any:
+                before = _core.bind_ModeGet()
+                self._set()
+                try:
+                    return how(*sent)
+                finally:
+                    _core.bind_ModeSet(before)
+
+            try:
+                value = resume(next, generator)
+                while True:
+                    try:
+                        sent = yield value
+                    except GeneratorExit:
+                        resume(generator.close)
+                        raise
+                    except BaseException as thrown:
+                        value = resume(generator.throw, thrown)
+                    else:
+                        value = resume(generator.send, sent)
+            except StopIteration as end:
+                return end.value
 
         return wrapped  # type: ignore[return-value]
 

@@ -47,6 +47,7 @@ class Parameter(Tensor):
         copy = super().__deepcopy__(memo)
         if not known:
             set_category(copy, PARAMETER)
+            copy.grad = None  # a copied model starts without gradients, to which its first backward would add
         return copy
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

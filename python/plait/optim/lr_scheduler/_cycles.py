@@ -32,7 +32,7 @@ class OneCycleLR(EngineLR):
         last_epoch: the last step that was made
     """
 
-    _kind = "one_cycle"
+    _kind, _from_last = "one_cycle", False
     _names = (
         "max_lr", "total_steps", "pct_start", "linear", "cycle_momentum", "base_momentum", "max_momentum", "div_factor",
         "final_div_factor", "three_phase",
@@ -86,7 +86,7 @@ class CyclicLR(EngineLR):
         last_epoch: the last step that was made
     """
 
-    _kind = "cyclic"
+    _kind, _from_last = "cyclic", False
     _names = (
         "base_lr", "max_lr", "step_size_up", "step_size_down", "mode", "gamma", "cycle_momentum", "base_momentum",
         "max_momentum",

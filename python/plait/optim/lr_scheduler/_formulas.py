@@ -113,6 +113,7 @@ class CosineAnnealingWarmRestarts(EngineLR):
     """
 
     _kind, _names = "restarts", ("T_0", "T_mult", "eta_min")
+    _from_last = False
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
