@@ -33,9 +33,9 @@ static void run_one(const batch *b, plait_pool *pool, int64_t index, void *scrat
 
 static void batch_chunk(void *arg, int64_t chunk) {
   const batch *b = arg;
-  int64_t slot = plait_take(&b->slots), end = min64((chunk + 1) * b->per_chunk, b->products);
+  int64_t slot = plait_slot_acquire(&b->slots), end = min64((chunk + 1) * b->per_chunk, b->products);
   for (int64_t i = chunk * b->per_chunk; i < end; i++) run_one(b, NULL, i, b->slots.bytes + slot * b->slots.size);
-  plait_give(&b->slots, slot);
+  plait_slot_release(&b->slots, slot);
 }
 
 static const plaitk_gemm_engine built_in = {plaitk_gemm_scratch, plaitk_gemm_run};

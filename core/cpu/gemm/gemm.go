@@ -8,7 +8,7 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xb7d2a4f6
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x52822d98
 #cgo race CFLAGS: -O1
 #include "../include/plait_kernel.h"
 #include "../include/plait_gemm.h"

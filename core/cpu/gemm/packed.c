@@ -157,7 +157,7 @@ static void multiply_chunk(product *p, int64_t chunk) {
     t.i0 = p->from, t.j0 = t.from;
     rows = p->count, cols = t.to - t.from;
   }
-  int64_t slot = plait_take(&p->slots);
+  int64_t slot = plait_slot_acquire(&p->slots);
   t.packed = p->slots.bytes + slot * p->slots.size;
   int64_t sums_cols = round_up(cols, kn->lanes);
   char *c = job->c + (t.i0 * job->epilogue.c_row + t.j0 * job->epilogue.c_col) * job->out_size;
@@ -165,7 +165,7 @@ static void multiply_chunk(product *p, int64_t chunk) {
   t.sums_row = job->in_c ? job->epilogue.c_row : sums_cols;
   for (int64_t block = 0; block < p->blocks; block++) multiply_block(p, &t, block);
   if (!job->in_c) kn->epilogue(&job->epilogue, t.sums, t.sums_row, rows, cols, c, gemm_bias(job, t.i0, t.j0));
-  plait_give(&p->slots, slot);
+  plait_slot_release(&p->slots, slot);
 }
 
 // The first chunks pack, the others multiply. Chunks start in order, so when a multiplying chunk waits, other threads

@@ -42,9 +42,9 @@ static gemm_job job_of(const split *s, int64_t slab) {
 static void slab_chunk(void *arg, int64_t slab) {
   const split *s = arg;
   gemm_job job = job_of(s, slab);
-  int64_t slot = plait_take(&s->slots);
+  int64_t slot = plait_slot_acquire(&s->slots);
   gemm_any(NULL, &job, s->slots.bytes + slot * s->slots.size);
-  plait_give(&s->slots, slot);
+  plait_slot_release(&s->slots, slot);
 }
 
 static void add_chunk(void *arg, int64_t chunk) {

@@ -79,12 +79,12 @@ static void thin_chunk(void *arg, int64_t chunk) {
   const gemm_job *job = t->job;
   const gemm_kernels *kn = job->kernels;
   int64_t j = chunk * t->columns, cols = min64(t->columns, job->n - j), sums_row = round_up(cols, kn->lanes);
-  int64_t slot = plait_take(&t->slots);
+  int64_t slot = plait_slot_acquire(&t->slots);
   char *sums = t->slots.bytes + slot * t->slots.size;
   (job->b_row == 1 ? by_lines : by_rows)(t, j, cols, sums, sums_row, sums + t->sums_bytes);
   kn->epilogue(&job->epilogue, sums, sums_row, job->m, cols, job->c + j * job->epilogue.c_col * job->out_size,
              gemm_bias(job, 0, j));
-  plait_give(&t->slots, slot);
+  plait_slot_release(&t->slots, slot);
 }
 
 // Reports whether A has to be packed for by_lines and by_rows.

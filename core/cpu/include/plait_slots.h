@@ -20,14 +20,14 @@ typedef struct {
 } plait_slots;
 
 // Takes a free slot for a chunk and returns its number.
-static inline __attribute__((unused)) int64_t plait_take(const plait_slots *s) {
+static inline __attribute__((unused)) int64_t plait_slot_acquire(const plait_slots *s) {
   int64_t i = 0;
   while (atomic_flag_test_and_set_explicit(&s->slots[i].busy, memory_order_acquire)) i++;
   return i;
 }
 
 // Frees a slot.
-static inline __attribute__((unused)) void plait_give(const plait_slots *s, int64_t i) {
+static inline __attribute__((unused)) void plait_slot_release(const plait_slots *s, int64_t i) {
   atomic_flag_clear_explicit(&s->slots[i].busy, memory_order_release);
 }
 

@@ -64,7 +64,7 @@ PLAIT_INLINE int64_t plait_stream_part(const void *out, int64_t left, int64_t si
 }
 
 // Prefetches n bytes.
-PLAIT_INLINE void plait_fetch(const void *p, int64_t n) {
+PLAIT_INLINE void plait_prefetch(const void *p, int64_t n) {
   for (int64_t k = 0; k < n; k += PLAIT_LINE) __builtin_prefetch((const char *)p + k);
 }
 

@@ -249,7 +249,7 @@ func TestRandomGeometries(t *testing.T) {
 }
 
 // The results have the same bits for any number of threads.
-func TestThreads(t *testing.T) {
+func TestBitsDoNotDependOnThreads(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for name, g := range cases() {
 		nx, nw, ny := g.sizes()
@@ -281,7 +281,7 @@ func TestThreads(t *testing.T) {
 }
 
 // An infinity that no tap reads does not reach the weight gradient.
-func TestUntouchedInfinity(t *testing.T) {
+func TestInfinityThatNoTapReads(t *testing.T) {
 	for _, in := range []int64{8, 40} {
 		g := shape(1, 1, 1, 4, dims{in, in}, dims{2, 2}, dims{3, 3}, dims{0, 0}, dims{1, 1})
 		g.out[1], g.out[2] = in/4, in/4

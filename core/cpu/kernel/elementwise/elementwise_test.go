@@ -217,8 +217,8 @@ func TestDivisionByZeroIsReported(t *testing.T) {
 	require.NoError(t, runKernel(t, nil, "floor_divide.f32", callOf([]*rawtensor.Tensor{z}, []*rawtensor.Tensor{z, z})))
 }
 
-// TestStreamedOutput has an output that is large enough for non-temporal stores.
-func TestStreamedOutput(t *testing.T) {
+// TestNonTemporalStores has an output that is large enough for non-temporal stores.
+func TestNonTemporalStores(t *testing.T) {
 	if testing.Short() {
 		t.Skip("uses much memory")
 	}
@@ -237,8 +237,8 @@ func TestStreamedOutput(t *testing.T) {
 	}
 }
 
-// TestThreadsDoNotMatter checks that results have the same bits for any number of threads.
-func TestThreadsDoNotMatter(t *testing.T) {
+// TestBitsDoNotDependOnThreads checks that results have the same bits for any number of threads.
+func TestBitsDoNotDependOnThreads(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	x := rawtensor.New(t, rawtensor.Float32, 300, 301).Fill(func([]int) float64 { return rng.NormFloat64() })
 	y := rawtensor.New(t, rawtensor.Float32, 301, 300).Fill(func([]int) float64 { return rng.NormFloat64() }).Permute(1, 0)

@@ -85,9 +85,9 @@ func combine(mode, dtype int, a, b float64) float64 {
 	return a
 }
 
-// spare reports whether a test skips a combination. Large tensors test how work is split, so they skip most dtypes and
+// skipped reports whether a test skips a combination. Large tensors test how work is split, so they skip most dtypes and
 // modes.
-func spare(shape []int, dtype, mode int) bool {
+func skipped(shape []int, dtype, mode int) bool {
 	return rawtensor.Numel(shape) > 3000 && (dtype != rawtensor.Float32 && dtype != rawtensor.BFloat16 || mode > add)
 }
 
@@ -113,7 +113,7 @@ func TestGather(t *testing.T) {
 		{[]int{30000}, []int{20000}, 0},
 	} {
 		for _, dtype := range rawtensor.DTypes {
-			if spare(c.index, dtype, 0) {
+			if skipped(c.index, dtype, 0) {
 				continue
 			}
 			in := layout(t, rng, dtype, c.in).Random(rng)
@@ -151,7 +151,7 @@ func TestScatter(t *testing.T) {
 	} {
 		for _, dtype := range rawtensor.DTypes {
 			for _, mode := range modes {
-				if mode != assign && (dtype == rawtensor.Float16 || dtype == rawtensor.BFloat16) || spare(c.index, dtype, mode) {
+				if mode != assign && (dtype == rawtensor.Float16 || dtype == rawtensor.BFloat16) || skipped(c.index, dtype, mode) {
 					continue // 16-bit floats are combined in float32 by the caller
 				}
 				self := layout(t, rng, dtype, c.self).Random(rng)

@@ -48,7 +48,7 @@ func TestSelect(t *testing.T) {
 	for _, c := range selections {
 		for _, dtype := range rawtensor.DTypes {
 			for range 3 {
-				if spare(append(slices.Clone(c.tuples), c.shape[len(c.indices):]...), dtype, 0) {
+				if skipped(append(slices.Clone(c.tuples), c.shape[len(c.indices):]...), dtype, 0) {
 					continue
 				}
 				in := layout(t, rng, dtype, c.shape).Random(rng)
@@ -79,7 +79,7 @@ func TestPut(t *testing.T) {
 	for _, c := range selections {
 		for _, dtype := range rawtensor.DTypes {
 			for _, mode := range modes {
-				if spare(append(slices.Clone(c.tuples), c.shape[len(c.indices):]...), dtype, mode) {
+				if skipped(append(slices.Clone(c.tuples), c.shape[len(c.indices):]...), dtype, mode) {
 					continue
 				}
 				self := layout(t, rng, dtype, c.shape).Random(rng)

@@ -70,7 +70,7 @@ func TestWordsComeInOrder(t *testing.T) {
 	}
 }
 
-func TestThreadsDoNotChangeBits(t *testing.T) {
+func TestBitsDoNotDependOnThreads(t *testing.T) {
 	for dtype := rawtensor.Float16; dtype <= rawtensor.Float64; dtype++ {
 		for distribution, p := range distributions {
 			ints := []int64{int64(distribution), 5, 77}
@@ -192,7 +192,7 @@ func TestUniformStaysBelow(t *testing.T) {
 	}
 }
 
-func TestIntegersAreEven(t *testing.T) {
+func TestIntegersAreUniform(t *testing.T) {
 	for _, r := range []int64{2, 10, 1000, 1 << 40} {
 		v := values[int64](run(t, integers, 1, rawtensor.Int64, 100_000, []int64{7, 0, 5, r}))
 		counts := make([]float64, min(r, 10))

@@ -7,7 +7,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x096a68ba
+#cgo CFLAGS: -DPLAIT_HEADERS=0x1fefbd9c
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 #include "c/reduction.h"

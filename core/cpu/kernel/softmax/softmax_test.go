@@ -109,7 +109,7 @@ func TestAgainstDefinition(t *testing.T) {
 }
 
 // A result that is too large for the caches uses non-temporal stores, with the same bits.
-func TestStreamed(t *testing.T) {
+func TestNonTemporalStores(t *testing.T) {
 	workers := pool.New(2)
 	defer workers.Close()
 	const rows, n = 8200, 1029 // rows that start inside a cache line

@@ -3,7 +3,7 @@
 package sorting
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x70b230e5
+#cgo CFLAGS: -DPLAIT_HEADERS=0x1ac171f0
 #cgo noescape plaitk_sorting_scratch
 #cgo nocallback plaitk_sorting_scratch
 #cgo noescape plaitk_sorting_run

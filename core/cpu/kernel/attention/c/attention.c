@@ -175,20 +175,20 @@ static void convert(plait_pool *pool, int dtype, const struct plaitk_attention_v
 }
 
 // Carves a contiguous [batch, heads, rows, dim] float32 tensor from *at.
-static struct plaitk_attention_view take(char **at, int64_t batch, int64_t heads, int64_t rows, int64_t dim) {
+static struct plaitk_attention_view carve_tensor(char **at, int64_t batch, int64_t heads, int64_t rows, int64_t dim) {
   struct plaitk_attention_view v = {*at, heads * rows * dim, rows * dim, dim};
   *at += (batch * heads * rows * dim * 4 + 63) / 64 * 64;
   return v;
 }
 
-static int64_t room(int64_t batch, int64_t heads, int64_t rows, int64_t dim, int64_t size) {
+static int64_t tensor_bytes(int64_t batch, int64_t heads, int64_t rows, int64_t dim, int64_t size) {
   return (batch * heads * rows * dim * size + 63) / 64 * 64;
 }
 
 int64_t plaitk_attention_forward_scratch(const struct plaitk_attention *a) {
   if (!is_half(a->dtype)) return 0;
-  return room(a->batch, a->heads, a->queries, a->dim + a->value_dim, 4) +
-         room(a->batch, a->kv_heads, a->keys, a->dim + a->value_dim, 4) + 256;
+  return tensor_bytes(a->batch, a->heads, a->queries, a->dim + a->value_dim, 4) +
+         tensor_bytes(a->batch, a->kv_heads, a->keys, a->dim + a->value_dim, 4) + 256;
 }
 
 static void forward(plait_pool *pool, const struct plaitk_attention *a, struct plaitk_attention_view o, void *lse) {
@@ -202,9 +202,9 @@ static void forward(plait_pool *pool, const struct plaitk_attention *a, struct p
 // Replaces the 16-bit inputs of *a by float32 copies.
 static void widen_inputs(plait_pool *pool, struct plaitk_attention *a, char **at) {
   int dtype = a->dtype;
-  struct plaitk_attention_view q = take(at, a->batch, a->heads, a->queries, a->dim);
-  struct plaitk_attention_view k = take(at, a->batch, a->kv_heads, a->keys, a->dim);
-  struct plaitk_attention_view v = take(at, a->batch, a->kv_heads, a->keys, a->value_dim);
+  struct plaitk_attention_view q = carve_tensor(at, a->batch, a->heads, a->queries, a->dim);
+  struct plaitk_attention_view k = carve_tensor(at, a->batch, a->kv_heads, a->keys, a->dim);
+  struct plaitk_attention_view v = carve_tensor(at, a->batch, a->kv_heads, a->keys, a->value_dim);
   convert(pool, dtype, &a->q, &q, a->batch, a->heads, a->queries, a->dim, false);
   convert(pool, dtype, &a->k, &k, a->batch, a->kv_heads, a->keys, a->dim, false);
   convert(pool, dtype, &a->v, &v, a->batch, a->kv_heads, a->keys, a->value_dim, false);
@@ -224,7 +224,7 @@ void plaitk_attention_forward(plait_pool *pool, const struct plaitk_attention *a
   struct plaitk_attention wide = *a;
   char *at = scratch;
   widen_inputs(pool, &wide, &at);
-  struct plaitk_attention_view wide_o = take(&at, a->batch, a->heads, a->queries, a->value_dim);
+  struct plaitk_attention_view wide_o = carve_tensor(&at, a->batch, a->heads, a->queries, a->value_dim);
   forward(pool, &wide, wide_o, lse);
   convert(pool, a->dtype, &o, &wide_o, a->batch, a->heads, a->queries, a->value_dim, true);
 }
@@ -240,11 +240,11 @@ static bool fits_vectors(const struct plaitk_attention_view *v, int64_t dim, int
 
 int64_t plaitk_attention_backward_scratch(const struct plaitk_attention *a) {
   int64_t size = acc_size(a->dtype), splits = count_splits(a);
-  int64_t q = room(a->batch, a->heads, a->queries, a->dim, size);
-  int64_t o = room(a->batch, a->heads, a->queries, a->value_dim, size);
-  int64_t k = room(a->batch, a->kv_heads, a->keys, a->dim, size);
-  int64_t v = room(a->batch, a->kv_heads, a->keys, a->value_dim, size);
-  int64_t padded = room(a->batch, a->kv_heads, a->keys, a->dim + a->value_dim + 32, size);
+  int64_t q = tensor_bytes(a->batch, a->heads, a->queries, a->dim, size);
+  int64_t o = tensor_bytes(a->batch, a->heads, a->queries, a->value_dim, size);
+  int64_t k = tensor_bytes(a->batch, a->kv_heads, a->keys, a->dim, size);
+  int64_t v = tensor_bytes(a->batch, a->kv_heads, a->keys, a->value_dim, size);
+  int64_t padded = tensor_bytes(a->batch, a->kv_heads, a->keys, a->dim + a->value_dim + 32, size);
   return (splits > 1 ? splits * q : 0) + padded + (is_half(a->dtype) ? 2 * (q + o + k + v) : 0) + 1024;
 }
 
@@ -258,7 +258,7 @@ static void backward(plait_pool *pool, struct run *r, char *at) {
   j->splits = max64(1, ceil_div(a->keys, max64(1, j->split_keys)));
   if (j->splits > 1) {
     j->dq_parts = at;
-    at += j->splits * room(a->batch, a->heads, a->queries, a->dim, size);
+    at += j->splits * tensor_bytes(a->batch, a->heads, a->queries, a->dim, size);
   }
   struct plaitk_attention_view *out[2] = {&j->dk, &j->dv}, *sum[2] = {&j->dk_sum, &j->dv_sum};
   int64_t dims[2] = {a->dim, a->value_dim};
@@ -267,7 +267,7 @@ static void backward(plait_pool *pool, struct run *r, char *at) {
     if (!out[i]->data || fits_vectors(out[i], dims[i], size)) continue;
     int64_t ld = ceil_div(dims[i], per) * per;
     *sum[i] = (struct plaitk_attention_view){at, a->kv_heads * a->keys * ld, a->keys * ld, ld};
-    at += room(a->batch, a->kv_heads, a->keys, ld, size);
+    at += tensor_bytes(a->batch, a->kv_heads, a->keys, ld, size);
   }
   int64_t work = a->heads / max64(1, a->kv_heads) * a->queries * min64(a->keys, j->split_keys) * (a->dim + a->value_dim);
   j->per_chunk = max64(1, CHUNK_WORK / max64(1, work));
@@ -288,13 +288,13 @@ void plaitk_attention_backward(plait_pool *pool, const struct plaitk_attention *
   char *at = scratch;
   widen_inputs(pool, &wide, &at);
   r.job.a = &wide;
-  r.job.o = take(&at, a->batch, a->heads, a->queries, a->value_dim);
-  r.job.d_o = take(&at, a->batch, a->heads, a->queries, a->value_dim);
+  r.job.o = carve_tensor(&at, a->batch, a->heads, a->queries, a->value_dim);
+  r.job.d_o = carve_tensor(&at, a->batch, a->heads, a->queries, a->value_dim);
   convert(pool, a->dtype, &o, &r.job.o, a->batch, a->heads, a->queries, a->value_dim, false);
   convert(pool, a->dtype, &d_o, &r.job.d_o, a->batch, a->heads, a->queries, a->value_dim, false);
-  if (dq.data) r.job.dq = take(&at, a->batch, a->heads, a->queries, a->dim);
-  if (dk.data) r.job.dk = take(&at, a->batch, a->kv_heads, a->keys, a->dim);
-  if (dv.data) r.job.dv = take(&at, a->batch, a->kv_heads, a->keys, a->value_dim);
+  if (dq.data) r.job.dq = carve_tensor(&at, a->batch, a->heads, a->queries, a->dim);
+  if (dk.data) r.job.dk = carve_tensor(&at, a->batch, a->kv_heads, a->keys, a->dim);
+  if (dv.data) r.job.dv = carve_tensor(&at, a->batch, a->kv_heads, a->keys, a->value_dim);
   backward(pool, &r, at);
   if (dq.data) convert(pool, a->dtype, &dq, &r.job.dq, a->batch, a->heads, a->queries, a->dim, true);
   if (dk.data) convert(pool, a->dtype, &dk, &r.job.dk, a->batch, a->kv_heads, a->keys, a->dim, true);

@@ -151,7 +151,7 @@ static void dots_chunk(void *arg, int64_t chunk) {
   const plaitk_conv_lattice *l = &j->lattice;
   int lanes = j->micro->lanes;
   int64_t size = j->io->compute_size;
-  int64_t slot = plait_take(&j->slots);
+  int64_t slot = plait_slot_acquire(&j->slots);
   char *copy = j->slots.bytes + slot * j->slots.size;
   char *dy_copy = copy + j->copy_bytes;
   int64_t *base = (int64_t *)(dy_copy + j->dy_bytes);
@@ -190,7 +190,7 @@ static void dots_chunk(void *arg, int64_t chunk) {
       }
     }
   }
-  plait_give(&j->slots, slot);
+  plait_slot_release(&j->slots, slot);
 }
 
 #define SUM_BLOCK 4096

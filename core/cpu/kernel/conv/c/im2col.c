@@ -14,7 +14,7 @@ typedef struct {
 } job;
 
 // Finds the patches [lo, hi) of a row whose column tap kx lies inside the image, and the column that patch 0 has there.
-static void inside(const plaitk_conv_patches *s, int64_t kx, int64_t *lo, int64_t *hi, int64_t *first) {
+static void valid_patches(const plaitk_conv_patches *s, int64_t kx, int64_t *lo, int64_t *hi, int64_t *first) {
   int64_t step = s->stride[1];
   *first = kx * s->dilation[1] - s->pad[1];
   *hi = s->in[1] > *first ? (s->in[1] - *first + step - 1) / step : 0;
@@ -28,7 +28,7 @@ static void inside(const plaitk_conv_patches *s, int64_t kx, int64_t *lo, int64_
   static void unfold_##S(const plaitk_conv_patches *s, const void *from, void *to, int64_t unit, void *unused) {  \
     (void)unused;                                                                                                     \
     int64_t taps = s->kernel[0] * s->kernel[1], plane = unit / taps, tap = unit % taps, lo, hi, first;                \
-    inside(s, tap % s->kernel[1], &lo, &hi, &first);                                                                  \
+    valid_patches(s, tap % s->kernel[1], &lo, &hi, &first);                                                                  \
     const S *x = (const S *)from + plane * s->in[0] * s->in[1];                                                       \
     S *y = (S *)to + unit * s->out[0] * s->out[1];                                                                    \
     for (int64_t oy = 0; oy < s->out[0]; oy++, y += s->out[1]) {                                                      \
@@ -60,7 +60,7 @@ UNFOLD(uint64_t)
     T *x = DIRECT ? (T *)to + unit * in : sums;                                                                       \
     for (int64_t i = 0; i < in; i++) x[i] = 0;                                                                        \
     for (int64_t tap = 0; tap < taps; tap++) {                                                                        \
-      inside(s, tap % s->kernel[1], &lo, &hi, &first);                                                                \
+      valid_patches(s, tap % s->kernel[1], &lo, &hi, &first);                                                                \
       const S *y = (const S *)from + (unit * taps + tap) * s->out[0] * s->out[1];                                     \
       for (int64_t oy = 0; oy < s->out[0]; oy++, y += s->out[1]) {                                                    \
         int64_t iy = oy * s->stride[0] + tap / s->kernel[1] * s->dilation[0] - s->pad[0];                             \
@@ -87,10 +87,10 @@ FOLD(f64, double, double, SAME, SAME, 1)
 static void chunk(void *arg, int64_t c) {
   const job *j = arg;
   int64_t last = (c + 1) * j->chunk < j->units ? (c + 1) * j->chunk : j->units;
-  int64_t slot = j->slots.size ? plait_take(&j->slots) : 0;
+  int64_t slot = j->slots.size ? plait_slot_acquire(&j->slots) : 0;
   void *sums = j->slots.size ? j->slots.bytes + slot * j->slots.size : NULL;
   for (int64_t u = c * j->chunk; u < last; u++) j->run(j->s, j->from, j->to, u, sums);
-  if (j->slots.size) plait_give(&j->slots, slot);
+  if (j->slots.size) plait_slot_release(&j->slots, slot);
 }
 
 static void start(job *j, plait_pool *pool, int64_t units, int64_t cost) {

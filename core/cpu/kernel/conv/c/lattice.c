@@ -16,7 +16,7 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-static void residues(plaitk_conv_lattice *l) {
+static void set_residues(plaitk_conv_lattice *l) {
   for (int d = 0; d < 3; d++) {
     l->res[d] = min(l->nt[d], l->in_step[d] / gcd(l->in_step[d], l->off_step[d] < 0 ? -l->off_step[d] : l->off_step[d]));
     int64_t first = floor_div(l->off0[d], l->in_step[d]);
@@ -39,7 +39,7 @@ void plaitk_conv_lattice_forward(plaitk_conv_lattice *l, const plaitk_conv_shape
     l->tap_step[d] = 1;
     l->size[d] = s->in[d];
   }
-  residues(l);
+  set_residues(l);
 }
 
 void plaitk_conv_lattice_input_grad(plaitk_conv_lattice *l, const plaitk_conv_shape *s, const int64_t residue[3]) {
@@ -62,7 +62,7 @@ void plaitk_conv_lattice_input_grad(plaitk_conv_lattice *l, const plaitk_conv_sh
     l->off_step[d] = -l->tap_step[d] * dilation / step;
     l->size[d] = s->out[d];
   }
-  residues(l);
+  set_residues(l);
 }
 
 // Computes the sizes that follow from mode, nb and n. Returns a rough cost of the whole lattice in cycles.
@@ -105,7 +105,7 @@ static int64_t balance(int64_t whole, int64_t part) {
   return whole == 0 ? 1 : ceil_div(whole, ceil_div(whole, part));
 }
 
-static double cut(plaitk_conv_lattice *l, int mode, int64_t rows, int lanes, int64_t positions, int64_t copy,
+static double split_blocks(plaitk_conv_lattice *l, int mode, int64_t rows, int lanes, int64_t positions, int64_t copy,
                   int zero_tail) {
   l->mode = mode;
   l->n[2] = max(1, l->q[2]);
@@ -139,10 +139,10 @@ void plaitk_conv_lattice_cut(plaitk_conv_lattice *l, int64_t channels, int64_t i
   l->images = images;
   l->k = channels * l->nt[0] * l->nt[1] * l->nt[2];
   plaitk_conv_lattice best = *l;
-  double cost = cut(&best, CONV_ROWS, rows, lanes, positions, copy, zero_tail);
+  double cost = split_blocks(&best, CONV_ROWS, rows, lanes, positions, copy, zero_tail);
   for (int mode = zero_tail ? CONV_PACKED : CONV_FLAT; mode <= CONV_PACKED; mode++) {
     plaitk_conv_lattice t = *l;
-    double c = cut(&t, mode, rows, lanes, positions, copy, zero_tail);
+    double c = split_blocks(&t, mode, rows, lanes, positions, copy, zero_tail);
     if (mode == CONV_FLAT && t.n[2] < t.q[2]) continue;
     if (c < cost) {
       cost = c;
@@ -223,7 +223,7 @@ void plaitk_conv_lattice_base(const plaitk_conv_lattice *l, const plaitk_conv_bl
 }
 
 // Merges rows that are adjacent in both the plane and the copy into one long row.
-static void join_rows(plaitk_conv_box *b) {
+static void merge_rows(plaitk_conv_box *b) {
   if (b->start[2] != 0 || b->step[2] != 1 || b->n[2] != b->size[2] || b->width != b->n[2] || b->pitch[1] != b->n[2] ||
       b->step[1] != 1 || b->start[1] < 0 || b->start[1] + b->n[1] > b->size[1]) {
     return;
@@ -267,7 +267,7 @@ void plaitk_conv_lattice_fill(const plaitk_conv_lattice *l, const plaitk_conv_bl
               box.start[d] = b->q0[d] * l->in_step[d] + offset;
             }
             plaitk_conv_box whole = box;
-            join_rows(&whole);
+            merge_rows(&whole);
             io->fill(to, s, &whole);
           }
         }

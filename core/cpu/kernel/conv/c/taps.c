@@ -222,7 +222,7 @@ static void taps_chunk(void *arg, int64_t chunk) {
   const job *j = arg;
   const part *p = part_of(j, chunk, 0);
   int lanes = j->micro->lanes;
-  int64_t slot = plait_take(&j->slots);
+  int64_t slot = plait_slot_acquire(&j->slots);
   char *copy = j->slots.bytes + slot * j->slots.size;
   char *sums = copy + j->copy_bytes;
   int64_t *base = (int64_t *)(sums + j->sum_bytes);
@@ -242,7 +242,7 @@ static void taps_chunk(void *arg, int64_t chunk) {
       store(j, p, &b, g, m, end, sums);
     }
   }
-  plait_give(&j->slots, slot);
+  plait_slot_release(&j->slots, slot);
 }
 
 static int empty(const plaitk_conv_shape *s, int input_grad) {

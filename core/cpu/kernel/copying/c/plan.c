@@ -8,10 +8,10 @@ enum {
   STREAM_BYTES = 1 << 24,  // outputs of at least this size use non-temporal stores
 };
 
-static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+static int64_t abs64(int64_t x) { return x < 0 ? -x : x; }
 
 // Treats a row as one larger element, if it is contiguous in both operands and has the size of an element type.
-static void widen(plaitk_copy_plan *p, plait_walk *w) {
+static void widen_rows(plaitk_copy_plan *p, plait_walk *w) {
   if (w->ndim < 2) return;
   int64_t *inner = w->stride[w->ndim - 1], bytes = w->shape[w->ndim - 1] * p->size;
   if (inner[0] != p->size || inner[1] != p->size || bytes > 16 || (bytes & (bytes - 1))) return;
@@ -21,11 +21,11 @@ static void widen(plaitk_copy_plan *p, plait_walk *w) {
 
 // Returns the second dimension of the tiles; the first is the innermost one. It is the dimension in which the input is
 // contiguous, or the next outer one. If tiles would be tiny, it is the longest dimension.
-static int64_t second(const plait_walk *w) {
+static int64_t second_dim(const plait_walk *w) {
   int64_t a = w->ndim - 1, best = a;
   if (w->stride[a][1] != 0)
     for (int64_t d = a - 1; d >= 0; d--)
-      if (w->stride[d][1] != 0 && magnitude(w->stride[d][1]) < magnitude(w->stride[best][1])) best = d;
+      if (w->stride[d][1] != 0 && abs64(w->stride[d][1]) < abs64(w->stride[best][1])) best = d;
   if (best == a) best = a - 1;
   if (w->shape[a] * w->shape[best] < SMALL_PLANE)
     for (int64_t d = a - 1; d >= 0; d--)
@@ -33,10 +33,10 @@ static int64_t second(const plait_walk *w) {
   return best;
 }
 
-static void cut(plaitk_copy_plan *p) {
+static void plan_tiles(plaitk_copy_plan *p) {
   const plaitk_plane *q = &p->plane;
   int64_t larger = plait_max64(p->size, p->in_size), elements = RUN_BYTES / larger;
-  bool transposed = magnitude(q->in[1]) < magnitude(q->in[0]) && q->n[1] > 1 && q->in[1] != 0;
+  bool transposed = abs64(q->in[1]) < abs64(q->in[0]) && q->n[1] > 1 && q->in[1] != 0;
   bool packed = p->convert && (q->out[0] != p->size || q->in[0] != p->in_size || q->n[0] < 64);
   if (packed) elements = PACK_ELEMENTS;
   if (transposed) {
@@ -73,7 +73,7 @@ void plaitk_copying_plan(plaitk_copy_plan *p, const plait_view *out, const plait
   p->units = 0, p->ndim = 0, p->down = -1;
   if (numel == 0) return;
   plait_walk_sort(&w, 0);
-  if (!p->convert) widen(p, &w);
+  if (!p->convert) widen_rows(p, &w);
   p->plane = (plaitk_plane){.n = {1, 1}, .out = {p->size, 0}, .in = {p->in_size, 0}};
   int64_t b = -1;
   if (w.ndim > 0) {
@@ -81,11 +81,11 @@ void plaitk_copying_plan(plaitk_copy_plan *p, const plait_view *out, const plait
     p->plane.n[0] = w.shape[a], p->plane.out[0] = w.stride[a][0], p->plane.in[0] = w.stride[a][1];
   }
   if (w.ndim > 1) {
-    b = second(&w);
+    b = second_dim(&w);
     p->plane.n[1] = w.shape[b], p->plane.out[1] = w.stride[b][0], p->plane.in[1] = w.stride[b][1];
   }
   p->plane.stream = !p->convert && numel * p->size >= STREAM_BYTES;
-  cut(p);
+  plan_tiles(p);
   p->units = p->across;
   for (int64_t d = 0; d + 1 < w.ndim; d++) {
     int64_t n = w.shape[d], step = 1;

@@ -133,7 +133,7 @@ ROW(8)
 ROW(16)
 
 // Copies n < 64 bytes by two moves, which overlap if n is not a power of two.
-PLAIT_INLINE void move_short(char *restrict out, const char *restrict in, int64_t n) {
+PLAIT_INLINE void copy_short(char *restrict out, const char *restrict in, int64_t n) {
   if (n >= 32) {
     memcpy(out, in, 32);
     char tail[32];
@@ -153,11 +153,11 @@ PLAIT_INLINE void move_short(char *restrict out, const char *restrict in, int64_
   }
 }
 
-static void runs(int64_t bytes, char *restrict out, const char *restrict in, const plaitk_plane *p) {
+static void copy_rows(int64_t bytes, char *restrict out, const char *restrict in, const plaitk_plane *p) {
   if (p->stream && bytes >= 4 * LINE) {
     for (int64_t j = 0; j < p->n[1]; j++) plait_stream(out + j * p->out[1], in + j * p->in[1], bytes);
   } else if (bytes < 64) {
-    for (int64_t j = 0; j < p->n[1]; j++) move_short(out + j * p->out[1], in + j * p->in[1], bytes);
+    for (int64_t j = 0; j < p->n[1]; j++) copy_short(out + j * p->out[1], in + j * p->in[1], bytes);
   } else {
     for (int64_t j = 0; j < p->n[1]; j++) memcpy(out + j * p->out[1], in + j * p->in[1], (size_t)bytes);
   }
@@ -167,7 +167,7 @@ void plaitk_copying_plane(int64_t size, char *restrict out, const char *restrict
   bool run = p->out[0] == size;
   bool transpose = run && p->in[1] == size && p->n[0] * size >= 16 && p->n[1] * size >= 16;
   switch (run && p->in[0] == size ? 0 : size) {
-  case 0: runs(p->n[0] * size, out, in, p); break;
+  case 0: copy_rows(p->n[0] * size, out, in, p); break;
   case 1: transpose ? transpose1(out, in, p) : rows1(out, in, p); break;
   case 2: transpose ? transpose2(out, in, p) : rows2(out, in, p); break;
   case 4: transpose ? transpose4(out, in, p) : rows4(out, in, p); break;

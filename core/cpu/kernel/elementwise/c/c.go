@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x419b716e
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x2bde653a
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

@@ -18,7 +18,7 @@ static void swap_dims(plan *p, int a, int b) {
 
 // Reports whether dimension a belongs inside dimension b. The first operand whose strides differ decides, outputs
 // first.
-static bool inside(const plan *p, int a, int b) {
+static bool is_inner(const plan *p, int a, int b) {
   for (int i = 0; i < p->n; i++) {
     const lane *l = &p->lane[(i + p->nin) % p->n];
     int64_t sa = magnitude(l->stride[a]), sb = magnitude(l->stride[b]);
@@ -29,7 +29,7 @@ static bool inside(const plan *p, int a, int b) {
 
 static void order_dims(plan *p) {
   for (int i = 1; i < p->ndim; i++) {
-    for (int j = i; j > 0 && inside(p, j - 1, j); j--) swap_dims(p, j - 1, j);
+    for (int j = i; j > 0 && is_inner(p, j - 1, j); j--) swap_dims(p, j - 1, j);
   }
 }
 
@@ -56,7 +56,7 @@ static void merge_dims(plan *p) {
 }
 
 // Adds the dimensions with more than one element. Returns the number of elements.
-static int64_t take_dims(plan *p, const plaitk_elementwise_call *call) {
+static int64_t add_dims(plan *p, const plaitk_elementwise_call *call) {
   int64_t count = 1;
   p->ndim = 0;
   for (int64_t d = 0; d < call->ndim; d++) {
@@ -72,7 +72,7 @@ static int64_t take_dims(plan *p, const plaitk_elementwise_call *call) {
   return count;
 }
 
-static void take_lanes(plan *p, const plaitk_elementwise_call *call) {
+static void add_lanes(plan *p, const plaitk_elementwise_call *call) {
   for (int k = 0; k < p->n; k++) {
     const plaitk_elementwise_operand *o = &call->operand[k];
     lane *l = &p->lane[k];
@@ -105,7 +105,7 @@ static void pad_dims(plan *p) {
 
 // If an operand has its smallest stride in a dimension other than the innermost one, moves that dimension next to the
 // innermost. Blocks then span both and use whole cache lines. Returns whether there is such an operand.
-static bool bring_rows(plan *p) {
+static bool move_row_dim(plan *p) {
   int cols = p->ndim - 1;
   for (int k = 0; k < p->n; k++) {
     const int64_t *s = p->lane[k].stride;
@@ -127,7 +127,7 @@ static bool bring_rows(plan *p) {
 
 // Reports whether an output uses non-temporal stores, because it is too large for the caches. Such an output goes
 // through scratch.
-static bool streams(const plan *p, const lane *out, int64_t count) {
+static bool is_streamed(const plan *p, const lane *out, int64_t count) {
   if (out->convert != NULL || out->col != 1 || count * out->size < PLAIT_STREAM_BYTES) return false;
   for (int k = 0; k < p->nin; k++) {
     if (p->lane[k].data == out->data) return false;  // in place: its cache lines are loaded anyway
@@ -136,8 +136,8 @@ static bool streams(const plan *p, const lane *out, int64_t count) {
 }
 
 // Splits the two innermost dimensions into blocks and decides which operands go through scratch.
-static void cut(plan *p, int64_t count) {
-  bool tiles = bring_rows(p), scratch = false, gaps = false;
+static void plan_blocks(plan *p, int64_t count) {
+  bool tiles = move_row_dim(p), scratch = false, gaps = false;
   int64_t rows = p->shape[p->ndim - 2], cols = p->shape[p->ndim - 1];
   int widest = 1;
   p->part = PLAIT_STREAM_PART;
@@ -147,11 +147,11 @@ static void cut(plan *p, int64_t count) {
     l->row = l->stride[p->ndim - 2];
     l->col = cols == 1 ? 1 : l->stride[p->ndim - 1];
     bool gap = rows > 1 && l->row != cols;
-    l->streamed = k >= p->nin && streams(p, l, count);
+    l->streamed = k >= p->nin && is_streamed(p, l, count);
     l->packed = l->scalar || l->convert != NULL || l->streamed || l->col != 1 || (gap && cols < SHORT_ROW);
     scratch |= l->packed;
     p->streamed |= l->streamed;
-    if (l->streamed) p->part = least(p->part, PLAIT_STREAM_PART / l->size);
+    if (l->streamed) p->part = min64(p->part, PLAIT_STREAM_PART / l->size);
     gaps |= gap && !l->packed;
     if (l->size > widest) widest = l->size;
     if (l->type_size > widest) widest = l->type_size;
@@ -160,11 +160,11 @@ static void cut(plan *p, int64_t count) {
   if (tiles) {
     // At least as many rows as a cache line has elements, so that an operand contiguous across rows uses whole lines.
     int64_t lines = 64 / widest;
-    p->cols = least(cols, limit / least(rows, lines));
+    p->cols = min64(cols, limit / min64(rows, lines));
   } else {
-    p->cols = least(cols, limit);
+    p->cols = min64(cols, limit);
   }
-  p->rows = least(rows, limit / p->cols);
+  p->rows = min64(rows, limit / p->cols);
   p->by_row = p->rows > 1 && (gaps || p->cols < cols);
   p->blocks = ceil_div(rows, p->rows) * ceil_div(cols, p->cols);
   for (int d = 0; d < p->ndim - 2; d++) p->blocks *= p->shape[d];
@@ -178,13 +178,13 @@ bool plaitk_elementwise_plan(plan *p, const plaitk_elementwise_call *call) {
   p->nin = kernel->nin;
   p->n = kernel->nin + kernel->nout;
   p->status = 0;
-  int64_t count = take_dims(p, call);
+  int64_t count = add_dims(p, call);
   if (count == 0) return false;
-  take_lanes(p, call);
+  add_lanes(p, call);
   order_dims(p);
   merge_dims(p);
   pad_dims(p);
-  cut(p, count);
+  plan_blocks(p, count);
   return true;
 }
 

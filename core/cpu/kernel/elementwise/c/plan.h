@@ -47,7 +47,7 @@ typedef struct {
   char *data[PLAITK_ELEMENTWISE_MAX_OPERANDS];  // address of each operand at the outer index
 } cursor;
 
-PLAIT_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+PLAIT_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Plans the call. Returns false if there are no elements.
 bool plaitk_elementwise_plan(plan *p, const plaitk_elementwise_call *call);

@@ -6,7 +6,7 @@
 
 #define MAX_OPERANDS PLAITK_ELEMENTWISE_MAX_OPERANDS
 
-static bool flat(const lane *l, int64_t rows, int64_t cols) { return l->col == 1 && (rows == 1 || l->row == cols); }
+static bool is_contiguous(const lane *l, int64_t rows, int64_t cols) { return l->col == 1 && (rows == 1 || l->row == cols); }
 
 // Copies elements of a block between the operand's memory, with its strides, and contiguous memory.
 static void gather(const lane *l, void *block, const char *src, int64_t rows, int64_t cols) {
@@ -21,7 +21,7 @@ static void scatter(const lane *l, char *dst, const void *block, int64_t rows, i
   plaitk_copying_plane(size, dst, block, &p);
 }
 
-static void fill(const lane *l, void *scratch, int64_t n) {
+static void fill_scalar(const lane *l, void *scratch, int64_t n) {
   const int64_t size = l->type_size;
   float f = (float)l->value.f;
   bool b = l->value.f != 0;
@@ -34,7 +34,7 @@ static void fill(const lane *l, void *scratch, int64_t n) {
 static void load(const lane *l, char *scratch, void *raw, const char *src, int64_t rows, int64_t cols) {
   if (l->convert == NULL) {
     gather(l, scratch, src, rows, cols);
-  } else if (flat(l, rows, cols)) {
+  } else if (is_contiguous(l, rows, cols)) {
     l->convert(scratch, src, rows * cols);
   } else if (l->col == 1 && cols >= SHORT_ROW) {
     for (int64_t r = 0; r < rows; r++) l->convert(scratch + r * cols * l->type_size, src + r * l->row * l->size, cols);
@@ -48,7 +48,7 @@ static void load(const lane *l, char *scratch, void *raw, const char *src, int64
 static void store(const lane *l, char *dst, void *raw, const char *scratch, int64_t rows, int64_t cols) {
   if (l->convert == NULL) {
     scatter(l, dst, scratch, rows, cols);
-  } else if (flat(l, rows, cols)) {
+  } else if (is_contiguous(l, rows, cols)) {
     l->convert(dst, scratch, rows * cols);
   } else if (l->col == 1 && cols >= SHORT_ROW) {
     for (int64_t r = 0; r < rows; r++) l->convert(dst + r * l->row * l->size, scratch + r * cols * l->type_size, cols);
@@ -65,10 +65,10 @@ static int64_t run_parts(const plan *p, void *const *ptr, const int64_t *step, c
     cols *= rows;
     rows = 1;
   }
-  int64_t status = 0, w = least(cols, p->part), h = w < cols ? 1 : least(rows, p->part / cols);
+  int64_t status = 0, w = min64(cols, p->part), h = w < cols ? 1 : min64(rows, p->part / cols);
   for (int64_t r = 0; r < rows; r += h) {
     for (int64_t c = 0; c < cols; c += w) {
-      int64_t down = least(h, rows - r), across = least(w, cols - c);
+      int64_t down = min64(h, rows - r), across = min64(w, cols - c);
       for (int64_t i = 0; i < down; i++) {
         void *at[MAX_OPERANDS];
         for (int k = 0; k < p->n; k++) {
@@ -93,7 +93,7 @@ typedef struct {
 } content;
 
 static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH], char *raw, content *held) {
-  int64_t rows = least(p->rows, p->shape[p->ndim - 2] - c->row), cols = least(p->cols, p->shape[p->ndim - 1] - c->col);
+  int64_t rows = min64(p->rows, p->shape[p->ndim - 2] - c->row), cols = min64(p->cols, p->shape[p->ndim - 1] - c->col);
   void *ptr[MAX_OPERANDS];
   char *memory[MAX_OPERANDS];
   int64_t step[MAX_OPERANDS];
@@ -108,7 +108,7 @@ static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH
     held[k] = (content){memory[k], rows, cols};
   }
   bool parts = p->streamed;
-  for (int k = p->nin; k < p->n; k++) parts &= p->lane[k].streamed && flat(&p->lane[k], rows, cols);
+  for (int k = p->nin; k < p->n; k++) parts &= p->lane[k].streamed && is_contiguous(&p->lane[k], rows, cols);
   if (parts) return run_parts(p, ptr, step, memory, rows, cols);
   int64_t status = 0;
   if (p->by_row) {
@@ -133,9 +133,9 @@ static void run_chunk(void *arg, int64_t chunk) {
   content held[MAX_OPERANDS];
   for (int k = 0; k < p->n; k++) {
     held[k].src = NULL;
-    if (p->lane[k].scalar) fill(&p->lane[k], scratch[k], least(p->rows * p->cols, SCRATCH / p->lane[k].type_size));
+    if (p->lane[k].scalar) fill_scalar(&p->lane[k], scratch[k], min64(p->rows * p->cols, SCRATCH / p->lane[k].type_size));
   }
-  int64_t block = chunk * p->blocks_per_chunk, end = least(p->blocks, block + p->blocks_per_chunk);
+  int64_t block = chunk * p->blocks_per_chunk, end = min64(p->blocks, block + p->blocks_per_chunk);
   int64_t status = 0;
   cursor c;
   plaitk_elementwise_seek(p, &c, block);
@@ -145,7 +145,7 @@ static void run_chunk(void *arg, int64_t chunk) {
 }
 
 // Reports whether the loop can run over all operands in one call, and that is little work.
-static bool simple(const plaitk_elementwise_call *call, int n, int64_t *count) {
+static bool is_trivial(const plaitk_elementwise_call *call, int n, int64_t *count) {
   for (int k = 0; k < n; k++) {
     const plaitk_elementwise_operand *o = &call->operand[k];
     if (o->dtype != call->kernel->type[k] || o->data == NULL) return false;
@@ -163,7 +163,7 @@ int64_t plaitk_elementwise_run(plait_pool *pool, const plaitk_elementwise_call *
   const plaitk_elementwise_kernel *kernel = call->kernel;
   int n = kernel->nin + kernel->nout;
   int64_t count = 0;
-  if (simple(call, n, &count)) {
+  if (is_trivial(call, n, &count)) {
     void *ptr[MAX_OPERANDS];
     for (int k = 0; k < n; k++) ptr[k] = call->operand[k].data;
     return kernel->loop(ptr, ptr + kernel->nin, call->attr, count);

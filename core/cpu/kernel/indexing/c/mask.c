@@ -43,7 +43,7 @@ static void count_chunk(void *arg, int64_t chunk) {
 }
 
 // Counts the true elements of each chunk, and turns the counts into exclusive prefix sums.
-static int64_t count_before(plait_pool *pool, mask_job *job) {
+static int64_t prefix_counts(plait_pool *pool, mask_job *job) {
   int64_t chunks = plait_ceil_div(job->count, CHUNK), total = 0;
   plaitk_run(pool, chunks, count_chunk, job);
   for (int64_t c = 0; c < chunks; c++) {
@@ -58,11 +58,11 @@ int64_t plaitk_indexing_mask_scratch(const plait_view *mask) { return plait_ceil
 int64_t plaitk_indexing_count(plait_pool *pool, const plait_view *mask, int64_t *scratch) {
   mask_job job = {.mask = mask, .count = plait_numel(mask), .before = scratch};
   mask_walk(&job);
-  return count_before(pool, &job);
+  return prefix_counts(pool, &job);
 }
 
 // Writes the positions of the true elements within a run of n <= BUFFER elements.
-static int64_t places(int64_t *restrict out, const uint8_t *restrict mask, int64_t step, int64_t n) {
+static int64_t true_positions(int64_t *restrict out, const uint8_t *restrict mask, int64_t step, int64_t n) {
   int64_t count = 0;
   for (int64_t i = 0; i < n; i++) {
     out[count] = i;
@@ -84,7 +84,7 @@ static void each_stretch(const mask_job *job, int64_t chunk, stretch_fn fn) {
     for (int64_t i = 0; i < s.count; i += BUFFER) {
       int64_t place[BUFFER + 1];
       const uint8_t *mask = (const uint8_t *)job->mask->data + s.start[0] + i * step;
-      int64_t n = places(place, mask, step, plait_min64(BUFFER, s.count - i));
+      int64_t n = true_positions(place, mask, step, plait_min64(BUFFER, s.count - i));
       if (n == 0) continue;
       for (int64_t e = 0; e < n; e++) place[e] *= other;
       fn(job, s.start[1] + i * other, place, n, before);
@@ -110,7 +110,7 @@ int64_t plaitk_indexing_masked_select(plait_pool *pool, const plait_view *out, c
   mask_job job = {.mask = mask, .other = in, .flat = out->data, .size = plait_dtype_size(in->dtype),
                   .count = plait_numel(mask), .before = scratch};
   mask_walk(&job);
-  int64_t total = count_before(pool, &job);
+  int64_t total = prefix_counts(pool, &job);
   if (total == plait_numel(out)) plaitk_run(pool, plait_ceil_div(job.count, CHUNK), select_chunk, &job);
   return total;
 }
@@ -120,7 +120,7 @@ int64_t plaitk_indexing_masked_scatter(plait_pool *pool, const plait_view *self,
   mask_job job = {.mask = mask, .other = self, .flat = source->data, .size = plait_dtype_size(self->dtype),
                   .count = plait_numel(mask), .before = scratch};
   mask_walk(&job);
-  int64_t total = count_before(pool, &job);
+  int64_t total = prefix_counts(pool, &job);
   if (total <= plait_numel(source)) plaitk_run(pool, plait_ceil_div(job.count, CHUNK), scatter_chunk, &job);
   return total;
 }
@@ -151,7 +151,7 @@ int64_t plaitk_indexing_positions(plait_pool *pool, const plait_view *out, const
   mask_job job = {.mask = mask, .flat = out->data, .count = plait_numel(mask), .before = scratch,
                   .row_step = out->stride[0], .column_step = out->stride[1]};
   mask_walk(&job);
-  int64_t total = count_before(pool, &job);
+  int64_t total = prefix_counts(pool, &job);
   if (total == out->shape[1]) plaitk_run(pool, plait_ceil_div(job.count, CHUNK), positions_chunk, &job);
   return total;
 }

@@ -49,7 +49,7 @@ static void put_chunk(void *arg, int64_t chunk) {
   }
 }
 
-static void cut(put_job *job) {
+static void plan_loops(put_job *job) {
   int64_t n = plait_walk_inner(&job->rest), rows = plait_walk_rows(&job->rest);
   int64_t step = plait_walk_step(&job->rest, 0), ts = plait_walk_step(&job->tuples, 0);
   // Inner loops run along the tuples if the values are contiguous that way, or if rows are very short.
@@ -149,7 +149,7 @@ int64_t plaitk_indexing_put(plait_pool *pool, const plait_view *self, const plai
     return 0;
   }
   job.combine = plaitk_indexing_combine(mode, self->dtype);
-  cut(&job);
+  plan_loops(&job);
   plaitk_run(pool, plait_ceil_div(job.units, job.units_per_chunk), put_chunk, &job);
   return 0;
 }

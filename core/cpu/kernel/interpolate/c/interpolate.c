@@ -198,10 +198,10 @@ int64_t plaitk_interpolate_scratch(const plait_pool *pool, const plaitk_interpol
 
 static void chunk(void *arg, int64_t c) {
   const job *j = arg;
-  int64_t slot = plait_take(&j->slots), last = (c + 1) * j->chunk;
+  int64_t slot = plait_slot_acquire(&j->slots), last = (c + 1) * j->chunk;
   j->run(j->s, &j->t, j->from, j->to, c * j->chunk, last < j->chunks ? last : j->chunks,
          j->slots.bytes + slot * j->slots.size);
-  plait_give(&j->slots, slot);
+  plait_slot_release(&j->slots, slot);
 }
 
 static void start(job *j, plait_pool *pool, int64_t units, int64_t cost, void *scratch) {

@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x512d15a1
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xc0dce46d
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

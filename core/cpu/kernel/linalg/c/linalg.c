@@ -15,8 +15,8 @@ struct job {
   atomic_llong failed;  // the first matrix that failed and its status: matrix * 8 + status
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static void load(const struct plaitk_linalg *l, const void *from, int64_t at, int64_t n, double *to) {
   for (int64_t i = 0; i < n; i++) to[i] = l->dtype == PLAIT_F64 ? ((const double *)from)[at + i] : ((const float *)from)[at + i];
@@ -57,8 +57,8 @@ static int substitute(int64_t n, int64_t k, const double *a, double *x, bool upp
 }
 
 static int run(const struct plaitk_linalg *l, int64_t at, double *w) {
-  int64_t m = l->m, n = l->n, k = l->k, low = least(m, n);
-  double *a = w, *x = a + m * n, *rest = x + most(n * k, m * n + n * n);
+  int64_t m = l->m, n = l->n, k = l->k, low = min64(m, n);
+  double *a = w, *x = a + m * n, *rest = x + max64(n * k, m * n + n * n);
   load(l, l->a, at * m * n, m * n, a);
   int status, sign;
   switch (l->op) {
@@ -133,7 +133,7 @@ static int run(const struct plaitk_linalg *l, int64_t at, double *w) {
       return LINALG_OK;
     default: {  // LINALG_SVD: a wide A is transposed
       bool wide = m < n;
-      int64_t tall = most(m, n);
+      int64_t tall = max64(m, n);
       double *v = x + m * n, *lines = a;
       if (!wide) {
         lines = x;
@@ -164,22 +164,22 @@ static void fail(struct job *j, int64_t at, int status) {
 static void run_chunk(void *arg, int64_t chunk) {
   struct job *j = arg;
   const struct plaitk_linalg *l = j->l;
-  int64_t first = chunk * j->per_chunk, slot = plait_take(&j->slots);
-  for (int64_t at = first; at < least(first + j->per_chunk, l->batch); at++) {
+  int64_t first = chunk * j->per_chunk, slot = plait_slot_acquire(&j->slots);
+  for (int64_t at = first; at < min64(first + j->per_chunk, l->batch); at++) {
     int status = run(l, at, (double *)(void *)(j->slots.bytes + slot * j->slots.size));
     if (status != LINALG_OK) fail(j, at, status);
   }
-  plait_give(&j->slots, slot);
+  plait_slot_release(&j->slots, slot);
 }
 
 static int64_t plan(struct job *j, const plait_pool *pool, char *scratch) {
   const struct plaitk_linalg *l = j->l;
-  int64_t low = least(l->m, l->n);
-  int64_t size = l->m * l->n + most(l->n * l->k, l->m * l->n + l->n * l->n) + 2 * low * l->m + l->m + l->n;
-  j->per_chunk = most(1, CHUNK_OPS / most(1, l->m * l->n * (l->n + l->k)));
+  int64_t low = min64(l->m, l->n);
+  int64_t size = l->m * l->n + max64(l->n * l->k, l->m * l->n + l->n * l->n) + 2 * low * l->m + l->m + l->n;
+  j->per_chunk = max64(1, CHUNK_OPS / max64(1, l->m * l->n * (l->n + l->k)));
   j->chunks = (l->batch + j->per_chunk - 1) / j->per_chunk;
   char *at = scratch;
-  plait_slots_plan(&j->slots, &at, least(plait_pool_threads(pool), j->chunks), size * (int64_t)sizeof(double), scratch != NULL);
+  plait_slots_plan(&j->slots, &at, min64(plait_pool_threads(pool), j->chunks), size * (int64_t)sizeof(double), scratch != NULL);
   return (intptr_t)at - (intptr_t)scratch;
 }
 

@@ -36,7 +36,7 @@ PLAIT_CLONES static void FN(layer_rows)(const struct layer_args *a, int64_t firs
     }
     for (int64_t i = 0, len; i < n; i += len) {
       len = plait_stream_part(y + i, n - i, sizeof(T));
-      plait_fetch(x + n + i, len * (int64_t)sizeof(T));
+      plait_prefetch(x + n + i, len * (int64_t)sizeof(T));
       FN(layer_out)(x + i, part, w ? w + i : NULL, b ? b + i : NULL, len, mean, rstd, shift);
       plait_stream(y + i, part, len * (int64_t)sizeof(T));
     }

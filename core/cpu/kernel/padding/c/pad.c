@@ -5,7 +5,7 @@
 #define CHUNK 32768
 
 // Returns the input position of output position o in dimension d, or -1 for the constant.
-PLAIT_INLINE int64_t source(const plaitk_padding *p, int d, int64_t o) {
+PLAIT_INLINE int64_t source_index(const plaitk_padding *p, int d, int64_t o) {
   int64_t n = p->in[d], i = o - p->left[d];
   if (i >= 0 && i < n) return i;
   switch (p->mode) {
@@ -17,7 +17,7 @@ PLAIT_INLINE int64_t source(const plaitk_padding *p, int d, int64_t o) {
 }
 
 // Finds the columns [lo, hi) of an output row that are consecutive columns of the input.
-static void inside(const plaitk_padding *p, int64_t *lo, int64_t *hi) {
+static void copied_columns(const plaitk_padding *p, int64_t *lo, int64_t *hi) {
   int64_t left = p->left[p->nd - 1], in = p->in[p->nd - 1], out = p->out[p->nd - 1];
   *hi = left + in < out ? left + in : out;
   *hi = *hi > 0 ? *hi : 0;
@@ -29,7 +29,7 @@ static void inside(const plaitk_padding *p, int64_t *lo, int64_t *hi) {
 static int64_t source_row(const plaitk_padding *p, int64_t r) {
   int64_t row = 0, step = 1;
   for (int64_t d = p->nd - 2; d >= 0; d--) {
-    int64_t i = source(p, (int)d, r % p->out[d]);
+    int64_t i = source_index(p, (int)d, r % p->out[d]);
     if (i < 0) return -1;
     row += i * step;
     step *= p->in[d];
@@ -62,7 +62,7 @@ typedef struct {
     int d = (int)p->nd - 1;                                                                                           \
     int64_t in_rows = rows_of(p, p->in), out_rows = rows_of(p, p->out), out = p->out[d], lo, hi;                      \
     S value = (S)bits;                                                                                                \
-    inside(p, &lo, &hi);                                                                                              \
+    copied_columns(p, &lo, &hi);                                                                                              \
     for (int64_t r = first; r < last; r++) {                                                                          \
       S *y = (S *)to + r * out;                                                                                       \
       int64_t row = source_row(p, r % out_rows);                                                                      \
@@ -72,12 +72,12 @@ typedef struct {
       }                                                                                                               \
       const S *x = (const S *)from + (r / out_rows * in_rows + row) * p->in[d];                                       \
       for (int64_t o = 0; o < lo; o++) {                                                                              \
-        int64_t i = source(p, d, o);                                                                                  \
+        int64_t i = source_index(p, d, o);                                                                                  \
         y[o] = i < 0 ? value : x[i];                                                                                  \
       }                                                                                                               \
       if (hi > lo) memcpy(y + lo, x + (lo - p->left[d]), (size_t)(hi - lo) * sizeof(S));                              \
       for (int64_t o = hi; o < out; o++) {                                                                            \
-        int64_t i = source(p, d, o);                                                                                  \
+        int64_t i = source_index(p, d, o);                                                                                  \
         y[o] = i < 0 ? value : x[i];                                                                                  \
       }                                                                                                               \
     }                                                                                                                 \
@@ -94,7 +94,7 @@ PAD(uint64_t)
     (void)unused;                                                                                                     \
     int d = (int)p->nd - 1;                                                                                           \
     int64_t in_rows = rows_of(p, p->in), out_rows = rows_of(p, p->out), in = p->in[d], out = p->out[d], lo, hi;       \
-    inside(p, &lo, &hi);                                                                                              \
+    copied_columns(p, &lo, &hi);                                                                                              \
     for (int64_t plane = first; plane < last; plane++) {                                                              \
       T *dx = DIRECT ? (T *)to + plane * in_rows * in : sums;                                                         \
       for (int64_t i = 0; i < in_rows * in; i++) dx[i] = 0;                                                           \
@@ -105,12 +105,12 @@ PAD(uint64_t)
         T *x = dx + row * in;                                                                                         \
         T *middle = x - p->left[d];                                                                                   \
         for (int64_t o = 0; o < lo; o++) {                                                                            \
-          int64_t i = source(p, d, o);                                                                                \
+          int64_t i = source_index(p, d, o);                                                                                \
           if (i >= 0) x[i] += LOAD(dy[o]);                                                                            \
         }                                                                                                             \
         _Pragma("omp simd") for (int64_t o = lo; o < hi; o++) middle[o] += LOAD(dy[o]);                               \
         for (int64_t o = hi; o < out; o++) {                                                                          \
-          int64_t i = source(p, d, o);                                                                                \
+          int64_t i = source_index(p, d, o);                                                                                \
           if (i >= 0) x[i] += LOAD(dy[o]);                                                                            \
         }                                                                                                             \
       }                                                                                                               \
@@ -129,10 +129,10 @@ PAD_GRAD(f64, double, double, SAME, SAME, 1)
 static void chunk(void *arg, int64_t c) {
   const job *j = arg;
   int64_t last = (c + 1) * j->chunk < j->units ? (c + 1) * j->chunk : j->units;
-  int64_t slot = j->slots.size ? plait_take(&j->slots) : 0;
+  int64_t slot = j->slots.size ? plait_slot_acquire(&j->slots) : 0;
   j->run(j->p, j->from, j->to, c * j->chunk, last, j->value,
          j->slots.size ? j->slots.bytes + slot * j->slots.size : NULL);
-  if (j->slots.size) plait_give(&j->slots, slot);
+  if (j->slots.size) plait_slot_release(&j->slots, slot);
 }
 
 static void start(job *j, plait_pool *pool, int64_t units, int64_t cost) {

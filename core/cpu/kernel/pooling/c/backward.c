@@ -81,11 +81,11 @@ static void chunk(void *arg, int64_t c) {
   const job *j = arg;
   const plaitk_pooling_shape *s = j->s;
   int64_t in = s->in[0] * s->in[1] * s->in[2], out = s->out[0] * s->out[1] * s->out[2];
-  int64_t slot = plait_take(&j->slots);
+  int64_t slot = plait_slot_acquire(&j->slots);
   for (int64_t p = c * j->chunk; p < min((c + 1) * j->chunk, s->planes); p++) {
     j->run(s, j->dy + p * out * j->size, j->dx + p * in * j->size, j->slots.bytes + slot * j->slots.size);
   }
-  plait_give(&j->slots, slot);
+  plait_slot_release(&j->slots, slot);
 }
 
 void plaitk_pooling_average_grad(plait_pool *pool, const plaitk_pooling_shape *s, const void *dy, void *dx,

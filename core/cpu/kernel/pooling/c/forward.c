@@ -215,10 +215,10 @@ int64_t plaitk_pooling_scratch(const plait_pool *pool, const plaitk_pooling_shap
 
 static void chunk(void *arg, int64_t c) {
   const job *j = arg;
-  int64_t slot = plait_take(&j->slots);
+  int64_t slot = plait_slot_acquire(&j->slots);
   j->run(j->s, j->x, j->y, j->index, c * j->chunk, min((c + 1) * j->chunk, j->rows),
          j->slots.bytes + slot * j->slots.size);
-  plait_give(&j->slots, slot);
+  plait_slot_release(&j->slots, slot);
 }
 
 static void start(job *j, plait_pool *pool, void *scratch) {

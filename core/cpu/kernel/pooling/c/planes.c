@@ -15,7 +15,7 @@ typedef struct {
   plait_slots slots;
 } job;
 
-static void note(_Atomic int64_t *bad, int64_t at) {
+static void record_bad_index(_Atomic int64_t *bad, int64_t at) {
   int64_t old = atomic_load(bad);
   while ((old < 0 || at < old) && !atomic_compare_exchange_weak(bad, &old, at)) {
   }
@@ -83,7 +83,7 @@ ADD(f64, double, double, SAME, SAME, 1)
 
 static void chunk(void *arg, int64_t c) {
   job *j = arg;
-  int64_t slot = j->slots.size ? plait_take(&j->slots) : 0;
+  int64_t slot = j->slots.size ? plait_slot_acquire(&j->slots) : 0;
   void *sums = j->slots.size ? j->slots.bytes + slot * j->slots.size : NULL;
   int64_t end = (c + 1) * j->chunk < j->planes ? (c + 1) * j->chunk : j->planes;
   for (int64_t p = c * j->chunk; p < end; p++) {
@@ -91,9 +91,9 @@ static void chunk(void *arg, int64_t c) {
     int64_t limit = j->n_in ? j->n_in : j->n_out;
     j->run(j->in + p * (j->n_in ? j->n_in : j->n_index) * j->size, j->index + p * j->n_index,
            j->out + p * (j->n_in ? j->n_index : j->n_out) * j->size, j->n_index, limit, &bad, sums);
-    if (bad >= 0) note(&j->bad, p * j->n_index + bad);
+    if (bad >= 0) record_bad_index(&j->bad, p * j->n_index + bad);
   }
-  if (j->slots.size) plait_give(&j->slots, slot);
+  if (j->slots.size) plait_slot_release(&j->slots, slot);
 }
 
 static int64_t start(job *j, plait_pool *pool) {

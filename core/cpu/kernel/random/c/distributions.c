@@ -180,7 +180,7 @@ static void fill_chunk(void *arg, int64_t chunk) {
 }
 
 // Returns the largest number of the dtype below b, so that a uniform distribution on [a, b) never reaches b.
-static float below(double b, int64_t dtype) {
+static float largest_below(double b, int64_t dtype) {
   float f = (float)b;
   if ((double)f >= b) f = nextafterf(f, -PLAIT_VM_INFF);
   if (dtype == PLAIT_BF16) {
@@ -197,6 +197,6 @@ static float below(double b, int64_t dtype) {
 }
 
 void plaitk_random_fill(plait_pool *pool, const plaitk_random *r, void *out, int64_t dtype, int64_t n) {
-  fill_task t = {.r = r, .out = out, .dtype = dtype, .n = n, .limit = r->b > r->a ? below(r->b, dtype) : (float)r->b};
+  fill_task t = {.r = r, .out = out, .dtype = dtype, .n = n, .limit = r->b > r->a ? largest_below(r->b, dtype) : (float)r->b};
   plait_parallel(pool, (n + CHUNK - 1) / CHUNK, fill_chunk, &t);
 }

@@ -1,4 +1,4 @@
-// Random integers and coin tosses.
+// Random integers and Bernoulli samples.
 #include "random.h"
 #include "../../../include/plait_philox.h"
 
@@ -94,7 +94,7 @@ void plaitk_random_integers(plait_pool *pool, uint64_t seed, uint64_t offset, vo
 }
 
 // A toss is won where its word, as a fraction of 2^32, is below the probability.
-PLAIT_CLONES static void tosses(int64_t *restrict y, int64_t blocks, uint64_t seed, uint64_t counter, const double *restrict limit,
+PLAIT_CLONES static void bernoulli_words(int64_t *restrict y, int64_t blocks, uint64_t seed, uint64_t counter, const double *restrict limit,
                                 int64_t stride) {
   if (stride == 0) {
     double l = limit[0];
@@ -129,7 +129,7 @@ static double probability(const char *p, int64_t dtype, int64_t i) {
   }
 }
 
-static void toss_chunk(void *arg, int64_t chunk) {
+static void bernoulli_chunk(void *arg, int64_t chunk) {
   const integer_task *t = arg;
   int64_t first = chunk * CHUNK, n = t->n - first < CHUNK ? t->n - first : CHUNK;
   int64_t y[STEP];
@@ -139,7 +139,7 @@ static void toss_chunk(void *arg, int64_t chunk) {
     if (t->probabilities) {
       for (int64_t k = 0; k < m; k++) limit[k] = probability(t->probabilities, t->pdtype, first + i + k) * 0x1p32;
     }
-    tosses(y, (m + 3) / 4, t->seed, t->offset + (uint64_t)((first + i) / 4), limit, t->probabilities != NULL);
+    bernoulli_words(y, (m + 3) / 4, t->seed, t->offset + (uint64_t)((first + i) / 4), limit, t->probabilities != NULL);
     store(t->out + (first + i) * size_of(t->dtype), t->dtype, y, m);
   }
 }
@@ -153,6 +153,6 @@ int64_t plaitk_random_bernoulli(plait_pool *pool, uint64_t seed, uint64_t offset
     }
   }
   integer_task t = {.seed = seed, .offset = offset, .out = out, .dtype = dtype, .n = n, .p = p, .probabilities = probabilities, .pdtype = pdtype};
-  plait_parallel(pool, (n + CHUNK - 1) / CHUNK, toss_chunk, &t);
+  plait_parallel(pool, (n + CHUNK - 1) / CHUNK, bernoulli_chunk, &t);
   return -1;
 }

@@ -50,15 +50,15 @@ static double draw(const draw_task *t, int64_t index) {
   return index % 2 ? plait_uniform(w[2], w[3]) : plait_uniform(w[0], w[1]);
 }
 
-static bool before(candidate a, candidate b) { return a.key < b.key || (a.key == b.key && a.index < b.index); }
+static bool is_less(candidate a, candidate b) { return a.key < b.key || (a.key == b.key && a.index < b.index); }
 
 // Inserts c at the root of a binary heap of n candidates and sifts it down. The candidate with the largest key is on
 // top.
 static void sift(candidate *heap, int64_t n, candidate c) {
   int64_t i = 0;
   for (int64_t child; (child = 2 * i + 1) < n; i = child) {
-    if (child + 1 < n && before(heap[child], heap[child + 1])) child++;
-    if (!before(c, heap[child])) break;
+    if (child + 1 < n && is_less(heap[child], heap[child + 1])) child++;
+    if (!is_less(c, heap[child])) break;
     heap[i] = heap[child];
   }
   heap[i] = c;
@@ -102,9 +102,9 @@ static int64_t draw_row(const draw_task *t, int64_t row, double *w) {
     if (size < t->count) {
       // Append and sift up.
       int64_t at = size++;
-      for (; at > 0 && before(heap[(at - 1) / 2], c); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+      for (; at > 0 && is_less(heap[(at - 1) / 2], c); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
       heap[at] = c;
-    } else if (before(c, heap[0])) {
+    } else if (is_less(c, heap[0])) {
       sift(heap, size, c);
     }
   }

@@ -34,8 +34,8 @@ struct job {
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static struct job job_of(const struct plaitk_recurrent *a, int backward) {
   struct job j = {.a = a, .backward = backward, .size = a->dtype == PLAIT_F64 ? 8 : 4};
@@ -63,7 +63,7 @@ static void pack_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_recurrent *a = j->a;
   int64_t per = ceil_div(j->panels[0].count, j->pack_panels), g = chunk / per, first = chunk % per * j->pack_panels;
-  int64_t last = least(first + j->pack_panels, j->panels[0].count);
+  int64_t last = min64(first + j->pack_panels, j->panels[0].count);
   if (j->backward) {
     plaitk_gemm_pack(&j->panels[0], a->w, a->w_row, a->w_col, first, last);
   } else {
@@ -79,7 +79,7 @@ static void run_step(const struct job *j, int64_t round, int64_t r0, int64_t r1,
   int64_t step = a->reverse ? a->steps - 1 - time : time, next = a->reverse ? step - 1 : step + 1;
   int64_t prev = time == 0 ? -1 : a->reverse ? step + 1 : step - 1;
   int64_t gate = j->panels[0].count * j->panels[0].panel, row = j->products * gate;
-  int64_t j0 = first * j->panels[0].panel, j1 = least(last * j->panels[0].panel, a->hidden);
+  int64_t j0 = first * j->panels[0].panel, j1 = min64(last * j->panels[0].panel, a->hidden);
   // The left-hand side of the product: the state before this step, or the gradients of the gates in the next step.
   int64_t width = j->panels[0].k;
   const char *left = NULL;
@@ -118,14 +118,14 @@ static void run_step(const struct job *j, int64_t round, int64_t r0, int64_t r1,
 
 static void rows_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
-  int64_t r0 = chunk * ROWS, r1 = least(r0 + ROWS, j->a->n);
+  int64_t r0 = chunk * ROWS, r1 = min64(r0 + ROWS, j->a->n);
   for (int64_t t = 0; t < j->a->steps; t++) run_step(j, t, r0, r1, 0, j->panels[0].count);
 }
 
 static void features_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   int64_t first = chunk * j->chunk_panels;
-  run_step(j, j->round, 0, j->a->n, first, least(first + j->chunk_panels, j->panels[0].count));
+  run_step(j, j->round, 0, j->a->n, first, min64(first + j->chunk_panels, j->panels[0].count));
 }
 
 void plaitk_recurrent_run(plait_pool *pool, const struct plaitk_recurrent *a, int backward) {
@@ -135,12 +135,12 @@ void plaitk_recurrent_run(plait_pool *pool, const struct plaitk_recurrent *a, in
   memset(j.zeros, 0, (size_t)(3 * a->hidden * j.size));
   if (backward) memset(a->carry, 0, (size_t)(a->n * a->hidden * j.size));
   int64_t panel_products = p->panel * p->k;
-  j.pack_panels = most(1, PACK_PRODUCTS / panel_products);
+  j.pack_panels = max64(1, PACK_PRODUCTS / panel_products);
   plait_parallel(pool, j.products * ceil_div(p->count, j.pack_panels), pack_chunk, &j);
   if (a->n >= MANY_ROWS && j.gates * a->hidden * a->hidden * j.size <= RESIDENT_BYTES) {
     plait_parallel(pool, ceil_div(a->n, ROWS), rows_chunk, &j);
     return;
   }
-  j.chunk_panels = least(p->count, most(1, CHUNK_PRODUCTS / (panel_products * j.products * a->n)));
+  j.chunk_panels = min64(p->count, max64(1, CHUNK_PRODUCTS / (panel_products * j.products * a->n)));
   for (; j.round < a->steps; j.round++) plait_parallel(pool, ceil_div(p->count, j.chunk_panels), features_chunk, &j);
 }

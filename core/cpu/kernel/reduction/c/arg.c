@@ -100,7 +100,7 @@ FIND_FLOAT(min, bf16, uint16_t, find_key_u16, 0x7f80u)
       SIMD for (int l = 0; l < L; l++) best[l] = FIRST, turn[l] = none;                                     \
       SIMD for (int l = 0; l < L / 2; l++) nan[l] = none;                                                   \
       for (; i + L <= n; i += L, t++) {                                                                     \
-        plait_fetch((const char *)(p + i) + FETCH_AHEAD, L * sizeof(T));                                    \
+        plait_prefetch((const char *)(p + i) + FETCH_AHEAD, L * sizeof(T));                                    \
         const T *x = p + i;                                                                                 \
         ARG_TURN(I, L, OP, BETTER)                                                                          \
       }                                                                                                     \

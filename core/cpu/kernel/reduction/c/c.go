@@ -2,7 +2,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x15cbfe92
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xd202d72f
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

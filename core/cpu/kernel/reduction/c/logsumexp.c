@@ -55,7 +55,7 @@ PLAIT_INLINE float term_value(float d, float least) {
       float acc[TERM_LANES];                                                                                \
       SIMD for (int l = 0; l < TERM_LANES; l++) acc[l] = 0;                                                 \
       for (; i + TERM_LANES <= end; i += TERM_LANES) {                                                      \
-        plait_fetch((const char *)(q + i) + FETCH_AHEAD, TERM_LANES * sizeof(T));                           \
+        plait_prefetch((const char *)(q + i) + FETCH_AHEAD, TERM_LANES * sizeof(T));                           \
         SIMD for (int l = 0; l < TERM_LANES; l++) TERM_STEP(LOAD(p[i + l]), LOAD(q[i + l]))                 \
       }                                                                                                     \
       if (i < end) {                                                                                        \

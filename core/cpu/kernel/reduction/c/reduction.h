@@ -195,7 +195,7 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
       C acc_[L];                                                                      \
       SIMD for (int j = 0; j < (L); j++) acc_[j] = (C)(IDENTITY);                     \
       for (; i_ + (L) <= (n); i_ += (L)) {                                            \
-        plait_fetch((const char *)((p) + i_) + FETCH_AHEAD, (L) * sizeof(*(p)));      \
+        plait_prefetch((const char *)((p) + i_) + FETCH_AHEAD, (L) * sizeof(*(p)));      \
         SIMD for (int j = 0; j < (L); j++) {                                          \
           C x_ = (C)MAP((p)[i_ + j]);                                                 \
           acc_[j] = OP(acc_[j], x_);                                                  \

@@ -134,9 +134,9 @@ static void copy_states(const struct plaitk_reduction *r, struct state to, struc
   if (r->op == REDUCE_VAR || r->op == REDUCE_STD) memcpy(to.c, from.c, (size_t)n * 8);
 }
 
-// emit stores the finished states of one piece, or writes results if there is only one piece. The kept positions [k,
+// finish_piece stores the finished states of one piece, or writes results if there is only one piece. The kept positions [k,
 // k+n) lie within one innermost kept dimension.
-static void emit(const struct plaitk_reduction *r, struct state s, int64_t piece, int64_t k, int64_t n) {
+static void finish_piece(const struct plaitk_reduction *r, struct state s, int64_t piece, int64_t k, int64_t n) {
   if (r->pieces > 1) {
     copy_states(r, partial(r, piece, k), s, n);
     return;
@@ -159,7 +159,7 @@ static void rows_chunk(void *arg, int64_t chunk) {
     plaitk_reduction_init(r, s, n);
     const char *p = (const char *)r->in + offset_of(k, r->nk, r->ksize, r->kin) * j->size;
     reduce_rows(j, p, n, step, lo, hi, s);
-    emit(r, s, piece, k, n);
+    finish_piece(r, s, piece, k, n);
     k += n;
   }
 }
@@ -189,7 +189,7 @@ static void cols_chunk(void *arg, int64_t chunk) {
     const char *p = (const char *)r->in + offset_of(k, r->nk, r->ksize, r->kin) * j->size;
     reduce_cols(j, p, n, lo, hi, s);
     if (r->fold > 1) unfold(r, s, n);
-    emit(r, s, piece, k, n);
+    finish_piece(r, s, piece, k, n);
   }
 }
 

@@ -52,8 +52,8 @@ static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
   }
 }
 
-// follow turns t, the state of one piece, into the state after it. s is the state of all pieces before.
-static void follow(const struct plaitk_scan *p, struct scan_state s, struct scan_state t) {
+// merge_state turns t, the state of one piece, into the state after it. s is the state of all pieces before.
+static void merge_state(const struct plaitk_scan *p, struct scan_state s, struct scan_state t) {
   bool f = p->dtype >= PLAIT_F16;
   double *a = s.a, *b = s.b, *x = t.a, *y = t.b;
   int64_t *ia = s.a, *ib = s.b, *ix = t.a, *iy = t.b;
@@ -104,8 +104,8 @@ static struct scan_state state_of(const struct plaitk_scan *s, int64_t piece, in
   return t;
 }
 
-// place sets the addresses of a part of a line that starts at a position.
-static void place(const struct job *j, struct scan_part *p, int64_t line, int64_t at) {
+// set_addresses sets the addresses of a part of a line that starts at a position.
+static void set_addresses(const struct job *j, struct scan_part *p, int64_t line, int64_t at) {
   const struct plaitk_scan *s = j->s;
   int64_t from = offset_of(line, s->nk, s->ksize, s->kin) + at * s->in_stride;
   int64_t to = offset_of(line, s->nk, s->ksize, s->kout) + at * s->out_stride;
@@ -136,7 +136,7 @@ static void lines_chunk(void *arg, int64_t chunk) {
   for (int64_t g = first; g < last; g++) {
     int64_t within = g % per_run * s->width, line = g / per_run * run + within;
     p.lines = min64(s->width, run - within);
-    place(j, &p, line, piece * s->piece);
+    set_addresses(j, &p, line, piece * s->piece);
     p.s = (struct scan_state){words[0], words[1]};
     if (s->pieces > 1) p.s = state_of(s, piece + j->totals, line);
     if (s->pieces == 1 || j->totals) init(s, p.s, p.lines);
@@ -156,13 +156,13 @@ static void pieces_chunk(void *arg, int64_t chunk) {
   p.lines = last - first;
   if (last * s->piece > s->n) p.lines--; // the last piece is shorter and runs on its own
   if (p.lines > 0) {
-    place(j, &p, line, first * s->piece);
+    set_addresses(j, &p, line, first * s->piece);
     p.s = state_of(s, first + j->totals, line);
     if (j->totals) init(s, p.s, p.lines);
     j->fn(&p);
   }
   if (last * s->piece > s->n) {
-    place(j, &p, line, (last - 1) * s->piece);
+    set_addresses(j, &p, line, (last - 1) * s->piece);
     p.n = s->n - p.at;
     p.lines = 1;
     p.s = state_of(s, last - 1, line);
@@ -194,7 +194,7 @@ int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
   plait_parallel(pool, chunks, task, &j);
   for (int64_t k = 0; k < s->lines; k++) {
     init(s, state_of(s, 0, k), 1);
-    for (int64_t piece = 2; piece < s->pieces; piece++) follow(s, state_of(s, piece - 1, k), state_of(s, piece, k));
+    for (int64_t piece = 2; piece < s->pieces; piece++) merge_state(s, state_of(s, piece - 1, k), state_of(s, piece, k));
   }
   j.totals = false;
   plait_parallel(pool, chunks, task, &j);

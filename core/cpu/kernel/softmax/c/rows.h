@@ -39,7 +39,7 @@ PLAIT_INLINE double FN(row_exp)(const T *restrict x, const T *restrict next, ACC
     int64_t end = n - b < SUM_BLOCK ? n : b + SUM_BLOCK, i = b;
     ACC s[PLAIT_LANES] = {0};
     for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
-      plait_fetch(next + n + i, PLAIT_LANES * sizeof(T));
+      plait_prefetch(next + n + i, PLAIT_LANES * sizeof(T));
 #pragma omp simd
       for (int l = 0; l < PLAIT_LANES; l++) {
         ACC v = EXP(LOAD(x[i + l]) - m), a = LOAD(next[i + l]);

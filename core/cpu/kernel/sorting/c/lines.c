@@ -10,8 +10,8 @@ static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
 
 static bool is_few(const struct plaitk_sorting *s) { return s->k <= FEW && s->n >= 4 * s->k; }
 
-// emit writes the element of a line at `index`, and the index, to the outputs.
-static inline void emit(const struct plaitk_sorting *s, const char *in, uint64_t index, int64_t out) {
+// write_result writes the element of a line at `index`, and the index, to the outputs.
+static inline void write_result(const struct plaitk_sorting *s, const char *in, uint64_t index, int64_t out) {
   s->indices[out] = (int64_t)index;
   if (s->values == NULL) return;
   int64_t from = (int64_t)index * s->in_stride;
@@ -85,12 +85,12 @@ static void one_line(plait_pool *pool, const struct plaitk_sorting *s, int64_t l
 
 static void lines_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
-  int64_t slot = plait_take(&j->slots);
+  int64_t slot = plait_slot_acquire(&j->slots);
   int64_t last = (chunk + 1) * j->s->unit;
   for (int64_t line = chunk * j->s->unit; line < last && line < j->s->lines; line++) {
     one_line(NULL, j->s, line, j->slots.bytes + slot * j->slots.size);
   }
-  plait_give(&j->slots, slot);
+  plait_slot_release(&j->slots, slot);
 }
 
 void plaitk_sorting_run(plait_pool *pool, const struct plaitk_sorting *s) {

@@ -7,8 +7,8 @@
 
 static inline bool F(before)(E a, E b) { return KEY(a) != KEY(b) ? KEY(a) < KEY(b) : INDEX(a) < INDEX(b); }
 
-// few finds the first k <= FEW entries of a line without storing the others. It keeps the best so far sorted.
-static void F(few)(const struct plaitk_sorting *s, const char *in, E *best) {
+// first_few finds the first k <= FEW entries of a line without storing the others. It keeps the best so far sorted.
+static void F(first_few)(const struct plaitk_sorting *s, const char *in, E *best) {
   E block[BLOCK];
   int64_t have = 0, size = element_size[s->dtype];
   for (int64_t at = 0; at < s->n; at += BLOCK) {
@@ -72,8 +72,8 @@ static void F(line)(plait_pool *pool, const struct plaitk_sorting *s, const char
   uint32_t *counters = plait_carve(&scratch, order_counters(s->n) * (int64_t)sizeof(uint32_t));
   uint64_t one;
   if (s->op == SORTING_TOP && is_few(s)) {
-    F(few)(s, in, a);
-    for (int64_t i = 0; i < s->k; i++) emit(s, in, INDEX(a[i]), out + i * s->out_stride);
+    F(first_few)(s, in, a);
+    for (int64_t i = 0; i < s->k; i++) write_result(s, in, INDEX(a[i]), out + i * s->out_stride);
     return;
   }
   PASTE(plaitk_sorting_load_, E)(s->dtype, in, s->in_stride, 0, s->n, s->descending, a);
@@ -87,19 +87,19 @@ static void F(line)(plait_pool *pool, const struct plaitk_sorting *s, const char
     break;
   case SORTING_KTH:
     one = INDEX(F(kth)(a, tmp, s->n, s->k, counters));
-    emit(s, in, one, out);
+    write_result(s, in, one, out);
     return;
   case SORTING_MODE:
     one = F(mode)(s, a, tmp, counters);
-    emit(s, in, one, out);
+    write_result(s, in, one, out);
     return;
   default:
     one = F(median)(s, a, tmp, counters);
-    emit(s, in, one, out);
+    write_result(s, in, one, out);
     return;
   }
   int64_t k = s->op == SORTING_TOP ? s->k : s->n;
-  for (int64_t i = 0; i < k; i++) emit(s, in, INDEX(a[i]), out + i * s->out_stride);
+  for (int64_t i = 0; i < k; i++) write_result(s, in, INDEX(a[i]), out + i * s->out_stride);
 }
 
 #undef F

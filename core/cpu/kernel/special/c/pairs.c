@@ -5,7 +5,7 @@
 #include "special.h"
 
 // log(1+u) - u.
-static double log1p_less(double u) {
+static double log1p_minus_arg(double u) {
   if (fabs(u) > 0.4) return log1p(u) - u;
   double r = u / (2 + u), q = r * r, power = r * q, sum = 0;
   for (int k = 3; fabs(power) > 1e-20 && k < 60; k += 2) {
@@ -20,11 +20,11 @@ static double gamma_density(double a, double x) {
   if (a < 12) return exp(a * log(x) - x - lgamma(a + 1));
   double b = 1 / (a * a);  // Stirling's series
   double rest = (1.0 / 12 - b * (1.0 / 360 - b * (1.0 / 1260 - b * (1.0 / 1680 - b * (1.0 / 1188 - b * 691.0 / 360360))))) / a;
-  return exp(a * log1p_less((x - a) / a) - rest) / sqrt(6.283185307179586 * a);
+  return exp(a * log1p_minus_arg((x - a) / a) - rest) / sqrt(6.283185307179586 * a);
 }
 
 // The regularised incomplete gamma function, lower or upper.
-static double gamma_part(double a, double x, bool upper) {
+static double incomplete_gamma(double a, double x, bool upper) {
   if (isnan(a) || isnan(x) || a < 0 || x < 0 || (a == 0 && x == 0) || (isinf(a) && isinf(x))) return NAN;
   if (a == 0 || isinf(x)) return upper ? 0 : 1;
   if (x == 0 || isinf(a)) return upper ? 1 : 0;
@@ -109,8 +109,8 @@ int64_t plaitk_special_too_long(const struct plaitk_special *s) {
 
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative) {
   switch (function) {
-    case SPECIAL_GAMMAINC: return gamma_part(x, y, false);
-    case SPECIAL_GAMMAINCC: return gamma_part(x, y, true);
+    case SPECIAL_GAMMAINC: return incomplete_gamma(x, y, false);
+    case SPECIAL_GAMMAINCC: return incomplete_gamma(x, y, true);
     default: return polynomial(function, x, y, derivative);
   }
 }
