@@ -60,7 +60,7 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 		if err := calls[i].borrow(s); err != nil {
 			for _, p := range calls[:i+1] {
 				p.work.settle(nil, err)
-				p.work.refused()
+				p.work.restoreOutputs()
 			}
 			return err
 		}

@@ -169,7 +169,7 @@ func (l *local) Start(o *Operation) *Work {
 		p.work.settle(nil, err)
 		// The others must not wait for what will not come.
 		if o.Seq != 0 {
-			l.rendezvous.refuse(p, err)
+			l.rendezvous.failRound(p, err)
 		}
 		return p.work
 	}

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
@@ -124,73 +123,6 @@ func (d delivery) wait() {
 	for _, e := range *d.events {
 		e.Wait()
 	}
-}
-
-// A jobEnd is the event of the end of a job.
-type jobEnd struct{ *jobEndState }
-
-type jobEndState struct {
-	set    chan struct{} // closed when events are set
-	known  atomic.Bool
-	events []core.Event
-}
-
-func newJobEnd() jobEnd { return jobEnd{&jobEndState{set: make(chan struct{})}} }
-
-func (e jobEnd) finish(events []core.Event) {
-	e.events = events
-	e.known.Store(true)
-	close(e.set)
-}
-
-// Done implements [core.Event].
-func (e jobEnd) Done() bool { return e.known.Load() && len(pending(e.events)) == 0 }
-
-// Wait implements [core.Event].
-func (e jobEnd) Wait() {
-	for _, o := range e.Parts() {
-		o.Wait()
-	}
-}
-
-// Parts implements [core.Joint].
-func (e jobEnd) Parts() []core.Event {
-	<-e.set
-	return e.events
-}
-
-// WaitFor implements [core.Event].
-func (e jobEnd) WaitFor(d time.Duration) bool {
-	deadline := time.Now().Add(d)
-	if !e.known.Load() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-e.set:
-		case <-timer.C:
-			return false
-		}
-	}
-	for _, o := range e.events {
-		if !o.WaitFor(time.Until(deadline)) {
-			return false
-		}
-	}
-	return true
-}
-
-// Stream implements [core.Event]. The end of a job is not on a single stream.
-func (e jobEnd) Stream() core.Stream { return nil }
-
-// pending returns the events that are not done.
-func pending(events []core.Event) []core.Event {
-	var list []core.Event
-	for _, e := range events {
-		if !e.Done() {
-			list = append(list, e)
-		}
-	}
-	return list
 }
 
 // A joinTask is a range of elements for the host to join.

@@ -69,8 +69,8 @@ func (m *rendezvous) join(p *rankCall) {
 	}
 }
 
-// refuse fails the round because p's tensors cannot take part.
-func (m *rendezvous) refuse(p *rankCall, err error) {
+// failRound fails the round because p's tensors cannot take part.
+func (m *rendezvous) failRound(p *rankCall, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.revoked[p.op.channel] != nil {

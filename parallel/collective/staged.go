@@ -31,10 +31,10 @@ type job struct {
 	chunks   []*chunk
 	link     time.Duration // see linkTime
 	began    bool
-	last     []core.Event   // by rank, the end of the last call on its stream
-	used     [][]core.Event // by rank, the last reads of its memory: on its own stream, and on streams of other ranks on its device
-	ends     []jobEnd       // by rank: nothing uses its memory any more
-	sendOnly []bool         // by rank: it only sends, so its end is the end of its fetches
+	last     []core.Event     // by rank, the end of the last call on its stream
+	used     [][]core.Event   // by rank, the last reads of its memory: on its own stream, and on streams of other ranks on its device
+	ends     []*deferredEvent // by rank: nothing uses its memory any more
+	sendOnly []bool           // by rank: it only sends, so its end is the end of its fetches
 }
 
 // stagers are the streams of a rank whose memory the host cannot address; nil for others. Copies to the host have their own stream, because
@@ -69,7 +69,7 @@ func newJob(name string, calls []*rankCall, stagers []stagers, plan []step) *job
 	for r, p := range calls {
 		j.reads, j.writes = append(j.reads, foreign(p.reads, calls)), append(j.writes, foreign(p.writes, calls))
 		j.used = append(j.used, make([]core.Event, n))
-		j.ends = append(j.ends, newJobEnd())
+		j.ends = append(j.ends, newDeferredEvent())
 		j.sendOnly[r] = stagers[r].fromHost != nil
 	}
 	for i := range plan {
@@ -190,7 +190,7 @@ func (c *chunk) fetch() {
 func (j *job) finish(sends bool) {
 	for r, end := range j.ends {
 		if j.sendOnly[r] == sends {
-			end.finish(slices.DeleteFunc(append(j.used[r], j.last[r]), func(e core.Event) bool { return e == nil }))
+			end.resolve(slices.DeleteFunc(append(j.used[r], j.last[r]), func(e core.Event) bool { return e == nil })...)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func launchGroup(like *Operation, lists [][]*core.Tensor, numbers []int, made []
 		if err := p.borrow(streamsOf(core.CurrentContext().Rank(), d)); err != nil {
 			for _, q := range calls[:d+1] {
 				q.work.settle(nil, err)
-				q.work.refused()
+				q.work.restoreOutputs()
 			}
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func launchGroup(like *Operation, lists [][]*core.Tensor, numbers []int, made []
 	if err := launch(calls, len(calls)-1, relayOf(core.CurrentContext().Rank())); err != nil {
 		for _, p := range calls {
 			p.work.settle(nil, err)
-			p.work.refused()
+			p.work.restoreOutputs()
 		}
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package collective
 import (
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +52,6 @@ type outcome struct {
 	settled atomic.Bool   // launched on the streams, or failed
 	ready   chan struct{} // closed when settled
 	err     error         // set before settled
-	marked  chan struct{} // closed once the tensors of a work that has failed are marked; nil if they were at once
 	spin    time.Duration // how long a waiter spins
 	events  []core.Event  // set before settled: done when no rank uses the memory any more
 }
@@ -69,25 +67,25 @@ func failedWork(label string, err error) *Work {
 	return w
 }
 
-// settle ends the wait for other ranks: the work is done when events are, or has failed before it started.
+// settle ends the wait for other ranks. Without an error the work was launched and is done when events are. With an error it has not started.
 func (w *Work) settle(events []core.Event, err error) {
 	w.met.Store(true)
 	w.events, w.err = events, err
-	if err != nil && len(w.written) > 0 {
-		w.refuse(err)
+	if err != nil {
+		w.events = w.failOutputs(err)
 	}
 	w.settled.Store(true)
 	close(w.ready)
 }
 
-// refuse marks the tensors that the work should have written as failed. It first waits for calls launched before the work: they read the
-// contents from before the work, which are valid.
-func (w *Work) refuse(err error) {
+// failOutputs marks the outputs of a work that has not started as failed, and returns the event that is done when they are marked. Calls
+// launched before the work read the outputs' old contents, which are valid, so the outputs are marked after those calls. A goroutine waits
+// for them: on a communication stream the mark could be queued behind a collective that waits for calls behind this work, and so for the mark.
+func (w *Work) failOutputs(err error) []core.Event {
 	var before []core.Event
 	for _, l := range w.written {
-		before = append(before, l.Waits()...)
+		before = append(before, pending(l.Waits())...)
 	}
-	before = slices.DeleteFunc(before, core.Event.Done)
 	mark := func() {
 		for _, e := range before {
 			e.Wait()
@@ -98,27 +96,14 @@ func (w *Work) refuse(err error) {
 	}
 	if len(before) == 0 {
 		mark()
-		return
+		return nil
 	}
-	marked := make(chan struct{})
-	w.marked = marked
+	marked := newDeferredEvent()
 	go func() {
 		mark()
-		close(marked)
+		marked.resolve()
 	}()
-}
-
-// isMarked reports whether nothing is left to be marked.
-func (w *outcome) isMarked() bool {
-	if w.marked == nil {
-		return true
-	}
-	select {
-	case <-w.marked:
-		return true
-	default:
-		return false
-	}
+	return []core.Event{marked}
 }
 
 // String returns the collective's name and sequence number, such as "all_reduce #5".
@@ -131,7 +116,7 @@ func (w *Work) Group() string { return w.group }
 // waits until the work is done. If the ranks disagree it returns the error, and the tensors are unchanged.
 func (w *Work) Arrived() error {
 	w.arriveOn(-1)
-	if err := w.refused(); err != nil || !w.shared() {
+	if err := w.restoreOutputs(); err != nil || !w.shared() {
 		return err
 	}
 	return w.Wait()
@@ -142,7 +127,7 @@ func (w *Work) ArrivedFor(d time.Duration) (bool, error) {
 	if !w.arrivedWithin(max(d, 0)) {
 		return false, nil
 	}
-	if err := w.refused(); err != nil || !w.shared() {
+	if err := w.restoreOutputs(); err != nil || !w.shared() {
 		return true, err
 	}
 	return w.WaitFor(d)
@@ -169,11 +154,12 @@ func (w *Work) shared() bool {
 	return false
 }
 
-// refused returns the error of a work that did not start. It makes the tensors valid again, since their contents are unchanged.
-func (w *Work) refused() error {
+// restoreOutputs returns the error of a work that did not start, or nil. It makes the outputs of such a work valid again, since their contents
+// are unchanged.
+func (w *Work) restoreOutputs() error {
 	if w.err != nil {
 		for _, l := range w.written {
-			l.Restore(w.err, !w.isMarked())
+			l.Restore(w.err, !allDone(w.events))
 		}
 	}
 	return w.err
@@ -207,7 +193,7 @@ func (w *outcome) arrivedWithin(d time.Duration) bool {
 // Wait waits until the collective is done and returns its error. The group's timeout limits the wait for other ranks.
 func (w *Work) Wait() error {
 	w.arriveOn(-1)
-	if err := w.refused(); err != nil {
+	if err := w.restoreOutputs(); err != nil {
 		return err
 	}
 	for _, e := range w.all() {
@@ -222,7 +208,7 @@ func (w *Work) WaitFor(d time.Duration) (bool, error) {
 	if !w.arrivedWithin(max(d, 0)) {
 		return false, nil
 	}
-	if err := w.refused(); err != nil {
+	if err := w.restoreOutputs(); err != nil {
 		return true, err
 	}
 	for _, e := range w.all() {
@@ -235,15 +221,7 @@ func (w *Work) WaitFor(d time.Duration) (bool, error) {
 
 // Done reports whether the collective is done or has failed.
 func (w *Work) Done() bool {
-	if !w.settled.Load() {
-		return false
-	}
-	for _, e := range w.all() {
-		if !e.Done() {
-			return false
-		}
-	}
-	return true
+	return w.settled.Load() && (w.err != nil || allDone(w.all()))
 }
 
 // Err returns the error known so far. It does not wait.
@@ -285,15 +263,7 @@ type event outcome
 
 // Done implements [core.Event].
 func (e *event) Done() bool {
-	if !e.settled.Load() || !(*outcome)(e).isMarked() {
-		return false
-	}
-	for _, o := range e.events {
-		if !o.Done() {
-			return false
-		}
-	}
-	return true
+	return e.settled.Load() && allDone(e.events)
 }
 
 // Wait implements [core.Event].
@@ -306,9 +276,6 @@ func (e *event) Wait() {
 // Parts implements [core.Joint].
 func (e *event) Parts() []core.Event {
 	(*outcome)(e).arrivedWithin(-1)
-	if e.marked != nil {
-		<-e.marked
-	}
 	return e.events
 }
 
@@ -317,13 +284,6 @@ func (e *event) WaitFor(d time.Duration) bool {
 	deadline := time.Now().Add(d)
 	if !(*outcome)(e).arrivedWithin(max(d, 0)) {
 		return false
-	}
-	if !(*outcome)(e).isMarked() {
-		select {
-		case <-e.marked:
-		case <-time.After(time.Until(deadline)):
-			return false
-		}
 	}
 	for _, o := range e.events {
 		if !o.WaitFor(time.Until(deadline)) {

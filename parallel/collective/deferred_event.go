@@ -1,0 +1,80 @@
+package collective
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A deferredEvent is an event whose parts become known later, such as the end of a job of a relay.
+type deferredEvent struct {
+	known  atomic.Bool
+	ready  chan struct{} // closed when the parts are known
+	events []core.Event  // the parts
+}
+
+func newDeferredEvent() *deferredEvent { return &deferredEvent{ready: make(chan struct{})} }
+
+// resolve sets the parts.
+func (e *deferredEvent) resolve(events ...core.Event) {
+	e.events = events
+	e.known.Store(true)
+	close(e.ready)
+}
+
+// Done implements [core.Event].
+func (e *deferredEvent) Done() bool { return e.known.Load() && allDone(e.events) }
+
+// Wait implements [core.Event].
+func (e *deferredEvent) Wait() {
+	for _, o := range e.Parts() {
+		o.Wait()
+	}
+}
+
+// Parts implements [core.Joint].
+func (e *deferredEvent) Parts() []core.Event {
+	<-e.ready
+	return e.events
+}
+
+// WaitFor implements [core.Event].
+func (e *deferredEvent) WaitFor(d time.Duration) bool {
+	deadline := time.Now().Add(d)
+	if !e.known.Load() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-e.ready:
+		case <-timer.C:
+			return false
+		}
+	}
+	for _, o := range e.events {
+		if !o.WaitFor(time.Until(deadline)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Stream implements [core.Event]. The parts may be on several streams.
+func (e *deferredEvent) Stream() core.Stream { return nil }
+
+// pending returns the events that are not done.
+func pending(events []core.Event) []core.Event {
+	var list []core.Event
+	for _, e := range events {
+		if !e.Done() {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// allDone reports whether all events are done.
+func allDone(events []core.Event) bool {
+	return !slices.ContainsFunc(events, func(e core.Event) bool { return !e.Done() })
+}
