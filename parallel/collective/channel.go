@@ -88,9 +88,10 @@ func IsRevoked(err error) bool {
 	return errors.As(err, &f)
 }
 
-// IsRefusal reports whether err is of work that did not begin, since memory was lacking or the ranks did not meet: what it was to write to
-// is as it was.
-func IsRefusal(err error) bool {
+// IsNotStarted reports whether err is of a call that did not start, because memory was lacking or another rank did not take part. Revoked
+// channels are a case of it. Such a call left the contents of its outputs unchanged, so [core.Tensor.Recover] may make them valid again.
+// DDP, FSDP and pipelines do so for buffers and parameters when they drop a failed step.
+func IsNotStarted(err error) bool {
 	kind, _ := core.KindOf(err)
 	return kind == core.MemoryError || kind == core.DistributedError
 }

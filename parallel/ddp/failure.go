@@ -92,7 +92,7 @@ func (r *Reducer) drop(cause error) {
 	r.group.Revoke(cause)
 	r.group = r.model.Channel()
 	for _, b := range r.buffers { // as they were before the pass, also where the pass was to change them
-		b.Tensor.Recover(collective.IsRefusal)
+		b.Tensor.Recover(collective.IsNotStarted)
 	}
 	r.works = [2][]*collective.Work{} // works of the pass before have the same buffers, so they would report this failure too
 	if r.pass != nil {
@@ -114,7 +114,7 @@ func (r *Reducer) drop(cause error) {
 
 // checked gives the pass up that a forward pass was to begin if err ends it on all ranks, and returns err.
 func (r *Reducer) checked(err error) error {
-	if err != nil && (r.group.Revoked() != nil || r.expect && collective.IsRefusal(err)) {
+	if err != nil && (r.group.Revoked() != nil || r.expect && collective.IsNotStarted(err)) {
 		r.giveUp(err)
 	}
 	return err
@@ -124,7 +124,7 @@ func (r *Reducer) checked(err error) error {
 // not meet, the pass fails on all ranks. Of another cause, such as a wrong argument, they need not know: this rank may begin it anew.
 func (r *Reducer) ForwardFailed(cause error) {
 	r.guard.Later(func() {
-		if r.expect && r.pass == nil && collective.IsRefusal(cause) {
+		if r.expect && r.pass == nil && collective.IsNotStarted(cause) {
 			r.giveUp(cause)
 		}
 	})

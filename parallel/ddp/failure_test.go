@@ -2,7 +2,6 @@ package ddp_test
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
@@ -11,6 +10,7 @@ import (
 	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/ddp"
+	"github.com/plait-ml/plait/parallel/internal/ranktest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,15 +35,7 @@ func TestOutOfMemoryInBackward(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			for _, at := range []int{0, 1, 2} { // before the buckets are made anew, and after
-				want, _ := c.train(t, at, -1)
-				for k := 1; ; k++ {
-					got, failed := c.train(t, at, k)
-					require.NoError(t, equal(fmt.Sprintf("parameters after allocation %d of step %d failed", k, at), got, want))
-					if !failed {
-						require.Greater(t, k, 5)
-						break
-					}
-				}
+				ranktest.FailEachAllocation(t, at, func(k int) ([]float64, bool) { return c.train(t, at, k) })
 			}
 		})
 	}
@@ -64,15 +56,7 @@ func TestOutOfMemoryInForward(t *testing.T) {
 		c.forward = true
 		t.Run(name, func(t *testing.T) {
 			for _, at := range []int{0, 1, 2} {
-				want, _ := c.train(t, at, -1)
-				for k := 1; ; k++ {
-					got, failed := c.train(t, at, k)
-					require.NoError(t, equal(fmt.Sprintf("parameters after allocation %d of step %d failed", k, at), got, want))
-					if !failed {
-						require.Greater(t, k, 5)
-						break
-					}
-				}
+				ranktest.FailEachAllocation(t, at, func(k int) ([]float64, bool) { return c.train(t, at, k) })
 			}
 		})
 	}
@@ -118,10 +102,7 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 				again = false
 				fault := func() {
 					if s == at && told[r.Rank] == 0 && r.Rank == 1 {
-						var n atomic.Int64
-						core.SetAllocFault(func(from core.Stream, bytes int) bool { // of tensors: kernels ask for scratch memory when they run
-							return from.Rank() == 1 && bytes < 32<<10 && n.Add(1) == int64(k)
-						})
+						ranktest.FailAllocation(1, k)
 					}
 				}
 				core.Tidy(func() {

@@ -171,7 +171,7 @@ func (t *Tree) giveUp(cause error) {
 		u.forget()
 	}
 	for _, b := range t.buffers {
-		b.Recover(collective.IsRevoked)
+		b.Recover(collective.IsNotStarted)
 	}
 	t.order, t.coming, t.ended = nil, nil, nil // which other ranks may have in part
 	t.works, t.late = [2][]awaited{}, nil      // those of the step before have the same gradients
@@ -206,6 +206,6 @@ func (u *Unit) forget() {
 			*x = nil
 		}
 		p.local = false
-		p.shard().Recover(collective.IsRevoked) // a hook may have begun an optimiser's step with a gradient that did not come
+		p.shard().Recover(collective.IsNotStarted) // a hook may have begun an optimiser's step with a gradient that did not come
 	}
 }

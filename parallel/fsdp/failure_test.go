@@ -3,7 +3,6 @@ package fsdp_test
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
@@ -12,6 +11,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/plait-ml/plait/parallel/internal/ranktest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,15 +56,7 @@ func TestOutOfMemoryInAPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, c.forward = range []bool{false, true} {
 				for at := range 2 {
-					want, _ := c.train(t, at, -1)
-					for k := 1; ; k++ {
-						got, failed := c.train(t, at, k)
-						require.NoError(t, equal(fmt.Sprintf("parameters after allocation %d of step %d failed", k, at), got, want))
-						if !failed {
-							require.Greater(t, k, 5)
-							break
-						}
-					}
+					ranktest.FailEachAllocation(t, at, func(k int) ([]float64, bool) { return c.train(t, at, k) })
 				}
 			}
 		})
@@ -135,13 +127,10 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 			return err
 		}
 		fault := func(on bool) {
-			var n atomic.Int64
 			switch {
 			case r.Rank != 1:
 			case on:
-				core.SetAllocFault(func(from core.Stream, bytes int) bool { // of tensors: kernels ask for scratch memory when they run
-					return from.Rank() == 1 && bytes < 32<<10 && n.Add(1) == int64(k)
-				})
+				ranktest.FailAllocation(1, k)
 			default:
 				core.SetAllocFault(nil)
 			}

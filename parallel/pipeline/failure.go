@@ -40,7 +40,7 @@ func Forget(tensors []*core.Tensor) {
 		if t.Grad() != nil {
 			t.SetGrad(nil)
 		}
-		t.Recover(collective.IsRefusal)
+		t.Recover(collective.IsNotStarted)
 	}
 }
 
@@ -61,7 +61,7 @@ func (s *Step) giveUp() {
 	s.x.steps = nil
 	for _, y := range s.x.shares {
 		if !y.equal { // its values were on their way
-			y.tensor.Recover(collective.IsRefusal)
+			y.tensor.Recover(collective.IsNotStarted)
 		}
 	}
 }

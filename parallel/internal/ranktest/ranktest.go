@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,4 +129,28 @@ func Together(threads, times int, fn func(thread int) error) (done int, err erro
 	}
 	wg.Wait()
 	return done, err
+}
+
+// FailAllocation makes the n-th allocation that a rank makes for a tensor from now on fail, until [core.SetAllocFault] is called again. It
+// leaves larger allocations out: kernels ask for scratch memory only when they run, so that their number is not the same each time.
+func FailAllocation(rank, n int) {
+	var count atomic.Int64
+	core.SetAllocFault(func(from core.Stream, bytes int) bool {
+		return from.Rank() == rank && bytes < 32<<10 && count.Add(1) == int64(n)
+	})
+}
+
+// FailEachAllocation requires that training ends with the same parameters whichever allocation of one step fails. train lets allocation n
+// of that step fail, or none if n is negative. It returns the final parameters and whether the step has made so many allocations.
+func FailEachAllocation(t *testing.T, step int, train func(n int) (final []float64, failed bool)) {
+	t.Helper()
+	want, _ := train(-1)
+	for n := 1; ; n++ {
+		got, failed := train(n)
+		require.NoError(t, Equal(fmt.Sprintf("parameters after allocation %d of step %d failed", n, step), got, want))
+		if !failed {
+			require.Greater(t, n, 5)
+			return
+		}
+	}
 }
