@@ -120,7 +120,7 @@ func lockUnused(t, u *Tensor, both bool) bool {
 			return true
 		}
 		unlockBoth(t, u)
-		Waiting(func() {
+		WithoutForeignLock(func() {
 			for pause := time.Microsecond; used(); pause = min(2*pause, time.Millisecond) {
 				time.Sleep(pause)
 			}

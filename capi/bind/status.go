@@ -97,9 +97,8 @@ func WaitForQueueSpace() Status {
 	return 0
 }
 
-// A caller that holds Python's lock must not wait for devices: it would keep the others from ever giving memory back.
-func init() { core.SetMayWait(func() bool { return !python.LockHeld() }) }
-
-// An operation on memory that others share, such as NumPy's, is done when it returns: it waits without the lock, since the device
-// may be waiting for a rank that is a thread of Python's.
-func init() { core.SetWaiting(python.Unlocked) }
+// Python's lock is the foreign lock of package core.
+func init() {
+	core.SetForeignLockHeld(python.LockHeld)
+	core.SetWithoutForeignLock(python.Unlocked)
+}

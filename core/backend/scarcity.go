@@ -13,7 +13,7 @@ const otherRanksWait = time.Second
 // Settle waits until unused memory is back in the caches, if the caller may block. It waits for the rank's own streams, for other ranks'
 // streams up to a time limit, and for the cleanups of storages that were never released.
 func Settle(rank int, streams []*Stream) {
-	if !core.MayWait() {
+	if core.ForeignLockHeld() {
 		return
 	}
 	end := time.Now().Add(otherRanksWait)

@@ -195,7 +195,7 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 	s.mu.Unlock()
 	s.Rouse()
 	if wait {
-		core.Waiting(func() { s.Finish(t) })
+		core.WithoutForeignLock(func() { s.Finish(t) })
 	}
 	return t
 }

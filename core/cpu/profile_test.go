@@ -31,8 +31,8 @@ func TestAProfileHasWhatStreamsRan(t *testing.T) {
 
 func TestAnAllocationThatMayNotWaitFailsAtOnce(t *testing.T) {
 	asked := 0
-	core.SetMayWait(func() bool { asked++; return false })
-	defer core.SetMayWait(func() bool { return true })
+	core.SetForeignLockHeld(func() bool { asked++; return true })
+	defer core.SetForeignLockHeld(func() bool { return false })
 	err := op.Zeros(1 << 50).Err()
 	require.ErrorContains(t, err, "out of memory")
 	kind, _ := core.KindOf(err)
