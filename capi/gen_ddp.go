@@ -78,9 +78,9 @@ func plait_bucket_place(h C.plait_object) C.int64_t {
 	return C.int64_t(bind.BucketPlace(int64(h)))
 }
 
-//export plait_bucket_purpose
-func plait_bucket_purpose(h C.plait_object) *C.char {
-	return C.CString(bind.BucketPurpose(int64(h)))
+//export plait_bucket_group
+func plait_bucket_group(h C.plait_object) C.plait_object {
+	return C.plait_object(bind.BucketGroup(int64(h)))
 }
 
 //export plait_bucket_mode

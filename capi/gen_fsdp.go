@@ -98,6 +98,11 @@ func plait_fsdp_reduction_mode(h C.plait_object) C.int64_t {
 	return C.int64_t(bind.FsdpReductionMode(int64(h)))
 }
 
+//export plait_fsdp_reduction_group
+func plait_fsdp_reduction_group(h C.plait_object) C.plait_object {
+	return C.plait_object(bind.FsdpReductionGroup(int64(h)))
+}
+
 //export plait_fsdp_reduction
 func plait_fsdp_reduction(h C.plait_object, out *C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.FsdpReduction(int64(h), int64(uintptr(unsafe.Pointer(out)))))
@@ -111,11 +116,6 @@ func plait_fsdp_unit_assemble(h C.plait_object, name C.plait_string, part C.plai
 //export plait_fsdp_unit_part
 func plait_fsdp_unit_part(h C.plait_object, name C.plait_string, full C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.FsdpUnitPart(int64(h), C.GoString(name), int64(full)))
-}
-
-//export plait_fsdp_unit_purpose
-func plait_fsdp_unit_purpose(h C.plait_object) *C.char {
-	return C.CString(bind.FsdpUnitPurpose(int64(h)))
 }
 
 //export plait_fsdp_unit_names

@@ -884,8 +884,9 @@ int64_t plait_bucket_parameters(plait_object h, int64_t *numbers, plait_tensor *
 // number, and 1 more for the last.
 int64_t plait_bucket_place(plait_object h);
 
-// plait_bucket_purpose returns what the collectives of a bucket are for.
-char *plait_bucket_purpose(plait_object h);
+// plait_bucket_group returns the handle on the group with which a hook reduces a bucket: its collectives fail
+// on all ranks if the pass fails on one.
+plait_object plait_bucket_group(plait_object h);
 
 // plait_bucket_mode returns the calling thread's mode on the streams of a bucket, and without gradients, for
 // plait_mode_set.
@@ -1044,6 +1045,10 @@ plait_status plait_fsdp_unit_hook(plait_object h, int64_t key);
 // gradients, for plait_mode_set.
 int64_t plait_fsdp_reduction_mode(plait_object h);
 
+// plait_fsdp_reduction_group returns the handle on the group with which a hook reduces gradients: its
+// collectives fail on all ranks if the step fails on one.
+plait_object plait_fsdp_reduction_group(plait_object h);
+
 // plait_fsdp_reduction writes the tensors that a hook of plait_fsdp_unit_hook is about: the gradients of all
 // ranks' rows, and this rank's part of their average, which it is to write; the latter is 0 where parameters
 // are not divided, and the former to be averaged.
@@ -1056,9 +1061,6 @@ plait_tensor plait_fsdp_unit_assemble(plait_object h, plait_string name, plait_t
 // plait_fsdp_unit_part returns the rows of a full tensor that are those of this rank's shard of the named
 // parameter, as a view.
 plait_tensor plait_fsdp_unit_part(plait_object h, plait_string name, plait_tensor full);
-
-// plait_fsdp_unit_purpose returns what the collectives of a unit are for.
-char *plait_fsdp_unit_purpose(plait_object h);
 
 // plait_fsdp_unit_names returns the names of a unit's parameters, in their order, separated by line breaks.
 char *plait_fsdp_unit_names(plait_object h);

@@ -33,6 +33,12 @@ def in_python(m, x, y):
     return nn.functional.mse_loss(m(LacksMemory.apply(x.requires_grad_())), y)
 
 
+def average(group, bucket):
+    """A communication hook of a user: it names the group that its module has."""
+    future = dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()
+    return future.then(lambda f: f.value()[0] / N)
+
+
 @pytest.mark.parametrize("lacking", [in_engine, in_python], ids=["engine", "python"])
 @pytest.mark.parametrize(
     "options",
@@ -42,13 +48,19 @@ def in_python(m, x, y):
         {"gradient_as_bucket_view": True},
         {"find_unused_parameters": True},
         {"static_graph": True},
+        {"hook": average, "bucket_cap_mb": 0.0001},
+        {"hook": average, "gradient_as_bucket_view": True},
     ],
-    ids=str,
+    ids=" ".join,
 )
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_out_of_memory_in_backward(options, lacking, accumulate):
     def fn(rank):
-        m = DistributedDataParallel(model(), **options)
+        given = dict(options)
+        hook = given.pop("hook", None)
+        m = DistributedDataParallel(model(), **given)
+        if hook is not None:
+            m.register_comm_hook(None, hook)
         x, y = part(rank)
         opt = plait.optim.Adam(m.parameters(), lr=0.05)
         told = 0

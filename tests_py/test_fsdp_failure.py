@@ -3,6 +3,7 @@
 import numpy as np
 import plait
 import pytest
+from plait import distributed as dist
 from plait import nn
 from plait.distributed.fsdp import FSDP, fully_shard
 from ranks import on_ranks
@@ -33,11 +34,20 @@ def block(inputs, outputs):
     return nn.Sequential(nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.Tanh())
 
 
+def with_hook(_, gradients, part):
+    """A communication hook of a user: it names the group that its module has."""
+    dist.reduce_scatter_tensor(part, gradients, dist.ReduceOp.AVG)
+
+
 def divided(way):
     plait.manual_seed(3)
     m = nn.Sequential(nn.Linear(6, 8), Faulty(), block(8, 5), Faulty(), block(5, 4), nn.Linear(4, 2))
-    if way is FSDP:
-        return FSDP(m, auto_wrap_policy={nn.Sequential}), (m[1], m[3])
+    if way is not fully_shard:
+        parts = m[1], m[3]
+        m = FSDP(m, auto_wrap_policy={nn.Sequential})
+        if way is with_hook:
+            m.register_comm_hook(None, way)
+        return m, parts
     for part in (m[2], m[4], m):
         fully_shard(part)
     return m, (m[1], m[3])
@@ -77,7 +87,7 @@ def trained(way, where=None, place=0):
     return on_ranks(2, run)
 
 
-@pytest.mark.parametrize("way", [FSDP, fully_shard], ids=lambda w: w.__name__)
+@pytest.mark.parametrize("way", [FSDP, fully_shard, with_hook], ids=lambda w: w.__name__)
 def test_out_of_memory_in_a_pass(way):
     want = trained(way)[0]
     for where, place in (("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1), ("loss", 0)):

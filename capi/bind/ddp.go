@@ -227,13 +227,10 @@ func BucketPlace(h Object) (status int64) {
 	return 2*int64(b.Index()) + truth(b.IsLast())
 }
 
-// BucketPurpose returns what the collectives of a bucket are for.
-func BucketPurpose(h Object) string {
-	b, ok := handle.Object[*ddp.Bucket](h)
-	if !ok {
-		return ""
-	}
-	return b.Group().Purpose()
+// BucketGroup returns the handle on the group with which a hook reduces a bucket: its collectives fail on all ranks if the pass fails on one.
+func BucketGroup(h Object) (status Object) {
+	defer protect("bucket", &status)
+	return handle.AddObject(bucket(h).Group())
 }
 
 // BucketMode returns the calling thread's mode on the streams of a bucket, and without gradients, for [ModeSet].

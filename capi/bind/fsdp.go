@@ -238,6 +238,13 @@ func FsdpReductionMode(h Object) (status int64) {
 	return int64(core.CurrentMode().WithContext(reduction(h).Context()).WithGrad(false))
 }
 
+// FsdpReductionGroup returns the handle on the group with which a hook reduces gradients: its collectives fail on all ranks if the step
+// fails on one.
+func FsdpReductionGroup(h Object) (status Object) {
+	defer protect("register_comm_hook", &status)
+	return handle.AddObject(reduction(h).Group)
+}
+
 // FsdpReduction writes the tensors that a hook of [FsdpUnitHook] is about: the gradients of all ranks' rows, and this rank's part
 // of their average, which it is to write; the latter is 0 where parameters are not divided, and the former to be averaged.
 func FsdpReduction(h Object, out TensorsOut) (status Status) {
@@ -276,15 +283,6 @@ func FsdpUnitAssemble(h Object, name string, part Tensor) (status Tensor) {
 func FsdpUnitPart(h Object, name string, full Tensor) (status Tensor) {
 	defer protect("fsdp", &status)
 	return result(fsdpUnit(h).Part(name, tensor(full)))
-}
-
-// FsdpUnitPurpose returns what the collectives of a unit are for.
-func FsdpUnitPurpose(h Object) string {
-	u, ok := handle.Object[*fsdp.Unit](h)
-	if !ok {
-		return ""
-	}
-	return u.Purpose()
 }
 
 // FsdpUnitNames returns the names of a unit's parameters, in their order, separated by line breaks.

@@ -78,7 +78,7 @@ func (u *Unit) reduceByHook(params []*parameter) error {
 	t := u.tree
 	r := &Reduction{context: t.beside(u.device)}
 	if u.group != nil {
-		r.Group = t.channel(u.group)
+		r.Group = t.channel(u.group).For(u.purpose)
 	}
 	release := func() {
 		r.Full.Release()
@@ -126,7 +126,7 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 	r.Full = op.Full([]int{ranks * chunk}, core.Num(0), o).Keep()
 	r.Part = r.Full
 	if u.whole() {
-		r.Group = u.tree.channel(u.options.Replicas)
+		r.Group = u.tree.channel(u.options.Replicas).For(u.purpose)
 	} else {
 		r.Part = op.Full([]int{chunk}, core.Num(0), o).Keep()
 	}

@@ -49,9 +49,6 @@ func (u *Unit) verify(problem error) error {
 	return problem
 }
 
-// Purpose returns what the unit's collectives are for: it tells the unit from others of its group.
-func (u *Unit) Purpose() string { return u.purpose }
-
 // describe tells the unit from others, whose parameters may have the same shapes.
 func (u *Unit) describe(number int) string {
 	var names []string

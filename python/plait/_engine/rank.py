@@ -104,7 +104,7 @@ class Rank:
 
 class _Place(threading.local):
     rank: Rank | None = None
-    purpose: tuple[list[int], str] | None = None  # of a hook's collectives, and the ranks that they are for
+    substitute: Any = None  # the handle on its group for the collectives of a communication hook
 
 
 # What a thread knows of its rank; threads that a rank starts have the same.

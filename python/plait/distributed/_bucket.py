@@ -9,7 +9,7 @@ from typing import Any
 from plait import _core
 from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
-from plait.distributed._groups import ProcessGroup, serving
+from plait.distributed._groups import ProcessGroup, reducing_with
 from plait.distributed._work import Future
 
 
@@ -63,7 +63,7 @@ def reducing(
         before = _core.bind_ModeGet()
         check(_core.bind_ModeSet(_core.bind_BucketMode(bucket._h)))
         try:
-            with serving(group, _core.bind_BucketPurpose(bucket._h)):
+            with reducing_with(group._ranks, _core.bind_BucketGroup(bucket._h)):
                 result = hook(state, bucket)
                 if isinstance(result, Future):
                     result = result.ordered()

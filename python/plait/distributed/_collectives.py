@@ -11,7 +11,7 @@ from typing import Any
 from plait import _core
 from plait._engine.runtime import address, check
 from plait._tensor import Tensor
-from plait.distributed._groups import ProcessGroup, get_group_rank, is_outside, named, nanoseconds, require
+from plait.distributed._groups import ProcessGroup, get_group_rank, is_outside, nanoseconds, require, substituted
 from plait.distributed._work import ReduceOp, Work, arrive
 
 __all__ = [
@@ -70,7 +70,7 @@ def begin(
     i, o = tensors(name, ins), tensors(name, outs)
     if not isinstance(op, int):
         raise TypeError(f"{name}: want a ReduceOp, got {type(op).__name__}")
-    group = named(group)
+    group = substituted(group)
     handle = _core.bind_CollectiveStart(
         group._h, int(kind), int(op), peer, tag, address(i), len(i), address(o), len(o), 0
     )
@@ -189,7 +189,7 @@ def all_to_all_single(
     """Exchanges parts along dimension 0: part r of `input` goes to rank r, part r of `output` comes from it."""
     if is_outside(group):
         return None
-    g = named(require(group, "all_to_all_single"))
+    g = substituted(require(group, "all_to_all_single"))
 
     def elements(t: Tensor, sizes: Sequence[int] | None) -> tuple[array[int], int]:
         if sizes is None or not len(sizes):
@@ -233,7 +233,7 @@ def scatter(
 
 
 def _wait_for_all(g: ProcessGroup, note: str, timeout: timedelta | float | None) -> Work:
-    g = named(g)
+    g = substituted(g)
     return Work(check(_core.bind_ExchangeStart(g._h, note, 0, 0, nanoseconds(timeout))), name=note)
 
 

@@ -89,20 +89,24 @@ class ProcessGroup(_core.ObjectOwner):
 
 
 @contextmanager
-def serving(group: ProcessGroup | None, purpose: str) -> Iterator[None]:
-    """Says what the calling thread's collectives on the ranks of a group are for."""
-    before = place.purpose
-    place.purpose = None if group is None else (group._ranks, purpose)
+def reducing_with(ranks: Sequence[int], handle: int) -> Iterator[None]:
+    """Runs the calling thread's collectives on a group of these ranks through another handle, which it takes over.
+
+    A communication hook names the group of its module. The handle is that of the pass: its collectives tell what they
+    are for, and if the pass fails on one rank they fail on all.
+    """
+    before = place.substitute
+    place.substitute = ProcessGroup(check(handle), ranks)
     try:
         yield
     finally:
-        place.purpose = before
+        place.substitute = before
 
 
-def named(group: ProcessGroup) -> ProcessGroup:
+def substituted(group: ProcessGroup) -> ProcessGroup:
     """Returns the handle on a group for a collective that begins now."""
-    p = place.purpose
-    return group if p is None or p[0] != group._ranks else group._for(p[1])
+    s = place.substitute
+    return group if s is None or s._ranks != group._ranks else s
 
 
 class GroupMember:

@@ -17,7 +17,7 @@ from plait._engine.runtime import address, check
 from plait._ops import empty
 from plait._tensors.arrays import tensor
 from plait.distributed._collectives import root_of
-from plait.distributed._groups import ProcessGroup, get_global_rank, is_outside, named, require
+from plait.distributed._groups import ProcessGroup, get_global_rank, is_outside, require, substituted
 from plait.distributed._peers import irecv, isend
 from plait.distributed._work import Work, arrive
 from plait.serialization import load, save
@@ -34,7 +34,7 @@ __all__ = [
 
 def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
     """Returns the bytes of all ranks."""
-    data, g = array("B", payload), named(g)
+    data, g = array("B", payload), substituted(g)
     work = Work(check(_core.bind_ExchangeStart(g._h, note, address(data), len(data), 0)), name=note)
     arrive(work)
     out = []

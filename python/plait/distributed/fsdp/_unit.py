@@ -18,7 +18,7 @@ from plait._functions._common import forget_layout
 from plait._layout import Size
 from plait._modes import no_grad
 from plait._tensor import Tensor
-from plait.distributed._groups import ProcessGroup, serving
+from plait.distributed._groups import ProcessGroup, reducing_with
 from plait.distributed._placement import Placement
 from plait.nn.parameter import Parameter
 
@@ -147,7 +147,8 @@ class Unit:
                 average; where parameters are not divided, only the gradients, to be averaged in place
         """
 
-        purpose = _core.bind_FsdpUnitPurpose(self.handle)
+        group = self.groups[0] or self.groups[1]
+        ranks = [] if group is None else group._ranks
 
         def run(reduction: int) -> tuple[()]:
             given, out = Owner(check(reduction)), array("q", bytes(16))
@@ -155,7 +156,7 @@ class Unit:
             before = _core.bind_ModeGet()
             check(_core.bind_ModeSet(check(_core.bind_FsdpReductionMode(given._h))))
             try:
-                with serving(self.groups[0] or self.groups[1], purpose):
+                with reducing_with(ranks, _core.bind_FsdpReductionGroup(given._h)):
                     function(*(own(h) for h in out if h))
             finally:
                 _core.bind_ModeSet(before)
