@@ -59,7 +59,7 @@ var goroutines = map[string]string{
 	"parallel/collective/pair.go pair":                     "ends a send's wait, with no code of the caller's",
 	"parallel/collective/relay.go joinAll":                 "runs no code of the caller's",
 	"parallel/collective/work.go failOutputs":              "waits for events and marks tensors",
-	"gpu/transfer.go copyWide":                             "copies memory",
+	"gpu/transfer.go parallelCopy":                         "copies memory",
 	"parallel/ddp/server.go newServer":                     "serve recovers",
 	"parallel/collective/spawn.go Spawn":                   "recovers",
 	"parallel/ddp/reducer.go Release":                      "closes streams alone",

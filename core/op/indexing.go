@@ -18,10 +18,13 @@ func Index(t *core.Tensor, indices ...core.Index) *core.Tensor {
 		if err != nil {
 			return core.ErrorTensor(err)
 		}
-		if tensors == nil {
-			return v
+		switch {
+		case tensors != nil:
+			return IndexTensors(v, tensors)
+		case !slices.ContainsFunc(indices, func(i core.Index) bool { return i.Kind != core.IndexEllipsis }):
+			return Reshape(v, v.Shape()...) // a view of all, not t: requires_grad_ of one is not that of the other
 		}
-		return IndexTensors(v, tensors)
+		return v
 	})
 }
 

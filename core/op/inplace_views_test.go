@@ -53,6 +53,17 @@ func reachesBase(t *testing.T, r *op.Row, s op.Sample) {
 	}
 }
 
+// TestAnIndexOfAllIsAView marks a view of all elements as a leaf, which does not make the base one.
+func TestAnIndexOfAllIsAView(t *testing.T) {
+	inRank(t, func() {
+		for _, indices := range [][]core.Index{{}, {core.Ellipsis()}, {core.All()}} {
+			x := op.Ones(3)
+			op.Index(x, indices...).SetRequiresGrad(true)
+			require.False(t, x.RequiresGrad(), "%v", indices)
+		}
+	})
+}
+
 // TestIndexingSharesTheGraph is the same for what indices select.
 func TestIndexingSharesTheGraph(t *testing.T) {
 	for _, p := range [][]core.Index{{}, {core.Ellipsis()}, {core.At(0)}, {core.All(), core.Span(1, 3)}, {core.NewAxis()},
