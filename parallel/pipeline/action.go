@@ -8,14 +8,14 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Kind is what an [Action] does.
+// A Kind is the kind of an [Action].
 type Kind uint8
 
-// The kinds of actions. A backward pass is one Backward, or an InputGrad and, perhaps much later, a WeightGrad.
+// The kinds of actions. A backward pass is one Backward action, or an InputGrad and, possibly much later, a WeightGrad.
 const (
 	Forward    Kind = iota // the stage's forward pass
 	Backward               // the whole backward pass
-	InputGrad              // the gradient of the stage's input, which the stage before waits for
+	InputGrad              // the gradient of the stage's input, which the previous stage needs
 	WeightGrad             // the gradients of the stage's parameters
 	SendForward
 	RecvForward // the stage's input
@@ -27,25 +27,25 @@ var kindNames = [...]string{"F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "R
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Computes reports whether the action is work of its device, and not a transfer.
+// Computes reports whether the action computes, as opposed to a send or receive.
 func (k Kind) Computes() bool { return k <= WeightGrad }
 
-// word says the kind in messages.
-func (k Kind) word() string {
+// description returns the kind as words for error messages.
+func (k Kind) description() string {
 	return [...]string{"forward", "backward", "input gradient", "weight gradient", "sending the output", "receiving the input",
 		"sending the gradient", "receiving the gradient"}[k]
 }
 
-// An Action is one thing that a device does: Kind, for micro-batch Micro in stage Stage.
+// An Action is one entry of a schedule: Kind, for micro-batch Micro in stage Stage.
 type Action struct {
 	Kind         Kind
 	Stage, Micro int
 }
 
-// String returns the action as text: stage, kind, micro-batch, such as 2F0 or 1SEND_B3.
+// String returns the stage, the kind and the micro-batch, such as 2F0 or 1SEND_B3.
 func (a Action) String() string { return fmt.Sprint(a.Stage, a.Kind.String(), a.Micro) }
 
-// ParseAction reads what [Action.String] wrote.
+// ParseAction parses the format of [Action.String].
 func ParseAction(text string) (Action, error) {
 	fail := func() (Action, error) {
 		return Action{}, core.Errorf(core.ValueError, "schedule", "got %q, want a stage, a kind of %s, and a micro-batch, such as 0F0", text, strings.Join(kindNames[:], " "))
@@ -69,7 +69,7 @@ func ParseAction(text string) (Action, error) {
 	return fail()
 }
 
-// peer returns the action on the other side of a transfer.
+// peer returns the matching receive of a send, or the matching send of a receive.
 func (a Action) peer() Action {
 	switch a.Kind {
 	case SendForward:

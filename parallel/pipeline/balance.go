@@ -2,8 +2,8 @@ package pipeline
 
 import "github.com/plait-ml/plait/core"
 
-// Balance cuts a sequence of layers into parts, none of them empty, so that the largest part costs as little as possible, and of
-// such cuts one whose earlier parts are small. It returns how many layers each part has.
+// Balance divides a sequence of layers into non-empty parts so that the cost of the most expensive part is as small as possible.
+// Among equal divisions it prefers one with small early parts. It returns the number of layers in each part.
 func Balance(costs []float64, parts int) ([]int, error) {
 	n := len(costs)
 	if parts < 1 || n < parts {
@@ -16,7 +16,8 @@ func Balance(costs []float64, parts int) ([]int, error) {
 		}
 		sum[i+1] = sum[i] + c
 	}
-	// best[p][i] is the smallest possible largest cost of the first i layers in p parts, and cut[p][i] where its last part begins.
+	// Dynamic programming: best[p][i] is the smallest possible maximum cost of the first i layers in p parts, and cut[p][i] is the
+	// first layer of the last of these parts.
 	best, cut := make([][]float64, parts+1), make([][]int, parts+1)
 	for p := range best {
 		best[p], cut[p] = make([]float64, n+1), make([]int, n+1)
@@ -39,8 +40,8 @@ func Balance(costs []float64, parts int) ([]int, error) {
 	return sizes, nil
 }
 
-// Sizes returns the numbers of samples of the micro-batches that n samples are cut into: at most chunks, none empty, and as equal
-// as they can be, the larger ones first.
+// Sizes returns the sizes of the micro-batches for n samples. There are at most chunks micro-batches, none is empty, and their
+// sizes differ by at most one. Larger ones come first.
 func Sizes(n, chunks int) []int {
 	sizes := make([]int, min(n, chunks))
 	for i := range sizes {
@@ -52,8 +53,8 @@ func Sizes(n, chunks int) []int {
 	return sizes
 }
 
-// Weights returns what the losses of micro-batches of such sizes count in the batch's: their parts of the samples if they are
-// means, and 1 if they are sums.
+// Weights returns the weight of each micro-batch's loss in the loss of the batch. For a loss that is a mean it is the fraction of
+// the samples, for a sum it is 1.
 func Weights(sizes []int, sum bool) []float64 {
 	total := 0
 	for _, n := range sizes {
@@ -68,7 +69,7 @@ func Weights(sizes []int, sum bool) []float64 {
 	return weights
 }
 
-// First returns the schedule without the micro-batches from number micro on, for a smaller batch.
+// First returns the schedule with only the first micro-batches, those below micro. It serves a smaller batch.
 func (s *Schedule) First(micro int) *Schedule {
 	out := &Schedule{Name: s.Name, Rows: make([][]Action, len(s.Rows))}
 	for d, row := range s.Rows {

@@ -2,8 +2,8 @@ package pipeline
 
 import "slices"
 
-// Costs returns the times of the stages' passes, each the median over the micro-batches, for [Schedule.Simulate]. Where backward
-// passes were not split, half of their time counts as that of the input's gradient.
+// Costs returns the times of the stages' passes for [Schedule.Simulate]. Each is the median over the micro-batches. If backward
+// passes were not split, half of their time counts as InputGrad and half as WeightGrad.
 func (t *Timeline) Costs() Costs {
 	times := map[Kind][][]float64{}
 	n := len(t.LiveStage)

@@ -1,9 +1,10 @@
-// Package pipeline trains one model whose layers are on several devices: a batch is cut into micro-batches, which pass through
-// the stages one behind the other, so that the devices work at the same time.
+// Package pipeline implements pipeline parallelism. The layers of one model are divided into stages on several devices. Each
+// batch is divided into micro-batches, so that the stages work on different micro-batches at the same time.
 //
-// A [Schedule] is data: for each device the list of its actions. It is made by [New], or read by [Parse]; [Schedule.Validate]
-// checks that it computes each gradient once and cannot deadlock, [Schedule.Simulate] predicts time, bubble and memory, and
-// [Plot] draws it. An [Executor] carries it out: it knows tensors and where the stages' boundaries are, and hands each stage's
-// forward pass back to its caller, so that stages may belong to any language. [Pipeline] is its caller for the modules of
-// package nn.
+// A [Schedule] lists the actions of each device in order. [New] builds a schedule and [Parse] reads one. [Schedule.Validate]
+// checks that each gradient is computed once and that the schedule cannot deadlock. [Schedule.Simulate] predicts time, bubble and
+// memory, and [Plot] draws the result.
+//
+// An [Executor] runs a schedule. It moves activations and gradients between stages, and asks its caller to run the forward pass
+// of each stage, so the stages may be written in any language. [Pipeline] is the caller for modules of package nn.
 package pipeline

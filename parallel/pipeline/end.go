@@ -7,46 +7,46 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// finish ends a step all of whose actions are done.
+// finish ends a step after all its actions: it reduces gradients and losses, and waits until no rank can fail any more.
 func (s *Step) finish(d time.Duration) (*Call, error) {
-	if !s.joined {
-		s.joined = true
-		if err := s.join(); err != nil {
+	if !s.reduced {
+		s.reduced = true
+		if err := s.reduce(); err != nil {
 			return nil, s.stop(err)
 		}
 	}
-	if s.remote != nil {
-		if !s.asked {
-			s.asked = true
+	if s.p2p != nil {
+		if !s.endAsked {
+			s.endAsked = true
 			s.call = &Call{What: CallEnd, Mode: core.CurrentMode()}
 			return s.call, nil
 		}
-		switch again, err := s.meet(d); {
+		switch again, err := s.awaitRanks(d); {
 		case err != nil:
 			return nil, s.stop(err)
 		case again:
 			return &Call{What: CallAgain}, nil
 		}
 	}
-	s.over = true
-	for _, y := range s.x.shares {
-		y.equal = true
+	s.committed = true
+	for _, y := range s.x.shared {
+		y.synced = true
 	}
 	s.Close()
 	return nil, nil
 }
 
-// join adds up the gradients of tensors that several stages have, and the losses.
-func (s *Step) join() error {
+// reduce sums the gradients of tensors that several stages use, and the losses of the micro-batches.
+func (s *Step) reduce() error {
 	if s.batch.Train {
-		for _, y := range s.x.ties {
-			err := y.collect(s.x.lines)
-			if s.marks.tied(y.owner.Device()); err != nil {
+		for _, y := range s.x.tied {
+			err := y.addGrads(s.x.copier)
+			if s.recorder.markTies(y.owner.Device()); err != nil {
 				return err
 			}
 		}
-		for _, y := range s.x.shares {
-			if err := y.collect(s.remote); err != nil {
+		for _, y := range s.x.shared {
+			if err := y.reduceGrad(s.p2p); err != nil {
 				return err
 			}
 		}
@@ -56,12 +56,12 @@ func (s *Step) join() error {
 		for _, l := range s.losses {
 			switch {
 			case l == nil:
-			case s.total == nil:
-				s.total = l.Alias(false).Keep()
+			case s.totalLoss == nil:
+				s.totalLoss = l.Alias(false).Keep()
 			default:
-				sum := op.Add(s.total, l).Keep()
-				s.total.Release()
-				s.total, err = sum, sum.Err()
+				sum := op.Add(s.totalLoss, l).Keep()
+				s.totalLoss.Release()
+				s.totalLoss, err = sum, sum.Err()
 			}
 			if err != nil {
 				return
@@ -71,23 +71,23 @@ func (s *Step) join() error {
 	return err
 }
 
-// meet waits, at the end of a step, for the other ranks to have come so far: none may use its gradients if one has failed.
-func (s *Step) meet(d time.Duration) (again bool, err error) {
-	if again, err = s.remote.leave(d); again || err != nil {
+// awaitRanks waits until every rank has reached the end of the step. No rank may use its gradients if another rank has failed.
+func (s *Step) awaitRanks(d time.Duration) (again bool, err error) {
+	if again, err = s.p2p.drain(d); again || err != nil {
 		return again, err
 	}
-	if s.end == nil {
-		s.end = s.remote.group.For("the end of a pipeline's step").StartExchange("pipeline", nil)
+	if s.endWork == nil {
+		s.endWork = s.p2p.group.For("the end of a pipeline's step").StartExchange("pipeline", nil)
 	}
-	done, err := wait(s.end.ArrivedOn, s.end.Arrived, d)
+	done, err := waitFor(s.endWork.ArrivedOn, s.endWork.Arrived, d)
 	return !done, err
 }
 
-// Loss returns the weighted sum of the micro-batches' losses, once all passes have ended; nil where there is none. It belongs to the
-// caller and to its scope.
+// Loss returns the weighted sum of the micro-batches' losses after all passes, and nil if this rank has no losses. The tensor
+// belongs to the caller and its scope.
 func (s *Step) Loss() *core.Tensor {
-	if s.total == nil {
+	if s.totalLoss == nil {
 		return nil
 	}
-	return s.total.Alias(false)
+	return s.totalLoss.Alias(false)
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// An Executor carries out steps of schedules on devices. It has streams of its own for what goes from one device to another.
+// An Executor runs the steps of schedules. It copies tensors between devices on streams of its own.
 type Executor struct {
-	open    atomic.Pointer[Step] // the step that is on its way
-	devices []core.Device        // by row; of other ranks nil
-	place   []int                // by stage
-	lines   *lines
-	ties    []*tie
-	shares  []*share
-	group   *collective.Group // of ranks that have one row each; nil if one thread drives all
-	own     *collective.Group // a channel of it for this executor alone; nil before the first step
-	steps   *collective.Group // a channel of that one, which a step that fails ends on all ranks; nil until the next begins
+	current     atomic.Pointer[Step] // the running step; nil between steps
+	devices     []core.Device        // by row of the schedule; nil for those of other ranks
+	place       []int                // index into devices, by stage
+	copier      *copier
+	tied        []*tiedParam
+	shared      []*sharedParam
+	group       *collective.Group // each rank runs one row; nil if one thread runs all rows
+	channel     *collective.Group // a channel of group for this executor alone; nil before the first step
+	stepChannel *collective.Group // a channel of that channel for steps; a failed step revokes it, and the next step makes another
 }
 
-// NewExecutor returns an executor whose calling thread drives all devices. place is the device's number of each stage.
+// NewExecutor returns an executor that runs all devices from the calling thread. place holds the index of each stage's device.
 func NewExecutor(devices []core.Device, place []int) (*Executor, error) {
 	if len(devices) == 0 {
 		return nil, core.Errorf(core.ValueError, "pipeline", "got no devices")
@@ -29,8 +29,8 @@ func NewExecutor(devices []core.Device, place []int) (*Executor, error) {
 	return newExecutor(devices, place, nil)
 }
 
-// NewRankExecutor returns the executor of one of several ranks, each of which drives its own stages on its own device. place is
-// the rank of each stage in the group.
+// NewRankExecutor returns the executor of one of several ranks. Each rank runs its own stages on its own device. place holds the
+// rank of each stage.
 func NewRankExecutor(g *collective.Group, device core.Device, place []int) (*Executor, error) {
 	devices := make([]core.Device, g.Size())
 	devices[g.Rank()] = device
@@ -50,15 +50,15 @@ func newExecutor(devices []core.Device, place []int, g *collective.Group) (*Exec
 			return nil, core.Errorf(core.ValueError, "pipeline", "got %d stages for %d devices: device %d has none", len(place), len(devices), d)
 		}
 	}
-	return &Executor{devices: devices, place: place, lines: newLines(core.CurrentContext().Rank()), group: g}, nil
+	return &Executor{devices: devices, place: place, copier: newCopier(core.CurrentContext().Rank()), group: g}, nil
 }
 
-// busy stands for a change of the executor, in the place of a step.
-var busy = new(Step)
+// notAStep takes the place of the running step while a method other than a step changes the executor.
+var notAStep = new(Step)
 
-// take makes s the step that is on its way. There is one at a time: steps share the gradients of ties.
-func (x *Executor) take(s *Step) error {
-	if x.open.CompareAndSwap(nil, s) {
+// acquire makes s the running step. Only one step may run at a time, because steps share the gradients of tied parameters.
+func (x *Executor) acquire(s *Step) error {
+	if x.current.CompareAndSwap(nil, s) {
 		return nil
 	}
 	return core.Errorf(core.StateError, "pipeline", "two threads use one pipeline at the same time, or a step is within another; end the step that is on its way before the next, or give each thread a pipeline of its own")
@@ -67,46 +67,45 @@ func (x *Executor) take(s *Step) error {
 // Stages returns the number of stages.
 func (x *Executor) Stages() int { return len(x.place) }
 
-// Device returns the device of a stage; nil if it is another rank's.
+// Device returns the device of a stage, and nil for a stage of another rank.
 func (x *Executor) Device(stage int) core.Device { return x.devices[x.place[stage]] }
 
-// mine reports whether the calling thread drives the stage.
-func (x *Executor) mine(stage int) bool { return x.group == nil || x.place[stage] == x.group.Rank() }
+// isLocal reports whether the calling thread runs the stage.
+func (x *Executor) isLocal(stage int) bool { return x.group == nil || x.place[stage] == x.group.Rank() }
 
-// Release gives the memory of copies back and ends the executor's streams, for which it waits.
+// Release frees the copies of tied parameters and closes the executor's streams. It waits for the streams.
 func (x *Executor) Release() error {
-	if err := x.take(busy); err != nil {
+	if err := x.acquire(notAStep); err != nil {
 		return err
 	}
-	defer x.open.Store(nil)
+	defer x.current.Store(nil)
 	x.releaseTies()
-	return x.lines.close()
+	return x.copier.close()
 }
 
-// ReleaseLater is [Executor.Release] for those who must not wait: the streams end when they have done what they have.
+// ReleaseLater is [Executor.Release] for callers that must not wait, such as finalizers. A goroutine closes the streams.
 func (x *Executor) ReleaseLater() {
 	x.releaseTies()
-	go func() { _ = x.lines.close() }()
+	go func() { _ = x.copier.close() }()
 }
 
 func (x *Executor) releaseTies() {
-	for _, t := range x.ties {
+	for _, t := range x.tied {
 		t.release()
 	}
-	x.ties = nil
+	x.tied = nil
 }
 
-// A Batch is what a step works on.
+// A Batch is the input of a step.
 type Batch struct {
 	Schedule *Schedule
-	// Inputs are the first stage's, by micro-batch; of ranks without that stage nil.
+	// Inputs are the inputs of the first stage, by micro-batch; nil on ranks without that stage.
 	Inputs [][]*core.Tensor
-	// Weights are what each micro-batch's loss counts: the parts of the samples, for a loss that is a mean over them, and 1 for
-	// one that is a sum.
+	// Weights are the weights of the micro-batches' losses in the batch's loss: see [Weights].
 	Weights []float64
-	// Scale multiplies the gradients, and not the losses, for types in which small ones vanish; 0 means 1.
+	// Scale multiplies the gradients but not the losses, so that small gradients do not underflow in float16; 0 means 1.
 	Scale float64
-	// Train asks for gradients. Without it only the schedule's forward passes run.
+	// Train runs backward passes. Without it only the schedule's forward passes run.
 	Train bool
 	// Loss asks the caller for a loss of each micro-batch's output. Without it the last stage's output is the loss.
 	Loss bool
@@ -114,7 +113,7 @@ type Batch struct {
 	Outputs bool
 }
 
-// check returns an error unless the batch fits the executor.
+// check returns an error if the batch does not fit the executor.
 func (x *Executor) check(b *Batch) error {
 	const op = "pipeline"
 	if b.Schedule == nil {
@@ -133,10 +132,10 @@ func (x *Executor) check(b *Batch) error {
 			return core.Errorf(core.ValueError, op, "the schedule %s has stage %d on device %d, the pipeline on device %d", b.Schedule.Name, s, d, x.place[s])
 		}
 	}
-	if x.mine(0) && len(b.Inputs) != micro {
+	if x.isLocal(0) && len(b.Inputs) != micro {
 		return core.Errorf(core.ValueError, op, "got %d micro-batches, the schedule %s is for %d", len(b.Inputs), b.Schedule.Name, micro)
 	}
-	if x.mine(stages-1) && (b.Train || b.Loss) && len(b.Weights) != micro {
+	if x.isLocal(stages-1) && (b.Train || b.Loss) && len(b.Weights) != micro {
 		return core.Errorf(core.ValueError, op, "got %d weights of losses for %d micro-batches", len(b.Weights), micro)
 	}
 	if b.Scale == 0 {
@@ -150,9 +149,9 @@ func (x *Executor) check(b *Batch) error {
 	return nil
 }
 
-// Forks returns the random generators of n micro-batches: each goes through the stages with its micro-batch, so that a plain loop
-// over micro-batches which uses them draws the same numbers. They depend on the state of the default device's generator, which
-// moves on by one.
+// Forks returns random generators for n micro-batches. Each generator follows its micro-batch through the stages, so that a plain
+// loop over micro-batches with these generators draws the same numbers. The generators depend on the state of the default
+// device's generator, which Forks advances by one.
 func Forks(n int) ([]*core.Generator, error) {
 	ctx := core.CurrentContext()
 	dev, err := ctx.DefaultDevice()

@@ -5,36 +5,37 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A step of ranks counts on all of them or on none. What they send goes through a channel of the group. A rank whose step fails, such as
-// for lack of memory, revokes the channel, so that the others fail with its error in whatever they wait for, at the latest at the end,
-// where all ranks meet. The next step has a new channel, on every rank the same.
+// A step succeeds on all ranks or fails on all ranks. The ranks communicate through a channel of the group. If a step fails on one rank,
+// for example because memory runs out, that rank revokes the channel. The sends and receives of the other ranks then fail with the same
+// error, at the latest in the exchange at the end of the step. The next step opens a new channel on every rank.
 
-// channel returns the handle for the steps until one fails. Ranks make their first steps in one order, and so their channels.
-func (x *Executor) channel() *collective.Group {
-	if x.steps == nil {
-		if x.own == nil {
-			x.own = x.group.Channel()
+// stepsChannel returns the channel for steps and opens it if needed. Channels match across ranks because all ranks run their
+// steps in the same order.
+func (x *Executor) stepsChannel() *collective.Group {
+	if x.stepChannel == nil {
+		if x.channel == nil {
+			x.channel = x.group.Channel()
 		}
-		x.steps = x.own.Channel()
+		x.stepChannel = x.channel.Channel()
 	}
-	return x.steps
+	return x.stepChannel
 }
 
-// Refuse makes the ranks' next step fail on all of them: this one cannot begin it because of cause. It waits for nobody.
+// Refuse makes the next step fail on all ranks because this rank cannot begin it. It does not wait.
 func (x *Executor) Refuse(cause error) error {
-	if err := x.take(busy); err != nil {
+	if err := x.acquire(notAStep); err != nil {
 		return err
 	}
-	defer x.open.Store(nil)
+	defer x.current.Store(nil)
 	if x.group != nil {
-		x.channel().Revoke(cause)
-		x.steps = nil
+		x.stepsChannel().Revoke(cause)
+		x.stepChannel = nil
 	}
 	return nil
 }
 
-// Forget takes back what a step that has failed left on parameters and buffers of this rank's stages: gradients are dropped, as they
-// must be on every rank, and what was to be changed by something that did not come is as it was.
+// Forget undoes the effects of a failed step on parameters and buffers of this rank's stages. It drops gradients, as every rank
+// must, and recovers tensors whose pending writes did not start.
 func Forget(tensors []*core.Tensor) {
 	for _, t := range tensors {
 		if t.Grad() != nil {
@@ -44,29 +45,29 @@ func Forget(tensors []*core.Tensor) {
 	}
 }
 
-// giveUp ends the step on all ranks.
-func (s *Step) giveUp() {
+// abort fails the step on all ranks.
+func (s *Step) abort() {
 	cause := s.err
 	if cause == nil {
 		cause = core.Errorf(core.StateError, "pipeline", "its step was closed before it had ended")
 	}
-	for _, row := range s.cells {
+	for _, row := range s.states {
 		for _, c := range row {
 			if c.run != nil {
 				c.run.Fail(cause)
 			}
 		}
 	}
-	s.remote.group.Revoke(cause)
-	s.x.steps = nil
-	for _, y := range s.x.shares {
-		if !y.equal { // its values were on their way
+	s.p2p.group.Revoke(cause)
+	s.x.stepChannel = nil
+	for _, y := range s.x.shared {
+		if !y.synced { // the owner's values may be in transit
 			y.tensor.Recover(collective.IsNotStarted)
 		}
 	}
 }
 
-// stop ends the step because of an error.
+// stop ends the step with an error that belongs to no action.
 func (s *Step) stop(err error) error {
 	s.err = err
 	s.Close()

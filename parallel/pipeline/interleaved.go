@@ -1,23 +1,24 @@
 package pipeline
 
-// interleaved follows Narayanan et al. 2021: groups of about as many micro-batches as there are devices pass through the first
-// stages of all devices, then through the second ones, and so on.
+// interleaved builds the interleaved 1F1B schedule of Narayanan et al. 2021. Micro-batches form groups of about as many as there
+// are devices. Each group passes through the first stage of every device, then through the second stage of every device, and so
+// on.
 func interleaved(devices, micro, chunks int) [][]Action {
 	if chunks == 1 {
 		return oneForwardOneBackward(devices, micro, 1)
 	}
-	groups := groupsOf(devices, micro)
+	groups := microBatchGroups(devices, micro)
 	rows := make([][]Action, devices)
 	for d := range rows {
-		p := rounds(d, devices, chunks, groups)
-		rows[d] = p.pairs(min(len(p.forward), 2*(devices-1-d)+(chunks-1)*groups[0]))
+		p := interleavedPasses(d, devices, chunks, groups)
+		rows[d] = p.oneForwardOneBackward(min(len(p.forward), 2*(devices-1-d)+(chunks-1)*groups[0]))
 	}
 	return rows
 }
 
-// groupsOf cuts the micro-batches into groups that are at least as large as the number of devices, if there are so many, the
-// largest first.
-func groupsOf(devices, micro int) []int {
+// microBatchGroups returns the sizes of groups of micro-batches. Each group has at least as many as there are devices, if there
+// are that many. Larger groups come first.
+func microBatchGroups(devices, micro int) []int {
 	n := max(1, micro/devices)
 	groups := make([]int, n)
 	for i := range groups {
@@ -29,8 +30,9 @@ func groupsOf(devices, micro int) []int {
 	return groups
 }
 
-// rounds lists the passes of device d: group by group, and in it stage by stage; backward the last stage comes first.
-func rounds(d, devices, chunks int, groups []int) passes {
+// interleavedPasses lists the passes of device d by group and, within a group, by stage. Backward passes begin with the device's
+// last stage.
+func interleavedPasses(d, devices, chunks int, groups []int) passes {
 	var p passes
 	first := 0
 	for _, size := range groups {

@@ -73,9 +73,9 @@ func TestHandWrittenSchedule(t *testing.T) {
 // TestStagesWaitForNobodyBehindThem has a stage do all its passes while the device of the next one is busy with something else.
 func TestStagesWaitForNobodyBehindThem(t *testing.T) {
 	in64(t, func() {
-		p, err := NewPipeline(mlp(2, 4, 0), names(2), Options{Chunks: turns, Loss: mse(false)})
+		p, err := NewPipeline(mlp(2, 4, 0), names(2), Options{Chunks: receiveStreamCount, Loss: mse(false)})
 		require.NoError(t, err)
-		x, target := op.Rand(turns, 4), op.Rand(turns, 4)
+		x, target := op.Rand(receiveStreamCount, 4), op.Rand(receiveStreamCount, 4)
 		first, busy := core.CurrentContext().Stream(p.Executor().Device(0)), core.CurrentContext().Stream(p.Executor().Device(1))
 		_, _, err = p.Evaluate(x, target)
 		require.NoError(t, err)

@@ -10,26 +10,26 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Options say how a [Pipeline] divides its model and its batches.
+// Options configure a [Pipeline].
 type Options struct {
-	// Chunks is the number of micro-batches that a batch is cut into, along dimension 0; at least as many as there are devices.
+	// Chunks is the number of micro-batches. A batch is divided along dimension 0. There must be at least as many as devices.
 	Chunks int
 	// Schedule is the name of a schedule that [New] knows; empty means 1f1b.
 	Schedule string
-	// Custom is a schedule for Chunks micro-batches, in place of a named one.
+	// Custom is a schedule for Chunks micro-batches that replaces a named one.
 	Custom *Schedule
-	// Stages is the number of stages on each device, for schedules that leave it open; 0 means what [Chunks] says.
+	// Stages is the number of stages on each device, for schedules without a fixed number; 0 means the default of [Chunks].
 	Stages int
-	// Split are the numbers of layers of the stages; nil balances the numbers of their parameters.
+	// Split holds the number of layers of each stage; nil balances the stages by their numbers of parameters.
 	Split []int
 	// Loss returns the loss of an output, a scalar. Without it the model's output is the loss.
 	Loss func(output, target *core.Tensor) *core.Tensor
-	// Sum says that the loss is a sum over the samples and not a mean over them. The mean of what is not ignored, or of weighted
-	// classes, is neither: give the sum, divided by what the whole batch has.
+	// Sum says that the loss is a sum over the samples and not a mean. A mean with ignored targets or class weights is neither: return
+	// the sum divided by the total weight of the whole batch, and set Sum.
 	Sum bool
 }
 
-// A Pipeline is a sequence of layers with parts of it on several devices. Its parameters have the names they have in the sequence.
+// A Pipeline is a [nn.Sequential] whose layers are on several devices. Its parameters keep the names they have in the sequence.
 type Pipeline struct {
 	nn.Base
 	Module *nn.Sequential `plait:"inline"`
@@ -38,13 +38,13 @@ type Pipeline struct {
 	options   Options
 	mu        sync.Mutex        // of schedules
 	schedules map[int]*Schedule // by number of micro-batches
-	stages    [][]nn.Layer      `plait:"-"` // as they run: copies of what shares tensors with another device
+	stages    [][]nn.Layer      `plait:"-"` // the layers that run; copies where a layer shares tensors with another device
 	last      atomic.Pointer[Step]
 }
 
-// NewPipeline returns the model cut into stages on the devices. Its tensors are those of the model where these are on the device of
-// their stage, and otherwise copies: train the pipeline's. A tensor that layers of several stages share is on the device of the
-// first.
+// NewPipeline divides the model into stages on the devices. A tensor that is already on its stage's device is the model's own,
+// other tensors are copies, so the parameters of the pipeline are the ones to train. A tensor shared by several stages is on the
+// device of the first of them.
 func NewPipeline(model *nn.Sequential, devices []string, o Options) (*Pipeline, error) {
 	if err := nn.Err(model); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func NewPipeline(model *nn.Sequential, devices []string, o Options) (*Pipeline, 
 		}
 		open = append(open, dev)
 	}
-	place, err := p.plan(len(open))
+	place, err := p.placeStages(len(open))
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func NewPipeline(model *nn.Sequential, devices []string, o Options) (*Pipeline, 
 	return p, p.cut(model, sizes)
 }
 
-// plan returns the device of each stage.
-func (p *Pipeline) plan(devices int) ([]int, error) {
+// placeStages checks the options and returns the device of each stage.
+func (p *Pipeline) placeStages(devices int) ([]int, error) {
 	o := &p.options
 	if o.Schedule == "" {
 		o.Schedule = "1f1b"
@@ -119,7 +119,7 @@ func checkSplit(sizes []int, stages, layers int) error {
 	return nil
 }
 
-// layerCosts estimates the layers' costs by their parameters.
+// layerCosts estimates the cost of each layer by its number of parameters.
 func layerCosts(model *nn.Sequential) []float64 {
 	costs := make([]float64, len(model.Layers))
 	for i, l := range model.Layers {
@@ -131,7 +131,7 @@ func layerCosts(model *nn.Sequential) []float64 {
 	return costs
 }
 
-// cut puts layers and tensors on their devices.
+// cut divides the layers into stages and moves their tensors to the stages' devices.
 func (p *Pipeline) cut(model *nn.Sequential, sizes []int) error {
 	stageOf := make([]int, 0, len(model.Layers))
 	for s, n := range sizes {
@@ -152,7 +152,7 @@ func (p *Pipeline) cut(model *nn.Sequential, sizes []int) error {
 	p.Module = nn.Replicate(model, func(n nn.Named) *core.Tensor {
 		t := moved[n.Tensor]
 		if t == nil {
-			if t, err = place(n, p.executor.Device(owner[n.Tensor]), err); err == nil {
+			if t, err = moveTensor(n, p.executor.Device(owner[n.Tensor]), err); err == nil {
 				moved[n.Tensor] = t
 			}
 		}
@@ -167,7 +167,7 @@ func (p *Pipeline) cut(model *nn.Sequential, sizes []int) error {
 		at += n
 		stage := make([]nn.Layer, n)
 		for i, l := range layers {
-			if stage[i], err = p.tied(l, s); err != nil {
+			if stage[i], err = p.stageLayer(l, s); err != nil {
 				return err
 			}
 		}
@@ -176,8 +176,8 @@ func (p *Pipeline) cut(model *nn.Sequential, sizes []int) error {
 	return nil
 }
 
-// place returns a module's tensor on its device.
-func place(n nn.Named, dev core.Device, before error) (*core.Tensor, error) {
+// moveTensor returns a module's tensor on a device. It does nothing after an earlier error.
+func moveTensor(n nn.Named, dev core.Device, before error) (*core.Tensor, error) {
 	if before != nil || n.Tensor.Device() == dev {
 		return n.Tensor, before
 	}
@@ -195,8 +195,9 @@ func place(n nn.Named, dev core.Device, before error) (*core.Tensor, error) {
 	return t.SetRequiresGrad(n.Tensor.RequiresGrad()), nil
 }
 
-// tied returns the layer as a stage uses it: with copies of the tensors that are on another device.
-func (p *Pipeline) tied(l nn.Layer, stage int) (nn.Layer, error) {
+// stageLayer returns the layer that a stage runs. If the layer uses tensors on another device, the result is a copy of the layer
+// with copies of these tensors.
+func (p *Pipeline) stageLayer(l nn.Layer, stage int) (nn.Layer, error) {
 	dev, foreign := p.executor.Device(stage), false
 	for _, n := range nn.NamedTensors(l) {
 		foreign = foreign || n.Tensor.Device() != dev
@@ -216,7 +217,7 @@ func (p *Pipeline) tied(l nn.Layer, stage int) (nn.Layer, error) {
 	return copied.(nn.Layer), err
 }
 
-// Schedule returns the schedule for so many micro-batches.
+// Schedule returns the schedule for a number of micro-batches.
 func (p *Pipeline) Schedule(micro int) (*Schedule, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,18 +237,18 @@ func (p *Pipeline) Schedule(micro int) (*Schedule, error) {
 	return s, err
 }
 
-// Step runs the model forward and backward on a batch, whose gradients it adds to those of the parameters, and returns loss and
-// output. They belong to the caller's scope.
+// Step runs the model forward and backward on a batch and returns the loss and the output, which belong to the caller's scope.
+// Gradients accumulate in the parameters.
 func (p *Pipeline) Step(x, target *core.Tensor) (loss, output *core.Tensor, err error) {
 	return p.run(x, target, true)
 }
 
-// Evaluate runs the model without gradients, and returns the loss, nil without a target, and the output.
+// Evaluate runs the model without gradients and returns the loss and the output. The loss is nil without a target.
 func (p *Pipeline) Evaluate(x, target *core.Tensor) (loss, output *core.Tensor, err error) {
 	return p.run(x, target, false)
 }
 
-// Measured waits for the last step and returns when its actions were done; nil where there was none, or it is on its way.
+// Measured waits for the last step and returns when its actions ran. It returns nil without a step, and while one is running.
 func (p *Pipeline) Measured() *Timeline {
 	if s := p.last.Load(); s != nil {
 		return s.Measured()
@@ -255,7 +256,7 @@ func (p *Pipeline) Measured() *Timeline {
 	return nil
 }
 
-// Executor returns what carries out the steps.
+// Executor returns the executor of the steps.
 func (p *Pipeline) Executor() *Executor { return p.executor }
 
 func (p *Pipeline) run(x, target *core.Tensor, train bool) (loss, output *core.Tensor, err error) {
@@ -276,7 +277,7 @@ func (p *Pipeline) run(x, target *core.Tensor, train bool) (loss, output *core.T
 	}
 	var targets []*core.Tensor
 	out := core.RunScope(func() []*core.Tensor {
-		if wanted { // all at once: a part of it would wait for what its device is doing then
+		if wanted { // copy the whole target now: a later copy of a part would wait for the device's computation
 			if target = op.ToDevice(target, p.executor.Device(p.executor.Stages()-1)); target.Err() != nil {
 				err = target.Err()
 				return nil
@@ -290,7 +291,7 @@ func (p *Pipeline) run(x, target *core.Tensor, train bool) (loss, output *core.T
 			}
 			at += n
 		}
-		if loss, output, err = p.carryOut(b, targets); err != nil {
+		if loss, output, err = p.runStep(b, targets); err != nil {
 			return nil
 		}
 		return []*core.Tensor{loss, output}
@@ -301,7 +302,7 @@ func (p *Pipeline) run(x, target *core.Tensor, train bool) (loss, output *core.T
 	return out[0], out[1], nil
 }
 
-func (p *Pipeline) carryOut(b Batch, targets []*core.Tensor) (loss, output *core.Tensor, err error) {
+func (p *Pipeline) runStep(b Batch, targets []*core.Tensor) (loss, output *core.Tensor, err error) {
 	s, err := p.executor.Begin(b)
 	if err != nil {
 		return nil, nil, err
@@ -320,7 +321,7 @@ func (p *Pipeline) carryOut(b Batch, targets []*core.Tensor) (loss, output *core
 		if targets != nil {
 			target = targets[c.Micro]
 		}
-		if err := p.answer(s, c, target); err != nil {
+		if err := p.answerCall(s, c, target); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -329,7 +330,7 @@ func (p *Pipeline) carryOut(b Batch, targets []*core.Tensor) (loss, output *core
 		var parts []*core.Tensor
 		for _, list := range s.Outputs() {
 			if list[0].Dim() == 0 {
-				return // losses have no samples to be joined along
+				return // losses have no batch dimension to concatenate along
 			}
 			parts = append(parts, list[0])
 		}
@@ -339,8 +340,8 @@ func (p *Pipeline) carryOut(b Batch, targets []*core.Tensor) (loss, output *core
 	return loss, output, err
 }
 
-// answer does what a step asks for.
-func (p *Pipeline) answer(s *Step, c *Call, target *core.Tensor) (err error) {
+// answerCall runs what a step asks for: a stage's forward pass or the loss.
+func (p *Pipeline) answerCall(s *Step, c *Call, target *core.Tensor) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = s.Fail(core.Errorf(core.StateError, "forward", "panic: %v", v))
@@ -356,7 +357,7 @@ func (p *Pipeline) answer(s *Step, c *Call, target *core.Tensor) (err error) {
 				x = p.options.Loss(x, target)
 			} else {
 				for i, l := range p.stages[c.Stage] {
-					if own := p.layer(c.Stage, i); own != l && own.(interface{ Training() bool }).Training() {
+					if own := p.ownLayer(c.Stage, i); own != l && own.(interface{ Training() bool }).Training() {
 						nn.Train(l)
 					} else if own != l {
 						nn.Eval(l)
@@ -371,13 +372,13 @@ func (p *Pipeline) answer(s *Step, c *Call, target *core.Tensor) (err error) {
 	return err
 }
 
-// layer returns the layer of the module that layer i of a stage is, or is a copy of.
-func (p *Pipeline) layer(stage, i int) nn.Layer {
+// ownLayer returns the module's layer for layer i of a stage: the same layer, or the one it is a copy of.
+func (p *Pipeline) ownLayer(stage, i int) nn.Layer {
 	for _, before := range p.stages[:stage] {
 		i += len(before)
 	}
 	return p.Module.Layers[i]
 }
 
-// Release gives the pipeline's streams and copies back.
+// Release closes the pipeline's streams and frees copies of shared tensors.
 func (p *Pipeline) Release() error { return p.executor.Release() }

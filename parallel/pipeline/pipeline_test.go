@@ -287,7 +287,7 @@ func TestScaledGradients(t *testing.T) {
 			b.Inputs = append(b.Inputs, []*core.Tensor{op.Narrow(x, 0, 2*i, n)})
 			targets = append(targets, op.ToDevice(op.Narrow(target, 0, 2*i, n), p.executor.Device(1)))
 		}
-		again, _, err := p.carryOut(b, targets)
+		again, _, err := p.runStep(b, targets)
 		require.NoError(t, err)
 		assert.Equal(t, vals(t, loss), vals(t, again))
 		assert.Equal(t, want, grads(t, p))

@@ -6,7 +6,7 @@ import (
 	"github.com/plait-ml/plait/parallel/timeline"
 )
 
-// colors of the kinds of actions; those of a device's later stages are darker.
+// colors holds two shades for each kind of action. The darker one is for the later stages of a device.
 var colors = [...][2]string{
 	Forward:    {"#8db8e8", "#5588c4"},
 	Backward:   {"#9bd29b", "#5fa55f"},
@@ -14,12 +14,12 @@ var colors = [...][2]string{
 	WeightGrad: {"#f2d58a", "#cfa845"},
 }
 
-// Plot draws timelines as an SVG image, one below the other on the same scale of time, each with its time and bubble. unit is the
-// unit of time.
+// Plot draws timelines as one SVG image, one below the other on the same time scale, each with its total time and bubble. unit is
+// the unit of time.
 func Plot(unit string, timelines ...*Timeline) string {
 	var legend []timeline.Key
 	for _, k := range []Kind{Forward, Backward, InputGrad, WeightGrad} {
-		legend = append(legend, timeline.Key{Color: colors[k][0], Name: k.word()})
+		legend = append(legend, timeline.Key{Color: colors[k][0], Name: k.description()})
 	}
 	if unit != "" {
 		unit = " " + unit
@@ -36,7 +36,7 @@ func Plot(unit string, timelines ...*Timeline) string {
 				}
 			}
 			for _, x := range row {
-				r.Spans = append(r.Spans, x.drawn(x.Stage > first))
+				r.Spans = append(r.Spans, x.draw(x.Stage > first))
 			}
 			charts[i].Rows = append(charts[i].Rows, r)
 		}
@@ -44,15 +44,15 @@ func Plot(unit string, timelines ...*Timeline) string {
 	return timeline.Draw(legend, charts...)
 }
 
-// drawn returns how the span is drawn; later stages of a device are darker than its first.
-func (x Span) drawn(later bool) timeline.Span {
+// draw returns the span's rectangle.
+func (x Span) draw(later bool) timeline.Span {
 	shade := 0
 	if later {
 		shade = 1
 	}
 	return timeline.Span{
 		Start: x.Start, End: x.End, Color: colors[x.Kind][shade], Label: fmt.Sprint(x.Micro),
-		Title: fmt.Sprintf("%s: %s of micro-batch %d in stage %d, %s to %s", x.Action, x.Kind.word(), x.Micro, x.Stage, short(x.Start), short(x.End)),
+		Title: fmt.Sprintf("%s: %s of micro-batch %d in stage %d, %s to %s", x.Action, x.Kind.description(), x.Micro, x.Stage, short(x.Start), short(x.End)),
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Schedule says what each device of a pipeline does, in order. Stage s hands its output to stage s+1; a device may have
+// A Schedule lists the actions of each device of a pipeline in order. Stage s passes its output to stage s+1. A device may have
 // several stages.
 type Schedule struct {
 	Name string
-	// Rows are the devices' actions.
+	// Rows holds the actions of each device.
 	Rows [][]Action
 }
 
@@ -28,7 +28,7 @@ func (s *Schedule) Micro() int {
 	return n
 }
 
-// Devices returns the number of the device of each stage; -1 for one without actions.
+// Devices returns the device of each stage, and -1 for a stage without actions.
 func (s *Schedule) Devices() []int {
 	devices := make([]int, s.Stages())
 	for i := range devices {
@@ -46,7 +46,7 @@ func (s *Schedule) each(fn func(device int, a Action)) {
 	}
 }
 
-// Splits reports whether backward passes are split into gradients of inputs and of weights.
+// Splits reports whether backward passes are split into InputGrad and WeightGrad.
 func (s *Schedule) Splits() bool {
 	split := false
 	s.each(func(_ int, a Action) { split = split || a.Kind == InputGrad })
@@ -66,8 +66,8 @@ func (s *Schedule) ForwardOnly() *Schedule {
 	return out
 }
 
-// String returns the schedule as text: a line with its name after a #, and then for each device its actions, separated by
-// commas. [Parse] reads it.
+// String returns the schedule as text that [Parse] reads: a line with # and the name, then a line for each device with its
+// actions, separated by commas.
 func (s *Schedule) String() string {
 	var b strings.Builder
 	b.WriteString("# " + s.Name + "\n")
@@ -83,8 +83,9 @@ func (s *Schedule) String() string {
 	return b.String()
 }
 
-// Parse reads a schedule: a line for each device with its actions, separated by commas or spaces, where places may be empty. A
-// first line that begins with # is its name; other such lines are comments. The schedule is not validated.
+// Parse reads a schedule. Each line holds the actions of one device, separated by commas or spaces; empty fields are allowed.
+// Lines that begin with # are comments, and the first of them before any actions is the name. Parse does not validate the
+// schedule.
 func Parse(text string) (*Schedule, error) {
 	s := &Schedule{Name: "custom"}
 	named := false

@@ -7,52 +7,52 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A maker makes the schedule of a name.
-type maker struct {
+// A builder builds the schedules of one name.
+type builder struct {
 	name string
-	// chunks are the stages that each device has: 0 means what the caller says, at least one.
+	// chunks is the number of stages on each device; 0 means that the caller chooses it.
 	chunks int
-	make   func(devices, micro, chunks int) [][]Action
-	// place says on which device a stage is.
+	build  func(devices, micro, chunks int) [][]Action
+	// place returns the device of a stage.
 	place func(stage, devices int) int
 }
 
-var makers = []maker{
-	{"gpipe", 1, gpipe, around},
-	{"1f1b", 1, oneForwardOneBackward, around},
-	{"interleaved", 0, interleaved, around},
-	{"looped-bfs", 0, loopedBFS, around},
-	{"zb-h1", 0, zeroBubble, around},
-	{"zb-v", 2, zeroBubbleV, vee},
+var builders = []builder{
+	{"gpipe", 1, gpipe, loopPlacement},
+	{"1f1b", 1, oneForwardOneBackward, loopPlacement},
+	{"interleaved", 0, interleaved, loopPlacement},
+	{"looped-bfs", 0, loopedBFS, loopPlacement},
+	{"zb-h1", 0, zeroBubble, loopPlacement},
+	{"zb-v", 2, zeroBubbleV, vPlacement},
 }
 
 // Names returns the names of the schedules that [New] knows.
 func Names() []string {
 	var names []string
-	for _, m := range makers {
+	for _, m := range builders {
 		names = append(names, m.name)
 	}
 	return names
 }
 
-// around places stages on one device after the other, again and again.
-func around(stage, devices int) int { return stage % devices }
+// loopPlacement places stages on the devices in order, then begins again with the first device.
+func loopPlacement(stage, devices int) int { return stage % devices }
 
-// vee places stages on one device after the other, and back.
-func vee(stage, devices int) int { return min(stage, 2*devices-1-stage) }
+// vPlacement places stages on the devices in order, then in reverse order: the first and the last stage share a device.
+func vPlacement(stage, devices int) int { return min(stage, 2*devices-1-stage) }
 
-func makerOf(name string) (maker, error) {
-	i := slices.IndexFunc(makers, func(m maker) bool { return m.name == strings.ToLower(name) })
+func builderOf(name string) (builder, error) {
+	i := slices.IndexFunc(builders, func(m builder) bool { return m.name == strings.ToLower(name) })
 	if i < 0 {
-		return maker{}, core.Errorf(core.ValueError, "schedule", "got %q, want one of %s", name, strings.Join(Names(), ", "))
+		return builder{}, core.Errorf(core.ValueError, "schedule", "got %q, want one of %s", name, strings.Join(Names(), ", "))
 	}
-	return makers[i], nil
+	return builders[i], nil
 }
 
-// Chunks returns how many stages each device has under the schedule of the given name, if the caller wants as many as chunks;
-// an error if it cannot have so many. With chunks 0 it has as few as the schedule is made for.
+// Chunks returns the number of stages on each device for a schedule. chunks is the number the caller wants, and 0 means the
+// default. It is an error if the schedule cannot have that many.
 func Chunks(name string, chunks int) (int, error) {
-	m, err := makerOf(name)
+	m, err := builderOf(name)
 	if err != nil {
 		return 0, err
 	}
@@ -71,19 +71,18 @@ func Chunks(name string, chunks int) (int, error) {
 	return 2, nil
 }
 
-// New returns the schedule of the given name for micro micro-batches on some devices with chunks stages each, 0 for what
-// [Chunks] says:
+// New builds the schedule of the given name for a number of devices and micro-batches, with chunks stages on each
+// device; 0 means the default of [Chunks]:
 //
-//   - gpipe: all forward passes, then all backward passes. Every activation is kept.
-//   - 1f1b: a device begins a backward pass as soon as it can, so that at most as many micro-batches are alive in a stage as there
-//     are stages from it to the end.
-//   - interleaved: 1f1b with several stages on each device, the first ones of all before the second ones, which divides the
-//     bubble by their number.
-//   - looped-bfs: the same stages, each with all micro-batches before the next.
-//   - zb-h1: 1f1b, or with several stages interleaved, in which gradients of weights fill the bubble at the end.
-//   - zb-v: two stages on each device, the first and the last on the same, almost without a bubble.
+//   - gpipe: all forward passes, then all backward passes. All activations are kept until then.
+//   - 1f1b: each device begins backward passes as early as possible, so that a stage keeps the activations of at most as many
+//     micro-batches as there are stages from it to the last.
+//   - interleaved: 1f1b with several stages on each device, which divides the bubble by their number.
+//   - looped-bfs: several stages on each device; each stage runs all micro-batches before the next stage begins.
+//   - zb-h1: 1f1b, or interleaved with several stages, with WeightGrad in the bubble at the end (zero bubble, H1).
+//   - zb-v: two stages on each device in a V, the first and the last on the same device, with almost no bubble.
 func New(name string, devices, micro, chunks int) (*Schedule, error) {
-	m, err := makerOf(name)
+	m, err := builderOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -93,12 +92,12 @@ func New(name string, devices, micro, chunks int) (*Schedule, error) {
 	if chunks, err = Chunks(name, chunks); err != nil {
 		return nil, err
 	}
-	return &Schedule{Name: m.name, Rows: m.make(devices, micro, chunks)}, nil
+	return &Schedule{Name: m.name, Rows: m.build(devices, micro, chunks)}, nil
 }
 
 // Place returns the device of each stage under the schedule of the given name.
 func Place(name string, devices, chunks int) ([]int, error) {
-	m, err := makerOf(name)
+	m, err := builderOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func Place(name string, devices, chunks int) ([]int, error) {
 	return place, nil
 }
 
-// gpipe follows Huang et al. 2019.
+// gpipe builds the schedule of Huang et al. 2019.
 func gpipe(devices, micro, _ int) [][]Action {
 	rows := make([][]Action, devices)
 	for d := range rows {
@@ -123,18 +122,18 @@ func gpipe(devices, micro, _ int) [][]Action {
 	return rows
 }
 
-// oneForwardOneBackward follows Narayanan et al. 2021: warm-up, pairs, drain.
+// oneForwardOneBackward builds the 1F1B schedule of Narayanan et al. 2021: warm-up, steady state, cooldown.
 func oneForwardOneBackward(devices, micro, _ int) [][]Action {
 	rows := make([][]Action, devices)
 	for d := range rows {
-		p := passes{forward: oneStage(d, micro), backward: oneStage(d, micro)}
-		rows[d] = p.pairs(min(micro, devices-1-d))
+		p := passes{forward: microBatches(d, micro), backward: microBatches(d, micro)}
+		rows[d] = p.oneForwardOneBackward(min(micro, devices-1-d))
 	}
 	return rows
 }
 
-// oneStage lists a stage's micro-batches in order.
-func oneStage(stage, micro int) []Action {
+// microBatches lists the micro-batches of a stage in order.
+func microBatches(stage, micro int) []Action {
 	list := make([]Action, micro)
 	for i := range list {
 		list[i] = Action{Stage: stage, Micro: i}
@@ -142,7 +141,7 @@ func oneStage(stage, micro int) []Action {
 	return list
 }
 
-// loopedBFS follows Lamy-Poirier 2022.
+// loopedBFS builds the breadth-first schedule of Lamy-Poirier 2022.
 func loopedBFS(devices, micro, chunks int) [][]Action {
 	rows := make([][]Action, devices)
 	for d := range rows {
@@ -160,11 +159,12 @@ func loopedBFS(devices, micro, chunks int) [][]Action {
 	return rows
 }
 
-// passes are the stages and micro-batches of a device's forward passes, and of its backward passes, in their order.
+// passes are the forward passes and the backward passes of a device, each in order. The kinds of the actions are not set.
 type passes struct{ forward, backward []Action }
 
-// pairs returns warm forward passes, then one forward and one backward in turn, then the other backward passes.
-func (p passes) pairs(warm int) []Action {
+// oneForwardOneBackward merges the passes: warm forward passes as warm-up, then one forward and one backward pass in turn, then
+// the remaining backward passes.
+func (p passes) oneForwardOneBackward(warm int) []Action {
 	var row []Action
 	for i := range len(p.forward) + warm {
 		if i < len(p.forward) {

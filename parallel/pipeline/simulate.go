@@ -6,26 +6,26 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Costs are what a pipeline's passes and transfers take, by stage; nil means the same for all.
+// Costs are the times and sizes of a pipeline's passes and transfers, by stage. A nil list means the default for every stage.
 type Costs struct {
-	// Forward, Input and Weight are the times of a stage's forward pass, of the gradient of its input and of those of its
-	// weights, in any unit; 1 if nil. A whole backward pass takes the last two.
+	// Forward, Input and Weight are the times of Forward, InputGrad and WeightGrad in any unit; 1 if nil. Backward takes the sum of
+	// Input and Weight.
 	Forward, Input, Weight []float64
-	// Link is the time that a tensor takes from stage s to s+1, or back; 0 if nil. Tensors of one link and direction follow one
-	// another, while the devices go on.
+	// Link is the time of a transfer between stages s and s+1 in either direction; 0 if nil. Transfers of one link and direction run
+	// one after the other and overlap with computation.
 	Link []float64
-	// NoOverlap says that devices compute nothing while they copy, such as GPUs with one queue for both: a transfer takes the first
-	// half of its time from the device that sends, and the second from the one that receives, before the pass that needs it.
+	// NoOverlap says that devices cannot compute while they copy, like GPUs with one queue for both. A transfer then takes half of its
+	// time on the sender, and half on the receiver before the pass that needs it.
 	NoOverlap bool
-	// Ties are the tensors that stages on several devices share.
+	// Ties are the parameters that stages on several devices share.
 	Ties []Tie
-	// Saved are the bytes that a micro-batch in a stage keeps for its backward pass; 1 if nil.
+	// Saved are the bytes of activations that one micro-batch keeps in a stage for its backward pass; 1 if nil.
 	Saved []float64
-	// Rest are those of them that it still needs for the gradients of its weights; all if nil.
+	// Rest are the bytes of these that WeightGrad still needs after InputGrad; all if nil.
 	Rest []float64
 }
 
-// check returns an error unless the lists fit so many stages.
+// check returns an error if the lists do not fit the number of stages.
 func (c Costs) check(stages int) error {
 	for _, l := range []struct {
 		name string
@@ -49,19 +49,20 @@ func (c Costs) check(stages int) error {
 	return nil
 }
 
-func of(list []float64, i int, otherwise float64) float64 {
+// costAt returns element i of the list, or the default if the list is nil.
+func costAt(list []float64, i int, otherwise float64) float64 {
 	if list == nil {
 		return otherwise
 	}
 	return list[i]
 }
 
-// time returns how long an action takes.
+// time returns the duration of an action.
 func (c Costs) time(a Action) float64 {
-	in, weight := of(c.Input, a.Stage, 1), of(c.Weight, a.Stage, 1)
+	in, weight := costAt(c.Input, a.Stage, 1), costAt(c.Weight, a.Stage, 1)
 	switch a.Kind {
 	case Forward:
-		return of(c.Forward, a.Stage, 1)
+		return costAt(c.Forward, a.Stage, 1)
 	case InputGrad:
 		return in
 	case WeightGrad:
@@ -70,74 +71,74 @@ func (c Costs) time(a Action) float64 {
 	return in + weight
 }
 
-// A Span is an action and the times at which it begins and ends.
+// A Span is an action with its start and end times.
 type Span struct {
 	Action
 	Start, End float64
 }
 
-// A Timeline is what a schedule comes to, predicted or measured.
+// A Timeline holds when the actions of a schedule run, predicted or measured.
 type Timeline struct {
 	Name string
 	// Spans are the passes of each device.
 	Spans [][]Span
-	// Time is from the beginning of the first pass to the end of the last, or until the last gradient of a tied tensor has been
-	// added, if that is later.
+	// Time is the time from the start of the first pass to the end of the last pass, or to the last sum of tied gradients if that is
+	// later.
 	Time float64
-	// Bubble is the part of the devices' time in which they do nothing.
+	// Bubble is the fraction of the devices' time in which they are idle.
 	Bubble float64
-	// Live are by device the most activations that it keeps at a time, one for each micro-batch in each of its stages.
+	// Live is, for each device, the peak number of activations, counting one for each micro-batch in each stage.
 	Live []int
-	// LiveStage are the same by stage.
+	// LiveStage is the same for each stage.
 	LiveStage []int
-	// Peak are by device the most bytes that these keep.
+	// Peak is, for each device, the peak number of bytes of activations.
 	Peak []float64
 }
 
-// Simulate returns what the schedule comes to with passes and transfers of given costs. Transfers in the schedule say nothing
-// about time: every tensor sets out when it is made.
+// Simulate predicts when the actions of the schedule run with the given costs. Sends and receives in the schedule do not affect
+// the times: every transfer starts as soon as its tensor is computed.
 func (s *Schedule) Simulate(c Costs) (*Timeline, error) {
-	if s.sends() {
+	if s.hasTransfers() {
 		s = s.Compute()
 	}
-	w := newWalk(s, false)
-	if err := c.check(w.t.stages); err != nil {
+	w := newDryRun(s, false)
+	if err := c.check(w.table.stages); err != nil {
 		return nil, err
 	}
 	t := &Timeline{Name: s.Name, Spans: make([][]Span, len(s.Rows))}
-	end := make([]float64, w.t.len())
-	arrive := make([]float64, w.t.len()) // at the next stage
-	up, down := make([]float64, w.t.stages), make([]float64, w.t.stages)
+	end := make([]float64, w.table.size())
+	arrive := make([]float64, w.table.size()) // arrival of the result at the stage that needs it
+	up, down := make([]float64, w.table.stages), make([]float64, w.table.stages)
 	free := make([]float64, len(s.Rows))
 	err := w.run(func(d int, a Action) {
 		start, receiving := free[d], 0.0
-		w.needs(a, func(b Action) {
-			at := end[w.t.at(b)]
+		w.dependencies(a, func(b Action) {
+			at := end[w.table.index(b)]
 			if w.device[b.Stage] != d {
-				at = arrive[w.t.at(b)]
+				at = arrive[w.table.index(b)]
 				if c.NoOverlap {
-					receiving = of(c.Link, min(a.Stage, b.Stage), 0) / 2
+					receiving = costAt(c.Link, min(a.Stage, b.Stage), 0) / 2
 				}
 			}
 			start = max(start, at)
 		})
 		start += receiving
 		stop := start + c.time(a)
-		free[d], end[w.t.at(a)] = stop, stop
+		free[d], end[w.table.index(a)] = stop, stop
 		send := func(link, to int, ready []float64) {
 			if w.device[to] == d {
 				return
 			}
-			if took := of(c.Link, link, 0); c.NoOverlap {
+			if took := costAt(c.Link, link, 0); c.NoOverlap {
 				free[d] = stop + took/2
 				ready[link] = free[d]
 			} else {
 				ready[link] = max(ready[link], stop) + took
 			}
-			arrive[w.t.at(a)] = ready[link]
+			arrive[w.table.index(a)] = ready[link]
 		}
 		switch {
-		case a.Kind == Forward && a.Stage < w.t.stages-1:
+		case a.Kind == Forward && a.Stage < w.table.stages-1:
 			send(a.Stage, a.Stage+1, up)
 		case (a.Kind == Backward || a.Kind == InputGrad) && a.Stage > 0:
 			send(a.Stage-1, a.Stage-1, down)
@@ -147,13 +148,13 @@ func (s *Schedule) Simulate(c Costs) (*Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.finish(s.tied(c, t.Spans, free))
-	t.remember(s, c)
+	t.setTime(s.tiesEnd(c, t.Spans, free))
+	t.setMemory(s, c)
 	return t, nil
 }
 
-// finish fills in time and bubble, of the spans and of what has ended after them.
-func (t *Timeline) finish(end float64) {
+// setTime computes Time and Bubble from the spans. end is the time of work after the last span.
+func (t *Timeline) setTime(end float64) {
 	busy := 0.0
 	t.Time = end
 	for _, row := range t.Spans {
@@ -167,39 +168,39 @@ func (t *Timeline) finish(end float64) {
 	}
 }
 
-// remember fills in what the devices keep.
-func (t *Timeline) remember(s *Schedule, c Costs) {
+// setMemory computes Live, LiveStage and Peak.
+func (t *Timeline) setMemory(s *Schedule, c Costs) {
 	t.Live, t.Peak = make([]int, len(s.Rows)), make([]float64, len(s.Rows))
 	t.LiveStage = make([]int, s.Stages())
 	for d, row := range s.Rows {
-		m := memory{stages: make([]int, s.Stages())}
+		m := memoryCount{stages: make([]int, s.Stages())}
 		for _, a := range row {
-			m.before(a, c)
+			m.begin(a, c)
 			t.Live[d], t.Peak[d] = max(t.Live[d], m.live), max(t.Peak[d], m.bytes)
 			t.LiveStage[a.Stage] = max(t.LiveStage[a.Stage], m.stages[a.Stage])
-			m.after(a, c)
+			m.end(a, c)
 		}
 	}
 }
 
-// memory counts what a device keeps.
-type memory struct {
+// memoryCount counts the activations that a device keeps.
+type memoryCount struct {
 	live   int
 	bytes  float64
 	stages []int
 }
 
-func (m *memory) before(a Action, c Costs) {
+func (m *memoryCount) begin(a Action, c Costs) {
 	if a.Kind == Forward {
 		m.live++
 		m.stages[a.Stage]++
-		m.bytes += of(c.Saved, a.Stage, 1)
+		m.bytes += costAt(c.Saved, a.Stage, 1)
 	}
 }
 
-func (m *memory) after(a Action, c Costs) {
-	saved := of(c.Saved, a.Stage, 1)
-	rest := of(c.Rest, a.Stage, saved)
+func (m *memoryCount) end(a Action, c Costs) {
+	saved := costAt(c.Saved, a.Stage, 1)
+	rest := costAt(c.Rest, a.Stage, saved)
 	switch a.Kind {
 	case InputGrad:
 		m.bytes -= saved - rest
@@ -215,8 +216,8 @@ func (m *memory) after(a Action, c Costs) {
 	m.stages[a.Stage]--
 }
 
-// CheckMemory returns an error if a device would keep more bytes than its limit; it names the first action at which it would, and
-// the peak. Without costs the unit is an activation.
+// CheckMemory returns an error if a device would keep more bytes than its limit. The error names the first action that exceeds
+// the limit, and the peak. Without costs the unit is one activation.
 func (s *Schedule) CheckMemory(c Costs, limits []float64) error {
 	if len(limits) != len(s.Rows) {
 		return core.Errorf(core.ValueError, "schedule", "%s: got %d limits of memory for %d devices", s.Name, len(limits), len(s.Rows))
@@ -225,14 +226,14 @@ func (s *Schedule) CheckMemory(c Costs, limits []float64) error {
 		return err
 	}
 	for d, row := range s.Rows {
-		m := memory{stages: make([]int, s.Stages())}
+		m := memoryCount{stages: make([]int, s.Stages())}
 		peak, at := 0.0, -1
 		for i, a := range row {
-			m.before(a, c)
+			m.begin(a, c)
 			if peak = max(peak, m.bytes); at < 0 && m.bytes > limits[d] {
 				at = i
 			}
-			m.after(a, c)
+			m.end(a, c)
 		}
 		if at >= 0 {
 			unit := "activations"
@@ -240,10 +241,10 @@ func (s *Schedule) CheckMemory(c Costs, limits []float64) error {
 				unit = "bytes of activations"
 			}
 			return core.Errorf(core.ValueError, "schedule", "%s: device %d would keep %s %s at its peak, and more than its limit of %s from %v on",
-				s.Name, d, number(peak), unit, number(limits[d]), row[at])
+				s.Name, d, formatNumber(peak), unit, formatNumber(limits[d]), row[at])
 		}
 	}
 	return nil
 }
 
-func number(v float64) string { return fmt.Sprintf("%.6g", v) }
+func formatNumber(v float64) string { return fmt.Sprintf("%.6g", v) }

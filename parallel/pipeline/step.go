@@ -9,72 +9,72 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// What a [Call] asks its caller for.
+// The kinds of [Call].
 const (
-	CallForward  = iota // to run a stage's forward pass on Inputs
-	CallLoss            // to compute the loss of Inputs, the last stage's output
-	CallBackward        // to answer a request of a backward pass
-	CallAgain           // nothing: time is up, go on
-	CallEnd             // of ranks, to make what it makes of the whole step: if that fails, the step fails on all ranks
+	CallForward  = iota // run a stage's forward pass on Inputs
+	CallLoss            // compute the loss of Inputs, the last stage's output
+	CallBackward        // answer a request of a backward pass
+	CallAgain           // the time limit has passed: call NextFor again
+	CallEnd             // with ranks: use the results of the step; a failure here fails the step on all ranks
 )
 
-// A Call is what a step asks its caller for; [Step.Answer] gives the answer.
+// A Call is a request of a step to its caller. [Step.Answer] gives the answer.
 type Call struct {
 	What         int
 	Stage, Micro int
 	// Inputs are tensors on the stage's device. They belong to the step.
 	Inputs []*core.Tensor
-	// Mode is the mode to do it in: the stage's device is the default, and random numbers are the micro-batch's.
+	// Mode is the mode for the caller's work: it has the stage's device as default, and the micro-batch's random generator.
 	Mode core.Mode
-	// Run and Request are those of a backward pass that asks for something.
+	// Run and Request belong to CallBackward.
 	Run     *autograd.Run
 	Request *autograd.Request
 }
 
-// A Step is one step on its way: the passes of all micro-batches through all stages, in the schedule's order. [Step.Next] goes
-// on until its caller is asked for something.
+// A Step is a running step: the passes of all micro-batches through all stages in the schedule's order. [Step.Next] runs it up to
+// the next request to its caller.
 type Step struct {
-	x       *Executor
-	batch   Batch
-	actions []Action
-	at      int
-	cells   [][]*cell // by stage and micro-batch
-	micros  []*micro
-	marks   *marks
-	remote  *remote
-	call    *Call
-	err     error
-	closed  bool
-	over    bool             // the step counts, on all ranks
-	joined  bool             // the gradients of tensors that several stages have, and the losses
-	asked   bool             // the caller, for the last time
-	end     *collective.Work // of all ranks
-	losses  []*core.Tensor   // weighted
-	total   *core.Tensor     // of the losses
-	outputs [][]*core.Tensor
+	x         *Executor
+	batch     Batch
+	actions   []Action
+	next      int
+	states    [][]*stageState // by stage and micro-batch
+	micros    []*microBatch
+	recorder  *recorder
+	p2p       *p2p
+	call      *Call
+	err       error
+	closed    bool
+	committed bool             // the step has succeeded on all ranks
+	reduced   bool             // gradients of shared parameters and losses are summed
+	endAsked  bool             // CallEnd was returned
+	endWork   *collective.Work // the exchange of all ranks at the end of the step
+	losses    []*core.Tensor   // by micro-batch, weighted
+	totalLoss *core.Tensor     // the sum of losses
+	outputs   [][]*core.Tensor
 }
 
-// A micro is what goes with a micro-batch through the stages.
-type micro struct {
+// A microBatch has the context in which all stages run a micro-batch, and the state of its random generator.
+type microBatch struct {
 	context      *core.Context
-	forked       bool
+	ownRandom    bool
 	seed, offset uint64
 }
 
-// Begin prepares a step. Close it.
+// Begin prepares a step. The caller must close it.
 func (x *Executor) Begin(b Batch) (*Step, error) {
 	if err := x.check(&b); err != nil {
 		return nil, err
 	}
 	s := &Step{x: x, batch: b}
 	n := b.Schedule.Micro()
-	if err := x.take(s); err != nil {
+	if err := x.acquire(s); err != nil {
 		return nil, err
 	}
 	begun := false
 	defer func() {
 		if !begun {
-			x.open.CompareAndSwap(s, nil)
+			x.current.CompareAndSwap(s, nil)
 		}
 	}()
 	var err error
@@ -85,25 +85,25 @@ func (x *Executor) Begin(b Batch) (*Step, error) {
 		return nil, err
 	}
 	for range x.place {
-		row := make([]*cell, n)
+		row := make([]*stageState, n)
 		for i := range row {
-			row[i] = &cell{}
+			row[i] = &stageState{}
 		}
-		s.cells = append(s.cells, row)
+		s.states = append(s.states, row)
 	}
 	s.losses, s.outputs = make([]*core.Tensor, n), make([][]*core.Tensor, n)
-	s.marks = newMarks(x, s.actions)
+	s.recorder = newRecorder(x, s.actions)
 	if x.group != nil {
-		s.remote = &remote{group: x.channel(), lines: x.lines}
+		s.p2p = &p2p{group: x.stepsChannel(), copier: x.copier}
 	}
-	for _, y := range x.ties {
-		if err := y.refresh(x.lines); err != nil {
+	for _, y := range x.tied {
+		if err := y.refresh(x.copier); err != nil {
 			s.Close()
 			return nil, err
 		}
 	}
-	for _, y := range x.shares {
-		if err := y.begin(s.remote, b.Train); err != nil {
+	for _, y := range x.shared {
+		if err := y.begin(s.p2p, b.Train); err != nil {
 			return nil, s.stop(err)
 		}
 	}
@@ -111,7 +111,7 @@ func (x *Executor) Begin(b Batch) (*Step, error) {
 	return s, nil
 }
 
-// actions returns what the calling thread does, in an order in which nothing comes before what it needs.
+// actions returns the actions of the calling thread. Each action comes after all actions it depends on.
 func (x *Executor) actions(b *Batch) ([]Action, error) {
 	schedule := b.Schedule
 	if x.group == nil {
@@ -127,7 +127,7 @@ func (x *Executor) actions(b *Batch) ([]Action, error) {
 		}
 		return forward, nil
 	}
-	if !schedule.sends() {
+	if !schedule.hasTransfers() {
 		var err error
 		if schedule, err = schedule.WithTransfers(); err != nil {
 			return nil, err
@@ -139,12 +139,12 @@ func (x *Executor) actions(b *Batch) ([]Action, error) {
 	return schedule.Rows[x.group.Rank()], nil
 }
 
-// fork gives each micro-batch a context, and in training random numbers of its own.
+// fork gives each micro-batch a context, and in training a random generator of its own.
 func (s *Step) fork(n int) error {
 	here := core.CurrentContext()
 	if !s.batch.Train {
 		for range n {
-			s.micros = append(s.micros, &micro{context: here.OnStreamsOf(here)})
+			s.micros = append(s.micros, &microBatch{context: here.OnStreamsOf(here)})
 		}
 		return nil
 	}
@@ -154,13 +154,13 @@ func (s *Step) fork(n int) error {
 	}
 	for _, g := range forks {
 		seed, offset := g.State()
-		s.micros = append(s.micros, &micro{here.Worker(seed), true, seed, offset})
+		s.micros = append(s.micros, &microBatch{here.Worker(seed), true, seed, offset})
 	}
 	return nil
 }
 
-// in runs fn as part of a stage's work on a micro-batch.
-func (s *Step) in(a Action, grad bool, fn func()) {
+// withMode runs fn in the mode of an action's stage and micro-batch.
+func (s *Step) withMode(a Action, grad bool, fn func()) {
 	core.WithMode(func(core.Mode) core.Mode { return s.mode(a, grad) }, fn)
 }
 
@@ -173,8 +173,8 @@ func (s *Step) mode(a Action, grad bool) core.Mode {
 
 // fail ends the step because of an error in an action.
 func (s *Step) fail(a Action, err error) error {
-	if first := s.marks.failure(); first != nil {
-		err = first // an earlier action's, found while it ran
+	if first := s.recorder.failure(); first != nil {
+		err = first // the error of an earlier action, found during execution
 	} else {
 		err = s.explain(a, err)
 	}
@@ -183,11 +183,11 @@ func (s *Step) fail(a Action, err error) error {
 	return err
 }
 
-// explain says in which action an error happened.
+// explain adds the action to an error.
 func (s *Step) explain(a Action, err error) error { return explain(a, s.x.Device(a.Stage), err) }
 
 func explain(a Action, dev core.Device, err error) error {
-	if collective.IsRevoked(err) { // another rank's
+	if collective.IsRevoked(err) { // the error of another rank
 		return err
 	}
 	var known *stageError
@@ -198,31 +198,32 @@ func explain(a Action, dev core.Device, err error) error {
 	if !ok {
 		kind = core.StateError
 	}
-	return &stageError{core.Errorf(kind, "pipeline", "stage %d on %v, %s of micro-batch %d: %w", a.Stage, dev, a.Kind.word(), a.Micro, err)}
+	return &stageError{core.Errorf(kind, "pipeline", "stage %d on %v, %s of micro-batch %d: %w", a.Stage, dev, a.Kind.description(), a.Micro, err)}
 }
 
-// A stageError says in which stage it happened.
+// A stageError is an error that names the stage and the micro-batch.
 type stageError struct{ err error }
 
 func (e *stageError) Error() string { return e.err.Error() }
 
-// Unwrap returns the error, with its kind.
+// Unwrap returns the underlying error.
 func (e *stageError) Unwrap() error { return e.err }
 
-// Next goes on with the step. It returns nil when the step has ended, and otherwise what the caller is asked for.
+// Next runs the step up to the next request to the caller. It returns nil when the step has ended.
 func (s *Step) Next() (*Call, error) { return s.NextFor(0) }
 
-// NextFor is [Step.Next] that, if d is not 0, returns [CallAgain] after about d, and where it would wait for room in a queue.
+// NextFor is [Step.Next] with a time limit. If d is not 0, it returns [CallAgain] after about d, and when a queue is nearly full
+// and it would wait.
 func (s *Step) NextFor(d time.Duration) (*Call, error) {
 	if s.err != nil || s.closed {
 		return nil, s.err
 	}
 	until := time.Now().Add(d)
-	for s.call == nil && s.at < len(s.actions) {
+	for s.call == nil && s.next < len(s.actions) {
 		if d > 0 && (core.QueueNearlyFull() || time.Now().After(until)) {
 			return &Call{What: CallAgain}, nil
 		}
-		a := s.actions[s.at]
+		a := s.actions[s.next]
 		again, err := s.advance(a, d)
 		if err != nil {
 			return nil, s.fail(a, err)
@@ -237,26 +238,26 @@ func (s *Step) NextFor(d time.Duration) (*Call, error) {
 	return s.finish(d)
 }
 
-// advance goes on with an action, until it is done or asks the caller for something; again says that time is up.
+// advance runs an action until it is done or has a request to the caller. again reports that the time limit has passed.
 func (s *Step) advance(a Action, d time.Duration) (again bool, err error) {
-	c := s.cells[a.Stage][a.Micro]
+	c := s.states[a.Stage][a.Micro]
 	switch a.Kind {
 	case Forward:
 		return false, s.beginForward(a, c)
 	case Backward, InputGrad, WeightGrad:
-		if c.run == nil && !c.begun {
+		if c.run == nil && !c.backwardBegun {
 			if err := s.beginBackward(a, c); err != nil {
 				return false, err
 			}
-		} else if a.Kind == WeightGrad && !c.resting {
-			c.resting = true
-			s.marks.begin(s.at, a, nil)
+		} else if a.Kind == WeightGrad && !c.weightGradBegun {
+			c.weightGradBegun = true
+			s.recorder.begin(s.next, a, nil)
 			if c.run != nil {
 				c.run.Rest()
 			}
 		}
 		if c.run != nil {
-			q, more, err := step(c.run, d)
+			q, more, err := stepRun(c.run, d)
 			if err != nil || more {
 				return more, err
 			}
@@ -267,11 +268,11 @@ func (s *Step) advance(a Action, d time.Duration) (again bool, err error) {
 		}
 		return false, s.endBackward(a, c)
 	default:
-		return s.remote.transfer(s, a, c, d)
+		return s.p2p.run(s, a, c, d)
 	}
 }
 
-func step(r *autograd.Run, d time.Duration) (*autograd.Request, bool, error) {
+func stepRun(r *autograd.Run, d time.Duration) (*autograd.Request, bool, error) {
 	if d > 0 {
 		return r.StepFor(d)
 	}
@@ -279,8 +280,8 @@ func step(r *autograd.Run, d time.Duration) (*autograd.Request, bool, error) {
 	return q, false, err
 }
 
-// Answer gives the results of what the step asked for: a stage's outputs, a loss, or gradients. The step takes gradients over;
-// of tensors it makes references of its own.
+// Answer takes the results of a request: a stage's outputs, a loss, or gradients. The step takes over the references to
+// gradients, and makes its own references to outputs and losses.
 func (s *Step) Answer(results []*core.Tensor) error {
 	call := s.call
 	if call == nil {
@@ -290,8 +291,8 @@ func (s *Step) Answer(results []*core.Tensor) error {
 	if call.What == CallEnd {
 		return nil
 	}
-	a := s.actions[s.at]
-	c := s.cells[a.Stage][a.Micro]
+	a := s.actions[s.next]
+	c := s.states[a.Stage][a.Micro]
 	var err error
 	switch call.What {
 	case CallBackward:
@@ -307,7 +308,7 @@ func (s *Step) Answer(results []*core.Tensor) error {
 	return nil
 }
 
-// Fail ends the step because the caller could not do what it was asked for, on all ranks. It returns the error, with the stage and
+// Fail ends the step on all ranks because the caller could not fulfil a request. It returns the error with the stage and the
 // micro-batch.
 func (s *Step) Fail(err error) error {
 	call := s.call
@@ -318,55 +319,56 @@ func (s *Step) Fail(err error) error {
 	case call == nil || call.What == CallEnd:
 		return s.stop(err)
 	}
-	return s.fail(s.actions[s.at], err)
+	return s.fail(s.actions[s.next], err)
 }
 
-// Losses returns the losses of the micro-batches, times their weights. They belong to the step.
+// Losses returns the weighted losses of the micro-batches. They belong to the step.
 func (s *Step) Losses() []*core.Tensor { return s.losses }
 
-// Outputs returns the last stage's outputs by micro-batch, if they were asked for. They belong to the step.
+// Outputs returns the last stage's outputs by micro-batch, if [Batch.Outputs] was set. They belong to the step.
 func (s *Step) Outputs() [][]*core.Tensor { return s.outputs }
 
-// Measured waits for the work of the step and returns when it was done; nil while it is on its way.
+// Measured waits for the work of the step and returns when its actions ran. It returns nil while the step is running.
 func (s *Step) Measured() *Timeline {
-	if s.x.open.Load() == s {
+	if s.x.current.Load() == s {
 		return nil
 	}
-	return s.marks.timeline(s.batch.Schedule)
+	return s.recorder.timeline(s.batch.Schedule)
 }
 
-// Close lets go of everything that the step holds but losses and outputs, which [Step.Release] gives back.
+// Close frees everything the step holds except losses and outputs, which [Step.Release] frees. A step that has not succeeded
+// fails on all ranks.
 func (s *Step) Close() {
 	if s.closed {
 		return
 	}
 	s.closed = true
-	defer s.x.open.CompareAndSwap(s, nil)
-	if !s.over {
-		for _, y := range s.x.ties {
-			y.forget()
+	defer s.x.current.CompareAndSwap(s, nil)
+	if !s.committed {
+		for _, y := range s.x.tied {
+			y.dropGrads()
 		}
-		if s.remote != nil {
-			s.giveUp()
+		if s.p2p != nil {
+			s.abort()
 		}
 	}
-	for _, y := range s.x.shares {
-		y.forget()
+	for _, y := range s.x.shared {
+		y.restoreGrad()
 	}
-	for _, row := range s.cells {
+	for _, row := range s.states {
 		for _, c := range row {
-			c.drop()
+			c.release()
 		}
 	}
-	if s.remote != nil {
-		s.remote.header.Release()
+	if s.p2p != nil {
+		s.p2p.header.Release()
 	}
 	for _, m := range s.micros {
 		m.context.Free()
 	}
 }
 
-// Release closes the step and gives losses and outputs back.
+// Release closes the step and frees losses and outputs.
 func (s *Step) Release() {
 	s.Close()
 	for _, l := range s.losses {
@@ -375,8 +377,8 @@ func (s *Step) Release() {
 	for _, list := range s.outputs {
 		release(list)
 	}
-	s.total.Release()
-	s.losses, s.outputs, s.total = nil, nil, nil
+	s.totalLoss.Release()
+	s.losses, s.outputs, s.totalLoss = nil, nil, nil
 }
 
 func release(list []*core.Tensor) {

@@ -6,15 +6,16 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Tie is a tensor that several stages share. At the end of a step, each other device's gradient of it travels to the device of the
-// first of these stages, once the last pass there has added to it.
+// A Tie is a parameter that several stages share. At the end of a step, the other devices send their gradients to the device of
+// the first stage. A gradient is sent after the last pass that adds to it.
 type Tie struct {
 	Stages []int
-	// Time is what the gradient takes from one device to another. Those between the same two devices follow one another.
+	// Time is the time of sending the gradient from one device to another. Transfers between the same two devices run one after the
+	// other.
 	Time float64
 }
 
-// check returns an error unless the tie is one of so many stages.
+// check returns an error if the stages or the time are invalid.
 func (y Tie) check(stages int) error {
 	if len(y.Stages) == 0 || slices.Min(y.Stages) < 0 || slices.Max(y.Stages) >= stages {
 		return core.Errorf(core.ValueError, "simulate", "got a tie of the stages %v, want some from 0 to %d", y.Stages, stages-1)
@@ -25,14 +26,15 @@ func (y Tie) check(stages int) error {
 	return nil
 }
 
-// tied returns when the last gradient of a tied tensor was added. free are the times at which the devices have done all else.
-func (s *Schedule) tied(c Costs, spans [][]Span, free []float64) (end float64) {
+// tiesEnd returns when the last gradient of a tied parameter was added. free holds the time at which each device has done
+// everything else.
+func (s *Schedule) tiesEnd(c Costs, spans [][]Span, free []float64) (end float64) {
 	place := s.Devices()
 	ready := map[[2]int]float64{} // by sender and receiver
 	for _, y := range c.Ties {
 		owner := place[slices.Min(y.Stages)]
 		for from := range spans {
-			made := -1.0 // when the last pass there has added to the gradient
+			made := -1.0 // end of the last pass on this device that adds to the gradient
 			for _, x := range spans[from] {
 				if from != owner && (x.Kind == Backward || x.Kind == WeightGrad) && slices.Contains(y.Stages, x.Stage) {
 					made = max(made, x.End)

@@ -7,26 +7,27 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A tie is a tensor that stages on several devices share, such as the weight of an embedding and of the last layer. It is on the
-// device of the first of them; the others have copies, whose gradients are added to its own at the end of a step.
-type tie struct {
+// A tiedParam is a parameter that stages on several devices share, such as the weight of an embedding and of the output layer.
+// The owner is on the device of the first such stage. The other devices have copies, whose gradients are added to the owner's at
+// the end of a step.
+type tiedParam struct {
 	owner  *core.Tensor
 	copies []*tieCopy
 }
 
 type tieCopy struct {
 	tensor  *core.Tensor
-	source  *core.Storage // what it was copied from
+	source  *core.Storage // the owner's storage that was copied
 	version uint32
 }
 
-// Tie returns the tensor that a stage has to use in place of t: t itself if it is on the stage's device, and otherwise a copy that
-// begins every step with t's values and whose gradient ends up in t's.
+// Tie returns the tensor that a stage uses for t. This is t itself if t is on the stage's device. Otherwise it is a copy that is
+// updated at the beginning of every step, and whose gradient is added to t's.
 func (x *Executor) Tie(t *core.Tensor, stage int) (*core.Tensor, error) {
-	if err := x.take(busy); err != nil {
+	if err := x.acquire(notAStep); err != nil {
 		return nil, err
 	}
-	defer x.open.Store(nil)
+	defer x.current.Store(nil)
 	dev := x.Device(stage)
 	if err := t.Usable("pipeline"); err != nil {
 		return nil, err
@@ -34,12 +35,12 @@ func (x *Executor) Tie(t *core.Tensor, stage int) (*core.Tensor, error) {
 	if t.Device() == dev {
 		return t, nil
 	}
-	i := slices.IndexFunc(x.ties, func(y *tie) bool { return y.owner == t })
+	i := slices.IndexFunc(x.tied, func(y *tiedParam) bool { return y.owner == t })
 	if i < 0 {
-		i = len(x.ties)
-		x.ties = append(x.ties, &tie{owner: t})
+		i = len(x.tied)
+		x.tied = append(x.tied, &tiedParam{owner: t})
 	}
-	y := x.ties[i]
+	y := x.tied[i]
 	for _, c := range y.copies {
 		if c.tensor.Device() == dev {
 			return c.tensor, nil
@@ -59,11 +60,11 @@ func (x *Executor) Tie(t *core.Tensor, stage int) (*core.Tensor, error) {
 	return c.tensor, nil
 }
 
-// refresh gives the copies the owner's values, if it has changed.
-func (y *tie) refresh(l *lines) error {
+// refresh copies the owner's values to the copies if they have changed.
+func (y *tiedParam) refresh(l *copier) error {
 	var err error
 	for _, c := range y.copies {
-		if want := y.owner.RequiresGrad(); c.tensor.RequiresGrad() != want { // it may have been frozen
+		if want := y.owner.RequiresGrad(); c.tensor.RequiresGrad() != want { // the owner was frozen or unfrozen
 			c.tensor.SetRequiresGrad(want)
 		}
 		s := y.owner.Storage()
@@ -86,8 +87,8 @@ func (y *tie) refresh(l *lines) error {
 	return nil
 }
 
-// collect adds the copies' gradients to the owner's.
-func (y *tie) collect(l *lines) error {
+// addGrads adds the copies' gradients to the owner's.
+func (y *tiedParam) addGrads(l *copier) error {
 	for _, c := range y.copies {
 		g := c.tensor.Grad()
 		if g == nil {
@@ -96,13 +97,13 @@ func (y *tie) collect(l *lines) error {
 		var err error
 		core.NoGrad(func() {
 			core.WithCategory(core.Gradient, func() {
-				var p *parcel
+				var p *transfer
 				if p, err = l.send(g, y.owner.Device(), false); err != nil {
 					return
 				}
 				if old := y.owner.Grad(); old != nil {
 					err = op.AddInPlace(old, p.tensor).Err()
-					p.drop()
+					p.release()
 					return
 				}
 				y.owner.SetGrad(p.take())
@@ -116,8 +117,8 @@ func (y *tie) collect(l *lines) error {
 	return nil
 }
 
-// forget drops the copies' gradients, of a step that failed.
-func (y *tie) forget() {
+// dropGrads drops the copies' gradients after a failed step.
+func (y *tiedParam) dropGrads() {
 	for _, c := range y.copies {
 		if c.tensor.Grad() != nil {
 			c.tensor.SetGrad(nil)
@@ -125,7 +126,7 @@ func (y *tie) forget() {
 	}
 }
 
-func (y *tie) release() {
+func (y *tiedParam) release() {
 	for _, c := range y.copies {
 		c.tensor.Release()
 	}

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// WithTransfers returns the schedule with a send and a receive for every tensor that goes to another device. Their order is that
-// in which the tensors are made if every pass takes the same time, on all devices, so that none of them waits for a tensor that
-// another waits to send, even if sends block.
+// WithTransfers returns the schedule with a send and a receive for every tensor that moves to another device. They are in the
+// order in which the tensors are computed if every pass takes the same time. This order is the same on all devices, so the
+// schedule cannot deadlock even if sends block.
 func (s *Schedule) WithTransfers() (*Schedule, error) {
 	order, err := s.order()
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Schedule) WithTransfers() (*Schedule, error) {
 	return out, nil
 }
 
-// Compute returns the schedule without transfers.
+// Compute returns the schedule without sends and receives.
 func (s *Schedule) Compute() *Schedule {
 	out := &Schedule{Name: s.Name, Rows: make([][]Action, len(s.Rows))}
 	for d, row := range s.Rows {
@@ -48,7 +48,7 @@ func (s *Schedule) Compute() *Schedule {
 	return out
 }
 
-// order returns the passes of all devices in the order in which they begin if all take the same time.
+// order returns the passes of all devices in the order in which they begin if every pass takes the same time.
 func (s *Schedule) order() ([]Action, error) {
 	t, err := s.Simulate(Costs{})
 	if err != nil {

@@ -7,22 +7,22 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Validate returns an error unless the schedule does everything once and in an order that ends: each stage is on one device, with
-// one forward and one whole backward pass of each micro-batch, and no device waits for itself, not even if a send blocks until it
-// is received. An error of the latter kind names the actions that wait for one another.
+// Validate returns an error unless the schedule is complete and cannot deadlock. Each stage is on one device, and has one forward
+// pass and one backward pass for each micro-batch. A schedule must not deadlock even if sends block until they are received; the
+// error names the actions that wait for each other.
 func (s *Schedule) Validate() error {
-	if err := s.complete(); err != nil {
+	if err := s.checkActions(); err != nil {
 		return err
 	}
-	if s.sends() {
-		return newWalk(s, true).run(nil)
+	if s.hasTransfers() {
+		return newDryRun(s, true).run(nil)
 	}
 	_, err := s.WithTransfers()
 	return err
 }
 
-// sends reports whether the schedule says its transfers itself.
-func (s *Schedule) sends() bool {
+// hasTransfers reports whether the schedule contains sends or receives.
+func (s *Schedule) hasTransfers() bool {
 	found := false
 	s.each(func(_ int, a Action) { found = found || !a.Kind.Computes() })
 	return found
@@ -32,28 +32,28 @@ func (s *Schedule) errorf(format string, args ...any) error {
 	return core.Errorf(core.ValueError, "schedule", "%s: %s", s.Name, fmt.Sprintf(format, args...))
 }
 
-// complete returns an error unless every action is there once.
-func (s *Schedule) complete() error {
+// checkActions returns an error unless every action is present exactly once.
+func (s *Schedule) checkActions() error {
 	if s.Stages() == 0 {
 		return s.errorf("there are no actions")
 	}
 	t := s.table()
-	home := make([]int, t.stages)
-	for i := range home {
-		home[i] = -1
+	device := make([]int, t.stages)
+	for i := range device {
+		device[i] = -1
 	}
-	count := make([]int, t.len())
+	count := make([]int, t.size())
 	var err error
 	s.each(func(d int, a Action) {
 		switch {
 		case err != nil:
 		case a.Stage < 0 || a.Micro < 0:
 			err = s.errorf("got %v, want stages and micro-batches from 0", a)
-		case home[a.Stage] >= 0 && home[a.Stage] != d:
-			err = s.errorf("stage %d is on device %d and, with %v, on device %d", a.Stage, home[a.Stage], a, d)
+		case device[a.Stage] >= 0 && device[a.Stage] != d:
+			err = s.errorf("stage %d is on device %d and, with %v, on device %d", a.Stage, device[a.Stage], a, d)
 		default:
-			home[a.Stage] = d
-			if count[t.at(a)]++; count[t.at(a)] > 1 {
+			device[a.Stage] = d
+			if count[t.index(a)]++; count[t.index(a)] > 1 {
 				err = s.errorf("%v stands there twice", a)
 			}
 		}
@@ -66,13 +66,13 @@ func (s *Schedule) complete() error {
 			return s.errorf("device %d has no stage", d)
 		}
 	}
-	sends := s.sends()
+	sends := s.hasTransfers()
 	for stage := range t.stages {
-		if home[stage] < 0 {
+		if device[stage] < 0 {
 			return s.errorf("stage %d is on no device", stage)
 		}
-		for i := range t.micro {
-			has := func(k Kind) bool { return count[t.at(Action{k, stage, i})] > 0 }
+		for i := range t.micros {
+			has := func(k Kind) bool { return count[t.index(Action{k, stage, i})] > 0 }
 			f, b, ig, w := has(Forward), has(Backward), has(InputGrad), has(WeightGrad)
 			switch {
 			case !f:
@@ -89,11 +89,11 @@ func (s *Schedule) complete() error {
 			if !sends {
 				continue
 			}
-			// A transfer is there exactly where the stages are on two devices.
+			// Transfers are needed exactly between stages on different devices.
 			for _, k := range []Kind{SendForward, RecvForward, SendBackward, RecvBackward} {
 				a := Action{k, stage, i}
 				other := a.peer().Stage
-				want := other >= 0 && other < t.stages && home[other] != home[stage]
+				want := other >= 0 && other < t.stages && device[other] != device[stage]
 				if want != has(k) {
 					if want {
 						return s.errorf("%v is missing", a)
@@ -106,35 +106,35 @@ func (s *Schedule) complete() error {
 	return nil
 }
 
-// table numbers the actions of a schedule.
-type table struct{ stages, micro int }
+// An actionTable numbers the actions of a schedule, as indices of slices.
+type actionTable struct{ stages, micros int }
 
-func (s *Schedule) table() table { return table{s.Stages(), s.Micro()} }
+func (s *Schedule) table() actionTable { return actionTable{s.Stages(), s.Micro()} }
 
-func (t table) len() int { return len(kindNames) * t.stages * t.micro }
+func (t actionTable) size() int { return len(kindNames) * t.stages * t.micros }
 
-func (t table) at(a Action) int { return (int(a.Kind)*t.stages+a.Stage)*t.micro + a.Micro }
+func (t actionTable) index(a Action) int { return (int(a.Kind)*t.stages+a.Stage)*t.micros + a.Micro }
 
-// A walk carries a schedule out, without doing anything.
-type walk struct {
+// A dryRun goes through a schedule in an order in which its actions can run, and finds deadlocks. It computes nothing.
+type dryRun struct {
 	s        *Schedule
-	t        table
+	table    actionTable
 	device   []int // by stage
-	explicit bool  // transfers are actions
+	explicit bool  // the schedule contains sends and receives
 	present  []bool
 	done     []bool
-	next     []int // by device
+	next     []int // index of the next action, by device
 }
 
-func newWalk(s *Schedule, explicit bool) *walk {
+func newDryRun(s *Schedule, explicit bool) *dryRun {
 	t := s.table()
-	w := &walk{s: s, t: t, device: s.Devices(), explicit: explicit, present: make([]bool, t.len()), done: make([]bool, t.len()), next: make([]int, len(s.Rows))}
-	s.each(func(_ int, a Action) { w.present[t.at(a)] = true })
+	w := &dryRun{s: s, table: t, device: s.Devices(), explicit: explicit, present: make([]bool, t.size()), done: make([]bool, t.size()), next: make([]int, len(s.Rows))}
+	s.each(func(_ int, a Action) { w.present[t.index(a)] = true })
 	return w
 }
 
-// needs calls fn with the actions that must have been done before a.
-func (w *walk) needs(a Action, fn func(Action)) {
+// dependencies calls fn with each action that must run before a.
+func (w *dryRun) dependencies(a Action, fn func(Action)) {
 	remote := func(stage int) bool { return w.explicit && w.device[stage] != w.device[a.Stage] }
 	switch a.Kind {
 	case Forward:
@@ -148,7 +148,7 @@ func (w *walk) needs(a Action, fn func(Action)) {
 	case Backward, InputGrad:
 		fn(Action{Forward, a.Stage, a.Micro})
 		switch {
-		case a.Stage == w.t.stages-1:
+		case a.Stage == w.table.stages-1:
 		case remote(a.Stage + 1):
 			fn(Action{RecvBackward, a.Stage, a.Micro})
 		default:
@@ -163,61 +163,61 @@ func (w *walk) needs(a Action, fn func(Action)) {
 	}
 }
 
-// backward returns the action that makes the gradient of a stage's input.
-func (w *walk) backward(stage, micro int) Action {
-	if a := (Action{Backward, stage, micro}); w.present[w.t.at(a)] {
+// backward returns the action that computes the gradient of a stage's input.
+func (w *dryRun) backward(stage, micro int) Action {
+	if a := (Action{Backward, stage, micro}); w.present[w.table.index(a)] {
 		return a
 	}
 	return Action{InputGrad, stage, micro}
 }
 
-// head returns the action that device d is at.
-func (w *walk) head(d int) (Action, bool) {
+// current returns the next action of device d.
+func (w *dryRun) current(d int) (Action, bool) {
 	if w.next[d] == len(w.s.Rows[d]) {
 		return Action{}, false
 	}
 	return w.s.Rows[d][w.next[d]], true
 }
 
-// waits returns the action that a, at the head of its device, waits for.
-func (w *walk) waits(a Action) (on Action, waiting bool) {
-	w.needs(a, func(b Action) {
-		if !waiting && !w.done[w.t.at(b)] {
+// blockedOn returns an action that a, the next action of its device, waits for.
+func (w *dryRun) blockedOn(a Action) (on Action, waiting bool) {
+	w.dependencies(a, func(b Action) {
+		if !waiting && !w.done[w.table.index(b)] {
 			on, waiting = b, true
 		}
 	})
 	if waiting || a.Kind.Computes() {
 		return on, waiting
 	}
-	// Both sides of a transfer come together: the other one must be at the head of its device, and waiting for nothing else.
+	// A send and its receive run together: the other one must be the next action of its device, with its dependencies done.
 	other := a.peer()
-	h, ok := w.head(w.device[other.Stage])
+	h, ok := w.current(w.device[other.Stage])
 	if !ok || h != other {
 		return other, true
 	}
 	ready := true
-	w.needs(other, func(b Action) { ready = ready && w.done[w.t.at(b)] })
+	w.dependencies(other, func(b Action) { ready = ready && w.done[w.table.index(b)] })
 	return other, !ready
 }
 
-// run does all actions, of each of which it tells did, or returns an error that names the cycle in which they wait.
-func (w *walk) run(did func(device int, a Action)) error {
+// run visits all actions in an order that respects their dependencies, or returns an error that names a deadlock.
+func (w *dryRun) run(visit func(device int, a Action)) error {
 	step := func(d int, a Action) {
-		w.done[w.t.at(a)] = true
+		w.done[w.table.index(a)] = true
 		w.next[d]++
-		if did != nil {
-			did(d, a)
+		if visit != nil {
+			visit(d, a)
 		}
 	}
 	for moved := true; moved; {
 		moved = false
 		for d := range w.s.Rows {
 			for {
-				a, ok := w.head(d)
+				a, ok := w.current(d)
 				if !ok {
 					break
 				}
-				if _, waiting := w.waits(a); waiting {
+				if _, waiting := w.blockedOn(a); waiting {
 					break
 				}
 				moved = true
@@ -230,28 +230,28 @@ func (w *walk) run(did func(device int, a Action)) error {
 		}
 	}
 	for d := range w.s.Rows {
-		if _, ok := w.head(d); ok {
-			return w.cycle(d)
+		if _, ok := w.current(d); ok {
+			return w.deadlock(d)
 		}
 	}
 	return nil
 }
 
-// cycle returns the error that device d is part of, or waits for, devices that wait for one another.
-func (w *walk) cycle(d int) error {
+// deadlock returns an error that names the cycle of waiting devices that device d is part of or waits for.
+func (w *dryRun) deadlock(d int) error {
 	seen := make([]int, len(w.s.Rows))
 	var path []int
 	for seen[d] == 0 {
 		path = append(path, d)
 		seen[d] = len(path)
-		a, _ := w.head(d)
-		on, _ := w.waits(a)
+		a, _ := w.current(d)
+		on, _ := w.blockedOn(a)
 		d = w.device[on.Stage]
 	}
 	var b strings.Builder
 	for i, d := range path[seen[d]-1:] {
-		a, _ := w.head(d)
-		on, _ := w.waits(a)
+		a, _ := w.current(d)
+		on, _ := w.blockedOn(a)
 		if i > 0 {
 			b.WriteString("; ")
 		}

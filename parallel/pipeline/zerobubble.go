@@ -1,16 +1,16 @@
 package pipeline
 
-// zeroBubble follows ZB-H1 of Qi et al. 2023: as 1f1b, or interleaved with a shorter warm-up, but the gradients of device d's
-// weights follow those of its inputs d passes later, so that the stages before wait less and nobody keeps more micro-batches
-// than the first device does under 1f1b.
+// zeroBubble builds ZB-H1 of Qi et al. 2023. It is 1F1B, or interleaved 1F1B with a shorter warm-up, with split backward passes:
+// device d runs each WeightGrad d passes after its InputGrad. Earlier stages then wait less, and no device keeps more
+// micro-batches than the first device under 1F1B.
 func zeroBubble(devices, micro, chunks int) [][]Action {
-	groups := groupsOf(devices, micro)
+	groups := microBatchGroups(devices, micro)
 	rows := make([][]Action, devices)
 	for d := range rows {
-		p := rounds(d, devices, chunks, groups)
+		p := interleavedPasses(d, devices, chunks, groups)
 		warm := min(len(p.forward), devices-1-d+(chunks-1)*groups[0])
-		done := 0 // gradients of weights
-		for _, a := range p.pairs(warm) {
+		done := 0 // number of InputGrad actions so far
+		for _, a := range p.oneForwardOneBackward(warm) {
 			if a.Kind == Forward {
 				rows[d] = append(rows[d], a)
 				continue
@@ -28,13 +28,13 @@ func zeroBubble(devices, micro, chunks int) [][]Action {
 	return rows
 }
 
-// zeroBubbleV follows ZB-V of Qi et al. 2024: device d has the stages d and 2*devices-1-d.
+// zeroBubbleV builds ZB-V of Qi et al. 2024: device d has the stages d and 2*devices-1-d.
 func zeroBubbleV(devices, micro, _ int) [][]Action {
 	rows := make([][]Action, devices)
-	// The pattern is made for at least 2*devices-1 micro-batches; of fewer, what belongs to others is left out.
+	// The pattern needs at least 2*devices-1 micro-batches. With fewer, add leaves out the actions of missing micro-batches.
 	n := max(micro, 2*devices-1)
 	for d := range rows {
-		r := veeRow{down: d, up: 2*devices - 1 - d, micro: micro}
+		r := vRow{down: d, up: 2*devices - 1 - d, micro: micro}
 		for range 2*(devices-d) - 1 {
 			r.add(Forward, r.down)
 		}
@@ -71,14 +71,14 @@ func zeroBubbleV(devices, micro, _ int) [][]Action {
 	return rows
 }
 
-// veeRow builds the row of a device with two stages, one on the way down and one on the way up.
-type veeRow struct {
+// A vRow builds the row of a device with two stages, one on the way down the V and one on the way up.
+type vRow struct {
 	down, up, micro int
-	next            [WeightGrad + 1][2]int // micro-batch by kind and stage
+	next            [WeightGrad + 1][2]int // next micro-batch, by kind and stage
 	row             []Action
 }
 
-func (r *veeRow) chunk(stage int) int {
+func (r *vRow) chunk(stage int) int {
 	if stage == r.up {
 		return 1
 	}
@@ -86,7 +86,7 @@ func (r *veeRow) chunk(stage int) int {
 }
 
 // add appends the next action of a kind in a stage.
-func (r *veeRow) add(k Kind, stage int) {
+func (r *vRow) add(k Kind, stage int) {
 	at := &r.next[k][r.chunk(stage)]
 	if *at < r.micro {
 		r.row = append(r.row, Action{k, stage, *at})
@@ -94,8 +94,8 @@ func (r *veeRow) add(k Kind, stage int) {
 	*at++
 }
 
-// backward appends the next gradients of inputs and of weights.
-func (r *veeRow) backward(stage int) {
+// backward appends the next InputGrad and the next WeightGrad.
+func (r *vRow) backward(stage int) {
 	r.add(InputGrad, stage)
 	r.add(WeightGrad, stage)
 }
