@@ -188,12 +188,15 @@ class _Word:
 def operations() -> str:
     """Returns the text of python.txt: an operation's name and one of its functions in each line."""
     from plait import _ops
+    from plait._ops import functions
 
     lines = ["# Written by internal/coverage/coverage.py: operations, and their functions in Python."]
     for name in sorted(_ops.__all__):
         paths = [f"{place}.{name.removeprefix(prefix)}" for place, prefix in PLACES]
         if name in OTHER_NAMES:
             paths.append(OTHER_NAMES[name])
+        if name in functions._OWN:  # the reference has these two from its row
+            paths = [path for path in paths if path.rpartition(".")[0] not in ("plait", "plait.Tensor")]
         for path in paths:
             if (text := of_path(path)) is not None:
                 lines.append(f"{name} {text}")

@@ -35,7 +35,9 @@ func generate(root string) error {
 		w.file("python/plait/_ops/"+f.name+".py", f.pythonSource())
 	}
 	w.file("python/plait/_ops/__init__.py", pythonIndex(families))
-	w.file("python/plait/_ops/methods.py", w.pythonMethods(families))
+	public := w.public()
+	w.file("python/plait/_ops/functions.py", public.functions(families))
+	w.file("python/plait/_ops/methods.py", public.methods(families))
 	w.goFile("capi/bind/gen_version.go", version(w.text("python/plait/_version.py")))
 	w.sweep("capi/bind/gen_*.go") // what is left is read next
 	functions := parseBind(filepath.Join(w.root, "capi/bind"), families)
@@ -45,7 +47,7 @@ func generate(root string) error {
 	w.file("capi/plait.h", header(functions))
 	w.file("capi/plait.map", symbols(functions))
 	w.file("python/plait/_core.pyi", stubs(functions))
-	w.reference(families)
+	w.reference(families, public)
 	w.sweep("capi/gen_*.go", "python/plait/_ops/*.py", "docs/reference/*.md")
 	return w.err
 }
@@ -67,8 +69,8 @@ func (w *writer) text(name string) string {
 }
 
 // reference writes the pages about the operations.
-func (w *writer) reference(families []*family) {
-	m := &manual{python: pythonSignatures(w.text("internal/coverage/python.txt"))}
+func (w *writer) reference(families []*family, p *public) {
+	m := &manual{python: p.signatures(families)}
 	var err error
 	if m.sources, err = parseSources(filepath.Join(w.root, "core/op")); err != nil {
 		w.err = err

@@ -13,7 +13,7 @@ from plait._functions.likes import *
 from plait._functions.matrix import *
 from plait._functions.order import *
 from plait._functions.reduction import *
-from plait._functions.reexports import *
 from plait._functions.shape import *
 from plait._functions.splitting import *
 from plait._functions.windows import *
+from plait._ops.functions import *
