@@ -161,7 +161,11 @@ func OpenDevice(name string) (Device, error) {
 			kinds = append(kinds, k)
 		}
 		slices.Sort(kinds)
-		return nil, Errorf(DeviceError, "device", "no devices of kind %q, want one of %v", kind, kinds)
+		hint := ""
+		if kind == "gpu" {
+			hint = "; a program that imports github.com/plait-ml/plait/gpu has GPUs"
+		}
+		return nil, Errorf(DeviceError, "device", "no devices of kind %q, want one of %v%s", kind, kinds, hint)
 	}
 	d, err := b.Open(index, len(devices.order))
 	if err != nil {

@@ -301,6 +301,8 @@ func TestSeveralDevicesShareTheThreads(t *testing.T) {
 	require.ErrorContains(t, err, "at most")
 	_, err = core.OpenDevice("tpu:0")
 	require.ErrorContains(t, err, `no devices of kind "tpu"`)
+	_, err = core.OpenDevice("gpu:0") // this program does not import it
+	require.ErrorContains(t, err, `no devices of kind "gpu", want one of [cpu]; a program that imports github.com/plait-ml/plait/gpu has GPUs`)
 	_, err = core.OpenDevice("cpu:x")
 	require.Error(t, err)
 	x := op.Ones(3)
