@@ -7,7 +7,7 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 )
 
-// preBackward is told that the gradient of an output is known: the unit's backward begins.
+// preBackward starts the unit's backward. It runs when the gradient of an output is known. It unshards the unit and prefetches the next one.
 func (u *Unit) preBackward(w *use) error {
 	run := autograd.CurrentRun()
 	if run == nil || u.closed {
@@ -22,22 +22,22 @@ func (u *Unit) preBackward(w *use) error {
 	if err := u.enter(run); err != nil {
 		return err
 	}
-	if err := u.fill(); err != nil {
+	if err := u.gather(); err != nil {
 		return err
 	}
-	if err := u.show(); err != nil {
+	if err := u.useFull(); err != nil {
 		return err
 	}
 	t := u.tree
-	if next := t.behind(u); next != nil && t.root().options.BackwardPrefetch == PrefetchBefore {
+	if next := t.nextInBackward(u); next != nil && t.root().options.BackwardPrefetch == PrefetchBefore {
 		return t.prefetch(next)
 	} else if next != nil {
-		t.wished = next
+		t.deferred = next
 	}
 	return nil
 }
 
-// enter makes the unit one that backward pass run goes through.
+// enter registers that backward pass run goes through the unit, and counts the gradients that the pass will produce.
 func (u *Unit) enter(run *autograd.Run) error {
 	if err := u.computes(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (u *Unit) enter(run *autograd.Run) error {
 	return nil
 }
 
-// arrived is told that the gradient of a parameter is final.
+// arrived runs when the gradient of a parameter is final. After the unit's last gradient it starts the reduce-scatter.
 func (u *Unit) arrived(p *parameter) error {
 	run := autograd.CurrentRun()
 	if run == nil {
@@ -67,7 +67,7 @@ func (u *Unit) arrived(p *parameter) error {
 	}
 	defer g.Leave()
 	if !u.back {
-		// What has a gradient did not pass through the unit's outputs.
+		// The gradient did not come through the unit's outputs, so no hook has started the unit's backward.
 		if err := u.enter(run); err != nil {
 			return err
 		}
@@ -91,7 +91,8 @@ func (u *Unit) arrived(p *parameter) error {
 	return u.release()
 }
 
-// release frees the full parameters if backward is done with them: in the first part of a divided pass, gradients may come later.
+// release reshards the unit if its backward is done. It does not wait for gradients in the first part of a two-part pass, since the second
+// part computes them.
 func (u *Unit) release() error {
 	if !u.back || u.expecting > 0 && !u.run.FirstPart() || len(u.uses) == 0 {
 		return nil
@@ -101,7 +102,7 @@ func (u *Unit) release() error {
 		trained = trained && p.full().RequiresGrad()
 	}
 	for _, w := range u.uses {
-		// Without a sign from the inputs, gradients of all parameters are one.
+		// If no input has a hook, backward of the unit has ended when all its parameters have gradients.
 		if w.inputs > 0 || !w.hooked && (!trained || !u.reduced && u.sync) {
 			return nil
 		}
@@ -109,22 +110,22 @@ func (u *Unit) release() error {
 	return u.leave()
 }
 
-// leave ends the unit's backward.
+// leave ends the unit's backward and reshards the unit, unless [Unit.SetReshardAfterBackward] has turned that off.
 func (u *Unit) leave() error {
 	u.back, u.run, u.uses = false, nil, nil
-	if u.using > 0 || u.manual || u.whole() {
+	if u.using > 0 || u.manual || u.replicated() {
 		return nil
 	}
-	u.shut()
+	u.useShards()
 	if u.keep {
 		u.holds = true
 		return nil
 	}
-	u.empty()
-	return u.tree.freed()
+	u.freeFull()
+	return u.tree.prefetchDeferred()
 }
 
-// backwardEnded is told that a backward pass has run its last node.
+// backwardEnded runs after the last node of a backward pass.
 func (t *Tree) backwardEnded(run *autograd.Run) error {
 	t.runs, t.resting = without(t.runs, run), without(t.resting, run)
 	// Gradients that did not come in the whole, or came in passes without synchronisation, in an order that all ranks know.
@@ -140,7 +141,7 @@ func (t *Tree) backwardEnded(run *autograd.Run) error {
 
 // partEnded is told that a backward pass, or a part of it, has run its last node.
 func (t *Tree) partEnded(run *autograd.Run) error {
-	t.wished, t.fetched = t.wished[:0], t.fetched[:0]
+	t.deferred, t.fetched = t.deferred[:0], t.fetched[:0]
 	for _, u := range t.units {
 		if u.run == run {
 			if err := u.leave(); err != nil {
@@ -153,15 +154,15 @@ func (t *Tree) partEnded(run *autograd.Run) error {
 	}
 	for _, u := range t.units {
 		if u.filled && u.idle() && !(u.holds && u.keep) {
-			u.empty()
+			u.freeFull()
 		}
 	}
 	t.releaseHeld()
 	return t.settleAbsent()
 }
 
-// backwardClosed is told that a backward pass is over, and gives it up if an error has ended it: what comes next, such as an
-// optimiser that drops the gradients, must find the shards.
+// backwardClosed runs when a backward pass is over. If an error has ended the pass it fails the step, so that the module's tensors are the
+// shards again for the code that follows, such as an optimiser's ZeroGrad.
 func (t *Tree) backwardClosed(run *autograd.Run) {
 	defer t.guard.End()
 	rests, err := slices.Contains(t.resting, run), run.Err()
@@ -185,7 +186,7 @@ func without(list []*autograd.Run, run *autograd.Run) []*autograd.Run {
 
 // pending reports whether some of the unit's parameters have a gradient that was not reduced.
 func (u *Unit) pending() bool {
-	if u.whole() {
+	if u.replicated() {
 		return u.touched
 	}
 	return slices.ContainsFunc(u.params, func(p *parameter) bool { return p.full().Grad() != nil })

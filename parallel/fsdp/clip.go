@@ -9,9 +9,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// ClipGradNorm is [optim.ClipGradNorm] over the full gradients of the tree's parameters, of which each rank has a part: it
-// scales them so that their norm, as one vector, is at most maxNorm, and returns the norm before, the same on every rank.
-// Every rank calls it after backward.
+// ClipGradNorm is [optim.ClipGradNorm] for sharded gradients. It scales the gradients so that the norm of all full gradients, as one vector,
+// is at most maxNorm. It returns the norm before scaling, which is the same on every rank. Every rank calls it after backward.
 func (t *Tree) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 	if !(maxNorm >= 0) {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "clip_grad_norm_", "the largest norm must be at least 0, got %v", maxNorm))
@@ -37,8 +36,8 @@ func (t *Tree) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 	return total
 }
 
-// GradNorm returns the norm of the full gradients of the parameters as one vector, the same on every rank. Of those that one
-// of the units has, the ranks add up what they have; every rank calls it with the same ones.
+// GradNorm returns the norm of the full gradients of the parameters as one vector, the same on every rank. For parameters of the units it
+// all-reduces the powers of the shards' gradients. Every rank calls it with the same parameters.
 func GradNorm(units []*Unit, params []*core.Tensor, o optim.ClipOptions) *core.Tensor {
 	for _, u := range units {
 		g, err := u.use()
@@ -71,7 +70,7 @@ func GradNorm(units []*Unit, params []*core.Tensor, o optim.ClipOptions) *core.T
 	return total
 }
 
-// norm adds up the powers of the gradients, over each group that parameters are divided over.
+// norm all-reduces the sums of the gradients' powers, once in each shard group, and takes the root of their total.
 func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 	owner := map[*core.Tensor]*Unit{}
 	for _, u := range units {
@@ -119,7 +118,7 @@ func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 	return op.Pow(total, core.Num(1/power))
 }
 
-// powerSum returns this rank's sum of the powers of the gradients, on dev.
+// powerSum returns the sum of the powers of this rank's gradients, on dev.
 func powerSum(params []*core.Tensor, power float64, d core.DType, dev core.Device) *core.Tensor {
 	sum := op.Full([]int{}, core.Num(0), op.TensorOptions{DType: &d, Device: dev})
 	for _, p := range params {

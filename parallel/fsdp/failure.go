@@ -9,23 +9,25 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A step counts on all ranks or on none, as in package ddp. The collectives of a tree's passes go through a channel of each group. A rank
-// whose pass fails, such as for lack of memory, revokes the channels. So the collectives of the other ranks fail with its error, at the
-// latest the one at the end of backward, where all ranks wait for each other. Each rank drops the gradients of the step, which may be
-// averages or not, and makes new channels. The next forward pass begins a step on all ranks.
+// A step succeeds on all ranks or fails on all, as in package ddp. Each tree has its own channel of each group for the collectives of its
+// passes. A rank whose pass fails, such as for lack of memory, revokes the channels. The collectives of the other ranks then fail with that
+// error: at the latest the exchange at the end of backward, where all ranks wait for each other. Each rank drops the gradients of the step,
+// because some may not be averaged, and creates new channels. The next forward pass begins a new step on all ranks.
 //
-// An optimiser that steps in hooks, before backward has ended, has changed some parameters by then.
+// A failed step does not undo changes that were made before the failure: buffers that its forward pass has updated, and parameters that
+// optimisers in hooks have updated. Updates that were skipped because their inputs had failed leave shards and buffers valid and unchanged.
+// States of optimisers, such as Adam's moments, are not recovered: if a hook's step was skipped, they report the error when they are used.
 
-// A passGroup is a group of ranks that a tree's passes have collectives on.
+// A passGroup is a group of ranks with the channels that a tree's passes use on it.
 type passGroup struct {
-	group *collective.Group // the units'
-	tree  *collective.Group // a channel of it, of this tree
-	now   *collective.Group // a channel of that, until a pass fails
-	used  bool              // since the ranks last met at the end of a backward pass
-	end   *collective.Work  // where they meet now
+	group *collective.Group // the units' group
+	tree  *collective.Group // the tree's channel of group
+	now   *collective.Group // a channel of tree, replaced when a pass fails
+	used  bool              // a collective was started since the ranks last met at the end of a backward pass
+	end   *collective.Work  // the exchange at the end of this backward pass
 }
 
-// channel returns the handle on a group for a collective of a pass.
+// channel returns the channel of group g for a collective of a pass.
 func (t *Tree) channel(g *collective.Group) *collective.Group {
 	c := t.passGroup(g)
 	c.used = g.Size() > 1
@@ -33,6 +35,7 @@ func (t *Tree) channel(g *collective.Group) *collective.Group {
 	return c.now
 }
 
+// passGroup returns the tree's channels of group g, and creates them if need be.
 func (t *Tree) passGroup(g *collective.Group) *passGroup {
 	i := slices.IndexFunc(t.groups, func(c *passGroup) bool { return c.group == g })
 	if i < 0 {
@@ -42,8 +45,8 @@ func (t *Tree) passGroup(g *collective.Group) *passGroup {
 	return t.groups[i]
 }
 
-// SetBuffers says which tensors, such as running averages, forward passes change. If a step fails that was to change one and could
-// not, the tensor keeps what it had.
+// SetBuffers sets the tensors that forward passes change, such as running averages. If a step fails and an update of a buffer was skipped,
+// the buffer keeps its previous value.
 func (t *Tree) SetBuffers(list []*core.Tensor) error {
 	if err := t.guard.Enter("fsdp"); err != nil {
 		return err
@@ -56,6 +59,7 @@ func (t *Tree) SetBuffers(list []*core.Tensor) error {
 	return nil
 }
 
+// dropBuffers releases the tensors of [Tree.SetBuffers].
 func (t *Tree) dropBuffers() {
 	for _, b := range t.buffers {
 		b.Release()
@@ -63,17 +67,17 @@ func (t *Tree) dropBuffers() {
 	t.buffers = nil
 }
 
-// FailForward says why the forward pass that the unit is in does not come to its end. [Unit.PostForward] must follow.
+// FailForward reports the error that ended the unit's forward pass early. [Unit.PostForward] must follow.
 func (u *Unit) FailForward(cause error) error {
 	return u.Use(func() {
 		if u.tree != nil {
-			u.tree.faulty(cause)
+			u.tree.setFault(cause)
 		}
 	})
 }
 
-// meet waits, at the end of a backward pass, until all ranks have come there, one group after the other: none may take a step if one
-// has failed. It does not wait for ranks that go backward in another order; the next forward pass does.
+// meet waits at the end of a backward pass until all ranks of each group have reached it, so that no rank takes an optimiser step if one
+// has failed. It does not wait for ranks that run their backward passes in another order: the next forward pass waits for those.
 func (t *Tree) meet(run *autograd.Run, limit time.Duration) (over bool, err error) {
 	for _, c := range t.groups {
 		if c.used {
@@ -96,7 +100,7 @@ func (t *Tree) meet(run *autograd.Run, limit time.Duration) (over bool, err erro
 	return true, nil
 }
 
-// meetLate waits for the ranks that the last backward pass has not waited for.
+// meetLate waits for the ranks that the last backward pass did not wait for.
 func (t *Tree) meetLate() error {
 	late := t.late
 	t.late = nil
@@ -109,39 +113,40 @@ func (t *Tree) meetLate() error {
 	return nil
 }
 
-// backwardFailed is told that a backward pass that comes to the parameter is over without having come to its end.
+// backwardFailed runs when a backward pass through the parameter has failed.
 func (p *parameter) backwardFailed(cause error) {
 	if t := p.unit.tree; t != nil {
 		t.backwardFailed(cause)
 	}
 }
 
-// backwardFailed is told that a backward pass that comes to the parameters is over without having come to its end.
+// backwardFailed fails the step when a backward pass through the tree's parameters has failed with cause.
 func (t *Tree) backwardFailed(cause error) {
 	run := autograd.CurrentRun()
 	t.guard.Later(func() {
 		if t.failure != nil || slices.Contains(t.open, run) || run == t.counted {
-			return // it was given up before, or backwardClosed does it, or it had come to its end on all ranks
+			return // the step has failed already, or backwardClosed will fail it, or all ranks have completed the pass
 		}
 		if kind, _ := core.KindOf(cause); t.counted != nil && kind != core.MemoryError {
-			return // a call that is wrong, after the pass
+			return // a wrong call after the pass, which other ranks need not know of
 		}
 		t.fail(cause)
 	})
 }
 
-// fail gives the step up because of cause: at once, or when the forward pass that the rank is in has ended.
+// fail fails the step because of cause: at once, or at the end of a running forward pass.
 func (t *Tree) fail(cause error) {
-	if t.depth > 0 && !t.again() {
-		t.faulty(cause)
+	if t.depth > 0 && !t.recomputing() {
+		t.setFault(cause)
 	} else {
-		t.giveUp(cause)
+		t.failStep(cause)
 	}
 }
 
-// faulty is told what keeps the forward pass from its end; nil is nothing. In the midst of a backward pass, that fails.
-func (t *Tree) faulty(err error) {
-	if t.fault == nil && !t.again() {
+// setFault records the first error of a forward pass; nil is ignored. It does nothing while a forward pass is recomputed, because then the
+// backward pass fails.
+func (t *Tree) setFault(err error) {
+	if t.fault == nil && !t.recomputing() {
 		t.fault = err
 	}
 }
@@ -156,8 +161,8 @@ func (t *Tree) revoked() error {
 	return nil
 }
 
-// giveUp ends the step on all ranks because of cause, or on this one after another rank has. It waits for nobody.
-func (t *Tree) giveUp(cause error) {
+// failStep fails the step on all ranks because of cause, or on this rank after another rank has. It does not wait.
+func (t *Tree) failStep(cause error) {
 	t.fault = nil
 	if t.alone() {
 		return
@@ -173,8 +178,8 @@ func (t *Tree) giveUp(cause error) {
 	for _, b := range t.buffers {
 		b.Recover(collective.IsNotStarted)
 	}
-	t.order, t.coming, t.ended = nil, nil, nil // which other ranks may have in part
-	t.works, t.late = [2][]awaited{}, nil      // those of the step before have the same gradients
+	t.order, t.coming, t.ended = nil, nil, nil // other ranks may have recorded another part of the order
+	t.works, t.late = [2][]awaited{}, nil      // collectives of the step before wrote the same gradients
 	kind, ok := core.KindOf(cause)
 	if !ok {
 		kind = core.StateError
@@ -182,23 +187,23 @@ func (t *Tree) giveUp(cause error) {
 	t.failure = core.Errorf(kind, "fsdp", "the step has failed, and its gradients were dropped on every rank: begin it anew with a forward pass (%w)", cause)
 }
 
-// alone reports whether other ranks take no part in passes.
+// alone reports whether passes have no collectives with other ranks.
 func (t *Tree) alone() bool {
 	return !slices.ContainsFunc(t.units, func(u *Unit) bool {
 		return sizeOf(u.group) > 1 || sizeOf(u.options.Replicas) > 1 && u.sync
 	})
 }
 
-// forget drops what the unit has of a step that has failed.
+// forget drops the gradients and full parameters that the unit has from a failed step.
 func (u *Unit) forget() {
 	if u.using == 0 && !u.lends() {
-		u.shut()
-		u.empty() // also if it is gathered by hand: the gather may have failed
+		u.useShards()
+		u.freeFull() // also after Unshard, whose all-gather may have failed
 	}
 	u.reduced, u.touched = false, false
 	for _, p := range u.params {
 		p.shard().SetGrad(nil)
-		if !u.whole() {
+		if !u.replicated() {
 			p.full().SetGrad(nil)
 		}
 		for _, x := range []**core.Tensor{&p.partial, &p.before, &p.second} {
@@ -206,6 +211,7 @@ func (u *Unit) forget() {
 			*x = nil
 		}
 		p.local = false
-		p.shard().Recover(collective.IsNotStarted) // a hook may have begun an optimiser's step with a gradient that did not come
+		// An optimiser that steps in a hook skips its update if the gradient has failed. The shard is then unchanged, but marked as failed.
+		p.shard().Recover(collective.IsNotStarted)
 	}
 }

@@ -5,13 +5,13 @@ import "github.com/plait-ml/plait/core"
 // A use is one forward pass of a unit.
 type use struct {
 	unit   *Unit
-	inputs int // whose gradients are still to come
-	hooked bool
+	inputs int  // number of inputs whose gradients are not known yet
+	hooked bool // some input has a hook
 }
 
-// PreForward gathers the unit's parameters, for a forward pass on the inputs that are tensors, and makes the module's tensors
-// the full ones. [Unit.PostForward] must follow, also after an error, then without outputs. It waits for nothing but, every so
-// often, other ranks. An error of the step before comes out here.
+// PreForward starts a forward pass of the unit. It all-gathers the parameters and makes the module's tensors the full parameters. inputs are
+// the inputs that are tensors. [Unit.PostForward] must follow; after an error, without outputs. PreForward does not wait for the device. It
+// may wait for other ranks, and reports errors of the previous step.
 func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	g, err := u.use()
 	if err != nil {
@@ -26,8 +26,8 @@ func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	t.depth++
 	t.guard.Begin()
 	u.using++
-	defer func() { t.faulty(err) }()
-	if first && !t.again() {
+	defer func() { t.setFault(err) }()
+	if first && !t.recomputing() {
 		if err := t.begin(u); err != nil {
 			return err
 		}
@@ -35,11 +35,11 @@ func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	if err := u.computes(); err != nil {
 		return err
 	}
-	again := u.back // computed again, in the midst of the unit's backward
-	if err := u.fill(); err != nil {
+	again := u.back // activation checkpointing recomputes the unit during its backward
+	if err := u.gather(); err != nil {
 		return err
 	}
-	if err := u.show(); err != nil {
+	if err := u.useFull(); err != nil {
 		return err
 	}
 	if again {
@@ -47,18 +47,18 @@ func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	}
 	w := &use{unit: u}
 	u.latest = w
-	if core.CurrentMode().GradEnabled() && u != t.root() && !u.whole() && !t.again() {
+	if core.CurrentMode().GradEnabled() && u != t.root() && !u.replicated() && !t.recomputing() {
 		for _, x := range inputs {
 			w.watch(x)
 		}
 	}
-	if t.again() {
+	if t.recomputing() {
 		return nil
 	}
-	return t.prefetch(t.entered(u))
+	return t.prefetch(t.nextInForward(u))
 }
 
-// watch waits for the gradient of an input, after which the unit's own backward is done.
+// watch adds a hook on an input. Once the gradients of all inputs are known, the unit's backward is done.
 func (w *use) watch(x *core.Tensor) {
 	if x.Err() != nil || !x.RequiresGrad() || x.IsLeaf() {
 		return
@@ -89,12 +89,12 @@ func (w *use) watch(x *core.Tensor) {
 	}})
 }
 
-// PostForward ends a forward pass with the outputs that are tensors: it frees what was gathered, and makes the backward pass
-// through the outputs gather it again.
+// PostForward ends a forward pass of the unit. It reshards the parameters, and adds hooks on the outputs that unshard them in backward.
+// outputs are the outputs that are tensors.
 func (u *Unit) PostForward(outputs []*core.Tensor) error {
 	g, err := u.use()
 	if err != nil {
-		return nil // PreForward has told this thread, which has nothing to end
+		return nil // PreForward has returned the same error and has started nothing
 	}
 	defer g.Leave()
 	t := u.tree
@@ -112,7 +112,7 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 	for _, y := range outputs {
 		if err := y.Err(); err != nil {
 			if t.depth == 0 {
-				t.faulty(err)
+				t.setFault(err)
 			}
 		} else if y.RequiresGrad() && !y.IsLeaf() {
 			grad = true
@@ -123,7 +123,7 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 					return core.ErrorTensor(err)
 				}
 				defer g.Leave()
-				// The units that this was an input of are done, and free their slots before this one takes another.
+				// Units that take this output as an input are done. They reshard first, so that their slots are free for this unit.
 				for _, arrived := range t.arriving[meta] {
 					if err := arrived(); err != nil {
 						return core.ErrorTensor(err)
@@ -137,31 +137,31 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 			}})
 		}
 	}
-	if grad && !t.again() {
+	if grad && !t.recomputing() {
 		t.left(u)
 	}
 	if u.using == 0 && !u.manual {
-		u.shut()
+		u.useShards()
 		if u.options.KeepAfterForward && grad {
 			u.holds = true
 		} else {
-			if grad && u.nearby != nil && u.filled && !t.again() {
+			if grad && u.nearby != nil && u.filled && !t.recomputing() {
 				err = u.scatter()
 			}
-			u.empty()
-			if e := t.freed(); err == nil {
+			u.freeFull()
+			if e := t.prefetchDeferred(); err == nil {
 				err = e
 			}
 		}
 	}
-	t.faulty(err)
-	if t.depth == 0 && !t.again() {
+	t.setFault(err)
+	if t.depth == 0 && !t.recomputing() {
 		t.finish()
-		if !grad { // otherwise backward tells
-			t.faulty(t.revoked())
+		if !grad { // otherwise backward reports it
+			t.setFault(t.revoked())
 		}
 		if t.fault != nil {
-			t.giveUp(t.fault)
+			t.failStep(t.fault)
 		}
 	}
 	return err

@@ -12,7 +12,7 @@ func (t *Tree) begin(u *Unit) error {
 		return nil
 	}
 	if err := t.revoked(); err != nil && len(t.ended) > 0 && t.counted == nil {
-		t.giveUp(err) // the results of the last forward pass have reported it
+		t.failStep(err) // the results of the last forward pass have reported it
 	}
 	if err := t.meetLate(); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (t *Tree) begin(u *Unit) error {
 	}
 	t.order, t.coming, t.at = t.coming, nil, 0
 	for _, u := range t.units {
-		u.note()
+		u.recordShards()
 	}
 	if grad {
 		t.counted, t.ended = nil, nil
@@ -33,27 +33,27 @@ func (t *Tree) begin(u *Unit) error {
 
 // finish ends a forward pass of the model. It reshards units that were prefetched but not used.
 func (t *Tree) finish() {
-	t.wished = t.wished[:0]
+	t.deferred = t.deferred[:0]
 	for _, u := range t.units {
 		if u.filled && u.idle() && !u.holds {
-			u.empty()
+			u.freeFull()
 		}
 	}
 	t.done = len(t.ended)
 }
 
-// again reports whether a forward pass runs inside a backward pass, because activation checkpointing recomputes it.
-func (t *Tree) again() bool { return len(t.runs) > 0 }
+// recomputing reports whether a forward pass runs inside a backward pass, because activation checkpointing recomputes it.
+func (t *Tree) recomputing() bool { return len(t.runs) > 0 }
 
 // abandon drops a backward pass that has failed. It reshards all units and drops gradients that were not reduced. Gradients accumulated
 // without synchronisation stay.
 func (t *Tree) abandon() {
-	halves := len(t.resting) > 0
-	t.runs, t.resting, t.wished, t.fetched = nil, nil, nil, nil
+	divided := len(t.resting) > 0
+	t.runs, t.resting, t.deferred, t.fetched = nil, nil, nil, nil
 	for _, u := range t.units {
-		if (u.back || halves) && u.sync {
+		if (u.back || divided) && u.sync {
 			for _, p := range u.params {
-				if !u.whole() {
+				if !u.replicated() {
 					p.full().SetGrad(nil)
 				} else if p.before != nil {
 					p.tensor.SetGrad(p.before)
@@ -63,8 +63,8 @@ func (t *Tree) abandon() {
 		}
 		u.back, u.run, u.uses, u.expecting = false, nil, nil, 0
 		if u.using == 0 && !u.manual {
-			u.shut()
-			u.empty()
+			u.useShards()
+			u.freeFull()
 		}
 	}
 	t.releaseHeld()

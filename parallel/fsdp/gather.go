@@ -18,15 +18,15 @@ func (u *Unit) stale() bool {
 	return false
 }
 
-// contents are those of a storage as long as nothing writes to it.
+// contents identifies the contents of a storage. A write changes the version.
 type contents struct {
 	storage       *core.Storage
 	life, version uint32
 }
 
-// note finds out whether the shards have changed, in which case all that was launched so far may have changed them: a gather need not
-// wait for what is launched from now on. It returns nil for shards that do not belong to the unit's stream.
-func (u *Unit) note() core.Event {
+// recordShards returns an event after which the shards do not change. An all-gather waits for it rather than for all calls launched so far.
+// If the shards have changed since the last call, it records a new event. It returns nil if the shards belong to another stream.
+func (u *Unit) recordShards() core.Event {
 	changed := u.made == nil
 	for _, p := range u.params {
 		s := p.shard().Storage()
@@ -43,12 +43,12 @@ func (u *Unit) note() core.Event {
 	return u.made
 }
 
-// fill starts to gather the full parameters, unless they are there. What is launched on them later waits.
-func (u *Unit) fill() error {
-	if u.whole() || u.filled && !u.stale() {
+// gather starts the all-gather of the full parameters, unless they are up to date. Later calls on the full parameters wait for it.
+func (u *Unit) gather() error {
+	if u.replicated() || u.filled && !u.stale() {
 		return nil
 	}
-	u.empty() // so that calls on their way, which read what is stale, do not fail if this gather does
+	u.freeFull() // earlier calls that still read the stale parameters then do not fail if this all-gather does
 	if len(u.params) == 0 {
 		u.filled = true
 		return nil
@@ -60,13 +60,13 @@ func (u *Unit) fill() error {
 		group = u.nearby
 	}
 	for i, p := range u.params {
-		if err := p.sound(); err != nil {
+		if err := p.checkShard(); err != nil {
 			return err
 		}
 		full := p.full()
 		if err := full.Storage().Refill(); err != nil {
-			u.filled = true // what there is of it
-			u.empty()
+			u.filled = true // so that freeFull frees the storages allocated so far
+			u.freeFull()
 			return core.Errorf(core.MemoryError, "fsdp", "unit %q: %w", u.Name(), err)
 		}
 		outs[i], ins[i], sizes[i] = full, p.shard(), p.sizes
@@ -76,21 +76,21 @@ func (u *Unit) fill() error {
 		}
 	}
 	u.filled = true
-	made := u.note()
+	made := u.recordShards()
 	if spread {
-		made = nil // the neighbours' parts were
+		made = nil // the event is of the shards, not of the neighbours' parts
 	}
-	err := u.tree.off(u.device, func() error {
+	err := u.tree.onSideStream(u.device, func() error {
 		for i, t := range ins {
 			c := u.cast(t.Detach(), outs[i].DType())
 			if err := c.Err(); err != nil {
 				return err
 			}
 			if c.Storage() != ins[i].Storage() {
-				made = nil // of this moment
+				made = nil // the cast is launched only now
 			}
 			ins[i] = c
-			// Peers look at what they are given until all have come, and the unit's tensors may change places before.
+			// Other ranks read the tensor's description until all ranks have arrived. The tensors may be exchanged before that.
 			aliases[i] = outs[i].Detach()
 		}
 		return u.tree.keep(u.tree.channel(group).For(u.purpose).AllGatherMade(aliases, ins, sizes, made))
@@ -98,7 +98,7 @@ func (u *Unit) fill() error {
 	u.stats.Gathers++
 	for i, p := range u.params {
 		p.gathered = p.shard().Storage().Version()
-		// Saved values are those of the same shard, and may be used again.
+		// The version is that of the shard, so that values saved for backward stay valid if the shard is unchanged.
 		outs[i].Storage().SetVersion(p.gathered)
 		outs[i].SetRequiresGrad(p.shard().RequiresGrad())
 		if p.second != nil {
@@ -107,13 +107,13 @@ func (u *Unit) fill() error {
 		}
 	}
 	if err != nil {
-		u.empty()
+		u.freeFull()
 	}
 	return err
 }
 
-// sound returns an error unless the shard is as it was made, as far as its form goes.
-func (p *parameter) sound() error {
+// checkShard returns an error if the shard's tensor is unusable, has another size than it was created with, or is not contiguous.
+func (p *parameter) checkShard() error {
 	t := p.shard()
 	if err := t.Usable("fsdp"); err != nil {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
@@ -124,9 +124,9 @@ func (p *parameter) sound() error {
 	return nil
 }
 
-// show makes the module's tensors the full parameters.
-func (u *Unit) show() error {
-	if u.open || u.whole() {
+// useFull makes the module's tensors the full parameters.
+func (u *Unit) useFull() error {
+	if u.open || u.replicated() {
 		return nil
 	}
 	for i, p := range u.params {
@@ -141,8 +141,8 @@ func (u *Unit) show() error {
 	return nil
 }
 
-// shut makes the module's tensors the shards.
-func (u *Unit) shut() {
+// useShards makes the module's tensors the shards.
+func (u *Unit) useShards() {
 	if !u.open {
 		return
 	}
@@ -152,9 +152,9 @@ func (u *Unit) shut() {
 	u.open = false
 }
 
-// empty frees the full parameters.
-func (u *Unit) empty() {
-	if !u.filled || u.whole() {
+// freeFull frees the memory of the full parameters.
+func (u *Unit) freeFull() {
+	if !u.filled || u.replicated() {
 		return
 	}
 	u.filled, u.holds = false, false
@@ -165,7 +165,7 @@ func (u *Unit) empty() {
 	}
 }
 
-// spread returns how n neighbouring ranks share the full parameter after forward.
+// spread returns the rows and sizes of the parts that n neighbouring ranks keep of the full parameter after forward: see [Options.Partial].
 func (p *parameter) spread(n int) (rows, sizes []int) {
 	height, width := 1, 1
 	if len(p.shape) > 0 {
@@ -175,7 +175,7 @@ func (p *parameter) spread(n int) (rows, sizes []int) {
 	return rows, sizesOf(rows, width)
 }
 
-// scatter keeps this rank's part among its neighbours of the full parameters, which can then be freed.
+// scatter copies the part of each full parameter that this rank keeps for its neighbours, so that the full parameters can be freed.
 func (u *Unit) scatter() error {
 	var err error
 	core.NoGrad(func() {
@@ -196,8 +196,8 @@ func (u *Unit) scatter() error {
 	return err
 }
 
-// Unshard gathers the unit's parameters and makes the module's tensors the full ones, until [Unit.Reshard]. It returns at
-// once; what is launched on them later waits.
+// Unshard all-gathers the unit's parameters and makes the module's tensors the full parameters until [Unit.Reshard]. It does not wait for the
+// all-gather; later calls on the parameters do.
 func (u *Unit) Unshard() error {
 	g, err := u.use()
 	if err != nil {
@@ -207,51 +207,50 @@ func (u *Unit) Unshard() error {
 	if err := u.StartUnshard(); err != nil {
 		return err
 	}
-	return u.show()
+	return u.useFull()
 }
 
-// StartUnshard begins what [Unit.Unshard] ends.
+// StartUnshard starts the all-gather of [Unit.Unshard], and leaves the module's tensors the shards.
 func (u *Unit) StartUnshard() error {
 	g, err := u.use()
 	if err != nil {
 		return err
 	}
 	defer g.Leave()
-	if err := u.tree.revoked(); err != nil && u.tree.depth == 0 && !u.tree.again() {
-		u.tree.giveUp(err)
+	if err := u.tree.revoked(); err != nil && u.tree.depth == 0 && !u.tree.recomputing() {
+		u.tree.failStep(err)
 		return err
 	}
 	u.manual = true
-	if err := u.fill(); err != nil {
+	if err := u.gather(); err != nil {
 		u.tree.fail(err) // others may wait for this rank
 		return err
 	}
 	return nil
 }
 
-// Reshard frees the full parameters, and the module's tensors are the shards again.
+// Reshard frees the full parameters and makes the module's tensors the shards again. During a pass of the unit, the end of the pass does so.
 func (u *Unit) Reshard() {
 	u.manual = false
 	if u.using > 0 || u.back {
 		return
 	}
-	u.shut()
-	u.empty()
+	u.useShards()
+	u.freeFull()
 }
 
-// Gather returns the full value of one of the unit's parameters, by its name, in the dtype of the shard. Every rank of the
-// group calls it.
+// Gather returns the full value of the named parameter, in the dtype of the shard. Every rank of the group calls it.
 func (u *Unit) Gather(name string) (*core.Tensor, error) {
 	return u.assemble(name, (*parameter).shard)
 }
 
-// Assemble returns the full tensor of which each rank has given the rows that its shard of the parameter has, such as its
-// gradient or an optimiser's state. Every rank of the group calls it.
+// Assemble all-gathers a tensor that is sharded as the named parameter is, such as its gradient or an optimiser's state. Every rank of the
+// group calls it with its part.
 func (u *Unit) Assemble(name string, part *core.Tensor) (*core.Tensor, error) {
 	return u.assemble(name, func(*parameter) *core.Tensor { return part })
 }
 
-// assemble returns the full tensor made of a part from each rank for the parameter of the given name.
+// assemble all-gathers the parts of the named parameter, and part returns this rank's.
 func (u *Unit) assemble(name string, part func(p *parameter) *core.Tensor) (*core.Tensor, error) {
 	g, err := u.use()
 	if err != nil {
@@ -266,12 +265,13 @@ func (u *Unit) assemble(name string, part func(p *parameter) *core.Tensor) (*cor
 	return nil, core.Errorf(core.ValueError, "fsdp", "unit %q has no parameter %q", u.Name(), name)
 }
 
+// assemble all-gathers a tensor that is sharded as the parameter is.
 func (p *parameter) assemble(part *core.Tensor) (full *core.Tensor, err error) {
 	if err := part.Usable("fsdp"); err != nil {
 		return nil, err
 	}
 	core.NoGrad(func() {
-		if p.unit.whole() {
+		if p.unit.replicated() {
 			full = op.Clone(part.Detach()).Keep()
 			err = full.Err()
 			return

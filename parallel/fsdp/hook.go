@@ -76,7 +76,7 @@ func (u *Unit) hooked() bool { return u.hook != nil || u.foreign != 0 }
 // reduceByHook is reduce where a hook does it.
 func (u *Unit) reduceByHook(params []*parameter) error {
 	t := u.tree
-	r := &Reduction{context: t.beside(u.device)}
+	r := &Reduction{context: t.sideContext(u.device)}
 	if u.group != nil {
 		r.Group = t.channel(u.group).For(u.purpose)
 	}
@@ -84,20 +84,20 @@ func (u *Unit) reduceByHook(params []*parameter) error {
 		r.Full.Release()
 		r.Part.Release()
 	}
-	if err := t.off(u.device, func() error { return u.pack(r, params) }); err != nil {
+	if err := t.onSideStream(u.device, func() error { return u.pack(r, params) }); err != nil {
 		release()
 		return err
 	}
-	if !u.whole() {
+	if !u.replicated() {
 		t.holdGradients(params)
 	}
 	finish := func() error {
-		err := t.off(u.device, func() error { return u.unpack(r, params) })
+		err := t.onSideStream(u.device, func() error { return u.unpack(r, params) })
 		release()
 		if err != nil {
 			return err
 		}
-		return u.tell(params)
+		return u.runPostHooks(params)
 	}
 	if u.foreign != 0 {
 		q := &autograd.Request{ID: u.foreign, Grads: []*core.Tensor{r.Full.Alias(false).Keep()}, Payload: r}
@@ -108,7 +108,7 @@ func (u *Unit) reduceByHook(params []*parameter) error {
 			return finish()
 		})
 	}
-	if err := t.off(u.device, func() error { return u.hook(r) }); err != nil {
+	if err := t.onSideStream(u.device, func() error { return u.hook(r) }); err != nil {
 		release()
 		return err
 	}
@@ -125,7 +125,7 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 	o := op.TensorOptions{DType: &d, Device: u.device}
 	r.Full = op.Full([]int{ranks * chunk}, core.Num(0), o).Keep()
 	r.Part = r.Full
-	if u.whole() {
+	if u.replicated() {
 		r.Group = u.tree.channel(u.options.Replicas).For(u.purpose)
 	} else {
 		r.Part = op.Full([]int{chunk}, core.Num(0), o).Keep()
@@ -162,13 +162,13 @@ func (u *Unit) unpack(r *Reduction, params []*parameter) error {
 		if err := g.Err(); err != nil {
 			return err
 		}
-		if u.whole() {
+		if u.replicated() {
 			p.tensor.SetGrad(nil) // whose average this is
 		}
 		if err := u.add([]*parameter{p}, []*core.Tensor{g}); err != nil {
 			return err
 		}
-		if u.whole() {
+		if u.replicated() {
 			if err := p.rejoin(); err != nil {
 				return err
 			}

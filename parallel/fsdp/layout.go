@@ -98,7 +98,7 @@ func (f *FullyShardedDataParallel) Settle() error {
 func (f *FullyShardedDataParallel) Place(t *core.Tensor) (shape, offset []int) {
 	for _, u := range f.units {
 		for _, p := range u.params {
-			if p.tensor == t && !u.whole() {
+			if p.tensor == t && !u.replicated() {
 				offset = make([]int, len(p.shape))
 				if len(offset) > 0 {
 					offset[0] = p.rows[u.rank()]

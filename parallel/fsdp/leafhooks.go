@@ -13,7 +13,7 @@ import (
 
 // arriving returns the hooks that run on a gradient before it is added to the shard's.
 func (p *parameter) arriving() []core.Hook {
-	if meta := p.shard().AutogradMeta(); meta != nil && !p.unit.whole() {
+	if meta := p.shard().AutogradMeta(); meta != nil && !p.unit.replicated() {
 		arrive, _ := meta.LeafHooks()
 		return arrive
 	}
@@ -58,10 +58,10 @@ func (p *parameter) change(g *core.Tensor, hooks []core.Hook) error {
 
 // tell runs the hooks that wait for the parameters' gradients. Those of a parameter that has none here wait until it is known
 // whether another rank has one.
-func (u *Unit) tell(params []*parameter) error {
+func (u *Unit) runPostHooks(params []*parameter) error {
 	for _, p := range params {
 		if !p.absent {
-			if err := p.tell(); err != nil {
+			if err := p.runPostHooks(); err != nil {
 				return err
 			}
 		}
@@ -69,9 +69,9 @@ func (u *Unit) tell(params []*parameter) error {
 	return nil
 }
 
-func (p *parameter) tell() error {
+func (p *parameter) runPostHooks() error {
 	meta := p.shard().AutogradMeta()
-	if meta == nil || p.unit.whole() || p.unit.defers() {
+	if meta == nil || p.unit.replicated() || p.unit.defers() {
 		return nil
 	}
 	_, post := meta.LeafHooks()
@@ -97,13 +97,13 @@ func (p *parameter) runHook(h core.Hook, want autograd.Want, grad func() *core.T
 		g := grad()
 		if g != nil {
 			open = u.open
-			u.shut()
+			u.useShards()
 		}
 		return g
 	}
 	return autograd.RunHook(h, want, hidden, func(made *core.Tensor) error {
 		if open && !u.idle() {
-			if err := u.show(); err != nil {
+			if err := u.useFull(); err != nil {
 				return err
 			}
 		}

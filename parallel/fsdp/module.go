@@ -61,10 +61,10 @@ func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored
 		}
 	}
 	parts := nn.Modules(m)
-	taken := map[*core.Tensor]bool{} // by a unit
+	assigned := map[*core.Tensor]bool{} // by a unit
 	own := func(part nn.Part) (list []Named) {
 		for _, n := range nn.NamedParameters(part.Module) {
-			if !taken[n.Tensor] && !out[n.Tensor] {
+			if !assigned[n.Tensor] && !out[n.Tensor] {
 				list = append(list, Named{joined(part.Name, n.Name), n.Tensor})
 			}
 		}
@@ -94,7 +94,7 @@ func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored
 			return nil, core.Errorf(core.TypeError, "fsdp", "%q, a %T, is no layer: it cannot be a unit", part.Name, part.Module)
 		}
 		for _, n := range list {
-			taken[n.Tensor] = true
+			assigned[n.Tensor] = true
 		}
 		o := o
 		o.Name = part.Name

@@ -20,7 +20,7 @@ type parameter struct {
 	sizes  []int        // elements by rank
 
 	gradient  *core.Division
-	known     contents     // of the shard, see [Unit.note]
+	known     contents     // of the shard, see [Unit.recordShards]
 	gathered  uint32       // the version of the shard that the full parameter was last gathered from
 	second    *core.Tensor // with [Options.Partial], this rank's part between forward and backward
 	partial   *core.Tensor // the gradient so far, summed over the shard group but not over the replicas
@@ -102,7 +102,7 @@ func (p *parameter) shard() *core.Tensor {
 
 // full returns the full tensor, whose storage may be empty.
 func (p *parameter) full() *core.Tensor {
-	if p.unit.open || p.unit.whole() {
+	if p.unit.open || p.unit.replicated() {
 		return p.tensor
 	}
 	return p.other
@@ -162,7 +162,7 @@ func (p *parameter) mark() {
 
 // setGrad makes g, this rank's rows of the gradient, the shard's.
 func (p *parameter) setGrad(g *core.Tensor) {
-	if !p.unit.whole() {
+	if !p.unit.replicated() {
 		g.Divide(p.gradient)
 	}
 	p.shard().SetGrad(g)

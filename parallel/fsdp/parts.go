@@ -65,7 +65,7 @@ type fetched struct {
 // refillAlways makes fn gather the unit where recorded derivatives come to it, in later passes too; nil ends that.
 func (u *Unit) refillAlways(fn func(s *core.Storage, node uint64) (bool, error)) {
 	for _, p := range u.params {
-		if f := p.full(); f != nil && !u.whole() {
+		if f := p.full(); f != nil && !u.replicated() {
 			autograd.RefillAlways(f.Storage(), fn)
 		}
 	}
@@ -84,9 +84,9 @@ func (t *Tree) fetch(s *core.Storage, node uint64) (bool, error) {
 	if i < 0 {
 		return false, nil
 	}
-	for len(t.fetched) > 0 && t.fetched[0].node != node && t.taken() >= t.slots() {
+	for len(t.fetched) > 0 && t.fetched[0].node != node && t.slotsInUse() >= t.slots() {
 		if u := t.fetched[0].unit; !u.open && !u.manual {
-			u.empty()
+			u.freeFull()
 		}
 		t.fetched = t.fetched[1:]
 	}
@@ -96,5 +96,5 @@ func (t *Tree) fetch(s *core.Storage, node uint64) (bool, error) {
 		}
 	}
 	t.fetched = append(t.fetched, fetched{t.units[i], node})
-	return true, t.units[i].fill()
+	return true, t.units[i].gather()
 }

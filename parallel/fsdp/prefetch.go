@@ -12,47 +12,47 @@ func (t *Tree) slots() int {
 	return DefaultSlots
 }
 
-// taken returns how many slots are in use: units besides the root that are unsharded and that the pass will reshard.
-func (t *Tree) taken() int {
+// slotsInUse returns how many slots are in use: units besides the root that are unsharded and that the pass will reshard.
+func (t *Tree) slotsInUse() int {
 	n := 0
 	for _, u := range t.units[1:] {
-		if u.filled && !u.whole() && (!u.options.KeepAfterForward || u.using > 0 || u.back) {
+		if u.filled && !u.replicated() && (!u.options.KeepAfterForward || u.using > 0 || u.back) {
 			n++
 		}
 	}
 	return n
 }
 
-// prefetch starts the all-gathers of the units, in order, while slots are free. It defers the other units until [Tree.freed].
+// prefetch starts the all-gathers of the units, in order, while slots are free. It defers the other units until [Tree.prefetchDeferred].
 func (t *Tree) prefetch(units []*Unit) error {
-	t.wished = t.wished[:0]
+	t.deferred = t.deferred[:0]
 	for i, u := range units {
-		if u.filled || u.whole() || u.tree != t || len(u.params) == 0 {
+		if u.filled || u.replicated() || u.tree != t || len(u.params) == 0 {
 			continue
 		}
-		if t.taken() >= t.slots() {
-			t.wished = append(t.wished, units[i:]...)
+		if t.slotsInUse() >= t.slots() {
+			t.deferred = append(t.deferred, units[i:]...)
 			return nil
 		}
 		u.stats.Prefetches++
-		if err := u.fill(); err != nil {
+		if err := u.gather(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// freed prefetches deferred units. It is called when a unit was resharded.
-func (t *Tree) freed() error {
-	if len(t.wished) == 0 {
+// prefetchDeferred prefetches deferred units. It is called when a unit was resharded.
+func (t *Tree) prefetchDeferred() error {
+	if len(t.deferred) == 0 {
 		return nil
 	}
-	return t.prefetch(slices.Clone(t.wished))
+	return t.prefetch(slices.Clone(t.deferred))
 }
 
-// entered records that forward has reached u, and returns the units to prefetch: those of [Unit.SetPrefetch], or else those that
+// nextInForward records that forward has reached u, and returns the units to prefetch: those of [Unit.SetPrefetch], or else those that
 // followed u in the last pass.
-func (t *Tree) entered(u *Unit) []*Unit {
+func (t *Tree) nextInForward(u *Unit) []*Unit {
 	t.coming = append(t.coming, u)
 	if u.next != nil {
 		return u.next
@@ -73,9 +73,9 @@ func (t *Tree) entered(u *Unit) []*Unit {
 // left records that a forward pass that records gradients has left u.
 func (t *Tree) left(u *Unit) { t.ended = append(t.ended, u) }
 
-// behind returns the units to prefetch when backward reaches u: those of [Unit.SetPrefetch], or else those that forward left before
+// nextInBackward returns the units to prefetch when backward reaches u: those of [Unit.SetPrefetch], or else those that forward left before
 // u, the last first.
-func (t *Tree) behind(u *Unit) []*Unit {
+func (t *Tree) nextInBackward(u *Unit) []*Unit {
 	if u.before != nil {
 		return u.before
 	}

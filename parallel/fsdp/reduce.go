@@ -32,7 +32,7 @@ func (u *Unit) reduce() error {
 		return u.reduceByHook(params)
 	}
 	u.stats.Reductions++
-	if u.whole() {
+	if u.replicated() {
 		return u.average(params)
 	}
 	ins, outs, sizes := make([]*core.Tensor, len(params)), make([]*core.Tensor, len(params)), make([][]int, len(params))
@@ -58,7 +58,7 @@ func (u *Unit) reduce() error {
 			}
 		}
 	}
-	err := t.off(u.device, func() error {
+	err := t.onSideStream(u.device, func() error {
 		for i, p := range params {
 			g := p.full().Grad()
 			d := u.reduceDType(p)
@@ -95,7 +95,7 @@ func (u *Unit) reduce() error {
 	if err != nil {
 		return err
 	}
-	return u.tell(params)
+	return u.runPostHooks(params)
 }
 
 func (u *Unit) reduceDType(p *parameter) core.DType {
@@ -204,7 +204,7 @@ func (u *Unit) average(params []*parameter) error {
 		return nil
 	}
 	list := make([]*core.Tensor, len(params))
-	return u.tree.off(u.device, func() error {
+	return u.tree.onSideStream(u.device, func() error {
 		for i, p := range params {
 			p.setAside()
 			g := p.tensor.Grad()
@@ -332,7 +332,7 @@ func (t *Tree) settle(over averaged, params []*parameter) error {
 		switch {
 		case !p.absent:
 		case used[i] != 0:
-			if err := p.tell(); err != nil {
+			if err := p.runPostHooks(); err != nil {
 				return err
 			}
 		case !p.had:

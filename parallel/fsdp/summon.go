@@ -53,7 +53,7 @@ func (u *Unit) SummonBegin(o SummonOptions) error {
 		if x.using > 0 || x.back {
 			return core.Errorf(core.StateError, "summon_full_params", "the unit %q is in the middle of a pass", x.Name())
 		}
-		if o.Gradients && !x.whole() && x.pending() {
+		if o.Gradients && !x.replicated() && x.pending() {
 			return core.Errorf(core.StateError, "summon_full_params", "the unit %q has gradients that are this rank's alone, of passes without synchronisation; want a pass with it before they are shown", x.Name())
 		}
 	}
@@ -74,7 +74,7 @@ func (u *Unit) reveal(o SummonOptions) error {
 	err := u.Unshard()
 	first := !o.First || u.rank() == 0 && (u.options.Replicas == nil || u.options.Replicas.Rank() == 0)
 	for _, p := range u.params {
-		if g := p.shard().Grad(); err == nil && o.Gradients && g != nil && !u.whole() {
+		if g := p.shard().Grad(); err == nil && o.Gradients && g != nil && !u.replicated() {
 			var full *core.Tensor
 			if full, err = p.assemble(g); err == nil {
 				p.full().SetGrad(full)
@@ -147,7 +147,7 @@ func (p *parameter) borrow(dev core.Device, precise *core.Tensor) (err error) {
 				return
 			}
 			p.lent = copied // by now the full parameter
-			if !p.unit.whole() {
+			if !p.unit.replicated() {
 				p.lent.Storage().Empty()
 			}
 		})
@@ -201,7 +201,7 @@ func (u *Unit) conceal(o SummonOptions) (err error) {
 				if own := p.shard().Grad(); !o.ReadOnly && o.Gradients && grad != nil && own != nil && own != grad && grad.Storage().Version() != p.shownGrad {
 					err = errors.Join(err, op.CopyInPlace(own, p.mine(grad)).Err())
 				}
-				if o.Gradients && !u.whole() {
+				if o.Gradients && !u.replicated() {
 					p.full().SetGrad(nil)
 				}
 				if p.lent != nil {

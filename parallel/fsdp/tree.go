@@ -12,10 +12,10 @@ import (
 // A Tree holds the units of one model and orders their all-gathers and reduce-scatters. The first unit is the root: its forward pass
 // contains the forward passes of all others.
 type Tree struct {
-	guard   *core.Guard
-	units   []*Unit
-	streams map[core.Device]core.Stream   // for casts and sums of communication, which computation need not wait for
-	asides  map[core.Device]*core.Context // contexts on those streams, for communication hooks in another language
+	guard        *core.Guard
+	units        []*Unit
+	streams      map[core.Device]core.Stream   // for casts and sums of communication, which computation need not wait for
+	sideContexts map[core.Device]*core.Context // contexts on those streams, for communication hooks in another language
 
 	depth  int     // nesting depth of the units' forward passes that are running
 	order  []*Unit // units in the order in which the last forward pass reached them
@@ -25,7 +25,7 @@ type Tree struct {
 	done   int     // index in ended that backward has reached
 
 	arriving map[*core.AutogradMeta][]func() error // functions to run once the gradients of units' inputs are known
-	wished   []*Unit                               // deferred prefetches, which need a free slot
+	deferred []*Unit                               // deferred prefetches, which need a free slot
 	runs     []*autograd.Run                       // backward passes in progress
 	resting  []*autograd.Run                       // backward passes that pause after their first part
 	fetched  []fetched
@@ -45,7 +45,7 @@ func NewTree(units []*Unit) (*Tree, error) {
 	if len(units) == 0 {
 		return nil, core.Errorf(core.ValueError, "fsdp", "got no units")
 	}
-	t := &Tree{guard: &core.Guard{}, streams: map[core.Device]core.Stream{}, asides: map[core.Device]*core.Context{}, arriving: map[*core.AutogradMeta][]func() error{}}
+	t := &Tree{guard: &core.Guard{}, streams: map[core.Device]core.Stream{}, sideContexts: map[core.Device]*core.Context{}, arriving: map[*core.AutogradMeta][]func() error{}}
 	if err := t.guard.Enter("fsdp"); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (t *Tree) Units() []*Unit { return slices.Clone(t.units) }
 // forget removes a unit.
 func (t *Tree) forget(u *Unit) {
 	t.units = slices.DeleteFunc(t.units, func(o *Unit) bool { return o == u })
-	t.order, t.ended, t.coming, t.wished = nil, nil, nil, nil
+	t.order, t.ended, t.coming, t.deferred = nil, nil, nil, nil
 	u.tree = nil
 }
 
@@ -98,7 +98,7 @@ func (t *Tree) leave(u *Unit) error {
 	err := t.Wait()
 	t.releaseHeld()
 	t.dropBuffers()
-	for _, c := range t.asides {
+	for _, c := range t.sideContexts {
 		c.Free()
 	}
 	for _, s := range t.streams {
@@ -106,13 +106,13 @@ func (t *Tree) leave(u *Unit) error {
 			err = errors.Join(err, e)
 		}
 	}
-	t.streams, t.asides = nil, nil
+	t.streams, t.sideContexts = nil, nil
 	return err
 }
 
-// off runs fn on the tree's own stream of a device, so that computation does not wait for it. It releases tensors that fn has made and not
+// onSideStream runs fn on the tree's own stream of a device, so that computation does not wait for it. It releases tensors that fn has made and not
 // kept.
-func (t *Tree) off(dev core.Device, fn func() error) (err error) {
+func (t *Tree) onSideStream(dev core.Device, fn func() error) (err error) {
 	s := t.streams[dev]
 	if s == nil {
 		s = dev.NewStream(core.CurrentContext().Rank())
@@ -128,16 +128,16 @@ func (t *Tree) off(dev core.Device, fn func() error) (err error) {
 	return err
 }
 
-// beside returns a context whose current streams are those of [Tree.off].
-func (t *Tree) beside(dev core.Device) *core.Context {
-	if t.asides[dev] == nil {
-		_ = t.off(dev, func() error {
+// sideContext returns a context whose current streams are those of [Tree.onSideStream].
+func (t *Tree) sideContext(dev core.Device) *core.Context {
+	if t.sideContexts[dev] == nil {
+		_ = t.onSideStream(dev, func() error {
 			here := core.CurrentContext()
-			t.asides[dev] = here.OnStreamsOf(here)
+			t.sideContexts[dev] = here.OnStreamsOf(here)
 			return nil
 		})
 	}
-	return t.asides[dev]
+	return t.sideContexts[dev]
 }
 
 // use enters the guard that the unit shares with its tree, and returns it. The caller must leave it. Another thread that uses the tree

@@ -192,7 +192,7 @@ func (u *Unit) begin(p *parameter) error {
 }
 
 // whole reports whether the unit's parameters are not divided.
-func (u *Unit) whole() bool { return u.group == nil }
+func (u *Unit) replicated() bool { return u.group == nil }
 
 // rank returns this rank's place among those that share the parameters.
 func (u *Unit) rank() int {
@@ -215,7 +215,7 @@ func (u *Unit) Precision() Precision { return u.options.Precision }
 func (u *Unit) Stats() Stats { return u.stats }
 
 // Gathered reports whether the module's tensors are the full parameters now.
-func (u *Unit) Gathered() bool { return u.open || u.whole() }
+func (u *Unit) Gathered() bool { return u.open || u.replicated() }
 
 // Tensors returns the module's tensors that the unit has.
 func (u *Unit) Tensors() []*core.Tensor {
@@ -248,7 +248,7 @@ func (u *Unit) Take(from *Unit, t *core.Tensor, name string) error {
 		}
 		from.params = append(from.params[:i:i], from.params[i+1:]...)
 		p.unit, p.name = u, name
-		if !u.whole() {
+		if !u.replicated() {
 			p.mark()
 		}
 		u.params = append(u.params, p)
@@ -298,8 +298,8 @@ func (u *Unit) Close() error {
 		return nil
 	}
 	u.closed = true
-	u.shut()
-	u.empty()
+	u.useShards()
+	u.freeFull()
 	u.dropHook()
 	if u.tree != nil {
 		err = u.tree.leave(u)
@@ -321,8 +321,8 @@ func (u *Unit) drop() {
 		return
 	}
 	u.closed = true
-	u.shut()
-	u.empty()
+	u.useShards()
+	u.freeFull()
 	u.dropHook()
 	for _, p := range u.params {
 		p.release()
