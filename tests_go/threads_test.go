@@ -60,7 +60,7 @@ var goroutines = map[string]string{
 	"parallel/collective/relay.go joinAll":                 "runs no code of the caller's",
 	"parallel/collective/work.go failOutputs":              "waits for events and marks tensors",
 	"gpu/transfer.go parallelCopy":                         "copies memory",
-	"parallel/ddp/server.go newServer":                     "serve recovers",
+	"parallel/ddp/paramserver.go newParamServer":           "serve recovers",
 	"parallel/collective/spawn.go Spawn":                   "recovers",
 	"parallel/ddp/reducer.go Release":                      "closes streams alone",
 	"parallel/pipeline/executor.go ReleaseLater":           "closes streams alone",

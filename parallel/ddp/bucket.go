@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A Bucket is gradients of one dtype on one device that are reduced together.
+// A Bucket holds gradients of one dtype on one device that are reduced together.
 type Bucket struct {
 	reducer *Reducer
 	group   *collective.Group // the reducer's, for this bucket
@@ -22,13 +22,13 @@ type Bucket struct {
 	device  core.Device
 	offsets []int // of the gradients in the buffer, in elements
 	numel   int
-	delayed bool // of parameters that wait for another
+	delayed bool // holds parameters of Options.Delayed
 
 	flat  *core.Tensor   // the buffer; nil where gradients go to the group as they are
 	views []*core.Tensor // of it, one a parameter
 
 	pending int            // parameters whose gradients are not final
-	absent  []*core.Tensor // in the place of gradients that are missing, by slot
+	absent  []*core.Tensor // placeholders for missing gradients, by slot
 }
 
 // Index returns the bucket's place in the order in which buckets are reduced.
@@ -37,7 +37,7 @@ func (b *Bucket) Index() int { return b.index }
 // IsLast reports whether the bucket is the last to be reduced.
 func (b *Bucket) IsLast() bool { return b.index == len(b.reducer.buckets)-1 }
 
-// Buffer returns the gradients one after the other in one tensor of one dimension, which belongs to the bucket.
+// Buffer returns a 1-D tensor that holds all gradients one after the other. It belongs to the bucket.
 func (b *Bucket) Buffer() *core.Tensor { return b.flat }
 
 // Gradients returns views of the buffer with the shapes of the parameters.
@@ -66,7 +66,7 @@ func (b *Bucket) Indices() []int { return slices.Clone(b.params) }
 
 // Context returns the context in which a hook of another language works on the bucket: on a stream beside backward's.
 func (b *Bucket) Context() *core.Context {
-	return b.reducer.contexts[streamKey{b.device, b.index % lanes}]
+	return b.reducer.contexts[streamKey{b.device, b.index % streamsPerDevice}]
 }
 
 // Group returns the group that the bucket is reduced over.
@@ -78,13 +78,13 @@ func (b *Bucket) Bytes() int { return b.numel * b.dtype.Size() }
 // Buckets returns the buckets in the order in which they are reduced. A step may rebuild them.
 func (r *Reducer) Buckets() []*Bucket { return slices.Clone(r.buckets) }
 
-// changed reports whether parameters require a gradient that did not, or the other way round.
-func (r *Reducer) changed() bool {
+// requiresGradChanged reports whether parameters were frozen or unfrozen since buckets were assigned.
+func (r *Reducer) requiresGradChanged() bool {
 	return slices.ContainsFunc(r.params, func(p *parameter) bool { return p.active != p.Tensor.RequiresGrad() })
 }
 
-// assign puts the parameters that require a gradient into buckets, in the reducer's order.
-func (r *Reducer) assign() error {
+// assignBuckets puts the parameters that require a gradient into buckets, in the order of r.order.
+func (r *Reducer) assignBuckets() error {
 	type key struct {
 		d       core.DType
 		dev     core.Device
@@ -151,9 +151,9 @@ func shorten(names []string) []string {
 	return names
 }
 
-// makeBuffers gives the buckets buffers, if there are to be any and where there are none.
+// makeBuffers allocates missing buffers, if gradient views or hooks need buffers.
 func (r *Reducer) makeBuffers() error {
-	if !r.options.BucketView && r.hook == nil && r.foreign == 0 {
+	if !r.options.BucketView && r.hook == nil && r.foreignHook == 0 {
 		return nil
 	}
 	for _, b := range r.buckets {
@@ -164,7 +164,7 @@ func (r *Reducer) makeBuffers() error {
 	return nil
 }
 
-// makeBuffer gives the bucket a buffer, and with [Options.BucketView] moves the gradients there.
+// makeBuffer allocates the bucket's buffer. With [Options.BucketView], it also moves the gradients there.
 func (b *Bucket) makeBuffer() error {
 	r := b.reducer
 	if b.flat != nil {
@@ -193,7 +193,7 @@ func (b *Bucket) makeBuffer() error {
 		if r.options.BucketView {
 			for i, n := range b.params {
 				if err == nil && r.params[n].Tensor.Grad() != nil {
-					err = b.adopt(i)
+					err = b.viewGradient(i)
 				}
 			}
 		}
@@ -201,8 +201,8 @@ func (b *Bucket) makeBuffer() error {
 	return err
 }
 
-// adopt makes the gradient in a slot the view of the buffer.
-func (b *Bucket) adopt(slot int) (err error) {
+// viewGradient copies the gradient of a slot to the buffer and replaces it by a view of the buffer.
+func (b *Bucket) viewGradient(slot int) (err error) {
 	t, v := b.reducer.params[b.params[slot]].Tensor, b.views[slot]
 	g := t.Grad()
 	if sameMemory(g, v) {
@@ -220,7 +220,7 @@ func sameMemory(a, b *core.Tensor) bool {
 	return a.Storage() == b.Storage() && a.Offset() == b.Offset() && a.SameLayout(b)
 }
 
-// free gives the buffer back, which lives on where gradients are views of it.
+// free releases the buffer. Its memory stays alive while gradients are views of it.
 func (b *Bucket) free() {
 	for _, v := range b.views {
 		v.Release()
@@ -238,12 +238,12 @@ func (r *Reducer) freeBuckets() {
 	r.buckets = nil
 }
 
-// rebuild puts the parameters into buckets in the order in which the gradients came on rank 0.
+// rebuild assigns buckets again, in the order in which gradients became final on rank 0.
 func (r *Reducer) rebuild() error {
 	r.rebuilt = true
 	var order []int
 	known := make([]bool, len(r.params))
-	for b := r.arrivals; len(b) >= 4; b = b[4:] {
+	for b := r.arrivalOrder; len(b) >= 4; b = b[4:] {
 		if i := int(binary.LittleEndian.Uint32(b)); i < len(known) && !known[i] {
 			known[i] = true
 			order = append(order, i)
@@ -256,5 +256,5 @@ func (r *Reducer) rebuild() error {
 	}
 	r.order = order
 	r.stats.Rebuilds++
-	return r.assign()
+	return r.assignBuckets()
 }

@@ -46,7 +46,7 @@ func newCrossed() *crossed {
 	return c
 }
 
-// Case 16: buckets in reverse order of registration, of the right sizes and dtypes, rebuilt once in the order in which
+// Buckets in reverse order of registration, of the right sizes and dtypes, rebuilt once in the order in which
 // gradients come.
 func TestCase16Buckets(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
@@ -134,7 +134,7 @@ func TestCase16RebuiltInTheOrderOfRank0(t *testing.T) {
 	})
 }
 
-// Case 17: the first bucket goes to the group before backward ends.
+// The first bucket goes to the group before backward ends.
 func TestCase17OverlapsWithBackward(t *testing.T) {
 	for _, delay := range []bool{false, true} {
 		spawn(t, 2, func(r *collective.Rank) error {
@@ -163,7 +163,7 @@ func TestCase17OverlapsWithBackward(t *testing.T) {
 	}
 }
 
-// Case 24: gradients are views of the buckets, which saves their memory, and stay so when they are dropped and come again.
+// Gradients are views of the buckets, which saves their memory, and stay so when they are dropped and come again.
 func TestCase24BucketView(t *testing.T) {
 	held := map[bool]int{}
 	for _, view := range []bool{true, false} {
@@ -207,7 +207,7 @@ func TestCase24BucketView(t *testing.T) {
 	require.Less(t, held[true], held[false]*6/10)
 }
 
-// Case 16: gradients of dtypes of two bytes begin at whole words, of which a device's memory has one owner each.
+// Gradients of dtypes of two bytes begin at whole words, of which a device's memory has one owner each.
 func TestCase16HalvesBeginAtWords(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
 		m := &struct{ nn.Base }{}

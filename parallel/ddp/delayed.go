@@ -31,16 +31,16 @@ func (r *Reducer) prepareDelayed() error {
 	return nil
 }
 
-// released is told that the gradient which the delayed parameters wait for has come.
-func (r *Reducer) released() error {
+// untilReady is called when the gradient of [Options.Until] is final.
+func (r *Reducer) untilReady() error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
 	}
 	defer r.guard.Leave()
-	if !r.expect || r.mode.stale() {
+	if !r.syncBackward || r.mode.isAsync() {
 		return nil
 	}
-	if err := r.enter(); err != nil {
+	if err := r.beginBackward(); err != nil {
 		return err
 	}
 	for _, b := range r.buckets {
@@ -51,7 +51,7 @@ func (r *Reducer) released() error {
 	return r.markDelayed()
 }
 
-// markDelayed counts the delayed buckets as ready.
+// markDelayed marks the delayed buckets as ready.
 func (r *Reducer) markDelayed() error {
 	for _, b := range r.buckets {
 		if b.delayed && b.pending > 0 {
@@ -59,7 +59,7 @@ func (r *Reducer) markDelayed() error {
 			r.pass.remaining--
 		}
 	}
-	if r.delays() {
+	if r.delaysLaunch() {
 		return nil
 	}
 	return r.launchReady()

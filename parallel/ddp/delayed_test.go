@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Case 16: parameters whose reduction is delayed until another has its gradient train as the others do.
+// Parameters whose reduction is delayed until another has its gradient train as the others do.
 func TestCase16DelayedParameters(t *testing.T) {
 	for _, view := range []bool{false, true} {
 		spawn(t, 3, func(r *collective.Rank) error {
@@ -67,7 +67,7 @@ func TestCase16DelayedParameters(t *testing.T) {
 	}
 }
 
-// Case 16: delayed parameters may get gradients in several backward passes of a step; all may be delayed, and what they wait for
+// Delayed parameters may get gradients in several backward passes of a step; all may be delayed, and what they wait for
 // may belong to another module.
 func TestCase16DelayedOverSeveralPasses(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
@@ -144,7 +144,7 @@ func TestCase16DelayedWrongly(t *testing.T) {
 	})
 }
 
-// Case 25: ranks whose delayed parameters wait for different ones would come to them at different times, or one never.
+// Ranks whose delayed parameters wait for different ones would come to them at different times, or one never.
 func TestCase25DelayedByDifferentParameters(t *testing.T) {
 	for what, until := range map[string]func(rank int, params []*core.Tensor) *core.Tensor{
 		`"0.weight" on rank 0, "0.bias" on rank 1`: func(rank int, params []*core.Tensor) *core.Tensor { return params[rank] },
@@ -162,7 +162,7 @@ func TestCase25DelayedByDifferentParameters(t *testing.T) {
 	}
 }
 
-// Case 20: buckets that no rank uses need not be sent.
+// Buckets that no rank uses need not be sent.
 func TestCase20SkipUnused(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		var sent [2]int

@@ -1,20 +1,20 @@
-// Package ddp trains one model on many ranks, each with a copy of it and a part of the batch (Li et al. 2020, "PyTorch
-// Distributed: Experiences on Accelerating Data Parallel Training").
+// Package ddp implements distributed data parallelism: each rank trains a copy of the model on its part of the batch (Li et al.
+// 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training").
 //
-// A [Reducer] makes the gradients of the ranks' copies equal to their average. It knows tensors, names and moments: a
-// forward pass begins, the gradient of a leaf is final, backward ends. It does not know modules, so that the modules of
-// every language can stand on it; [DistributedDataParallel] is the one for those of package nn.
+// A [Reducer] averages the gradients over the ranks. It works on tensors and events (a forward pass begins, a leaf's gradient is
+// final, backward ends) and not on modules, so modules of any language can use it. [DistributedDataParallel] wraps modules of
+// package nn.
 //
-// Gradients are reduced in buckets while backward goes on. A bucket goes to the group once the gradients in it are final
-// and the buckets before it have gone, so that all ranks make the same calls in the same order. Nothing waits for the
-// result: what uses a gradient later, such as an optimiser's step, is ordered after it on the device's streams. Sums are
-// in the order of the ranks, and averaging divides once, so that the bits depend on nothing but the gradients.
+// Gradients are all-reduced in buckets while backward runs. A bucket is launched once all its gradients are final and all earlier
+// buckets are launched, so all ranks launch their collectives in the same order. Backward does not wait for the results: later
+// users of a gradient, such as an optimiser's step, are ordered after the all-reduce by the device's streams. Sums are computed
+// in rank order and divided once, so the bits depend only on the gradients.
 //
-// A backward pass counts on all ranks or on none: it ends when every rank has called the collectives of its own. A rank whose pass
-// fails, such as for lack of memory, ends that of the others with an error that names it. All drop their gradients, and the next forward
-// pass begins the step anew.
+// A backward pass succeeds on all ranks or fails on all ranks. It ends when every rank has launched its collectives. A rank whose
+// pass fails, for example because memory runs out, fails the pass of the others with an error that names it. All ranks then drop
+// their gradients, and the next forward pass starts the step again.
 //
-// Besides there are [Join] for ranks with unequal numbers of batches, hooks that compress what is sent
-// ([Reducer.RegisterHook]), batch normalisation over the joined batch ([SyncBatchNorm]), and training without waiting for
-// every rank in every step ([Reducer.SetSyncMode]).
+// The package also has [Join] for uneven numbers of batches, communication hooks that compress gradients
+// ([Reducer.RegisterHook]), batch normalisation over the global batch ([SyncBatchNorm]), and asynchronous training
+// ([Reducer.SetSyncMode]).
 package ddp

@@ -11,25 +11,26 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A pass counts on all ranks or on none. A rank whose backward pass fails, or whose forward pass lacks memory, revokes the channel on which the
-// pass is reduced. So the collectives of the other ranks fail with its error, at the latest the one at the end of the pass, where
-// backward waits for all ranks. Each rank drops its gradients, which may be averages or not, and goes on with a new channel: the next
-// forward pass begins a step on all of them.
+// A pass succeeds on all ranks or fails on all ranks. A rank revokes the channel of the pass if its backward pass fails, or if its
+// forward pass runs out of memory. The collectives of the other ranks then fail with the same error, at the latest the exchange at the
+// end of the pass. Each rank drops its gradients, since some may be averaged and some not, and opens a new channel. The next forward
+// pass starts a new step on all ranks.
 
-// failed is told that a backward pass that comes to the parameters is over without having come to its end.
-func (r *Reducer) failed(cause error) {
+// backwardFailed is called when a backward pass that reaches the parameters ends with an error.
+func (r *Reducer) backwardFailed(cause error) {
 	run := autograd.CurrentRun()
 	r.guard.Later(func() {
-		if !r.expect || r.mode.stale() {
+		if !r.syncBackward || r.mode.isAsync() {
 			return
 		}
 		if s := r.pass; s != nil && s.done {
-			// The pass had its end. A run after it is another pass on all ranks, if it is one: a call that is wrong is none.
+			// The reduction had ended. Only a later backward pass that ran out of memory has to fail on all ranks. A wrong call fails
+			// on this rank alone.
 			if kind, _ := core.KindOf(cause); s.run == run || kind != core.MemoryError {
 				return
 			}
 		}
-		r.giveUp(cause)
+		r.abort(cause)
 	})
 }
 
@@ -39,29 +40,30 @@ var reducers struct {
 	of         map[*core.Context][]weak.Pointer[Reducer]
 }
 
-// enlist makes r one of its rank's reducers, until delist.
-func (r *Reducer) enlist() {
+// register adds r to the reducers of its rank, until unregister.
+func (r *Reducer) register() {
 	core.Lock(&reducers.Mutex)
 	defer reducers.Unlock()
 	if reducers.of == nil {
 		reducers.of = map[*core.Context][]weak.Pointer[Reducer]{}
 	}
-	r.home = core.CurrentContext()
-	reducers.of[r.home] = append(reducers.of[r.home], weak.Make(r))
+	r.rankContext = core.CurrentContext()
+	reducers.of[r.rankContext] = append(reducers.of[r.rankContext], weak.Make(r))
 }
 
-func (r *Reducer) delist() {
+// unregister removes r from the reducers of its rank.
+func (r *Reducer) unregister() {
 	core.Lock(&reducers.Mutex)
 	defer reducers.Unlock()
-	list := slices.DeleteFunc(reducers.of[r.home], func(p weak.Pointer[Reducer]) bool { return p.Value() == nil || p.Value() == r })
-	if reducers.of[r.home] = list; len(list) == 0 {
-		delete(reducers.of, r.home)
+	list := slices.DeleteFunc(reducers.of[r.rankContext], func(p weak.Pointer[Reducer]) bool { return p.Value() == nil || p.Value() == r })
+	if reducers.of[r.rankContext] = list; len(list) == 0 {
+		delete(reducers.of, r.rankContext)
 	}
 }
 
-// siblings returns the reducers of r's rank. The list is locked.
-func (r *Reducer) siblings() (list []*Reducer) {
-	for _, p := range reducers.of[r.home] {
+// rankReducers returns the reducers of r's rank. The caller holds the lock.
+func (r *Reducer) rankReducers() (list []*Reducer) {
+	for _, p := range reducers.of[r.rankContext] {
 		if x := p.Value(); x != nil {
 			list = append(list, x)
 		}
@@ -69,28 +71,28 @@ func (r *Reducer) siblings() (list []*Reducer) {
 	return list
 }
 
-// giveUp ends the pass on all ranks because of cause, or on this one after another rank has; and with it the passes of the rank's other
-// reducers that are not sure to count, which are of the same step. It waits for nobody.
-func (r *Reducer) giveUp(cause error) {
+// abort fails the pass on all ranks because of cause, or on this rank after another has failed it. It also fails unfinished
+// passes of the rank's other reducers, since they belong to the same step. It does not wait.
+func (r *Reducer) abort(cause error) {
 	core.Lock(&reducers.Mutex)
 	defer reducers.Unlock()
-	r.drop(cause)
-	for _, x := range r.siblings() {
+	r.dropPass(cause)
+	for _, x := range r.rankReducers() {
 		if x == r {
 			continue
 		}
 		x.guard.Later(func() {
-			if x.open != nil && !x.open.Done() || x.group.Revoked() != nil {
-				x.drop(cause)
+			if x.pendingEnd != nil && !x.pendingEnd.Done() || x.group.Revoked() != nil {
+				x.dropPass(cause)
 			}
 		})
 	}
 }
 
-// drop revokes the channel and forgets the pass and its gradients.
-func (r *Reducer) drop(cause error) {
+// dropPass revokes the channel, and drops the pass and all gradients.
+func (r *Reducer) dropPass(cause error) {
 	r.group.Revoke(cause)
-	r.group = r.model.Channel()
+	r.group = r.baseGroup.Channel()
 	for _, b := range r.buffers { // as they were before the pass, also where the pass was to change them
 		b.Tensor.Recover(collective.IsNotStarted)
 	}
@@ -108,31 +110,32 @@ func (r *Reducer) drop(cause error) {
 			p.Tensor.SetGrad(nil)
 		}
 	}
-	r.pass, r.open, r.expect, r.samples = nil, nil, false, 0
+	r.pass, r.pendingEnd, r.syncBackward, r.samples = nil, nil, false, 0
 	r.failure = core.Errorf(core.StateError, "ddp", "the step has failed, and its gradients were dropped on every rank: begin it anew with a forward pass (%w)", cause)
 }
 
-// checked gives the pass up that a forward pass was to begin if err ends it on all ranks, and returns err.
-func (r *Reducer) checked(err error) error {
-	if err != nil && (r.group.Revoked() != nil || r.expect && collective.IsNotStarted(err)) {
-		r.giveUp(err)
+// abortOn aborts the pass if err, an error at the beginning of a forward pass, ends it on all ranks. It returns err.
+func (r *Reducer) abortOn(err error) error {
+	if err != nil && (r.group.Revoked() != nil || r.syncBackward && collective.IsNotStarted(err)) {
+		r.abort(err)
 	}
 	return err
 }
 
-// ForwardFailed is told that the forward pass that [Reducer.Forward] has begun is over because of cause. If memory was lacking or ranks did
-// not meet, the pass fails on all ranks. Of another cause, such as a wrong argument, they need not know: this rank may begin it anew.
+// ForwardFailed tells the reducer that the forward pass that [Reducer.Forward] began has failed with cause. If memory ran out, or
+// ranks did not meet, the pass fails on all ranks. After other errors, such as a wrong argument, this rank may repeat the forward
+// pass.
 func (r *Reducer) ForwardFailed(cause error) {
 	r.guard.Later(func() {
-		if r.expect && r.pass == nil && collective.IsNotStarted(cause) {
-			r.giveUp(cause)
+		if r.syncBackward && r.pass == nil && collective.IsNotStarted(cause) {
+			r.abort(cause)
 		}
 	})
 }
 
-// await waits, for at most limit if it is not negative, until all ranks have come to the end of the pass. Unless this rank must know, it
-// does not wait for ranks that go backward in another order: see [collective.Work.WaitForRanksUnlessCrossed].
-func await(end *collective.Work, limit time.Duration, must bool) (over, crossed bool) {
+// waitEnd waits until all ranks have reached the end of the pass, for at most limit unless it is negative. Unless must is set, it
+// does not wait for ranks that run backward passes in another order: see [collective.Work.WaitForRanksUnlessCrossed].
+func waitEnd(end *collective.Work, limit time.Duration, must bool) (over, crossed bool) {
 	switch {
 	case !must:
 		return end.WaitForRanksUnlessCrossed(limit)
@@ -144,22 +147,22 @@ func await(end *collective.Work, limit time.Duration, must bool) (over, crossed 
 	return over, false
 }
 
-// closeOthers waits, at the end of a backward pass, for the ends of the rank's open ones: modules in different groups may go backward in
-// another order on each rank, which only the last of them can wait for.
-func (r *Reducer) closeOthers(limit time.Duration) (over bool, err error) {
+// closePending waits, at the end of a backward pass, for the pending ends of all reducers of the rank. Modules in different
+// groups may run backward in a different order on each rank, so only the last of them can wait.
+func (r *Reducer) closePending(limit time.Duration) (over bool, err error) {
 	core.Lock(&reducers.Mutex)
-	list := r.siblings()
+	list := r.rankReducers()
 	reducers.Unlock()
 	for _, x := range list {
-		if x.open == nil {
+		if x.pendingEnd == nil {
 			continue
 		}
-		switch over, crossed := await(x.open, limit, false); {
+		switch over, crossed := waitEnd(x.pendingEnd, limit, false); {
 		case crossed:
 		case !over:
 			return false, nil
 		default:
-			if err := x.close(); err != nil {
+			if err := x.closePass(); err != nil {
 				return true, err
 			}
 		}
@@ -167,17 +170,17 @@ func (r *Reducer) closeOthers(limit time.Duration) (over bool, err error) {
 	return true, nil
 }
 
-// close ends an open pass, whose end it waits for, and returns the error that a rank has ended it with.
-func (r *Reducer) close() error {
-	if r.open == nil {
+// closePass waits for the pending end of a pass and returns its error.
+func (r *Reducer) closePass() error {
+	if r.pendingEnd == nil {
 		return nil
 	}
-	r.open.WaitForRanks()
-	if err := r.open.Err(); err != nil {
-		r.giveUp(err)
+	r.pendingEnd.WaitForRanks()
+	if err := r.pendingEnd.Err(); err != nil {
+		r.abort(err)
 		return err
 	}
-	r.learnOrder(r.open)
-	r.open = nil
+	r.learnOrder(r.pendingEnd)
+	r.pendingEnd = nil
 	return nil
 }

@@ -48,7 +48,7 @@ func reduced(r *collective.Rank, hook ddp.Hook, steps int, gradient []float64, s
 	return all, p.Close()
 }
 
-// Case 23: what top-k does not send is added to the next step's gradients, and sent in its turn, once.
+// What top-k does not send is added to the next step's gradients, and sent in its turn, once.
 func TestCase23TopKFeedback(t *testing.T) {
 	given := [][]float64{{5, 3, 2, 0}, {1, 2, 4, 3}}
 	for _, feedback := range []bool{true, false} {
@@ -86,7 +86,7 @@ func TestCase23TopKFeedback(t *testing.T) {
 	}
 }
 
-// Case 23: PowerSGD begins after its first steps; goes on from where the last step's power method ended, and so comes to the
+// PowerSGD begins after its first steps; goes on from where the last step's power method ended, and so comes to the
 // largest component; and with feedback sends, over the steps, all of them. The ranks' gradients are 4 and 2 at two places of the
 // diagonal, so that the mean has the components 2 and 1.
 func TestCase23PowerSGDFeedback(t *testing.T) {

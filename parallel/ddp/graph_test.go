@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Case 26: two backward passes through one graph, two forward passes for one backward, checkpointed and shared layers.
+// Two backward passes through one graph, two forward passes for one backward, checkpointed and shared layers.
 func TestCase26Graphs(t *testing.T) {
 	for name, train := range map[string]func(m nn.Layer, from, to int) error{
 		"backward twice": func(m nn.Layer, from, to int) error {
@@ -100,7 +100,7 @@ func (c *checkpointed) Forward(x *core.Tensor) *core.Tensor {
 	return autograd.Checkpoint(func(in []*core.Tensor) []*core.Tensor { return []*core.Tensor{c.Inner.Forward(in[0])} }, x)[0]
 }
 
-// Case 26: a gradient that is final twice in one step is an error that names it.
+// A gradient that is final twice in one step is an error that names it.
 func TestCase26ReadyTwice(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
 		m := newBranches()

@@ -38,14 +38,14 @@ func (r *Reducer) setHook(h Hook, foreign uint64, drop func()) error {
 	if err := r.hookable(); err != nil {
 		return err
 	}
-	r.hook, r.own = h, false
-	r.foreign, r.dropForeign = foreign, drop
-	return r.assign()
+	r.hook, r.precisionHook = h, false
+	r.foreignHook, r.dropForeign = foreign, drop
+	return r.assignBuckets()
 }
 
 func (r *Reducer) hookable() error {
 	switch {
-	case r.hook != nil && !r.own || r.foreign != 0:
+	case r.hook != nil && !r.precisionHook || r.foreignHook != 0:
 		return core.Errorf(core.StateError, "register_comm_hook", "a hook was registered before, and there can be only one")
 	case r.reduced || r.pass != nil:
 		return core.Errorf(core.StateError, "register_comm_hook", "hooks must be registered before the first step")
@@ -66,7 +66,7 @@ func NoopHook(b *Bucket) (*core.Tensor, error) { return b.Buffer(), nil }
 func (b *Bucket) Average(list ...*core.Tensor) error {
 	active := b.Divisor()
 	if active == b.group.Size() {
-		return b.reducer.keep(b.group.AllReduceMany(list, collective.Avg))
+		return b.reducer.track(b.group.AllReduceMany(list, collective.Avg))
 	}
 	if err := b.Sum(list...); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (b *Bucket) Average(list ...*core.Tensor) error {
 
 // Sum replaces the tensors, of one dtype and device, by their sums over the ranks.
 func (b *Bucket) Sum(list ...*core.Tensor) error {
-	return b.reducer.keep(b.group.AllReduceMany(list, collective.Sum))
+	return b.reducer.track(b.group.AllReduceMany(list, collective.Sum))
 }
 
 // Divisor returns the number of ranks by which sums are divided.

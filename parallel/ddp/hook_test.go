@@ -33,7 +33,7 @@ func distance(a, b []float64) float64 {
 	return math.Sqrt(d / n)
 }
 
-// Case 23: hooks give the average, within the bounds of what they send.
+// Hooks give the average, within the bounds of what they send.
 func TestCase23HooksAgainstTheAverage(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -106,7 +106,7 @@ func TestCase23HooksAgainstTheAverage(t *testing.T) {
 	}
 }
 
-// Case 23: what compression loses comes back: training with error feedback gets near what training without compression does.
+// What compression loses comes back: training with error feedback gets near what training without compression does.
 func TestCase23ErrorFeedback(t *testing.T) {
 	const steps = 60
 	train := func(hook func() ddp.Hook) (final float64) {
@@ -155,7 +155,7 @@ func TestCase23ErrorFeedback(t *testing.T) {
 	require.Equal(t, 1.0, power.Ratio())
 }
 
-// Case 23: there is one hook, registered before the first step, and what it returns must fit.
+// There is one hook, registered before the first step, and what it returns must fit.
 func TestCase23Registration(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
 		p, err := ddp.New(mlp(), r.World, small)

@@ -15,17 +15,17 @@ type JoinOptions struct {
 	Throw bool
 }
 
-// joining is a rank's part in a join.
-type joining struct {
-	options JoinOptions
-	active  int // ranks that have a batch in this step
-	root    int // the first of them, or of those in the last step that had any
-	synced  bool
-	asked   []asked
-	idle    bool // this rank has no more batches
+// A joinState is a rank's state in a join.
+type joinState struct {
+	options      JoinOptions
+	active       int // ranks that have a batch in this step
+	root         int // the first of them, or of those in the last step that had any
+	synced       bool
+	hookRequests []hookRequest
+	exhausted    bool // this rank has run out of batches
 }
 
-type asked struct {
+type hookRequest struct {
 	request *autograd.Request
 	then    func(answer []*core.Tensor) error
 }
@@ -64,10 +64,10 @@ func (r *Reducer) JoinBegin(o JoinOptions) error {
 	switch {
 	case r.join != nil:
 		return core.Errorf(core.StateError, "join", "the rank is in a join already")
-	case r.mode.stale():
+	case r.mode.isAsync():
 		return core.Errorf(core.StateError, "join", "ranks with unequal numbers of batches need no join in mode %v", r.mode)
 	}
-	r.join = &joining{options: o, active: r.group.Size()}
+	r.join = &joinState{options: o, active: r.group.Size()}
 	return nil
 }
 
@@ -90,47 +90,46 @@ func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
 		r.join = nil
 		return nil, err
 	}
-	if !j.idle {
-		if err := r.unfinished(); err != nil {
+	if !j.exhausted {
+		if err := r.checkFinished(); err != nil {
 			return fail(err)
 		}
-		j.idle = true
-	} else if len(j.asked) > 0 {
-		a := j.asked[0]
-		j.asked = j.asked[1:]
-		if err := a.then(answer); err != nil && !r.goesOn(err) {
+		j.exhausted = true
+	} else if len(j.hookRequests) > 0 {
+		a := j.hookRequests[0]
+		j.hookRequests = j.hookRequests[1:]
+		if err := a.then(answer); err != nil && !r.recovers(err) {
 			return fail(err)
 		}
 	}
 	for {
-		if len(j.asked) > 0 {
-			return j.asked[0].request, nil
+		if len(j.hookRequests) > 0 {
+			return j.hookRequests[0].request, nil
 		}
-		switch err := r.shadowStep(); {
-		case err != nil && !r.goesOn(err):
+		switch err := r.joinedStep(); {
+		case err != nil && !r.recovers(err):
 			return fail(err)
 		case err == nil && j.active == 0:
 			r.join = nil
-			return nil, r.settle(j.root)
+			return nil, r.broadcastFinal(j.root)
 		}
 	}
 }
 
-// goesOn reports whether err is that of a rank whose pass has failed. The ranks that have batches repeat the step or leave it out, and
-// those that have none follow.
-func (r *Reducer) goesOn(err error) bool {
+// recovers reports whether err comes from a rank whose pass has failed. This rank then drops the pass and stays in the join.
+func (r *Reducer) recovers(err error) bool {
 	if r.group.Revoked() == nil {
 		return false
 	}
-	r.join.asked = nil
-	r.giveUp(err)
+	r.join.hookRequests = nil
+	r.abort(err)
 	return true
 }
 
-// shadowStep ends the step of the other ranks that this one, without a batch, takes part in, and begins the next.
-func (r *Reducer) shadowStep() error {
+// joinedStep ends the step that this rank, without a batch, takes part in, and begins the next one.
+func (r *Reducer) joinedStep() error {
 	j := r.join
-	if s := r.pass; s != nil && s.shadow && !s.done {
+	if s := r.pass; s != nil && s.joined && !s.done {
 		if _, err := r.finish(-1); err != nil {
 			return err
 		}
@@ -141,19 +140,19 @@ func (r *Reducer) shadowStep() error {
 	if j.active == 0 || !j.synced {
 		return nil
 	}
-	return r.shadow()
+	return r.joinedPass()
 }
 
-// announce tells the other ranks whether this one has a batch, and learns how many have.
-func (j *joining) announce(r *Reducer, active bool) error {
+// announce tells the other ranks whether this rank has a batch, and learns how many ranks have one.
+func (j *joinState) announce(r *Reducer, active bool) error {
 	var mine byte
 	if active {
 		mine |= announceActive
-		if r.expect {
+		if r.syncBackward {
 			mine |= announceSync
 		}
 	}
-	all, err := r.to("who has a batch").Exchange([]byte{mine})
+	all, err := r.groupFor("who has a batch").Exchange([]byte{mine})
 	if err != nil {
 		return err
 	}
@@ -185,13 +184,13 @@ func (j *joining) announce(r *Reducer, active bool) error {
 	return nil
 }
 
-// shadow takes part in a step without a batch.
-func (r *Reducer) shadow() error {
+// joinedPass launches the all-reduces of a step with zero gradients, because this rank has no batch.
+func (r *Reducer) joinedPass() error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
 	r.samples = 0
-	if err := r.begin(true); err != nil {
+	if err := r.beginPass(true); err != nil {
 		return err
 	}
 	for i, p := range r.params {
@@ -206,8 +205,8 @@ func (r *Reducer) shadow() error {
 	return r.launchReady()
 }
 
-// settle makes parameters and buffers those of a rank that trained to the end.
-func (r *Reducer) settle(root int) error {
+// broadcastFinal gives all ranks the parameters and buffers of a rank that trained to the end.
+func (r *Reducer) broadcastFinal(root int) error {
 	err := r.Wait()
 	var list []*core.Tensor
 	for _, p := range r.params {
@@ -216,5 +215,5 @@ func (r *Reducer) settle(root int) error {
 	for _, b := range r.buffers {
 		list = append(list, b.Tensor)
 	}
-	return errors.Join(err, r.to("the values after a join").BroadcastMany(list, root).Wait())
+	return errors.Join(err, r.groupFor("the values after a join").BroadcastMany(list, root).Wait())
 }

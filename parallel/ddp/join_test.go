@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Case 19: ranks with 2, 5 and 0 batches, with both divisors. In the end all have the model of the longest.
+// Ranks with 2, 5 and 0 batches, with both divisors. In the end all have the model of the longest.
 func TestCase19Join(t *testing.T) {
 	counts := []int{2, 5, 0}
 	for _, byActive := range []bool{false, true} {
@@ -90,7 +90,7 @@ func joinedByHand(t *testing.T, counts []int, byActive bool) []float64 {
 	return v
 }
 
-// Case 19: every rank stops with the first that has no more batches, if that is asked for. Ranks with equal numbers end well.
+// Every rank stops with the first that has no more batches, if that is asked for. Ranks with equal numbers end well.
 func TestCase19JoinThrows(t *testing.T) {
 	train := func(r *collective.Rank, n int) error {
 		p, err := ddp.New(mlp(), r.World, small)
@@ -114,7 +114,7 @@ func TestCase19JoinThrows(t *testing.T) {
 	require.ErrorContains(t, trySpawn(2, func(r *collective.Rank) error { return train(r, 1+r.Rank) }), "rank 1: join: rank 0 has no more batches")
 }
 
-// Case 19: buffers are those of a rank that still has batches, in each step and in the end.
+// Buffers are those of a rank that still has batches, in each step and in the end.
 func TestCase19JoinBuffers(t *testing.T) {
 	counts := []int{1, 3, 2}
 	spawn(t, len(counts), func(r *collective.Rank) error {
@@ -141,7 +141,7 @@ func TestCase19JoinBuffers(t *testing.T) {
 	})
 }
 
-// Case 19: the samples of passes that were not synchronised before a rank ran out of batches have no weight: it sends zeros.
+// The samples of passes that were not synchronised before a rank ran out of batches have no weight: it sends zeros.
 func TestCase19JoinAfterNoSync(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		o := small

@@ -8,20 +8,20 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// launch reduces a bucket, all of whose gradients are final.
+// launch reduces a bucket whose gradients are all final.
 func (r *Reducer) launch(b *Bucket) error {
 	if r.options.FindUnused && r.options.SkipUnused && r.join == nil && !slices.ContainsFunc(b.params, func(i int) bool { return r.params[i].Tensor.Grad() != nil }) {
-		return nil // on no rank, as was promised
+		return nil // SkipUnused promises that no rank has a gradient
 	}
 	r.stats.Buckets++
 	r.stats.Bytes += b.Bytes()
 	r.stats.LastBytes += b.Bytes()
-	return r.aside(b.device, b.index, func() error {
+	return r.onCommStream(b.device, b.index, func() error {
 		grads, err := b.gather()
 		if err != nil {
 			return err
 		}
-		if share := r.pass.share[b.device]; share != nil {
+		if share := r.pass.lossWeight[b.device]; share != nil {
 			for _, g := range grads {
 				if err := op.MulInPlace(g, share).Err(); err != nil {
 					return err
@@ -29,18 +29,18 @@ func (r *Reducer) launch(b *Bucket) error {
 			}
 		}
 		switch {
-		case r.foreign != 0:
-			return r.ask(b, grads)
+		case r.foreignHook != 0:
+			return r.askForeignHook(b, grads)
 		case r.hook != nil:
 			result, err := r.hook(b)
 			if err != nil {
 				return err
 			}
-			return b.spread(result, grads)
+			return b.setGradients(result, grads)
 		case b.flat != nil:
 			err = b.Average(b.flat)
 		default:
-			held := make([]*core.Tensor, len(grads)) // another thread may drop the gradients meanwhile
+			held := make([]*core.Tensor, len(grads)) // references, in case another thread drops the gradients
 			for i, g := range grads {
 				if held[i] = g.Detach(); held[i].Err() != nil {
 					return core.Errorf(core.StateError, "ddp", "two threads use one module at the same time: the gradient of parameter %s went while it was averaged", r.params[b.params[i]].Name)
@@ -49,15 +49,15 @@ func (r *Reducer) launch(b *Bucket) error {
 			err = b.Average(held...)
 		}
 		if err == nil && r.options.Weighted {
-			b.guard(nil, grads)
+			b.propagateErrors(nil, grads)
 		}
 		return err
 	})
 }
 
-// guard makes the gradients fail if a collective of this pass so far does, or result has. Operations in place leave their
-// target as it was where an input failed, and a step must not take that for the average.
-func (b *Bucket) guard(result *core.Tensor, grads []*core.Tensor) {
+// propagateErrors makes the gradients fail if result or a collective of this pass has failed. In-place operations keep the old
+// values of their target after an error, and an optimiser must not take these for the average.
+func (b *Bucket) propagateErrors(result *core.Tensor, grads []*core.Tensor) {
 	works := slices.Clone(b.reducer.works[0])
 	s := core.CurrentContext().Stream(b.device)
 	c := s.Begin(-1, "ddp")
@@ -82,8 +82,8 @@ func (b *Bucket) guard(result *core.Tensor, grads []*core.Tensor) {
 	s.Launch(c)
 }
 
-// gather returns the gradients of the bucket's parameters, dense, or what goes in the place of missing ones. If the bucket
-// has a buffer, it holds them.
+// gather returns the gradients of the bucket's parameters as contiguous tensors, with zeros for missing ones. If the bucket has a
+// buffer, the results are views of it.
 func (b *Bucket) gather() ([]*core.Tensor, error) {
 	r := b.reducer
 	grads := make([]*core.Tensor, len(b.params))
@@ -94,14 +94,14 @@ func (b *Bucket) gather() ([]*core.Tensor, error) {
 			return nil, core.Errorf(core.NotImplemented, "backward", "parameter %s of a parallel module: its gradient cannot be differentiated again, once it is averaged over ranks; without create_graph it is, and gradients of inputs (autograd.grad) can be recorded", r.params[i].Name)
 		}
 		if g != nil && (g.RequiresGrad() || !g.Contiguous()) {
-			c := op.Clone(g) // a graph may hold it, or it has gaps
+			c := op.Clone(g) // not contiguous, or a graph may use it
 			if err := c.Err(); err != nil {
 				return nil, err
 			}
 			t.SetGrad(c)
 			g = c
 		}
-		if r.pass.shadow {
+		if r.pass.joined {
 			g = nil
 		}
 		switch {
@@ -119,7 +119,7 @@ func (b *Bucket) gather() ([]*core.Tensor, error) {
 			}
 			b.setAbsent(slot, g)
 		case r.options.BucketView:
-			if err := b.adopt(slot); err != nil {
+			if err := b.viewGradient(slot); err != nil {
 				return nil, err
 			}
 			g = b.views[slot]
@@ -142,7 +142,7 @@ func (b *Bucket) setAbsent(slot int, g *core.Tensor) {
 	b.absent[slot] = g
 }
 
-// divisor returns the number of ranks by which sums are divided.
+// divisor returns the number of ranks to divide sums by.
 func (r *Reducer) divisor() int {
 	if r.join != nil && r.join.options.DivideByActive {
 		return r.join.active
@@ -150,29 +150,29 @@ func (r *Reducer) divisor() int {
 	return r.group.Size()
 }
 
-// ask hands the bucket to the hook of another language, by way of the caller of backward.
-func (r *Reducer) ask(b *Bucket, grads []*core.Tensor) error {
-	if key := (streamKey{b.device, b.index % lanes}); r.contexts[key] == nil {
+// askForeignHook passes the bucket to a hook of another language, through the caller of backward.
+func (r *Reducer) askForeignHook(b *Bucket, grads []*core.Tensor) error {
+	if key := (streamKey{b.device, b.index % streamsPerDevice}); r.contexts[key] == nil {
 		here := core.CurrentContext()
 		r.contexts[key] = here.OnStreamsOf(here)
 	}
-	q := &autograd.Request{ID: r.foreign, What: autograd.WantAsked, Grads: []*core.Tensor{b.flat}, Payload: b}
+	q := &autograd.Request{ID: r.foreignHook, What: autograd.WantAsked, Grads: []*core.Tensor{b.flat}, Payload: b}
 	then := func(answer []*core.Tensor) error {
 		if len(answer) != 1 || answer[0] == nil {
 			return core.Errorf(core.TypeError, "ddp", "a communication hook must return one tensor, got %d", len(answer))
 		}
 		defer answer[0].Release()
-		return r.aside(b.device, b.index, func() error { return b.spread(answer[0], grads) })
+		return r.onCommStream(b.device, b.index, func() error { return b.setGradients(answer[0], grads) })
 	}
-	if r.join != nil && r.pass.shadow {
-		r.join.asked = append(r.join.asked, asked{q, then})
+	if r.join != nil && r.pass.joined {
+		r.join.hookRequests = append(r.join.hookRequests, hookRequest{q, then})
 		return nil
 	}
 	return autograd.Ask(q, then)
 }
 
-// spread writes what a hook made of the buffer to the gradients.
-func (b *Bucket) spread(result *core.Tensor, grads []*core.Tensor) error {
+// setGradients copies the result of a hook to the gradients.
+func (b *Bucket) setGradients(result *core.Tensor, grads []*core.Tensor) error {
 	if err := result.Usable("ddp"); err != nil {
 		return err
 	}
@@ -184,18 +184,18 @@ func (b *Bucket) spread(result *core.Tensor, grads []*core.Tensor) error {
 			return err
 		}
 	}
-	if b.reducer.pass.shadow {
+	if b.reducer.pass.joined {
 		return nil
 	}
 	if b.reducer.options.BucketView {
-		b.guard(result, []*core.Tensor{b.flat})
+		b.propagateErrors(result, []*core.Tensor{b.flat})
 		return nil
 	}
 	var written []*core.Tensor
 	for slot, i := range b.params {
 		g := b.reducer.params[i].Tensor.Grad()
 		if b.absent != nil && b.absent[slot] != nil {
-			// The buffer is used again, so the gradient has its own memory.
+			// The next step reuses the buffer, so the gradient needs its own memory.
 			c := op.Clone(b.views[slot]).Keep()
 			b.absent[slot].Release()
 			b.absent[slot] = c
@@ -207,6 +207,6 @@ func (b *Bucket) spread(result *core.Tensor, grads []*core.Tensor) error {
 		}
 		written = append(written, g)
 	}
-	b.guard(result, written)
+	b.propagateErrors(result, written)
 	return nil
 }

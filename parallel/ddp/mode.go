@@ -39,7 +39,7 @@ func (m SyncMode) String() string {
 }
 
 // stale reports whether ranks take steps apart. With a bound of 0 none is ever ahead, and they step together.
-func (m SyncMode) stale() bool {
+func (m SyncMode) isAsync() bool {
 	return m.Kind == Asynchronous || m.Kind == BoundedStaleness && m.Max > 0
 }
 
@@ -68,29 +68,29 @@ func (r *Reducer) SetSyncMode(m SyncMode, o *optim.Optimizer) error {
 		return core.Errorf(core.ValueError, "set_sync_mode", "the bound on staleness must be 0 or more, got %d", m.Max)
 	case r.join != nil:
 		return core.Errorf(core.StateError, "set_sync_mode", "the rank is in a join")
-	case m.stale() && (r.hook != nil || r.foreign != 0):
+	case m.isAsync() && (r.hook != nil || r.foreignHook != 0):
 		return core.Errorf(core.StateError, "set_sync_mode", "communication hooks are for the synchronous mode")
-	case m.stale() && o == nil:
+	case m.isAsync() && o == nil:
 		return core.Errorf(core.TypeError, "set_sync_mode", "got no optimiser")
 	}
-	if r.stale != nil {
-		x := r.stale
-		r.stale = nil
+	if r.async != nil {
+		x := r.async
+		r.async = nil
 		r.mode = SyncMode{}
 		if err := x.leave(); err != nil {
 			return err
 		}
 	}
 	r.mode, r.optimizer, r.pass = m, o, nil
-	if !m.stale() {
+	if !m.isAsync() {
 		return nil
 	}
-	x, err := newExchange(r, m, o)
+	x, err := newAsyncClient(r, m, o)
 	if err != nil {
 		r.mode = SyncMode{}
 		return err
 	}
-	r.stale = x
+	r.async = x
 	return nil
 }
 
@@ -103,8 +103,8 @@ func (r *Reducer) Step() error {
 		return err
 	}
 	defer r.guard.Leave()
-	if r.stale != nil {
-		return r.stale.step()
+	if r.async != nil {
+		return r.async.step()
 	}
 	if r.optimizer == nil {
 		return core.Errorf(core.StateError, "ddp", "there is no optimiser: call SetSyncMode first, or its own Step")
@@ -119,8 +119,8 @@ func (r *Reducer) Step() error {
 // Clocks returns how many steps each rank has made since the mode was set, as far as this rank knows.
 func (r *Reducer) Clocks() []int {
 	out := make([]int, r.group.Size())
-	if r.stale != nil {
-		copy(out, r.stale.clocks)
+	if r.async != nil {
+		copy(out, r.async.clocks)
 		return out
 	}
 	for i := range out {
@@ -131,8 +131,8 @@ func (r *Reducer) Clocks() []int {
 
 // Staleness returns by how many steps, at most, this rank was ahead of the slowest after a step.
 func (r *Reducer) Staleness() int {
-	if r.stale != nil {
-		return r.stale.largest
+	if r.async != nil {
+		return r.async.maxStaleness
 	}
 	return 0
 }

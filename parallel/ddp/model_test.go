@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Case 25: ranks whose models differ all get an error that says where.
+// Ranks whose models differ all get an error that says where.
 func TestCase25DifferentModels(t *testing.T) {
 	for _, c := range []struct {
 		make func(rank int) nn.Module
@@ -67,7 +67,7 @@ func TestCase25DifferentModels(t *testing.T) {
 	require.ErrorContains(t, err, "no group")
 }
 
-// Case 27: state dicts with and without the prefix load into the parallel module and into the plain one.
+// State dicts with and without the prefix load into the parallel module and into the plain one.
 func TestCase27StateDicts(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		m := mlp()

@@ -28,7 +28,7 @@ func bufferValues(m nn.Module) (all []float64, err error) {
 	return all, nil
 }
 
-// Case 22: the buffers of rank 0 go to all before each forward pass, or stay apart.
+// The buffers of rank 0 go to all before each forward pass, or stay apart.
 func TestCase22Buffers(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		spawn(t, 3, func(r *collective.Rank) error {
@@ -73,7 +73,7 @@ func TestCase22Buffers(t *testing.T) {
 	}
 }
 
-// Case 22: batch normalisation over the joined batch, of equal and unequal parts, one of them empty.
+// Batch normalisation over the joined batch, of equal and unequal parts, one of them empty.
 func TestCase22SyncBatchNorm(t *testing.T) {
 	for _, rows := range [][]int{{0, 3, 6}, {0, 1, 7}, {0, 0, 5}} {
 		for _, d := range []core.DType{core.Float64, core.Float32} {

@@ -27,7 +27,7 @@ func variants() map[string]ddp.Options {
 	}
 }
 
-// Case 14: as one process on the joined batch, and bit for bit as one that sums the ranks' gradients in order. Case 15: all
+// As one process on the joined batch, and bit for bit as one that sums the ranks' gradients in order. Case 15: all
 // ranks have the same parameters after every step.
 func TestCase14And15Parity(t *testing.T) {
 	const ranks, steps, each = 3, 4, 4
@@ -211,7 +211,7 @@ func TestWeightedGivesTheJoinedBatchesGradient(t *testing.T) {
 	}
 }
 
-// Case 18: steps without synchronisation send nothing, and the gradients of all steps together are those of one batch.
+// Steps without synchronisation send nothing, and the gradients of all steps together are those of one batch.
 func TestCase18NoSyncSendsNothing(t *testing.T) {
 	const ranks, each = 2, 2
 	for variant, options := range variants() {
@@ -272,7 +272,7 @@ func TestCase18NoSyncSendsNothing(t *testing.T) {
 	}
 }
 
-// Case 21: parameters that are frozen, and thawed, between steps.
+// Parameters that are frozen, and thawed, between steps.
 func TestCase21Freezing(t *testing.T) {
 	for variant, options := range variants() {
 		if variant == "static" {
@@ -327,7 +327,7 @@ func TestCase21Freezing(t *testing.T) {
 	}
 }
 
-// Case 18: with weights, the samples of all passes that come together count.
+// With weights, the samples of all passes that come together count.
 func TestCase18Weighted(t *testing.T) {
 	const a, b = 2, 6 // samples of rank 0's two passes; rank 1 has 8 in each
 	spawn(t, 2, func(r *collective.Rank) error {
@@ -373,7 +373,7 @@ func TestCase18Weighted(t *testing.T) {
 	})
 }
 
-// Case 18: the end of a part without synchronisation does not end the one around it.
+// The end of a part without synchronisation does not end the one around it.
 func TestCase18NoSyncInAnother(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		p, err := ddp.New(mlp(), r.World, small)

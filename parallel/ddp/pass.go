@@ -13,21 +13,21 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A pass is the reduction of one step's gradients: from the first gradient after a forward pass to the last.
+// A pass is the reduction of one step's gradients, from the first final gradient after a forward pass to the last.
 type pass struct {
-	run       *autograd.Run // the backward pass that has called last
-	ready     []bool        // parameters whose gradients are final, or will not come
-	came      []int         // parameters whose gradients came, in order
-	remaining int           // parameters that are not ready
-	next      int           // bucket to be reduced
-	share     map[core.Device]*core.Tensor
-	end       *collective.Work // of all ranks, and which gradients each has
-	done      bool
-	shadow    bool // this rank has no batch: it only takes part
+	run        *autograd.Run // the most recent backward pass
+	ready      []bool        // by parameter: the gradient is final or will be missing
+	arrived    []int         // parameters in the order in which their gradients became final
+	remaining  int           // parameters that are not ready
+	nextBucket int           // bucket to be reduced
+	lossWeight map[core.Device]*core.Tensor
+	endWork    *collective.Work // exchange at the end, with the gradients that each rank has
+	done       bool
+	joined     bool // this rank has no batch and contributes zeros
 }
 
-// arrived is told that the gradient of parameter i is final.
-func (r *Reducer) arrived(i int) error {
+// gradientReady is the hook that runs when the gradient of parameter i is final.
+func (r *Reducer) gradientReady(i int) error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
 	}
@@ -36,21 +36,21 @@ func (r *Reducer) arrived(i int) error {
 		return r.failure
 	}
 	p := r.params[i]
-	if r.mode.stale() {
+	if r.mode.isAsync() {
 		return nil
 	}
-	if !r.expect || !p.active || p.delayed {
+	if !r.syncBackward || !p.active || p.delayed {
 		if p.bucket != nil && r.options.BucketView {
-			if err := p.bucket.adopt(p.slot); err != nil {
+			if err := p.bucket.viewGradient(p.slot); err != nil {
 				return err
 			}
 		}
 		if p.Tensor == r.options.Until {
-			return r.released()
+			return r.untilReady()
 		}
 		return nil
 	}
-	if err := r.enter(); err != nil {
+	if err := r.beginBackward(); err != nil {
 		return err
 	}
 	s := r.pass
@@ -58,20 +58,20 @@ func (r *Reducer) arrived(i int) error {
 		return core.Errorf(core.StateError, "ddp", "parameter %s on rank %d got its final gradient twice in one step: it is used in two backward passes of which neither has all parameters, or the graph is not the static one that was promised",
 			p.Name, r.group.Rank())
 	}
-	s.came = append(s.came, i)
+	s.arrived = append(s.arrived, i)
 	if err := r.markReady(i); err != nil {
 		return err
 	}
 	if p.Tensor == r.options.Until {
-		return r.released()
+		return r.untilReady()
 	}
 	return nil
 }
 
-// enter begins a pass, unless one is under way, and takes note of the backward pass that calls.
-func (r *Reducer) enter() error {
+// beginBackward begins a pass unless one is running, and registers the callbacks of a new backward pass.
+func (r *Reducer) beginBackward() error {
 	if r.pass == nil || r.pass.done {
-		if err := r.begin(false); err != nil {
+		if err := r.beginPass(false); err != nil {
 			return err
 		}
 	}
@@ -91,8 +91,8 @@ func (r *Reducer) enter() error {
 }
 
 // begin starts a pass.
-func (r *Reducer) begin(shadow bool) error {
-	s := &pass{ready: make([]bool, len(r.params)), shadow: shadow}
+func (r *Reducer) beginPass(joined bool) error {
+	s := &pass{ready: make([]bool, len(r.params)), joined: joined}
 	r.pass = s
 	for _, b := range r.buckets {
 		b.pending = len(b.params)
@@ -106,32 +106,32 @@ func (r *Reducer) begin(shadow bool) error {
 	if !r.options.Weighted {
 		return nil
 	}
-	if r.samples > 0 || shadow {
+	if r.samples > 0 || joined {
 		r.weight, r.samples = r.samples, 0
 	}
-	return r.weigh()
+	return r.computeLossWeights()
 }
 
-// weigh computes, on each device, this rank's share of the samples times what sums are divided by.
-func (r *Reducer) weigh() error {
-	r.pass.share = map[core.Device]*core.Tensor{}
+// computeLossWeights computes, on each device, this rank's fraction of the samples times the divisor of sums.
+func (r *Reducer) computeLossWeights() error {
+	r.pass.lossWeight = map[core.Device]*core.Tensor{}
 	for _, b := range r.buckets {
-		if r.pass.share[b.device] != nil {
+		if r.pass.lossWeight[b.device] != nil {
 			continue
 		}
-		err := r.aside(b.device, 0, func() error {
+		err := r.onCommStream(b.device, 0, func() error {
 			d := core.Float32
 			if b.dtype == core.Float64 {
 				d = core.Float64
 			}
 			o := op.TensorOptions{DType: &d, Device: b.device}
 			total := op.Full([]int{}, core.Num(r.weight), o)
-			if err := r.keep(r.to("the samples of a step").AllReduce(total, collective.Sum)); err != nil {
+			if err := r.track(r.groupFor("the samples of a step").AllReduce(total, collective.Sum)); err != nil {
 				return err
 			}
 			mine := op.Full([]int{}, core.Num(r.weight*float64(r.divisor())), o)
 			share := op.Div(mine, total).Keep()
-			r.pass.share[b.device] = share
+			r.pass.lossWeight[b.device] = share
 			return share.Err()
 		})
 		if err != nil {
@@ -141,28 +141,28 @@ func (r *Reducer) weigh() error {
 	return nil
 }
 
-// markReady counts parameter i as ready and reduces the buckets whose turn it is.
+// markReady marks parameter i as ready and launches the buckets that are complete.
 func (r *Reducer) markReady(i int) error {
 	s, b := r.pass, r.params[i].bucket
 	s.ready[i] = true
 	s.remaining--
 	b.pending--
-	if r.delays() {
+	if r.delaysLaunch() {
 		return nil
 	}
 	return r.launchReady()
 }
 
-// delays reports whether buckets wait for the end of backward.
-func (r *Reducer) delays() bool {
+// delaysLaunch reports whether buckets are launched only at the end of backward.
+func (r *Reducer) delaysLaunch() bool {
 	return r.options.DelayAllReduce || r.options.StaticGraph && r.unused == nil
 }
 
 func (r *Reducer) launchReady() error {
 	s := r.pass
-	for s.next < len(r.buckets) && r.buckets[s.next].pending == 0 {
-		b := r.buckets[s.next]
-		s.next++
+	for s.nextBucket < len(r.buckets) && r.buckets[s.nextBucket].pending == 0 {
+		b := r.buckets[s.nextBucket]
+		s.nextBucket++
 		if err := r.launch(b); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (r *Reducer) launchReady() error {
 	return nil
 }
 
-// skipUnused counts the parameters that the backward pass will not reach as ready, where that is allowed.
+// skipUnused marks parameters that the backward pass does not reach as ready, if the options allow unused parameters.
 func (r *Reducer) skipUnused(run *autograd.Run) error {
 	for i, p := range r.params {
 		if !p.active || p.delayed || r.pass.ready[i] {
@@ -185,7 +185,7 @@ func (r *Reducer) skipUnused(run *autograd.Run) error {
 	return nil
 }
 
-// backwardEnded is told that a backward pass has run its last node.
+// backwardEnded is the callback at the end of a backward pass.
 func (r *Reducer) backwardEnded() error {
 	s := r.pass
 	if s == nil || s.done {
@@ -197,7 +197,7 @@ func (r *Reducer) backwardEnded() error {
 		}
 	}
 	if s.remaining > 0 {
-		return nil // the next forward pass says which, if no other backward pass brings them
+		return nil // another backward pass may bring the rest; otherwise the next forward pass reports an error
 	}
 	if err := r.launchReady(); err != nil {
 		return err
@@ -205,10 +205,10 @@ func (r *Reducer) backwardEnded() error {
 	if err := autograd.QueueWait(r.finish); err != nil {
 		return err
 	}
-	return autograd.QueueWait(r.closeOthers)
+	return autograd.QueueWait(r.closePending)
 }
 
-// markRest counts all parameters as ready.
+// markRest marks all parameters as ready.
 func (r *Reducer) markRest() error {
 	for i, p := range r.params {
 		if p.active && !p.delayed && !r.pass.ready[i] {
@@ -220,85 +220,85 @@ func (r *Reducer) markRest() error {
 	return r.markDelayed()
 }
 
-// finish runs when all buckets of a pass have gone. It waits for the other ranks to have come so far, since none may take a step if one
-// has failed. It does not wait for the averages.
+// finish ends a pass after all its buckets are launched. It waits until the other ranks have launched theirs, because no rank may
+// make a step if another has failed. It does not wait for the averages.
 func (r *Reducer) finish(limit time.Duration) (over bool, err error) {
 	s := r.pass
 	if s == nil || s.done {
 		return true, nil
 	}
-	if s.end == nil {
+	if s.endWork == nil {
 		s.free()
-		s.end = r.to("the end of a step").StartExchange("backward", r.report())
+		s.endWork = r.groupFor("the end of a step").StartExchange("backward", r.endPayload())
 	}
-	asks := r.asksUsed()
-	// The first pass decides the order of the buckets. It also is the one that finds ranks that go backward in other modules.
-	over, crossed := await(s.end, limit, asks || !r.reduced)
+	asks := r.needsUsage()
+	// The first pass must wait: it determines the order of the buckets, and finds ranks that run backward in other modules.
+	over, crossed := waitEnd(s.endWork, limit, asks || !r.reduced)
 	switch {
 	case crossed:
-		r.open = s.end // the rank's next backward pass, or the next forward one, waits
+		r.pendingEnd = s.endWork // the rank's next backward or forward pass waits for it
 	case !over:
 		return false, nil
 	default:
-		if err := s.end.Err(); err != nil {
+		if err := s.endWork.Err(); err != nil {
 			return true, err
 		}
 	}
 	s.done, r.reduced = true, true
 	r.stats.Passes++
 	if !crossed {
-		r.learnOrder(s.end)
+		r.learnOrder(s.endWork)
 	}
 	switch {
 	case r.options.FindUnused && r.options.SkipUnused:
 		r.fillAbsent(make([]int, len(r.params)))
 	case asks:
-		r.fillAbsent(r.usedAnywhere(s.end.Payloads()))
+		r.fillAbsent(r.usedAnywhere(s.endWork.Payloads()))
 	default:
 		r.fillAbsent(nil)
 	}
 	return true, nil
 }
 
-// free gives back what is only needed until the buckets have gone.
+// free releases tensors that are not needed after all buckets are launched.
 func (s *pass) free() {
-	for _, t := range s.share {
+	for _, t := range s.lossWeight {
 		t.Release()
 	}
-	s.share = nil
+	s.lossWeight = nil
 }
 
-// asksUsed reports whether this rank has to know, at the end of a pass, which gradients the others have.
-func (r *Reducer) asksUsed() bool {
+// needsUsage reports whether this rank has to know which gradients the others have.
+func (r *Reducer) needsUsage() bool {
 	if r.options.StaticGraph {
 		return r.unused == nil
 	}
 	return r.options.FindUnused && !r.options.SkipUnused && slices.ContainsFunc(r.buckets, func(b *Bucket) bool { return b.absent != nil })
 }
 
-// report returns what this rank tells the others at the end of a pass: which parameters have a gradient, and, on rank 0 as long as
-// buckets are not made by it, the order in which the gradients came.
-func (r *Reducer) report() []byte {
+// endPayload returns what this rank sends at the end of a pass: which parameters have a gradient and, on rank 0 until buckets are
+// rebuilt, the order in which gradients became final.
+func (r *Reducer) endPayload() []byte {
 	b := r.used()
-	if r.group.Rank() == 0 && r.arrivals == nil {
-		for _, i := range r.pass.came {
+	if r.group.Rank() == 0 && r.arrivalOrder == nil {
+		for _, i := range r.pass.arrived {
 			b = binary.LittleEndian.AppendUint32(b, uint32(i))
 		}
 	}
 	return b
 }
 
-// learnOrder takes note of the order in which gradients came on rank 0 in the first pass that all ranks have ended.
+// learnOrder stores rank 0's order of gradients from the first pass that has succeeded on all ranks.
 func (r *Reducer) learnOrder(end *collective.Work) {
-	if r.arrivals == nil && !r.options.FindUnused {
-		r.arrivals = append([]byte{}, end.Payloads()[0][len(r.params):]...)
+	if r.arrivalOrder == nil && !r.options.FindUnused {
+		r.arrivalOrder = append([]byte{}, end.Payloads()[0][len(r.params):]...)
 	}
 }
 
 // used returns, for each parameter, 1 if it has a gradient on this rank.
 func (r *Reducer) used() []byte {
 	used := make([]byte, len(r.params))
-	for _, i := range r.pass.came {
+	for _, i := range r.pass.arrived {
 		used[i] = 1
 	}
 	for i, p := range r.params {
@@ -310,7 +310,8 @@ func (r *Reducer) used() []byte {
 	return used
 }
 
-// usedAnywhere returns on how many ranks each parameter has a gradient. With [Options.StaticGraph], those without any are so for good.
+// usedAnywhere returns the number of ranks on which each parameter has a gradient. With [Options.StaticGraph], it also stores the
+// parameters without one.
 func (r *Reducer) usedAnywhere(ranks [][]byte) []int {
 	counts := make([]int, len(r.params))
 	for _, used := range ranks {
@@ -329,8 +330,8 @@ func (r *Reducer) usedAnywhere(ranks [][]byte) []int {
 	return counts
 }
 
-// fillAbsent gives the parameters without a gradient here the average of those of other ranks. used says which parameters
-// have any; nil means all.
+// fillAbsent sets missing gradients to the average of the other ranks. used holds the number of ranks with a gradient; nil means
+// that all parameters have one.
 func (r *Reducer) fillAbsent(used []int) {
 	for _, b := range r.buckets {
 		for slot, g := range b.absent {
@@ -339,7 +340,7 @@ func (r *Reducer) fillAbsent(used []int) {
 			}
 			i := b.params[slot]
 			t := r.params[i].Tensor
-			if !r.pass.shadow && (used == nil || used[i] > 0) && !r.unused[i] && t.Grad() == nil {
+			if !r.pass.joined && (used == nil || used[i] > 0) && !r.unused[i] && t.Grad() == nil {
 				t.SetGrad(g)
 				continue
 			}
@@ -349,7 +350,7 @@ func (r *Reducer) fillAbsent(used []int) {
 	}
 }
 
-// dropAbsent lets go of what stands in the place of gradients that are missing.
+// dropAbsent releases the placeholders of missing gradients.
 func (b *Bucket) dropAbsent() {
 	for _, g := range b.absent {
 		g.Release()
@@ -357,10 +358,10 @@ func (b *Bucket) dropAbsent() {
 	b.absent = nil
 }
 
-// unfinished returns an error that names the parameters whose gradients did not come in the last pass.
-func (r *Reducer) unfinished() error {
+// checkFinished returns an error with the parameters that got no gradient in the last pass.
+func (r *Reducer) checkFinished() error {
 	s := r.pass
-	if s == nil || s.done || len(s.came) == 0 {
+	if s == nil || s.done || len(s.arrived) == 0 {
 		return nil
 	}
 	var names []string

@@ -32,12 +32,12 @@ type PowerSGD struct {
 	whole   int
 }
 
-// powerBucket is what is kept for a bucket.
+// A powerBucket is the state that PowerSGD keeps for a bucket.
 type powerBucket struct {
-	steps int
-	numel int
-	lost  *core.Tensor
-	right []*core.Tensor // one a matrix; nil for what is sent as it is
+	steps    int
+	numel    int
+	residual *core.Tensor
+	right    []*core.Tensor // one a matrix; nil for what is sent as it is
 }
 
 // NewPowerSGD returns p with its defaults filled in.
@@ -74,15 +74,15 @@ func (p *PowerSGD) Release() {
 }
 
 func (s *powerBucket) release() {
-	if s.lost != nil {
-		s.lost.Release()
+	if s.residual != nil {
+		s.residual.Release()
 	}
 	for _, q := range s.right {
 		if q != nil {
 			q.Release()
 		}
 	}
-	s.lost, s.right = nil, nil
+	s.residual, s.right = nil, nil
 }
 
 // Hook is the [Hook].
@@ -102,10 +102,10 @@ func (p *PowerSGD) Hook(b *Bucket) (*core.Tensor, error) {
 	}
 	whole := b.Buffer()
 	if !p.NoErrorFeedback {
-		if s.lost == nil {
-			s.lost = op.ZerosLike(whole, op.TensorOptions{}).Keep()
+		if s.residual == nil {
+			s.residual = op.ZerosLike(whole, op.TensorOptions{}).Keep()
 		}
-		op.AddInPlace(whole, s.lost)
+		op.AddInPlace(whole, s.residual)
 	}
 	matrices, rest := p.matrices(b)
 	if s.right == nil {
@@ -117,7 +117,7 @@ func (p *PowerSGD) Hook(b *Bucket) (*core.Tensor, error) {
 	}
 	if !p.NoErrorFeedback {
 		// What was sent as it is lost nothing: there, the average minus itself.
-		if err := s.lose(b, given, matrices); err != nil {
+		if err := s.saveResidual(b, given, matrices); err != nil {
 			return nil, err
 		}
 	}
@@ -126,9 +126,9 @@ func (p *PowerSGD) Hook(b *Bucket) (*core.Tensor, error) {
 
 // matrix is a part of a bucket as a matrix of n x m.
 type matrix struct {
-	view *core.Tensor
-	n, m int
-	own  *core.Tensor // this rank's approximation, before averaging
+	view          *core.Tensor
+	n, m          int
+	approximation *core.Tensor // this rank's approximation, before averaging
 }
 
 // matrices returns the parts of the bucket that are worth compressing and those that are not.
@@ -208,7 +208,7 @@ func (p *PowerSGD) compress(b *Bucket, s *powerBucket, list []matrix, rest []*co
 		if err := op.CopyInPlace(s.right[i], q).Err(); err != nil {
 			return err
 		}
-		list[i].own = op.MatMul(lefts[i], op.Transpose(q, 0, 1))
+		list[i].approximation = op.MatMul(lefts[i], op.Transpose(q, 0, 1))
 		rights = append(rights, s.right[i])
 	}
 	if len(rights) > 0 {
@@ -246,16 +246,16 @@ func (x matrix) write(to, y *core.Tensor) error {
 	return op.CopyInPlace(to, op.Reshape(op.Narrow(flat, 0, 0, to.Numel()), to.Shape()...)).Err()
 }
 
-// lose remembers the difference between this rank's gradients and its own approximation of them, which is 0 for what was
-// not compressed.
-func (s *powerBucket) lose(b *Bucket, given *core.Tensor, list []matrix) error {
-	if err := op.ZeroInPlace(s.lost).Err(); err != nil {
+// saveResidual stores the error of compression: this rank's gradients minus its approximation, and 0 for tensors that were not
+// compressed.
+func (s *powerBucket) saveResidual(b *Bucket, given *core.Tensor, list []matrix) error {
+	if err := op.ZeroInPlace(s.residual).Err(); err != nil {
 		return err
 	}
 	for _, x := range list {
 		at := x.view.Offset() - b.flat.Offset()
-		lost, was := op.Narrow(s.lost, 0, at, x.view.Numel()), op.Narrow(given, 0, at, x.view.Numel())
-		if err := x.write(lost, x.own); err != nil {
+		lost, was := op.Narrow(s.residual, 0, at, x.view.Numel()), op.Narrow(given, 0, at, x.view.Numel())
+		if err := x.write(lost, x.approximation); err != nil {
 			return err
 		}
 		if err := op.CopyInPlace(lost, op.Sub(was, lost)).Err(); err != nil {

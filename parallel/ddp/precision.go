@@ -15,8 +15,8 @@ type Precision struct {
 	KeepInputs bool
 }
 
-// lower casts the buffers and makes the hook that reduces in another dtype.
-func (r *Reducer) lower() error {
+// applyPrecision casts the buffers and installs the hook that reduces in another dtype.
+func (r *Reducer) applyPrecision() error {
 	p := r.options.Precision
 	for _, d := range []*core.DType{p.Param, p.Reduce, p.Buffer} {
 		if d != nil && !d.IsFloat() {
@@ -27,7 +27,7 @@ func (r *Reducer) lower() error {
 		p.Reduce = p.Param
 	}
 	if p.Reduce != nil {
-		r.hook, r.own = CompressHook(*p.Reduce, nil), true
+		r.hook, r.precisionHook = CompressHook(*p.Reduce, nil), true
 	}
 	if p.Buffer == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Case 14: with mixed precision forward computes in another dtype. Parameters and gradients keep theirs, are the same on all ranks,
+// With mixed precision forward computes in another dtype. Parameters and gradients keep theirs, are the same on all ranks,
 // and near those of full precision.
 func TestCase14MixedPrecision(t *testing.T) {
 	bf16, fp16 := core.BFloat16, core.Float16
@@ -118,7 +118,7 @@ func (s *scaled) Forward(x *core.Tensor) *core.Tensor {
 	return op.Mul(x, s.Weight)
 }
 
-// Case 14: what is computed and reduced in which dtype. The ranks' gradients are 1 and a number that half precision loses beside 1.
+// What is computed and reduced in which dtype. The ranks' gradients are 1 and a number that half precision loses beside 1.
 func TestCase14DTypes(t *testing.T) {
 	const tiny = 1.0 / 512
 	half, single, double := core.BFloat16, core.Float32, core.Float64

@@ -68,39 +68,39 @@ type parameter struct {
 
 // A Reducer averages the gradients of parameters over the ranks of a group. Its methods belong to the thread of its rank.
 type Reducer struct {
-	guard   core.Guard
-	model   *collective.Group // for this reducer alone
-	group   *collective.Group // a channel of it, which a pass that fails on a rank ends on all
-	options Options
-	params  []*parameter
-	buffers []Named
+	guard     core.Guard
+	baseGroup *collective.Group // a channel for this reducer alone
+	group     *collective.Group // a channel of baseGroup for passes; a failed pass revokes it
+	options   Options
+	params    []*parameter
+	buffers   []Named
 
-	order    []int // in which parameters are put into buckets
-	buckets  []*Bucket
-	streams  map[streamKey]core.Stream   // where buckets are prepared
-	contexts map[streamKey]*core.Context // in which hooks of another language work on them
-	rebuilt  bool                        // the order is that of a backward pass
-	arrivals []byte                      // the order in which gradients came on rank 0 in the first
-	unhook   func()                      // takes the hook on Options.Until away
-	unused   map[int]bool                // with StaticGraph, the parameters that no rank uses; nil before the first step
+	order           []int // in which parameters are put into buckets
+	buckets         []*Bucket
+	streams         map[streamKey]core.Stream   // where buckets are prepared
+	contexts        map[streamKey]*core.Context // in which hooks of another language work on them
+	rebuilt         bool                        // the order is that of a backward pass
+	arrivalOrder    []byte                      // the order in which gradients came on rank 0 in the first
+	removeUntilHook func()                      // takes the hook on Options.Until away
+	unused          map[int]bool                // with StaticGraph, the parameters that no rank uses; nil before the first step
 
-	sync        bool // forward passes are to be synchronised
-	expect      bool // the last one was
-	reduced     bool // a pass has been; in the first, modules go backward in the same order on all ranks
-	pass        *pass
-	works       [2][]*collective.Work // of the last two passes
-	failure     error                 // of the step, until the next begins
-	open        *collective.Work      // at the end of the last pass, if other ranks have not come to it
-	home        *core.Context         // the rank
-	hook        Hook
-	own         bool   // the hook is that of Options.Precision
-	foreign     uint64 // a hook of another language
-	dropForeign func()
-	samples     float64
-	weight      float64 // the samples behind the gradients that are reduced now
-	join        *joining
-	mode        SyncMode
-	stale       *exchange // in a mode in which ranks step apart
+	sync          bool // forward passes are to be synchronised
+	syncBackward  bool // the last forward pass began a synchronised step
+	reduced       bool // a pass has ended
+	pass          *pass
+	works         [2][]*collective.Work // of the last two passes
+	failure       error                 // of the step, until the next begins
+	pendingEnd    *collective.Work      // the exchange at the end of the last pass, if other ranks have not reached it
+	rankContext   *core.Context         // the rank
+	hook          Hook
+	precisionHook bool   // hook comes from Options.Precision
+	foreignHook   uint64 // a hook of another language
+	dropForeign   func()
+	samples       float64
+	weight        float64 // the samples behind the gradients that are reduced now
+	join          *joinState
+	mode          SyncMode
+	async         *asyncClient // nil unless training is asynchronous
 
 	optimizer *optim.Optimizer // of SetSyncMode
 	steps     int              // that it made
@@ -141,7 +141,7 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 		o.FindUnused = false // the first step finds them for all
 	}
 	own := g.For(fmt.Sprintf("DDP model %d", g.Number())).Channel()
-	r := &Reducer{model: own, group: own.Channel(), options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}, contexts: map[streamKey]*core.Context{}}
+	r := &Reducer{baseGroup: own, group: own.Channel(), options: o, buffers: o.Buffers, sync: true, streams: map[streamKey]core.Stream{}, contexts: map[streamKey]*core.Context{}}
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {
 		if seen[n.Tensor] {
@@ -155,7 +155,7 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 		problem = r.prepareDelayed()
 	}
 	if problem == nil {
-		problem = r.lower()
+		problem = r.applyPrecision()
 	}
 	if !o.SkipInit {
 		if err := r.verify(problem); err != nil {
@@ -172,29 +172,29 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 	}
 	for i, p := range r.params {
 		p.remove = p.Tensor.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-			if err := r.arrived(i); err != nil {
+			if err := r.gradientReady(i); err != nil {
 				return core.ErrorTensor(err)
 			}
 			return nil
-		}, Failed: r.failed})
+		}, Failed: r.backwardFailed})
 	}
 	if t := o.Until; t != nil && !seen[t] {
-		r.unhook = t.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-			if err := r.released(); err != nil {
+		r.removeUntilHook = t.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+			if err := r.untilReady(); err != nil {
 				return core.ErrorTensor(err)
 			}
 			return nil
 		}})
 	}
-	r.enlist()
-	if err := r.assign(); err != nil {
+	r.register()
+	if err := r.assignBuckets(); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// check returns what is wrong with this rank's parameters by themselves.
+// check returns an error if this rank's parameters cannot be trained.
 func (r *Reducer) check() error {
 	trained := false
 	for _, p := range r.params {
@@ -221,8 +221,8 @@ func (r *Reducer) check() error {
 // Group returns the group whose ranks' gradients are averaged.
 func (r *Reducer) Group() *collective.Group { return r.group }
 
-// to returns the reducer's group for a purpose, such as "the buffers".
-func (r *Reducer) to(purpose string) *collective.Group {
+// groupFor returns the reducer's group with a purpose, such as "the buffers".
+func (r *Reducer) groupFor(purpose string) *collective.Group {
 	return r.group.For(purpose + " of " + r.group.Purpose())
 }
 
@@ -237,7 +237,7 @@ func (r *Reducer) Close() error {
 	}
 	defer r.guard.Leave()
 	err := r.Wait()
-	if r.stale != nil {
+	if r.async != nil {
 		err = errors.Join(err, r.SetSyncMode(SyncMode{}, nil))
 	}
 	streams := r.detach()
@@ -273,16 +273,16 @@ func (r *Reducer) Use(fn func()) error {
 
 // detach takes the hooks off and gives memory back. It returns the streams, which are to be closed.
 func (r *Reducer) detach() map[streamKey]core.Stream {
-	r.delist()
+	r.unregister()
 	for _, p := range r.params {
 		if p.remove != nil {
 			p.remove()
 			p.remove = nil
 		}
 	}
-	if r.unhook != nil {
-		r.unhook()
-		r.unhook = nil
+	if r.removeUntilHook != nil {
+		r.removeUntilHook()
+		r.removeUntilHook = nil
 	}
 	if r.dropForeign != nil {
 		r.dropForeign()
@@ -324,32 +324,32 @@ func (r *Reducer) Forward(samples int) error {
 	}
 	defer r.guard.Leave()
 	r.failure = nil
-	if err := r.unfinished(); err != nil {
+	if err := r.checkFinished(); err != nil {
 		return err // and on the other ranks by themselves, as a rule
 	}
-	r.expect = r.sync && !r.mode.stale()
+	r.syncBackward = r.sync && !r.mode.isAsync()
 	if err := r.makeBuffers(); err != nil {
-		return r.checked(err)
+		return r.abortOn(err)
 	}
 	r.samples += float64(samples)
 	if r.join != nil {
 		if err := r.join.announce(r, true); err != nil {
 			if r.group.Revoked() != nil { // and not because a rank has no more batches
-				r.giveUp(err)
+				r.abort(err)
 			}
 			return err
 		}
 	}
-	if !r.expect {
+	if !r.syncBackward {
 		return nil
 	}
-	return r.checked(r.prepare())
+	return r.abortOn(r.prepare())
 }
 
-// prepare does what every rank does before a pass that is synchronised.
+// prepare does what every rank does before a synchronised pass.
 func (r *Reducer) prepare() error {
 	r.pass = nil
-	if err := r.close(); err != nil {
+	if err := r.closePass(); err != nil {
 		return err
 	}
 	if err := r.checkWorks(); err != nil {
@@ -358,31 +358,31 @@ func (r *Reducer) prepare() error {
 	if err := r.makeBuffers(); err != nil {
 		return err
 	}
-	if r.arrivals != nil && !r.rebuilt {
+	if r.arrivalOrder != nil && !r.rebuilt {
 		if err := r.rebuild(); err != nil {
 			return err
 		}
-	} else if r.changed() {
-		if err := r.assign(); err != nil {
+	} else if r.requiresGradChanged() {
+		if err := r.assignBuckets(); err != nil {
 			return err
 		}
 	}
 	return r.broadcastBuffers()
 }
 
-// lanes is how many buckets of a device may be prepared, or unpacked, at the same time: what a hook does with the result of one
-// bucket must not keep the next from going to the group.
-const lanes = 4
+// streamsPerDevice is the number of buckets that can be packed or unpacked on a device at the same time. With one stream, work on
+// the result of a bucket would delay the launch of the next.
+const streamsPerDevice = 4
 
 type streamKey struct {
 	device core.Device
-	lane   int
+	index  int
 }
 
-// aside runs fn on a stream of dev apart, so that backward's own stream does not wait for other ranks, and releases what
-// operations in it made and did not keep.
-func (r *Reducer) aside(dev core.Device, lane int, fn func() error) (err error) {
-	key := streamKey{dev, lane % lanes}
+// onCommStream runs fn on a communication stream of dev, so that the stream of backward does not wait for other ranks. It frees
+// temporary tensors of fn.
+func (r *Reducer) onCommStream(dev core.Device, index int, fn func() error) (err error) {
+	key := streamKey{dev, index % streamsPerDevice}
 	s := r.streams[key]
 	if s == nil {
 		s = dev.NewStream(core.CurrentContext().Rank())

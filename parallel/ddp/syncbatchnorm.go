@@ -86,8 +86,8 @@ func SyncBatchNormTrain(g *collective.Group, x, runningMean, runningVar, weight,
 		squares := op.Sum(op.Mul(centred, centred), over, false)
 		d := in.DType()
 		number := op.Full([]int{1}, core.Num(float64(count)), op.TensorOptions{DType: &d, Device: x.Device()})
-		own := weigh(op.Cat([]*core.Tensor{mean, squares, number}, 0), samples, true)
-		all := weigh(AllGather(g, own), samples, false) // [ranks, 2*channels + 1]
+		own := scaleGrad(op.Cat([]*core.Tensor{mean, squares, number}, 0), samples, true)
+		all := scaleGrad(AllGather(g, own), samples, false) // [ranks, 2*channels + 1]
 
 		means, counts := op.Narrow(all, 1, 0, channels), op.Narrow(all, 1, 2*channels, 1).Detach()
 		total := op.Sum(counts, nil, false)
@@ -119,8 +119,8 @@ func SyncBatchNormTrain(g *collective.Group, x, runningMean, runningVar, weight,
 	return out[0]
 }
 
-// weigh returns x, whose gradient is multiplied by a rank's number of samples, or divided by it; 0 leaves it as it is.
-func weigh(x *core.Tensor, samples float64, divide bool) *core.Tensor {
+// scaleGrad returns x with a gradient that is multiplied or divided by samples. It returns x itself if samples is 0.
+func scaleGrad(x *core.Tensor, samples float64, divide bool) *core.Tensor {
 	m := core.CurrentMode()
 	if samples == 0 || x.Err() != nil || !m.GradEnabled() || !x.RequiresGrad() {
 		return x
@@ -155,7 +155,7 @@ func AllGather(g *collective.Group, x *core.Tensor) *core.Tensor {
 	}
 	var out *core.Tensor
 	core.NoGrad(func() {
-		out = op.EmptyWith(append([]int{g.Size()}, x.Shape()...), options(x))
+		out = op.EmptyWith(append([]int{g.Size()}, x.Shape()...), optionsLike(x))
 		if out.Err() != nil {
 			return
 		}
@@ -168,14 +168,14 @@ func AllGather(g *collective.Group, x *core.Tensor) *core.Tensor {
 		return out
 	}
 	n := core.NewNode(m, name, func(ctx *core.BackwardContext) {
-		ctx.Set(0, op.Select(AllReduce(back(g), ctx.Grad(), collective.Sum), 0, g.Rank()))
+		ctx.Set(0, op.Select(AllReduce(gradientGroup(g), ctx.Grad(), collective.Sum), 0, g.Rank()))
 	}, x)
 	n.AttachLast(out, 0)
 	return out
 }
 
-// back returns a group's handle for the gradients of what another one is for.
-func back(g *collective.Group) *collective.Group {
+// gradientGroup returns the group for collectives of the backward pass of an operation on g.
+func gradientGroup(g *collective.Group) *collective.Group {
 	return g.ForBackward().For(strings.TrimSpace("the gradient of " + g.Purpose()))
 }
 
@@ -203,7 +203,7 @@ func AllReduce(g *collective.Group, x *core.Tensor, o collective.ReduceOp) *core
 	if out.Err() != nil || !m.GradEnabled() || !x.RequiresGrad() {
 		return out
 	}
-	n := core.NewNode(m, name, func(ctx *core.BackwardContext) { ctx.Set(0, AllReduce(back(g), ctx.Grad(), o)) }, x)
+	n := core.NewNode(m, name, func(ctx *core.BackwardContext) { ctx.Set(0, AllReduce(gradientGroup(g), ctx.Grad(), o)) }, x)
 	n.AttachLast(out, 0)
 	return out
 }

@@ -13,15 +13,15 @@ type TopK struct {
 	// NoErrorFeedback drops the others.
 	NoErrorFeedback bool
 
-	lost map[int]*core.Tensor
+	residuals map[int]*core.Tensor
 }
 
 // Release gives back what is kept from step to step.
 func (k *TopK) Release() {
-	for _, t := range k.lost {
+	for _, t := range k.residuals {
 		t.Release()
 	}
-	k.lost = nil
+	k.residuals = nil
 }
 
 // Hook is the [Hook].
@@ -39,7 +39,7 @@ func (k *TopK) Hook(b *Bucket) (*core.Tensor, error) {
 	}
 	count := min(max(int(ratio*float64(n)), 1), n)
 	whole := b.Buffer()
-	if lost := k.lost[b.Index()]; lost != nil && lost.Numel() == n {
+	if lost := k.residuals[b.Index()]; lost != nil && lost.Numel() == n {
 		op.AddInPlace(whole, lost)
 	}
 	_, index := op.TopK(op.Abs(whole), count, 0, true, false)
@@ -47,16 +47,16 @@ func (k *TopK) Hook(b *Bucket) (*core.Tensor, error) {
 	if err := values.Err(); err != nil {
 		return nil, err
 	}
-	if err := k.lose(b, whole, index); err != nil {
+	if err := k.saveResidual(b, whole, index); err != nil {
 		return nil, err
 	}
 	g, size := b.Group(), b.Group().Size()
-	allIndex := op.EmptyWith([]int{size * count}, options(index))
-	allValues := op.EmptyWith([]int{size * count}, options(values))
-	if err := b.reducer.keep(g.For(g.Purpose()+", places").AllGatherInto(allIndex, index)); err != nil {
+	allIndex := op.EmptyWith([]int{size * count}, optionsLike(index))
+	allValues := op.EmptyWith([]int{size * count}, optionsLike(values))
+	if err := b.reducer.track(g.For(g.Purpose()+", places").AllGatherInto(allIndex, index)); err != nil {
 		return nil, err
 	}
-	if err := b.reducer.keep(g.For(g.Purpose()+", values").AllGatherInto(allValues, values)); err != nil {
+	if err := b.reducer.track(g.For(g.Purpose()+", values").AllGatherInto(allValues, values)); err != nil {
 		return nil, err
 	}
 	if err := op.ZeroInPlace(whole).Err(); err != nil {
@@ -71,30 +71,30 @@ func (k *TopK) Hook(b *Bucket) (*core.Tensor, error) {
 	return whole, op.DivInPlace(whole, core.Num(float64(b.Divisor()))).Err()
 }
 
-// lose remembers the elements that are not sent.
-func (k *TopK) lose(b *Bucket, whole, index *core.Tensor) error {
+// saveResidual stores the elements that are not sent.
+func (k *TopK) saveResidual(b *Bucket, whole, index *core.Tensor) error {
 	if k.NoErrorFeedback {
 		return nil
 	}
-	if k.lost == nil {
-		k.lost = map[int]*core.Tensor{}
+	if k.residuals == nil {
+		k.residuals = map[int]*core.Tensor{}
 	}
-	lost := k.lost[b.Index()]
+	lost := k.residuals[b.Index()]
 	if lost != nil && lost.Numel() != b.numel {
 		lost.Release()
 		lost = nil
 	}
 	if lost == nil {
 		lost = op.ZerosLike(whole, op.TensorOptions{}).Keep()
-		k.lost[b.Index()] = lost
+		k.residuals[b.Index()] = lost
 	}
 	if err := op.CopyInPlace(lost, whole).Err(); err != nil {
 		return err
 	}
-	return op.ScatterInPlace(lost, 0, index, op.ZerosWith(index.Shape(), options(whole))).Err()
+	return op.ScatterInPlace(lost, 0, index, op.ZerosWith(index.Shape(), optionsLike(whole))).Err()
 }
 
-func options(t *core.Tensor) op.TensorOptions {
+func optionsLike(t *core.Tensor) op.TensorOptions {
 	d := t.DType()
 	return op.TensorOptions{DType: &d, Device: t.Device()}
 }

@@ -38,7 +38,7 @@ func newBranches() *branches {
 	return &branches{Common: nn.NewLinear(width, 4, nn.LinearOptions{}), Left: nn.NewLinear(4, 2, nn.LinearOptions{}), Right: nn.NewLinear(4, 2, nn.LinearOptions{})}
 }
 
-// Case 20: a parameter without a gradient is an error of the next forward pass, which names it.
+// A parameter without a gradient is an error of the next forward pass, which names it.
 func TestCase20UnusedParametersAreNamed(t *testing.T) {
 	err := trySpawn(2, func(r *collective.Rank) error {
 		m := newBranches()
@@ -58,7 +58,7 @@ func TestCase20UnusedParametersAreNamed(t *testing.T) {
 	require.NotContains(t, err.Error(), "the first step")
 }
 
-// Case 20: where that is allowed, ranks may use different parts in each step. What no rank used keeps its gradient.
+// Where that is allowed, ranks may use different parts in each step. What no rank used keeps its gradient.
 func TestCase20FindUnused(t *testing.T) {
 	uses := [][]string{{"left", "right"}, {"both", "left"}, {"none", "none"}, {"right", "right"}, {"left", "none"}}
 	for _, view := range []bool{false, true} {
@@ -131,7 +131,7 @@ func TestCase20FindUnused(t *testing.T) {
 	}
 }
 
-// Case 20: a gradient that a hook brought from other ranks has memory of its own: the next step's buffer is not it.
+// A gradient that a hook brought from other ranks has memory of its own: the next step's buffer is not it.
 func TestCase20FoundGradientsStay(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		m := newBranches()
@@ -162,7 +162,7 @@ func TestCase20FoundGradientsStay(t *testing.T) {
 	})
 }
 
-// Case 20: with a static graph, the first step finds the unused parameters for all, and a step that uses others is an error.
+// With a static graph, the first step finds the unused parameters for all, and a step that uses others is an error.
 func TestCase20StaticGraph(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		m := newBranches()

@@ -72,7 +72,7 @@ func (r *Reducer) verify(problem error) error {
 		}
 		d.Until = r.until()
 	}
-	ranks, err := agreement.Exchange(r.to("the construction"), "ddp", "make its model parallel", d, problem)
+	ranks, err := agreement.Exchange(r.groupFor("the construction"), "ddp", "make its model parallel", d, problem)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (r *Reducer) broadcastAll() error {
 	for _, b := range r.buffers {
 		list = append(list, b.Tensor)
 	}
-	return r.to("the first values").BroadcastMany(list, 0).Wait()
+	return r.groupFor("the first values").BroadcastMany(list, 0).Wait()
 }
 
 // broadcastBuffers makes the buffers those of rank 0, or in a [Join] of the lowest rank that still has batches.
@@ -156,5 +156,5 @@ func (r *Reducer) broadcastBuffers() error {
 		list = append(list, b.Tensor)
 		r.stats.Buffers += b.Tensor.Numel() * b.Tensor.DType().Size()
 	}
-	return r.keep(r.to("the buffers").BroadcastMany(list, root))
+	return r.track(r.groupFor("the buffers").BroadcastMany(list, root))
 }

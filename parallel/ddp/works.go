@@ -5,14 +5,15 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// The collectives of the last two passes are kept until their errors have been told: here they are checked and waited for.
+// A reducer keeps the collectives of its last two passes until it has reported their errors.
 
-// checkWorks returns the error of a collective of the last pass, as far as it is known, and of the one before it. It does so once.
+// checkWorks returns the first error of a collective: a known one of the last pass, or any of the pass before. It reports each
+// once.
 func (r *Reducer) checkWorks() error {
 	last, before := r.works[0], r.works[1]
 	r.works[1], r.works[0] = last, nil
 	for _, w := range before {
-		if err := outcome(w); err != nil {
+		if err := waitWork(w); err != nil {
 			return err
 		}
 	}
@@ -27,8 +28,8 @@ func (r *Reducer) checkWorks() error {
 	return nil
 }
 
-// keep remembers a collective whose error is to be reported.
-func (r *Reducer) keep(w *collective.Work) error {
+// track remembers a collective whose error is to be reported, and returns its error if it is already known.
+func (r *Reducer) track(w *collective.Work) error {
 	r.works[0] = append(r.works[0], w)
 	if w.Done() {
 		return w.Err()
@@ -36,21 +37,21 @@ func (r *Reducer) keep(w *collective.Work) error {
 	return nil
 }
 
-// Wait waits until the gradients of the last pass are known and returns the error that prevented it.
+// Wait waits until the gradients of the last pass are computed, and returns the error of the pass.
 func (r *Reducer) Wait() error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
 	}
 	defer r.guard.Leave()
-	if r.open != nil {
-		r.open.WaitForRanks()
-		if err := r.open.Err(); err != nil {
+	if r.pendingEnd != nil {
+		r.pendingEnd.WaitForRanks()
+		if err := r.pendingEnd.Err(); err != nil {
 			return err
 		}
 	}
 	for _, works := range r.works {
 		for _, w := range works {
-			if err := outcome(w); err != nil {
+			if err := waitWork(w); err != nil {
 				return err
 			}
 		}
@@ -58,9 +59,9 @@ func (r *Reducer) Wait() error {
 	return nil
 }
 
-// outcome waits for a collective and returns its error. Unlike its own Wait it leaves the tensors failed: a step that was
+// waitWork waits for a collective and returns its error. Unlike [collective.Work.Wait], it leaves the tensors failed: a step
 // launched on them must not take this rank's gradients for the average.
-func outcome(w *collective.Work) error {
+func waitWork(w *collective.Work) error {
 	w.WaitForRanks()
 	core.WaitOn(w.Event(), -1)
 	return w.Err()

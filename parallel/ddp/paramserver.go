@@ -13,36 +13,36 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A server keeps the parameters and optimiser states that a rank owns, while the rank itself trains. A goroutine serves each
-// other rank, on a stream that only the server uses.
-type server struct {
-	x       *exchange
-	ctx     *core.Context
-	masters []*core.Tensor // in the order of the rank's shares
-	params  []int          // of the reducer
-	opt     *optim.Optimizer
-	groups  []int // of the user's optimiser, for each of opt's
-	users   map[int]int
-	wg      sync.WaitGroup
+// A paramServer keeps the parameters and optimiser states that a rank owns while the rank trains. One goroutine serves each other
+// rank, on a stream of the server.
+type paramServer struct {
+	x         *asyncClient
+	ctx       *core.Context
+	masters   []*core.Tensor // in the order of the rank's shares
+	params    []int          // of the reducer
+	opt       *optim.Optimizer
+	groups    []int // index of the user optimiser's group, for each group of opt
+	userIndex map[int]int
+	wg        sync.WaitGroup
 
-	mu    sync.Mutex
-	moved *sync.Cond // a clock has moved, or err is set
-	clock []int
-	gone  []bool // ranks that have left
-	err   error
+	mu      sync.Mutex
+	changed *sync.Cond // a clock has moved, or err is set
+	clock   []int
+	left    []bool // ranks that have left
+	err     error
 }
 
-func newServer(x *exchange) (*server, error) {
+func newParamServer(x *asyncClient) (*paramServer, error) {
 	n := x.r.group.Size()
-	s := &server{x: x, clock: make([]int, n), gone: make([]bool, n), users: map[int]int{}}
-	s.moved = sync.NewCond(&s.mu)
+	s := &paramServer{x: x, clock: make([]int, n), left: make([]bool, n), userIndex: map[int]int{}}
+	s.changed = sync.NewCond(&s.mu)
 	here := core.CurrentContext()
 	dev, err := here.DefaultDevice()
 	if err != nil {
 		return nil, err
 	}
 	s.ctx = core.NewRankContext(here.Rank(), dev)
-	for _, sh := range x.owned[x.r.group.Rank()] {
+	for _, sh := range x.shards[x.r.group.Rank()] {
 		s.params = append(s.params, sh.params...)
 	}
 	core.WithContext(s.ctx, func() {
@@ -79,8 +79,8 @@ func newServer(x *exchange) (*server, error) {
 	return s, nil
 }
 
-// makeOptimizer makes one like the user's for the masters, with its states.
-func (s *server) makeOptimizer() error {
+// makeOptimizer makes an optimiser for the masters with the hyperparameters and states of the user's.
+func (s *paramServer) makeOptimizer() error {
 	var groups []optim.Params
 	state := s.x.opt.StateDict()
 	mine := &optim.StateDict{Algorithm: state.Algorithm, Params: map[int]optim.ParamState{}}
@@ -92,8 +92,8 @@ func (s *server) makeOptimizer() error {
 		for _, t := range g.Params() {
 			for k, i := range s.params {
 				if s.x.r.params[i].Tensor == t {
-					at := len(s.users)
-					s.users[at] = number
+					at := len(s.userIndex)
+					s.userIndex[at] = number
 					if ps, ok := state.Params[number]; ok {
 						mine.Params[at] = ps
 					}
@@ -119,8 +119,8 @@ func (s *server) makeOptimizer() error {
 	return s.opt.LoadStateDict(mine)
 }
 
-// sethyper takes the hyperparameters of the rank's own optimiser.
-func (s *server) sethyper() {
+// syncHyper copies the hyperparameters of this rank's own optimiser.
+func (s *paramServer) syncHyper() {
 	if s.opt == nil {
 		return
 	}
@@ -131,8 +131,8 @@ func (s *server) sethyper() {
 	}
 }
 
-// in runs fn in the server's context and releases what it makes.
-func (s *server) in(fn func() error) (err error) {
+// inContext runs fn in the server's context and frees temporary tensors.
+func (s *paramServer) inContext(fn func() error) (err error) {
 	core.WithContext(s.ctx, func() {
 		core.NoGrad(func() { core.Tidy(func() { err = fn() }) })
 	})
@@ -140,11 +140,11 @@ func (s *server) in(fn func() error) (err error) {
 }
 
 // serve answers one rank until it leaves.
-func (s *server) serve(peer int) {
+func (s *paramServer) serve(peer int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for more := true; more; {
-		err := s.in(func() (err error) {
+		err := s.inContext(func() (err error) {
 			defer func() {
 				if v := recover(); v != nil {
 					err = core.Errorf(core.StateError, "ddp", "internal error of the server: %v\n%s", v, debug.Stack())
@@ -160,9 +160,9 @@ func (s *server) serve(peer int) {
 	}
 }
 
-// request receives one step of a rank and answers it; it reports whether there will be more.
-func (s *server) request(peer int) (more bool, err error) {
-	g, shares := s.x.push, s.x.owned[s.x.r.group.Rank()]
+// request receives and answers one step of a rank. It reports whether more will follow.
+func (s *paramServer) request(peer int) (more bool, err error) {
+	g, shares := s.x.push, s.x.shards[s.x.r.group.Rank()]
 	header := core.FromSlice(make([]int64, 1+len(s.masters)))
 	if err := g.For("a step").Recv(header, peer, tagHeader).Wait(); err != nil {
 		return false, err
@@ -172,7 +172,7 @@ func (s *server) request(peer int) (more bool, err error) {
 		return false, err
 	}
 	if v[0] == whatLeave {
-		s.left(peer)
+		s.markLeft(peer)
 		return false, nil
 	}
 	var flats []*core.Tensor
@@ -193,8 +193,8 @@ func (s *server) request(peer int) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// The parameters go first: a rank that has seen the clocks goes on, and what its next gradients wait for must have been
-	// launched by then, or streams could wait for each other in a circle.
+	// The parameters are sent before the clocks. A rank continues once it has the clocks, and its next gradients depend on the
+	// parameters. Sending those later could deadlock the streams.
 	var works []*collective.Work
 	for i, f := range answer {
 		works = append(works, s.x.pull.For("parameters").Send(f, peer, tagParam+i))
@@ -209,15 +209,15 @@ func (s *server) request(peer int) (more bool, err error) {
 }
 
 // apply makes one step of the optimiser with a rank's gradients.
-func (s *server) apply(rank int, header []int64, flats []*core.Tensor) error {
+func (s *paramServer) apply(rank int, header []int64, flats []*core.Tensor) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return s.err
 	}
-	err := s.in(func() error {
+	err := s.inContext(func() error {
 		at := 0
-		for i, sh := range s.x.owned[s.x.r.group.Rank()] {
+		for i, sh := range s.x.shards[s.x.r.group.Rank()] {
 			offset := 0
 			for _, n := range sh.sizes {
 				m := s.masters[at]
@@ -241,22 +241,22 @@ func (s *server) apply(rank int, header []int64, flats []*core.Tensor) error {
 	} else {
 		s.clock[rank]++
 	}
-	s.moved.Broadcast()
+	s.changed.Broadcast()
 	return err
 }
 
-// reply waits until a rank may go on and returns the clocks and the parameters as they are then.
-func (s *server) reply(rank int) (clocks []int64, flats []*core.Tensor, err error) {
+// reply waits until the staleness bound lets a rank continue, and returns the clocks and the current parameters.
+func (s *paramServer) reply(rank int) (clocks []int64, flats []*core.Tensor, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.err == nil && s.x.mode.Kind == BoundedStaleness && s.clock[rank]-s.slowest() > s.x.mode.Max {
-		s.moved.Wait()
+		s.changed.Wait()
 	}
 	if s.err != nil {
 		return nil, nil, s.err
 	}
 	for i, c := range s.clock {
-		if s.gone[i] {
+		if s.left[i] {
 			c = -1 - c // makes no more steps
 		}
 		clocks = append(clocks, int64(c))
@@ -264,7 +264,7 @@ func (s *server) reply(rank int) (clocks []int64, flats []*core.Tensor, err erro
 	at := 0
 	core.WithContext(s.ctx, func() {
 		core.NoGrad(func() {
-			for _, sh := range s.x.owned[s.x.r.group.Rank()] {
+			for _, sh := range s.x.shards[s.x.r.group.Rank()] {
 				var list []*core.Tensor
 				for range sh.params {
 					m := s.masters[at]
@@ -285,11 +285,11 @@ func (s *server) reply(rank int) (clocks []int64, flats []*core.Tensor, err erro
 	return clocks, flats, err
 }
 
-// slowest returns the fewest steps of a rank that has not left.
-func (s *server) slowest() int {
+// slowest returns the smallest number of steps of the ranks that have not left.
+func (s *paramServer) slowest() int {
 	least := -1
 	for i, c := range s.clock {
-		if !s.gone[i] && (least < 0 || c < least) {
+		if !s.left[i] && (least < 0 || c < least) {
 			least = c
 		}
 	}
@@ -299,33 +299,33 @@ func (s *server) slowest() int {
 	return least
 }
 
-// left notes that a rank makes no more steps.
-func (s *server) left(rank int) {
+// markLeft records that a rank makes no more steps.
+func (s *paramServer) markLeft(rank int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone[rank] = true
-	s.moved.Broadcast()
+	s.left[rank] = true
+	s.changed.Broadcast()
 }
 
-func (s *server) fail(err error) {
+func (s *paramServer) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
 		s.err = err
 	}
-	s.moved.Broadcast()
+	s.changed.Broadcast()
 }
 
-// stop waits until every other rank has left, and returns what went wrong.
-func (s *server) stop() error {
+// stop waits until every other rank has left, and returns the server's error.
+func (s *paramServer) stop() error {
 	s.wg.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// copyBack makes the rank's own parameters those that it owns.
-func (s *server) copyBack() error {
+// copyBack copies the masters to the rank's own parameters.
+func (s *paramServer) copyBack() error {
 	for k, i := range s.params {
 		if err := op.CopyInPlace(s.x.r.params[i].Tensor, s.masters[k]).Err(); err != nil {
 			return err
@@ -334,7 +334,7 @@ func (s *server) copyBack() error {
 	return nil
 }
 
-func (s *server) free() {
+func (s *paramServer) free() {
 	for _, m := range s.masters {
 		m.Release()
 	}
@@ -355,11 +355,11 @@ type sentState struct {
 }
 
 // shareStates gives every rank's optimiser the states that the owners keep.
-func (x *exchange) shareStates() error {
+func (x *asyncClient) shareStates() error {
 	var mine []sentState
 	if x.server.opt != nil {
 		for at, ps := range x.server.opt.StateDict().Params {
-			st := sentState{Param: x.server.users[at], Step: ps.Step, Numbers: ps.Numbers, Tensors: map[string][]byte{}, DTypes: map[string]core.DType{}}
+			st := sentState{Param: x.server.userIndex[at], Step: ps.Step, Numbers: ps.Numbers, Tensors: map[string][]byte{}, DTypes: map[string]core.DType{}}
 			for name, t := range ps.Tensors {
 				b, err := t.Bytes()
 				if err != nil {
@@ -374,7 +374,7 @@ func (x *exchange) shareStates() error {
 	if err != nil {
 		return err
 	}
-	all, err := x.r.to("the optimiser's state").Exchange(b)
+	all, err := x.r.groupFor("the optimiser's state").Exchange(b)
 	if err != nil {
 		return err
 	}

@@ -10,32 +10,33 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// An exchange is a rank's part in asynchronous training ([Reducer.SetSyncMode]). Each parameter has an owner, a rank that makes its
-// optimiser's steps. This rank sends its gradients to the owners and gets parameters back; it owns some parameters itself.
-type exchange struct {
-	r       *Reducer
-	mode    SyncMode
-	push    *collective.Group // for gradients
-	pull    *collective.Group // for parameters; apart, so that neither waits behind the other
-	opt     *optim.Optimizer
-	owned   [][]share // by rank
-	server  *server
-	clock   int
-	clocks  []int
-	gone    []bool // ranks that make no more steps
-	largest int
+// An asyncClient is a rank's side of asynchronous training ([Reducer.SetSyncMode]), in the manner of a parameter server. Each
+// parameter has an owner, a rank that runs the optimiser for it. A rank sends gradients to the owners and receives parameters.
+// Each rank owns some of the parameters.
+type asyncClient struct {
+	r            *Reducer
+	mode         SyncMode
+	push         *collective.Group // for gradients
+	pull         *collective.Group // for parameters; a separate group, so that gradients and parameters do not wait for each other
+	opt          *optim.Optimizer
+	shards       [][]shard // by rank
+	server       *paramServer
+	clock        int
+	clocks       []int
+	left         []bool // ranks that make no more steps
+	maxStaleness int
 }
 
-// A share is parameters of one dtype with one owner, which travel as one tensor.
-type share struct {
+// A shard is the parameters of one dtype with one owner. They are sent as one tensor.
+type shard struct {
 	dtype  core.DType
 	params []int
 	sizes  []int
 	numel  int
 }
 
-// The messages between a rank and an owner. A header is a tensor of int64: what, and for each of the owner's parameters
-// whether it has a gradient; that of a reply is the steps of each rank.
+// The tags of messages between a rank and an owner. A request's header is an int64 tensor: its kind, and for each parameter of the owner
+// whether it has a gradient. A reply's header has the number of steps of each rank.
 const (
 	tagHeader = 1000 + iota
 	tagReply
@@ -48,8 +49,8 @@ const (
 	whatLeave
 )
 
-// newExchange agrees with the other ranks on owners. Every rank calls it.
-func newExchange(r *Reducer, m SyncMode, o *optim.Optimizer) (*exchange, error) {
+// newAsyncClient assigns owners and starts the parameter server. Every rank calls it.
+func newAsyncClient(r *Reducer, m SyncMode, o *optim.Optimizer) (*asyncClient, error) {
 	all := make([]int, r.group.Size())
 	for i := range all {
 		all[i] = i
@@ -57,7 +58,7 @@ func newExchange(r *Reducer, m SyncMode, o *optim.Optimizer) (*exchange, error) 
 	if err := r.agree(m, o); err != nil {
 		return nil, err
 	}
-	x := &exchange{r: r, mode: m, opt: o, clocks: make([]int, len(all)), gone: make([]bool, len(all))}
+	x := &asyncClient{r: r, mode: m, opt: o, clocks: make([]int, len(all)), left: make([]bool, len(all))}
 	var err error
 	if x.push, err = r.group.New(all, collective.Options{Name: r.group.Name() + "/gradients"}); err != nil {
 		return nil, err
@@ -65,19 +66,19 @@ func newExchange(r *Reducer, m SyncMode, o *optim.Optimizer) (*exchange, error) 
 	if x.pull, err = r.group.New(all, collective.Options{Name: r.group.Name() + "/parameters"}); err != nil {
 		return nil, err
 	}
-	x.divide()
-	if x.server, err = newServer(x); err != nil {
+	x.assignOwners()
+	if x.server, err = newParamServer(x); err != nil {
 		return nil, err
 	}
 	// Nobody sends before every rank can answer.
-	if err := r.to("the start of a mode").Barrier(); err != nil {
+	if err := r.groupFor("the start of a mode").Barrier(); err != nil {
 		x.server.stop()
 		return nil, err
 	}
 	return x, nil
 }
 
-// agree returns an error, on every rank, unless all have the same mode and an optimiser over the reducer's parameters.
+// agree returns an error on every rank unless all ranks have the same mode and an optimiser over the reducer's parameters.
 func (r *Reducer) agree(m SyncMode, o *optim.Optimizer) error {
 	known := map[*core.Tensor]bool{}
 	for _, p := range r.params {
@@ -94,7 +95,7 @@ func (r *Reducer) agree(m SyncMode, o *optim.Optimizer) error {
 			}
 		}
 	}
-	ranks, err := r.to("a mode").Exchange([]byte(mine))
+	ranks, err := r.groupFor("a mode").Exchange([]byte(mine))
 	if err != nil {
 		return err
 	}
@@ -109,10 +110,10 @@ func (r *Reducer) agree(m SyncMode, o *optim.Optimizer) error {
 	return nil
 }
 
-// divide gives each parameter to the rank that has the fewest bytes so far.
-func (x *exchange) divide() {
+// assignOwners balances the bytes of parameters over the ranks.
+func (x *asyncClient) assignOwners() {
 	n := x.r.group.Size()
-	x.owned = make([][]share, n)
+	x.shards = make([][]shard, n)
 	bytes := make([]int, n)
 	for i, p := range x.r.params {
 		owner := 0
@@ -123,20 +124,20 @@ func (x *exchange) divide() {
 		}
 		d, size := p.Tensor.DType(), p.Tensor.Numel()
 		bytes[owner] += max(size*d.Size(), 1)
-		at := slices.IndexFunc(x.owned[owner], func(s share) bool { return s.dtype == d })
+		at := slices.IndexFunc(x.shards[owner], func(s shard) bool { return s.dtype == d })
 		if at < 0 {
-			at = len(x.owned[owner])
-			x.owned[owner] = append(x.owned[owner], share{dtype: d})
+			at = len(x.shards[owner])
+			x.shards[owner] = append(x.shards[owner], shard{dtype: d})
 		}
-		s := &x.owned[owner][at]
+		s := &x.shards[owner][at]
 		s.params, s.sizes = append(s.params, i), append(s.sizes, size)
 		s.numel += size
 	}
 }
 
-// step sends the gradients to the owners and takes their parameters.
-func (x *exchange) step() error {
-	x.server.sethyper()
+// step sends the gradients to the owners and receives the owners' parameters.
+func (x *asyncClient) step() error {
+	x.server.syncHyper()
 	x.clock++
 	var err error
 	core.NoGrad(func() {
@@ -148,26 +149,26 @@ func (x *exchange) step() error {
 		return err
 	}
 	for i, c := range x.clocks {
-		if !x.gone[i] {
-			x.largest = max(x.largest, x.clock-c)
+		if !x.left[i] {
+			x.maxStaleness = max(x.maxStaleness, x.clock-c)
 		}
 	}
 	return nil
 }
 
-func (x *exchange) sendAndReceive() error {
+func (x *asyncClient) sendAndReceive() error {
 	me := x.r.group.Rank()
 	var works collective.Works
 	var local []*core.Tensor
 	var localHeader []int64
-	for owner, shares := range x.owned {
+	for owner, shares := range x.shards {
 		if len(shares) == 0 {
 			continue
 		}
 		header := []int64{whatStep}
 		var flats []*core.Tensor
 		for _, s := range shares {
-			flat, present := x.gather(s)
+			flat, present := x.packGradients(s)
 			if err := flat.Err(); err != nil {
 				return err
 			}
@@ -177,7 +178,7 @@ func (x *exchange) sendAndReceive() error {
 			local, localHeader = flats, header
 			continue
 		}
-		works = append(works, x.push.For("a step").Send(x.hostside(header), owner, tagHeader))
+		works = append(works, x.push.For("a step").Send(x.headerTensor(header), owner, tagHeader))
 		for i, f := range flats {
 			works = append(works, x.push.For("gradients").Send(f, owner, tagShare+i))
 		}
@@ -189,7 +190,7 @@ func (x *exchange) sendAndReceive() error {
 		}
 	}
 	x.clocks[me] = x.clock
-	for owner, shares := range x.owned {
+	for owner, shares := range x.shards {
 		if len(shares) == 0 {
 			continue
 		}
@@ -206,12 +207,12 @@ func (x *exchange) sendAndReceive() error {
 		}
 		for i, c := range clocks {
 			if c < 0 {
-				x.gone[i], c = true, -1-c
+				x.left[i], c = true, -1-c
 			}
 			x.clocks[i] = max(x.clocks[i], int(c))
 		}
 		for i, s := range shares {
-			if err := x.spread(s, flats[i]); err != nil {
+			if err := x.unpackParameters(s, flats[i]); err != nil {
 				return err
 			}
 		}
@@ -225,10 +226,11 @@ func (x *exchange) sendAndReceive() error {
 }
 
 // hostside returns a header as a tensor.
-func (x *exchange) hostside(v []int64) *core.Tensor { return core.FromSlice(v) }
+func (x *asyncClient) headerTensor(v []int64) *core.Tensor { return core.FromSlice(v) }
 
-// gather returns the gradients of a share divided by the number of ranks, one after the other, and which there are.
-func (x *exchange) gather(s share) (flat *core.Tensor, present []int64) {
+// packGradients returns a shard's gradients, divided by the number of ranks, as one 1-D tensor, and which parameters have a
+// gradient.
+func (x *asyncClient) packGradients(s shard) (flat *core.Tensor, present []int64) {
 	var list []*core.Tensor
 	for _, i := range s.params {
 		t := x.r.params[i].Tensor
@@ -244,8 +246,8 @@ func (x *exchange) gather(s share) (flat *core.Tensor, present []int64) {
 	return op.Div(op.Cat(list, 0), core.Num(float64(x.r.group.Size()))), present
 }
 
-// receive gets an owner's answer. It waits until the owner lets this rank go on.
-func (x *exchange) receive(owner int, shares []share) (clocks []int64, flats []*core.Tensor, err error) {
+// receive receives an owner's reply. The owner delays it while this rank is too far ahead.
+func (x *asyncClient) receive(owner int, shares []shard) (clocks []int64, flats []*core.Tensor, err error) {
 	var works collective.Works
 	for i, s := range shares {
 		d := s.dtype
@@ -255,7 +257,7 @@ func (x *exchange) receive(owner int, shares []share) (clocks []int64, flats []*
 		}
 		flats, works = append(flats, f), append(works, x.pull.For("parameters").Recv(f, owner, tagParam+i))
 	}
-	header := x.hostside(make([]int64, x.r.group.Size()))
+	header := x.headerTensor(make([]int64, x.r.group.Size()))
 	w := append(works, x.pull.For("the clocks").Recv(header, owner, tagReply))
 	if err := w.Wait(); err != nil {
 		return nil, nil, err
@@ -264,8 +266,8 @@ func (x *exchange) receive(owner int, shares []share) (clocks []int64, flats []*
 	return clocks, flats, err
 }
 
-// spread writes an owner's parameters to this rank's.
-func (x *exchange) spread(s share, flat *core.Tensor) error {
+// unpackParameters copies an owner's parameters to this rank's.
+func (x *asyncClient) unpackParameters(s shard, flat *core.Tensor) error {
 	at := 0
 	for k, i := range s.params {
 		t := x.r.params[i].Tensor
@@ -278,16 +280,16 @@ func (x *exchange) spread(s share, flat *core.Tensor) error {
 	return nil
 }
 
-// leave ends the exchange when all ranks do, and gives every rank the owners' parameters and states.
-func (x *exchange) leave() error {
+// leave ends asynchronous training on all ranks and gives every rank the owners' parameters and optimiser states.
+func (x *asyncClient) leave() error {
 	me := x.r.group.Rank()
 	var err error
 	core.Tidy(func() {
-		for owner, shares := range x.owned {
+		for owner, shares := range x.shards {
 			if len(shares) > 0 && owner != me {
 				header := make([]int64, 1+x.count(owner))
 				header[0] = whatLeave
-				err = errors.Join(err, x.push.For("a step").Send(x.hostside(header), owner, tagHeader).Arrived())
+				err = errors.Join(err, x.push.For("a step").Send(x.headerTensor(header), owner, tagHeader).Arrived())
 			}
 		}
 	})
@@ -295,7 +297,7 @@ func (x *exchange) leave() error {
 		x.server.stop()
 		return err
 	}
-	x.server.left(me)
+	x.server.markLeft(me)
 	if err := x.server.stop(); err != nil {
 		return err
 	}
@@ -304,7 +306,7 @@ func (x *exchange) leave() error {
 			if err = x.server.copyBack(); err != nil {
 				return
 			}
-			for owner, shares := range x.owned {
+			for owner, shares := range x.shards {
 				var list []*core.Tensor
 				for _, s := range shares {
 					for _, i := range s.params {
@@ -312,7 +314,7 @@ func (x *exchange) leave() error {
 					}
 				}
 				if len(list) > 0 && err == nil {
-					err = x.r.to("the values of a mode").BroadcastMany(list, owner).Wait()
+					err = x.r.groupFor("the values of a mode").BroadcastMany(list, owner).Wait()
 				}
 			}
 		})
@@ -325,9 +327,9 @@ func (x *exchange) leave() error {
 }
 
 // count returns the number of parameters that a rank owns.
-func (x *exchange) count(owner int) int {
+func (x *asyncClient) count(owner int) int {
 	n := 0
-	for _, s := range x.owned[owner] {
+	for _, s := range x.shards[owner] {
 		n += len(s.params)
 	}
 	return n
