@@ -225,7 +225,7 @@ func (x *asyncClient) sendAndReceive() error {
 	return nil
 }
 
-// hostside returns a header as a tensor.
+// headerTensor returns a header as an int64 tensor on the CPU.
 func (x *asyncClient) headerTensor(v []int64) *core.Tensor { return core.FromSlice(v) }
 
 // packGradients returns a shard's gradients, divided by the number of ranks, as one 1-D tensor, and which parameters have a

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A rank that lacks memory in backward says so to all before their backward returns. They go on as if the pass had not been.
+// If a rank runs out of memory in backward, backward fails on all ranks. The next pass is not affected.
 func TestOutOfMemoryInBackward(t *testing.T) {
 	hook := func(p *ddp.DistributedDataParallel) error {
 		return p.Reducer().RegisterHook(ddp.CompressHook(core.Float32, nil))
@@ -41,7 +41,7 @@ func TestOutOfMemoryInBackward(t *testing.T) {
 	}
 }
 
-// A rank that lacks memory in a forward pass, or in the loss behind it, fails the step on all ranks, too, also if they have buffers.
+// If a rank runs out of memory in a forward pass or in the loss, the step fails on all ranks, also with buffers.
 func TestOutOfMemoryInForward(t *testing.T) {
 	norm := func() *nn.Sequential { return nn.NewSequential(nn.NewBatchNorm1d(width, nn.BatchNormOptions{}), mlp()) }
 	for name, c := range map[string]faulty{
@@ -62,7 +62,7 @@ func TestOutOfMemoryInForward(t *testing.T) {
 	}
 }
 
-// faulty is a way to train of which one pass lacks memory.
+// faulty configures training in which one allocation of one pass fails.
 type faulty struct {
 	forward bool // it is the forward pass, with the loss
 	options ddp.Options

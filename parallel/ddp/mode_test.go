@@ -290,7 +290,7 @@ func TestAFastRankWaits(t *testing.T) {
 	})
 }
 
-// In the asynchronous mode nobody waits for a rank that makes no steps at all, and training of the others goes on.
+// In the asynchronous mode, no rank waits for a rank that makes no steps.
 func TestAsynchronousRanksDoNotWait(t *testing.T) {
 	finished := make(chan struct{})
 	spawn(t, 2, func(r *collective.Rank) error {

@@ -27,8 +27,8 @@ func variants() map[string]ddp.Options {
 	}
 }
 
-// As one process on the joined batch, and bit for bit as one that sums the ranks' gradients in order. Case 15: all
-// ranks have the same parameters after every step.
+// Training must match one process on the global batch, and match bitwise one process that sums the ranks' gradients in order. All ranks
+// must have the same parameters after every step.
 func TestCase14And15Parity(t *testing.T) {
 	const ranks, steps, each = 3, 4, 4
 	for name, make := range optimisers {

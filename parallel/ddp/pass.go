@@ -90,7 +90,7 @@ func (r *Reducer) beginBackward() error {
 	return r.skipUnused(run)
 }
 
-// begin starts a pass.
+// beginPass starts a pass.
 func (r *Reducer) beginPass(joined bool) error {
 	s := &pass{ready: make([]bool, len(r.params)), joined: joined}
 	r.pass = s

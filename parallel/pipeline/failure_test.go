@@ -16,8 +16,7 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A step in which a rank lacks memory, at whatever allocation, fails on all ranks with an error that names the rank. The next one
-// begins as if it had not been.
+// If an allocation fails on one rank, the step fails on all ranks with an error that names the rank. The next step is not affected.
 func TestOutOfMemoryOnARank(t *testing.T) {
 	in64(t, func() {
 		for i, name := range Names() {
@@ -39,7 +38,7 @@ func TestOutOfMemoryOnARank(t *testing.T) {
 	})
 }
 
-// faultySteps are steps of two ranks, one of which lacks memory in each of them once, at one allocation later from step to step.
+// faultySteps trains on two ranks. One allocation of one rank fails in each step, a later one from step to step.
 type faultySteps struct {
 	place     []int
 	schedule  *Schedule

@@ -70,7 +70,7 @@ func TestHandWrittenSchedule(t *testing.T) {
 	})
 }
 
-// TestStagesWaitForNobodyBehindThem has a stage do all its passes while the device of the next one is busy with something else.
+// TestStagesWaitForNobodyBehindThem checks that a stage runs all its forward passes while the device of the next stage is busy.
 func TestStagesWaitForNobodyBehindThem(t *testing.T) {
 	in64(t, func() {
 		p, err := NewPipeline(mlp(2, 4, 0), names(2), Options{Chunks: receiveStreamCount, Loss: mse(false)})

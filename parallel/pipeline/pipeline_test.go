@@ -161,7 +161,7 @@ func TestCase42TiedWeights(t *testing.T) {
 	})
 }
 
-// TestCase42AfterAFailure has a step that fails after the copies of a shared weight got gradients: the next one begins without.
+// TestCase42AfterAFailure makes a step fail after the copies of a tied weight got gradients. The next step must not use these gradients.
 func TestCase42AfterAFailure(t *testing.T) {
 	in64(t, func() {
 		w := op.Rand(4, 4).Keep()
@@ -235,7 +235,7 @@ func TestInputsGetGradients(t *testing.T) {
 	})
 }
 
-// TestCase45Replicas joins the gradients of two pipelines, each with half of the batch, by one call.
+// TestCase45Replicas averages the gradients of two pipelines, each with half of the batch, in one call.
 func TestCase45Replicas(t *testing.T) {
 	in64(t, func() {
 		model := mlp(4, 4, 0)

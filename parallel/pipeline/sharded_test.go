@@ -49,8 +49,9 @@ func averaged(t *testing.T, m nn.Layer, parts [][2]*core.Tensor, micro int) map[
 	return grads(t, m)
 }
 
-// TestShardedStages has two pipelines of two ranks each, of which those with the same stages divide their parameters: under every
-// schedule the gradients have the bits of one device that adds up in the same order, and what is gathered and kept has its bounds.
+// TestShardedStages combines pipelines with FSDP: two pipelines of two ranks each, and ranks with the same stages shard their parameters.
+// Under every schedule the gradients must be bitwise equal to those of one device that sums in the same order. The number of
+// all-gathers and the memory are bounded.
 func TestShardedStages(t *testing.T) {
 	const copies, micro = 2, 4
 	in64(t, func() {

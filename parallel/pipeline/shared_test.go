@@ -60,8 +60,8 @@ func rankStep(r *collective.Rank, e *Executor, schedule *Schedule, layers *nn.Se
 	return nil, nil
 }
 
-// TestCase42SharedByRanks has weights in stages of several ranks: every copy gets the gradient of all uses, in the same bits, also
-// if gradients add up over steps; copies begin with the owner's values.
+// TestCase42SharedByRanks checks weights that stages of several ranks share. Copies start with the owner's values. Every copy gets the
+// bitwise equal sum of the gradients of all uses, also with gradient accumulation over steps.
 func TestCase42SharedByRanks(t *testing.T) {
 	const ranks, micro = 3, 4
 	in64(t, func() {
@@ -160,7 +160,7 @@ func TestCase42SharedByRanks(t *testing.T) {
 	})
 }
 
-// TestAStepThatIsGivenUp leaves the gradient that a shared weight had.
+// TestAStepThatIsGivenUp checks that a failed step keeps the accumulated gradient of a shared weight.
 func TestAStepThatIsGivenUp(t *testing.T) {
 	schedule, err := New("gpipe", 2, 2, 0)
 	require.NoError(t, err)

@@ -118,7 +118,7 @@ func TestCosts(t *testing.T) {
 	assert.ErrorContains(t, err, "got the cost -1 in Link")
 }
 
-// TestLinksCarryOneTensorAtATime has transfers that take longer than what the devices do meanwhile.
+// TestLinksCarryOneTensorAtATime checks transfers that take longer than the computation they overlap with.
 func TestLinksCarryOneTensorAtATime(t *testing.T) {
 	s, err := New("gpipe", 2, 3, 0)
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestLinksCarryOneTensorAtATime(t *testing.T) {
 	}, tl.Spans)
 }
 
-// TestCostsWithoutOverlap has transfers that take time from the devices at both ends.
+// TestCostsWithoutOverlap checks transfers during which neither device computes.
 func TestCostsWithoutOverlap(t *testing.T) {
 	s, err := New("gpipe", 2, 2, 0)
 	require.NoError(t, err)
