@@ -36,9 +36,9 @@ const (
 	announceSync
 )
 
-// Join runs body, the training on this rank's batches, and then takes part in the steps of ranks that have more, with
-// gradients of zero. In the end the parameters and buffers of a rank that had the most batches go to all. Every rank calls
-// it. No rank may make other collectives on the group in it.
+// Join runs body, the training on this rank's batches. It then takes part in the steps of ranks that have more batches, with zero
+// gradients. At the end, all ranks get the parameters and buffers of a rank that had the most batches. Every rank calls Join.
+// Ranks must not run other collectives on the group in it.
 func (r *Reducer) Join(o JoinOptions, body func() error) error {
 	if err := r.JoinBegin(o); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r *Reducer) JoinBegin(o JoinOptions) error {
 	return nil
 }
 
-// JoinAbandon ends a join on this rank without the steps of others, after an error.
+// JoinAbandon ends a join on this rank after an error, without taking part in the steps of other ranks.
 func (r *Reducer) JoinAbandon() { r.guard.Later(func() { r.join = nil }) }
 
 // JoinEnd ends what [Reducer.JoinBegin] began, when the rank has no more batches. It waits for those that have. Where a

@@ -41,9 +41,9 @@ type Options struct {
 	BucketView bool
 	// DelayAllReduce reduces when backward has ended.
 	DelayAllReduce bool
-	// Delayed are parameters that may get gradients in several backward passes of a forward pass, or, where all parameters are
-	// delayed, of several. They are reduced, after all others, once Until, a parameter of this or of another module, has its
-	// gradient. What they lack by then counts as zero.
+	// Delayed are parameters that may get gradients in several backward passes of one step. They are reduced after all other parameters,
+	// once Until has its gradient. Until is a parameter of this or of another module. Gradients missing at that time count as zero. If all
+	// parameters are delayed, the step may have several forward passes.
 	Delayed []*core.Tensor `json:"-"`
 	Until   *core.Tensor   `json:"-"`
 	// SkipUnused promises, with FindUnused, that the ranks leave the same parameters without a gradient: buckets without any are
@@ -229,8 +229,8 @@ func (r *Reducer) groupFor(purpose string) *collective.Group {
 // Stats returns what the reducer has done so far.
 func (r *Reducer) Stats() Stats { return r.stats }
 
-// Close takes the reducer's hooks off the parameters, waits for the last pass, whose error it returns, and gives memory
-// back. Gradients stay as they are.
+// Close waits for the last pass and returns its error, removes the reducer's hooks from the parameters, and frees memory.
+// Gradients are not changed.
 func (r *Reducer) Close() error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (r *Reducer) Close() error {
 	return err
 }
 
-// Release does what [Reducer.Close] does, but waits for nobody: for a reducer that was dropped.
+// Release is [Reducer.Close] without waiting, for reducers that are dropped.
 func (r *Reducer) Release() {
 	r.guard.Later(func() {
 		streams := r.detach()
@@ -297,24 +297,22 @@ func (r *Reducer) detach() map[streamKey]core.Stream {
 	return streams
 }
 
-// NoSync runs fn with the forward passes in it left alone: backward only adds to the rank's own gradients, and sends
-// nothing. The next pass outside reduces what has come together.
+// NoSync runs fn without synchronisation, for gradient accumulation: backward only adds to the rank's own gradients. The next
+// pass outside reduces the accumulated gradients.
 func (r *Reducer) NoSync(fn func() error) error {
 	defer r.SetSync(r.SetSync(false))
 	return fn()
 }
 
-// SetSync says whether forward passes from now on are to be synchronised, and returns whether they were: see
-// [Reducer.NoSync].
+// SetSync sets whether the next forward passes are synchronised, and returns the previous setting: see [Reducer.NoSync].
 func (r *Reducer) SetSync(on bool) (before bool) {
 	before, r.sync = r.sync, on
 	return before
 }
 
-// Forward tells the reducer that a forward pass on a batch of so many samples begins; the number only matters to
-// [Options.Weighted]. It sends the buffers of rank 0, and waits for nothing but, every so often, other ranks. An error of
-// the step before comes out here: that of a collective, or one that names the parameters that got no gradient in it.
-// Without the recording of gradients it does nothing.
+// Forward tells the reducer that a forward pass begins. samples is the size of the batch and only matters with
+// [Options.Weighted]. Forward broadcasts the buffers of rank 0. It returns the error of the previous step, if there is one: that
+// of a collective, or one that names the parameters without a gradient. It does nothing if gradients are not recorded.
 func (r *Reducer) Forward(samples int) error {
 	if !core.CurrentMode().GradEnabled() {
 		return nil

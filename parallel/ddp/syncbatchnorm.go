@@ -9,8 +9,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A SyncBatchNorm is a [nn.BatchNorm] whose training statistics are those of the joined batch of all ranks, whatever its
-// parts' sizes.
+// A SyncBatchNorm is a [nn.BatchNorm] whose training statistics are those of the global batch of all ranks. The ranks' batches
+// may differ in size.
 type SyncBatchNorm struct {
 	nn.BatchNorm
 

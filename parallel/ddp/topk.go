@@ -16,7 +16,7 @@ type TopK struct {
 	residuals map[int]*core.Tensor
 }
 
-// Release gives back what is kept from step to step.
+// Release frees the residuals.
 func (k *TopK) Release() {
 	for _, t := range k.residuals {
 		t.Release()
