@@ -90,6 +90,32 @@ def test_pickle_and_copy():
     assert one is other and one.data_ptr() != w.data_ptr()
 
 
+def test_deep_copies_share_the_memory_that_their_originals_share():
+    x = plait.arange(6.0)
+    x.notes, x.grad = [x], plait.ones(6)
+    made = copy.deepcopy({"all": x, "part": x[1:], "bits": x.view(plait.int32), "grad": x.grad})
+    made["all"][1] = 100.0
+    assert made["part"].tolist() == [100, 2, 3, 4, 5] and x.tolist() == [0, 1, 2, 3, 4, 5]
+    assert plait.equal(made["bits"].view(plait.float32), made["all"])
+    made["grad"][0] = 9.0
+    assert made["all"].grad[0] == 9 and x.grad[0] == 1
+    assert made["all"].notes[0] is made["all"] and len(x.notes) == 1
+    for t in (x.reshape(2, 3).t(), x[::2], plait.ones(1).expand(4), plait.zeros(2, 0), plait.ones(3, device="meta")):
+        one = copy.deepcopy(t)
+        assert (one.shape, one.stride(), one.is_leaf) == (t.shape, t.stride(), True)
+        assert t.is_meta or plait.equal(one, t)
+    raw = plait.arange(7).to(plait.uint8)
+    words = raw[:4].view(plait.float32)
+    for pair in ([raw, words], [words, raw]):
+        assert all(plait.equal(a, b) for a, b in zip(copy.deepcopy(pair), pair, strict=True))
+    net = plait.nn.Module()
+    net.register_buffer("table", plait.zeros(4))
+    net.register_buffer("tail", net.table[1:])
+    other = copy.deepcopy(net)
+    other.table.fill_(3)
+    assert other.tail.tolist() == [3, 3, 3] and net.tail.tolist() == [0, 0, 0]
+
+
 LONG = """
     import os, signal, sys, threading, time
     import plait

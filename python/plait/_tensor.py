@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from plait._tensors.indexing import get_index, set_index
 from plait._tensors.operators import install_operators
 from plait._tensors.properties import TensorFacts
 from plait._tensors.repr import tensor_repr
+from plait._tensors.storage import deep_copied
 
 Number: TypeAlias = int | float | bool
 
@@ -200,12 +202,12 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
             return memo[id(self)]
         if not self.is_leaf:
             raise RuntimeError("deepcopy: only leaves can be copied with their gradient; use detach().clone()")
-        copy = self._like(_ops.clone(self.detach()))
+        copy = self._like(deep_copied(self, memo))
         copy.requires_grad = self.requires_grad
         memo[id(self)] = copy
         if (grad := self.grad) is not None:
-            copy.grad = _ops.clone(grad.detach())
-        copy.__dict__.update(self.__dict__)
+            copy.grad = deepcopy(grad, memo)
+        copy.__dict__.update(deepcopy(self.__dict__, memo))
         return copy
 
     def _like(self, made: Tensor) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
-from plait._engine.runtime import check
+from plait._dtype import uint8
+from plait._engine.runtime import check, own
 
 if TYPE_CHECKING:
     from plait._device import device as Device
@@ -68,3 +69,26 @@ class Storage:
             raise TypeError(f"storage: its elements are {self._tensor.dtype}, want {dtype}")
         n = self.nbytes() // self._tensor.element_size()
         return _ops.as_strided(self._tensor.detach(), (n,), (1,), -self._tensor.storage_offset())
+
+
+def deep_copied(t: Tensor, memo: dict[Any, Any]) -> Tensor:
+    """Returns a copy of `t` for `copy.deepcopy`: its layout, in a copy of its whole storage.
+
+    `memo` keeps a copy per storage, so that tensors that share memory also do so when they are copied together.
+    """
+    copies = memo.setdefault("plait.storages", {})
+    identity = check(_core.bind_TensorStorageId(t._h))
+    if identity == 0:  # a number has no storage
+        return _ops.clone(t.detach())
+    if identity not in copies:
+        # The original stays beside its copy: its identity could otherwise become that of a later storage.
+        whole = own(check(_core.bind_TensorStorage(t._h)))
+        if check(_core.bind_TensorStorageBytes(t._h)) % t.element_size():  # a view of bytes that has left some out
+            raw = whole.view(uint8)
+            whole = own(check(_core.bind_TensorStorage(raw._h)))
+        copies[identity] = whole, _ops.clone(whole)
+    copy = copies[identity][1]
+    if copy.dtype is not t.dtype:
+        raw = copy.view(uint8)
+        copy = raw[: raw.numel() // t.element_size() * t.element_size()].view(t.dtype)
+    return _ops.as_strided(copy, t.shape, t.stride(), t.storage_offset()).detach()

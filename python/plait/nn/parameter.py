@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
@@ -43,11 +44,14 @@ class Parameter(Tensor):
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        known = id(self) in memo
-        copy = super().__deepcopy__(memo)
-        if not known:
-            set_category(copy, PARAMETER)
-            copy.grad = None  # a copied model starts without gradients, to which its first backward would add
+        if id(self) in memo:
+            return memo[id(self)]
+        # As in PyTorch, memory of its own and no gradient, to which the first backward of a copied model would add.
+        copy = self._like(_ops.clone(self.detach()))
+        copy.requires_grad = self.requires_grad
+        set_category(copy, PARAMETER)
+        memo[id(self)] = copy
+        copy.__dict__.update(deepcopy(self.__dict__, memo))
         return copy
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
