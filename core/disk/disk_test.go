@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -147,6 +148,27 @@ func TestClaimWithoutLocks(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.held, claim(file, filepath.Dir(path), "a save", errors.ErrUnsupported) != nil, name)
 		require.NoError(t, file.Close())
+	}
+}
+
+// A holder that has locked the file writes its name a moment later. Until then the file is empty, or names a process that is gone.
+func TestAcquireWaitsForTheNameOfTheHolder(t *testing.T) {
+	for _, before := range []string{"", `{"host": "here", "pid": 1, "start": "0", "boot": "` + bootOf("here") + `", "what": "an old save"}`} {
+		dir := t.TempDir()
+		first, err := Acquire(dir, "a save")
+		require.NoError(t, err)
+		name, err := os.ReadFile(first.file.Name())
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(first.file.Name(), []byte(before), 0o666))
+		done := make(chan error)
+		go func() {
+			_, err := Acquire(dir, "another save")
+			done <- err
+		}()
+		time.Sleep(5 * time.Millisecond)
+		require.NoError(t, os.WriteFile(first.file.Name(), name, 0o666))
+		assert.ErrorContains(t, <-done, fmt.Sprintf("a save of process %d on ", os.Getpid()))
+		first.Release()
 	}
 }
 

@@ -74,10 +74,7 @@ func claim(file *os.File, folder, what string, locked error) error {
 			return held(folder, by, "wait for its end")
 		}
 	case locked != nil:
-		if !known {
-			by = holder{What: "another process"}
-		}
-		return held(folder, by, "wait for its end")
+		return held(folder, current(file), "wait for its end")
 	}
 	if known && by.Boot != me.Boot && by.Host != me.Host {
 		return held(folder, by, "if that process is gone, remove "+file.Name())
@@ -93,6 +90,24 @@ func claim(file *os.File, folder, what string, locked error) error {
 	}
 	_, err = file.WriteAt(append(text, '\n'), 0)
 	return err
+}
+
+// current reads from a locked file who holds its lock. A holder that has just locked the file has not written its name yet: the file is
+// then empty, or names one that is gone. That is read again for a moment.
+func current(file *os.File) holder {
+	by := holder{What: "another process"}
+	for range 50 {
+		var read holder
+		text, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<16))
+		if err == nil && json.Unmarshal(text, &read) == nil {
+			by = read
+			if by.Boot != bootOf(by.Host) || by.Start == processStart(by.PID) {
+				break
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return by
 }
 
 func held(folder string, by holder, advice string) error {
