@@ -133,7 +133,7 @@ func (n *Node) AttachLast(t *Tensor, index int) {
 	meta.node, meta.index, meta.dtype, meta.shape = n, index, t.dtype, t.shape
 	meta.refs.set(1)
 	meta.wanted.set(true)
-	t.unseen = seen
+	t.recording = viewRecorded
 	if old := t.autograd.Swap(meta); old != nil {
 		old.release()
 	}

@@ -17,21 +17,21 @@ import (
 // A tensor may carry an error instead ([Tensor.Err]), because the operation that should have made it failed. Operations on it return the
 // same error.
 type Tensor struct {
-	storage  *Storage
-	shape    []int
-	strides  []int
-	offset   int
-	dtype    DType
-	isNumber bool
-	kept     bool          // not released by a scope
-	escapes  bool          // returned from a scope that is ending
-	unseen   unseenView    // of a view: see MarkUnrecorded
-	state    atomic.Uint32 // live, locked or gone: see lock
-	users    atomic.Int32  // see Use
-	autograd atomic.Pointer[AutogradMeta]
-	view     atomic.Pointer[viewOf]
-	other    *noTensor
-	dims     [8]int // backs shape and strides of tensors with up to 4 dimensions
+	storage   *Storage
+	shape     []int
+	strides   []int
+	offset    int
+	dtype     DType
+	isNumber  bool
+	kept      bool          // not released by a scope
+	escapes   bool          // returned from a scope that is ending
+	recording viewRecording // of a view: see MarkUnrecorded
+	state     atomic.Uint32 // live, locked or gone: see lock
+	users     atomic.Int32  // see Use
+	autograd  atomic.Pointer[AutogradMeta]
+	view      atomic.Pointer[viewOf]
+	other     *noTensor
+	dims      [8]int // backs shape and strides of tensors with up to 4 dimensions
 }
 
 // A noTensor is the payload of a tensor without memory: an error or a number.
@@ -138,7 +138,7 @@ func (t *Tensor) Alias(withGraph bool) *Tensor {
 			v.base.retain()
 			a.view.Store(v.clone())
 		}
-		a.unseen = t.unseen
+		a.recording = t.recording
 	}
 	return a
 }

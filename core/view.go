@@ -104,28 +104,28 @@ func (t *Tensor) MarkView(u *Tensor) {
 	t.view.Store(v)
 }
 
-// unseenView says what the graph does not know of a view.
-type unseenView uint8
+// viewRecording says whether the graph would learn of an in-place operation on a view.
+type viewRecording uint8
 
 const (
-	seen       unseenView = iota
-	unseen                // the view was taken while no gradients were recorded
-	unseenGrad            // and from a tensor that requires a gradient
+	viewRecorded       viewRecording = iota
+	viewUnrecorded                   // the view was taken while no gradients were recorded
+	viewUnrecordedGrad               // and from a tensor that requires a gradient
 )
 
 // MarkUnrecorded records that t is a view of u that was taken while no gradients were recorded, or a view of such a view: the graph
-// would not learn of in-place operations on it. The output of a custom function, which is attached to a node, is none.
+// would not learn of in-place operations on it. The output of a custom function is attached to a node and is no such view.
 func (t *Tensor) MarkUnrecorded(u *Tensor) {
-	t.unseen = max(u.unseen, unseen)
+	t.recording = max(u.recording, viewUnrecorded)
 	if u.RequiresGrad() {
-		t.unseen = unseenGrad
+		t.recording = viewUnrecordedGrad
 	}
 }
 
 // Unrecorded reports whether an in-place operation on t would be missing in the graph, because of how [Tensor.MarkUnrecorded] marked
 // it. wanted says whether the operation itself is to be recorded.
 func (t *Tensor) Unrecorded(wanted bool) bool {
-	return t.unseen == unseenGrad || wanted && t.unseen != seen
+	return t.recording == viewUnrecordedGrad || wanted && t.recording != viewRecorded
 }
 
 // Base returns the metadata and layout of the tensor that t is a view of, or nil.
