@@ -64,7 +64,7 @@ var goroutines = map[string]string{
 	"parallel/collective/spawn.go Spawn":                   "recovers",
 	"parallel/ddp/reducer.go Release":                      "closes streams alone",
 	"parallel/pipeline/executor.go ReleaseLater":           "closes streams alone",
-	"parallel/fsdp/unit.go drop":                           "closes streams alone",
+	"parallel/fsdp/unit.go releaseNow":                     "closes streams alone",
 	"parallel/internal/ranktest/ranktest.go Together":      "runs threads of tests, which a panic may end",
 	"parallel/checkpoint/save.go SaveAsync":                "finishSafely recovers",
 	"capi/bind/optim_closure.go OptimStepBegin":            "recovers",

@@ -7,22 +7,23 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 )
 
-// preBackward starts the unit's backward. It runs when the gradient of an output is known. It unshards the unit and prefetches the next one.
-func (u *Unit) preBackward(w *use) error {
+// preBackward starts the unit's backward: it unshards the unit and prefetches the next one. It runs when the gradient of an
+// output is known.
+func (u *Unit) preBackward(fwd *unitForward) error {
 	run := autograd.CurrentRun()
 	if run == nil || u.closed {
 		return nil
 	}
-	if !slices.Contains(u.uses, w) {
-		u.uses = append(u.uses, w)
+	if !slices.Contains(u.forwards, fwd) {
+		u.forwards = append(u.forwards, fwd)
 	}
-	if u.back {
+	if u.inBackward {
 		return nil
 	}
-	if err := u.enter(run); err != nil {
+	if err := u.enterBackward(run); err != nil {
 		return err
 	}
-	if err := u.gather(); err != nil {
+	if err := u.allGather(); err != nil {
 		return err
 	}
 	if err := u.useFull(); err != nil {
@@ -32,105 +33,108 @@ func (u *Unit) preBackward(w *use) error {
 	if next := t.nextInBackward(u); next != nil && t.root().options.BackwardPrefetch == PrefetchBefore {
 		return t.prefetch(next)
 	} else if next != nil {
-		t.deferred = next
+		t.deferredPrefetches = next
 	}
 	return nil
 }
 
-// enter registers that backward pass run goes through the unit, and counts the gradients that the pass will produce.
-func (u *Unit) enter(run *autograd.Run) error {
-	if err := u.computes(); err != nil {
+// enterBackward registers that backward pass run goes through the unit, and counts the gradients that the pass will produce.
+func (u *Unit) enterBackward(run *autograd.Run) error {
+	if err := u.checkNoCopiesShown(); err != nil {
 		return err
 	}
-	if err := u.tree.enter(run); err != nil {
+	if err := u.tree.enterBackward(run); err != nil {
 		return err
 	}
-	u.back, u.run, u.reduced, u.expecting = true, run, false, 0
+	u.inBackward, u.backwardRun, u.reduceStarted, u.pendingGradients = true, run, false, 0
 	for _, p := range u.params {
-		p.waits = run.Awaits(p.full())
-		if p.waits {
-			u.expecting++
+		p.gradientPending = run.Awaits(p.full())
+		if p.gradientPending {
+			u.pendingGradients++
 		}
 	}
 	return nil
 }
 
-// arrived runs when the gradient of a parameter is final. After the unit's last gradient it starts the reduce-scatter.
-func (u *Unit) arrived(p *parameter) error {
+// gradientReady is the hook after accumulation of each full parameter's gradient. After the unit's last gradient it starts the
+// reduce-scatter.
+func (u *Unit) gradientReady(p *parameter) error {
 	run := autograd.CurrentRun()
 	if run == nil {
 		return nil
 	}
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}
 	defer g.Leave()
-	if !u.back {
+	if !u.inBackward {
 		// The gradient did not come through the unit's outputs, so no hook has started the unit's backward.
-		if err := u.enter(run); err != nil {
+		if err := u.enterBackward(run); err != nil {
 			return err
 		}
 	}
-	u.touched = true
-	if !p.waits {
+	u.unreduced = true
+	if !p.gradientPending {
 		return nil
 	}
-	p.waits = false
-	if u.expecting--; u.expecting > 0 {
+	p.gradientPending = false
+	if u.pendingGradients--; u.pendingGradients > 0 {
 		return nil
 	}
-	if u.sync {
+	if u.reduceGradients {
 		if err := u.reduce(); err != nil {
 			return err
 		}
 	}
-	if run.SecondPart() && len(u.uses) == 0 && !u.open {
-		return u.leave()
+	if run.SecondPart() && len(u.forwards) == 0 && !u.usesFull {
+		return u.postBackward()
 	}
-	return u.release()
+	return u.postBackwardIfDone()
 }
 
-// release reshards the unit if its backward is done. It does not wait for gradients in the first part of a two-part pass, since the second
-// part computes them.
-func (u *Unit) release() error {
-	if !u.back || u.expecting > 0 && !u.run.FirstPart() || len(u.uses) == 0 {
+// postBackwardIfDone calls postBackward if the unit's backward is done. In the first part of a two-part pass, it does not wait
+// for gradients of parameters, since the second part computes them.
+func (u *Unit) postBackwardIfDone() error {
+	if !u.inBackward || u.pendingGradients > 0 && !u.backwardRun.FirstPart() || len(u.forwards) == 0 {
 		return nil
 	}
 	trained := true
 	for _, p := range u.params {
 		trained = trained && p.full().RequiresGrad()
 	}
-	for _, w := range u.uses {
+	for _, fwd := range u.forwards {
 		// If no input has a hook, backward of the unit has ended when all its parameters have gradients.
-		if w.inputs > 0 || !w.hooked && (!trained || !u.reduced && u.sync) {
+		if fwd.pendingInputs > 0 || !fwd.hasInputHooks && (!trained || !u.reduceStarted && u.reduceGradients) {
 			return nil
 		}
 	}
-	return u.leave()
+	return u.postBackward()
 }
 
-// leave ends the unit's backward and reshards the unit, unless [Unit.SetReshardAfterBackward] has turned that off.
-func (u *Unit) leave() error {
-	u.back, u.run, u.uses = false, nil, nil
-	if u.using > 0 || u.manual || u.replicated() {
+// postBackward ends the unit's backward and reshards the unit, unless [Unit.SetReshardAfterBackward] has turned that off.
+func (u *Unit) postBackward() error {
+	u.inBackward, u.backwardRun, u.forwards = false, nil, nil
+	if u.activeForwards > 0 || u.manualUnshard || u.replicated() {
 		return nil
 	}
 	u.useShards()
-	if u.keep {
-		u.holds = true
+	if !u.reshardAfterBackward {
+		u.reshardSkipped = true
 		return nil
 	}
 	u.freeFull()
 	return u.tree.prefetchDeferred()
 }
 
-// backwardEnded runs after the last node of a backward pass.
+// backwardEnded runs after the last node of a backward pass. It reduces the gradients of units that have not started their
+// reduce-scatter.
 func (t *Tree) backwardEnded(run *autograd.Run) error {
-	t.runs, t.resting = without(t.runs, run), without(t.resting, run)
-	// Gradients that did not come in the whole, or came in passes without synchronisation, in an order that all ranks know.
+	t.backwardRuns, t.pausedRuns = without(t.backwardRuns, run), without(t.pausedRuns, run)
+	// Some parameters of a unit got no gradient, or its gradients came in earlier passes without synchronisation. The order of units is the
+	// same on all ranks.
 	for _, u := range t.units {
-		if u.sync && !u.reduced && u.pending() && (u.run == run || u.run == nil && len(t.runs)+len(t.resting) == 0) {
+		if u.reduceGradients && !u.reduceStarted && u.hasUnreducedGradients() && (u.backwardRun == run || u.backwardRun == nil && len(t.backwardRuns)+len(t.pausedRuns) == 0) {
 			if err := u.reduce(); err != nil {
 				return err
 			}
@@ -139,43 +143,43 @@ func (t *Tree) backwardEnded(run *autograd.Run) error {
 	return t.partEnded(run)
 }
 
-// partEnded is told that a backward pass, or a part of it, has run its last node.
+// partEnded runs after the last node of a backward pass or of its first part. It reshards the units.
 func (t *Tree) partEnded(run *autograd.Run) error {
-	t.deferred, t.fetched = t.deferred[:0], t.fetched[:0]
+	t.deferredPrefetches, t.onDemand = t.deferredPrefetches[:0], t.onDemand[:0]
 	for _, u := range t.units {
-		if u.run == run {
-			if err := u.leave(); err != nil {
+		if u.backwardRun == run {
+			if err := u.postBackward(); err != nil {
 				return err
 			}
 		}
 	}
-	if len(t.runs) > 0 {
+	if len(t.backwardRuns) > 0 {
 		return nil
 	}
 	for _, u := range t.units {
-		if u.filled && u.idle() && !(u.holds && u.keep) {
+		if u.gathered && u.idle() && (u.reshardAfterBackward || !u.reshardSkipped) {
 			u.freeFull()
 		}
 	}
 	t.releaseHeld()
-	return t.settleAbsent()
+	return t.dropMissingGradients()
 }
 
 // backwardClosed runs when a backward pass is over. If an error has ended the pass it fails the step, so that the module's tensors are the
 // shards again for the code that follows, such as an optimiser's ZeroGrad.
 func (t *Tree) backwardClosed(run *autograd.Run) {
 	defer t.guard.End()
-	rests, err := slices.Contains(t.resting, run), run.Err()
-	if rests || slices.Contains(t.runs, run) {
-		t.abandon()
+	paused, err := slices.Contains(t.pausedRuns, run), run.Err()
+	if paused || slices.Contains(t.backwardRuns, run) {
+		t.abandonBackward()
 	}
-	open := slices.Contains(t.open, run)
-	t.open = without(t.open, run)
+	isOpen := slices.Contains(t.openRuns, run)
+	t.openRuns = without(t.openRuns, run)
 	switch {
-	case !open || t.failure != nil:
+	case !isOpen || t.stepErr != nil:
 	case err != nil:
 		t.fail(err)
-	case !rests: // between its parts all ranks may give it up
+	case !paused: // a pass may be given up between its parts, if all ranks do so
 		t.fail(core.Errorf(core.StateError, "backward", "the backward pass was given up"))
 	}
 }
@@ -184,10 +188,10 @@ func without(list []*autograd.Run, run *autograd.Run) []*autograd.Run {
 	return slices.DeleteFunc(list, func(r *autograd.Run) bool { return r == run })
 }
 
-// pending reports whether some of the unit's parameters have a gradient that was not reduced.
-func (u *Unit) pending() bool {
+// hasUnreducedGradients reports whether some of the unit's parameters have a gradient that was not reduced.
+func (u *Unit) hasUnreducedGradients() bool {
 	if u.replicated() {
-		return u.touched
+		return u.unreduced
 	}
 	return slices.ContainsFunc(u.params, func(p *parameter) bool { return p.full().Grad() != nil })
 }

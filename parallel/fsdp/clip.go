@@ -40,7 +40,7 @@ func (t *Tree) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 // all-reduces the powers of the shards' gradients. Every rank calls it with the same parameters.
 func GradNorm(units []*Unit, params []*core.Tensor, o optim.ClipOptions) *core.Tensor {
 	for _, u := range units {
-		g, err := u.use()
+		g, err := u.enterGuard()
 		if err != nil {
 			return core.ErrorTensor(err)
 		}
@@ -94,25 +94,25 @@ func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 		}
 		of[g] = append(of[g], p)
 	}
-	joins := collective.Sum
+	reduceOp := collective.Sum
 	if math.IsInf(power, 0) {
-		joins = collective.Max
+		reduceOp = collective.Max
 	}
 	total := op.Full([]int{}, core.Num(0), op.TensorOptions{DType: &d, Device: dev})
 	for _, g := range groups {
 		part := powerSum(of[g], power, d, dev)
 		if g != nil && part.Err() == nil {
-			if err := g.For("the norm of gradients").AllReduce(part, joins).Arrived(); err != nil {
+			if err := g.For("the norm of gradients").AllReduce(part, reduceOp).Arrived(); err != nil {
 				return core.ErrorTensor(err)
 			}
 		}
-		if joins == collective.Max {
+		if reduceOp == collective.Max {
 			total = op.Maximum(total, part)
 		} else {
 			total = op.Add(total, part)
 		}
 	}
-	if joins == collective.Max {
+	if reduceOp == collective.Max {
 		return total
 	}
 	return op.Pow(total, core.Num(1/power))

@@ -71,7 +71,7 @@ func (t *Tree) dropBuffers() {
 func (u *Unit) FailForward(cause error) error {
 	return u.Use(func() {
 		if u.tree != nil {
-			u.tree.setFault(cause)
+			u.tree.setForwardErr(cause)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func (t *Tree) meet(run *autograd.Run, limit time.Duration) (over bool, err erro
 		}
 		switch over, crossed := c.end.WaitForRanksUnlessCrossed(limit); {
 		case crossed:
-			t.late = append(t.late, c.end)
+			t.lateEnds = append(t.lateEnds, c.end)
 		case !over:
 			return false, nil
 		case c.end.Err() != nil:
@@ -96,14 +96,14 @@ func (t *Tree) meet(run *autograd.Run, limit time.Duration) (over bool, err erro
 		}
 		c.end = nil
 	}
-	t.open, t.counted = without(t.open, run), run
+	t.openRuns, t.completedRun = without(t.openRuns, run), run
 	return true, nil
 }
 
 // meetLate waits for the ranks that the last backward pass did not wait for.
 func (t *Tree) meetLate() error {
-	late := t.late
-	t.late = nil
+	late := t.lateEnds
+	t.lateEnds = nil
 	for _, w := range late {
 		w.WaitForRanks()
 		if err := w.Err(); err != nil {
@@ -124,10 +124,10 @@ func (p *parameter) backwardFailed(cause error) {
 func (t *Tree) backwardFailed(cause error) {
 	run := autograd.CurrentRun()
 	t.guard.Later(func() {
-		if t.failure != nil || slices.Contains(t.open, run) || run == t.counted {
+		if t.stepErr != nil || slices.Contains(t.openRuns, run) || run == t.completedRun {
 			return // the step has failed already, or backwardClosed will fail it, or all ranks have completed the pass
 		}
-		if kind, _ := core.KindOf(cause); t.counted != nil && kind != core.MemoryError {
+		if kind, _ := core.KindOf(cause); t.completedRun != nil && kind != core.MemoryError {
 			return // a wrong call after the pass, which other ranks need not know of
 		}
 		t.fail(cause)
@@ -136,18 +136,18 @@ func (t *Tree) backwardFailed(cause error) {
 
 // fail fails the step because of cause: at once, or at the end of a running forward pass.
 func (t *Tree) fail(cause error) {
-	if t.depth > 0 && !t.recomputing() {
-		t.setFault(cause)
+	if t.forwardDepth > 0 && !t.recomputing() {
+		t.setForwardErr(cause)
 	} else {
 		t.failStep(cause)
 	}
 }
 
-// setFault records the first error of a forward pass; nil is ignored. It does nothing while a forward pass is recomputed, because then the
-// backward pass fails.
-func (t *Tree) setFault(err error) {
-	if t.fault == nil && !t.recomputing() {
-		t.fault = err
+// setForwardErr records the first error of a forward pass; nil is ignored. It does nothing while a forward pass is recomputed,
+// because then the backward pass fails.
+func (t *Tree) setForwardErr(err error) {
+	if t.forwardErr == nil && !t.recomputing() {
+		t.forwardErr = err
 	}
 }
 
@@ -163,54 +163,54 @@ func (t *Tree) revoked() error {
 
 // failStep fails the step on all ranks because of cause, or on this rank after another rank has. It does not wait.
 func (t *Tree) failStep(cause error) {
-	t.fault = nil
-	if t.alone() {
+	t.forwardErr = nil
+	if t.runsAlone() {
 		return
 	}
-	t.abandon()
+	t.abandonBackward()
 	for _, c := range t.groups {
 		c.now.Revoke(cause)
 		c.now, c.used, c.end = c.tree.Channel(), false, nil
 	}
 	for _, u := range t.units {
-		u.forget()
+		u.dropStep()
 	}
 	for _, b := range t.buffers {
 		b.Recover(collective.IsNotStarted)
 	}
-	t.order, t.coming, t.ended = nil, nil, nil // other ranks may have recorded another part of the order
-	t.works, t.late = [2][]awaited{}, nil      // collectives of the step before wrote the same gradients
+	t.preForwardOrder, t.newPreForwardOrder, t.postForwardOrder = nil, nil, nil // other ranks may have recorded another part of the order
+	t.pendingWorks, t.lateEnds = [2][]pendingWork{}, nil                        // collectives of the step before wrote the same gradients
 	kind, ok := core.KindOf(cause)
 	if !ok {
 		kind = core.StateError
 	}
-	t.failure = core.Errorf(kind, "fsdp", "the step has failed, and its gradients were dropped on every rank: begin it anew with a forward pass (%w)", cause)
+	t.stepErr = core.Errorf(kind, "fsdp", "the step has failed, and its gradients were dropped on every rank: begin it anew with a forward pass (%w)", cause)
 }
 
-// alone reports whether passes have no collectives with other ranks.
-func (t *Tree) alone() bool {
+// runsAlone reports whether passes have no collectives with other ranks.
+func (t *Tree) runsAlone() bool {
 	return !slices.ContainsFunc(t.units, func(u *Unit) bool {
-		return sizeOf(u.group) > 1 || sizeOf(u.options.Replicas) > 1 && u.sync
+		return groupSize(u.group) > 1 || groupSize(u.options.Replicas) > 1 && u.reduceGradients
 	})
 }
 
-// forget drops the gradients and full parameters that the unit has from a failed step.
-func (u *Unit) forget() {
-	if u.using == 0 && !u.lends() {
+// dropStep drops the gradients and full parameters that the unit has from a failed step.
+func (u *Unit) dropStep() {
+	if u.activeForwards == 0 && !u.showsCopies() {
 		u.useShards()
 		u.freeFull() // also after Unshard, whose all-gather may have failed
 	}
-	u.reduced, u.touched = false, false
+	u.reduceStarted, u.unreduced = false, false
 	for _, p := range u.params {
 		p.shard().SetGrad(nil)
 		if !u.replicated() {
 			p.full().SetGrad(nil)
 		}
-		for _, x := range []**core.Tensor{&p.partial, &p.before, &p.second} {
+		for _, x := range []**core.Tensor{&p.partialGradient, &p.reducedGradient, &p.postForwardShard} {
 			(*x).Release()
 			*x = nil
 		}
-		p.local = false
+		p.unreduced = false
 		// An optimiser that steps in a hook skips its update if the gradient has failed. The shard is then unchanged, but marked as failed.
 		p.shard().Recover(collective.IsNotStarted)
 	}

@@ -2,18 +2,18 @@ package fsdp
 
 import "github.com/plait-ml/plait/core"
 
-// A use is one forward pass of a unit.
-type use struct {
-	unit   *Unit
-	inputs int  // number of inputs whose gradients are not known yet
-	hooked bool // some input has a hook
+// A unitForward is one forward pass of a unit. A unit that is used twice has two of them in one pass of the model.
+type unitForward struct {
+	unit          *Unit
+	pendingInputs int  // number of inputs whose gradients are not known yet
+	hasInputHooks bool // some input has a hook
 }
 
 // PreForward starts a forward pass of the unit. It all-gathers the parameters and makes the module's tensors the full parameters. inputs are
 // the inputs that are tensors. [Unit.PostForward] must follow; after an error, without outputs. PreForward does not wait for the device. It
 // may wait for other ranks, and reports errors of the previous step.
 func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}
@@ -22,34 +22,34 @@ func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	if t == nil {
 		return core.Errorf(core.StateError, "fsdp", "the unit %q is in no tree", u.Name())
 	}
-	first := t.depth == 0
-	t.depth++
+	outermost := t.forwardDepth == 0
+	t.forwardDepth++
 	t.guard.Begin()
-	u.using++
-	defer func() { t.setFault(err) }()
-	if first && !t.recomputing() {
-		if err := t.begin(u); err != nil {
+	u.activeForwards++
+	defer func() { t.setForwardErr(err) }()
+	if outermost && !t.recomputing() {
+		if err := t.beginForward(u); err != nil {
 			return err
 		}
 	}
-	if err := u.computes(); err != nil {
+	if err := u.checkNoCopiesShown(); err != nil {
 		return err
 	}
-	again := u.back // activation checkpointing recomputes the unit during its backward
-	if err := u.gather(); err != nil {
+	recompute := u.inBackward // activation checkpointing recomputes the unit during its backward
+	if err := u.allGather(); err != nil {
 		return err
 	}
 	if err := u.useFull(); err != nil {
 		return err
 	}
-	if again {
+	if recompute {
 		return nil
 	}
-	w := &use{unit: u}
-	u.latest = w
+	fwd := &unitForward{unit: u}
+	u.lastForward = fwd
 	if core.CurrentMode().GradEnabled() && u != t.root() && !u.replicated() && !t.recomputing() {
 		for _, x := range inputs {
-			w.watch(x)
+			fwd.hookInput(x)
 		}
 	}
 	if t.recomputing() {
@@ -58,29 +58,29 @@ func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	return t.prefetch(t.nextInForward(u))
 }
 
-// watch adds a hook on an input. Once the gradients of all inputs are known, the unit's backward is done.
-func (w *use) watch(x *core.Tensor) {
+// hookInput adds a hook on an input. Once the gradients of all inputs are known, the unit's backward is done.
+func (fwd *unitForward) hookInput(x *core.Tensor) {
 	if x.Err() != nil || !x.RequiresGrad() || x.IsLeaf() {
 		return
 	}
-	w.inputs++
-	w.hooked = true
-	came := false
-	arrived := func() error {
-		if came {
+	fwd.pendingInputs++
+	fwd.hasInputHooks = true
+	done := false
+	gradientReady := func() error {
+		if done {
 			return nil
 		}
-		came = true
-		w.inputs--
-		return w.unit.release()
+		done = true
+		fwd.pendingInputs--
+		return fwd.unit.postBackwardIfDone()
 	}
-	t := w.unit.tree
-	t.arriving[x.AutogradMeta()] = append(t.arriving[x.AutogradMeta()], arrived)
+	t := fwd.unit.tree
+	t.inputGradHooks[x.AutogradMeta()] = append(t.inputGradHooks[x.AutogradMeta()], gradientReady)
 	x.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-		g, err := w.unit.use()
+		g, err := fwd.unit.enterGuard()
 		if err == nil {
 			defer g.Leave()
-			err = arrived()
+			err = gradientReady()
 		}
 		if err != nil {
 			return core.ErrorTensor(err)
@@ -92,45 +92,45 @@ func (w *use) watch(x *core.Tensor) {
 // PostForward ends a forward pass of the unit. It reshards the parameters, and adds hooks on the outputs that unshard them in backward.
 // outputs are the outputs that are tensors.
 func (u *Unit) PostForward(outputs []*core.Tensor) error {
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return nil // PreForward has returned the same error and has started nothing
 	}
 	defer g.Leave()
 	t := u.tree
-	if t == nil || t.depth == 0 {
+	if t == nil || t.forwardDepth == 0 {
 		return nil
 	}
-	t.depth--
+	t.forwardDepth--
 	defer t.guard.End()
-	u.using--
-	if u.back {
+	u.activeForwards--
+	if u.inBackward {
 		return nil
 	}
 	grad := false
-	w := u.latest
+	fwd := u.lastForward
 	for _, y := range outputs {
 		if err := y.Err(); err != nil {
-			if t.depth == 0 {
-				t.setFault(err)
+			if t.forwardDepth == 0 {
+				t.setForwardErr(err)
 			}
 		} else if y.RequiresGrad() && !y.IsLeaf() {
 			grad = true
 			meta := y.AutogradMeta()
 			y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-				g, err := u.use()
+				g, err := u.enterGuard()
 				if err != nil {
 					return core.ErrorTensor(err)
 				}
 				defer g.Leave()
 				// Units that take this output as an input are done. They reshard first, so that their slots are free for this unit.
-				for _, arrived := range t.arriving[meta] {
-					if err := arrived(); err != nil {
+				for _, inputGradientReady := range t.inputGradHooks[meta] {
+					if err := inputGradientReady(); err != nil {
 						return core.ErrorTensor(err)
 					}
 				}
-				delete(t.arriving, meta)
-				if err := u.preBackward(w); err != nil {
+				delete(t.inputGradHooks, meta)
+				if err := u.preBackward(fwd); err != nil {
 					return core.ErrorTensor(err)
 				}
 				return nil
@@ -138,15 +138,15 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 		}
 	}
 	if grad && !t.recomputing() {
-		t.left(u)
+		t.recordPostForward(u)
 	}
-	if u.using == 0 && !u.manual {
+	if u.activeForwards == 0 && !u.manualUnshard {
 		u.useShards()
 		if u.options.KeepAfterForward && grad {
-			u.holds = true
+			u.reshardSkipped = true
 		} else {
-			if grad && u.nearby != nil && u.filled && !t.recomputing() {
-				err = u.scatter()
+			if grad && u.postForwardGroup != nil && u.gathered && !t.recomputing() {
+				err = u.savePostForwardShards()
 			}
 			u.freeFull()
 			if e := t.prefetchDeferred(); err == nil {
@@ -154,14 +154,14 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 			}
 		}
 	}
-	t.setFault(err)
-	if t.depth == 0 && !t.recomputing() {
-		t.finish()
+	t.setForwardErr(err)
+	if t.forwardDepth == 0 && !t.recomputing() {
+		t.endForward()
 		if !grad { // otherwise backward reports it
-			t.setFault(t.revoked())
+			t.setForwardErr(t.revoked())
 		}
-		if t.fault != nil {
-			t.failStep(t.fault)
+		if t.forwardErr != nil {
+			t.failStep(t.forwardErr)
 		}
 	}
 	return err

@@ -4,65 +4,65 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// begin starts a forward pass of unit u. It does something only for the root, whose forward pass is that of the model.
-func (t *Tree) begin(u *Unit) error {
-	defer func() { t.failure = nil }()
+// beginForward starts a forward pass of unit u. It does something only for the root, whose forward pass is that of the model.
+func (t *Tree) beginForward(u *Unit) error {
+	defer func() { t.stepErr = nil }()
 	grad := core.CurrentMode().GradEnabled()
 	if u != t.root() {
 		return nil
 	}
-	if err := t.revoked(); err != nil && len(t.ended) > 0 && t.counted == nil {
+	if err := t.revoked(); err != nil && len(t.postForwardOrder) > 0 && t.completedRun == nil {
 		t.failStep(err) // the results of the last forward pass have reported it
 	}
 	if err := t.meetLate(); err != nil {
 		return err
 	}
-	if err := t.check(); err != nil {
+	if err := t.checkWorks(); err != nil {
 		return err
 	}
-	t.order, t.coming, t.at = t.coming, nil, 0
+	t.preForwardOrder, t.newPreForwardOrder, t.preForwardIndex = t.newPreForwardOrder, nil, 0
 	for _, u := range t.units {
 		u.recordShards()
 	}
 	if grad {
-		t.counted, t.ended = nil, nil
-		clear(t.arriving)
+		t.completedRun, t.postForwardOrder = nil, nil
+		clear(t.inputGradHooks)
 	}
 	return nil
 }
 
-// finish ends a forward pass of the model. It reshards units that were prefetched but not used.
-func (t *Tree) finish() {
-	t.deferred = t.deferred[:0]
+// endForward ends a forward pass of the model. It reshards units that were prefetched but not used.
+func (t *Tree) endForward() {
+	t.deferredPrefetches = t.deferredPrefetches[:0]
 	for _, u := range t.units {
-		if u.filled && u.idle() && !u.holds {
+		if u.gathered && u.idle() && !u.reshardSkipped {
 			u.freeFull()
 		}
 	}
-	t.done = len(t.ended)
+	t.postForwardIndex = len(t.postForwardOrder)
 }
 
 // recomputing reports whether a forward pass runs inside a backward pass, because activation checkpointing recomputes it.
-func (t *Tree) recomputing() bool { return len(t.runs) > 0 }
+func (t *Tree) recomputing() bool { return len(t.backwardRuns) > 0 }
 
-// abandon drops a backward pass that has failed. It reshards all units and drops gradients that were not reduced. Gradients accumulated
-// without synchronisation stay.
-func (t *Tree) abandon() {
-	divided := len(t.resting) > 0
-	t.runs, t.resting, t.deferred, t.fetched = nil, nil, nil, nil
+// abandonBackward drops a backward pass that has failed. It reshards all units and drops gradients that were not reduced.
+// Gradients accumulated without synchronisation stay.
+func (t *Tree) abandonBackward() {
+	twoPart := len(t.pausedRuns) > 0
+	t.backwardRuns, t.pausedRuns, t.deferredPrefetches, t.onDemand = nil, nil, nil, nil
 	for _, u := range t.units {
-		if (u.back || divided) && u.sync {
+		if (u.inBackward || twoPart) && u.reduceGradients {
 			for _, p := range u.params {
 				if !u.replicated() {
 					p.full().SetGrad(nil)
-				} else if p.before != nil {
-					p.tensor.SetGrad(p.before)
-					p.before, p.local = nil, false
+				} else if p.reducedGradient != nil {
+					p.tensor.SetGrad(p.reducedGradient)
+					p.reducedGradient, p.unreduced = nil, false
 				}
 			}
 		}
-		u.back, u.run, u.uses, u.expecting = false, nil, nil, 0
-		if u.using == 0 && !u.manual {
+		u.inBackward, u.backwardRun, u.forwards, u.pendingGradients = false, nil, nil, 0
+		if u.activeForwards == 0 && !u.manualUnshard {
 			u.useShards()
 			u.freeFull()
 		}
@@ -81,7 +81,7 @@ func (t *Tree) holdGradients(params []*parameter) {
 		}
 	}
 	t.releaseHeld()
-	t.held = held
+	t.heldGradients = held
 	if t.root().options.BackwardPrefetch == PrefetchNever {
 		t.releaseHeld()
 	}
@@ -89,8 +89,8 @@ func (t *Tree) holdGradients(params []*parameter) {
 
 // releaseHeld releases the full gradients that the tree holds.
 func (t *Tree) releaseHeld() {
-	for _, g := range t.held {
+	for _, g := range t.heldGradients {
 		g.Release()
 	}
-	t.held = nil
+	t.heldGradients = nil
 }

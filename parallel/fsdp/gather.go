@@ -6,20 +6,20 @@ import (
 )
 
 // idle reports whether nothing computes with the unit's full parameters.
-func (u *Unit) idle() bool { return u.using == 0 && !u.back && !u.manual }
+func (u *Unit) idle() bool { return u.activeForwards == 0 && !u.inBackward && !u.manualUnshard }
 
 // stale reports whether the shards have changed since the full parameters were gathered.
 func (u *Unit) stale() bool {
 	for _, p := range u.params {
-		if p.shard().Storage().Version() != p.gathered {
+		if p.shard().Storage().Version() != p.gatheredVersion {
 			return true
 		}
 	}
 	return false
 }
 
-// contents identifies the contents of a storage. A write changes the version.
-type contents struct {
+// A storageVersion identifies the contents of a storage. A write changes the version.
+type storageVersion struct {
 	storage       *core.Storage
 	life, version uint32
 }
@@ -27,37 +27,38 @@ type contents struct {
 // recordShards returns an event after which the shards do not change. An all-gather waits for it rather than for all calls launched so far.
 // If the shards have changed since the last call, it records a new event. It returns nil if the shards belong to another stream.
 func (u *Unit) recordShards() core.Event {
-	changed := u.made == nil
+	changed := u.shardsReady == nil
 	for _, p := range u.params {
 		s := p.shard().Storage()
 		if s == nil || s.Stream() != u.stream {
 			return nil
 		}
-		if now := (contents{s, s.Generation(), s.Version()}); now != p.known {
-			p.known, changed = now, true
+		if now := (storageVersion{s, s.Generation(), s.Version()}); now != p.recorded {
+			p.recorded, changed = now, true
 		}
 	}
 	if changed {
-		u.made = u.stream.Record()
+		u.shardsReady = u.stream.Record()
 	}
-	return u.made
+	return u.shardsReady
 }
 
-// gather starts the all-gather of the full parameters, unless they are up to date. Later calls on the full parameters wait for it.
-func (u *Unit) gather() error {
-	if u.replicated() || u.filled && !u.stale() {
+// allGather starts the all-gather of the full parameters, unless they are up to date. Later calls on the full parameters wait for
+// it.
+func (u *Unit) allGather() error {
+	if u.replicated() || u.gathered && !u.stale() {
 		return nil
 	}
 	u.freeFull() // earlier calls that still read the stale parameters then do not fail if this all-gather does
 	if len(u.params) == 0 {
-		u.filled = true
+		u.gathered = true
 		return nil
 	}
 	group, ins := u.group, make([]*core.Tensor, len(u.params))
 	outs, aliases, sizes := make([]*core.Tensor, len(u.params)), make([]*core.Tensor, len(u.params)), make([][]int, len(u.params))
-	spread := u.params[0].second != nil && !u.stale()
-	if spread {
-		group = u.nearby
+	fromPostForward := u.params[0].postForwardShard != nil && !u.stale()
+	if fromPostForward {
+		group = u.postForwardGroup
 	}
 	for i, p := range u.params {
 		if err := p.checkShard(); err != nil {
@@ -65,20 +66,20 @@ func (u *Unit) gather() error {
 		}
 		full := p.full()
 		if err := full.Storage().Refill(); err != nil {
-			u.filled = true // so that freeFull frees the storages allocated so far
+			u.gathered = true // so that freeFull frees the storages allocated so far
 			u.freeFull()
 			return core.Errorf(core.MemoryError, "fsdp", "unit %q: %w", u.Name(), err)
 		}
 		outs[i], ins[i], sizes[i] = full, p.shard(), p.sizes
-		if spread {
-			ins[i] = p.second
-			_, sizes[i] = p.spread(u.nearby.Size())
+		if fromPostForward {
+			ins[i] = p.postForwardShard
+			_, sizes[i] = p.postForwardLayout(u.postForwardGroup.Size())
 		}
 	}
-	u.filled = true
-	made := u.recordShards()
-	if spread {
-		made = nil // the event is of the shards, not of the neighbours' parts
+	u.gathered = true
+	ready := u.recordShards()
+	if fromPostForward {
+		ready = nil // the event is of the shards, not of the post-forward shards
 	}
 	err := u.tree.onSideStream(u.device, func() error {
 		for i, t := range ins {
@@ -87,23 +88,23 @@ func (u *Unit) gather() error {
 				return err
 			}
 			if c.Storage() != ins[i].Storage() {
-				made = nil // the cast is launched only now
+				ready = nil // the cast is launched only now
 			}
 			ins[i] = c
 			// Other ranks read the tensor's description until all ranks have arrived. The tensors may be exchanged before that.
 			aliases[i] = outs[i].Detach()
 		}
-		return u.tree.keep(u.tree.channel(group).For(u.purpose).AllGatherMade(aliases, ins, sizes, made))
+		return u.tree.track(u.tree.channel(group).For(u.purpose).AllGatherMade(aliases, ins, sizes, ready))
 	})
 	u.stats.Gathers++
 	for i, p := range u.params {
-		p.gathered = p.shard().Storage().Version()
+		p.gatheredVersion = p.shard().Storage().Version()
 		// The version is that of the shard, so that values saved for backward stay valid if the shard is unchanged.
-		outs[i].Storage().SetVersion(p.gathered)
+		outs[i].Storage().SetVersion(p.gatheredVersion)
 		outs[i].SetRequiresGrad(p.shard().RequiresGrad())
-		if p.second != nil {
-			p.second.Release()
-			p.second = nil
+		if p.postForwardShard != nil {
+			p.postForwardShard.Release()
+			p.postForwardShard = nil
 		}
 	}
 	if err != nil {
@@ -126,7 +127,7 @@ func (p *parameter) checkShard() error {
 
 // useFull makes the module's tensors the full parameters.
 func (u *Unit) useFull() error {
-	if u.open || u.replicated() {
+	if u.usesFull || u.replicated() {
 		return nil
 	}
 	for i, p := range u.params {
@@ -137,27 +138,27 @@ func (u *Unit) useFull() error {
 			return err
 		}
 	}
-	u.open = true
+	u.usesFull = true
 	return nil
 }
 
 // useShards makes the module's tensors the shards.
 func (u *Unit) useShards() {
-	if !u.open {
+	if !u.usesFull {
 		return
 	}
 	for _, p := range u.params {
 		p.tensor.Exchange(p.other)
 	}
-	u.open = false
+	u.usesFull = false
 }
 
 // freeFull frees the memory of the full parameters.
 func (u *Unit) freeFull() {
-	if !u.filled || u.replicated() {
+	if !u.gathered || u.replicated() {
 		return
 	}
-	u.filled, u.holds = false, false
+	u.gathered, u.reshardSkipped = false, false
 	for _, p := range u.params {
 		if f := p.full(); f != nil && f.Storage() != nil {
 			f.Storage().Empty()
@@ -165,28 +166,29 @@ func (u *Unit) freeFull() {
 	}
 }
 
-// spread returns the rows and sizes of the parts that n neighbouring ranks keep of the full parameter after forward: see [Options.Partial].
-func (p *parameter) spread(n int) (rows, sizes []int) {
+// postForwardLayout returns how n ranks divide the full parameter between forward and backward: see [Options.Partial].
+func (p *parameter) postForwardLayout(n int) (rows, sizes []int) {
 	height, width := 1, 1
 	if len(p.shape) > 0 {
 		height, width = p.shape[0], core.Numel(p.shape[1:])
 	}
-	rows = rowsOf(height, n)
-	return rows, sizesOf(rows, width)
+	rows = chunkRows(height, n)
+	return rows, chunkSizes(rows, width)
 }
 
-// scatter copies the part of each full parameter that this rank keeps for its neighbours, so that the full parameters can be freed.
-func (u *Unit) scatter() error {
+// savePostForwardShards copies this rank's part of each full parameter for the all-gather in backward: see [Options.Partial]. The
+// full parameters can then be freed.
+func (u *Unit) savePostForwardShards() error {
 	var err error
 	core.NoGrad(func() {
 		core.WithCategory(core.Communication, func() {
 			core.Tidy(func() {
 				for _, p := range u.params {
-					rows, _ := p.spread(u.nearby.Size())
-					r := u.nearby.Rank()
-					p.second = op.Clone(p.part(p.full().Detach(), rows[r], rows[r+1])).Keep()
-					if err = p.second.Err(); err != nil {
-						p.second = nil
+					rows, _ := p.postForwardLayout(u.postForwardGroup.Size())
+					r := u.postForwardGroup.Rank()
+					p.postForwardShard = op.Clone(p.narrowRows(p.full().Detach(), rows[r], rows[r+1])).Keep()
+					if err = p.postForwardShard.Err(); err != nil {
+						p.postForwardShard = nil
 						return
 					}
 				}
@@ -199,7 +201,7 @@ func (u *Unit) scatter() error {
 // Unshard all-gathers the unit's parameters and makes the module's tensors the full parameters until [Unit.Reshard]. It does not wait for the
 // all-gather; later calls on the parameters do.
 func (u *Unit) Unshard() error {
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}
@@ -212,17 +214,17 @@ func (u *Unit) Unshard() error {
 
 // StartUnshard starts the all-gather of [Unit.Unshard], and leaves the module's tensors the shards.
 func (u *Unit) StartUnshard() error {
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}
 	defer g.Leave()
-	if err := u.tree.revoked(); err != nil && u.tree.depth == 0 && !u.tree.recomputing() {
+	if err := u.tree.revoked(); err != nil && u.tree.forwardDepth == 0 && !u.tree.recomputing() {
 		u.tree.failStep(err)
 		return err
 	}
-	u.manual = true
-	if err := u.gather(); err != nil {
+	u.manualUnshard = true
+	if err := u.allGather(); err != nil {
 		u.tree.fail(err) // others may wait for this rank
 		return err
 	}
@@ -231,8 +233,8 @@ func (u *Unit) StartUnshard() error {
 
 // Reshard frees the full parameters and makes the module's tensors the shards again. During a pass of the unit, the end of the pass does so.
 func (u *Unit) Reshard() {
-	u.manual = false
-	if u.using > 0 || u.back {
+	u.manualUnshard = false
+	if u.activeForwards > 0 || u.inBackward {
 		return
 	}
 	u.useShards()
@@ -241,32 +243,30 @@ func (u *Unit) Reshard() {
 
 // Gather returns the full value of the named parameter, in the dtype of the shard. Every rank of the group calls it.
 func (u *Unit) Gather(name string) (*core.Tensor, error) {
-	return u.assemble(name, (*parameter).shard)
+	return u.gatherParts(name, (*parameter).shard)
 }
 
 // Assemble all-gathers a tensor that is sharded as the named parameter is, such as its gradient or an optimiser's state. Every rank of the
 // group calls it with its part.
 func (u *Unit) Assemble(name string, part *core.Tensor) (*core.Tensor, error) {
-	return u.assemble(name, func(*parameter) *core.Tensor { return part })
+	return u.gatherParts(name, func(*parameter) *core.Tensor { return part })
 }
 
-// assemble all-gathers the parts of the named parameter, and part returns this rank's.
-func (u *Unit) assemble(name string, part func(p *parameter) *core.Tensor) (*core.Tensor, error) {
-	g, err := u.use()
+// gatherParts all-gathers the parts of the named parameter. part returns this rank's part.
+func (u *Unit) gatherParts(name string, part func(p *parameter) *core.Tensor) (*core.Tensor, error) {
+	g, err := u.enterGuard()
 	if err != nil {
 		return nil, err
 	}
 	defer g.Leave()
-	for _, p := range u.params {
-		if p.name == name {
-			return p.assemble(part(p))
-		}
+	if p := u.param(name); p != nil {
+		return p.gatherParts(part(p))
 	}
 	return nil, core.Errorf(core.ValueError, "fsdp", "unit %q has no parameter %q", u.Name(), name)
 }
 
-// assemble all-gathers a tensor that is sharded as the parameter is.
-func (p *parameter) assemble(part *core.Tensor) (full *core.Tensor, err error) {
+// gatherParts all-gathers a tensor that is sharded as the parameter is.
+func (p *parameter) gatherParts(part *core.Tensor) (full *core.Tensor, err error) {
 	if err := part.Usable("fsdp"); err != nil {
 		return nil, err
 	}

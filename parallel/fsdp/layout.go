@@ -6,23 +6,25 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// A Layout says how a parameter, and so its gradient and the optimiser's state of its shape, lie on the ranks: what a
-// checkpoint needs to put them together. Rank Ranks[i] of the world, and in hybrid sharding each of its replicas, has rows
-// Offsets[i] to Offsets[i]+Lengths[i] of dimension 0. A tensor without dimensions counts as one row. A parameter that is not
-// divided has one entry, the rank's own.
+// A Layout says which rows of a parameter each rank has. The parameter's gradient and the optimiser's state have the same layout.
+// Sharded checkpoints are written and read by it.
+//
+// Rank Ranks[i] of the world has rows Offsets[i] to Offsets[i]+Lengths[i] of dimension 0. With hybrid sharding each of its
+// replicas has them too. A tensor without dimensions counts as one row. A replicated parameter has one entry, for this rank.
 type Layout struct {
-	Name    string // in the module that the names were given for
+	Name    string // as given to [NewUnit]
 	Shape   []int  // of the full parameter
 	DType   core.DType
-	Ranks   []int // in the world
+	Ranks   []int // ranks in the world
 	Offsets []int
 	Lengths []int
-	Index   int // of this rank in the lists
-	// Primary says that this rank is the first of those with the same rows, whose part a checkpoint writes.
+	Index   int // index of this rank in the three lists
+
+	// Primary says that this rank is the first of the replicas with its rows: the one that writes them to a checkpoint.
 	Primary bool
 }
 
-// Layout describes the unit's parameters, in their order.
+// Layout returns the layouts of the unit's parameters, in their order.
 func (u *Unit) Layout() []Layout {
 	list := make([]Layout, len(u.params))
 	for i, p := range u.params {
@@ -41,38 +43,34 @@ func (u *Unit) Layout() []Layout {
 	return list
 }
 
-// Shard returns this rank's part of a parameter, by its name, whether it is gathered or not; nil if there is none.
+// Shard returns this rank's shard of the named parameter, whether the unit is unsharded or not; nil if there is none.
 func (u *Unit) Shard(name string) *core.Tensor {
-	for _, p := range u.params {
-		if p.name == name {
-			return p.shard()
-		}
+	if p := u.param(name); p != nil {
+		return p.shard()
 	}
 	return nil
 }
 
-// Part returns this rank's rows of a full tensor of a parameter's shape: a view, or, of a tensor of the meta device, their
-// values. It returns an error tensor if the shape is another.
+// Part returns this rank's rows of full, a tensor of the named parameter's full shape, as a view. For a tensor of the meta device
+// it returns new values. If the shape differs, it returns an error tensor.
 func (u *Unit) Part(name string, full *core.Tensor) *core.Tensor {
-	for _, p := range u.params {
-		if p.name != name {
-			continue
-		}
-		if err := full.Usable("fsdp"); err != nil {
-			return core.ErrorTensor(err)
-		}
-		if !slices.Equal(full.Shape(), p.shape) {
-			return core.ErrorTensor(core.Errorf(core.ShapeError, "fsdp", "parameter %s has shape %v in full, got %v", name, p.shape, full.Shape()))
-		}
-		if full.Device().Kind() == core.MetaKind {
-			return p.own(full)
-		}
-		return p.mine(full)
+	p := u.param(name)
+	if p == nil {
+		return core.ErrorTensor(core.Errorf(core.ValueError, "fsdp", "unit %q has no parameter %q", u.Name(), name))
 	}
-	return core.ErrorTensor(core.Errorf(core.ValueError, "fsdp", "unit %q has no parameter %q", u.Name(), name))
+	if err := full.Usable("fsdp"); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if !slices.Equal(full.Shape(), p.shape) {
+		return core.ErrorTensor(core.Errorf(core.ShapeError, "fsdp", "parameter %s has shape %v in full, got %v", name, p.shape, full.Shape()))
+	}
+	if full.Device().Kind() == core.MetaKind {
+		return p.localCopy(full)
+	}
+	return p.localView(full)
 }
 
-// Layout describes the parameters of all units.
+// Layout returns the layouts of the parameters of all units.
 func (t *Tree) Layout() []Layout {
 	var list []Layout
 	for _, u := range t.units {
@@ -81,11 +79,11 @@ func (t *Tree) Layout() []Layout {
 	return list
 }
 
-// Settle makes the module's tensors the shards, where the whole ones are in their places for a while, such as after a forward
-// pass. It is an error in the middle of a pass.
+// Settle reshards all units, such as those that [Options.KeepAfterForward] keeps unsharded. It is an error in the middle of a
+// pass.
 func (f *FullyShardedDataParallel) Settle() error {
 	for _, u := range f.units {
-		if u.using > 0 || u.back {
+		if u.activeForwards > 0 || u.inBackward {
 			return core.Errorf(core.StateError, "fsdp", "the unit %q is in the middle of a pass", u.Name())
 		}
 		u.Reshard()
@@ -93,8 +91,8 @@ func (f *FullyShardedDataParallel) Settle() error {
 	return nil
 }
 
-// Place returns the shape of the whole parameter of which t, one of the module's tensors, is this rank's rows, and where they
-// begin; nil if t is not divided.
+// Place returns the full shape of the parameter that t, a tensor of the module, is a shard of, and the offset of its rows; nil if
+// t is not sharded.
 func (f *FullyShardedDataParallel) Place(t *core.Tensor) (shape, offset []int) {
 	for _, u := range f.units {
 		for _, p := range u.params {

@@ -11,8 +11,8 @@ import (
 // Hooks on the gradients of divided parameters run on this rank's rows of the averaged gradient, while the module's tensors are the
 // shards. Those that may change a gradient see that of one reduction, before it is added to what the shard has.
 
-// arriving returns the hooks that run on a gradient before it is added to the shard's.
-func (p *parameter) arriving() []core.Hook {
+// gradientHooks returns the hooks that run on a gradient before it is added to the shard's.
+func (p *parameter) gradientHooks() []core.Hook {
 	if meta := p.shard().AutogradMeta(); meta != nil && !p.unit.replicated() {
 		arrive, _ := meta.LeafHooks()
 		return arrive
@@ -20,22 +20,22 @@ func (p *parameter) arriving() []core.Hook {
 	return nil
 }
 
-// change runs hooks on a reduced gradient, which it takes over, and adds what they make of it to the shard's.
-func (p *parameter) change(g *core.Tensor, hooks []core.Hook) error {
-	g.Divide(p.gradient)
+// runGradientHooks runs hooks on a reduced gradient, which it takes over, and adds the result to the gradient of the shard.
+func (p *parameter) runGradientHooks(g *core.Tensor, hooks []core.Hook) error {
+	g.Divide(p.gradientDivision)
 	for _, h := range hooks {
-		err := p.runHook(h, autograd.WantHook, func() *core.Tensor { return g }, func(made *core.Tensor) error {
-			if made == nil {
+		err := p.runHook(h, autograd.WantHook, func() *core.Tensor { return g }, func(result *core.Tensor) error {
+			if result == nil {
 				return nil
 			}
 			old := g
-			g = made
-			if err := made.Usable("register_hook"); err != nil {
+			g = result
+			if err := result.Usable("register_hook"); err != nil {
 				return err
 			}
-			if !slices.Equal(made.Shape(), old.Shape()) || made.DType() != old.DType() {
+			if !slices.Equal(result.Shape(), old.Shape()) || result.DType() != old.DType() {
 				return core.Errorf(core.ShapeError, "register_hook", "the hook on parameter %s returned %v %v, want %v %v, this rank's rows",
-					p.name, made.DType(), made.Shape(), old.DType(), old.Shape())
+					p.name, result.DType(), result.Shape(), old.DType(), old.Shape())
 			}
 			old.Release()
 			return nil
@@ -56,11 +56,11 @@ func (p *parameter) change(g *core.Tensor, hooks []core.Hook) error {
 	})
 }
 
-// tell runs the hooks that wait for the parameters' gradients. Those of a parameter that has none here wait until it is known
+// runPostHooks runs the parameters' hooks after accumulation. A parameter without a gradient on this rank waits until it is known
 // whether another rank has one.
 func (u *Unit) runPostHooks(params []*parameter) error {
 	for _, p := range params {
-		if !p.absent {
+		if !p.gradientMissing {
 			if err := p.runPostHooks(); err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func (u *Unit) runPostHooks(params []*parameter) error {
 
 func (p *parameter) runPostHooks() error {
 	meta := p.shard().AutogradMeta()
-	if meta == nil || p.unit.replicated() || p.unit.defers() {
+	if meta == nil || p.unit.replicated() || p.unit.defersAllReduce() {
 		return nil
 	}
 	_, post := meta.LeafHooks()
@@ -92,21 +92,21 @@ func (p *parameter) runPostHooks() error {
 
 // runHook makes the backward pass run a hook, while the module's tensors are the shards.
 func (p *parameter) runHook(h core.Hook, want autograd.Want, grad func() *core.Tensor, then func(*core.Tensor) error) error {
-	u, open := p.unit, false
-	hidden := func() *core.Tensor {
+	u, usedFull := p.unit, false
+	gradOfShards := func() *core.Tensor {
 		g := grad()
 		if g != nil {
-			open = u.open
+			usedFull = u.usesFull
 			u.useShards()
 		}
 		return g
 	}
-	return autograd.RunHook(h, want, hidden, func(made *core.Tensor) error {
-		if open && !u.idle() {
+	return autograd.RunHook(h, want, gradOfShards, func(result *core.Tensor) error {
+		if usedFull && !u.idle() {
 			if err := u.useFull(); err != nil {
 				return err
 			}
 		}
-		return then(made)
+		return then(result)
 	})
 }

@@ -13,27 +13,26 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A FullyShardedDataParallel is a module whose parameters are divided over the ranks of a group. Its names are those of the
-// module.
+// A FullyShardedDataParallel wraps a module whose parameters are sharded over the ranks of a group. Wrapping changes no names.
 type FullyShardedDataParallel struct {
 	Module nn.Module
 
-	tree  *Tree
-	units []*Unit // of the modules that are units of their own, and last the rest
-	hooks []func()
-	known map[*core.Tensor]bool // parameters there were, ignored ones too
+	tree        *Tree
+	units       []*Unit // units of wrapped layers, inner ones first; the root unit, with all other parameters, is the last
+	removeHooks []func()
+	knownParams map[*core.Tensor]bool // parameters that the module had in New, with ignored ones
 }
 
-// A Policy says whether a part of a module, with so many elements in parameters that no unit has yet, becomes a unit of its
-// own. It is asked for parts before what they are parts of.
+// A Policy is the auto-wrap policy: it decides whether a submodule becomes a unit of its own. elements is the number of elements
+// of its parameters that are in no unit yet. It is called for submodules before their parents.
 type Policy func(name string, m nn.Module, elements int) bool
 
-// BySize makes units of parts with at least so many elements in parameters that no smaller unit has.
+// BySize wraps submodules whose parameters, without those in units already, have at least so many elements.
 func BySize(elements int) Policy {
 	return func(_ string, _ nn.Module, n int) bool { return n >= elements }
 }
 
-// ByType makes units of the parts that are of the same types as examples.
+// ByType wraps submodules of the same types as the examples.
 func ByType(examples ...nn.Module) Policy {
 	var types []reflect.Type
 	for _, m := range examples {
@@ -42,30 +41,32 @@ func ByType(examples ...nn.Module) Policy {
 	return func(_ string, m nn.Module, n int) bool { return n > 0 && slices.Contains(types, reflect.TypeOf(m)) }
 }
 
-// New divides the parameters of m over the ranks of group, except those of the modules in ignored; every rank calls it with
-// its own copy. A model made on the meta device has no values yet ([core.WithDevice]): each rank makes those of its shards,
-// the same that the whole model would have, and no device ever holds more. Parts that the policy picks become units, which must be layers that m calls by [nn.Call]; a nil policy makes
-// one unit of all. The name of o is not used.
+// New shards the parameters of m over the ranks of group, except those of the modules in ignored. Every rank calls it with its
+// own copy of the model. Submodules picked by the policy become units; each must be a layer that m calls by [nn.Call]. All other
+// parameters are in the root unit; with a nil policy all parameters are. o.Name is not used.
+//
+// A model on the meta device has no values yet ([core.WithDevice]). Each rank then creates the values of its shards only, the
+// same values that the whole model would have.
 func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored ...nn.Module) (*FullyShardedDataParallel, error) {
 	if err := nn.Err(m); err != nil {
 		return nil, err
 	}
-	f := &FullyShardedDataParallel{Module: m, known: map[*core.Tensor]bool{}}
+	f := &FullyShardedDataParallel{Module: m, knownParams: map[*core.Tensor]bool{}}
 	for _, p := range nn.Parameters(m) {
-		f.known[p] = true
+		f.knownParams[p] = true
 	}
-	out := map[*core.Tensor]bool{}
+	ignoredParams := map[*core.Tensor]bool{}
 	for _, i := range ignored {
 		for _, p := range nn.Parameters(i) {
-			out[p] = true
+			ignoredParams[p] = true
 		}
 	}
 	parts := nn.Modules(m)
 	assigned := map[*core.Tensor]bool{} // by a unit
-	own := func(part nn.Part) (list []Named) {
+	unassigned := func(part nn.Part) (list []Named) {
 		for _, n := range nn.NamedParameters(part.Module) {
-			if !assigned[n.Tensor] && !out[n.Tensor] {
-				list = append(list, Named{joined(part.Name, n.Name), n.Tensor})
+			if !assigned[n.Tensor] && !ignoredParams[n.Tensor] {
+				list = append(list, Named{joinName(part.Name, n.Name), n.Tensor})
 			}
 		}
 		return list
@@ -74,15 +75,15 @@ func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored
 	for _, n := range nn.NamedTensors(m) {
 		names[n.Tensor] = append(names[n.Tensor], n.Name)
 	}
-	outside := func(part nn.Part, t *core.Tensor) bool {
+	sharedOutside := func(part nn.Part, t *core.Tensor) bool {
 		return slices.ContainsFunc(names[t], func(n string) bool { return !strings.HasPrefix(n, part.Name+".") })
 	}
 	for i := len(parts) - 1; i >= 1 && policy != nil; i-- {
 		part := parts[i]
 		elements := 0
 		var list []Named
-		for _, n := range own(part) {
-			if !outside(part, n.Tensor) { // shared with a module that is not in the unit: left to one that has both
+		for _, n := range unassigned(part) {
+			if !sharedOutside(part, n.Tensor) { // otherwise the unit that contains all its uses takes it
 				list = append(list, n)
 				elements += n.Tensor.Numel()
 			}
@@ -98,12 +99,12 @@ func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored
 		}
 		o := o
 		o.Name = part.Name
-		if err := f.add(part.Module, group, list, o); err != nil {
+		if err := f.addUnit(part.Module, group, list, o); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
 	o.Name = ""
-	if err := f.add(nil, group, own(nn.Part{Module: m}), o); err != nil {
+	if err := f.addUnit(nil, group, unassigned(nn.Part{Module: m}), o); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	units := slices.Clone(f.units)
@@ -118,7 +119,7 @@ func New(m nn.Module, group *collective.Group, policy Policy, o Options, ignored
 	return f, nil
 }
 
-// materialize gives what is not divided, buffers and ignored parameters, its values if it is on the meta device.
+// materialize gives buffers and ignored parameters on the meta device their values, and registers the buffers with the tree.
 func (f *FullyShardedDataParallel) materialize() error {
 	var buffers []*core.Tensor
 	for _, n := range nn.NamedTensors(f.Module) {
@@ -135,8 +136,8 @@ func (f *FullyShardedDataParallel) materialize() error {
 	return f.tree.SetBuffers(buffers)
 }
 
-// add makes a unit of parameters, gathered when the layer is called.
-func (f *FullyShardedDataParallel) add(m nn.Module, group *collective.Group, params []Named, o Options) error {
+// addUnit makes a unit of parameters. If m is not nil, hooks on m unshard and reshard the unit around its forward.
+func (f *FullyShardedDataParallel) addUnit(m nn.Module, group *collective.Group, params []Named, o Options) error {
 	u, err := NewUnit(group, params, o)
 	if err != nil {
 		return err
@@ -145,23 +146,23 @@ func (f *FullyShardedDataParallel) add(m nn.Module, group *collective.Group, par
 	if m == nil {
 		return nil
 	}
-	hooked := m.(interface {
+	layer := m.(interface {
 		RegisterForwardPreHook(fn nn.PreHook) func()
 		RegisterForwardHook(fn nn.Hook) func()
 	})
-	f.hooks = append(f.hooks, hooked.RegisterForwardPreHook(func(_ nn.Layer, x *core.Tensor) *core.Tensor { return u.enterLayer(x) }),
-		hooked.RegisterForwardHook(func(_ nn.Layer, _, y *core.Tensor) *core.Tensor { return u.leaveLayer(y) }))
+	f.removeHooks = append(f.removeHooks, layer.RegisterForwardPreHook(func(_ nn.Layer, x *core.Tensor) *core.Tensor { return u.preForwardHook(x) }),
+		layer.RegisterForwardHook(func(_ nn.Layer, _, y *core.Tensor) *core.Tensor { return u.postForwardHook(y) }))
 	return nil
 }
 
-// enterLayer is PreForward of a layer on x, and returns what to pass to it. A layer on an error only passes it on, and needs no
-// parameters: other ranks' units are in other places by then.
-func (u *Unit) enterLayer(x *core.Tensor) *core.Tensor {
+// preForwardHook is the forward pre-hook of a wrapped layer: it unshards the unit, and casts the input to the dtype of
+// computation. If x is an error it does nothing, since the layer only passes the error on.
+func (u *Unit) preForwardHook(x *core.Tensor) *core.Tensor {
 	if x.Err() != nil {
-		if g, err := u.use(); err == nil {
+		if g, err := u.enterGuard(); err == nil {
 			defer g.Leave()
 			g.Begin()
-			u.skipped++
+			u.skippedForwards++
 		}
 		return x
 	}
@@ -174,15 +175,15 @@ func (u *Unit) enterLayer(x *core.Tensor) *core.Tensor {
 	return x
 }
 
-// leaveLayer is PostForward of a layer that returned y, and returns what to return.
-func (u *Unit) leaveLayer(y *core.Tensor) *core.Tensor {
-	g, err := u.use()
+// postForwardHook is the forward hook of a wrapped layer: it casts the output and reshards the unit.
+func (u *Unit) postForwardHook(y *core.Tensor) *core.Tensor {
+	g, err := u.enterGuard()
 	if err != nil {
-		return y // an error: enterLayer was refused too
+		return y // y is the error of preForwardHook
 	}
 	defer g.Leave()
-	if u.skipped > 0 {
-		u.skipped--
+	if u.skippedForwards > 0 {
+		u.skippedForwards--
 		g.End()
 		return y
 	}
@@ -195,10 +196,10 @@ func (u *Unit) leaveLayer(y *core.Tensor) *core.Tensor {
 	return y
 }
 
-// Tree returns the module's units, the rest of the module, which is the root, first.
+// Tree returns the tree of the module's units. The root comes first.
 func (f *FullyShardedDataParallel) Tree() *Tree { return f.tree }
 
-// Forward passes a batch through the module, which must be a layer.
+// Forward runs the forward pass of the module, which must be a layer.
 func (f *FullyShardedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 	l, ok := f.Module.(nn.Layer)
 	if !ok {
@@ -207,25 +208,25 @@ func (f *FullyShardedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 	if err := x.Usable("fsdp"); err != nil {
 		return core.ErrorTensor(err)
 	}
-	if err := f.created(); err != nil {
+	if err := f.checkNewParams(); err != nil {
 		return core.ErrorTensor(err)
 	}
 	root := f.tree.root()
-	g, err := root.use()
+	g, err := root.enterGuard()
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
 	defer g.Leave()
-	return root.leaveLayer(nn.Call(l, root.enterLayer(x)))
+	return root.postForwardHook(nn.Call(l, root.preForwardHook(x)))
 }
 
-// Run runs a forward pass of a module that is not a layer: fn is given to and returns tensors.
+// Run runs a forward pass of a module that is not a layer. fn gets the inputs and returns the outputs.
 func (f *FullyShardedDataParallel) Run(fn func(inputs []*core.Tensor) []*core.Tensor, inputs ...*core.Tensor) ([]*core.Tensor, error) {
-	if err := f.created(); err != nil {
+	if err := f.checkNewParams(); err != nil {
 		return nil, err
 	}
 	root := f.tree.root()
-	g, err := root.use()
+	g, err := root.enterGuard()
 	if err != nil {
 		return nil, err
 	}
@@ -237,17 +238,17 @@ func (f *FullyShardedDataParallel) Run(fn func(inputs []*core.Tensor) []*core.Te
 	return out, root.PostForward(out)
 }
 
-// created returns an error if the module has got parameters since it was divided.
-func (f *FullyShardedDataParallel) created() error {
+// checkNewParams returns an error if the module has parameters that were created after sharding.
+func (f *FullyShardedDataParallel) checkNewParams() error {
 	for _, n := range nn.NamedParameters(f.Module) {
-		if !f.known[n.Tensor] {
+		if !f.knownParams[n.Tensor] {
 			return core.Errorf(core.StateError, "fsdp", "parameter %s was created after the module was divided over ranks: its gradients would not be averaged; create parameters before, or ignore its module", n.Name)
 		}
 	}
 	return nil
 }
 
-// NoSync runs fn, in which backward only adds to this rank's full gradients, and sends none.
+// NoSync runs fn, in which backward accumulates this rank's full gradients and does not reduce them.
 func (f *FullyShardedDataParallel) NoSync(fn func() error) error {
 	for _, u := range f.units {
 		defer u.SetSync(u.SetSync(false))
@@ -255,20 +256,20 @@ func (f *FullyShardedDataParallel) NoSync(fn func() error) error {
 	return fn()
 }
 
-// ClipGradNorm clips the norm of all gradients: see [Tree.ClipGradNorm].
+// ClipGradNorm clips the norm of all full gradients: see [Tree.ClipGradNorm].
 func (f *FullyShardedDataParallel) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 	return f.tree.ClipGradNorm(maxNorm, o)
 }
 
-// Layout describes how the parameters are divided.
+// Layout returns the layouts of all sharded parameters.
 func (f *FullyShardedDataParallel) Layout() []Layout { return f.tree.Layout() }
 
-// Close frees what the units hold. The module's tensors stay shards.
+// Close closes the units. The module's tensors stay shards.
 func (f *FullyShardedDataParallel) Close() error {
-	for _, remove := range f.hooks {
+	for _, remove := range f.removeHooks {
 		remove()
 	}
-	f.hooks = nil
+	f.removeHooks = nil
 	var err error
 	for _, u := range f.units {
 		err = errors.Join(err, u.Close())
@@ -277,7 +278,7 @@ func (f *FullyShardedDataParallel) Close() error {
 	return err
 }
 
-func joined(prefix, name string) string {
+func joinName(prefix, name string) string {
 	if prefix == "" {
 		return name
 	}

@@ -5,52 +5,51 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A Prefetch says when backward starts to gather the unit that comes next.
+// A Prefetch says when backward prefetches the next unit, like PyTorch's BackwardPrefetch.
 type Prefetch uint8
 
-// The moments of prefetching.
+// The kinds of backward prefetch.
 const (
-	PrefetchBefore Prefetch = iota // before a unit's own backward: beside its computation
-	PrefetchAfter                  // when its gradients have been computed: beside their reduction
+	PrefetchBefore Prefetch = iota // before the unit's backward: overlaps with its computation (BACKWARD_PRE)
+	PrefetchAfter                  // after the unit's gradients are computed: overlaps with their reduce-scatter (BACKWARD_POST)
 	PrefetchNever
 )
 
-// DefaultSlots is how many units are gathered at once where nothing else is said.
+// DefaultSlots is the default of [Options.Slots].
 const DefaultSlots = 2
 
-// Options say how a [Unit] works. The zero value divides over the group and frees what was gathered after each use.
+// Options configure a [Unit]. With the zero value, parameters are sharded over the group and resharded after forward and after
+// backward.
 type Options struct {
-	// Name is the unit's module, for messages.
+	// Name is the name of the unit's module, for messages.
 	Name string
-	// Replicas are the ranks with the same shards as this one, over which gradients are averaged too: hybrid sharding. Nil
-	// means that there are no others.
+	// Replicas is the group of ranks that have the same shards as this one, for hybrid sharding: gradients are also averaged over it. Nil
+	// means no replicas.
 	Replicas *collective.Group
-	// KeepAfterForward leaves the parameters gathered until backward is done with them.
+	// KeepAfterForward keeps the unit unsharded between forward and backward: PyTorch's reshard_after_forward=False.
 	KeepAfterForward bool
-	// Partial, if more than 1, is over how many neighbouring ranks full parameters are spread after forward, in the place of
-	// the whole group. It must divide the group's size. Backward gathers from those ranks alone.
+	// Partial, if more than 1, is the number of neighbouring ranks over which the unit is sharded between forward and backward: PyTorch's
+	// reshard_after_forward with a number. The all-gather in backward runs within these ranks. It must divide the group's size.
 	Partial int
-	// Precision says in which dtypes to compute and to reduce.
+	// Precision is the mixed-precision policy.
 	Precision Precision
-	// Offload is the device on which shards, and so gradients and the optimiser's state, are kept; nil means that of the
-	// parameters.
+	// Offload is the device of the shards, their gradients and the optimiser's state, such as the CPU. Nil means the parameters' device.
 	Offload core.Device
-	// Broadcast makes the parameters those of rank 0 at the beginning.
+	// Broadcast starts with rank 0's values on all ranks.
 	Broadcast bool
-	// NoForwardPrefetch and BackwardPrefetch are, as Slots, those of the root unit.
+	// NoForwardPrefetch, BackwardPrefetch and Slots are options of the root unit. Those of other units are ignored.
 	NoForwardPrefetch bool
 	BackwardPrefetch  Prefetch
-	// Slots is how many units besides the root are gathered at once, except where they are in use at once; 0 means
-	// [DefaultSlots].
+	// Slots is how many units besides the root are unsharded at a time. Nested units in use may exceed it. 0 means [DefaultSlots].
 	Slots int
 }
 
-// Precision is a policy of mixed precision. A nil dtype means that of the parameters, or what comes.
+// A Precision is a mixed-precision policy. A nil dtype means no cast.
 type Precision struct {
-	Param  *core.DType // of gathered parameters, and so of computation and of the gradients that come
-	Reduce *core.DType // in which gradients are reduced; nil means Param
-	Output *core.DType // to which a unit's outputs are cast
-	// KeepInputs leaves floating-point inputs of a unit as they are; otherwise they are cast to Param.
+	Param  *core.DType // dtype of full parameters and their gradients, so of computation
+	Reduce *core.DType // dtype in which gradients are reduced; nil means Param
+	Output *core.DType // dtype that outputs of the unit are cast to
+	// KeepInputs turns off the cast of a unit's floating-point inputs to Param.
 	KeepInputs bool
 }
 
@@ -59,7 +58,7 @@ func (p Precision) equal(q Precision) bool {
 	return same(p.Param, q.Param) && same(p.Reduce, q.Reduce) && same(p.Output, q.Output) && p.KeepInputs == q.KeepInputs
 }
 
-// Named is a tensor with its name, for messages.
+// A Named is a tensor with its name, for messages.
 type Named struct {
 	Name   string
 	Tensor *core.Tensor
@@ -70,7 +69,7 @@ func (o *Options) check(group *collective.Group) error {
 	case o.Slots < 0:
 		return core.Errorf(core.ValueError, "fsdp", "the number of slots must be positive, got %d", o.Slots)
 	case o.Partial < 0 || o.Partial > 1 && (group == nil || group.Size()%o.Partial != 0):
-		return core.Errorf(core.ValueError, "fsdp", "to reshard over %d ranks after forward, it must divide the %d ranks of the group", o.Partial, sizeOf(group))
+		return core.Errorf(core.ValueError, "fsdp", "to reshard over %d ranks after forward, it must divide the %d ranks of the group", o.Partial, groupSize(group))
 	}
 	for _, d := range []*core.DType{o.Precision.Param, o.Precision.Reduce, o.Precision.Output} {
 		if d != nil && !d.IsFloat() {
@@ -80,7 +79,7 @@ func (o *Options) check(group *collective.Group) error {
 	return nil
 }
 
-func sizeOf(g *collective.Group) int {
+func groupSize(g *collective.Group) int {
 	if g == nil {
 		return 1
 	}

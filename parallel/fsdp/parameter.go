@@ -9,34 +9,38 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A parameter is one tensor of a unit.
+// A parameter is one parameter of a unit. A sharded one has two tensors, the shard and the full parameter. The tensor that the
+// module has is one of them, and the two exchange contents when the unit is unsharded and resharded.
 type parameter struct {
 	unit   *Unit
 	name   string
-	tensor *core.Tensor // the module's: the shard, or while the unit is open the full parameter
-	other  *core.Tensor // the one of the two that tensor is not
-	shape  []int        // of the full parameter
-	rows   []int        // rank r has the rows [rows[r], rows[r+1])
-	sizes  []int        // elements by rank
+	tensor *core.Tensor // the module's tensor: the full parameter if unit.usesFull, otherwise the shard
+	other  *core.Tensor // the other of the two; nil if replicated
+	shape  []int        // shape of the full parameter
+	rows   []int        // rank r has rows rows[r] to rows[r+1]
+	sizes  []int        // number of elements of each rank's shard
 
-	gradient  *core.Division
-	known     contents     // of the shard, see [Unit.recordShards]
-	gathered  uint32       // the version of the shard that the full parameter was last gathered from
-	second    *core.Tensor // with [Options.Partial], this rank's part between forward and backward
-	partial   *core.Tensor // the gradient so far, summed over the shard group but not over the replicas
-	local     bool         // the gradient of one that is not divided has parts that were not reduced
-	before    *core.Tensor // and this one, which was, waits for them
-	waits     bool         // its gradient comes in this backward pass
-	absent    bool         // none came in the last one
-	shownGrad uint32       // and that of its gradient
-	shown     uint32       // the version of the full parameter when it was summoned
-	lent      *core.Tensor // the full parameter, while a copy on another device is shown
-	had       bool         // the shard had a gradient before it
-	remove    func()       // takes the hook on the full parameter away
+	recorded         storageVersion // contents of the shard at [Unit.recordShards]
+	gatheredVersion  uint32         // version of the shard at the last all-gather
+	postForwardShard *core.Tensor   // with [Options.Partial], this rank's part between forward and backward
+	gradientDivision *core.Division // mark of the shard's gradients
+	removeHooks      func()
+
+	gradientPending bool         // this backward pass has yet to compute the gradient
+	gradientMissing bool         // the last backward pass on this rank has computed no gradient
+	hadGradient     bool         // the shard had a gradient before the last reduction
+	partialGradient *core.Tensor // with [Unit.SetAllReduce] off, the gradient summed over the shard group and not over replicas
+	unreduced       bool         // replicated parameter: its gradient was not all-reduced yet
+	reducedGradient *core.Tensor // replicated parameter: the earlier gradient, already all-reduced, while unreduced
+
+	hiddenFull       *core.Tensor // the full parameter, while [Unit.Summon] shows a copy
+	shownVersion     uint32       // version of the full parameter when Summon showed it
+	shownGradVersion uint32       // version of its gradient
 }
 
-// rowsOf returns how n ranks divide rows.
-func rowsOf(rows, n int) []int {
+// chunkRows returns how n ranks divide rows: rank r has list[r] to list[r+1]. All chunks are of one size, except that the last
+// ones may be smaller or empty.
+func chunkRows(rows, n int) []int {
 	each := (rows + n - 1) / n
 	list := make([]int, n+1)
 	for r := range list {
@@ -45,18 +49,19 @@ func rowsOf(rows, n int) []int {
 	return list
 }
 
-// divide sets how ranks share a parameter of the given shape. One without dimensions is one row.
-func (p *parameter) divide(shape []int, ranks int) {
+// setLayout sets which rows each rank has of a parameter of the given shape. A parameter without dimensions is one row.
+func (p *parameter) setLayout(shape []int, ranks int) {
 	p.shape = slices.Clone(shape)
 	rows, width := 1, 1
 	if len(shape) > 0 {
 		rows, width = shape[0], core.Numel(shape[1:])
 	}
-	p.rows = rowsOf(rows, ranks)
-	p.sizes = sizesOf(p.rows, width)
+	p.rows = chunkRows(rows, ranks)
+	p.sizes = chunkSizes(p.rows, width)
 }
 
-func sizesOf(rows []int, width int) []int {
+// chunkSizes returns the number of elements in each chunk of rows.
+func chunkSizes(rows []int, width int) []int {
 	list := make([]int, len(rows)-1)
 	for r := range list {
 		list[r] = (rows[r+1] - rows[r]) * width
@@ -64,8 +69,8 @@ func sizesOf(rows []int, width int) []int {
 	return list
 }
 
-// shapeOf returns the shape of so many rows of the parameter.
-func (p *parameter) shapeOf(rows int) []int {
+// shapeWithRows returns the parameter's shape with another number of rows.
+func (p *parameter) shapeWithRows(rows int) []int {
 	if len(p.shape) == 0 {
 		if rows == 1 {
 			return []int{}
@@ -77,107 +82,104 @@ func (p *parameter) shapeOf(rows int) []int {
 	return s
 }
 
-// part returns rows [from, to) of a full tensor of the parameter's shape, as a view.
-func (p *parameter) part(full *core.Tensor, from, to int) *core.Tensor {
+// narrowRows returns rows from to to of a full tensor, as a view.
+func (p *parameter) narrowRows(full *core.Tensor, from, to int) *core.Tensor {
 	if len(p.shape) == 0 {
 		return op.Narrow(op.Reshape(full, 1), 0, 0, to-from)
 	}
 	return op.Narrow(full, 0, from, to-from)
 }
 
-// mine returns this rank's rows of a full tensor, as a view in the shape of the shard.
-func (p *parameter) mine(full *core.Tensor) *core.Tensor {
+// localView returns this rank's rows of a full tensor, as a view in the shape of the shard.
+func (p *parameter) localView(full *core.Tensor) *core.Tensor {
 	r := p.unit.rank()
-	v := p.part(full, p.rows[r], p.rows[r+1])
-	return op.Reshape(v, p.shapeOf(p.rows[r+1]-p.rows[r])...)
+	v := p.narrowRows(full, p.rows[r], p.rows[r+1])
+	return op.Reshape(v, p.shapeWithRows(p.rows[r+1]-p.rows[r])...)
 }
 
-// shard returns the tensor with this rank's rows, wherever it is.
+// shard returns the shard, whether the unit is unsharded or not.
 func (p *parameter) shard() *core.Tensor {
-	if p.unit.open {
+	if p.unit.usesFull {
 		return p.other
 	}
 	return p.tensor
 }
 
-// full returns the full tensor, whose storage may be empty.
+// full returns the full parameter, whose storage may be empty.
 func (p *parameter) full() *core.Tensor {
-	if p.unit.open || p.unit.replicated() {
+	if p.unit.usesFull || p.unit.replicated() {
 		return p.tensor
 	}
 	return p.other
 }
 
-// split makes the module's tensor, so far the full parameter, the shard, and the full one an emptied tensor.
-func (p *parameter) split() error {
+// shardTensor makes the module's tensor, which is the full parameter so far, the shard. It creates a full parameter with an empty
+// storage.
+func (p *parameter) shardTensor() error {
 	u, t := p.unit, p.tensor
-	var made *core.Tensor
+	var shard *core.Tensor
 	core.NoGrad(func() {
 		core.WithCategory(core.Parameter, func() {
 			core.Tidy(func() {
-				made = p.own(t).Keep()
+				shard = p.localCopy(t).Keep()
 			})
 		})
 	})
-	if err := made.Err(); err != nil {
+	if err := shard.Err(); err != nil {
 		return err
 	}
-	made.Storage().SetCategory(core.Parameter)
-	made.SetRequiresGrad(t.RequiresGrad())
-	made.EnsureAutogradMeta().TakeHooks(t.EnsureAutogradMeta())
+	shard.Storage().SetCategory(core.Parameter)
+	shard.SetRequiresGrad(t.RequiresGrad())
+	shard.EnsureAutogradMeta().TakeHooks(t.EnsureAutogradMeta())
 	d := t.DType()
 	if u.options.Precision.Param != nil && d.IsFloat() {
 		d = *u.options.Precision.Param
 	}
 	full := core.NewEmptied(core.CurrentMode(), u.stream, d, p.shape, core.Communication).Keep()
-	// The module's tensor becomes the shard; what it was goes.
-	if err := t.Exchange(made); err != nil {
-		made.Release()
+
+	if err := t.Exchange(shard); err != nil {
+		shard.Release()
 		full.Release()
 		return err
 	}
-	made.Release()
+	shard.Release()
 	p.other = full
-	p.mark()
-	p.remove = full.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-		if err := p.unit.arrived(p); err != nil {
-			return core.ErrorTensor(err)
-		}
-		return nil
-	}, Failed: p.backwardFailed})
+	p.markSharded()
+	p.removeHooks = p.hookGradient(full)
 	full.EnsureAutogradMeta().StandFor(t.AutogradMeta())
 	return nil
 }
 
-// mark makes operations on the shard that want the whole fail with an error that names the parameter and its unit.
-func (p *parameter) mark() {
+// markSharded marks the shard, so that operations that need the full parameter fail with an error that names the parameter and
+// its unit.
+func (p *parameter) markSharded() {
 	s := p.shard()
 	s.EnsureAutogradMeta().Refuse(core.Errorf(core.StateError, "fsdp",
 		"parameter %s is divided over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard); full_tensor() has its whole value, to_local() this rank's part", p.name, p.unit.options.Name))
 	s.Divide(&core.Division{Whole: "parameter " + p.name,
 		Advice: "full_tensor() of the parameter has the whole, and its to_local() the part as an ordinary tensor"})
-	p.gradient = &core.Division{Whole: "the gradient of parameter " + p.name,
+	p.gradientDivision = &core.Division{Whole: "the gradient of parameter " + p.name,
 		Advice: "full_tensor() of the gradient has the whole, its to_local() the part as an ordinary tensor, and clip_grad_norm_ knows its norm"}
 }
 
-// setGrad makes g, this rank's rows of the gradient, the shard's.
+// setGrad makes g, this rank's rows of the gradient, the gradient of the shard.
 func (p *parameter) setGrad(g *core.Tensor) {
 	if !p.unit.replicated() {
-		g.Divide(p.gradient)
+		g.Divide(p.gradientDivision)
 	}
 	p.shard().SetGrad(g)
 }
 
-// own returns this rank's rows of a full tensor as one of their own, where shards are kept. Of one on the meta device no
-// others are made.
-func (p *parameter) own(full *core.Tensor) *core.Tensor {
+// localCopy returns a copy of this rank's rows of a full tensor, on the device of the shards. For a tensor of the meta device it
+// creates the values of these rows only.
+func (p *parameter) localCopy(full *core.Tensor) *core.Tensor {
 	u := p.unit
 	if full.Device().Kind() != core.MetaKind {
-		made := op.Clone(p.mine(full.Detach()))
-		if o := u.options.Offload; o != nil && made.Err() == nil {
-			return op.ToDevice(made, o)
+		shard := op.Clone(p.localView(full.Detach()))
+		if o := u.options.Offload; o != nil && shard.Err() == nil {
+			return op.ToDevice(shard, o)
 		}
-		return made
+		return shard
 	}
 	dev := u.device
 	if u.options.Offload != nil {
@@ -187,15 +189,15 @@ func (p *parameter) own(full *core.Tensor) *core.Tensor {
 	for _, n := range p.sizes[:r] {
 		from += n
 	}
-	made := meta.Part(full.Detach(), from, from+p.sizes[r], dev)
-	if made.Err() != nil {
-		return core.ErrorTensor(core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, made.Err()))
+	shard := meta.Part(full.Detach(), from, from+p.sizes[r], dev)
+	if shard.Err() != nil {
+		return core.ErrorTensor(core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, shard.Err()))
 	}
-	return op.Reshape(made, p.shapeOf(p.rows[r+1]-p.rows[r])...)
+	return op.Reshape(shard, p.shapeWithRows(p.rows[r+1]-p.rows[r])...)
 }
 
-// Materialize gives a tensor of the meta device, a module's parameter or buffer, the values that it would have and the
-// device dev, where it counts under a category; another one it leaves as it is.
+// Materialize gives a tensor of the meta device, such as a module's buffer, its values on device dev. Memory is counted in
+// category cat. It does nothing for other tensors.
 func Materialize(t *core.Tensor, dev core.Device, cat core.Category) error {
 	if t.Device().Kind() != core.MetaKind {
 		return nil
@@ -210,67 +212,74 @@ func Materialize(t *core.Tensor, dev core.Device, cat core.Category) error {
 	return t.Exchange(made)
 }
 
-// watch adds the hooks of a parameter that is not divided.
-func (p *parameter) watch() {
-	after := p.tensor.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-		if err := p.unit.arrived(p); err != nil {
+// hookGradient adds the hook that calls [Unit.gradientReady] after backward has accumulated the gradient of t, the full parameter. It
+// returns a function that removes the hook.
+func (p *parameter) hookGradient(t *core.Tensor) (remove func()) {
+	return t.PostAccumulateHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+		if err := p.unit.gradientReady(p); err != nil {
 			return core.ErrorTensor(err)
 		}
 		return nil
 	}, Failed: p.backwardFailed})
+}
+
+// hookReplicated adds the hooks of a replicated parameter.
+func (p *parameter) hookReplicated() {
+	after := p.hookGradient(p.tensor)
 	before := func() {}
 	if requires := p.tensor.RequiresGrad(); p.tensor.DType().IsFloat() {
-		p.tensor.SetRequiresGrad(true) // one that is frozen may be thawed
+		p.tensor.SetRequiresGrad(true) // hooks need it, and a frozen parameter may be unfrozen later
 		before = p.tensor.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
-			p.setAside()
+			p.saveReducedGradient()
 			return nil
 		}})
 		p.tensor.SetRequiresGrad(requires)
 	}
-	p.remove = func() {
+	p.removeHooks = func() {
 		before()
 		after()
 	}
 }
 
-// setAside keeps the gradient of a parameter that is not divided, which was reduced before, apart from what comes now. A mean over
-// equal ones is the same again, but with [Unit.SetDivideFactor] it would count more than once.
-func (p *parameter) setAside() {
+// saveReducedGradient runs before a gradient of a replicated parameter is accumulated. With a divide factor it moves the earlier,
+// already reduced gradient to p.reducedGradient, so that it is not divided again. With an average this is not needed: the average
+// of equal gradients is the same gradient.
+func (p *parameter) saveReducedGradient() {
 	g := p.tensor.Grad()
-	if !p.local && g != nil && p.unit.factor != 0 {
-		p.before = g.Detach().Keep()
+	if !p.unreduced && g != nil && p.unit.divideFactor != 0 {
+		p.reducedGradient = g.Detach().Keep()
 		p.tensor.SetGrad(nil)
-	} else if p.local && g == nil { // dropped meanwhile
-		p.before.Release()
-		p.before = nil
+	} else if p.unreduced && g == nil { // the caller has dropped the gradient
+		p.reducedGradient.Release()
+		p.reducedGradient = nil
 	}
-	p.local = true
+	p.unreduced = true
 }
 
-// rejoin adds what was set aside to the gradient, which has been reduced.
-func (p *parameter) rejoin() error {
-	p.local = false
-	if p.before == nil {
+// addReducedGradient adds the gradient saved by saveReducedGradient to the new one, which is reduced now.
+func (p *parameter) addReducedGradient() error {
+	p.unreduced = false
+	if p.reducedGradient == nil {
 		return nil
 	}
-	if err := op.AddInPlace(p.before, p.tensor.Grad()).Err(); err != nil {
+	if err := op.AddInPlace(p.reducedGradient, p.tensor.Grad()).Err(); err != nil {
 		return err
 	}
-	p.tensor.SetGrad(p.before)
-	p.before = nil
+	p.tensor.SetGrad(p.reducedGradient)
+	p.reducedGradient = nil
 	return nil
 }
 
-// release frees what the unit added to the module's tensor, which stays the shard.
+// release frees what the unit has added to the module's tensor, which stays the shard.
 func (p *parameter) release() {
-	if p.remove != nil {
-		p.remove()
-		p.remove = nil
+	if p.removeHooks != nil {
+		p.removeHooks()
+		p.removeHooks = nil
 	}
 	if p.other != nil {
 		autograd.RefillAlways(p.full().Storage(), nil)
 	}
-	for _, t := range []**core.Tensor{&p.other, &p.second, &p.partial, &p.before} {
+	for _, t := range []**core.Tensor{&p.other, &p.postForwardShard, &p.partialGradient, &p.reducedGradient} {
 		if *t != nil {
 			(*t).Release()
 			*t = nil

@@ -16,7 +16,7 @@ func (t *Tree) slots() int {
 func (t *Tree) slotsInUse() int {
 	n := 0
 	for _, u := range t.units[1:] {
-		if u.filled && !u.replicated() && (!u.options.KeepAfterForward || u.using > 0 || u.back) {
+		if u.gathered && !u.replicated() && (!u.options.KeepAfterForward || u.activeForwards > 0 || u.inBackward) {
 			n++
 		}
 	}
@@ -25,17 +25,17 @@ func (t *Tree) slotsInUse() int {
 
 // prefetch starts the all-gathers of the units, in order, while slots are free. It defers the other units until [Tree.prefetchDeferred].
 func (t *Tree) prefetch(units []*Unit) error {
-	t.deferred = t.deferred[:0]
+	t.deferredPrefetches = t.deferredPrefetches[:0]
 	for i, u := range units {
-		if u.filled || u.replicated() || u.tree != t || len(u.params) == 0 {
+		if u.gathered || u.replicated() || u.tree != t || len(u.params) == 0 {
 			continue
 		}
 		if t.slotsInUse() >= t.slots() {
-			t.deferred = append(t.deferred, units[i:]...)
+			t.deferredPrefetches = append(t.deferredPrefetches, units[i:]...)
 			return nil
 		}
 		u.stats.Prefetches++
-		if err := u.gather(); err != nil {
+		if err := u.allGather(); err != nil {
 			return err
 		}
 	}
@@ -44,54 +44,54 @@ func (t *Tree) prefetch(units []*Unit) error {
 
 // prefetchDeferred prefetches deferred units. It is called when a unit was resharded.
 func (t *Tree) prefetchDeferred() error {
-	if len(t.deferred) == 0 {
+	if len(t.deferredPrefetches) == 0 {
 		return nil
 	}
-	return t.prefetch(slices.Clone(t.deferred))
+	return t.prefetch(slices.Clone(t.deferredPrefetches))
 }
 
 // nextInForward records that forward has reached u, and returns the units to prefetch: those of [Unit.SetPrefetch], or else those that
 // followed u in the last pass.
 func (t *Tree) nextInForward(u *Unit) []*Unit {
-	t.coming = append(t.coming, u)
-	if u.next != nil {
-		return u.next
+	t.newPreForwardOrder = append(t.newPreForwardOrder, u)
+	if u.forwardPrefetch != nil {
+		return u.forwardPrefetch
 	}
 	if t.root().options.NoForwardPrefetch {
 		return nil
 	}
-	if t.at < len(t.order) && t.order[t.at] == u {
-		t.at++
-	} else if i := slices.Index(t.order, u); i >= 0 {
-		t.at = i + 1
+	if t.preForwardIndex < len(t.preForwardOrder) && t.preForwardOrder[t.preForwardIndex] == u {
+		t.preForwardIndex++
+	} else if i := slices.Index(t.preForwardOrder, u); i >= 0 {
+		t.preForwardIndex = i + 1
 	} else {
 		return nil
 	}
-	return firsts(t.order[t.at:], t.slots()-1)
+	return firstUnits(t.preForwardOrder[t.preForwardIndex:], t.slots()-1)
 }
 
-// left records that a forward pass that records gradients has left u.
-func (t *Tree) left(u *Unit) { t.ended = append(t.ended, u) }
+// recordPostForward records that a forward pass with gradients has left u.
+func (t *Tree) recordPostForward(u *Unit) { t.postForwardOrder = append(t.postForwardOrder, u) }
 
 // nextInBackward returns the units to prefetch when backward reaches u: those of [Unit.SetPrefetch], or else those that forward left before
 // u, the last first.
 func (t *Tree) nextInBackward(u *Unit) []*Unit {
-	if u.before != nil {
-		return u.before
+	if u.backwardPrefetch != nil {
+		return u.backwardPrefetch
 	}
 	if t.root().options.BackwardPrefetch == PrefetchNever {
 		return nil
 	}
-	for i := min(t.done, len(t.ended)) - 1; i >= 0; i-- {
-		if t.ended[i] == u {
-			t.done = i
-			rest := slices.Clone(t.ended[:i])
+	for i := min(t.postForwardIndex, len(t.postForwardOrder)) - 1; i >= 0; i-- {
+		if t.postForwardOrder[i] == u {
+			t.postForwardIndex = i
+			rest := slices.Clone(t.postForwardOrder[:i])
 			slices.Reverse(rest)
-			return firsts(rest, t.slots()-1)
+			return firstUnits(rest, t.slots()-1)
 		}
 	}
 	return nil
 }
 
-// firsts returns the first n units of a list.
-func firsts(list []*Unit, n int) []*Unit { return list[:min(max(n, 1), len(list))] }
+// firstUnits returns the first n units of a list, at least one if there is one.
+func firstUnits(list []*Unit, n int) []*Unit { return list[:min(max(n, 1), len(list))] }

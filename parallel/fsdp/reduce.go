@@ -8,13 +8,13 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// reduce replaces the full gradients of the unit's parameters by their average over the ranks, each rank's part of which
-// goes to the gradients of the shards. Parameters that have none here count as zeros.
+// reduce averages the gradients of the unit's parameters over the ranks: it reduce-scatters the full gradients and accumulates
+// the results in the shards' gradients. A parameter without a gradient on this rank counts as zeros.
 func (u *Unit) reduce() error {
-	u.reduced, u.touched = true, false
+	u.reduceStarted, u.unreduced = true, false
 	var params []*parameter
 	for _, p := range u.params {
-		p.absent, p.had = false, p.shard().Grad() != nil
+		p.gradientMissing, p.hadGradient = false, p.shard().Grad() != nil
 		if p.full().RequiresGrad() {
 			params = append(params, p)
 		}
@@ -23,32 +23,31 @@ func (u *Unit) reduce() error {
 		return nil
 	}
 	for _, p := range params {
-		if g := p.full().Grad(); g != nil && g.RequiresGrad() && sizeOf(u.group)*sizeOf(u.options.Replicas) > 1 {
+		if g := p.full().Grad(); g != nil && g.RequiresGrad() && u.worldSize() > 1 {
 			return core.Errorf(core.NotImplemented, "backward", "parameter %s of the fully sharded unit %q: its gradient cannot be differentiated again, once it is averaged over ranks; without create_graph it is, and gradients of inputs (autograd.grad) can be recorded", p.name, u.Name())
 		}
 	}
-	if u.hooked() && sizeOf(u.group)*sizeOf(u.options.Replicas) > 1 {
-		u.stats.Reductions++
-		return u.reduceByHook(params)
-	}
 	u.stats.Reductions++
+	if (u.commHook != nil || u.foreignHook != 0) && u.worldSize() > 1 {
+		return u.reduceByCommHook(params)
+	}
 	if u.replicated() {
-		return u.average(params)
+		return u.allReduce(params)
 	}
 	ins, outs, sizes := make([]*core.Tensor, len(params)), make([]*core.Tensor, len(params)), make([][]int, len(params))
-	direct := true // the sums go right into the shards' gradients
+	inPlace := true // the reduce-scatter writes the shards' gradients directly
 	for i, p := range params {
 		s := p.shard()
 		d := u.reduceDType(p)
 		sizes[i] = p.sizes
-		direct = direct && s.Grad() == nil && len(p.arriving()) == 0 && d == s.DType() && s.Device() == u.device && p.partial == nil && !u.defers()
+		inPlace = inPlace && s.Grad() == nil && len(p.gradientHooks()) == 0 && d == s.DType() && s.Device() == u.device && p.partialGradient == nil && !u.defersAllReduce()
 	}
 	t := u.tree
-	if direct {
+	if inPlace {
 		core.NoGrad(func() {
 			core.WithCategory(core.Gradient, func() {
 				for i, p := range params {
-					outs[i] = likeShard(p, p.shard().DType())
+					outs[i] = emptyLikeShard(p, p.shard().DType())
 				}
 			})
 		})
@@ -63,7 +62,7 @@ func (u *Unit) reduce() error {
 			g := p.full().Grad()
 			d := u.reduceDType(p)
 			if g == nil {
-				p.absent = p.partial == nil
+				p.gradientMissing = p.partialGradient == nil
 				g = op.Full(p.shape, core.Num(0), op.TensorOptions{DType: &d, Device: u.device})
 			}
 			g = op.Contiguous(u.cast(g.Detach(), d))
@@ -71,8 +70,8 @@ func (u *Unit) reduce() error {
 				return err
 			}
 			ins[i] = g
-			if !direct {
-				outs[i] = likeShard(p, d)
+			if !inPlace {
+				outs[i] = emptyLikeShard(p, d)
 			}
 			if err := outs[i].Err(); err != nil {
 				return err
@@ -81,13 +80,13 @@ func (u *Unit) reduce() error {
 		if err := u.reduceTo(params, outs, ins, sizes); err != nil {
 			return err
 		}
-		if direct {
+		if inPlace {
 			return nil
 		}
-		return u.add(params, outs)
+		return u.addToShards(params, outs)
 	})
 	for i, p := range params {
-		if direct {
+		if inPlace {
 			p.setGrad(outs[i])
 		}
 	}
@@ -98,6 +97,7 @@ func (u *Unit) reduce() error {
 	return u.runPostHooks(params)
 }
 
+// reduceDType returns the dtype in which the parameter's gradient is reduced.
 func (u *Unit) reduceDType(p *parameter) core.DType {
 	if d := u.options.Precision.Reduce; d != nil {
 		return *d
@@ -105,37 +105,37 @@ func (u *Unit) reduceDType(p *parameter) core.DType {
 	return p.full().DType()
 }
 
-// defers reports whether reductions leave out the replicas for now.
-func (u *Unit) defers() bool { return u.options.Replicas != nil && !u.all }
+// defersAllReduce reports whether [Unit.SetAllReduce] has turned off the all-reduce over the replicas.
+func (u *Unit) defersAllReduce() bool { return u.options.Replicas != nil && !u.allReduceGradients }
 
-// likeShard returns a new tensor of the shard's shape on the unit's device.
-func likeShard(p *parameter, d core.DType) *core.Tensor {
+// emptyLikeShard returns a new tensor of the shard's shape on the unit's device.
+func emptyLikeShard(p *parameter, d core.DType) *core.Tensor {
 	return op.EmptyWith(p.shard().Shape(), op.TensorOptions{DType: &d, Device: p.unit.device}).Keep()
 }
 
-// reduceTo sums ins over the shard group to outs, and then over the replicas, and divides once.
+// reduceTo reduce-scatters ins over the shard group to outs, all-reduces outs over the replicas, and divides once.
 func (u *Unit) reduceTo(params []*parameter, outs, ins []*core.Tensor, sizes [][]int) error {
 	t, replicas := u.tree, u.options.Replicas
-	if replicas == nil && u.factor == 0 {
-		return t.keep(t.channel(u.group).For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Avg))
+	if replicas == nil && u.divideFactor == 0 {
+		return t.track(t.channel(u.group).For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Avg))
 	}
-	if err := t.keep(t.channel(u.group).For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Sum)); err != nil {
+	if err := t.track(t.channel(u.group).For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Sum)); err != nil {
 		return err
 	}
-	if u.defers() {
+	if u.defersAllReduce() {
 		return nil
 	}
 	for i, p := range params {
-		if p.partial != nil {
-			if err := op.AddInPlace(outs[i], p.partial).Err(); err != nil {
+		if p.partialGradient != nil {
+			if err := op.AddInPlace(outs[i], p.partialGradient).Err(); err != nil {
 				return err
 			}
-			p.partial.Release()
-			p.partial = nil
+			p.partialGradient.Release()
+			p.partialGradient = nil
 		}
 	}
 	if replicas != nil {
-		if err := t.keep(t.channel(replicas).For(u.purpose).AllReduceMany(outs, collective.Sum)); err != nil {
+		if err := t.track(t.channel(replicas).For(u.purpose).AllReduceMany(outs, collective.Sum)); err != nil {
 			return err
 		}
 	}
@@ -147,38 +147,42 @@ func (u *Unit) reduceTo(params []*parameter, outs, ins []*core.Tensor, sizes [][
 	return nil
 }
 
-// divisor returns by what sums of gradients are divided.
+// divisor returns the number that sums of gradients are divided by.
 func (u *Unit) divisor() float64 {
-	if u.factor != 0 {
-		return u.factor
+	if u.divideFactor != 0 {
+		return u.divideFactor
 	}
-	return float64(sizeOf(u.group) * sizeOf(u.options.Replicas))
+	return float64(u.worldSize())
 }
 
-// add adds reduced gradients to those of the shards, and lets go of them.
-func (u *Unit) add(params []*parameter, outs []*core.Tensor) error {
+// worldSize returns the number of ranks that gradients are averaged over.
+func (u *Unit) worldSize() int { return groupSize(u.group) * groupSize(u.options.Replicas) }
+
+// addToShards accumulates reduced gradients in the gradients of the shards, and releases them. While the all-reduce is deferred,
+// it accumulates them in partialGradient.
+func (u *Unit) addToShards(params []*parameter, outs []*core.Tensor) error {
 	for i, p := range params {
 		s, g := p.shard(), outs[i]
-		if u.defers() {
-			if p.partial == nil {
-				p.partial = g
+		if u.defersAllReduce() {
+			if p.partialGradient == nil {
+				p.partialGradient = g
 				continue
 			}
-			if err := op.AddInPlace(p.partial, g).Err(); err != nil {
+			if err := op.AddInPlace(p.partialGradient, g).Err(); err != nil {
 				return err
 			}
 			g.Release()
 			continue
 		}
-		made := op.ToDevice(op.To(g, s.DType()), s.Device())
-		if err := made.Err(); err != nil {
+		grad := op.ToDevice(op.To(g, s.DType()), s.Device())
+		if err := grad.Err(); err != nil {
 			return err
 		}
-		if hooks := p.arriving(); len(hooks) > 0 {
-			if err := p.change(made.Detach().Keep(), hooks); err != nil {
+		if hooks := p.gradientHooks(); len(hooks) > 0 {
+			if err := p.runGradientHooks(grad.Detach().Keep(), hooks); err != nil {
 				return err
 			}
-		} else if err := p.accumulate(made); err != nil {
+		} else if err := p.accumulate(grad); err != nil {
 			return err
 		}
 		g.Release()
@@ -186,60 +190,58 @@ func (u *Unit) add(params []*parameter, outs []*core.Tensor) error {
 	return nil
 }
 
-// accumulate adds a reduced gradient to the shard's.
+// accumulate adds a reduced gradient to the gradient of the shard.
 func (p *parameter) accumulate(g *core.Tensor) error {
 	s := p.shard()
 	if old := s.Grad(); old != nil {
 		return op.AddInPlace(old, g).Err()
 	}
-	own := g.Detach().Keep() // of memory that is a cast's, or the sum's itself
+	own := g.Detach().Keep()
 	own.Storage().SetCategory(core.Gradient)
 	p.setGrad(own)
 	return nil
 }
 
-// average is reduce of parameters that are not divided.
-func (u *Unit) average(params []*parameter) error {
-	if sizeOf(u.options.Replicas) == 1 && u.factor == 0 || u.defers() {
+// allReduce averages the gradients of replicated parameters.
+func (u *Unit) allReduce(params []*parameter) error {
+	if groupSize(u.options.Replicas) == 1 && u.divideFactor == 0 || u.defersAllReduce() {
 		return nil
 	}
 	list := make([]*core.Tensor, len(params))
 	return u.tree.onSideStream(u.device, func() error {
 		for i, p := range params {
-			p.setAside()
+			p.saveReducedGradient()
 			g := p.tensor.Grad()
-			if g == nil {
-				p.absent = true
-				g = op.ZerosLike(p.tensor.Detach(), op.TensorOptions{}).Keep()
-				if err := g.Err(); err != nil {
-					return err
-				}
-				p.tensor.SetGrad(g)
-			} else if !g.Contiguous() || g.RequiresGrad() {
-				g = op.Contiguous(op.Clone(g)).Keep()
-				if err := g.Err(); err != nil {
-					return err
-				}
-				p.tensor.SetGrad(g)
-			}
 			list[i] = g
+			if g == nil {
+				p.gradientMissing = true
+				list[i] = op.ZerosLike(p.tensor.Detach(), op.TensorOptions{}).Keep()
+			} else if !g.Contiguous() || g.RequiresGrad() {
+				list[i] = op.Contiguous(op.Clone(g)).Keep()
+			}
+			if list[i] != g {
+				if err := list[i].Err(); err != nil {
+					return err
+				}
+				p.tensor.SetGrad(list[i])
+			}
 		}
-		how := collective.Avg
-		if u.factor != 0 {
-			how = collective.Sum
+		reduceOp := collective.Avg
+		if u.divideFactor != 0 {
+			reduceOp = collective.Sum
 		}
 		if u.options.Replicas != nil {
-			if err := u.tree.keep(u.tree.channel(u.options.Replicas).For(u.purpose).AllReduceMany(list, how)); err != nil {
+			if err := u.tree.track(u.tree.channel(u.options.Replicas).For(u.purpose).AllReduceMany(list, reduceOp)); err != nil {
 				return err
 			}
 		}
 		for i, p := range params {
-			if u.factor != 0 {
-				if err := op.DivInPlace(list[i], core.Num(u.factor)).Err(); err != nil {
+			if u.divideFactor != 0 {
+				if err := op.DivInPlace(list[i], core.Num(u.divideFactor)).Err(); err != nil {
 					return err
 				}
 			}
-			if err := p.rejoin(); err != nil {
+			if err := p.addReducedGradient(); err != nil {
 				return err
 			}
 		}
@@ -247,73 +249,74 @@ func (u *Unit) average(params []*parameter) error {
 	})
 }
 
-// averaged are the groups over which gradients were averaged in a backward pass, one after the other.
-type averaged [2]*collective.Group
+// reduceGroups are the groups over which a unit's gradients are reduced, in this order; nil ones are skipped.
+type reduceGroups [2]*collective.Group
 
-func (u *Unit) averaged() averaged {
-	if u.defers() {
-		return averaged{u.group}
+func (u *Unit) reduceGroups() reduceGroups {
+	if u.defersAllReduce() {
+		return reduceGroups{u.group}
 	}
-	return averaged{u.group, u.options.Replicas}
+	return reduceGroups{u.group, u.options.Replicas}
 }
 
-// settleAbsent drops the gradients of parameters that no rank has one for.
-func (t *Tree) settleAbsent() error {
-	var order []averaged
-	params := map[averaged][]*parameter{}
+// dropMissingGradients runs at the end of backward. Reductions count missing gradients as zeros. If no rank has a gradient for a
+// parameter, its reduced gradient is dropped.
+func (t *Tree) dropMissingGradients() error {
+	var order []reduceGroups
+	params := map[reduceGroups][]*parameter{}
 	for _, u := range t.units {
-		if !u.reduced {
+		if !u.reduceStarted {
 			continue
 		}
-		u.reduced = false
+		u.reduceStarted = false
 		for _, p := range u.params {
 			if p.full().RequiresGrad() {
-				over := u.averaged()
-				if params[over] == nil {
-					order = append(order, over)
+				groups := u.reduceGroups()
+				if params[groups] == nil {
+					order = append(order, groups)
 				}
-				params[over] = append(params[over], p)
+				params[groups] = append(params[groups], p)
 			}
 		}
 	}
-	for _, over := range order {
-		if err := t.settle(over, params[over]); err != nil {
+	for _, groups := range order {
+		if err := t.dropMissingGradientsIn(groups, params[groups]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sameParameters returns an error unless each rank has told of as many parameters as this one, which has n.
-func sameParameters(g *collective.Group, told [][]byte, n int) error {
-	for i, of := range told {
-		if len(of) != n {
+// checkSameParameters returns an error unless every rank's payload is about n parameters, as this rank's is.
+func checkSameParameters(g *collective.Group, payloads [][]byte, n int) error {
+	for i, payload := range payloads {
+		if len(payload) != n {
 			return core.Errorf(core.DistributedError, "fsdp", "rank %d has averaged the gradients of %d parameters in the last backward pass, rank %d those of %d; want the same units and trained parameters on each rank",
-				g.Rank(), n, i, len(of))
+				g.Rank(), n, i, len(payload))
 		}
 	}
 	return nil
 }
 
-// settle is settleAbsent of parameters that are averaged over the same ranks. These tell each other what they have, and
-// replicas what their groups have. Only a rank that lacks some waits for the others: one that lacks none knows that its group
-// lacks none.
-func (t *Tree) settle(over averaged, params []*parameter) error {
+// dropMissingGradientsIn is dropMissingGradients for parameters that are reduced over the same groups. The ranks exchange which
+// parameters have a gradient, first in the shard group, then among the replicas. A rank waits for the result only if it misses
+// some gradient: otherwise none is missing on all ranks.
+func (t *Tree) dropMissingGradientsIn(groups reduceGroups, params []*parameter) error {
 	used, missing := make([]byte, len(params)), false
 	for i, p := range params {
-		missing = missing || p.absent
-		if !p.absent {
+		missing = missing || p.gradientMissing
+		if !p.gradientMissing {
 			used[i] = 1
 		}
 	}
-	for _, g := range over {
+	for _, g := range groups {
 		if g == nil {
 			continue
 		}
 		w := t.channel(g).For("the gradients of "+params[0].unit.purpose).StartExchange("which parameters have a gradient", slices.Clone(used))
-		verify := func() error { return sameParameters(g, w.Payloads(), len(params)) }
+		verify := func() error { return checkSameParameters(g, w.Payloads(), len(params)) }
 		if !missing {
-			t.works[0] = append(t.works[0], awaited{w, verify})
+			t.pendingWorks[0] = append(t.pendingWorks[0], pendingWork{w, verify})
 			continue
 		}
 		if err := w.Wait(); err != nil {
@@ -322,23 +325,23 @@ func (t *Tree) settle(over averaged, params []*parameter) error {
 		if err := verify(); err != nil {
 			return err
 		}
-		for _, of := range w.Payloads() {
-			for i := range of {
-				used[i] |= of[i]
+		for _, payload := range w.Payloads() {
+			for i := range payload {
+				used[i] |= payload[i]
 			}
 		}
 	}
 	for i, p := range params {
 		switch {
-		case !p.absent:
+		case !p.gradientMissing:
 		case used[i] != 0:
 			if err := p.runPostHooks(); err != nil {
 				return err
 			}
-		case !p.had:
+		case !p.hadGradient:
 			p.shard().SetGrad(nil)
-			p.partial.Release()
-			p.partial = nil
+			p.partialGradient.Release()
+			p.partialGradient = nil
 		}
 	}
 	return nil

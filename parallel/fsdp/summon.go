@@ -9,26 +9,26 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// SummonOptions say how full parameters are shown.
+// SummonOptions configure [Unit.Summon], which is PyTorch's summon_full_params.
 type SummonOptions struct {
-	// ReadOnly leaves the shards as they are; otherwise changes of full parameters in place, which must be the same on every
-	// rank, go back to the shards.
+	// ReadOnly turns writing back off. Otherwise in-place changes of full parameters, which must be the same on every rank, are written to
+	// the shards.
 	ReadOnly bool
-	// Alone shows the unit itself, and not the others of its tree.
+	// Alone summons the unit only, without the other units of its tree.
 	Alone bool
-	// Gradients shows the full gradients too, where shards have some; changes go back as those of parameters do.
+	// Gradients also shows full gradients. Changes of them are written back too.
 	Gradients bool
-	// First shows them on the first rank alone; it needs ReadOnly. The others have their shards.
+	// First shows full parameters on the first rank only. The other ranks keep their shards. It requires ReadOnly.
 	First bool
-	// Device is where the full tensors are shown, one unit at a time moved there; nil means where they are gathered.
+	// Device is the device of the shown tensors. Units are moved there one at a time. Nil means the device of computation.
 	Device core.Device
 }
 
-// Summon gathers the parameters of all units of u's tree and runs fn, in which the module's tensors are the full ones, in the
-// dtype of the shards, whatever a policy of mixed precision says. Every rank calls it, outside of passes. Until fn has returned, other
-// threads that use the tree get an error.
+// Summon unshards all units of u's tree and runs fn, in which the module's tensors are the full parameters. They have the dtype
+// of the shards, also with mixed precision. Every rank calls it, outside of passes. Until fn returns, other threads that use the
+// tree get an error.
 func (u *Unit) Summon(o SummonOptions, fn func() error) error {
-	g, err := u.use() // fn stays on this thread
+	g, err := u.enterGuard() // fn stays on this thread
 	if err != nil {
 		return err
 	}
@@ -39,9 +39,9 @@ func (u *Unit) Summon(o SummonOptions, fn func() error) error {
 	return errors.Join(fn(), u.SummonEnd(o))
 }
 
-// SummonBegin begins what [Unit.SummonEnd] ends, on the same thread: see [Unit.Summon].
+// SummonBegin is the first half of [Unit.Summon]. [Unit.SummonEnd] must follow on the same thread.
 func (u *Unit) SummonBegin(o SummonOptions) error {
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}
@@ -49,19 +49,19 @@ func (u *Unit) SummonBegin(o SummonOptions) error {
 	if o.First && !o.ReadOnly {
 		return core.Errorf(core.ValueError, "summon_full_params", "full parameters that one rank alone has cannot be written back")
 	}
-	for _, x := range u.summoned(o) {
-		if x.using > 0 || x.back {
+	for _, x := range u.unitsToSummon(o) {
+		if x.activeForwards > 0 || x.inBackward {
 			return core.Errorf(core.StateError, "summon_full_params", "the unit %q is in the middle of a pass", x.Name())
 		}
-		if o.Gradients && !x.replicated() && x.pending() {
+		if o.Gradients && !x.replicated() && x.hasUnreducedGradients() {
 			return core.Errorf(core.StateError, "summon_full_params", "the unit %q has gradients that are this rank's alone, of passes without synchronisation; want a pass with it before they are shown", x.Name())
 		}
 	}
-	// Otherwise another thread would compute with what is shown, and might keep SummonEnd from ending it.
+	// Other threads must neither compute with the shown tensors nor delay SummonEnd.
 	g.Begin()
-	u.summons++
-	for _, x := range u.summoned(o) {
-		if err := x.reveal(o); err != nil {
+	u.activeSummons++
+	for _, x := range u.unitsToSummon(o) {
+		if err := x.summon(o); err != nil {
 			o.ReadOnly = true
 			return errors.Join(err, u.SummonEnd(o))
 		}
@@ -69,144 +69,145 @@ func (u *Unit) SummonBegin(o SummonOptions) error {
 	return nil
 }
 
-// reveal is SummonBegin of one unit.
-func (u *Unit) reveal(o SummonOptions) error {
+// summon is SummonBegin for one unit.
+func (u *Unit) summon(o SummonOptions) error {
 	err := u.Unshard()
 	first := !o.First || u.rank() == 0 && (u.options.Replicas == nil || u.options.Replicas.Rank() == 0)
 	for _, p := range u.params {
 		if g := p.shard().Grad(); err == nil && o.Gradients && g != nil && !u.replicated() {
 			var full *core.Tensor
-			if full, err = p.assemble(g); err == nil {
+			if full, err = p.gatherParts(g); err == nil {
 				p.full().SetGrad(full)
 			}
 		}
 	}
-	precise := make([]*core.Tensor, len(u.params)) // where the unit computes in another dtype than that of its shards
+	uncast := make([]*core.Tensor, len(u.params)) // with mixed precision, full parameters in the dtype of the shards
 	defer func() {
-		for _, t := range precise {
+		for _, t := range uncast {
 			t.Release()
 		}
 	}()
 	for i, p := range u.params {
 		if err == nil && p.full().DType() != p.shard().DType() {
-			core.WithCategory(core.Communication, func() { precise[i], err = p.assemble(p.shard()) })
+			core.WithCategory(core.Communication, func() { uncast[i], err = p.gatherParts(p.shard()) })
 		}
 	}
 	if err != nil {
 		return err
 	}
 	if !first {
-		u.conceal(SummonOptions{ReadOnly: true})
+		u.unsummon(SummonOptions{ReadOnly: true})
 		return nil
 	}
 	for i, p := range u.params {
-		if precise[i] != nil || o.Device != nil && o.Device != u.device {
-			if err := p.borrow(o.Device, precise[i]); err != nil {
+		if uncast[i] != nil || o.Device != nil && o.Device != u.device {
+			if err := p.showCopy(o.Device, uncast[i]); err != nil {
 				return err
 			}
 		}
-		p.shown = p.tensor.Storage().Version()
+		p.shownVersion = p.tensor.Storage().Version()
 		if g := p.tensor.Grad(); g != nil {
-			p.shownGrad = g.Storage().Version()
+			p.shownGradVersion = g.Storage().Version()
 		}
 	}
 	return nil
 }
 
-// borrow puts a copy of the full parameter, or of precise if that is not nil, in the module's place of it, on a device unless that is
-// nil.
-func (p *parameter) borrow(dev core.Device, precise *core.Tensor) (err error) {
+// showCopy replaces the module's tensor, the full parameter, by a copy of uncast on device dev. A nil uncast means the full
+// parameter, and a nil dev the unit's device.
+func (p *parameter) showCopy(dev core.Device, uncast *core.Tensor) (err error) {
 	if dev == nil {
 		dev = p.unit.device
 	}
-	if precise == nil {
-		precise = p.tensor.Detach()
-		defer precise.Release()
+	if uncast == nil {
+		uncast = p.tensor.Detach()
+		defer uncast.Release()
 	}
 	core.NoGrad(func() {
 		core.WithCategory(core.Communication, func() {
-			copied := precise.Detach()
-			if dev != precise.Device() {
-				copied = op.ToDevice(precise, dev)
+			shown := uncast.Detach()
+			if dev != uncast.Device() {
+				shown = op.ToDevice(uncast, dev)
 			}
-			copied.Keep()
-			if err = copied.Err(); err != nil {
+			shown.Keep()
+			if err = shown.Err(); err != nil {
 				return
 			}
-			copied.SetRequiresGrad(p.tensor.RequiresGrad())
+			shown.SetRequiresGrad(p.tensor.RequiresGrad())
 			if g := p.tensor.Grad(); g != nil {
 				moved := op.ToDevice(g.Detach(), dev).Keep()
 				if err = moved.Err(); err != nil {
-					copied.Release()
+					shown.Release()
 					return
 				}
-				copied.SetGrad(moved)
+				shown.SetGrad(moved)
 			}
-			if err = p.tensor.Exchange(copied); err != nil {
-				copied.Release()
+			if err = p.tensor.Exchange(shown); err != nil {
+				shown.Release()
 				return
 			}
-			p.lent = copied // by now the full parameter
+			p.hiddenFull = shown // after the exchange this is the full parameter
 			if !p.unit.replicated() {
-				p.lent.Storage().Empty()
+				p.hiddenFull.Storage().Empty()
 			}
 		})
 	})
 	return err
 }
 
-// lends reports whether copies of the full parameters are shown.
-func (u *Unit) lends() bool {
-	return slices.ContainsFunc(u.params, func(p *parameter) bool { return p.lent != nil })
+// showsCopies reports whether the module's tensors are copies made by showCopy.
+func (u *Unit) showsCopies() bool {
+	return slices.ContainsFunc(u.params, func(p *parameter) bool { return p.hiddenFull != nil })
 }
 
-// computes returns an error if passes cannot go through the unit, since what is shown is not what it computes with.
-func (u *Unit) computes() error {
-	if !u.lends() {
+// checkNoCopiesShown returns an error if the module's tensors are copies made by showCopy, because the unit does not compute with
+// those.
+func (u *Unit) checkNoCopiesShown() error {
+	if !u.showsCopies() {
 		return nil
 	}
 	return core.Errorf(core.StateError, "summon_full_params", "the full parameters of the unit %q are shown in another dtype, or on another device, than it computes with: run forward and backward passes outside of it", u.Name())
 }
 
-// SummonEnd writes changed full parameters back, and frees them.
+// SummonEnd writes changed full parameters back to the shards, and reshards.
 func (u *Unit) SummonEnd(o SummonOptions) error {
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}
 	defer g.Leave()
-	if u.summons > 0 {
-		u.summons--
+	if u.activeSummons > 0 {
+		u.activeSummons--
 		defer g.End()
 	}
-	for _, x := range u.summoned(o) {
-		err = errors.Join(err, x.conceal(o))
+	for _, x := range u.unitsToSummon(o) {
+		err = errors.Join(err, x.unsummon(o))
 	}
 	return err
 }
 
-// conceal is SummonEnd of one unit.
-func (u *Unit) conceal(o SummonOptions) (err error) {
+// unsummon is SummonEnd for one unit.
+func (u *Unit) unsummon(o SummonOptions) (err error) {
 	core.NoGrad(func() {
 		core.Tidy(func() {
 			for _, p := range u.params {
 				shown, grad := p.tensor.Detach(), p.tensor.Grad()
 				version := p.tensor.Storage().Version()
-				if p.lent != nil {
-					err = errors.Join(err, p.tensor.Exchange(p.lent))
+				if p.hiddenFull != nil {
+					err = errors.Join(err, p.tensor.Exchange(p.hiddenFull))
 				}
-				if !o.ReadOnly && (u.open || p.lent != nil) && version != p.shown {
-					err = errors.Join(err, op.CopyInPlace(p.shard().Detach(), p.mine(shown)).Err())
+				if !o.ReadOnly && (u.usesFull || p.hiddenFull != nil) && version != p.shownVersion {
+					err = errors.Join(err, op.CopyInPlace(p.shard().Detach(), p.localView(shown)).Err())
 				}
-				if own := p.shard().Grad(); !o.ReadOnly && o.Gradients && grad != nil && own != nil && own != grad && grad.Storage().Version() != p.shownGrad {
-					err = errors.Join(err, op.CopyInPlace(own, p.mine(grad)).Err())
+				if own := p.shard().Grad(); !o.ReadOnly && o.Gradients && grad != nil && own != nil && own != grad && grad.Storage().Version() != p.shownGradVersion {
+					err = errors.Join(err, op.CopyInPlace(own, p.localView(grad)).Err())
 				}
 				if o.Gradients && !u.replicated() {
 					p.full().SetGrad(nil)
 				}
-				if p.lent != nil {
-					p.lent.Release()
-					p.lent = nil
+				if p.hiddenFull != nil {
+					p.hiddenFull.Release()
+					p.hiddenFull = nil
 				}
 			}
 		})
@@ -215,20 +216,21 @@ func (u *Unit) conceal(o SummonOptions) (err error) {
 	return err
 }
 
-func (u *Unit) summoned(o SummonOptions) []*Unit {
+// unitsToSummon returns the units that Summon unshards.
+func (u *Unit) unitsToSummon(o SummonOptions) []*Unit {
 	if o.Alone || u.tree == nil {
 		return []*Unit{u}
 	}
 	return u.tree.Units()
 }
 
-// Summon runs fn with the module's parameters in full: see [Unit.Summon].
+// Summon runs fn while the module's tensors are the full parameters: see [Unit.Summon].
 func (f *FullyShardedDataParallel) Summon(o SummonOptions, fn func() error) error {
 	return f.tree.root().Summon(o, fn)
 }
 
-// FullStateDict returns the module's state with full parameters, one at a time gathered and moved to the device to, or left
-// where they are if it is nil. Every rank calls it; with rank0 only the first gets the state, and the others an empty one.
+// FullStateDict returns the module's state dict with full parameters. It gathers one parameter at a time and moves it to device
+// to, unless that is nil. Every rank calls it. With rank0 only the first rank gets the state dict, and the others an empty one.
 func (f *FullyShardedDataParallel) FullStateDict(to core.Device, rank0 bool) (map[string]*core.Tensor, error) {
 	state := map[string]*core.Tensor{}
 	owner := map[*core.Tensor]*parameter{}
@@ -247,7 +249,7 @@ func (f *FullyShardedDataParallel) FullStateDict(to core.Device, rank0 bool) (ma
 		if p := owner[n.Tensor]; p != nil {
 			full.Release()
 			var err error
-			if full, err = p.assemble(p.shard()); err != nil {
+			if full, err = p.gatherParts(p.shard()); err != nil {
 				return nil, err
 			}
 		}
@@ -267,7 +269,7 @@ func (f *FullyShardedDataParallel) FullStateDict(to core.Device, rank0 bool) (ma
 	return state, nil
 }
 
-// Load copies a state dict with full parameters, which every rank has, into the module: see [nn.LoadStateDict].
+// Load loads a state dict with full parameters, which every rank has, into the module: see [nn.LoadStateDict].
 func (f *FullyShardedDataParallel) Load(state map[string]*core.Tensor, strict bool) (nn.Report, error) {
 	var report nn.Report
 	err := f.Summon(SummonOptions{}, func() (err error) {

@@ -14,30 +14,31 @@ import (
 type Tree struct {
 	guard        *core.Guard
 	units        []*Unit
-	streams      map[core.Device]core.Stream   // for casts and sums of communication, which computation need not wait for
-	sideContexts map[core.Device]*core.Context // contexts on those streams, for communication hooks in another language
+	streams      map[core.Device]core.Stream   // side streams, on which gradients are cast and added beside computation
+	sideContexts map[core.Device]*core.Context // contexts on those streams, for communication hooks of another language
+	buffers      []*core.Tensor                // see SetBuffers
 
-	depth  int     // nesting depth of the units' forward passes that are running
-	order  []*Unit // units in the order in which the last forward pass reached them
-	at     int     // index in order that this forward pass has reached
-	coming []*Unit // units that this forward pass has reached: the next order
-	ended  []*Unit // units in the order in which forward left them; backward goes through them from the end
-	done   int     // index in ended that backward has reached
+	forwardDepth       int     // nesting depth of the units' forward passes that are running
+	preForwardOrder    []*Unit // units in the order in which the last forward pass reached them
+	preForwardIndex    int     // index in preForwardOrder that this forward pass has reached
+	newPreForwardOrder []*Unit // units that this forward pass has reached: the next preForwardOrder
+	postForwardOrder   []*Unit // units in the order in which forward left them; backward goes through them from the end
+	postForwardIndex   int     // index in postForwardOrder that backward has reached
 
-	arriving map[*core.AutogradMeta][]func() error // functions to run once the gradients of units' inputs are known
-	deferred []*Unit                               // deferred prefetches, which need a free slot
-	runs     []*autograd.Run                       // backward passes in progress
-	resting  []*autograd.Run                       // backward passes that pause after their first part
-	fetched  []fetched
-	held     []*core.Tensor // full gradients that are being reduced
-	works    [2][]awaited
-	groups   []*passGroup
-	late     []*collective.Work // exchanges at the end of backward passes that this rank has not waited for
-	open     []*autograd.Run    // backward passes that some rank has not ended
-	counted  *autograd.Run      // the step's last backward pass that all ranks have ended
-	fault    error              // of the forward pass in progress
-	failure  error              // of the last step, until the next one begins
-	buffers  []*core.Tensor     // see SetBuffers
+	inputGradHooks     map[*core.AutogradMeta][]func() error // functions to run once the gradients of units' inputs are known
+	deferredPrefetches []*Unit                               // prefetches that wait for a free slot
+	backwardRuns       []*autograd.Run                       // backward passes in progress
+	pausedRuns         []*autograd.Run                       // two-part backward passes between their parts
+	onDemand           []onDemandGather                      // units gathered for nodes of second parts, the oldest first
+	heldGradients      []*core.Tensor                        // full gradients that are being reduced
+
+	pendingWorks [2][]pendingWork   // collectives of this pass and of the previous one
+	groups       []*passGroup       // channels for the collectives of passes
+	lateEnds     []*collective.Work // exchanges at the end of backward passes that this rank has not waited for
+	openRuns     []*autograd.Run    // backward passes that some rank has not ended
+	completedRun *autograd.Run      // the step's last backward pass that all ranks have ended
+	forwardErr   error              // first error of the running forward pass
+	stepErr      error              // error of the failed step, until the next step begins
 }
 
 // NewTree makes a tree of units; units[0] is the root. Units of other trees move to the new one, which is allowed between passes only.
@@ -45,13 +46,13 @@ func NewTree(units []*Unit) (*Tree, error) {
 	if len(units) == 0 {
 		return nil, core.Errorf(core.ValueError, "fsdp", "got no units")
 	}
-	t := &Tree{guard: &core.Guard{}, streams: map[core.Device]core.Stream{}, sideContexts: map[core.Device]*core.Context{}, arriving: map[*core.AutogradMeta][]func() error{}}
+	t := &Tree{guard: &core.Guard{}, streams: map[core.Device]core.Stream{}, sideContexts: map[core.Device]*core.Context{}, inputGradHooks: map[*core.AutogradMeta][]func() error{}}
 	if err := t.guard.Enter("fsdp"); err != nil {
 		return nil, err
 	}
 	defer t.guard.Leave()
 	for _, u := range units {
-		if g, err := u.use(); err != nil {
+		if g, err := u.enterGuard(); err != nil {
 			return nil, err
 		} else if g != nil {
 			defer g.Leave()
@@ -63,12 +64,12 @@ func NewTree(units []*Unit) (*Tree, error) {
 			continue
 		}
 		if old := u.tree; old != nil {
-			if err := old.leave(u); err != nil {
+			if err := old.removeUnit(u); err != nil {
 				return nil, err
 			}
 		}
 		u.tree = t
-		for _, g := range []*collective.Group{u.group, u.options.Replicas, u.nearby} {
+		for _, g := range []*collective.Group{u.group, u.options.Replicas, u.postForwardGroup} {
 			if g != nil {
 				t.passGroup(g) // every rank creates the channels in the same order
 			}
@@ -82,16 +83,16 @@ func NewTree(units []*Unit) (*Tree, error) {
 // Units returns the units, the root first.
 func (t *Tree) Units() []*Unit { return slices.Clone(t.units) }
 
-// forget removes a unit.
-func (t *Tree) forget(u *Unit) {
+// unlink removes a unit from the tree's lists.
+func (t *Tree) unlink(u *Unit) {
 	t.units = slices.DeleteFunc(t.units, func(o *Unit) bool { return o == u })
-	t.order, t.ended, t.coming, t.deferred = nil, nil, nil, nil
+	t.preForwardOrder, t.postForwardOrder, t.newPreForwardOrder, t.deferredPrefetches = nil, nil, nil, nil
 	u.tree = nil
 }
 
-// leave removes a unit. Without units the tree ends: it waits for collectives, and frees streams and contexts.
-func (t *Tree) leave(u *Unit) error {
-	t.forget(u)
+// removeUnit removes a unit. After the last unit it waits for collectives, and frees streams and contexts.
+func (t *Tree) removeUnit(u *Unit) error {
+	t.unlink(u)
 	if len(t.units) > 0 {
 		return nil
 	}
@@ -140,9 +141,9 @@ func (t *Tree) sideContext(dev core.Device) *core.Context {
 	return t.sideContexts[dev]
 }
 
-// use enters the guard that the unit shares with its tree, and returns it. The caller must leave it. Another thread that uses the tree
-// meanwhile gets an error.
-func (u *Unit) use() (*core.Guard, error) {
+// enterGuard enters the guard that the unit shares with its tree, and returns it. The caller must leave it. Another thread that
+// uses the tree meanwhile gets an error.
+func (u *Unit) enterGuard() (*core.Guard, error) {
 	for {
 		g := u.guard.Load()
 		if g == nil {
@@ -160,7 +161,7 @@ func (u *Unit) use() (*core.Guard, error) {
 
 // Use runs fn, which reads or changes the unit, while no other thread uses it.
 func (u *Unit) Use(fn func()) error {
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package fsdp
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
@@ -11,77 +10,80 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A Unit is parameters that are gathered together and whose gradients are reduced together. Its methods belong to the thread
-// of its rank.
+// A Unit is a list of parameters that are all-gathered together and whose gradients are reduced together, such as those of one
+// wrapped layer. It is what PyTorch calls FSDPParamGroup, or FlatParamHandle. Its methods belong to the thread of its rank.
 type Unit struct {
-	group   *collective.Group // over which the parameters are divided; nil if they are not
-	options Options
-	params  []*parameter
-	device  core.Device
-	stream  core.Stream       // on which the full parameters' memory is taken
-	nearby  *collective.Group // with [Options.Partial], the ranks that share what was gathered
-	purpose string            // of its collectives: which unit of the group it is
-	tree    *Tree
-	guard   atomic.Pointer[core.Guard] // of the tree that it is in, or was in last
+	group            *collective.Group // shard group; nil if the parameters are replicated
+	options          Options
+	params           []*parameter
+	device           core.Device
+	stream           core.Stream       // compute stream, which owns the full parameters' memory
+	postForwardGroup *collective.Group // with [Options.Partial], the ranks of the all-gather in backward
+	purpose          string            // the unit's description, in errors of its collectives
+	tree             *Tree
+	guard            atomic.Pointer[core.Guard] // guard of the unit's present or last tree
 
-	made core.Event // since which nothing has written to the shards, as far as is noted
+	gathered        bool       // the full parameters have values: the all-gather was started and the memory was not freed since
+	usesFull        bool       // the module's tensors are the full parameters
+	shardsReady     core.Event // the shards were not written after this event: see [Unit.recordShards]
+	reshardSkipped  bool       // left unsharded after a pass, for backward or the next forward
+	manualUnshard   bool       // unsharded by [Unit.Unshard], until [Unit.Reshard]
+	activeForwards  int        // number of forward passes in the unit
+	skippedForwards int        // number of forward calls that only pass an error on
+	activeSummons   int        // number of [Unit.SummonBegin] without [Unit.SummonEnd]
 
-	filled  bool // the full parameters have their values, or will when the gather is done
-	holds   bool // filled until backward, or the next forward pass, comes for it
-	open    bool // the module's tensors are the full ones
-	using   int  // forward passes that are in the unit
-	skipped int  // layers that are passing an error on
-	manual  bool // gathered by hand, until Reshard
-	summons int  // that SummonEnd has not ended
+	lastForward      *unitForward
+	inBackward       bool
+	backwardRun      *autograd.Run  // the backward pass, if inBackward
+	forwards         []*unitForward // forward passes that this backward pass has reached
+	pendingGradients int            // number of parameters whose gradients this backward pass has yet to compute
+	reduceStarted    bool           // this backward pass has started the reduction of the gradients
+	unreduced        bool           // gradients were accumulated since the last reduction
 
-	back      bool // in backward
-	run       *autograd.Run
-	latest    *use // the last forward pass
-	uses      []*use
-	expecting int  // gradients still to come in this backward pass
-	reduced   bool // in this backward pass
-	touched   bool // gradients have come that were not reduced
-
-	sync, all, keep bool    // see SetSync, SetAllReduce and SetReshardAfterBackward
-	factor          float64 // by which sums of gradients are divided; 0 means the number of ranks
-	next            []*Unit // to prefetch in forward and in backward, where not found by itself
-	before          []*Unit
-	stats           Stats
-	hook            Hook
-	foreign         uint64 // a hook of another language
-	dropForeign     func()
-	closed          bool
+	reduceGradients      bool    // see [Unit.SetSync]
+	allReduceGradients   bool    // see [Unit.SetAllReduce]
+	reshardAfterBackward bool    // see [Unit.SetReshardAfterBackward]
+	divideFactor         float64 // see [Unit.SetDivideFactor]; 0 means the number of ranks
+	forwardPrefetch      []*Unit // see [Unit.SetPrefetch]; nil means the order of the last pass
+	backwardPrefetch     []*Unit
+	commHook             Hook
+	foreignHook          uint64 // ID of a communication hook of another language, or 0
+	dropForeignHook      func()
+	stats                Stats
+	closed               bool
 }
 
-// Stats count what a [Unit] has done.
+// Stats count the collectives of a [Unit].
 type Stats struct {
-	Gathers    int // of its parameters
-	Prefetches int // gathers that began before they were needed
-	Reductions int // of its gradients
+	Gathers    int // all-gathers of parameters
+	Prefetches int // all-gathers that were prefetched
+	Reductions int // reductions of gradients
 }
 
-// NewUnit divides parameters over the ranks of group; a nil group leaves them whole, and only averages their gradients over
-// [Options.Replicas]. Every rank calls it with parameters of the same names, shapes and dtypes in the same order: otherwise
-// every rank gets an error that names the first difference. Names differ within the unit. The tensors, leaves with all rows, become shards; they may be
-// none.
+// NewUnit shards parameters over the ranks of group. With a nil group the parameters are replicated, and only their gradients are
+// averaged over [Options.Replicas]. params may be empty; they are leaves with all rows, and become shards. Names differ within a
+// unit.
+//
+// Every rank calls it with parameters of the same names, shapes and dtypes in the same order. If they differ, every rank gets an
+// error that names the first difference.
 func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) {
 	if group != nil && group.Size() == 1 && o.Offload == nil && o.Precision.Param == nil {
 		group = nil
 	}
-	u := &Unit{group: group, options: o, sync: true, all: true}
+	u := &Unit{group: group, options: o, reduceGradients: true, allReduceGradients: true, reshardAfterBackward: true}
 	problem := o.check(group)
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {
 		if seen[n.Tensor] {
-			continue // under another name
+			continue // a second name of the same parameter
 		}
 		seen[n.Tensor] = true
 		p := &parameter{unit: u, name: n.Name, tensor: n.Tensor}
-		if problem == nil && u.named(n.Name) {
+		if problem == nil && u.param(n.Name) != nil {
 			problem = core.Errorf(core.ValueError, "fsdp", "unit %q has two parameters %s", o.Name, n.Name)
 		}
 		if problem == nil {
-			problem = u.accept(p)
+			problem = u.checkParam(p)
 		}
 		u.params = append(u.params, p)
 	}
@@ -91,19 +93,24 @@ func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) 
 	if _, err := NewTree([]*Unit{u}); err != nil {
 		return nil, err
 	}
-	if err := u.start(); err != nil {
+	if err := u.shardParams(); err != nil {
 		return nil, errors.Join(err, u.Close())
 	}
 	return u, nil
 }
 
-// named reports whether a parameter of the unit has a name.
-func (u *Unit) named(name string) bool {
-	return slices.ContainsFunc(u.params, func(p *parameter) bool { return p.name == name })
+// param returns the parameter of that name, or nil.
+func (u *Unit) param(name string) *parameter {
+	for _, p := range u.params {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
 }
 
-// accept returns what is wrong with a parameter by itself.
-func (u *Unit) accept(p *parameter) error {
+// checkParam returns an error if p cannot be sharded. It also sets the unit's device and p's layout.
+func (u *Unit) checkParam(p *parameter) error {
 	t := p.tensor
 	if err := t.Usable("fsdp"); err != nil {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
@@ -127,12 +134,12 @@ func (u *Unit) accept(p *parameter) error {
 	if dev != u.device {
 		return core.Errorf(core.DeviceError, "fsdp", "want all parameters of a unit on one device, got %v and %v of %s", u.device, dev, p.name)
 	}
-	p.divide(t.Shape(), sizeOf(u.group))
+	p.setLayout(t.Shape(), groupSize(u.group))
 	return nil
 }
 
-// start divides the parameters.
-func (u *Unit) start() error {
+// shardParams shards the parameters, and creates the post-forward group.
+func (u *Unit) shardParams() error {
 	if u.device == nil {
 		dev, err := core.CurrentContext().DefaultDevice()
 		if err != nil {
@@ -152,27 +159,28 @@ func (u *Unit) start() error {
 				return err
 			}
 			if g != nil {
-				u.nearby = g
+				u.postForwardGroup = g
 			}
 		}
 	}
 	for _, p := range u.params {
-		if err := u.begin(p); err != nil {
+		if err := u.initValues(p); err != nil {
 			return err
 		}
 		if u.group == nil {
-			p.watch()
+			p.hookReplicated()
 			continue
 		}
-		if err := p.split(); err != nil {
+		if err := p.shardTensor(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// begin gives a parameter its values, where it has none or others are wanted.
-func (u *Unit) begin(p *parameter) error {
+// initValues creates values that are needed in full for a parameter on the meta device, and broadcasts rank 0's values with
+// [Options.Broadcast].
+func (u *Unit) initValues(p *parameter) error {
 	if p.tensor.Device().Kind() == core.MetaKind && (u.group == nil || u.options.Broadcast) {
 		if err := Materialize(p.tensor, u.device, core.Parameter); err != nil {
 			return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
@@ -191,10 +199,10 @@ func (u *Unit) begin(p *parameter) error {
 	return nil
 }
 
-// whole reports whether the unit's parameters are not divided.
+// replicated reports whether the unit's parameters are replicated, not sharded.
 func (u *Unit) replicated() bool { return u.group == nil }
 
-// rank returns this rank's place among those that share the parameters.
+// rank returns this rank's index in the shard group.
 func (u *Unit) rank() int {
 	if u.group == nil {
 		return 0
@@ -205,19 +213,19 @@ func (u *Unit) rank() int {
 // Name returns the unit's name.
 func (u *Unit) Name() string { return u.options.Name }
 
-// Group returns the group over which the parameters are divided; nil if they are not.
+// Group returns the shard group; nil if the parameters are replicated.
 func (u *Unit) Group() *collective.Group { return u.group }
 
-// Precision returns the unit's policy of mixed precision.
+// Precision returns the unit's mixed-precision policy.
 func (u *Unit) Precision() Precision { return u.options.Precision }
 
-// Stats returns what the unit has done so far.
+// Stats returns how many collectives the unit has started.
 func (u *Unit) Stats() Stats { return u.stats }
 
-// Gathered reports whether the module's tensors are the full parameters now.
-func (u *Unit) Gathered() bool { return u.open || u.replicated() }
+// Gathered reports whether the module's tensors are the full parameters.
+func (u *Unit) Gathered() bool { return u.usesFull || u.replicated() }
 
-// Tensors returns the module's tensors that the unit has.
+// Tensors returns the module's tensors of the unit's parameters.
 func (u *Unit) Tensors() []*core.Tensor {
 	list := make([]*core.Tensor, len(u.params))
 	for i, p := range u.params {
@@ -226,11 +234,11 @@ func (u *Unit) Tensors() []*core.Tensor {
 	return list
 }
 
-// Take moves the parameter whose tensor is t from another unit over the same ranks, such as one that a module outside of
-// that unit uses too, and names it.
+// Take moves the parameter whose tensor is t from another unit to u, under a new name. The units must have the same group,
+// precision and device. It serves parameters that a module outside of the other unit shares.
 func (u *Unit) Take(from *Unit, t *core.Tensor, name string) error {
 	for _, x := range []*Unit{u, from} {
-		g, err := x.use()
+		g, err := x.enterGuard()
 		if err != nil {
 			return err
 		}
@@ -243,13 +251,13 @@ func (u *Unit) Take(from *Unit, t *core.Tensor, name string) error {
 		if from.group != u.group || !from.options.Precision.equal(u.options.Precision) || from.device != u.device {
 			return core.Errorf(core.ValueError, "fsdp", "parameter %s is shared by the units %q and %q, which are divided or computed in different ways", p.name, from.Name(), u.Name())
 		}
-		if u.named(name) {
+		if u.param(name) != nil {
 			return core.Errorf(core.ValueError, "fsdp", "unit %q has a parameter %s already", u.Name(), name)
 		}
 		from.params = append(from.params[:i:i], from.params[i+1:]...)
 		p.unit, p.name = u, name
 		if !u.replicated() {
-			p.mark()
+			p.markSharded()
 		}
 		u.params = append(u.params, p)
 		return nil
@@ -257,73 +265,77 @@ func (u *Unit) Take(from *Unit, t *core.Tensor, name string) error {
 	return core.Errorf(core.ValueError, "fsdp", "unit %q has no such parameter", from.Name())
 }
 
-// SetSync says whether backward passes from now on reduce gradients. Without, they add up, in full, until one that does.
+// SetSync turns the reduction of gradients on or off for the following backward passes: PyTorch's set_requires_gradient_sync.
+// Without it, full gradients accumulate until a backward pass reduces them. It returns the previous setting.
 func (u *Unit) SetSync(on bool) (before bool) {
-	before, u.sync = u.sync, on
+	before, u.reduceGradients = u.reduceGradients, on
 	return before
 }
 
-// SetAllReduce says whether reductions from now on include the replicas of hybrid sharding. Without, sums stay within the
-// shard group until one that does.
-func (u *Unit) SetAllReduce(on bool) { u.all = on }
+// SetAllReduce turns the all-reduce over the replicas of hybrid sharding on or off: PyTorch's set_requires_all_reduce. Without
+// it, gradients are reduced within the shard group and accumulate until a backward pass all-reduces them.
+func (u *Unit) SetAllReduce(on bool) { u.allReduceGradients = on }
 
 // SetKeepAfterForward changes [Options.KeepAfterForward].
 func (u *Unit) SetKeepAfterForward(on bool) { u.options.KeepAfterForward = on }
 
-// SetReshardAfterBackward says whether the parameters are freed after backward; if not, the next forward pass uses them.
-func (u *Unit) SetReshardAfterBackward(on bool) { u.keep = !on }
+// SetReshardAfterBackward says whether backward reshards the unit. If not, the next forward pass uses the same full parameters.
+func (u *Unit) SetReshardAfterBackward(on bool) { u.reshardAfterBackward = on }
 
-// SetDivideFactor sets by what sums of gradients are divided; 0 means the number of ranks.
-func (u *Unit) SetDivideFactor(v float64) { u.factor = v }
+// SetDivideFactor sets the number that sums of gradients are divided by; 0 means the number of ranks.
+func (u *Unit) SetDivideFactor(v float64) { u.divideFactor = v }
 
-// SetPrefetch sets which units to gather when the forward, or backward, pass of this one begins, in the place of the one
-// that came next in the last pass. Nil restores that.
+// SetPrefetch sets the units that this unit prefetches when its forward, or backward, begins. Nil restores the default, the units
+// that followed in the last pass.
 func (u *Unit) SetPrefetch(backward bool, units []*Unit) {
 	if backward {
-		u.before = units
+		u.backwardPrefetch = units
 	} else {
-		u.next = units
+		u.forwardPrefetch = units
 	}
 }
 
-// Close waits for the unit's last collectives, whose error it returns, and frees what it holds. The module's tensors stay
-// shards.
+// Close waits for the unit's last collectives, returns their error, and frees memory. The module's tensors stay shards.
 func (u *Unit) Close() error {
-	g, err := u.use()
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}
 	defer g.Leave()
-	if u.closed {
+	if !u.beginClose() {
 		return nil
 	}
-	u.closed = true
-	u.useShards()
-	u.freeFull()
-	u.dropHook()
 	if u.tree != nil {
-		err = u.tree.leave(u)
+		err = u.tree.removeUnit(u)
 	}
 	for _, p := range u.params {
 		p.release()
 	}
-	if u.nearby != nil {
-		err = errors.Join(err, u.nearby.Close())
+	if u.postForwardGroup != nil {
+		err = errors.Join(err, u.postForwardGroup.Close())
 	}
 	return err
 }
 
-// Release is Close of a unit whose last collectives nobody need wait for.
-func (u *Unit) Release() { u.guard.Load().Later(u.drop) }
-
-func (u *Unit) drop() {
+// beginClose reshards the unit and drops its communication hook. It returns false if the unit was closed before.
+func (u *Unit) beginClose() bool {
 	if u.closed {
-		return
+		return false
 	}
 	u.closed = true
 	u.useShards()
 	u.freeFull()
-	u.dropHook()
+	u.dropCommHook()
+	return true
+}
+
+// Release is [Unit.Close] without waiting for collectives.
+func (u *Unit) Release() { u.guard.Load().Later(u.releaseNow) }
+
+func (u *Unit) releaseNow() {
+	if !u.beginClose() {
+		return
+	}
 	for _, p := range u.params {
 		p.release()
 	}
@@ -331,7 +343,7 @@ func (u *Unit) drop() {
 	if t == nil {
 		return
 	}
-	t.forget(u)
+	t.unlink(u)
 	if len(t.units) == 0 {
 		t.releaseHeld()
 		t.dropBuffers()
@@ -342,7 +354,7 @@ func (u *Unit) drop() {
 	}
 }
 
-// cast returns t as a tensor of dtype d on the unit's device.
+// cast returns t in dtype d on the unit's device.
 func (u *Unit) cast(t *core.Tensor, d core.DType) *core.Tensor {
 	if t.DType() != d {
 		t = op.To(t, d)

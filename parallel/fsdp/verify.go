@@ -10,22 +10,23 @@ import (
 	"github.com/plait-ml/plait/parallel/internal/agreement"
 )
 
-// A description is what ranks tell each other of a unit before anything else.
-type description struct {
+// A unitDescription is what ranks exchange about a unit, to check that it is the same on all.
+type unitDescription struct {
 	Unit    string
-	Params  []described
+	Params  []paramDescription
 	Options string
-	Problem string // what keeps the rank from dividing it
+	Problem string // error of this rank, if it cannot shard the unit
 }
 
-type described struct {
+// A paramDescription is what ranks exchange about one parameter.
+type paramDescription struct {
 	Name         string
 	DType        core.DType
 	Shape        []int
 	RequiresGrad bool
 }
 
-func (d described) String() string {
+func (d paramDescription) String() string {
 	s := fmt.Sprintf("%q, %v%v", d.Name, d.DType, d.Shape)
 	if !d.RequiresGrad {
 		s += " without a gradient"
@@ -33,24 +34,25 @@ func (d described) String() string {
 	return s
 }
 
-// verify compares the ranks' units. All ranks return the same error.
+// verify checks that the unit is the same on all ranks. problem is this rank's own error, or nil. All ranks return the same
+// error.
 func (u *Unit) verify(problem error) error {
 	for _, g := range []*collective.Group{u.group, u.options.Replicas} {
 		if g == nil {
 			continue
 		}
 		if u.purpose == "" {
-			u.purpose = u.describe(g.Number())
+			u.purpose = u.describePurpose(g.Number())
 		}
-		if err := u.verifyIn(g, problem); err != nil {
+		if err := u.verifyOn(g, problem); err != nil {
 			return err
 		}
 	}
 	return problem
 }
 
-// describe tells the unit from others, whose parameters may have the same shapes.
-func (u *Unit) describe(number int) string {
+// describePurpose returns a description of the unit for errors: its number, its name and some of its parameters.
+func (u *Unit) describePurpose(number int) string {
 	var names []string
 	for i, p := range u.params {
 		if i == 4 && len(u.params) > 5 {
@@ -62,17 +64,18 @@ func (u *Unit) describe(number int) string {
 	return strings.TrimSpace(fmt.Sprintf("FSDP unit %d %s", number, u.options.Name)) + " (" + strings.Join(names, ", ") + ")"
 }
 
-func (u *Unit) verifyIn(g *collective.Group, problem error) error {
-	o := u.options
-	d := description{Unit: o.Name}
+// verifyOn is verify for the ranks of one group.
+func (u *Unit) verifyOn(g *collective.Group, problem error) error {
+	options := u.options
+	d := unitDescription{Unit: options.Name}
 	if problem != nil {
 		d.Problem = problem.Error()
 	} else {
 		for _, p := range u.params {
 			t := p.tensor
-			d.Params = append(d.Params, described{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad()})
+			d.Params = append(d.Params, paramDescription{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad()})
 		}
-		d.Options = fmt.Sprintf("keep after forward %v, partial %d, precision %v, offload %v, broadcast %v", o.KeepAfterForward, o.Partial, o.Precision, o.Offload != nil, o.Broadcast)
+		d.Options = fmt.Sprintf("keep after forward %v, partial %d, precision %v, offload %v, broadcast %v", options.KeepAfterForward, options.Partial, options.Precision, options.Offload != nil, options.Broadcast)
 	}
 	ranks, err := agreement.Exchange(g.For("the division of a model"), "fsdp", "divide its model", d, problem)
 	if err != nil {
@@ -82,20 +85,20 @@ func (u *Unit) verifyIn(g *collective.Group, problem error) error {
 }
 
 // compare returns an error that names the first difference between the ranks' units.
-func compare(ranks []description) error {
+func compare(ranks []unitDescription) error {
 	for i, d := range ranks {
 		if d.Problem != "" {
 			return core.Errorf(core.DistributedError, "fsdp", "rank %d cannot divide the unit %q: %s", i, d.Unit, d.Problem)
 		}
 	}
-	differ := func(what string, value func(d description) string) error {
+	checkEqual := func(what string, value func(d unitDescription) string) error {
 		values := agreement.Values(len(ranks), func(r int) string { return value(ranks[r]) })
 		if len(values) == 1 {
 			return nil
 		}
 		return core.Errorf(core.DistributedError, "fsdp", "the ranks' models differ: %s is %s", what, strings.Join(values, ", "))
 	}
-	if err := differ("the unit", func(d description) string { return fmt.Sprintf("%q", d.Unit) }); err != nil {
+	if err := checkEqual("the unit", func(d unitDescription) string { return fmt.Sprintf("%q", d.Unit) }); err != nil {
 		return err
 	}
 	most := 0
@@ -103,7 +106,7 @@ func compare(ranks []description) error {
 		most = max(most, len(d.Params))
 	}
 	for i := range most {
-		err := differ(fmt.Sprintf("parameter %d of the unit %q", i, ranks[0].Unit), func(d description) string {
+		err := checkEqual(fmt.Sprintf("parameter %d of the unit %q", i, ranks[0].Unit), func(d unitDescription) string {
 			if i >= len(d.Params) {
 				return "none"
 			}
@@ -113,10 +116,10 @@ func compare(ranks []description) error {
 			return err
 		}
 	}
-	return differ("how the unit is divided", func(d description) string { return d.Options })
+	return checkEqual("how the unit is divided", func(d unitDescription) string { return d.Options })
 }
 
-// String describes the policy as messages do.
+// String returns the dtypes as Param/Reduce/Output, for messages.
 func (p Precision) String() string {
 	name := func(d *core.DType) string {
 		if d == nil {

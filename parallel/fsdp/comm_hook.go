@@ -7,61 +7,61 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A Hook reduces the gradients of a unit in the place of the collective. Every rank must register the same one. It runs on a stream
-// beside backward, and need not wait for what it launches.
+// A Hook is a communication hook: it averages a unit's gradients over the ranks in place of the reduce-scatter or all-reduce.
+// Every rank must register the same one. It runs on a side stream, beside backward, and need not wait for what it launches.
 type Hook func(r *Reduction) error
 
-// A Reduction is the gradients of a unit on their way to the shards, in one dimension and dtype.
+// A Reduction is the input and output of a communication hook: the gradients of a unit's parameters in one dtype, as one flat
+// tensor.
 type Reduction struct {
-	// Full has this rank's gradients of all parameters: as many elements for each rank of the group, the rows that it has of
-	// one parameter after those of the other, and zeros up to what the first rank has.
+	// Full is this rank's full gradients in one dimension: one chunk for each rank of the group, all of one size. The chunk of a rank has its
+	// rows of every parameter, one parameter after the other, and is padded with zeros.
 	Full *core.Tensor
-	// Part, which the hook writes, is for this rank's part of the average over the ranks. Where parameters are not divided it
-	// is Full, whose elements are those of the parameters.
+	// Part is the output: this rank's chunk of the average over the ranks. If the parameters are replicated, it is Full.
 	Part *core.Tensor
-	// Group is the ranks to average over.
+	// Group is the group to average over.
 	Group *collective.Group
 
 	context *core.Context
 }
 
-// Context returns the context in which a hook of another language works on the gradients: on a stream beside backward's.
+// Context returns the context in which a hook of another language works, with the side stream as its current stream.
 func (r *Reduction) Context() *core.Context { return r.context }
 
-// RegisterHook makes h reduce the unit's gradients. There can be one. Not for hybrid sharding.
+// RegisterHook registers a communication hook for the unit's gradients. A unit can have one, and none with hybrid sharding.
 func (u *Unit) RegisterHook(h Hook) error {
 	if h == nil {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
-	return u.setHook(h, 0, nil)
+	return u.setCommHook(h, 0, nil)
 }
 
-// RegisterForeignHook makes a hook of another language reduce the unit's gradients. Backward asks its caller for it with a
-// request of the given ID (see [autograd.Ask]), whose payload is the [Reduction]. drop is called when the hook is no longer
-// used.
+// RegisterForeignHook registers a communication hook of another language. Backward asks its caller to run it: see [autograd.Ask].
+// The request has the given ID, and its payload is the [Reduction]. drop is called when the hook is no longer used.
 func (u *Unit) RegisterForeignHook(id uint64, drop func()) error {
 	if id == 0 {
 		return core.Errorf(core.TypeError, "register_comm_hook", "got no function")
 	}
-	return u.setHook(nil, id, drop)
+	return u.setCommHook(nil, id, drop)
 }
 
-func (u *Unit) setHook(h Hook, foreign uint64, drop func()) error {
-	g, err := u.use()
+func (u *Unit) setCommHook(h Hook, foreign uint64, drop func()) error {
+	g, err := u.enterGuard()
 	if err != nil {
 		return err
 	}
 	defer g.Leave()
-	if err := u.hookable(); err != nil {
+	if err := u.checkCommHook(); err != nil {
 		return err
 	}
-	u.hook, u.foreign, u.dropForeign = h, foreign, drop
+	u.commHook, u.foreignHook, u.dropForeignHook = h, foreign, drop
 	return nil
 }
 
-func (u *Unit) hookable() error {
+// checkCommHook returns an error if a communication hook cannot be registered.
+func (u *Unit) checkCommHook() error {
 	switch {
-	case u.hook != nil || u.foreign != 0:
+	case u.commHook != nil || u.foreignHook != 0:
 		return core.Errorf(core.StateError, "register_comm_hook", "a hook was registered before, and there can be only one")
 	case u.group != nil && u.options.Replicas != nil:
 		return core.Errorf(core.NotImplemented, "register_comm_hook", "hooks cannot reduce gradients of hybrid sharding")
@@ -71,10 +71,8 @@ func (u *Unit) hookable() error {
 	return nil
 }
 
-func (u *Unit) hooked() bool { return u.hook != nil || u.foreign != 0 }
-
-// reduceByHook is reduce where a hook does it.
-func (u *Unit) reduceByHook(params []*parameter) error {
+// reduceByCommHook is [Unit.reduce] with a communication hook: it packs the gradients, runs the hook, and unpacks the result.
+func (u *Unit) reduceByCommHook(params []*parameter) error {
 	t := u.tree
 	r := &Reduction{context: t.sideContext(u.device)}
 	if u.group != nil {
@@ -99,25 +97,25 @@ func (u *Unit) reduceByHook(params []*parameter) error {
 		}
 		return u.runPostHooks(params)
 	}
-	if u.foreign != 0 {
-		q := &autograd.Request{ID: u.foreign, Grads: []*core.Tensor{r.Full.Alias(false).Keep()}, Payload: r}
+	if u.foreignHook != 0 {
+		q := &autograd.Request{ID: u.foreignHook, Grads: []*core.Tensor{r.Full.Alias(false).Keep()}, Payload: r}
 		return autograd.Ask(q, func(answer []*core.Tensor) error {
 			for _, t := range answer {
-				t.Release() // the hook has written where it was to
+				t.Release() // the hook has written to r.Part
 			}
 			return finish()
 		})
 	}
-	if err := t.onSideStream(u.device, func() error { return u.hook(r) }); err != nil {
+	if err := t.onSideStream(u.device, func() error { return u.commHook(r) }); err != nil {
 		release()
 		return err
 	}
 	return finish()
 }
 
-// pack moves the full gradients to one tensor.
+// pack copies the full gradients to one flat tensor.
 func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
-	ranks, chunk := sizeOf(u.group), 0
+	ranks, chunk := groupSize(u.group), 0
 	for _, p := range params {
 		chunk += p.sizes[0]
 	}
@@ -131,16 +129,16 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 		r.Part = op.Full([]int{chunk}, core.Num(0), o).Keep()
 	}
 	for rank := range ranks {
-		at := rank * chunk
+		offset := rank * chunk
 		for _, p := range params {
 			g := p.full().Grad()
 			if g == nil {
-				p.absent = true
+				p.gradientMissing = true
 			} else if n := p.sizes[rank]; n > 0 && err == nil {
-				rows := op.Reshape(p.part(g.Detach(), p.rows[rank], p.rows[rank+1]), -1)
-				err = op.CopyInPlace(op.Narrow(r.Full, 0, at, n), rows).Err()
+				rows := op.Reshape(p.narrowRows(g.Detach(), p.rows[rank], p.rows[rank+1]), -1)
+				err = op.CopyInPlace(op.Narrow(r.Full, 0, offset, n), rows).Err()
 			}
-			at += p.sizes[rank]
+			offset += p.sizes[rank]
 		}
 	}
 	if err == nil {
@@ -149,27 +147,27 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 	return err
 }
 
-// unpack adds the rank's part to the gradients of the shards.
+// unpack adds the hook's result to the gradients of the shards.
 func (u *Unit) unpack(r *Reduction, params []*parameter) error {
-	at := 0
+	offset := 0
 	for _, p := range params {
 		n := p.sizes[u.rank()]
 		var g *core.Tensor
 		core.WithCategory(core.Gradient, func() {
-			g = op.Reshape(op.Clone(op.Narrow(r.Part, 0, at, n)), p.shard().Shape()...).Keep()
+			g = op.Reshape(op.Clone(op.Narrow(r.Part, 0, offset, n)), p.shard().Shape()...).Keep()
 		})
-		at += n
+		offset += n
 		if err := g.Err(); err != nil {
 			return err
 		}
 		if u.replicated() {
-			p.tensor.SetGrad(nil) // whose average this is
+			p.tensor.SetGrad(nil) // g is its average
 		}
-		if err := u.add([]*parameter{p}, []*core.Tensor{g}); err != nil {
+		if err := u.addToShards([]*parameter{p}, []*core.Tensor{g}); err != nil {
 			return err
 		}
 		if u.replicated() {
-			if err := p.rejoin(); err != nil {
+			if err := p.addReducedGradient(); err != nil {
 				return err
 			}
 		}
@@ -177,9 +175,9 @@ func (u *Unit) unpack(r *Reduction, params []*parameter) error {
 	return nil
 }
 
-func (u *Unit) dropHook() {
-	if u.dropForeign != nil {
-		u.dropForeign()
-		u.dropForeign = nil
+func (u *Unit) dropCommHook() {
+	if u.dropForeignHook != nil {
+		u.dropForeignHook()
+		u.dropForeignHook = nil
 	}
 }
