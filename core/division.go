@@ -10,7 +10,7 @@ type Division struct {
 
 // Refuse returns the error of an operation whose result would cover the shard alone.
 func (d *Division) Refuse(op string) error {
-	return Errorf(StateError, op, "%s is divided over ranks, and this is one rank's part: the result would be the part's alone; %s", d.Whole, d.Advice)
+	return Errorf(StateError, op, "%s is sharded over ranks, and this is one rank's part: the result would be the part's alone; %s", d.Whole, d.Advice)
 }
 
 // Divide marks t as a shard of a larger tensor, and returns it. Elementwise operations on shards give shards; other operations fail. The

@@ -191,7 +191,7 @@ def test_case_35_by_hand():
         m.reshard()
         assert [tuple(p.shape) for p in m.embed.parameters()] == shapes
         x, _ = batch(0, range(2))
-        with pytest.raises(RuntimeError, match="divided over ranks and is not gathered now"):
+        with pytest.raises(RuntimeError, match="sharded over ranks and is not gathered now"):
             m.encode(x)
         fsdp.register_fsdp_forward_method(m, "encode")
         assert m.encode(x).shape == (2, 8)

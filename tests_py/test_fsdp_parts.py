@@ -70,13 +70,13 @@ def values(m):
 def test_optimisers_of_whole_parameters_refuse(make):
     def run(rank):
         m = divided()
-        with pytest.raises(ValueError, match="looks at parameters as wholes, and parameter weight is divided"):
+        with pytest.raises(ValueError, match="looks at parameters as wholes, and parameter weight is sharded"):
             make(list(m.parameters()))
         late = model()
         opt = make(list(late.parameters()))
         fully_shard(late)
         backward(late, 0, rank, 3)
-        with pytest.raises(RuntimeError, match="divided over ranks"):
+        with pytest.raises(RuntimeError, match="sharded over ranks"):
             opt.step(lambda: plait.tensor(0.0))
 
     spawn(run)
@@ -107,17 +107,17 @@ def test_operations_that_want_the_whole_refuse():
             for name, fn in wrong.items():
                 for what, t in (("parameter weight", p), ("the gradient of parameter weight", p.grad)):
                     for s in (t, t.detach(), t.clone(), t.data * 0.5 if name != "broadcast" else t):
-                        with pytest.raises(RuntimeError, match=f"{what} is divided over ranks.*full_tensor"):
+                        with pytest.raises(RuntimeError, match=f"{what} is sharded over ranks.*full_tensor"):
                             fn(s)
             running = plait.zeros_like(p)
             running.lerp_(p.grad, 0.1)
-            with pytest.raises(RuntimeError, match="gradient of parameter weight is divided"):
+            with pytest.raises(RuntimeError, match="gradient of parameter weight is sharded"):
                 running.norm()
-            with pytest.raises(RuntimeError, match="parameter weight is divided"):
+            with pytest.raises(RuntimeError, match="parameter weight is sharded"):
                 parameters_to_vector(m.parameters())
-            with pytest.raises(RuntimeError, match="gradient of parameter weight is divided"):
+            with pytest.raises(RuntimeError, match="gradient of parameter weight is sharded"):
                 get_total_norm([q.grad for q in m.parameters()])
-        with pytest.raises(RuntimeError, match="parameter weight is divided over ranks and is not gathered"):
+        with pytest.raises(RuntimeError, match="parameter weight is sharded over ranks and is not gathered"):
             p.norm()
         assert p.numel() == p.detach().numel() == p.grad.numel() == 28
         assert sum(q.numel() for q in m.parameters()) == sum(q.numel() for q in model().parameters())
@@ -130,7 +130,7 @@ def test_operations_that_want_the_whole_refuse():
         m.unshard()
         assert m[2].weight.norm() > 0
         m.reshard()
-        with plait.no_grad(), pytest.raises(RuntimeError, match="divided"):
+        with plait.no_grad(), pytest.raises(RuntimeError, match="sharded"):
             m[2].weight.norm()
 
     spawn(run)
@@ -168,11 +168,11 @@ def test_optimisers_of_ones_own():
         same(m, want)
         adam = plait.optim.Adam(m.parameters())
         adam.step()
-        with pytest.raises(RuntimeError, match=r"norm: the exp_avg of parameter weight is divided over ranks"):
+        with pytest.raises(RuntimeError, match=r"norm: the exp_avg of parameter weight is sharded over ranks"):
             adam.state[m[0].weight]["exp_avg"].norm()
         m = divided()
         backward(m, 0, rank, 3)
-        with pytest.raises(RuntimeError, match=r"norm: parameter weight is divided over ranks"):
+        with pytest.raises(RuntimeError, match=r"norm: parameter weight is sharded over ranks"):
             Momentum(m.parameters(), trust=True).step()
 
     spawn(run)
@@ -203,9 +203,9 @@ def test_averages_of_models():
         fully_shard(m)
         fully_shard(average.module)
         same(train(m, average, rank, 3), want)
-        with pytest.raises(TypeError, match="divide the copy too"):
+        with pytest.raises(TypeError, match="shard the copy too"):
             copy.deepcopy(m[0].weight)
-        with pytest.raises((RuntimeError, ValueError), match=r"divided over ranks|cannot be broadcast"):
+        with pytest.raises((RuntimeError, ValueError), match=r"sharded over ranks|cannot be broadcast"):
             made(model()).update_parameters(m)
 
     spawn(run)

@@ -28,7 +28,7 @@ def test_bad_input():
         m = blocks(model())
         m.late = nn.Linear(2, 2)
         x, y = batch(0, range(2))
-        with pytest.raises(RuntimeError, match=r"parameter late\.weight was created after its module was divided"):
+        with pytest.raises(RuntimeError, match=r"parameter late\.weight was created after its module was sharded"):
             m(x)
         m = model()
         opt = plait.optim.SGD(m.parameters(), lr=0.1)

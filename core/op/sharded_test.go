@@ -45,10 +45,10 @@ func TestPartsOfLargerTensorsStayParts(t *testing.T) {
 		}
 	})
 	x := core.FromSlice([]float64{1, 2}).Divide(division)
-	require.ErrorContains(t, op.Sum(x, nil, false).Err(), "sum: parameter w is divided over ranks, and this is one rank's part: the result would be the part's alone; full_tensor() has the whole")
+	require.ErrorContains(t, op.Sum(x, nil, false).Err(), "sum: parameter w is sharded over ranks, and this is one rank's part: the result would be the part's alone; full_tensor() has the whole")
 	require.NoError(t, op.Sum(x.Detach(), nil, false).Err())
-	require.ErrorContains(t, op.Add(x, core.FromSlice([]float64{1, 2}, 2, 1)).Err(), "parameter w is divided")
+	require.ErrorContains(t, op.Add(x, core.FromSlice([]float64{1, 2}, 2, 1)).Err(), "parameter w is sharded")
 	y := core.FromSlice([]float64{3, 4})
 	require.Same(t, division, op.LerpInPlace(y, x, core.Num(0.5)).Division())
-	require.ErrorContains(t, op.Select(y, 0, 0).Err(), "parameter w is divided")
+	require.ErrorContains(t, op.Select(y, 0, 0).Err(), "parameter w is sharded")
 }

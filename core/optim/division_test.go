@@ -19,17 +19,17 @@ func TestPartsOfParameters(t *testing.T) {
 	}
 	for _, name := range []string{"muon", "adafactor", "lbfgs"} {
 		_, err := optim.New(name, optim.Hyper{}, optim.Params{Tensors: []*core.Tensor{part()}})
-		require.ErrorContains(t, err, "it looks at parameters as wholes, and parameter w is divided over ranks")
+		require.ErrorContains(t, err, "it looks at parameters as wholes, and parameter w is sharded over ranks")
 	}
 	p := part()
 	o, err := optim.New("adamw", optim.Hyper{}, optim.Params{Tensors: []*core.Tensor{p}})
 	require.NoError(t, err)
 	require.NoError(t, o.Step())
-	require.ErrorContains(t, optim.ClipGradNorm([]*core.Tensor{p}, 1, optim.ClipOptions{}).Err(), "the gradient of parameter w is divided over ranks")
+	require.ErrorContains(t, optim.ClipGradNorm([]*core.Tensor{p}, 1, optim.ClipOptions{}).Err(), "the gradient of parameter w is sharded over ranks")
 
 	s := optim.NewGradScaler()
 	_, err = s.Step(o)
-	require.ErrorContains(t, err, "the gradient of parameter w is divided over ranks, which have to leave a step out together")
+	require.ErrorContains(t, err, "the gradient of parameter w is sharded over ranks, which have to leave a step out together")
 	s.FoundElsewhere(o, core.FromSlice([]float64{1}))
 	finite, err := s.Step(o)
 	require.NoError(t, err)

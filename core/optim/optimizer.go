@@ -147,7 +147,7 @@ func (o *Optimizer) AddGroup(p Params) error {
 			return core.Errorf(core.ValueError, name, "parameter %s is the result of an operation, want a leaf", label)
 		}
 		if d := t.Division(); d != nil && (o.algorithm.closure || o.algorithm.apply != nil) {
-			return core.Errorf(core.ValueError, name, "parameter %s: it looks at parameters as wholes, and %s is divided over ranks; use an optimiser that works element by element, such as adamw, or DDP", label, d.Whole)
+			return core.Errorf(core.ValueError, name, "parameter %s: it looks at parameters as wholes, and %s is sharded over ranks; use an optimiser that works element by element, such as adamw, or DDP", label, d.Whole)
 		}
 		if o.known[t] || seen[t] {
 			return core.Errorf(core.ValueError, name, "parameter %s was given twice", label)

@@ -145,7 +145,7 @@ func (s *GradScaler) Check(optimizer any, params []*core.Tensor) (finite bool, e
 		return false, core.Errorf(core.StateError, "step", "no parameter of this optimiser has a gradient")
 	}
 	if d := step.divided; d != nil {
-		return false, core.Errorf(core.StateError, "step", "%s is divided over ranks, which have to leave a step out together: tell each what was found elsewhere (Unscale, Found, FoundElsewhere) before", d.Whole)
+		return false, core.Errorf(core.StateError, "step", "%s is sharded over ranks, which have to leave a step out together: tell each what was found elsewhere (Unscale, Found, FoundElsewhere) before", d.Whole)
 	}
 	step.stepped = true
 	bad, err := step.bad()

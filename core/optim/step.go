@@ -175,7 +175,7 @@ func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
 	}
 	switch {
 	case s.param.AutogradMeta() != s.history:
-		return core.Errorf(core.StateError, op, "parameter %s was divided over ranks, or gathered, since the optimiser was made, got %v: make the optimiser after the model is fully sharded, and step while its parameters are not gathered", s.name, s.param)
+		return core.Errorf(core.StateError, op, "parameter %s was sharded over ranks, or gathered, since the optimiser was made, got %v: make the optimiser after the model is fully sharded, and step while its parameters are not gathered", s.name, s.param)
 	case !slices.Equal(grad.Shape(), s.param.Shape()):
 		return core.Errorf(core.ShapeError, op, "parameter %s: the gradient has another shape, got %v, want %v", s.name, grad.Shape(), s.param.Shape())
 	case grad.DType() != s.param.DType():

@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A model whose parameters, gradients and AdamW state are more than a device may hold does not train on one, and does on
-// four that may hold as much each, with the losses of one without a limit.
-func TestLargerThanADevice(t *testing.T) {
+// TestModelLargerThanADevice trains a model whose parameters, gradients and AdamW state exceed the memory limit of one device.
+// One device must fail. Four devices with FSDP, each with the same limit, must give the losses of one device without a limit.
+func TestModelLargerThanADevice(t *testing.T) {
 	const world, steps = 4, 4
 	parameters := 4 * layers * (side*side + side)
-	budget := 5 * parameters / 2 // of the 4 times the parameters that training takes
+	budget := 5 * parameters / 2 // training takes 4 times the parameters: gradients, and two moments
 	adamW := func(m nn.Module) (*optim.Optimizer, error) {
 		return optim.NewAdamW(nn.Parameters(m), optim.Hyper{"lr": 1e-3})
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A rank that lacks memory in a pass says so to all before their backward returns. They go on as if the step had not been.
+// TestOutOfMemoryInAPass makes one allocation on one rank fail. The step must fail on all ranks, and the following steps must not
+// be affected.
 func TestOutOfMemoryInAPass(t *testing.T) {
 	half := core.Float32
 	average := func(f *fsdp.FullyShardedDataParallel) error {
@@ -33,12 +34,12 @@ func TestOutOfMemoryInAPass(t *testing.T) {
 		}
 		return nil
 	}
-	for name, c := range map[string]faulty{
+	for name, c := range map[string]faultCase{
 		"plain":       {},
 		"kept":        {options: fsdp.Options{KeepAfterForward: true}},
 		"no prefetch": {options: fsdp.Options{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}},
 		"kept to the next": {prepare: func(f *fsdp.FullyShardedDataParallel) error {
-			return each(f, func(u *fsdp.Unit) { u.SetReshardAfterBackward(false) })
+			return eachUnit(f, func(u *fsdp.Unit) { u.SetReshardAfterBackward(false) })
 		}},
 		"by hand":      {unshard: true},
 		"partial":      {world: 4, options: fsdp.Options{Partial: 2}},
@@ -46,9 +47,9 @@ func TestOutOfMemoryInAPass(t *testing.T) {
 		"hook":         {prepare: average},
 		"hybrid":       {world: 4, hybrid: true},
 		"replicas":     {replicas: true},
-		"accumulation": {micro: 2},
-		"parts":        {parts: true},
-		"buffers":      {model: normalised},
+		"accumulation": {noSyncPasses: 2},
+		"parts":        {twoPart: true},
+		"buffers":      {model: batchNormModel},
 	} {
 		if testing.Short() && name != "plain" && name != "hybrid" {
 			continue
@@ -63,15 +64,15 @@ func TestOutOfMemoryInAPass(t *testing.T) {
 	}
 }
 
-func each(f *fsdp.FullyShardedDataParallel, fn func(u *fsdp.Unit)) error {
+func eachUnit(f *fsdp.FullyShardedDataParallel, fn func(u *fsdp.Unit)) error {
 	for _, u := range f.Tree().Units() {
 		fn(u)
 	}
 	return nil
 }
 
-// normalised is a model whose forward passes change buffers.
-func normalised() *nn.Sequential {
+// batchNormModel returns a model whose forward passes update buffers.
+func batchNormModel() *nn.Sequential {
 	core.ManualSeed(3)
 	block := func(in, out int) nn.Layer {
 		return nn.NewSequential(nn.NewLinear(in, out, nn.LinearOptions{}), nn.NewBatchNorm1d(out, nn.BatchNormOptions{}))
@@ -79,23 +80,23 @@ func normalised() *nn.Sequential {
 	return nn.NewSequential(block(width, 8), block(8, 4), nn.NewLinear(4, 2, nn.LinearOptions{}))
 }
 
-// faulty is a way to train of which one pass of one rank lacks memory.
-type faulty struct {
-	world    int // 2 if 0
-	options  fsdp.Options
-	model    func() *nn.Sequential
-	prepare  func(f *fsdp.FullyShardedDataParallel) error
-	hybrid   bool
-	replicas bool // all ranks have all of the parameters
-	unshard  bool // before each forward pass
-	parts    bool // backward has two
-	micro    int  // batches whose gradients are added up without synchronisation before
-	forward  bool // it is the forward pass that fails
+// A faultCase configures training in which an allocation of one rank's pass fails.
+type faultCase struct {
+	world        int // 2 if 0
+	options      fsdp.Options
+	model        func() *nn.Sequential
+	prepare      func(f *fsdp.FullyShardedDataParallel) error
+	hybrid       bool
+	replicas     bool // parameters are replicated
+	unshard      bool // call Unshard before each forward pass
+	twoPart      bool // two-part backward
+	noSyncPasses int  // number of passes without synchronisation before each step
+	forward      bool // the forward pass fails, not backward
 }
 
-// train returns the parameters after three steps, in one of which allocation number k of rank 1's pass fails, and whether there were so
-// many.
-func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
+// train runs three steps. Allocation k of rank 1's pass in step at fails. It returns the final parameters, and whether there was
+// such an allocation.
+func (c faultCase) train(t *testing.T, at, k int) (final []float64, failed bool) {
 	t.Helper()
 	defer core.SetAllocFault(nil)
 	world := max(c.world, 2)
@@ -107,7 +108,7 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 		}
 		var err error
 		if c.hybrid {
-			if group, o.Replicas, err = grid(r); err != nil {
+			if group, o.Replicas, err = hybridGroups(r); err != nil {
 				return err
 			}
 		} else if c.replicas {
@@ -139,7 +140,7 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 			core.Tidy(func() {
 				x, y := batch(step, r.Rank*2, r.Rank*2+2)
 				o := autograd.Options{}
-				if c.parts {
+				if c.twoPart {
 					x = op.Mul(x.SetRequiresGrad(true), core.Num(1))
 					o.First = []*core.Tensor{x}
 				}
@@ -165,7 +166,7 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 					return
 				}
 				defer run.Close()
-				if _, err = run.Step(); err == nil && c.parts {
+				if _, err = run.Step(); err == nil && c.twoPart {
 					run.Rest()
 					_, err = run.Step()
 				}
@@ -174,7 +175,7 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 		}
 		for s := 0; s < 3; s++ {
 			adam.ZeroGrad()
-			for i := 0; i < c.micro && err == nil; i++ {
+			for i := 0; i < c.noSyncPasses && err == nil; i++ {
 				err = f.NoSync(func() error { return pass(100+10*s+i, false) })
 			}
 			if err == nil {
@@ -195,7 +196,7 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 				return fmt.Errorf("%s: %w", n.Name, err)
 			}
 		}
-		all, err := gathered(f)
+		all, err := fullParams(f)
 		finals[r.Rank] = all
 		return errors.Join(err, f.Close())
 	})

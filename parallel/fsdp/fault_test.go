@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What cannot work is an error, the same kind on every rank, that says what to do.
+// TestBadInput checks that misuse gives an error on every rank that says what to do.
 func TestBadInput(t *testing.T) {
 	for _, c := range []struct {
 		do   func(r *collective.Rank) error
 		want string
 	}{
-		{func(r *collective.Rank) error { // a parameter created after the module was divided
+		{func(r *collective.Rank) error { // a parameter created after the module was sharded
 			m := model()
 			f, err := fsdp.New(m, r.World, blocks, fsdp.Options{})
 			if err != nil {
@@ -30,8 +30,8 @@ func TestBadInput(t *testing.T) {
 			m.RegisterParameter("late", op.Ones(2).Keep().SetRequiresGrad(true))
 			x, _ := batch(0, 0, 1)
 			return f.Forward(x).Err()
-		}, "parameter late was created after the module was divided"},
-		{func(r *collective.Rank) error { // an optimiser made before
+		}, "parameter late was created after the module was sharded"},
+		{func(r *collective.Rank) error { // an optimiser created before the module was sharded
 			m := model()
 			opt, err := optimisers["sgd"](nn.Parameters(m))
 			if err != nil {
@@ -45,24 +45,24 @@ func TestBadInput(t *testing.T) {
 			_, err = step(f.Forward, opt, x, y)
 			return err
 		}, "make the optimiser after the model is fully sharded"},
-		{func(r *collective.Rank) error { // ranks with other models
+		{func(r *collective.Rank) error { // ranks with different models
 			sizes := []int{4, 4, 5}
 			_, err := fsdp.New(nn.NewSequential(nn.NewLinear(3, sizes[r.Rank], nn.LinearOptions{})), r.World, nil, fsdp.Options{})
 			return err
 		}, `"0.weight", float64[4 3] on ranks [0 1], "0.weight", float64[5 3] on rank 2`},
-		{func(r *collective.Rank) error { // ranks with other options
+		{func(r *collective.Rank) error { // ranks with different options
 			_, err := fsdp.New(model(), r.World, nil, fsdp.Options{KeepAfterForward: r.Rank == 1})
 			return err
-		}, "how the unit is divided"},
-		{func(r *collective.Rank) error { // a module divided twice
+		}, "how the unit is sharded"},
+		{func(r *collective.Rank) error { // a module sharded twice
 			m := model()
 			if _, err := fsdp.New(m, r.World, nil, fsdp.Options{}); err != nil {
 				return err
 			}
 			_, err := fsdp.New(m, r.World, nil, fsdp.Options{})
 			return err
-		}, "is divided over ranks already"},
-		{func(r *collective.Rank) error { // a state of another shape
+		}, "is sharded over ranks already"},
+		{func(r *collective.Rank) error { // a state dict with a wrong shape
 			f, err := fsdp.New(model(), r.World, nil, fsdp.Options{})
 			if err != nil {
 				return err
@@ -70,7 +70,7 @@ func TestBadInput(t *testing.T) {
 			_, err = f.Load(map[string]*core.Tensor{"3.bias": op.Ones(3), "x": op.Ones(1)}, true)
 			return err
 		}, "3.bias (got [3], want [2])"},
-		{func(r *collective.Rank) error { // a state without an entry, and with one of its own
+		{func(r *collective.Rank) error { // a state dict with a missing and an unexpected key
 			f, err := fsdp.New(model(), r.World, nil, fsdp.Options{})
 			if err != nil {
 				return err
@@ -88,7 +88,7 @@ func TestBadInput(t *testing.T) {
 			}
 			x, _ := batch(0, 0, 1)
 			return m.Layers[3].Forward(nn.Call(m.Layers[2], nn.Call(m.Layers[1], nn.Call(m.Layers[0], x)))).Err()
-		}, `parameter 3.weight is divided over ranks and is not gathered now: call the module`},
+		}, `parameter 3.weight is sharded over ranks and is not gathered now: call the module`},
 		{func(r *collective.Rank) error {
 			_, err := fsdp.New(model(), r.World, nil, fsdp.Options{Partial: 2})
 			return err
@@ -103,7 +103,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// broken fails in backward when it is told to.
+// broken is a layer whose backward fails on demand.
 type broken struct {
 	nn.Base
 	fails bool
@@ -120,7 +120,7 @@ func (b *broken) Forward(x *core.Tensor) *core.Tensor {
 	return y
 }
 
-// A backward pass that an error has ended leaves nothing behind: the next step's gradients are its own.
+// TestBackwardFails makes one backward pass fail. The next step's gradients must not be affected.
 func TestBackwardFails(t *testing.T) {
 	for _, o := range []fsdp.Options{{}, {KeepAfterForward: true}} {
 		spawn(t, 2, func(r *collective.Rank) error {
@@ -143,7 +143,7 @@ func TestBackwardFails(t *testing.T) {
 				if err := autograd.Backward(mse(f.Forward(x), y)); err != nil {
 					return err
 				}
-				if grads[i], err = fullGrads(f); err != nil {
+				if grads[i], err = fullGradients(f); err != nil {
 					return err
 				}
 			}

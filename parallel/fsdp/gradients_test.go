@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Case 31: gradients of several passes add up, sent each time or only the last, as those of one large batch.
+// TestCase31Accumulation checks that gradients accumulated over several passes are those of one large batch, with a reduction in
+// each pass and in the last pass only.
 func TestCase31Accumulation(t *testing.T) {
 	const world, parts = 2, 3
 	var want []float64
@@ -51,21 +52,21 @@ func TestCase31Accumulation(t *testing.T) {
 							return err
 						}
 						if r.World.Stats().Bytes["reduce_scatter"] != before {
-							return errors.New("a pass without synchronisation sent gradients")
+							return errors.New("a pass without synchronisation reduced gradients")
 						}
 					} else if err := pass(); err != nil {
 						return err
 					}
 				}
-				got, err := fullGrads(f)
+				got, err := fullGradients(f)
 				return errors.Join(err, near("gradients", got, want, 1e-9), f.Close())
 			})
 		}
 	}
 }
 
-// fullGrads returns the gradients of all parameters of the model in full.
-func fullGrads(f *fsdp.FullyShardedDataParallel) ([]float64, error) {
+// fullGradients returns the full gradients of all parameters of the model.
+func fullGradients(f *fsdp.FullyShardedDataParallel) ([]float64, error) {
 	byName := map[string][]float64{}
 	for _, u := range f.Tree().Units() {
 		for _, l := range u.Layout() {
@@ -87,7 +88,7 @@ func fullGrads(f *fsdp.FullyShardedDataParallel) ([]float64, error) {
 	return all, nil
 }
 
-// Case 32: the norm of the divided gradients is that of the whole ones, and clipping scales by it.
+// TestCase32ClipGradNorm checks that the norm of sharded gradients is that of the full gradients, and that clipping scales by it.
 func TestCase32ClipGradNorm(t *testing.T) {
 	for _, power := range []float64{1, 2, 3, math.Inf(1)} {
 		var want float64
@@ -118,13 +119,14 @@ func TestCase32ClipGradNorm(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			grads, err := fullGrads(f)
+			grads, err := fullGradients(f)
 			return errors.Join(err, near("norm", []float64{got}, []float64{want}, 1e-9), near("clipped", grads, clipped, 1e-9), f.Close())
 		})
 	}
 }
 
-// A parameter that no rank uses keeps the gradient it has, or none; one that some rank uses has the average everywhere.
+// TestUnusedParameters checks that a parameter that no rank uses keeps its gradient, if it has one, and that a parameter that
+// some rank uses gets the average on every rank.
 func TestUnusedParameters(t *testing.T) {
 	spawn(t, 3, func(r *collective.Rank) error {
 		a, b, c := nn.NewLinear(width, 2, nn.LinearOptions{}), nn.NewLinear(width, 2, nn.LinearOptions{}), nn.NewLinear(width, 2, nn.LinearOptions{})
@@ -172,12 +174,12 @@ func TestUnusedParameters(t *testing.T) {
 	})
 }
 
-// Sums of gradients are divided by the number of ranks, or by what the caller says, once: whether they are added up over ranks
-// that divide the parameters, over replicas, or both.
+// TestDivideFactor checks that sums of gradients are divided once, by the divide factor or by the number of ranks: for sharding,
+// replicas and hybrid sharding.
 func TestDivideFactor(t *testing.T) {
 	const world = 4
 	spawn(t, world, func(r *collective.Rank) error {
-		shards, copies, err := grid(r)
+		shards, copies, err := hybridGroups(r)
 		if err != nil {
 			return err
 		}
@@ -186,7 +188,7 @@ func TestDivideFactor(t *testing.T) {
 			group *collective.Group
 			o     fsdp.Options
 		}{
-			{"divided", r.World, fsdp.Options{}}, {"replicas", nil, fsdp.Options{Replicas: r.World}}, {"both", shards, fsdp.Options{Replicas: copies}},
+			{"sharded", r.World, fsdp.Options{}}, {"replicas", nil, fsdp.Options{Replicas: r.World}}, {"both", shards, fsdp.Options{Replicas: copies}},
 		} {
 			for _, factor := range []float64{0, 1, 16} {
 				m := &scaled{Weight: op.Ones(3).Keep().SetRequiresGrad(true)}
@@ -196,7 +198,7 @@ func TestDivideFactor(t *testing.T) {
 				}
 				f.Tree().Units()[0].SetDivideFactor(factor)
 				x := op.Full([]int{3}, core.Num(float64(r.Rank+1)), op.TensorOptions{})
-				for range 2 { // the second is added
+				for range 2 { // the second pass accumulates
 					if err := autograd.Backward(op.Sum(f.Forward(x), nil, false)); err != nil {
 						return err
 					}
@@ -223,8 +225,9 @@ func TestDivideFactor(t *testing.T) {
 	})
 }
 
-// Gradients of passes without synchronisation are reduced by the next pass with it, also those of units that it does not use.
-func TestCase31UnitsThatAreNotUsedAgain(t *testing.T) {
+// TestCase31UnitsUsedWithoutSync uses a unit only in a pass without synchronisation. The next pass with synchronisation must
+// reduce its gradients, although it does not use the unit.
+func TestCase31UnitsUsedWithoutSync(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		a, b := &scaled{Weight: op.Ones(4).Keep().SetRequiresGrad(true)}, &scaled{Weight: op.Ones(4).Keep().SetRequiresGrad(true)}
 		f, err := fsdp.New(nn.NewSequential(a, b), r.World, fsdp.ByType(a), fsdp.Options{})
@@ -258,7 +261,7 @@ func TestCase31UnitsThatAreNotUsedAgain(t *testing.T) {
 	})
 }
 
-// What was dropped between passes without synchronisation does not come back, wherever it waited.
+// TestDroppedGradients checks that a gradient that the caller sets to nil between passes without synchronisation stays dropped.
 func TestDroppedGradients(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		for _, group := range []*collective.Group{r.World, nil} {
@@ -283,14 +286,14 @@ func TestDroppedGradients(t *testing.T) {
 					if err := u.Unshard(); err != nil {
 						return err
 					}
-					m.Weight.SetGrad(nil) // of the whole parameter
+					m.Weight.SetGrad(nil) // the full gradient
 					u.Reshard()
 					m.Weight.SetGrad(nil)
 				}
 			}
 			v, err := core.Values[float64](m.Weight.Grad())
 			if err != nil || v[0] != 3 {
-				return fmt.Errorf("divided %v: got %v, %v, want 3", group != nil, v, err)
+				return fmt.Errorf("sharded %v: got %v, %v, want 3", group != nil, v, err)
 			}
 			if err := f.Close(); err != nil {
 				return err
@@ -300,9 +303,9 @@ func TestDroppedGradients(t *testing.T) {
 	})
 }
 
-// Shards that change while full parameters, or parts of them, are kept for a backward pass that does not come, or after one,
-// are gathered again.
-func TestChangedShardsAreGatheredAgain(t *testing.T) {
+// TestChangedShards changes shards while full parameters, or parts of them, are kept after forward or after backward. The next
+// forward pass must gather them again.
+func TestChangedShards(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		for _, o := range []fsdp.Options{{}, {KeepAfterForward: true}, {Partial: 2}} {
 			spawn(t, 4, func(r *collective.Rank) error {

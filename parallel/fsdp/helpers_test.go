@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What tests of other packages of ranks share.
+// Helpers that tests of other parallel packages use too.
 var (
 	in64       = ranktest.In64
 	batch      = ranktest.Batch
@@ -33,41 +33,43 @@ func spawn(t *testing.T, n int, fn func(r *collective.Rank) error) {
 	require.NoError(t, trySpawn(n, fn))
 }
 
+// trySpawn is spawn that returns the error.
 func trySpawn(n int, fn func(r *collective.Rank) error) error {
 	return ranktest.Spawn(n, func(int) uint64 { return 7 }, fn)
 }
 
 const width = ranktest.Width
 
-// gain is a layer with a parameter without dimensions.
-type gain struct {
+// A scaleLayer multiplies by a parameter without dimensions.
+type scaleLayer struct {
 	nn.Base
 	Scale *core.Tensor
 }
 
-func newGain() *gain {
+func newScaleLayer() *scaleLayer {
 	s := core.Scalar(1.25).Keep()
 	s.SetRequiresGrad(true)
-	return &gain{Scale: s}
+	return &scaleLayer{Scale: s}
 }
 
-func (g *gain) Forward(x *core.Tensor) *core.Tensor { return op.Mul(x, g.Scale) }
+func (g *scaleLayer) Forward(x *core.Tensor) *core.Tensor { return op.Mul(x, g.Scale) }
 
-// model is the one of most tests: sizes that divide by the number of ranks, that do not, that are smaller, and a scalar.
+// model returns the model of most tests. Its parameters' rows are divisible by the number of ranks, or not divisible, or fewer
+// than it, or a scalar.
 func model() *nn.Sequential {
 	core.ManualSeed(3)
 	return nn.NewSequential(
 		nn.NewSequential(nn.NewLinear(width, 8, nn.LinearOptions{}), nn.NewTanh()),
-		nn.NewSequential(nn.NewLinear(8, 5, nn.LinearOptions{}), newGain(), nn.NewSigmoid()),
+		nn.NewSequential(nn.NewLinear(8, 5, nn.LinearOptions{}), newScaleLayer(), nn.NewSigmoid()),
 		nn.NewSequential(nn.NewLinear(5, 8, nn.LinearOptions{}), nn.NewTanh()),
 		nn.NewLinear(8, 2, nn.LinearOptions{}))
 }
 
-// blocks makes units of the parts of [model] that are sequences.
+// blocks wraps the nn.Sequential submodules of [model].
 var blocks = fsdp.ByType(&nn.Sequential{})
 
-// gathered returns all parameters of a divided model in full, in the order of nn.NamedParameters of the plain one.
-func gathered(f *fsdp.FullyShardedDataParallel) (all []float64, err error) {
+// fullParams returns all full parameters of a sharded model, in the order of nn.NamedParameters of the plain one.
+func fullParams(f *fsdp.FullyShardedDataParallel) (all []float64, err error) {
 	err = f.Summon(fsdp.SummonOptions{}, func() error {
 		all, err = values(nn.Parameters(f.Module))
 		return err
@@ -91,8 +93,8 @@ func step(forward func(x *core.Tensor) *core.Tensor, o *optim.Optimizer, x, y *c
 	return loss, err
 }
 
-// alone trains a plain copy of the model on the joined batches of so many ranks and returns its parameters.
-func alone(m nn.Layer, optimiser string, steps, samples int) ([]float64, error) {
+// trainOneDevice trains a plain copy of the model on the global batch and returns its parameters.
+func trainOneDevice(m nn.Layer, optimiser string, steps, samples int) ([]float64, error) {
 	o, err := optimisers[optimiser](nn.Parameters(m))
 	if err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ func alone(m nn.Layer, optimiser string, steps, samples int) ([]float64, error) 
 	return values(nn.Parameters(m))
 }
 
-// contains returns an error unless err says what is wanted.
+// contains returns an error unless err contains want.
 func contains(err error, want string) error {
 	if err == nil || !strings.Contains(err.Error(), want) {
 		return fmt.Errorf("got %v, want %s", err, want)

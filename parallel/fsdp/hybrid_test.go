@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grid returns the group of two, of four ranks, that divide a model with this one, and that of the two with the same shards.
-func grid(r *collective.Rank) (shards, copies *collective.Group, err error) {
+// hybridGroups returns the groups of hybrid sharding on four ranks: the two ranks that this rank shards with, and the two that
+// have the same shards.
+func hybridGroups(r *collective.Rank) (shards, copies *collective.Group, err error) {
 	for _, ranks := range [][]int{{0, 1}, {2, 3}, {0, 2}, {1, 3}} {
 		g, err := r.World.New(ranks, collective.Options{})
 		if err != nil {
@@ -32,17 +33,18 @@ func grid(r *collective.Rank) (shards, copies *collective.Group, err error) {
 	return shards, copies, nil
 }
 
-// Case 33: groups of two ranks that divide, twice, are as four that do; and copies alone are as DDP.
+// TestCase33HybridSharding checks that two replicas of two ranks train like sharding over four ranks, and replicas alone like
+// DDP.
 func TestCase33HybridSharding(t *testing.T) {
 	const world = 4
 	var want []float64
 	in64(t, func() {
 		var err error
-		want, err = alone(model(), "adam", 4, 2*world)
+		want, err = trainOneDevice(model(), "adam", 4, 2*world)
 		require.NoError(t, err)
 	})
 	spawn(t, world, func(r *collective.Rank) error {
-		shards, copies, err := grid(r)
+		shards, copies, err := hybridGroups(r)
 		if err != nil {
 			return err
 		}
@@ -69,7 +71,7 @@ func TestCase33HybridSharding(t *testing.T) {
 					return err
 				}
 			}
-			got, err := gathered(f)
+			got, err := fullParams(f)
 			if err := errors.Join(err, near("parameters", got, want, 1e-9), f.Close()); err != nil {
 				return err
 			}
@@ -78,10 +80,11 @@ func TestCase33HybridSharding(t *testing.T) {
 	})
 }
 
-// A model that only the first rank has goes to all others, along rows and columns of the grid.
+// TestHybridBroadcast starts with different values on each rank. With [fsdp.Options.Broadcast] all ranks must get those of rank
+// 0, also those that share no group with it.
 func TestHybridBroadcast(t *testing.T) {
 	spawn(t, 4, func(r *collective.Rank) error {
-		shards, copies, err := grid(r)
+		shards, copies, err := hybridGroups(r)
 		if err != nil {
 			return err
 		}
@@ -104,7 +107,7 @@ func TestHybridBroadcast(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			got, err := gathered(f)
+			got, err := fullParams(f)
 			if err := errors.Join(err, equal("parameters", got, want), f.Close()); err != nil {
 				return err
 			}
@@ -113,12 +116,12 @@ func TestHybridBroadcast(t *testing.T) {
 	})
 }
 
-// Of a parameter that only one of the ranks uses, which shares neither rows nor columns of the grid with all others, every rank
-// has the average; of one that none uses, no gradient, also where sums stayed within the groups for a while.
+// TestHybridUnusedParameters uses a parameter on one rank only. Every rank must get the average, also those that share no group
+// with that rank. A parameter that no rank uses must get no gradient, also with the all-reduce deferred.
 func TestHybridUnusedParameters(t *testing.T) {
 	const world = 4
 	spawn(t, world, func(r *collective.Rank) error {
-		shards, copies, err := grid(r)
+		shards, copies, err := hybridGroups(r)
 		if err != nil {
 			return err
 		}
@@ -150,7 +153,7 @@ func TestHybridUnusedParameters(t *testing.T) {
 					return err
 				}
 				if n := copies.Stats().Calls["all_reduce"]; n != before {
-					return fmt.Errorf("%d sums went to the replicas in a pass without them", n-before)
+					return fmt.Errorf("%d all-reduces in a pass without them", n-before)
 				}
 				u.SetAllReduce(true)
 			}

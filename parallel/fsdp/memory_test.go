@@ -18,17 +18,17 @@ import (
 const (
 	side   = 192
 	layers = 8
-	// room is what activations, losses and inputs of one row may take in a test of memory.
+	// room is the memory allowed for activations, losses and inputs of one row.
 	room = 64 << 10
 )
 
-// slow is a layer that holds up the stream of a rank.
-type slow struct {
+// A slowLayer delays the stream of a rank.
+type slowLayer struct {
 	nn.Base
 	pause time.Duration
 }
 
-func (l *slow) Forward(x *core.Tensor) *core.Tensor {
+func (l *slowLayer) Forward(x *core.Tensor) *core.Tensor {
 	if l.pause > 0 {
 		s := core.CurrentContext().Stream(x.Device())
 		c := s.Begin(-1, "slow")
@@ -44,15 +44,15 @@ func deep(pause time.Duration) *nn.Sequential {
 	core.ManualSeed(1)
 	var list []nn.Layer
 	for range layers {
-		list = append(list, nn.NewSequential(&slow{pause: pause}, nn.NewLinear(side, side, nn.LinearOptions{})))
+		list = append(list, nn.NewSequential(&slowLayer{pause: pause}, nn.NewLinear(side, side, nn.LinearOptions{})))
 	}
 	return nn.NewSequential(list...)
 }
 
-// peaks are the highest numbers of bytes of a step's parts, above what there was before the model was made.
+// peaks are the peak numbers of bytes in each phase of a step, above those before the model was created.
 type peaks struct{ forward, backward, step, zeroed, after, gathered int }
 
-// measure trains a model for three steps and returns the peaks of the last.
+// measure trains a model for three steps and returns the peaks of the last one.
 func measure(r *collective.Rank, o fsdp.Options, policy fsdp.Policy, pause time.Duration) (p peaks, err error) {
 	if err := errors.Join(core.Synchronize(), r.World.Barrier()); err != nil {
 		return p, err
@@ -102,10 +102,11 @@ func measure(r *collective.Rank, o fsdp.Options, policy fsdp.Policy, pause time.
 	return p, nil
 }
 
-// Case 29: peaks within the formulas, the same with a slow rank; and everything comes back.
+// TestCase29Memory checks peaks against the formulas in the package's documentation. They must not depend on a slow rank, and all
+// memory must be freed at the end.
 func TestCase29Memory(t *testing.T) {
 	const world = 4
-	devices := []string{"cpu:10", "cpu:11", "cpu:12", "cpu:13"} // on which no other test leaves anything
+	devices := []string{"cpu:10", "cpu:11", "cpu:12", "cpu:13"} // no other test uses them
 	u := 4 * (side*side + side)
 	all := layers * u
 	part := all / world
@@ -127,7 +128,7 @@ func TestCase29Memory(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				state := part // of a parameter, a gradient, and two of Adam's for each
+				state := part // Adam has two such states
 				if p.forward > c.forward+2*state+room || p.backward > c.backward+2*state+room {
 					return fmt.Errorf("%+v: peaks %+v, want at most %d in forward and %d in backward, and the optimiser's state", c.o, p, c.forward, c.backward)
 				}

@@ -24,9 +24,9 @@ func onMeta(fn func() error) error {
 	return err
 }
 
-// A model that was made without values gets, shard by shard, the bits of one that was made with them, buffers and ignored
-// parameters too; and trains as that does.
-func TestMetaTheSameBits(t *testing.T) {
+// TestMetaParity checks that a model created on the meta device gets values that are bitwise equal to those of a model created
+// with values, also in buffers and ignored parameters, and trains like it.
+func TestMetaParity(t *testing.T) {
 	for _, world := range []int{1, 3} {
 		for _, o := range []fsdp.Options{{}, {Broadcast: true}, {KeepAfterForward: true}} {
 			spawn(t, world, func(r *collective.Rank) error {
@@ -35,7 +35,7 @@ func TestMetaTheSameBits(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				want, err := gathered(f)
+				want, err := fullParams(f)
 				if err != nil {
 					return err
 				}
@@ -47,7 +47,7 @@ func TestMetaTheSameBits(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				got, err := gathered(g)
+				got, err := fullParams(g)
 				if err := errors.Join(err, equal("parameters", got, want)); err != nil {
 					return fmt.Errorf("%+v on %d ranks: %w", o, world, err)
 				}
@@ -70,7 +70,7 @@ func TestMetaTheSameBits(t *testing.T) {
 	}
 }
 
-// With ranks of different seeds, all begin with the numbers of rank 0.
+// TestMetaBroadcast gives ranks different seeds. With [fsdp.Options.Broadcast] all must start with the values of rank 0.
 func TestMetaBroadcast(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		var first, mine *nn.Linear
@@ -88,16 +88,16 @@ func TestMetaBroadcast(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		got, err := gathered(f)
+		got, err := fullParams(f)
 		return errors.Join(err, equal("parameters", got, want), f.Close())
 	})
 }
 
-// No device ever holds more than its shards and, of one parameter, what rounding a part to whole draws takes: the counters
-// of each rank say so.
+// TestMetaMemory checks that no device ever has more than its shards, plus what rounding one shard up to whole random draws
+// takes.
 func TestMetaMemory(t *testing.T) {
 	const world = 4
-	devices := []string{"cpu:20", "cpu:21", "cpu:22", "cpu:23"} // on which no other test leaves anything
+	devices := []string{"cpu:20", "cpu:21", "cpu:22", "cpu:23"} // no other test uses them
 	part := 4 * layers * (side*side + side) / world
 	err := collective.Spawn(world, devices, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
 		core.ResetPeak(r.Device)
@@ -136,7 +136,8 @@ func TestMetaMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Values that cannot be made again are an error on every rank that names the parameter.
+// TestMetaUnknownValues checks that values that cannot be created from the meta device give an error on every rank that names the
+// parameter.
 func TestMetaUnknownValues(t *testing.T) {
 	require.NoError(t, trySpawn(2, func(r *collective.Rank) error {
 		m := nn.NewLinear(600, 600, nn.LinearOptions{})

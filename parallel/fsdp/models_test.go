@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tied is a model that uses one parameter in two units and another twice in one, has frozen ones, and a buffer.
+// tied is a model with a parameter shared by two units, a unit used twice, frozen parameters and a buffer.
 type tied struct {
 	nn.Base
 	Embed *nn.Linear
@@ -40,16 +40,16 @@ func newTied() *tied {
 
 func (m *tied) Forward(x *core.Tensor) *core.Tensor {
 	x = nn.Call(m.First, nn.Call(m.Norm, nn.Call(m.Embed, x)))
-	return nn.Call(m.Last, nn.Call(m.First, x)) // a unit used twice
+	return nn.Call(m.Last, nn.Call(m.First, x)) // the second call of m.First
 }
 
-// Case 30: frozen, shared and ignored parameters, units in units and used twice, buffers.
+// TestCase30AnyModel checks frozen, shared and ignored parameters, nested units, units used twice, and buffers.
 func TestCase30AnyModel(t *testing.T) {
 	const world, steps = 3, 3
 	var want []float64
 	in64(t, func() {
 		var err error
-		want, err = alone(newTied(), "adam", steps, 2*world)
+		want, err = trainOneDevice(newTied(), "adam", steps, 2*world)
 		require.NoError(t, err)
 	})
 	for _, o := range []fsdp.Options{{}, {KeepAfterForward: true}, {NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}, {Slots: 3}} {
@@ -73,7 +73,7 @@ func TestCase30AnyModel(t *testing.T) {
 					return err
 				}
 			}
-			got, err := gathered(f)
+			got, err := fullParams(f)
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func TestCase30AnyModel(t *testing.T) {
 	}
 }
 
-// Ignored modules keep their parameters, whose gradients are the rank's own.
+// TestCase30Ignored checks that parameters of ignored modules stay full, and that their gradients are not averaged.
 func TestCase30Ignored(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		m := model()
@@ -120,7 +120,7 @@ func TestCase30Ignored(t *testing.T) {
 	})
 }
 
-// What a checkpoint computes again is computed with whole parameters, inside units and around them.
+// TestCheckpointedUnits checks activation checkpointing inside units and around them.
 func TestCheckpointedUnits(t *testing.T) {
 	const world = 2
 	again := func(l nn.Layer) func(x *core.Tensor) *core.Tensor {
@@ -133,10 +133,10 @@ func TestCheckpointedUnits(t *testing.T) {
 	var want []float64
 	in64(t, func() {
 		var err error
-		want, err = alone(model(), "sgd", 3, 2*world)
+		want, err = trainOneDevice(model(), "sgd", 3, 2*world)
 		require.NoError(t, err)
 	})
-	for _, policy := range []fsdp.Policy{nil, blocks, fsdp.ByType(&nn.Linear{}, &gain{})} {
+	for _, policy := range []fsdp.Policy{nil, blocks, fsdp.ByType(&nn.Linear{}, &scaleLayer{})} {
 		spawn(t, world, func(r *collective.Rank) error {
 			m := model()
 			f, err := fsdp.New(m, r.World, policy, fsdp.Options{})
@@ -166,7 +166,7 @@ func TestCheckpointedUnits(t *testing.T) {
 					return err
 				}
 			}
-			got, err := gathered(f)
+			got, err := fullParams(f)
 			return errors.Join(err, near("parameters", got, want, 1e-9), f.Close())
 		})
 	}

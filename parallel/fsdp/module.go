@@ -242,7 +242,7 @@ func (f *FullyShardedDataParallel) Run(fn func(inputs []*core.Tensor) []*core.Te
 func (f *FullyShardedDataParallel) checkNewParams() error {
 	for _, n := range nn.NamedParameters(f.Module) {
 		if !f.knownParams[n.Tensor] {
-			return core.Errorf(core.StateError, "fsdp", "parameter %s was created after the module was divided over ranks: its gradients would not be averaged; create parameters before, or ignore its module", n.Name)
+			return core.Errorf(core.StateError, "fsdp", "parameter %s was created after the module was sharded over ranks: its gradients would not be averaged; create parameters before, or ignore its module", n.Name)
 		}
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/plait-ml/plait/parallel/internal/ranktest"
 )
 
-// A rank that runs out of memory says so, whatever it was doing, and the others do not wait for it.
+// TestOutOfMemoryOnARank makes each allocation of one rank fail in turn. The rank must report it, and the other ranks must not
+// wait for it.
 func TestOutOfMemoryOnARank(t *testing.T) {
 	ranktest.OutOfMemory(t, 2, 1, func(r *collective.Rank) error {
 		f, err := fsdp.New(model(), r.World, blocks, fsdp.Options{})
@@ -30,7 +31,8 @@ func TestOutOfMemoryOnARank(t *testing.T) {
 	})
 }
 
-// What failed for lack of memory can be done again.
+// TestOutOfMemoryInAStep makes each allocation of a step fail in turn. Parameters must be unchanged, and the step can be
+// repeated.
 func TestOutOfMemoryInAStep(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
 		f, err := fsdp.New(model(), r.World, blocks, fsdp.Options{})
@@ -42,7 +44,7 @@ func TestOutOfMemoryInAStep(t *testing.T) {
 			return err
 		}
 		x, y := batch(0, 0, 2)
-		before, err := gathered(f)
+		before, err := fullParams(f)
 		if err != nil {
 			return err
 		}
@@ -54,7 +56,7 @@ func TestOutOfMemoryInAStep(t *testing.T) {
 		}, func() {
 			_ = r.Device.Synchronize()
 			o.ZeroGrad()
-			after, err := gathered(f)
+			after, err := fullParams(f)
 			if err == nil {
 				err = equal("parameters", after, before)
 			}

@@ -16,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each parameter has an SGD optimiser that steps in a hook during backward, and each allocation of one rank's pass fails in turn. After the
-// failure each shard and buffer has its value from before or from after the step, on every rank. Training then goes on.
+// TestFailedPassWithOptimisersInHooks gives each parameter an SGD optimiser that steps in a hook during backward, and makes each
+// allocation of one rank's pass fail in turn. On every rank, each shard and buffer must have its value from before or from after
+// the step. Training then goes on.
 func TestFailedPassWithOptimisersInHooks(t *testing.T) {
 	for i := range 4 {
 		at, forward := i%2, i < 2
@@ -40,14 +41,15 @@ func TestFailedPassWithOptimisersInHooks(t *testing.T) {
 	}
 }
 
-// stepInHooks makes three steps of [normalised] in which each parameter has an optimiser that steps in a hook. Allocation k of rank 1's forward or
-// backward pass in step at fails. It returns the state of each rank before and after that step, and whether the step has failed.
+// stepInHooks makes three steps of [batchNormModel] in which each parameter has an optimiser that steps in a hook. Allocation k
+// of rank 1's forward or backward pass in step at fails. It returns the state of each rank before and after that step, and
+// whether the step has failed.
 func stepInHooks(t *testing.T, forward bool, at, k int) (states [2][2]map[string][]float64, failed bool) {
 	t.Helper()
 	defer core.SetAllocFault(nil)
 	var told [2]bool
 	spawn(t, 2, func(r *collective.Rank) error {
-		f, err := fsdp.New(normalised(), r.World, blocks, fsdp.Options{})
+		f, err := fsdp.New(batchNormModel(), r.World, blocks, fsdp.Options{})
 		if err != nil {
 			return err
 		}

@@ -155,7 +155,7 @@ func (p *parameter) shardTensor() error {
 func (p *parameter) markSharded() {
 	s := p.shard()
 	s.EnsureAutogradMeta().Refuse(core.Errorf(core.StateError, "fsdp",
-		"parameter %s is divided over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard); full_tensor() has its whole value, to_local() this rank's part", p.name, p.unit.options.Name))
+		"parameter %s is sharded over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard); full_tensor() has its whole value, to_local() this rank's part", p.name, p.unit.options.Name))
 	s.Divide(&core.Division{Whole: "parameter " + p.name,
 		Advice: "full_tensor() of the parameter has the whole, and its to_local() the part as an ordinary tensor"})
 	p.gradientDivision = &core.Division{Whole: "the gradient of parameter " + p.name,

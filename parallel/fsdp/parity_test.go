@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// train runs steps of a divided model, each rank on its rows of the batches, and returns the parameters in full.
-func train(r *collective.Rank, policy fsdp.Policy, o fsdp.Options, optimiser string, steps, each int) ([]float64, error) {
+// trainSharded trains a sharded model, each rank on its rows of the global batch, and returns the full parameters.
+func trainSharded(r *collective.Rank, policy fsdp.Policy, o fsdp.Options, optimiser string, steps, rows int) ([]float64, error) {
 	m := model()
 	f, err := fsdp.New(m, r.World, policy, o)
 	if err != nil {
@@ -25,24 +25,25 @@ func train(r *collective.Rank, policy fsdp.Policy, o fsdp.Options, optimiser str
 		return nil, err
 	}
 	for s := range steps {
-		x, y := batch(s, r.Rank*each, (r.Rank+1)*each)
+		x, y := batch(s, r.Rank*rows, (r.Rank+1)*rows)
 		if _, err := step(f.Forward, opt, x, y); err != nil {
 			return nil, err
 		}
 	}
-	all, err := gathered(f)
+	all, err := fullParams(f)
 	opt.Release()
 	return all, errors.Join(err, f.Close())
 }
 
-// Case 28: k steps as one device on the joined batch, and bit for bit as DDP, whatever is freed and prefetched when.
+// TestCase28Parity checks that k steps match one device on the global batch, and match DDP bitwise, with every combination of
+// resharding and prefetching.
 func TestCase28Parity(t *testing.T) {
 	for _, world := range []int{1, 2, 3, 4} {
 		for _, optimiser := range []string{"adam", "momentum", "sgd"}[:coretest.Rounds(3)] {
 			var want []float64
 			in64(t, func() {
 				var err error
-				want, err = alone(model(), optimiser, 4, 3*world)
+				want, err = trainOneDevice(model(), optimiser, 4, 3*world)
 				require.NoError(t, err)
 			})
 			spawn(t, world, func(r *collective.Rank) error {
@@ -75,7 +76,7 @@ func TestCase28Parity(t *testing.T) {
 				} {
 					for i, policy := range []fsdp.Policy{nil, blocks, fsdp.BySize(40)} {
 						what := fmt.Sprintf("%s, %+v, policy %d, %d ranks", optimiser, o, i, world)
-						got, err := train(r, policy, o, optimiser, 4, 3)
+						got, err := trainSharded(r, policy, o, optimiser, 4, 3)
 						if err != nil {
 							return fmt.Errorf("%s: %w", what, err)
 						}

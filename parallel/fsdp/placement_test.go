@@ -16,18 +16,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Case 34: shards on another device train as those on the one that computes, whose memory they leave.
+// TestCase34Offload checks that shards on another device train alike, and take no memory of the device that computes.
 func TestCase34Offload(t *testing.T) {
 	const world = 2
 	var want []float64
 	in64(t, func() {
 		var err error
-		want, err = alone(model(), "adam", 3, 2*world)
+		want, err = trainOneDevice(model(), "adam", 3, 2*world)
 		require.NoError(t, err)
 	})
 	device, err := core.OpenDevice("cpu:0")
 	require.NoError(t, err)
-	coretest.Settle(t, device) // what came before is not given back while this counts
+	coretest.Settle(t, device) // otherwise memory of earlier tests could be freed while this test counts
 	spawn(t, world, func(r *collective.Rank) error {
 		host, err := core.OpenDevice("cpu:2")
 		if err != nil {
@@ -56,13 +56,14 @@ func TestCase34Offload(t *testing.T) {
 		if n := used(core.OptimizerState) - states; n != 0 {
 			return fmt.Errorf("%d bytes of the optimiser's state are on %v", n, r.Device)
 		}
-		got, err := gathered(f)
+		got, err := fullParams(f)
 		opt.Release()
 		return errors.Join(err, near("parameters", got, want, 1e-9), f.Close())
 	})
 }
 
-// Case 36: a rank has 1/n of the optimiser's state. Case 37: what goes over the wire.
+// TestCase36And37StateAndBytes checks that a rank has 1/n of the optimiser's state (case 36), and the bytes that are communicated
+// (case 37).
 func TestCase36And37StateAndBytes(t *testing.T) {
 	const world = 4
 	for _, keep := range []bool{false, true} {
@@ -110,16 +111,16 @@ func TestCase36And37StateAndBytes(t *testing.T) {
 	}
 }
 
-// A layout says where each rank's rows are, whether they divide by the number of ranks, are fewer, or are one scalar; of replicas,
-// the first writes.
+// TestLayout checks the rows of each rank: divisible by the number of ranks, not divisible, fewer than it, and a scalar. The
+// first replica is the primary one.
 func TestLayout(t *testing.T) {
 	spawn(t, 4, func(r *collective.Rank) error {
-		shards, copies, err := grid(r)
+		shards, copies, err := hybridGroups(r)
 		if err != nil {
 			return err
 		}
 		m := nn.NewSequential(nn.NewLinear(2, 5, nn.LinearOptions{NoBias: true}), nn.NewLinear(5, 4, nn.LinearOptions{NoBias: true}),
-			nn.NewLinear(4, 1, nn.LinearOptions{NoBias: true}), newGain())
+			nn.NewLinear(4, 1, nn.LinearOptions{NoBias: true}), newScaleLayer())
 		f, err := fsdp.New(m, shards, nil, fsdp.Options{Replicas: copies})
 		if err != nil {
 			return err

@@ -13,10 +13,10 @@ import (
 	"github.com/plait-ml/plait/parallel/internal/ranktest"
 )
 
-// Threads that use one module at once get an error, and afterwards it works as before.
+// TestThreadsWithOneModule checks that threads that use one module at the same time get an error, and that it works afterwards.
 func TestThreadsWithOneModule(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
-		d := core.Float32 // so that one rank gathers too
+		d := core.Float32 // a mixed-precision policy, so that one rank all-gathers too
 		f, err := fsdp.New(model(), r.World, blocks, fsdp.Options{Precision: fsdp.Precision{Param: &d}})
 		if err != nil {
 			return err
@@ -24,7 +24,7 @@ func TestThreadsWithOneModule(t *testing.T) {
 		pass := func(thread int) (err error) {
 			core.Tidy(func() {
 				if thread == 2 {
-					_, err = gathered(f)
+					_, err = fullParams(f)
 					return
 				}
 				x, y := batch(thread, 0, 4)
@@ -48,8 +48,8 @@ func TestThreadsWithOneModule(t *testing.T) {
 	})
 }
 
-// A thread that shows the full parameters keeps the module until it has ended that: another one would compute with what is shown.
-func TestThreadsWhileParametersAreShown(t *testing.T) {
+// TestThreadsDuringSummon checks that other threads cannot use a module while one thread shows full parameters.
+func TestThreadsDuringSummon(t *testing.T) {
 	half := core.Float32
 	for _, o := range []fsdp.Options{{}, {Precision: fsdp.Precision{Param: &half}}} {
 		spawn(t, 1, func(r *collective.Rank) error {
@@ -72,13 +72,13 @@ func TestThreadsWhileParametersAreShown(t *testing.T) {
 					return errors.Join(
 						contains(elsewhere(forward), refused),
 						contains(elsewhere(func() error { return root.SummonEnd(fsdp.SummonOptions{}) }), refused),
-						contains(elsewhere(func() error { _, err := gathered(f); return err }), refused))
+						contains(elsewhere(func() error { _, err := fullParams(f); return err }), refused))
 				})
 				if err = errors.Join(err, elsewhere(forward), forward()); err != nil {
 					return err
 				}
 			}
-			// One that is refused keeps nothing.
+			// A Summon with bad options must not leave the module to its thread.
 			if err := contains(f.Summon(fsdp.SummonOptions{First: true}, nil), "cannot be written back"); err != nil {
 				return err
 			}
@@ -87,14 +87,14 @@ func TestThreadsWhileParametersAreShown(t *testing.T) {
 	}
 }
 
-// Ranks that have averaged different numbers of parameters are told, and which they are.
-func TestRanksThatTrainOtherParameters(t *testing.T) {
+// TestRanksWithDifferentParameters checks the error if ranks have reduced gradients of different numbers of parameters.
+func TestRanksWithDifferentParameters(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		f, err := fsdp.New(model(), r.World, nil, fsdp.Options{})
 		if err != nil {
 			return err
 		}
-		for _, u := range f.Tree().Units() { // hooks that send nothing, and find nothing out
+		for _, u := range f.Tree().Units() { // replaces the reduce-scatter, which would fail first
 			if err := u.RegisterHook(func(*fsdp.Reduction) error { return nil }); err != nil {
 				return err
 			}

@@ -15,31 +15,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// product is a layer whose weight is the product of two: the gradient of each needs the other.
-type product struct {
+// A productLayer multiplies by the product of two parameters. The gradient of each needs the other.
+type productLayer struct {
 	nn.Base
 	A, B *core.Tensor `plait:"param"`
 }
 
-func newProduct() *product {
-	return &product{A: op.Rand(5, 5).Keep().SetRequiresGrad(true), B: op.Rand(5, 5).Keep().SetRequiresGrad(true)}
+func newProduct() *productLayer {
+	return &productLayer{A: op.Rand(5, 5).Keep().SetRequiresGrad(true), B: op.Rand(5, 5).Keep().SetRequiresGrad(true)}
 }
 
-func (p *product) Forward(x *core.Tensor) *core.Tensor { return op.MatMul(x, op.MatMul(p.A, p.B)) }
+func (p *productLayer) Forward(x *core.Tensor) *core.Tensor { return op.MatMul(x, op.MatMul(p.A, p.B)) }
 
+// withProduct returns [model] with a [productLayer] in a unit of its own.
 func withProduct() *nn.Sequential {
 	m := model()
 	return nn.NewSequential(append(m.Layers[:2:2], append([]nn.Layer{nn.NewSequential(newProduct(), nn.NewTanh())}, m.Layers[2:]...)...)...)
 }
 
-// A pass is a forward pass, a backward one, or one of its parts.
+// A pass is a forward pass (F), a backward pass (B), or its first (I) or second part (W), for one micro-batch.
 type pass struct {
 	kind  byte
 	micro int
 }
 
-// trainInParts carries passes out and returns the gradients of the shards.
-func trainInParts(f *fsdp.FullyShardedDataParallel, rank int, passes []pass) (all []float64, err error) {
+// runPasses runs passes and returns the gradients of the shards.
+func runPasses(f *fsdp.FullyShardedDataParallel, rank int, passes []pass) (all []float64, err error) {
 	var inputs, losses [3]*core.Tensor
 	var runs [3]*autograd.Run
 	for _, p := range passes {
@@ -79,17 +80,18 @@ func trainInParts(f *fsdp.FullyShardedDataParallel, rank int, passes []pass) (al
 	return all, nil
 }
 
-// Passes in two parts, with others between them, give the bits of whole ones; single derivatives alone gather again.
-func TestPartsOfPasses(t *testing.T) {
+// TestTwoPartBackward checks that two-part backward passes, with other passes between the parts, give gradients that are bitwise
+// equal to those of ordinary passes. The second part may all-gather only units whose parameters it reads.
+func TestTwoPartBackward(t *testing.T) {
 	whole := []pass{{'F', 0}, {'F', 1}, {'B', 0}, {'F', 2}, {'B', 1}, {'B', 2}}
-	divided := []pass{{'F', 0}, {'F', 1}, {'I', 0}, {'F', 2}, {'I', 1}, {'W', 0}, {'I', 2}, {'W', 1}, {'W', 2}}
+	twoPart := []pass{{'F', 0}, {'F', 1}, {'I', 0}, {'F', 2}, {'I', 1}, {'W', 0}, {'I', 2}, {'W', 1}, {'W', 2}}
 	for _, o := range []fsdp.Options{{}, {Slots: 1}, {KeepAfterForward: true}, {NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever}} {
 		spawn(t, 3, func(r *collective.Rank) error {
 			f, err := fsdp.New(withProduct(), r.World, blocks, o)
 			if err != nil {
 				return err
 			}
-			want, err := trainInParts(f, r.Rank, whole)
+			want, err := runPasses(f, r.Rank, whole)
 			if err != nil {
 				return err
 			}
@@ -98,7 +100,7 @@ func TestPartsOfPasses(t *testing.T) {
 			for i, u := range before {
 				gathers[i] = u.Stats().Gathers
 			}
-			got, err := trainInParts(f, r.Rank, divided)
+			got, err := runPasses(f, r.Rank, twoPart)
 			if err != nil {
 				return err
 			}
@@ -108,7 +110,7 @@ func TestPartsOfPasses(t *testing.T) {
 			for i, u := range f.Tree().Units() {
 				n, extra := u.Stats().Gathers-gathers[i], 0
 				if u.Name() == "2" {
-					extra = 3 // for the product's gradients
+					extra = 3 // on demand, for the gradients of productLayer
 				}
 				if i > 0 && !o.KeepAfterForward && n > 6+extra {
 					return fmt.Errorf("%+v: unit %q was gathered %d times, want at most %d", o, u.Name(), n, 6+extra)
@@ -119,14 +121,14 @@ func TestPartsOfPasses(t *testing.T) {
 	}
 }
 
-// A pass that was given up between its parts leaves nothing behind.
-func TestPartGivenUp(t *testing.T) {
+// TestTwoPartBackwardGivenUp gives a pass up between its parts. The next pass's gradients must not be affected.
+func TestTwoPartBackwardGivenUp(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		f, err := fsdp.New(withProduct(), r.World, blocks, fsdp.Options{})
 		if err != nil {
 			return err
 		}
-		want, err := trainInParts(f, r.Rank, []pass{{'F', 1}, {'B', 1}})
+		want, err := runPasses(f, r.Rank, []pass{{'F', 1}, {'B', 1}})
 		if err != nil {
 			return err
 		}
@@ -143,7 +145,7 @@ func TestPartGivenUp(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		got, err := trainInParts(f, r.Rank, []pass{{'F', 1}, {'I', 1}, {'W', 1}})
+		got, err := runPasses(f, r.Rank, []pass{{'F', 1}, {'I', 1}, {'W', 1}})
 		if err != nil {
 			return err
 		}
@@ -151,10 +153,11 @@ func TestPartGivenUp(t *testing.T) {
 	})
 }
 
-// Case 29 of passes in two parts: what each part has gathered, and what both keep at their peak, in the units of package fsdp.
-func TestPartsMemory(t *testing.T) {
+// TestTwoPartBackwardMemory is case 29 for two-part backward: the peak memory of each part, and of its full parameters, against
+// the formulas in the package's documentation.
+func TestTwoPartBackwardMemory(t *testing.T) {
 	const world = 4
-	devices := []string{"cpu:20", "cpu:21", "cpu:22", "cpu:23"} // on which no other test leaves anything
+	devices := []string{"cpu:20", "cpu:21", "cpu:22", "cpu:23"} // no other test uses them
 	u := 4 * (side*side + side)
 	part := layers * u / world
 	require.NoError(t, collective.Spawn(world, devices, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
@@ -165,7 +168,7 @@ func TestPartsMemory(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for range 2 { // the first makes gradients
+		for range 2 { // the first pass creates gradients
 			core.Tidy(func() {
 				x := op.Ones(1, side).SetRequiresGrad(true)
 				l := op.Mean(f.Forward(op.Mul(x, core.Num(1))), nil, false)

@@ -116,7 +116,7 @@ func (u *Unit) checkParam(p *parameter) error {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
 	}
 	if meta := t.AutogradMeta(); meta != nil && meta.Refused() != nil {
-		return core.Errorf(core.StateError, "fsdp", "parameter %s is divided over ranks already", p.name)
+		return core.Errorf(core.StateError, "fsdp", "parameter %s is sharded over ranks already", p.name)
 	}
 	if !t.IsLeaf() {
 		return core.Errorf(core.ValueError, "fsdp", "parameter %s is the result of an operation, want a leaf", p.name)
@@ -249,7 +249,7 @@ func (u *Unit) Take(from *Unit, t *core.Tensor, name string) error {
 			continue
 		}
 		if from.group != u.group || !from.options.Precision.equal(u.options.Precision) || from.device != u.device {
-			return core.Errorf(core.ValueError, "fsdp", "parameter %s is shared by the units %q and %q, which are divided or computed in different ways", p.name, from.Name(), u.Name())
+			return core.Errorf(core.ValueError, "fsdp", "parameter %s is shared by the units %q and %q, which are sharded or computed in different ways", p.name, from.Name(), u.Name())
 		}
 		if u.param(name) != nil {
 			return core.Errorf(core.ValueError, "fsdp", "unit %q has a parameter %s already", u.Name(), name)

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Case 35: parameters are gathered and freed by hand, and another method than the module's own forward runs as a pass.
-func TestCase35ByHand(t *testing.T) {
+// TestCase35ManualUnshard checks Unshard and Reshard, and a forward pass through a method other than Forward.
+func TestCase35ManualUnshard(t *testing.T) {
 	var want []float64
 	in64(t, func() {
 		var err error
@@ -34,7 +34,7 @@ func TestCase35ByHand(t *testing.T) {
 			return err
 		}
 		if u.Gathered() {
-			return errors.New("a gather that was only begun has changed the module")
+			return errors.New("StartUnshard has changed the module")
 		}
 		if err := u.Unshard(); err != nil {
 			return err
@@ -52,8 +52,8 @@ func TestCase35ByHand(t *testing.T) {
 			return fmt.Errorf("%d of %d values are left", len(shards), len(want))
 		}
 		x, y := batch(0, 0, 2)
-		// The module's parts, used past it, say what is wrong.
-		if err := m.Forward(x).Err(); err == nil || !strings.Contains(err.Error(), "is divided over ranks and is not gathered now") {
+		// A forward pass past f is an error.
+		if err := m.Forward(x).Err(); err == nil || !strings.Contains(err.Error(), "is sharded over ranks and is not gathered now") {
 			return fmt.Errorf("got %v", err)
 		}
 		out, err := f.Run(func(in []*core.Tensor) []*core.Tensor {
@@ -65,7 +65,7 @@ func TestCase35ByHand(t *testing.T) {
 		if err := autograd.Backward(out[0]); err != nil {
 			return err
 		}
-		// Changes of whole parameters go back to the shards.
+		// Changes of full parameters are written to the shards.
 		err = f.Summon(fsdp.SummonOptions{}, func() error {
 			var err error
 			core.NoGrad(func() {
@@ -78,7 +78,7 @@ func TestCase35ByHand(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		twice, err := gathered(f)
+		twice, err := fullParams(f)
 		for i := range want {
 			if twice[i] != 2*want[i] {
 				return fmt.Errorf("value %d is %v, want %v", i, twice[i], 2*want[i])
@@ -88,12 +88,12 @@ func TestCase35ByHand(t *testing.T) {
 	})
 }
 
-// Each of the three units in the root is gathered before it is needed: in forward in the order of the last pass, in backward in
-// that in which forward left them.
+// TestPrefetches checks that each of the three units in the root is prefetched: in forward in the order of the last forward pass,
+// in backward in the reverse order.
 func TestPrefetches(t *testing.T) {
 	for _, c := range []struct {
 		o           fsdp.Options
-		first, then int // gathers that began early, in the first step and in each later one; the first does not know the order
+		first, then int // prefetches in the first step, which does not know the forward order, and in each later step
 	}{
 		{fsdp.Options{}, 3, 6}, {fsdp.Options{BackwardPrefetch: fsdp.PrefetchAfter}, 3, 6}, {fsdp.Options{Slots: 1}, 3, 6},
 		{fsdp.Options{NoForwardPrefetch: true}, 3, 3}, {fsdp.Options{BackwardPrefetch: fsdp.PrefetchNever}, 0, 3},
@@ -119,7 +119,7 @@ func TestPrefetches(t *testing.T) {
 					got += u.Stats().Prefetches
 				}
 				if want := c.first + s*c.then; got != want {
-					return fmt.Errorf("%+v, step %d: %d gathers began early so far, want %d", c.o, s, got, want)
+					return fmt.Errorf("%+v, step %d: %d prefetches so far, want %d", c.o, s, got, want)
 				}
 			}
 			return f.Close()

@@ -77,7 +77,7 @@ func (u *Unit) verifyOn(g *collective.Group, problem error) error {
 		}
 		d.Options = fmt.Sprintf("keep after forward %v, partial %d, precision %v, offload %v, broadcast %v", options.KeepAfterForward, options.Partial, options.Precision, options.Offload != nil, options.Broadcast)
 	}
-	ranks, err := agreement.Exchange(g.For("the division of a model"), "fsdp", "divide its model", d, problem)
+	ranks, err := agreement.Exchange(g.For("the sharding of a model"), "fsdp", "shard its model", d, problem)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (u *Unit) verifyOn(g *collective.Group, problem error) error {
 func compare(ranks []unitDescription) error {
 	for i, d := range ranks {
 		if d.Problem != "" {
-			return core.Errorf(core.DistributedError, "fsdp", "rank %d cannot divide the unit %q: %s", i, d.Unit, d.Problem)
+			return core.Errorf(core.DistributedError, "fsdp", "rank %d cannot shard the unit %q: %s", i, d.Unit, d.Problem)
 		}
 	}
 	checkEqual := func(what string, value func(d unitDescription) string) error {
@@ -116,7 +116,7 @@ func compare(ranks []unitDescription) error {
 			return err
 		}
 	}
-	return checkEqual("how the unit is divided", func(d unitDescription) string { return d.Options })
+	return checkEqual("how the unit is sharded", func(d unitDescription) string { return d.Options })
 }
 
 // String returns the dtypes as Param/Reduce/Output, for messages.

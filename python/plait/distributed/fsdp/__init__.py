@@ -1,4 +1,4 @@
-"""Training with parameters, gradients and optimiser state divided over ranks.
+"""Training with parameters, gradients and optimiser state sharded over ranks.
 
 Under the names of torch.distributed.fsdp. `FullyShardedDataParallel` (`FSDP`) and `fully_shard` are two spellings of
 one thing: both change a module in place, and the modules they make may be mixed.

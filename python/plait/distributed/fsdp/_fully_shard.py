@@ -54,7 +54,7 @@ def fully_shard(
 
     Args:
         module: or a list of modules that make one unit
-        mesh: a DeviceMesh of one axis, or of two, whose second is divided over and whose first has copies; a process
+        mesh: a DeviceMesh of one axis, or of two, whose second is sharded over and whose first has copies; a process
             group; by default the default group
         reshard_after_forward: free parameters after forward and gather them again for backward; a number says over how
             many neighbouring ranks to spread them meanwhile. By default true for all but the outermost module

@@ -215,7 +215,7 @@ def _look_again(module: Module, unit: Unit) -> None:
     for name, p in module.named_parameters():
         if not isinstance(p, ShardedParameter) and id(p) not in unit.ignored:
             raise RuntimeError(
-                f"fsdp: parameter {name} was created after its module was divided over ranks: its gradient would not "
+                f"fsdp: parameter {name} was created after its module was sharded over ranks: its gradient would not "
                 "be averaged; create parameters before, or ignore its module"
             )
     unit.tables = [t for _, owner in _own_modules(module, "") for t in _tables(owner)]
@@ -413,7 +413,7 @@ def _take_rows(module: Module, state: dict[str, Any], prefix: str, metadata: Any
             continue
         errors.append(
             f"size mismatch for {prefix}{name}: the shape in the state is {list(value.shape)}, the parameter's is "
-            f"{list(whole)}, divided over ranks"
+            f"{list(whole)}, sharded over ranks"
         )
         state[prefix + name] = p.detach()
 

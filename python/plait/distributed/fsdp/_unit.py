@@ -288,7 +288,7 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
 
     @property
     def ranks(self) -> tuple[ProcessGroup | None, ProcessGroup | None]:
-        """The groups of the ranks that it is divided over, and of those with the same rows."""
+        """The groups of the ranks that it is sharded over, and of those with the same rows."""
         return self._unit()[0].groups
 
     def reshard(self) -> None:
@@ -351,12 +351,12 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise TypeError(
-            "a parameter that is divided over ranks cannot be copied: copy the model before it is divided, and divide "
+            "a parameter that is sharded over ranks cannot be copied: copy the model before it is sharded, and shard "
             "the copy too (an average of models is then one of parts), or take the full_tensor of each"
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a parameter that is divided over ranks cannot be pickled; save a full state dict")
+        raise TypeError("a parameter that is sharded over ranks cannot be pickled; save a full state dict")
 
 
 def total_norm(parameters: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ShardingStrategy(enum.Enum):
-    """What is divided over ranks, and when it is gathered."""
+    """What is sharded over ranks, and when it is gathered."""
 
     FULL_SHARD = enum.auto()
     """Parameters, gradients and optimiser state; parameters are gathered for forward and again for backward."""

@@ -67,7 +67,7 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scales the gradients so that their norm, as if they were one, is at most max_norm, and returns what it was.
 
-    Of parameters that are divided over ranks the norm is that of the whole; every rank calls it.
+    Of parameters that are sharded over ranks the norm is that of the whole; every rank calls it.
 
     Args:
         parameters: whose gradients to scale
