@@ -9,7 +9,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// The baseline of the all-reduce: the same number of threads copies the bytes that the ranks read and write.
+// BenchmarkCopyLoop is the baseline of the all-reduce: the same number of threads copies the bytes that the ranks read and write.
 func BenchmarkCopyLoop(b *testing.B) {
 	for _, ranks := range []int{2, 4} {
 		b.Run(fmt.Sprint(ranks), func(b *testing.B) {

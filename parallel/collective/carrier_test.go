@@ -10,8 +10,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// TestCopiesWaitForTheirTensorAlone: while one copy cannot end, the next copy, to another device, does.
-func TestCopiesWaitForTheirTensorAlone(t *testing.T) {
+// TestCarrierWaitsOnlyForTheCopiedTensor blocks one copy. The next copy, from another device, must not wait for it.
+func TestCarrierWaitsOnlyForTheCopiedTensor(t *testing.T) {
 	dev := func(name string) core.Device {
 		d, err := core.OpenDevice(name)
 		require.NoError(t, err)

@@ -12,20 +12,20 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// If a rank revokes a channel, its pending and later operations fail on every rank. Tensors are unchanged, and the group and its other
-// channels keep working.
+// TestRevokedChannels revokes a channel on one rank. Its pending and later operations must fail on every rank. Tensors are
+// unchanged, and the group and its other channels keep working.
 func TestRevokedChannels(t *testing.T) {
-	require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
 		other := r.World.Channel()
 		for round := range 3 {
 			g := r.World.For("a step").Channel()
-			if err := g.AllReduce(ones(2, 1), Sum).Wait(); err != nil {
+			if err := g.AllReduce(filled(2, 1), Sum).Wait(); err != nil {
 				return err
 			}
 			if r.Rank == 1 {
 				g.Revoke(core.Errorf(core.MemoryError, "relu", "too large"))
 			}
-			x := ones(2, 1)
+			x := filled(2, 1)
 			err := g.AllReduce(x, Sum).Wait()
 			if kind, _ := core.KindOf(err); kind != core.MemoryError || !strings.Contains(err.Error(), "rank 1 has failed: relu: too large") || !IsRevoked(err) {
 				return fmt.Errorf("round %d: got %v", round, err)
@@ -34,11 +34,11 @@ func TestRevokedChannels(t *testing.T) {
 				return fmt.Errorf("got %v, %v", v, err)
 			}
 			if g.Revoke(err); r.Rank == 2 {
-				if err := g.Send(ones(2, 1), 0, 0).Wait(); err == nil {
+				if err := g.Send(filled(2, 1), 0, 0).Wait(); err == nil {
 					return fmt.Errorf("a send of a revoked channel: %v", err)
 				}
 			}
-			if err := other.AllReduce(ones(2, 1), Sum).Wait(); err != nil {
+			if err := other.AllReduce(filled(2, 1), Sum).Wait(); err != nil {
 				return err
 			}
 		}
@@ -55,9 +55,9 @@ func TestRevokedChannels(t *testing.T) {
 	}))
 }
 
-// WaitForRanksUnlessCrossed ends early if another rank makes its calls in another order, and only then.
-func TestWaitsOfRanksThatCross(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+// TestWaitForRanksUnlessCrossed checks that the wait ends early if another rank makes its calls in another order, and only then.
+func TestWaitForRanksUnlessCrossed(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
 		a, b := r.World.Channel(), r.World.Channel()
 		if r.Rank == 1 {
 			a, b = b, a

@@ -14,14 +14,14 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// patient is a timeout that no rank should reach.
-var patient = Options{Timeout: 2 * time.Minute}
+// longTimeout is a timeout that no test should reach.
+var longTimeout = Options{Timeout: 2 * time.Minute}
 
 // onCPU0 puts all ranks on one device.
 var onCPU0 = []string{"cpu:0"}
 
-// integers returns n small numbers that depend on rank and salt.
-func integers(n, rank, salt int) []float64 {
+// smallIntegers returns n integers from 0 to 4 that depend on rank and salt.
+func smallIntegers(n, rank, salt int) []float64 {
 	r := rand.New(rand.NewPCG(uint64(rank), uint64(salt)))
 	v := make([]float64, n)
 	for i := range v {
@@ -30,9 +30,10 @@ func integers(n, rank, salt int) []float64 {
 	return v
 }
 
+// tensorOf returns a tensor of v in dtype d.
 func tensorOf(v []float64, d core.DType) *core.Tensor { return op.To(core.FromSlice(v), d) }
 
-// Case 1: every reduction, dtype and size, for world sizes 1 to 7, with and without shared devices.
+// TestCase01AllReduce checks every reduction, dtype and size for 1 to 7 ranks, with and without shared devices.
 func TestCase01AllReduce(t *testing.T) {
 	apply := map[ReduceOp]func(a, b float64) float64{
 		Sum: func(a, b float64) float64 { return a + b }, Avg: func(a, b float64) float64 { return a + b },
@@ -47,7 +48,7 @@ func TestCase01AllReduce(t *testing.T) {
 		data, wants := map[int][][]float64{}, map[int]map[ReduceOp][]float64{}
 		for _, n := range sizes {
 			for r := range world {
-				data[n] = append(data[n], integers(n, r, n))
+				data[n] = append(data[n], smallIntegers(n, r, n))
 			}
 			wants[n] = map[ReduceOp][]float64{}
 			for o, f := range apply {
@@ -61,7 +62,7 @@ func TestCase01AllReduce(t *testing.T) {
 			}
 		}
 		for _, devices := range [][]string{onCPU0, {"cpu:0", "cpu:1"}} {
-			err := Spawn(world, devices, patient, func(r *Rank) error {
+			err := Spawn(world, devices, longTimeout, func(r *Rank) error {
 				for _, n := range sizes {
 					for _, d := range core.DTypes() {
 						for o := Sum; o <= BitXor; o++ {
@@ -107,7 +108,7 @@ func TestCase01AllReduce(t *testing.T) {
 }
 
 func TestAllReduceOfBools(t *testing.T) {
-	require.NoError(t, Spawn(2, onCPU0, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(2, onCPU0, longTimeout, func(r *Rank) error {
 		expected := map[ReduceOp][]bool{Sum: {false, true, true}, Product: {false, false, true}, Max: {false, true, true}, BitXor: {false, true, false}}
 		for _, o := range []ReduceOp{Sum, Product, Max, BitXor} {
 			want := expected[o]
@@ -124,10 +125,10 @@ func TestAllReduceOfBools(t *testing.T) {
 	}))
 }
 
-// Case 1: the collectives that move pieces, of equal and unequal sizes, with non-contiguous views.
-func TestCase01Pieces(t *testing.T) {
+// TestCase01AllCollectives checks every collective, with equal and unequal sizes and non-contiguous views.
+func TestCase01AllCollectives(t *testing.T) {
 	for _, world := range []int{1, 2, 3, 4} {
-		err := Spawn(world, nil, patient, func(r *Rank) error {
+		err := Spawn(world, nil, longTimeout, func(r *Rank) error {
 			g := r.World
 			piece := func(rank, n int) *core.Tensor {
 				v := make([]float64, n)
@@ -169,7 +170,7 @@ func TestCase01Pieces(t *testing.T) {
 			}
 
 			all := op.To(op.Zeros(world, 2), core.Float64)
-			own := op.Narrow(all, 0, r.Rank, 1) // in place: the rank's own part
+			own := op.Narrow(all, 0, r.Rank, 1) // in place: the input is part of the output
 			op.CopyInPlace(own, piece(r.Rank, 2))
 			check(g.AllGatherInto(all, own).Wait())
 			for i := range world {
@@ -184,7 +185,7 @@ func TestCase01Pieces(t *testing.T) {
 			check(g.ReduceScatter(sum, ins, Sum).Wait())
 			same("reduce_scatter", sum, op.Add(op.Mul(piece(0, r.Rank+1), core.Num(float64(world))), core.Num(float64(world*(world-1)/2))))
 
-			// Columns of a matrix are not contiguous: they are gathered in copies and written back.
+			// A column of a matrix is not contiguous. The collective uses a copy and writes it back.
 			m := op.To(op.Zeros(world, 3), core.Float64)
 			op.CopyInPlace(op.Select(m, 1, 1), op.Add(piece(0, world), core.Num(float64(r.Rank))))
 			check(g.AllReduce(op.Select(m, 1, 1), Max).Wait())
@@ -227,7 +228,7 @@ func TestCase01Pieces(t *testing.T) {
 }
 
 func TestAllToAllInto(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
 		in := core.FromSlice([]float64{1, 2, 3})
 		sizes, outSizes := []int{1, 2}, []int{1, 1}
 		if r.Rank == 1 {
@@ -245,14 +246,14 @@ func TestAllToAllInto(t *testing.T) {
 	}))
 }
 
-// Case 2: thousands of consecutive calls with random delays on each rank: no call matches another.
+// TestCase02ManyRounds makes thousands of consecutive calls with random delays. No call may be matched with another call.
 func TestCase02ManyRounds(t *testing.T) {
 	const world = 3
 	rounds := 10000
 	if testing.Short() {
 		rounds = 1000
 	}
-	require.NoError(t, Spawn(world, onCPU0, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(world, onCPU0, longTimeout, func(r *Rank) error {
 		random := rand.New(rand.NewPCG(1, uint64(r.Rank)))
 		for i := range rounds {
 			if random.IntN(100) == 0 {
@@ -280,12 +281,12 @@ func TestCase02ManyRounds(t *testing.T) {
 	}))
 }
 
-// Simulated slow links change no result, for any number of bytes.
+// TestLinkRate checks that simulated slow links change no result.
 func TestLinkRate(t *testing.T) {
-	o := patient
+	o := longTimeout
 	o.LinkRate = 50e6
 	require.NoError(t, Spawn(3, nil, o, func(r *Rank) error {
-		x := tensorOf(integers(3000, r.Rank, 1), core.Float32)
+		x := tensorOf(smallIntegers(3000, r.Rank, 1), core.Float32)
 		works := Works{r.World.AllReduce(x, Sum)}
 		got := op.Zeros(3000)
 		works = append(works, r.World.Send(x, (r.Rank+1)%3, 0), r.World.Recv(got, (r.Rank+2)%3, 0))
@@ -296,7 +297,7 @@ func TestLinkRate(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		one, two, three := integers(3000, 0, 1), integers(3000, 1, 1), integers(3000, 2, 1)
+		one, two, three := smallIntegers(3000, 0, 1), smallIntegers(3000, 1, 1), smallIntegers(3000, 2, 1)
 		for i := range v {
 			if want := one[i] + two[i] + three[i]; v[i] != want {
 				return fmt.Errorf("element %d is %v, want %v", i, v[i], want)

@@ -11,29 +11,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ranks that wait for each other in different calls get an error long before their deadline.
-func TestRanksThatWaitForEachOther(t *testing.T) {
+// TestDeadlockIsAnError makes ranks wait for each other in different calls. They must get an error long before the timeout.
+func TestDeadlockIsAnError(t *testing.T) {
 	for name, wait := range map[string]func(r *Rank, other *Group) error{
-		"sends": func(r *Rank, _ *Group) error { return r.World.Recv(ones(2, 1), 1-r.Rank, 0).Wait() },
+		"sends": func(r *Rank, _ *Group) error { return r.World.Recv(filled(2, 1), 1-r.Rank, 0).Wait() },
 		"groups": func(r *Rank, other *Group) error {
 			return []*Group{r.World, other}[r.Rank].Barrier()
 		},
 		"a send and a collective": func(r *Rank, _ *Group) error {
 			if r.Rank == 0 {
-				return r.World.Send(ones(2, 1), 1, 3).Wait()
+				return r.World.Send(filled(2, 1), 1, 3).Wait()
 			}
-			return r.World.AllReduce(ones(2, 1), Sum).Wait()
+			return r.World.AllReduce(filled(2, 1), Sum).Wait()
 		},
 		"a value and a collective": func(r *Rank, other *Group) error {
 			if r.Rank == 0 {
 				return r.World.Barrier()
 			}
-			x := ones(2, 1)
+			x := filled(2, 1)
 			other.AllReduce(x, Sum)
 			return op.Add(x, x).Wait()
 		},
 		"values": func(r *Rank, other *Group) error {
-			x := ones(2, 1)
+			x := filled(2, 1)
 			[]*Group{r.World, other}[r.Rank].AllReduce(x, Sum)
 			return op.Add(x, x).Wait()
 		},
@@ -66,10 +66,10 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Ranks of which one waits for a value that another computes are not deadlocked.
-func TestRanksThatWaitForASlowValue(t *testing.T) {
+// TestSlowValueIsNoDeadlock makes one rank wait for a value that another rank computes slowly.
+func TestSlowValueIsNoDeadlock(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
-		x := ones(2, 1)
+		x := filled(2, 1)
 		if r.Rank == 1 {
 			s := core.CurrentContext().Stream(x.Device())
 			c := s.Begin(-1, "slow")
@@ -85,17 +85,17 @@ func TestRanksThatWaitForASlowValue(t *testing.T) {
 	}))
 }
 
-// A rank is not deadlocked while its other threads can make the call.
-func TestRanksWithOtherThreadsWait(t *testing.T) {
+// TestOtherThreadsPreventDeadlock checks that waiting ranks get no error while their other threads can still make the call.
+func TestOtherThreadsPreventDeadlock(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
 		r.World.AddThreads(1)
 		sent := make(chan error)
 		go func() {
 			defer r.World.AddThreads(-1)
 			time.Sleep(3 * deadlockDelay / 2)
-			sent <- r.World.Send(ones(2, 1), 1-r.Rank, 0).Wait()
+			sent <- r.World.Send(filled(2, 1), 1-r.Rank, 0).Wait()
 		}()
-		if err := r.World.Recv(ones(2, 1), 1-r.Rank, 0).Wait(); err != nil {
+		if err := r.World.Recv(filled(2, 1), 1-r.Rank, 0).Wait(); err != nil {
 			return err
 		}
 		return <-sent

@@ -17,7 +17,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Case 4: if ranks disagree, all get an error that says what each has called. Their tensors are unchanged.
+// TestCase04Disagreement makes ranks call different collectives. All must get an error that says what each has called, and their
+// tensors stay unchanged.
 func TestCase04Disagreement(t *testing.T) {
 	cases := map[string]struct {
 		call func(r *Rank, x *core.Tensor) *Work
@@ -59,7 +60,7 @@ func TestCase04Disagreement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			got := map[int]error{}
-			require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
+			require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
 				x := core.FromSlice([]float64{1, 2, 3})
 				err := c.call(r, x).Wait()
 				mu.Lock()
@@ -87,9 +88,10 @@ func TestCase04Disagreement(t *testing.T) {
 	}
 }
 
-// A failed asynchronous collective leaves its error in the tensor, until it is read from the work.
-func TestFailureReachesTheTensor(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+// TestFailedCollectiveFailsItsTensor checks that the output of a failed asynchronous collective reports its error, until the
+// error is read from the work.
+func TestFailedCollectiveFailsItsTensor(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
 		x := core.FromSlice(make([]float64, 2+r.Rank))
 		w := r.World.AllReduce(x, Sum)
 		y := op.Add(x, core.Num(1))
@@ -108,16 +110,16 @@ func TestFailureReachesTheTensor(t *testing.T) {
 	}))
 }
 
-// A rank that lacks memory before it arrives at a collective waits for the other ranks' work only for a limited time: they may be waiting
-// for this rank. The allocation then fails as it would without ranks.
-func TestNoMemoryWhileOthersWait(t *testing.T) {
+// TestOutOfMemoryWhileOthersWait makes an allocation fail before a rank arrives at a collective. The rank may wait for memory of
+// the other ranks' work only for a limited time, because they may be waiting for this rank. The allocation then fails.
+func TestOutOfMemoryWhileOthersWait(t *testing.T) {
 	d, err := core.OpenDevice("cpu:7")
 	require.NoError(t, err)
 	limited := d.(interface{ SetMemoryLimit(bytes int) })
 	limited.SetMemoryLimit(64 << 20)
 	defer limited.SetMemoryLimit(0)
 	gone := make(chan struct{})
-	require.NoError(t, Spawn(2, []string{"cpu:7"}, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(2, []string{"cpu:7"}, longTimeout, func(r *Rank) error {
 		x := op.Ones(100)
 		if r.Rank == 0 {
 			<-gone
@@ -136,8 +138,8 @@ func TestNoMemoryWhileOthersWait(t *testing.T) {
 	}))
 }
 
-// If a rank fails, returns or panics while others wait for it, their errors name it.
-func TestDeadRank(t *testing.T) {
+// TestRankFails checks that if a rank fails, returns or panics while others wait for it, their errors name it.
+func TestRankFails(t *testing.T) {
 	for name, end := range map[string]func() error{
 		"error":  func() error { return errors.New("out of luck") },
 		"return": func() error { return nil },
@@ -145,12 +147,12 @@ func TestDeadRank(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told atomic.Int32
-			err := Spawn(3, nil, patient, func(r *Rank) error {
+			err := Spawn(3, nil, longTimeout, func(r *Rank) error {
 				if r.Rank == 2 {
 					return end()
 				}
 				pair, err := r.World.WithTimeout(time.Minute).New([]int{0, 1}, Options{})
-				if err == nil { // rank 2 was gone before and never created the group
+				if err == nil { // rank 2 ended first, and never created the group
 					return errors.Join(errors.New("made a group without rank 2"), pair.Close())
 				}
 				if strings.Contains(err.Error(), "rank 2 is gone") {
@@ -172,8 +174,8 @@ func TestDeadRank(t *testing.T) {
 	}
 }
 
-// If a rank never arrives, the wait of the others ends at the deadline with an error that says what it called last.
-func TestDeadline(t *testing.T) {
+// TestTimeout checks that if a rank never arrives, the other ranks get an error at the timeout that says what it called last.
+func TestTimeout(t *testing.T) {
 	var mu sync.Mutex
 	var logged string
 	over := make(chan struct{})
@@ -183,14 +185,14 @@ func TestDeadline(t *testing.T) {
 		mu.Unlock()
 	}}
 	err := Spawn(3, nil, o, func(r *Rank) error {
-		if err := r.World.WithTimeout(time.Minute).AllReduce(ones(2, 1), Sum).Wait(); err != nil {
+		if err := r.World.WithTimeout(time.Minute).AllReduce(filled(2, 1), Sum).Wait(); err != nil {
 			return err
 		}
 		if r.Rank == 1 {
 			<-over
 			return nil
 		}
-		err := r.World.Broadcast(ones(3, 1), 0).Wait()
+		err := r.World.Broadcast(filled(3, 1), 0).Wait()
 		if r.Rank == 0 {
 			close(over)
 		}

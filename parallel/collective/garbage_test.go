@@ -12,18 +12,18 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// After ranks have ended, their streams and everything reachable from them are collected. An object that its own cleanup can reach would
-// never be collected.
-func TestRanksLeaveNothingBehind(t *testing.T) {
+// TestRanksAreGarbageCollected checks that the streams of ended ranks, and everything reachable from them, are collected. An
+// object that its own cleanup can reach would never be.
+func TestRanksAreGarbageCollected(t *testing.T) {
 	spawn := func() {
-		require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
-			x := ones(64, 1)
-			for _, w := range []*Work{r.World.AllReduce(x, Sum), r.World.AllGatherInto(ones(192, 0), x)} {
+		require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
+			x := filled(64, 1)
+			for _, w := range []*Work{r.World.AllReduce(x, Sum), r.World.AllGatherInto(filled(192, 0), x)} {
 				if err := w.Wait(); err != nil {
 					return err
 				}
 			}
-			all := make([]*core.Tensor, 7) // more than the arrays of a call hold
+			all := make([]*core.Tensor, 7) // more than a call's arrays have room for
 			for i := range all {
 				all[i] = x
 			}

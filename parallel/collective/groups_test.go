@@ -15,7 +15,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-func expect(x *core.Tensor, want float64) error {
+// allEqual returns an error unless all elements of x are want.
+func allEqual(x *core.Tensor, want float64) error {
 	got, err := core.Values[float64](x)
 	if err != nil {
 		return err
@@ -28,7 +29,8 @@ func expect(x *core.Tensor, want float64) error {
 	return nil
 }
 
-func ones(n int, v float64) *core.Tensor {
+// filled returns a float64 tensor with n elements v.
+func filled(n int, v float64) *core.Tensor {
 	x := make([]float64, n)
 	for i := range x {
 		x[i] = v
@@ -36,9 +38,10 @@ func ones(n int, v float64) *core.Tensor {
 	return core.FromSlice(x)
 }
 
-// Case 5: row and column groups of a 2 by 2 grid work concurrently, in any order between the ranks. Ranks outside a group get nil.
+// TestCase05Groups checks that row and column groups of a 2 by 2 grid work concurrently, in any order between the ranks. Ranks
+// outside a group get nil.
 func TestCase05Groups(t *testing.T) {
-	require.NoError(t, Spawn(4, []string{"cpu:0", "cpu:1"}, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(4, []string{"cpu:0", "cpu:1"}, longTimeout, func(r *Rank) error {
 		var row, column *Group
 		for i := range 2 {
 			a, err := r.World.New([]int{2 * i, 2*i + 1}, Options{})
@@ -60,7 +63,7 @@ func TestCase05Groups(t *testing.T) {
 			}
 		}
 		for i := range 200 {
-			x, y := ones(3, float64(r.Rank)), ones(3, float64(r.Rank))
+			x, y := filled(3, float64(r.Rank)), filled(3, float64(r.Rank))
 			if (r.Rank+i)%2 == 0 {
 				row.AllReduce(x, Sum)
 				column.AllReduce(y, Sum)
@@ -68,7 +71,7 @@ func TestCase05Groups(t *testing.T) {
 				column.AllReduce(y, Sum)
 				row.AllReduce(x, Sum)
 			}
-			if err := errors.Join(expect(x, float64(4*(r.Rank/2)+1)), expect(y, float64(2*(r.Rank%2)+2))); err != nil {
+			if err := errors.Join(allEqual(x, float64(4*(r.Rank/2)+1)), allEqual(y, float64(2*(r.Rank%2)+2))); err != nil {
 				return err
 			}
 		}
@@ -79,19 +82,19 @@ func TestCase05Groups(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		x := ones(1, float64(r.Rank))
+		x := filled(1, float64(r.Rank))
 		reversed.Broadcast(x, 0)
-		return errors.Join(expect(x, 3), reversed.Barrier())
+		return errors.Join(allEqual(x, 3), reversed.Barrier())
 	}))
 }
 
 func TestNewGroupDisagreement(t *testing.T) {
-	err := Spawn(2, nil, patient, func(r *Rank) error {
+	err := Spawn(2, nil, longTimeout, func(r *Rank) error {
 		_, err := r.World.New([]int{r.Rank}, Options{})
 		return err
 	})
 	require.ErrorContains(t, err, "wants a group of [0], rank 1 one of [1]")
-	require.NoError(t, Spawn(1, nil, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(1, nil, longTimeout, func(r *Rank) error {
 		for _, ranks := range [][]int{nil, {1}, {0, 0}, {-1}} {
 			if _, err := r.World.New(ranks, Options{}); err == nil {
 				return fmt.Errorf("no error for the ranks %v", ranks)
@@ -101,14 +104,14 @@ func TestNewGroupDisagreement(t *testing.T) {
 	}))
 }
 
-// Case 6: waiting for a work twice, with a timeout, or never; works end in the order of the calls.
+// TestCase06Works waits for a work twice, with a timeout, or never. Works end in the order of the calls.
 func TestCase06Works(t *testing.T) {
 	late := make(chan struct{})
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
 		if r.Rank == 1 {
 			<-late
 		}
-		x, y := ones(2, 1), ones(2, 2)
+		x, y := filled(2, 1), filled(2, 2)
 		first, second := r.World.AllReduce(x, Sum), r.World.AllReduce(y, Sum)
 		if r.Rank == 0 {
 			if done, err := first.WaitFor(10 * time.Millisecond); done || err != nil || first.Done() {
@@ -128,13 +131,14 @@ func TestCase06Works(t *testing.T) {
 		for range 100 { // dropped without a wait
 			r.World.AllReduce(y, Max)
 		}
-		return errors.Join(expect(x, 2), expect(y, 4))
+		return errors.Join(allEqual(x, 2), allEqual(y, 4))
 	}))
 }
 
-// Case 6: after Wait the memory holds the result, also for a strided tensor, which is written back from a copy.
-func TestCase06WaitIsForMemory(t *testing.T) {
-	o := patient
+// TestCase06MemoryAfterWait checks that the memory has the result after Wait, also for a strided tensor, which is written back
+// from a copy.
+func TestCase06MemoryAfterWait(t *testing.T) {
+	o := longTimeout
 	o.LinkRate = 1e9 // the simulated links take some milliseconds
 	require.NoError(t, Spawn(2, nil, o, func(r *Rank) error {
 		for _, gaps := range []bool{false, true} {
@@ -155,25 +159,26 @@ func TestCase06WaitIsForMemory(t *testing.T) {
 	}))
 }
 
-// Memory released during a collective is not reused before its end, and is returned then.
+// TestReleaseDuringCollective checks that memory released during a collective is not reused before the collective ends, and is
+// freed then.
 func TestReleaseDuringCollective(t *testing.T) {
 	dev, err := core.OpenDevice("cpu:0")
 	require.NoError(t, err)
 	held := bytesOf(dev)
 	late := make(chan struct{})
-	require.NoError(t, Spawn(2, onCPU0, patient, func(r *Rank) error {
-		x := ones(1000, float64(r.Rank+1))
+	require.NoError(t, Spawn(2, onCPU0, longTimeout, func(r *Rank) error {
+		x := filled(1000, float64(r.Rank+1))
 		if r.Rank == 1 {
 			<-late
 		}
-		out := []*core.Tensor{ones(1000, 0), ones(1000, 0)}
+		out := []*core.Tensor{filled(1000, 0), filled(1000, 0)}
 		r.World.AllGather(out, x)
 		x.Release()
-		noise := ones(1000, 99) // would get the memory of x
+		noise := filled(1000, 99) // without the collective it would reuse the memory of x
 		if r.Rank == 0 {
 			close(late)
 		}
-		err := errors.Join(expect(out[0], 1), expect(out[1], 2), expect(noise, 99))
+		err := errors.Join(allEqual(out[0], 1), allEqual(out[1], 2), allEqual(noise, 99))
 		for _, t := range append(out, noise) {
 			t.Release()
 		}
@@ -182,17 +187,17 @@ func TestReleaseDuringCollective(t *testing.T) {
 	assert.LessOrEqual(t, bytesOf(dev), held)
 }
 
-// If a slow peer still reads a gradient when its owner has continued, the owner's next write waits.
-func TestPeerReadsBeforeNextWrite(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+// TestWriteWaitsForPeersReads checks that a rank's next write to a tensor waits for a slow peer that still reads it.
+func TestWriteWaitsForPeersReads(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
 		for range 50 {
-			big := ones(200000, float64(r.Rank+1))
+			big := filled(200000, float64(r.Rank+1))
 			r.World.AllReduce(big, Sum)
 			op.MulInPlace(big, core.Num(0)) // overwrites it
-			if err := expect(big, 0); err != nil {
+			if err := allEqual(big, 0); err != nil {
 				return err
 			}
-			in, out := ones(100000, float64(r.Rank+1)), ones(100000, 0)
+			in, out := filled(100000, float64(r.Rank+1)), filled(100000, 0)
 			r.World.AllToAllInto(out, in, nil, nil)
 			op.MulInPlace(in, core.Num(0))
 			got, err := core.Values[float64](out)
@@ -207,10 +212,10 @@ func TestPeerReadsBeforeNextWrite(t *testing.T) {
 	}))
 }
 
-func TestArguments(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
-		x, i := ones(4, 1), op.To(ones(4, 1), core.Int64)
-		released := ones(1, 1)
+func TestBadArguments(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+		x, i := filled(4, 1), op.To(filled(4, 1), core.Int64)
+		released := filled(1, 1)
 		released.Release()
 		for what, w := range map[string]*Work{
 			"avg of integers":  r.World.AllReduce(i, Avg),
@@ -218,7 +223,7 @@ func TestArguments(t *testing.T) {
 			"root":             r.World.Broadcast(x, 2),
 			"negative root":    r.World.Reduce(x, -1, Sum),
 			"too few outputs":  r.World.AllGather([]*core.Tensor{x}, x),
-			"odd parts":        r.World.AllGatherInto(ones(3, 1), x),
+			"odd parts":        r.World.AllGatherInto(filled(3, 1), x),
 			"too few inputs":   r.World.ReduceScatter(x, nil, Sum),
 			"nil":              r.World.AllReduce(nil, Sum),
 			"released":         r.World.AllReduce(released, Sum),
@@ -231,21 +236,21 @@ func TestArguments(t *testing.T) {
 			}
 		}
 		// These calls failed before they were numbered, so the ranks still agree.
-		return errors.Join(r.World.AllReduce(x, Sum).Wait(), expect(x, 2))
+		return errors.Join(r.World.AllReduce(x, Sum).Wait(), allEqual(x, 2))
 	}))
 	_, err := NewWorld(0, Options{})
 	require.Error(t, err)
-	require.Error(t, Spawn(2, []string{"nothing:0"}, patient, func(*Rank) error { return nil }))
+	require.Error(t, Spawn(2, []string{"nothing:0"}, longTimeout, func(*Rank) error { return nil }))
 	require.Error(t, AllReduceSync(nil, Sum))
-	require.Error(t, AllReduceSync([]*core.Tensor{ones(2, 1), ones(3, 1)}, Sum))
+	require.Error(t, AllReduceSync([]*core.Tensor{filled(2, 1), filled(3, 1)}, Sum))
 }
 
-// A rank with tensors on two devices gets an error, and so do the others.
-func TestTwoDevices(t *testing.T) {
+// TestTensorsOnTwoDevices checks that all ranks get an error if one rank passes tensors on two devices.
+func TestTensorsOnTwoDevices(t *testing.T) {
 	other, err := core.OpenDevice("cpu:1")
 	require.NoError(t, err)
-	err = Spawn(2, onCPU0, patient, func(r *Rank) error {
-		x, y := ones(1, 1), ones(1, 1)
+	err = Spawn(2, onCPU0, longTimeout, func(r *Rank) error {
+		x, y := filled(1, 1), filled(1, 1)
 		if r.Rank == 1 {
 			y = op.ToDevice(y, other)
 		}
@@ -255,13 +260,13 @@ func TestTwoDevices(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1 cannot take part")
 }
 
-// Case 7: the byte counts follow the formulas.
+// TestCase07Bytes checks the byte counts against the formulas.
 func TestCase07Bytes(t *testing.T) {
-	require.NoError(t, Spawn(4, nil, patient, func(r *Rank) error {
+	require.NoError(t, Spawn(4, nil, longTimeout, func(r *Rank) error {
 		g := r.World
-		g.AllReduce(ones(100, 1), Sum)
-		g.AllGatherInto(ones(400, 0), ones(100, 1))
-		g.ReduceScatterInto(ones(100, 0), ones(400, 1), Sum)
+		g.AllReduce(filled(100, 1), Sum)
+		g.AllGatherInto(filled(400, 0), filled(100, 1))
+		g.ReduceScatterInto(filled(100, 0), filled(400, 1), Sum)
 		s := g.Stats()
 		if s.Bytes["all_reduce"] != 2*800*3/4 || s.Bytes["all_gather"] != 3200*3/4 || s.Bytes["reduce_scatter"] != 3200*3/4 || s.Calls["all_reduce"] != 1 {
 			return fmt.Errorf("got %v", s)
@@ -270,11 +275,12 @@ func TestCase07Bytes(t *testing.T) {
 	}))
 }
 
-// Many groups share devices, and each rank enqueues in its own order and at its own pace: no deadlock.
+// TestSharedDevices checks that many groups on shared devices do not deadlock, although each rank enqueues in its own order and
+// at its own pace.
 func TestSharedDevices(t *testing.T) {
 	const world = 4
 	for _, devices := range [][]string{onCPU0, {"cpu:0", "cpu:1"}, nil} {
-		require.NoError(t, Spawn(world, devices, patient, func(r *Rank) error {
+		require.NoError(t, Spawn(world, devices, longTimeout, func(r *Rank) error {
 			var groups []*Group
 			for _, ranks := range [][]int{{0, 1, 2, 3}, {0, 1}, {2, 3}, {1, 2, 3}, {3, 0}} {
 				g, err := r.World.New(ranks, Options{})
@@ -289,14 +295,14 @@ func TestSharedDevices(t *testing.T) {
 			for range 30 {
 				sums := make([]*core.Tensor, len(groups))
 				for _, i := range random.Perm(len(groups)) {
-					sums[i] = op.Add(ones(2000, 1), core.Num(0))
+					sums[i] = op.Add(filled(2000, 1), core.Num(0))
 					groups[i].AllReduce(sums[i], Sum)
 					if random.IntN(10) == 0 {
 						time.Sleep(time.Millisecond)
 					}
 				}
 				for i, x := range sums {
-					if err := expect(x, float64(groups[i].Size())); err != nil {
+					if err := allEqual(x, float64(groups[i].Size())); err != nil {
 						return err
 					}
 				}
@@ -306,15 +312,15 @@ func TestSharedDevices(t *testing.T) {
 	}
 }
 
-// Ranks hold as many bytes at the end as at the start.
-func TestNothingIsLeft(t *testing.T) {
+// TestCollectivesLeakNoMemory checks that no memory is in use after the ranks have ended.
+func TestCollectivesLeakNoMemory(t *testing.T) {
 	dev, err := core.OpenDevice("cpu:0")
 	require.NoError(t, err)
 	before := bytesOf(dev)
 	for range 20 {
-		require.NoError(t, Spawn(2, onCPU0, patient, func(r *Rank) error {
+		require.NoError(t, Spawn(2, onCPU0, longTimeout, func(r *Rank) error {
 			core.Tidy(func() {
-				x := ones(1000, 1)
+				x := filled(1000, 1)
 				r.World.AllReduce(x, Sum)
 				r.World.AllReduce(op.Mul(x, x), Avg)
 			})

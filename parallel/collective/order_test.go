@@ -13,8 +13,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Case 3: the bits are those of a sum in rank order, on every rank, however the data is split.
-func TestCase03SameBits(t *testing.T) {
+// TestCase03SumsInRankOrder checks that sums are bitwise equal to a sum in rank order, on every rank, however the data is split.
+func TestCase03SumsInRankOrder(t *testing.T) {
 	const world, n = 5, 70000
 	data := make([][]float32, world)
 	for r := range data {
@@ -34,7 +34,7 @@ func TestCase03SameBits(t *testing.T) {
 		want[i] /= world
 	}
 	for _, piece := range []int{n, 1000, 333, 33000} {
-		require.NoError(t, Spawn(world, nil, patient, func(r *Rank) error {
+		require.NoError(t, Spawn(world, nil, longTimeout, func(r *Rank) error {
 			x := core.FromSlice(data[r.Rank])
 			for from := 0; from < n; from += piece {
 				r.World.AllReduce(op.Narrow(x, 0, from, min(piece, n-from)), Avg)
@@ -63,13 +63,14 @@ func TestCase03SameBits(t *testing.T) {
 	}
 }
 
-// Case 3: ReduceSyncMany adds the other devices' tensors in their order, and the first device's own tensor last.
+// TestCase03ReduceSyncOrder checks that ReduceSyncMany adds the other devices' tensors in their order, and the first device's
+// tensor last.
 func TestCase03ReduceSyncOrder(t *testing.T) {
 	for _, c := range []struct {
 		values []float32
 		want   float32
 	}{
-		{[]float32{1, 1e8, -1e8, 1}, 2}, // 0 or 1 if its own came earlier
+		{[]float32{1, 1e8, -1e8, 1}, 2}, // 0 or 1 if the first device's tensor were added earlier
 		{[]float32{1e8, 1, 1e8, -1e8}, 1e8},
 		{[]float32{-1e8, 1e8, 1, 0}, 0},
 	} {

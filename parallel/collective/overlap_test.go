@@ -12,28 +12,31 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A layout says where the pieces of one rank lie in its memory: their first elements. All have the same size.
-type layout struct {
+// pieces are the inputs and outputs of one rank: the offsets of their first elements in the rank's memory. Each has n elements.
+type pieces struct {
 	n         int
 	ins, outs []int
 }
 
-func (l layout) clash(a, b int) bool { return a < b+l.n && b < a+l.n }
+// overlap reports whether the pieces at offsets a and b overlap.
+func (p pieces) overlap(a, b int) bool { return a < b+p.n && b < a+p.n }
 
-// broken reports whether two outputs overlap.
-func (l layout) broken() bool {
-	for i, a := range l.outs {
-		if slices.ContainsFunc(l.outs[i+1:], func(b int) bool { return l.clash(a, b) }) {
+// outputsOverlap reports whether two outputs overlap.
+func (p pieces) outputsOverlap() bool {
+	for i, a := range p.outs {
+		if slices.ContainsFunc(p.outs[i+1:], func(b int) bool { return p.overlap(a, b) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// room is the number of elements in a rank's memory.
-const room = 60
+// memorySize is the number of elements in a rank's memory.
+const memorySize = 60
 
-func TestOverlapsAgainstCopies(t *testing.T) {
+// TestOverlappingInputsAndOutputs runs collectives whose inputs and outputs overlap at random. Results must be those of
+// collectives on copies, or overlapping outputs must be an error.
+func TestOverlappingInputsAndOutputs(t *testing.T) {
 	one, all, none := func(int) int { return 1 }, func(n int) int { return n }, func(int) int { return 0 }
 	add := func(parts ...[]float64) []float64 {
 		sum := slices.Clone(parts[0])
@@ -75,56 +78,56 @@ func TestOverlapsAgainstCopies(t *testing.T) {
 			func(ins [][][]float64, rank, out int) []float64 { return ins[out][rank] }},
 	}
 	random := rand.New(rand.NewPCG(3, 4))
-	worked, refused := 0, 0
+	succeeded, failed := 0, 0
 	for round := range 300 {
 		c := cases[round%len(cases)]
 		world := 1 + random.IntN(4)
-		common := random.IntN(4) == 0 // one memory for all ranks
-		draw := func(r int, n int) layout {
-			l := layout{n: n}
+		common := random.IntN(4) == 0 // all ranks use one memory
+		draw := func(r int, n int) pieces {
+			p := pieces{n: n}
 			ins, outs := c.ins, c.outs
 			if r == 0 {
 				ins, outs = c.rootIns, c.rootOuts
 			}
-			spread := []int{10, room - 8}[random.IntN(2)]
+			spread := []int{10, memorySize - 8}[random.IntN(2)]
 			for range ins(world) {
-				l.ins = append(l.ins, random.IntN(spread))
+				p.ins = append(p.ins, random.IntN(spread))
 			}
 			for i := range outs(world) {
 				at := random.IntN(spread)
 				if random.IntN(2) == 0 { // adjacent, as parts of one tensor
 					at = i * n
 				}
-				if random.IntN(3) == 0 && len(l.ins) > 0 { // in the memory of an input
-					at = l.ins[random.IntN(len(l.ins))]
+				if random.IntN(3) == 0 && len(p.ins) > 0 { // in the memory of an input
+					at = p.ins[random.IntN(len(p.ins))]
 				}
-				l.outs = append(l.outs, at)
+				p.outs = append(p.outs, at)
 			}
-			return l
+			return p
 		}
-		layouts := make([]layout, world)
+		allPieces := make([]pieces, world)
 		n := random.IntN(9)
-		for r := range layouts {
-			layouts[r] = draw(r, n)
-			for common && slices.ContainsFunc(layouts[r].ins, func(in int) bool {
-				return slices.ContainsFunc(layouts[r].outs, func(out int) bool { return layouts[r].clash(in, out) })
+		for r := range allPieces {
+			allPieces[r] = draw(r, n)
+			for common && slices.ContainsFunc(allPieces[r].ins, func(in int) bool {
+				return slices.ContainsFunc(allPieces[r].outs, func(out int) bool { return allPieces[r].overlap(in, out) })
 			}) {
-				layouts[r] = draw(r, n)
+				allPieces[r] = draw(r, n)
 			}
 		}
-		broken := n > 0 && slices.ContainsFunc(layouts, layout.broken)
+		mustFail := n > 0 && slices.ContainsFunc(allPieces, pieces.outputsOverlap)
 
 		memory := make([][]float64, world) // actual and expected contents
 		ins := make([][][]float64, world)
 		for r := range memory {
-			memory[r] = make([]float64, room)
+			memory[r] = make([]float64, memorySize)
 			for i := range memory[r] {
 				memory[r][i] = float64(random.IntN(1000))
 			}
 			if common {
 				memory[r] = memory[0]
 			}
-			for _, at := range layouts[r].ins {
+			for _, at := range allPieces[r].ins {
 				ins[r] = append(ins[r], slices.Clone(memory[r][at:at+n]))
 			}
 		}
@@ -135,29 +138,29 @@ func TestOverlapsAgainstCopies(t *testing.T) {
 				given[r] = given[0]
 			}
 		}
-		err := Spawn(world, nil, patient, func(r *Rank) error {
+		err := Spawn(world, nil, longTimeout, func(r *Rank) error {
 			cut := func(from []int) (list []*core.Tensor) {
 				for _, at := range from {
 					list = append(list, op.Narrow(given[r.Rank], 0, at, n))
 				}
 				return list
 			}
-			in, out := cut(layouts[r.Rank].ins), cut(layouts[r.Rank].outs)
+			in, out := cut(allPieces[r.Rank].ins), cut(allPieces[r.Rank].outs)
 			if err := c.start(r.World, in, out).Wait(); err != nil {
 				return err
 			}
 			return r.World.Barrier()
 		})
-		what := fmt.Sprintf("round %d: %v of %+v, common %v", round, c.kind, layouts, common)
-		if broken || common && err != nil {
+		what := fmt.Sprintf("round %d: %v of %+v, common %v", round, c.kind, allPieces, common)
+		if mustFail || common && err != nil {
 			require.ErrorContains(t, err, "share memory", what)
-			refused++
+			failed++
 			continue
 		}
 		require.NoError(t, err, what)
-		worked++
-		for r, l := range layouts {
-			for i, at := range l.outs {
+		succeeded++
+		for r, p := range allPieces {
+			for i, at := range p.outs {
 				copy(memory[r][at:at+n], c.want(ins, r, i))
 			}
 		}
@@ -167,12 +170,12 @@ func TestOverlapsAgainstCopies(t *testing.T) {
 			require.Equal(t, memory[r], got, what)
 		}
 	}
-	require.Greater(t, worked, 100)
-	require.Greater(t, refused, 30)
+	require.Greater(t, succeeded, 100)
+	require.Greater(t, failed, 30)
 }
 
-// If two outputs share memory, on one rank or on two, the error names both.
-func TestOutputsThatShareMemory(t *testing.T) {
+// TestOverlappingOutputsAreAnError checks that the error names both outputs that share memory, on one rank or on two.
+func TestOverlappingOutputsAreAnError(t *testing.T) {
 	sheet := func() *core.Tensor { return op.Zeros(4, 6) }
 	for _, c := range []struct {
 		want  string
@@ -198,15 +201,15 @@ func TestOutputsThatShareMemory(t *testing.T) {
 			return r.World.AllReduce(op.Expand(op.Zeros(3, 1), 3, 2), Sum)
 		}},
 	} {
-		require.ErrorContains(t, Spawn(2, nil, patient, func(r *Rank) error { return c.start(r).Wait() }), c.want)
+		require.ErrorContains(t, Spawn(2, nil, longTimeout, func(r *Rank) error { return c.start(r).Wait() }), c.want)
 	}
 	x := op.Zeros(4)
-	err := Spawn(2, nil, patient, func(r *Rank) error {
+	err := Spawn(2, nil, longTimeout, func(r *Rank) error {
 		return r.World.AllReduce(op.Narrow(x, 0, r.Rank, 3), Sum).Wait()
 	})
 	require.ErrorContains(t, err, "all_reduce #1: ")
 	require.Regexp(t, `(in|out)put 0 of rank 0, float32\[3\], and (in|out)put 0 of rank 1, float32\[3\], share memory`, err.Error())
-	err = Spawn(2, nil, patient, func(r *Rank) error {
+	err = Spawn(2, nil, longTimeout, func(r *Rank) error {
 		if r.Rank == 0 {
 			return r.World.Send(op.Narrow(x, 0, 0, 3), 1, 0).Wait()
 		}
@@ -216,12 +219,12 @@ func TestOutputsThatShareMemory(t *testing.T) {
 	y := op.Zeros(4)
 	require.ErrorContains(t, AllReduceSyncMany([][]*core.Tensor{{x, x}, {y, op.Zeros(4)}}, Sum), "device 0: all_reduce: tensors 0 and 1")
 	require.ErrorContains(t, AllReduceSync([]*core.Tensor{op.Narrow(x, 0, 0, 3), op.Narrow(x, 0, 1, 3)}, Sum), "share memory")
-	require.NoError(t, expect(x, 0))
+	require.NoError(t, allEqual(x, 0))
 }
 
-// Columns of one matrix interleave but do not overlap.
-func TestOutputsBetweenEachOther(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+// TestInterleavedOutputs uses columns of one matrix, which interleave but do not overlap.
+func TestInterleavedOutputs(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
 		x := op.Zeros(3, 2)
 		left, right := op.Select(x, 1, 0), op.Select(x, 1, 1)
 		if err := r.World.AllGather([]*core.Tensor{left, right}, op.Full([]int{3}, core.Num(float64(r.Rank+1)), op.TensorOptions{})).Wait(); err != nil {
@@ -237,9 +240,9 @@ func TestOutputsBetweenEachOther(t *testing.T) {
 	}))
 }
 
-// All ranks may pass the same tensor as input and output.
-func TestRanksThatGiveOneTensor(t *testing.T) {
+// TestOneTensorForAllRanks passes the same tensor as input and output on all ranks.
+func TestOneTensorForAllRanks(t *testing.T) {
 	x := op.Ones(30000)
-	require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error { return r.World.AllReduce(x, Sum).Wait() }))
-	require.NoError(t, expect(x, 3))
+	require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error { return r.World.AllReduce(x, Sum).Wait() }))
+	require.NoError(t, allEqual(x, 3))
 }

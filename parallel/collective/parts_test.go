@@ -11,8 +11,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Several tensors are gathered and reduced as one collective, with unequal and empty parts.
-func TestPartsOfSeveralTensors(t *testing.T) {
+// TestParts gathers and reduces several tensors in one collective, with unequal and empty parts.
+func TestParts(t *testing.T) {
 	sizes := [][]int{{2, 1, 0}, {1, 1, 1}, {0, 0, 4}}
 	err := Spawn(3, []string{"cpu:0"}, Options{}, func(r *Rank) error {
 		var parts, wholes []*core.Tensor
@@ -67,8 +67,9 @@ func TestPartsOfSeveralTensors(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// They do so even if the pieces of some ranks match.
-func TestNumbersOfTensorsDisagree(t *testing.T) {
+// TestPartsWithDifferentTensorCounts passes different numbers of tensors. All ranks must get an error, even if the pieces of some
+// ranks match.
+func TestPartsWithDifferentTensorCounts(t *testing.T) {
 	for fewer := range 2 {
 		for name, call := range map[string]func(g *Group, wholes, parts []*core.Tensor, sizes [][]int) *Work{
 			"all_gather": func(g *Group, w, p []*core.Tensor, sizes [][]int) *Work { return g.AllGatherParts(w, p, sizes) },
@@ -76,11 +77,11 @@ func TestNumbersOfTensorsDisagree(t *testing.T) {
 				return g.ReduceScatterParts(p, w, sizes, Sum)
 			},
 		} {
-			err := Spawn(2, []string{"cpu:0"}, patient, func(r *Rank) error {
+			err := Spawn(2, []string{"cpu:0"}, longTimeout, func(r *Rank) error {
 				var parts, wholes []*core.Tensor
 				var sizes [][]int
 				for range 2 {
-					parts, wholes, sizes = append(parts, ones(1, 1)), append(wholes, ones(2, 1)), append(sizes, []int{1, 1})
+					parts, wholes, sizes = append(parts, filled(1, 1)), append(wholes, filled(2, 1)), append(sizes, []int{1, 1})
 				}
 				n := 2
 				if r.Rank == fewer {

@@ -9,18 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Calls with tensors of equal shapes but different purposes do not match. The error names both on every rank.
-func TestPurposesAreCompared(t *testing.T) {
+// TestPurposesDiffer checks that calls with equal shapes but different purposes do not match. The error names both purposes on
+// every rank.
+func TestPurposesDiffer(t *testing.T) {
 	for name, call := range map[string]func(g *Group) *Work{
-		"all_reduce":     func(g *Group) *Work { return g.AllReduce(ones(2, 1), Sum) },
-		"broadcast":      func(g *Group) *Work { return g.Broadcast(ones(2, 1), 0) },
-		"reduce_scatter": func(g *Group) *Work { return g.ReduceScatterInto(ones(2, 1), ones(6, 1), Sum) },
+		"all_reduce":     func(g *Group) *Work { return g.AllReduce(filled(2, 1), Sum) },
+		"broadcast":      func(g *Group) *Work { return g.Broadcast(filled(2, 1), 0) },
+		"reduce_scatter": func(g *Group) *Work { return g.ReduceScatterInto(filled(2, 1), filled(6, 1), Sum) },
 		"exchange":       func(g *Group) *Work { return g.StartExchange("", []byte("x")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := make([]error, 3)
-			require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
-				same := r.World.For("unit 1").WithTimeout(patient.Timeout)
+			require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
+				same := r.World.For("unit 1").WithTimeout(longTimeout.Timeout)
 				if err := call(same).Wait(); err != nil {
 					return err
 				}
@@ -35,13 +36,13 @@ func TestPurposesAreCompared(t *testing.T) {
 	}
 }
 
-func TestPurposesOfSendsAreCompared(t *testing.T) {
-	err := Spawn(2, nil, patient, func(r *Rank) error {
+func TestPurposesOfSendsDiffer(t *testing.T) {
+	err := Spawn(2, nil, longTimeout, func(r *Rank) error {
 		g := r.World.For(fmt.Sprint("micro-batch ", r.Rank))
 		if r.Rank == 0 {
-			return g.Send(ones(2, 1), 1, 7).Wait()
+			return g.Send(filled(2, 1), 1, 7).Wait()
 		}
-		return g.Recv(ones(2, 1), 0, 7).Wait()
+		return g.Recv(filled(2, 1), 0, 7).Wait()
 	})
 	require.ErrorContains(t, err, "rank 0 sends float64[2] for micro-batch 0, rank 1 wants float64[2] for micro-batch 1")
 	require.Equal(t, 2, strings.Count(err.Error(), "rank 0 sends"))

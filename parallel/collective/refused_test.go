@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call launched before the program learns that a collective was refused fails, even if it runs later. Calls launched afterwards see the
-// unchanged tensors.
-func TestRefusedCollectivesGiveTensorsBackInOrder(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+// TestCallsBeforeAndAfterARefusedCollective checks that a call launched before the error of a collective is known fails, even if
+// it runs later, and that calls launched afterwards see the unchanged tensors.
+func TestCallsBeforeAndAfterARefusedCollective(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
 		x := core.FromSlice(make([]float64, 3+r.Rank))
 		work := r.World.AllReduce(x, Sum)
 		s, held := core.CurrentContext().Stream(x.Device()), make(chan struct{})
@@ -34,9 +34,10 @@ func TestRefusedCollectivesGiveTensorsBackInOrder(t *testing.T) {
 	}))
 }
 
-// If a collective was refused and a later call on its output was skipped, calls after Recover see the old contents.
-func TestRecoverKeepsContentsOfWhichAChangeWasLeftOut(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, patient, func(r *Rank) error {
+// TestRecoverAfterASkippedCall makes a collective fail, so that a later call on its output is skipped. Calls after Recover must
+// see the old contents.
+func TestRecoverAfterASkippedCall(t *testing.T) {
+	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
 		x := core.FromSlice([]float64{1, 2, 3})
 		channel := r.World.Channel()
 		if r.Rank == 1 {
@@ -45,7 +46,7 @@ func TestRecoverKeepsContentsOfWhichAChangeWasLeftOut(t *testing.T) {
 			channel.Revoke(errors.New("the rank gives up"))
 			work.WaitForRanks()
 		}
-		if err := r.World.Barrier(); err != nil { // keeps rank 0 from returning until then
+		if err := r.World.Barrier(); err != nil { // rank 0 must not return earlier
 			return err
 		}
 		x.Recover(func(err error) bool { return !IsRevoked(err) })

@@ -11,9 +11,9 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A renewed group has the same ranks, also in a subgroup, and leaves nothing behind in its parent.
-func TestGroupsBeginAnew(t *testing.T) {
-	require.NoError(t, Spawn(3, nil, patient, func(r *Rank) error {
+// TestRenew checks that a renewed group has the same ranks, also in a subgroup, and that its parent forgets it once it is closed.
+func TestRenew(t *testing.T) {
+	require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
 		for i := range 4 {
 			for _, parent := range []*Group{r.World, r.World.Renew(Options{})} {
 				g := parent.Renew(Options{})

@@ -11,11 +11,11 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A call of another goroutine of the rank is ordered before or after all of a collective's tensors. In the middle it would deadlock with
-// the collective. It sees the tensor as it was before the collective, or after.
-func TestTensorsAreReadWhileTheyAreLent(t *testing.T) {
+// TestReadsDuringACollective reads tensors on another goroutine of the rank during a collective on several tensors. Each read
+// must see values from before or from after the collective, and must not deadlock with it.
+func TestReadsDuringACollective(t *testing.T) {
 	const ranks, tensors, n = 2, 6, 5000
-	err := Spawn(ranks, onCPU0, patient, func(r *Rank) error {
+	err := Spawn(ranks, onCPU0, longTimeout, func(r *Rank) error {
 		list := make([]*core.Tensor, tensors)
 		for i := range list {
 			list[i] = op.Ones(n)

@@ -13,8 +13,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A rank may return after its last call, before others arrive: the collective still completes.
-func TestARankLeavesAfterItsLastCall(t *testing.T) {
+// TestRankReturnsAfterItsLastCall checks that a collective completes even if a rank returns after its call, before others arrive.
+func TestRankReturnsAfterItsLastCall(t *testing.T) {
 	for range 20 {
 		left := make(chan struct{})
 		err := collective.Spawn(3, nil, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
@@ -44,8 +44,8 @@ func TestARankLeavesAfterItsLastCall(t *testing.T) {
 	}
 }
 
-// A rank that ends fails pending calls that wait for it.
-func TestARankLeavesWhileOthersWait(t *testing.T) {
+// TestRankEndsWhileOthersWait checks that calls that wait for a rank fail when the rank ends.
+func TestRankEndsWhileOthersWait(t *testing.T) {
 	groups, err := collective.NewWorld(3, collective.Options{Timeout: 10 * time.Second, Log: func(string) {}})
 	require.NoError(t, err)
 	works := collective.Works{groups[0].StartExchange("", nil), groups[1].StartExchange("", nil),
@@ -59,8 +59,8 @@ func TestARankLeavesWhileOthersWait(t *testing.T) {
 	require.NoError(t, works[3].Wait())
 }
 
-// Tensors may be released while their collective waits for other ranks.
-func TestReleasedTensorsAreStillMoved(t *testing.T) {
+// TestReleaseBeforeOtherRanksArrive releases tensors while their collective waits for other ranks.
+func TestReleaseBeforeOtherRanksArrive(t *testing.T) {
 	err := collective.Spawn(2, nil, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
 		for i := range 200 {
 			out := op.Zeros(2, 3)
@@ -95,8 +95,9 @@ func TestReleasedTensorsAreStillMoved(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Memory that a peer still reads is not overwritten after its release, on any rank's stream.
-func TestMemoryGoesAroundBetweenCollectives(t *testing.T) {
+// TestMemoryReuseBetweenCollectives checks that memory that a peer still reads is not overwritten after its release, on any
+// rank's stream.
+func TestMemoryReuseBetweenCollectives(t *testing.T) {
 	err := collective.Spawn(3, nil, collective.Options{Timeout: time.Minute}, func(r *collective.Rank) error {
 		for i := range 300 {
 			var err error
