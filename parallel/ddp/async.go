@@ -10,55 +10,55 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// An asyncClient is a rank's side of asynchronous training ([Reducer.SetSyncMode]), in the manner of a parameter server. Each
-// parameter has an owner, a rank that runs the optimiser for it. A rank sends gradients to the owners and receives parameters.
-// Each rank owns some of the parameters.
+// An asyncClient is a rank's client of the parameter servers in asynchronous training ([Reducer.SetSyncMode]). Every rank has a client and
+// a server. Each parameter has an owner, the rank whose server runs the optimiser for it. In a step, a client pushes gradients to all owners
+// and pulls their parameters.
 type asyncClient struct {
-	r            *Reducer
+	reducer      *Reducer
 	mode         SyncMode
-	push         *collective.Group // for gradients
-	pull         *collective.Group // for parameters; a separate group, so that gradients and parameters do not wait for each other
+	push         *collective.Group // gradients to owners
+	pull         *collective.Group // parameters from owners; a group of its own, so that pushes and pulls do not wait for each other
 	opt          *optim.Optimizer
-	shards       [][]shard // by rank
+	shards       [][]shard // by owner
 	server       *paramServer
-	clock        int
-	clocks       []int
+	clock        int    // steps of this rank
+	clocks       []int  // steps of each rank, as far as this rank knows
 	left         []bool // ranks that make no more steps
-	maxStaleness int
+	maxStaleness int    // steps that this rank was ahead of the slowest, at most
 }
 
-// A shard is the parameters of one dtype with one owner. They are sent as one tensor.
+// A shard is the set of parameters of one dtype and one owner. They are sent as one flat tensor.
 type shard struct {
 	dtype  core.DType
-	params []int
-	sizes  []int
+	params []int // indices in the reducer
+	sizes  []int // elements of each parameter
 	numel  int
 }
 
-// The tags of messages between a rank and an owner. A request's header is an int64 tensor: its kind, and for each parameter of the owner
-// whether it has a gradient. A reply's header has the number of steps of each rank.
+// Tags of messages between a client and a server.
 const (
-	tagHeader = 1000 + iota
-	tagReply
-	tagShare // and following: gradients
-	tagParam = 2000
+	tagRequest    = 1000 + iota // int64: the kind, and for each parameter of the owner 1 if it has a gradient
+	tagReply                    // int64: the clock of each rank, see encodeClock
+	tagGradients                // and following, one for each shard
+	tagParameters = 2000        // and following
 )
 
+// The kinds of requests.
 const (
-	whatStep = iota
-	whatLeave
+	requestStep = iota
+	requestLeave
 )
 
-// newAsyncClient assigns owners and starts the parameter server. Every rank calls it.
+// newAsyncClient assigns owners and starts the rank's parameter server. Every rank calls it.
 func newAsyncClient(r *Reducer, m SyncMode, o *optim.Optimizer) (*asyncClient, error) {
 	all := make([]int, r.group.Size())
 	for i := range all {
 		all[i] = i
 	}
-	if err := r.agree(m, o); err != nil {
+	if err := r.agreeOnMode(m, o); err != nil {
 		return nil, err
 	}
-	x := &asyncClient{r: r, mode: m, opt: o, clocks: make([]int, len(all)), left: make([]bool, len(all))}
+	x := &asyncClient{reducer: r, mode: m, opt: o, clocks: make([]int, len(all)), left: make([]bool, len(all))}
 	var err error
 	if x.push, err = r.group.New(all, collective.Options{Name: r.group.Name() + "/gradients"}); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func newAsyncClient(r *Reducer, m SyncMode, o *optim.Optimizer) (*asyncClient, e
 	if x.server, err = newParamServer(x); err != nil {
 		return nil, err
 	}
-	// Nobody sends before every rank can answer.
+	// No client sends before all servers run.
 	if err := r.groupFor("the start of a mode").Barrier(); err != nil {
 		x.server.stop()
 		return nil, err
@@ -78,8 +78,8 @@ func newAsyncClient(r *Reducer, m SyncMode, o *optim.Optimizer) (*asyncClient, e
 	return x, nil
 }
 
-// agree returns an error on every rank unless all ranks have the same mode and an optimiser over the reducer's parameters.
-func (r *Reducer) agree(m SyncMode, o *optim.Optimizer) error {
+// agreeOnMode returns an error on every rank unless all ranks have the same mode and optimiser, over the reducer's parameters.
+func (r *Reducer) agreeOnMode(m SyncMode, o *optim.Optimizer) error {
 	known := map[*core.Tensor]bool{}
 	for _, p := range r.params {
 		known[p.Tensor] = true
@@ -110,12 +110,12 @@ func (r *Reducer) agree(m SyncMode, o *optim.Optimizer) error {
 	return nil
 }
 
-// assignOwners balances the bytes of parameters over the ranks.
+// assignOwners assigns each parameter to the rank with the fewest bytes so far.
 func (x *asyncClient) assignOwners() {
-	n := x.r.group.Size()
+	n := x.reducer.group.Size()
 	x.shards = make([][]shard, n)
 	bytes := make([]int, n)
-	for i, p := range x.r.params {
+	for i, p := range x.reducer.params {
 		owner := 0
 		for k := range bytes {
 			if bytes[k] < bytes[owner] {
@@ -135,14 +135,14 @@ func (x *asyncClient) assignOwners() {
 	}
 }
 
-// step sends the gradients to the owners and receives the owners' parameters.
+// step pushes the gradients to the owners and pulls the parameters.
 func (x *asyncClient) step() error {
-	x.server.syncHyper()
+	x.server.updateHyper()
 	x.clock++
 	var err error
 	core.NoGrad(func() {
 		core.WithCategory(core.Communication, func() {
-			core.Tidy(func() { err = x.sendAndReceive() })
+			core.Tidy(func() { err = x.pushAndPull() })
 		})
 	})
 	if err != nil {
@@ -156,66 +156,14 @@ func (x *asyncClient) step() error {
 	return nil
 }
 
-func (x *asyncClient) sendAndReceive() error {
-	me := x.r.group.Rank()
-	var works collective.Works
-	var local []*core.Tensor
-	var localHeader []int64
-	for owner, shares := range x.shards {
-		if len(shares) == 0 {
-			continue
-		}
-		header := []int64{whatStep}
-		var flats []*core.Tensor
-		for _, s := range shares {
-			flat, present := x.packGradients(s)
-			if err := flat.Err(); err != nil {
-				return err
-			}
-			flats, header = append(flats, flat), append(header, present...)
-		}
-		if owner == me {
-			local, localHeader = flats, header
-			continue
-		}
-		works = append(works, x.push.For("a step").Send(x.headerTensor(header), owner, tagHeader))
-		for i, f := range flats {
-			works = append(works, x.push.For("gradients").Send(f, owner, tagShare+i))
-		}
+func (x *asyncClient) pushAndPull() error {
+	works, err := x.pushGradients()
+	if err != nil {
+		return err
 	}
-	if localHeader != nil {
-		// The owner's stream reads them as any other stream does.
-		if err := x.server.apply(me, localHeader, local); err != nil {
-			return err
-		}
-	}
-	x.clocks[me] = x.clock
-	for owner, shares := range x.shards {
-		if len(shares) == 0 {
-			continue
-		}
-		var clocks []int64
-		var flats []*core.Tensor
-		var err error
-		if owner == me {
-			clocks, flats, err = x.server.reply(me)
-		} else {
-			clocks, flats, err = x.receive(owner, shares)
-		}
-		if err != nil {
-			return err
-		}
-		for i, c := range clocks {
-			if c < 0 {
-				x.left[i], c = true, -1-c
-			}
-			x.clocks[i] = max(x.clocks[i], int(c))
-		}
-		for i, s := range shares {
-			if err := x.unpackParameters(s, flats[i]); err != nil {
-				return err
-			}
-		}
+	x.clocks[x.reducer.group.Rank()] = x.clock
+	if err := x.pullParameters(); err != nil {
+		return err
 	}
 	for _, w := range works {
 		if err := w.Arrived(); err != nil {
@@ -225,15 +173,92 @@ func (x *asyncClient) sendAndReceive() error {
 	return nil
 }
 
-// headerTensor returns a header as an int64 tensor on the CPU.
-func (x *asyncClient) headerTensor(v []int64) *core.Tensor { return core.FromSlice(v) }
+// pushGradients sends gradients to the other owners, and applies this rank's share to its own server.
+func (x *asyncClient) pushGradients() (works collective.Works, err error) {
+	me := x.reducer.group.Rank()
+	var local []*core.Tensor
+	var localHeader []int64
+	for owner, shards := range x.shards {
+		if len(shards) == 0 {
+			continue
+		}
+		header := []int64{requestStep}
+		var flats []*core.Tensor
+		for _, s := range shards {
+			flat, present := x.packGradients(s)
+			if err := flat.Err(); err != nil {
+				return nil, err
+			}
+			flats, header = append(flats, flat), append(header, present...)
+		}
+		if owner == me {
+			local, localHeader = flats, header
+			continue
+		}
+		works = append(works, x.push.For("a step").Send(core.FromSlice(header), owner, tagRequest))
+		for i, f := range flats {
+			works = append(works, x.push.For("gradients").Send(f, owner, tagGradients+i))
+		}
+	}
+	if localHeader != nil {
+		if err := x.server.apply(me, localHeader, local); err != nil {
+			return nil, err
+		}
+	}
+	return works, nil
+}
 
-// packGradients returns a shard's gradients, divided by the number of ranks, as one 1-D tensor, and which parameters have a
+// pullParameters receives clocks and parameters from all owners, which delay them while this rank is too far ahead.
+func (x *asyncClient) pullParameters() error {
+	for owner, shards := range x.shards {
+		if len(shards) == 0 {
+			continue
+		}
+		var clocks []int64
+		var flats []*core.Tensor
+		var err error
+		if owner == x.reducer.group.Rank() {
+			clocks, flats, err = x.server.reply(owner)
+		} else {
+			clocks, flats, err = x.receiveReply(owner, shards)
+		}
+		if err != nil {
+			return err
+		}
+		for i, encoded := range clocks {
+			clock, left := decodeClock(encoded)
+			x.clocks[i], x.left[i] = max(x.clocks[i], clock), x.left[i] || left
+		}
+		for i, s := range shards {
+			if err := x.unpackParameters(s, flats[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// encodeClock returns a rank's clock for a reply. It is negative if the rank has left.
+func encodeClock(clock int, left bool) int64 {
+	if left {
+		return int64(-1 - clock)
+	}
+	return int64(clock)
+}
+
+func decodeClock(encoded int64) (clock int, left bool) {
+	if encoded < 0 {
+		return int(-1 - encoded), true
+	}
+	return int(encoded), false
+}
+
+// packGradients returns a shard's gradients as one flat tensor, divided by the number of ranks, and for each parameter 1 if it has a
 // gradient.
 func (x *asyncClient) packGradients(s shard) (flat *core.Tensor, present []int64) {
 	var list []*core.Tensor
 	for _, i := range s.params {
-		t := x.r.params[i].Tensor
+		t := x.reducer.params[i].Tensor
 		g := t.Grad()
 		if g == nil {
 			present = append(present, 0)
@@ -243,21 +268,21 @@ func (x *asyncClient) packGradients(s shard) (flat *core.Tensor, present []int64
 		}
 		list = append(list, op.Reshape(g.Detach(), g.Numel()))
 	}
-	return op.Div(op.Cat(list, 0), core.Num(float64(x.r.group.Size()))), present
+	return op.Div(op.Cat(list, 0), core.Num(float64(x.reducer.group.Size()))), present
 }
 
-// receive receives an owner's reply. The owner delays it while this rank is too far ahead.
-func (x *asyncClient) receive(owner int, shares []shard) (clocks []int64, flats []*core.Tensor, err error) {
+// receiveReply receives clocks and parameters from one owner.
+func (x *asyncClient) receiveReply(owner int, shards []shard) (clocks []int64, flats []*core.Tensor, err error) {
 	var works collective.Works
-	for i, s := range shares {
+	for i, s := range shards {
 		d := s.dtype
-		f := op.EmptyWith([]int{s.numel}, op.TensorOptions{DType: &d, Device: x.r.params[s.params[0]].Tensor.Device()})
+		f := op.EmptyWith([]int{s.numel}, op.TensorOptions{DType: &d, Device: x.reducer.params[s.params[0]].Tensor.Device()})
 		if err := f.Err(); err != nil {
 			return nil, nil, err
 		}
-		flats, works = append(flats, f), append(works, x.pull.For("parameters").Recv(f, owner, tagParam+i))
+		flats, works = append(flats, f), append(works, x.pull.For("parameters").Recv(f, owner, tagParameters+i))
 	}
-	header := x.headerTensor(make([]int64, x.r.group.Size()))
+	header := core.FromSlice(make([]int64, x.reducer.group.Size()))
 	w := append(works, x.pull.For("the clocks").Recv(header, owner, tagReply))
 	if err := w.Wait(); err != nil {
 		return nil, nil, err
@@ -266,11 +291,11 @@ func (x *asyncClient) receive(owner int, shares []shard) (clocks []int64, flats 
 	return clocks, flats, err
 }
 
-// unpackParameters copies an owner's parameters to this rank's.
+// unpackParameters copies a shard's flat tensor to this rank's parameters.
 func (x *asyncClient) unpackParameters(s shard, flat *core.Tensor) error {
 	at := 0
 	for k, i := range s.params {
-		t := x.r.params[i].Tensor
+		t := x.reducer.params[i].Tensor
 		part := op.Reshape(op.Narrow(flat, 0, at, s.sizes[k]), t.Shape()...)
 		if err := op.CopyInPlace(t, part).Err(); err != nil {
 			return err
@@ -282,14 +307,14 @@ func (x *asyncClient) unpackParameters(s shard, flat *core.Tensor) error {
 
 // leave ends asynchronous training on all ranks and gives every rank the owners' parameters and optimiser states.
 func (x *asyncClient) leave() error {
-	me := x.r.group.Rank()
+	me := x.reducer.group.Rank()
 	var err error
 	core.Tidy(func() {
-		for owner, shares := range x.shards {
-			if len(shares) > 0 && owner != me {
-				header := make([]int64, 1+x.count(owner))
-				header[0] = whatLeave
-				err = errors.Join(err, x.push.For("a step").Send(x.headerTensor(header), owner, tagHeader).Arrived())
+		for owner, shards := range x.shards {
+			if len(shards) > 0 && owner != me {
+				header := make([]int64, 1+x.ownedCount(owner))
+				header[0] = requestLeave
+				err = errors.Join(err, x.push.For("a step").Send(core.FromSlice(header), owner, tagRequest).Arrived())
 			}
 		}
 	})
@@ -303,31 +328,31 @@ func (x *asyncClient) leave() error {
 	}
 	core.NoGrad(func() {
 		core.Tidy(func() {
-			if err = x.server.copyBack(); err != nil {
+			if err = x.server.copyToReplica(); err != nil {
 				return
 			}
-			for owner, shares := range x.shards {
+			for owner, shards := range x.shards {
 				var list []*core.Tensor
-				for _, s := range shares {
+				for _, s := range shards {
 					for _, i := range s.params {
-						list = append(list, x.r.params[i].Tensor)
+						list = append(list, x.reducer.params[i].Tensor)
 					}
 				}
 				if len(list) > 0 && err == nil {
-					err = x.r.groupFor("the values of a mode").BroadcastMany(list, owner).Wait()
+					err = x.reducer.groupFor("the values of a mode").BroadcastMany(list, owner).Wait()
 				}
 			}
 		})
 	})
 	if err == nil {
-		err = x.shareStates()
+		err = x.exchangeStates()
 	}
-	x.server.free()
+	x.server.release()
 	return errors.Join(err, x.push.Close(), x.pull.Close())
 }
 
-// count returns the number of parameters that a rank owns.
-func (x *asyncClient) count(owner int) int {
+// ownedCount returns the number of parameters that a rank owns.
+func (x *asyncClient) ownedCount(owner int) int {
 	n := 0
 	for _, s := range x.shards[owner] {
 		n += len(s.params)

@@ -11,36 +11,36 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A Bucket holds gradients of one dtype on one device that are reduced together.
+// A Bucket is a set of gradients of one dtype on one device that are reduced together.
 type Bucket struct {
 	reducer *Reducer
-	group   *collective.Group // the reducer's, for this bucket
-	purpose string            // of its collectives
-	index   int
-	params  []int // of the reducer
+	group   *collective.Group // the reducer's group with the bucket's purpose
+	purpose string            // names the bucket's collectives in error messages
+	index   int               // in the order of reduction
+	params  []int             // indices of the parameters in the reducer, by slot
 	dtype   core.DType
 	device  core.Device
-	offsets []int // of the gradients in the buffer, in elements
-	numel   int
-	delayed bool // holds parameters of Options.Delayed
+	numel   int   // elements of the buffer
+	offsets []int // of each slot in the buffer, in elements
+	delayed bool  // holds parameters of Options.Delayed
 
-	flat  *core.Tensor   // the buffer; nil where gradients go to the group as they are
-	views []*core.Tensor // of it, one a parameter
+	flat  *core.Tensor   // the buffer; nil if gradients are reduced in place, without a buffer
+	views []*core.Tensor // views of flat with the parameters' shapes, by slot
 
-	pending int            // parameters whose gradients are not final
-	absent  []*core.Tensor // placeholders for missing gradients, by slot
+	pending      int            // parameters whose gradients are not final
+	placeholders []*core.Tensor // placeholders for missing gradients, by slot
 }
 
-// Index returns the bucket's place in the order in which buckets are reduced.
+// Index returns the bucket's index in the order of reduction.
 func (b *Bucket) Index() int { return b.index }
 
 // IsLast reports whether the bucket is the last to be reduced.
 func (b *Bucket) IsLast() bool { return b.index == len(b.reducer.buckets)-1 }
 
-// Buffer returns a 1-D tensor that holds all gradients one after the other. It belongs to the bucket.
+// Buffer returns the flat tensor that holds all gradients one after the other. It belongs to the bucket.
 func (b *Bucket) Buffer() *core.Tensor { return b.flat }
 
-// Gradients returns views of the buffer with the shapes of the parameters.
+// Gradients returns views of the buffer, one for each parameter and of its shape.
 func (b *Bucket) Gradients() []*core.Tensor { return b.views }
 
 // Parameters returns the parameters whose gradients the bucket holds.
@@ -61,10 +61,10 @@ func (b *Bucket) Names() []string {
 	return list
 }
 
-// Indices returns the numbers of the parameters in the order in which the reducer got them, shared ones counted once.
+// Indices returns the indices of the parameters in the list that the reducer was created with, where shared parameters count once.
 func (b *Bucket) Indices() []int { return slices.Clone(b.params) }
 
-// Context returns the context in which a hook of another language works on the bucket: on a stream beside backward's.
+// Context returns the context for a hook of another language, on the bucket's communication stream.
 func (b *Bucket) Context() *core.Context {
 	return b.reducer.contexts[streamKey{b.device, b.index % streamsPerDevice}]
 }
@@ -94,8 +94,8 @@ func (r *Reducer) assignBuckets() error {
 	r.buckets = nil
 	open, bytes := map[key]*Bucket{}, map[key]int{}
 	started := map[key]bool{}
-	last := map[*Bucket]int{}
-	for at, i := range r.order {
+	last := map[*Bucket]int{} // position of the bucket's last parameter
+	for at, i := range r.bucketOrder {
 		p := r.params[i]
 		p.active, p.bucket = p.Tensor.RequiresGrad(), nil
 		if !p.active {
@@ -113,11 +113,11 @@ func (r *Reducer) assignBuckets() error {
 		b.offsets = append(b.offsets, b.numel)
 		b.numel += p.Tensor.Numel()
 		if k.d.Size() < 4 {
-			b.numel += b.numel % 2 // a word of a device's memory has one owner
+			b.numel += b.numel % 2 // gradients start at 32-bit words, since a GPU thread writes whole words
 		}
 		last[b] = at
 		if b.delayed {
-			last[b] += len(r.order) // after all others
+			last[b] += len(r.bucketOrder) // after all others
 		}
 		bytes[k] += p.Tensor.Numel() * k.d.Size()
 		limit := r.options.BucketBytes
@@ -134,11 +134,11 @@ func (r *Reducer) assignBuckets() error {
 		b.purpose = fmt.Sprintf("bucket %d (%s) of %s", i, strings.Join(shorten(b.Names()), ", "), r.group.Purpose())
 		b.group = r.group.For(b.purpose)
 	}
-	if err := r.makeBuffers(); err != nil {
+	if err := r.allocateBucketBuffers(); err != nil {
 		return err
 	}
 	for _, b := range old {
-		b.free()
+		b.freeBuffer()
 	}
 	return nil
 }
@@ -151,21 +151,21 @@ func shorten(names []string) []string {
 	return names
 }
 
-// makeBuffers allocates missing buffers, if gradient views or hooks need buffers.
-func (r *Reducer) makeBuffers() error {
+// allocateBucketBuffers allocates missing buffers of all buckets, if gradient views or hooks need buffers.
+func (r *Reducer) allocateBucketBuffers() error {
 	if !r.options.BucketView && r.hook == nil && r.foreignHook == 0 {
 		return nil
 	}
 	for _, b := range r.buckets {
-		if err := b.makeBuffer(); err != nil {
+		if err := b.allocateBuffer(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeBuffer allocates the bucket's buffer. With [Options.BucketView], it also moves the gradients there.
-func (b *Bucket) makeBuffer() error {
+// allocateBuffer allocates the bucket's buffer. With [Options.BucketView], it also moves the gradients there.
+func (b *Bucket) allocateBuffer() error {
 	r := b.reducer
 	if b.flat != nil {
 		return nil
@@ -220,8 +220,8 @@ func sameMemory(a, b *core.Tensor) bool {
 	return a.Storage() == b.Storage() && a.Offset() == b.Offset() && a.SameLayout(b)
 }
 
-// free releases the buffer. Its memory stays alive while gradients are views of it.
-func (b *Bucket) free() {
+// freeBuffer releases the buffer. Its memory stays alive while gradients are views of it.
+func (b *Bucket) freeBuffer() {
 	for _, v := range b.views {
 		v.Release()
 	}
@@ -233,7 +233,7 @@ func (b *Bucket) free() {
 
 func (r *Reducer) freeBuckets() {
 	for _, b := range r.buckets {
-		b.free()
+		b.freeBuffer()
 	}
 	r.buckets = nil
 }
@@ -249,12 +249,12 @@ func (r *Reducer) rebuild() error {
 			order = append(order, i)
 		}
 	}
-	for _, i := range r.order {
+	for _, i := range r.bucketOrder {
 		if !known[i] {
 			order = append(order, i)
 		}
 	}
-	r.order = order
+	r.bucketOrder = order
 	r.stats.Rebuilds++
 	return r.assignBuckets()
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// prepareDelayed marks the parameters of [Options.Delayed].
+// prepareDelayed checks [Options.Delayed] and marks its parameters.
 func (r *Reducer) prepareDelayed() error {
 	o := r.options
 	switch {
@@ -31,7 +31,7 @@ func (r *Reducer) prepareDelayed() error {
 	return nil
 }
 
-// untilReady is called when the gradient of [Options.Until] is final.
+// untilReady is the post-accumulate-grad hook of [Options.Until]. It reduces the delayed parameters.
 func (r *Reducer) untilReady() error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (r *Reducer) untilReady() error {
 	return r.markDelayed()
 }
 
-// markDelayed marks the delayed buckets as ready.
+// markDelayed marks the delayed buckets as ready and reduces them when all others before them are.
 func (r *Reducer) markDelayed() error {
 	for _, b := range r.buckets {
 		if b.delayed && b.pending > 0 {
@@ -59,8 +59,8 @@ func (r *Reducer) markDelayed() error {
 			r.pass.remaining--
 		}
 	}
-	if r.delaysLaunch() {
+	if r.delaysReduction() {
 		return nil
 	}
-	return r.launchReady()
+	return r.reduceReadyBuckets()
 }

@@ -34,9 +34,9 @@ func (r *Reducer) backwardFailed(cause error) {
 	})
 }
 
-// reducers are those of each rank. A step may have passes of several of them.
+// reducers holds the reducers of each rank. A step may have passes of several of them.
 var reducers struct {
-	sync.Mutex // held while a rank gives passes up, so that another finds them all given up if it finds one
+	sync.Mutex // held while a rank drops its passes, so that another thread sees all of them dropped or none
 	of         map[*core.Context][]weak.Pointer[Reducer]
 }
 
@@ -96,21 +96,21 @@ func (r *Reducer) dropPass(cause error) {
 	for _, b := range r.buffers { // as they were before the pass, also where the pass was to change them
 		b.Tensor.Recover(collective.IsNotStarted)
 	}
-	r.works = [2][]*collective.Work{} // works of the pass before have the same buffers, so they would report this failure too
+	r.recentWorks = [2][]*collective.Work{} // works of the pass before have the same buffers, so they would report this failure too
 	if r.pass != nil {
-		r.pass.free()
+		r.pass.releaseLossWeights()
 	}
 	for _, b := range r.buckets {
 		b.group = r.group.For(b.purpose)
-		b.dropAbsent()
-		b.free() // collectives on their way may still write to the buffer
+		b.releasePlaceholders()
+		b.freeBuffer() // collectives on their way may still write to the buffer
 	}
 	for _, p := range r.params {
 		if p.active {
 			p.Tensor.SetGrad(nil)
 		}
 	}
-	r.pass, r.pendingEnd, r.syncBackward, r.samples = nil, nil, false, 0
+	r.pass, r.pendingEnd, r.syncBackward, r.pendingSamples = nil, nil, false, 0
 	r.failure = core.Errorf(core.StateError, "ddp", "the step has failed, and its gradients were dropped on every rank: begin it anew with a forward pass (%w)", cause)
 }
 
@@ -149,7 +149,7 @@ func waitEnd(end *collective.Work, limit time.Duration, must bool) (over, crosse
 
 // closePending waits, at the end of a backward pass, for the pending ends of all reducers of the rank. Modules in different
 // groups may run backward in a different order on each rank, so only the last of them can wait.
-func (r *Reducer) closePending(limit time.Duration) (over bool, err error) {
+func (r *Reducer) closePendingPasses(limit time.Duration) (over bool, err error) {
 	core.Lock(&reducers.Mutex)
 	list := r.rankReducers()
 	reducers.Unlock()
@@ -180,7 +180,7 @@ func (r *Reducer) closePass() error {
 		r.abort(err)
 		return err
 	}
-	r.learnOrder(r.pendingEnd)
+	r.saveArrivalOrder(r.pendingEnd)
 	r.pendingEnd = nil
 	return nil
 }

@@ -7,30 +7,31 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 )
 
-// JoinOptions say how ranks with unequal numbers of batches train together.
+// JoinOptions configure [Reducer.Join], where ranks may have different numbers of batches.
 type JoinOptions struct {
-	// DivideByActive divides sums by the number of ranks that still have batches, and not by the number of all.
+	// DivideByActive divides sums by the number of ranks that have a batch in the step, instead of all ranks.
 	DivideByActive bool
-	// Throw ends the training of every rank with an error as soon as one has no more batches.
+	// Throw returns an error on every rank as soon as one rank has no more batches.
 	Throw bool
 }
 
-// A joinState is a rank's state in a join.
+// A joinState is a rank's state in a join. A rank that has run out of batches shadows the others: it launches their collectives, with zeros.
 type joinState struct {
 	options      JoinOptions
-	active       int // ranks that have a batch in this step
-	root         int // the first of them, or of those in the last step that had any
-	synced       bool
+	active       int  // ranks that have a batch in this step
+	root         int  // the first active rank of this step, or of the last step that had one
+	synced       bool // a rank synchronises this step
+	exhausted    bool // this rank has no more batches
 	hookRequests []hookRequest
-	exhausted    bool // this rank has run out of batches
 }
 
+// A hookRequest is a bucket of a shadowed step that waits for a communication hook of another language.
 type hookRequest struct {
 	request *autograd.Request
 	then    func(answer []*core.Tensor) error
 }
 
-// What a rank announces before each step.
+// Flags that a rank announces before each step.
 const (
 	announceActive = 1 << iota
 	announceSync
@@ -55,7 +56,7 @@ func (r *Reducer) Join(o JoinOptions, body func() error) error {
 	return err
 }
 
-// JoinBegin begins what [Reducer.Join] does.
+// JoinBegin begins a join, for other languages: see [Reducer.Join].
 func (r *Reducer) JoinBegin(o JoinOptions) error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
@@ -74,9 +75,8 @@ func (r *Reducer) JoinBegin(o JoinOptions) error {
 // JoinAbandon ends a join on this rank after an error, without taking part in the steps of other ranks.
 func (r *Reducer) JoinAbandon() { r.guard.Later(func() { r.join = nil }) }
 
-// JoinEnd ends what [Reducer.JoinBegin] began, when the rank has no more batches. It waits for those that have. Where a
-// communication hook belongs to another language, it returns a request for it, and is called again with the answer; it has
-// ended when it returns none.
+// JoinEnd ends a join when this rank has no more batches, and waits for the ranks that have. With a communication hook of another language
+// it returns a request for the hook; call it again with the answer, until it returns nil.
 func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return nil, err
@@ -91,14 +91,14 @@ func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
 		return nil, err
 	}
 	if !j.exhausted {
-		if err := r.checkFinished(); err != nil {
+		if err := r.checkPriorReduction(); err != nil {
 			return fail(err)
 		}
 		j.exhausted = true
 	} else if len(j.hookRequests) > 0 {
 		a := j.hookRequests[0]
 		j.hookRequests = j.hookRequests[1:]
-		if err := a.then(answer); err != nil && !r.recovers(err) {
+		if err := a.then(answer); err != nil && !r.recoverFrom(err) {
 			return fail(err)
 		}
 	}
@@ -106,18 +106,18 @@ func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
 		if len(j.hookRequests) > 0 {
 			return j.hookRequests[0].request, nil
 		}
-		switch err := r.joinedStep(); {
-		case err != nil && !r.recovers(err):
+		switch err := r.shadowStep(); {
+		case err != nil && !r.recoverFrom(err):
 			return fail(err)
 		case err == nil && j.active == 0:
 			r.join = nil
-			return nil, r.broadcastFinal(j.root)
+			return nil, errors.Join(r.Wait(), r.broadcastModel(j.root, "the values after a join"))
 		}
 	}
 }
 
-// recovers reports whether err comes from a rank whose pass has failed. This rank then drops the pass and stays in the join.
-func (r *Reducer) recovers(err error) bool {
+// recoverFrom drops the pass if err comes from a pass that a rank has failed, and reports whether it did. This rank then stays in the join.
+func (r *Reducer) recoverFrom(err error) bool {
 	if r.group.Revoked() == nil {
 		return false
 	}
@@ -126,11 +126,11 @@ func (r *Reducer) recovers(err error) bool {
 	return true
 }
 
-// joinedStep ends the step that this rank, without a batch, takes part in, and begins the next one.
-func (r *Reducer) joinedStep() error {
+// shadowStep ends the last shadowed step and begins the next.
+func (r *Reducer) shadowStep() error {
 	j := r.join
-	if s := r.pass; s != nil && s.joined && !s.done {
-		if _, err := r.finish(-1); err != nil {
+	if s := r.pass; s != nil && s.shadow && !s.done {
+		if _, err := r.finishPass(-1); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (r *Reducer) joinedStep() error {
 	if j.active == 0 || !j.synced {
 		return nil
 	}
-	return r.joinedPass()
+	return r.shadowPass()
 }
 
 // announce tells the other ranks whether this rank has a batch, and learns how many ranks have one.
@@ -184,12 +184,12 @@ func (j *joinState) announce(r *Reducer, active bool) error {
 	return nil
 }
 
-// joinedPass launches the all-reduces of a step with zero gradients, because this rank has no batch.
-func (r *Reducer) joinedPass() error {
-	if err := r.prepare(); err != nil {
+// shadowPass launches the all-reduces of a step with zero gradients.
+func (r *Reducer) shadowPass() error {
+	if err := r.preparePass(); err != nil {
 		return err
 	}
-	r.samples = 0
+	r.pendingSamples = 0
 	if err := r.beginPass(true); err != nil {
 		return err
 	}
@@ -202,18 +202,5 @@ func (r *Reducer) joinedPass() error {
 		r.pass.remaining -= b.pending
 		b.pending = 0
 	}
-	return r.launchReady()
-}
-
-// broadcastFinal gives all ranks the parameters and buffers of a rank that trained to the end.
-func (r *Reducer) broadcastFinal(root int) error {
-	err := r.Wait()
-	var list []*core.Tensor
-	for _, p := range r.params {
-		list = append(list, p.Tensor)
-	}
-	for _, b := range r.buffers {
-		list = append(list, b.Tensor)
-	}
-	return errors.Join(err, r.groupFor("the values after a join").BroadcastMany(list, root).Wait())
+	return r.reduceReadyBuckets()
 }

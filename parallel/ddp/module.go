@@ -8,11 +8,11 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// Prefix is what the names of a parallel module's tensors begin with.
+// Prefix is the prefix of the names in a parallel module's state dict.
 const Prefix = "module."
 
-// A DistributedDataParallel is a module whose gradients are averaged over the ranks of a group. Its own module is its
-// part "module", so that the names of its tensors begin with [Prefix].
+// A DistributedDataParallel wraps a module and averages its gradients over the ranks of a group. The wrapped module is its child "module", so
+// the names of its tensors begin with [Prefix].
 type DistributedDataParallel struct {
 	nn.Base
 	Module nn.Module
@@ -20,8 +20,8 @@ type DistributedDataParallel struct {
 	reducer *Reducer
 }
 
-// New makes m, of which every rank has a copy, parallel. The copies become equal to rank 0's. Every rank of g calls it. The
-// buffers of o are those of m.
+// New wraps m, of which every rank has a replica. Every rank of g calls it. Parameters and buffers are broadcast from rank 0. [Options].Buffers
+// is ignored: the buffers are those of m.
 func New(m nn.Module, g *collective.Group, o Options) (*DistributedDataParallel, error) {
 	if err := nn.Err(m); err != nil {
 		return nil, err
@@ -50,10 +50,10 @@ func New(m nn.Module, g *collective.Group, o Options) (*DistributedDataParallel,
 	return &DistributedDataParallel{Module: m, reducer: r}, nil
 }
 
-// Reducer returns what averages the gradients.
+// Reducer returns the reducer that averages the gradients.
 func (d *DistributedDataParallel) Reducer() *Reducer { return d.reducer }
 
-// Forward passes a batch, whose first dimension counts samples, through the module, which must be a layer.
+// Forward runs the module, which must be a layer, on a batch. The first dimension of x is the number of samples.
 func (d *DistributedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 	l, ok := d.Module.(nn.Layer)
 	if !ok {
@@ -72,21 +72,21 @@ func (d *DistributedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 	return y
 }
 
-// forward runs the module's layer, with parameters in the dtype of mixed precision.
+// forward runs the layer. With mixed precision it runs a replica whose parameters are cast.
 func (d *DistributedDataParallel) forward(l nn.Layer, x *core.Tensor) *core.Tensor {
 	if d.reducer.options.Precision.Param == nil {
 		return nn.Call(l, x)
 	}
-	lowered, err := d.reducer.Lowered()
+	list, err := d.reducer.Lowered()
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
-	to := map[*core.Tensor]*core.Tensor{}
+	cast := map[*core.Tensor]*core.Tensor{}
 	for i, p := range d.reducer.params {
-		to[p.Tensor] = lowered[i]
+		cast[p.Tensor] = list[i]
 	}
 	m := nn.Replicate(d.Module, func(n nn.Named) *core.Tensor {
-		if t := to[n.Tensor]; t != nil {
+		if t := cast[n.Tensor]; t != nil {
 			return t
 		}
 		return n.Tensor
@@ -94,8 +94,8 @@ func (d *DistributedDataParallel) forward(l nn.Layer, x *core.Tensor) *core.Tens
 	return nn.Call(m.(nn.Layer), d.reducer.LoweredInput(x, false))
 }
 
-// Begin is to be called before each forward pass of a module that is not a layer, with the number of samples in the batch:
-// see [Reducer.Forward].
+// Begin prepares a forward pass on a batch of the given number of samples, see [Reducer.Forward]. Call it before each forward pass of a module
+// that is not a layer; [DistributedDataParallel.Forward] calls it for layers.
 func (d *DistributedDataParallel) Begin(samples int) error {
 	if d.reducer.options.Weighted {
 		for _, part := range nn.Modules(d.Module) {
@@ -107,24 +107,23 @@ func (d *DistributedDataParallel) Begin(samples int) error {
 	return d.reducer.Forward(samples)
 }
 
-// NoSync runs fn, in which backward only adds to this rank's gradients.
+// NoSync runs fn without synchronisation, for gradient accumulation: see [Reducer.NoSync].
 func (d *DistributedDataParallel) NoSync(fn func() error) error { return d.reducer.NoSync(fn) }
 
-// Join runs body, in which ranks may have unequal numbers of batches: see [Reducer.Join].
+// Join runs body, in which ranks may have different numbers of batches: see [Reducer.Join].
 func (d *DistributedDataParallel) Join(o JoinOptions, body func() error) error {
 	return d.reducer.Join(o, body)
 }
 
-// Load copies a state dict into the module, whether its names begin with [Prefix] or not: see [nn.LoadStateDict].
+// Load loads a state dict, with or without [Prefix] in its names, into the module: see [nn.LoadStateDict].
 func (d *DistributedDataParallel) Load(state map[string]*core.Tensor, strict bool) (nn.Report, error) {
 	return nn.LoadStateDict(d.Module, WithoutPrefix(state), strict)
 }
 
-// Close takes the averaging off the module, which stays as it is.
+// Close removes the hooks from the module's parameters: see [Reducer.Close]. The module can be used without DDP afterwards.
 func (d *DistributedDataParallel) Close() error { return d.reducer.Close() }
 
-// WithoutPrefix returns a state dict of a parallel module as one of the module in it; one that has no prefix comes back as
-// it is.
+// WithoutPrefix returns a state dict without [Prefix] in its names. If a name has no prefix, it returns state itself.
 func WithoutPrefix(state map[string]*core.Tensor) map[string]*core.Tensor {
 	for name := range state {
 		if !strings.HasPrefix(name, Prefix) {

@@ -1,7 +1,6 @@
 package ddp
 
 import (
-	"encoding/json"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -13,28 +12,29 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A paramServer keeps the parameters and optimiser states that a rank owns while the rank trains. One goroutine serves each other
-// rank, on a stream of the server.
+// A paramServer holds the master copies of the parameters that a rank owns, and their optimiser. It applies the gradients of all ranks. One
+// goroutine serves each other rank, on a stream of the server; the rank's own client calls apply and reply directly.
 type paramServer struct {
-	x         *asyncClient
-	ctx       *core.Context
-	masters   []*core.Tensor // in the order of the rank's shares
-	params    []int          // of the reducer
-	opt       *optim.Optimizer
-	groups    []int // index of the user optimiser's group, for each group of opt
-	userIndex map[int]int
-	wg        sync.WaitGroup
+	client    *asyncClient
+	ctx       *core.Context    // with the server's stream
+	masters   []*core.Tensor   // in the order of the owner's shards
+	params    []int            // indices of the masters in the reducer
+	opt       *optim.Optimizer // over the masters
+	userGroup []int            // for each group of opt, its index in the user's optimiser
+	userParam map[int]int      // the same for parameters
+	wg        sync.WaitGroup   // of the goroutines that serve
 
 	mu      sync.Mutex
-	changed *sync.Cond // a clock has moved, or err is set
-	clock   []int
-	left    []bool // ranks that have left
-	err     error
+	changed *sync.Cond // signals a change of the fields below
+	clocks  []int      // steps applied, by rank
+	left    []bool     // ranks that make no more steps
+	err     error      // fails all later requests
 }
 
+// newParamServer copies the parameters that the rank owns and their optimiser states, and starts a goroutine for each other rank.
 func newParamServer(x *asyncClient) (*paramServer, error) {
-	n := x.r.group.Size()
-	s := &paramServer{x: x, clock: make([]int, n), left: make([]bool, n), userIndex: map[int]int{}}
+	n := x.reducer.group.Size()
+	s := &paramServer{client: x, clocks: make([]int, n), left: make([]bool, n), userParam: map[int]int{}}
 	s.changed = sync.NewCond(&s.mu)
 	here := core.CurrentContext()
 	dev, err := here.DefaultDevice()
@@ -42,14 +42,14 @@ func newParamServer(x *asyncClient) (*paramServer, error) {
 		return nil, err
 	}
 	s.ctx = core.NewRankContext(here.Rank(), dev)
-	for _, sh := range x.shards[x.r.group.Rank()] {
+	for _, sh := range x.shards[x.reducer.group.Rank()] {
 		s.params = append(s.params, sh.params...)
 	}
 	core.WithContext(s.ctx, func() {
 		core.NoGrad(func() {
 			for _, i := range s.params {
 				var c *core.Tensor
-				core.WithCategory(core.Parameter, func() { c = op.Clone(x.r.params[i].Tensor).Keep() })
+				core.WithCategory(core.Parameter, func() { c = op.Clone(x.reducer.params[i].Tensor).Keep() })
 				if err == nil {
 					err = c.Err()
 				}
@@ -61,74 +61,22 @@ func newParamServer(x *asyncClient) (*paramServer, error) {
 		})
 	})
 	if err != nil {
-		s.free()
+		s.release()
 		return nil, err
 	}
 	if len(s.masters) == 0 {
 		return s, nil
 	}
 	for peer := range n {
-		if peer != x.r.group.Rank() {
-			x.r.group.AddThreads(1)
+		if peer != x.reducer.group.Rank() {
+			x.reducer.group.AddThreads(1)
 			s.wg.Go(func() {
-				defer x.r.group.AddThreads(-1)
+				defer x.reducer.group.AddThreads(-1)
 				s.serve(peer)
 			})
 		}
 	}
 	return s, nil
-}
-
-// makeOptimizer makes an optimiser for the masters with the hyperparameters and states of the user's.
-func (s *paramServer) makeOptimizer() error {
-	var groups []optim.Params
-	state := s.x.opt.StateDict()
-	mine := &optim.StateDict{Algorithm: state.Algorithm, Params: map[int]optim.ParamState{}}
-	number := 0 // in the user's optimiser
-	for gi, g := range s.x.opt.Groups() {
-		p := optim.Params{Hyper: g.Hyper()}
-		gs := state.Groups[gi]
-		gs.Params = nil
-		for _, t := range g.Params() {
-			for k, i := range s.params {
-				if s.x.r.params[i].Tensor == t {
-					at := len(s.userIndex)
-					s.userIndex[at] = number
-					if ps, ok := state.Params[number]; ok {
-						mine.Params[at] = ps
-					}
-					gs.Params = append(gs.Params, at)
-					p.Tensors, p.Names = append(p.Tensors, s.masters[k]), append(p.Names, s.x.r.params[i].Name)
-				}
-			}
-			number++
-		}
-		if len(p.Tensors) > 0 {
-			groups = append(groups, p)
-			mine.Groups = append(mine.Groups, gs)
-			s.groups = append(s.groups, gi)
-		}
-	}
-	if len(groups) == 0 {
-		return nil
-	}
-	var err error
-	if s.opt, err = optim.New(s.x.opt.Algorithm(), nil, groups...); err != nil {
-		return err
-	}
-	return s.opt.LoadStateDict(mine)
-}
-
-// syncHyper copies the hyperparameters of this rank's own optimiser.
-func (s *paramServer) syncHyper() {
-	if s.opt == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, g := range s.opt.Groups() {
-		_ = g.SetAll(s.x.opt.Groups()[s.groups[i]].Hyper()) // they were valid there
-	}
 }
 
 // inContext runs fn in the server's context and frees temporary tensors.
@@ -139,7 +87,7 @@ func (s *paramServer) inContext(fn func() error) (err error) {
 	return err
 }
 
-// serve answers one rank until it leaves.
+// serve answers one rank's requests until it leaves.
 func (s *paramServer) serve(peer int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -150,7 +98,7 @@ func (s *paramServer) serve(peer int) {
 					err = core.Errorf(core.StateError, "ddp", "internal error of the server: %v\n%s", v, debug.Stack())
 				}
 			}()
-			more, err = s.request(peer)
+			more, err = s.serveStep(peer)
 			return err
 		})
 		if err != nil {
@@ -160,28 +108,28 @@ func (s *paramServer) serve(peer int) {
 	}
 }
 
-// request receives and answers one step of a rank. It reports whether more will follow.
-func (s *paramServer) request(peer int) (more bool, err error) {
-	g, shares := s.x.push, s.x.shards[s.x.r.group.Rank()]
+// serveStep receives and answers one request. It reports whether more will follow.
+func (s *paramServer) serveStep(peer int) (more bool, err error) {
+	g, shards := s.client.push, s.client.shards[s.client.reducer.group.Rank()]
 	header := core.FromSlice(make([]int64, 1+len(s.masters)))
-	if err := g.For("a step").Recv(header, peer, tagHeader).Wait(); err != nil {
+	if err := g.For("a step").Recv(header, peer, tagRequest).Wait(); err != nil {
 		return false, err
 	}
 	v, err := core.Values[int64](header)
 	if err != nil {
 		return false, err
 	}
-	if v[0] == whatLeave {
+	if v[0] == requestLeave {
 		s.markLeft(peer)
 		return false, nil
 	}
 	var flats []*core.Tensor
-	for i, sh := range shares {
+	for i, sh := range shards {
 		f := op.EmptyWith([]int{sh.numel}, op.TensorOptions{DType: &sh.dtype})
 		if err := f.Err(); err != nil {
 			return false, err
 		}
-		if err := g.For("gradients").Recv(f, peer, tagShare+i).Arrived(); err != nil {
+		if err := g.For("gradients").Recv(f, peer, tagGradients+i).Arrived(); err != nil {
 			return false, err
 		}
 		flats = append(flats, f)
@@ -193,13 +141,13 @@ func (s *paramServer) request(peer int) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// The parameters are sent before the clocks. A rank continues once it has the clocks, and its next gradients depend on the
-	// parameters. Sending those later could deadlock the streams.
+	// The parameters are sent before the clocks. The client continues once it has the clocks, and its next gradients depend on the
+	// parameters, so the other order could deadlock the streams.
 	var works []*collective.Work
 	for i, f := range answer {
-		works = append(works, s.x.pull.For("parameters").Send(f, peer, tagParam+i))
+		works = append(works, s.client.pull.For("parameters").Send(f, peer, tagParameters+i))
 	}
-	works = append(works, s.x.pull.For("the clocks").Send(core.FromSlice(clocks), peer, tagReply))
+	works = append(works, s.client.pull.For("the clocks").Send(core.FromSlice(clocks), peer, tagReply))
 	for _, w := range works {
 		if err := w.Arrived(); err != nil {
 			return false, err
@@ -208,7 +156,7 @@ func (s *paramServer) request(peer int) (more bool, err error) {
 	return true, nil
 }
 
-// apply makes one step of the optimiser with a rank's gradients.
+// apply makes one optimiser step with the gradients of a rank.
 func (s *paramServer) apply(rank int, header []int64, flats []*core.Tensor) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +165,7 @@ func (s *paramServer) apply(rank int, header []int64, flats []*core.Tensor) erro
 	}
 	err := s.inContext(func() error {
 		at := 0
-		for i, sh := range s.x.shards[s.x.r.group.Rank()] {
+		for i, sh := range s.client.shards[s.client.reducer.group.Rank()] {
 			offset := 0
 			for _, n := range sh.sizes {
 				m := s.masters[at]
@@ -239,32 +187,29 @@ func (s *paramServer) apply(rank int, header []int64, flats []*core.Tensor) erro
 	if err != nil {
 		s.err = err
 	} else {
-		s.clock[rank]++
+		s.clocks[rank]++
 	}
 	s.changed.Broadcast()
 	return err
 }
 
-// reply waits until the staleness bound lets a rank continue, and returns the clocks and the current parameters.
+// reply waits until a rank is within the staleness bound, and returns the clocks and the current parameters.
 func (s *paramServer) reply(rank int) (clocks []int64, flats []*core.Tensor, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.err == nil && s.x.mode.Kind == BoundedStaleness && s.clock[rank]-s.slowest() > s.x.mode.Max {
+	for s.err == nil && s.client.mode.Kind == BoundedStaleness && s.clocks[rank]-s.slowest() > s.client.mode.Max {
 		s.changed.Wait()
 	}
 	if s.err != nil {
 		return nil, nil, s.err
 	}
-	for i, c := range s.clock {
-		if s.left[i] {
-			c = -1 - c // makes no more steps
-		}
-		clocks = append(clocks, int64(c))
+	for i, c := range s.clocks {
+		clocks = append(clocks, encodeClock(c, s.left[i]))
 	}
 	at := 0
 	core.WithContext(s.ctx, func() {
 		core.NoGrad(func() {
-			for _, sh := range s.x.shards[s.x.r.group.Rank()] {
+			for _, sh := range s.client.shards[s.client.reducer.group.Rank()] {
 				var list []*core.Tensor
 				for range sh.params {
 					m := s.masters[at]
@@ -285,16 +230,16 @@ func (s *paramServer) reply(rank int) (clocks []int64, flats []*core.Tensor, err
 	return clocks, flats, err
 }
 
-// slowest returns the smallest number of steps of the ranks that have not left.
+// slowest returns the smallest clock of the ranks that have not left.
 func (s *paramServer) slowest() int {
 	least := -1
-	for i, c := range s.clock {
+	for i, c := range s.clocks {
 		if !s.left[i] && (least < 0 || c < least) {
 			least = c
 		}
 	}
 	if least < 0 {
-		return slices.Max(s.clock)
+		return slices.Max(s.clocks)
 	}
 	return least
 }
@@ -307,6 +252,7 @@ func (s *paramServer) markLeft(rank int) {
 	s.changed.Broadcast()
 }
 
+// fail fails all later requests with err.
 func (s *paramServer) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,7 +262,7 @@ func (s *paramServer) fail(err error) {
 	s.changed.Broadcast()
 }
 
-// stop waits until every other rank has left, and returns the server's error.
+// stop waits until the goroutines have ended: every other rank has left, or a request has failed. It returns the server's error.
 func (s *paramServer) stop() error {
 	s.wg.Wait()
 	s.mu.Lock()
@@ -324,17 +270,17 @@ func (s *paramServer) stop() error {
 	return s.err
 }
 
-// copyBack copies the masters to the rank's own parameters.
-func (s *paramServer) copyBack() error {
+// copyToReplica copies the masters to the rank's own parameters.
+func (s *paramServer) copyToReplica() error {
 	for k, i := range s.params {
-		if err := op.CopyInPlace(s.x.r.params[i].Tensor, s.masters[k]).Err(); err != nil {
+		if err := op.CopyInPlace(s.client.reducer.params[i].Tensor, s.masters[k]).Err(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *paramServer) free() {
+func (s *paramServer) release() {
 	for _, m := range s.masters {
 		m.Release()
 	}
@@ -343,61 +289,4 @@ func (s *paramServer) free() {
 	}
 	s.masters, s.opt = nil, nil
 	s.ctx.Free()
-}
-
-// sentState is an optimiser's state of one parameter on its way to the other ranks.
-type sentState struct {
-	Param   int
-	Step    float64
-	Numbers map[string]float64
-	Tensors map[string][]byte
-	DTypes  map[string]core.DType
-}
-
-// shareStates gives every rank's optimiser the states that the owners keep.
-func (x *asyncClient) shareStates() error {
-	var mine []sentState
-	if x.server.opt != nil {
-		for at, ps := range x.server.opt.StateDict().Params {
-			st := sentState{Param: x.server.userIndex[at], Step: ps.Step, Numbers: ps.Numbers, Tensors: map[string][]byte{}, DTypes: map[string]core.DType{}}
-			for name, t := range ps.Tensors {
-				b, err := t.Bytes()
-				if err != nil {
-					return err
-				}
-				st.Tensors[name], st.DTypes[name] = b, t.DType()
-			}
-			mine = append(mine, st)
-		}
-	}
-	b, err := json.Marshal(mine)
-	if err != nil {
-		return err
-	}
-	all, err := x.r.groupFor("the optimiser's state").Exchange(b)
-	if err != nil {
-		return err
-	}
-	state := x.opt.StateDict()
-	var params []*core.Tensor
-	for _, g := range x.opt.Groups() {
-		params = append(params, g.Params()...)
-	}
-	core.Tidy(func() {
-		for _, b := range all {
-			var list []sentState
-			if err = json.Unmarshal(b, &list); err != nil {
-				return
-			}
-			for _, st := range list {
-				ps := optim.ParamState{Step: st.Step, Numbers: st.Numbers, Tensors: map[string]*core.Tensor{}}
-				for name, raw := range st.Tensors {
-					ps.Tensors[name] = core.FromBytes(st.DTypes[name], raw, params[st.Param].Shape()...)
-				}
-				state.Params[st.Param] = ps
-			}
-		}
-		err = x.opt.LoadStateDict(state)
-	})
-	return err
 }

@@ -2,9 +2,6 @@ package ddp
 
 import (
 	"encoding/binary"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -15,18 +12,18 @@ import (
 
 // A pass is the reduction of one step's gradients, from the first final gradient after a forward pass to the last.
 type pass struct {
-	run        *autograd.Run // the most recent backward pass
-	ready      []bool        // by parameter: the gradient is final or will be missing
-	arrived    []int         // parameters in the order in which their gradients became final
-	remaining  int           // parameters that are not ready
-	nextBucket int           // bucket to be reduced
-	lossWeight map[core.Device]*core.Tensor
-	endWork    *collective.Work // exchange at the end, with the gradients that each rank has
+	run        *autograd.Run                // the most recent backward pass
+	ready      []bool                       // by parameter: the gradient is final, or backward will not compute it
+	arrived    []int                        // parameters in the order in which their gradients became final
+	remaining  int                          // parameters that are not ready
+	nextBucket int                          // the next bucket to reduce
+	lossWeight map[core.Device]*core.Tensor // with Options.Weighted, the factor for this rank's gradients
+	endWork    *collective.Work             // exchange of endPayload, which ends the pass on all ranks
 	done       bool
-	joined     bool // this rank has no batch and contributes zeros
+	shadow     bool // in a join: this rank has no batch and contributes zeros
 }
 
-// gradientReady is the hook that runs when the gradient of parameter i is final.
+// gradientReady is the post-accumulate-grad hook of parameter i. It runs when the gradient is final.
 func (r *Reducer) gradientReady(i int) error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
@@ -68,7 +65,7 @@ func (r *Reducer) gradientReady(i int) error {
 	return nil
 }
 
-// beginBackward begins a pass unless one is running, and registers the callbacks of a new backward pass.
+// beginBackward begins a pass, unless one is running. In a new backward pass it also registers the callback for its end.
 func (r *Reducer) beginBackward() error {
 	if r.pass == nil || r.pass.done {
 		if err := r.beginPass(false); err != nil {
@@ -87,32 +84,32 @@ func (r *Reducer) beginBackward() error {
 	if err := autograd.QueueCallback(r.backwardEnded); err != nil {
 		return err
 	}
-	return r.skipUnused(run)
+	return r.markUnused(run)
 }
 
-// beginPass starts a pass.
-func (r *Reducer) beginPass(joined bool) error {
-	s := &pass{ready: make([]bool, len(r.params)), joined: joined}
+// beginPass starts a pass and marks all parameters as not ready. In a join, shadow is set on a rank without a batch.
+func (r *Reducer) beginPass(shadow bool) error {
+	s := &pass{ready: make([]bool, len(r.params)), shadow: shadow}
 	r.pass = s
 	for _, b := range r.buckets {
 		b.pending = len(b.params)
 		if b.delayed {
-			b.pending = 1 // the parameter that they wait for
+			b.pending = 1 // Options.Until
 		}
-		b.absent = nil
+		b.placeholders = nil
 		s.remaining += b.pending
 	}
 	r.stats.LastBytes = 0
 	if !r.options.Weighted {
 		return nil
 	}
-	if r.samples > 0 || joined {
-		r.weight, r.samples = r.samples, 0
+	if r.pendingSamples > 0 || shadow {
+		r.passSamples, r.pendingSamples = r.pendingSamples, 0
 	}
 	return r.computeLossWeights()
 }
 
-// computeLossWeights computes, on each device, this rank's fraction of the samples times the divisor of sums.
+// computeLossWeights computes the factor for this rank's gradients on each device: its fraction of all samples, times the divisor of sums.
 func (r *Reducer) computeLossWeights() error {
 	r.pass.lossWeight = map[core.Device]*core.Tensor{}
 	for _, b := range r.buckets {
@@ -125,14 +122,14 @@ func (r *Reducer) computeLossWeights() error {
 				d = core.Float64
 			}
 			o := op.TensorOptions{DType: &d, Device: b.device}
-			total := op.Full([]int{}, core.Num(r.weight), o)
+			total := op.Full([]int{}, core.Num(r.passSamples), o)
 			if err := r.track(r.groupFor("the samples of a step").AllReduce(total, collective.Sum)); err != nil {
 				return err
 			}
-			mine := op.Full([]int{}, core.Num(r.weight*float64(r.divisor())), o)
-			share := op.Div(mine, total).Keep()
-			r.pass.lossWeight[b.device] = share
-			return share.Err()
+			mine := op.Full([]int{}, core.Num(r.passSamples*float64(r.divisor())), o)
+			weight := op.Div(mine, total).Keep()
+			r.pass.lossWeight[b.device] = weight
+			return weight.Err()
 		})
 		if err != nil {
 			return err
@@ -141,45 +138,32 @@ func (r *Reducer) computeLossWeights() error {
 	return nil
 }
 
-// markReady marks parameter i as ready and launches the buckets that are complete.
+// markReady marks parameter i as ready and reduces the buckets that are complete.
 func (r *Reducer) markReady(i int) error {
 	s, b := r.pass, r.params[i].bucket
 	s.ready[i] = true
 	s.remaining--
 	b.pending--
-	if r.delaysLaunch() {
+	if r.delaysReduction() {
 		return nil
 	}
-	return r.launchReady()
+	return r.reduceReadyBuckets()
 }
 
-// delaysLaunch reports whether buckets are launched only at the end of backward.
-func (r *Reducer) delaysLaunch() bool {
-	return r.options.DelayAllReduce || r.options.StaticGraph && r.unused == nil
+// delaysReduction reports whether buckets are reduced only at the end of backward.
+func (r *Reducer) delaysReduction() bool {
+	return r.options.DelayAllReduce || r.options.StaticGraph && r.staticUnused == nil
 }
 
-func (r *Reducer) launchReady() error {
+// reduceReadyBuckets reduces the next buckets that are complete. Buckets are always reduced in order, so that all ranks launch the same
+// collectives in the same order.
+func (r *Reducer) reduceReadyBuckets() error {
 	s := r.pass
 	for s.nextBucket < len(r.buckets) && r.buckets[s.nextBucket].pending == 0 {
 		b := r.buckets[s.nextBucket]
 		s.nextBucket++
-		if err := r.launch(b); err != nil {
+		if err := r.reduceBucket(b); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// skipUnused marks parameters that the backward pass does not reach as ready, if the options allow unused parameters.
-func (r *Reducer) skipUnused(run *autograd.Run) error {
-	for i, p := range r.params {
-		if !p.active || p.delayed || r.pass.ready[i] {
-			continue
-		}
-		if r.options.FindUnused && !run.Reaches(p.Tensor) || r.options.StaticGraph && r.unused[i] {
-			if err := r.markReady(i); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -191,49 +175,37 @@ func (r *Reducer) backwardEnded() error {
 	if s == nil || s.done {
 		return nil
 	}
-	if r.options.FindUnused || r.options.StaticGraph && r.unused == nil {
-		if err := r.markRest(); err != nil {
+	if r.options.FindUnused || r.options.StaticGraph && r.staticUnused == nil {
+		if err := r.markAllReady(); err != nil {
 			return err
 		}
 	}
 	if s.remaining > 0 {
-		return nil // another backward pass may bring the rest; otherwise the next forward pass reports an error
+		return nil // another backward pass may compute the rest; otherwise the next forward pass reports an error
 	}
-	if err := r.launchReady(); err != nil {
+	if err := r.reduceReadyBuckets(); err != nil {
 		return err
 	}
-	if err := autograd.QueueWait(r.finish); err != nil {
+	if err := autograd.QueueWait(r.finishPass); err != nil {
 		return err
 	}
-	return autograd.QueueWait(r.closePending)
+	return autograd.QueueWait(r.closePendingPasses)
 }
 
-// markRest marks all parameters as ready.
-func (r *Reducer) markRest() error {
-	for i, p := range r.params {
-		if p.active && !p.delayed && !r.pass.ready[i] {
-			if err := r.markReady(i); err != nil {
-				return err
-			}
-		}
-	}
-	return r.markDelayed()
-}
-
-// finish ends a pass after all its buckets are launched. It waits until the other ranks have launched theirs, because no rank may
+// finishPass ends a pass after all its buckets are launched. It waits until the other ranks have launched theirs, because no rank may
 // make a step if another has failed. It does not wait for the averages.
-func (r *Reducer) finish(limit time.Duration) (over bool, err error) {
+func (r *Reducer) finishPass(limit time.Duration) (over bool, err error) {
 	s := r.pass
 	if s == nil || s.done {
 		return true, nil
 	}
 	if s.endWork == nil {
-		s.free()
+		s.releaseLossWeights()
 		s.endWork = r.groupFor("the end of a step").StartExchange("backward", r.endPayload())
 	}
-	asks := r.needsUsage()
+	needsCounts := r.needsUsedCounts()
 	// The first pass must wait: it determines the order of the buckets, and finds ranks that run backward in other modules.
-	over, crossed := waitEnd(s.endWork, limit, asks || !r.reduced)
+	over, crossed := waitEnd(s.endWork, limit, needsCounts || !r.reduced)
 	switch {
 	case crossed:
 		r.pendingEnd = s.endWork // the rank's next backward or forward pass waits for it
@@ -247,39 +219,31 @@ func (r *Reducer) finish(limit time.Duration) (over bool, err error) {
 	s.done, r.reduced = true, true
 	r.stats.Passes++
 	if !crossed {
-		r.learnOrder(s.endWork)
+		r.saveArrivalOrder(s.endWork)
 	}
 	switch {
 	case r.options.FindUnused && r.options.SkipUnused:
-		r.fillAbsent(make([]int, len(r.params)))
-	case asks:
-		r.fillAbsent(r.usedAnywhere(s.endWork.Payloads()))
+		r.setMissingGradients(make([]int, len(r.params)))
+	case needsCounts:
+		r.setMissingGradients(r.globalUsedCounts(s.endWork.Payloads()))
 	default:
-		r.fillAbsent(nil)
+		r.setMissingGradients(nil)
 	}
 	return true, nil
 }
 
-// free releases tensors that are not needed after all buckets are launched.
-func (s *pass) free() {
+// releaseLossWeights releases the loss weights once all buckets are launched.
+func (s *pass) releaseLossWeights() {
 	for _, t := range s.lossWeight {
 		t.Release()
 	}
 	s.lossWeight = nil
 }
 
-// needsUsage reports whether this rank has to know which gradients the others have.
-func (r *Reducer) needsUsage() bool {
-	if r.options.StaticGraph {
-		return r.unused == nil
-	}
-	return r.options.FindUnused && !r.options.SkipUnused && slices.ContainsFunc(r.buckets, func(b *Bucket) bool { return b.absent != nil })
-}
-
-// endPayload returns what this rank sends at the end of a pass: which parameters have a gradient and, on rank 0 until buckets are
-// rebuilt, the order in which gradients became final.
+// endPayload returns what this rank sends at the end of a pass: its used map and, on rank 0 until buckets are rebuilt, the order in which
+// gradients became final.
 func (r *Reducer) endPayload() []byte {
-	b := r.used()
+	b := r.localUsedMap()
 	if r.group.Rank() == 0 && r.arrivalOrder == nil {
 		for _, i := range r.pass.arrived {
 			b = binary.LittleEndian.AppendUint32(b, uint32(i))
@@ -288,101 +252,9 @@ func (r *Reducer) endPayload() []byte {
 	return b
 }
 
-// learnOrder stores rank 0's order of gradients from the first pass that has succeeded on all ranks.
-func (r *Reducer) learnOrder(end *collective.Work) {
+// saveArrivalOrder stores rank 0's order of gradients from the first pass that has succeeded on all ranks.
+func (r *Reducer) saveArrivalOrder(end *collective.Work) {
 	if r.arrivalOrder == nil && !r.options.FindUnused {
 		r.arrivalOrder = append([]byte{}, end.Payloads()[0][len(r.params):]...)
 	}
-}
-
-// used returns, for each parameter, 1 if it has a gradient on this rank.
-func (r *Reducer) used() []byte {
-	used := make([]byte, len(r.params))
-	for _, i := range r.pass.arrived {
-		used[i] = 1
-	}
-	for i, p := range r.params {
-		// A gradient that came without synchronisation before has been averaged with this pass.
-		if (p.delayed || !r.options.StaticGraph) && p.Tensor.Grad() != nil {
-			used[i] = 1
-		}
-	}
-	return used
-}
-
-// usedAnywhere returns the number of ranks on which each parameter has a gradient. With [Options.StaticGraph], it also stores the
-// parameters without one.
-func (r *Reducer) usedAnywhere(ranks [][]byte) []int {
-	counts := make([]int, len(r.params))
-	for _, used := range ranks {
-		for i := range min(len(used), len(counts)) {
-			counts[i] += int(used[i])
-		}
-	}
-	if r.options.StaticGraph {
-		r.unused = map[int]bool{}
-		for i, n := range counts {
-			if n == 0 {
-				r.unused[i] = true
-			}
-		}
-	}
-	return counts
-}
-
-// fillAbsent sets missing gradients to the average of the other ranks. used holds the number of ranks with a gradient; nil means
-// that all parameters have one.
-func (r *Reducer) fillAbsent(used []int) {
-	for _, b := range r.buckets {
-		for slot, g := range b.absent {
-			if g == nil {
-				continue
-			}
-			i := b.params[slot]
-			t := r.params[i].Tensor
-			if !r.pass.joined && (used == nil || used[i] > 0) && !r.unused[i] && t.Grad() == nil {
-				t.SetGrad(g)
-				continue
-			}
-			g.Release()
-		}
-		b.absent = nil
-	}
-}
-
-// dropAbsent releases the placeholders of missing gradients.
-func (b *Bucket) dropAbsent() {
-	for _, g := range b.absent {
-		g.Release()
-	}
-	b.absent = nil
-}
-
-// checkFinished returns an error with the parameters that got no gradient in the last pass.
-func (r *Reducer) checkFinished() error {
-	s := r.pass
-	if s == nil || s.done || len(s.arrived) == 0 {
-		return nil
-	}
-	var names []string
-	for i, p := range r.params {
-		if p.active && !p.delayed && !s.ready[i] {
-			names = append(names, p.Name)
-		}
-	}
-	if slices.ContainsFunc(r.buckets, func(b *Bucket) bool { return b.delayed && b.pending > 0 }) {
-		names = append(names, "the parameter that the delayed ones wait for")
-	}
-	r.pass = nil
-	if len(names) == 0 {
-		return core.Errorf(core.StateError, "ddp", "the reduction of the last step has not finished: an error has ended its backward pass on rank %d", r.group.Rank())
-	}
-	const most = 20
-	more := ""
-	if len(names) > most {
-		more = fmt.Sprintf(" and %d more", len(names)-most)
-		names = names[:most]
-	}
-	return core.Errorf(core.StateError, "ddp", "the reduction of the last step has not finished: on rank %d backward gave no gradient to %s%s. Use all parameters and outputs in the loss, or allow unused ones (find_unused_parameters)",
-		r.group.Rank(), strings.Join(names, ", "), more)
 }

@@ -5,17 +5,16 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Precision is a policy of mixed precision: parameters, gradients and the optimiser's state keep their dtypes, and what is
-// computed has others. A nil dtype changes nothing. Only floating-point tensors are cast.
+// Precision configures mixed precision. Parameters, gradients and optimiser state keep their dtypes; computation and communication use
+// others. Nil means no change. Only floating-point tensors are cast.
 type Precision struct {
-	Param  *core.DType // of parameters in forward, and so of computation
-	Reduce *core.DType // in which gradients are reduced; nil means Param
-	Buffer *core.DType // of buffers, from the beginning on
-	// KeepInputs leaves inputs as they are; otherwise they are cast to Param.
-	KeepInputs bool
+	Param      *core.DType // parameters in forward and backward
+	Reduce     *core.DType // gradients while they are reduced; nil means Param
+	Buffer     *core.DType // buffers, which are cast once, at construction
+	KeepInputs bool        // do not cast the module's inputs to Param
 }
 
-// applyPrecision casts the buffers and installs the hook that reduces in another dtype.
+// applyPrecision casts the buffers, and sets a [CompressHook] to reduce in another dtype.
 func (r *Reducer) applyPrecision() error {
 	p := r.options.Precision
 	for _, d := range []*core.DType{p.Param, p.Reduce, p.Buffer} {
@@ -36,10 +35,10 @@ func (r *Reducer) applyPrecision() error {
 		if !b.Tensor.DType().IsFloat() || b.Tensor.DType() == *p.Buffer {
 			continue
 		}
-		var made *core.Tensor
-		core.NoGrad(func() { made = op.To(b.Tensor, *p.Buffer).Keep() })
-		err := b.Tensor.Exchange(made)
-		made.Release()
+		var cast *core.Tensor
+		core.NoGrad(func() { cast = op.To(b.Tensor, *p.Buffer).Keep() })
+		err := b.Tensor.Exchange(cast)
+		cast.Release()
 		if err != nil {
 			return core.Errorf(core.ValueError, "ddp", "buffer %s: %w", b.Name, err)
 		}
@@ -47,8 +46,8 @@ func (r *Reducer) applyPrecision() error {
 	return nil
 }
 
-// Lowered returns the parameters, in the order in which the reducer got them and shared ones once, in the dtype of
-// [Precision.Param], for a forward pass. Gradients flow back.
+// Lowered returns the parameters cast to [Precision.Param], for a forward pass, in the order of [NewReducer]'s list without repetitions.
+// Gradients flow back to the parameters.
 func (r *Reducer) Lowered() ([]*core.Tensor, error) {
 	list := make([]*core.Tensor, len(r.params))
 	for i, p := range r.params {
@@ -59,10 +58,10 @@ func (r *Reducer) Lowered() ([]*core.Tensor, error) {
 	return list, nil
 }
 
-// LoweredInput returns an input of the module in the dtype that it is to have; own says that it is a parameter.
-func (r *Reducer) LoweredInput(x *core.Tensor, own bool) *core.Tensor {
+// LoweredInput returns an input of the module, or with parameter set a parameter, cast to [Precision.Param].
+func (r *Reducer) LoweredInput(x *core.Tensor, parameter bool) *core.Tensor {
 	d := r.options.Precision.Param
-	if d == nil || r.options.Precision.KeepInputs && !own || x.Err() != nil || !x.DType().IsFloat() {
+	if d == nil || r.options.Precision.KeepInputs && !parameter || x.Err() != nil || !x.DType().IsFloat() {
 		return x
 	}
 	return op.To(x, *d)

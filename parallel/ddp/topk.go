@@ -5,15 +5,16 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A TopK sends only the largest elements of each bucket, and adds the others to the next step's gradients (Aji and Heafield
-// 2017; Stich, Cordonnier and Jaggi 2018). Make one for each [Reducer].
+// A TopK is a communication hook that sends only the elements of a bucket with the largest absolute values, and adds the others to the next
+// step's gradients (Aji and Heafield 2017, "Sparse Communication for Distributed Gradient Descent"; Stich, Cordonnier and Jaggi 2018,
+// "Sparsified SGD with Memory"). Use one for each [Reducer].
 type TopK struct {
-	// Ratio is the share of the elements that are sent; 0 means 0.01. At least one is.
+	// Ratio is the fraction of the elements to send, at least one element; 0 means 0.01.
 	Ratio float64
-	// NoErrorFeedback drops the others.
+	// NoErrorFeedback drops the other elements instead of adding them to the next step's gradients.
 	NoErrorFeedback bool
 
-	residuals map[int]*core.Tensor
+	residuals map[int]*core.Tensor // elements that were not sent, by bucket index
 }
 
 // Release frees the residuals.
@@ -24,7 +25,7 @@ func (k *TopK) Release() {
 	k.residuals = nil
 }
 
-// Hook is the [Hook].
+// Hook is the communication hook, see [Reducer.RegisterHook].
 func (k *TopK) Hook(b *Bucket) (*core.Tensor, error) {
 	ratio := k.Ratio
 	if ratio == 0 {
@@ -38,16 +39,16 @@ func (k *TopK) Hook(b *Bucket) (*core.Tensor, error) {
 		return AllReduceHook(b)
 	}
 	count := min(max(int(ratio*float64(n)), 1), n)
-	whole := b.Buffer()
-	if lost := k.residuals[b.Index()]; lost != nil && lost.Numel() == n {
-		op.AddInPlace(whole, lost)
+	buffer := b.Buffer()
+	if residual := k.residuals[b.Index()]; residual != nil && residual.Numel() == n {
+		op.AddInPlace(buffer, residual)
 	}
-	_, index := op.TopK(op.Abs(whole), count, 0, true, false)
-	values := op.Gather(whole, 0, index)
+	_, index := op.TopK(op.Abs(buffer), count, 0, true, false)
+	values := op.Gather(buffer, 0, index)
 	if err := values.Err(); err != nil {
 		return nil, err
 	}
-	if err := k.saveResidual(b, whole, index); err != nil {
+	if err := k.saveResidual(b, buffer, index); err != nil {
 		return nil, err
 	}
 	g, size := b.Group(), b.Group().Size()
@@ -59,42 +60,37 @@ func (k *TopK) Hook(b *Bucket) (*core.Tensor, error) {
 	if err := b.reducer.track(g.For(g.Purpose()+", values").AllGatherInto(allValues, values)); err != nil {
 		return nil, err
 	}
-	if err := op.ZeroInPlace(whole).Err(); err != nil {
+	if err := op.ZeroInPlace(buffer).Err(); err != nil {
 		return nil, err
 	}
-	for r := range size { // in the order of the ranks
+	for r := range size { // in rank order
 		at := op.Narrow(allIndex, 0, r*count, count)
-		if err := op.ScatterAddInPlace(whole, 0, at, op.Narrow(allValues, 0, r*count, count)).Err(); err != nil {
+		if err := op.ScatterAddInPlace(buffer, 0, at, op.Narrow(allValues, 0, r*count, count)).Err(); err != nil {
 			return nil, err
 		}
 	}
-	return whole, op.DivInPlace(whole, core.Num(float64(b.Divisor()))).Err()
+	return buffer, op.DivInPlace(buffer, core.Num(float64(b.Divisor()))).Err()
 }
 
-// saveResidual stores the elements that are not sent.
-func (k *TopK) saveResidual(b *Bucket, whole, index *core.Tensor) error {
+// saveResidual stores the elements that are not sent, with zeros in place of the others.
+func (k *TopK) saveResidual(b *Bucket, buffer, index *core.Tensor) error {
 	if k.NoErrorFeedback {
 		return nil
 	}
 	if k.residuals == nil {
 		k.residuals = map[int]*core.Tensor{}
 	}
-	lost := k.residuals[b.Index()]
-	if lost != nil && lost.Numel() != b.numel {
-		lost.Release()
-		lost = nil
+	residual := k.residuals[b.Index()]
+	if residual != nil && residual.Numel() != b.numel {
+		residual.Release()
+		residual = nil
 	}
-	if lost == nil {
-		lost = op.ZerosLike(whole, op.TensorOptions{}).Keep()
-		k.residuals[b.Index()] = lost
+	if residual == nil {
+		residual = op.ZerosLike(buffer, op.TensorOptions{}).Keep()
+		k.residuals[b.Index()] = residual
 	}
-	if err := op.CopyInPlace(lost, whole).Err(); err != nil {
+	if err := op.CopyInPlace(residual, buffer).Err(); err != nil {
 		return err
 	}
-	return op.ScatterInPlace(lost, 0, index, op.ZerosWith(index.Shape(), optionsLike(whole))).Err()
-}
-
-func optionsLike(t *core.Tensor) op.TensorOptions {
-	d := t.DType()
-	return op.TensorOptions{DType: &d, Device: t.Device()}
+	return op.ScatterInPlace(residual, 0, index, op.ZerosWith(index.Shape(), optionsLike(buffer))).Err()
 }

@@ -10,15 +10,16 @@ import (
 	"github.com/plait-ml/plait/parallel/internal/agreement"
 )
 
-// A description is what ranks tell each other of their parameters before anything else.
-type description struct {
-	Params, Buffers []described
+// A modelInfo describes a rank's model and options. At construction the ranks exchange and compare them.
+type modelInfo struct {
+	Params, Buffers []tensorInfo
 	Options         Options
-	Until           string // what delayed parameters wait for
-	Problem         string // what keeps the rank from training
+	Until           string // describes Options.Until
+	Problem         string // the rank's error, if its model or options are invalid
 }
 
-type described struct {
+// A tensorInfo describes a parameter or buffer.
+type tensorInfo struct {
 	Name         string
 	DType        core.DType
 	Shape        []int
@@ -26,7 +27,7 @@ type described struct {
 	Delayed      bool
 }
 
-func (d described) String() string {
+func (d tensorInfo) String() string {
 	s := fmt.Sprintf("%v%v", d.DType, d.Shape)
 	if !d.RequiresGrad {
 		s += " without a gradient"
@@ -37,76 +38,77 @@ func (d described) String() string {
 	return s
 }
 
-func describe(n Named) described {
-	return described{n.Name, n.Tensor.DType(), slices.Clone(n.Tensor.Shape()), n.Tensor.RequiresGrad(), false}
+func infoOf(n Named) tensorInfo {
+	return tensorInfo{n.Name, n.Tensor.DType(), slices.Clone(n.Tensor.Shape()), n.Tensor.RequiresGrad(), false}
 }
 
-// until says what delayed parameters wait for.
-func (r *Reducer) until() string {
-	t := r.options.Until
-	if t == nil {
+// untilName describes [Options.Until] for error messages.
+func (r *Reducer) untilName() string {
+	until := r.options.Until
+	if until == nil {
 		return "nothing"
 	}
 	for _, p := range r.params {
-		if p.Tensor == t {
+		if p.Tensor == until {
 			return fmt.Sprintf("%q", p.Name)
 		}
 	}
-	return fmt.Sprintf("another module's %v%v", t.DType(), t.Shape())
+	return fmt.Sprintf("another module's %v%v", until.DType(), until.Shape())
 }
 
-// verify compares the ranks' parameters, buffers and options. All ranks return the same error.
-func (r *Reducer) verify(problem error) error {
-	d := description{Options: r.options}
+// verifyRanks compares the ranks' parameters, buffers and options. problem is this rank's own error, if it has one. All ranks return an
+// error if one has a problem or if they differ.
+func (r *Reducer) verifyRanks(problem error) error {
+	d := modelInfo{Options: r.options}
 	d.Options.Buffers = nil
 	if problem != nil {
 		d.Problem = problem.Error()
 	} else {
 		for _, p := range r.params {
-			s := describe(p.Named)
+			s := infoOf(p.Named)
 			s.Delayed = p.delayed
 			d.Params = append(d.Params, s)
 		}
 		for _, b := range r.buffers {
-			d.Buffers = append(d.Buffers, describe(b))
+			d.Buffers = append(d.Buffers, infoOf(b))
 		}
-		d.Until = r.until()
+		d.Until = r.untilName()
 	}
 	ranks, err := agreement.Exchange(r.groupFor("the construction"), "ddp", "make its model parallel", d, problem)
 	if err != nil {
 		return err
 	}
-	return compare(ranks)
+	return compareRanks(ranks)
 }
 
-// compare returns an error that names the first difference between the ranks' descriptions.
-func compare(ranks []description) error {
+// compareRanks returns an error that names the first problem of a rank, or the first difference between the ranks.
+func compareRanks(ranks []modelInfo) error {
 	for i, d := range ranks {
 		if d.Problem != "" {
 			return core.Errorf(core.DistributedError, "ddp", "rank %d cannot train: %s", i, d.Problem)
 		}
 	}
-	for _, part := range []struct {
+	for _, kind := range []struct {
 		what string
-		of   func(d description) []described
+		of   func(d modelInfo) []tensorInfo
 	}{
-		{"parameter", func(d description) []described { return d.Params }},
-		{"buffer", func(d description) []described { return d.Buffers }},
+		{"parameter", func(d modelInfo) []tensorInfo { return d.Params }},
+		{"buffer", func(d modelInfo) []tensorInfo { return d.Buffers }},
 	} {
-		lists := make([][]described, len(ranks))
+		lists := make([][]tensorInfo, len(ranks))
 		least := -1
 		for i, d := range ranks {
-			lists[i] = part.of(d)
+			lists[i] = kind.of(d)
 			if least < 0 || len(lists[i]) < least {
 				least = len(lists[i])
 			}
 		}
 		for i := range least {
 			if v := agreement.Values(len(ranks), func(r int) string { return lists[r][i].String() }); len(v) > 1 {
-				return core.Errorf(core.DistributedError, "ddp", "the ranks' models differ: %s %d, %q, is %s", part.what, i, lists[0][i].Name, strings.Join(v, ", "))
+				return core.Errorf(core.DistributedError, "ddp", "the ranks' models differ: %s %d, %q, is %s", kind.what, i, lists[0][i].Name, strings.Join(v, ", "))
 			}
 		}
-		if v := agreement.Values(len(ranks), func(r int) string { return fmt.Sprint(len(lists[r]), " ", part.what, "s") }); len(v) > 1 {
+		if v := agreement.Values(len(ranks), func(r int) string { return fmt.Sprint(len(lists[r]), " ", kind.what, "s") }); len(v) > 1 {
 			extra := ""
 			for _, l := range lists {
 				if len(l) > least {
@@ -121,7 +123,7 @@ func compare(ranks []description) error {
 		return core.Errorf(core.DistributedError, "ddp", "the ranks' options differ: the delayed parameters wait for %s", strings.Join(v, ", "))
 	}
 	options := func(r int) string {
-		b, _ := json.Marshal(ranks[r].Options) // as it came, without pointers
+		b, _ := json.Marshal(ranks[r].Options) // prints dtypes, not pointers
 		return string(b)
 	}
 	if v := agreement.Values(len(ranks), options); len(v) > 1 {
@@ -130,8 +132,8 @@ func compare(ranks []description) error {
 	return nil
 }
 
-// broadcastAll makes parameters and buffers those of rank 0.
-func (r *Reducer) broadcastAll() error {
+// broadcastModel broadcasts the parameters and buffers of rank root.
+func (r *Reducer) broadcastModel(root int, purpose string) error {
 	var list []*core.Tensor
 	for _, p := range r.params {
 		list = append(list, p.Tensor)
@@ -139,10 +141,10 @@ func (r *Reducer) broadcastAll() error {
 	for _, b := range r.buffers {
 		list = append(list, b.Tensor)
 	}
-	return r.groupFor("the first values").BroadcastMany(list, 0).Wait()
+	return r.groupFor(purpose).BroadcastMany(list, root).Wait()
 }
 
-// broadcastBuffers makes the buffers those of rank 0, or in a [Join] of the lowest rank that still has batches.
+// broadcastBuffers broadcasts the buffers of rank 0, or in a join of the lowest rank that has a batch.
 func (r *Reducer) broadcastBuffers() error {
 	if r.options.KeepBuffers || len(r.buffers) == 0 {
 		return nil

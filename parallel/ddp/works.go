@@ -5,13 +5,13 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// A reducer keeps the collectives of its last two passes until it has reported their errors.
+// Backward does not wait for its collectives. A reducer keeps their handles for two passes, to report their errors.
 
-// checkWorks returns the first error of a collective: a known one of the last pass, or any of the pass before. It reports each
-// once.
+// checkWorks returns the first error of a collective of the last two passes. It waits for collectives of the pass before the last only. It
+// reports each error once.
 func (r *Reducer) checkWorks() error {
-	last, before := r.works[0], r.works[1]
-	r.works[1], r.works[0] = last, nil
+	last, before := r.recentWorks[0], r.recentWorks[1]
+	r.recentWorks[1], r.recentWorks[0] = last, nil
 	for _, w := range before {
 		if err := waitWork(w); err != nil {
 			return err
@@ -20,7 +20,7 @@ func (r *Reducer) checkWorks() error {
 	for _, w := range last {
 		if w.Done() {
 			if err := w.Err(); err != nil {
-				r.works[1] = nil
+				r.recentWorks[1] = nil
 				return err
 			}
 		}
@@ -28,9 +28,9 @@ func (r *Reducer) checkWorks() error {
 	return nil
 }
 
-// track remembers a collective whose error is to be reported, and returns its error if it is already known.
+// track keeps a collective to report its error later, and returns the error if it is already known.
 func (r *Reducer) track(w *collective.Work) error {
-	r.works[0] = append(r.works[0], w)
+	r.recentWorks[0] = append(r.recentWorks[0], w)
 	if w.Done() {
 		return w.Err()
 	}
@@ -49,7 +49,7 @@ func (r *Reducer) Wait() error {
 			return err
 		}
 	}
-	for _, works := range r.works {
+	for _, works := range r.recentWorks {
 		for _, w := range works {
 			if err := waitWork(w); err != nil {
 				return err
@@ -59,8 +59,8 @@ func (r *Reducer) Wait() error {
 	return nil
 }
 
-// waitWork waits for a collective and returns its error. Unlike [collective.Work.Wait], it leaves the tensors failed: a step
-// launched on them must not take this rank's gradients for the average.
+// waitWork waits for a collective and returns its error. Unlike [collective.Work.Wait], it leaves the tensors failed, so that no optimiser
+// step takes this rank's gradients for the average.
 func waitWork(w *collective.Work) error {
 	w.WaitForRanks()
 	core.WaitOn(w.Event(), -1)

@@ -7,17 +7,17 @@ import (
 	"github.com/plait-ml/plait/core/optim"
 )
 
-// A SyncKind is a way in which ranks wait for each other.
+// A SyncKind is a kind of synchronisation between ranks.
 type SyncKind uint8
 
-// The ways in which ranks wait for each other.
+// The kinds of synchronisation.
 const (
-	// Synchronous averages all ranks' gradients in every step.
+	// Synchronous averages the gradients of all ranks in every step.
 	Synchronous SyncKind = iota
-	// BoundedStaleness lets a rank be ahead of the slowest by a number of steps (Ho et al. 2013, "More Effective Distributed
-	// ML via a Stale Synchronous Parallel Parameter Server").
+	// BoundedStaleness lets a rank be a limited number of steps ahead of the slowest (Ho et al. 2013, "More Effective Distributed ML via a
+	// Stale Synchronous Parallel Parameter Server").
 	BoundedStaleness
-	// Asynchronous lets it be ahead by any number.
+	// Asynchronous lets a rank be any number of steps ahead.
 	Asynchronous
 )
 
@@ -25,10 +25,10 @@ var syncKinds = [...]string{"synchronous", "bounded_staleness", "asynchronous"}
 
 func (k SyncKind) String() string { return syncKinds[k] }
 
-// A SyncMode says how ranks wait for each other.
+// A SyncMode says whether ranks make their steps together, and otherwise how far one may be ahead.
 type SyncMode struct {
 	Kind SyncKind
-	Max  int // of [BoundedStaleness]: the steps that a rank may be ahead of the slowest
+	Max  int // with BoundedStaleness, the steps that a rank may be ahead of the slowest
 }
 
 func (m SyncMode) String() string {
@@ -38,24 +38,22 @@ func (m SyncMode) String() string {
 	return m.Kind.String()
 }
 
-// stale reports whether ranks take steps apart. With a bound of 0 none is ever ahead, and they step together.
+// isAsync reports whether ranks make steps without waiting for all others. A bound of 0 is synchronous training.
 func (m SyncMode) isAsync() bool {
 	return m.Kind == Asynchronous || m.Kind == BoundedStaleness && m.Max > 0
 }
 
-// SetSyncMode sets how ranks wait for each other from now on. Every rank calls it, with the same mode, and makes steps with
-// [Reducer.Step] thereafter.
+// SetSyncMode sets the synchronisation mode. Every rank calls it with the same mode and then makes its steps with [Reducer.Step]. o is the
+// rank's optimiser. On every rank it must have the same groups, of the reducer's parameters, and the same hyperparameters.
 //
-// Where ranks may be ahead of others, each parameter and its optimiser state have an owner, the rank that keeps them.
-// A step sends the rank's gradients, divided by the number of ranks, to the owners, which make one step of the optimiser
-// with them, each exactly once and in the order in which they come; it ends with the owners' parameters as they are then.
-// The gradients of the rank's batch are those of parameters that lack the latest steps of the others. A rank that has made
-// c steps waits in its last one while c - min(steps of any rank) is above the bound. A bound of 0 is the synchronous mode,
-// bit for bit.
+// The asynchronous modes use a parameter server on every rank. Each parameter has an owner, the rank that holds its master copy and its
+// optimiser state. In a step, a rank pushes its gradients, divided by the number of ranks, to the owners. An owner makes one optimiser step
+// with each rank's gradients, in the order of arrival, with the hyperparameters that its own rank had in its last step. The rank then pulls
+// the current parameters. Its next gradients may therefore lack the latest steps of other ranks. With [BoundedStaleness], a rank's step waits
+// while the rank is more than Max steps ahead of the slowest. A bound of 0 has the bits of the synchronous mode.
 //
-// Setting the synchronous mode, or closing the reducer, waits for all ranks to do so, and gives all of them the owners'
-// parameters and optimiser states. o is the rank's optimiser, with the same groups of the reducer's parameters and
-// hyperparameters on every rank; an owner takes the hyperparameters that its own rank has at its last step.
+// Setting the synchronous mode, or closing the reducer, waits until all ranks do the same, and gives all ranks the owners' parameters and
+// optimiser states.
 func (r *Reducer) SetSyncMode(m SyncMode, o *optim.Optimizer) error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
@@ -73,10 +71,8 @@ func (r *Reducer) SetSyncMode(m SyncMode, o *optim.Optimizer) error {
 	case m.isAsync() && o == nil:
 		return core.Errorf(core.TypeError, "set_sync_mode", "got no optimiser")
 	}
-	if r.async != nil {
-		x := r.async
-		r.async = nil
-		r.mode = SyncMode{}
+	if x := r.async; x != nil {
+		r.async, r.mode = nil, SyncMode{}
 		if err := x.leave(); err != nil {
 			return err
 		}
@@ -94,10 +90,10 @@ func (r *Reducer) SetSyncMode(m SyncMode, o *optim.Optimizer) error {
 	return nil
 }
 
-// SyncMode returns how ranks wait for each other.
+// SyncMode returns the synchronisation mode.
 func (r *Reducer) SyncMode() SyncMode { return r.mode }
 
-// Step makes a step of the optimiser that was given to [Reducer.SetSyncMode].
+// Step makes a step with the optimiser that was given to [Reducer.SetSyncMode].
 func (r *Reducer) Step() error {
 	if err := r.guard.Enter("ddp"); err != nil {
 		return err
@@ -116,7 +112,7 @@ func (r *Reducer) Step() error {
 	return nil
 }
 
-// Clocks returns how many steps each rank has made since the mode was set, as far as this rank knows.
+// Clocks returns the number of steps that each rank has made since the mode was set, as far as this rank knows.
 func (r *Reducer) Clocks() []int {
 	out := make([]int, r.group.Size())
 	if r.async != nil {
@@ -129,7 +125,7 @@ func (r *Reducer) Clocks() []int {
 	return out
 }
 
-// Staleness returns by how many steps, at most, this rank was ahead of the slowest after a step.
+// Staleness returns the largest number of steps that this rank was ahead of the slowest after a step.
 func (r *Reducer) Staleness() int {
 	if r.async != nil {
 		return r.async.maxStaleness

@@ -8,22 +8,23 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// launch reduces a bucket whose gradients are all final.
-func (r *Reducer) launch(b *Bucket) error {
+// reduceBucket reduces a bucket whose gradients are all final, by a communication hook if there is one. It launches the collectives on a
+// communication stream and does not wait for them.
+func (r *Reducer) reduceBucket(b *Bucket) error {
 	if r.options.FindUnused && r.options.SkipUnused && r.join == nil && !slices.ContainsFunc(b.params, func(i int) bool { return r.params[i].Tensor.Grad() != nil }) {
-		return nil // SkipUnused promises that no rank has a gradient
+		return nil // no rank has a gradient
 	}
 	r.stats.Buckets++
 	r.stats.Bytes += b.Bytes()
 	r.stats.LastBytes += b.Bytes()
 	return r.onCommStream(b.device, b.index, func() error {
-		grads, err := b.gather()
+		grads, err := b.collectGradients()
 		if err != nil {
 			return err
 		}
-		if share := r.pass.lossWeight[b.device]; share != nil {
+		if weight := r.pass.lossWeight[b.device]; weight != nil {
 			for _, g := range grads {
-				if err := op.MulInPlace(g, share).Err(); err != nil {
+				if err := op.MulInPlace(g, weight).Err(); err != nil {
 					return err
 				}
 			}
@@ -58,7 +59,7 @@ func (r *Reducer) launch(b *Bucket) error {
 // propagateErrors makes the gradients fail if result or a collective of this pass has failed. In-place operations keep the old
 // values of their target after an error, and an optimiser must not take these for the average.
 func (b *Bucket) propagateErrors(result *core.Tensor, grads []*core.Tensor) {
-	works := slices.Clone(b.reducer.works[0])
+	works := slices.Clone(b.reducer.recentWorks[0])
 	s := core.CurrentContext().Stream(b.device)
 	c := s.Begin(-1, "ddp")
 	for _, w := range works {
@@ -82,9 +83,9 @@ func (b *Bucket) propagateErrors(result *core.Tensor, grads []*core.Tensor) {
 	s.Launch(c)
 }
 
-// gather returns the gradients of the bucket's parameters as contiguous tensors, with zeros for missing ones. If the bucket has a
-// buffer, the results are views of it.
-func (b *Bucket) gather() ([]*core.Tensor, error) {
+// collectGradients returns the gradients of the bucket's parameters as contiguous tensors, with zeros for missing ones. If the bucket has a
+// buffer, it copies them there and returns views of it.
+func (b *Bucket) collectGradients() ([]*core.Tensor, error) {
 	r := b.reducer
 	grads := make([]*core.Tensor, len(b.params))
 	for slot, i := range b.params {
@@ -94,14 +95,14 @@ func (b *Bucket) gather() ([]*core.Tensor, error) {
 			return nil, core.Errorf(core.NotImplemented, "backward", "parameter %s of a parallel module: its gradient cannot be differentiated again, once it is averaged over ranks; without create_graph it is, and gradients of inputs (autograd.grad) can be recorded", r.params[i].Name)
 		}
 		if g != nil && (g.RequiresGrad() || !g.Contiguous()) {
-			c := op.Clone(g) // not contiguous, or a graph may use it
+			c := op.Clone(g) // in-place changes must not reach a graph
 			if err := c.Err(); err != nil {
 				return nil, err
 			}
 			t.SetGrad(c)
 			g = c
 		}
-		if r.pass.joined {
+		if r.pass.shadow {
 			g = nil
 		}
 		switch {
@@ -111,13 +112,13 @@ func (b *Bucket) gather() ([]*core.Tensor, error) {
 				return nil, err
 			}
 			g = v.Alias(false).Keep()
-			b.setAbsent(slot, g)
+			b.addPlaceholder(slot, g)
 		case g == nil:
 			g = op.ZerosLike(t, op.TensorOptions{}).Keep()
 			if err := g.Err(); err != nil {
 				return nil, err
 			}
-			b.setAbsent(slot, g)
+			b.addPlaceholder(slot, g)
 		case r.options.BucketView:
 			if err := b.viewGradient(slot); err != nil {
 				return nil, err
@@ -134,15 +135,7 @@ func (b *Bucket) gather() ([]*core.Tensor, error) {
 	return grads, nil
 }
 
-func (b *Bucket) setAbsent(slot int, g *core.Tensor) {
-	if b.absent == nil {
-		b.absent = make([]*core.Tensor, len(b.params))
-	}
-	b.reducer.stats.Unused++
-	b.absent[slot] = g
-}
-
-// divisor returns the number of ranks to divide sums by.
+// divisor returns the number of ranks by which sums are divided.
 func (r *Reducer) divisor() int {
 	if r.join != nil && r.join.options.DivideByActive {
 		return r.join.active
@@ -164,14 +157,14 @@ func (r *Reducer) askForeignHook(b *Bucket, grads []*core.Tensor) error {
 		defer answer[0].Release()
 		return r.onCommStream(b.device, b.index, func() error { return b.setGradients(answer[0], grads) })
 	}
-	if r.join != nil && r.pass.joined {
+	if r.join != nil && r.pass.shadow {
 		r.join.hookRequests = append(r.join.hookRequests, hookRequest{q, then})
 		return nil
 	}
 	return autograd.Ask(q, then)
 }
 
-// setGradients copies the result of a hook to the gradients.
+// setGradients copies the result of a communication hook to the parameters' gradients.
 func (b *Bucket) setGradients(result *core.Tensor, grads []*core.Tensor) error {
 	if err := result.Usable("ddp"); err != nil {
 		return err
@@ -184,7 +177,7 @@ func (b *Bucket) setGradients(result *core.Tensor, grads []*core.Tensor) error {
 			return err
 		}
 	}
-	if b.reducer.pass.joined {
+	if b.reducer.pass.shadow {
 		return nil
 	}
 	if b.reducer.options.BucketView {
@@ -194,11 +187,11 @@ func (b *Bucket) setGradients(result *core.Tensor, grads []*core.Tensor) error {
 	var written []*core.Tensor
 	for slot, i := range b.params {
 		g := b.reducer.params[i].Tensor.Grad()
-		if b.absent != nil && b.absent[slot] != nil {
+		if b.placeholders != nil && b.placeholders[slot] != nil {
 			// The next step reuses the buffer, so the gradient needs its own memory.
 			c := op.Clone(b.views[slot]).Keep()
-			b.absent[slot].Release()
-			b.absent[slot] = c
+			b.placeholders[slot].Release()
+			b.placeholders[slot] = c
 			written = append(written, c)
 			continue
 		}
