@@ -15,12 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// backward runs a step's backward on a rank's part of a batch.
+// backward runs forward and backward of step s on a rank's part of the batch.
 func backward(m nn.Layer, r *collective.Rank, s int) error {
 	x, y := batch(s, r.Rank*4, r.Rank*4+4)
 	return autograd.Backward(mse(nn.Call(m, x), y))
 }
 
+// names returns the names of the parameters in each bucket.
 func names(p *ddp.DistributedDataParallel) (all [][]string) {
 	for _, b := range p.Reducer().Buckets() {
 		all = append(all, b.Names())
@@ -28,29 +29,29 @@ func names(p *ddp.DistributedDataParallel) (all [][]string) {
 	return all
 }
 
-// crossed uses its second layer first, so that gradients do not come in the order of registration.
-type crossed struct {
+// outOfOrder uses its second layer first, so gradients do not become final in reverse order of registration.
+type outOfOrder struct {
 	nn.Base
 	A, B *nn.Linear
 	Half *core.Tensor
 }
 
-func (c *crossed) Forward(x *core.Tensor) *core.Tensor {
+func (c *outOfOrder) Forward(x *core.Tensor) *core.Tensor {
 	y := op.Add(c.A.Forward(op.Tanh(c.B.Forward(x))), op.To(c.Half, x.DType()))
 	return y
 }
 
-func newCrossed() *crossed {
-	c := &crossed{A: nn.NewLinear(8, 2, nn.LinearOptions{}), B: nn.NewLinear(width, 8, nn.LinearOptions{})}
+func newOutOfOrder() *outOfOrder {
+	c := &outOfOrder{A: nn.NewLinear(8, 2, nn.LinearOptions{}), B: nn.NewLinear(width, 8, nn.LinearOptions{})}
 	c.Half = op.To(op.Ones(2), core.Float32).Keep().SetRequiresGrad(true)
 	return c
 }
 
-// Buckets in reverse order of registration, of the right sizes and dtypes, rebuilt once in the order in which
-// gradients come.
+// Buckets start in reverse order of registration, with the right sizes and dtypes. They are rebuilt once, in the order in which gradients
+// become final.
 func TestCase16Buckets(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
-		m := newCrossed()
+		m := newOutOfOrder()
 		p, err := ddp.New(m, r.World, ddp.Options{FirstBucketBytes: 1, BucketBytes: 16*8 + 1})
 		if err != nil {
 			return err
@@ -64,7 +65,7 @@ func TestCase16Buckets(t *testing.T) {
 		for i, b := range p.Reducer().Buckets() {
 			sizes = append(sizes, b.Bytes())
 			if b.Index() != i || b.IsLast() != (i == 3) {
-				return errors.New("buckets are not numbered")
+				return errors.New("buckets have wrong indices")
 			}
 		}
 		if want := []int{64, 384, 144, 8}; !slices.Equal(sizes, want) {
@@ -86,7 +87,7 @@ func TestCase16Buckets(t *testing.T) {
 	})
 }
 
-// Buckets follow rank 0's order also where another rank's gradients come in another.
+// Buckets are rebuilt in rank 0's order, also if another rank's gradients become final in a different order.
 func TestCase16RebuiltInTheOrderOfRank0(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		var params []ddp.Named
@@ -106,7 +107,7 @@ func TestCase16RebuiltInTheOrderOfRank0(t *testing.T) {
 				return err
 			}
 			sum := core.Scalar(0.0)
-			for _, i := range order { // the last one used comes first
+			for _, i := range order { // backward runs in reverse
 				sum = op.Add(sum, op.Sum(op.Mul(params[i].Tensor, core.Num(float64(10*s+i+r.Rank))), nil, false))
 			}
 			if err := autograd.Backward(sum); err != nil {
@@ -134,7 +135,7 @@ func TestCase16RebuiltInTheOrderOfRank0(t *testing.T) {
 	})
 }
 
-// The first bucket goes to the group before backward ends.
+// All buckets but the last are reduced before the last gradient is final. With DelayAllReduce none is.
 func TestCase17OverlapsWithBackward(t *testing.T) {
 	for _, delay := range []bool{false, true} {
 		spawn(t, 2, func(r *collective.Rank) error {
@@ -146,7 +147,7 @@ func TestCase17OverlapsWithBackward(t *testing.T) {
 				return err
 			}
 			early := -1
-			first := nn.Parameters(m)[0] // whose gradient comes last
+			first := nn.Parameters(m)[0] // its gradient becomes final last
 			remove := first.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
 				early = p.Reducer().Stats().Buckets
 				return nil
@@ -156,14 +157,14 @@ func TestCase17OverlapsWithBackward(t *testing.T) {
 				return err
 			}
 			if all := p.Reducer().Stats().Buckets; all < 3 || early != all-1 && !delay || early != 0 && delay {
-				return fmt.Errorf("delay %v: %d of %d buckets went before the last gradient came", delay, early, all)
+				return fmt.Errorf("delay %v: %d of %d buckets were reduced before the last gradient was final", delay, early, all)
 			}
 			return p.Close()
 		})
 	}
 }
 
-// Gradients are views of the buckets, which saves their memory, and stay so when they are dropped and come again.
+// With BucketView, gradients are views of the buckets, which saves memory. They are views again after gradients were set to nil.
 func TestCase24BucketView(t *testing.T) {
 	held := map[bool]int{}
 	for _, view := range []bool{true, false} {
@@ -173,7 +174,7 @@ func TestCase24BucketView(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if !view { // buffers beside the gradients
+			if !view { // a hook needs buffers besides the gradients
 				if err := p.Reducer().RegisterHook(ddp.AllReduceHook); err != nil {
 					return err
 				}
@@ -207,8 +208,8 @@ func TestCase24BucketView(t *testing.T) {
 	require.Less(t, held[true], held[false]*6/10)
 }
 
-// Gradients of dtypes of two bytes begin at whole words, of which a device's memory has one owner each.
-func TestCase16HalvesBeginAtWords(t *testing.T) {
+// Gradients of two-byte dtypes start at 32-bit words of the buffer, since a GPU thread writes whole words.
+func TestCase16HalfGradientsAlignToWords(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
 		m := &struct{ nn.Base }{}
 		for i, n := range []int{3, 1, 5} {
@@ -224,7 +225,7 @@ func TestCase16HalvesBeginAtWords(t *testing.T) {
 		}
 		for _, g := range b.Gradients() {
 			if g.Offset()%2 != 0 {
-				return fmt.Errorf("a gradient begins at element %d", g.Offset())
+				return fmt.Errorf("a gradient starts at element %d", g.Offset())
 			}
 		}
 		return p.Close()

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Parameters whose reduction is delayed until another has its gradient train as the others do.
+// Delayed parameters get the same gradients as without delay, and their buckets are reduced last.
 func TestCase16DelayedParameters(t *testing.T) {
 	for _, view := range []bool{false, true} {
 		spawn(t, 3, func(r *collective.Rank) error {
 			var results [2][]float64
 			for i, delayed := range []bool{false, true} {
-				m := mlpLike(4)
+				m := seededMLP(4)
 				params := nn.Parameters(m)
 				o := small
 				o.BucketView = view
@@ -67,12 +67,11 @@ func TestCase16DelayedParameters(t *testing.T) {
 	}
 }
 
-// Delayed parameters may get gradients in several backward passes of a step; all may be delayed, and what they wait for
-// may belong to another module.
+// If all parameters are delayed, they may get gradients in several backward passes of a step. Until may belong to another module.
 func TestCase16DelayedOverSeveralPasses(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		run := func(delayed bool) ([]float64, error) {
-			m := mlpLike(4)
+			m := seededMLP(4)
 			gate := op.Zeros(width).Detach().SetRequiresGrad(true)
 			o := small
 			if delayed {
@@ -87,7 +86,7 @@ func TestCase16DelayedOverSeveralPasses(t *testing.T) {
 				x, y := batch(i, 4*r.Rank, 4*r.Rank+4)
 				backward := func() error {
 					if i == 2 {
-						x = op.Add(x, gate) // the gradient that comes last
+						x = op.Add(x, gate) // its gradient becomes final in the last pass
 					}
 					return autograd.Backward(mse(p.Forward(x), y))
 				}
@@ -117,10 +116,10 @@ func TestCase16DelayedOverSeveralPasses(t *testing.T) {
 	})
 }
 
-// Wrong parameters to delay, and an Until that does not come, are errors.
-func TestCase16DelayedWrongly(t *testing.T) {
+// Invalid Delayed or Until are errors, and so is an Until that gets no gradient.
+func TestCase16InvalidDelayed(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
-		m, other := mlpLike(4), mlpLike(5)
+		m, other := seededMLP(4), seededMLP(5)
 		params := nn.Parameters(m)
 		for want, o := range map[string]ddp.Options{
 			"want one another":      {Delayed: params[:1]},
@@ -144,8 +143,8 @@ func TestCase16DelayedWrongly(t *testing.T) {
 	})
 }
 
-// Ranks whose delayed parameters wait for different ones would come to them at different times, or one never.
-func TestCase25DelayedByDifferentParameters(t *testing.T) {
+// Ranks with different Until get an error.
+func TestCase25DifferentUntil(t *testing.T) {
 	for what, until := range map[string]func(rank int, params []*core.Tensor) *core.Tensor{
 		`"0.weight" on rank 0, "0.bias" on rank 1`: func(rank int, params []*core.Tensor) *core.Tensor { return params[rank] },
 		`"0.weight" on rank 0, another module's float64[2] on rank 1`: func(rank int, params []*core.Tensor) *core.Tensor {
@@ -153,7 +152,7 @@ func TestCase25DelayedByDifferentParameters(t *testing.T) {
 		},
 	} {
 		spawn(t, 2, func(r *collective.Rank) error {
-			m := mlpLike(4)
+			m := seededMLP(4)
 			params := nn.Parameters(m)
 			_, err := ddp.New(m, r.World, ddp.Options{Delayed: params[2:3], Until: until(r.Rank, params)})
 			require.ErrorContains(t, err, "the delayed parameters wait for "+what)
@@ -162,7 +161,7 @@ func TestCase25DelayedByDifferentParameters(t *testing.T) {
 	}
 }
 
-// Buckets that no rank uses need not be sent.
+// With SkipUnused, buckets that no rank uses are not sent.
 func TestCase20SkipUnused(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		var sent [2]int

@@ -19,7 +19,7 @@ func TestOutOfMemoryInBackward(t *testing.T) {
 	hook := func(p *ddp.DistributedDataParallel) error {
 		return p.Reducer().RegisterHook(ddp.CompressHook(core.Float32, nil))
 	}
-	for name, c := range map[string]faulty{
+	for name, c := range map[string]faultCase{
 		"buckets":           {options: small},
 		"views":             {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, BucketView: true}},
 		"unused":            {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, FindUnused: true}},
@@ -34,7 +34,7 @@ func TestOutOfMemoryInBackward(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			for _, at := range []int{0, 1, 2} { // before the buckets are made anew, and after
+			for _, at := range []int{0, 1, 2} { // before and after buckets are rebuilt
 				ranktest.FailEachAllocation(t, at, func(k int) ([]float64, bool) { return c.train(t, at, k) })
 			}
 		})
@@ -44,7 +44,7 @@ func TestOutOfMemoryInBackward(t *testing.T) {
 // If a rank runs out of memory in a forward pass or in the loss, the step fails on all ranks, also with buffers.
 func TestOutOfMemoryInForward(t *testing.T) {
 	norm := func() *nn.Sequential { return nn.NewSequential(nn.NewBatchNorm1d(width, nn.BatchNormOptions{}), mlp()) }
-	for name, c := range map[string]faulty{
+	for name, c := range map[string]faultCase{
 		"buffers":      {options: small, model: norm},
 		"views":        {options: ddp.Options{FirstBucketBytes: 1, BucketBytes: 200, BucketView: true}, model: norm},
 		"accumulation": {options: small, model: norm, micro: 2},
@@ -62,22 +62,22 @@ func TestOutOfMemoryInForward(t *testing.T) {
 	}
 }
 
-// faulty configures training in which one allocation of one pass fails.
-type faulty struct {
-	forward bool // it is the forward pass, with the loss
+// faultCase configures training in which one allocation of one pass fails.
+type faultCase struct {
+	forward bool // the failing pass is the forward pass with the loss, otherwise backward
 	options ddp.Options
-	model   func() *nn.Sequential
+	model   func() *nn.Sequential // nil means mlp
 	prepare func(p *ddp.DistributedDataParallel) error
-	micro   int // batches whose gradients are added up without synchronisation before
+	micro   int // passes in NoSync before the failing one
 }
 
-// train returns the parameters after three steps of two ranks, in one of which allocation number k of rank 1's pass fails, and
-// whether there were so many.
-func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
+// train makes three steps on two ranks. In step at, allocation k of rank 1's pass fails. It returns the final parameters, and whether the
+// pass had so many allocations.
+func (c faultCase) train(t *testing.T, at, k int) (final []float64, failed bool) {
 	t.Helper()
 	defer core.SetAllocFault(nil)
 	finals := make([][]float64, 2)
-	var told [2]int
+	var seen [2]int
 	spawn(t, 2, func(r *collective.Rank) error {
 		make := mlp
 		if c.model != nil {
@@ -101,7 +101,7 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 			for again := true; again; {
 				again = false
 				fault := func() {
-					if s == at && told[r.Rank] == 0 && r.Rank == 1 {
+					if s == at && seen[r.Rank] == 0 && r.Rank == 1 {
 						ranktest.FailAllocation(1, k)
 					}
 				}
@@ -123,14 +123,14 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 					} else {
 						fault()
 					}
-					if err = loss.Err(); err == nil { // a rank that begins late hears of the other's failure in forward
+					if err = loss.Err(); err == nil { // a rank that starts late gets the other rank's error in forward
 						err = autograd.Backward(loss)
 					}
 					if r.Rank == 1 {
 						core.SetAllocFault(nil)
 					}
-					if err != nil && told[r.Rank] < 2 && c.fails(err) {
-						told[r.Rank]++
+					if err != nil && seen[r.Rank] < 2 && c.fails(err) {
+						seen[r.Rank]++
 						again, err = true, nil
 						return
 					}
@@ -154,27 +154,27 @@ func (c faulty) train(t *testing.T, at, k int) (final []float64, failed bool) {
 		return p.Close()
 	})
 	if !c.forward {
-		require.Equal(t, told[1], told[0], "allocation %d", k)
-		require.LessOrEqual(t, told[0], 1, "allocation %d", k)
+		require.Equal(t, seen[1], seen[0], "allocation %d", k)
+		require.LessOrEqual(t, seen[0], 1, "allocation %d", k)
 	}
 	require.NoError(t, equal("parameters of the ranks", finals[1], finals[0]))
-	return finals[0], told[1] > 0
+	return finals[0], seen[1] > 0
 }
 
-// fails reports whether an error is one that all ranks get where one lacks memory. A reducer does not see the loss: there the others are
-// told when the rank begins its forward pass anew, while they go backward.
-func (c faulty) fails(err error) bool {
+// fails reports whether err is the error that all ranks get if one runs out of memory. If the loss failed, which a reducer does not see, the
+// other ranks get a DistributedError in backward, once the rank starts its forward pass again.
+func (c faultCase) fails(err error) bool {
 	kind, _ := core.KindOf(err)
 	return kind == core.MemoryError || c.forward && kind == core.DistributedError
 }
 
-// From the second step on, two modules in groups of their own may go backward in another order on each rank. A pass that fails there, too, fails on both ranks
-// in the same step.
+// From the second step on, two modules in different groups may run backward in a different order on each rank. If a rank runs out of memory
+// in such a step, the step fails on both ranks.
 func TestOutOfMemoryInOppositeOrders(t *testing.T) {
 	run := func(t *testing.T, at int) []float64 {
 		defer core.SetAllocFault(nil)
 		finals := make([][]float64, 2)
-		var told [2]int
+		var seen [2]int
 		spawn(t, 2, func(r *collective.Rank) error {
 			var models [2]*ddp.DistributedDataParallel
 			var params []*core.Tensor
@@ -197,8 +197,8 @@ func TestOutOfMemoryInOppositeOrders(t *testing.T) {
 				core.Tidy(func() {
 					o.ZeroGrad()
 					for i := range models {
-						loss := mse(nn.Call(models[(i+r.Rank*min(s, 1))%2], x), y) // the first step's order is that of all ranks
-						if i == 1 && r.Rank == 1 && s == at && told[1] == 0 {
+						loss := mse(nn.Call(models[(i+r.Rank*min(s, 1))%2], x), y) // in the first step, all ranks use one order
+						if i == 1 && r.Rank == 1 && s == at && seen[1] == 0 {
 							core.SetAllocFault(func(from core.Stream, bytes int) bool { return from.Rank() == 1 && bytes < 32<<10 })
 						}
 						err = autograd.Backward(loss)
@@ -213,8 +213,8 @@ func TestOutOfMemoryInOppositeOrders(t *testing.T) {
 						err = o.Step()
 					}
 				})
-				if kind, _ := core.KindOf(err); err != nil && kind == core.MemoryError && told[r.Rank] == 0 {
-					told[r.Rank]++
+				if kind, _ := core.KindOf(err); err != nil && kind == core.MemoryError && seen[r.Rank] == 0 {
+					seen[r.Rank]++
 					s--
 				} else if err != nil {
 					return fmt.Errorf("step %d: %w", s, err)
@@ -232,8 +232,8 @@ func TestOutOfMemoryInOppositeOrders(t *testing.T) {
 			}
 			return nil
 		})
-		require.Equal(t, told[1], told[0])
-		require.Equal(t, at >= 0, told[0] == 1)
+		require.Equal(t, seen[1], seen[0])
+		require.Equal(t, at >= 0, seen[0] == 1)
 		require.NoError(t, equal("parameters of the ranks", finals[1], finals[0]))
 		return finals[0]
 	}

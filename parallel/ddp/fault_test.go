@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A rank that fails in a step ends the others' training with an error that names it, whatever way buckets are reduced, and
-// their parameters are left as they were before the step that lacks its gradients.
-func TestARankFails(t *testing.T) {
+// If a rank fails in a step, training on the other ranks ends with an error that names it, for all options and hooks. Their parameters stay
+// as they were before the step.
+func TestFailedRank(t *testing.T) {
 	for variant, options := range variants() {
 		for _, hook := range []ddp.Hook{nil, ddp.CompressHook(core.BFloat16, nil)} {
 			err := trySpawn(3, func(r *collective.Rank) error {
@@ -51,7 +51,7 @@ func TestARankFails(t *testing.T) {
 						return fmt.Errorf("step %d: %w", s, failed)
 					}
 					after, err := values(p)
-					if err != nil { // of execution, which is told once
+					if err != nil { // an execution error, which is reported once
 						if after, err = values(p); err != nil {
 							return err
 						}

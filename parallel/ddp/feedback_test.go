@@ -14,18 +14,18 @@ import (
 	"github.com/plait-ml/plait/parallel/ddp"
 )
 
-// steady is a module whose weight has the same gradient in every step.
-type steady struct {
+// constantGradient is a module whose weight has the same gradient in every step.
+type constantGradient struct {
 	nn.Base
 	Weight   *core.Tensor
 	gradient *core.Tensor
 }
 
-func (s *steady) Forward(*core.Tensor) *core.Tensor { return op.Mul(s.Weight, s.gradient) }
+func (s *constantGradient) Forward(*core.Tensor) *core.Tensor { return op.Mul(s.Weight, s.gradient) }
 
-// reduced returns what a hook makes, in so many steps, of ranks' gradients that stay the same.
-func reduced(r *collective.Rank, hook ddp.Hook, steps int, gradient []float64, shape ...int) ([][]float64, error) {
-	m := &steady{Weight: op.Zeros(shape...).Keep().SetRequiresGrad(true), gradient: core.FromSlice(gradient, shape...)}
+// hookResults returns the reduced gradients of each step, with a hook and a constant gradient on each rank.
+func hookResults(r *collective.Rank, hook ddp.Hook, steps int, gradient []float64, shape ...int) ([][]float64, error) {
+	m := &constantGradient{Weight: op.Zeros(shape...).Keep().SetRequiresGrad(true), gradient: core.FromSlice(gradient, shape...)}
 	p, err := ddp.New(m, r.World, ddp.Options{})
 	if err != nil {
 		return nil, err
@@ -48,33 +48,33 @@ func reduced(r *collective.Rank, hook ddp.Hook, steps int, gradient []float64, s
 	return all, p.Close()
 }
 
-// What top-k does not send is added to the next step's gradients, and sent in its turn, once.
+// Top-k adds elements that it did not send to the next step's gradients, until it sends them, once.
 func TestCase23TopKFeedback(t *testing.T) {
 	given := [][]float64{{5, 3, 2, 0}, {1, 2, 4, 3}}
 	for _, feedback := range []bool{true, false} {
 		spawn(t, 2, func(r *collective.Rank) error {
 			const steps = 8
 			var want [][]float64
-			lost := [][]float64{make([]float64, 4), make([]float64, 4)}
+			residual := [][]float64{make([]float64, 4), make([]float64, 4)}
 			for range steps {
 				sum := make([]float64, 4)
 				for k, g := range given {
 					most := 0
 					for i := range g {
-						lost[k][i] += g[i]
-						if lost[k][i] > lost[k][most] {
+						residual[k][i] += g[i]
+						if residual[k][i] > residual[k][most] {
 							most = i
 						}
 					}
-					sum[most] += lost[k][most] / 2
-					lost[k][most] = 0
+					sum[most] += residual[k][most] / 2
+					residual[k][most] = 0
 					if !feedback {
-						lost[k] = make([]float64, 4)
+						residual[k] = make([]float64, 4)
 					}
 				}
 				want = append(want, sum)
 			}
-			got, err := reduced(r, (&ddp.TopK{Ratio: 0.25, NoErrorFeedback: !feedback}).Hook, steps, given[r.Rank], 4)
+			got, err := hookResults(r, (&ddp.TopK{Ratio: 0.25, NoErrorFeedback: !feedback}).Hook, steps, given[r.Rank], 4)
 			if err != nil {
 				return err
 			}
@@ -86,9 +86,9 @@ func TestCase23TopKFeedback(t *testing.T) {
 	}
 }
 
-// PowerSGD begins after its first steps; goes on from where the last step's power method ended, and so comes to the
-// largest component; and with feedback sends, over the steps, all of them. The ranks' gradients are 4 and 2 at two places of the
-// diagonal, so that the mean has the components 2 and 1.
+// PowerSGD starts to compress after StartStep steps. Without feedback, its power method converges to the largest component over the steps.
+// With feedback, the mean over the steps has all components. The ranks' gradients are 4 and 2 at two elements of the diagonal, so the average
+// has the components 2 and 1.
 func TestCase23PowerSGDFeedback(t *testing.T) {
 	const n, begin, steps = 12, 3, 60
 	for _, batched := range []bool{false, true} {
@@ -97,7 +97,7 @@ func TestCase23PowerSGDFeedback(t *testing.T) {
 				mine := make([]float64, n*n)
 				mine[r.Rank*(n+1)] = 4 / float64(1+r.Rank)
 				hook := ddp.NewPowerSGD(ddp.PowerSGD{StartStep: begin, NoErrorFeedback: !feedback, Batched: batched, Seed: 1}).Hook
-				got, err := reduced(r, hook, begin+steps, mine, n, n)
+				got, err := hookResults(r, hook, begin+steps, mine, n, n)
 				if err != nil {
 					return err
 				}

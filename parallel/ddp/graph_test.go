@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two backward passes through one graph, two forward passes for one backward, checkpointed and shared layers.
+// Gradients are right for two backward passes through one graph, two forward passes with one backward pass, an evaluation between forward and
+// backward, and two losses, with a checkpointed and a shared layer.
 func TestCase26Graphs(t *testing.T) {
 	for name, train := range map[string]func(m nn.Layer, from, to int) error{
 		"backward twice": func(m nn.Layer, from, to int) error {
@@ -91,6 +92,7 @@ func TestCase26Graphs(t *testing.T) {
 	}
 }
 
+// checkpointed runs a layer with activation checkpointing.
 type checkpointed struct {
 	nn.Base
 	Inner nn.Layer
@@ -100,7 +102,7 @@ func (c *checkpointed) Forward(x *core.Tensor) *core.Tensor {
 	return autograd.Checkpoint(func(in []*core.Tensor) []*core.Tensor { return []*core.Tensor{c.Inner.Forward(in[0])} }, x)[0]
 }
 
-// A gradient that is final twice in one step is an error that names it.
+// If a parameter's gradient becomes final twice in a step, the error names it.
 func TestCase26ReadyTwice(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
 		m := newBranches()

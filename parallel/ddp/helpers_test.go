@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What tests of other packages of ranks share.
+// Helpers that the tests of all parallel packages share.
 var (
 	in64       = ranktest.In64
 	batch      = ranktest.Batch
@@ -31,7 +31,7 @@ func spawn(t *testing.T, n int, fn func(r *collective.Rank) error) {
 }
 
 func trySpawn(n int, fn func(r *collective.Rank) error) error {
-	return ranktest.Spawn(n, func(rank int) uint64 { return uint64(100 + rank) }, fn) // every rank starts with other parameters
+	return ranktest.Spawn(n, func(rank int) uint64 { return uint64(100 + rank) }, fn) // a different seed on each rank
 }
 
 const width = ranktest.Width
@@ -45,6 +45,7 @@ func mlp() *nn.Sequential {
 // values returns all parameters of m, one after the other.
 func values(m nn.Module) ([]float64, error) { return ranktest.Values(nn.Parameters(m)) }
 
+// grads returns all gradients of m, one after the other; NaN for a missing one.
 func grads(m nn.Module) ([]float64, error) {
 	var all []float64
 	for _, p := range nn.Parameters(m) {
@@ -77,17 +78,19 @@ func step(m nn.Layer, o *optim.Optimizer, x, y *core.Tensor) (loss float64, err 
 	return loss, err
 }
 
-// start returns the parameters that every rank starts with: rank 0's.
-func start(seed uint64, m nn.Module) error {
-	other := mlpLike(seed)
-	_, err := nn.LoadStateDict(m, nn.StateDict(other), true)
-	return err
+// rankMLP returns seededMLP on rank 0. The other ranks get different parameters, which the broadcast from rank 0 must replace.
+func rankMLP(r *collective.Rank, seed uint64) *nn.Sequential {
+	if r.Rank == 0 {
+		return seededMLP(seed)
+	}
+	return mlp()
 }
 
-func mlpLike(seed uint64) *nn.Sequential {
+// seededMLP returns mlp with parameters from a seed.
+func seededMLP(seed uint64) *nn.Sequential {
 	core.ManualSeed(seed)
 	return mlp()
 }
 
-// small makes the buckets so small that there are several.
+// small makes several buckets of mlp.
 var small = ddp.Options{FirstBucketBytes: 1, BucketBytes: 200}

@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wide is a model with a matrix worth compressing.
-func wide() *nn.Sequential {
+// wideMLP has a weight large enough to be compressed.
+func wideMLP() *nn.Sequential {
 	return nn.NewSequential(nn.NewLinear(width, 24, nn.LinearOptions{}), nn.NewTanh(), nn.NewLinear(24, 24, nn.LinearOptions{}),
 		nn.NewTanh(), nn.NewLinear(24, 2, nn.LinearOptions{}))
 }
 
-// distance returns |a-b| / |b|.
-func distance(a, b []float64) float64 {
+// relativeError returns |a-b| / |b|.
+func relativeError(a, b []float64) float64 {
 	var d, n float64
 	for i := range a {
 		d += (a[i] - b[i]) * (a[i] - b[i])
@@ -33,7 +33,7 @@ func distance(a, b []float64) float64 {
 	return math.Sqrt(d / n)
 }
 
-// Hooks give the average, within the bounds of what they send.
+// Each hook approximates the average within its error bound.
 func TestCase23HooksAgainstTheAverage(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -71,7 +71,7 @@ func TestCase23HooksAgainstTheAverage(t *testing.T) {
 				var want []float64
 				in64(t, func() {
 					core.ManualSeed(5)
-					m := wide()
+					m := wideMLP()
 					x, y := batch(0, 0, 8)
 					require.NoError(t, autograd.Backward(mse(nn.Call(m, x), y)))
 					var err error
@@ -82,7 +82,7 @@ func TestCase23HooksAgainstTheAverage(t *testing.T) {
 					if r.Rank == 0 {
 						core.ManualSeed(5)
 					}
-					p, err := ddp.New(wide(), r.World, ddp.Options{FirstBucketBytes: 500, BucketBytes: 2000, BucketView: view})
+					p, err := ddp.New(wideMLP(), r.World, ddp.Options{FirstBucketBytes: 500, BucketBytes: 2000, BucketView: view})
 					if err != nil {
 						return err
 					}
@@ -96,7 +96,7 @@ func TestCase23HooksAgainstTheAverage(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if d := distance(got, want); d > math.Max(c.bound, 1e-15) {
+					if d := relativeError(got, want); d > math.Max(c.bound, 1e-15) {
 						return fmt.Errorf("the relative error is %v, want at most %v", d, c.bound)
 					}
 					return p.Close()
@@ -106,7 +106,7 @@ func TestCase23HooksAgainstTheAverage(t *testing.T) {
 	}
 }
 
-// What compression loses comes back: training with error feedback gets near what training without compression does.
+// With error feedback, the loss after compressed training is close to that without compression.
 func TestCase23ErrorFeedback(t *testing.T) {
 	const steps = 60
 	train := func(hook func() ddp.Hook) (final float64) {
@@ -114,7 +114,7 @@ func TestCase23ErrorFeedback(t *testing.T) {
 			if r.Rank == 0 {
 				core.ManualSeed(5)
 			}
-			p, err := ddp.New(wide(), r.World, ddp.Options{})
+			p, err := ddp.New(wideMLP(), r.World, ddp.Options{})
 			if err != nil {
 				return err
 			}
@@ -137,7 +137,7 @@ func TestCase23ErrorFeedback(t *testing.T) {
 					final = loss
 				}
 			}
-			return errors.Join(sameEverywhere(r, p), p.Close())
+			return errors.Join(checkSameParameters(r, p), p.Close())
 		})
 		return final
 	}
@@ -155,7 +155,7 @@ func TestCase23ErrorFeedback(t *testing.T) {
 	require.Equal(t, 1.0, power.Ratio())
 }
 
-// There is one hook, registered before the first step, and what it returns must fit.
+// A reducer accepts one hook, before the first step. A hook's result must have the bucket's size.
 func TestCase23Registration(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
 		p, err := ddp.New(mlp(), r.World, small)
@@ -209,12 +209,12 @@ func TestForeignHookInAPlainBackward(t *testing.T) {
 	})
 }
 
-// A hook of another language is asked for by backward, bucket by bucket, and by the end of a join.
+// Backward, and the end of a join, return a request for a hook of another language for each bucket.
 func TestForeignHook(t *testing.T) {
 	for _, o := range []ddp.Options{small, {FirstBucketBytes: 1, BucketBytes: 200, DelayAllReduce: true}, {BucketView: true}} {
 		var want []float64
 		in64(t, func() {
-			m := mlpLike(7)
+			m := seededMLP(7)
 			x, y := batch(0, 0, 8)
 			require.NoError(t, autograd.Backward(mse(nn.Call(m, x), y)))
 			var err error
@@ -222,12 +222,7 @@ func TestForeignHook(t *testing.T) {
 			require.NoError(t, err)
 		})
 		spawn(t, 2, func(r *collective.Rank) error {
-			m := mlp()
-			if r.Rank == 0 {
-				if err := start(7, m); err != nil {
-					return err
-				}
-			}
+			m := rankMLP(r, 7)
 			p, err := ddp.New(m, r.World, o)
 			if err != nil {
 				return err
@@ -276,7 +271,7 @@ func TestForeignHook(t *testing.T) {
 				}
 				run.Close()
 				if asked == 0 || next != 0 {
-					return fmt.Errorf("asked %d times, then for bucket %d", asked, next)
+					return fmt.Errorf("got %d requests, the next bucket is %d", asked, next)
 				}
 				if step == 0 {
 					got, err := grads(p)

@@ -15,22 +15,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ranks with 2, 5 and 0 batches, with both divisors. In the end all have the model of the longest.
+// Ranks with 2, 5 and 0 batches match one process, with both divisors. At the end all ranks have the same parameters.
 func TestCase19Join(t *testing.T) {
 	counts := []int{2, 5, 0}
 	for _, byActive := range []bool{false, true} {
 		var want []float64
-		in64(t, func() { want = joinedByHand(t, counts, byActive) })
+		in64(t, func() { want = expectedJoin(t, counts, byActive) })
 		for variant, options := range variants() {
 			options.Weighted = false
 			t.Run(fmt.Sprint(byActive, "/", variant), func(t *testing.T) {
 				spawn(t, len(counts), func(r *collective.Rank) error {
-					m := mlp()
-					if r.Rank == 0 {
-						if err := start(7, m); err != nil {
-							return err
-						}
-					}
+					m := rankMLP(r, 7)
 					p, err := ddp.New(m, r.World, options)
 					if err != nil {
 						return err
@@ -55,15 +50,16 @@ func TestCase19Join(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					return errors.Join(sameEverywhere(r, p), near("parameters", got, want, 1e-12), p.Close())
+					return errors.Join(checkSameParameters(r, p), near("parameters", got, want, 1e-12), p.Close())
 				})
 			})
 		}
 	}
 }
 
-func joinedByHand(t *testing.T, counts []int, byActive bool) []float64 {
-	m := mlpLike(7)
+// expectedJoin trains in one process and returns the parameters that a join must give.
+func expectedJoin(t *testing.T, counts []int, byActive bool) []float64 {
+	m := seededMLP(7)
 	params := nn.Parameters(m)
 	o, err := optim.NewSGD(params, optim.Hyper{"lr": 0.1})
 	require.NoError(t, err)
@@ -90,7 +86,7 @@ func joinedByHand(t *testing.T, counts []int, byActive bool) []float64 {
 	return v
 }
 
-// Every rank stops with the first that has no more batches, if that is asked for. Ranks with equal numbers end well.
+// With Throw, every rank gets an error when the first runs out of batches. With equal numbers of batches there is no error.
 func TestCase19JoinThrows(t *testing.T) {
 	train := func(r *collective.Rank, n int) error {
 		p, err := ddp.New(mlp(), r.World, small)
@@ -114,7 +110,7 @@ func TestCase19JoinThrows(t *testing.T) {
 	require.ErrorContains(t, trySpawn(2, func(r *collective.Rank) error { return train(r, 1+r.Rank) }), "rank 1: join: rank 0 has no more batches")
 }
 
-// Buffers are those of a rank that still has batches, in each step and in the end.
+// Buffers are broadcast from a rank that has a batch, in each step and at the end.
 func TestCase19JoinBuffers(t *testing.T) {
 	counts := []int{1, 3, 2}
 	spawn(t, len(counts), func(r *collective.Rank) error {
@@ -137,16 +133,16 @@ func TestCase19JoinBuffers(t *testing.T) {
 		if n, err := bn.NumBatchesTracked.Int(); err != nil || n != 3 {
 			return fmt.Errorf("the statistics are of %d batches, want the 3 of rank 1: %w", n, err)
 		}
-		return errors.Join(sameEverywhere(r, p), p.Close())
+		return errors.Join(checkSameParameters(r, p), p.Close())
 	})
 }
 
-// The samples of passes that were not synchronised before a rank ran out of batches have no weight: it sends zeros.
+// A rank that runs out of batches after NoSync contributes zeros with a weight of 0.
 func TestCase19JoinAfterNoSync(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		o := small
 		o.Weighted = true
-		p, err := ddp.New(mlpLike(7), r.World, o)
+		p, err := ddp.New(seededMLP(7), r.World, o)
 		if err != nil {
 			return err
 		}
@@ -159,7 +155,7 @@ func TestCase19JoinAfterNoSync(t *testing.T) {
 		if err != nil || r.Rank == 1 {
 			return errors.Join(err, p.Close())
 		}
-		m := mlpLike(7)
+		m := seededMLP(7)
 		for s := range 2 {
 			if err := backward(m, r, s); err != nil {
 				return err
@@ -174,7 +170,7 @@ func TestCase19JoinAfterNoSync(t *testing.T) {
 	})
 }
 
-// Steps without synchronisation, and weights, in a join.
+// A join works with NoSync and with weights, for both divisors.
 func TestCase19JoinWithNoSyncAndWeights(t *testing.T) {
 	for _, byActive := range []bool{false, true} {
 		joinWeighted(t, byActive)
@@ -185,11 +181,8 @@ func joinWeighted(t *testing.T, byActive bool) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		o := small
 		o.Weighted = true
-		p, err := ddp.New(mlp(), r.World, o)
+		p, err := ddp.New(seededMLP(7), r.World, o)
 		if err != nil {
-			return err
-		}
-		if _, err := p.Load(nn.StateDict(mlpLike(7)), true); err != nil {
 			return err
 		}
 		err = p.Join(ddp.JoinOptions{DivideByActive: byActive}, func() error {
@@ -210,7 +203,7 @@ func joinWeighted(t *testing.T, byActive bool) {
 			return err
 		}
 		// Rank 1: step 0 with rank 0, steps 1 and 2 alone.
-		m := mlpLike(7)
+		m := seededMLP(7)
 		for i, part := range [][3]int{{0, 0, 8}, {1, 4, 8}, {2, 4, 8}} {
 			x, y := batch(part[0], part[1], part[2])
 			if err := autograd.Backward(mse(nn.Call(m, x), y)); err != nil {

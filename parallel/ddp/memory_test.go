@@ -11,8 +11,8 @@ import (
 	"github.com/plait-ml/plait/parallel/internal/ranktest"
 )
 
-// replica makes a model of several buckets and its optimiser.
-func replica(r *collective.Rank) (*ddp.DistributedDataParallel, *optim.Optimizer, error) {
+// newReplica returns a model with several buckets, and its optimiser.
+func newReplica(r *collective.Rank) (*ddp.DistributedDataParallel, *optim.Optimizer, error) {
 	p, err := ddp.New(mlp(), r.World, small)
 	if err != nil {
 		return nil, nil, err
@@ -21,10 +21,10 @@ func replica(r *collective.Rank) (*ddp.DistributedDataParallel, *optim.Optimizer
 	return p, o, err
 }
 
-// A rank that runs out of memory says so, whatever it was doing, and the others do not wait for it.
+// If any allocation of a rank fails, also in the constructor, that rank returns an error and the other ranks do not hang.
 func TestOutOfMemoryOnARank(t *testing.T) {
 	ranktest.OutOfMemory(t, 2, 1, func(r *collective.Rank) error {
-		p, o, err := replica(r)
+		p, o, err := newReplica(r)
 		if err != nil {
 			return err
 		}

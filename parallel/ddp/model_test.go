@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ranks whose models differ all get an error that says where.
+// If the ranks' models differ, all ranks get an error with the first difference.
 func TestCase25DifferentModels(t *testing.T) {
 	for _, c := range []struct {
 		make func(rank int) nn.Module
@@ -67,7 +67,7 @@ func TestCase25DifferentModels(t *testing.T) {
 	require.ErrorContains(t, err, "no group")
 }
 
-// State dicts with and without the prefix load into the parallel module and into the plain one.
+// State dicts with and without the prefix load into the wrapped and the plain module.
 func TestCase27StateDicts(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		m := mlp()
@@ -107,7 +107,7 @@ func TestCase27StateDicts(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// It goes on training after it is taken apart.
+		// The module trains on after Close, without DDP.
 		if err := errors.Join(equal("loaded", got, want), p.Close()); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// bufferValues returns all buffers of m, one after the other.
 func bufferValues(m nn.Module) (all []float64, err error) {
 	for _, n := range nn.NamedTensors(m) {
 		if n.Kind == nn.Buffer {
@@ -28,7 +29,7 @@ func bufferValues(m nn.Module) (all []float64, err error) {
 	return all, nil
 }
 
-// The buffers of rank 0 go to all before each forward pass, or stay apart.
+// Buffers of rank 0 are broadcast before each forward pass, unless KeepBuffers is set.
 func TestCase22Buffers(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		spawn(t, 3, func(r *collective.Rank) error {
@@ -41,7 +42,7 @@ func TestCase22Buffers(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if v, err := core.Values[float64](mean); err != nil || v[0] != 0 { // rank 0's at the beginning, in any case
+			if v, err := core.Values[float64](mean); err != nil || v[0] != 0 { // broadcast at construction in both cases
 				return fmt.Errorf("keep %v: the buffer begins with %v, %v", keep, v, err)
 			}
 			for s := range 2 {
@@ -73,7 +74,7 @@ func TestCase22Buffers(t *testing.T) {
 	}
 }
 
-// Batch normalisation over the joined batch, of equal and unequal parts, one of them empty.
+// SyncBatchNorm on two ranks matches batch norm on the global batch, with equal, different and empty batches.
 func TestCase22SyncBatchNorm(t *testing.T) {
 	for _, rows := range [][]int{{0, 3, 6}, {0, 1, 7}, {0, 0, 5}} {
 		for _, d := range []core.DType{core.Float64, core.Float32} {
@@ -90,7 +91,7 @@ func TestCase22SyncBatchNorm(t *testing.T) {
 				}
 				return ddp.NewSyncBatchNorm(bn, g)
 			}
-			// The loss is a sum, so that gradients of the parts add up to those of the whole.
+			// The loss is a sum, so the ranks' gradients add up to those of the global batch.
 			run := func(m nn.Layer, from, to int) (y, dx, dp, buffers []float64, err error) {
 				x, _ := batch(0, from, to)
 				x = op.Add(op.Mul(x, core.Num(float64(3))), core.Num(float64(5))).Detach()
@@ -139,7 +140,7 @@ func TestCase22SyncBatchNorm(t *testing.T) {
 	}
 }
 
-// Weighted gradients of unequal parts, through norms over all of them, are those of the joined batch.
+// With Weighted and batches of different sizes, gradients through SyncBatchNorm are those of the global batch.
 func TestWeightedSyncBatchNorm(t *testing.T) {
 	rows := []int{0, 1, 6, 8}
 	make := func(g *collective.Group) *nn.Sequential {
@@ -175,14 +176,13 @@ func TestWeightedSyncBatchNorm(t *testing.T) {
 	})
 }
 
-// The derivative through the collectives is itself differentiable.
+// A differentiable all-reduce has a second derivative.
 func TestSyncBatchNormSecondDerivative(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		x, _ := batch(r.Rank, 0, 3)
 		x.SetRequiresGrad(true)
 		return autograd.CheckDouble(func(in []*core.Tensor) []*core.Tensor {
-			// Differences on one rank's input need the other rank to stand still: both move by the same steps, so compare the
-			// sum of both.
+			// Finite differences change the inputs of both ranks at the same time, so check half of the sum of both.
 			y := ddp.AllReduce(r.World, op.Mul(in[0], in[0]), collective.Sum)
 			return []*core.Tensor{op.Mul(op.Sum(y, nil, false), core.Num(0.5))}
 		}, []*core.Tensor{x}, 1e-5, 1e3, 1e3)

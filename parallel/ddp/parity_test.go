@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// variants are the ways of reducing that must all give the same.
+// variants are options that must all give the same result.
 func variants() map[string]ddp.Options {
 	with := func(o ddp.Options, change func(*ddp.Options)) ddp.Options { change(&o); return o }
 	return map[string]ddp.Options{
@@ -40,7 +40,7 @@ func TestCase14And15Parity(t *testing.T) {
 			var joined, summed []float64
 			in64(t, func() {
 				require.NoError(t, core.CurrentContext().SetDefaultDType(d))
-				m := mlpLike(7)
+				m := seededMLP(7)
 				o, err := make(nn.Parameters(m))
 				require.NoError(t, err)
 				for s := range steps {
@@ -50,7 +50,7 @@ func TestCase14And15Parity(t *testing.T) {
 				}
 				joined, err = values(m)
 				require.NoError(t, err)
-				summed = inRankOrder(t, make, ranks, steps, each)
+				summed = trainInRankOrder(t, make, ranks, steps, each)
 			})
 			for variant, options := range variants() {
 				if d == core.Float32 && variant != "default" && variant != "view" {
@@ -61,12 +61,7 @@ func TestCase14And15Parity(t *testing.T) {
 						if err := core.CurrentContext().SetDefaultDType(d); err != nil {
 							return err
 						}
-						m := mlp()
-						if r.Rank == 0 {
-							if err := start(7, m); err != nil {
-								return err
-							}
-						}
+						m := rankMLP(r, 7)
 						p, err := ddp.New(m, r.World, options)
 						if err != nil {
 							return err
@@ -80,7 +75,7 @@ func TestCase14And15Parity(t *testing.T) {
 							if _, err := step(p, o, x, y); err != nil {
 								return err
 							}
-							if err := sameEverywhere(r, p); err != nil {
+							if err := checkSameParameters(r, p); err != nil {
 								return fmt.Errorf("step %d: %w", s, err)
 							}
 						}
@@ -88,7 +83,7 @@ func TestCase14And15Parity(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						return errors.Join(near("joined batch", got, joined, tol), equal("sums in rank order", got, summed), p.Close())
+						return errors.Join(near("global batch", got, joined, tol), equal("sums in rank order", got, summed), p.Close())
 					})
 				})
 			}
@@ -96,9 +91,9 @@ func TestCase14And15Parity(t *testing.T) {
 	}
 }
 
-// inRankOrder trains in one process with the gradients of the ranks' batches, summed in their order.
-func inRankOrder(t *testing.T, make func([]*core.Tensor) (*optim.Optimizer, error), ranks, steps, each int) []float64 {
-	m := mlpLike(7)
+// trainInRankOrder trains in one process. It averages the gradients of the ranks' batches in rank order.
+func trainInRankOrder(t *testing.T, make func([]*core.Tensor) (*optim.Optimizer, error), ranks, steps, each int) []float64 {
+	m := seededMLP(7)
 	params := nn.Parameters(m)
 	o, err := make(params)
 	require.NoError(t, err)
@@ -128,7 +123,7 @@ func inRankOrder(t *testing.T, make func([]*core.Tensor) (*optim.Optimizer, erro
 				}
 			}
 			if p.DType() == core.Float32 {
-				mean := make32(sum, ranks)
+				mean := meanFloat32(sum, ranks)
 				p.SetGrad(core.FromSlice(mean, p.Shape()...))
 				continue
 			}
@@ -144,7 +139,8 @@ func inRankOrder(t *testing.T, make func([]*core.Tensor) (*optim.Optimizer, erro
 	return v
 }
 
-func make32(sum []float64, n int) []float32 {
+// meanFloat32 returns sum / n, rounded like float32 tensors.
+func meanFloat32(sum []float64, n int) []float32 {
 	out := make([]float32, len(sum))
 	for i, v := range sum {
 		out[i] = float32(v) / float32(n)
@@ -152,8 +148,8 @@ func make32(sum []float64, n int) []float32 {
 	return out
 }
 
-// sameEverywhere returns an error unless all ranks have rank 0's parameters, bit for bit.
-func sameEverywhere(r *collective.Rank, m nn.Module) error {
+// checkSameParameters returns an error unless the parameters of all ranks are bitwise equal.
+func checkSameParameters(r *collective.Rank, m nn.Module) error {
 	mine, err := values(m)
 	if err != nil {
 		return err
@@ -164,19 +160,19 @@ func sameEverywhere(r *collective.Rank, m nn.Module) error {
 	}
 	for i, b := range all {
 		if string(b) != string(all[0]) {
-			return fmt.Errorf("rank %d has other parameters than rank 0", i)
+			return fmt.Errorf("the parameters of rank %d differ from those of rank 0", i)
 		}
 	}
 	return nil
 }
 
-// The mean of the ranks' means is not the mean over a joined batch of unequal parts; weighted, it is.
-func TestWeightedGivesTheJoinedBatchesGradient(t *testing.T) {
+// If the ranks' batches differ in size, the weighted mean of the gradients is that of the global batch. The unweighted mean is not.
+func TestWeightedGlobalBatch(t *testing.T) {
 	const ranks = 3
 	rows := []int{0, 1, 4, 12}
 	var want []float64
 	in64(t, func() {
-		m := mlpLike(7)
+		m := seededMLP(7)
 		x, y := batch(0, 0, rows[ranks])
 		require.NoError(t, autograd.Backward(mse(nn.Call(m, x), y)))
 		var err error
@@ -185,12 +181,7 @@ func TestWeightedGivesTheJoinedBatchesGradient(t *testing.T) {
 	})
 	for _, weighted := range []bool{true, false} {
 		spawn(t, ranks, func(r *collective.Rank) error {
-			m := mlp()
-			if r.Rank == 0 {
-				if err := start(7, m); err != nil {
-					return err
-				}
-			}
+			m := rankMLP(r, 7)
 			p, err := ddp.New(m, r.World, ddp.Options{Weighted: weighted, FirstBucketBytes: 1, BucketBytes: 200})
 			if err != nil {
 				return err
@@ -211,14 +202,14 @@ func TestWeightedGivesTheJoinedBatchesGradient(t *testing.T) {
 	}
 }
 
-// Steps without synchronisation send nothing, and the gradients of all steps together are those of one batch.
+// Passes in NoSync send nothing. The next pass reduces the gradients of all of them.
 func TestCase18NoSyncSendsNothing(t *testing.T) {
 	const ranks, each = 2, 2
 	for variant, options := range variants() {
 		t.Run(variant, func(t *testing.T) {
 			var want []float64
 			in64(t, func() {
-				m := mlpLike(7)
+				m := seededMLP(7)
 				for s := range 3 {
 					x, y := batch(s, 0, ranks*each)
 					require.NoError(t, autograd.Backward(mse(nn.Call(m, x), y)))
@@ -228,17 +219,12 @@ func TestCase18NoSyncSendsNothing(t *testing.T) {
 				require.NoError(t, err)
 			})
 			spawn(t, ranks, func(r *collective.Rank) error {
-				m := mlp()
-				if r.Rank == 0 {
-					if err := start(7, m); err != nil {
-						return err
-					}
-				}
+				m := rankMLP(r, 7)
 				p, err := ddp.New(m, r.World, options)
 				if err != nil {
 					return err
 				}
-				for round := range 2 { // again, when the buckets have been rebuilt
+				for round := range 2 { // before and after buckets are rebuilt
 					nn.ZeroGrad(p)
 					before := r.World.Stats().Total()
 					micro := func(s int) error {
@@ -272,11 +258,11 @@ func TestCase18NoSyncSendsNothing(t *testing.T) {
 	}
 }
 
-// Parameters that are frozen, and thawed, between steps.
+// Parameters may be frozen and unfrozen between steps.
 func TestCase21Freezing(t *testing.T) {
 	for variant, options := range variants() {
 		if variant == "static" {
-			continue // it promises the contrary
+			continue // a static graph must not change
 		}
 		t.Run(variant, func(t *testing.T) {
 			var want []float64
@@ -297,19 +283,14 @@ func TestCase21Freezing(t *testing.T) {
 				return nil
 			}
 			in64(t, func() {
-				m := mlpLike(7)
+				m := seededMLP(7)
 				require.NoError(t, train(m, 0, 8))
 				var err error
 				want, err = values(m)
 				require.NoError(t, err)
 			})
 			spawn(t, 2, func(r *collective.Rank) error {
-				m := mlp()
-				if r.Rank == 0 {
-					if err := start(7, m); err != nil {
-						return err
-					}
-				}
+				m := rankMLP(r, 7)
 				p, err := ddp.New(m, r.World, options)
 				if err != nil {
 					return err
@@ -327,17 +308,14 @@ func TestCase21Freezing(t *testing.T) {
 	}
 }
 
-// With weights, the samples of all passes that come together count.
+// With weights and gradient accumulation, a rank's weight counts the samples of all its passes.
 func TestCase18Weighted(t *testing.T) {
 	const a, b = 2, 6 // samples of rank 0's two passes; rank 1 has 8 in each
 	spawn(t, 2, func(r *collective.Rank) error {
 		o := small
 		o.Weighted = true
-		p, err := ddp.New(mlpLike(7), r.World, o)
+		p, err := ddp.New(seededMLP(7), r.World, o)
 		if err != nil {
-			return err
-		}
-		if _, err := p.Load(nn.StateDict(mlpLike(7)), true); err != nil {
 			return err
 		}
 		pass := func(m nn.Layer, rank, s int) error {
@@ -353,7 +331,7 @@ func TestCase18Weighted(t *testing.T) {
 		}
 		var want []float64
 		for rank, weight := range []float64{(a + b) / 24.0, 16 / 24.0} {
-			m := mlpLike(7)
+			m := seededMLP(7)
 			if err := errors.Join(pass(m, rank, 0), pass(m, rank, 1)); err != nil {
 				return err
 			}
@@ -373,8 +351,8 @@ func TestCase18Weighted(t *testing.T) {
 	})
 }
 
-// The end of a part without synchronisation does not end the one around it.
-func TestCase18NoSyncInAnother(t *testing.T) {
+// The end of an inner NoSync does not end the outer one.
+func TestCase18NestedNoSync(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		p, err := ddp.New(mlp(), r.World, small)
 		if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With mixed precision forward computes in another dtype. Parameters and gradients keep theirs, are the same on all ranks,
-// and near those of full precision.
+// With mixed precision, forward computes in another dtype. Parameters and gradients keep their dtypes, are equal on all ranks, and close to
+// those of full precision.
 func TestCase14MixedPrecision(t *testing.T) {
 	bf16, fp16 := core.BFloat16, core.Float16
 	want := trainMixed(t, ddp.Precision{}, core.Float32)
@@ -37,7 +37,7 @@ func TestCase14MixedPrecision(t *testing.T) {
 	}
 }
 
-// trainMixed returns the parameters of each rank after some steps, in which the module computed in a dtype.
+// trainMixed returns the parameters of each rank after some steps. It checks that the module computes in the given dtype.
 func trainMixed(t *testing.T, precision ddp.Precision, computed core.DType) [2][]float32 {
 	var results [2][]float32
 	spawn(t, 2, func(r *collective.Rank) error {
@@ -87,7 +87,7 @@ func trainMixed(t *testing.T, precision ddp.Precision, computed core.DType) [2][
 	return results
 }
 
-// A hook takes the place of the reduction in another dtype, and dtypes that are none of numbers are refused.
+// A user's hook replaces the hook of Precision.Reduce. Integer dtypes are an error.
 func TestMixedPrecisionWithHook(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		bf16, whole := core.BFloat16, core.Int64
@@ -106,19 +106,19 @@ func TestMixedPrecisionWithHook(t *testing.T) {
 	})
 }
 
-// scaled multiplies by a weight, and remembers the dtypes of the two.
-type scaled struct {
+// scaleLayer multiplies by a weight, and reports the dtypes of input and weight.
+type scaleLayer struct {
 	nn.Base
-	Weight *core.Tensor
-	see    func(x, w core.DType)
+	Weight  *core.Tensor
+	observe func(x, w core.DType)
 }
 
-func (s *scaled) Forward(x *core.Tensor) *core.Tensor {
-	s.see(x.DType(), s.Weight.DType())
+func (s *scaleLayer) Forward(x *core.Tensor) *core.Tensor {
+	s.observe(x.DType(), s.Weight.DType())
 	return op.Mul(x, s.Weight)
 }
 
-// What is computed and reduced in which dtype. The ranks' gradients are 1 and a number that half precision loses beside 1.
+// Precision sets the dtypes of computation and reduction. The ranks' gradients are 1 and a number that bfloat16 loses when it is added to 1.
 func TestCase14DTypes(t *testing.T) {
 	const tiny = 1.0 / 512
 	half, single, double := core.BFloat16, core.Float32, core.Float64
@@ -136,7 +136,7 @@ func TestCase14DTypes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spawn(t, 2, func(r *collective.Rank) error {
 				var seen [2]core.DType
-				m := &scaled{Weight: op.Ones(3).Keep().SetRequiresGrad(true), see: func(x, w core.DType) { seen = [2]core.DType{x, w} }}
+				m := &scaleLayer{Weight: op.Ones(3).Keep().SetRequiresGrad(true), observe: func(x, w core.DType) { seen = [2]core.DType{x, w} }}
 				p, err := ddp.New(m, r.World, ddp.Options{Precision: c.precision})
 				if err != nil {
 					return err

@@ -14,8 +14,8 @@ import (
 	"github.com/plait-ml/plait/parallel/ddp"
 )
 
-// Each of several ranks has a goroutine that trains a replica and one that reads its parameters, gradients and states.
-func TestReplicasAreReadWhileTheyAreTrained(t *testing.T) {
+// On each rank, one goroutine trains while another reads parameters, gradients and optimiser states.
+func TestReadingDuringTraining(t *testing.T) {
 	finals := make([][]float64, 3)
 	spawn(t, 3, func(r *collective.Rank) error {
 		p, err := ddp.New(mlp(), r.World, small)
@@ -56,7 +56,7 @@ func TestReplicasAreReadWhileTheyAreTrained(t *testing.T) {
 	}
 }
 
-// readAll reads what a program saves, each tensor as it is at one point of its stream: what is read in place may be changed meanwhile.
+// readAll reads everything that a checkpoint saves. It clones each tensor first, since training may change it during the read.
 func readAll(m nn.Module, o *optim.Optimizer) error {
 	read := func(x *core.Tensor) (err error) {
 		core.NoGrad(func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-ml/plait/parallel/internal/ranktest"
 )
 
-// Threads that use one module at once get an error, and afterwards it works as before.
+// Threads that use one module at the same time get an error. The module works afterwards.
 func TestThreadsWithOneModule(t *testing.T) {
 	spawn(t, 1, func(r *collective.Rank) error {
 		d, err := ddp.New(mlp(), r.World, small)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// branches uses a part of itself only, as told.
+// branches uses only the branch named by use.
 type branches struct {
 	nn.Base
 	Common, Left, Right *nn.Linear
@@ -38,7 +38,7 @@ func newBranches() *branches {
 	return &branches{Common: nn.NewLinear(width, 4, nn.LinearOptions{}), Left: nn.NewLinear(4, 2, nn.LinearOptions{}), Right: nn.NewLinear(4, 2, nn.LinearOptions{})}
 }
 
-// A parameter without a gradient is an error of the next forward pass, which names it.
+// If backward leaves a parameter without a gradient, the next forward pass returns an error that names it.
 func TestCase20UnusedParametersAreNamed(t *testing.T) {
 	err := trySpawn(2, func(r *collective.Rank) error {
 		m := newBranches()
@@ -58,7 +58,7 @@ func TestCase20UnusedParametersAreNamed(t *testing.T) {
 	require.NotContains(t, err.Error(), "the first step")
 }
 
-// Where that is allowed, ranks may use different parts in each step. What no rank used keeps its gradient.
+// With FindUnused, ranks may use different branches in each step. A parameter that no rank used keeps its gradient.
 func TestCase20FindUnused(t *testing.T) {
 	uses := [][]string{{"left", "right"}, {"both", "left"}, {"none", "none"}, {"right", "right"}, {"left", "none"}}
 	for _, view := range []bool{false, true} {
@@ -102,7 +102,7 @@ func TestCase20FindUnused(t *testing.T) {
 			m := newBranches()
 			o := small
 			if view {
-				o.FirstBucketBytes, o.BucketBytes = 300, 300 // several parameters in one
+				o.FirstBucketBytes, o.BucketBytes = 300, 300 // several parameters per bucket
 			}
 			o.FindUnused, o.BucketView = true, view
 			p, err := ddp.New(m, r.World, o)
@@ -131,8 +131,8 @@ func TestCase20FindUnused(t *testing.T) {
 	}
 }
 
-// A gradient that a hook brought from other ranks has memory of its own: the next step's buffer is not it.
-func TestCase20FoundGradientsStay(t *testing.T) {
+// A missing gradient that a hook computed has memory of its own. The next step does not overwrite it.
+func TestCase20GradientsFromHooksStay(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		m := newBranches()
 		p, err := ddp.New(m, r.World, ddp.Options{FindUnused: true})
@@ -162,7 +162,7 @@ func TestCase20FoundGradientsStay(t *testing.T) {
 	})
 }
 
-// With a static graph, the first step finds the unused parameters for all, and a step that uses others is an error.
+// With StaticGraph, the first step finds the unused parameters. A later step that uses one of them is an error.
 func TestCase20StaticGraph(t *testing.T) {
 	spawn(t, 2, func(r *collective.Rank) error {
 		m := newBranches()

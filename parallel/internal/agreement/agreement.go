@@ -1,4 +1,4 @@
-// Package agreement is how ranks find out, before they work together, that they are not about to do the same.
+// Package agreement exchanges what ranks are about to do, such as the shapes of their models, and describes the differences.
 package agreement
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// Exchange returns what each rank of a group says of itself, as JSON. name and doing are for the error where a rank says something
-// else. A rank with a problem, which it has to say as well, gets it back when all have heard.
+// Exchange sends mine to all ranks of a group, as JSON, and returns the values of all ranks. name and doing describe the operation in errors.
+// problem is this rank's own error, if it has one: mine must tell the other ranks about it, and Exchange returns it after the exchange.
 func Exchange[T any](g *collective.Group, name, doing string, mine T, problem error) ([]T, error) {
 	text, err := json.Marshal(mine)
 	if err != nil {
@@ -32,7 +32,7 @@ func Exchange[T any](g *collective.Group, name, doing string, mine T, problem er
 	return ranks, nil
 }
 
-// Values says which of n ranks have which value, in the order of their first ranks.
+// Values lists the different values of n ranks, each with its ranks, such as "2 on ranks [0 1]" and "3 on rank 2".
 func Values(n int, value func(rank int) string) []string {
 	var order []string
 	who := map[string][]int{}

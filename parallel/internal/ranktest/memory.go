@@ -8,8 +8,8 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
-// OutOfMemory runs fn on n ranks, again and again: each time another allocation of one rank fails, from the first that it makes
-// to the last. A rank must return an error of memory, the one whose part of a collective lacked it perhaps, and none may wait for ever.
+// OutOfMemory runs fn on n ranks once for each allocation that the rank victim makes, which fails in that run. At least one rank must return an
+// out-of-memory error, and no rank may hang.
 func OutOfMemory(t testing.TB, n, victim int, fn func(r *collective.Rank) error) {
 	t.Helper()
 	coretest.EachAllocation(t, func() error {

@@ -1,4 +1,4 @@
-// Package ranktest has what tests of training on ranks share: ranks that are threads, batches, optimisers and comparisons.
+// Package ranktest has helpers for tests of training on several ranks: ranks that are threads, batches, optimisers and comparisons.
 package ranktest
 
 import (
@@ -31,7 +31,7 @@ func Spawn(n int, seed func(rank int) uint64, fn func(r *collective.Rank) error)
 	})
 }
 
-// In64 runs fn with float64 as the default dtype, in one process.
+// In64 runs fn with float64 as the default dtype, without ranks.
 func In64(t *testing.T, fn func()) {
 	t.Helper()
 	ctx := core.NewRankContext(0, nil)
@@ -40,10 +40,10 @@ func In64(t *testing.T, fn func()) {
 	core.WithContext(ctx, fn)
 }
 
-// Width is the number of inputs of a sample of [Batch], which has two targets.
+// Width is the number of features of a sample of [Batch]. A sample has two targets.
 const Width = 6
 
-// Batch returns rows [from, to) of an endless table of samples: step's inputs and targets.
+// Batch returns samples [from, to) of a step's batch: inputs and targets. The same arguments always give the same samples.
 func Batch(step, from, to int) (x, y *core.Tensor) {
 	var a, b []float64
 	for i := from; i < to; i++ {
@@ -79,7 +79,7 @@ func Values(tensors []*core.Tensor) ([]float64, error) {
 	return all, nil
 }
 
-// Near returns an error unless a and b agree to a relative tolerance.
+// Near returns an error unless a and b are equal within a relative tolerance. NaN equals NaN.
 func Near(what string, a, b []float64, tol float64) error {
 	if len(a) != len(b) {
 		return fmt.Errorf("%s: %d values and %d", what, len(a), len(b))
@@ -92,10 +92,10 @@ func Near(what string, a, b []float64, tol float64) error {
 	return nil
 }
 
-// Equal returns an error unless a and b are the same, but for NaN.
+// Equal returns an error unless a and b are equal. NaN equals NaN.
 func Equal(what string, a, b []float64) error { return Near(what, a, b, 0) }
 
-// Optimisers are optimisers of a list of parameters, by name.
+// Optimisers holds constructors of optimisers, by name.
 var Optimisers = map[string]func(p []*core.Tensor) (*optim.Optimizer, error){
 	"sgd": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewSGD(p, optim.Hyper{"lr": 0.1}) },
 	"momentum": func(p []*core.Tensor) (*optim.Optimizer, error) {
@@ -104,8 +104,8 @@ var Optimisers = map[string]func(p []*core.Tensor) (*optim.Optimizer, error){
 	"adam": func(p []*core.Tensor) (*optim.Optimizer, error) { return optim.NewAdam(p, optim.Hyper{"lr": 0.01}) },
 }
 
-// Together runs fn so many times on each of some threads at once, all in the caller's context, and returns how often it
-// succeeded, and the errors but for those that say that threads get into each other's way.
+// Together runs fn the given number of times on each of several threads at once, in the caller's context. It returns the number of calls that
+// succeeded, and the errors of the others. The error that two threads use one object is expected and left out.
 func Together(threads, times int, fn func(thread int) error) (done int, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -131,8 +131,8 @@ func Together(threads, times int, fn func(thread int) error) (done int, err erro
 	return done, err
 }
 
-// FailAllocation makes the n-th allocation that a rank makes for a tensor from now on fail, until [core.SetAllocFault] is called again. It
-// leaves larger allocations out: kernels ask for scratch memory only when they run, so that their number is not the same each time.
+// FailAllocation makes the n-th tensor allocation of a rank from now on fail, until [core.SetAllocFault] is called again. It does not count
+// large allocations: they are scratch memory that kernels allocate when they run, so their number varies.
 func FailAllocation(rank, n int) {
 	var count atomic.Int64
 	core.SetAllocFault(func(from core.Stream, bytes int) bool {
@@ -140,8 +140,9 @@ func FailAllocation(rank, n int) {
 	})
 }
 
-// FailEachAllocation requires that training ends with the same parameters whichever allocation of one step fails. train lets allocation n
-// of that step fail, or none if n is negative. It returns the final parameters and whether the step has made so many allocations.
+// FailEachAllocation runs train once for each allocation of a step, which fails in that run, and requires that the final parameters do not
+// change. train makes allocation n of the step fail, or none if n is negative. It returns the final parameters, and whether the step had so
+// many allocations.
 func FailEachAllocation(t *testing.T, step int, train func(n int) (final []float64, failed bool)) {
 	t.Helper()
 	want, _ := train(-1)
