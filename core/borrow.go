@@ -145,9 +145,16 @@ func (l *Borrowed) Fail(err error) {
 	}
 }
 
-// Restore undoes [Borrowed.Fail] with the same error, for work that left the contents unchanged. It does nothing if a later change of the
-// contents was skipped. Calls launched before Restore fail; calls launched after it see the contents. pending says that Fail may be yet to
-// come, before the event that the memory is lent until.
+// FailUnchanged marks the contents as unchanged because of err: the work that was to change them did not start.
+func (l *Borrowed) FailUnchanged(err error) {
+	if s := l.operand.storage; s != nil {
+		s.failUnchanged(l.operand.epoch, err, false)
+	}
+}
+
+// Restore undoes [Borrowed.FailUnchanged] with the same error, for work that left the contents unchanged. It does nothing if a later change of the
+// contents was skipped. Calls launched before Restore fail; calls launched after it see the contents. pending says that FailUnchanged may
+// be yet to come, before the event that the memory is lent until.
 func (l *Borrowed) Restore(err error, pending bool) {
 	s := l.operand.storage
 	if s == nil || s.alloc == nil {
@@ -160,19 +167,36 @@ func (l *Borrowed) Restore(err error, pending bool) {
 	s.restore("restore", func(f *failure) bool { return f.epoch == epoch && f.err == err && !f.skipped })
 }
 
-// Recover makes undefined contents of t defined again if harmless accepts the error that caused them. Such an error left the contents
-// unchanged; a later change may have been skipped. Calls launched before Recover fail; calls launched after it see the contents.
+// Recover makes t valid again if its contents are unchanged: if the failure only says that changes were skipped or did not start. harmless,
+// unless nil, accepts other errors that are known to have left the contents unchanged. Calls launched before Recover fail; calls launched
+// after it see the contents.
 func (t *Tensor) Recover(harmless func(err error) bool) {
 	s := t.storage
 	if s == nil || s.alloc == nil {
 		return
 	}
 	epoch := s.epoch
-	s.restore("recover", func(f *failure) bool { return f.epoch == epoch && harmless(f.err) })
+	done := s.restore("recover", func(f *failure) bool {
+		return f.epoch == epoch && (f.unchanged || harmless != nil && harmless(f.err))
+	})
+	s.recovery.Store(&done)
 }
 
-// restore launches a call that clears the failure if which accepts it, after all uses of the memory so far.
-func (s *Storage) restore(op string, which func(f *failure) bool) {
+// Recovery returns the end of the last [Tensor.Recover] of the storage, or nil. Each call of Recover makes another pointer.
+func (s *Storage) Recovery() *Event { return s.recovery.Load() }
+
+// ErrRecovered returns [Storage.Err]. If there is an error, it waits for [Tensor.Recover] first.
+func (s *Storage) ErrRecovered() error {
+	if s.Err() != nil {
+		if e := s.Recovery(); e != nil {
+			WithoutForeignLock(func() { WaitOn(*e, -1) })
+		}
+	}
+	return s.Err()
+}
+
+// restore launches a call that clears the failure if which accepts it, after all uses of the memory so far. It returns the call's end.
+func (s *Storage) restore(op string, which func(f *failure) bool) Event {
 	home := s.alloc.home
 	c := home.Begin(-1, op)
 	s.alloc.mu.Lock()
@@ -188,6 +212,7 @@ func (s *Storage) restore(op string, which func(f *failure) bool) {
 		return nil
 	}
 	home.Launch(c)
+	return home.Record()
 }
 
 // Region returns the bytes of elements from to from+n. They may be used after the events of [Borrowed.Waits] and before the work ends.

@@ -110,6 +110,9 @@ type Call struct {
 	// OnLaunch is called in [Stream.Launch] once the call has its position in the stream, before it runs, with the event of its end. The
 	// stream is locked, so OnLaunch must not use it.
 	OnLaunch func(done Event)
+	// OnSkip is called if a call with InPlace does not change its outputs, because an input has failed or the kernel fails, before the
+	// call's end. It must not block.
+	OnSkip func(err error)
 
 	stream      Stream
 	calls       *Calls // of the stream
@@ -132,7 +135,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.OnLaunch = 0, false, false, nil, false, nil, nil, nil
+	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.OnLaunch, c.OnSkip = 0, false, false, nil, false, nil, nil, nil, nil
 	c.err, c.shared, c.crossStream = nil, false, false
 }
 
@@ -141,7 +144,7 @@ func (c *Call) Clear() {
 	clear(c.Outs)
 	clear(c.Ins)
 	clear(c.waits)
-	c.Fn, c.Mark, c.Own, c.OnLaunch, c.err = nil, nil, nil, nil, nil
+	c.Fn, c.Mark, c.Own, c.OnLaunch, c.OnSkip, c.err = nil, nil, nil, nil, nil, nil
 	// If a list outgrew its array, the array still holds the first operands. A storage that its own stream refers to would never be
 	// collected.
 	if o := &c.outs; o[0].present || o[1].present {
@@ -364,20 +367,36 @@ func (c *Call) CheckInputs() error {
 
 // Fail marks the outputs of a failed call as failed. A failed in-place call has left its outputs unchanged, so they stay valid.
 func (c *Call) Fail(err error) {
-	if !c.InPlace {
-		c.fail(err, false)
+	if c.InPlace {
+		c.unchanged(err)
+		return
+	}
+	for i := range c.Outs {
+		if o := &c.Outs[i]; o.storage != nil {
+			o.storage.fail(o.epoch, err, false)
+		}
 	}
 }
 
 // Skip marks the outputs of a call that does not run because of the error of [Call.CheckInputs]. In-place outputs fail too: the program
-// expects the change, so readers must get the error.
-func (c *Call) Skip(err error) { c.fail(err, c.InPlace) }
-
-func (c *Call) fail(err error, skipped bool) {
+// expects the change, so readers must get the error until [Tensor.Recover].
+func (c *Call) Skip(err error) {
+	if !c.InPlace {
+		c.Fail(err)
+		return
+	}
 	for i := range c.Outs {
 		if o := &c.Outs[i]; o.storage != nil {
-			o.storage.fail(o.epoch, err, skipped)
+			o.storage.failUnchanged(o.epoch, err, true)
 		}
+	}
+	c.unchanged(err)
+}
+
+// unchanged tells the caller that an in-place call did not change its outputs.
+func (c *Call) unchanged(err error) {
+	if c.OnSkip != nil {
+		c.OnSkip(err)
 	}
 }
 

@@ -21,6 +21,7 @@ type Storage struct {
 	epoch     uint32 // counts reuses of a recycled Storage
 	inference bool   // made in inference mode: no versions, and cannot be saved for backward
 	failure   atomic.Pointer[failure]
+	recovery  atomic.Pointer[Event] // the end of the last Recover
 
 	shared  atomic.Int32 // number of users outside the engine, such as NumPy arrays, that need no stream
 	foreign flag         // used on other streams since home last waited for them
@@ -30,6 +31,8 @@ type failure struct {
 	epoch   uint32
 	err     error
 	skipped bool // a later change of the contents was skipped
+	// The contents are valid and only lack changes that were skipped or did not start.
+	unchanged bool
 }
 
 type foreignUse struct {
@@ -295,8 +298,26 @@ func (s *Storage) use(by Stream, write bool, waits []Event) []Event {
 
 // fail records a failure of the given epoch, unless a later epoch has one: devices may report failures late.
 func (s *Storage) fail(epoch uint32, err error, skipped bool) {
-	f := &failure{epoch, err, skipped}
+	f := &failure{epoch: epoch, err: err, skipped: skipped}
 	for old := s.failure.Load(); old == nil || int32(old.epoch-epoch) <= 0; old = s.failure.Load() {
+		if s.failure.CompareAndSwap(old, f) {
+			return
+		}
+	}
+}
+
+// failUnchanged records that a change of the contents did not happen because of err: it was skipped, or did not start. Contents that were
+// undefined stay so, and a storage that has failed keeps its first error.
+func (s *Storage) failUnchanged(epoch uint32, err error, skipped bool) {
+	for {
+		f, old := &failure{epoch, err, skipped, true}, s.failure.Load()
+		switch {
+		case old == nil:
+		case old.epoch == epoch:
+			f = &failure{epoch, old.err, old.skipped || skipped, old.unchanged}
+		case int32(old.epoch-epoch) > 0:
+			return
+		}
 		if s.failure.CompareAndSwap(old, f) {
 			return
 		}

@@ -157,7 +157,7 @@ func (p *plan) runComposed(o *Optimizer) (err error) {
 				return
 			}
 		}
-		together(o.algorithm.name, made)
+		launches := p.together(o.algorithm.name, made)
 		for i, t := range old {
 			if err = op.CopyInPlace(t, made[i]).Err(); err != nil {
 				return
@@ -166,23 +166,35 @@ func (p *plan) runComposed(o *Optimizer) (err error) {
 		for i := range p.items {
 			p.items[i].slot.count++
 		}
+		o.launches = append(o.launches, launches...)
 		p.made = nil
 	})
 	return err
 }
 
 // together makes all tensors of a device fail if computing one of them does.
-func together(name string, tensors []*core.Tensor) {
+func (p *plan) together(name string, made []*core.Tensor) (launches []*launched) {
 	calls := map[core.Stream]*core.Call{}
-	for _, t := range tensors {
+	of := map[core.Stream]*launched{}
+	stream := func(t *core.Tensor) core.Stream {
 		s := core.CurrentContext().Stream(t.Device())
 		if calls[s] == nil {
+			of[s] = &launched{}
 			calls[s] = s.Begin(-1, name)
-			calls[s].HostOnly, calls[s].Fn = true, func() error { return nil }
+			calls[s].HostOnly, calls[s].InPlace, calls[s].Fn, calls[s].OnSkip = true, true, func() error { return nil }, of[s].onSkip
 		}
-		calls[s].In(t).Out(t)
+		return s
+	}
+	for _, t := range made {
+		calls[stream(t)].In(t).Out(t)
+	}
+	for i := range p.items {
+		of[stream(p.items[i].slot.param)].add(&p.items[i])
 	}
 	for s, c := range calls {
 		s.Launch(c)
+		of[s].end = s.Record()
+		launches = append(launches, of[s])
 	}
+	return launches
 }

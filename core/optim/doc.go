@@ -10,7 +10,8 @@
 //
 // A step is one launch per device over all parameters. What can be checked when Step is called (errors that gradients
 // carry, shapes, dtypes, memory for states) is checked for all parameters before any of them changes. If a gradient turns
-// out to have failed when the launch runs, the launch leaves every parameter and state of its device as it was.
+// out to have failed when the launch runs, the launch leaves every parameter and state of its device as it was. Parameters then report that
+// error until [core.Tensor.Recover], which FSDP calls when it drops a failed pass, and the step does not count.
 //
 // Optimisers and schedules are not safe for concurrent use.
 package optim

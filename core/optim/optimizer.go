@@ -25,7 +25,8 @@ type Optimizer struct {
 	defaults  Hyper
 	groups    []*Group
 	known     map[*core.Tensor]bool
-	lbfgs     *lbfgs // of that algorithm
+	lbfgs     *lbfgs      // of that algorithm
+	launches  []*launched // in order, of which it is not known yet whether they ran
 
 	mu       sync.Mutex  // held in a step but while the loss is evaluated, and by what changes groups or states
 	stepping atomic.Bool // in a step that evaluates the loss
@@ -246,6 +247,7 @@ func (o *Optimizer) Release() {
 			s.reset()
 		}
 	}
+	o.launches = nil
 	if o.lbfgs != nil {
 		o.lbfgs.release()
 		o.lbfgs = nil

@@ -37,6 +37,7 @@ type ParamState struct {
 func (o *Optimizer) StateDict() *StateDict {
 	o.lock()
 	defer o.mu.Unlock()
+	o.settle()
 	d := &StateDict{Algorithm: o.algorithm.name, Params: map[int]ParamState{}}
 	n := 0
 	for _, g := range o.groups {
@@ -83,6 +84,7 @@ func (o *Optimizer) State(n int) (ParamState, bool) {
 		}
 		return o.lbfgs.state(), true
 	}
+	o.settle()
 	for _, g := range o.groups {
 		if n >= 0 && n < len(g.slots) {
 			return o.stateOf(g.slots[n])
@@ -155,6 +157,7 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 			}
 		}
 	}
+	o.launches = nil
 	for i, g := range o.groups {
 		g.hyper.Store(&hypers[i])
 		if lr := d.Groups[i].InitialLR; lr != nil {

@@ -76,6 +76,7 @@ type item struct {
 	param, grad *core.Tensor
 	states      []*core.Tensor
 	master      *core.Tensor
+	made        []string // the states that are made for this step
 }
 
 type made struct {
@@ -102,6 +103,7 @@ func (p *plan) prepare(o *Optimizer) error {
 	if err := o.steps(); err != nil {
 		return err
 	}
+	o.settle()
 	for _, g := range o.groups {
 		names := o.algorithm.states(g.values())
 		memo := map[step]update{}
@@ -118,20 +120,19 @@ func (p *plan) prepare(o *Optimizer) error {
 				return err
 			}
 			it := item{slot: s, hyper: g.values(), param: p.contiguous(s.param), grad: p.contiguous(grad)}
-			fresh := false
 			for _, name := range names {
 				if _, has := o.algorithm.stateShape(name, s.param.Shape()); !has {
 					continue
 				}
-				t, isNew, err := p.state(o, g, s, name)
+				t, err := p.state(o, g, &it, name)
 				if err != nil {
 					return err
 				}
-				fresh = fresh || isNew
 				it.states = append(it.states, t)
 			}
+			fresh := len(it.made) > 0
 			if g.values()["master_weights"] != 0 && s.param.DType().IsHalf() {
-				t, _, err := p.state(o, g, s, masterState)
+				t, err := p.state(o, g, &it, masterState)
 				if err != nil {
 					return err
 				}
@@ -169,7 +170,7 @@ func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
 		if err := t.Usable(op); err != nil {
 			return fail(err)
 		}
-		if err := t.Storage().Err(); err != nil {
+		if err := t.Storage().ErrRecovered(); err != nil {
 			return fail(err)
 		}
 	}
@@ -203,10 +204,11 @@ func (p *plan) contiguous(t *core.Tensor) *core.Tensor {
 	return c
 }
 
-// state returns a state of the slot, making it if need be.
-func (p *plan) state(o *Optimizer, g *Group, s *slot, name string) (t *core.Tensor, isNew bool, err error) {
+// state returns a state of the item's parameter, making it if need be.
+func (p *plan) state(o *Optimizer, g *Group, it *item, name string) (t *core.Tensor, err error) {
+	s := it.slot
 	if t := s.states[name]; t != nil {
-		return t, false, nil
+		return t, nil
 	}
 	d := core.Float32
 	if s.param.DType() == core.Float64 {
@@ -225,18 +227,19 @@ func (p *plan) state(o *Optimizer, g *Group, s *slot, name string) (t *core.Tens
 		t = op.Full(shape, core.Num(start), op.TensorOptions{DType: &d, Device: s.param.Device()})
 	})
 	if err := t.Err(); err != nil {
-		return nil, false, core.Errorf(core.MemoryError, o.algorithm.name, "parameter %s: %w", s.name, err)
+		return nil, core.Errorf(core.MemoryError, o.algorithm.name, "parameter %s: %w", s.name, err)
 	}
 	t.Keep()
 	s.states[name] = t
-	p.made = append(p.made, made{s, name})
-	return t, true, nil
+	p.made, it.made = append(p.made, made{s, name}), append(it.made, name)
+	return t, nil
 }
 
 // run launches the step on each device and counts it.
 func (p *plan) run(o *Optimizer) error {
 	mode := core.CurrentMode()
 	done := make([]bool, len(p.items))
+	var launches []*launched
 	for i := range p.items {
 		if done[i] {
 			continue
@@ -244,7 +247,7 @@ func (p *plan) run(o *Optimizer) error {
 		dev := p.items[i].param.Device()
 		stream := mode.Context().Stream(dev)
 		c := stream.Begin(contract.OptimStep, o.algorithm.name)
-		work := 0
+		l, work := &launched{}, 0
 		for k := i; k < len(p.items); k++ {
 			it := &p.items[k]
 			if it.param.Device() != dev {
@@ -252,14 +255,19 @@ func (p *plan) run(o *Optimizer) error {
 			}
 			done[k] = true
 			it.addTo(c)
+			l.add(it)
 			work += it.param.Numel() * (2 + len(it.states))
 		}
 		c.InPlace = true
 		c.Work = work
+		c.OnSkip = l.onSkip
 		if err := core.Launch(stream, c); err != nil {
 			return err
 		}
+		l.end = stream.Record()
+		launches = append(launches, l)
 	}
+	o.launches = append(o.launches, launches...)
 	for i := range p.items {
 		it := &p.items[i]
 		if it.param != it.slot.param {

@@ -91,7 +91,7 @@ func (w *Work) failOutputs(err error) []core.Event {
 			e.Wait()
 		}
 		for _, l := range w.written {
-			l.Fail(err)
+			l.FailUnchanged(err)
 		}
 	}
 	if len(before) == 0 {

@@ -15,8 +15,9 @@ import (
 // because some may not be averaged, and creates new channels. The next forward pass begins a new step on all ranks.
 //
 // A failed step does not undo changes that were made before the failure: buffers that its forward pass has updated, and parameters that
-// optimisers in hooks have updated. Updates that were skipped because their inputs had failed leave shards and buffers valid and unchanged.
-// States of optimisers, such as Adam's moments, are not recovered: if a hook's step was skipped, they report the error when they are used.
+// optimisers in hooks have updated. Updates that were skipped because their inputs had failed leave shards and buffers valid and unchanged:
+// a parameter whose optimiser's step was skipped has the value, the optimiser's states and the count of steps from before the pass. Ranks may
+// differ in which parameters hooks have updated. If the step is repeated, those are updated again.
 
 // A passGroup is a group of ranks with the channels that a tree's passes use on it.
 type passGroup struct {
@@ -176,7 +177,7 @@ func (t *Tree) failStep(cause error) {
 		u.dropStep()
 	}
 	for _, b := range t.buffers {
-		b.Recover(collective.IsNotStarted)
+		b.Recover(nil)
 	}
 	t.preForwardOrder, t.newPreForwardOrder, t.postForwardOrder = nil, nil, nil // other ranks may have recorded another part of the order
 	t.pendingWorks, t.lateEnds = [2][]pendingWork{}, nil                        // collectives of the step before wrote the same gradients
@@ -211,7 +212,7 @@ func (u *Unit) dropStep() {
 			*x = nil
 		}
 		p.unreduced = false
-		// An optimiser that steps in a hook skips its update if the gradient has failed. The shard is then unchanged, but marked as failed.
-		p.shard().Recover(collective.IsNotStarted)
+		// An optimiser skips its update if the gradient has failed. The shard is then unchanged, but marked as failed.
+		p.shard().Recover(nil)
 	}
 }
