@@ -121,6 +121,8 @@ class Case:
             self.hook = "scale"  # ranks that add up first clamp the sum
         if kind == "ddp" and self.hook == "clamp":
             self.hook = "scale"  # hooks see a rank's own gradients
+        if kind == "fsdp" and self.shared and self.again == "reentrant" and self.hook == "clamp":
+            self.hook = "scale"  # ranks clamp the sum of what a shared parameter gets from several passes
         self.branch, self.shifted = kind in ("ddp", "fsdp", "data") and rng.random() < 0.4, rng.random() < 0.4
         self.tracked = rng.random() < 0.5
 
@@ -189,8 +191,11 @@ class Case:
             elif p.requires_grad and self.hook == "clamp":
                 p.register_hook(lambda g: g.clamp(-0.02, 0.02))
 
-    def train(self, m, rank=0, world=1, unsynchronised=None):
-        """Trains on a rank's rows, or on all, so that the average over ranks is the gradient of the mean."""
+    def train(self, m, rank=0, world=1, unsynchronised=None, ready=None):
+        """Trains on a rank's rows, or on all, so that the average over ranks is the gradient of the mean.
+
+        `ready` is called in each step as soon as there are the gradients.
+        """
         first, last = (sum(self.rows[:rank]), sum(self.rows[: rank + 1])) if world > 1 else (0, sum(self.rows))
         opt = getattr(plait.optim, self.optimizer)([p for p in m.parameters() if p.requires_grad], lr=0.01)
         norms = []
@@ -206,6 +211,8 @@ class Case:
                         self.loss(m(x, **more), y, count, scale).backward()
                 else:
                     self.loss(m(x, **more), y, count, scale).backward()
+            if ready is not None:
+                ready()
             if self.clip is not None:
                 norms.append(nn.utils.clip_grad_norm_(m.parameters(), self.clip, self.norm).item())
             opt.step()
@@ -228,15 +235,49 @@ def values(m):
     return {n: t.detach().numpy().copy() for n, t in (*m.named_parameters(), *m.named_buffers())}
 
 
-def alone(case):
+def gradients(m):
+    """Returns copies of a model's gradients, None where there is none; of shards the whole, on every rank."""
+    found = {n: p.grad for n, p in m.named_parameters()}
+    whole = {n: g.full_tensor() if hasattr(g, "full_tensor") else g for n, g in found.items()}
+    return {n: None if g is None else g.detach().double().numpy().copy() for n, g in whole.items()}
+
+
+def alone(case, ready=None):
     """Trains on one device; returns the norms of gradients, and the values at the end."""
     plait.set_default_dtype(plait.float64)
     try:
         m = Whole(case)
         case.hooks(m)
-        return case.train(m), values(m)
+        return case.train(m, ready=ready and (lambda: ready(m))), values(m)
     finally:
         plait.set_default_dtype(plait.float32)
+
+
+def followed(case, steps, tol, about):
+    """Trains on one device with gradients from elsewhere, for each step in turn, after comparing them with its own.
+
+    Gradients are rounded, and some optimisers make of them, however small they are, steps of one size. With the same
+    gradients the values at the end are the same, whichever the optimiser.
+    """
+    left = iter(steps)
+
+    def ready(m):
+        given = next(left)
+        near(given, gradients(m), tol, about)
+        for n, p in m.named_parameters():
+            p.grad = None if given[n] is None else plait.tensor(given[n])
+
+    return alone(case, ready)
+
+
+def near(got, want, tol, about):
+    """Compares gradients by the largest element of each, and of all, since small ones are sums of large terms."""
+    assert got.keys() == want.keys()
+    assert {n for n in got if got[n] is None} == {n for n in want if want[n] is None}, about
+    largest = {n: np.abs(g).max(initial=0) for n, g in want.items() if g is not None}
+    for n, size in largest.items():
+        atol = tol * (size + 0.1 * max(largest.values()))
+        np.testing.assert_allclose(got[n], want[n], rtol=0, atol=atol, err_msg=f"{about}: gradient of {n}")
 
 
 def close(got, want, tol, about):

@@ -9,6 +9,7 @@ import plait
 import pytest
 from plait import distributed as dist
 from plait import multiprocessing as mp
+from plait.distributed import _spawn
 from ranks import on_ranks
 
 
@@ -53,6 +54,17 @@ def test_a_rank_that_returns_early_ends_the_others():
 
     with pytest.raises(plait.DistributedError, match="rank 1 is gone: it has returned"):
         dist.spawn(fn, nprocs=2)
+
+
+def test_a_rank_that_cannot_start_is_an_error(monkeypatch):
+    """Even where what fails is spawn's own: without the rank's work there is no success."""
+
+    def broken(*_):
+        raise RuntimeError("no watch")
+
+    monkeypatch.setattr(_spawn._core, "bind_GroupDetectDeadlocks", broken)
+    with pytest.raises(RuntimeError, match="no watch"):
+        on_ranks(2, lambda rank: None)
 
 
 def test_deadline(capfd):

@@ -6,9 +6,10 @@ import numpy as np
 import plait
 import pytest
 from plait import nn
-from plait.distributed.fsdp import FSDP, fully_shard
+from plait.distributed.fsdp import FSDP, MixedPrecisionPolicy, fully_shard
 from plait.nn.utils import clip_grad_norm_, get_total_norm, parameters_to_vector
 from plait.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from plait.utils.checkpoint import checkpoint
 from ranks import on_ranks
 
 
@@ -278,6 +279,49 @@ def test_hooks_on_gradients(how):
         for x in units:
             x.reshard()
         same(hooked(m, 2, rank, 3), want)
+
+    spawn(run)
+
+
+class Twice(nn.Module):
+    """One layer in two reentrant checkpoints: its gradients come in two passes of backward."""
+
+    def __init__(self):
+        super().__init__()
+        plait.manual_seed(0)
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        for _ in range(2):
+            x = checkpoint(self.layer, x.tanh(), use_reentrant=True)
+        return x[:, :2]
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+def test_hooks_see_the_sum_of_passes(lowered):
+    """Ranks reduce a parameter's gradient once, and hooks see that, where one device adds up a part from each pass."""
+    parts: list = []
+
+    def one():
+        m = Twice()
+        m.layer.weight.register_hook(lambda g: parts.append(g.numpy().copy()))
+        x, y = batch(0)
+        (m(x.requires_grad_()) - y).square().mean().backward()
+
+    alone(one)
+    assert len(parts) == 2
+
+    def run(rank):
+        dtype = plait.float32 if lowered else None
+        m, seen = fully_shard(Twice(), mp_policy=MixedPrecisionPolicy(param_dtype=dtype)), []
+        weight = m.layer.weight
+        weight.register_hook(lambda g: seen.append(g.to_local().numpy().copy()))
+        x, y = batch(0, range(2 * rank, 2 * rank + 2))
+        (m(x.requires_grad_()) - y).square().mean().backward()
+        (got,) = seen
+        tol = 1e-6 if lowered else 1e-12
+        np.testing.assert_allclose(weight.grad.full_tensor().numpy(), sum(parts), rtol=tol, atol=tol)
+        np.testing.assert_array_equal(got, weight.grad.to_local().numpy())
 
     spawn(run)
 

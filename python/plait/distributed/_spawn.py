@@ -133,9 +133,9 @@ class SpawnContext:
         own = device_of(device)
         rank.current[own.type] = own.index or 0
         rank.handle = handle
-        check(_core.bind_GroupDetectDeadlocks(handle, context))
         why = "it has returned"
         try:
+            check(_core.bind_GroupDetectDeadlocks(handle, context))
             fn(number, *args)
         except BaseException as error:
             why = self._note(number, error)

@@ -312,7 +312,10 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Calls `hook` with this rank's rows of the averaged gradient in backward, before they are added to `grad`.
 
-        What it returns, if not None, replaces them. Without synchronisation it waits for the pass that has it.
+        What it returns, if not None, replaces them. Without synchronisation it waits for the pass that has it. Where
+        several passes of backward add to a gradient, as of reentrant checkpoints that share the parameter, it is called
+        once with their sum. One device calls it in each pass, and so does a rank that shares nothing: it is alone,
+        without lowered precision or offloading.
         """
         of = self.__dict__["_of"]
 
