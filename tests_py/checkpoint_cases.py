@@ -4,7 +4,7 @@ import functools
 
 import plait
 from plait import nn
-from plait.distributed._placement import Placement, place
+from plait.distributed._placement import Placement, set_placement
 from ranks import on_ranks as on_ranks_with
 
 on_ranks = functools.partial(on_ranks_with, devices=["cpu:0"])
@@ -19,7 +19,7 @@ def rows(whole, rank, n):
     size = -(-whole.shape[0] // n)
     start = min(rank * size, whole.shape[0])
     part = whole[start : min(start + size, whole.shape[0])].clone()
-    return place(part, Placement(tuple(whole.shape), (start, *[0] * (whole.dim() - 1))))
+    return set_placement(part, Placement(tuple(whole.shape), (start, *[0] * (whole.dim() - 1))))
 
 
 WHOLE = {"w": (7, 3), "few": (2,), "even": (8, 2)}

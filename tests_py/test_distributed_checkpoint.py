@@ -6,7 +6,7 @@ from checkpoint_cases import WHOLE, model, on_ranks, rows, whole
 from plait import nn
 from plait.distributed import checkpoint as dcp
 from plait.distributed import fsdp
-from plait.distributed._placement import Placement, place
+from plait.distributed._placement import Placement, set_placement
 from plait.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -247,16 +247,17 @@ def test_rank_0_gives_its_state():
 def test_the_optimizers_own_state_knows_where_its_tensors_belong(tmp_path):
     def fn(rank, n, loading):
         p = nn.Parameter(rows(whole("w") * (not loading), rank, n).detach())
-        place(p, Placement((7, 3), (min(rank * -(-7 // n), 7), 0)))
+        set_placement(p, Placement((7, 3), (min(rank * -(-7 // n), 7), 0)))
         optimizer = plait.optim.Adam([p], lr=0.1)
         if loading:
             dcp.load(
-                {"p": p.detach() if n == 1 else place(p.detach(), p._placement), "o": optimizer}, checkpoint_id=tmp_path
+                {"p": p.detach() if n == 1 else set_placement(p.detach(), p._placement), "o": optimizer},
+                checkpoint_id=tmp_path,
             )
         else:
             p.grad = p.detach() * 2
             optimizer.step()
-            dcp.save({"p": place(p.detach(), p._placement), "o": optimizer}, checkpoint_id=tmp_path)
+            dcp.save({"p": set_placement(p.detach(), p._placement), "o": optimizer}, checkpoint_id=tmp_path)
         kept = optimizer.state_dict()["state"][0]
         return p.detach().tolist(), kept["exp_avg"].tolist(), float(kept["step"])
 

@@ -126,5 +126,5 @@ def error_from(status: int) -> Exception:
     kind, message = _core.bind_ErrorKind(status), _core.bind_ErrorMessage(status)
     _core.bind_ErrorRelease(status)
     if EXCEPTIONS[kind] is DistributedError:
-        here().told = True
+        here().error_raised = True
     return EXCEPTIONS[kind](message)

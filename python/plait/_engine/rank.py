@@ -26,7 +26,7 @@ class Rank:
         self.groups: dict[int, ProcessGroup] = {}  # that were made from it
         self.waits: set[Callable[[], object]] = set()  # for what goes on beside the rank and needs its groups
         self.context = 0  # of the engine's, for a rank that `spawn` started
-        self.told = False  # of something that went wrong between the ranks
+        self.error_raised = False  # the rank got a DistributedError, or its function has raised
         self._lock, self._inside = threading.Lock(), 1
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that the rank waits for
         self._tasks: weakref.WeakSet[futures.Future[Any]] = weakref.WeakSet()
@@ -104,7 +104,7 @@ class Rank:
 
 class _Place(threading.local):
     rank: Rank | None = None
-    substitute: Any = None  # the handle on its group for the collectives of a communication hook
+    pass_group: Any = None  # the handle on its group for the collectives of a communication hook
 
 
 # What a thread knows of its rank; threads that a rank starts have the same.

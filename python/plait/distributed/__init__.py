@@ -1,12 +1,12 @@
-"""Ranks that act together, under the names of torch.distributed.
+"""Ranks, process groups and collectives, with the names of torch.distributed.
 
-`spawn` runs a function on several ranks, which are threads of this process, each with a device of its own: in
-scripts, tests and notebooks alike. Inside, `init_process_group()` needs no arguments. A rank has its own random
-generator, default device and dtype, default group and grad mode, and a device without an index, "cpu" or "cuda", is
-its own; `os.environ` and NumPy's generator belong to the process.
+`spawn` runs a function on several ranks, in scripts, tests and notebooks. Ranks are threads of this process, each with
+its own device. Inside, `init_process_group()` needs no arguments. A rank has its own random generator, default device
+and dtype, default group and grad mode. A device without an index, "cpu" or "cuda", is the rank's own. `os.environ` and
+NumPy's generator are shared by the process.
 
-The tensors given to a collective are ordered by it: what is done with them later waits by itself. A synchronous call
-returns when every rank has come and all agree; an asynchronous one returns a `Work` at once.
+Later operations on a collective's tensors run after the collective, without an explicit wait. A synchronous call
+returns when every rank has made the call and all agree. An asynchronous call returns a `Work` at once.
 """
 
 from typing import Any as _Any

@@ -1,4 +1,4 @@
-"""The collectives on tensors."""
+"""Collectives on tensors, with the names and arguments of torch.distributed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from typing import Any
 from plait import _core
 from plait._engine.runtime import address, check
 from plait._tensor import Tensor
-from plait.distributed._groups import ProcessGroup, get_group_rank, is_outside, nanoseconds, require, substituted
-from plait.distributed._work import ReduceOp, Work, arrive
+from plait.distributed._groups import (
+    ProcessGroup,
+    current_handle,
+    get_group_rank,
+    is_non_member,
+    nanoseconds,
+    resolve_group,
+)
+from plait.distributed._work import ReduceOp, Work, wait_for_ranks
 
 __all__ = [
     "all_gather",
@@ -32,7 +39,7 @@ __all__ = [
 
 
 class Kind(enum.IntEnum):
-    """The engine's numbers of the collectives."""
+    """The engine's number of each collective."""
 
     ALL_REDUCE = 0
     BROADCAST = 1
@@ -46,8 +53,8 @@ class Kind(enum.IntEnum):
     RECV = 9
 
 
-def tensors(name: str, values: Any) -> array[int]:
-    """Returns the handles of a tensor or a sequence of tensors."""
+def tensor_handles(name: str, values: Any) -> array[int]:
+    """Returns the handles of a tensor or of a sequence of tensors."""
     if isinstance(values, Tensor):
         values = (values,)
     if not isinstance(values, Sequence) or not all(isinstance(t, Tensor) for t in values):
@@ -55,7 +62,7 @@ def tensors(name: str, values: Any) -> array[int]:
     return array("q", [t._h for t in values])
 
 
-def begin(
+def start_collective(
     kind: Kind,
     group: ProcessGroup,
     ins: Any = (),
@@ -65,28 +72,29 @@ def begin(
     tag: int = 0,
     result: Any = None,
 ) -> Work:
-    """Starts a collective."""
+    """Starts a collective and returns its handle. `result` is the value of its future."""
     name = kind.name.lower()
-    i, o = tensors(name, ins), tensors(name, outs)
+    i, o = tensor_handles(name, ins), tensor_handles(name, outs)
     if not isinstance(op, int):
         raise TypeError(f"{name}: want a ReduceOp, got {type(op).__name__}")
-    group = substituted(group)
+    group = current_handle(group)
     handle = _core.bind_CollectiveStart(
         group._h, int(kind), int(op), peer, tag, address(i), len(i), address(o), len(o), 0
     )
     return Work(check(handle), result, name)
 
 
-def _finish(work: Work, async_op: bool) -> Work | None:
+def _wait_unless_async(work: Work, async_op: bool) -> Work | None:
+    """Returns the handle of an asynchronous collective. For a synchronous one it waits until all ranks have arrived."""
     if async_op:
         return work
-    arrive(work)
+    wait_for_ranks(work)
     return None
 
 
-def root_of(group: Any, name: str, root: int | None, group_root: int | None) -> tuple[ProcessGroup, int]:
-    """Returns the group, and the number in it of the root, given as a global number or as one of the group."""
-    g = require(group, name)
+def resolve_root(group: Any, name: str, root: int | None, group_root: int | None) -> tuple[ProcessGroup, int]:
+    """Returns the group and the root's rank in it. The root is given as global rank or as rank in the group."""
+    g = resolve_group(group, name)
     if (root is None) == (group_root is None):
         raise ValueError(f"{name}: want the root as a global rank or as one of the group, got {root} and {group_root}")
     given = root if group_root is None else group_root
@@ -98,20 +106,22 @@ def root_of(group: Any, name: str, root: int | None, group_root: int | None) -> 
 
 
 def all_reduce(tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Replaces `tensor`, on every rank, by the reduction of all ranks' tensors, of one shape and dtype."""
-    if is_outside(group):
+    """Reduces the ranks' tensors, of one shape and dtype, in place on every rank."""
+    if is_non_member(group):
         return None
-    return _finish(begin(Kind.ALL_REDUCE, require(group, "all_reduce"), tensor, op=op, result=[tensor]), async_op)
+    return _wait_unless_async(
+        start_collective(Kind.ALL_REDUCE, resolve_group(group, "all_reduce"), tensor, op=op, result=[tensor]), async_op
+    )
 
 
 def broadcast(
     tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
-    """Replaces `tensor`, on every rank, by that of rank `src`."""
-    if is_outside(group):
+    """Copies the tensor of rank `src` to the tensors of all ranks."""
+    if is_non_member(group):
         return None
-    g, root = root_of(group, "broadcast", src, group_src)
-    return _finish(begin(Kind.BROADCAST, g, tensor, peer=root, result=[tensor]), async_op)
+    g, root = resolve_root(group, "broadcast", src, group_src)
+    return _wait_unless_async(start_collective(Kind.BROADCAST, g, tensor, peer=root, result=[tensor]), async_op)
 
 
 def reduce(
@@ -122,60 +132,64 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Replaces `tensor`, on rank `dst`, by the reduction of all ranks' tensors."""
-    if is_outside(group):
+    """Reduces the ranks' tensors, in place on rank `dst`."""
+    if is_non_member(group):
         return None
-    g, root = root_of(group, "reduce", dst, group_dst)
-    return _finish(begin(Kind.REDUCE, g, tensor, op=op, peer=root, result=[tensor]), async_op)
+    g, root = resolve_root(group, "reduce", dst, group_dst)
+    return _wait_unless_async(start_collective(Kind.REDUCE, g, tensor, op=op, peer=root, result=[tensor]), async_op)
 
 
 def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
-    """Writes the tensor of rank r to `tensor_list[r]`, on every rank. The ranks' tensors may differ in size."""
-    if is_outside(group):
+    """Writes the tensor of rank r to `tensor_list[r]` on every rank. The tensors may differ in size."""
+    if is_non_member(group):
         return None
-    g = require(group, "all_gather")
-    return _finish(begin(Kind.ALL_GATHER, g, tensor, tensor_list, result=tensor_list), async_op)
+    g = resolve_group(group, "all_gather")
+    return _wait_unless_async(start_collective(Kind.ALL_GATHER, g, tensor, tensor_list, result=tensor_list), async_op)
 
 
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Writes the tensors of all ranks, of one size, one after the other to `output_tensor`."""
-    if is_outside(group):
+    """Writes the tensors of all ranks, of one size, one after the other to `output_tensor` on every rank."""
+    if is_non_member(group):
         return None
-    g = require(group, "all_gather_into_tensor")
-    return _finish(begin(Kind.ALL_GATHER, g, input_tensor, output_tensor, result=[output_tensor]), async_op)
+    g = resolve_group(group, "all_gather_into_tensor")
+    return _wait_unless_async(
+        start_collective(Kind.ALL_GATHER, g, input_tensor, output_tensor, result=[output_tensor]), async_op
+    )
 
 
 def reduce_scatter(
     output: Tensor, input_list: list[Tensor], op: int = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Writes the reduction of all ranks' `input_list[r]` to the `output` of rank r."""
-    if is_outside(group):
+    """Reduces the ranks' `input_list[r]` and writes the result to `output` on rank r."""
+    if is_non_member(group):
         return None
-    g = require(group, "reduce_scatter")
-    return _finish(begin(Kind.REDUCE_SCATTER, g, input_list, output, op=op, result=[output]), async_op)
+    g = resolve_group(group, "reduce_scatter")
+    return _wait_unless_async(
+        start_collective(Kind.REDUCE_SCATTER, g, input_list, output, op=op, result=[output]), async_op
+    )
 
 
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: int = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Writes the reduction of part r of all ranks' `input` to the `output` of rank r."""
-    if is_outside(group):
+    """Reduces part r of the ranks' `input` and writes the result to `output` on rank r."""
+    if is_non_member(group):
         return None
-    g = require(group, "reduce_scatter_tensor")
-    return _finish(begin(Kind.REDUCE_SCATTER, g, input, output, op=op, result=[output]), async_op)
+    g = resolve_group(group, "reduce_scatter_tensor")
+    return _wait_unless_async(start_collective(Kind.REDUCE_SCATTER, g, input, output, op=op, result=[output]), async_op)
 
 
 def all_to_all(
     output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Writes `input_tensor_list[r]` of rank q to `output_tensor_list[q]` of rank r."""
-    if is_outside(group):
+    if is_non_member(group):
         return None
-    g = require(group, "all_to_all")
-    work = begin(Kind.ALL_TO_ALL, g, input_tensor_list, output_tensor_list, result=output_tensor_list)
-    return _finish(work, async_op)
+    g = resolve_group(group, "all_to_all")
+    work = start_collective(Kind.ALL_TO_ALL, g, input_tensor_list, output_tensor_list, result=output_tensor_list)
+    return _wait_unless_async(work, async_op)
 
 
 def all_to_all_single(
@@ -186,10 +200,10 @@ def all_to_all_single(
     group: Any = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Exchanges parts along dimension 0: part r of `input` goes to rank r, part r of `output` comes from it."""
-    if is_outside(group):
+    """Exchanges parts along dimension 0: sends part r of `input` to rank r, and receives part r of `output` from it."""
+    if is_non_member(group):
         return None
-    g = substituted(require(group, "all_to_all_single"))
+    g = current_handle(resolve_group(group, "all_to_all_single"))
 
     def elements(t: Tensor, sizes: Sequence[int] | None) -> tuple[array[int], int]:
         if sizes is None or not len(sizes):
@@ -199,7 +213,7 @@ def all_to_all_single(
 
     (outs, n_outs), (ins, n_ins) = elements(output, output_split_sizes), elements(input, input_split_sizes)
     handle = _core.bind_CollectiveAllToAllStart(g._h, output._h, input._h, address(outs), n_outs, address(ins), n_ins)
-    return _finish(Work(check(handle), [output], "all_to_all_single"), async_op)
+    return _wait_unless_async(Work(check(handle), [output], "all_to_all_single"), async_op)
 
 
 def gather(
@@ -211,10 +225,12 @@ def gather(
     group_dst: int | None = None,
 ) -> Work | None:
     """Writes the tensor of rank r to `gather_list[r]`, on rank `dst`, which is 0 by default."""
-    if is_outside(group):
+    if is_non_member(group):
         return None
-    g, root = root_of(group, "gather", 0 if dst is None and group_dst is None else dst, group_dst)
-    return _finish(begin(Kind.GATHER, g, tensor, gather_list or (), peer=root, result=gather_list), async_op)
+    g, root = resolve_root(group, "gather", 0 if dst is None and group_dst is None else dst, group_dst)
+    return _wait_unless_async(
+        start_collective(Kind.GATHER, g, tensor, gather_list or (), peer=root, result=gather_list), async_op
+    )
 
 
 def scatter(
@@ -226,30 +242,33 @@ def scatter(
     group_src: int | None = None,
 ) -> Work | None:
     """Writes `scatter_list[r]` of rank `src`, which is 0 by default, to the tensor of rank r."""
-    if is_outside(group):
+    if is_non_member(group):
         return None
-    g, root = root_of(group, "scatter", 0 if src is None and group_src is None else src, group_src)
-    return _finish(begin(Kind.SCATTER, g, scatter_list or (), tensor, peer=root, result=[tensor]), async_op)
+    g, root = resolve_root(group, "scatter", 0 if src is None and group_src is None else src, group_src)
+    return _wait_unless_async(
+        start_collective(Kind.SCATTER, g, scatter_list or (), tensor, peer=root, result=[tensor]), async_op
+    )
 
 
-def _wait_for_all(g: ProcessGroup, note: str, timeout: timedelta | float | None) -> Work:
-    g = substituted(g)
+def _start_barrier(g: ProcessGroup, note: str, timeout: timedelta | float | None) -> Work:
+    """Starts an exchange without data, which every rank must join. `note` names it in error messages."""
+    g = current_handle(g)
     return Work(check(_core.bind_ExchangeStart(g._h, note, 0, 0, nanoseconds(timeout))), name=note)
 
 
 def barrier(
     group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: timedelta | float | None = None
 ) -> Work | None:
-    """Waits until every rank has called it, for the group's time by default."""
-    if is_outside(group):
+    """Waits until every rank has called it. The default timeout is the group's."""
+    if is_non_member(group):
         return None
-    work = _wait_for_all(require(group, "barrier"), "barrier", timeout)
-    return _finish(work, async_op)
+    work = _start_barrier(resolve_group(group, "barrier"), "barrier", timeout)
+    return _wait_unless_async(work, async_op)
 
 
 def monitored_barrier(
     group: Any = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """Waits until every rank has called it; the error at the timeout names every rank that has not."""
-    if not is_outside(group):
-        arrive(_wait_for_all(require(group, "monitored_barrier"), "monitored_barrier", timeout))
+    """Waits until every rank has called it. After the timeout, the error names every rank that has not."""
+    if not is_non_member(group):
+        wait_for_ranks(_start_barrier(resolve_group(group, "monitored_barrier"), "monitored_barrier", timeout))

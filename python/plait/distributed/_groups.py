@@ -1,4 +1,4 @@
-"""Process groups: where a rank belongs, and with whom it acts."""
+"""Process groups: sets of ranks that run collectives together."""
 
 from __future__ import annotations
 
@@ -42,15 +42,12 @@ __all__ = [
 
 
 class ProcessGroup(_core.ObjectOwner):
-    """A rank's handle on a set of ranks that act together.
-
-    `init_process_group` and `new_group` make them.
-    """
+    """One rank's handle on a group of ranks. `init_process_group` and `new_group` create groups."""
 
     def __init__(self, handle: int, ranks: Sequence[int]) -> None:
         self._h = handle
         self._ranks = list(ranks)
-        self._of = here()  # the rank whose handle it is
+        self._owner_rank = here()  # the rank that may use the handle
 
     @property
     def group_name(self) -> str:
@@ -66,19 +63,19 @@ class ProcessGroup(_core.ObjectOwner):
         return len(self._ranks)
 
     def name(self) -> str:
-        """Returns the name of what carries out the group's operations, such as "local"."""
+        """Returns the name of the group's backend, such as "local"."""
         return _core.bind_GroupBackend(self._h)
 
     def bytes_moved(self, collective: str = "") -> int:
-        """Returns the bytes this rank has read from and written to its peers' memory, by one collective or all."""
+        """Returns the bytes that this rank read from and wrote to peers' memory, by one kind of collective or all."""
         return check(_core.bind_GroupBytes(self._h, collective))
 
     def _for(self, purpose: str) -> ProcessGroup:
-        """Returns a handle whose collectives are for a purpose; ranks that meet for different ones get an error."""
+        """Returns a handle with a purpose. It is an error if collectives with different purposes meet."""
         return ProcessGroup(check(_core.bind_GroupFor(self._h, purpose)), self._ranks)
 
     def _for_backward(self) -> ProcessGroup:
-        """Returns the handle on a second group of the same ranks, for collectives that backward starts."""
+        """Returns a second group of the same ranks, for collectives that backward starts."""
         return ProcessGroup(check(_core.bind_GroupForBackward(self._h)), self._ranks)
 
     def __repr__(self) -> str:
@@ -89,30 +86,30 @@ class ProcessGroup(_core.ObjectOwner):
 
 
 @contextmanager
-def reducing_with(ranks: Sequence[int], handle: int) -> Iterator[None]:
-    """Runs the calling thread's collectives on a group of these ranks through another handle, which it takes over.
+def use_pass_group(ranks: Sequence[int], handle: int) -> Iterator[None]:
+    """Inside, the calling thread's collectives on a group of these ranks use another handle, which this function owns.
 
-    A communication hook names the group of its module. The handle is that of the pass: its collectives tell what they
-    are for, and if the pass fails on one rank they fail on all.
+    A communication hook uses the group of its module. The other handle belongs to the backward pass: its collectives
+    have the pass' purpose, and fail on all ranks if the pass fails on one.
     """
-    before = place.substitute
-    place.substitute = ProcessGroup(check(handle), ranks)
+    before = place.pass_group
+    place.pass_group = ProcessGroup(check(handle), ranks)
     try:
         yield
     finally:
-        place.substitute = before
+        place.pass_group = before
 
 
-def substituted(group: ProcessGroup) -> ProcessGroup:
-    """Returns the handle on a group for a collective that begins now."""
-    s = place.substitute
-    return group if s is None or s._ranks != group._ranks else s
+def current_handle(group: ProcessGroup) -> ProcessGroup:
+    """Returns the handle for a collective that starts now, see `use_pass_group`."""
+    other = place.pass_group
+    return group if other is None or other._ranks != group._ranks else other
 
 
 class GroupMember:
-    """Names of groups: `WORLD`, the default one, and `NON_GROUP_MEMBER`, what outsiders get from `new_group`."""
+    """Special groups: `WORLD`, the default group, and `NON_GROUP_MEMBER`, which `new_group` returns to other ranks."""
 
-    WORLD: ProcessGroup | None = None  # None stands for the default group of the calling rank
+    WORLD: ProcessGroup | None = None  # means the default group of the calling rank
     NON_GROUP_MEMBER = object()
 
 
@@ -136,7 +133,7 @@ class Backend(str):
 
 
 def nanoseconds(timeout: timedelta | float | None) -> int:
-    """Returns a timeout, a timedelta or seconds, as the engine takes it; 0 for None."""
+    """Converts a timeout, a timedelta or seconds, to nanoseconds; 0 for None."""
     if timeout is None:
         return 0
     if not isinstance(timeout, timedelta | int | float):
@@ -158,24 +155,24 @@ def init_process_group(
     pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Makes the default group, of all ranks that were started together.
+    """Creates the default group, of all ranks that were started together.
 
-    Inside `spawn` the thread's own rank is found. A thread outside is the one rank of a world of its own.
+    Inside `spawn`, the rank is the thread's. A thread outside of `spawn` is the only rank of its world.
 
     Args:
-        backend: "local" or None; the names "gloo" and "nccl" of ported scripts mean the same
-        init_method: not needed, for ranks of one process
+        backend: "local" or None; "gloo" and "nccl" are accepted and mean the same
+        init_method: has no effect, since the ranks share a process
         timeout: how long a rank waits for the others; 30 minutes by default
         world_size: if given, must be the number of ranks
         rank: if given, must be this rank's number
-        store: not needed
+        store: has no effect
         group_name: has no effect
         pg_options: has no effect
         device_id: becomes the rank's default device
 
     Raises:
-        RuntimeError: if the group was made before.
-        ValueError: if rank or world_size do not fit, or another backend is asked for.
+        RuntimeError: if the default group exists already.
+        ValueError: if rank or world_size is wrong, or the backend is unknown.
     """
     r = here()
     if r.world is not None:
@@ -212,17 +209,17 @@ def init_process_group(
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Ends this rank's part in a group, or in all of its groups. Others that still need it get an error.
+    """Removes this rank from a group, or from all of its groups. Ranks that still wait for it there get an error.
 
-    `init_process_group` makes the default group anew, of the same ranks.
+    `init_process_group` can then create the default group again, with the same ranks.
 
     Raises:
         ValueError: if there is no such group.
     """
-    g = require(group, "destroy_process_group")
+    g = resolve_group(group, "destroy_process_group")
     r = here()
     try:
-        r.finish()  # what goes on needs the group
+        r.finish()  # asynchronous work may still need the group
     finally:
         check(_core.bind_GroupClose(g._h))
         if g is r.world:
@@ -232,12 +229,12 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
             r.groups = {k: v for k, v in r.groups.items() if v is not g}
 
 
-def require(group: Any, op: str) -> ProcessGroup:
-    """Returns a group, the default one for None.
+def resolve_group(group: Any, op: str) -> ProcessGroup:
+    """Returns `group`, or the default group for None.
 
     Raises:
-        ValueError: if there is none.
-        TypeError: if it is something else.
+        ValueError: if there is no default group, or the group belongs to another rank.
+        TypeError: if `group` is not a process group.
     """
     if group is None:
         world = here().world
@@ -246,21 +243,21 @@ def require(group: Any, op: str) -> ProcessGroup:
         return world
     if not isinstance(group, ProcessGroup):
         raise TypeError(f"{op}: want a process group, got {type(group).__name__}")
-    if group._of is not here():
+    if group._owner_rank is not here():
         raise ValueError(
-            f"{op}: got the process group {group.group_name!r} of rank {group._of.number} on rank {here().number}; "
-            "each rank has its own, from new_group"
+            f"{op}: got the process group {group.group_name!r} of rank {group._owner_rank.number} on rank "
+            f"{here().number}; each rank has its own, from new_group"
         )
     return group
 
 
-def is_outside(group: Any) -> bool:
-    """Whether this rank is not in the group, so that its calls do nothing, as `new_group` says."""
+def is_non_member(group: Any) -> bool:
+    """Whether this rank is not in the group. Its collectives then do nothing."""
     return group is GroupMember.NON_GROUP_MEMBER
 
 
 def is_available() -> bool:
-    """Returns whether the package can run several ranks: always."""
+    """Returns True: several ranks are always supported."""
     return True
 
 
@@ -270,40 +267,40 @@ def is_initialized() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Returns whether ranks can be processes that talk through MPI: not yet."""
+    """Returns False: MPI is not supported."""
     return False
 
 
 def is_gloo_available() -> bool:
-    """Returns False: that backend is PyTorch's."""
+    """Returns False: PyTorch's Gloo backend is not used."""
     return False
 
 
 def is_nccl_available() -> bool:
-    """Returns False: that backend is NVIDIA's."""
+    """Returns False: NVIDIA's NCCL is not used."""
     return False
 
 
 def is_torchelastic_launched() -> bool:
-    """Returns False: ranks are started by `spawn`."""
+    """Returns False: `spawn` starts the ranks."""
     return False
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
     """Returns the name of a group's backend."""
-    return require(group, "get_backend").name()
+    return resolve_group(group, "get_backend").name()
 
 
 def get_rank(group: Any = None) -> int:
-    """Returns this rank's number in a group; -1 outside it."""
-    return -1 if is_outside(group) else require(group, "get_rank").rank()
+    """Returns this rank's number in a group, or -1 if it is not in the group."""
+    return -1 if is_non_member(group) else resolve_group(group, "get_rank").rank()
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """Returns this rank's number on its machine: ranks of one process are all on one.
+    """Returns this rank's number on its machine. It is the global rank, since all ranks share a process.
 
     Args:
-        fallback_rank: the answer where there is no default group
+        fallback_rank: returned if there is no default group
     """
     if here().world is None and fallback_rank is not None:
         return fallback_rank
@@ -311,26 +308,26 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def get_world_size(group: Any = None) -> int:
-    """Returns the number of ranks in a group; -1 outside it."""
-    return -1 if is_outside(group) else require(group, "get_world_size").size()
+    """Returns the number of ranks in a group, or -1 if this rank is not in the group."""
+    return -1 if is_non_member(group) else resolve_group(group, "get_world_size").size()
 
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
-    """Returns the global numbers of a group's ranks."""
-    return list(require(group, "get_process_group_ranks")._ranks)
+    """Returns the global ranks of a group."""
+    return list(resolve_group(group, "get_process_group_ranks")._ranks)
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """Returns the global number of a rank of a group."""
-    ranks = require(group, "get_global_rank")._ranks
+    """Converts a rank in a group to the global rank."""
+    ranks = resolve_group(group, "get_global_rank")._ranks
     if not 0 <= group_rank < len(ranks):
         raise ValueError(f"get_global_rank: the group has {len(ranks)} ranks, got {group_rank}")
     return ranks[group_rank]
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """Returns the number in a group of a global rank."""
-    ranks = require(group, "get_group_rank")._ranks
+    """Converts a global rank to the rank in a group."""
+    ranks = resolve_group(group, "get_group_rank")._ranks
     if global_rank not in ranks:
         raise ValueError(f"get_group_rank: rank {global_rank} is not in the group of {ranks}")
     return ranks.index(global_rank)
@@ -346,35 +343,36 @@ def new_group(
     device_id: Any = None,
     sort_ranks: bool = True,
 ) -> Any:
-    """Makes a group of some of the ranks. Every rank calls it, in the same order.
+    """Creates a group of some of the ranks. Every rank of the default group must call it, in the same order.
 
     Args:
-        ranks: their global numbers; all of them by default
-        timeout: how long a rank waits for the others; that of the default group by default
+        ranks: the global ranks; all ranks by default
+        timeout: how long a rank waits for the others; the default group's timeout by default
         backend: as in `init_process_group`
         pg_options: has no effect
         use_local_synchronization: has no effect
-        group_desc: the group's name in messages
+        group_desc: the group's name in error messages
         device_id: has no effect
-        sort_ranks: must be True: ranks of a group have the order of their global numbers
+        sort_ranks: must be True: a group's ranks are in the order of their global ranks
 
     Returns:
-        The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
+        The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in the group.
     """
     if not sort_ranks:
         raise NotImplementedError("new_group: sort_ranks must be True")
-    world = require(None, "new_group")
+    world = resolve_group(None, "new_group")
     chosen = list(range(world.size())) if ranks is None else sorted(int(r) for r in ranks)
-    return _made(world, chosen, timeout, group_desc)
+    return _create_group(world, chosen, timeout, group_desc)
 
 
-def _made(parent: ProcessGroup, chosen: list[int], timeout: timedelta | float | None, name: str | None) -> Any:
-    numbers = array("q", chosen)
+def _create_group(parent: ProcessGroup, ranks: list[int], timeout: timedelta | float | None, name: str | None) -> Any:
+    """Creates a group of the given ranks of its parent. Returns NON_GROUP_MEMBER on other ranks."""
+    numbers = array("q", ranks)
     status = _core.bind_GroupNew(parent._h, address(numbers), len(numbers), nanoseconds(timeout), name or "")
     handle = check(status)
     if handle == 0:
         return GroupMember.NON_GROUP_MEMBER
-    g = ProcessGroup(handle, [parent._ranks[i] for i in chosen])
+    g = ProcessGroup(handle, [parent._ranks[i] for i in ranks])
     here().groups[handle] = g
     return g
 
@@ -387,13 +385,14 @@ def new_subgroups(
     pg_options: Any = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """Cuts the ranks into groups of one size. Returns this rank's group and all of them."""
-    parent = require(group, "new_subgroups")
+    """Splits the ranks into groups of equal size. Returns this rank's group, and the list of all groups."""
+    parent = resolve_group(group, "new_subgroups")
     size = parent.size() if group_size is None else group_size
     if size <= 0 or parent.size() % size != 0:
         raise ValueError(f"new_subgroups: {parent.size()} ranks do not divide into groups of {group_size}")
     groups = [
-        _made(parent, list(range(first, first + size)), timeout, group_desc) for first in range(0, parent.size(), size)
+        _create_group(parent, list(range(first, first + size)), timeout, group_desc)
+        for first in range(0, parent.size(), size)
     ]
     return groups[parent.rank() // size], groups
 
@@ -406,13 +405,13 @@ def split_group(
     group_desc: str | None = None,
     backend: str | None = None,
 ) -> ProcessGroup | None:
-    """Cuts a group into several. Returns the one this rank is in, or None. `backend` is as in `new_group`."""
-    parent = require(parent_pg, "split_group")
+    """Splits a group into several. Returns this rank's new group, or None. `backend` is as in `new_group`."""
+    parent = resolve_group(parent_pg, "split_group")
     if not split_ranks:
         raise ValueError("split_group: want the ranks of each new group, got none")
     mine = None
     for ranks in split_ranks:
-        g = _made(parent, sorted(ranks), timeout, group_desc)
-        if not is_outside(g):
+        g = _create_group(parent, sorted(ranks), timeout, group_desc)
+        if not is_non_member(g):
             mine = g
     return mine

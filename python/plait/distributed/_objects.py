@@ -1,7 +1,7 @@
-"""Collectives on Python objects, by pickling. Only unpickle what ranks you trust have sent.
+"""Collectives on Python objects, which are pickled. Use them only between ranks that you trust.
 
-With `weights_only`, on every rank alike, objects travel as `save` writes them, and `load` takes tensors, numbers,
-strings and containers alone.
+With `weights_only`, which must be the same on every rank, objects are written by `plait.save` instead. Reading them
+then creates only tensors, numbers, strings and containers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from plait._dtype import int64, uint8
 from plait._engine.runtime import address, check
 from plait._ops import empty
 from plait._tensors.arrays import tensor
-from plait.distributed._collectives import root_of
-from plait.distributed._groups import ProcessGroup, get_global_rank, is_outside, require, substituted
+from plait.distributed._collectives import resolve_root
+from plait.distributed._groups import ProcessGroup, current_handle, get_global_rank, is_non_member, resolve_group
 from plait.distributed._peers import irecv, isend
-from plait.distributed._work import Work, arrive
+from plait.distributed._work import Work, wait_for_ranks
 from plait.serialization import load, save
 
 __all__ = [
@@ -33,10 +33,10 @@ __all__ = [
 
 
 def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
-    """Returns the bytes of all ranks."""
-    data, g = array("B", payload), substituted(g)
+    """Sends `payload` to all ranks and returns the payloads of all ranks. `note` names the call in error messages."""
+    data, g = array("B", payload), current_handle(g)
     work = Work(check(_core.bind_ExchangeStart(g._h, note, address(data), len(data), 0)), name=note)
-    arrive(work)
+    wait_for_ranks(work)
     out = []
     for r in range(g.size()):
         got = array("B", bytes(check(_core.bind_WorkPayloadSize(work._h, r))))
@@ -46,12 +46,14 @@ def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None, weights_only: bool = False) -> None:
-    """Writes the object of rank r to `object_list[r]`, on every rank."""
-    if is_outside(group):
+    """Writes the object of rank r to `object_list[r]` on every rank."""
+    if is_non_member(group):
         return
-    g = require(group, "all_gather_object")
-    _expect("all_gather_object", object_list, g.size())
-    object_list[:] = [_read(b, weights_only) for b in exchange(g, "all_gather_object", _written(obj, weights_only))]
+    g = resolve_group(group, "all_gather_object")
+    _check_length("all_gather_object", object_list, g.size())
+    object_list[:] = [
+        _deserialize(b, weights_only) for b in exchange(g, "all_gather_object", _serialize(obj, weights_only))
+    ]
 
 
 def gather_object(
@@ -62,15 +64,15 @@ def gather_object(
     group_dst: int | None = None,
     weights_only: bool = False,
 ) -> None:
-    """Writes the object of rank r to `object_gather_list[r]`, on rank `dst`, which is 0 by default."""
-    if is_outside(group):
+    """Writes the object of rank r to `object_gather_list[r]` on rank `dst`, 0 by default."""
+    if is_non_member(group):
         return
-    g, root = root_of(group, "gather_object", 0 if dst is None and group_dst is None else dst, group_dst)
+    g, root = resolve_root(group, "gather_object", 0 if dst is None and group_dst is None else dst, group_dst)
     if g.rank() == root:
-        _expect("gather_object", object_gather_list, g.size())
-    got = exchange(g, f"gather_object(root {root})", _written(obj, weights_only))
+        _check_length("gather_object", object_gather_list, g.size())
+    got = exchange(g, f"gather_object(root {root})", _serialize(obj, weights_only))
     if g.rank() == root and object_gather_list is not None:
-        object_gather_list[:] = [_read(b, weights_only) for b in got]
+        object_gather_list[:] = [_deserialize(b, weights_only) for b in got]
 
 
 def broadcast_object_list(
@@ -81,13 +83,13 @@ def broadcast_object_list(
     group_src: int | None = None,
     weights_only: bool = False,
 ) -> None:
-    """Replaces the objects of every rank by those of rank `src`, which is 0 by default."""
-    if is_outside(group):
+    """Replaces the objects of every rank by those of rank `src`, 0 by default."""
+    if is_non_member(group):
         return
-    g, root = root_of(group, "broadcast_object_list", 0 if src is None and group_src is None else src, group_src)
-    mine = _written(list(object_list), weights_only) if g.rank() == root else b""
-    got = _read(exchange(g, f"broadcast_object_list(root {root})", mine)[root], weights_only)
-    _expect("broadcast_object_list", object_list, len(got))
+    g, root = resolve_root(group, "broadcast_object_list", 0 if src is None and group_src is None else src, group_src)
+    mine = _serialize(list(object_list), weights_only) if g.rank() == root else b""
+    got = _deserialize(exchange(g, f"broadcast_object_list(root {root})", mine)[root], weights_only)
+    _check_length("broadcast_object_list", object_list, len(got))
     object_list[:] = got
 
 
@@ -99,18 +101,18 @@ def scatter_object_list(
     group_src: int | None = None,
     weights_only: bool = False,
 ) -> None:
-    """Writes object r of rank `src`, which is 0 by default, to the first place of rank r's list."""
-    if is_outside(group):
+    """Writes object r of rank `src`, 0 by default, to the first element of rank r's output list."""
+    if is_non_member(group):
         return
-    g, root = root_of(group, "scatter_object_list", 0 if src is None and group_src is None else src, group_src)
+    g, root = resolve_root(group, "scatter_object_list", 0 if src is None and group_src is None else src, group_src)
     mine = b""
     if g.rank() == root:
-        _expect("scatter_object_list", scatter_object_input_list, g.size())
-        mine = pickle.dumps([_written(o, weights_only) for o in scatter_object_input_list or ()])
+        _check_length("scatter_object_list", scatter_object_input_list, g.size())
+        mine = pickle.dumps([_serialize(o, weights_only) for o in scatter_object_input_list or ()])
     if not scatter_object_output_list:
         raise ValueError("scatter_object_list: the output list must have a place for the object")
     parts = pickle.loads(exchange(g, f"scatter_object_list(root {root})", mine)[root])
-    scatter_object_output_list[0] = _read(parts[g.rank()], weights_only)
+    scatter_object_output_list[0] = _deserialize(parts[g.rank()], weights_only)
 
 
 def send_object_list(
@@ -122,13 +124,12 @@ def send_object_list(
     use_batch: bool = False,
     weights_only: bool = False,
 ) -> None:
-    """Sends objects to rank `dst`, which calls `recv_object_list`."""
-
-    data = array("B", _written(list(object_list), weights_only))
+    """Sends objects to rank `dst`, which must call `recv_object_list`."""
+    data = array("B", _serialize(list(object_list), weights_only))
     size = tensor([len(data)])
     content = tensor(data, dtype=uint8)
     for t in (size, content):
-        work = isend(t, dst, group, _OBJECTS, group_dst)
+        work = isend(t, dst, group, _OBJECT_TAG, group_dst)
         if work is not None:
             work.wait()
 
@@ -142,46 +143,43 @@ def recv_object_list(
     use_batch: bool = False,
     weights_only: bool = False,
 ) -> int:
-    """Receives the objects of `send_object_list` from rank `src`, or anyone, and returns the sender's global rank."""
-
-    if is_outside(group):
+    """Receives objects from rank `src`, or from the first rank that sends, and returns the sender's global rank."""
+    if is_non_member(group):
         return -1
-    g = require(group, "recv_object_list")
+    g = resolve_group(group, "recv_object_list")
     size = empty(1, dtype=int64)
-    work = irecv(size, src, group, _OBJECTS, group_src)
+    work = irecv(size, src, group, _OBJECT_TAG, group_src)
     assert work is not None
     work.wait()
     sender = work.source_rank()
     content = empty(int(size.item()), dtype=uint8)
-    second = irecv(content, None, g, _OBJECTS, sender)
+    second = irecv(content, None, g, _OBJECT_TAG, sender)
     assert second is not None
     second.wait()
-    got = _read(content.numpy().tobytes(), weights_only)
-    _expect("recv_object_list", object_list, len(got))
+    got = _deserialize(content.numpy().tobytes(), weights_only)
+    _check_length("recv_object_list", object_list, len(got))
     object_list[:] = got
     return get_global_rank(g, sender)
 
 
-def _written(obj: Any, weights_only: bool) -> bytes:
+def _serialize(obj: Any, weights_only: bool) -> bytes:
     if not weights_only:
         return pickle.dumps(obj)
-
     file = io.BytesIO()
     save(obj, file)
     return file.getvalue()
 
 
-def _read(data: bytes, weights_only: bool) -> Any:
+def _deserialize(data: bytes, weights_only: bool) -> Any:
     if not weights_only:
         return pickle.loads(data)
-
     return load(io.BytesIO(data))
 
 
-_OBJECTS = -1  # a tag of their own
+_OBJECT_TAG = -1  # the tag of send_object_list; user tags are 0 or more
 
 
-def _expect(name: str, places: list[Any] | None, n: int) -> None:
+def _check_length(name: str, places: list[Any] | None, n: int) -> None:
     if not isinstance(places, list) or len(places) != n:
         got = f"one of {len(places)}" if isinstance(places, list) else type(places).__name__
         raise ValueError(f"{name}: want a list with places for {n} objects, got {got}")

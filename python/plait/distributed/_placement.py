@@ -1,4 +1,4 @@
-"""Where the tensor of one rank belongs in a tensor that several ranks hold together."""
+"""The placement of a rank's part in a sharded tensor."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ _NAME = "_placement"
 
 
 class Placement(NamedTuple):
-    """The box of a whole tensor that a rank's tensor is."""
+    """The region of the full tensor that a rank's tensor holds."""
 
-    shape: tuple[int, ...]  # of the whole tensor
-    offset: tuple[int, ...]  # where the rank's part begins
+    shape: tuple[int, ...]  # of the full tensor
+    offset: tuple[int, ...]  # of the rank's part
 
 
-def place(tensor: Any, placement: Placement | None) -> Any:
-    """Records the placement of a tensor that has none, and returns the tensor; None stands for one that is whole."""
+def set_placement(tensor: Any, placement: Placement | None) -> Any:
+    """Sets the placement of a tensor that has none, and returns the tensor. None means a full tensor."""
     if placement is not None and placement_of(tensor) is None:
         setattr(tensor, _NAME, placement)
     return tensor
 
 
 def placement_of(tensor: Any) -> Placement | None:
-    """Returns where a tensor belongs; None for one that is whole."""
+    """Returns the placement of a tensor, or None for a full tensor."""
     return getattr(tensor, _NAME, None)
 
 
 def reshard(tensor: Any) -> None:
-    """Makes a parameter of FSDP that is gathered, such as after a forward pass, the rank's part again."""
+    """Reshards a sharded parameter if it is gathered, for example after a forward pass."""
     if placement_of(tensor) is not None and hasattr(tensor, "reshard"):
         tensor.reshard()
 
 
-def placed_like(tensor: Any, model: Any) -> Any:
-    """Places a tensor of `model`'s shape as `model` is, and returns it."""
+def copy_placement(tensor: Any, model: Any) -> Any:
+    """Gives a tensor the placement of `model` if they have the same shape, and returns the tensor."""
     placement = placement_of(model)
     if placement is not None and tensor.shape == model.shape:
-        place(tensor, placement)
+        set_placement(tensor, placement)
     return tensor
 
 
-def local(tensor: Any, model: Any) -> Any:
-    """Returns the part of a whole tensor that belongs to a rank, if `model` is such a part of one of its shape.
+def local_part(tensor: Any, model: Any) -> Any:
+    """Returns the part of a full tensor that `model`, a part of a tensor of the same full shape, holds.
 
-    Anything else comes back as it is.
+    It returns `tensor` itself if `model` is no part, if `tensor` is a part already, or if the full shapes differ.
     """
     placed = placement_of(model)
     reshard(model)
-    whole = getattr(tensor, "shape", None)
-    if placed is None or whole is None or placement_of(tensor) is not None or tuple(whole) != placed.shape:
+    shape = getattr(tensor, "shape", None)
+    if placed is None or shape is None or placement_of(tensor) is not None or tuple(shape) != placed.shape:
         return tensor
     if 0 in model.shape:
         return tensor.flatten()[:0].reshape(model.shape)

@@ -1,4 +1,4 @@
-"""Collectives that one thread calls for all devices, without ranks."""
+"""Collectives without ranks: one thread calls them for the tensors of all devices."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from plait.distributed._work import ReduceOp
 
 
 def all_reduce_sync(tensors: Sequence[Tensor] | Sequence[Sequence[Tensor]], op: int = ReduceOp.AVG) -> None:
-    """Replaces the tensors of all devices by their reduction, by default their mean, in the order of the devices.
+    """Reduces tensors over devices, in place and in the order of the devices. The default is the mean.
 
-    It returns once the work is enqueued; what is done with the tensors later waits for it.
+    It returns once the work is enqueued. Later operations on the tensors run after it.
 
     Args:
-        tensors: one for each device, of one shape and dtype; or a list for each device, such as the gradients of a
-            replica, whose tensors correspond
+        tensors: one tensor for each device, of one shape and dtype; or one list of tensors for each device, such as
+            the gradients of a replica
         op: the reduction
     """
     lists = [[t] if isinstance(t, Tensor) else list(t) for t in tensors]

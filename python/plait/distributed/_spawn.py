@@ -1,4 +1,4 @@
-"""Ranks as threads of this process."""
+"""`spawn`: runs a function on several ranks, which are threads of this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plait._engine.rank import Rank, place, running
 from plait._engine.runtime import address, check
 from plait._errors import DistributedError, text_of
 from plait.distributed._groups import nanoseconds
-from plait.distributed._threads import RankThread, pass_ranks_on
+from plait.distributed._threads import RankThread, patch_threads
 
 
 def spawn(
@@ -32,31 +32,31 @@ def spawn(
     timeout: timedelta | float | None = None,
     grace_period: timedelta | float | None = None,
 ) -> SpawnContext | None:
-    """Runs `fn(rank, *args)` on `nprocs` ranks, each a thread with a device, streams and random numbers of its own.
+    """Runs `fn(rank, *args)` on `nprocs` ranks. A rank is a thread with its own device, streams and random generator.
 
-    Inside, `init_process_group()` finds the thread's rank. When one rank raises, the collectives in which others wait
-    for it raise too and name it; Ctrl-C ends all of them. A thread cannot be ended from outside: a rank that has not
-    ended some time after another one raised is left behind, and can take part in nothing any more.
+    If a rank raises, collectives in which other ranks wait for it raise an error that names it. Ctrl-C ends all
+    collectives. A thread cannot be stopped from outside: if a rank does not end within the grace period after another
+    rank has raised, its thread goes on, but all its collectives fail.
 
-    Threads that a rank's code starts belong to the rank, and so do tasks that it submits to a `ThreadPoolExecutor`. The
-    rank ends when its threads have, unless they are daemons.
+    Threads that a rank's code starts, and tasks that it submits to a `ThreadPoolExecutor`, belong to the rank. The rank
+    ends after its threads that are no daemons.
 
     Args:
-        fn: the function; its results are lost
-        args: what it gets after the rank
+        fn: the function; its result is ignored
+        args: the arguments of `fn` after the rank
         nprocs: the number of ranks
-        join: whether to wait for all of them
+        join: whether to wait for the ranks
         daemon: has no effect
-        start_method: has no effect: ranks are threads
-        devices: of the ranks, taken in turn; cpu:0, cpu:1, ... by default. Several ranks may share one
+        start_method: has no effect, since ranks are threads
+        devices: the ranks' devices, repeated if there are fewer than ranks; cpu:0, cpu:1, ... by default
         timeout: how long a rank waits for the others in a collective; 30 minutes by default
-        grace_period: how long to wait for the others when a rank has raised, in seconds; 30 by default
+        grace_period: seconds to wait for the other ranks after one has raised; 30 by default
 
     Returns:
-        None, or without `join` what joins the ranks.
+        None, or without `join` a `SpawnContext`.
 
     Raises:
-        Exception: the first that a rank raised, with a note that says which.
+        Exception: the first exception of a rank, with a note that names the rank.
     """
     if not callable(fn):
         raise TypeError(f"spawn: want a function, got {type(fn).__name__}")
@@ -84,6 +84,7 @@ def spawn(
 
 
 def _seconds(grace: timedelta | float | None) -> float:
+    """Converts a grace period to seconds."""
     if grace is None:
         return 30.0
     if isinstance(grace, bool) or not isinstance(grace, timedelta | int | float):
@@ -95,7 +96,7 @@ def _seconds(grace: timedelta | float | None) -> float:
 
 
 class SpawnContext:
-    """Ranks that run."""
+    """The running ranks of a `spawn`, which `join` waits for."""
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], devices: list[int], timeout: int) -> None:
         n = len(devices)
@@ -103,8 +104,8 @@ class SpawnContext:
         check(_core.bind_WorldNew(n, timeout, address(self._groups)))
         self._errors: list[tuple[int, BaseException]] = []
         self._lock = threading.Lock()
-        self._failed = 0.0  # when the first rank did
-        pass_ranks_on()
+        self._failed_at = 0.0  # time of the first failure
+        patch_threads()
         mode = _core.bind_ModeGet()
         self._threads: list[threading.Thread] = [
             RankThread(target=self._run, args=(r, n, devices[r], mode, fn, args), name=f"rank {r}") for r in range(n)
@@ -115,12 +116,13 @@ class SpawnContext:
     def _run(
         self, number: int, size: int, device: int, mode: int, fn: Callable[..., Any], args: tuple[Any, ...]
     ) -> None:
+        """Runs one rank on its thread, from creating its context to leaving its groups."""
         threading.current_thread().working = True  # type: ignore[attr-defined]
         handle = self._groups[number]
         try:
             context = check(_core.bind_RankNew(number, device))
         except BaseException as error:
-            _core.bind_GroupAbort(handle, self._note(number, error))
+            _core.bind_GroupAbort(handle, self._record_error(number, error))
             _core.bind_GroupClose(handle)
             _core.bind_ObjectRelease(handle)
             return
@@ -138,15 +140,15 @@ class SpawnContext:
             check(_core.bind_GroupDetectDeadlocks(handle, context))
             fn(number, *args)
         except BaseException as error:
-            why = self._note(number, error)
-            rank.told = True
+            why = self._record_error(number, error)
+            rank.error_raised = True
         try:
             if why == "it has returned":
                 rank.join()
             rank.finish()
         except BaseException as error:
             if why == "it has returned":
-                why = self._note(number, error)
+                why = self._record_error(number, error)
         finally:
             rank.end()
             _core.bind_GroupAbort(handle, why)
@@ -156,54 +158,55 @@ class SpawnContext:
             _core.bind_ModeSet(before)
             rank.leave()
 
-    def _note(self, number: int, error: BaseException) -> str:
-        """Keeps the error of a rank, and returns what the others are told."""
+    def _record_error(self, number: int, error: BaseException) -> str:
+        """Records the error of a rank, and returns the reason that the other ranks get."""
         with self._lock:
-            self._failed = self._failed or time.monotonic()
+            self._failed_at = self._failed_at or time.monotonic()
             self._errors.append((number, error))
         return f"it raised {type(error).__name__}: {text_of(error)}"
 
     def join(self, timeout: float | None = None, grace_period: timedelta | float | None = None) -> bool:
-        """Waits for the ranks and raises the first error of one; returns whether all have ended.
+        """Waits for the ranks and returns whether all have ended. Raises the first error of a rank.
 
         Args:
-            timeout: seconds after which to return
-            grace_period: how long to wait for the others when a rank has raised, in seconds; 30 by default. The error
-                has a note for each that has not ended then, which says where it is
+            timeout: seconds after which to return; None waits without limit
+            grace_period: seconds to wait for the other ranks after one has raised; 30 by default. The error gets a note
+                for each rank that has not ended by then, with its current line
         """
         grace = _seconds(grace_period)
         end = None if timeout is None else time.monotonic() + timeout
         try:
             while alive := [t for t in self._threads if t.is_alive()]:
                 now = time.monotonic()
-                if self._failed and now >= self._failed + grace:
+                if self._failed_at and now >= self._failed_at + grace:
                     break
                 if end is not None and now >= end:
                     return False
-                # In slices: a wait without a limit would keep Ctrl-C out.
-                limits = [end, self._failed + grace if self._failed else None]
+                # Short waits, since Ctrl-C cannot interrupt a wait without a limit.
+                limits = [end, self._failed_at + grace if self._failed_at else None]
                 alive[0].join(min([0.05, *(at - now for at in limits if at is not None)]))
         except KeyboardInterrupt:
             self._abort("the program was interrupted")
             raise
         if self._errors:
-            # What others say about a rank that failed follows from its own error.
+            # A DistributedError on other ranks only follows from the first rank's own error.
             own = [e for e in self._errors if not isinstance(e[1], DistributedError)]
             number, error = (own or self._errors)[0]
             error.add_note(f"raised on rank {number} of {len(self._threads)}")
             for t in alive:
-                error.add_note(f"{t.name} has not ended {grace:g} s after that and is left behind{_where(t)}")
+                error.add_note(f"{t.name} has not ended {grace:g} s after that and is left behind{_current_line(t)}")
             if alive:
                 self._abort(f"rank {number} raised {type(error).__name__}, and the job is over")
             raise error
         return True
 
     def _abort(self, why: str) -> None:
-        """Ends the part of all ranks in their groups."""
+        """Fails the collectives of all ranks."""
         for handle in self._groups:
             _core.bind_GroupAbort(handle, why)
 
 
-def _where(thread: threading.Thread) -> str:
+def _current_line(thread: threading.Thread) -> str:
+    """Returns the function, file and line that a thread is in, for error messages."""
     frame = sys._current_frames().get(thread.ident or 0)
     return f", in {frame.f_code.co_name}, {frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""

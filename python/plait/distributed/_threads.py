@@ -1,8 +1,7 @@
-"""The threads that a rank's own code starts belong to the rank, as those of a process belong to it.
+"""Threads that a rank's code starts belong to the rank.
 
-`spawn` asks for this: from then on `threading.Thread.start` and `ThreadPoolExecutor.submit` pass the calling thread's
-rank on. A pool may serve several ranks, so it is the task that belongs to the rank that submitted it, not the pool's
-thread.
+`spawn` patches `threading.Thread.start` and `ThreadPoolExecutor.submit`, so that new threads and tasks inherit the rank
+of the calling thread. A pool may serve several ranks, so its tasks have a rank, not its threads.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from plait._engine.rank import Rank, place
 
 
 class RankThread(threading.Thread):
-    """The thread of a rank. Python does not wait for it, as for a daemon; but the threads that it starts are none."""
+    """The main thread of a rank: a daemon, for which Python does not wait, but whose own threads are no daemons."""
 
     working = False
 
     @property
     def daemon(self) -> bool:
-        """Whether Python does not wait for the thread, and what threads that it starts have for theirs."""
+        """True until the rank's function runs. New threads inherit the value then, which is False."""
         return not self.working
 
     @daemon.setter
@@ -35,8 +34,8 @@ class RankThread(threading.Thread):
 
 
 @contextmanager
-def inside(rank: Rank) -> Iterator[None]:
-    """Makes the calling thread one of the rank, as a new thread is: with gradients, without autocast."""
+def in_rank(rank: Rank) -> Iterator[None]:
+    """Inside, the calling thread belongs to the rank, with the modes of a new thread: gradients on, autocast off."""
     before, mode = place.rank, _core.bind_ModeGet()
     place.rank = rank
     _core.bind_ModeSet(_core.bind_RankMode(rank.context))
@@ -48,8 +47,8 @@ def inside(rank: Rank) -> Iterator[None]:
 
 
 @cache
-def pass_ranks_on() -> None:
-    """Has threads and the tasks of pools belong to the rank that starts them."""
+def patch_threads() -> None:
+    """Patches threads and thread pools, so that new threads and tasks belong to the rank that starts them."""
     start, submit = threading.Thread.start, ThreadPoolExecutor.submit
 
     def start_in_rank(self: threading.Thread) -> None:
@@ -63,7 +62,7 @@ def pass_ranks_on() -> None:
         def run_in_rank() -> None:
             del self.run  # type: ignore[method-assign]
             try:
-                with inside(rank):
+                with in_rank(rank):
                     run()
             finally:
                 rank.leave()
@@ -71,7 +70,7 @@ def pass_ranks_on() -> None:
         self.run = run_in_rank  # type: ignore[method-assign]
         if not self.daemon:
             rank.await_thread(self)
-            self.daemon = True  # the rank waits; if it cannot end, Python need not wait for ever
+            self.daemon = True  # the rank waits for it, so Python need not
         try:
             start(self)
         except BaseException:
@@ -87,7 +86,7 @@ def pass_ranks_on() -> None:
             if not rank.enter():
                 raise RuntimeError(f"rank {rank.number} submitted this task to a pool and ended before it began")
             try:
-                with inside(rank):
+                with in_rank(rank):
                     return fn(*args, **kwargs)
             finally:
                 rank.leave()

@@ -1,4 +1,4 @@
-"""Collectives on their way."""
+"""`Work`, the handle of a running collective, and its `Future`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ReduceOp", "Work"]
 
 
 class ReduceOp(enum.IntEnum):
-    """How the elements of the ranks become one, in the order of the ranks. Half types are reduced in float32."""
+    """The operation of a reduction. Elements are reduced in rank order, 16-bit dtypes in float32."""
 
     SUM = 0
     AVG = 1
@@ -32,9 +32,9 @@ class ReduceOp(enum.IntEnum):
 
 
 class Work(_core.ObjectOwner):
-    """A collective on its way.
+    """The handle of a collective that may still run.
 
-    Later operations on its tensors wait for it by themselves; call `wait()` only to have its error raised.
+    Later operations on its tensors run after it. `wait()` is only needed to raise its error.
     """
 
     def __init__(self, handle: int, result: Any = None, name: str = "") -> None:
@@ -49,11 +49,11 @@ class Work(_core.ObjectOwner):
         return bool(check(_core.bind_WorkDone(self._h)))
 
     def is_success(self) -> bool:
-        """Returns whether the collective is done without an error."""
+        """Returns whether the collective is done and has succeeded."""
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
-        """Returns the error of a collective that has failed."""
+        """Returns the error of a failed collective, otherwise None."""
         try:
             if self.is_completed():
                 self.wait()
@@ -62,17 +62,17 @@ class Work(_core.ObjectOwner):
         return None
 
     def wait(self, timeout: timedelta | float | None = None) -> bool:
-        """Waits until the collective is done, in a way that lets Ctrl-C through.
+        """Waits until the collective is done. Ctrl-C interrupts the wait.
 
         Args:
-            timeout: a timedelta or seconds; by default the group's timeout bounds the wait for the other ranks
+            timeout: a timedelta or seconds; by default the group's timeout limits the wait for the other ranks
 
         Raises:
-            plait.DistributedError: if the ranks disagree, one died, or time is up.
+            plait.DistributedError: if the ranks disagree, a rank has failed, or the timeout has passed.
         """
         limit = nanoseconds(timeout)
         if not limit:
-            arrive(self)
+            wait_for_ranks(self)
         end = time.monotonic_ns() + limit
         while not check(
             _core.bind_WorkWaitFor(self._h, SLICE if not limit else min(SLICE, max(end - time.monotonic_ns(), 0)))
@@ -82,21 +82,21 @@ class Work(_core.ObjectOwner):
         return True
 
     def result(self) -> Any:
-        """Waits, and returns the tensors the collective writes to."""
+        """Waits, and returns the tensors that the collective wrote."""
         self.wait()
         return self._result
 
     def source_rank(self) -> int:
-        """Returns the rank, in the group, that sent what a finished `irecv` received."""
+        """Returns the sender of a finished `irecv`, as a rank in the group."""
         return check(_core.bind_WorkSource(self._h))
 
     def get_future(self) -> Future:
-        """Returns the collective as a future of its tensors."""
+        """Returns a future of the collective's tensors."""
         return Future(self)
 
 
 class Future:
-    """What a collective writes, or what was made of it, when it is done."""
+    """The future value of a collective: its tensors, or the result of a callback on them."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -117,43 +117,43 @@ class Future:
         return self.wait()
 
     def ordered(self) -> Any:
-        """Returns the value without waiting: what is done with its tensors is done after the collective."""
+        """Returns the value without waiting. Later operations on its tensors run after the collective."""
         return self._work._result
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Returns a future of what `callback` makes of this one, which is called, once, when that is waited for."""
+        """Returns a future of the result of `callback`. The callback runs once, when that future is waited for."""
         return _Then(self, callback)
 
 
 class _Then(Future):
-    """What a callback makes of a future."""
+    """The future of a callback's result."""
 
     def __init__(self, before: Future, callback: Callable[[Future], Any]) -> None:
         self._work = before._work
         self._before, self._callback = before, callback
         self._value: list[Any] = []
 
-    def _made(self, wait: bool) -> Any:
+    def _compute(self, wait: bool) -> Any:
         if not self._value:
-            given = self._before.wait() if wait else self._before.ordered()
-            self._value.append(self._callback(_Known(self._work, given)))
+            value = self._before.wait() if wait else self._before.ordered()
+            self._value.append(self._callback(_Finished(self._work, value)))
         return self._value[0]
 
     def wait(self) -> Any:
         """Waits for the value and returns it."""
         self._before.wait()
-        return self._made(True)
+        return self._compute(True)
 
     def ordered(self) -> Any:
-        """Returns the value without waiting: what is done with its tensors is done after the collective."""
-        return self._made(False)
+        """Returns the value without waiting. Later operations on its tensors run after the collective."""
+        return self._compute(False)
 
 
-class _Known(Future):
-    """A value that is there, as far as whoever uses it need know."""
+class _Finished(Future):
+    """A future with a value, which a callback gets as its argument."""
 
     def __init__(self, work: Work, value: Any) -> None:
-        self._work, self._given = work, value
+        self._work, self._value = work, value
 
     def done(self) -> bool:
         """Returns True."""
@@ -161,27 +161,27 @@ class _Known(Future):
 
     def wait(self) -> Any:
         """Returns the value."""
-        return self._given
+        return self._value
 
     ordered = wait
 
 
-def arrive(work: Work) -> None:
-    """Waits until every rank has made the call and all agree, in a way that lets Ctrl-C through."""
+def wait_for_ranks(work: Work) -> None:
+    """Waits until every rank has made the call and all agree. Ctrl-C interrupts the wait."""
     while not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
         pass
 
 
-def tell_at_end(owner: object, handle: int, wait: Callable[[int], int]) -> None:
-    """Has the rank end with the error of its last collectives for an object that is there, if it was told of none.
+def raise_at_rank_end(owner: object, handle: int, wait: Callable[[int], int]) -> None:
+    """At the end of the rank, waits for the last collectives of `owner` and raises their error, unless one was raised.
 
-    A step in place on gradients that did not come leaves the parameters as they were, which nobody would notice.
+    Otherwise nobody would notice that the last optimiser step was skipped because its gradients had failed.
     """
-    rank, alive = here(), weakref.ref(owner)
+    rank, reference = here(), weakref.ref(owner)
 
-    def last() -> None:
-        if alive() is not None and not rank.told:
+    def wait_at_end() -> None:
+        if reference() is not None and not rank.error_raised:
             check(wait(handle))
 
-    rank.waits.add(last)
-    weakref.finalize(owner, rank.waits.discard, last)
+    rank.waits.add(wait_at_end)
+    weakref.finalize(owner, rank.waits.discard, wait_at_end)

@@ -18,7 +18,7 @@ from plait._engine.rank import here
 from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait._tensors.arrays import tensor as make_tensor
-from plait.distributed._groups import ProcessGroup, get_rank, init_process_group, require
+from plait.distributed._groups import ProcessGroup, get_rank, init_process_group, resolve_group
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -85,7 +85,7 @@ class DeviceMesh(_core.ObjectOwner):
         backend_override: Any = None,
         preserve_rank_order: bool = False,
     ) -> None:
-        shape, ranks = _places(mesh)
+        shape, ranks = _shape_and_ranks(mesh)
         other = DeviceMesh._made(device_type, shape, ranks, mesh_dim_names, sort=not preserve_rank_order)
         self.__dict__.update(other.__dict__)
         self._h = other._h
@@ -102,10 +102,10 @@ class DeviceMesh(_core.ObjectOwner):
         sort: bool = True,
         groups: Sequence[ProcessGroup] | None = None,
     ) -> DeviceMesh:
-        kind = _kind(device_type)
+        kind = _check_device_type(device_type)
         if here().world is None:
             init_process_group()
-        world = require(None, "device_mesh")
+        world = resolve_group(None, "device_mesh")
         places = array("q", range(math.prod(shape)) if ranks is None else ranks)
         if len(places) > world.size():
             raise RuntimeError(
@@ -138,7 +138,7 @@ class DeviceMesh(_core.ObjectOwner):
         m._device_type = kind
         m._root = m if root is None else root
         m._groups = {} if root is None else root._groups
-        m._world = require(None, "device_mesh") if root is None else root._world
+        m._world = resolve_group(None, "device_mesh") if root is None else root._world
         dims = check(_core.bind_MeshDims(handle))
         shape, strides, at = (array("q", bytes(8 * dims)) for _ in range(3))
         inside = check(_core.bind_MeshLayout(handle, address(shape), address(strides), address(at)))
@@ -181,14 +181,14 @@ class DeviceMesh(_core.ObjectOwner):
             ValueError: if the groups and the mesh do not fit.
         """
         if isinstance(group, ProcessGroup):
-            if mesh is not None and _places(mesh)[1] != group._ranks:
+            if mesh is not None and _shape_and_ranks(mesh)[1] != group._ranks:
                 raise ValueError(f"from_group: the mesh {mesh} is not the group's ranks {group._ranks}")
             return DeviceMesh._made(device_type, (group.size(),), group._ranks, mesh_dim_names, groups=[group])
         if not group:
             raise ValueError("from_group: want at least one process group, got none")
         if mesh is None or mesh_dim_names is None:
             raise ValueError("from_group: with several process groups, mesh and mesh_dim_names are needed")
-        shape, ranks = _places(mesh)
+        shape, ranks = _shape_and_ranks(mesh)
         if len(shape) != len(group):
             raise ValueError(f"from_group: want a process group for each of the {len(shape)} axes, got {len(group)}")
         return DeviceMesh._made(device_type, shape, ranks, mesh_dim_names, groups=group)
@@ -334,7 +334,7 @@ class DeviceMesh(_core.ObjectOwner):
         raise TypeError("a DeviceMesh belongs to its rank and cannot be pickled")
 
 
-def _kind(device_type: str) -> str:
+def _check_device_type(device_type: str) -> str:
     """Returns the type of a mesh's devices."""
     if not isinstance(device_type, str) or not device_type.isalpha():
         raise RuntimeError(
@@ -343,7 +343,7 @@ def _kind(device_type: str) -> str:
     return device(device_type).type
 
 
-def _places(mesh: Any) -> tuple[tuple[int, ...], list[int]]:
+def _shape_and_ranks(mesh: Any) -> tuple[tuple[int, ...], list[int]]:
     """Returns the shape and, in rows, the elements of a tensor or nested lists of ranks."""
     t = mesh if isinstance(mesh, Tensor) else make_tensor(mesh, device="cpu")
     if t.dtype.is_floating_point or t.dim() == 0:

@@ -1,1 +1,1 @@
-"""What ranks do together in training."""
+"""Join for uneven batches, communication hooks, and activation checkpointing."""

@@ -1,4 +1,4 @@
-"""Training with unequal numbers of batches, under the names of torch.distributed.algorithms.join."""
+"""Training with different numbers of batches per rank, with the names of torch.distributed.algorithms.join."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from plait.nn.parallel.distributed import DistributedDataParallel
 
 
 class Join:
-    """Lets ranks have unequal numbers of batches inside `with`: see `DistributedDataParallel.join`.
+    """A context manager for different numbers of batches per rank: see `DistributedDataParallel.join`.
 
     Args:
-        joinables: the one `DistributedDataParallel` that trains
-        enable: False does nothing
-        throw_on_early_termination: raise on every rank as soon as one has no more batches
-        kwargs: other arguments of its `join`, such as `divide_by_initial_world_size`
+        joinables: a list with one `DistributedDataParallel`
+        enable: whether to do anything
+        throw_on_early_termination: raise on every rank as soon as one rank has no more batches
+        kwargs: other arguments of `DistributedDataParallel.join`, such as `divide_by_initial_world_size`
 
     Raises:
-        ValueError: if there is not exactly one module, whose collectives alone say what a step of the others is.
+        ValueError: if there is not exactly one module.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable: Any) -> None:
-        """Does nothing: a `DistributedDataParallel` tells the others of each step by itself."""
+        """Does nothing, since `DistributedDataParallel.forward` notifies the other ranks."""
 
     def __enter__(self) -> Self:
         self._joins.enter_context(self._enter)

@@ -9,7 +9,7 @@ from typing import Any
 from plait import _core, _ops
 from plait._engine.runtime import address, check
 from plait._tensor import Tensor
-from plait.distributed._groups import is_initialized, require
+from plait.distributed._groups import is_initialized, resolve_group
 from plait.distributed._placement import placement_of
 from plait.nn.modules._state import varies
 
@@ -19,7 +19,7 @@ def reshard(have: dict[str, Tensor], want: dict[str, Tensor]) -> None:
     own, wanted = pieces_of(have), pieces_of(want)
     header = json.dumps({"pieces": [p for p, _ in own + wanted]})
     handles = array("q", [h for _, h in own + wanted])
-    group = require(None, "checkpoint")._h if is_initialized() else 0
+    group = resolve_group(None, "checkpoint")._h if is_initialized() else 0
     check(_core.bind_CheckpointReshard(header, address(handles), len(own), len(handles), group))
 
 

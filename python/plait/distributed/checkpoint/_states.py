@@ -8,7 +8,7 @@ from typing import Any
 from plait import _ops
 from plait._errors import CheckpointError
 from plait._tensor import Tensor
-from plait.distributed._placement import local, place, placed_like, placement_of, reshard
+from plait.distributed._placement import copy_placement, local_part, placement_of, reshard, set_placement
 from plait.distributed.checkpoint.metadata import Metadata
 from plait.nn.modules._state import varies, vary
 from plait.nn.modules.module import Module
@@ -40,7 +40,7 @@ def model_state(model: Module) -> dict[str, Any]:
     for p in model.parameters():
         reshard(p)
     return {
-        plain(name): vary(place(v.detach(), placement_of(v)), varies(v)) if isinstance(v, Tensor) else v
+        plain(name): vary(set_placement(v.detach(), placement_of(v)), varies(v)) if isinstance(v, Tensor) else v
         for name, v in model.state_dict(keep_vars=True).items()
     }
 
@@ -90,13 +90,13 @@ class States(dict[Any, Any]):
         if param is None or placement_of(param) is None:
             return dict(kept)
         return {
-            k: placed_like(v.detach(), param) if isinstance(v, Tensor) and k not in self.numbers else v
+            k: copy_placement(v.detach(), param) if isinstance(v, Tensor) and k not in self.numbers else v
             for k, v in kept.items()
         }
 
-    def local(self, key: Any, kept: dict[str, Any]) -> dict[str, Any]:
+    def local_part(self, key: Any, kept: dict[str, Any]) -> dict[str, Any]:
         """Returns what is kept for a parameter, with this rank's parts of whole tensors."""
-        return {k: v if k in self.numbers else local(v, self.params[key]) for k, v in kept.items()}
+        return {k: v if k in self.numbers else local_part(v, self.params[key]) for k, v in kept.items()}
 
     def make(self, name: str, stored: Metadata) -> None:
         """Makes what a checkpoint holds under `name` and is not here; lists, such as of vectors, as long as there."""
@@ -126,7 +126,7 @@ class States(dict[Any, Any]):
         placement = None if name in self.numbers else placement_of(param)
         if placement is None or tuple(shape) != placement.shape:
             return _ops.empty(shape, dtype=dtype, device=param.device)
-        return place(_ops.empty(param.shape, dtype=dtype, device=param.device), placement)
+        return set_placement(_ops.empty(param.shape, dtype=dtype, device=param.device), placement)
 
 
 def _split(entry: str, keys: dict[str, Any]) -> tuple[Any, str]:

@@ -16,7 +16,7 @@ from plait._engine.runtime import address, check
 from plait._errors import CheckpointError, checkpoint_errors, text_of
 from plait._layout import Size
 from plait._tensor import Tensor
-from plait.distributed._groups import ProcessGroup, is_initialized, require
+from plait.distributed._groups import ProcessGroup, is_initialized, resolve_group
 from plait.distributed.checkpoint._moving import pieces_of
 from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._saving import Saving
@@ -245,7 +245,7 @@ def _where(
     folder = os.fsdecode(checkpoint_id) if checkpoint_id is not None else storage.path
     if no_dist or (group is None and not is_initialized()):
         return folder, 0
-    return folder, require(group, name)._h
+    return folder, resolve_group(group, name)._h
 
 
 def _header(name: str, state: dict[str, Any], prepare: Callable[[], None] | None = None) -> tuple[str, array[int]]:

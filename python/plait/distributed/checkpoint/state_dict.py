@@ -13,9 +13,9 @@ from typing import Any
 from plait._device import device
 from plait._modes import no_grad
 from plait._tensor import Tensor
-from plait.distributed._groups import get_rank, is_initialized, require
+from plait.distributed._groups import get_rank, is_initialized, resolve_group
 from plait.distributed._objects import broadcast_object_list
-from plait.distributed._placement import local, place, placement_of
+from plait.distributed._placement import local_part, placement_of, set_placement
 from plait.distributed.checkpoint._moving import gathered, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._states import (
@@ -175,7 +175,7 @@ def set_model_state_dict(
     pairs = []
     for name, target in mine.items():
         if name not in missing and isinstance(target, Tensor):
-            source = local(model_state_dict[name], target)
+            source = local_part(model_state_dict[name], target)
             if source.shape != target.shape or placement_of(source) not in (None, placement_of(target)):
                 raise ValueError(
                     f"set_model_state_dict: {name!r}: got shape {list(source.shape)}, want {list(target.shape)}"
@@ -223,7 +223,7 @@ def set_optimizer_state_dict(
             groups.append({**saved, "params": list(range(number, number + len(own)))})
             for name in own:
                 if name in state["state"]:
-                    states[number] = mine.local(name, state["state"][name])
+                    states[number] = mine.local_part(name, state["state"][name])
                 number += 1
         optimizer.load_state_dict({"state": states, "param_groups": groups})
 
@@ -262,7 +262,7 @@ def _taken(state: dict[str, Any], whole: bool, where: device | None, here: bool)
         if name in gathers:
             return gathers[name]
         if isinstance(value, Tensor) and where is not None:
-            return vary(place(value.to(where), placement_of(value)), varies(value))
+            return vary(set_placement(value.to(where), placement_of(value)), varies(value))
         return value
 
     return fill(state, take)
@@ -279,7 +279,7 @@ def _from_rank0(state: dict[str, Any], mine: States) -> dict[str, Any]:
             for n, s in state["state"].items()
         }
         described = [shapes, state["param_groups"]]
-    group = require(None, "set_optimizer_state_dict")._for("the state of optimisers")
+    group = resolve_group(None, "set_optimizer_state_dict")._for("the state of optimisers")
     broadcast_object_list(described, group=group, group_src=0)
     states = States({}, mine.params, mine.numbers)
     have: dict[str, Tensor] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plait.distributed._groups import ProcessGroup, require
+from plait.distributed._groups import ProcessGroup, resolve_group
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._module import Choices, FSDPModule, accept_full_states, divide, run, swap_class
 from plait.distributed.fsdp.api import CPUOffloadPolicy, OffloadPolicy
@@ -19,7 +19,7 @@ __all__ = ["fully_shard", "register_fsdp_forward_method"]
 def groups_of_mesh(mesh: Any, what: str) -> tuple[ProcessGroup | None, ProcessGroup | None]:
     """Returns over which ranks to divide, and which ranks have the same shards."""
     if mesh is None:
-        return require(None, what), None
+        return resolve_group(None, what), None
     if isinstance(mesh, ProcessGroup):
         return mesh, None
     if not isinstance(mesh, DeviceMesh):

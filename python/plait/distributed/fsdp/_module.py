@@ -15,7 +15,7 @@ from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce, reduce_scatter_tensor
 from plait.distributed._groups import ProcessGroup
-from plait.distributed._placement import local
+from plait.distributed._placement import local_part
 from plait.distributed._work import ReduceOp
 from plait.distributed.fsdp._unit import Part, ShardedParameter, Tree, Unit
 from plait.distributed.fsdp.api import precision_of
@@ -409,7 +409,7 @@ def _take_rows(module: Module, state: dict[str, Any], prefix: str, metadata: Any
             continue
         whole = p.whole_shape
         if value.shape == whole:
-            state[prefix + name] = local(value.detach(), p)
+            state[prefix + name] = local_part(value.detach(), p)
             continue
         errors.append(
             f"size mismatch for {prefix}{name}: the shape in the state is {list(value.shape)}, the parameter's is "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from plait._tensor import Tensor
-from plait.distributed._placement import local
+from plait.distributed._placement import local_part
 from plait.distributed.checkpoint.state_dict import optimizer_state_of, state_from_rank0
 from plait.distributed.fsdp._module import FSDPModule, unit_of
 from plait.distributed.fsdp._unit import Shard
@@ -187,7 +187,7 @@ class StateMethods(FSDPModule):
         state = {}
         for name, kept in full_optim_state_dict["state"].items():
             p = params[name]
-            state[numbers[name]] = {k: local(v, p) if k != "step" else v for k, v in kept.items()}
+            state[numbers[name]] = {k: local_part(v, p) if k != "step" else v for k, v in kept.items()}
         return {"state": state, "param_groups": groups}
 
 

@@ -18,7 +18,7 @@ from plait._functions._common import forget_layout
 from plait._layout import Size
 from plait._modes import no_grad
 from plait._tensor import Tensor
-from plait.distributed._groups import ProcessGroup, reducing_with
+from plait.distributed._groups import ProcessGroup, use_pass_group
 from plait.distributed._placement import Placement
 from plait.nn.parameter import Parameter
 
@@ -156,7 +156,7 @@ class Unit:
             before = _core.bind_ModeGet()
             check(_core.bind_ModeSet(check(_core.bind_FsdpReductionMode(given._h))))
             try:
-                with reducing_with(ranks, _core.bind_FsdpReductionGroup(given._h)):
+                with use_pass_group(ranks, _core.bind_FsdpReductionGroup(given._h)):
                     function(*(own(h) for h in out if h))
             finally:
                 _core.bind_ModeSet(before)

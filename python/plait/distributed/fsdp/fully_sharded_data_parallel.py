@@ -31,7 +31,7 @@ from plait.distributed.fsdp.api import (
     StateDictConfig,
     StateDictType,
 )
-from plait.distributed.fsdp.wrap import asks
+from plait.distributed.fsdp.wrap import as_policy
 from plait.nn.modules.module import Module, _convert
 from plait.nn.parameter import BUFFER, is_lazy, set_category
 from plait.nn.utils.clip_grad import clip_grad_norm_
@@ -279,7 +279,7 @@ def _divide_all(
             if b.is_floating_point():
                 b.data = b.data.to(mixed_precision.buffer_dtype)
     if auto_wrap_policy is not None:
-        _wrap_below(module, "", asks(auto_wrap_policy), choices, ignored, skipped, _users(module))
+        _wrap_below(module, "", as_policy(auto_wrap_policy), choices, ignored, skipped, _users(module))
     divide([module], choices, ignored, root=True)
     accept_full_states(module)
     swap_class(module, FullyShardedDataParallel)

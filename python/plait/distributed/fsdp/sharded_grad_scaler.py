@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plait.amp.grad_scaler import GradScaler
-from plait.distributed._groups import ProcessGroup, require
+from plait.distributed._groups import ProcessGroup, resolve_group
 
 
 class ShardedGradScaler(GradScaler):
@@ -29,7 +29,7 @@ class ShardedGradScaler(GradScaler):
         process_group: ProcessGroup | None = None,
     ) -> None:
         super().__init__(device, init_scale, growth_factor, backoff_factor, growth_interval, enabled)
-        self._group = require(process_group, "ShardedGradScaler") if enabled else None
+        self._group = resolve_group(process_group, "ShardedGradScaler") if enabled else None
 
     def _groups(self, optimizer: Any) -> list[Any]:
         return list(dict.fromkeys([self._group, *super()._groups(optimizer)]))

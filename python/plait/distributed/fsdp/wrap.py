@@ -116,7 +116,7 @@ def wrap(module: Module, **kwargs: Any) -> Any:
     return cls(module, **{**given, **kwargs})
 
 
-def asks(policy: Any) -> Callable[[Module, bool, int], Any]:
+def as_policy(policy: Any) -> Callable[[Module, bool, int], Any]:
     """Returns a policy as a function of a module, whether to look into it, and the elements that no unit has."""
     if isinstance(policy, Iterable) and not callable(policy):
         policy = ModuleWrapPolicy(policy)

@@ -1,4 +1,4 @@
-"""Collectives through which gradients flow, under the names of torch.distributed.nn."""
+"""Differentiable collectives, with the names of torch.distributed.nn."""
 
 from plait._public import publish as _publish
 from plait.distributed.nn.functional import *

@@ -1,7 +1,7 @@
-"""Collectives as functions with gradients: what is differentiated is the sum of all ranks' losses.
+"""Differentiable collectives. Gradients are those of the sum of all ranks' losses.
 
-A backward pass makes collectives too, so that every rank has to make one, over nodes in the same order. Each function
-returns new tensors and leaves its inputs alone; the tensors that some get for their results are written to.
+Backward runs collectives, too, so every rank must run backward, through the same collectives in the same order. The
+functions return new tensors and do not change their inputs. Some write their result to a given output tensor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plait import _ops
 from plait._tensor import Tensor
 from plait.autograd.function import Function
 from plait.distributed import _collectives as collectives
-from plait.distributed._groups import ProcessGroup, get_group_rank, require
+from plait.distributed._groups import ProcessGroup, get_group_rank, resolve_group
 from plait.distributed._work import ReduceOp
 
 __all__ = [
@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 
-def _linear(name: str, op: int, *inputs: Tensor) -> int:
-    """Returns an operation of reductions through which gradients flow, or where none is wanted any."""
+def _check_differentiable(name: str, op: int, *inputs: Tensor) -> int:
+    """Returns `op`. Raises an error if an input requires a gradient and the reduction has none."""
     if op not in (ReduceOp.SUM, ReduceOp.AVG) and any(t.requires_grad for t in inputs):
         raise NotImplementedError(
             f"{name}: gradients flow through ReduceOp.SUM and ReduceOp.AVG, got {ReduceOp(op).name}; use detach()"
@@ -38,12 +38,12 @@ def _linear(name: str, op: int, *inputs: Tensor) -> int:
     return op
 
 
-def _back(group: ProcessGroup) -> ProcessGroup:
-    """Returns the handle for a gradient: between those of other nodes a reducer makes calls on the group itself."""
+def _backward_group(group: ProcessGroup) -> ProcessGroup:
+    """Returns a second group for collectives in backward, since a reducer may use the group itself at the same time."""
     return group._for_backward()._for("a gradient")
 
 
-def _mine(group: ProcessGroup, rank: int) -> bool:
+def _is_this_rank(group: ProcessGroup, rank: int) -> bool:
     return get_group_rank(group, rank) == group.rank()
 
 
@@ -57,7 +57,7 @@ class _AllReduce(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return None, None, _AllReduce.apply(ctx.op, _back(ctx.group), grad)
+        return None, None, _AllReduce.apply(ctx.op, _backward_group(ctx.group), grad)
 
 
 class _Broadcast(Function):
@@ -70,8 +70,8 @@ class _Broadcast(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        total = _Reduce.apply(ctx.src, ReduceOp.SUM, _back(ctx.group), grad)
-        return None, None, total if _mine(ctx.group, ctx.src) else total * 0
+        total = _Reduce.apply(ctx.src, ReduceOp.SUM, _backward_group(ctx.group), grad)
+        return None, None, total if _is_this_rank(ctx.group, ctx.src) else total * 0
 
 
 class _Reduce(Function):
@@ -84,7 +84,7 @@ class _Reduce(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        of_all = _Broadcast.apply(ctx.dst, _back(ctx.group), grad)
+        of_all = _Broadcast.apply(ctx.dst, _backward_group(ctx.group), grad)
         return None, None, None, of_all / ctx.group.size() if ctx.op == ReduceOp.AVG else of_all
 
 
@@ -93,12 +93,12 @@ class _Gather(Function):
     def forward(ctx: Any, dst: int, group: ProcessGroup, tensor: Tensor) -> tuple[Tensor, ...]:
         ctx.dst, ctx.group = dst, group
         parts = [_ops.zeros_like(tensor) for _ in range(group.size())]
-        collectives.gather(tensor.contiguous(), parts if _mine(group, dst) else None, dst, group)
+        collectives.gather(tensor.contiguous(), parts if _is_this_rank(group, dst) else None, dst, group)
         return tuple(parts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return None, None, _Scatter.apply(ctx.dst, _back(ctx.group), *grads)
+        return None, None, _Scatter.apply(ctx.dst, _backward_group(ctx.group), *grads)
 
 
 class _Scatter(Function):
@@ -106,12 +106,12 @@ class _Scatter(Function):
     def forward(ctx: Any, src: int, group: ProcessGroup, *tensors: Tensor) -> Tensor:
         ctx.src, ctx.group = src, group
         out = _ops.zeros_like(tensors[group.rank()])
-        collectives.scatter(out, [t.contiguous() for t in tensors] if _mine(group, src) else None, src, group)
+        collectives.scatter(out, [t.contiguous() for t in tensors] if _is_this_rank(group, src) else None, src, group)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return None, None, *_Gather.apply(ctx.src, _back(ctx.group), grad)
+        return None, None, *_Gather.apply(ctx.src, _backward_group(ctx.group), grad)
 
 
 class _AllGather(Function):
@@ -125,7 +125,7 @@ class _AllGather(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         out = _ops.empty_like(grads[ctx.group.rank()])
-        return None, None, _ReduceScatter.apply(ReduceOp.SUM, _back(ctx.group), out, *grads)
+        return None, None, _ReduceScatter.apply(ReduceOp.SUM, _backward_group(ctx.group), out, *grads)
 
 
 class _ReduceScatter(Function):
@@ -139,7 +139,7 @@ class _ReduceScatter(Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         if ctx.op == ReduceOp.AVG:
             grad = grad / ctx.group.size()
-        return None, None, None, *_AllGather.apply(_back(ctx.group), ctx.shapes, grad)
+        return None, None, None, *_AllGather.apply(_backward_group(ctx.group), ctx.shapes, grad)
 
 
 class _AllToAll(Function):
@@ -152,7 +152,7 @@ class _AllToAll(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         outputs = [_ops.empty(tuple(s), dtype=grads[0].dtype, device=grads[0].device) for s in ctx.shapes]
-        return None, None, *_AllToAll.apply(_back(ctx.group), outputs, *grads)
+        return None, None, *_AllToAll.apply(_backward_group(ctx.group), outputs, *grads)
 
 
 class _AllToAllSingle(Function):
@@ -165,7 +165,7 @@ class _AllToAllSingle(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         output = _ops.empty(tuple(ctx.shape), dtype=grad.dtype, device=grad.device)
-        return None, None, None, None, _AllToAllSingle.apply(_back(ctx.group), output, ctx.of, ctx.to, grad)
+        return None, None, None, None, _AllToAllSingle.apply(_backward_group(ctx.group), output, ctx.of, ctx.to, grad)
 
 
 def all_reduce(tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None) -> Tensor:
@@ -174,60 +174,60 @@ def all_reduce(tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None) -> Ten
     Raises:
         NotImplementedError: if a gradient is wanted and op is neither SUM nor AVG.
     """
-    return _AllReduce.apply(_linear("all_reduce", op, tensor), require(group, "all_reduce"), tensor)
+    return _AllReduce.apply(_check_differentiable("all_reduce", op, tensor), resolve_group(group, "all_reduce"), tensor)
 
 
 def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
-    """Returns the tensor of rank `src`, which gets the gradients of all; the others give one of the same shape."""
-    return _Broadcast.apply(src, require(group, "broadcast"), tensor)
+    """Returns the tensor of rank `src`, which gets the sum of the gradients. Other ranks pass one of the same shape."""
+    return _Broadcast.apply(src, resolve_group(group, "broadcast"), tensor)
 
 
 def reduce(tensor: Tensor, dst: int, op: int = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """Returns the reduction of all ranks' tensors on rank `dst`, and elsewhere a copy of the rank's own.
+    """Returns the reduction of all ranks' tensors on rank `dst`, and a copy of the rank's own tensor elsewhere.
 
     Raises:
         NotImplementedError: if a gradient is wanted and op is neither SUM nor AVG.
     """
-    return _Reduce.apply(dst, _linear("reduce", op, tensor), require(group, "reduce"), tensor)
+    return _Reduce.apply(dst, _check_differentiable("reduce", op, tensor), resolve_group(group, "reduce"), tensor)
 
 
 def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
     """Returns the tensors of all ranks, of one shape, on rank `dst`, and zeros elsewhere."""
-    return _Gather.apply(dst, require(group, "gather"), tensor)
+    return _Gather.apply(dst, resolve_group(group, "gather"), tensor)
 
 
 def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
-    """Returns the tensor that rank `src` has for this rank; the others give tensors of the same shapes."""
-    return _Scatter.apply(src, require(group, "scatter"), *tensors)
+    """Returns `tensors[r]` of rank `src` on rank r. The other ranks pass tensors of the same shapes."""
+    return _Scatter.apply(src, resolve_group(group, "scatter"), *tensors)
 
 
 def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
     """Returns the tensors of all ranks, of one shape."""
-    g = require(group, "all_gather")
+    g = resolve_group(group, "all_gather")
     return _AllGather.apply(g, [tensor.shape] * g.size(), tensor)
 
 
 def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: int = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """Returns the reduction of all ranks' `input_list[r]` on rank r, in the memory of `output`.
+    """Returns the reduction of all ranks' `input_list[r]` on rank r, written to `output`.
 
     Raises:
         NotImplementedError: if a gradient is wanted and op is neither SUM nor AVG.
     """
-    op = _linear("reduce_scatter", op, *input_list)
-    return _ReduceScatter.apply(op, require(group, "reduce_scatter"), output, *input_list)
+    op = _check_differentiable("reduce_scatter", op, *input_list)
+    return _ReduceScatter.apply(op, resolve_group(group, "reduce_scatter"), output, *input_list)
 
 
 def all_to_all(
     output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
 ) -> tuple[Tensor, ...]:
-    """Returns what the ranks have for this one: `input_tensor_list[r]` goes to rank r.
+    """Sends `input_tensor_list[r]` to rank r, and returns the tensors that the ranks sent to this one.
 
     Args:
-        output_tensor_list: whose memory the results have
+        output_tensor_list: the tensors that the results are written to
         input_tensor_list: one tensor for each rank
         group: the ranks; the default group if not given
     """
-    return _AllToAll.apply(require(group, "all_to_all"), output_tensor_list, *input_tensor_list)
+    return _AllToAll.apply(resolve_group(group, "all_to_all"), output_tensor_list, *input_tensor_list)
 
 
 def all_to_all_single(
@@ -237,14 +237,14 @@ def all_to_all_single(
     input_split_sizes: Sequence[int] | None = None,
     group: Any = None,
 ) -> Tensor:
-    """Returns the parts that the ranks have for this one, one after the other along dimension 0.
+    """Sends part r of `input` to rank r, and returns the parts that the ranks sent to this one, concatenated.
 
     Args:
-        output: whose memory the result has
-        input: whose part r along dimension 0 goes to rank r
-        output_split_sizes: of the parts that come, in rows; equal ones by default
-        input_split_sizes: of the parts that go
+        output: the tensor that the result is written to
+        input: the tensor to split along dimension 0
+        output_split_sizes: the rows of the received parts; equal by default
+        input_split_sizes: the rows of the sent parts; equal by default
         group: the ranks; the default group if not given
     """
-    g = require(group, "all_to_all_single")
+    g = resolve_group(group, "all_to_all_single")
     return _AllToAllSingle.apply(g, output, output_split_sizes, input_split_sizes, input)

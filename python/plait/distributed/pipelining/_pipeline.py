@@ -17,7 +17,7 @@ from plait.distributed.pipelining._schedule import Picture, Schedule, Timeline, 
 from plait.distributed.pipelining._values import pack
 from plait.nn.modules.container import Sequential
 from plait.nn.modules.module import Module, _convert, _indent, describe
-from plait.nn.parallel._inputs import join, samples_of, split, tensors_in
+from plait.nn.parallel._inputs import batch_size, merge_nested, split_nested, tensors_in
 from plait.nn.parallel.replicate import _copy
 
 
@@ -233,13 +233,13 @@ class Pipeline(Module):
     def _run(self, x: Any, target: Any, train: bool, keep: bool, scale: float = 1.0) -> tuple[Tensor | None, Any]:
         if not any(True for _ in tensors_in(x)):
             raise TypeError(f"Pipeline: want a tensor, or tensors in tuples, lists and dicts, got {type(x).__name__}")
-        samples = samples_of((x,), {}, 0)
+        samples = batch_size((x,), {}, 0)
         if samples == 0:
             raise ValueError("Pipeline: got an input without samples along dimension 0")
         sizes = cut_batch(samples, self.chunks)
         # All at once: a part of it would wait for what its device is doing by then.
         target = moved(target, self.devices[self._executor.placement[-1]])
-        parts = split((x, target), len(sizes), cutter("Pipeline", sizes))
+        parts = split_nested((x, target), len(sizes), cutter("Pipeline", sizes))
         packed = [pack(part[0]) for part in parts]
         stages = [self._stage(s) for s in range(len(self._stages))]
         # What a stage gave, by micro-batch, to make what the next one gets; at first the batch.
@@ -270,7 +270,7 @@ class Pipeline(Module):
             scale,
         )
         losses.check()
-        return total, join(outputs, joined) if keep else None
+        return total, merge_nested(outputs, joined) if keep else None
 
     def _stage(self, index: int) -> Callable[[Any], Any]:
         """Returns what runs a stage, with copies in place of tensors that are on other devices."""

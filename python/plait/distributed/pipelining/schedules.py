@@ -12,7 +12,7 @@ from plait import _ops
 from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce
-from plait.distributed._groups import require
+from plait.distributed._groups import resolve_group
 from plait.distributed._work import ReduceOp
 from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved
 from plait.distributed.pipelining._executor import Executor
@@ -20,7 +20,7 @@ from plait.distributed.pipelining._loss import MicroLosses, place_loss
 from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
 from plait.distributed.pipelining.stage import PipelineStage
-from plait.nn.parallel._inputs import join, samples_of, split
+from plait.nn.parallel._inputs import batch_size, merge_nested, split_nested
 from plait.nn.utils.clip_grad import clip_grads_with_norm_, norm_of_gradients
 
 __all__ = [
@@ -182,7 +182,9 @@ class _Schedule:
         powers = op is ReduceOp.SUM and p != 0
         total = total**p if powers else total
         all_reduce(
-            total, op, require(self._executor.group, "clip_grad_norm_")._for("the norm of the gradients of a pipeline")
+            total,
+            op,
+            resolve_group(self._executor.group, "clip_grad_norm_")._for("the norm of the gradients of a pipeline"),
         )
         total = total ** (1 / p) if powers else total
         if error_if_nonfinite and not math.isfinite(total.item()):
@@ -222,7 +224,7 @@ class _Schedule:
         wanted = last and self.loss_fn is not None and (train or target is not None)
         if wanted and target is None:
             raise ValueError(f"{name}: the rank with the last stage needs a target")
-        samples = samples_of((args, target), kwargs, 0)
+        samples = batch_size((args, target), kwargs, 0)
         sizes = cut_batch(samples, m) if samples else [1] * m
         if len(sizes) < m:
             raise ValueError(f"{name}: got {samples} samples for {m} microbatches")
@@ -230,7 +232,7 @@ class _Schedule:
         try:
             # All at once: a part would wait for what its device is doing by then.
             target = moved(target, device)
-            cuts = split((args, target, moved(kwargs, device)), m, cutter(name, sizes))
+            cuts = split_nested((args, target, moved(kwargs, device)), m, cutter(name, sizes))
             packed = [pack(c[0]) for c in cuts]
             micro_losses = MicroLosses(name, self.loss_fn, "mean" if self.scale_grads else "sum", target, sizes)
         except MemoryError as error:
@@ -251,13 +253,13 @@ class _Schedule:
 
         def loss(micro: int, _tensors: list[Tensor]) -> Tensor:
             value, found[micro] = micro_losses(micro, outputs[micro], cuts[micro][1])
-            outputs[micro] = join([outputs[micro]], lambda ts: ts[0].detach()) if keep else None
+            outputs[micro] = merge_nested([outputs[micro]], lambda ts: ts[0].detach()) if keep else None
             return value
 
         def finish() -> None:
             micro_losses.check()
             if last and keep:
-                whole.append(join(outputs, joined))
+                whole.append(merge_nested(outputs, joined))
 
         self._executor.run(
             self.schedule,

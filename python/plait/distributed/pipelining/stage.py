@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plait._tensor import Tensor
-from plait.distributed._groups import require
+from plait.distributed._groups import resolve_group
 from plait.nn.modules.module import Module, _indent, describe
 
 
@@ -61,7 +61,7 @@ class PipelineStage:
         if not 0 <= stage_index < num_stages:
             raise ValueError(f"PipelineStage: stage index {stage_index} is out of range of {num_stages} stages")
         self.submod, self.stage_index, self.num_stages = submodule.to(device), stage_index, num_stages
-        self.device, self.group = device, require(group, "PipelineStage")
+        self.device, self.group = device, resolve_group(group, "PipelineStage")
         self.input_args, self.output_args = input_args, output_args
         self.tied: list[tuple[Tensor, list[int]]] = []
         for name, stages in (tied or {}).items():

@@ -54,11 +54,11 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"SyncBatchNorm: want at least 2 dimensions, got shape {list(input.shape)}")
 
     def forward(self, input: Tensor) -> Tensor:
-        from plait.distributed._groups import is_initialized, require
+        from plait.distributed._groups import is_initialized, resolve_group
 
         if not self.training or (self.process_group is None and not is_initialized()):
             return super().forward(input)
-        group = require(self.process_group, "SyncBatchNorm")
+        group = resolve_group(self.process_group, "SyncBatchNorm")
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.track_running_stats and self.num_batches_tracked is not None:

@@ -1,4 +1,4 @@
-"""Modules that train on many devices."""
+"""Data parallelism: `DataParallel` with one thread, `DistributedDataParallel` with ranks."""
 
 from plait._public import publish as _publish
 from plait.nn.parallel.data_parallel import *

@@ -1,4 +1,4 @@
-"""DataParallel: one thread, replicas of a module on many devices."""
+"""DataParallel: one thread runs replicas of a module on many devices."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = ["DataParallel", "data_parallel"]
 class DataParallel(Module):
     """Runs a module on several devices at once, each with a part of the batch, from one thread.
 
-    Outputs are joined on one device, where the loss is taken, so the gradients of the replicas add up to the module's
-    own, however the batch was cut. The replicas are made anew for each pass: what forward changes in them is lost, but
-    for the buffers of the first device, which are the module's own.
+    Outputs are gathered on one device, which computes the loss, so the gradients of the replicas add up to the
+    module's, however the batch was split. Replicas are created for every pass. Changes that forward makes to them are
+    lost, except those of the first device's buffers, which are the module's own.
 
     Args:
         module: its parameters and buffers must be on the first device
-        device_ids: the devices; all GPUs by default, and without any the module runs as it is. A device may be there
-            several times
-        output_device: where outputs are joined; the first device by default
-        dim: the dimension along which inputs are cut and outputs joined
-        weights: the devices' shares of a batch, in any unit, or "auto" to measure their speed in the first pass; equal
-            by default
+        device_ids: the devices; all GPUs by default. Without any device the module runs as it is. A device may be
+            listed several times
+        output_device: the device that outputs are gathered on; the first device by default
+        dim: the dimension along which inputs are split and outputs concatenated
+        weights: the devices' relative shares of a batch, or "auto" to measure their speed in the first pass; equal by
+            default
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class DataParallel(Module):
             open_device(d)
 
     def set_weights(self, weights: Sequence[float] | None) -> None:
-        """Sets the devices' shares of a batch, in any unit; None makes them equal."""
+        """Sets the devices' relative shares of a batch. None makes them equal."""
         if weights is not None:
             weights = [float(w) for w in weights]
             if len(weights) != len(self.device_ids) or min(weights) < 0 or not 0 < sum(weights) < float("inf"):
@@ -81,38 +81,38 @@ class DataParallel(Module):
                 )
         self.weights = None if weights is None else list(weights)
 
-    def _current(self) -> Replicas:
-        """Returns what copies the module's tensors, made again if it has others now."""
+    def _replicas(self) -> Replicas:
+        """Returns the engine's replicas, created again if the module's tensors or the devices have changed."""
         if self._copies is None or not self._copies.serves(self.module, self.device_ids):
             self._copies = Replicas(self.module, self.device_ids)
-            self._send_mode(self._copies)
+            self._apply_mode(self._copies)
         return self._copies
 
     def sizes(self, samples: int) -> list[int]:
-        """Returns how many of a batch's samples each device gets."""
+        """Returns the number of samples that each device gets of a batch."""
         weights, out = array("d", self.weights or ()), array("q", bytes(8 * len(self.device_ids)))
         check(_core.bind_BatchSizes(samples, len(out), address(weights), len(weights), address(out)))
         return list(out)
 
     def scatter(self, inputs: Any, kwargs: dict[str, Any], device_ids: Sequence[Any]) -> tuple[Any, Any]:
-        """Returns the arguments and keyword arguments of each device: see `nn.parallel.scatter`."""
+        """Splits arguments and keyword arguments over the devices: see `nn.parallel.scatter`."""
         weights = self.weights if len(device_ids) == len(self.device_ids) else None
         return scatter_kwargs(inputs, kwargs, device_ids, self.dim, weights=weights)
 
     def replicate(self, module: Module, device_ids: Sequence[Any]) -> list[Module]:
-        """Returns the module's replicas on the first of the devices; the first replica shares its tensors."""
-        return self._current().make(module, len(device_ids))
+        """Returns replicas of the module. The first one shares the module's tensors."""
+        return self._replicas().make(module, len(device_ids))
 
     def parallel_apply(self, replicas: Sequence[Module], inputs: Sequence[Any], kwargs: Sequence[Any]) -> list[Any]:
-        """Runs each replica on its part: see `nn.parallel.parallel_apply`."""
+        """Runs each replica on its part of the inputs: see `nn.parallel.parallel_apply`."""
         return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)])
 
     def gather(self, outputs: Sequence[Any], output_device: Any) -> Any:
-        """Returns the replicas' outputs joined on a device: see `nn.parallel.gather`."""
+        """Concatenates the replicas' outputs on a device: see `nn.parallel.gather`."""
         return gather(outputs, output_device, self.dim)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Runs the module on its devices and returns the joined outputs."""
+        """Runs the module on its devices and returns the concatenated outputs."""
         if not self.device_ids or next(tensors_in((inputs, kwargs)), None) is None:
             return self.module(*inputs, **kwargs)
         if self._measure:
@@ -123,11 +123,11 @@ class DataParallel(Module):
         return self.gather(self.parallel_apply(replicas, args, named), self.output_device)
 
     def measure(self, *inputs: Any, **kwargs: Any) -> list[float]:
-        """Sets the weights to the devices' speed, measured on equal parts of a batch, and returns them."""
+        """Measures the devices' speed on equal parts of a batch, sets the weights to it, and returns them."""
         leaves, build = flatten((inputs, kwargs))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         handles = array("q", [leaves[i]._h for i in places])
-        copies, numbers = self._current(), [open_device(d) for d in self.device_ids]
+        copies, numbers = self._replicas(), [open_device(d) for d in self.device_ids]
         run = _Measurement()
         run._h = check(_core.bind_MeasureNew(copies._h, address(handles), len(handles), self.dim))
         out, parts = array("q", bytes(8 * len(copies.known))), array("q", bytes(8 * len(places)))
@@ -146,38 +146,38 @@ class DataParallel(Module):
         return list(speed)
 
     def set_sync_mode(self, mode: SyncMode | str) -> None:
-        """Sets whether gradients of devices that are not done may come with those of a later step, each exactly once.
+        """Sets whether a slow device's gradients may be added in a later step. Each is added exactly once.
 
         Args:
             mode: `synchronous`, `asynchronous` or `bounded_staleness(max)`
         """
         self._mode = as_mode(mode)
-        self._send_mode(self._current())
+        self._apply_mode(self._replicas())
 
-    def _send_mode(self, copies: Replicas) -> None:
+    def _apply_mode(self, copies: Replicas) -> None:
         m = self._mode
         bound = m.max if isinstance(m, BoundedStaleness) else -1
         check(_core.bind_ReplicasSetMode(copies._h, not isinstance(m, Synchronous), bound))
 
     def flush(self) -> None:
-        """Adds the gradients that have not come yet, as the last step of training that is not synchronous."""
-        check(_core.bind_ReplicasFlush(self._current()._h))
+        """Adds outstanding gradients to the module's. Call it after the last step in an asynchronous mode."""
+        check(_core.bind_ReplicasFlush(self._replicas()._h))
 
     def clocks(self) -> list[int]:
-        """Returns by device the steps whose gradients have all come."""
+        """Returns, by device, the last step up to which all gradients were added."""
         return self._clocks()[0]
 
     def staleness(self) -> int:
-        """Returns the largest number of steps that a gradient has come late."""
+        """Returns the largest number of steps that a gradient was late."""
         return self._clocks()[1]
 
     def _clocks(self) -> tuple[list[int], int]:
         out = array("q", bytes(8 * len(self.device_ids)))
-        largest = check(_core.bind_ReplicasClocks(self._current()._h, address(out), len(out)))
+        largest = check(_core.bind_ReplicasClocks(self._replicas()._h, address(out), len(out)))
         return list(out), largest
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
-        """Loads a state of this module, or of the one inside: names may begin with `module.` or not."""
+        """Loads a state dict of this or of the wrapped module, with or without the prefix `module.` in its names."""
         if state_dict and not any(k.startswith("module.") for k in state_dict):
             state_dict = {f"module.{k}": v for k, v in state_dict.items()}
         return super().load_state_dict(state_dict, strict, assign)
@@ -187,7 +187,7 @@ class DataParallel(Module):
 
 
 class _Measurement(_core.ObjectOwner):
-    """Owns a measurement of the engine, which ends with it."""
+    """Owns the handle of a measurement."""
 
 
 def data_parallel(

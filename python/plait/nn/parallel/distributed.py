@@ -1,4 +1,4 @@
-"""DistributedDataParallel: ranks, each with a copy of the model and a part of the batch."""
+"""DistributedDataParallel: each rank trains a replica of the model on its part of the batch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from plait._engine.pytree import tree_map
 from plait._engine.runtime import Owner, address, check, is_tensor, own
 from plait._errors import DistributedError, text_of
 from plait._modes import is_grad_enabled
-from plait.distributed._bucket import GradBucket, reducing
-from plait.distributed._groups import ProcessGroup, require
-from plait.distributed._work import tell_at_end
+from plait.distributed._bucket import GradBucket, hook_runner
+from plait.distributed._groups import ProcessGroup, resolve_group
+from plait.distributed._work import raise_at_rank_end
 from plait.nn.modules.module import Module
 from plait.nn.modules.syncbatchnorm import SyncBatchNorm
-from plait.nn.parallel._inputs import samples_of, to_device
+from plait.nn.parallel._inputs import batch_size, to_device
 from plait.nn.parallel.modes import BoundedStaleness, Synchronous, SyncMode, as_mode
 from plait.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from plait.nn.utils.stateless import functional_call
@@ -32,14 +32,14 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class _MixedPrecision:
-    """In which dtypes `DistributedDataParallel` computes and reduces. Parameters and their gradients keep their own.
+    """The dtypes in which `DistributedDataParallel` computes and reduces. Parameters and gradients keep their dtypes.
 
-    Only floating-point tensors are cast. A dtype that is None changes nothing.
+    Only floating-point tensors are cast. None means no change.
 
     Attributes:
-        param_dtype: of parameters in forward, and so of computation
-        reduce_dtype: in which gradients are averaged; by default param_dtype
-        buffer_dtype: of buffers, from the beginning on
+        param_dtype: dtype of parameters in forward and backward
+        reduce_dtype: dtype in which gradients are averaged; param_dtype by default
+        buffer_dtype: dtype of buffers, which are cast once, at construction
         cast_forward_inputs: cast the inputs to param_dtype
     """
 
@@ -52,36 +52,35 @@ class _MixedPrecision:
 class DistributedDataParallel(Module):
     """Averages the gradients of a module over ranks while backward runs.
 
-    Each rank makes one with its own copy of the module; the copies become equal to rank 0's. Gradients go to the group
-    in buckets, in the order in which backward makes them final. The average is over all ranks, and a gradient that a
-    rank lacks counts as zero; where the batches of the ranks differ in size it is the mean of the ranks' means, or
-    with `weighted` the gradient of the joined batch.
+    Each rank wraps its own replica. Parameters and buffers are broadcast from rank 0. Gradients are all-reduced in
+    buckets, as soon as they are final. A gradient that a rank lacks counts as zero. If the ranks' batches differ in
+    size, the result is the mean of the ranks' gradients, or with `weighted` the gradient of the global batch.
 
     Args:
-        module: the rank's copy, on one device
-        device_ids: the one device of the module, to which inputs are then moved; None leaves them where they are
-        output_device: the device to which outputs are moved, if `device_ids` are given; that of the module by default
-        dim: the dimension of inputs that counts samples, for `weighted`
-        broadcast_buffers: send rank 0's buffers before each forward pass in training
-        init_sync: verify at the beginning that the ranks' modules agree, and make them equal
-        process_group: the default group by default
-        bucket_cap_mb: the size of buckets in MiB; by default 1 for the first and 25 for the others
-        find_unused_parameters: parameters may get no gradient, other ones on each rank and in each step
+        module: the rank's replica, on one device
+        device_ids: a list with the module's device; inputs are moved there. None leaves inputs where they are
+        output_device: the device that outputs are moved to, if `device_ids` is given; the module's device by default
+        dim: the batch dimension of inputs, for `weighted`
+        broadcast_buffers: broadcast rank 0's buffers before each forward pass in training
+        init_sync: at construction, verify that the ranks' modules agree, and broadcast parameters and buffers
+        process_group: the group of ranks; the default group by default
+        bucket_cap_mb: the bucket size in MiB; by default 1 for the first bucket and 25 for the others
+        find_unused_parameters: allow parameters without a gradient, which may differ between ranks and steps
         check_reduction: has no effect
-        gradient_as_bucket_view: gradients are views of the buckets, which saves the memory of one copy
-        static_graph: each step uses the same parameters, which are found in the first
-        delay_all_reduce_named_params: names and parameters whose gradients may come from several backward passes of a
-            step; they are averaged when `param_to_hook_all_reduce` has its gradient, after all others
-        param_to_hook_all_reduce: a parameter of this module or another
-        mixed_precision: a `_MixedPrecision`, which says in which dtypes to compute and to reduce
-        device_mesh: a mesh of one axis, whose group is used in place of `process_group`
-        skip_all_reduce_unused_params: with `find_unused_parameters`, do not send buckets without a gradient: all ranks
-            leave the same parameters unused
-        delay_all_reduce: reduce when backward has ended
-        weighted: average by the ranks' numbers of samples
+        gradient_as_bucket_view: make gradients views of the buckets, which saves one copy of all gradients
+        static_graph: every step uses the same parameters; the first step finds the unused ones
+        delay_all_reduce_named_params: pairs of a name and a parameter that may get gradients in several backward passes
+            of a step; they are averaged last, once `param_to_hook_all_reduce` has its gradient
+        param_to_hook_all_reduce: a parameter of this or another module
+        mixed_precision: a `_MixedPrecision` with the dtypes of computation and reduction
+        device_mesh: a mesh with one axis, whose group is used instead of `process_group`
+        skip_all_reduce_unused_params: with `find_unused_parameters`, do not send buckets without a gradient; all ranks
+            must have the same unused parameters
+        delay_all_reduce: reduce all buckets at the end of backward
+        weighted: weight the ranks' gradients by their numbers of samples
 
     Raises:
-        ValueError: if devices, or delayed parameters and the one that they wait for, do not fit.
+        ValueError: if the devices, or the delayed parameters, are invalid.
         RuntimeError: if no parameter requires a gradient, or some have no shape yet.
         plait.DistributedError: on every rank, if the ranks' modules differ.
     """
@@ -131,7 +130,7 @@ class DistributedDataParallel(Module):
             if device_mesh.ndim != 1:
                 raise RuntimeError(f"DistributedDataParallel: want a mesh of one axis, got {device_mesh!r}; slice it")
             process_group = device_mesh.get_group()
-        group = require(process_group, "DistributedDataParallel")
+        group = resolve_group(process_group, "DistributedDataParallel")
         named = list(module.named_parameters())
         if any(
             isinstance(t, UninitializedParameter | UninitializedBuffer)
@@ -165,7 +164,7 @@ class DistributedDataParallel(Module):
         self.require_backward_grad_sync = True
         self._weighted = weighted
         self._optimizer: Any = None
-        self._hook = 0  # the key of a communication hook in Python
+        self._hook_key = 0  # of a communication hook in Python
         buffers = list(module.named_buffers())
         keep_inputs = mixed_precision is not None and not mixed_precision.cast_forward_inputs
         flags = (
@@ -203,41 +202,41 @@ class DistributedDataParallel(Module):
             )
         )
         self._owner = Owner(self._reducer)
-        tell_at_end(self, self._reducer, _core.bind_ReducerWait)
+        raise_at_rank_end(self, self._reducer, _core.bind_ReducerWait)
         for name, m in module.named_modules():
             if isinstance(m, SyncBatchNorm):
                 m.label = name
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Runs the module; with gradients, the backward pass that follows averages them.
+        """Runs the module. The backward pass that follows averages the gradients.
 
-        If memory is lacking on one rank, in this pass or in backward, the step fails on all of them, which drop their
-        gradients. The next forward pass begins it anew.
+        If one rank runs out of memory, here or in backward, the step fails on all ranks, and they drop their gradients.
+        The next forward pass starts the step again.
         """
         begins = is_grad_enabled()
         if begins:
-            samples = samples_of(inputs, kwargs, self.dim) if self._weighted else 0
+            samples = batch_size(inputs, kwargs, self.dim) if self._weighted else 0
             if self._weighted:
                 for m in self.module.modules():
                     if isinstance(m, SyncBatchNorm):
                         m.samples = float(samples)
             check(_core.bind_ReducerForward(self._reducer, samples))
         try:
-            return self._forward(inputs, kwargs)
+            return self._run_module(inputs, kwargs)
         except (MemoryError, DistributedError) as error:
             if begins:
                 why = f"{type(error).__name__}: {text_of(error)}"
                 check(_core.bind_ReducerForwardFailed(self._reducer, why, isinstance(error, MemoryError)))
             raise
 
-    def _forward(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_module(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.device_ids:
             inputs, kwargs = to_device((inputs, kwargs), self.device_ids[0])
-        out = self._lowered(inputs, kwargs) if self.mixed_precision else self.module(*inputs, **kwargs)
+        out = self._forward_mixed_precision(inputs, kwargs) if self.mixed_precision else self.module(*inputs, **kwargs)
         return out if not self.device_ids or self.output_device is None else to_device(out, self.output_device)
 
-    def _lowered(self, inputs: Any, kwargs: Any) -> Any:
-        """Runs the module with parameters, and inputs, in the dtype of mixed precision."""
+    def _forward_mixed_precision(self, inputs: Any, kwargs: Any) -> Any:
+        """Runs the module with parameters and inputs cast to `param_dtype`."""
         assert self.mixed_precision is not None
         wanted = self.mixed_precision.param_dtype
         if wanted is None:
@@ -254,7 +253,7 @@ class DistributedDataParallel(Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Passes inside only add to the rank's own gradients; the next one outside averages what has come together."""
+        """Accumulates gradients without communication. The next pass outside averages the accumulated gradients."""
         before = check(_core.bind_ReducerSetSync(self._reducer, False))
         self.require_backward_grad_sync = False
         try:
@@ -270,12 +269,12 @@ class DistributedDataParallel(Module):
         enable: bool = True,
         throw_on_early_termination: bool = False,
     ) -> Iterator[None]:
-        """Lets ranks have unequal numbers of batches: those without take part in the others' steps with zeros.
+        """Allows different numbers of batches per rank. A rank without a batch shadows the others' steps with zeros.
 
         Args:
-            divide_by_initial_world_size: divide sums by the number of all ranks, and not of those that have batches
-            enable: False does nothing
-            throw_on_early_termination: raise on every rank as soon as one has no more batches
+            divide_by_initial_world_size: divide sums by the number of all ranks, instead of those with a batch
+            enable: whether to do anything
+            throw_on_early_termination: raise on every rank as soon as one rank has no more batches
         """
         if not enable:
             yield
@@ -293,44 +292,44 @@ class DistributedDataParallel(Module):
             if not bucket:
                 return
             try:
-                answer = kept(self._hook)(bucket)
+                answer = kept(self._hook_key)(bucket)
             except BaseException:
                 _core.bind_ReducerJoinAbandon(self._reducer)
                 raise
 
     def register_comm_hook(self, state: object, hook: Callable[[Any, GradBucket], Any]) -> None:
-        """Makes a hook reduce the buckets. Every rank registers the same one.
+        """Registers a communication hook, which replaces the all-reduce of a bucket. All ranks register the same hook.
 
-        The hook gets `state` and a bucket and returns a future of the tensor that takes the place of the bucket's
-        buffer, such as that of an asynchronous `all_reduce`. It runs, as soon as the bucket's gradients are final, on a
-        stream beside backward; what it does with the result of a collective waits for it by itself. Those of
-        `plait.distributed.algorithms.ddp_comm_hooks` run in the engine.
+        The hook is called with `state` and a `GradBucket` as soon as the bucket's gradients are final. It returns a
+        future of the tensor that replaces the bucket's buffer, such as that of an asynchronous `all_reduce`. It runs on
+        a communication stream beside backward, which orders operations on a collective's result after the collective.
+        The hooks of `plait.distributed.algorithms.ddp_comm_hooks` run inside the engine.
 
         Raises:
-            TypeError: if it cannot be called.
-            RuntimeError: if there is one, or a step was made.
+            TypeError: if the hook is not callable.
+            RuntimeError: if a hook is registered already, or a step was made.
         """
         if not callable(hook):
             raise TypeError(f"register_comm_hook: want a function, got {type(hook).__name__}")
         engine = getattr(hook, "_engine", None)
         if engine is None:
             parameters = [p for _, p in self.module.named_parameters()]
-            self._hook = keep(reducing(hook, state, parameters, self.process_group))
-            check(_core.bind_ReducerHookCaller(self._reducer, self._hook))
+            self._hook_key = keep(hook_runner(hook, state, parameters, self.process_group))
+            check(_core.bind_ReducerHookCaller(self._reducer, self._hook_key))
             return
         name, compress = engine
         numbers = array("d", state._numbers() if hasattr(state, "_numbers") else ())
         check(_core.bind_ReducerHook(self._reducer, name, compress, address(numbers), len(numbers)))
 
     def set_sync_mode(self, mode: SyncMode | str, optimizer: Any = None) -> None:
-        """Sets how ranks wait for each other from now on. Every rank calls it, and then steps with `step`.
+        """Sets the synchronisation mode. Every rank calls it, and then makes its steps with `step`.
 
-        Where ranks may be ahead of others, each parameter and its optimiser state have an owner, which applies every
-        rank's update exactly once.
+        The asynchronous modes use a parameter server on every rank. Each parameter has an owner, the rank whose server
+        applies the updates of all ranks, each exactly once.
 
         Args:
             mode: `synchronous`, `asynchronous` or `bounded_staleness(max)`
-            optimizer: the rank's optimiser of the module's parameters
+            optimizer: the rank's optimiser for the module's parameters
         """
         m = as_mode(mode)
         kind = 0 if isinstance(m, Synchronous) else 1 if isinstance(m, BoundedStaleness) else 2
@@ -345,35 +344,35 @@ class DistributedDataParallel(Module):
         self._optimizer = optimizer
 
     def step(self) -> None:
-        """Makes a step of the optimiser that was given to `set_sync_mode`."""
+        """Makes a step with the optimiser that was given to `set_sync_mode`."""
         if self._optimizer is not None:
-            self._optimizer._sync()  # hyperparameters that a schedule has changed
+            self._optimizer._sync()  # a schedule may have changed hyperparameters
         check(_core.bind_ReducerStep(self._reducer))
 
     def clocks(self) -> list[int]:
-        """Returns how many steps each rank has made since `set_sync_mode`, as far as this rank knows."""
+        """Returns the number of steps each rank has made since `set_sync_mode`, as far as this rank knows."""
         out = array("q", bytes(8 * self.process_group.size()))
         check(_core.bind_ReducerClocks(self._reducer, address(out), len(out)))
         return list(out)
 
     def staleness(self) -> int:
-        """Returns by how many steps, at most, this rank was ahead of the slowest."""
+        """Returns the largest number of steps that this rank was ahead of the slowest."""
         out = array("q", bytes(8 * self.process_group.size()))
         return check(_core.bind_ReducerClocks(self._reducer, address(out), len(out)))
 
     def statistics(self) -> dict[str, int]:
-        """Returns what was reduced so far: passes, buckets, bytes, and more."""
+        """Returns counts of reduced passes, buckets, bytes, and more."""
         out = array("q", bytes(8 * 7))
         check(_core.bind_ReducerStats(self._reducer, address(out)))
         names = ("passes", "buckets", "bytes", "buffer_bytes", "rebuilds", "unused", "last_bytes")
         return dict(zip(names, out, strict=True))
 
     def close(self) -> None:
-        """Takes the averaging off the module, which stays as it is."""
+        """Removes the reducer's hooks. The wrapped module can be used without DDP afterwards."""
         check(_core.bind_ReducerClose(self._reducer))
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
-        """Loads a state of this module, or of the one inside: names may begin with `module.` or not."""
+        """Loads a state dict of this or of the wrapped module, with or without the prefix `module.` in its names."""
         if state_dict and not any(k.startswith("module.") for k in state_dict):
             state_dict = {f"module.{k}": v for k, v in state_dict.items()}
         return super().load_state_dict(state_dict, strict, assign)

@@ -1,4 +1,4 @@
-"""How replicas of a model wait for each other."""
+"""Synchronisation modes of data-parallel training."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ __all__ = ["Asynchronous", "BoundedStaleness", "Synchronous", "asynchronous", "b
 
 @dataclass(frozen=True)
 class Synchronous:
-    """Every step has the gradients of all."""
+    """Every step uses the gradients of all ranks or devices."""
 
 
 @dataclass(frozen=True)
 class BoundedStaleness:
-    """A rank may be ahead of the slowest by `max` steps (Ho et al. 2013); 0 gives the synchronous bits."""
+    """A rank may be `max` steps ahead of the slowest (Ho et al. 2013). 0 matches synchronous training bitwise."""
 
     max: int
 
 
 @dataclass(frozen=True)
 class Asynchronous:
-    """A rank may be ahead by any number of steps."""
+    """A rank may be any number of steps ahead."""
 
 
 SyncMode = Synchronous | BoundedStaleness | Asynchronous
@@ -31,14 +31,14 @@ asynchronous = Asynchronous()
 
 
 def bounded_staleness(max: int) -> BoundedStaleness:
-    """Returns the mode in which a rank may be ahead of the slowest by `max` steps."""
+    """Returns the mode in which a rank may be `max` steps ahead of the slowest."""
     if max < 0:
         raise ValueError(f"bounded_staleness: want 0 or more steps, got {max}")
     return BoundedStaleness(max)
 
 
 def as_mode(mode: SyncMode | str) -> SyncMode:
-    """Returns a mode, which may be given by the name "synchronous" or "asynchronous"."""
+    """Returns a mode, given as such or by the name "synchronous" or "asynchronous"."""
     named: dict[object, SyncMode] = {"synchronous": synchronous, "asynchronous": asynchronous}
     if isinstance(mode, Synchronous | BoundedStaleness | Asynchronous):
         return mode

@@ -1,4 +1,4 @@
-"""Modules run on several devices from one thread."""
+"""Runs replicas on several devices from one thread."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from plait.nn.parallel._inputs import tensors_in
 def parallel_apply(
     modules: Sequence[Module], inputs: Sequence[Any], kwargs_tup: Sequence[Any] | None = None, devices: Any = None
 ) -> list[Any]:
-    """Returns what each module makes of its inputs. The devices work at the same time, since calls only enqueue.
+    """Runs each module on its inputs and returns the outputs. Calls only enqueue work, so devices run at the same time.
 
     Args:
-        modules: as many as there are inputs
-        inputs: the arguments of each; a module with None in their place is left out
-        kwargs_tup: the keyword arguments of each
-        devices: the default devices meanwhile; those of the inputs by default
+        modules: one for each device
+        inputs: the arguments of each module; a module whose arguments are None does not run
+        kwargs_tup: the keyword arguments of each module
+        devices: the default device of each module; that of its inputs by default
 
     Raises:
-        Exception: that of a module, with a note that names it.
+        Exception: the exception of a module, with a note that names the replica.
     """
     given = [{}] * len(modules) if kwargs_tup is None else list(kwargs_tup)
     places = [None] * len(modules) if devices is None else list(devices)

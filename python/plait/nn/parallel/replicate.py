@@ -1,4 +1,4 @@
-"""Copies of a module on several devices."""
+"""Replicas of a module on several devices."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from plait.nn.modules.module import Module
 
 
 def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
-    """Returns copies of a module on some devices, the first of which shares its tensors.
+    """Returns replicas of a module, one for each device. The first one shares the module's tensors.
 
-    Gradients of the copies add up to the module's. What a copy is changed to is lost, but for the buffers of the first.
+    The gradients of the replicas are summed into the module's. Changes to a replica are lost, except those of the first
+    one's buffers.
 
     Args:
-        network: its parameters and buffers are on the first device
-        devices: where the copies are to be; a device may be there several times
-        detach: no gradients flow back
+        network: its parameters and buffers must be on the first device
+        devices: the devices; one may be listed several times
+        detach: whether gradients do not flow back to the module
     """
-    copies = Replicas(network, devices)
+    replicas = Replicas(network, devices)
     if not detach:
-        return copies.make(network, len(devices))
+        return replicas.make(network, len(devices))
     with no_grad():
-        return copies.make(network, len(devices))
+        return replicas.make(network, len(devices))
 
 
 class Replicas(_core.ObjectOwner):
-    """What copies the tensors of a module to devices, and sums the gradients of the copies."""
+    """Copies the tensors of a module to devices, and sums the gradients of the copies."""
 
     def __init__(self, module: Module, devices: Sequence[Any]) -> None:
-        named = tensors_of(module)
+        named = named_tensors(module)
         self.known, self.devices = [t._h for _, t in named], list(devices)
         handles, numbers = array("q", self.known), array("q", [open_device(d) for d in devices])
         self._h = check(
@@ -45,11 +46,11 @@ class Replicas(_core.ObjectOwner):
         )
 
     def serves(self, module: Module, devices: Sequence[Any]) -> bool:
-        """Whether these are still the module's tensors, and the devices."""
-        return self.devices == list(devices) and self.known == [t._h for _, t in tensors_of(module)]
+        """Whether the module's tensors and the devices are still the same."""
+        return self.devices == list(devices) and self.known == [t._h for _, t in named_tensors(module)]
 
     def make(self, module: Module, n: int) -> list[Module]:
-        """Returns the module's copies on the first n devices."""
+        """Returns replicas of the module on the first n devices."""
         count = len(self.known)
         out = array("q", bytes(8 * n * count))
         check(_core.bind_ReplicasMake(self._h, n, address(out)))
@@ -57,24 +58,24 @@ class Replicas(_core.ObjectOwner):
         return [self.replica(module, copies[d * count : (d + 1) * count]) for d in range(n)]
 
     def replica(self, module: Module, tensors: Sequence[Tensor]) -> Module:
-        """Returns a copy of the module with the given tensors."""
-        mapping = {id(t): c for (_, t), c in zip(tensors_of(module), tensors, strict=True)}
+        """Returns a replica of the module that has the given tensors."""
+        mapping = {id(t): c for (_, t), c in zip(named_tensors(module), tensors, strict=True)}
         return _copy(module, mapping, {})
 
 
-def tensors_of(module: Module) -> list[tuple[str, Tensor]]:
+def named_tensors(module: Module) -> list[tuple[str, Tensor]]:
     """Returns the parameters and buffers of a module with their names."""
     return [*module.named_parameters(), *module.named_buffers()]
 
 
 def _copy(module: Module, tensors: dict[int, Tensor], made: dict[int, Module]) -> Module:
-    """Returns a shallow copy of a tree of modules with other tensors in it."""
+    """Returns a copy of a module tree with other tensors. `tensors` maps the id of each tensor to its copy."""
     if id(module) in made:
         return made[id(module)]
     replica = module.__new__(type(module))
     replica.__dict__ = dict(module.__dict__)
     made[id(module)] = replica
-    # Plain tensors in the place of parameters: they are results, through which gradients flow back.
+    # Plain tensors instead of parameters: they are results of operations, through which gradients flow back.
     replica.__dict__["_parameters"] = {}
     replica.__dict__["_buffers"] = {k: None if b is None else tensors[id(b)] for k, b in module._buffers.items()}
     replica.__dict__["_modules"] = {

@@ -1,4 +1,4 @@
-"""Batches cut into parts on several devices, and outputs joined again. Values may be nested."""
+"""Splits batches over devices, and gathers outputs. Values may be nested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plait._device import open_device
 from plait._engine.pytree import flatten
 from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
-from plait.nn.parallel._inputs import join
+from plait.nn.parallel._inputs import merge_nested
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 
@@ -19,19 +19,19 @@ __all__ = ["gather", "scatter", "scatter_kwargs"]
 def scatter(
     inputs: Any, target_gpus: Sequence[Any], dim: int = 0, *, weights: Sequence[float] | None = None
 ) -> list[Any]:
-    """Returns a value in parts, one for each device: tensors cut along `dim`, everything else the same in each.
+    """Splits a value into parts, one for each device. Tensors are split along `dim`; every part gets all other values.
 
-    There are fewer parts than devices if the last get no samples, and among the others None stands for one without any.
-    Tensors without dimensions go to every device as they are. Gradients flow back.
+    The list ends at the last device that gets samples; an earlier device without samples gets None. 0-d tensors go to
+    every device. Gradients flow back.
 
     Args:
         inputs: tensors in tuples, lists and dicts
         target_gpus: devices of any type
-        dim: the dimension that counts samples
-        weights: the devices' shares, in any unit; equal by default
+        dim: the batch dimension
+        weights: the devices' relative shares; equal by default
 
     Raises:
-        ValueError: if tensors do not go to the same devices, or none has a dimension.
+        ValueError: if the tensors' batch sizes would give different devices, or all tensors are 0-d.
     """
     leaves, build = flatten(inputs)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -69,16 +69,16 @@ def scatter(
 def scatter_kwargs(
     inputs: Any, kwargs: dict[str, Any] | None, target_gpus: Sequence[Any], dim: int = 0, *, weights: Any = None
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns positional and keyword arguments in parts: see `scatter`."""
+    """Splits positional and keyword arguments: see `scatter`."""
     args = tuple(inputs) if isinstance(inputs, tuple | list) else () if inputs is None else (inputs,)
     parts = scatter((args, dict(kwargs or {})), target_gpus, dim, weights=weights)
     return tuple(p and p[0] for p in parts), tuple(p and p[1] for p in parts)
 
 
 def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
-    """Returns values from several devices as one: tensors joined along `dim` on a device, of anything else a list.
+    """Gathers values on a device. Tensors are concatenated along `dim`; other values become a list.
 
-    Tensors without dimensions become a vector. Gradients flow back.
+    0-d tensors become a vector. Gradients flow back.
     """
     number = open_device(target_device)
 
@@ -86,4 +86,4 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
         handles = array("q", [p._h for p in parts])
         return own(check(_core.bind_BatchGather(address(handles), len(handles), number, dim)))
 
-    return join(outputs, merge)
+    return merge_nested(outputs, merge)

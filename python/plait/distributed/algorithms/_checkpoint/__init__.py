@@ -1,1 +1,1 @@
-"""Modules whose activations are computed again in backward."""
+"""Activation checkpointing of modules."""

@@ -1,4 +1,4 @@
-"""Modules whose forward pass keeps its inputs alone, and runs again in backward."""
+"""Activation checkpointing of modules: forward keeps only its inputs, and runs again in backward."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Callable
 from typing import Any
 
 from plait.distributed.fsdp._module import swap_class
-from plait.distributed.fsdp.wrap import asks, lambda_auto_wrap_policy
+from plait.distributed.fsdp.wrap import as_policy, lambda_auto_wrap_policy
 from plait.nn.modules.module import Module
 from plait.utils.checkpoint import checkpoint
 
 
 class CheckpointImpl(enum.Enum):
-    """Which kind of checkpoint: see `plait.utils.checkpoint.checkpoint`."""
+    """The implementation of the checkpoint: see `plait.utils.checkpoint.checkpoint`."""
 
     REENTRANT = enum.auto()
     NO_REENTRANT = enum.auto()
 
 
 class CheckpointWrapper(Module):
-    """What `checkpoint_wrapper` adds to a module's class."""
+    """The class that `checkpoint_wrapper` adds to a module's class."""
 
     @property
     def _checkpoint_wrapped_module(self) -> Module:
-        """The module: itself."""
+        """The module itself."""
         return self
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the module's own forward without keeping what its gradient needs."""
+        """Calls the module's own forward in a checkpoint."""
         function, reentrant, options = self.__dict__["_checkpointed"]
         run = super().forward
         if not reentrant:
@@ -48,15 +48,16 @@ def checkpoint_wrapper(
     checkpoint_fn: Callable[..., Any] | None = None,
     **checkpoint_fn_kwargs: Any,
 ) -> Module:
-    """Makes a module compute its activations again in backward, in the place of keeping them, and returns it.
+    """Makes a module recompute its activations in backward instead of keeping them, and returns it.
 
-    The module itself is changed, to a class that is also `CheckpointWrapper`: names are its own.
+    The module is changed in place: its class becomes a subclass of its own class and `CheckpointWrapper`. The names of
+    its parameters do not change.
 
     Args:
-        module: whose forward takes tensors and anything else
-        checkpoint_impl: the kind of checkpoint
-        checkpoint_fn: called with forward and its arguments in the place of `plait.utils.checkpoint.checkpoint`
-        checkpoint_fn_kwargs: more arguments of that
+        module: the module
+        checkpoint_impl: the implementation of the checkpoint
+        checkpoint_fn: called with forward and its arguments instead of `plait.utils.checkpoint.checkpoint`
+        checkpoint_fn_kwargs: keyword arguments of that function
     """
     if not isinstance(module, Module):
         raise TypeError(f"checkpoint_wrapper: want a module, got {type(module).__name__}")
@@ -76,21 +77,21 @@ def apply_activation_checkpointing(
     check_fn: Callable[[Module], bool] = lambda _: True,
     auto_wrap_policy: Any = None,
 ) -> None:
-    """Makes checkpoints of the parts of a model that a function picks.
+    """Applies activation checkpointing to the submodules that a function selects.
 
     Args:
-        model: whose parts, and not itself
-        checkpoint_wrapper_fn: makes a module a checkpoint
-        check_fn: called with each part
-        auto_wrap_policy: picks in its place, as for `FullyShardedDataParallel`
+        model: the model, which itself is not wrapped
+        checkpoint_wrapper_fn: wraps a module
+        check_fn: selects submodules
+        auto_wrap_policy: a policy as for `FullyShardedDataParallel`, used instead of `check_fn`
     """
     policy = auto_wrap_policy or functools.partial(lambda_auto_wrap_policy, lambda_fn=check_fn)
-    _apply(model, checkpoint_wrapper_fn, asks(policy))
+    _apply(model, checkpoint_wrapper_fn, as_policy(policy))
 
 
 def _apply(module: Module, wrap: Callable[[Module], Module], ask: Callable[[Module, bool, int], Any]) -> int:
-    """Wraps what a policy picks below a module, the innermost first, and returns how many elements that has."""
-    taken = 0
+    """Wraps the submodules that a policy selects, the innermost first, and returns the number of their elements."""
+    wrapped = 0
     for name, child in module.named_children():
         elements = sum(p.numel() for p in child.parameters())
         below = _apply(child, wrap, ask) if ask(child, True, elements) else 0
@@ -98,5 +99,5 @@ def _apply(module: Module, wrap: Callable[[Module], Module], ask: Callable[[Modu
             made, below = wrap(child), elements
             if made is not child:
                 setattr(module, name, made)
-        taken += below
-    return taken
+        wrapped += below
+    return wrapped

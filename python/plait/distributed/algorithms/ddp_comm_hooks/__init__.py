@@ -1,4 +1,4 @@
-"""Hooks that reduce the buckets of DistributedDataParallel. They run in the engine while backward goes on."""
+"""Communication hooks of DistributedDataParallel. They run inside the engine, beside backward."""
 
 from plait.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, topk_hook
 

@@ -1,4 +1,4 @@
-"""Functions that name hooks of the engine."""
+"""Marks Python functions that stand for communication hooks of the engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Hook = Callable[[Any, Any], Any]
 
 
 def engine_hook(name: str, compress: str = "") -> Callable[[Hook], Hook]:
-    """Says which hook of the engine a function stands for."""
+    """Marks a function as the hook `name` of the engine, on buckets cast to `compress` ("fp16" or "bf16") if given."""
 
     def mark(function: Hook) -> Hook:
         function._engine = (name, compress)  # type: ignore[attr-defined]
@@ -18,6 +18,6 @@ def engine_hook(name: str, compress: str = "") -> Callable[[Hook], Hook]:
     return mark
 
 
-def refuse() -> Any:
-    """Raises the error of a hook that is called by hand."""
+def engine_only() -> Any:
+    """Raises an error, since a hook of the engine cannot be called from Python."""
     raise RuntimeError("the hook runs in the engine: give it to DistributedDataParallel.register_comm_hook")

@@ -1,24 +1,25 @@
-"""PowerSGD: gradients sent as matrices of low rank (Vogels, Karimireddy and Jaggi 2019)."""  # noqa: N999
+"""PowerSGD: low-rank gradient compression (Vogels, Karimireddy and Jaggi 2019)."""  # noqa: N999
 
 from __future__ import annotations
 
 from typing import Any
 
-from plait.distributed.algorithms.ddp_comm_hooks._names import engine_hook, refuse
+from plait.distributed.algorithms.ddp_comm_hooks._names import engine_hook, engine_only
 
 
 class PowerSGDState:
-    """How PowerSGD compresses.
+    """The configuration of PowerSGD.
 
     Args:
-        process_group: has no effect; the module's is used
+        process_group: has no effect; the module's group is used
         matrix_approximation_rank: the rank of the approximation
-        start_powerSGD_iter: the number of steps before compression begins
-        min_compression_rate: how many times fewer elements a matrix must take to be compressed
-        use_error_feedback: add what compression loses to the next step's gradients
-        warm_start: begin each step's power method where the last one ended
-        orthogonalization_epsilon: the part of its norm that a column must keep when those before it are taken out
-        random_seed: that of the random matrices, the same on every rank
+        start_powerSGD_iter: the number of first steps without compression
+        min_compression_rate: the compression rate below which a matrix is not compressed
+        use_error_feedback: add the error of the approximation to the next step's gradients
+        warm_start: start each step's power method from the last step's Q
+        orthogonalization_epsilon: the fraction of its norm below which the orthogonal part of a column becomes zero; 0
+            means a default for the dtype
+        random_seed: the seed of the random matrices, the same on every rank
         compression_stats_logging_frequency: has no effect
         batch_tensors_with_same_shape: has no effect
     """
@@ -40,7 +41,7 @@ class PowerSGDState:
             raise ValueError(f"PowerSGDState: want a rank of at least 1, got {matrix_approximation_rank}")
         if (use_error_feedback or warm_start) and start_powerSGD_iter <= 1:
             raise ValueError("PowerSGDState: start_powerSGD_iter must be above 1 with error feedback or warm start")
-        self._given = (
+        self._values = (
             float(matrix_approximation_rank),
             float(start_powerSGD_iter),
             float(min_compression_rate),
@@ -51,16 +52,16 @@ class PowerSGDState:
         )
 
     def _numbers(self) -> tuple[float, ...]:
-        return self._given
+        return self._values
 
 
 @engine_hook("powersgd")
 def powerSGD_hook(state: PowerSGDState, bucket: Any) -> Any:  # noqa: N802
-    """Sends each matrix of a bucket compressed."""
-    return refuse()
+    """Compresses each gradient of a bucket as a matrix."""
+    return engine_only()
 
 
 @engine_hook("batched_powersgd")
 def batched_powerSGD_hook(state: PowerSGDState, bucket: Any) -> Any:  # noqa: N802
-    """Sends a bucket as one square matrix, compressed: faster and less exact."""
-    return refuse()
+    """Compresses a bucket as one square matrix, which is faster and less accurate."""
+    return engine_only()
