@@ -34,3 +34,10 @@ func TestOperationsThatPyTorchLacksArePublic(t *testing.T) {
 	p.python["plaits_own"] = []string{"plait.nn.functional.plaits_own(input: Tensor) -> Tensor"}
 	require.NotContains(t, p.methods(list), "    plaits_own = ", "a module that is written by hand has it")
 }
+
+func TestFunctionsThatAreMethods(t *testing.T) {
+	methods := map[string]string{}
+	methodsIn("@numpy_names\ndef sum(input):\n    return 1\n\n\n@overload\n@checked\ndef flip(input):\n    def inner(): ...\n\n\ndef _own(): ...\n\n\ndef det(a): ...\n", "shape", methods)
+	methodsIn("@checked\ndef det(a): ...\n", "matrix", methods)
+	require.Equal(t, map[string]string{"sum": "shape.sum", "flip": "method(shape.flip)", "det": ""}, methods)
+}
