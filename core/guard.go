@@ -5,8 +5,6 @@ package core
 
 static __thread char plaitk_here;
 static uintptr_t plaitk_thread(void) { return (uintptr_t)&plaitk_here; }
-#cgo noescape plaitk_thread
-#cgo nocallback plaitk_thread
 */
 import "C"
 

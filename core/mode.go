@@ -19,16 +19,6 @@ static uint32_t plaitk_task_swap(uint32_t t) {
   plaitk_task = t;
   return old;
 }
-#cgo noescape plaitk_task_get
-#cgo nocallback plaitk_task_get
-#cgo noescape plaitk_task_swap
-#cgo nocallback plaitk_task_swap
-#cgo noescape plaitk_thread_get
-#cgo nocallback plaitk_thread_get
-#cgo noescape plaitk_mode_get
-#cgo nocallback plaitk_mode_get
-#cgo noescape plaitk_mode_swap
-#cgo nocallback plaitk_mode_swap
 */
 import "C"
 

@@ -1,7 +1,5 @@
 package contract
 
-import "github.com/plait-ml/plait/core"
-
 // Combine reduces the inputs element by element, in their order, and writes the result to every output. A divisor other
 // than 0 divides it. All operands are contiguous, of one dtype and length. Collectives launch this kernel.
 var Combine = declare(Contract{Name: "combine", Outs: "targets...", Ins: "sources...", Ints: "op", Floats: "divisor"})
@@ -26,9 +24,3 @@ type CombineAttrs struct {
 	Op      CombineOp
 	Divisor float64 // 0 for no division
 }
-
-// AddTo adds the attributes to a call and returns it.
-func (a CombineAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Op)).Float(a.Divisor) }
-
-// CombineOf reads the attributes of a call.
-func CombineOf(c *core.Call) CombineAttrs { return CombineAttrs{CombineOp(c.Ints[0]), c.Floats[0]} }

@@ -41,10 +41,10 @@ func SetPatches(c *core.Call, kernel, stride, padding, dilation, places []int) *
 	return c.Dims(kernel).Dims(stride).Dims(padding).Dims(dilation).Dims(places)
 }
 
-// PatchAttrs are the attributes of [Im2Col] and [Col2Im] as kernels read them.
-type PatchAttrs struct{ Kernel, Stride, Padding, Dilation, Places []int64 }
+// PatchesAttrs are the attributes of [Im2Col] and [Col2Im] as kernels read them.
+type PatchesAttrs struct{ Kernel, Stride, Padding, Dilation, Places []int64 }
 
 // PatchesOf reads the attributes of a call.
-func PatchesOf(c *core.Call) PatchAttrs {
-	return PatchAttrs{c.Ints[:2], c.Ints[2:4], c.Ints[4:6], c.Ints[6:8], c.Ints[8:10]}
+func PatchesOf(c *core.Call) PatchesAttrs {
+	return PatchesAttrs{c.Ints[:2], c.Ints[2:4], c.Ints[4:6], c.Ints[6:8], c.Ints[8:10]}
 }

@@ -19,16 +19,6 @@ type ArangeAttrs struct {
 	FloatStart, FloatStep float64
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a ArangeAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(a.Start, a.Step).Float(a.FloatStart, a.FloatStep)
-}
-
-// ArangeOf reads the attributes of a call.
-func ArangeOf(c *core.Call) ArangeAttrs {
-	return ArangeAttrs{c.Ints[0], c.Ints[1], c.Floats[0], c.Floats[1]}
-}
-
 // SpaceAttrs are the attributes of [Linspace] and [Logspace].
 type SpaceAttrs struct {
 	Start, End float64
@@ -56,14 +46,4 @@ func SpaceOf(c *core.Call) SpaceAttrs {
 type TriangleIndicesAttrs struct {
 	Rows, Columns, Diagonal int
 	Upper                   bool // the part above the diagonal, not below
-}
-
-// AddTo adds the attributes to a call and returns it.
-func (a TriangleIndicesAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Rows), int64(a.Columns), int64(a.Diagonal), Flag(a.Upper))
-}
-
-// TriangleIndicesOf reads the attributes of a call.
-func TriangleIndicesOf(c *core.Call) TriangleIndicesAttrs {
-	return TriangleIndicesAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), c.Ints[3] != 0}
 }

@@ -46,14 +46,6 @@ type ScatterAttrs struct {
 	Mode ScatterMode
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a ScatterAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), int64(a.Mode)) }
-
-// ScatterOf reads the attributes of a call.
-func ScatterOf(c *core.Call) ScatterAttrs {
-	return ScatterAttrs{int(c.Ints[0]), ScatterMode(c.Ints[1])}
-}
-
 // SetIndex adds the attributes of [Index] to a call and returns it.
 func SetIndex(c *core.Call, wrap bool, dims []int) *core.Call { return c.Int(Flag(wrap)).Dims(dims) }
 
@@ -88,14 +80,4 @@ type EmbeddingBackwardAttrs struct {
 	Padding     int  // the row that gets no gradient; negative for none
 	ByFrequency bool // each row's sum is divided by the number of its terms
 	Add         bool // sums are added to dweight
-}
-
-// AddTo adds the attributes to a call and returns it.
-func (a EmbeddingBackwardAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Padding), Flag(a.ByFrequency), Flag(a.Add))
-}
-
-// EmbeddingBackwardOf reads the attributes of a call.
-func EmbeddingBackwardOf(c *core.Call) EmbeddingBackwardAttrs {
-	return EmbeddingBackwardAttrs{int(c.Ints[0]), c.Ints[1] != 0, c.Ints[2] != 0}
 }

@@ -1,7 +1,5 @@
 package contract
 
-import "github.com/plait-ml/plait/core"
-
 var (
 	// Interpolate resamples the last dimensions of x to the sizes of y. Both are contiguous, of one dtype.
 	Interpolate = declare(Contract{Name: "interpolate", Outs: "y", Ins: "x", Ints: "spatial mode align_corners", Floats: "scale..."})
@@ -26,14 +24,4 @@ type InterpolateAttrs struct {
 	Mode         InterpolateMode
 	AlignCorners bool
 	Scale        []float64 // of each spatial dimension; 0 to derive it from the sizes
-}
-
-// AddTo adds the attributes to a call and returns it.
-func (a InterpolateAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Spatial), int64(a.Mode), Flag(a.AlignCorners)).Float(a.Scale...)
-}
-
-// InterpolateOf reads the attributes of a call.
-func InterpolateOf(c *core.Call) InterpolateAttrs {
-	return InterpolateAttrs{int(c.Ints[0]), InterpolateMode(c.Ints[1]), c.Ints[2] != 0, c.Floats}
 }

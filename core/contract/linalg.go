@@ -1,7 +1,5 @@
 package contract
 
-import "github.com/plait-ml/plait/core"
-
 // Matrices are contiguous, in float32 or float64, with any batch dimensions in front.
 var (
 	// LinalgSolve writes X, the solution of A X = B; without B, the inverse of A.
@@ -30,12 +28,4 @@ var (
 type TriangularAttrs struct {
 	Upper bool // A is upper triangular
 	Unit  bool // the diagonal is taken as ones
-}
-
-// AddTo adds the attributes to a call and returns it.
-func (a TriangularAttrs) AddTo(c *core.Call) *core.Call { return c.Int(Flag(a.Upper), Flag(a.Unit)) }
-
-// TriangularOf reads the attributes of a call.
-func TriangularOf(c *core.Call) TriangularAttrs {
-	return TriangularAttrs{c.Ints[0] != 0, c.Ints[1] != 0}
 }

@@ -41,16 +41,6 @@ type ClassLossAttrs struct {
 	IgnoreIndex           int64 // samples with this target have no loss
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a ClassLossAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Batch), int64(a.Classes), int64(a.Inner), int64(a.Reduction), a.IgnoreIndex)
-}
-
-// ClassLossOf reads the attributes of a call.
-func ClassLossOf(c *core.Call) ClassLossAttrs {
-	return ClassLossAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), LossReduction(c.Ints[3]), c.Ints[4]}
-}
-
 // SetSmoothing adds label smoothing to a call of [CrossEntropy] or its backward.
 func SetSmoothing(c *core.Call, smoothing float64) *core.Call { return c.Float(smoothing) }
 

@@ -1,7 +1,5 @@
 package contract
 
-import "github.com/plait-ml/plait/core"
-
 // MatMul writes alpha * a @ b + beta * y + bias to y [*, m, n]. y is not read if beta is 0. a is [*, m, k] and b is [*,
 // k, n]; either may be transposed. Leading dimensions broadcast to those of y. The bias is [n]. All operands have one
 // dtype. For integer dtypes, alpha and beta are whole numbers.
@@ -11,14 +9,4 @@ var MatMul = declare(Contract{Name: "matmul", Outs: "y", Ins: "a b bias?", Ints:
 type MatMulAttrs struct {
 	TransposeA, TransposeB bool
 	Alpha, Beta            float64
-}
-
-// AddTo adds the attributes to a call and returns it.
-func (a MatMulAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(Flag(a.TransposeA), Flag(a.TransposeB)).Float(a.Alpha, a.Beta)
-}
-
-// MatMulOf reads the attributes of a call.
-func MatMulOf(c *core.Call) MatMulAttrs {
-	return MatMulAttrs{c.Ints[0] != 0, c.Ints[1] != 0, c.Floats[0], c.Floats[1]}
 }

@@ -31,45 +31,15 @@ type LayerNormAttrs struct {
 	RMS     bool // root mean square: no mean is subtracted
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a LayerNormAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Rows), int64(a.N), Flag(a.RMS))
-}
-
-// LayerNormOf reads the attributes of a call.
-func LayerNormOf(c *core.Call) LayerNormAttrs {
-	return LayerNormAttrs{int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0}
-}
-
 // GroupNormAttrs are the attributes of [GroupNorm], and without eps of [GroupNormBackward]. x has shape [batch,
 // channels, inner].
 type GroupNormAttrs struct{ Batch, Channels, Inner, Groups int }
-
-// AddTo adds the attributes to a call and returns it.
-func (a GroupNormAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Batch), int64(a.Channels), int64(a.Inner), int64(a.Groups))
-}
-
-// GroupNormOf reads the attributes of a call.
-func GroupNormOf(c *core.Call) GroupNormAttrs {
-	return GroupNormAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), int(c.Ints[3])}
-}
 
 // BatchNormAttrs are the attributes of [BatchNorm], and without eps of [BatchNormBackward]. x has shape [batch,
 // channels, inner].
 type BatchNormAttrs struct {
 	Batch, Channels, Inner int
 	Training               bool // use the batch's statistics
-}
-
-// AddTo adds the attributes to a call and returns it.
-func (a BatchNormAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Batch), int64(a.Channels), int64(a.Inner), Flag(a.Training))
-}
-
-// BatchNormOf reads the attributes of a call.
-func BatchNormOf(c *core.Call) BatchNormAttrs {
-	return BatchNormAttrs{int(c.Ints[0]), int(c.Ints[1]), int(c.Ints[2]), c.Ints[3] != 0}
 }
 
 // SetEps adds eps, which is added to variances, to a call of a norm.
@@ -80,11 +50,3 @@ func Eps(c *core.Call) float64 { return c.Floats[0] }
 
 // BatchNormRunningAttrs are the attributes of [BatchNormRunning].
 type BatchNormRunningAttrs struct{ Momentum, Count float64 }
-
-// AddTo adds the attributes to a call and returns it.
-func (a BatchNormRunningAttrs) AddTo(c *core.Call) *core.Call { return c.Float(a.Momentum, a.Count) }
-
-// BatchNormRunningOf reads the attributes of a call.
-func BatchNormRunningOf(c *core.Call) BatchNormRunningAttrs {
-	return BatchNormRunningAttrs{c.Floats[0], c.Floats[1]}
-}

@@ -76,11 +76,5 @@ type OptimNormAttrs struct {
 	Root bool // write the norm, not its p-th power
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a OptimNormAttrs) AddTo(c *core.Call) *core.Call { return c.Int(Flag(a.Root)).Float(a.P) }
-
-// OptimNormOf reads the attributes of a call.
-func OptimNormOf(c *core.Call) OptimNormAttrs { return OptimNormAttrs{c.Floats[0], c.Ints[0] != 0} }
-
 // OptimFactor returns the float attribute of kernels that have one: the limit or the factor.
 func OptimFactor(c *core.Call) float64 { return c.Floats[0] }

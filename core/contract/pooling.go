@@ -60,16 +60,6 @@ type PlaneScatterAttrs struct {
 	Add     bool // sum all values of an index; otherwise the last one stays
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a PlaneScatterAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Spatial), Flag(a.Add))
-}
-
-// PlaneScatterOf reads the attributes of a call.
-func PlaneScatterOf(c *core.Call) PlaneScatterAttrs {
-	return PlaneScatterAttrs{int(c.Ints[0]), c.Ints[1] != 0}
-}
-
 // PlaneScatterPool returns the attributes of the max pooling that made the index. It returns false if the call has
 // none.
 func PlaneScatterPool(c *core.Call) (PoolAttrs, bool) {

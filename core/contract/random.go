@@ -38,28 +38,8 @@ type RandomAttrs struct {
 	Parameters   []float64
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a RandomAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Distribution), a.Seed, a.Offset).Float(a.Parameters...)
-}
-
-// RandomOf reads the attributes of a call.
-func RandomOf(c *core.Call) RandomAttrs {
-	return RandomAttrs{Distribution(c.Ints[0]), c.Ints[1], c.Ints[2], c.Floats}
-}
-
 // RandomIntegersAttrs are the attributes of [RandomIntegers].
 type RandomIntegersAttrs struct{ Seed, Offset, Low, Range int64 }
-
-// AddTo adds the attributes to a call and returns it.
-func (a RandomIntegersAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(a.Seed, a.Offset, a.Low, a.Range)
-}
-
-// RandomIntegersOf reads the attributes of a call.
-func RandomIntegersOf(c *core.Call) RandomIntegersAttrs {
-	return RandomIntegersAttrs{c.Ints[0], c.Ints[1], c.Ints[2], c.Ints[3]}
-}
 
 // DrawAttrs are the attributes of [Bernoulli], [Randperm] and [Multinomial].
 type DrawAttrs struct {

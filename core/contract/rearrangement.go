@@ -1,7 +1,5 @@
 package contract
 
-import "github.com/plait-ml/plait/core"
-
 var (
 	// Triangle writes the lower or upper triangle of each matrix of x, and 0 elsewhere. x may be y.
 	Triangle = declare(Contract{Name: "triangle", Outs: "y", Ins: "x", Ints: "diagonal upper"})
@@ -14,9 +12,3 @@ type TriangleAttrs struct {
 	Diagonal int64
 	Upper    bool
 }
-
-// AddTo adds the attributes to a call and returns it.
-func (a TriangleAttrs) AddTo(c *core.Call) *core.Call { return c.Int(a.Diagonal, Flag(a.Upper)) }
-
-// TriangleOf reads the attributes of a call.
-func TriangleOf(c *core.Call) TriangleAttrs { return TriangleAttrs{c.Ints[0], c.Ints[1] != 0} }

@@ -44,34 +44,14 @@ type SortAttrs struct {
 	Descending bool
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a SortAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), Flag(a.Descending)) }
-
-// SortOf reads the attributes of a call.
-func SortOf(c *core.Call) SortAttrs { return SortAttrs{int(c.Ints[0]), c.Ints[1] != 0} }
-
 // TopKAttrs are the attributes of [TopK].
 type TopKAttrs struct {
 	Dim, K  int
 	Largest bool
 }
 
-// AddTo adds the attributes to a call and returns it.
-func (a TopKAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Dim), int64(a.K), Flag(a.Largest))
-}
-
-// TopKOf reads the attributes of a call.
-func TopKOf(c *core.Call) TopKAttrs { return TopKAttrs{int(c.Ints[0]), int(c.Ints[1]), c.Ints[2] != 0} }
-
 // PickAttrs are the attributes of [KthValue], [Median], [NanMedian] and [Mode]. Only KthValue reads K.
 type PickAttrs struct{ Dim, K int }
-
-// AddTo adds the attributes to a call and returns it.
-func (a PickAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), int64(a.K)) }
-
-// PickOf reads the attributes of a call.
-func PickOf(c *core.Call) PickAttrs { return PickAttrs{int(c.Ints[0]), int(c.Ints[1])} }
 
 // Right reports whether a call of [SearchSorted] also counts elements equal to the value.
 func Right(c *core.Call) bool { return c.Ints[0] != 0 }
@@ -81,9 +61,3 @@ func Consecutive(c *core.Call) bool { return c.Ints[0] != 0 }
 
 // HistCAttrs are the attributes of [HistC].
 type HistCAttrs struct{ Low, High float64 }
-
-// AddTo adds the attributes to a call and returns it.
-func (a HistCAttrs) AddTo(c *core.Call) *core.Call { return c.Float(a.Low, a.High) }
-
-// HistCOf reads the attributes of a call.
-func HistCOf(c *core.Call) HistCAttrs { return HistCAttrs{c.Floats[0], c.Floats[1]} }

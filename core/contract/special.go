@@ -66,13 +66,3 @@ type SpecialPairAttrs struct {
 	Function   SpecialPairFunction
 	Derivative bool // of a polynomial, with respect to x
 }
-
-// AddTo adds the attributes to a call and returns it.
-func (a SpecialPairAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Function), Flag(a.Derivative))
-}
-
-// SpecialPairOf reads the attributes of a call.
-func SpecialPairOf(c *core.Call) SpecialPairAttrs {
-	return SpecialPairAttrs{SpecialPairFunction(c.Ints[0]), c.Ints[1] != 0}
-}

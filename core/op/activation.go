@@ -26,17 +26,9 @@ var (
 // Relu returns x where it is positive and 0 elsewhere.
 func Relu(x *core.Tensor) *core.Tensor { return reluOp.apply(nil, x) }
 
-// ReluInPlace replaces what is negative in x by 0 and returns x.
-func ReluInPlace(x *core.Tensor) *core.Tensor { return reluOp.applyInPlace(nil, x) }
-
 // LeakyRelu returns x where it is positive and slope*x elsewhere.
 func LeakyRelu(x *core.Tensor, slope float64) *core.Tensor {
 	return leakyReluOp.apply([]float64{slope}, x)
-}
-
-// LeakyReluInPlace multiplies what is negative in x by slope and returns x.
-func LeakyReluInPlace(x *core.Tensor, slope float64) *core.Tensor {
-	return leakyReluOp.applyInPlace([]float64{slope}, x)
 }
 
 // Prelu returns x where it is positive and weight*x elsewhere. weight holds one number, or one for each index of x's
@@ -77,38 +69,19 @@ func Threshold(x *core.Tensor, threshold, value float64) *core.Tensor {
 	return thresholdOp.apply([]float64{threshold, value}, x)
 }
 
-// ThresholdInPlace replaces what is not above threshold in x by value and returns x.
-func ThresholdInPlace(x *core.Tensor, threshold, value float64) *core.Tensor {
-	return thresholdOp.applyInPlace([]float64{threshold, value}, x)
-}
-
 // Hardtanh returns x limited to [low, high].
 func Hardtanh(x *core.Tensor, low, high float64) *core.Tensor {
 	return hardtanhOp.apply([]float64{low, high}, x)
 }
 
-// HardtanhInPlace limits x to [low, high] and returns it.
-func HardtanhInPlace(x *core.Tensor, low, high float64) *core.Tensor {
-	return hardtanhOp.applyInPlace([]float64{low, high}, x)
-}
-
 // Relu6 returns x limited to [0, 6].
 func Relu6(x *core.Tensor) *core.Tensor { return relu6Op.apply(nil, x) }
-
-// Relu6InPlace limits x to [0, 6] and returns it.
-func Relu6InPlace(x *core.Tensor) *core.Tensor { return relu6Op.applyInPlace(nil, x) }
 
 // Hardsigmoid returns x/6 + 1/2 limited to [0, 1].
 func Hardsigmoid(x *core.Tensor) *core.Tensor { return hardsigmoidOp.apply(nil, x) }
 
-// HardsigmoidInPlace replaces x by x/6 + 1/2 limited to [0, 1] and returns it.
-func HardsigmoidInPlace(x *core.Tensor) *core.Tensor { return hardsigmoidOp.applyInPlace(nil, x) }
-
 // Hardswish returns x times its hardsigmoid.
 func Hardswish(x *core.Tensor) *core.Tensor { return hardswishOp.apply(nil, x) }
-
-// HardswishInPlace multiplies x by its hardsigmoid and returns it.
-func HardswishInPlace(x *core.Tensor) *core.Tensor { return hardswishOp.applyInPlace(nil, x) }
 
 // Hardshrink returns x, and 0 where it lies in [-lambda, lambda].
 func Hardshrink(x *core.Tensor, lambda float64) *core.Tensor {
@@ -126,14 +99,8 @@ func Softshrink(x *core.Tensor, lambda float64) *core.Tensor {
 // Sigmoid returns 1 / (1 + exp(-x)).
 func Sigmoid(x *core.Tensor) *core.Tensor { return sigmoidOp.apply(nil, x) }
 
-// SigmoidInPlace replaces x by its sigmoid and returns it.
-func SigmoidInPlace(x *core.Tensor) *core.Tensor { return sigmoidOp.applyInPlace(nil, x) }
-
 // Tanh returns the hyperbolic tangent of x.
 func Tanh(x *core.Tensor) *core.Tensor { return tanhOp.apply(nil, x) }
-
-// TanhInPlace replaces x by its hyperbolic tangent and returns it.
-func TanhInPlace(x *core.Tensor) *core.Tensor { return tanhOp.applyInPlace(nil, x) }
 
 // Tanhshrink returns x - tanh(x).
 func Tanhshrink(x *core.Tensor) *core.Tensor { return tanhshrinkOp.apply(nil, x) }

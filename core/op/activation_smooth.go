@@ -29,16 +29,8 @@ var (
 // Elu returns x where it is positive and alpha*(exp(x) - 1) elsewhere (Clevert et al. 2016).
 func Elu(x *core.Tensor, alpha float64) *core.Tensor { return eluOp.apply([]float64{alpha}, x) }
 
-// EluInPlace replaces x by its elu and returns it.
-func EluInPlace(x *core.Tensor, alpha float64) *core.Tensor {
-	return eluOp.applyInPlace([]float64{alpha}, x)
-}
-
 // Selu returns the self-normalising variant of [Elu] (Klambauer et al. 2017).
 func Selu(x *core.Tensor) *core.Tensor { return seluOp.apply(nil, x) }
-
-// SeluInPlace replaces x by its selu and returns it.
-func SeluInPlace(x *core.Tensor) *core.Tensor { return seluOp.applyInPlace(nil, x) }
 
 // Celu returns x where it is positive and alpha*(exp(x/alpha) - 1) elsewhere (Barron 2017). alpha must not be 0.
 func Celu(x *core.Tensor, alpha float64) *core.Tensor {
@@ -71,14 +63,8 @@ func Gelu(x *core.Tensor, approximate string) *core.Tensor {
 // Silu returns x * sigmoid(x) (Elfwing et al. 2017).
 func Silu(x *core.Tensor) *core.Tensor { return siluOp.apply(nil, x) }
 
-// SiluInPlace replaces x by x * sigmoid(x) and returns it.
-func SiluInPlace(x *core.Tensor) *core.Tensor { return siluOp.applyInPlace(nil, x) }
-
 // Mish returns x * tanh(softplus(x)) (Misra 2019).
 func Mish(x *core.Tensor) *core.Tensor { return mishOp.apply(nil, x) }
-
-// MishInPlace replaces x by its mish and returns it.
-func MishInPlace(x *core.Tensor) *core.Tensor { return mishOp.applyInPlace(nil, x) }
 
 // Softplus returns log(1 + exp(beta*x)) / beta, and x itself where beta*x exceeds threshold.
 func Softplus(x *core.Tensor, beta, threshold float64) *core.Tensor {

@@ -18,17 +18,9 @@ var (
 // Add returns x + y, elementwise. Shapes broadcast and dtypes promote; the sum of two bools is their or.
 func Add(x, y *core.Tensor) *core.Tensor { return addOp.apply(nil, x, y) }
 
-// AddInPlace adds y to x and returns x.
-func AddInPlace(x, y *core.Tensor) *core.Tensor { return addOp.applyInPlace(nil, x, y) }
-
 // AddScaled returns x + alpha*y, elementwise.
 func AddScaled(x, y *core.Tensor, alpha float64) *core.Tensor {
 	return addScaledOp.apply([]float64{alpha}, x, y)
-}
-
-// AddScaledInPlace adds alpha*y to x and returns x.
-func AddScaledInPlace(x, y *core.Tensor, alpha float64) *core.Tensor {
-	return addScaledOp.applyInPlace([]float64{alpha}, x, y)
 }
 
 // Sub returns x - y, elementwise. It fails for bools.
@@ -60,14 +52,8 @@ func notBool(name string, tensors ...*core.Tensor) error {
 // Mul returns x * y, elementwise. The product of two bools is their and.
 func Mul(x, y *core.Tensor) *core.Tensor { return mulOp.apply(nil, x, y) }
 
-// MulInPlace multiplies x by y and returns x.
-func MulInPlace(x, y *core.Tensor) *core.Tensor { return mulOp.applyInPlace(nil, x, y) }
-
-// Div returns x / y, elementwise; integers are divided as floats.
+// Div returns x / y, elementwise; integers are divided as floats, so [DivInPlace] fails for an x of integers.
 func Div(x, y *core.Tensor) *core.Tensor { return divOp.apply(nil, x, y) }
-
-// DivInPlace divides x by y and returns x. It fails if x is of an integer dtype.
-func DivInPlace(x, y *core.Tensor) *core.Tensor { return divOp.applyInPlace(nil, x, y) }
 
 // Neg returns -x.
 func Neg(x *core.Tensor) *core.Tensor {
@@ -88,14 +74,8 @@ func NegInPlace(x *core.Tensor) *core.Tensor {
 // Abs returns |x|.
 func Abs(x *core.Tensor) *core.Tensor { return absOp.apply(nil, x) }
 
-// AbsInPlace replaces x by |x| and returns it.
-func AbsInPlace(x *core.Tensor) *core.Tensor { return absOp.applyInPlace(nil, x) }
-
 // Sign returns 1 where x is positive, -1 where it is negative and 0 elsewhere, NaN included.
 func Sign(x *core.Tensor) *core.Tensor { return signOp.apply(nil, x) }
-
-// SignInPlace replaces x by its sign and returns it.
-func SignInPlace(x *core.Tensor) *core.Tensor { return signOp.applyInPlace(nil, x) }
 
 // Square returns x * x.
 func Square(x *core.Tensor) *core.Tensor {
@@ -115,9 +95,6 @@ func SquareInPlace(x *core.Tensor) *core.Tensor {
 
 // Reciprocal returns 1 / x.
 func Reciprocal(x *core.Tensor) *core.Tensor { return reciprocalOp.apply(nil, x) }
-
-// ReciprocalInPlace replaces x by 1 / x and returns it.
-func ReciprocalInPlace(x *core.Tensor) *core.Tensor { return reciprocalOp.applyInPlace(nil, x) }
 
 // Heaviside returns 0 where x is negative, y where it is 0 and 1 elsewhere.
 func Heaviside(x, y *core.Tensor) *core.Tensor {

@@ -13,29 +13,14 @@ var (
 // Lerp returns x + weight*(y - x), elementwise; exactly y where weight is 1.
 func Lerp(x, y, weight *core.Tensor) *core.Tensor { return lerpOp.apply(nil, x, y, weight) }
 
-// LerpInPlace moves x towards y by weight and returns it.
-func LerpInPlace(x, y, weight *core.Tensor) *core.Tensor {
-	return lerpOp.applyInPlace(nil, x, y, weight)
-}
-
 // Addcmul returns x + value*a*b, elementwise.
 func Addcmul(x, a, b *core.Tensor, value float64) *core.Tensor {
 	return addcmulOp.apply([]float64{value}, x, a, b)
 }
 
-// AddcmulInPlace adds value*a*b to x and returns x.
-func AddcmulInPlace(x, a, b *core.Tensor, value float64) *core.Tensor {
-	return addcmulOp.applyInPlace([]float64{value}, x, a, b)
-}
-
 // Addcdiv returns x + value*a/b, elementwise.
 func Addcdiv(x, a, b *core.Tensor, value float64) *core.Tensor {
 	return addcdivOp.apply([]float64{value}, x, a, b)
-}
-
-// AddcdivInPlace adds value*a/b to x and returns x.
-func AddcdivInPlace(x, a, b *core.Tensor, value float64) *core.Tensor {
-	return addcdivOp.applyInPlace([]float64{value}, x, a, b)
 }
 
 func init() {

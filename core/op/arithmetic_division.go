@@ -17,9 +17,6 @@ var (
 // zero is an error.
 func FloorDivide(x, y *core.Tensor) *core.Tensor { return floorDivideOp.apply(nil, x, y) }
 
-// FloorDivideInPlace replaces x by the quotient rounded towards minus infinity and returns it.
-func FloorDivideInPlace(x, y *core.Tensor) *core.Tensor { return floorDivideOp.applyInPlace(nil, x, y) }
-
 // truncDivide returns the operation for the dtype that x and y promote to.
 func truncDivide(x, y *core.Tensor) *Elementwise {
 	if x != nil && y != nil && core.ResultType(x, y).IsFloat() {
@@ -32,28 +29,14 @@ func truncDivide(x, y *core.Tensor) *Elementwise {
 // error.
 func TruncDivide(x, y *core.Tensor) *core.Tensor { return truncDivide(x, y).apply(nil, x, y) }
 
-// TruncDivideInPlace replaces x by the quotient rounded towards zero and returns it.
-func TruncDivideInPlace(x, y *core.Tensor) *core.Tensor {
-	return truncDivide(x, y).applyInPlace(nil, x, y)
-}
-
 // Remainder returns x - y*floor(x/y), elementwise: the remainder with the sign of y. Integers modulo zero are an error.
 func Remainder(x, y *core.Tensor) *core.Tensor { return remainderOp.apply(nil, x, y) }
-
-// RemainderInPlace replaces x by its remainder modulo y, which has the sign of y, and returns it.
-func RemainderInPlace(x, y *core.Tensor) *core.Tensor { return remainderOp.applyInPlace(nil, x, y) }
 
 // Fmod returns x - y*trunc(x/y), elementwise: the remainder with the sign of x. Integers modulo zero are an error.
 func Fmod(x, y *core.Tensor) *core.Tensor { return fmodOp.apply(nil, x, y) }
 
-// FmodInPlace replaces x by its remainder modulo y, which has the sign of x, and returns it.
-func FmodInPlace(x, y *core.Tensor) *core.Tensor { return fmodOp.applyInPlace(nil, x, y) }
-
 // Gcd returns the greatest common divisor of the integers x and y, elementwise.
 func Gcd(x, y *core.Tensor) *core.Tensor { return gcdOp.apply(nil, x, y) }
-
-// GcdInPlace replaces x by the greatest common divisor of x and y and returns it.
-func GcdInPlace(x, y *core.Tensor) *core.Tensor { return gcdOp.applyInPlace(nil, x, y) }
 
 // LCM returns the least common multiples of integers, elementwise; 0 where one is 0.
 func LCM(x, y *core.Tensor) *core.Tensor {

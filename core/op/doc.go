@@ -9,3 +9,4 @@
 package op
 
 //go:generate go run github.com/plait-ml/plait/internal/gen
+//go:generate go run github.com/plait-ml/plait/internal/gen/engine ../..

@@ -27,56 +27,29 @@ var (
 // Exp returns e to the power x.
 func Exp(x *core.Tensor) *core.Tensor { return expOp.apply(nil, x) }
 
-// ExpInPlace replaces x by e to the power x and returns it.
-func ExpInPlace(x *core.Tensor) *core.Tensor { return expOp.applyInPlace(nil, x) }
-
 // Exp2 returns 2 to the power x.
 func Exp2(x *core.Tensor) *core.Tensor { return exp2Op.apply(nil, x) }
-
-// Exp2InPlace replaces x by 2 to the power x and returns it.
-func Exp2InPlace(x *core.Tensor) *core.Tensor { return exp2Op.applyInPlace(nil, x) }
 
 // Expm1 returns exp(x) - 1, accurate near 0.
 func Expm1(x *core.Tensor) *core.Tensor { return expm1Op.apply(nil, x) }
 
-// Expm1InPlace replaces x by exp(x) - 1 and returns it.
-func Expm1InPlace(x *core.Tensor) *core.Tensor { return expm1Op.applyInPlace(nil, x) }
-
 // Log returns the natural logarithm of x.
 func Log(x *core.Tensor) *core.Tensor { return logOp.apply(nil, x) }
-
-// LogInPlace replaces x by its natural logarithm and returns it.
-func LogInPlace(x *core.Tensor) *core.Tensor { return logOp.applyInPlace(nil, x) }
 
 // Log2 returns the logarithm of x to base 2.
 func Log2(x *core.Tensor) *core.Tensor { return log2Op.apply(nil, x) }
 
-// Log2InPlace replaces x by its logarithm to base 2 and returns it.
-func Log2InPlace(x *core.Tensor) *core.Tensor { return log2Op.applyInPlace(nil, x) }
-
 // Log10 returns the logarithm of x to base 10.
 func Log10(x *core.Tensor) *core.Tensor { return log10Op.apply(nil, x) }
-
-// Log10InPlace replaces x by its logarithm to base 10 and returns it.
-func Log10InPlace(x *core.Tensor) *core.Tensor { return log10Op.applyInPlace(nil, x) }
 
 // Log1p returns log(1 + x), accurate near 0.
 func Log1p(x *core.Tensor) *core.Tensor { return log1pOp.apply(nil, x) }
 
-// Log1pInPlace replaces x by log(1 + x) and returns it.
-func Log1pInPlace(x *core.Tensor) *core.Tensor { return log1pOp.applyInPlace(nil, x) }
-
 // Sqrt returns the square root of x.
 func Sqrt(x *core.Tensor) *core.Tensor { return sqrtOp.apply(nil, x) }
 
-// SqrtInPlace replaces x by its square root and returns it.
-func SqrtInPlace(x *core.Tensor) *core.Tensor { return sqrtOp.applyInPlace(nil, x) }
-
 // Rsqrt returns 1 / sqrt(x).
 func Rsqrt(x *core.Tensor) *core.Tensor { return rsqrtOp.apply(nil, x) }
-
-// RsqrtInPlace replaces x by 1 / sqrt(x) and returns it.
-func RsqrtInPlace(x *core.Tensor) *core.Tensor { return rsqrtOp.applyInPlace(nil, x) }
 
 // Logaddexp returns log(exp(x) + exp(y)), elementwise, without overflow.
 func Logaddexp(x, y *core.Tensor) *core.Tensor { return logaddexpOp.apply(nil, x, y) }
@@ -86,9 +59,6 @@ func Logaddexp2(x, y *core.Tensor) *core.Tensor { return logaddexp2Op.apply(nil,
 
 // Xlogy returns x * log(y), elementwise, and 0 where x is 0.
 func Xlogy(x, y *core.Tensor) *core.Tensor { return xlogyOp.apply(nil, x, y) }
-
-// XlogyInPlace replaces x by x * log(y), 0 where x is 0, and returns it.
-func XlogyInPlace(x, y *core.Tensor) *core.Tensor { return xlogyOp.applyInPlace(nil, x, y) }
 
 func init() {
 	register("exponential",

@@ -31,20 +31,10 @@ func Scatter(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
 	return scatterOp.apply(x, dim, index, src)
 }
 
-// ScatterInPlace changes x as [Scatter] does and returns it.
-func ScatterInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	return scatterOp.applyInPlace(x, dim, index, src)
-}
-
 // ScatterAdd returns x with values of src added to the elements that index names in dimension dim, like [Scatter].
 // The order of the additions, and so the result, does not depend on the number of threads.
 func ScatterAdd(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
 	return scatterAddOp.apply(x, dim, index, src)
-}
-
-// ScatterAddInPlace changes x as [ScatterAdd] does and returns it.
-func ScatterAddInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
-	return scatterAddOp.applyInPlace(x, dim, index, src)
 }
 
 // check returns the dimension counted from the front and fails unless the operands fit.

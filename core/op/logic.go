@@ -19,26 +19,14 @@ var (
 // LogicalAnd returns whether both are true, elementwise; numbers other than 0 are true.
 func LogicalAnd(x, y *core.Tensor) *core.Tensor { return logicalAndOp.apply(nil, x, y) }
 
-// LogicalAndInPlace replaces x by whether both are true and returns it.
-func LogicalAndInPlace(x, y *core.Tensor) *core.Tensor { return logicalAndOp.applyInPlace(nil, x, y) }
-
 // LogicalOr returns whether one or both are true, elementwise; numbers other than 0 are true.
 func LogicalOr(x, y *core.Tensor) *core.Tensor { return logicalOrOp.apply(nil, x, y) }
-
-// LogicalOrInPlace replaces x by whether one or both are true and returns it.
-func LogicalOrInPlace(x, y *core.Tensor) *core.Tensor { return logicalOrOp.applyInPlace(nil, x, y) }
 
 // LogicalXor returns whether exactly one is true, elementwise; numbers other than 0 are true.
 func LogicalXor(x, y *core.Tensor) *core.Tensor { return logicalXorOp.apply(nil, x, y) }
 
-// LogicalXorInPlace replaces x by whether exactly one is true and returns it.
-func LogicalXorInPlace(x, y *core.Tensor) *core.Tensor { return logicalXorOp.applyInPlace(nil, x, y) }
-
 // LogicalNot returns whether x is false; numbers other than 0 are true.
 func LogicalNot(x *core.Tensor) *core.Tensor { return logicalNotOp.apply(nil, x) }
-
-// LogicalNotInPlace replaces x by whether it is false and returns it.
-func LogicalNotInPlace(x *core.Tensor) *core.Tensor { return logicalNotOp.applyInPlace(nil, x) }
 
 // bitwise returns the logical operation for bools and the bitwise one for anything else.
 func bitwise(logical, bits *Elementwise, tensors ...*core.Tensor) *Elementwise {
@@ -55,19 +43,9 @@ func BitwiseAnd(x, y *core.Tensor) *core.Tensor {
 	return bitwise(logicalAndOp, bitwiseAndOp, x, y).apply(nil, x, y)
 }
 
-// BitwiseAndInPlace replaces x by the bitwise and and returns it.
-func BitwiseAndInPlace(x, y *core.Tensor) *core.Tensor {
-	return bitwise(logicalAndOp, bitwiseAndOp, x, y).applyInPlace(nil, x, y)
-}
-
 // BitwiseOr returns the bitwise or of integers or bools, elementwise.
 func BitwiseOr(x, y *core.Tensor) *core.Tensor {
 	return bitwise(logicalOrOp, bitwiseOrOp, x, y).apply(nil, x, y)
-}
-
-// BitwiseOrInPlace replaces x by the bitwise or and returns it.
-func BitwiseOrInPlace(x, y *core.Tensor) *core.Tensor {
-	return bitwise(logicalOrOp, bitwiseOrOp, x, y).applyInPlace(nil, x, y)
 }
 
 // BitwiseXor returns the bitwise exclusive or of integers or bools, elementwise.
@@ -75,37 +53,17 @@ func BitwiseXor(x, y *core.Tensor) *core.Tensor {
 	return bitwise(logicalXorOp, bitwiseXorOp, x, y).apply(nil, x, y)
 }
 
-// BitwiseXorInPlace replaces x by the bitwise exclusive or and returns it.
-func BitwiseXorInPlace(x, y *core.Tensor) *core.Tensor {
-	return bitwise(logicalXorOp, bitwiseXorOp, x, y).applyInPlace(nil, x, y)
-}
-
 // BitwiseNot returns the bits of integers inverted, and the logical not of bools.
 func BitwiseNot(x *core.Tensor) *core.Tensor {
 	return bitwise(logicalNotOp, bitwiseNotOp, x).apply(nil, x)
 }
 
-// BitwiseNotInPlace inverts the bits of x and returns it.
-func BitwiseNotInPlace(x *core.Tensor) *core.Tensor {
-	return bitwise(logicalNotOp, bitwiseNotOp, x).applyInPlace(nil, x)
-}
-
 // BitwiseLeftShift returns x shifted left by y bits, elementwise; 0 if y is negative or exceeds the width.
 func BitwiseLeftShift(x, y *core.Tensor) *core.Tensor { return leftShiftOp.apply(nil, x, y) }
-
-// BitwiseLeftShiftInPlace shifts x left by y bits and returns it.
-func BitwiseLeftShiftInPlace(x, y *core.Tensor) *core.Tensor {
-	return leftShiftOp.applyInPlace(nil, x, y)
-}
 
 // BitwiseRightShift returns x shifted right by y bits, elementwise, filled with its sign; nothing but the sign is left if
 // y is negative or exceeds the width.
 func BitwiseRightShift(x, y *core.Tensor) *core.Tensor { return rightShiftOp.apply(nil, x, y) }
-
-// BitwiseRightShiftInPlace shifts x right by y bits and returns it.
-func BitwiseRightShiftInPlace(x, y *core.Tensor) *core.Tensor {
-	return rightShiftOp.applyInPlace(nil, x, y)
-}
 
 func init() {
 	logical := func(e *Elementwise, fn, inPlace any, doc string) Row {

@@ -57,14 +57,8 @@ func TruncInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(truncOp, 
 // Frac returns x - trunc(x).
 func Frac(x *core.Tensor) *core.Tensor { return fracOp.apply(nil, x) }
 
-// FracInPlace replaces x by x - trunc(x) and returns it.
-func FracInPlace(x *core.Tensor) *core.Tensor { return fracOp.applyInPlace(nil, x) }
-
 // Copysign returns |x| with the sign of y, elementwise.
 func Copysign(x, y *core.Tensor) *core.Tensor { return copysignOp.apply(nil, x, y) }
-
-// CopysignInPlace gives x the sign of y and returns it.
-func CopysignInPlace(x, y *core.Tensor) *core.Tensor { return copysignOp.applyInPlace(nil, x, y) }
 
 // RoundTo returns x rounded to the given number of decimals, which may be negative.
 func RoundTo(x *core.Tensor, decimals int) *core.Tensor {

@@ -32,38 +32,20 @@ var (
 // Erf returns the error function of x.
 func Erf(x *core.Tensor) *core.Tensor { return erfOp.apply(nil, x) }
 
-// ErfInPlace replaces x by its error function and returns it.
-func ErfInPlace(x *core.Tensor) *core.Tensor { return erfOp.applyInPlace(nil, x) }
-
 // Erfc returns 1 - erf(x), accurate for large x.
 func Erfc(x *core.Tensor) *core.Tensor { return erfcOp.apply(nil, x) }
-
-// ErfcInPlace replaces x by 1 - erf(x) and returns it.
-func ErfcInPlace(x *core.Tensor) *core.Tensor { return erfcOp.applyInPlace(nil, x) }
 
 // Erfinv returns the inverse of the error function; NaN outside [-1, 1].
 func Erfinv(x *core.Tensor) *core.Tensor { return erfinvOp.apply(nil, x) }
 
-// ErfinvInPlace replaces x by the inverse of its error function and returns it.
-func ErfinvInPlace(x *core.Tensor) *core.Tensor { return erfinvOp.applyInPlace(nil, x) }
-
 // Lgamma returns the logarithm of the absolute value of the gamma function of x.
 func Lgamma(x *core.Tensor) *core.Tensor { return lgammaOp.apply(nil, x) }
-
-// LgammaInPlace replaces x by the logarithm of its gamma function and returns it.
-func LgammaInPlace(x *core.Tensor) *core.Tensor { return lgammaOp.applyInPlace(nil, x) }
 
 // Digamma returns the derivative of [Lgamma] at x.
 func Digamma(x *core.Tensor) *core.Tensor { return digammaOp.apply(nil, x) }
 
-// DigammaInPlace replaces x by the derivative of [Lgamma] there and returns it.
-func DigammaInPlace(x *core.Tensor) *core.Tensor { return digammaOp.applyInPlace(nil, x) }
-
 // Entr returns -x*log(x), the terms of which the entropy of a distribution is the sum; 0 at 0, and -inf below.
 func Entr(x *core.Tensor) *core.Tensor { return entrOp.apply(nil, x) }
-
-// EntrInPlace replaces x by -x*log(x) and returns it.
-func EntrInPlace(x *core.Tensor) *core.Tensor { return entrOp.applyInPlace(nil, x) }
 
 // Ndtr returns the area under the standard normal density below x.
 func Ndtr(x *core.Tensor) *core.Tensor { return ndtrOp.apply(nil, x) }

@@ -25,98 +25,50 @@ var (
 // Sin returns the sine of x.
 func Sin(x *core.Tensor) *core.Tensor { return sinOp.apply(nil, x) }
 
-// SinInPlace replaces x by its sine and returns it.
-func SinInPlace(x *core.Tensor) *core.Tensor { return sinOp.applyInPlace(nil, x) }
-
 // Cos returns the cosine of x.
 func Cos(x *core.Tensor) *core.Tensor { return cosOp.apply(nil, x) }
-
-// CosInPlace replaces x by its cosine and returns it.
-func CosInPlace(x *core.Tensor) *core.Tensor { return cosOp.applyInPlace(nil, x) }
 
 // Tan returns the tangent of x.
 func Tan(x *core.Tensor) *core.Tensor { return tanOp.apply(nil, x) }
 
-// TanInPlace replaces x by its tangent and returns it.
-func TanInPlace(x *core.Tensor) *core.Tensor { return tanOp.applyInPlace(nil, x) }
-
 // Asin returns the inverse sine of x; NaN outside [-1, 1].
 func Asin(x *core.Tensor) *core.Tensor { return asinOp.apply(nil, x) }
-
-// AsinInPlace replaces x by its inverse sine and returns it.
-func AsinInPlace(x *core.Tensor) *core.Tensor { return asinOp.applyInPlace(nil, x) }
 
 // Acos returns the inverse cosine of x; NaN outside [-1, 1].
 func Acos(x *core.Tensor) *core.Tensor { return acosOp.apply(nil, x) }
 
-// AcosInPlace replaces x by its inverse cosine and returns it.
-func AcosInPlace(x *core.Tensor) *core.Tensor { return acosOp.applyInPlace(nil, x) }
-
 // Atan returns the inverse tangent of x.
 func Atan(x *core.Tensor) *core.Tensor { return atanOp.apply(nil, x) }
-
-// AtanInPlace replaces x by its inverse tangent and returns it.
-func AtanInPlace(x *core.Tensor) *core.Tensor { return atanOp.applyInPlace(nil, x) }
 
 // Atan2 returns the angle of the point (y, x), elementwise: its first argument is the ordinate.
 func Atan2(x, y *core.Tensor) *core.Tensor { return atan2Op.apply(nil, x, y) }
 
-// Atan2InPlace replaces x by the angle of the point (y, x) and returns it.
-func Atan2InPlace(x, y *core.Tensor) *core.Tensor { return atan2Op.applyInPlace(nil, x, y) }
-
 // Sinh returns the hyperbolic sine of x.
 func Sinh(x *core.Tensor) *core.Tensor { return sinhOp.apply(nil, x) }
-
-// SinhInPlace replaces x by its hyperbolic sine and returns it.
-func SinhInPlace(x *core.Tensor) *core.Tensor { return sinhOp.applyInPlace(nil, x) }
 
 // Cosh returns the hyperbolic cosine of x.
 func Cosh(x *core.Tensor) *core.Tensor { return coshOp.apply(nil, x) }
 
-// CoshInPlace replaces x by its hyperbolic cosine and returns it.
-func CoshInPlace(x *core.Tensor) *core.Tensor { return coshOp.applyInPlace(nil, x) }
-
 // Asinh returns the inverse hyperbolic sine of x.
 func Asinh(x *core.Tensor) *core.Tensor { return asinhOp.apply(nil, x) }
-
-// AsinhInPlace replaces x by its inverse hyperbolic sine and returns it.
-func AsinhInPlace(x *core.Tensor) *core.Tensor { return asinhOp.applyInPlace(nil, x) }
 
 // Acosh returns the inverse hyperbolic cosine of x; NaN below 1.
 func Acosh(x *core.Tensor) *core.Tensor { return acoshOp.apply(nil, x) }
 
-// AcoshInPlace replaces x by its inverse hyperbolic cosine and returns it.
-func AcoshInPlace(x *core.Tensor) *core.Tensor { return acoshOp.applyInPlace(nil, x) }
-
 // Atanh returns the inverse hyperbolic tangent of x; NaN outside [-1, 1].
 func Atanh(x *core.Tensor) *core.Tensor { return atanhOp.apply(nil, x) }
-
-// AtanhInPlace replaces x by its inverse hyperbolic tangent and returns it.
-func AtanhInPlace(x *core.Tensor) *core.Tensor { return atanhOp.applyInPlace(nil, x) }
 
 // Hypot returns sqrt(x*x + y*y), elementwise, without overflow.
 func Hypot(x, y *core.Tensor) *core.Tensor { return hypotOp.apply(nil, x, y) }
 
-// HypotInPlace replaces x by sqrt(x*x + y*y) and returns it.
-func HypotInPlace(x, y *core.Tensor) *core.Tensor { return hypotOp.applyInPlace(nil, x, y) }
-
 // Sinc returns sin(pi*x) / (pi*x), and 1 at 0.
 func Sinc(x *core.Tensor) *core.Tensor { return sincOp.apply(nil, x) }
-
-// SincInPlace replaces x by sin(pi*x) / (pi*x) and returns it.
-func SincInPlace(x *core.Tensor) *core.Tensor { return sincOp.applyInPlace(nil, x) }
 
 // Deg2rad returns angles in degrees as radians.
 func Deg2rad(x *core.Tensor) *core.Tensor { return deg2radOp.apply(nil, x) }
 
-// Deg2radInPlace converts x from degrees to radians and returns it.
-func Deg2radInPlace(x *core.Tensor) *core.Tensor { return deg2radOp.applyInPlace(nil, x) }
-
 // Rad2deg returns angles in radians as degrees.
 func Rad2deg(x *core.Tensor) *core.Tensor { return rad2degOp.apply(nil, x) }
-
-// Rad2degInPlace converts x from radians to degrees and returns it.
-func Rad2degInPlace(x *core.Tensor) *core.Tensor { return rad2degOp.applyInPlace(nil, x) }
 
 func init() {
 	register("trigonometric",

@@ -1,5 +1,4 @@
-// Gen writes the generated files of the module from the registry of operations, and the digests of shared C headers into the
-// flags of the packages that include them. It runs from any folder of the module:
+// Gen writes the loops of elementwise operations from the registry of operations. It runs from any folder of the module:
 //
 //	go run ./internal/gen
 package main
@@ -11,18 +10,10 @@ import (
 	"path/filepath"
 )
 
-// generators write their files below root.
-var generators = []func(root string) error{
-	elementwiseKernels,
-	cgoFlags,
-}
-
 func main() {
 	root, err := moduleRoot()
-	for _, g := range generators {
-		if err == nil {
-			err = g(root)
-		}
+	if err == nil {
+		err = elementwiseKernels(root)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)

@@ -2,8 +2,6 @@ package blas
 
 /*
 #include "blas.h"
-#cgo noescape plaitk_blas_alone
-#cgo nocallback plaitk_blas_alone
 */
 import "C"
 

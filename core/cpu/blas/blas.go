@@ -13,8 +13,6 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xe3d4383d
-#cgo race CFLAGS: -O1
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>
 #include "blas.h"

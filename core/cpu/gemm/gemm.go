@@ -8,12 +8,8 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x52822d98
-#cgo race CFLAGS: -O1
 #include "../include/plait_kernel.h"
 #include "../include/plait_gemm.h"
-#cgo noescape plaitk_gemm_batched
-#cgo nocallback plaitk_gemm_batched
 */
 import "C"
 

@@ -5,8 +5,6 @@
 package pool
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x67497d02
-#cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lpthread
 #include "../include/plait_pool.h"
 */

@@ -2,11 +2,6 @@
 package attention
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xea803aad
-#cgo noescape plaitk_attention_forward
-#cgo nocallback plaitk_attention_forward
-#cgo noescape plaitk_attention_backward
-#cgo nocallback plaitk_attention_backward
 #include "c/attention.h"
 */
 import "C"
@@ -18,8 +13,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/attention/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"               // defines plait_parallel
 )
 
 func init() {

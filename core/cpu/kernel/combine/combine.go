@@ -2,9 +2,6 @@
 package combine
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x35d239de
-#cgo noescape plaitk_combine
-#cgo nocallback plaitk_combine
 #include "c/combine.h"
 */
 import "C"
@@ -15,7 +12,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/combine/c" // its kernels
 )
 
 func init() { kernel.Register(contract.Combine, combine) }

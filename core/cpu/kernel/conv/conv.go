@@ -6,29 +6,12 @@
 package conv
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x56299a65
-#cgo noescape plaitk_conv_forward_scratch
-#cgo nocallback plaitk_conv_forward_scratch
-#cgo noescape plaitk_conv_input_grad_scratch
-#cgo nocallback plaitk_conv_input_grad_scratch
-#cgo noescape plaitk_conv_weight_grad_scratch
-#cgo nocallback plaitk_conv_weight_grad_scratch
-#cgo noescape plaitk_conv_forward
-#cgo nocallback plaitk_conv_forward
-#cgo noescape plaitk_conv_input_grad
-#cgo nocallback plaitk_conv_input_grad
-#cgo noescape plaitk_conv_weight_grad
-#cgo nocallback plaitk_conv_weight_grad
-#cgo noescape plaitk_conv_isa
-#cgo nocallback plaitk_conv_isa
 #include "c/conv.h"
 */
 import "C"
 
 import (
 	"unsafe"
-
-	_ "github.com/plait-ml/plait/core/cpu/kernel/conv/c" // its kernels
 )
 
 // A geometry describes a convolution by its forward pass. Missing leading dimensions are 1. It has the layout of

@@ -1,12 +1,6 @@
 package conv
 
 /*
-#cgo noescape plaitk_conv_im2col
-#cgo nocallback plaitk_conv_im2col
-#cgo noescape plaitk_conv_col2im_scratch
-#cgo nocallback plaitk_conv_col2im_scratch
-#cgo noescape plaitk_conv_col2im
-#cgo nocallback plaitk_conv_col2im
 #include "c/im2col.h"
 */
 import "C"

@@ -1,20 +1,12 @@
 package copying
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xf56ef5ff
-#cgo noescape plaitk_copying_copy
-#cgo nocallback plaitk_copying_copy
-#cgo noescape plaitk_copying_fill
-#cgo nocallback plaitk_copying_fill
 #include "c/copying.h"
 */
 import "C"
 
 import (
 	"unsafe"
-
-	_ "github.com/plait-ml/plait/core/cpu/kernel/copying/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 // A view is an operand: shape, strides in elements, and the address of the element at index 0.

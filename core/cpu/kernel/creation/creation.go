@@ -2,15 +2,6 @@
 package creation
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xd7e95c4b
-#cgo noescape plaitk_creation_arange
-#cgo nocallback plaitk_creation_arange
-#cgo noescape plaitk_creation_linspace
-#cgo nocallback plaitk_creation_linspace
-#cgo noescape plaitk_creation_logspace
-#cgo nocallback plaitk_creation_logspace
-#cgo noescape plaitk_creation_triangle_indices
-#cgo nocallback plaitk_creation_triangle_indices
 #include "c/creation.h"
 */
 import "C"
@@ -21,8 +12,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"    // whose copies it makes
-	_ "github.com/plait-ml/plait/core/cpu/kernel/creation/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying" // whose copies it makes
 )
 
 func init() {

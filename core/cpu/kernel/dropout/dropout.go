@@ -2,9 +2,6 @@
 package dropout
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x16e535b3
-#cgo noescape plaitk_dropout
-#cgo nocallback plaitk_dropout
 #include "c/dropout.h"
 */
 import "C"
@@ -16,8 +13,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 func init() { kernel.Register(contract.Dropout, dropout) }

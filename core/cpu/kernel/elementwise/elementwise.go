@@ -3,9 +3,6 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xa21f56dd
-#cgo noescape plaitk_elementwise_start
-#cgo nocallback plaitk_elementwise_start
 #include "c/elementwise.h"
 
 // An opaque name for plaitk_elementwise_call. cgo checks for Go pointers behind any pointer to a type with pointers; a
@@ -22,9 +19,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"       // defines plaitk_copying_plane and _converter
-	_ "github.com/plait-ml/plait/core/cpu/kernel/elementwise/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"                 // defines plait_parallel
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying" // defines plaitk_copying_plane and _converter
 )
 
 // table has the registered kernels by name.

@@ -1,29 +1,6 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x9ebad618
-#cgo noescape plaitk_indexing_gather
-#cgo nocallback plaitk_indexing_gather
-#cgo noescape plaitk_indexing_scatter
-#cgo nocallback plaitk_indexing_scatter
-#cgo noescape plaitk_indexing_select
-#cgo nocallback plaitk_indexing_select
-#cgo noescape plaitk_indexing_put
-#cgo nocallback plaitk_indexing_put
-#cgo noescape plaitk_indexing_put_scratch
-#cgo nocallback plaitk_indexing_put_scratch
-#cgo noescape plaitk_indexing_embedding_backward
-#cgo nocallback plaitk_indexing_embedding_backward
-#cgo noescape plaitk_indexing_mask_scratch
-#cgo nocallback plaitk_indexing_mask_scratch
-#cgo noescape plaitk_indexing_count
-#cgo nocallback plaitk_indexing_count
-#cgo noescape plaitk_indexing_positions
-#cgo nocallback plaitk_indexing_positions
-#cgo noescape plaitk_indexing_masked_select
-#cgo nocallback plaitk_indexing_masked_select
-#cgo noescape plaitk_indexing_masked_scatter
-#cgo nocallback plaitk_indexing_masked_scatter
 #include "c/indexing.h"
 */
 import "C"
@@ -32,8 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/plait-ml/plait/core/contract"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/indexing/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"              // defines plait_parallel
 )
 
 // A view is an operand: shape, strides in elements, and the address of the element at index 0.

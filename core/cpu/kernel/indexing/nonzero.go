@@ -1,8 +1,6 @@
 package indexing
 
 /*
-#cgo noescape plaitk_indexing_nonzero
-#cgo nocallback plaitk_indexing_nonzero
 #include "c/indexing.h"
 */
 import "C"

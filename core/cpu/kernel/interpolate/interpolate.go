@@ -2,13 +2,6 @@
 package interpolate
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xb1e6d54f
-#cgo noescape plaitk_interpolate_scratch
-#cgo nocallback plaitk_interpolate_scratch
-#cgo noescape plaitk_interpolate_forward
-#cgo nocallback plaitk_interpolate_forward
-#cgo noescape plaitk_interpolate_backward
-#cgo nocallback plaitk_interpolate_backward
 #include "c/interpolate.h"
 */
 import "C"
@@ -17,7 +10,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/interpolate/c" // its kernels
 )
 
 func init() {

@@ -2,9 +2,6 @@
 package joining
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0f58fdff
-#cgo noescape plaitk_joining_cat
-#cgo nocallback plaitk_joining_cat
 #include "c/joining.h"
 */
 import "C"
@@ -15,8 +12,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"   // whose copies it makes
-	_ "github.com/plait-ml/plait/core/cpu/kernel/joining/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying" // whose copies it makes
 )
 
 func init() { kernel.Register(contract.Cat, catCall) }

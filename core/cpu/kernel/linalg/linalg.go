@@ -8,13 +8,6 @@
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x8cb04725
-#cgo noescape plaitk_linalg_run
-#cgo nocallback plaitk_linalg_run
-#cgo noescape plaitk_linalg_scratch
-#cgo nocallback plaitk_linalg_scratch
-#cgo noescape plaitk_linalg_permutation
-#cgo nocallback plaitk_linalg_permutation
 #include "c/linalg.h"
 */
 import "C"
@@ -23,8 +16,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/linalg/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"            // defines plait_parallel
 )
 
 func init() {

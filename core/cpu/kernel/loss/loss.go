@@ -2,19 +2,6 @@
 package loss
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xd0c56dd3
-#cgo noescape plaitk_loss_cross_entropy
-#cgo nocallback plaitk_loss_cross_entropy
-#cgo noescape plaitk_loss_cross_entropy_backward
-#cgo nocallback plaitk_loss_cross_entropy_backward
-#cgo noescape plaitk_loss_nll
-#cgo nocallback plaitk_loss_nll
-#cgo noescape plaitk_loss_nll_backward
-#cgo nocallback plaitk_loss_nll_backward
-#cgo noescape plaitk_loss_multilabel_margin
-#cgo nocallback plaitk_loss_multilabel_margin
-#cgo noescape plaitk_loss_improbable
-#cgo nocallback plaitk_loss_improbable
 #include "c/loss.h"
 */
 import "C"
@@ -25,8 +12,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/loss/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"          // defines plait_parallel
 )
 
 func init() {

@@ -1,9 +1,6 @@
 package matmul
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x64c18790
-#cgo noescape plaitk_matmul_integers
-#cgo nocallback plaitk_matmul_integers
 #include "c/integers.h"
 */
 import "C"
@@ -13,7 +10,6 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/cpu/gemm"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/matmul/c" // its kernels
 )
 
 // integers computes a matrix product of integers.

@@ -2,21 +2,6 @@
 package norm
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x8999b2cc
-#cgo noescape plaitk_norm_layer_forward
-#cgo nocallback plaitk_norm_layer_forward
-#cgo noescape plaitk_norm_layer_backward
-#cgo nocallback plaitk_norm_layer_backward
-#cgo noescape plaitk_norm_group_forward
-#cgo nocallback plaitk_norm_group_forward
-#cgo noescape plaitk_norm_group_backward
-#cgo nocallback plaitk_norm_group_backward
-#cgo noescape plaitk_norm_batch_forward
-#cgo nocallback plaitk_norm_batch_forward
-#cgo noescape plaitk_norm_batch_backward
-#cgo nocallback plaitk_norm_batch_backward
-#cgo noescape plaitk_norm_batch_running
-#cgo nocallback plaitk_norm_batch_running
 #include "c/norm.h"
 */
 import "C"
@@ -27,8 +12,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/norm/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"          // defines plait_parallel
 )
 
 func init() {

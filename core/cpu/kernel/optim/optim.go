@@ -3,17 +3,6 @@
 package optim
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xd0d2320e
-#cgo noescape plaitk_optim_step
-#cgo nocallback plaitk_optim_step
-#cgo noescape plaitk_optim_power_sum
-#cgo nocallback plaitk_optim_power_sum
-#cgo noescape plaitk_optim_scale
-#cgo nocallback plaitk_optim_scale
-#cgo noescape plaitk_optim_clamp
-#cgo nocallback plaitk_optim_clamp
-#cgo noescape plaitk_optim_unscale
-#cgo nocallback plaitk_optim_unscale
 #include "c/optim.h"
 */
 import "C"
@@ -25,9 +14,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-
-	_ "github.com/plait-ml/plait/core/cpu/kernel/optim/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"           // defines plait_parallel
 )
 
 func init() {

@@ -2,13 +2,6 @@
 package padding
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x5ac5c777
-#cgo noescape plaitk_padding_scratch
-#cgo nocallback plaitk_padding_scratch
-#cgo noescape plaitk_padding_forward
-#cgo nocallback plaitk_padding_forward
-#cgo noescape plaitk_padding_backward
-#cgo nocallback plaitk_padding_backward
 #include "c/padding.h"
 */
 import "C"
@@ -19,7 +12,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/padding/c" // its kernels
 )
 
 func init() {

@@ -3,21 +3,6 @@
 package pooling
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x850e2fee
-#cgo noescape plaitk_pooling_scratch
-#cgo nocallback plaitk_pooling_scratch
-#cgo noescape plaitk_pooling_max
-#cgo nocallback plaitk_pooling_max
-#cgo noescape plaitk_pooling_average
-#cgo nocallback plaitk_pooling_average
-#cgo noescape plaitk_pooling_average_grad
-#cgo nocallback plaitk_pooling_average_grad
-#cgo noescape plaitk_pooling_gather
-#cgo nocallback plaitk_pooling_gather
-#cgo noescape plaitk_pooling_scatter
-#cgo nocallback plaitk_pooling_scatter
-#cgo noescape plaitk_pooling_scatter_scratch
-#cgo nocallback plaitk_pooling_scatter_scratch
 #include "c/pooling.h"
 */
 import "C"
@@ -28,7 +13,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/pooling/c" // its kernels
 )
 
 func init() {

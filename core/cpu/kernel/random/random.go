@@ -3,17 +3,6 @@
 package random
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xae8dc28e
-#cgo noescape plaitk_random_fill
-#cgo nocallback plaitk_random_fill
-#cgo noescape plaitk_random_integers
-#cgo nocallback plaitk_random_integers
-#cgo noescape plaitk_random_bernoulli
-#cgo nocallback plaitk_random_bernoulli
-#cgo noescape plaitk_random_permutation
-#cgo nocallback plaitk_random_permutation
-#cgo noescape plaitk_random_multinomial
-#cgo nocallback plaitk_random_multinomial
 #include "c/random.h"
 */
 import "C"
@@ -24,9 +13,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-
-	_ "github.com/plait-ml/plait/core/cpu/kernel/random/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"            // defines plait_parallel
 )
 
 func init() {

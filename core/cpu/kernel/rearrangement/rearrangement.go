@@ -2,11 +2,6 @@
 package rearrangement
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x2ae35722
-#cgo noescape plaitk_rearrangement_triangle
-#cgo nocallback plaitk_rearrangement_triangle
-#cgo noescape plaitk_rearrangement_repeat
-#cgo nocallback plaitk_rearrangement_repeat
 #include "c/rearrangement.h"
 */
 import "C"
@@ -17,8 +12,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"         // whose copies it makes
-	_ "github.com/plait-ml/plait/core/cpu/kernel/rearrangement/c" // its kernels
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying" // whose copies it makes
 )
 
 func init() {

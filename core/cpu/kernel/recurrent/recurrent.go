@@ -11,11 +11,6 @@
 package recurrent
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xc9459751
-#cgo noescape plaitk_recurrent_run
-#cgo nocallback plaitk_recurrent_run
-#cgo noescape plaitk_recurrent_scratch
-#cgo nocallback plaitk_recurrent_scratch
 #include "c/recurrent.h"
 */
 import "C"
@@ -25,8 +20,6 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 	_ "github.com/plait-ml/plait/core/cpu/gemm" // defines plaitk_gemm_by_panels
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/recurrent/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"               // defines plait_parallel
 )
 
 func init() {

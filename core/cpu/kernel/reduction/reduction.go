@@ -7,9 +7,6 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1fefbd9c
-#cgo noescape plaitk_reduction_run
-#cgo nocallback plaitk_reduction_run
 #include "c/reduction.h"
 */
 import "C"
@@ -20,7 +17,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/reduction/c" // its kernels
 )
 
 func init() {

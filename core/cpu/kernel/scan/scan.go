@@ -7,11 +7,6 @@
 package scan
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0def8003
-#cgo noescape plaitk_scan_run
-#cgo nocallback plaitk_scan_run
-#cgo noescape plaitk_scan_linear
-#cgo nocallback plaitk_scan_linear
 #include "c/scan.h"
 */
 import "C"
@@ -23,7 +18,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/scan/c" // its kernels
 )
 
 func init() {

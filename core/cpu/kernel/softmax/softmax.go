@@ -2,11 +2,6 @@
 package softmax
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0a189553
-#cgo noescape plaitk_softmax_forward
-#cgo nocallback plaitk_softmax_forward
-#cgo noescape plaitk_softmax_backward
-#cgo nocallback plaitk_softmax_backward
 #include "c/softmax.h"
 */
 import "C"
@@ -17,8 +12,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/softmax/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 func init() {

@@ -1,10 +1,6 @@
 package sorting
 
 /*
-#cgo noescape plaitk_sorting_search
-#cgo nocallback plaitk_sorting_search
-#cgo noescape plaitk_sorting_histogram
-#cgo nocallback plaitk_sorting_histogram
 #include "c/sorting.h"
 */
 import "C"

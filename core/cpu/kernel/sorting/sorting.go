@@ -3,13 +3,6 @@
 package sorting
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1ac171f0
-#cgo noescape plaitk_sorting_scratch
-#cgo nocallback plaitk_sorting_scratch
-#cgo noescape plaitk_sorting_run
-#cgo nocallback plaitk_sorting_run
-#cgo noescape plait_pool_threads
-#cgo nocallback plait_pool_threads
 #include "c/sorting.h"
 */
 import "C"
@@ -21,7 +14,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/sorting/c" // its kernels
 )
 
 func init() {

@@ -1,12 +1,6 @@
 package sorting
 
 /*
-#cgo noescape plaitk_sorting_unique_scratch
-#cgo nocallback plaitk_sorting_unique_scratch
-#cgo noescape plaitk_sorting_unique
-#cgo nocallback plaitk_sorting_unique
-#cgo noescape plaitk_sorting_unique_rows
-#cgo nocallback plaitk_sorting_unique_rows
 #include "c/sorting.h"
 */
 import "C"

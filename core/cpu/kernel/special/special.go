@@ -4,9 +4,6 @@
 package special
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xfc6552ce
-#cgo noescape plaitk_special_run
-#cgo nocallback plaitk_special_run
 #include "c/special.h"
 */
 import "C"
@@ -15,8 +12,6 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
-	_ "github.com/plait-ml/plait/core/cpu/kernel/special/c" // its kernels
-	_ "github.com/plait-ml/plait/core/cpu/pool"             // defines plait_parallel
 )
 
 func init() {

@@ -3,16 +3,11 @@
 package vmath
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x5190cbcd
 #include "c/vmath.h"
 */
 import "C"
 
-import (
-	"unsafe"
-
-	_ "github.com/plait-ml/plait/core/cpu/kernel/vmath/c" // its kernels
-)
+import "unsafe"
 
 // A Variant is the instruction set that a loop is compiled for.
 type Variant int

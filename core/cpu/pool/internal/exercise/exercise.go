@@ -2,8 +2,6 @@
 package exercise
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x67497d02
-#cgo race CFLAGS: -O1
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,9 +1,0 @@
-// Package c holds the C of package vmath, and imports nothing: a package is compiled again when an import of it changes.
-package c
-
-/*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xd8eaebe4
-#cgo race CFLAGS: -O1
-#cgo LDFLAGS: -lm
-*/
-import "C"
