@@ -14,8 +14,9 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Gradients are the same whether those of scores are computed twice or kept, of all heads, of a batch entry's or of one head at a time.
-func TestAttentionKeepsGradientsOfScoresOrNot(t *testing.T) {
+// TestAttentionBackwardWithKeptScores checks that gradients are bitwise equal whether the gradients of scores are recomputed or
+// kept: for all heads, for one batch entry or for one head at a time.
+func TestAttentionBackwardWithKeptScores(t *testing.T) {
 	d := device(t)
 	for _, c := range []struct {
 		queries, keys, dim int
@@ -56,9 +57,9 @@ func TestAttentionKeepsGradientsOfScoresOrNot(t *testing.T) {
 	}
 }
 
-// The gradients of parts of one tensor are written where they lie in the whole's: no kernel joins them, and the bits are those of
-// gradients that were joined.
-func TestAttentionOfPartsJoinsNoGradients(t *testing.T) {
+// TestAttentionBackwardOfSplitTensor computes attention on parts of one tensor. Their gradients must be written directly to parts
+// of its gradient, without a concatenation, and be bitwise equal to concatenated ones.
+func TestAttentionBackwardOfSplitTensor(t *testing.T) {
 	d := device(t)
 	for _, c := range []struct {
 		batch, length, heads, keyHeads, dim, valueDim int

@@ -19,9 +19,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Benchmarks of the GPU; those that a software adapter would take hours for are left out there.
-
-func hardware(b *testing.B) *gpu.Device {
+// hardwareGPU returns the GPU, and skips the benchmark on a software adapter, where it would take hours.
+func hardwareGPU(b *testing.B) *gpu.Device {
 	d := device(b)
 	if d.Software() {
 		b.Skip("the adapter computes on the CPU")
@@ -34,8 +33,8 @@ func on(d core.Device, shape ...int) *core.Tensor {
 	return op.FullLike(op.EmptyWith(shape, op.TensorOptions{DType: &f, Device: d}), core.Num(0.5), op.TensorOptions{})
 }
 
-// repeat times b.N runs of fn after one that compiles.
-func repeat(b *testing.B, d core.Device, fn func()) {
+// benchmark measures fn, after one run that compiles.
+func benchmark(b *testing.B, d core.Device, fn func()) {
 	b.Helper()
 	core.Tidy(fn)
 	require.NoError(b, d.Synchronize())
@@ -50,7 +49,7 @@ func BenchmarkMatMul(b *testing.B) {
 	for _, form := range []string{"NN", "NT", "TN"} {
 		for _, n := range []int{1024, 4096} {
 			b.Run(form+"/"+strconv.Itoa(n), func(b *testing.B) {
-				d := hardware(b)
+				d := hardwareGPU(b)
 				x, y := on(d, n, n), on(d, n, n)
 				if form == "TN" {
 					x = op.Transpose(x, 0, 1)
@@ -58,23 +57,23 @@ func BenchmarkMatMul(b *testing.B) {
 				if form == "NT" {
 					y = op.Transpose(y, 0, 1)
 				}
-				repeat(b, d, func() { op.MatMul(x, y) })
+				benchmark(b, d, func() { op.MatMul(x, y) })
 				b.ReportMetric(2*float64(n)*float64(n)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 			})
 		}
 	}
 }
 
-// The tiles that products might choose from.
+// BenchmarkTiles measures the tiles that matrix products choose from.
 func BenchmarkTiles(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	const n = 4096
 	x, y := on(d, n, n), on(d, n, n)
 	for _, t := range [][5]int{{64, 64, 16, 4, 4}, {64, 64, 16, 8, 4}, {128, 64, 16, 8, 4}, {128, 128, 16, 8, 8}, {192, 128, 16, 12, 8}, {128, 192, 16, 8, 12}} {
 		for _, double := range []bool{false, true} {
 			for _, form := range []string{"NN", "NT", "TN"} {
 				b.Run(fmt.Sprint(t, double, form), func(b *testing.B) {
-					defer gpu.Tune(d, tile(double, t[0], t[1], t[2], t[3], t[4]))()
+					defer gpu.Tune(d, onlyTile(double, t[0], t[1], t[2], t[3], t[4]))()
 					u, v := x, y
 					if form == "TN" {
 						u = op.Transpose(x, 0, 1)
@@ -82,7 +81,7 @@ func BenchmarkTiles(b *testing.B) {
 					if form == "NT" {
 						v = op.Transpose(y, 0, 1)
 					}
-					repeat(b, d, func() { op.MatMul(u, v) })
+					benchmark(b, d, func() { op.MatMul(u, v) })
 					b.ReportMetric(2*float64(n)*float64(n)*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 				})
 			}
@@ -91,13 +90,13 @@ func BenchmarkTiles(b *testing.B) {
 }
 
 func bandwidth(b *testing.B, bytes int, d core.Device, fn func()) {
-	repeat(b, d, fn)
+	benchmark(b, d, fn)
 	b.ReportMetric(float64(bytes)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
 }
 
 func BenchmarkBandwidth(b *testing.B) {
 	const rows, cols = 1 << 16, 1 << 12 // 1 GiB
-	d := hardware(b)
+	d := hardwareGPU(b)
 	x, y := on(d, rows, cols), on(d, rows, cols)
 	w := on(d, cols)
 	for _, c := range []struct {
@@ -120,20 +119,20 @@ func BenchmarkBandwidth(b *testing.B) {
 	}
 }
 
-// Causal attention of the size of GPT-2's. Operations are those of what is not hidden.
+// BenchmarkAttention measures causal attention of GPT-2's size. It counts operations on unmasked scores only.
 func BenchmarkAttention(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	const batch, heads, length, dim = 8, 12, 1024, 64
 	const products = 2 * batch * heads * length * length / 2 * dim
 	q, k, v := on(d, batch, heads, length, dim).SetRequiresGrad(true), on(d, batch, heads, length, dim).SetRequiresGrad(true), on(d, batch, heads, length, dim).SetRequiresGrad(true)
 	o := op.AttentionOptions{Causal: true}
 	b.Run("forward", func(b *testing.B) {
-		repeat(b, d, func() { op.ScaledDotProductAttention(q.Detach(), k.Detach(), v.Detach(), o) })
+		benchmark(b, d, func() { op.ScaledDotProductAttention(q.Detach(), k.Detach(), v.Detach(), o) })
 		b.ReportMetric(2*products*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 	})
 	g := on(d, batch, heads, length, dim)
 	b.Run("both", func(b *testing.B) {
-		repeat(b, d, func() {
+		benchmark(b, d, func() {
 			y := op.ScaledDotProductAttention(q, k, v, o)
 			_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{q, k, v}, []*core.Tensor{g}, autograd.Options{})
 			require.NoError(b, err)
@@ -145,7 +144,7 @@ func BenchmarkAttention(b *testing.B) {
 func BenchmarkChainOfSmallOps(b *testing.B) {
 	d := device(b)
 	x := on(d, 1000)
-	repeat(b, d, func() {
+	benchmark(b, d, func() {
 		y := x
 		for range 10_000 {
 			z := op.Add(y, x)
@@ -159,7 +158,7 @@ func BenchmarkChainOfSmallOps(b *testing.B) {
 }
 
 func BenchmarkTransfers(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	host := core.FromSlice(make([]float32, 64<<20))
 	there := op.ToDevice(host, d)
 	b.Run("up", func(b *testing.B) { bandwidth(b, 256<<20, d, func() { op.ToDevice(host, d) }) })
@@ -168,9 +167,9 @@ func BenchmarkTransfers(b *testing.B) {
 	})
 }
 
-// The steps of LSTMs, forward and backward, of the sizes of the models that reports compare.
+// BenchmarkLSTM measures LSTM steps, forward and backward, in the sizes of the reports.
 func BenchmarkLSTM(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	for _, c := range [][3]int{{64, 16, 128}, {32, 128, 256}, {128, 64, 512}} {
 		steps, n, hidden := c[0], c[1], c[2]
 		leaf := func(shape ...int) *core.Tensor { return on(d, shape...).SetRequiresGrad(true) }
@@ -180,7 +179,7 @@ func BenchmarkLSTM(b *testing.B) {
 		for few, name := range map[int]string{0: "product and gates", n: "one dispatch"} {
 			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
 				defer gpu.Tune(d, func(f *shader.Tuning) { f.FewSequences = few })()
-				repeat(b, d, func() {
+				benchmark(b, d, func() {
 					y, _, _ := op.LSTMLayer(x, h, cell, wih, whh, bias, bias, op.RecurrentOptions{})
 					_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x, wih, whh, bias}, []*core.Tensor{g}, autograd.Options{})
 					require.NoError(b, err)
@@ -190,9 +189,9 @@ func BenchmarkLSTM(b *testing.B) {
 	}
 }
 
-// The convolutions of ResNet-18 for 32 images: forward, and the gradients of the input and of the weights.
+// BenchmarkConvolutions measures the convolutions of ResNet-18 for 32 images: forward, and the gradients of input and weight.
 func BenchmarkConvolutions(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	for _, c := range [][5]int{{3, 64, 224, 7, 2}, {64, 64, 56, 3, 1}, {128, 128, 28, 3, 1}, {256, 256, 14, 3, 1}, {512, 512, 7, 3, 1}} {
 		x := on(d, 32, c[0], c[2], c[2]).SetRequiresGrad(true)
 		w := on(d, c[1], c[0], c[3], c[3]).SetRequiresGrad(true)
@@ -204,7 +203,7 @@ func BenchmarkConvolutions(b *testing.B) {
 		for name, of := range map[string]*core.Tensor{"forward": nil, "inputs": x, "weights": w} {
 			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
 				y := conv()
-				repeat(b, d, func() {
+				benchmark(b, d, func() {
 					if of == nil {
 						conv()
 						return
@@ -218,17 +217,18 @@ func BenchmarkConvolutions(b *testing.B) {
 	}
 }
 
-// A number that is there, and one that the GPU computes first: two trips to the GPU would show as twice the time.
-func BenchmarkReading(b *testing.B) {
+// BenchmarkReadScalar reads a number that is ready, and one that the GPU computes first. Two round trips to the GPU would take
+// twice the time.
+func BenchmarkReadScalar(b *testing.B) {
 	d := device(b)
 	x, y := on(d, 1), on(d, 1)
-	b.Run("number", func(b *testing.B) { repeat(b, d, func() { _, _ = x.Item() }) })
-	b.Run("sum", func(b *testing.B) { repeat(b, d, func() { _, _ = op.Add(x, y).Item() }) })
+	b.Run("number", func(b *testing.B) { benchmark(b, d, func() { _, _ = x.Item() }) })
+	b.Run("sum", func(b *testing.B) { benchmark(b, d, func() { _, _ = op.Add(x, y).Item() }) })
 }
 
-// A step of GPT-2 124M: batch 8 x 1024, float32, AdamW.
+// BenchmarkGPT2 measures a training step of GPT-2 124M: batch 8 x 1024, float32, AdamW.
 func BenchmarkGPT2(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	g, err := newGPT(50257, 1024, 768, 12, 12, d)
 	require.NoError(b, err)
 	codes := make([]int64, 8*1024)
@@ -266,7 +266,7 @@ func BenchmarkGPT2(b *testing.B) {
 
 var profiled = flag.Bool("profile", false, "print where the time of a GPT-2 step goes, each kernel waited for")
 
-// profile prints the time of each kind of call, less that of waiting for one that does nothing to speak of.
+// profile prints the time of each kind of call in a step, less the time of waiting for an empty call.
 func profile(b *testing.B, d *gpu.Device, step func()) {
 	small := on(d, 1)
 	p, err := core.StartProfile(true)
@@ -301,14 +301,14 @@ func profile(b *testing.B, d *gpu.Device, step func()) {
 	}
 }
 
-// The products of a step of GPT-2 124M, with batch 8 x 1024.
-func BenchmarkProductsOfGPT2(b *testing.B) {
-	d := hardware(b)
+// BenchmarkGPT2MatMuls measures the matrix products of a GPT-2 124M step, for a batch of 8 x 1024.
+func BenchmarkGPT2MatMuls(b *testing.B) {
+	d := hardwareGPU(b)
 	for _, c := range [][3]int{{8192, 2304, 768}, {8192, 768, 768}, {8192, 3072, 768}, {8192, 768, 3072}, {8192, 50257, 768}} {
 		tokens, out, in := c[0], c[1], c[2]
 		x, w, g, bias := on(d, tokens, in), on(d, out, in), on(d, tokens, out), on(d, out)
-		apart := op.Slice(on(d, tokens, d.RowStride(core.Float32, out)), 1, 0, out, 1) // as the gradients of losses come
-		sum := on(d, tokens, in)                                                       // the gradient of what several products read
+		apart := op.Slice(on(d, tokens, d.RowStride(core.Float32, out)), 1, 0, out, 1) // with padded rows, like the gradients of losses
+		sum := on(d, tokens, in)                                                       // accumulates the gradients of several products
 		for name, fn := range map[string]func(){
 			"forward": func() { op.MatMul(x, op.Transpose(w, 0, 1)) },
 			"inputs":  func() { op.MatMul(g, w) },
@@ -321,7 +321,7 @@ func BenchmarkProductsOfGPT2(b *testing.B) {
 			"weights of rows apart":   func() { op.MatMul(op.Transpose(apart, 0, 1), x) },
 		} {
 			b.Run(fmt.Sprint(c, name), func(b *testing.B) {
-				repeat(b, d, fn)
+				benchmark(b, d, fn)
 				b.ReportMetric(2*float64(tokens)*float64(out)*float64(in)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 			})
 		}
@@ -331,13 +331,13 @@ func BenchmarkProductsOfGPT2(b *testing.B) {
 	}
 }
 
-// Products of a depth that tiles do not divide, beside one that they do.
-func BenchmarkDepths(b *testing.B) {
-	d := hardware(b)
+// BenchmarkMatMulK measures products with a K that tiles do not divide, and one that they do.
+func BenchmarkMatMulK(b *testing.B) {
+	d := hardwareGPU(b)
 	for _, k := range []int{1024, 1028, 4100, 50260} {
 		x, y := on(d, 8192, k), on(d, k, 768)
 		b.Run(strconv.Itoa(k), func(b *testing.B) {
-			repeat(b, d, func() { op.MatMul(x, y) })
+			benchmark(b, d, func() { op.MatMul(x, y) })
 			b.ReportMetric(2*8192*768*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
 		})
 		x.Release()

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/gpu/kernel"
 )
 
-// onlyOnCPU has the kernels that GPUs lack, and why.
+// onlyOnCPU lists the kernels that GPUs lack, and why.
 var onlyOnCPU = map[core.KernelID]string{
 	contract.Combine: "collectives of GPUs go through memory of the host",
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Convolutions and their gradients, with channels that fill tiles and with ones that do not, whose patches are gathered or stored.
-func TestConvolutionsAgree(t *testing.T) {
+// TestConvolutions checks convolutions and their gradients, with channels that tiles divide and do not divide, and with patches
+// that are gathered or stored.
+func TestConvolutions(t *testing.T) {
 	for _, c := range []struct {
 		x, w   []int
 		o      op.ConvOptions
-		long   bool // compiles programs that others have as well
-		halves bool // in dtypes of 16 bits too
+		long   bool // skipped in short mode: other cases cover its programs
+		halves bool // also in 16-bit dtypes
 	}{
 		{[]int{2, 32, 7, 7}, []int{40, 32, 3, 3}, op.ConvOptions{Padding: []int{1}}, false, true},
 		{[]int{1, 64, 9, 5}, []int{33, 64, 3, 2}, op.ConvOptions{Padding: []int{1, 0}}, true, false},
@@ -31,7 +32,7 @@ func TestConvolutionsAgree(t *testing.T) {
 		{[]int{1, 32, 8, 8}, []int{65, 32, 1, 1}, op.ConvOptions{}, false, false},
 		{[]int{2, 32, 9, 9}, []int{16, 32, 1, 1}, op.ConvOptions{Stride: []int{2}}, true, false},
 		{[]int{2, 32, 12, 12}, []int{32, 1, 3, 3}, op.ConvOptions{Padding: []int{1}, Groups: 32}, true, false},
-		{[]int{2, 24, 50}, []int{5, 24, 40}, op.ConvOptions{Padding: []int{4}}, false, false}, // too many taps to be gathered
+		{[]int{2, 24, 50}, []int{5, 24, 40}, op.ConvOptions{Padding: []int{4}}, false, false}, // too many taps: patches are stored
 		{[]int{2, 24, 50}, []int{5, 24, 30}, op.ConvOptions{Padding: []int{4}}, true, false},
 		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 3, 2, 3}, op.ConvOptions{Padding: []int{1, 0, 1}, Stride: []int{1, 2, 1}}, true, false},
 		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 2, 3, 3}, op.ConvOptions{Padding: []int{1, 1, 0}, Dilation: []int{2, 1, 1}}, false, false},
@@ -53,7 +54,7 @@ func TestConvolutionsAgree(t *testing.T) {
 						x, w, b = x.SetRequiresGrad(true), w.SetRequiresGrad(true), b.SetRequiresGrad(true)
 						conv := []func(x, w, b *core.Tensor, o op.ConvOptions) *core.Tensor{op.Conv1d, op.Conv2d, op.Conv3d}[len(c.x)-3]
 						var g *core.Tensor
-						same(t, tolerance, func(x ...*core.Tensor) []*core.Tensor {
+						compareWithCPU(t, tolerance, func(x ...*core.Tensor) []*core.Tensor {
 							y := conv(x[0], x[1], x[2], c.o)
 							if g == nil {
 								g = op.To(op.Randn(y.Shape()...), dtype)
@@ -69,8 +70,9 @@ func TestConvolutionsAgree(t *testing.T) {
 	}
 }
 
-// What a convolution and its gradients take beside tensors, where patches are gathered and where they are stored.
-func TestGatheredPatchesTakeNoMemory(t *testing.T) {
+// TestConvolutionScratchMemory checks how much memory a convolution and its gradients take for patches, if they are gathered and
+// if they are stored.
+func TestConvolutionScratchMemory(t *testing.T) {
 	d := device(t)
 	const patches = 4 * (4 * 16 * 25) * (32 * 32)
 	taken := func(few int) int {

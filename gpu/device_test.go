@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		os.Setenv("PLAIT_SOFTWARE_GPU", "8")
 	}
 	if _, set := os.LookupEnv("PLAIT_TUNE"); !set {
-		os.Setenv("PLAIT_TUNE", "0") // whatever the user's cache has
+		os.Setenv("PLAIT_TUNE", "0") // results must not depend on the user's tuning cache
 	}
 	os.Exit(m.Run())
 }
@@ -38,7 +38,7 @@ func device(t testing.TB) *gpu.Device {
 	return d.(*gpu.Device)
 }
 
-func TestBytesGoThereAndBack(t *testing.T) {
+func TestUploadAndDownload(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0)
 	defer s.Close()
@@ -70,7 +70,7 @@ func TestBytesGoThereAndBack(t *testing.T) {
 	}
 }
 
-func TestTensorsMoveBetweenDevices(t *testing.T) {
+func TestToDevice(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		x := core.FromSlice([]float64{1, 2, 3, 4, 5, 6}, 2, 3)

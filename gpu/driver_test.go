@@ -12,8 +12,9 @@ import (
 	"github.com/plait-ml/plait/gpu"
 )
 
-// The driver is the only part that another kind of GPU brings: every operation and its derivative runs on one that computes nothing.
-func TestAnotherDriverTakesEveryKernel(t *testing.T) {
+// TestEveryKernelRunsOnTheFakeDriver runs every op and its derivative on a fake driver that computes nothing. It checks that
+// kernels depend on nothing but the driver's interface.
+func TestEveryKernelRunsOnTheFakeDriver(t *testing.T) {
 	opened, err := core.OpenDevice("fakegpu")
 	require.NoError(t, err)
 	d := opened.(*gpu.Device)
@@ -25,7 +26,7 @@ func TestAnotherDriverTakesEveryKernel(t *testing.T) {
 			}
 			ctx := core.NewRankContext(0, nil)
 			core.WithContext(ctx, func() {
-				core.Tidy(func() { record(t, r, s, d, i) })
+				core.Tidy(func() { runOnFakeDevice(t, r, s, d, i) })
 			})
 			ctx.Free()
 		}
@@ -42,8 +43,8 @@ func TestAnotherDriverTakesEveryKernel(t *testing.T) {
 	}
 }
 
-// record runs a sample and its derivative on a device whose results mean nothing.
-func record(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, n int) {
+// runOnFakeDevice runs a sample and its derivative on a device whose results are meaningless.
+func runOnFakeDevice(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, n int) {
 	m := &maker{rng: newRand(r.Name, n), dtype: core.Float32, sliced: n%2 == 1, device: d}
 	_, args := m.arguments(s)
 	context := core.CurrentContext()
@@ -52,7 +53,7 @@ func record(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, n int) {
 	var roots, seeds []*core.Tensor
 	for _, y := range r.Call(args...) {
 		if err := y.Err(); err != nil {
-			ofValues(t, r, err)
+			requireValueError(t, r, err)
 			return
 		}
 		if y.RequiresGrad() {
@@ -67,16 +68,16 @@ func record(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, n int) {
 	}
 	if r.NoGrad == "" && len(roots) > 0 && len(inputs) > 0 {
 		if _, err := autograd.Grad(roots, inputs, seeds, autograd.Options{AllowUnused: true}); err != nil {
-			ofValues(t, r, err)
+			requireValueError(t, r, err)
 		}
 	}
 	if err := d.Synchronize(); err != nil {
-		ofValues(t, r, err)
+		requireValueError(t, r, err)
 	}
 }
 
-// ofValues requires that an error is about values, which are whatever memory held, or about float64.
-func ofValues(t *testing.T, r *op.Row, err error) {
+// requireValueError requires that err is about values, which are arbitrary on the fake device, or about float64.
+func requireValueError(t *testing.T, r *op.Row, err error) {
 	t.Helper()
 	var e *core.Error
 	require.ErrorAs(t, err, &e, r.Name)

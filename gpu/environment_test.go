@@ -19,7 +19,7 @@ func TestPrintEnvironment(t *testing.T) {
 	fmt.Printf("opened: %v\n", err)
 }
 
-// TestEnvironment has values of the environment that say nothing: whoever opens a device is told, without a GPU too.
+// TestEnvironment checks that invalid values of environment variables are an error when a device is opened, also without a GPU.
 func TestEnvironment(t *testing.T) {
 	for variable, want := range map[string]string{
 		"PLAIT_SYNC=yes":          `PLAIT_SYNC is "yes", want a whole number from 0 to 1`,

@@ -8,8 +8,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Tune changes figures by which kernels choose, and returns a function that brings the old ones back. Programs that were compiled for
-// others are dropped.
+// Tune changes the tuning parameters, and returns a function that restores them. It drops compiled programs.
 func Tune(d *Device, change func(t *shader.Tuning)) func() {
 	old := d.target.Tuning
 	change(&d.target.Tuning)
@@ -20,34 +19,34 @@ func Tune(d *Device, change func(t *shader.Tuning)) func() {
 	}
 }
 
-// Target returns what kernels know of the device.
+// Target returns the device's description for kernels.
 func Target(d *Device) *shader.Device { return &d.target }
 
-// dropPrograms forgets compiled programs. Nothing may be in flight.
+// dropPrograms drops compiled programs. No work may be in flight.
 func (d *Device) dropPrograms() {
 	d.programs.mu.Lock()
 	defer d.programs.mu.Unlock()
 	d.programs.byKey = map[shader.Key]*program{}
 }
 
-// Lose has the driver say that the device is lost.
+// Lose makes the driver report that the device is lost.
 func Lose(d *Device, reason string) { d.thread.do(func() { d.thread.gpu.Lose(reason) }) }
 
 // KillThread ends the thread that calls the driver.
 func KillThread(d *Device) {
 	d.thread.post(func() {
-		runtime.LockOSThread() // a goroutine that ends bound to a thread takes it along
+		runtime.LockOSThread() // a goroutine that ends locked to a thread ends the thread
 		runtime.Goexit()
 	})
 }
 
-// Panic has the goroutine that calls the driver panic.
+// Panic makes the goroutine that calls the driver panic.
 func Panic(d *Device, reason string) { d.thread.post(func() { panic(reason) }) }
 
-// LimitMemory sets how many bytes the device may hold.
+// LimitMemory limits the memory of the device.
 func LimitMemory(d *Device, bytes int) { d.memory.limit = bytes }
 
-// FreeBytes returns how much of the device's slabs nobody has taken.
+// FreeBytes returns how many bytes of the device's slabs are free.
 func FreeBytes(d *Device) int {
 	d.memory.mu.Lock()
 	defer d.memory.mu.Unlock()
@@ -62,9 +61,9 @@ func FreeBytes(d *Device) int {
 	return n
 }
 
-// ReadNowhere gives the device a batch with two reads to buffers that are not there, at which the goroutine that calls the driver
-// panics after the driver got the batch. It returns what says that each read, and the batch, has ended.
-func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
+// PanicInSubmit submits a batch that reads two buffers that do not exist, so that the goroutine that calls the driver panics. It
+// returns channels that are closed when each read, and the batch, has ended.
+func PanicInSubmit(c core.Stream) (ended []<-chan struct{}) {
 	s := c.(*stream)
 	b := &batch{list: s.device.thread.gpu.NewCommandList(), last: 1}
 	s.Tail.Store(1)
@@ -85,10 +84,10 @@ func ReadNowhere(c core.Stream) (ended []<-chan struct{}) {
 	return append(ended, done)
 }
 
-// SetFusion has elementwise calls fused, each fusion with a program from the first time on, or run one by one, and returns a
-// function that brings the device's own way back.
+// SetFusion turns fusion of elementwise calls on or off, and returns a function that restores the default. With fusion on, each
+// fusion is compiled the first time.
 func SetFusion(d *Device, on bool) func() {
-	_ = d.Synchronize() // who tests errors has read them
+	_ = d.Synchronize() // an earlier error is reported elsewhere
 	restore := d.fusions.Force(on)
 	return func() {
 		_ = d.Synchronize()
@@ -96,16 +95,16 @@ func SetFusion(d *Device, on bool) func() {
 	}
 }
 
-// DropFusions forgets the programs of fusions, and which came up.
+// DropFusions drops the programs and the counts of fusions.
 func DropFusions(d *Device) { d.fusions.Drop() }
 
 // Compiled returns how many programs the device compiled for fusions.
 func Compiled(d *Device) int { return d.fusions.Count() }
 
-// LimitBindings sets how many buffers fusions may bind, and returns a function that brings the device's own limit back.
+// LimitBindings limits how many buffers fusions may bind, and returns a function that restores the limit.
 func LimitBindings(d *Device, n int) func() {
 	set := func(n int) {
-		_ = d.Synchronize() // who tests errors has read them
+		_ = d.Synchronize() // an earlier error is reported elsewhere
 		d.limits.Bindings = n
 	}
 	old := d.limits.Bindings
@@ -113,5 +112,5 @@ func LimitBindings(d *Device, n int) func() {
 	return func() { set(old) }
 }
 
-// Slow has a GPU made of software count as one on which each call takes very long.
-func Slow(d *Device) { d.softwarePacing.cost.Store(math.Float64bits(1e6)) }
+// PretendSlow makes a software adapter count as one on which each call takes very long.
+func PretendSlow(d *Device) { d.softwarePacing.cost.Store(math.Float64bits(1e6)) }

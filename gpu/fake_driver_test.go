@@ -19,7 +19,7 @@ func init() {
 	}})
 }
 
-// A fakeDriver is a second kind of GPU. It takes every program and moves bytes, but computes nothing.
+// A fakeDriver is a driver for a GPU that accepts every program and copies bytes, but computes nothing.
 type fakeDriver struct{}
 
 func (*fakeDriver) Name() string    { return "fake" }
@@ -34,7 +34,7 @@ func (*fakeDriver) Open(int) (driver.GPU, error) { return &fakeGPU{programs: map
 
 type fakeGPU struct {
 	lost     string
-	programs map[string]int // texts, and how many buffers they bind
+	programs map[string]int // number of buffers by source
 	runs     int
 }
 
@@ -103,7 +103,7 @@ type fakeStatus struct{ done bool }
 func (s *fakeStatus) Done() (done, failed bool) { return s.done, false }
 func (s *fakeStatus) Free()                     {}
 
-// A fakeList panics for what no GPU could run.
+// A fakeList is a command list. It panics on commands that no GPU could run.
 type fakeList struct{ commands []func(g *fakeGPU) }
 
 func (l *fakeList) Len() int { return len(l.commands) }
@@ -138,7 +138,7 @@ func Ran(d *Device) (programs, dispatches int) {
 	return programs, dispatches
 }
 
-// A markedLanguage marks what it prints, so that a test sees what programs have written themselves.
+// A markedLanguage marks the declarations that it prints, so that a test sees which text kernels print themselves.
 type markedLanguage struct{ shader.WGSL }
 
 const markBegin, markEnd = "/*{*/", "/*}*/"

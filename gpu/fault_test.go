@@ -16,8 +16,8 @@ import (
 	"github.com/plait-ml/plait/gpu"
 )
 
-// another returns a software device beside the one that other tests run on; a real GPU is not there twice.
-func another(t *testing.T, name string) *gpu.Device {
+// secondDevice returns another software device. On a hardware GPU it skips the test.
+func secondDevice(t *testing.T, name string) *gpu.Device {
 	t.Helper()
 	if !device(t).Software() {
 		t.Skip("software adapters alone are there several times")
@@ -27,8 +27,8 @@ func another(t *testing.T, name string) *gpu.Device {
 	return d.(*gpu.Device)
 }
 
-func TestALostDeviceFailsWhatIsItsAlone(t *testing.T) {
-	d := another(t, "gpu:3")
+func TestLostDevice(t *testing.T) {
+	d := secondDevice(t, "gpu:3")
 	core.Tidy(func() {
 		ready, pending := op.Mul(on(d, 100), core.Num(2)), on(d, 1<<20)
 		require.Equal(t, 100.0, value(t, op.Sum(ready, nil, false)))
@@ -51,8 +51,9 @@ func TestALostDeviceFailsWhatIsItsAlone(t *testing.T) {
 	})
 }
 
-// A fault that is found when others have been recorded that use its results fails those too, however the first error is read.
-func TestAFaultReachesWhatWasMadeOfIt(t *testing.T) {
+// TestFaultPropagates makes a kernel report a fault when calls that use its output were recorded already. These must fail too,
+// whichever error is read first.
+func TestFaultPropagates(t *testing.T) {
 	d := device(t)
 	s, other := d.NewStream(0), d.NewStream(0)
 	defer s.Close()
@@ -92,8 +93,8 @@ func TestAFaultReachesWhatWasMadeOfIt(t *testing.T) {
 	}
 }
 
-// A change in place that finds a fault has written what was in range: its target is not what the program takes it for.
-func TestAFaultInPlaceFailsItsTarget(t *testing.T) {
+// TestFaultInPlace makes an in-place op report a fault. It has written the elements in range, so its target must fail.
+func TestFaultInPlace(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0)
 	defer s.Close()
@@ -111,8 +112,8 @@ func TestAFaultInPlaceFailsItsTarget(t *testing.T) {
 	})
 }
 
-// A thread that dies takes nothing along: another one talks to the driver.
-func TestAKilledDeviceThreadIsReplaced(t *testing.T) {
+// TestKilledDriverThreadIsReplaced kills the thread that calls the driver. Another one must replace it.
+func TestKilledDriverThreadIsReplaced(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		x := on(d, 1000)
@@ -130,8 +131,8 @@ func TestAKilledDeviceThreadIsReplaced(t *testing.T) {
 	})
 }
 
-func TestAPanicOfTheDeviceThreadIsAnError(t *testing.T) {
-	d := another(t, "gpu:4")
+func TestDriverThreadPanicIsAnError(t *testing.T) {
+	d := secondDevice(t, "gpu:4")
 	core.Tidy(func() {
 		pending := on(d, 1<<20)
 		for range 50 {
@@ -147,11 +148,12 @@ func TestAPanicOfTheDeviceThreadIsAnError(t *testing.T) {
 	})
 }
 
-// Also one in the middle of giving the GPU a batch: whoever waits for the batch or for what it reads is told.
-func TestAPanicAtABatchEndsItsWaits(t *testing.T) {
-	d := another(t, "gpu:5")
+// TestPanicInSubmitEndsWaits makes the driver thread panic while it submits a batch. Waits for the batch and for its reads must
+// end.
+func TestPanicInSubmitEndsWaits(t *testing.T) {
+	d := secondDevice(t, "gpu:5")
 	s := d.NewStream(0)
-	for i, ended := range gpu.ReadNowhere(s) {
+	for i, ended := range gpu.PanicInSubmit(s) {
 		select {
 		case <-ended:
 		case <-time.After(20 * time.Second):
@@ -162,17 +164,17 @@ func TestAPanicAtABatchEndsItsWaits(t *testing.T) {
 	require.ErrorContains(t, s.Close(), "is lost: internal error")
 }
 
-func TestWaitsAreLongerThanTheDriversPatience(t *testing.T) {
+func TestWaitLongerThanTheDriversTimeout(t *testing.T) {
 	if testing.Short() {
 		t.Skip("longer than five seconds")
 	}
 	d := device(t)
 	const long = 5500 * time.Millisecond
-	// So few products that none waits for room: what they take, the read at the end waits for.
+	// The number of products is below the queue's limit, so that only the read at the end waits.
 	n, rounds, most := 256, 32, 256
 	for took := time.Duration(0); took < long && n <= 1<<14; {
 		core.Tidy(func() {
-			shift := op.ToDevice(op.Roll(op.Eye(n, n, op.TensorOptions{}), []int{1}, []int{0}), d) // each product turns the rows by one
+			shift := op.ToDevice(op.Roll(op.Eye(n, n, op.TensorOptions{}), []int{1}, []int{0}), d) // each product rolls the rows by one
 			first := op.ToDevice(op.Randn(n, n), d)
 			x := first
 			for range rounds {
@@ -199,8 +201,8 @@ func TestWaitsAreLongerThanTheDriversPatience(t *testing.T) {
 	}
 }
 
-func TestTwoDevicesWorkAtOnce(t *testing.T) {
-	devices := []*gpu.Device{device(t), another(t, "gpu:1")}
+func TestTwoDevices(t *testing.T) {
+	devices := []*gpu.Device{device(t), secondDevice(t, "gpu:1")}
 	var wait sync.WaitGroup
 	results := make([]float64, 2)
 	for i, d := range devices {
@@ -232,8 +234,8 @@ func TestTwoDevicesWorkAtOnce(t *testing.T) {
 	})
 }
 
-func TestOutOfMemoryNamesTheSizesAndTheProcessGoesOn(t *testing.T) {
-	d := another(t, "gpu:2")
+func TestOutOfMemoryNamesSizes(t *testing.T) {
+	d := secondDevice(t, "gpu:2")
 	gpu.LimitMemory(d, 96<<20)
 	core.Tidy(func() {
 		var held []*core.Tensor
@@ -250,13 +252,13 @@ func TestOutOfMemoryNamesTheSizesAndTheProcessGoesOn(t *testing.T) {
 		kind, _ := core.KindOf(err)
 		require.Equal(t, core.MemoryError, kind)
 		require.NotEmpty(t, held)
-		// What needs scratch of its own fails by itself, and what is there can still be read.
+		// An op that needs scratch memory fails, and its input can still be read.
 		v, i := op.Sort(held[0], 0, op.SortOptions{})
 		_, failed := v.Bytes()
 		require.Error(t, failed)
 		_ = i
 		_ = d.Synchronize()
-		held[0].Release() // room for the sum
+		held[0].Release() // makes room for the sum
 		require.Equal(t, float64(1<<19), value(t, op.Sum(held[len(held)-1], nil, false)))
 		for _, x := range held[1:] {
 			x.Release()
@@ -265,16 +267,16 @@ func TestOutOfMemoryNamesTheSizesAndTheProcessGoesOn(t *testing.T) {
 	core.Tidy(func() { require.Equal(t, 4e6, value(t, op.Sum(on(d, 8_000_000), nil, false))) })
 }
 
-func TestStreamsLeaveNothingBehind(t *testing.T) {
-	d := another(t, "gpu:1")
+func TestStreamsLeakNothing(t *testing.T) {
+	d := secondDevice(t, "gpu:1")
 	round := func() {
 		s := d.NewStream(0)
 		core.WithStream(s, func() {
 			core.Tidy(func() {
 				x := on(d, 1000)
 				index := op.ToDevice(core.FromSlice([]int64{1, 5, 999}), d)
-				value(t, op.Sum(op.IndexSelect(x, 0, index), nil, false)) // has a word for faults
-				v, _ := op.Sort(x, 0, op.SortOptions{})                   // has scratch
+				value(t, op.Sum(op.IndexSelect(x, 0, index), nil, false)) // allocates a fault word
+				v, _ := op.Sort(x, 0, op.SortOptions{})                   // allocates scratch memory
 				value(t, op.Sum(v, nil, false))
 			})
 		})
@@ -293,8 +295,8 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 	require.Equal(t, free, gpu.FreeBytes(d))
 }
 
-// Without a driver, or without the right to use a GPU, the reason is one line and the CPU works.
-func TestWithoutADriverTheReasonIsSaid(t *testing.T) {
+// TestMissingDriver checks that without a driver, or without permission to use a GPU, the error is one line and the CPU works.
+func TestMissingDriver(t *testing.T) {
 	if os.Getenv("VK_ICD_FILENAMES") == "/dev/null" {
 		require.Zero(t, gpu.Count())
 		require.NotEmpty(t, gpu.Reason())
@@ -304,15 +306,15 @@ func TestWithoutADriverTheReasonIsSaid(t *testing.T) {
 		require.Equal(t, 2.0, value(t, op.Sum(op.Ones(2), nil, false)))
 		return
 	}
-	c := exec.Command(os.Args[0], "-test.run=^TestWithoutADriverTheReasonIsSaid$")
+	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	c.Env = append(os.Environ(), "VK_ICD_FILENAMES=/dev/null", "VK_DRIVER_FILES=/dev/null")
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.True(t, strings.Contains(string(out), "PASS"), string(out))
 }
 
-// Sizes around every unit that kernels work in, in dtypes that share a word.
-func TestPackedDtypesOfOddSizes(t *testing.T) {
+// TestPackedDTypesOfOddSizes checks sizes around every unit that kernels work in, in dtypes smaller than a word.
+func TestPackedDTypesOfOddSizes(t *testing.T) {
 	device(t)
 	for _, d := range []core.DType{core.Float16, core.BFloat16, core.Uint8, core.Bool} {
 		for _, n := range []int{1, 3, 255, 257, 1023, 4097} {
@@ -322,7 +324,7 @@ func TestPackedDtypesOfOddSizes(t *testing.T) {
 			}
 			v[n/2] = math.Min(v[n/2], 1)
 			x := op.To(core.FromSlice(v), d)
-			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+			sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 				a := x[0]
 				out := []*core.Tensor{
 					op.Flip(a, []int{0}), op.Cat([]*core.Tensor{a, op.Slice(a, 0, n/3, n, 1), a}, 0), op.Clone(op.Slice(a, 0, 0, n, 2)),
@@ -330,7 +332,7 @@ func TestPackedDtypesOfOddSizes(t *testing.T) {
 				}
 				if n > 2 {
 					b := op.Clone(a)
-					op.CopyInPlace(op.Slice(b, 0, 1, n-1, 1), op.Slice(a, 0, 2, n, 1)) // neighbours in the first and last words stay
+					op.CopyInPlace(op.Slice(b, 0, 1, n-1, 1), op.Slice(a, 0, 2, n, 1)) // must keep the other elements of the first and last words
 					out = append(out, b)
 				}
 				return out

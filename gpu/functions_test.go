@@ -12,7 +12,7 @@ import (
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
-// ulps returns the distance of got from want in units of the last place of a float32; denormals count as zero.
+// ulps returns the distance of got from want in units in the last place of float32. Denormals count as zero.
 func ulps(want float64, got float32) float64 {
 	const least = 1.1754944e-38
 	w := float32(want)
@@ -32,9 +32,9 @@ func ulps(want float64, got float32) float64 {
 	return math.Abs(float64(got)-want) / math.Ldexp(1, e-24)
 }
 
-// The functions that programs of elementwise operations are made of keep this many units in the last place, for arguments
-// of every size. Those with a second number are exact to so much of the largest of result and 1: they are small
-// differences of large numbers near their zeros.
+// accuracy is the allowed error, in units in the last place, of the functions in elementwise programs, for arguments of every
+// size. Functions in the second table are small differences of large numbers near their zeros: their error is relative to the
+// larger of the result and 1.
 var accuracy = map[string]float64{
 	"exp": 2, "exp2": 2, "expm1": 3, "log": 2, "log2": 3, "log10": 3, "log1p": 3, "sin": 3, "cos": 3, "tan": 4, "asin": 3,
 	"acos": 3, "atan": 3, "atan2": 4, "sinh": 4, "cosh": 4, "tanh": 4, "asinh": 4, "acosh": 4, "atanh": 4, "erf": 3,
@@ -42,8 +42,8 @@ var accuracy = map[string]float64{
 	"floor_divide": 2, "lgamma": 16, "digamma": 16,
 }
 
-// arguments returns numbers of every size, and those where functions change.
-func arguments(rng *rand.Rand, n int, low, high float64) []float64 {
+// sampleArguments returns numbers of every size, and those at which functions change.
+func sampleArguments(rng *rand.Rand, n int, low, high float64) []float64 {
 	v := []float64{0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 2, -2, 3, 10, 88.7, -87, 1e-30, 1e30, -1e30, 65504, math.Inf(1), math.Inf(-1), math.NaN()}
 	var out []float64
 	for _, x := range v {
@@ -63,7 +63,7 @@ func arguments(rng *rand.Rand, n int, low, high float64) []float64 {
 	return out
 }
 
-func TestFunctionsAreAccurate(t *testing.T) {
+func TestFunctionAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
 	}
@@ -75,9 +75,9 @@ func TestFunctionsAreAccurate(t *testing.T) {
 			require.NotNil(t, row, name)
 			rng := rand.New(rand.NewPCG(1, 2))
 			low, high := -1e30, 1e30
-			x, y := arguments(rng, 4000, low, high), []float64(nil)
+			x, y := sampleArguments(rng, 4000, low, high), []float64(nil)
 			if f.Arity() == 2 {
-				y = arguments(rng, 4000, low, high)
+				y = sampleArguments(rng, 4000, low, high)
 				rng.Shuffle(len(y), func(i, j int) { y[i], y[j] = y[j], y[i] })
 				if name == "pow" {
 					for i := range y {

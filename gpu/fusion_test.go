@@ -12,16 +12,16 @@ import (
 	"github.com/plait-ml/plait/gpu"
 )
 
-// SaturatingInvocations keeps the GPU at work, so that the calls that follow wait for it together.
-func SaturatingInvocations(d core.Device) {
+// keepBusy keeps the GPU busy, so that the following calls are queued together.
+func keepBusy(d core.Device) {
 	x := on(d, 512, 512)
 	op.MatMul(x, x).Release()
 	x.Release()
 }
 
-// chains makes a random program of elementwise operations on tensors of one shape: dtypes, broadcasting, views, operations in
-// place, and tensors that are released on the way. It returns the bytes of what is left.
-func chains(t *testing.T, d core.Device, seed uint64, calls int) [][]byte {
+// randomProgram runs a random program of elementwise ops on tensors of one shape, with several dtypes, broadcasting, views,
+// in-place ops, and tensors that are released on the way. It returns the bytes of the remaining tensors.
+func randomProgram(t *testing.T, d core.Device, seed uint64, calls int) [][]byte {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
 	shapes := [][]int{{5, 8}, {3, 4, 12}, {7, 3}, {130}, {2, 3, 5}}
@@ -44,7 +44,7 @@ func chains(t *testing.T, d core.Device, seed uint64, calls int) [][]byte {
 		if shape[last]%4 == 0 {
 			shift = 4
 		}
-		var views [3]*core.Tensor // of which two overlap
+		var views [3]*core.Tensor // two of them overlap
 		for i, at := range []int{0, shift, shape[last] + 4} {
 			views[i] = op.Narrow(buffer, last, at, shape[last])
 		}
@@ -52,7 +52,7 @@ func chains(t *testing.T, d core.Device, seed uint64, calls int) [][]byte {
 		owned := map[*core.Tensor]bool{pool[0]: true, pool[1]: true}
 		floats := []core.DType{core.Float32, core.Float16, core.BFloat16}
 		pick := func() *core.Tensor { return pool[rng.IntN(len(pool))] }
-		SaturatingInvocations(d)
+		keepBusy(d)
 		for range calls {
 			x, y := pick(), pick()
 			var z *core.Tensor
@@ -122,8 +122,8 @@ func chains(t *testing.T, d core.Device, seed uint64, calls int) [][]byte {
 	return out
 }
 
-// TestFusionsHaveTheBitsOfTheirMembers runs random programs with and without fusions.
-func TestFusionsHaveTheBitsOfTheirMembers(t *testing.T) {
+// TestFusionIsBitwiseEqual runs random programs with and without fusion.
+func TestFusionIsBitwiseEqual(t *testing.T) {
 	d := device(t)
 	seeds := uint64(coretest.Rounds(12))
 	if *all {
@@ -132,11 +132,11 @@ func TestFusionsHaveTheBitsOfTheirMembers(t *testing.T) {
 	fused := 0
 	for seed := range seeds {
 		restore := gpu.SetFusion(d, false)
-		want := chains(t, d, seed, 20)
+		want := randomProgram(t, d, seed, 20)
 		restore()
 		restore = gpu.SetFusion(d, true)
 		before := d.Traffic().Fused
-		got := chains(t, d, seed, 20)
+		got := randomProgram(t, d, seed, 20)
 		fused += d.Traffic().Fused - before
 		restore()
 		require.Equal(t, want, got, "seed %d", seed)
@@ -144,9 +144,9 @@ func TestFusionsHaveTheBitsOfTheirMembers(t *testing.T) {
 	require.Greater(t, fused, int(seeds))
 }
 
-// fusedBy returns how many calls of fn another one's kernel ran: the most of several tries, of which some are interrupted
-// because the GPU has nothing to do.
-func fusedBy(t *testing.T, d *gpu.Device, want int, fn func()) int {
+// countFused returns how many calls of fn were fused into another call: the most of several tries, because an idle GPU starts a
+// fusion early.
+func countFused(t *testing.T, d *gpu.Device, want int, fn func()) int {
 	t.Helper()
 	defer gpu.SetFusion(d, true)()
 	most := 0
@@ -154,7 +154,7 @@ func fusedBy(t *testing.T, d *gpu.Device, want int, fn func()) int {
 		require.NoError(t, d.Synchronize())
 		before := d.Traffic().Fused
 		core.Tidy(func() {
-			SaturatingInvocations(d)
+			keepBusy(d)
 			fn()
 		})
 		require.NoError(t, d.Synchronize())
@@ -165,26 +165,26 @@ func fusedBy(t *testing.T, d *gpu.Device, want int, fn func()) int {
 	return most
 }
 
-func TestAChainIsOneKernel(t *testing.T) {
+func TestChainIsOneKernel(t *testing.T) {
 	d := device(t)
 	x := on(d, 6, 12)
 	defer x.Release()
-	require.Equal(t, 8, fusedBy(t, d, 8, func() { geluByHand(x) }))
+	require.Equal(t, 8, countFused(t, d, 8, func() { geluByHand(x) }))
 	gates := on(d, 6, 48)
 	defer gates.Release()
-	require.Equal(t, 8, fusedBy(t, d, 8, func() { lstmCell(gates, x) }), "views of one tensor")
+	require.Equal(t, 8, countFused(t, d, 8, func() { lstmCell(gates, x) }), "views of one tensor")
 	p, g, m, v := on(d, 6, 12), on(d, 6, 12), on(d, 6, 12), on(d, 6, 12)
-	defer after(nil, p, g, m, v)
-	require.Equal(t, 12, fusedBy(t, d, 12, func() { adamWByHand(p, g, m, v) }), "in place")
-	require.Zero(t, fusedBy(t, d, 0, func() {
+	defer releasing(nil, p, g, m, v)
+	require.Equal(t, 12, countFused(t, d, 12, func() { adamWByHand(p, g, m, v) }), "in place")
+	require.Zero(t, countFused(t, d, 0, func() {
 		for range 3 {
 			op.Add(x, g).Release()
 		}
 	}), "a result that nobody reads is computed")
 }
 
-// TestReleasedValuesAreNotWritten looks at the memory of an intermediate result: one that was released still has what was there
-// before.
+// TestReleasedValuesAreNotWritten checks that a fusion does not write an intermediate result that was released. Its memory must
+// be unchanged.
 func TestReleasedValuesAreNotWritten(t *testing.T) {
 	d := device(t)
 	const n = 777
@@ -192,11 +192,11 @@ func TestReleasedValuesAreNotWritten(t *testing.T) {
 	defer x.Release()
 	for _, held := range []bool{false, true} {
 		var left float64
-		fused := fusedBy(t, d, 1, func() {
+		fused := countFused(t, d, 1, func() {
 			old := op.FullLike(x, core.Num(7), op.TensorOptions{})
 			require.NoError(t, d.Synchronize())
 			handle := old.Storage().Memory().Handle
-			SaturatingInvocations(d)
+			keepBusy(d)
 			old.Release()
 			y := op.Mul(x, x)
 			require.Equal(t, handle, y.Storage().Memory().Handle)
@@ -204,7 +204,7 @@ func TestReleasedValuesAreNotWritten(t *testing.T) {
 			if held {
 				z = op.Add(y, core.Num(1))
 			} else {
-				z = after(op.Add(y, core.Num(1)), y)
+				z = releasing(op.Add(y, core.Num(1)), y)
 				y = op.EmptyLike(x, op.TensorOptions{})
 			}
 			left = value(t, op.Mean(y, nil, false))
@@ -219,22 +219,22 @@ func TestReleasedValuesAreNotWritten(t *testing.T) {
 	}
 }
 
-// TestFusionsKeepTheMemoryPlan has memory that chains give back used by what follows them in the same batch.
-func TestFusionsKeepTheMemoryPlan(t *testing.T) {
+// TestFusionReusesMemory checks that memory released in a chain is reused by later calls of the same batch.
+func TestFusionReusesMemory(t *testing.T) {
 	d := device(t)
 	usage := func(on bool) (peak, current int, sum float64) {
 		defer gpu.SetFusion(d, on)()
 		require.NoError(t, d.Synchronize())
-		before := settled(d)
+		before := usageAfterGC(d)
 		core.ResetPeak(d)
 		core.Tidy(func() {
 			x := op.ToDevice(op.Linspace(-1, 1, 32*32, op.TensorOptions{}), d)
 			x = op.Reshape(x, 32, 32)
-			SaturatingInvocations(d)
+			keepBusy(d)
 			for range 12 {
 				y := geluByHand(x)
-				z := after(op.MatMul(y, y), y)
-				x = after(op.Tanh(z), x, z)
+				z := releasing(op.MatMul(y, y), y)
+				x = releasing(op.Tanh(z), x, z)
 			}
 			sum = value(t, op.Sum(op.Abs(x), nil, false))
 		})
@@ -251,15 +251,15 @@ func TestFusionsKeepTheMemoryPlan(t *testing.T) {
 	require.LessOrEqual(t, fusedPeak, peak)
 }
 
-// TestAFailureInAChainIsItsOwn has a failed tensor among the inputs of a chain, and a fault that shows in the middle of one.
-func TestAFailureInAChainIsItsOwn(t *testing.T) {
+// TestFailureInAChain has a failed tensor among the inputs of a chain, and a fault in the middle of one.
+func TestFailureInAChain(t *testing.T) {
 	d := device(t)
 	defer gpu.SetFusion(d, true)()
 	core.Tidy(func() {
 		x, w := on(d, 10), on(d, 10, 4)
 		bad := op.Embedding(op.ToDevice(core.FromSlice([]int64{3, 11}), d), w, op.EmbeddingOptions{})
 		require.ErrorContains(t, d.Synchronize(), "out of range")
-		SaturatingInvocations(d)
+		keepBusy(d)
 		y := op.Add(op.Mul(x, x), core.Num(1))
 		failed := op.Tanh(op.Add(bad, core.Num(1)))
 		z := op.Mul(op.Add(y, x), core.Num(2))
@@ -276,8 +276,8 @@ func TestAFailureInAChainIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestATrainingLoopCompilesInItsFirstSteps counts programs.
-func TestATrainingLoopCompilesInItsFirstSteps(t *testing.T) {
+// TestTrainingCompilesInItsFirstSteps checks that later steps of a training loop compile no programs.
+func TestTrainingCompilesInItsFirstSteps(t *testing.T) {
 	d := device(t)
 	gpu.DropFusions(d)
 	core.Tidy(func() {
@@ -285,9 +285,9 @@ func TestATrainingLoopCompilesInItsFirstSteps(t *testing.T) {
 		m, v := op.ZerosLike(w, op.TensorOptions{}), op.ZerosLike(w, op.TensorOptions{})
 		step := func() {
 			core.Tidy(func() {
-				SaturatingInvocations(d)
+				keepBusy(d)
 				y := geluByHand(op.MatMul(x, w))
-				adamWByHand(w, after(op.Mul(y, g), y), m, v)
+				adamWByHand(w, releasing(op.Mul(y, g), y), m, v)
 			})
 			require.NoError(t, d.Synchronize())
 		}
@@ -304,15 +304,15 @@ func TestATrainingLoopCompilesInItsFirstSteps(t *testing.T) {
 	})
 }
 
-// TestFusionsKeepToTheBindings holds more results than a program can write.
-func TestFusionsKeepToTheBindings(t *testing.T) {
+// TestFusionBindingLimit runs a chain with more results than a program can bind.
+func TestFusionBindingLimit(t *testing.T) {
 	d := device(t)
 	x := on(d, 33)
 	defer x.Release()
 	for _, bindings := range []int{8, d.Limits().Bindings} {
 		restore := gpu.LimitBindings(d, bindings)
 		const calls = 40
-		fused := fusedBy(t, d, calls/2, func() {
+		fused := countFused(t, d, calls/2, func() {
 			held := []*core.Tensor{x}
 			for i := range calls {
 				held = append(held, op.Add(held[i], core.Num(0.25)))

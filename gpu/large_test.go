@@ -10,8 +10,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// same runs fn on the CPU's tensors and on copies of them on the GPU and compares the results.
-func same(t *testing.T, tolerance float64, fn func(x ...*core.Tensor) []*core.Tensor, x ...*core.Tensor) {
+// compareWithCPU runs fn on CPU tensors and on copies of them on the GPU, and compares the results.
+func compareWithCPU(t *testing.T, tolerance float64, fn func(x ...*core.Tensor) []*core.Tensor, x ...*core.Tensor) {
 	t.Helper()
 	d := device(t)
 	there := make([]*core.Tensor, len(x))
@@ -24,33 +24,33 @@ func same(t *testing.T, tolerance float64, fn func(x ...*core.Tensor) []*core.Te
 	}
 }
 
-func TestSizesPastALineOfWorkgroups(t *testing.T) {
+func TestManyWorkgroups(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large")
 	}
 	core.Tidy(func() {
 		x := op.Randn(1<<22+1000, 4) // 4.2 million rows of 4, more elements than 65535 workgroups have invocations
-		same(t, 2e-6, func(x ...*core.Tensor) []*core.Tensor {
+		compareWithCPU(t, 2e-6, func(x ...*core.Tensor) []*core.Tensor {
 			y := op.Add(op.Mul(x[0], core.Num(3)), op.Slice(x[0], 1, 0, 1, 1))
 			return []*core.Tensor{op.Slice(y, 0, 1<<22, 1<<22+1000, 1), op.Amax(y, []int{0}, false)}
 		}, x)
 	})
 	core.Tidy(func() {
 		x := op.Randn(70_000, 40) // a workgroup for each row
-		same(t, 2e-6, func(x ...*core.Tensor) []*core.Tensor {
+		compareWithCPU(t, 2e-6, func(x ...*core.Tensor) []*core.Tensor {
 			return []*core.Tensor{op.Sum(x[0], []int{1}, false), op.Slice(op.Softmax(x[0], 1), 0, 65_000, 70_000, 1)}
 		}, x)
 	})
 }
 
-func TestReductionsInPieces(t *testing.T) {
+func TestLongReductions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large")
 	}
 	core.Tidy(func() {
 		for _, shape := range [][]int{{300_000}, {3, 100_000}, {100_000, 3}} {
 			x := op.Randn(shape...)
-			same(t, 3e-6, func(x ...*core.Tensor) []*core.Tensor {
+			compareWithCPU(t, 3e-6, func(x ...*core.Tensor) []*core.Tensor {
 				all, first := []int(nil), []int{0}
 				values, indices := op.Max(x[0], 0, false)
 				return []*core.Tensor{
@@ -62,13 +62,13 @@ func TestReductionsInPieces(t *testing.T) {
 	})
 }
 
-func TestCausalAttentionOfLongTexts(t *testing.T) {
+func TestLongCausalAttention(t *testing.T) {
 	core.Tidy(func() {
 		q, k, v := op.Randn(1, 4, 300, 16), op.Randn(1, 2, 300, 16), op.Randn(1, 2, 300, 16)
 		for _, x := range []*core.Tensor{q, k, v} {
 			x.SetRequiresGrad(true)
 		}
-		same(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
+		compareWithCPU(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
 			y := op.ScaledDotProductAttention(x[0], x[1], x[2], op.AttentionOptions{Causal: true, EnableGQA: true})
 			g, err := autograd.Grad([]*core.Tensor{op.Sum(op.Mul(y, y), nil, false)}, x, nil, autograd.Options{})
 			require.NoError(t, err)
@@ -77,8 +77,8 @@ func TestCausalAttentionOfLongTexts(t *testing.T) {
 	})
 }
 
-// Images of sizes that do not divide, with every way to place pixels, against the CPU; and their gradients.
-func TestImagesAreResampledAsOnTheCPU(t *testing.T) {
+// TestInterpolate compares interpolation in every mode, at sizes that do not divide, and its gradients with the CPU.
+func TestInterpolate(t *testing.T) {
 	device(t)
 	modes := []op.InterpolateOptions{
 		{Size: []int{61, 9}}, {Size: []int{61, 9}, Mode: "nearest-exact"}, {ScaleFactor: []float64{1.9, 0.3}, Mode: "bilinear"},
@@ -89,7 +89,7 @@ func TestImagesAreResampledAsOnTheCPU(t *testing.T) {
 		for _, o := range modes {
 			core.Tidy(func() {
 				x := op.To(op.Randn(2, 3, 33, 37), d).SetRequiresGrad(true)
-				same(t, map[core.DType]float64{core.Float32: 1e-5, core.BFloat16: 2e-2}[d], func(x ...*core.Tensor) []*core.Tensor {
+				compareWithCPU(t, map[core.DType]float64{core.Float32: 1e-5, core.BFloat16: 2e-2}[d], func(x ...*core.Tensor) []*core.Tensor {
 					y := op.Interpolate(x[0], o)
 					g, err := autograd.Grad([]*core.Tensor{op.Sum(op.Mul(y, y), nil, false)}, x, nil, autograd.Options{})
 					require.NoError(t, err)

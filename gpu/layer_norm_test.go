@@ -13,9 +13,9 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Gradients of norms whose workgroups take several rows, one or more at a time: with rows that are left over, parameters of which some
-// have no gradient, and rows that 4 does not divide or nobody holds.
-func TestGradientsOfLayerNormsInParts(t *testing.T) {
+// TestLayerNormGradients checks gradients of norms whose workgroups have several rows, with leftover rows, with some parameters
+// that need no gradient, and with rows that 4 does not divide or that are too long for registers.
+func TestLayerNormGradients(t *testing.T) {
 	device(t)
 	for _, c := range []struct {
 		count, elements, vectors int
@@ -32,19 +32,19 @@ func TestGradientsOfLayerNormsInParts(t *testing.T) {
 			core.Tidy(func() {
 				rows, n := shape[0], shape[1]
 				x, w, b := op.Randn(rows, n).SetRequiresGrad(true), op.Randn(n).SetRequiresGrad(true), op.Randn(n).SetRequiresGrad(true)
-				same(t, 2e-5, func(x ...*core.Tensor) []*core.Tensor {
-					out := slopes(t, op.LayerNorm(x[0], []int{n}, x[1], x[2], 0.1), x...)
+				compareWithCPU(t, 2e-5, func(x ...*core.Tensor) []*core.Tensor {
+					out := gradientsAndOutput(t, op.LayerNorm(x[0], []int{n}, x[1], x[2], 0.1), x...)
 					if n != 36 {
 						return out
 					}
-					out = append(out, slopes(t, op.RMSNorm(x[0], []int{n}, x[1], 0.1), x[:2]...)...)
+					out = append(out, gradientsAndOutput(t, op.RMSNorm(x[0], []int{n}, x[1], 0.1), x[:2]...)...)
 					if c.vectors > 1 {
 						return out
 					}
 					for _, few := range [][]*core.Tensor{{x[0], x[1]}, {x[0], x[2]}, {x[1], x[2]}, {x[0]}, {x[2]}} {
-						out = append(out, slopes(t, op.LayerNorm(x[0], []int{n}, x[1], x[2], 0.1), few...)...)
+						out = append(out, gradientsAndOutput(t, op.LayerNorm(x[0], []int{n}, x[1], x[2], 0.1), few...)...)
 					}
-					return append(out, slopes(t, op.LayerNorm(x[0], []int{n}, nil, x[2], 0.1), x[0], x[2])...)
+					return append(out, gradientsAndOutput(t, op.LayerNorm(x[0], []int{n}, nil, x[2], 0.1), x[0], x[2])...)
 				}, x, w, b)
 			})
 		}
@@ -65,8 +65,9 @@ func launch(t *testing.T, name string, outs, ins []*core.Tensor, ints ...int64) 
 	require.NoError(t, outs[0].Wait())
 }
 
-// A gradient that came from elsewhere is added to that of the norm's input.
-func TestLayerNormAddsToWhatArrived(t *testing.T) {
+// TestLayerNormAccumulatesGradients checks that the kernel adds a gradient that has arrived from elsewhere to the input's
+// gradient.
+func TestLayerNormAccumulatesGradients(t *testing.T) {
 	d := device(t)
 	for _, half := range []bool{false, true} {
 		for _, shape := range [][2]int{{3, 5}, {1, 1}, {9, 260}, {1200, 12}} {
@@ -110,8 +111,8 @@ func TestLayerNormAddsToWhatArrived(t *testing.T) {
 	}
 }
 
-// The gradients of a norm take two dispatches, also where workgroups have many rows.
-func TestLayerNormReadsOnce(t *testing.T) {
+// TestLayerNormGradientDispatches checks that the gradients of a norm take two dispatches, also if workgroups have many rows.
+func TestLayerNormGradientDispatches(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		x, w, b := on(d, 2500, 64).SetRequiresGrad(true), on(d, 64).SetRequiresGrad(true), on(d, 64).SetRequiresGrad(true)

@@ -12,19 +12,19 @@ import (
 
 func transposed(x *core.Tensor) *core.Tensor { return op.Transpose(x, -1, -2) }
 
-// near fails unless two tensors on the GPU differ by at most so much.
+// near requires that two tensors on the GPU differ by at most a tolerance.
 func near(t *testing.T, want, got *core.Tensor, most float64, what string) {
 	t.Helper()
 	v := value(t, op.Amax(op.Abs(op.Sub(want, got)), nil, false))
 	require.LessOrEqual(t, v, most, what)
 }
 
-// sweeps is how often Jacobi's rotations go over a matrix, about.
+// sweeps is about how often Jacobi's rotations go over a matrix.
 const sweeps = 8
 
-// stable fails unless got and the product of factors differ by no more than what a backward stable method may lose that
-// changes each element n times: n roundings of the product of their absolute values.
-func stable(t *testing.T, n int, got *core.Tensor, what string, factors ...*core.Tensor) {
+// requireBackwardStable requires that got equals the product of factors up to the error of a backward stable method that changes
+// each element n times: n roundings of the product of their absolute values.
+func requireBackwardStable(t *testing.T, n int, got *core.Tensor, what string, factors ...*core.Tensor) {
 	t.Helper()
 	product, size := factors[0], op.Abs(factors[0])
 	for _, f := range factors[1:] {
@@ -37,8 +37,9 @@ func identity(t *testing.T, n int) *core.Tensor {
 	return op.Eye(n, n, op.TensorOptions{Device: device(t)})
 }
 
-// Stacks of matrices of sizes past a workgroup's and past a dispatch's, taken apart and put together again.
-func TestDecompositionsMakeTheirMatrix(t *testing.T) {
+// TestDecompositions checks that the product of the factors is the matrix, for batches and for matrices larger than a workgroup
+// or a dispatch.
+func TestDecompositions(t *testing.T) {
 	d := device(t)
 	core.ManualSeed(1)
 	for _, shape := range [][]int{{3, 1, 1}, {2, 5, 3}, {2, 3, 7}, {70, 33}, {40, 65}} {
@@ -46,13 +47,13 @@ func TestDecompositionsMakeTheirMatrix(t *testing.T) {
 			x := op.ToDevice(op.Randn(shape...), d)
 			m, n := x.Size(-2), x.Size(-1)
 			q, r := op.QR(x)
-			stable(t, max(m, n), x, "q r", q, r)
+			requireBackwardStable(t, max(m, n), x, "q r", q, r)
 			near(t, identity(t, min(m, n)), op.MatMul(transposed(q), q), 1e-5, "q'q")
 			near(t, op.Triu(r, 0), r, 0, "r is a triangle")
 			u, s, v := op.SVD(x)
-			stable(t, sweeps*max(m, n), x, "u s v", op.Mul(u, op.Unsqueeze(s, -2)), v)
-			stable(t, sweeps*max(m, n), identity(t, min(m, n)), "u'u", transposed(u), u) // rotations are not exact, each by a rounding
-			stable(t, sweeps*max(m, n), identity(t, min(m, n)), "v v'", v, transposed(v))
+			requireBackwardStable(t, sweeps*max(m, n), x, "u s v", op.Mul(u, op.Unsqueeze(s, -2)), v)
+			requireBackwardStable(t, sweeps*max(m, n), identity(t, min(m, n)), "u'u", transposed(u), u) // each rotation has one rounding error
+			requireBackwardStable(t, sweeps*max(m, n), identity(t, min(m, n)), "v v'", v, transposed(v))
 			_, want, _ := op.SVD(op.ToDevice(x, cpuDevice(t)))
 			near(t, op.ToDevice(want, d), s, 1e-4, "singular values")
 		})
@@ -61,17 +62,17 @@ func TestDecompositionsMakeTheirMatrix(t *testing.T) {
 		x := op.ToDevice(op.Randn(2, 60, 60), d)
 		x = op.Add(x, transposed(x))
 		w, v := op.Eigh(x)
-		stable(t, sweeps*60, x, "v w v'", op.Mul(v, op.Unsqueeze(w, -2)), transposed(v))
-		stable(t, sweeps*60, identity(t, 60), "v'v", transposed(v), v)
+		requireBackwardStable(t, sweeps*60, x, "v w v'", op.Mul(v, op.Unsqueeze(w, -2)), transposed(v))
+		requireBackwardStable(t, sweeps*60, identity(t, 60), "v'v", transposed(v), v)
 		positive := op.Add(op.MatMul(x, x), identity(t, 60))
 		l := op.Cholesky(positive, false)
-		stable(t, 60, positive, "l l'", l, transposed(l))
+		requireBackwardStable(t, 60, positive, "l l'", l, transposed(l))
 	})
 	core.Tidy(func() {
 		x := op.Add(op.ToDevice(op.Randn(150, 150), d), op.Mul(identity(t, 150), core.Num(12)))
 		b := op.ToDevice(op.Randn(150, 90), d)
-		stable(t, 150, b, "a x", x, op.Solve(x, b))
-		stable(t, 150, identity(t, 150), "a times its inverse", x, op.Inv(x))
+		requireBackwardStable(t, 150, b, "a x", x, op.Solve(x, b))
+		requireBackwardStable(t, 150, identity(t, 150), "a times its inverse", x, op.Inv(x))
 		_, size := op.SlogDet(x)
 		_, want := op.SlogDet(op.ToDevice(x, cpuDevice(t)))
 		require.InDelta(t, value(t, want), value(t, size), 1e-2)
@@ -84,8 +85,8 @@ func cpuDevice(t *testing.T) core.Device {
 	return d
 }
 
-// A matrix whose columns are few has singular values of 0, and vectors for them all the same.
-func TestSingularVectorsOfAMatrixOfLowRank(t *testing.T) {
+// TestSVDOfLowRank checks that a matrix of low rank has singular values of 0 and orthogonal singular vectors.
+func TestSVDOfLowRank(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		x := op.ToDevice(op.MatMul(op.Randn(6, 2), op.Randn(2, 5)), d)
@@ -99,7 +100,7 @@ func TestSingularVectorsOfAMatrixOfLowRank(t *testing.T) {
 	})
 }
 
-func TestMatricesWithoutAResultAreErrors(t *testing.T) {
+func TestLinalgErrors(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		good := core.FromSlice([]float32{2, 1, 1, 3}, 1, 2, 2)
@@ -119,7 +120,7 @@ func TestMatricesWithoutAResultAreErrors(t *testing.T) {
 		} {
 			_, err := c.result.Bytes()
 			require.ErrorContains(t, err, c.want)
-			_ = d.Synchronize() // says it once more
+			_ = d.Synchronize() // reports the error again
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Lists of targets of many lengths, with classes that come twice, as on the CPU.
-func TestMultiLabelMarginOfManyClasses(t *testing.T) {
+// TestMultiLabelMargin compares target lists of many lengths, with repeated classes, with the CPU.
+func TestMultiLabelMargin(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(41, 42))
 	const classes = 700
@@ -22,11 +22,11 @@ func TestMultiLabelMarginOfManyClasses(t *testing.T) {
 		if i%classes < lengths[i/classes] {
 			targets[i] = int64(rng.IntN(classes))
 		} else if i%classes > lengths[i/classes] {
-			targets[i] = int64(rng.IntN(classes)) - 1 // not read
+			targets[i] = int64(rng.IntN(classes)) - 1 // targets after -1 are ignored
 		}
 	}
 	core.Tidy(func() {
-		same(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
+		compareWithCPU(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
 			y := op.MultiLabelMarginLoss(x[0], x[1], "none")
 			g, err := autograd.Grad([]*core.Tensor{op.Sum(y, nil, false)}, x[:1], nil, autograd.Options{})
 			if err != nil {
@@ -38,8 +38,8 @@ func TestMultiLabelMarginOfManyClasses(t *testing.T) {
 	})
 }
 
-// An infinity among finite elements leaves no variance, but is the mean.
-func TestMeansOfInfinities(t *testing.T) {
+// TestMeanOfInfinity checks that an infinity among finite elements makes the mean infinite and the variance NaN.
+func TestMeanOfInfinity(t *testing.T) {
 	device(t)
 	for _, n := range []int{3, 100, 5000} {
 		for _, at := range []int{0, 1, n - 1} {
@@ -50,7 +50,7 @@ func TestMeansOfInfinities(t *testing.T) {
 			v[at], v[n+at], v[2*n+at], v[2*n+(at+1)%n] = float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.Inf(1)), float32(math.Inf(-1))
 			x := op.Reshape(core.FromSlice(v, len(v)), 4, n)
 			core.Tidy(func() {
-				same(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
+				compareWithCPU(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
 					variance, mean := op.VarMean(x[0], []int{1}, 1, false)
 					deviation, means := op.StdMean(op.Transpose(x[0], 0, 1), []int{0}, 1, false)
 					return []*core.Tensor{variance, mean, deviation, means}

@@ -14,8 +14,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Every tile computes the same products, at sizes that it divides and at sizes that it does not.
-func TestTilesAgree(t *testing.T) {
+// TestMatMulTiles checks that every tile gives the same products, at sizes that it divides and does not divide.
+func TestMatMulTiles(t *testing.T) {
 	d := device(t)
 	if testing.Short() {
 		t.Skip("compiles many programs")
@@ -37,7 +37,7 @@ func TestTilesAgree(t *testing.T) {
 			for _, s := range tiles {
 				for _, double := range []bool{false, true} {
 					func() {
-						defer gpu.Tune(d, tile(double, s[0], s[1], s[2], s[3], s[4]))()
+						defer gpu.Tune(d, onlyTile(double, s[0], s[1], s[2], s[3], s[4]))()
 						for form, f := range map[string][2]*core.Tensor{"NN": {a, b}, "NT": {a, bt}, "TN": {at, b}, "TT": {at, bt}} {
 							got, err := core.Values[float64](op.MatMul(f[0], f[1]))
 							require.NoError(t, err)
@@ -54,17 +54,17 @@ func TestTilesAgree(t *testing.T) {
 	}
 }
 
-// Products with a factor that is stored column by column, of which the device makes a copy, and copies that turn.
-func TestTurnedFactorsAgree(t *testing.T) {
+// TestTransposedMatMul checks factors stored column by column, which the device may copy, and transposing copies.
+func TestTransposedMatMul(t *testing.T) {
 	core.Tidy(func() {
 		x, y := op.Randn(1030, 65), op.Randn(67, 65)
-		same(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
+		compareWithCPU(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
 			return []*core.Tensor{op.MatMul(x[0], op.Transpose(x[1], 0, 1)), op.MatMul(op.Reshape(x[0], 2, 515, 65), op.Transpose(x[1], 0, 1))}
 		}, x, y)
 	})
 	core.Tidy(func() {
 		x := op.Randn(3, 70, 5, 131)
-		same(t, 0, func(x ...*core.Tensor) []*core.Tensor {
+		compareWithCPU(t, 0, func(x ...*core.Tensor) []*core.Tensor {
 			return []*core.Tensor{
 				op.Contiguous(op.Transpose(x[0], 1, 3)), op.Contiguous(op.Transpose(op.Slice(x[0], 3, 1, 130, 1), 1, 3)),
 				op.Contiguous(op.Transpose(op.Reshape(x[0], 1050, 131), 0, 1)),
@@ -73,23 +73,23 @@ func TestTurnedFactorsAgree(t *testing.T) {
 	})
 }
 
-// Products of few results and a great depth, which is cut into many pieces.
-func TestDeepProductsAgree(t *testing.T) {
+// TestSplitK checks products with few results and a large K, which are split along K.
+func TestSplitK(t *testing.T) {
 	for _, depth := range []int{3000, 12345} {
 		core.Tidy(func() {
-			same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
+			compareWithCPU(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
 				return []*core.Tensor{op.MatMul(x[0], x[1]), op.MatMul(x[0], op.Transpose(x[0], 0, 1))}
 			}, op.Randn(5, depth), op.Randn(depth, 7))
 		})
 	}
 }
 
-// Products that are added to what is there, to memory that lies in vec4, that does not, and of 16 bits.
-func TestProductsOntoAgree(t *testing.T) {
+// TestMatMulAccumulation checks products that are added to a tensor: aligned to vec4, unaligned, and of 16 bits.
+func TestMatMulAccumulation(t *testing.T) {
 	for _, dtype := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
 		for _, n := range []int{68, 67} {
 			core.Tidy(func() {
-				same(t, map[core.DType]float64{core.Float32: 1e-5, core.Float16: 2e-3, core.BFloat16: 2e-2}[dtype], func(x ...*core.Tensor) []*core.Tensor {
+				compareWithCPU(t, map[core.DType]float64{core.Float32: 1e-5, core.Float16: 2e-3, core.BFloat16: 2e-2}[dtype], func(x ...*core.Tensor) []*core.Tensor {
 					return []*core.Tensor{op.AddMMInPlace(op.Clone(x[2]), x[0], x[1], 1, 1), op.AddMMInPlace(op.Clone(op.Transpose(x[2], 0, 1)), op.Transpose(x[1], 0, 1), op.Transpose(x[0], 0, 1), 2, 0.5)}
 				}, op.To(op.Randn(65, 40), dtype), op.To(op.Randn(40, n), dtype), op.To(op.Randn(65, n), dtype))
 			})
@@ -97,15 +97,15 @@ func TestProductsOntoAgree(t *testing.T) {
 	}
 }
 
-// Products of which the tiles of the last wave alone are cut into pieces: as vec4 and not, at edges, in what is done with sums, and twice
-// with the same bits.
-func TestLastWavesInPiecesAgree(t *testing.T) {
-	defer gpu.Tune(device(t), tile(true, 32, 32, 16, 4, 4))()
+// TestSplitLastWave checks products in which only the tiles of the last wave are split along K: as vec4 and not, at edges, with
+// every epilogue, and bitwise equal twice.
+func TestSplitLastWave(t *testing.T) {
+	defer gpu.Tune(device(t), onlyTile(true, 32, 32, 16, 4, 4))()
 	defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = 4 })()
-	for _, c := range []struct{ m, n, k int }{{96, 96, 512}, {70, 86, 1024}, {131, 69, 800}} { // those of TestLastWaveIsCut
+	for _, c := range []struct{ m, n, k int }{{96, 96, 512}, {70, 86, 1024}, {131, 69, 800}} { // those of TestLastWaveIsSplit
 		for _, transposed := range []bool{true, false} {
 			core.Tidy(func() {
-				same(t, 2e-4, func(x ...*core.Tensor) []*core.Tensor {
+				compareWithCPU(t, 2e-4, func(x ...*core.Tensor) []*core.Tensor {
 					a := x[0]
 					if transposed {
 						a = op.Transpose(op.Contiguous(op.Transpose(a, 0, 1)), 0, 1)
@@ -121,16 +121,16 @@ func TestLastWavesInPiecesAgree(t *testing.T) {
 	}
 }
 
-// Pieces of which the last ones begin past the depth.
-func TestMorePiecesThanDepthAgree(t *testing.T) {
+// TestMorePiecesThanK checks splits along K in which the last pieces begin past K.
+func TestMorePiecesThanK(t *testing.T) {
 	d := device(t)
-	defer gpu.Tune(d, tile(true, 32, 32, 16, 4, 4))()
+	defer gpu.Tune(d, onlyTile(true, 32, 32, 16, 4, 4))()
 	defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = 4 })()
 	for i := range 4 {
 		transposed, last := i%2 == 1, i/2 == 1
 		forget := matmul.Prefer(gpu.Target(d), 96, 96, 80, transposed, 4, last)
 		core.Tidy(func() {
-			same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
+			compareWithCPU(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
 				a := x[0]
 				if transposed {
 					a = op.Transpose(op.Contiguous(op.Transpose(a, 0, 1)), 0, 1)
@@ -142,15 +142,16 @@ func TestMorePiecesThanDepthAgree(t *testing.T) {
 	}
 }
 
-// gapped returns the matrix x with its rows so far apart, NaN between and after them.
-func gapped(x *core.Tensor, stride int) *core.Tensor {
+// paddedRows returns the matrix x with a row stride, and NaN in the padding.
+func paddedRows(x *core.Tensor, stride int) *core.Tensor {
 	rows, cols := x.Size(0), x.Size(1)
 	wide := op.Pad(x, []int{0, stride - cols, 0, 3}, op.PadOptions{Value: math.NaN()})
 	return op.Slice(op.Slice(wide, 0, 0, rows, 1), 1, 0, cols, 1)
 }
 
-// Factors whose rows begin at multiples of four, which divide neither their length nor their number: as one product, and in two parts.
-func TestProductsOfRowsWithGapsAgree(t *testing.T) {
+// TestMatMulOfPaddedRows checks factors whose row stride is a multiple of four while the length and the number of rows are not:
+// as one product, and split in two.
+func TestMatMulOfPaddedRows(t *testing.T) {
 	for _, parts := range []bool{false, true} {
 		for _, k := range []int{1, 16, 33, 46, 47, 1001} {
 			t.Run(fmt.Sprint(k, parts), func(t *testing.T) {
@@ -158,13 +159,13 @@ func TestProductsOfRowsWithGapsAgree(t *testing.T) {
 					defer gpu.Tune(device(t), func(f *shader.Tuning) { f.RemainderK = 0 })()
 				}
 				core.Tidy(func() {
-					same(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
-						a, b := gapped(x[0], 1004), gapped(x[1], 72)
+					compareWithCPU(t, 1e-4, func(x ...*core.Tensor) []*core.Tensor {
+						a, b := paddedRows(x[0], 1004), paddedRows(x[1], 72)
 						stacked, bias := op.Reshape(a, 2, 35, k), op.Select(x[4], 0, 0)
 						out := []*core.Tensor{
-							op.MatMul(a, b), op.MatMul(stacked, b), op.MatMul(stacked, op.Expand(b, 2, k, 69)), op.MatMul(a, op.Transpose(gapped(x[2], 1004), 0, 1)),
-							op.MatMul(op.Transpose(a, 0, 1), gapped(x[3], 36)), op.MatMul(op.Transpose(b, 0, 1), op.Transpose(a, 0, 1)),
-							op.AddMM(gapped(x[4], 72), a, b, 0.5, 2), op.Linear(a, op.Transpose(b, 0, 1), bias),
+							op.MatMul(a, b), op.MatMul(stacked, b), op.MatMul(stacked, op.Expand(b, 2, k, 69)), op.MatMul(a, op.Transpose(paddedRows(x[2], 1004), 0, 1)),
+							op.MatMul(op.Transpose(a, 0, 1), paddedRows(x[3], 36)), op.MatMul(op.Transpose(b, 0, 1), op.Transpose(a, 0, 1)),
+							op.AddMM(paddedRows(x[4], 72), a, b, 0.5, 2), op.Linear(a, op.Transpose(b, 0, 1), bias),
 						}
 						return append(out, op.AddMMInPlace(op.Clone(x[4]), a, b, 0.5, 2))
 					}, op.Randn(70, k), op.Randn(k, 69), op.Randn(67, k), op.Randn(70, 33), op.Randn(70, 69))
@@ -174,8 +175,8 @@ func TestProductsOfRowsWithGapsAgree(t *testing.T) {
 	}
 }
 
-// tile replaces the tiles that products choose from by one.
-func tile(double bool, rows, cols, depth, high, wide int) func(*shader.Tuning) {
+// onlyTile makes products choose this tile.
+func onlyTile(double bool, rows, cols, depth, high, wide int) func(*shader.Tuning) {
 	return func(f *shader.Tuning) {
 		f.Tiles = []shader.Tile{{Rows: rows, Cols: cols, K: depth, ThreadRows: high, ThreadCols: wide, Double: double, TileCost: 100_000}}
 	}

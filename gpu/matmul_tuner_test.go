@@ -19,8 +19,9 @@ import (
 	"github.com/plait-ml/plait/gpu/kernel/matmul"
 )
 
-// Processes measure products, two at a time, and store what they choose; a third one finds it.
-func TestChoicesOutliveTheProcess(t *testing.T) {
+// TestTuningIsCachedAcrossProcesses lets two processes at a time measure products and store their choices. A third process must
+// read them.
+func TestTuningIsCachedAcrossProcesses(t *testing.T) {
 	d := device(t)
 	if _, child := os.LookupEnv("PLAIT_TEST_TUNING"); child {
 		multiplyTuned(t, d)
@@ -29,7 +30,7 @@ func TestChoicesOutliveTheProcess(t *testing.T) {
 	}
 	home := t.TempDir()
 	child := func(tune string) (known string) {
-		c := exec.Command(os.Args[0], "-test.run=^TestChoicesOutliveTheProcess$")
+		c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		c.Env = append(os.Environ(), "PLAIT_TEST_TUNING=1", "PLAIT_TUNE="+tune, "XDG_CACHE_HOME="+home, "HOME="+home)
 		out, err := c.CombinedOutput()
 		assert.NoError(t, err, string(out))
@@ -57,7 +58,7 @@ func TestChoicesOutliveTheProcess(t *testing.T) {
 	require.Contains(t, []string{"2", "3"}, child(""), "one that both stored at a time may be lost")
 }
 
-// multiplyTuned computes products of three classes, one of which adds to what is there.
+// multiplyTuned computes products of three size classes. One of them is added to a tensor.
 func multiplyTuned(t *testing.T, d *gpu.Device) {
 	core.Tidy(func() {
 		a, b, c := op.Randn(48, 200), op.Randn(200, 64), op.Randn(48, 64)

@@ -13,9 +13,9 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// An allocation that fails, of a result, of a temporary or of what a kernel needs, is an error that says so, at the call or where the
-// result is read; the stream goes on.
-func TestOutOfMemoryInOperations(t *testing.T) {
+// TestOutOfMemoryInOps makes the allocation of a result, of a temporary or of a kernel's scratch fail. The error must be reported
+// at the call or when the result is read, and the stream must go on.
+func TestOutOfMemoryInOps(t *testing.T) {
 	const rank = 79
 	d := device(t)
 	ctx := core.NewRankContext(rank, d)
@@ -35,7 +35,7 @@ func TestOutOfMemoryInOperations(t *testing.T) {
 			}
 			core.WithContext(ctx, func() {
 				coretest.EachAllocation(t, func() (err error) {
-					core.Tidy(func() { err = forthAndBack(r.Call(args...), leaves) })
+					core.Tidy(func() { err = forwardAndBackward(r.Call(args...), leaves) })
 					return err
 				}, coretest.Unchanged(t, d, rank, m.gpu...), rank)
 			})
@@ -56,8 +56,8 @@ func TestOutOfMemoryInOperations(t *testing.T) {
 	})
 }
 
-// forthAndBack waits for results and for the gradients of leaves, and returns the first error.
-func forthAndBack(outs, leaves []*core.Tensor) error {
+// forwardAndBackward waits for outputs and for the gradients of leaves, and returns the first error.
+func forwardAndBackward(outs, leaves []*core.Tensor) error {
 	var ends, seeds []*core.Tensor
 	for _, x := range outs {
 		if err := x.Wait(); err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/plait-ml/plait/gpu"
 )
 
-// More parameters than one dispatch updates, of sizes that four divides and others, some without a gradient.
-func TestStepsOfOptimisersAgree(t *testing.T) {
+// TestOptimiserSteps checks optimisers with more parameters than one dispatch updates, with sizes that 4 divides and does not
+// divide, and some without a gradient.
+func TestOptimiserSteps(t *testing.T) {
 	const params, steps = 45, 3
 	for name, o := range map[string]struct {
 		make  func([]*core.Tensor, optim.Hyper) (*optim.Optimizer, error)
@@ -37,7 +38,7 @@ func TestStepsOfOptimisersAgree(t *testing.T) {
 						x[i] = op.Randn(4 + 4*(i%7))
 					}
 				}
-				same(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
+				compareWithCPU(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
 					d := x[0].Device()
 					var p []*core.Tensor
 					for _, v := range x {
@@ -52,12 +53,12 @@ func TestStepsOfOptimisersAgree(t *testing.T) {
 							}
 						}
 						require.NoError(t, d.Synchronize())
-						before := dispatches(d)
+						before := countDispatches(d)
 						require.NoError(t, opt.Step())
 						require.NoError(t, d.Synchronize())
-						if step > 0 { // the first makes the states
-							// Those with sizes of their own by themselves; of the others those together that lie in the same slabs.
-							require.Less(t, dispatches(d)-before, int64(params/2))
+						if step > 0 { // the first step creates the states
+							// Parameters of unusual sizes are updated one by one, others together if they are in the same slabs.
+							require.Less(t, countDispatches(d)-before, int64(params/2))
 						}
 					}
 					for i := range p {
@@ -70,8 +71,8 @@ func TestStepsOfOptimisersAgree(t *testing.T) {
 	}
 }
 
-// dispatches returns how many dispatches a GPU has had.
-func dispatches(d core.Device) int64 {
+// countDispatches returns the number of dispatches of a GPU so far.
+func countDispatches(d core.Device) int64 {
 	if g, ok := d.(*gpu.Device); ok {
 		return int64(g.Traffic().Dispatches)
 	}

@@ -7,18 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTurnsAreShortWhileThereAreCopies(t *testing.T) {
+func TestTurnsAreShortDuringCopies(t *testing.T) {
 	var u pacing
 	require.Equal(t, fullBatch, u.size())
 	require.EqualValues(t, maxInFlight, u.maxBatches())
-	u.measure(100, time.Now().Add(-100*turnTime), false) // a command takes a turn or more
+	u.measure(100, time.Now().Add(-100*turnTime), false) // each command takes a turn
 	require.Equal(t, fullBatch, u.size(), "nobody copies")
 
 	u.beginTurns()
 	require.Equal(t, minTurnCommands, u.size())
 	require.EqualValues(t, turnsInFlight, u.maxBatches())
 	for range 100 {
-		u.measure(fullBatch, time.Now(), false) // next to nothing
+		u.measure(fullBatch, time.Now(), false) // takes almost no time
 	}
 	require.Equal(t, fullBatch, u.size(), "short commands fill a batch")
 	u.ended = time.Time{}
@@ -46,7 +46,7 @@ func TestTurnsAreShortWhileThereAreCopies(t *testing.T) {
 	require.EqualValues(t, maxInFlight, u.maxBatches())
 }
 
-func TestTurnsMeasureFromTheEndOfTheBatchBefore(t *testing.T) {
+func TestPacingMeasuresFromThePreviousBatch(t *testing.T) {
 	var u pacing
 	u.measure(1, time.Now(), false) // ends now
 	u.measure(1000, time.Now().Add(-time.Hour), false)

@@ -20,7 +20,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// A maker makes the tensors of a sample twice: on the CPU, and on the GPU.
+// A maker creates the tensors of a sample twice: on the CPU and on the GPU.
 type maker struct {
 	rng    *rand.Rand
 	dtype  core.DType
@@ -30,7 +30,7 @@ type maker struct {
 	device core.Device
 }
 
-// newRand returns a generator for a name and a number.
+// newRand returns a random generator for a name and a number.
 func newRand(name string, n int) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -58,7 +58,7 @@ func (m *maker) values(s op.T, n int) []float64 {
 	return v
 }
 
-// place returns a tensor of the values; a sliced one lies scattered in a larger storage.
+// place returns a tensor of the values. A sliced one is a strided view of a larger storage.
 func (m *maker) place(values []float64, d core.DType, shape []int) *core.Tensor {
 	t := op.To(op.Reshape(core.FromSlice(values, len(values)), shape...), d)
 	if !m.sliced || len(shape) == 0 {
@@ -79,7 +79,7 @@ func (m *maker) make(s op.T) (cpu, gpu *core.Tensor) {
 	shape := append([]int{}, s.Shape...)
 	values := m.values(s, core.Numel(shape))
 	cpu = m.place(values, d, shape)
-	gpu = m.there(cpu)
+	gpu = m.onGPU(cpu)
 	if d.IsFloat() && !s.NoGrad {
 		cpu, gpu = cpu.Detach().SetRequiresGrad(true), gpu.Detach().SetRequiresGrad(true)
 	}
@@ -87,8 +87,8 @@ func (m *maker) make(s op.T) (cpu, gpu *core.Tensor) {
 	return cpu, gpu
 }
 
-// there returns a copy on the GPU with the same layout.
-func (m *maker) there(t *core.Tensor) *core.Tensor {
+// onGPU returns a copy on the GPU with the same layout.
+func (m *maker) onGPU(t *core.Tensor) *core.Tensor {
 	if !m.sliced || t.Dim() == 0 {
 		return op.ToDevice(t, m.device)
 	}
@@ -119,14 +119,14 @@ func (m *maker) arguments(s op.Sample) (cpu, gpu []any) {
 	return cpu, gpu
 }
 
-// missing collects what the device says it cannot compute, by operation.
+// missing collects the ops that the device lacks a kernel for.
 var missing struct {
 	sync.Mutex
 	ops map[string]string
 }
 
-// lacking notes an operation that the device says it has no kernel for, and reports whether err says so.
-func lacking(r *op.Row, err error) bool {
+// noteMissing reports whether err says that the device lacks a kernel, and records the op.
+func noteMissing(r *op.Row, err error) bool {
 	var e *core.Error
 	if err == nil || !errors.As(err, &e) || e.Kind != core.NotImplemented {
 		return false
@@ -167,7 +167,7 @@ func equal(t *testing.T, want, got *core.Tensor, tolerance float64, what string)
 	return nil
 }
 
-// compare runs a sample on both devices.
+// compare runs a sample on both devices and compares results and gradients.
 func compare(t *testing.T, r *op.Row, s op.Sample, d core.DType, sliced bool, tolerance float64) {
 	m := &maker{rng: newRand(r.Name+s.Name, 1), dtype: d, sliced: sliced, device: device(t)}
 	cpuArgs, gpuArgs := m.arguments(s)
@@ -185,13 +185,13 @@ func compare(t *testing.T, r *op.Row, s op.Sample, d core.DType, sliced bool, to
 	for i := range want {
 		require.NoError(t, want[i].Err())
 		if err := got[i].Err(); err != nil {
-			if lacking(r, err) {
+			if noteMissing(r, err) {
 				return
 			}
 			t.Fatal(err)
 		}
 		if err := equal(t, want[i], got[i], tolerance, fmt.Sprintf("%v, output %d", d, i)); err != nil {
-			if lacking(r, err) {
+			if noteMissing(r, err) {
 				return
 			}
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func gradients(t *testing.T, r *op.Row, m *maker, want, got []*core.Tensor, tole
 	w, err := autograd.Grad(roots, inputs, seeds, o)
 	require.NoError(t, err)
 	g, err := autograd.Grad(theirs, theirInputs, theirSeeds, o)
-	if lacking(r, err) {
+	if noteMissing(r, err) {
 		return
 	}
 	require.NoError(t, err)
@@ -240,11 +240,11 @@ func gradients(t *testing.T, r *op.Row, m *maker, want, got []*core.Tensor, tole
 			require.Nil(t, g[i])
 			continue
 		}
-		if err := g[i].Err(); lacking(r, err) {
+		if err := g[i].Err(); noteMissing(r, err) {
 			return
 		}
 		if err := equal(t, w[i], g[i], 4*tolerance, fmt.Sprintf("gradient %d", i)); err != nil {
-			if lacking(r, err) {
+			if noteMissing(r, err) {
 				return
 			}
 			t.Fatal(err)
@@ -254,8 +254,9 @@ func gradients(t *testing.T, r *op.Row, m *maker, want, got []*core.Tensor, tole
 
 var all = flag.Bool("all", false, "run every sample of the registry, not three of each row, and more random programs")
 
-// The same in dtypes of fewer bits, and integers: one of those that an operation takes, in turn, or all.
-func TestRegistryAgreesInOtherDTypes(t *testing.T) {
+// TestRegistryInOtherDTypes compares every op with the CPU in 16-bit dtypes and integers: in one dtype of each op in turn, or in
+// all.
+func TestRegistryInOtherDTypes(t *testing.T) {
 	device(t)
 	if testing.Short() {
 		t.Skip("compiles many programs")
@@ -286,8 +287,8 @@ func TestRegistryAgreesInOtherDTypes(t *testing.T) {
 	}
 }
 
-// The loop over the registry: what the GPU computes is what the CPU computes.
-func TestRegistryAgreesWithTheCPU(t *testing.T) {
+// TestRegistry compares every op of the registry with the CPU.
+func TestRegistry(t *testing.T) {
 	device(t)
 	for _, r := range op.Rows() {
 		t.Run(r.Name, func(t *testing.T) {

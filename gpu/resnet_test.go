@@ -17,10 +17,10 @@ type resnet struct {
 	device     core.Device
 	parameters []*core.Tensor
 	optimizer  *optim.Optimizer
-	next       int // parameter
+	next       int // index of the next parameter
 }
 
-// parameter returns the next parameter, which it makes in the first pass.
+// parameter returns the next parameter, which it creates in the first pass.
 func (n *resnet) parameter(std float64, shape ...int) *core.Tensor {
 	if n.next == len(n.parameters) {
 		p := op.Ones(shape...)
@@ -33,7 +33,7 @@ func (n *resnet) parameter(std float64, shape ...int) *core.Tensor {
 	return n.parameters[n.next-1]
 }
 
-// conv is a convolution and its norm.
+// conv is a convolution followed by a batch norm.
 func (n *resnet) conv(x *core.Tensor, width, kernel, stride int) *core.Tensor {
 	in := x.Size(1)
 	w := n.parameter(math.Sqrt(2/float64(in*kernel*kernel)), width, in, kernel, kernel)
@@ -58,17 +58,17 @@ func (n *resnet) loss(x, targets *core.Tensor) *core.Tensor {
 	return op.CrossEntropy(op.Linear(x, n.parameter(0.01, 1000, 512), nil), targets, op.CrossEntropyOptions{})
 }
 
-// A step of ResNet-18: 32 images of 224 x 224, float32, SGD with momentum.
+// BenchmarkResNet18 measures a training step of ResNet-18: 32 images of 224 x 224, float32, SGD with momentum.
 func BenchmarkResNet18(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	n := &resnet{device: d}
 	x := op.ToDevice(op.Randn(32, 3, 224, 224), d)
 	targets := op.ToDevice(op.Arange(nil, core.IntNum(32), nil, op.TensorOptions{}), d)
-	n.loss(x, targets).Release() // makes the parameters
+	n.loss(x, targets).Release() // creates the parameters
 	var err error
 	n.optimizer, err = optim.NewSGD(n.parameters, optim.Hyper{"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-4})
 	require.NoError(b, err)
-	repeat(b, d, func() {
+	benchmark(b, d, func() {
 		require.NoError(b, autograd.Backward(n.loss(x, targets)))
 		require.NoError(b, n.optimizer.Step())
 		n.optimizer.ZeroGrad()

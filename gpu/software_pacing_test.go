@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLoadFollowsWhatBatchesTake(t *testing.T) {
+func TestSoftwarePacingCost(t *testing.T) {
 	var l softwarePacing
 	require.Equal(t, initialCost*time.Second, l.time(1e9))
 	l.measure(1e6, minMeasuredTime-1)
@@ -21,7 +21,7 @@ func TestLoadFollowsWhatBatchesTake(t *testing.T) {
 	l.measure(1e9, 8*time.Second)
 	require.InEpsilon(t, 36*time.Second, l.time(1e9), 0.01, "an eighth of a fall")
 	for range 50 {
-		l.measure(1e9, 4*time.Second-time.Microsecond) // the driver thread saw two batches end at once
+		l.measure(1e9, 4*time.Second-time.Microsecond) // the driver thread notices two batches at the same time
 		l.measure(1e9, time.Microsecond)
 	}
 	require.Greater(t, l.time(1e9), 2*time.Second)

@@ -9,14 +9,15 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// exactly compares results that must agree to the bit.
-func exactly(t *testing.T, fn func(x ...*core.Tensor) []*core.Tensor, x ...*core.Tensor) {
+// sameBits compares results with the CPU, bitwise.
+func sameBits(t *testing.T, fn func(x ...*core.Tensor) []*core.Tensor, x ...*core.Tensor) {
 	t.Helper()
-	core.Tidy(func() { same(t, 0, fn, x...) })
+	core.Tidy(func() { compareWithCPU(t, 0, fn, x...) })
 }
 
-// Lines shorter and longer than a tile, with many equal elements, NaNs and both zeros, in every dtype.
-func TestLinesAreSortedAsOnTheCPU(t *testing.T) {
+// TestSort compares sorting with the CPU: shorter and longer than a tile, with many equal elements, NaN and both zeros, in every
+// dtype.
+func TestSort(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, shape := range [][]int{{1}, {7}, {1024}, {1025}, {300, 3}, {2, 2500, 3}, {70_000}} {
@@ -45,11 +46,11 @@ func TestLinesAreSortedAsOnTheCPU(t *testing.T) {
 			}
 			x := op.To(op.Reshape(core.FromSlice(v, len(v)), shape...), d)
 			if d == core.Int64 {
-				x = op.Mul(x, core.IntNum(1<<31+12345)) // more than a word
+				x = op.Mul(x, core.IntNum(1<<31+12345)) // larger than 32 bits
 			}
 			dim := min(1, len(shape)-1)
 			n := shape[dim]
-			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+			sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 				var out []*core.Tensor
 				add := func(values, indices *core.Tensor) { out = append(out, values, indices) }
 				for _, descending := range []bool{false, true} {
@@ -70,20 +71,20 @@ func TestLinesAreSortedAsOnTheCPU(t *testing.T) {
 	}
 }
 
-func TestTheLargestIntegersAreNoNaNs(t *testing.T) {
+func TestSortLargestIntegers(t *testing.T) {
 	device(t)
-	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+	sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 		a, i := op.Median(x[0], 0, false)
 		b, j := op.Median(x[1], 0, false)
 		return []*core.Tensor{a, i, b, j}
 	}, core.FromSlice([]int32{math.MaxInt32, 5, math.MaxInt32}), core.FromSlice([]int64{0x7fffffff00000000, 1, 2, math.MaxInt64}))
 }
 
-func TestAMillionElementsAreSorted(t *testing.T) {
+func TestSortOfAMillionElements(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large")
 	}
-	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+	sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 		v, i := op.Sort(x[0], 0, op.SortOptions{})
 		top, j := op.TopK(x[0], 10, 0, true, true)
 		return []*core.Tensor{v, i, top, j}

@@ -11,8 +11,9 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Functions that the registry samples in a small range, over all of theirs, against float64 on the CPU.
-func TestSpecialFunctionsOverTheirRange(t *testing.T) {
+// TestSpecialFunctions compares functions that the registry samples in a small range, over their whole range, with float64 on the
+// CPU.
+func TestSpecialFunctions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
 	}
@@ -42,7 +43,7 @@ func TestSpecialFunctionsOverTheirRange(t *testing.T) {
 					if w != w && g != g || w == g || math.Abs(w) < 2e-38 && math.Abs(g) < 2e-38 || math.Abs(w) > math.MaxFloat32/2 && math.Abs(g) > 1e38 {
 						continue
 					}
-					// Relative to the envelope: where a function swings, near its zeros, the argument's last place decides.
+					// The error is relative to the envelope: near the zeros of an oscillating function, the rounding of the argument dominates.
 					scale := math.Max(math.Abs(w), math.Min(1, 1/math.Sqrt(math.Abs(x[i]))))
 					if name != "special_airy_ai" && !strings.HasPrefix(name, "special_bessel_") {
 						scale = math.Abs(w)
@@ -56,7 +57,7 @@ func TestSpecialFunctionsOverTheirRange(t *testing.T) {
 	}
 }
 
-func TestNeighboursOfNumbers(t *testing.T) {
+func TestNextAfter(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		least := math.Float32frombits(1)
@@ -88,7 +89,7 @@ func TestNeighboursOfNumbers(t *testing.T) {
 	})
 }
 
-func TestDegreesOfPolynomialsHaveALimit(t *testing.T) {
+func TestPolynomialDegreeLimit(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		x, n := op.ToDevice(core.FromSlice([]float32{0.5, 0.25}), d), op.ToDevice(core.FromSlice([]float32{3, 1e9}), d)

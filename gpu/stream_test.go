@@ -22,7 +22,7 @@ func value(t *testing.T, x *core.Tensor) float64 {
 	return v
 }
 
-func TestStreamsOfOneDeviceWaitForOneAnother(t *testing.T) {
+func TestStreamsWaitForEachOther(t *testing.T) {
 	d := device(t)
 	one, two := d.NewStream(0), d.NewStream(0)
 	defer one.Close()
@@ -38,7 +38,7 @@ func TestStreamsOfOneDeviceWaitForOneAnother(t *testing.T) {
 	})
 }
 
-// A gate is an event that a test lets come.
+// A gate is an event that a test completes.
 type gate chan struct{}
 
 func (g gate) Done() bool {
@@ -56,9 +56,10 @@ func (g gate) WaitFor(time.Duration) bool { return g.Done() }
 
 func (g gate) Stream() core.Stream { return nil }
 
-// TestBatchesEndWhereSomebodyGoesOn asks for points of a stream in the wrong order and before its worker comes to them.
-func TestBatchesEndWhereSomebodyGoesOn(t *testing.T) {
-	d := another(t, "gpu:6") // whose submits are the test's alone
+// TestBatchesEndAtAwaitedEvents waits for events of a stream in the wrong order and before its worker has reached them. Batches
+// must end at these events.
+func TestBatchesEndAtAwaitedEvents(t *testing.T) {
+	d := secondDevice(t, "gpu:6") // no other test submits to it
 	s := d.NewStream(0)
 	defer s.Close()
 	core.Tidy(func() {
@@ -86,8 +87,8 @@ func TestBatchesEndWhereSomebodyGoesOn(t *testing.T) {
 	})
 }
 
-// A mark that panics is the stream's error, and those after it are called.
-func TestAMarkThatPanicsIsAnError(t *testing.T) {
+// TestPanickingMark checks that a mark that panics is the stream's error, and that later marks are called.
+func TestPanickingMark(t *testing.T) {
 	s := device(t).NewStream(0)
 	defer s.Close()
 	for i := range 2 {
@@ -102,8 +103,8 @@ func TestAMarkThatPanicsIsAnError(t *testing.T) {
 	}
 }
 
-// TestMarksFollowTheWork has marks called in order, each once, when the work before them is done and what they wait for is there.
-func TestMarksFollowTheWork(t *testing.T) {
+// TestMarks checks that marks are called in order, once each, after the preceding work and the events that they wait for.
+func TestMarks(t *testing.T) {
 	d := device(t)
 	s, other := d.NewStream(0), d.NewStream(0)
 	defer s.Close()
@@ -123,7 +124,7 @@ func TestMarksFollowTheWork(t *testing.T) {
 			}
 			s.Launch(c)
 		}
-		mark(s, 0, nil) // before any work
+		mark(s, 0, nil) // with no work before it
 		var x *core.Tensor
 		core.WithStream(s, func() {
 			x = on(d, 1000)
@@ -145,7 +146,7 @@ func TestMarksFollowTheWork(t *testing.T) {
 	})
 }
 
-func TestDevicesWaitForOneAnother(t *testing.T) {
+func TestDevicesWaitForEachOther(t *testing.T) {
 	d := device(t)
 	host, err := core.OpenDevice("cpu")
 	require.NoError(t, err)
@@ -160,7 +161,7 @@ func TestDevicesWaitForOneAnother(t *testing.T) {
 	})
 }
 
-func TestManyGoroutinesUseOneDevice(t *testing.T) {
+func TestManyGoroutines(t *testing.T) {
 	d := device(t)
 	var wait sync.WaitGroup
 	errs := make(chan error, 8)
@@ -180,7 +181,7 @@ func TestManyGoroutinesUseOneDevice(t *testing.T) {
 							return
 						}
 						if k%5 == 0 {
-							runtime.GC() // while buffers are being mapped
+							runtime.GC() // runs while buffers are being mapped
 						}
 					}
 				})
@@ -194,8 +195,8 @@ func TestManyGoroutinesUseOneDevice(t *testing.T) {
 	}
 }
 
-// settled returns the bytes in use when the garbage collector has found what nobody released.
-func settled(d core.Device) int {
+// usageAfterGC returns the bytes in use after garbage collection.
+func usageAfterGC(d core.Device) int {
 	for range 3 {
 		runtime.GC()
 		time.Sleep(5 * time.Millisecond)
@@ -203,10 +204,10 @@ func settled(d core.Device) int {
 	return core.MemoryUsage(d).Current
 }
 
-func TestMemoryComesBack(t *testing.T) {
+func TestMemoryIsReused(t *testing.T) {
 	d := device(t)
 	require.NoError(t, d.Synchronize())
-	start := settled(d)
+	start := usageAfterGC(d)
 	var held int
 	for round := range 1000 {
 		core.Tidy(func() {
@@ -219,17 +220,18 @@ func TestMemoryComesBack(t *testing.T) {
 		}
 	}
 	require.NoError(t, d.Synchronize())
-	require.LessOrEqual(t, settled(d), start)
+	require.LessOrEqual(t, usageAfterGC(d), start)
 	require.LessOrEqual(t, d.Reserved(), held)
 }
 
-// A GPU made of software is not given more than it does in a moment: nobody can take work back.
-func TestSlowSoftwareIsGivenLittle(t *testing.T) {
-	d := another(t, "gpu:7")
+// TestSlowSoftwareGetsSmallBatches checks that a slow software adapter gets little work at a time, because work cannot be
+// cancelled.
+func TestSlowSoftwareGetsSmallBatches(t *testing.T) {
+	d := secondDevice(t, "gpu:7")
 	core.Tidy(func() {
 		x := on(d, 64)
 		require.Equal(t, 32.0, value(t, op.Sum(x, nil, false)))
-		gpu.Slow(d)
+		gpu.PretendSlow(d)
 		before := d.Traffic().Submits
 		for range 200 {
 			x = op.CumSum(x, 0)
@@ -239,7 +241,7 @@ func TestSlowSoftwareIsGivenLittle(t *testing.T) {
 	})
 }
 
-func TestOutOfMemoryIsAnError(t *testing.T) {
+func TestTooLargeTensor(t *testing.T) {
 	d := device(t)
 	f := core.Float32
 	x := op.EmptyWith([]int{d.Limits().Binding/4 + 1}, op.TensorOptions{DType: &f, Device: d})
@@ -249,7 +251,7 @@ func TestOutOfMemoryIsAnError(t *testing.T) {
 	core.Tidy(func() { require.Equal(t, 1.0, value(t, op.Sum(on(d, 2), nil, false))) })
 }
 
-func TestIndicesOutOfRangeAreErrors(t *testing.T) {
+func TestEmbeddingIndexOutOfRange(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		w := on(d, 10, 4)
@@ -263,7 +265,7 @@ func TestIndicesOutOfRangeAreErrors(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoProbabilityIsAnError(t *testing.T) {
+func TestProbabilityOutOfRange(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		good := op.ToDevice(core.FromSlice(make([]float32, 300)), d)
@@ -278,7 +280,7 @@ func TestWhatIsNoProbabilityIsAnError(t *testing.T) {
 	})
 }
 
-func TestWhatTheDeviceCannotDoIsSaidAtTheCall(t *testing.T) {
+func TestUnsupportedOpsFailAtTheCall(t *testing.T) {
 	d := device(t)
 	require.False(t, d.Supports(core.Kernel("no_such_kernel")))
 	require.True(t, d.Supports(core.Kernel("matmul")))
@@ -300,7 +302,7 @@ func TestWhatTheDeviceCannotDoIsSaidAtTheCall(t *testing.T) {
 	})
 }
 
-// hold has the stream stand until the function that it returns is called.
+// hold blocks the stream until release is called.
 func hold(s core.Stream) (release func()) {
 	gate := make(chan struct{})
 	c := s.Begin(-1, "hold")
@@ -312,8 +314,8 @@ func hold(s core.Stream) (release func()) {
 	return func() { close(gate) }
 }
 
-// What is read goes to the GPU together with what makes it: the copy is on its way before anybody waits.
-func TestReadingAsksTheDeviceOnce(t *testing.T) {
+// TestReadIsQueuedEarly checks that a read is submitted together with the work that it reads, before the host waits.
+func TestReadIsQueuedEarly(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0)
 	defer s.Close()
@@ -332,7 +334,7 @@ func TestReadingAsksTheDeviceOnce(t *testing.T) {
 	})
 }
 
-func TestWaitingForATimeEndsThenOrWhenTheValueIsKnown(t *testing.T) {
+func TestWaitFor(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0)
 	defer s.Close()
@@ -355,8 +357,8 @@ func TestWaitingForATimeEndsThenOrWhenTheValueIsKnown(t *testing.T) {
 	})
 }
 
-// A GPU that has nothing to do begins before all is recorded that it will be given.
-func TestAnIdleGPUBeginsEarly(t *testing.T) {
+// TestIdleGPUStartsEarly checks that an idle GPU gets work before a whole batch is recorded.
+func TestIdleGPUStartsEarly(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0)
 	defer s.Close()
@@ -366,7 +368,7 @@ func TestAnIdleGPUBeginsEarly(t *testing.T) {
 			require.NoError(t, s.Synchronize())
 			release := hold(s)
 			before := d.Traffic().Submits
-			for range 40 { // less than a batch
+			for range 40 { // fewer than a batch has
 				x = op.CumSum(x, 0)
 			}
 			release()
@@ -376,8 +378,8 @@ func TestAnIdleGPUBeginsEarly(t *testing.T) {
 	})
 }
 
-// Pieces that are on their way to the host do not wait for those behind them.
-func TestPiecesLeaveOneByOne(t *testing.T) {
+// TestFetchesAreSubmittedOneByOne checks that a fetch to the host does not wait for later fetches.
+func TestFetchesAreSubmittedOneByOne(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0)
 	defer s.Close()
@@ -400,8 +402,8 @@ func TestPiecesLeaveOneByOne(t *testing.T) {
 	require.Greater(t, d.Traffic().Submits, before+1)
 }
 
-// A function of the host alone does not wait for the device.
-func TestFunctionsOfTheHostAlone(t *testing.T) {
+// TestHostOnlyCalls checks that a host-only call does not wait for the device.
+func TestHostOnlyCalls(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0)
 	defer s.Close()

@@ -13,14 +13,14 @@ import (
 	"github.com/plait-ml/plait/gpu"
 )
 
-// A gpt is a small transformer of the kind of GPT-2. Shapes: B texts, T tokens in each, C channels, V kinds of tokens.
+// A gpt is a small GPT-2. Shapes: B texts, T tokens in each, C channels, V token kinds.
 type gpt struct {
 	kinds, context, width, layers, heads int
-	p                                    []*core.Tensor // the embeddings, then twelve for each layer, then the last norm's
+	p                                    []*core.Tensor // the embeddings, then twelve for each layer, then those of the last norm
 	optimizer                            *optim.Optimizer
 }
 
-// newGPT makes a model on a device; the numbers come from the CPU, so that all devices start from the same.
+// newGPT creates a model on a device. The initial values come from the CPU, so that they are the same on all devices.
 func newGPT(kinds, context, width, layers, heads int, d core.Device) (*gpt, error) {
 	g := &gpt{kinds: kinds, context: context, width: width, layers: layers, heads: heads}
 	add := func(std float64, shape ...int) {
@@ -76,7 +76,7 @@ func (g *gpt) loss(tokens, places, targets *core.Tensor) *core.Tensor {
 	return op.CrossEntropy(op.Reshape(op.Linear(x, g.p[0], nil), b*t, g.kinds), op.Reshape(targets, b*t), op.CrossEntropyOptions{})
 }
 
-// step makes a step of training and returns the loss, which it does not wait for.
+// step runs a training step and returns the loss, without waiting for it.
 func (g *gpt) step(tokens, places, targets *core.Tensor) (loss *core.Tensor, err error) {
 	scope := core.RunScope(func() []*core.Tensor {
 		l := g.loss(tokens, places, targets)
@@ -89,7 +89,7 @@ func (g *gpt) step(tokens, places, targets *core.Tensor) (loss *core.Tensor, err
 	return scope[0], err
 }
 
-// train returns the losses of some steps on one batch, of a model of so many kinds of tokens.
+// train trains a model with so many token kinds on one batch, and returns the losses.
 func train(t *testing.T, d core.Device, kinds, steps int) []float64 {
 	core.ManualSeed(1)
 	g, err := newGPT(kinds, 24, 32, 2, 4, d)
@@ -124,12 +124,12 @@ func train(t *testing.T, d core.Device, kinds, steps int) []float64 {
 	return losses
 }
 
-func TestTrainingAgreesWithTheCPU(t *testing.T) {
+func TestTraining(t *testing.T) {
 	d := device(t)
 	const steps = 8
 	host, err := core.OpenDevice("cpu")
 	require.NoError(t, err)
-	for _, kinds := range []int{50, 1027} { // of the second, gradients of scores have rows that lie apart
+	for _, kinds := range []int{50, 1027} { // with 1027 the gradients of scores have padded rows
 		var want, got []float64
 		core.Tidy(func() { want = train(t, host, kinds, steps) })
 		core.Tidy(func() { got = train(t, d, kinds, steps) })
@@ -138,7 +138,7 @@ func TestTrainingAgreesWithTheCPU(t *testing.T) {
 	}
 }
 
-func TestScalersFindWhatIsNotFinite(t *testing.T) {
+func TestGradScalerFindsInfinity(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		param := func(values ...float32) *core.Tensor {

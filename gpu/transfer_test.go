@@ -8,8 +8,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// Downloaded bytes can be changed in place and stored from there, also where regions begin or end within a word.
-func TestFetchedBytesGoBack(t *testing.T) {
+// TestStoreFetchedBytes changes downloaded bytes in place and stores them back, also for regions that begin or end within a word.
+func TestStoreFetchedBytes(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0).(core.Stager)
 	defer s.Close()
@@ -21,7 +21,7 @@ func TestFetchedBytesGoBack(t *testing.T) {
 		want[i] = byte(i)
 	}
 	s.Upload(m, 0, want)
-	for range 3 { // the stage is one for fetching again
+	for range 3 { // the staging buffer is reused
 		f, err := s.Fetch([]core.Region{{Memory: m, Offset: 2, Size: 17}, {Memory: m, Offset: 32, Size: 16}})
 		require.NoError(t, err)
 		require.NoError(t, f.Wait())

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-func TestUniqueElementsAreThoseOfTheCPU(t *testing.T) {
+func TestUnique(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, shape := range [][]int{{0}, {1}, {37}, {1500}, {40, 100}} {
@@ -24,7 +24,7 @@ func TestUniqueElementsAreThoseOfTheCPU(t *testing.T) {
 				}
 			}
 			x := op.To(op.Reshape(core.FromSlice(v, len(v)), shape...), d)
-			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+			sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 				a, b, c := op.Unique(x[0], nil)
 				e, f, g := op.UniqueConsecutive(x[0], nil)
 				out := []*core.Tensor{a, b, c, e, f, g}
@@ -39,7 +39,7 @@ func TestUniqueElementsAreThoseOfTheCPU(t *testing.T) {
 	}
 }
 
-func TestUniqueRowsOfFewKinds(t *testing.T) {
+func TestUniqueRows(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(7, 8))
 	v := make([]float64, 3*999)
@@ -48,14 +48,14 @@ func TestUniqueRowsOfFewKinds(t *testing.T) {
 	}
 	v[5] = math.NaN()
 	rows, columns := 0, 1
-	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+	sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 		a, b, c := op.Unique(x[0], &rows)
 		e, f, g := op.Unique(op.Transpose(x[0], 0, 1), &columns)
 		return []*core.Tensor{a, b, c, e, f, g}
 	}, op.To(op.Reshape(core.FromSlice(v, len(v)), 999, 3), core.Float32))
 }
 
-func TestPermutationsAreThoseOfTheCPU(t *testing.T) {
+func TestRandPerm(t *testing.T) {
 	d := device(t)
 	for _, n := range []int{0, 1, 2, 999, 5000, 20_001} {
 		core.Tidy(func() {
@@ -70,14 +70,14 @@ func TestPermutationsAreThoseOfTheCPU(t *testing.T) {
 	}
 }
 
-func TestBinsAreCounted(t *testing.T) {
+func TestBincount(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(9, 10))
 	index, weight := make([]int64, 70_000), make([]float32, 70_000)
 	for i := range index {
 		index[i], weight[i] = int64(rng.IntN(50)*rng.IntN(20)), float32(rng.IntN(8))
 	}
-	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+	sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 		return []*core.Tensor{
 			op.BinCount(x[0], nil, 0), op.BinCount(x[0], x[1], 2000), op.HistC(x[1], 7, 0, 0), op.HistC(x[1], 16, 1, 5),
 			op.BinCount(op.Narrow(x[0], 0, 0, 0), op.Narrow(x[1], 0, 0, 0), 3),
@@ -85,19 +85,20 @@ func TestBinsAreCounted(t *testing.T) {
 	}, core.FromSlice(index), core.FromSlice(weight))
 }
 
-// Bins that so many elements fall into that one workgroup, or one sum of float32, cannot add their weights.
-func TestBinsOfManyElements(t *testing.T) {
+// TestLargeBins counts bins with so many elements that neither one workgroup nor one float32 sum can add their weights.
+func TestLargeBins(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sorts millions of elements")
 	}
 	device(t)
 	const n = 4_300_000
-	exactly(t, func(x ...*core.Tensor) []*core.Tensor { return []*core.Tensor{op.BinCount(x[0], x[1], 2)} },
+	sameBits(t, func(x ...*core.Tensor) []*core.Tensor { return []*core.Tensor{op.BinCount(x[0], x[1], 2)} },
 		op.To(op.Zeros(n), core.Int64), op.Ones(n))
 }
 
-// Draws from more weights than a workgroup sees at once, of which most are 0, as on the CPU but where sums round.
-func TestDrawsFromManyWeights(t *testing.T) {
+// TestMultinomial compares draws from more weights than a workgroup reads at a time, mostly 0, with the CPU. Sums may round
+// differently.
+func TestMultinomial(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		w := op.Relu(op.Randn(2, 100_000))

@@ -17,7 +17,7 @@ import (
 
 var sources = os.DirFS(".")
 
-// owned are the parts of a program that the builder prints, and what a kernel calls for them.
+// owned are the parts of a program that the builder prints, and the functions that kernels call for them.
 var owned = []struct {
 	text *regexp.Regexp
 	call string
@@ -53,8 +53,9 @@ func each(t *testing.T, set *token.FileSet, visit func(n ast.Node) bool) {
 	require.Greater(t, files, 50)
 }
 
-// A kernel's own text is expressions and statements; whatever languages write in different ways is printed by the builder.
-func TestTextsLeaveDeclarationsToTheBuilder(t *testing.T) {
+// TestKernelsPrintNoDeclarations checks that kernels print only expressions and statements. Declarations, which shader languages
+// write in different ways, are printed by the builder.
+func TestKernelsPrintNoDeclarations(t *testing.T) {
 	set := token.NewFileSet()
 	each(t, set, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -74,7 +75,7 @@ func TestTextsLeaveDeclarationsToTheBuilder(t *testing.T) {
 	})
 }
 
-// Statements are formats, so that there is one way to write them: with + only expressions are put together.
+// TestStatementsAreFormats checks that statements are format strings. Only expressions may be concatenated with +.
 func TestStatementsAreFormats(t *testing.T) {
 	set := token.NewFileSet()
 	each(t, set, func(n ast.Node) bool {

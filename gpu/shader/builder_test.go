@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chosenKey returns the key that choices make.
+// chosenKey returns the key for a list of choices.
 func chosenKey(choices []int) Key {
 	s := &Builder{}
 	for _, v := range choices {
@@ -20,7 +20,7 @@ func chosenKey(choices []int) Key {
 	return s.key
 }
 
-func TestEveryListOfChoicesHasItsOwnKey(t *testing.T) {
+func TestKeysAreUnique(t *testing.T) {
 	lists := [][]int{{}, {17, 0, 0}, {1, 1, 15}, {1}, {0, 1}, {0}, {0, 0}, {math.MaxInt}, {-1}, slices.Repeat([]int{15}, 40), slices.Repeat([]int{15}, 41)}
 	numbers := []int{0, 1, 2, 14, 15, 16, 17, 126, 127, 128, 129, 254, 255, 256, 16383, 16384}
 	for _, a := range numbers {

@@ -35,8 +35,8 @@ func TestAdaptersHaveLimits(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The loader's layers look for a display, and there may be none.
-func TestListingSaysNothing(t *testing.T) {
+// TestListingPrintsNothing checks that listing adapters prints nothing, although the Vulkan loader's layers look for a display.
+func TestListingPrintsNothing(t *testing.T) {
 	const role = "TEST_LISTING"
 	if os.Getenv(role) != "" {
 		for _, a := range Driver.Adapters() {
@@ -46,7 +46,7 @@ func TestListingSaysNothing(t *testing.T) {
 		}
 		return
 	}
-	c := exec.Command(os.Args[0], "-test.run=^TestListingSaysNothing$")
+	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); name != "XDG_RUNTIME_DIR" && name != "WAYLAND_DISPLAY" && name != "DISPLAY" {
 			c.Env = append(c.Env, v)
@@ -60,7 +60,7 @@ func TestListingSaysNothing(t *testing.T) {
 	require.Empty(t, said.String())
 }
 
-func TestErrorsAreReportedAndNotFatal(t *testing.T) {
+func TestErrorsAreNotFatal(t *testing.T) {
 	if len(Driver.Adapters()) == 0 {
 		t.Skip("no adapter")
 	}
@@ -77,15 +77,16 @@ func TestErrorsAreReportedAndNotFatal(t *testing.T) {
 	b.Release()
 }
 
-// At the end of a process devices are opened and closed on other threads, and none after it.
-func TestNoDeviceIsOpenedAfterTheEnd(t *testing.T) {
+// TestNoDeviceIsOpenedAfterShutdown opens and closes devices on other threads while the process shuts down. None may be opened
+// afterwards.
+func TestNoDeviceIsOpenedAfterShutdown(t *testing.T) {
 	const role = "TEST_LEAVE"
 	if os.Getenv(role) == "" {
 		if len(Driver.Adapters()) == 0 {
 			t.Skip("no adapter")
 		}
 		for _, opens := range []string{"none", "some"} {
-			c := exec.Command(os.Args[0], "-test.run=^TestNoDeviceIsOpenedAfterTheEnd$")
+			c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 			c.Env = append(os.Environ(), role+"="+opens)
 			out, err := c.CombinedOutput()
 			require.NoError(t, err, "%s", out)

@@ -9,14 +9,14 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-func TestFusionsGetProgramsWhenTheyComeUpAgain(t *testing.T) {
+func TestRepeatedFusionsAreCompiled(t *testing.T) {
 	var f Cache
 	f.Open(false)
 	made := 0
 	get := func(n, weight int) shader.Program {
 		return f.get(binary.LittleEndian.AppendUint32(nil, uint32(n)), weight, func() shader.Program {
 			if made++; n == 7 {
-				return nil // the device does not take it
+				return nil // the device rejects it
 			}
 			return &made
 		})

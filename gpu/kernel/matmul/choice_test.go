@@ -8,7 +8,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-func TestLastWaveIsCut(t *testing.T) {
+func TestLastWaveIsSplit(t *testing.T) {
 	gpu := &shader.Device{Tuning: shader.DefaultTuning(false)}
 	gpu.Multiprocessors = 4
 	gpu.Tiles = []shader.Tile{{Rows: 32, Cols: 32, K: 16, ThreadRows: 4, ThreadCols: 4, Double: true, TileCost: 100_000}}
@@ -26,8 +26,9 @@ func TestLastWaveIsCut(t *testing.T) {
 	require.Zero(t, pieces(64, 64, 1024, true), "one whole wave")
 }
 
-// A K that tiles do not divide is split, also where the last wave of what they divide might be cut.
-func TestRemainderOfKIsAProductOfItsOwn(t *testing.T) {
+// TestRemainderOfKIsSplit checks that a product whose K tiles do not divide is split in two, even if the last wave could be split
+// instead.
+func TestRemainderOfKIsSplit(t *testing.T) {
 	gpu := &shader.Device{Tuning: shader.DefaultTuning(false)}
 	splits := func(rowStride int) bool {
 		p := contiguousProduct(gpu, 8192, 768, 50257, false)

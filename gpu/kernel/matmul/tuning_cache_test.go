@@ -16,7 +16,7 @@ import (
 
 var tiles = shader.DefaultTuning(false).Tiles
 
-func TestStoredChoicesComeBack(t *testing.T) {
+func TestTuningCache(t *testing.T) {
 	c := tuningCache{filepath.Join(t.TempDir(), "plait", "tuning", "x.json"), tuningHeader{"card", "1.0", "abc"}}
 	one, two := productClass{64, 128, 256, 1, 5}, productClass{8, 8, 1 << 20, 3, 0}
 	load := func(c tuningCache) map[productClass]choice {
@@ -50,7 +50,7 @@ func TestStoredChoicesComeBack(t *testing.T) {
 		require.Equal(t, mine, load(c), name)
 	}
 
-	for _, path := range []string{"", "/dev/null/plait/x.json"} { // nowhere to write
+	for _, path := range []string{"", "/dev/null/plait/x.json"} { // not writable
 		c := tuningCache{path, c.header}
 		kept := maps.Clone(mine)
 		c.store(tiles, kept, one)
@@ -62,8 +62,8 @@ func TestStoredChoicesComeBack(t *testing.T) {
 	require.Equal(t, []string{c.path}, left)
 }
 
-// Whoever writes at a time, the file is whole.
-func TestChoicesStoredAtOnce(t *testing.T) {
+// TestConcurrentTuningCacheWrites checks that the file is never torn.
+func TestConcurrentTuningCacheWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.json")
 	var wait sync.WaitGroup
 	for i := range 8 {
@@ -88,7 +88,7 @@ func TestChoicesStoredAtOnce(t *testing.T) {
 	}
 }
 
-func TestClassesOfSizes(t *testing.T) {
+func TestSizeClasses(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 1, 7: 7, 8: 8, 9: 10, 10: 10, 15: 16, 16: 16, 17: 20, 1000: 1024, 50257: 57344} {
 		require.Equal(t, want, roundUp(n), n)
 		require.Equal(t, want, roundUp(want), n)

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// smallNumbers returns small whole numbers, whose sums do not round, and of which few are not 1 or -1, so that products stay small.
+// smallNumbers returns small integers, mostly 1 and -1, so that sums are exact and products stay small.
 func smallNumbers(rng *rand.Rand, d core.DType, shape ...int) *core.Tensor {
 	v := make([]float64, core.Numel(shape))
 	for i := range v {
@@ -39,8 +39,8 @@ func indicesBelow(rng *rand.Rand, n int, shape ...int) *core.Tensor {
 
 var everyDType = []core.DType{core.Float32, core.Float16, core.BFloat16, core.Int64, core.Int32, core.Uint8, core.Bool}
 
-// scattered returns the results of every mode; [averaged] has those that are divided.
-func scattered(dim int) func(x ...*core.Tensor) []*core.Tensor {
+// everyScatter returns the results of every scatter mode except the mean, which [scatterMean] returns.
+func everyScatter(dim int) func(x ...*core.Tensor) []*core.Tensor {
 	return func(x ...*core.Tensor) []*core.Tensor {
 		out := []*core.Tensor{
 			op.Scatter(x[0], dim, x[1], x[2]), op.Scatter(x[0], dim, x[1], core.IntNum(1)), op.ScatterAdd(x[0], dim, x[1], x[2]),
@@ -52,15 +52,15 @@ func scattered(dim int) func(x ...*core.Tensor) []*core.Tensor {
 	}
 }
 
-func averaged(dim int) func(x ...*core.Tensor) []*core.Tensor {
+func scatterMean(dim int) func(x ...*core.Tensor) []*core.Tensor {
 	return func(x ...*core.Tensor) []*core.Tensor {
 		return []*core.Tensor{op.ScatterReduce(x[0], dim, x[1], x[2], "mean", true), op.ScatterReduce(x[0], dim, x[1], x[2], "mean", false)}
 	}
 }
 
-// Lines longer than those that are looked through, in every dimension, with many elements for each place, and runs of one place that
-// are cut into pieces.
-func TestLinesAreScatteredAsOnTheCPU(t *testing.T) {
+// TestScatter compares scatter with the CPU: longer index lists than kernels search, in every dimension, with many elements at
+// each index, and with runs of one index that are split.
+func TestScatter(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(21, 22))
 	for _, d := range everyDType {
@@ -69,24 +69,25 @@ func TestLinesAreScatteredAsOnTheCPU(t *testing.T) {
 			dim          int
 		}{{[]int{5}, []int{1100}, 0}, {[]int{3, 7}, []int{3, 130}, 1}, {[]int{40, 2, 3}, []int{300, 2, 2}, 0}} {
 			if c.dim == 1 && d != core.Float32 || len(c.shape) == 3 && d != core.Uint8 {
-				continue // programs differ by dtype and by shape, but not by both
+				continue // each dtype and each shape is covered once
 			}
 			x, src := smallNumbers(rng, d, c.shape...), smallNumbers(rng, d, append([]int{c.index[0] + 1}, c.index[1:]...)...)
 			index := indicesBelow(rng, c.shape[c.dim], c.index...)
-			exactly(t, scattered(c.dim), x, index, src)
-			tolerance := 1e-6 // GPUs divide to a unit or two in the last place
+			sameBits(t, everyScatter(c.dim), x, index, src)
+			tolerance := 1e-6 // division on GPUs has an error of two units in the last place
 			if d.IsHalf() {
 				tolerance = 1e-2
 			}
 			if d != core.Bool {
-				core.Tidy(func() { same(t, tolerance, averaged(c.dim), x, index, src) })
+				core.Tidy(func() { compareWithCPU(t, tolerance, scatterMean(c.dim), x, index, src) })
 			}
 		}
 	}
 }
 
-// Rows that are put by looking through them and that are sorted, wider and narrower than a workgroup.
-func TestRowsArePutAsOnTheCPU(t *testing.T) {
+// TestIndexPut compares index_put and index_add with the CPU, by searching and by sorting, for rows wider and narrower than a
+// workgroup.
+func TestIndexPut(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(23, 24))
 	for _, d := range everyDType {
@@ -95,24 +96,25 @@ func TestRowsArePutAsOnTheCPU(t *testing.T) {
 			{700, 9, 3, 700}, {1400, 300, 2, 2048}, {2048, 1, 70, 2048},
 		} {
 			if c.n != 700 && d != core.Float32 && (d != core.Uint8 || c.width < 1000) {
-				continue // programs differ by dtype and by shape, but not by both
+				continue // each dtype and each shape is covered once
 			}
 			defer gpu.Tune(device(t), func(f *shader.Tuning) { f.SearchedRows = c.searched })()
 			x, values := smallNumbers(rng, d, c.places, c.width), smallNumbers(rng, d, c.n, c.width)
-			exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+			sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 				out := []*core.Tensor{
 					op.IndexPut(x[0], x[1:2], x[2], false), op.IndexPut(x[0], x[1:2], x[2], true), op.IndexPut(x[0], x[1:2], core.IntNum(1), true),
 					op.IndexAdd(x[0], 0, x[1], x[2]),
 				}
-				columns := op.Transpose(x[0], 0, 1) // elements of a column lie far apart
+				columns := op.Transpose(x[0], 0, 1) // strided rows
 				return append(out, op.IndexAdd(columns, 1, x[1], op.Transpose(x[2], 0, 1)))
 			}, x, indicesBelow(rng, c.places, c.n), values)
 		}
 	}
 }
 
-// The gradients of an embedding of more rows than are looked through, and their averages, some of a row that is left out.
-func TestManyRowsOfAnEmbeddingHaveGradients(t *testing.T) {
+// TestEmbeddingGradients compares gradients of an embedding of more indices than kernels search, also scaled by frequency and
+// with a padding index.
+func TestEmbeddingGradients(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(25, 26))
 	index := op.Reshape(indicesBelow(rng, 7, 2100), 3, 700)
@@ -120,7 +122,7 @@ func TestManyRowsOfAnEmbeddingHaveGradients(t *testing.T) {
 	padding := 2
 	for _, o := range []op.EmbeddingOptions{{}, {PaddingIdx: &padding}, {ScaleGradByFreq: true}} {
 		core.Tidy(func() {
-			same(t, 1e-6, func(x ...*core.Tensor) []*core.Tensor {
+			compareWithCPU(t, 1e-6, func(x ...*core.Tensor) []*core.Tensor {
 				grads, err := autograd.Grad([]*core.Tensor{op.Embedding(x[0], x[1], o)}, []*core.Tensor{x[1]}, []*core.Tensor{x[2]}, autograd.Options{})
 				require.NoError(t, err)
 				return grads
@@ -129,14 +131,15 @@ func TestManyRowsOfAnEmbeddingHaveGradients(t *testing.T) {
 	}
 }
 
-// All rows have one place: an invocation that took them all would be past the limit of loops, and no other would have any work.
-func TestOneLongRunIsCutIntoPieces(t *testing.T) {
+// TestScatterToOneIndex scatters all elements to one index. The run must be split: one invocation would exceed the limit of
+// loops.
+func TestScatterToOneIndex(t *testing.T) {
 	d := device(t)
 	rng := rand.New(rand.NewPCG(27, 28))
 	n, long := 100_000, core.Int64
 	for _, dtype := range []core.DType{core.Float32, core.Int64} {
 		x, index, src := smallNumbers(rng, dtype, 3), op.Full([]int{n}, core.IntNum(1), op.TensorOptions{DType: &long}), smallNumbers(rng, dtype, n)
-		exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+		sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 			return []*core.Tensor{op.Scatter(x[0], 0, x[1], x[2]), op.ScatterAdd(x[0], 0, x[1], x[2]), op.IndexPut(x[0], x[1:2], x[2], true),
 				op.ScatterReduce(x[0], 0, x[1], x[2], "amax", false)}
 		}, x, index, src)
@@ -147,13 +150,13 @@ func TestOneLongRunIsCutIntoPieces(t *testing.T) {
 		before := d.Traffic().Dispatches
 		op.ScatterAddInPlace(x, 0, index, src)
 		require.NoError(t, d.Synchronize())
-		// Places, tiles of 1024, seven times runs that are joined, extents, and three levels of pieces of 256.
+		// Indices, sort in tiles of 1024, seven merges, extents of runs, and three levels of pieces of 256.
 		require.Equal(t, 1+1+7+1+3, d.Traffic().Dispatches-before)
 	})
 }
 
-// Sums of numbers that round do not depend on when workgroups run.
-func TestSumsOfRunsAreTheSameEveryTime(t *testing.T) {
+// TestScatterIsDeterministic checks that sums that round do not depend on the order of workgroups.
+func TestScatterIsDeterministic(t *testing.T) {
 	d := device(t)
 	core.Tidy(func() {
 		rng := rand.New(rand.NewPCG(29, 30))
@@ -165,7 +168,7 @@ func TestSumsOfRunsAreTheSameEveryTime(t *testing.T) {
 	})
 }
 
-func TestIndicesOutOfRangeInLongLines(t *testing.T) {
+func TestScatterIndexOutOfRange(t *testing.T) {
 	d := device(t)
 	v := make([]int64, 2*100*3)
 	v[1*300+70*3+2] = 9
@@ -177,14 +180,14 @@ func TestIndicesOutOfRangeInLongLines(t *testing.T) {
 	})
 }
 
-func TestAMillionIndicesAreScattered(t *testing.T) {
+func TestScatterOfAMillionIndices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large")
 	}
 	device(t)
 	rng := rand.New(rand.NewPCG(31, 32))
 	n := 1 << 20
-	exactly(t, func(x ...*core.Tensor) []*core.Tensor {
+	sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
 		return []*core.Tensor{op.Scatter(x[0], 0, x[1], x[2]), op.ScatterAdd(x[0], 0, x[1], x[2]), op.IndexPut(x[0], x[1:2], x[2], true)}
 	}, smallNumbers(rng, core.Float32, 5000), indicesBelow(rng, 5000, n), smallNumbers(rng, core.Float32, n))
 }

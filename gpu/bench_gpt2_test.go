@@ -14,10 +14,9 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// The parts of a step of GPT-2 124M, with batch 8 x 1024, that are no products: how fast they go through what they have to read and
-// write.
-func BenchmarkPartsOfGPT2(b *testing.B) {
-	d := hardware(b)
+// BenchmarkGPT2Ops measures the bandwidth of the ops of a GPT-2 124M step that are no matrix products, for a batch of 8 x 1024.
+func BenchmarkGPT2Ops(b *testing.B) {
+	d := hardwareGPU(b)
 	const tokens, width, kinds = 8192, 768, 50257
 	leaf := func(shape ...int) *core.Tensor { return on(d, shape...).SetRequiresGrad(true) }
 	codes := make([]int64, tokens)
@@ -75,12 +74,13 @@ func BenchmarkPartsOfGPT2(b *testing.B) {
 	both("loss", tokens*kinds, 2*tokens*kinds, func() *core.Tensor { return op.CrossEntropy(scores, target, op.CrossEntropyOptions{}) }, scores)
 	b.Run("copy of scores", func(b *testing.B) { bandwidth(b, 8*tokens*kinds, d, func() { op.Clone(scores) }) })
 	ofProduct := op.CrossEntropy(op.Linear(leaf(tokens, width), on(d, kinds, width), nil), target, op.CrossEntropyOptions{})
-	b.Run("loss backward, rows apart", func(b *testing.B) { bandwidth(b, 8*tokens*kinds, d, func() { unseen(b, ofProduct) }) })
+	b.Run("loss backward, padded rows", func(b *testing.B) { bandwidth(b, 8*tokens*kinds, d, func() { paddedGradient(b, ofProduct) }) })
 }
 
-// Sums of columns in one dispatch, with so many vec4 of them to a workgroup, or in two.
+// BenchmarkColumns measures sums of columns: in one dispatch, with different numbers of columns in a workgroup, and in two
+// dispatches.
 func BenchmarkColumns(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	for _, shape := range [][2]int{{8192, 768}, {2048, 1024}, {1024, 512}, {4096, 2048}} {
 		g := on(d, shape[0], shape[1])
 		for _, c := range []int{0, 2, 4} {
@@ -92,9 +92,10 @@ func BenchmarkColumns(b *testing.B) {
 	}
 }
 
-// Rows that are added to places, of which few, many or all share one, by comparing each with all others and by sorting them.
+// BenchmarkScatter measures index_add with few, many or all rows at one index, by comparing each row with all others and by
+// sorting.
 func BenchmarkScatter(b *testing.B) {
-	d := hardware(b)
+	d := hardwareGPU(b)
 	for _, kind := range []string{"few", "many", "one"} {
 		for _, n := range []int{257, 1024, 2048} {
 			for _, width := range []int{1, 64, 768} {
@@ -104,7 +105,7 @@ func BenchmarkScatter(b *testing.B) {
 				for name, searched := range map[string]int{"sorted": 256, "compared": n} {
 					b.Run(fmt.Sprintf("%s/%dx%d/%s", kind, n, width, name), func(b *testing.B) {
 						defer gpu.Tune(d, func(f *shader.Tuning) { f.SearchedRows = searched })()
-						repeat(b, d, func() { require.NoError(b, op.IndexAddInPlace(x, 0, index, src).Err()) })
+						benchmark(b, d, func() { require.NoError(b, op.IndexAddInPlace(x, 0, index, src).Err()) })
 					})
 				}
 			}

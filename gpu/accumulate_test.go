@@ -11,9 +11,9 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// TestGradientsThatMeet compares derivatives that take up the gradients that have arrived with the CPU's, and with those that may not
-// since a hook sees each one's own part.
-func TestGradientsThatMeet(t *testing.T) {
+// TestAccumulatingDerivatives checks derivatives that add to gradients that have arrived from elsewhere. Gradients must match the
+// CPU's, and those of separate additions, which a hook on every node enforces.
+func TestAccumulatingDerivatives(t *testing.T) {
 	d := device(t)
 	kinds := 5
 	codes := make([]int64, 700)
@@ -34,16 +34,16 @@ func TestGradientsThatMeet(t *testing.T) {
 		loss func(x *core.Tensor, w ...*core.Tensor) *core.Tensor
 		rows int
 		size [2]int
-		bits bool // as of separate additions
+		bits bool // bitwise equal to separate additions
 	}{
 		"residual blocks": {func(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
 			y := op.Add(x, op.Linear(op.LayerNorm(x, []int{36}, w[1], w[2], 1e-5), w[0], nil))
 			return sin(op.Add(y, op.RMSNorm(y, []int{36}, w[2], 1e-5)))
 		}, 50, [2]int{36, 36}, false},
-		"tied embeddings":                 {tied(op.EmbeddingOptions{}), 1, [2]int{kinds, 36}, true},
-		"tied embeddings with a padding":  {tied(op.EmbeddingOptions{PaddingIdx: &one}), 1, [2]int{kinds, 30}, true},
-		"three products of one tensor":    {attended, 65, [2]int{36, 36}, true},
-		"products whose depth is divided": {attended, 3, [2]int{2100, 20}, true},
+		"tied embeddings":                {tied(op.EmbeddingOptions{}), 1, [2]int{kinds, 36}, true},
+		"tied embeddings with a padding": {tied(op.EmbeddingOptions{PaddingIdx: &one}), 1, [2]int{kinds, 30}, true},
+		"three products of one tensor":   {threeProducts, 65, [2]int{36, 36}, true},
+		"products split along K":         {threeProducts, 3, [2]int{2100, 20}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			core.Tidy(func() {
@@ -58,9 +58,9 @@ func TestGradientsThatMeet(t *testing.T) {
 					loss := c.loss(op.Tanh(in[0]), in[1:]...)
 					require.NoError(t, loss.Err())
 					if watched {
-						watch(loss)
+						hookEveryNode(loss)
 					}
-					added = additions(t, on, func() { require.NoError(t, autograd.Backward(loss)) })
+					added = countAdditions(t, on, func() { require.NoError(t, autograd.Backward(loss)) })
 					for _, p := range in {
 						var v []float64
 						if p.Grad() != nil {
@@ -72,7 +72,7 @@ func TestGradientsThatMeet(t *testing.T) {
 					}
 					return grads, added
 				}
-				want, _ := run(host(t), false)
+				want, _ := run(cpuDevice(t), false)
 				separate, more := run(d, true)
 				got, less := run(d, false)
 				require.Less(t, less, more)
@@ -83,7 +83,7 @@ func TestGradientsThatMeet(t *testing.T) {
 					if c.bits {
 						require.Equal(t, separate[i], got[i])
 					} else {
-						for j, v := range separate[i] { // their sums have another order
+						for j, v := range separate[i] { // the order of the sum differs
 							require.InDelta(t, v, got[i][j], 1e-6*(1+math.Abs(v)))
 						}
 					}
@@ -93,8 +93,8 @@ func TestGradientsThatMeet(t *testing.T) {
 	}
 }
 
-// attended is what queries, keys and values are made by: three products of one tensor.
-func attended(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
+// threeProducts computes three products of one tensor, like the projections to queries, keys and values.
+func threeProducts(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
 	var sum *core.Tensor
 	for i := range 3 {
 		y := op.Sum(op.Sin(op.Linear(x, op.Mul(w[0], core.Num(float64(i+1))), nil)), nil, false)
@@ -107,8 +107,8 @@ func attended(x *core.Tensor, w ...*core.Tensor) *core.Tensor {
 	return sum
 }
 
-// watch puts hooks behind all nodes that y follows from.
-func watch(y *core.Tensor) {
+// hookEveryNode adds a hook to every node of y's graph, so that each gradient is computed by itself.
+func hookEveryNode(y *core.Tensor) {
 	seen := map[*core.Node]bool{}
 	work := []*core.Node{y.AutogradMeta().Edge().Node}
 	work[0].Release()
@@ -126,22 +126,23 @@ func watch(y *core.Tensor) {
 	}
 }
 
-// TestBackwardOfGPTAddsNothing: where gradients meet in GPT-2, derivatives take up what has arrived.
-func TestBackwardOfGPTAddsNothing(t *testing.T) {
-	for _, d := range []core.Device{device(t), host(t)} {
+// TestBackwardOfGPTRunsNoAdditions checks that backward of GPT-2 adds gradients inside derivatives, and never by a separate
+// addition.
+func TestBackwardOfGPTRunsNoAdditions(t *testing.T) {
+	for _, d := range []core.Device{device(t), cpuDevice(t)} {
 		core.Tidy(func() {
 			g, err := newGPT(50, 24, 32, 3, 4, d)
 			require.NoError(t, err)
 			tokens := op.ToDevice(core.FromSlice(make([]int64, 48), 2, 24), d)
 			places := op.ToDevice(op.Arange(nil, core.IntNum(24), nil, op.TensorOptions{}), d)
 			loss := g.loss(tokens, places, tokens)
-			require.Zero(t, additions(t, d, func() { require.NoError(t, autograd.Backward(loss)) }), d)
+			require.Zero(t, countAdditions(t, d, func() { require.NoError(t, autograd.Backward(loss)) }), d)
 		})
 	}
 }
 
-// additions returns how many additions of tensors fn runs.
-func additions(t *testing.T, d core.Device, fn func()) (n int) {
+// countAdditions returns how many additions of tensors fn runs.
+func countAdditions(t *testing.T, d core.Device, fn func()) (n int) {
 	t.Helper()
 	require.NoError(t, d.Synchronize())
 	p, err := core.StartProfile(false)
@@ -157,11 +158,4 @@ func additions(t *testing.T, d core.Device, fn func()) (n int) {
 		}
 	}
 	return n
-}
-
-func host(t *testing.T) core.Device {
-	t.Helper()
-	d, err := core.OpenDevice("cpu")
-	require.NoError(t, err)
-	return d
 }
