@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from plait import _core, _ops
 from plait._dtype import float32
@@ -216,5 +216,26 @@ class GradScaler(_core.ObjectOwner):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["device"], enabled=state["enabled"])  # type: ignore[misc]
+        if state["enabled"]:
+            self.load_state_dict(state["state"])
+
+
+class DeviceGradScaler(GradScaler):
+    """What the scalers in the modules of devices have in common: the device is no argument."""
+
+    _kind: ClassVar[str]
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__(self._kind, init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(enabled=state["enabled"])  # type: ignore[misc]
         if state["enabled"]:
             self.load_state_dict(state["state"])

@@ -9,6 +9,7 @@ from typing import Any
 from plait import amp
 from plait._dtype import dtype as DType
 from plait._dtype import float16
+from plait.amp.grad_scaler import DeviceGradScaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
@@ -20,23 +21,10 @@ class autocast(amp.autocast):  # noqa: N801
         super().__init__("cuda", dtype, enabled, cache_enabled)
 
 
-class GradScaler(amp.GradScaler):
+class GradScaler(DeviceGradScaler):
     """`plait.amp.GradScaler("cuda", ...)`."""
 
-    def __init__(
-        self,
-        init_scale: float = 2.0**16,
-        growth_factor: float = 2.0,
-        backoff_factor: float = 0.5,
-        growth_interval: int = 2000,
-        enabled: bool = True,
-    ) -> None:
-        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(enabled=state["enabled"])  # type: ignore[misc]
-        if state["enabled"]:
-            self.load_state_dict(state["state"])
+    _kind = "cuda"
 
 
 def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: DType | None = None) -> Callable[..., Any]:
