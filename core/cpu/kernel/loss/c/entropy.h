@@ -10,7 +10,7 @@ PLAIT_INLINE void FN(row_sums)(const T *x, const ACC *weight, const T *probs, in
   ACC m = -ACC_INFINITY;
   double total = 0, a = 0, b = 0;
   for (int64_t at = 0; at < n; at += SUM_BLOCK) {
-    int64_t len = min64(n - at, SUM_BLOCK), h = len / 2;
+    int64_t len = plait_min64(n - at, SUM_BLOCK), h = len / 2;
     const T *xb = x + at, *xh = xb + h;
     ACC m0 = m, m1 = LOAD(xb[len - 1]) > m ? LOAD(xb[len - 1]) : m;
 #pragma omp simd reduction(max : m0, m1)
@@ -74,7 +74,7 @@ PLAIT_INLINE void FN(column_sums)(const T *x, const ACC *weight, const T *probs,
     lse[j] = mass[j] = score[j] = 0;
   }
   for (int64_t at = 0; at < n; at += SUM_ROWS) {
-    int64_t end = min64(n, at + SUM_ROWS);
+    int64_t end = plait_min64(n, at + SUM_ROWS);
     for (int64_t j = 0; j < w; j++) s[j] = m[j];
     for (int64_t i = at; i < end; i++) {
       const T *xi = x + i * stride;

@@ -3,17 +3,13 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "../../../include/plait_kernel.h"
+#include "../../../include/plait_mixed.h"
 
 // Number of elements that are summed in the accumulator type. Sums of such blocks are in float64.
 #define SUM_BLOCK 2048
 #define SUM_ROWS 32
 #define COLUMN_BLOCK 256
 #define CHUNK_ELEMENTS 16384
-
-PLAIT_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-PLAIT_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
-PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 enum pass { ENTROPY, ENTROPY_GRAD, NLL, NLL_GRAD, MULTILABEL };
 
@@ -30,26 +26,6 @@ struct job {
   _Atomic int64_t bad;
 };
 
-PLAIT_INLINE double load(const void *p, int dtype, int64_t i) {
-  switch (dtype) {
-    case PLAIT_F16: return plait_f16_to_f32(((const uint16_t *)p)[i]);
-    case PLAIT_BF16: return plait_bf16_to_f32(((const uint16_t *)p)[i]);
-    case PLAIT_F32: return ((const float *)p)[i];
-    default: return ((const double *)p)[i];
-  }
-}
-
-PLAIT_INLINE void store(void *p, int dtype, int64_t i, double v) {
-  switch (dtype) {
-    case PLAIT_F16: ((uint16_t *)p)[i] = plait_f32_to_f16((float)v); break;
-    case PLAIT_BF16: ((uint16_t *)p)[i] = plait_f32_to_bf16((float)v); break;
-    case PLAIT_F32: ((float *)p)[i] = (float)v; break;
-    default: ((double *)p)[i] = v;
-  }
-}
-
-PLAIT_INLINE int acc_dtype(int dtype) { return dtype == PLAIT_F64 ? PLAIT_F64 : PLAIT_F32; }
-
 // Reports whether a sample's target is a class. It records the first one that is neither a class nor ignored.
 PLAIT_INLINE bool target_is_class(struct job *j, int64_t sample, int64_t y) {
   if (y == j->p->ignore_index) return false;
@@ -62,7 +38,7 @@ PLAIT_INLINE bool target_is_class(struct job *j, int64_t sample, int64_t y) {
 
 // Returns the gradient of one sample's loss.
 PLAIT_INLINE double loss_grad(const struct job *j, int64_t sample) {
-  double g = load(j->dy, j->p->dtype, j->p->reduction == PLAITK_LOSS_NONE ? sample : 0);
+  double g = plait_load(j->dy, j->p->dtype, j->p->reduction == PLAITK_LOSS_NONE ? sample : 0);
   return j->p->reduction == PLAITK_LOSS_MEAN ? g / j->total : g;
 }
 
@@ -78,23 +54,23 @@ static void multilabel_block(struct job *j, int64_t batch) {
     if (!target_is_class(j, base + count, target[count])) return;
   }
   double loss = 0, step = 1 / (double)n;
-  for (int64_t i = 0; j->dx && i < n; i++) store(j->dx, p->dtype, base + i, 0);
+  for (int64_t i = 0; j->dx && i < n; i++) plait_store(j->dx, p->dtype, base + i, 0);
   for (int64_t i = 0; i < n; i++) {
     bool among = false;
     for (int64_t k = 0; k < count; k++) among |= target[k] == i;
     if (among) continue;
-    double xi = load(p->x, p->dtype, base + i), slope = 0;
+    double xi = plait_load(p->x, p->dtype, base + i), slope = 0;
     for (int64_t k = 0; k < count; k++) {
-      double lack = 1 - load(p->x, p->dtype, base + target[k]) + xi;
+      double lack = 1 - plait_load(p->x, p->dtype, base + target[k]) + xi;
       if (!(lack > 0)) {
         loss += lack != lack ? lack : 0;
         continue;
       }
       loss += lack;
       slope += step;
-      if (j->dx) store(j->dx, p->dtype, base + target[k], load(j->dx, p->dtype, base + target[k]) - step);
+      if (j->dx) plait_store(j->dx, p->dtype, base + target[k], plait_load(j->dx, p->dtype, base + target[k]) - step);
     }
-    if (j->dx) store(j->dx, p->dtype, base + i, slope);
+    if (j->dx) plait_store(j->dx, p->dtype, base + i, slope);
   }
   j->losses[batch] = loss * step;
 }
@@ -110,10 +86,10 @@ static void multilabel_block(struct job *j, int64_t batch) {
 static void run_blocks(void *arg, int64_t chunk) {
   struct job *j = arg;
   const struct plaitk_loss *p = j->p;
-  int64_t last = min64(p->batch * j->blocks, (chunk + 1) * j->per_chunk);
+  int64_t last = plait_min64(p->batch * j->blocks, (chunk + 1) * j->per_chunk);
   for (int64_t u = chunk * j->per_chunk; u < last; u++) {
     int64_t batch = u / j->blocks, column = u % j->blocks * COLUMN_BLOCK;
-    int64_t w = min64(COLUMN_BLOCK, p->inner - column);
+    int64_t w = plait_min64(COLUMN_BLOCK, p->inner - column);
     switch (j->pass) {
       case ENTROPY: DISPATCH(entropy_block, p->dtype, j, batch, column, w); break;
       case ENTROPY_GRAD: DISPATCH(entropy_block_grad, p->dtype, j, batch, column, w); break;
@@ -133,23 +109,23 @@ static void prepare(struct job *j, const struct plaitk_loss *p, void *scratch) {
   j->bad = INT64_MAX;
   j->weight_sum = (double)p->classes;
   if (p->weight) {
-    int acc = acc_dtype(p->dtype);
+    int acc = plait_acc_dtype(p->dtype);
     void *copy = j->shares + p->batch * p->inner;
     j->weight_sum = 0;
     for (int64_t c = 0; c < p->classes; c++) {
-      double v = load(p->weight, p->wdtype, c);
-      store(copy, acc, c, v);
+      double v = plait_load(p->weight, p->wdtype, c);
+      plait_store(copy, acc, c, v);
       j->weight_sum += v;
     }
     j->weight = copy;
   }
-  j->blocks = ceil_div(p->inner, COLUMN_BLOCK);
-  j->per_chunk = max64(1, CHUNK_ELEMENTS / max64(1, p->classes * min64(p->inner, COLUMN_BLOCK)));
+  j->blocks = plait_ceil_div(p->inner, COLUMN_BLOCK);
+  j->per_chunk = plait_max64(1, CHUNK_ELEMENTS / plait_max64(1, p->classes * plait_min64(p->inner, COLUMN_BLOCK)));
 }
 
 static void run(plait_pool *pool, struct job *j, enum pass pass) {
   j->pass = pass;
-  plait_parallel(pool, ceil_div(j->p->batch * j->blocks, j->per_chunk), run_blocks, j);
+  plait_parallel(pool, plait_ceil_div(j->p->batch * j->blocks, j->per_chunk), run_blocks, j);
 }
 
 // Reduces the losses of samples block by block, and writes the divisor of a mean.
@@ -160,18 +136,18 @@ static int64_t finish(struct job *j, void *loss, void *total) {
   double sum = 0, count = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
     double s = 0, c = 0;
-    for (int64_t i = b; i < min64(n, b + SUM_BLOCK); i++) {
+    for (int64_t i = b; i < plait_min64(n, b + SUM_BLOCK); i++) {
       s += j->losses[i];
       c += j->shares[i];
     }
     sum += s;
     count += c;
   }
-  if (total) store(total, acc_dtype(p->dtype), 0, count);
+  if (total) plait_store(total, plait_acc_dtype(p->dtype), 0, count);
   if (p->reduction == PLAITK_LOSS_NONE) {
-    for (int64_t i = 0; i < n; i++) store(loss, p->dtype, i, j->losses[i]);
+    for (int64_t i = 0; i < n; i++) plait_store(loss, p->dtype, i, j->losses[i]);
   } else {
-    store(loss, p->dtype, 0, p->reduction == PLAITK_LOSS_MEAN ? sum / count : sum);
+    plait_store(loss, p->dtype, 0, p->reduction == PLAITK_LOSS_MEAN ? sum / count : sum);
   }
   return -1;
 }
@@ -188,7 +164,7 @@ void plaitk_loss_cross_entropy_backward(plait_pool *pool, const struct plaitk_lo
                                         const void *total, void *dx, void *dprobs, void *scratch) {
   struct job j = {.lse = (void *)lse, .dy = dy, .dx = dx, .dprobs = dprobs};
   prepare(&j, p, scratch);
-  j.total = load(total, acc_dtype(p->dtype), 0);
+  j.total = plait_load(total, plait_acc_dtype(p->dtype), 0);
   run(pool, &j, ENTROPY_GRAD);
 }
 
@@ -203,7 +179,7 @@ void plaitk_loss_nll_backward(plait_pool *pool, const struct plaitk_loss *p, con
                               void *scratch) {
   struct job j = {.dy = dy, .dx = dx};
   prepare(&j, p, scratch);
-  j.total = load(total, acc_dtype(p->dtype), 0);
+  j.total = plait_load(total, plait_acc_dtype(p->dtype), 0);
   run(pool, &j, NLL_GRAD);
 }
 
@@ -213,7 +189,7 @@ int64_t plaitk_loss_multilabel_margin(plait_pool *pool, const struct plaitk_loss
   prepare(&j, p, scratch);
   run(pool, &j, MULTILABEL);
   if (j.bad != INT64_MAX) return j.bad;
-  for (int64_t i = 0; loss && i < p->batch; i++) store(loss, p->dtype, i, j.losses[i]);
+  for (int64_t i = 0; loss && i < p->batch; i++) plait_store(loss, p->dtype, i, j.losses[i]);
   return -1;
 }
 
@@ -229,10 +205,10 @@ PLAIT_CLONES static int32_t improbable_f32(const float *x, int64_t n) {
 
 int64_t plaitk_loss_improbable(const void *x, int dtype, int64_t n) {
   for (int64_t from = 0; from < n; from += IMPROBABLE_BLOCK) {
-    int64_t to = min64(n, from + IMPROBABLE_BLOCK);
+    int64_t to = plait_min64(n, from + IMPROBABLE_BLOCK);
     if (dtype == PLAIT_F32 && improbable_f32((const float *)x + from, to - from) == 0) continue;
     for (int64_t i = from; i < to; i++) {
-      double v = load(x, dtype, i);
+      double v = plait_load(x, dtype, i);
       if (!(v >= 0 && v <= 1)) return i;
     }
   }

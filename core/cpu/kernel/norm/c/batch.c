@@ -28,7 +28,7 @@ PLAIT_INLINE int64_t segment_at(const struct batch_args *a, int64_t p) {
   return p / a->segments * a->inner + p % a->segments * SEGMENT;
 }
 PLAIT_INLINE int64_t segment_len(const struct batch_args *a, int64_t p) {
-  return min64(SEGMENT, a->inner - p % a->segments * SEGMENT);
+  return plait_min64(SEGMENT, a->inner - p % a->segments * SEGMENT);
 }
 PLAIT_INLINE int64_t segment_channel(const struct batch_args *a, int64_t p) {
   return p / a->segments % a->channels;
@@ -49,7 +49,7 @@ PLAIT_INLINE int64_t segment_channel(const struct batch_args *a, int64_t p) {
 
 static void run_segments(void *arg, int64_t chunk) {
   const struct batch_args *a = arg;
-  int64_t first = chunk * a->per_chunk, last = min64(a->pieces, first + a->per_chunk);
+  int64_t first = chunk * a->per_chunk, last = plait_min64(a->pieces, first + a->per_chunk);
   for (int64_t p = first; p < last; p++) {
     switch (a->pass) {
       case STATS: DISPATCH(segment_stats, a->dtype, a, p); break;
@@ -61,9 +61,9 @@ static void run_segments(void *arg, int64_t chunk) {
 
 static void run_columns(void *arg, int64_t chunk) {
   const struct batch_args *a = arg;
-  int64_t across = ceil_div(a->columns, COLUMN_BLOCK), block = chunk / across;
-  int64_t column = chunk % across * COLUMN_BLOCK, count = min64(COLUMN_BLOCK, a->columns - column);
-  int64_t row = block * BLOCK_ROWS, rows = min64(BLOCK_ROWS, a->batch - row), at = block * a->columns + column;
+  int64_t across = plait_ceil_div(a->columns, COLUMN_BLOCK), block = chunk / across;
+  int64_t column = chunk % across * COLUMN_BLOCK, count = plait_min64(COLUMN_BLOCK, a->columns - column);
+  int64_t row = block * BLOCK_ROWS, rows = plait_min64(BLOCK_ROWS, a->batch - row), at = block * a->columns + column;
   switch (a->pass) {
     case STATS:
       DISPATCH(column_stats, a->dtype, a, row, rows, column, count, a->part + at, a->part2 + at);
@@ -78,9 +78,9 @@ static void run_columns(void *arg, int64_t chunk) {
 static void run(plait_pool *pool, struct batch_args *a, enum pass pass) {
   a->pass = pass;
   if (is_short(a)) {
-    plait_parallel(pool, a->rows * ceil_div(a->columns, COLUMN_BLOCK), run_columns, a);
+    plait_parallel(pool, a->rows * plait_ceil_div(a->columns, COLUMN_BLOCK), run_columns, a);
   } else {
-    plait_parallel(pool, ceil_div(a->pieces, a->per_chunk), run_segments, a);
+    plait_parallel(pool, plait_ceil_div(a->pieces, a->per_chunk), run_segments, a);
   }
 }
 
@@ -120,7 +120,7 @@ static void combine_stats(struct batch_args *a, double n) {
     double m = fold(a, a->sum, c) / n;
     for (int64_t j = 0; j < a->fold; j++) {
       mean[c * a->fold + j] = m;
-      count[c * a->fold + j] = (double)(is_short(a) ? min64(BLOCK_ROWS, a->batch) : segment_len(a, j));
+      count[c * a->fold + j] = (double)(is_short(a) ? plait_min64(BLOCK_ROWS, a->batch) : segment_len(a, j));
     }
   }
   for (int64_t r = 0; r < a->rows; r++) {
@@ -132,15 +132,15 @@ static void combine_stats(struct batch_args *a, double n) {
 
 static void set_coef(const struct batch_args *a, void *array, int64_t c, double v) {
   int64_t repeat = is_short(a) ? a->inner : 1;
-  for (int64_t k = 0; k < repeat; k++) param_store(array, acc_dtype(a->dtype), c * repeat + k, v);
+  for (int64_t k = 0; k < repeat; k++) plait_store(array, plait_acc_dtype(a->dtype), c * repeat + k, v);
 }
 
 static void prepare(struct batch_args *a, double *at) {
   a->columns = a->channels * a->inner;
-  a->segments = ceil_div(a->inner, SEGMENT);
+  a->segments = plait_ceil_div(a->inner, SEGMENT);
   a->pieces = a->batch * a->channels * a->segments;
-  a->per_chunk = max64(1, CHUNK_ELEMENTS / a->inner);
-  a->rows = is_short(a) ? ceil_div(a->batch, BLOCK_ROWS) : a->batch;
+  a->per_chunk = plait_max64(1, CHUNK_ELEMENTS / a->inner);
+  a->rows = is_short(a) ? plait_ceil_div(a->batch, BLOCK_ROWS) : a->batch;
   a->fold = is_short(a) ? a->inner : a->segments;
   a->width = a->channels * a->fold;
   a->part = at;
@@ -157,8 +157,8 @@ static void prepare(struct batch_args *a, double *at) {
 
 int64_t plaitk_norm_batch_scratch(int64_t batch, int64_t channels, int64_t inner) {
   int short_inner = inner < SHORT_INNER;
-  int64_t rows = short_inner ? ceil_div(batch, BLOCK_ROWS) : batch;
-  int64_t width = channels * (short_inner ? inner : ceil_div(inner, SEGMENT));
+  int64_t rows = short_inner ? plait_ceil_div(batch, BLOCK_ROWS) : batch;
+  int64_t width = channels * (short_inner ? inner : plait_ceil_div(inner, SEGMENT));
   return (2 * rows * width + 4 * width + 4 * channels * (short_inner ? inner : 1)) * 8;
 }
 
@@ -170,25 +170,25 @@ void plaitk_norm_batch_forward(plait_pool *pool, int dtype, int wdtype, int trai
   struct batch_args a = {.dtype = dtype, .x = x, .y = y, .mean = mean, .rstd = rstd, .batch = batch,
                          .channels = channels, .inner = inner};
   prepare(&a, scratch);
-  int acc = acc_dtype(dtype);
+  int acc = plait_acc_dtype(dtype);
   double n = (double)batch * (double)inner;
   if (training) {
     run(pool, &a, STATS);
     combine_stats(&a, n);
   }
   for (int64_t c = 0; c < channels; c++) {
-    double m = training ? fold(&a, a.sum, c) / n : param_load(running_mean, wdtype, c);
-    double v = training ? fold(&a, a.sum2, c) / n : param_load(running_var, wdtype, c);
+    double m = training ? fold(&a, a.sum, c) / n : plait_load(running_mean, wdtype, c);
+    double v = training ? fold(&a, a.sum2, c) / n : plait_load(running_var, wdtype, c);
     double r = 1 / sqrt(v + eps);
-    param_store(mean, acc, c, m);
-    param_store(rstd, acc, c, r);
-    if (var) param_store(var, acc, c, v);
+    plait_store(mean, acc, c, m);
+    plait_store(rstd, acc, c, r);
+    if (var) plait_store(var, acc, c, v);
     if (is_short(&a)) set_coef(&a, a.column_mean, c, m);
-    double scale = w ? r * param_load(w, wdtype, c) : r;
+    double scale = w ? r * plait_load(w, wdtype, c) : r;
     set_coef(&a, a.coef[0], c, scale);
     // The mean that is subtracted is rounded. Add the rounded part to the sum that follows.
-    double rest = param_load(mean, acc, c) - m;
-    set_coef(&a, a.coef[1], c, (b ? param_load(b, wdtype, c) : 0) + (rest == rest ? rest * scale : 0));
+    double rest = plait_load(mean, acc, c) - m;
+    set_coef(&a, a.coef[1], c, (b ? plait_load(b, wdtype, c) : 0) + (rest == rest ? rest * scale : 0));
   }
   run(pool, &a, APPLY);
 }
@@ -198,16 +198,16 @@ void plaitk_norm_batch_backward(plait_pool *pool, int dtype, int wdtype, int tra
                                 int64_t batch, int64_t channels, int64_t inner, void *scratch) {
   if (batch == 0 || inner == 0) {
     for (int64_t c = 0; c < channels; c++) {
-      if (dw) param_store(dw, wdtype, c, 0);
-      if (db) param_store(db, wdtype, c, 0);
+      if (dw) plait_store(dw, wdtype, c, 0);
+      if (db) plait_store(db, wdtype, c, 0);
     }
     return;
   }
   struct batch_args a = {.dtype = dtype, .x = x, .dy = dy, .dx = dx, .mean = (void *)mean, .rstd = (void *)rstd,
                          .batch = batch, .channels = channels, .inner = inner};
   prepare(&a, scratch);
-  int acc = acc_dtype(dtype), sums = dw || db || (training && dx);
-  for (int64_t c = 0; is_short(&a) && c < channels; c++) set_coef(&a, a.column_mean, c, param_load(mean, acc, c));
+  int acc = plait_acc_dtype(dtype), sums = dw || db || (training && dx);
+  for (int64_t c = 0; is_short(&a) && c < channels; c++) set_coef(&a, a.column_mean, c, plait_load(mean, acc, c));
   if (sums) {
     run(pool, &a, GRAD_SUMS);
     add_rows(a.part, a.rows, a.width, a.sum);
@@ -216,9 +216,9 @@ void plaitk_norm_batch_backward(plait_pool *pool, int dtype, int wdtype, int tra
   double n = (double)batch * (double)inner;
   for (int64_t c = 0; c < channels; c++) {
     double s = sums ? fold(&a, a.sum, c) : 0, sx = sums ? fold(&a, a.sum2, c) : 0;
-    double r = param_load(rstd, acc, c), scale = w ? r * param_load(w, wdtype, c) : r;
-    if (dw) param_store(dw, wdtype, c, sx * r);
-    if (db) param_store(db, wdtype, c, s);
+    double r = plait_load(rstd, acc, c), scale = w ? r * plait_load(w, wdtype, c) : r;
+    if (dw) plait_store(dw, wdtype, c, sx * r);
+    if (db) plait_store(db, wdtype, c, s);
     set_coef(&a, a.coef[0], c, scale);
     set_coef(&a, a.coef[1], c, training ? -scale * r * r * sx / n : 0);
     set_coef(&a, a.coef[2], c, training ? -scale * s / n : 0);
@@ -228,11 +228,11 @@ void plaitk_norm_batch_backward(plait_pool *pool, int dtype, int wdtype, int tra
 
 void plaitk_norm_batch_running(int dtype, int rdtype, const void *mean, const void *var, void *running_mean,
                                void *running_var, int64_t channels, double count, double momentum) {
-  int acc = acc_dtype(dtype);
+  int acc = plait_acc_dtype(dtype);
   for (int64_t c = 0; c < channels; c++) {
-    double m = param_load(running_mean, rdtype, c), v = param_load(running_var, rdtype, c);
-    double unbiased = param_load(var, acc, c) * (count / (count - 1));
-    param_store(running_mean, rdtype, c, (1 - momentum) * m + momentum * param_load(mean, acc, c));
-    param_store(running_var, rdtype, c, (1 - momentum) * v + momentum * unbiased);
+    double m = plait_load(running_mean, rdtype, c), v = plait_load(running_var, rdtype, c);
+    double unbiased = plait_load(var, acc, c) * (count / (count - 1));
+    plait_store(running_mean, rdtype, c, (1 - momentum) * m + momentum * plait_load(mean, acc, c));
+    plait_store(running_var, rdtype, c, (1 - momentum) * v + momentum * unbiased);
   }
 }

@@ -20,7 +20,7 @@ struct group_args {
 
 static void run_group(void *arg, int64_t chunk) {
   const struct group_args *a = arg;
-  int64_t first = chunk * a->per_chunk, rows = min64(a->per_chunk, a->batch * a->groups - first);
+  int64_t first = chunk * a->per_chunk, rows = plait_min64(a->per_chunk, a->batch * a->groups - first);
   switch (a->dtype) {
     case PLAIT_F16: (a->dy ? group_rows_grad_f16 : group_rows_f16)(a, first, rows); break;
     case PLAIT_BF16: (a->dy ? group_rows_grad_bf16 : group_rows_bf16)(a, first, rows); break;
@@ -31,8 +31,8 @@ static void run_group(void *arg, int64_t chunk) {
 
 static void parallel(plait_pool *pool, struct group_args *a) {
   int64_t n = a->channels / a->groups * a->inner;
-  a->per_chunk = max64(1, CHUNK_ELEMENTS / n);
-  plait_parallel(pool, ceil_div(a->batch * a->groups, a->per_chunk), run_group, a);
+  a->per_chunk = plait_max64(1, CHUNK_ELEMENTS / n);
+  plait_parallel(pool, plait_ceil_div(a->batch * a->groups, a->per_chunk), run_group, a);
 }
 
 int64_t plaitk_norm_group_scratch(int64_t batch, int64_t channels, int64_t inner, int64_t groups) {
@@ -70,7 +70,7 @@ void plaitk_norm_group_backward(plait_pool *pool, int dtype, int wdtype, const v
   void *out[2] = {dw, db};
   if (batch == 0 || channels == 0 || inner == 0) {
     for (int64_t k = 0; k < 2; k++) {
-      for (int64_t c = 0; out[k] && c < channels; c++) param_store(out[k], wdtype, c, 0);
+      for (int64_t c = 0; out[k] && c < channels; c++) plait_store(out[k], wdtype, c, 0);
     }
     return;
   }
@@ -92,7 +92,7 @@ void plaitk_norm_group_backward(plait_pool *pool, int dtype, int wdtype, const v
     for (int64_t c = 0; out[k] && c < channels; c++) {
       double s = 0;
       for (int64_t i = 0; i < batch; i++) s += a.part[(k * batch + i) * channels + c];
-      param_store(out[k], wdtype, c, s);
+      plait_store(out[k], wdtype, c, s);
     }
   }
 }

@@ -115,7 +115,7 @@ PLAIT_CLONES static void FN(layer_rows_grad)(const struct layer_args *a, int64_t
   int64_t last = first + rows, block = 4 * a->groups;
   if (part) memset(part, 0, (size_t)(2 * a->n * a->groups) * sizeof(ACC));
   for (int64_t r = first; r < last; r += block) {
-    int64_t end = min64(last, r + block);
+    int64_t end = plait_min64(last, r + block);
     for (int64_t i = r; a->dx && i < end; i++) FN(layer_row_grad)(a, i);
     if (part) FN(layer_part)(a, r, end - r, part);
   }

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "../../../include/plait_kernel.h"
 #include "../../../include/plait_lanes.h"
+#include "../../../include/plait_mixed.h"
 #include "../../../include/plait_pool.h"
 
 // Sums run over at most this many elements in the accumulator type. Sums of such blocks are in float64.
@@ -24,40 +24,15 @@
 // vectors.
 #define SHORT_INNER 16
 
-PLAIT_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-PLAIT_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
-PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-PLAIT_INLINE double param_load(const void *p, int dtype, int64_t i) {
-  switch (dtype) {
-    case PLAIT_F16: return plait_f16_to_f32(((const uint16_t *)p)[i]);
-    case PLAIT_BF16: return plait_bf16_to_f32(((const uint16_t *)p)[i]);
-    case PLAIT_F32: return ((const float *)p)[i];
-    default: return ((const double *)p)[i];
-  }
-}
-
-PLAIT_INLINE void param_store(void *p, int dtype, int64_t i, double v) {
-  switch (dtype) {
-    case PLAIT_F16: ((uint16_t *)p)[i] = plait_f32_to_f16((float)v); break;
-    case PLAIT_BF16: ((uint16_t *)p)[i] = plait_f32_to_bf16((float)v); break;
-    case PLAIT_F32: ((float *)p)[i] = (float)v; break;
-    default: ((double *)p)[i] = v;
-  }
-}
-
-// The accumulator type for data of a dtype.
-PLAIT_INLINE int acc_dtype(int dtype) { return dtype == PLAIT_F64 ? PLAIT_F64 : PLAIT_F32; }
-
 // Returns p[n], with each element repeated, in the accumulator type of dtype. It returns p itself if p has that type
 // already, else a copy at *at, which it advances.
 PLAIT_INLINE const void *widen(const void *p, int wdtype, int dtype, int64_t n, int64_t repeat, double **at) {
-  int acc = acc_dtype(dtype);
+  int acc = plait_acc_dtype(dtype);
   if (!p || (wdtype == acc && repeat == 1)) return p;
   void *out = *at;
   for (int64_t i = 0; i < n; i++) {
-    double v = param_load(p, wdtype, i);
-    for (int64_t k = 0; k < repeat; k++) param_store(out, acc, i * repeat + k, v);
+    double v = plait_load(p, wdtype, i);
+    for (int64_t k = 0; k < repeat; k++) plait_store(out, acc, i * repeat + k, v);
   }
   *at += n * repeat;
   return out;

@@ -4,7 +4,7 @@
 PLAIT_INLINE double FN(sum)(const T *x, int64_t n) {
   double total = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
-    int64_t end = min64(n, b + SUM_BLOCK), i = b;
+    int64_t end = plait_min64(n, b + SUM_BLOCK), i = b;
     ACC s[PLAIT_LANES] = {0};
     for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
 #pragma omp simd
@@ -22,7 +22,7 @@ PLAIT_INLINE double FN(sum)(const T *x, int64_t n) {
 PLAIT_INLINE double FN(sum_squares)(const T *x, int64_t n) {
   double total = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
-    int64_t end = min64(n, b + SUM_BLOCK), i = b;
+    int64_t end = plait_min64(n, b + SUM_BLOCK), i = b;
     ACC s[PLAIT_LANES] = {0};
     for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
 #pragma omp simd
@@ -73,7 +73,7 @@ PLAIT_INLINE double FN(deviations)(const T *x, int64_t n, ACC center, double *of
 PLAIT_INLINE double FN(moments)(const T *x, int64_t n, double *mean) {
   double m = 0, m2 = 0;
   for (int64_t b = 0; b < n; b += STAT_BLOCK) {
-    int64_t len = min64(n - b, STAT_BLOCK);
+    int64_t len = plait_min64(n - b, STAT_BLOCK);
     double few[SAMPLES], off;
     for (int64_t i = 0; i < SAMPLES; i++) few[i] = (double)LOAD(x[b + i * len / SAMPLES]);
     ACC center = (ACC)((((few[0] + few[1]) + (few[2] + few[3])) + ((few[4] + few[5]) + (few[6] + few[7]))) / SAMPLES);
@@ -96,7 +96,7 @@ PLAIT_INLINE double FN(moments)(const T *x, int64_t n, double *mean) {
 PLAIT_INLINE void FN(grad_sums)(const T *x, const T *dy, const ACC *w, int64_t n, ACC mean, double *s, double *sx) {
   double total = 0, totalx = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
-    int64_t end = min64(n, b + SUM_BLOCK), i = b;
+    int64_t end = plait_min64(n, b + SUM_BLOCK), i = b;
     ACC u[PLAIT_LANES] = {0}, v[PLAIT_LANES] = {0};
     if (w) {
       for (; i + PLAIT_LANES <= end; i += PLAIT_LANES) {
