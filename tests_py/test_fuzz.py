@@ -7,7 +7,7 @@ import sys
 import plait
 import pytest
 from plait.distributed.checkpoint._saving import Saving
-from plait.distributed.pipelining._batch import cut_batch
+from plait.distributed.pipelining._batch import micro_batch_sizes
 
 SCRIPT = r"""
 import faulthandler, importlib, inspect, os, pkgutil, random, sys, tempfile, warnings
@@ -153,7 +153,7 @@ def test_many_wrong_arguments(seed):
 @pytest.mark.parametrize(("samples", "chunks"), [(-1, 1), (-(1 << 63), 2), (4, 0), (4, -1)])
 def test_batches_that_cannot_be_cut(samples, chunks):
     with pytest.raises(ValueError, match="want at least one micro-batch"):
-        cut_batch(samples, chunks)
+        micro_batch_sizes(samples, chunks)
 
 
 def test_options_of_printing_are_numbers():

@@ -39,7 +39,7 @@ def test_out_of_memory_on_a_rank(name, phase, failing, monkeypatch):
     for a, b in zip(x.split(4), y.split(4), strict=True):
         (nn.functional.mse_loss(reference(a), b) / 2).backward()
     want, got, armed = grads(reference), {}, {}
-    moved, joined = pipelining.schedules.moved, pipelining.schedules.joined
+    moved, joined = pipelining.schedules.move_to, pipelining.schedules.merge_outputs
 
     def short(what):
         if armed.get(dist.get_rank()) == what:
@@ -53,8 +53,8 @@ def test_out_of_memory_on_a_rank(name, phase, failing, monkeypatch):
         short("output")
         return joined(parts)
 
-    monkeypatch.setattr(pipelining.schedules, "moved", move)
-    monkeypatch.setattr(pipelining.schedules, "joined", join)
+    monkeypatch.setattr(pipelining.schedules, "move_to", move)
+    monkeypatch.setattr(pipelining.schedules, "merge_outputs", join)
 
     def loss_fn(out, target):
         short("loss")

@@ -1,7 +1,6 @@
-"""Ranks in an n-dimensional arrangement, with a group along each axis.
+"""Device meshes: ranks in an n-dimensional array, with a process group along each axis.
 
-Under the names of torch.distributed.device_mesh. Where a mesh of PyTorch would hang because the ranks want different
-ones, these raise.
+Names are those of torch.distributed.device_mesh. If the ranks' arguments differ, all ranks get an error.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ def init_device_mesh(
     mesh_dim_names: tuple[str, ...] | None = None,
     backend_override: Any = None,
 ) -> DeviceMesh:
-    """Arranges the first ranks, as many as `mesh_shape` has places, in rows: the last axis runs fastest.
+    """Creates a mesh of the first ranks in row-major order: the last axis varies fastest.
 
-    Every rank calls it with the same arguments. It makes the default group if there is none.
+    Every rank calls it with the same arguments. It creates the default group if there is none.
 
     Args:
         device_type: "cpu", "gpu" or "cuda", which means gpu; without an index
         mesh_shape: the number of ranks along each axis
-        mesh_dim_names: names of the axes, to slice the mesh by
+        mesh_dim_names: the names of the axes, for slicing
         backend_override: has no effect
 
     Raises:
-        RuntimeError: if the names are not different or not as many as axes, the ranks do not suffice, the device type
-            has an index, or the ranks disagree.
+        RuntimeError: if the names are not unique or not one per axis, there are too few ranks, the device type has an
+            index, or the ranks' arguments differ.
     """
     shape = tuple(int(n) for n in ((mesh_shape,) if isinstance(mesh_shape, int) else mesh_shape))
     if mesh_dim_names is not None:
@@ -53,27 +52,27 @@ def init_device_mesh(
                 "init_device_mesh: mesh_shape and mesh_dim_names should have the same length, "
                 f"got {mesh_shape} and {mesh_dim_names}"
             )
-    return DeviceMesh._made(device_type, shape, None, mesh_dim_names)
+    return DeviceMesh._create(device_type, shape, None, mesh_dim_names)
 
 
 class DeviceMesh(_core.ObjectOwner):
-    """An n-dimensional arrangement of ranks, and a group along each of its axes.
+    """An n-dimensional array of ranks, with a process group along each axis.
 
-    `init_device_mesh` makes one of all ranks. Slicing by names of axes gives a mesh that shares the groups:
+    `init_device_mesh` creates a mesh. Slicing by names of axes gives a mesh that shares the groups:
 
         mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
-        mesh["tp"].get_group()  # of the four ranks of this row
+        mesh["tp"].get_group()  # the four ranks of this row
 
     Args:
         device_type: "cpu", "gpu" or "cuda", which means gpu
-        mesh: the global ranks, as an array of integers or nested lists of any dimension
+        mesh: the global ranks, as an integer tensor or nested lists
         mesh_dim_names: names of the axes
         backend_override: has no effect
-        preserve_rank_order: number the ranks of an axis' group as they stand in the mesh; they are sorted otherwise
+        preserve_rank_order: order the ranks of an axis' group as in the mesh; otherwise they are sorted
 
     Raises:
-        RuntimeError: if ranks are missing from the world or the ranks disagree.
-        ValueError: if a rank occurs twice, or the names do not fit.
+        RuntimeError: if there are too few ranks, or the ranks' arguments differ.
+        ValueError: if a rank occurs twice, or the names are invalid.
     """
 
     def __init__(
@@ -86,14 +85,14 @@ class DeviceMesh(_core.ObjectOwner):
         preserve_rank_order: bool = False,
     ) -> None:
         shape, ranks = _shape_and_ranks(mesh)
-        other = DeviceMesh._made(device_type, shape, ranks, mesh_dim_names, sort=not preserve_rank_order)
+        other = DeviceMesh._create(device_type, shape, ranks, mesh_dim_names, sort=not preserve_rank_order)
         self.__dict__.update(other.__dict__)
         self._h = other._h
         del other._h  # the handle has one owner
         self._root = self
 
     @classmethod
-    def _made(
+    def _create(
         cls,
         device_type: str,
         shape: tuple[int, ...],
@@ -125,14 +124,14 @@ class DeviceMesh(_core.ObjectOwner):
                 address(made) if groups else 0,
             )
         )
-        mesh = cls._of(handle, kind, None)
+        mesh = cls._from_handle(handle, kind, None)
         for i, g in enumerate(groups or ()):
-            mesh._groups[mesh._key(i)] = g
+            mesh._groups[mesh._axis_key(i)] = g
         return mesh
 
     @classmethod
-    def _of(cls, handle: int, kind: str, root: DeviceMesh | None) -> DeviceMesh:
-        """Returns the mesh with a handle; `root` is the one it is cut from."""
+    def _from_handle(cls, handle: int, kind: str, root: DeviceMesh | None) -> DeviceMesh:
+        """Returns the mesh of a handle. `root` is the mesh that it is a slice of, if it is one."""
         m = cls.__new__(cls)
         m._h = handle
         m._device_type = kind
@@ -153,7 +152,7 @@ class DeviceMesh(_core.ObjectOwner):
     _h: int
     _device_type: str
     _root: DeviceMesh
-    _groups: dict[tuple[str, tuple[int, ...]], ProcessGroup]  # of the root and all its parts, by axis
+    _groups: dict[tuple[str, tuple[int, ...]], ProcessGroup]  # of the root and its slices, by axis
     _world: ProcessGroup
     _shape: tuple[int, ...]
     _strides: tuple[int, ...]
@@ -169,21 +168,21 @@ class DeviceMesh(_core.ObjectOwner):
         *,
         mesh_dim_names: tuple[str, ...] | None = None,
     ) -> DeviceMesh:
-        """Returns a mesh along whose axes lie groups that exist. It needs no communication.
+        """Creates a mesh from existing groups, one along each axis. It needs no communication.
 
         Args:
             group: a group, or one for each axis
             device_type: "cpu", "gpu" or "cuda"
-            mesh: the global ranks; of one group they may be left out
+            mesh: the global ranks; optional for one group
             mesh_dim_names: names of the axes
 
         Raises:
-            ValueError: if the groups and the mesh do not fit.
+            ValueError: if the groups do not match the mesh.
         """
         if isinstance(group, ProcessGroup):
             if mesh is not None and _shape_and_ranks(mesh)[1] != group._ranks:
                 raise ValueError(f"from_group: the mesh {mesh} is not the group's ranks {group._ranks}")
-            return DeviceMesh._made(device_type, (group.size(),), group._ranks, mesh_dim_names, groups=[group])
+            return DeviceMesh._create(device_type, (group.size(),), group._ranks, mesh_dim_names, groups=[group])
         if not group:
             raise ValueError("from_group: want at least one process group, got none")
         if mesh is None or mesh_dim_names is None:
@@ -191,7 +190,7 @@ class DeviceMesh(_core.ObjectOwner):
         shape, ranks = _shape_and_ranks(mesh)
         if len(shape) != len(group):
             raise ValueError(f"from_group: want a process group for each of the {len(shape)} axes, got {len(group)}")
-        return DeviceMesh._made(device_type, shape, ranks, mesh_dim_names, groups=group)
+        return DeviceMesh._create(device_type, shape, ranks, mesh_dim_names, groups=group)
 
     @property
     def device_type(self) -> str:
@@ -200,10 +199,7 @@ class DeviceMesh(_core.ObjectOwner):
 
     @property
     def mesh(self) -> Tensor:
-        """The global ranks as an int32 tensor of the mesh's shape, on the CPU.
-
-        Of a slice they are those of the part that this rank is in.
-        """
+        """The global ranks as an int32 tensor of the mesh's shape, on the CPU; a slice has those of its own part."""
         if not self._ranks:
             raise RuntimeError(f"mesh: this rank is in no part of {self!r}")
         return make_tensor(list(self._ranks), dtype=int32, device="cpu").reshape(self._shape)
@@ -224,27 +220,27 @@ class DeviceMesh(_core.ObjectOwner):
         return self._shape
 
     def size(self, mesh_dim: int | None = None) -> int:
-        """Returns the number of ranks along an axis, or of all."""
+        """Returns the number of ranks along an axis, or of all ranks."""
         return math.prod(self._shape) if mesh_dim is None else self._shape[mesh_dim]
 
     def get_rank(self) -> int:
-        """Returns this rank's global number."""
+        """Returns this rank's global rank."""
         return get_rank()
 
     def get_coordinate(self) -> tuple[int, ...] | None:
-        """Returns where this rank is along each axis, or None outside the mesh."""
+        """Returns this rank's coordinate along each axis, or None if it is not in the mesh."""
         return self._coordinate
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """Returns this rank's number in the group along an axis; the axis can be left out if there is but one."""
+        """Returns this rank's number in the group along an axis. The axis is optional if there is only one."""
         return self.get_group(mesh_dim).rank()
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
-        """Returns the group along an axis, given by number or name, that this rank is in.
+        """Returns this rank's group along an axis, which is given by index or name.
 
         Raises:
             RuntimeError: if the mesh has several axes and none is given, or this rank is not in the mesh.
-            KeyError: for a name that is not there.
+            KeyError: for an unknown name.
         """
         if mesh_dim is None:
             if self.ndim > 1:
@@ -258,7 +254,7 @@ class DeviceMesh(_core.ObjectOwner):
             mesh_dim = self._names.index(mesh_dim)
         if not -self.ndim <= mesh_dim < self.ndim:
             raise IndexError(f"get_group: {self!r} has {self.ndim} axes, got {mesh_dim}")
-        key = self._key(mesh_dim % self.ndim)
+        key = self._axis_key(mesh_dim % self.ndim)
         g = self._groups.get(key)
         if g is None:
             handle = check(_core.bind_MeshGroup(self._h, mesh_dim % self.ndim))
@@ -274,8 +270,8 @@ class DeviceMesh(_core.ObjectOwner):
             self._groups[key] = g
         return g
 
-    def _key(self, axis: int) -> tuple[str, tuple[int, ...]]:
-        """Returns what tells the group along an axis from the others of the root and its parts."""
+    def _axis_key(self, axis: int) -> tuple[str, tuple[int, ...]]:
+        """Returns the key of an axis in `_groups`, which is unique among the root and its slices."""
         name = self._names[axis] if self._names else str(axis)
         return name, (self._shape[axis], self._strides[axis])
 
@@ -284,11 +280,11 @@ class DeviceMesh(_core.ObjectOwner):
         return [self.get_group(i) for i in range(self.ndim)]
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
-        """Returns the part of the mesh along the named axes, in their order, that this rank is in.
+        """Returns the slice of the mesh along the named axes that contains this rank.
 
         Raises:
             RuntimeError: if the axes have no names.
-            KeyError: for a name that is not there, or axes in another order.
+            KeyError: for an unknown name, or axes in another order than the mesh's.
         """
         names = (mesh_dim_names,) if isinstance(mesh_dim_names, str) else tuple(mesh_dim_names)
         if names == self._names:
@@ -297,20 +293,21 @@ class DeviceMesh(_core.ObjectOwner):
             handle = check(_core.bind_MeshSub(self._h, "\n".join(names)))
         except IndexError as error:
             raise KeyError(str(error)) from None
-        return DeviceMesh._of(handle, self._device_type, self._root)
+        return DeviceMesh._from_handle(handle, self._device_type, self._root)
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
-        """Returns a mesh of one axis that all of this one's are joined into. Every rank of the world calls it.
+        """Returns a mesh with one axis, into which all axes of this mesh are joined. Every rank of the world calls it.
 
         Args:
-            mesh_dim_name: the axis' name, which slices the root as well; by default the names joined by underscores
+            mesh_dim_name: the name of the new axis, by which the root can be sliced, too; by default the names joined
+                by underscores
             backend_override: has no effect
         """
         handle = check(_core.bind_MeshFlatten(self._h, mesh_dim_name or ""))
-        return DeviceMesh._of(handle, self._device_type, self._root)
+        return DeviceMesh._from_handle(handle, self._device_type, self._root)
 
     def _get_root_mesh(self) -> DeviceMesh:
-        """Returns the mesh that this one is cut from."""
+        """Returns the mesh that this one is a slice of, or itself."""
         return self._root
 
     def __eq__(self, other: object) -> bool:
@@ -335,7 +332,7 @@ class DeviceMesh(_core.ObjectOwner):
 
 
 def _check_device_type(device_type: str) -> str:
-    """Returns the type of a mesh's devices."""
+    """Returns the type of a mesh's devices, or raises an error."""
     if not isinstance(device_type, str) or not device_type.isalpha():
         raise RuntimeError(
             f"device_mesh: want a type of device such as 'cpu' or 'gpu', without an index, got {device_type!r}"
@@ -344,7 +341,7 @@ def _check_device_type(device_type: str) -> str:
 
 
 def _shape_and_ranks(mesh: Any) -> tuple[tuple[int, ...], list[int]]:
-    """Returns the shape and, in rows, the elements of a tensor or nested lists of ranks."""
+    """Returns the shape and, in row-major order, the elements of a tensor or nested lists of ranks."""
     t = mesh if isinstance(mesh, Tensor) else make_tensor(mesh, device="cpu")
     if t.dtype.is_floating_point or t.dim() == 0:
         raise ValueError(f"device_mesh: want the ranks as integers in one or more dimensions, got {mesh!r}")

@@ -1,8 +1,8 @@
-"""Checkpoints of many ranks that load into any other layout, under the names of torch.distributed.checkpoint.
+"""Distributed checkpoints, which load into any other layout. Names are those of torch.distributed.checkpoint.
 
-`save` makes a folder: every rank writes the pieces it holds as safetensors, a piece that several hold is written by
-one, and an index of all goes into place when the rest is on the disk. A save that fails or is killed leaves what the
-folder held before. `load` fills the tensors it is given, whatever the ranks and shards were that saved them.
+`save` writes a folder. Every rank writes its pieces of tensors to a safetensors file; a piece that several ranks hold
+is written once. An index is put in place after all files are on disk, so a save that fails or is killed leaves the
+folder's earlier checkpoint. `load` fills the given tensors, whatever ranks and shards saved them.
 
     state = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "step": 3}
     dcp.save(state, checkpoint_id="checkpoint")

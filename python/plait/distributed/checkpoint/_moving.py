@@ -1,4 +1,4 @@
-"""Whole tensors from pieces, and pieces from whole tensors, without files."""
+"""Resharding without files: full tensors from pieces, and pieces from full tensors."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from plait.nn.modules._state import varies
 
 
 def reshard(have: dict[str, Tensor], want: dict[str, Tensor]) -> None:
-    """Writes to the tensors that each rank wants what the ranks have, by name. All ranks call it."""
-    own, wanted = pieces_of(have), pieces_of(want)
+    """Fills the tensors in `want` from the tensors in `have` of all ranks, by name. All ranks call it."""
+    own, wanted = describe_pieces(have), describe_pieces(want)
     header = json.dumps({"pieces": [p for p, _ in own + wanted]})
     handles = array("q", [h for _, h in own + wanted])
     group = resolve_group(None, "checkpoint")._h if is_initialized() else 0
     check(_core.bind_CheckpointReshard(header, address(handles), len(own), len(handles), group))
 
 
-def pieces_of(tensors: dict[str, Tensor]) -> list[tuple[dict[str, Any], int]]:
-    """Returns what the engine must know of tensors: for each its name and place, and its handle."""
+def describe_pieces(tensors: dict[str, Tensor]) -> list[tuple[dict[str, Any], int]]:
+    """Returns, for each tensor, its name and placement as the engine needs them, and its handle."""
     pieces: list[tuple[dict[str, Any], int]] = []
     for name, t in tensors.items():
         placed = placement_of(t)
         if placed is None:
             pieces.append(({"name": name, "any": varies(t)}, t._h))
-        elif 0 not in t.shape:  # else the rank has nothing of it
+        elif 0 not in t.shape:  # otherwise the rank has no part of it
             pieces.append(({"name": name, "shape": placed.shape, "offset": placed.offset}, t._h))
     return pieces
 
 
-def gathered(tensors: dict[str, Tensor], here: bool, device: Any) -> dict[str, Tensor]:
-    """Returns the whole tensors that the ranks hold pieces of.
+def gather_full(tensors: dict[str, Tensor], here: bool, device: Any) -> dict[str, Tensor]:
+    """Gathers full tensors from the pieces of all ranks. All ranks call it.
 
     Args:
         tensors: this rank's pieces, by name
-        here: this rank wants them; others get an empty dict
-        device: where they go; None for the device of the piece
+        here: whether this rank wants the full tensors; otherwise it gets an empty dict
+        device: the device of the full tensors; None means the piece's device
     """
     whole: dict[str, Tensor] = {}
     if here:

@@ -1,4 +1,4 @@
-"""A nested state as flat names: "optimizer", "state", 0 becomes "optimizer.state.0"."""
+"""Flat names for nested states: the path "optimizer", "state", 0 becomes "optimizer.state.0"."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from plait._tensor import Tensor
 
 
 def flatten(state: Any) -> dict[str, Any]:
-    """Returns the tensors and values of a nested state by name.
+    """Returns the tensors and values of a nested state by flat name.
 
-    Dicts are gone through, and lists and tuples that hold tensors or dicts; what remains is a value.
+    It descends into dicts, and into lists and tuples that contain tensors or dicts. Everything else is a value.
 
     Raises:
-        ValueError: if two places have one name.
+        ValueError: if two entries have the same name.
     """
     flat: dict[str, Any] = {}
     for path, value in _leaves(state, ()):
@@ -26,15 +26,15 @@ def flatten(state: Any) -> dict[str, Any]:
 
 
 def fill(state: Any, take: Callable[[str, Any], Any], path: tuple[Any, ...] = ()) -> Any:
-    """Replaces the tensors and values of a nested state by what `take(name, value)` returns.
+    """Replaces each tensor and value of a nested state by `take(name, value)`, and returns the state.
 
-    Dicts and lists are changed in place, tuples made anew. Returns the state.
+    Dicts and lists are changed in place; tuples are replaced.
     """
     if isinstance(state, dict):
         for key in state:
             state[key] = fill(state[key], take, (*path, key))
         return state
-    if _branches(state):
+    if _has_entries(state):
         items = [fill(v, take, (*path, i)) for i, v in enumerate(state)]
         if isinstance(state, tuple):
             return tuple(items)
@@ -47,12 +47,13 @@ def _leaves(state: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...]
     if isinstance(state, dict):
         for key, value in state.items():
             yield from _leaves(value, (*path, key))
-    elif _branches(state):
+    elif _has_entries(state):
         for i, value in enumerate(state):
             yield from _leaves(value, (*path, i))
     else:
         yield path, state
 
 
-def _branches(state: Any) -> bool:
-    return isinstance(state, list | tuple) and any(isinstance(v, Tensor | dict) or _branches(v) for v in state)
+def _has_entries(state: Any) -> bool:
+    """Whether a list or tuple contains tensors or dicts, and so is not a value."""
+    return isinstance(state, list | tuple) and any(isinstance(v, Tensor | dict) or _has_entries(v) for v in state)

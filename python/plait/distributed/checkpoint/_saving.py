@@ -1,4 +1,4 @@
-"""Saves that go on while the program does."""
+"""`Saving`, the future of an asynchronous save."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from plait._errors import checkpoint_error, error_from
 
 
 class Saving(Future[None]):
-    """A save that goes on: done when the checkpoint is whole, and `result` raises what `save` would have.
+    """The future of an asynchronous save. It is done when the checkpoint is complete; `result` raises the save's error.
 
-    The rank waits for it when its function returns, and raises its error unless somebody has been told. The process
-    waits too, and prints such an error.
+    A rank whose function returns waits for its saves, and raises their error unless it was reported before. A process
+    that ends waits, too, and prints such errors.
     """
 
     def __init__(self, pending: int, folder: str) -> None:
@@ -27,7 +27,7 @@ class Saving(Future[None]):
         self._folder, self._waits = folder, here().waits
         self.set_running_or_notify_cancel()
         self._waits.add(self.result)
-        _untold.add(self)
+        _unreported.add(self)
         threading.Thread(target=self._follow, args=(pending,), name="plait-checkpoint").start()
 
     def _follow(self, pending: int) -> None:
@@ -37,7 +37,7 @@ class Saving(Future[None]):
             _core.bind_ObjectRelease(pending)
             if status < 0:
                 raise checkpoint_error("async_save", self._folder, error_from(status))
-        except BaseException as error:  # whatever it is: who waits must not wait for ever
+        except BaseException as error:  # any error must end the waits
             self.set_exception(error)
         else:
             self._forget()
@@ -45,7 +45,7 @@ class Saving(Future[None]):
 
     def _forget(self) -> None:
         self._waits.discard(self.result)
-        _untold.discard(self)
+        _unreported.discard(self)
 
     def result(self, timeout: float | None = None) -> None:
         """Waits for the end of the save, and raises its error."""
@@ -60,15 +60,15 @@ class Saving(Future[None]):
         return error
 
 
-_untold: set[Saving] = set()  # those whose end nobody has been told of
+_unreported: set[Saving] = set()  # saves whose result nobody has asked for
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_untold.clear)  # their threads are not there
+    os.register_at_fork(after_in_child=_unreported.clear)  # a child has none of their threads
 
 
 @atexit.register
 def _report() -> None:
-    """Prints the errors of saves that nobody has asked for. Python has waited for their threads by now."""
-    for saving in list(_untold):
+    """Prints the errors of saves whose result nobody has asked for. Their threads have ended by now."""
+    for saving in list(_unreported):
         error = saving.exception()
         if error is not None:
             print(f"async_save to {saving._folder} failed:", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What is saved of modules, optimisers and other objects, and how they take it back."""
+"""The states of modules, optimisers and other objects that checkpoints hold."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from plait.nn.parallel.distributed import DistributedDataParallel
 from plait.optim.optimizer import Optimizer
 
 
-def plain_names(model: Module) -> Callable[[str], str]:
-    """Returns a function from names of a model's state to those without the wrappers of parallel training."""
+def unwrapped_names(model: Module) -> Callable[[str], str]:
+    """Returns a function that removes the prefixes of DDP and DataParallel wrappers from names of a model's state."""
     wrapped = [
         f"{name}.module." if name else "module."
         for name, m in model.named_modules()
@@ -35,8 +35,8 @@ def plain_names(model: Module) -> Callable[[str], str]:
 
 
 def model_state(model: Module) -> dict[str, Any]:
-    """Returns a model's state under plain names: tensors that share its memory, and say where they belong."""
-    plain = plain_names(model)
+    """Returns a model's state by unwrapped name. The tensors share the model's memory and have a placement."""
+    plain = unwrapped_names(model)
     for p in model.parameters():
         reshard(p)
     return {
@@ -46,7 +46,7 @@ def model_state(model: Module) -> dict[str, Any]:
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
-    """Returns an optimiser's state; tensors of a parameter's shape belong where that does."""
+    """Returns an optimiser's state. Tensors of a parameter's shape have the parameter's placement."""
     params = parameters(optimizer)
     for p in params.values():
         reshard(p)
@@ -60,19 +60,17 @@ def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def parameters(optimizer: Optimizer) -> dict[Any, Tensor]:
-    """Returns an optimiser's parameters by number."""
+    """Returns an optimiser's parameters by index."""
     return dict(enumerate(p for g in optimizer.param_groups for p in g["params"]))
 
 
 class States(dict[Any, Any]):
-    """What an optimiser keeps, by parameter.
-
-    It knows the parameters, so that loading can make what is not there yet.
+    """An optimiser's state by parameter. It knows the parameters, so that a load can create missing tensors.
 
     Args:
-        states: what there is
-        params: the parameters, by the same keys
-        numbers: the names of states that are one number, whatever the parameter is
+        states: the state by parameter
+        params: the parameters, with the same keys
+        numbers: the names of fields that are one number, whatever the parameter's shape
     """
 
     def __init__(self, states: dict[Any, Any], params: dict[Any, Tensor], numbers: set[str]) -> None:
@@ -80,9 +78,9 @@ class States(dict[Any, Any]):
         self.params, self.numbers = params, numbers
 
     def placed(self, key: Any, kept: Any) -> Any:
-        """Returns a copy of what is kept for a parameter, with tensors of its shape belonging where it does.
+        """Returns a copy of a parameter's state, where tensors of its shape have its placement.
 
-        The optimiser's own dict would change under whoever has it, such as back to what it was before a load.
+        It is a copy because the optimiser may change its own dict later.
         """
         param = self.params.get(key)
         if not isinstance(kept, dict):
@@ -95,11 +93,11 @@ class States(dict[Any, Any]):
         }
 
     def local_part(self, key: Any, kept: dict[str, Any]) -> dict[str, Any]:
-        """Returns what is kept for a parameter, with this rank's parts of whole tensors."""
+        """Returns a parameter's state with this rank's parts of full tensors."""
         return {k: v if k in self.numbers else local_part(v, self.params[key]) for k, v in kept.items()}
 
     def make(self, name: str, stored: Metadata) -> None:
-        """Makes what a checkpoint holds under `name` and is not here; lists, such as of vectors, as long as there."""
+        """Creates the entries that a checkpoint holds under `name` and that are missing here. Lists get its lengths."""
         keys = {str(k): k for k in self.params}
         lists: dict[tuple[Any, str], dict[int, Tensor]] = {}
         for entry, info in stored.tensors.items():
@@ -107,7 +105,7 @@ class States(dict[Any, Any]):
             if not entry.startswith(name + ".") or key is None:
                 continue
             if info.problem:
-                raise CheckpointError(info.problem)  # before there is room for what may have any size
+                raise CheckpointError(info.problem)  # before memory is allocated for a wrong size
             field, _, index = field.partition(".")
             if index.isdecimal():
                 lists.setdefault((key, field), {})[int(index)] = self.empty(key, field, info.size, info.dtype)
@@ -121,7 +119,7 @@ class States(dict[Any, Any]):
                 self.setdefault(key, {})[field] = value
 
     def empty(self, key: Any, name: str, shape: Sequence[int], dtype: Any) -> Tensor:
-        """Returns a tensor for the rank's part of a parameter's state that has the given shape as a whole."""
+        """Returns an empty tensor for this rank's part of a field with the given full shape."""
         param = self.params[key]
         placement = None if name in self.numbers else placement_of(param)
         if placement is None or tuple(shape) != placement.shape:
@@ -130,9 +128,9 @@ class States(dict[Any, Any]):
 
 
 def _split(entry: str, keys: dict[str, Any]) -> tuple[Any, str]:
-    """Returns the parameter and the field that an entry like "0.weight.old_dirs.3" is of; None for another's.
+    """Splits an entry such as "0.weight.old_dirs.3" into the parameter's key, None if unknown, and the field.
 
-    Both may hold dots: the longest name counts.
+    Both may contain dots. The longest known parameter name counts.
     """
     at = len(entry)
     while (at := entry.rfind(".", 0, at)) > 0:
@@ -142,9 +140,9 @@ def _split(entry: str, keys: dict[str, Any]) -> tuple[Any, str]:
 
 
 class FlatStates(dict[str, Any]):
-    """An optimiser's state without nested dicts: "state.0.weight.exp_avg", "param_groups.0.weight.lr".
+    """An optimiser's state as one flat dict: "state.0.weight.exp_avg", "param_groups.0.weight.lr".
 
-    Every parameter has its group's values under its name, so that ranks with other parameters can save theirs together.
+    Each parameter has its own copy of its group's values, so that ranks with different parameters can save together.
     """
 
     def __init__(self, states: dict[Any, Any], groups: list[dict[str, Any]]) -> None:
@@ -156,18 +154,19 @@ class FlatStates(dict[str, Any]):
         self._spread()
 
     def _spread(self) -> None:
+        """Adds the states of all parameters to the flat dict."""
         for name, kept in self.states.items():
             self.update({f"state.{name}.{k}": v for k, v in kept.items()})
 
     def make(self, name: str, stored: Metadata) -> None:
-        """Makes what a checkpoint holds under `name` and is not here."""
+        """Creates the entries that a checkpoint holds under `name` and that are missing here."""
         if isinstance(self.states, States):
             self.states.make(f"{name}.state" if name else "state", stored)
             self._spread()
 
 
 def nested(flat: dict[str, Any], groups: list[list[str]]) -> dict[str, Any]:
-    """Returns a state like that of `FlatStates` with "state" and "param_groups", for groups of parameters."""
+    """Converts a flat state to one with "state" and "param_groups", for the given groups of parameter names."""
     tables: dict[str, dict[str, dict[str, Any]]] = {"state": {}, "param_groups": {}}
     for key, value in flat.items():
         table, _, rest = key.partition(".")
@@ -186,7 +185,7 @@ def nested(flat: dict[str, Any], groups: list[list[str]]) -> dict[str, Any]:
 
 
 def state_of(obj: Any) -> Any:
-    """Returns what is saved of an object that saves and loads itself."""
+    """Returns the state of a `Stateful` object that a checkpoint holds."""
     if isinstance(obj, Module):
         return model_state(obj)
     if isinstance(obj, Optimizer):
@@ -194,12 +193,12 @@ def state_of(obj: Any) -> Any:
     return obj.state_dict()
 
 
-def give(obj: Any, state: Any) -> None:
-    """Gives an object the state that was loaded for it; a module's tensors have been written in place."""
+def load_into(obj: Any, state: Any) -> None:
+    """Loads a state into an object. A module's tensors were already written in place."""
     if not isinstance(obj, Module):
         obj.load_state_dict(state)
         return
-    plain = plain_names(obj)
+    plain = unwrapped_names(obj)
     rest = {
         name: state[plain(name)]
         for name in obj.state_dict(keep_vars=True)

@@ -1,4 +1,4 @@
-"""Values that are no tensors, as JSON: files hold no code."""
+"""Values that are not tensors, encoded as JSON, so that checkpoints contain no code."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _TAG = "plait.kind"
 
 
 def encode(value: Any) -> Any:
-    """Returns a value as what JSON can hold.
+    """Encodes a value as JSON types.
 
     Raises:
-        TypeError: for what is no number, text, bytes, None, list, tuple or dict of such.
+        TypeError: unless the value is a number, text, bytes, None, or a list, tuple or dict of those.
     """
     if value is None or isinstance(value, bool | str):
         return value
@@ -38,7 +38,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Returns the value that `encode` made `value` of."""
+    """Decodes a result of `encode`."""
     if isinstance(value, list):
         return [decode(v) for v in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`save` and `load`: a state, as nested dicts, to a folder and back."""
+"""`save`, `async_save` and `load` of states, which are nested dicts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from plait._errors import CheckpointError, checkpoint_errors, text_of
 from plait._layout import Size
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, resolve_group
-from plait.distributed.checkpoint._moving import pieces_of
+from plait.distributed.checkpoint._moving import describe_pieces
 from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._saving import Saving
-from plait.distributed.checkpoint._states import FlatStates, States, give, state_of
+from plait.distributed.checkpoint._states import FlatStates, States, load_into, state_of
 from plait.distributed.checkpoint._values import decode, encode
 from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
 from plait.distributed.checkpoint.stateful import Stateful
@@ -29,17 +29,17 @@ Folder: TypeAlias = str | os.PathLike[str]
 
 
 class FileSystemWriter:
-    """Names the folder that `save` writes to.
+    """The folder that `save` writes to.
 
     Args:
         path: the folder
         single_file_per_rank: has no effect: each rank writes one file
-        sync_files: must be True: files are on the disk before a checkpoint counts
+        sync_files: must be True: all files are on disk before the checkpoint is valid
         thread_count: has no effect
         per_thread_copy_ahead: has no effect
         cache_staged_state_dict: has no effect
-        overwrite: must be True: a new checkpoint takes the place of the one before
-        serialization_format: has no effect: there is one
+        overwrite: must be True: a new checkpoint replaces the one before
+        serialization_format: has no effect: the format is always safetensors
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class FileSystemWriter:
 
 
 class FileSystemReader:
-    """Names the folder that `load` reads."""
+    """The folder that `load` reads."""
 
     def __init__(self, path: Folder, _extension_registry: Any = None) -> None:
         self.path = os.fspath(path)
 
     def read_metadata(self) -> Metadata:
-        """Returns what the checkpoint holds."""
+        """Returns the description of the checkpoint's contents."""
         return inspect(self.path)
 
 
@@ -80,35 +80,35 @@ def save(
     no_dist: bool = False,
     use_collectives: bool = True,
 ) -> None:
-    """Saves a state to a folder, which holds either this checkpoint or the one before, whatever happens.
+    """Saves a state to a folder. Whatever happens, the folder holds either this checkpoint or the one before.
 
-    All ranks call it, with one folder, to which one save at a time writes. Tensors of FSDP are saved as the shards they
-    are, tensors that all ranks have once: ranks on devices of one kind must have the same values, except of modules'
-    buffers, such as the statistics of a batch normalisation, of which the lowest rank's are saved. Values beside
-    tensors are numbers, text, lists, tuples and dicts; such that differ from rank to rank need names of their own.
+    All ranks call it with the same folder. Only one save at a time may write to a folder. FSDP tensors are saved as
+    shards, and tensors that all ranks have are saved once. Ranks on devices of one kind must then have equal values,
+    except in buffers of modules, such as the statistics of a batch norm, where the lowest rank's values are saved.
+    Other values may be numbers, text, lists, tuples and dicts. Values that differ between ranks need different names.
 
     Args:
-        state_dict: nested dicts; a module, an optimiser or another object with `state_dict` and `load_state_dict`
-            stands for its state, a module for that under its plain names
+        state_dict: nested dicts; modules, optimisers and other objects with `state_dict` and `load_state_dict` are
+            replaced by their states, where names of modules have no prefixes of parallel wrappers
         checkpoint_id: the folder
-        storage_writer: the folder, in PyTorch's other spelling
+        storage_writer: the folder, as an object
         planner: must be None
-        process_group: the ranks that save; the default group, or this rank alone without one
-        no_dist: this rank alone
+        process_group: the ranks that save; the default group, or only this rank if there is none
+        no_dist: whether only this rank saves
         use_collectives: must be True
 
     Raises:
-        plait.CheckpointError: if the checkpoint cannot be written, on every rank. It is a TypeError too for values that
-            cannot be saved, an OSError if a file cannot be written, and a plait.DistributedError on the other ranks,
-            with the number of the one that failed, or if ranks name different folders or hold different values under
-            one name. Others are for pieces that leave out a part of a tensor, and for another save to the folder, of
-            this process or another, that is still running; it names the process.
+        plait.CheckpointError: on every rank, if the checkpoint cannot be written. It is also a TypeError for a value
+            that cannot be saved, an OSError for a file that cannot be written, and a plait.DistributedError on the
+            other ranks, which names the failed rank, or if ranks pass different folders or different values under one
+            name. It is also raised if the pieces of a tensor are incomplete, or if another save to the folder is still
+            running; then it names the process.
     """
     if not use_collectives:
         raise NotImplementedError("save: use_collectives must be True; no_dist is for one rank alone")
-    folder, group = _where("save", checkpoint_id, storage_writer, planner, process_group, no_dist)
+    folder, group = _folder_and_group("save", checkpoint_id, storage_writer, planner, process_group, no_dist)
     with checkpoint_errors("save", folder):
-        state = _expanded("save", state_dict)
+        state = _replace_objects("save", state_dict)
         header, handles = _header("save", state)
         check(_core.bind_CheckpointSave(folder, header, address(handles), len(handles), group))
 
@@ -125,23 +125,22 @@ def async_save(
     no_dist: bool = False,
     use_collectives: bool = True,
 ) -> Future[None]:
-    """Does what `save` does, but returns when the state has been copied to host memory.
+    """Saves like `save`, but returns once the state is copied to host memory. A thread writes the files.
 
-    Later changes of the tensors are not saved. One save to a folder runs at a time. A rank whose function returns, and
-    a process that ends, wait for it. An error that nobody has asked the result for is raised by the rank, and printed
-    by the process.
+    Later changes of the tensors are not saved. Only one save at a time may write to a folder. A rank whose function
+    returns, and a process that ends, wait for their saves. If nobody has asked for the result, the rank raises an
+    error of the save, and the process prints it.
 
-    A thread saves, whatever async_checkpointer_type is; async_stager must be None; the other arguments are those of
-    `save`.
+    `async_checkpointer_type` has no effect, `async_stager` must be None, and the other arguments are those of `save`.
 
     Returns:
-        a future that is done when the checkpoint is whole; its `result` raises what `save` would have.
+        a future that is done when the checkpoint is complete; its `result` raises the save's error.
     """
     if async_stager is not None or not use_collectives:
         raise NotImplementedError("async_save: async_stager must be None, and use_collectives True")
-    folder, group = _where("async_save", checkpoint_id, storage_writer, planner, process_group, no_dist)
+    folder, group = _folder_and_group("async_save", checkpoint_id, storage_writer, planner, process_group, no_dist)
     with checkpoint_errors("async_save", folder):
-        state = _expanded("async_save", state_dict)
+        state = _replace_objects("async_save", state_dict)
         header, handles = _header("async_save", state)
         pending = check(_core.bind_CheckpointSaveAsync(folder, header, address(handles), len(handles), group))
     return Saving(pending, folder)
@@ -156,36 +155,35 @@ def load(
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
-    """Fills a state from a folder that `save` wrote, on any number of ranks and with any shards.
+    """Loads a checkpoint into a state. Ranks and shards may differ from those that saved it.
 
-    Every file that is needed is checked before anything is changed. Entries of the checkpoint that the state does not
-    have are not read.
+    All needed files are verified before anything is changed. Entries that the state does not have are not read.
 
     Args:
-        state_dict: nested dicts as `save` takes; tensors are written in place, values replaced. An optimiser need not
-            have made a step: its state is made as the checkpoint has it.
+        state_dict: nested dicts as for `save`; tensors are written in place, values are replaced. An optimiser need not
+            have made a step: missing state is created as the checkpoint has it.
         checkpoint_id: the folder
-        storage_reader: the folder, in PyTorch's other spelling
+        storage_reader: the folder, as an object
         planner: must be None
-        process_group: the ranks that load; the default group, or this rank alone without one
-        no_dist: this rank alone
+        process_group: the ranks that load; the default group, or only this rank if there is none
+        no_dist: whether only this rank loads
 
     Raises:
-        plait.CheckpointError: for entries that the checkpoint lacks or has in another shape, and for files that are
-            torn or foreign; the message names the file and the tensor. It is an OSError too if there is no checkpoint,
-            and a plait.DistributedError on the other ranks, with the number of the one that failed.
+        plait.CheckpointError: if the checkpoint lacks an entry or has it in another shape, or if a file is truncated or
+            modified; the message names file and tensor. It is also an OSError if there is no checkpoint, and a
+            plait.DistributedError on the other ranks, which names the failed rank.
     """
-    folder, group = _where("load", checkpoint_id, storage_reader, planner, process_group, no_dist)
+    folder, group = _folder_and_group("load", checkpoint_id, storage_reader, planner, process_group, no_dist)
     with checkpoint_errors("load", folder):
         _load(state_dict, folder, group)
 
 
 def _load(state_dict: dict[str, Any], folder: str, group: int) -> None:
-    state = _expanded("load", state_dict)
+    state = _replace_objects("load", state_dict)
     stored: list[Metadata] = []
 
     def complete(at: Any, name: str) -> None:
-        """Makes what optimisers that have not made a step will keep."""
+        """Creates the missing states of optimisers that have not made a step."""
         if isinstance(at, States | FlatStates):
             at.make(name, stored[0])
         elif isinstance(at, dict):
@@ -193,7 +191,7 @@ def _load(state_dict: dict[str, Any], folder: str, group: int) -> None:
                 complete(value, f"{name}.{key}" if name else str(key))
 
     def prepare() -> None:
-        with contextlib.suppress(OSError):  # which the engine tells every rank
+        with contextlib.suppress(OSError):  # the engine raises it on every rank
             stored.append(inspect(folder))
             complete(state, "")
 
@@ -203,13 +201,13 @@ def _load(state_dict: dict[str, Any], folder: str, group: int) -> None:
     fill(state, lambda name, value: value if isinstance(value, Tensor) else _decoded(name, values[name]))
     for key, value in state_dict.items():
         if isinstance(value, Stateful):
-            give(value, state[key])
+            load_into(value, state[key])
         else:
             state_dict[key] = state[key]
 
 
 def inspect(folder: Folder) -> Metadata:
-    """Returns what a checkpoint holds, from its index alone."""
+    """Returns the description of a checkpoint's contents. It reads only the index."""
     with checkpoint_errors("load", os.fsdecode(folder)):
         index = json.loads(_text(check(_core.bind_CheckpointInspect(os.fsdecode(folder)))))
         tensors = {
@@ -234,10 +232,10 @@ def _text(handle: int) -> str:
         _core.bind_ObjectRelease(handle)
 
 
-def _where(
+def _folder_and_group(
     name: str, checkpoint_id: Folder | None, storage: Any, planner: Any, group: ProcessGroup | None, no_dist: bool
 ) -> tuple[str, int]:
-    """Returns the folder and the handle of the group, 0 for a rank alone."""
+    """Returns the folder and the handle of the group, 0 for only this rank."""
     if planner is not None:
         raise NotImplementedError(f"{name}: planner must be None; what is saved, and where, follows from the tensors")
     if checkpoint_id is None and storage is None:
@@ -249,9 +247,9 @@ def _where(
 
 
 def _header(name: str, state: dict[str, Any], prepare: Callable[[], None] | None = None) -> tuple[str, array[int]]:
-    """Returns the description of a state, as the engine takes it, and the handles of its tensors.
+    """Returns the description of a state for the engine, as JSON, and the handles of its tensors.
 
-    What is wrong with it is part of the description, so that all ranks hear of it.
+    An error in the state becomes part of the description, so that all ranks get it.
     """
     pieces: list[dict[str, Any]] = []
     values: dict[str, Any] = {}
@@ -261,7 +259,7 @@ def _header(name: str, state: dict[str, Any], prepare: Callable[[], None] | None
         if prepare is not None:
             prepare()
         flat = flatten(state)
-        for piece, handle in pieces_of({key: v for key, v in flat.items() if isinstance(v, Tensor)}):
+        for piece, handle in describe_pieces({key: v for key, v in flat.items() if isinstance(v, Tensor)}):
             pieces.append(piece)
             handles.append(handle)
         for key, value in flat.items():
@@ -278,8 +276,8 @@ def _header(name: str, state: dict[str, Any], prepare: Callable[[], None] | None
     return json.dumps(header, allow_nan=False), handles
 
 
-def _expanded(name: str, state: Any) -> dict[str, Any]:
-    """Returns a state with the states of objects in their places."""
+def _replace_objects(name: str, state: Any) -> dict[str, Any]:
+    """Replaces the `Stateful` objects of a state by their states."""
     if not isinstance(state, dict):
         raise TypeError(f"{name}: want a dict of what to {name.removeprefix('async_')}, got {type(state).__name__}")
     return {k: state_of(v) if isinstance(v, Stateful) else v for k, v in state.items()}

@@ -1,4 +1,4 @@
-"""What a checkpoint holds."""
+"""`Metadata`, the description of a checkpoint's contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plait._layout import Size
 
 @dataclass
 class TensorMetadata:
-    """Describes a tensor of a checkpoint: its dtype, its whole shape, and why the files cannot hold it, if so."""
+    """A tensor of a checkpoint: its dtype, its full shape, and if its files are damaged, the problem."""
 
     dtype: dtype
     size: Size
@@ -27,5 +27,5 @@ class Metadata:
 
     @property
     def state_dict_metadata(self) -> dict[str, Any]:
-        """Both in one dict, as PyTorch has them."""
+        """Tensors and values in one dict, as in PyTorch."""
         return {**self.tensors, **self.values}

@@ -1,7 +1,7 @@
-"""States of models and optimisers under plain names, whole or in the pieces that the ranks hold.
+"""State dicts of models and optimisers, with full tensors or with each rank's pieces.
 
-The names are those of the model without wrappers, so a state of one layout (one device, DistributedDataParallel, FSDP)
-fits every other.
+Names have no prefixes of parallel wrappers, so a state of one layout (one device, DistributedDataParallel, FSDP) fits
+every other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plait._tensor import Tensor
 from plait.distributed._groups import get_rank, is_initialized, resolve_group
 from plait.distributed._objects import broadcast_object_list
 from plait.distributed._placement import local_part, placement_of, set_placement
-from plait.distributed.checkpoint._moving import gathered, reshard
+from plait.distributed.checkpoint._moving import gather_full, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._states import (
     FlatStates,
@@ -24,7 +24,7 @@ from plait.distributed.checkpoint._states import (
     model_state,
     nested,
     optimizer_state,
-    plain_names,
+    unwrapped_names,
 )
 from plait.nn.modules._state import IncompatibleKeys, varies, vary
 from plait.nn.modules.module import Module
@@ -35,17 +35,17 @@ Optimizers = Optimizer | Iterable[Optimizer]
 
 @dataclass
 class StateDictOptions:
-    """How states are taken and given.
+    """Options of getting and setting state dicts.
 
     Args:
-        full_state_dict: whole tensors instead of the pieces of each rank
-        cpu_offload: tensors on the CPU; whole ones on rank 0 alone, the others get an empty state
-        ignore_frozen_params: leave out parameters that need no gradient
+        full_state_dict: full tensors instead of each rank's pieces
+        cpu_offload: tensors on the CPU; with full tensors only on rank 0, and empty states on the other ranks
+        ignore_frozen_params: leave out parameters that do not require a gradient
         keep_submodule_prefixes: must be True
-        strict: names must agree when a model takes a state
-        broadcast_from_rank0: rank 0 has the state, which must be whole, and the others' is not used
-        flatten_optimizer_state_dict: an optimiser's state is one dict, with the values of groups under each parameter:
-            for ranks that have different parameters, such as stages of a pipeline
+        strict: the names must match when a state is set
+        broadcast_from_rank0: set rank 0's state, which must be full, on all ranks
+        flatten_optimizer_state_dict: return an optimiser's state as one flat dict, where each parameter has its group's
+            values; for ranks with different parameters, such as pipeline stages
     """
 
     full_state_dict: bool = False
@@ -67,43 +67,43 @@ class StateDictOptions:
 def get_model_state_dict(
     model: Module, *, submodules: None = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """Returns a model's parameters and buffers under plain names. All ranks call it."""
+    """Returns a model's parameters and buffers by unwrapped name. All ranks call it."""
     _no_submodules(submodules)
     o = options or StateDictOptions()
     state = model_state(model)
     if o.ignore_frozen_params:
-        plain = plain_names(model)
+        plain = unwrapped_names(model)
         for name, p in model.named_parameters(remove_duplicate=False):
             if not p.requires_grad:
                 state.pop(plain(name), None)
-    return _given(state, o)
+    return _apply_options(state, o)
 
 
 @no_grad()
 def get_optimizer_state_dict(
     model: Module, optimizers: Optimizers, *, submodules: None = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """Returns the state of a model's optimisers by the plain names of its parameters. All ranks call it.
+    """Returns the state of a model's optimisers by unwrapped parameter name. All ranks call it.
 
     Returns:
-        "state", by name, and "param_groups", whose "params" are names; or all of it in one flat dict.
+        a dict with "state", by name, and "param_groups", whose "params" are names; or one flat dict.
     """
     _no_submodules(submodules)
     o = options or StateDictOptions()
-    states, groups = _named(model, _listed(optimizers))
+    states, groups = _optimizer_states_by_name(model, _as_list(optimizers))
     if o.ignore_frozen_params:
         for name in [n for n, p in states.params.items() if not p.requires_grad]:
             states.pop(name, None)
             del states.params[name]
             groups = [{**g, "params": [n for n in g["params"] if n != name]} for g in groups]
     if o.flatten_optimizer_state_dict:
-        return _given(FlatStates(dict(states) if o.full_state_dict else states, groups), o)
-    # A whole state is for files too, where parameters have no place.
-    return _given({"state": dict(states) if o.full_state_dict else states, "param_groups": groups}, o)
+        return _apply_options(FlatStates(dict(states) if o.full_state_dict else states, groups), o)
+    # A full state may be saved by other means, so it is a plain dict without parameters.
+    return _apply_options({"state": dict(states) if o.full_state_dict else states, "param_groups": groups}, o)
 
 
-def _named(model: Module, optimizers: Sequence[Optimizer]) -> tuple[States, list[dict[str, Any]]]:
-    """Returns the states of optimisers, and their groups, by the plain names of a model's parameters."""
+def _optimizer_states_by_name(model: Module, optimizers: Sequence[Optimizer]) -> tuple[States, list[dict[str, Any]]]:
+    """Returns the states and groups of optimisers, by unwrapped parameter name."""
     names = _names(model)
     states = States({}, {}, set())
     groups: list[dict[str, Any]] = []
@@ -121,24 +121,24 @@ def _named(model: Module, optimizers: Sequence[Optimizer]) -> tuple[States, list
 def optimizer_state_of(
     model: Module, optimizer: Optimizer, whole: bool, to_cpu: bool, rank0_only: bool
 ) -> dict[str, Any]:
-    """Returns an optimiser's state by the plain names of a model's parameters. All ranks call it.
+    """Returns an optimiser's state by unwrapped parameter name. All ranks call it.
 
     Args:
         model: the model
-        optimizer: of its parameters
-        whole: whole tensors instead of the pieces of each rank
+        optimizer: its optimiser
+        whole: full tensors instead of each rank's pieces
         to_cpu: tensors on the CPU
         rank0_only: the other ranks get an empty state
     """
-    states, groups = _named(model, [optimizer])
+    states, groups = _optimizer_states_by_name(model, [optimizer])
     state = {"state": dict(states) if whole else states, "param_groups": groups}
-    return _taken(state, whole, device("cpu") if to_cpu else None, not rank0_only or _is_rank0())
+    return _gather_and_move(state, whole, device("cpu") if to_cpu else None, not rank0_only or _is_rank0())
 
 
 def get_state_dict(
     model: Module, optimizers: Optimizers, *, submodules: None = None, options: StateDictOptions | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns what `get_model_state_dict` and `get_optimizer_state_dict` return."""
+    """Returns the results of `get_model_state_dict` and `get_optimizer_state_dict`."""
     return (
         get_model_state_dict(model, submodules=submodules, options=options),
         get_optimizer_state_dict(model, optimizers, submodules=submodules, options=options),
@@ -149,18 +149,18 @@ def get_state_dict(
 def set_model_state_dict(
     model: Module, model_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
 ) -> IncompatibleKeys:
-    """Writes a state under plain names to a model. All ranks call it.
+    """Loads a state with unwrapped names into a model. All ranks call it.
 
     Args:
         model: the model
-        model_state_dict: tensors that are whole, or pieces as the model has them
-        options: with `broadcast_from_rank0` the state of rank 0 is taken
+        model_state_dict: full tensors, or this rank's pieces
+        options: with `broadcast_from_rank0`, the state of rank 0 is loaded
 
     Returns:
-        the names that only one side has; without `strict` there may be such.
+        the missing and unexpected names; without `strict` there may be some.
 
     Raises:
-        ValueError: for names that only one side has, and other shapes; then nothing was changed.
+        ValueError: for missing or unexpected names, and wrong shapes. Nothing is changed then.
     """
     o = options or StateDictOptions()
     mine = model_state(model)
@@ -190,20 +190,20 @@ def set_model_state_dict(
 def set_optimizer_state_dict(
     model: Module, optimizers: Optimizers, optim_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
 ) -> None:
-    """Gives a model's optimisers a state that `get_optimizer_state_dict` returned. All ranks call it.
+    """Loads a result of `get_optimizer_state_dict` into a model's optimisers. All ranks call it.
 
     Args:
         model: the model
-        optimizers: with the same parameters in the same groups as those the state was taken of
-        optim_state_dict: with tensors that are whole, or pieces as the parameters are
-        options: with `broadcast_from_rank0` the state of rank 0 is taken
+        optimizers: optimisers with the same groups of parameters as in the state
+        optim_state_dict: a state with full tensors, or this rank's pieces
+        options: with `broadcast_from_rank0`, the state of rank 0 is loaded
 
     Raises:
-        ValueError: if a parameter is in no group of the state.
+        ValueError: if no group of the state has the parameters of a group.
     """
     o = options or StateDictOptions()
     names = _names(model)
-    listed = _listed(optimizers)
+    listed = _as_list(optimizers)
     mine: States = get_optimizer_state_dict(model, listed)["state"]
     state = optim_state_dict
     if "param_groups" not in state:
@@ -236,25 +236,25 @@ def set_state_dict(
     optim_state_dict: dict[str, Any],
     options: StateDictOptions | None = None,
 ) -> IncompatibleKeys:
-    """Does what `set_model_state_dict` and `set_optimizer_state_dict` do."""
+    """Calls `set_model_state_dict` and `set_optimizer_state_dict`."""
     keys = set_model_state_dict(model, model_state_dict, options=options)
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return keys
 
 
-def _given(state: dict[str, Any], o: StateDictOptions) -> dict[str, Any]:
-    """Returns a state as the options want it."""
+def _apply_options(state: dict[str, Any], o: StateDictOptions) -> dict[str, Any]:
+    """Gathers and moves the tensors of a state as the options say."""
     here = not (o.full_state_dict and o.cpu_offload) or _is_rank0()
-    return _taken(state, o.full_state_dict, device("cpu") if o.cpu_offload else None, here)
+    return _gather_and_move(state, o.full_state_dict, device("cpu") if o.cpu_offload else None, here)
 
 
-def _taken(state: dict[str, Any], whole: bool, where: device | None, here: bool) -> dict[str, Any]:
-    """Returns a state with tensors that are whole or not, on a device or where they are; an empty one unless `here`."""
+def _gather_and_move(state: dict[str, Any], whole: bool, where: device | None, here: bool) -> dict[str, Any]:
+    """Returns a state with full tensors or pieces, moved to `where` if given. It is empty unless `here`."""
     gathers: dict[str, Tensor] = {}
     if whole:
         pieces = {n: t for n, t in flatten(state).items() if isinstance(t, Tensor) and placement_of(t) is not None}
         if pieces:
-            gathers = gathered(pieces, here, where)
+            gathers = gather_full(pieces, here, where)
     if not here:
         return {}
 
@@ -269,7 +269,7 @@ def _taken(state: dict[str, Any], whole: bool, where: device | None, here: bool)
 
 
 def _from_rank0(state: dict[str, Any], mine: States) -> dict[str, Any]:
-    """Returns the state of rank 0's optimisers, with this rank's parts of the tensors."""
+    """Scatters rank 0's state of optimisers. Returns it with this rank's pieces of the tensors."""
     if not is_initialized():
         return state
     described: list[Any] = [None, None]
@@ -288,7 +288,7 @@ def _from_rank0(state: dict[str, Any], mine: States) -> dict[str, Any]:
         states[name] = {}
         for key, v in fields.items():
             states[name][key] = v
-            if isinstance(v, tuple):  # stands for a tensor
+            if isinstance(v, tuple):  # shape and dtype of a tensor
                 states[name][key] = want[f"{name}.{key}"] = states.empty(name, key, *v)
                 if _is_rank0():
                     have[f"{name}.{key}"] = state["state"][name][key]
@@ -297,11 +297,11 @@ def _from_rank0(state: dict[str, Any], mine: States) -> dict[str, Any]:
 
 
 def state_from_rank0(state: dict[str, Any], params: dict[str, Tensor]) -> dict[str, Any]:
-    """Returns an optimiser's whole state, which rank 0 has, with this rank's parts of the tensors. All ranks call it.
+    """Scatters rank 0's full state of an optimiser. Returns this rank's pieces. All ranks call it.
 
     Args:
-        state: on rank 0, by the names of parameters
-        params: by name
+        state: on rank 0, the state by parameter name
+        params: the parameters by name
     """
     return _from_rank0(state, States({}, dict(params), {"step"}))
 
@@ -311,7 +311,7 @@ def _is_rank0() -> bool:
 
 
 def _names(model: Module) -> dict[int, str]:
-    plain = plain_names(model)
+    plain = unwrapped_names(model)
     names: dict[int, str] = {}
     for name, p in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(p), plain(name))
@@ -324,7 +324,7 @@ def _name(names: dict[int, str], p: Tensor) -> str:
     return names[id(p)]
 
 
-def _listed(optimizers: Optimizers) -> Sequence[Optimizer]:
+def _as_list(optimizers: Optimizers) -> Sequence[Optimizer]:
     return [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
 
 

@@ -1,4 +1,4 @@
-"""Values that give their state and take it."""
+"""`Stateful`, the protocol of objects with a state dict."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What saves and loads itself: modules, optimisers, schedulers, and classes of users."""
+    """An object with a state dict: a module, an optimiser, a scheduler, or an object of a user's class."""
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        """Takes a state that `state_dict` returned."""
+        """Loads a state that `state_dict` returned."""
         ...

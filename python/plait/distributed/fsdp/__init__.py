@@ -1,7 +1,7 @@
-"""Training with parameters, gradients and optimiser state sharded over ranks.
+"""FSDP: parameters, gradients and optimiser state are sharded over ranks. Names are those of torch.distributed.fsdp.
 
-Under the names of torch.distributed.fsdp. `FullyShardedDataParallel` (`FSDP`) and `fully_shard` are two spellings of
-one thing: both change a module in place, and the modules they make may be mixed.
+`FullyShardedDataParallel` (`FSDP`) and `fully_shard` are two APIs for the same thing. Both change a module in place,
+and they may be mixed in one model.
 """
 
 from plait._public import publish as _publish

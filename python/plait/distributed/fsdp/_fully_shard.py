@@ -1,4 +1,4 @@
-"""`fully_shard`: PyTorch's newer spelling, a function that divides a module in place."""
+"""`fully_shard`: PyTorch's newer FSDP API, a function that shards a module in place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 from plait.distributed._groups import ProcessGroup, resolve_group
 from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.fsdp._module import Choices, FSDPModule, accept_full_states, divide, run, swap_class
+from plait.distributed.fsdp._module import (
+    FSDPModule,
+    UnitOptions,
+    accept_full_state_dicts,
+    make_unit,
+    run_gathered,
+    swap_class,
+)
 from plait.distributed.fsdp.api import CPUOffloadPolicy, OffloadPolicy
 from plait.nn.modules.container import ModuleDict, ModuleList
 from plait.nn.modules.module import Module
@@ -16,8 +23,8 @@ from plait.nn.parameter import Parameter
 __all__ = ["fully_shard", "register_fsdp_forward_method"]
 
 
-def groups_of_mesh(mesh: Any, what: str) -> tuple[ProcessGroup | None, ProcessGroup | None]:
-    """Returns over which ranks to divide, and which ranks have the same shards."""
+def shard_and_replica_groups(mesh: Any, what: str) -> tuple[ProcessGroup | None, ProcessGroup | None]:
+    """Returns the group to shard over, and the group of ranks with the same shards, if there is one."""
     if mesh is None:
         return resolve_group(None, what), None
     if isinstance(mesh, ProcessGroup):
@@ -41,31 +48,31 @@ def fully_shard(
     offload_policy: Any = None,
     ignored_params: set[Parameter] | None = None,
 ) -> Any:
-    """Divides a module's parameters over ranks, in place, and returns it.
+    """Shards a module's parameters over ranks, in place, and returns the module.
 
-    Each rank keeps its rows of every parameter, of its gradient and of the optimiser's state; the whole is gathered
-    for the module's forward and backward pass and freed after it. Apply it to the inner modules first, each of which
-    becomes a unit that is gathered at once, and then to the whole model; make the optimiser afterwards. Every rank
-    calls it with its own copy of the model.
+    Each rank keeps its rows of every parameter, of its gradient and of the optimiser's state. Full parameters are
+    gathered for the module's forward and backward, and freed afterwards. Apply `fully_shard` to inner modules first:
+    each becomes a unit, whose parameters are gathered together. Then apply it to the model, and create the optimiser
+    last. Every rank calls it with its own replica of the model.
 
-    A model made under `plait.device("meta")` takes no memory; each rank makes the values of its own rows alone, which
-    have the bits of those of a model made on its device. So may functions of `nn.init`, methods that draw random
-    numbers and `reset_parameters`, afterwards: ranks with the same seed get their rows of what the whole would get.
+    A model created under `plait.device("meta")` takes no memory. Each rank then creates only its own rows, with the
+    bits of a model created on its device. The same holds for later calls of `nn.init`, of random methods and of
+    `reset_parameters`: ranks with the same seed get their rows of the full random tensor.
 
     Args:
-        module: or a list of modules that make one unit
-        mesh: a DeviceMesh of one axis, or of two, whose second is sharded over and whose first has copies; a process
-            group; by default the default group
-        reshard_after_forward: free parameters after forward and gather them again for backward; a number says over how
-            many neighbouring ranks to spread them meanwhile. By default true for all but the outermost module
-        shard_placement_fn: must be None: parameters are divided on dimension 0
-        mp_policy: a MixedPrecisionPolicy
-        offload_policy: a CPUOffloadPolicy, to keep shards and the optimiser's state on the CPU
-        ignored_params: stay whole, and their gradients are not averaged
+        module: a module, or a list of modules that become one unit
+        mesh: a `DeviceMesh` with one axis, or with two axes for hybrid sharding: replicas along the first, shards along
+            the second; or a process group. The default group by default
+        reshard_after_forward: whether to free parameters after forward and gather them again for backward; a number
+            shards them over that many neighbouring ranks meanwhile. True by default, except for the root module
+        shard_placement_fn: must be None: parameters are sharded along dimension 0
+        mp_policy: a `MixedPrecisionPolicy`
+        offload_policy: a `CPUOffloadPolicy`, which keeps shards and the optimiser's state on the CPU
+        ignored_params: parameters that are not sharded, and whose gradients are not averaged
 
     Raises:
         plait.DistributedError: on every rank, if the ranks' modules differ.
-        RuntimeError: if the module was divided before or has parameters without a shape.
+        RuntimeError: if the module is sharded already, or has parameters without a shape.
     """
     if shard_placement_fn is not None:
         raise NotImplementedError(
@@ -81,18 +88,18 @@ def fully_shard(
             )
     if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
         raise TypeError(f"fully_shard: want a CPUOffloadPolicy, got {type(offload_policy).__name__}")
-    groups = groups_of_mesh(mesh, "fully_shard")
-    keep, partial = partial_of(reshard_after_forward, groups[0])
-    choices = Choices(groups, keep, partial, mp_policy, isinstance(offload_policy, CPUOffloadPolicy))
-    divide(modules, choices, {id(p) for p in ignored_params or ()})
+    groups = shard_and_replica_groups(mesh, "fully_shard")
+    keep, partial = parse_reshard_after_forward(reshard_after_forward, groups[0])
+    options = UnitOptions(groups, keep, partial, mp_policy, isinstance(offload_policy, CPUOffloadPolicy))
+    make_unit(modules, options, {id(p) for p in ignored_params or ()})
     for m in modules:
-        accept_full_states(m)
+        accept_full_state_dicts(m)
         swap_class(m, FSDPModule)
     return module
 
 
-def partial_of(reshard: bool | int | None, group: ProcessGroup | None) -> tuple[bool | None, int]:
-    """Returns whether to keep parameters after forward, and over how many ranks to spread them otherwise."""
+def parse_reshard_after_forward(reshard: bool | int | None, group: ProcessGroup | None) -> tuple[bool | None, int]:
+    """Returns whether to keep parameters after forward, and the number of ranks to shard them over until backward."""
     if reshard is None or isinstance(reshard, bool):
         return (None if reshard is None else not reshard), 0
     if not isinstance(reshard, int):
@@ -106,7 +113,7 @@ def partial_of(reshard: bool | int | None, group: ProcessGroup | None) -> tuple[
 
 
 def register_fsdp_forward_method(module: Module, method_name: str) -> None:
-    """Makes a method of a divided module, besides `forward`, gather the parameters."""
+    """Makes another method of an FSDP module gather the parameters, as `forward` does."""
     if not isinstance(module, FSDPModule):
         return
     method = getattr(module, method_name, None)
@@ -115,7 +122,7 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
     function = getattr(type(module), method_name)
 
     def gathered(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return run(self, function.__get__(self), args, kwargs)
+        return run_gathered(self, function.__get__(self), args, kwargs)
 
     gathered.__name__, gathered.__doc__ = method_name, function.__doc__
     own = type(type(module).__name__, (type(module),), {method_name: gathered, "__module__": type(module).__module__})

@@ -1,4 +1,4 @@
-"""Modules whose parameters are divided: what both spellings share."""
+"""FSDP modules: what `fully_shard` and `FullyShardedDataParallel` share."""
 
 from __future__ import annotations
 
@@ -25,38 +25,42 @@ from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set
 
 __all__ = ["FSDPModule", "UnshardHandle"]
 
-SYNC, ALL_REDUCE, RESHARD_FORWARD, RESHARD_BACKWARD = range(4)  # of FsdpUnitSet
+SYNC, ALL_REDUCE, RESHARD_FORWARD, RESHARD_BACKWARD = range(4)  # the settings of bind_FsdpUnitSet
 
 
-class Choices(NamedTuple):
-    """How a unit is divided, as the engine takes it."""
+class UnitOptions(NamedTuple):
+    """The options of a unit."""
 
-    groups: tuple[ProcessGroup | None, ProcessGroup | None]
-    keep: bool | None = None  # parameters after forward; None: those of the outermost unit
-    partial: int = 0
-    precision: Any = None
+    groups: tuple[ProcessGroup | None, ProcessGroup | None]  # to shard over, and of the ranks with the same shards
+    keep: bool | None = None  # whether parameters stay gathered after forward; None: only those of the root unit
+    partial: int = 0  # ranks to shard over between forward and backward; 0 means all
+    precision: Any = None  # a mixed precision policy
     offload: bool = False
-    broadcast: bool = False
+    broadcast: bool = False  # parameters of rank 0, at construction
     prefetch_forward: bool = True
     prefetch_backward: int = 0
     slots: int = 0
-    init: Callable[[Module], Any] | None = None  # gives a module of the meta device its values
+    init: Callable[[Module], Any] | None = None  # initialises a module that is on the meta device
 
 
 def unit_of(module: Module) -> Unit | None:
-    """Returns the unit that a module was made, if it was."""
+    """Returns the unit of a module, or None."""
     return module.__dict__.get("_fsdp_unit")
 
 
-def divide(
+def make_unit(
     modules: Sequence[Module],
-    choices: Choices,
+    options: UnitOptions,
     ignored: set[int],
     prefix: str = "",
     root: bool = False,
     left: set[int] | None = None,
 ) -> Unit:
-    """Makes modules one unit: of their parameters, but those of units below, ignored ones, and those left to others."""
+    """Creates the unit of one or several modules, and shards its parameters.
+
+    The unit has the modules' parameters, except those of inner units and those in `ignored` (ids of parameters). `left`
+    has parameters that modules outside of the unit use, too; they are left to an outer unit that contains all users.
+    """
     ignored, given = ignored | (left or set()), ignored
     named: dict[Parameter, str] = {}
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -64,10 +68,10 @@ def divide(
     for number, module in enumerate(modules):
         if unit_of(module) is not None:
             raise RuntimeError(f"fully_shard: {type(module).__name__} was given to fully_shard before")
-        # Modules of a list are told apart by their numbers: a parameter is known by its label in the unit.
+        # With several modules, labels of parameters start with the module's number, so that they are unique.
         for label, owner in _own_modules(module, f"{prefix}{number}." if len(modules) > 1 else prefix):
-            _begin(owner, choices.init, given)
-            tables += _tables(owner)
+            _materialize(owner, options.init, given)
+            tables += _snapshot_tables(owner)
             for key, p in owner._parameters.items():
                 if p is None or id(p) in ignored or p in named:
                     continue
@@ -79,41 +83,41 @@ def divide(
                     shared[p] = p._unit()[0], label + key
                 else:
                     named[p] = label + key
-        for label, owner, theirs in _left_below(module, prefix):
+        for label, owner, theirs in _shared_from_below(module, prefix):
             for key, p in owner._parameters.items():
                 if p is not None and id(p) in theirs - ignored and not isinstance(p, ShardedParameter):
                     named.setdefault(p, label + key)
     devices = [get_default_device() if p.is_meta else p.device for p in named]
     where = devices[0] if devices else None
-    param, reduce, output, keep_inputs = precision_of(choices.precision, root)
-    flags = (choices.keep or False, choices.broadcast, keep_inputs, not choices.prefetch_forward)
+    param, reduce, output, keep_inputs = precision_of(options.precision, root)
+    flags = (options.keep or False, options.broadcast, keep_inputs, not options.prefetch_forward)
     numbers = (
-        choices.partial,
-        choices.slots,
-        choices.prefetch_backward,
+        options.partial,
+        options.slots,
+        options.prefetch_backward,
         param,
         reduce,
         output,
-        open_device("cpu") if choices.offload else -1,
+        open_device("cpu") if options.offload else -1,
         sum(1 << i for i, on in enumerate(flags) if on),
     )
-    policy = choices.precision
+    policy = options.precision
     casts = (getattr(policy, "param_dtype", None), getattr(policy, "output_dtype", None))
     name = prefix.rstrip(".") or type(modules[0]).__name__
-    unit = Unit(name, choices.groups, [(n, p) for p, n in named.items()], tables, numbers, not keep_inputs, casts)
+    unit = Unit(name, options.groups, [(n, p) for p, n in named.items()], tables, numbers, not keep_inputs, casts)
     for p, (other, label) in shared.items():
         if other is not unit:
             check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h, label))
             ShardedParameter._make(p, unit, label)
-    unit.by_default, unit.ignored, unit.device = choices.keep is None, ignored, where
+    unit.reshard_by_default, unit.ignored, unit.device = options.keep is None, ignored, where
     unit.left = left or set()
     for module in modules:
         module.__dict__["_fsdp_unit"] = unit
     return unit
 
 
-def _begin(owner: Module, init: Callable[[Module], Any] | None, ignored: set[int]) -> None:
-    """Gives what of a module is on the meta device and is not divided its values, or with `init` all of it."""
+def _materialize(owner: Module, init: Callable[[Module], Any] | None, ignored: set[int]) -> None:
+    """Creates a module's buffers and ignored parameters that are on the meta device. `init` creates all tensors."""
     own_tensors = (*owner._parameters.values(), *owner._buffers.values())
     if init is not None and any(t is not None and t.is_meta for t in own_tensors):
         init(owner)
@@ -136,8 +140,8 @@ def _own_modules(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:
             yield from _own_modules(child, f"{prefix}{name}.")
 
 
-def _left_below(module: Module, prefix: str) -> Iterator[tuple[str, Module, set[int]]]:
-    """Yields the modules in units below, with what these have left to a unit that has all users of it."""
+def _shared_from_below(module: Module, prefix: str) -> Iterator[tuple[str, Module, set[int]]]:
+    """Yields the modules of inner units that left parameters to an outer unit, with the ids of these parameters."""
     for name, child in module._modules.items():
         if child is None:
             continue
@@ -145,11 +149,11 @@ def _left_below(module: Module, prefix: str) -> Iterator[tuple[str, Module, set[
         if unit is not None and unit.left:
             for below, owner in child.named_modules():
                 yield f"{label}{below}." if below else label, owner, unit.left
-        yield from _left_below(child, label)
+        yield from _shared_from_below(child, label)
 
 
 def tree_of(module: Module) -> Tree:
-    """Returns the units below a module, which is the outermost one unless it was in a forward pass of another."""
+    """Returns the tree of units of a module. The first module whose forward runs is the root of its tree."""
     unit = unit_of(module)
     if unit is None:
         raise RuntimeError(f"fsdp: {type(module).__name__} was not given to fully_shard or FSDP")
@@ -161,7 +165,7 @@ def tree_of(module: Module) -> Tree:
         unit.tree, unit.outermost = tree, True
         if unit.device is None:
             unit.device = next((u.device for u in units if u.device is not None), None)
-        if unit.by_default:  # the outermost unit is needed again at once
+        if unit.reshard_by_default:  # backward needs the root unit at once
             check(_core.bind_FsdpUnitSet(unit.handle, RESHARD_FORWARD, False))
     return unit.tree
 
@@ -178,14 +182,14 @@ def _cast(value: Any, d: dtype) -> Any:
     return value
 
 
-def run(module: Module, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls a function of a unit's module with the parameters gathered."""
+def run_gathered(module: Module, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls a method of a unit's module with gathered parameters."""
     unit: Unit = module.__dict__["_fsdp_unit"]
     if unit.tree is None:
         tree_of(module)
     for table, known in unit.tables:
         if len(table) != len(known) or any(table[k] is not v for k, v in known.items()):
-            _look_again(module, unit)
+            _check_new_parameters(module, unit)
             break
     if unit.outermost and any(t.device != unit.device and not t.is_meta for t in tensors_in((args, kwargs))):
         args, kwargs = to_device((args, kwargs), unit.device or get_default_device())
@@ -202,45 +206,45 @@ def run(module: Module, function: Callable[..., Any], args: tuple[Any, ...], kwa
         unit.forward([*tensors_in(out)], True)
         return out
     except BaseException as error:
-        if begun and not done and not passes.run:  # otherwise the engine knows
+        if begun and not done and not passes.run:  # in backward, the engine sees the error itself
             unit.fail(error)
         raise
     finally:
-        if not done:  # also where a checkpoint ends its second run early
+        if not done:  # also if activation checkpointing stops early
             unit.forward((), True)
 
 
-def _look_again(module: Module, unit: Unit) -> None:
-    """Raises if a module has got parameters since it was divided; other changes are fine."""
+def _check_new_parameters(module: Module, unit: Unit) -> None:
+    """Raises an error if parameters were added to the module after it was sharded. Other changes are allowed."""
     for name, p in module.named_parameters():
         if not isinstance(p, ShardedParameter) and id(p) not in unit.ignored:
             raise RuntimeError(
                 f"fsdp: parameter {name} was created after its module was sharded over ranks: its gradient would not "
                 "be averaged; create parameters before, or ignore its module"
             )
-    unit.tables = [t for _, owner in _own_modules(module, "") for t in _tables(owner)]
+    unit.tables = [t for _, owner in _own_modules(module, "") for t in _snapshot_tables(owner)]
 
 
-def _tables(owner: Module) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _snapshot_tables(owner: Module) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [(t, dict(t)) for t in (owner._parameters, owner._modules)]
 
 
 class UnshardHandle:
-    """A gather on its way."""
+    """The handle of an asynchronous gather."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 
     def wait(self) -> None:
-        """Makes the module's parameters the full ones; what is computed with them waits for the gather."""
+        """Makes the module's parameters full. Operations on them run after the gather, without waiting here."""
         check(_core.bind_FsdpUnitUnshard(self._unit.handle, True))
 
 
 class FSDPModule(Module):
-    """What `fully_shard` adds to a module's class."""
+    """The class that `fully_shard` adds to a module's class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return run(self, super().__call__, args, kwargs)
+        return run_gathered(self, super().__call__, args, kwargs)
 
     def _units(self, recurse: bool) -> list[Unit]:
         own = self.__dict__["_fsdp_unit"]
@@ -258,7 +262,7 @@ class FSDPModule(Module):
         """Gathers the unit's parameters, until `reshard`.
 
         Args:
-            async_op: return a handle at once, whose `wait` makes the parameters the full ones
+            async_op: return a handle, whose `wait` makes the parameters full
         """
         unit: Unit = self.__dict__["_fsdp_unit"]
         check(_core.bind_FsdpUnitUnshard(unit.handle, not async_op))
@@ -269,37 +273,37 @@ class FSDPModule(Module):
         check(_core.bind_FsdpUnitReshard(self.__dict__["_fsdp_unit"].handle))
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
-        """Says whether backward passes reduce gradients; without, they add up in full until one does."""
+        """Sets whether backward reduces gradients. If not, full gradients accumulate until the next reduction."""
         self._set(SYNC, requires_gradient_sync, recurse)
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Says whether reductions include the other groups of hybrid sharding; without, until one does."""
+        """Sets whether hybrid sharding all-reduces over replicas. If not, gradients accumulate until it does."""
         self._set(ALL_REDUCE, requires_all_reduce, recurse)
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
-        """Says whether full parameters are freed after forward."""
+        """Sets whether full parameters are freed after forward."""
         self._set(RESHARD_FORWARD, reshard_after_forward, recurse)
 
     def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
-        """Says whether full parameters are freed after backward; if not, the next forward pass uses them."""
+        """Sets whether full parameters are freed after backward. If not, the next forward uses them."""
         self._set(RESHARD_BACKWARD, reshard_after_backward, recurse)
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Has no effect: each backward pass ends by itself."""
+        """Has no effect: the engine sees the end of each backward pass."""
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
-        """Must be left True: what backward needs of the parameters is gathered again."""
+        """Must be True: backward always gathers the parameters that it needs."""
         if not unshard_in_backward:
             raise NotImplementedError("set_unshard_in_backward: backward always gathers what it needs")
 
     def set_post_optim_event(self, event: Any) -> None:
-        """Has no effect: gathers wait by themselves for what was launched on the shards."""
+        """Has no effect: gathers always run after earlier operations on the shards."""
 
     def set_force_sum_reduction_for_comms(self, enable: bool) -> None:
-        """Has no effect: gradients are always summed, and divided once."""
+        """Has no effect: gradients are always summed, and then divided once."""
 
     def set_gradient_divide_factor(self, factor: float) -> None:
-        """Sets by what sums of gradients are divided, in the place of the number of ranks; hooks do not see it."""
+        """Sets the divisor of summed gradients, which is the number of ranks by default. Hooks do not see it."""
         if factor <= 0:
             raise ValueError(f"set_gradient_divide_factor: want a positive factor, got {factor}")
         for unit in self._units(True):
@@ -307,18 +311,18 @@ class FSDPModule(Module):
             unit.divisor = float(factor)
 
     def set_all_reduce_hook(self, hook: Callable[[Tensor], Any], *, stream: Any = None) -> None:
-        """Calls a function with the averages of the module's unit, which it may change in place, in backward.
+        """Sets a hook on the unit's averaged gradients, which may change them in place.
 
-        It gets this rank's part in one dimension, before that is added to the gradients of the shards: for averages
-        over ranks that FSDP does not know of. Every rank sets one, before the first step.
+        Backward calls it with this rank's flat shard, before the shard is added to the gradients. It can average over
+        ranks that FSDP does not know. Every rank must set a hook, before the first step.
 
         Args:
-            hook: the function; units of modules below have their own
-            stream: has no effect: the function runs beside backward
+            hook: the function; inner units have their own hooks
+            stream: has no effect: the hook runs on a communication stream
 
         Raises:
-            TypeError: if it is no function.
-            RuntimeError: if there is a hook, or after the first step.
+            TypeError: if the hook is not callable.
+            RuntimeError: if there is a hook already, or a step was made.
             NotImplementedError: with hybrid sharding.
         """
         if not callable(hook):
@@ -350,19 +354,19 @@ class FSDPModule(Module):
         check(_core.bind_FsdpUnitPrefetch(own, backward, address(handles), len(handles)))
 
     def set_modules_to_forward_prefetch(self, modules: Iterable[Module]) -> None:
-        """Sets which modules' parameters to gather when this one's forward begins, as far as there are slots."""
+        """Sets the modules to prefetch when this module's forward begins, as far as there are free slots."""
         self._prefetch(modules, False)
 
     def set_modules_to_backward_prefetch(self, modules: Iterable[Module]) -> None:
-        """Sets which modules' parameters to gather when this one's backward begins, as far as there are slots."""
+        """Sets the modules to prefetch when this module's backward begins, as far as there are free slots."""
         self._prefetch(modules, True)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
-        """Returns self: dividing has given the shards memory, and the values of a module of the meta device."""
+        """Returns self: sharding has already given the tensors of a module on the meta device memory and values."""
         return self
 
     def fsdp_layout(self) -> list[Any]:
-        """Returns how each parameter of this module and those below is divided: see `ParameterLayout`."""
+        """Returns the layout of each parameter of this module and its children: see `ParameterLayout`."""
         names = {id(p): n for n, p in self.named_parameters()}
         by_label: dict[tuple[int, str], str] = {}
         for p in self.parameters():
@@ -382,24 +386,24 @@ _classes: dict[tuple[type, type], type] = {}
 
 
 def swap_class(module: Module, mixin: type, prefix: str = "FSDP") -> None:
-    """Makes a module's class one that is the mixin too, with a prefix to its name."""
+    """Changes a module's class to a subclass of `mixin` and its own class, whose name gets a prefix."""
     cls = type(module)
     if (mixin, cls) not in _classes:
         own = {"__module__": cls.__module__, "__doc__": cls.__doc__}
         made = type(f"{prefix}{cls.__name__}", (mixin, cls), own)
-        _classes.setdefault((mixin, cls), made)  # another rank may have made it too
+        _classes.setdefault((mixin, cls), made)  # another rank may have created it meanwhile
     module.__class__ = _classes[mixin, cls]
 
 
-def accept_full_states(module: Module) -> None:
-    """Makes modules take full tensors, besides shards, when a state is loaded into a divided parameter."""
+def accept_full_state_dicts(module: Module) -> None:
+    """Lets `load_state_dict` load full tensors, besides shards, into sharded parameters."""
     for m in module.modules():
         if "_fsdp_loads" not in m.__dict__:
             m.__dict__["_fsdp_loads"] = True
-            m._register_load_state_dict_pre_hook(_take_rows, with_module=True)
+            m._register_load_state_dict_pre_hook(_shard_full_values, with_module=True)
 
 
-def _take_rows(module: Module, state: dict[str, Any], prefix: str, metadata: Any, *rest: Any) -> None:
+def _shard_full_values(module: Module, state: dict[str, Any], prefix: str, metadata: Any, *rest: Any) -> None:
     errors = rest[3]
     for name, p in module._parameters.items():
         value = state.get(prefix + name)
@@ -420,7 +424,7 @@ def _take_rows(module: Module, state: dict[str, Any], prefix: str, metadata: Any
 
 @contextlib.contextmanager
 def without_sync(module: FSDPModule) -> Iterator[None]:
-    """Inside, backward passes reduce no gradients."""
+    """Inside, backward does not reduce gradients."""
     units = module._units(True)
     before = [check(_core.bind_FsdpUnitSet(u.handle, SYNC, False)) for u in units]
     try:

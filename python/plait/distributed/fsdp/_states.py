@@ -1,4 +1,4 @@
-"""What `FullyShardedDataParallel` says of the states of modules and optimisers."""
+"""State dicts of `FullyShardedDataParallel` modules and their optimisers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plait.nn.modules.module import Module
 
 
 class StateDictSettings(NamedTuple):
-    """What `state_dict` and `optim_state_dict` return."""
+    """The type and the options of what `state_dict` and `optim_state_dict` return."""
 
     state_dict_type: StateDictType
     state_dict_config: StateDictConfig
@@ -27,7 +27,7 @@ _DEFAULT = StateDictSettings(StateDictType.FULL_STATE_DICT, *configs_of(StateDic
 
 
 class StateMethods(FSDPModule):
-    """The methods of states."""
+    """The methods of `FullyShardedDataParallel` for state dicts."""
 
     @staticmethod
     def set_state_dict_type(
@@ -36,16 +36,16 @@ class StateMethods(FSDPModule):
         state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> StateDictSettings:
-        """Sets what `state_dict` and `optim_state_dict` return below a module, and returns what was set.
+        """Sets what `state_dict` and `optim_state_dict` return for a module, and returns the previous settings.
 
         Args:
-            module: a divided module, or one with such below it
-            state_dict_type: full tensors, or this rank's parts
-            state_dict_config: where a module's state is, and on which ranks
-            optim_state_dict_config: the same of an optimiser's; on the CPU by default
+            module: an FSDP module, or one that contains some
+            state_dict_type: full tensors, or this rank's shards
+            state_dict_config: options of the module's state dict
+            optim_state_dict_config: options of the optimiser's state dict, which is on the CPU by default
 
         Raises:
-            TypeError: if a config is not one for the type.
+            TypeError: if a config is for another type.
         """
         before = StateMethods.get_state_dict_type(module)
         configs = configs_of(state_dict_type, state_dict_config, optim_state_dict_config)
@@ -55,7 +55,7 @@ class StateMethods(FSDPModule):
 
     @staticmethod
     def get_state_dict_type(module: Module) -> StateDictSettings:
-        """Returns what `state_dict` of the units at and below a module returns."""
+        """Returns the settings of `set_state_dict_type`."""
         for m in _units(module)[:1]:
             if "_fsdp_state" in m.__dict__:
                 return m.__dict__["_fsdp_state"]
@@ -69,7 +69,7 @@ class StateMethods(FSDPModule):
         state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> Iterator[None]:
-        """Inside, `state_dict` and `optim_state_dict` return full parameters, or this rank's shards."""
+        """A context manager that sets the type of state dicts inside: see `set_state_dict_type`."""
         before = StateMethods.set_state_dict_type(module, state_dict_type, state_dict_config, optim_state_dict_config)
         try:
             yield
@@ -77,7 +77,7 @@ class StateMethods(FSDPModule):
             StateMethods.set_state_dict_type(module, *before)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns parameters and buffers by their plain names; full ones by default, which every rank gathers."""
+        """Returns parameters and buffers by name. By default they are full tensors, gathered on every rank."""
         state = super().state_dict(*args, **kwargs)
         kind, config, _ = self.__dict__.get("_fsdp_state", _DEFAULT)
         if kwargs.get("keep_vars"):
@@ -103,30 +103,30 @@ class StateMethods(FSDPModule):
     def full_optim_state_dict(
         model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
     ) -> dict[str, Any]:
-        """Returns an optimiser's state with full tensors on the CPU, by the names of parameters. Every rank calls it.
+        """Returns an optimiser's state by parameter name, with full tensors on the CPU. Every rank calls it.
 
         Args:
-            model: the divided module
+            model: the FSDP module
             optim: its optimiser
             optim_input: has no effect
-            rank0_only: the other ranks get an empty state
+            rank0_only: the other ranks get an empty state dict
             group: has no effect
         """
         return optimizer_state_of(model, optim, True, True, rank0_only)
 
     @staticmethod
     def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
-        """Returns an optimiser's state with this rank's parts of tensors, by the names of parameters."""
+        """Returns an optimiser's state by parameter name, with this rank's shards."""
         return optimizer_state_of(model, optim, False, False, False)
 
     @staticmethod
     def optim_state_dict(model: Module, optim: Any, optim_state_dict: Any = None, group: Any = None) -> dict[str, Any]:
-        """Returns an optimiser's state by the names of parameters, whole or not as `set_state_dict_type` says.
+        """Returns an optimiser's state by parameter name, with full tensors or shards: see `set_state_dict_type`.
 
         Args:
-            model: the divided module
+            model: the FSDP module
             optim: its optimiser
-            optim_state_dict: has no effect; the state is the optimiser's
+            optim_state_dict: has no effect; the state is always the optimiser's
             group: has no effect
         """
         kind, _, config = StateMethods.get_state_dict_type(model)
@@ -142,14 +142,14 @@ class StateMethods(FSDPModule):
         load_directly: bool = False,
         group: Any = None,
     ) -> dict[str, Any]:
-        """Returns what `optim_state_dict` returned as `load_state_dict` of the optimiser takes it.
+        """Converts a result of `optim_state_dict` for the optimiser's `load_state_dict`.
 
         Args:
-            model: the divided module
+            model: the FSDP module
             optim: its optimiser
-            optim_state_dict: with tensors that are whole, or the rank's parts
+            optim_state_dict: a state with full tensors or this rank's shards
             is_named_optimizer: must be False
-            load_directly: load it, too
+            load_directly: whether to load it, too
             group: has no effect
         """
         if is_named_optimizer:
@@ -167,7 +167,7 @@ class StateMethods(FSDPModule):
         optim: Any = None,
         group: Any = None,
     ) -> dict[str, Any]:
-        """Returns the rank's part of a state that rank 0 has, for `load_state_dict` of its optimiser.
+        """Scatters a full state from rank 0. Returns this rank's shards, for the optimiser's `load_state_dict`.
 
         Every rank calls it.
         """
@@ -176,7 +176,7 @@ class StateMethods(FSDPModule):
 
     @staticmethod
     def shard_full_optim_state_dict(full_optim_state_dict: dict[str, Any], model: Module, *args: Any) -> dict[str, Any]:
-        """Returns the rank's part of what `full_optim_state_dict` returned, for `load_state_dict` of its optimiser."""
+        """Returns this rank's shards of a full state, for the optimiser's `load_state_dict`."""
         params = dict(model.named_parameters())
         numbers: dict[str, int] = {}
         groups = []

@@ -1,4 +1,4 @@
-"""A unit of the engine in Python's hands: parameters that are gathered together, and the shards that modules hold."""
+"""Units, whose parameters are gathered together, and the sharded parameters and shards of modules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ParameterLayout", "Rows", "Shard", "ShardedParameter"]
 
 
 class Rows(NamedTuple):
-    """The part of a parameter that one rank has: `length` rows of dimension 0 from `offset` on."""
+    """The rows of a parameter that one rank holds: `length` rows of dimension 0, from `offset` on."""
 
     rank: int
     offset: int
@@ -34,14 +34,14 @@ class Rows(NamedTuple):
 
 
 class ParameterLayout(NamedTuple):
-    """How a parameter lies on the ranks.
+    """How a parameter is sharded over ranks.
 
     Attributes:
-        name: in the model
-        shape: of the full parameter
-        rows: what each rank of the group has; a tensor without dimensions counts as one row
-        place: which of them is this rank's
-        primary: whether this rank is the first of those with the same rows, in hybrid sharding
+        name: the name in the model
+        shape: the shape of the full parameter
+        rows: the rows that each rank of the group holds; a 0-d tensor counts as one row
+        place: the index of this rank's rows
+        primary: in hybrid sharding, whether this rank is the first with these rows
     """
 
     name: str
@@ -52,7 +52,7 @@ class ParameterLayout(NamedTuple):
 
 
 class Tree:
-    """The units of one model, and its buffers."""
+    """The units and buffers of one model."""
 
     def __init__(self, units: Sequence[Unit], buffers: Sequence[Tensor]) -> None:
         handles = array("q", [u.handle for u in units])
@@ -62,12 +62,12 @@ class Tree:
         check(_core.bind_FsdpTreeBuffers(self.handle, address(handles), len(handles)))
 
     def wait(self) -> None:
-        """Waits until the gradients of the last pass are known."""
+        """Waits until the gradients of the last pass are computed."""
         check(_core.bind_FsdpTreeWait(self.handle))
 
 
 class Unit:
-    """Parameters that are gathered together; their modules' tensors become shards."""
+    """A set of parameters that are gathered together. It shards the modules' parameters."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class Unit:
         self.name, self.groups, self.tables = name, groups, list(tables)
         self.cast_inputs, (self.param_dtype, self.output_dtype) = cast_inputs, precision
         self.tree: Tree | None = None
-        self.outermost = False  # of its tree: its forward moves inputs to where it computes
-        self.device: Device | None = None  # where it computes; None without parameters of its own
-        self.divisor: float | None = None  # of sums of gradients, if it is not the number of ranks
-        self.by_default = False  # whether to free parameters after forward was not said
-        self.ignored: set[int] = set()  # parameters that are not the unit's
-        self.left: set[int] = set()  # of these, those that a unit above has
+        self.outermost = False  # the root of its tree, whose forward moves inputs to its device
+        self.device: Device | None = None  # that computes; None without parameters of its own
+        self.divisor: float | None = None  # of summed gradients; None means the number of ranks
+        self.reshard_by_default = False  # reshard_after_forward was not given
+        self.ignored: set[int] = set()  # ids of the modules' parameters that are not in the unit
+        self.left: set[int] = set()  # those of them that are in an outer unit
         handles, given = array("q", [p._h for _, p in named]), array("q", numbers)
         self.handle = check(
             _core.bind_FsdpUnitNew(
@@ -111,16 +111,16 @@ class Unit:
         check(_core.bind_FsdpUnitForward(self.handle, address(handles), len(handles), end))
 
     def fail(self, error: BaseException) -> None:
-        """Tells the engine, and other ranks, why a forward pass does not come to its end."""
+        """Tells the engine, and so the other ranks, that a forward pass has failed."""
         why = f"{type(error).__name__}: {error}"
         check(_core.bind_FsdpUnitFail(self.handle, why, isinstance(error, MemoryError)))
 
     def gathered(self) -> bool:
-        """Whether the modules' tensors are the full parameters now."""
+        """Whether the parameters are gathered now."""
         return bool(check(_core.bind_FsdpUnitGathered(self.handle)))
 
     def layout(self) -> list[ParameterLayout]:
-        """Returns how the unit's parameters are divided."""
+        """Returns the layouts of the unit's parameters."""
         names = _core.bind_FsdpUnitNames(self.handle)
         return [self._layout(i, name) for i, name in enumerate(names.split("\n") if names else [])]
 
@@ -134,17 +134,17 @@ class Unit:
         return ParameterLayout(name, tuple(out[1 : 1 + dims]), rows, place, bool(primary))
 
     def statistics(self) -> dict[str, int]:
-        """Returns how often the unit was gathered, ahead of its use too, and how often its gradients were reduced."""
+        """Returns the numbers of gathers, of prefetches among them, and of reductions."""
         out = array("q", bytes(8 * 3))
         check(_core.bind_FsdpUnitStats(self.handle, address(out)))
         return dict(zip(("gathers", "prefetches", "reductions"), out, strict=True))
 
     def reduce_by(self, function: Callable[..., Any]) -> None:
-        """Makes a function reduce the unit's gradients, beside backward.
+        """Sets a communication hook, which reduces the unit's gradients beside backward.
 
         Args:
-            function: gets the gradients of all ranks' rows in one dimension, and where to put this rank's part of their
-                average; where parameters are not divided, only the gradients, to be averaged in place
+            function: called with the unit's flat gradients and an output for this rank's shard of the average; without
+                sharding only with the gradients, which it averages in place
         """
 
         group = self.groups[0] or self.groups[1]
@@ -165,12 +165,12 @@ class Unit:
         check(_core.bind_FsdpUnitHook(self.handle, keep(run)))
 
     def close(self) -> None:
-        """Waits for the unit's last collectives and ends its life; modules keep the shards."""
+        """Waits for the unit's last collectives and closes it. Modules keep their shards."""
         check(_core.bind_FsdpUnitClose(self.handle))
 
 
-def _drawing(name: str) -> Callable[..., Any]:
-    """Returns a method of tensors that draws random numbers, for a part: with those that the whole would get."""
+def _random_method(name: str) -> Callable[..., Any]:
+    """Returns a random method of tensors for shards: they get their rows of the full tensor's random numbers."""
 
     def draw(self: Any, *args: Any, **kwargs: Any) -> Any:
         with self.as_whole() as whole:
@@ -182,7 +182,7 @@ def _drawing(name: str) -> Callable[..., Any]:
 
 
 class Part:
-    """What shards and divided parameters have in common: they are a rank's rows of a whole."""
+    """The base class of `Shard` and `ShardedParameter`: a rank's rows of a full tensor."""
 
     __slots__ = ()
 
@@ -195,17 +195,17 @@ class Part:
 
     @property
     def layout_of_rows(self) -> ParameterLayout:
-        """How the parameter lies on the ranks."""
+        """The layout of the parameter over ranks."""
         unit, name = self._unit()
         return next(x for x in unit.layout() if x.name == name)
 
     @property
     def whole_shape(self) -> Size:
-        """The sizes of the dimensions of the whole."""
+        """The shape of the full tensor."""
         return Size(self.layout_of_rows.shape)
 
     def numel(self) -> int:
-        """Returns the number of elements of the whole; `to_local().numel()` is that of the rank's rows."""
+        """Returns the number of elements of the full tensor; `to_local().numel()` is that of the rank's rows."""
         return math.prod(self.layout_of_rows.shape)
 
     nelement = numel
@@ -225,9 +225,9 @@ class Part:
 
     @contextlib.contextmanager
     def as_whole(self: Any) -> Iterator[Tensor]:
-        """Inside, a tensor without memory in the place of the whole; at the end, the rank's rows get its values.
+        """Gives a stand-in for the full tensor, on the meta device. At the end, the rank's rows get its values.
 
-        What does not overwrite all of it leaves the rest undefined. While the parameter is gathered, it is itself.
+        Elements that are not overwritten inside are undefined. For a gathered parameter it gives the parameter itself.
         """
         unit, name = self._unit()
         if isinstance(self, Parameter) and unit.gathered():
@@ -238,20 +238,28 @@ class Part:
         with no_grad():
             self.copy_(own(check(_core.bind_FsdpUnitPart(unit.handle, name, whole._h))))
 
-    bernoulli_, cauchy_, exponential_ = _drawing("bernoulli_"), _drawing("cauchy_"), _drawing("exponential_")
-    geometric_, log_normal_, normal_ = _drawing("geometric_"), _drawing("log_normal_"), _drawing("normal_")
-    random_, uniform_ = _drawing("random_"), _drawing("uniform_")
+    bernoulli_, cauchy_, exponential_ = (
+        _random_method("bernoulli_"),
+        _random_method("cauchy_"),
+        _random_method("exponential_"),
+    )
+    geometric_, log_normal_, normal_ = (
+        _random_method("geometric_"),
+        _random_method("log_normal_"),
+        _random_method("normal_"),
+    )
+    random_, uniform_ = _random_method("random_"), _random_method("uniform_")
 
 
 class Shard(Part, Tensor):  # type: ignore[misc]
-    """A rank's rows of a parameter, or of what has its shape, without a gradient: a value of a sharded `state_dict`."""
+    """A rank's rows of a parameter, or of a tensor of its shape: a value of a sharded state dict."""
 
     __slots__ = ()
 
     def full_tensor(self) -> Tensor:
-        """Returns the whole, gathered from all ranks, each of which calls it."""
+        """Gathers and returns the full tensor. Every rank calls it."""
         unit, name = self.__dict__["_of"]
-        return _assemble(unit, name, self._h)
+        return _gather_full(unit, name, self._h)
 
     def on_cpu(self) -> Shard:
         """Returns a shard of the same parameter on the CPU."""
@@ -262,7 +270,7 @@ class Shard(Part, Tensor):  # type: ignore[misc]
 
 
 class ShardedParameter(Part, Parameter):  # type: ignore[misc]
-    """A parameter of which each rank has a part: between passes its values are this rank's rows."""
+    """A parameter that is sharded over ranks. Unless it is gathered, its values are this rank's rows."""
 
     __slots__ = ()
     divided = True
@@ -282,27 +290,27 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
 
     @property
     def shape(self) -> Size:
-        """The sizes of the dimensions: of this rank's rows, or, while it is gathered, of the whole."""
-        forget_layout(self)  # what it remembers may be out of date
+        """The shape of this rank's rows, or of the full parameter while it is gathered."""
+        forget_layout(self)  # the cached layout may be outdated
         return super().shape
 
     @property
     def ranks(self) -> tuple[ProcessGroup | None, ProcessGroup | None]:
-        """The groups of the ranks that it is sharded over, and of those with the same rows."""
+        """The group that it is sharded over, and the group of ranks with the same rows."""
         return self._unit()[0].groups
 
     def reshard(self) -> None:
-        """Frees the full parameter, and those of its unit, if they are gathered."""
+        """Frees the full parameters of its unit, if they are gathered."""
         unit, _ = self._unit()
         if unit.gathered():
             check(_core.bind_FsdpUnitReshard(unit.handle))
 
     def detach(self) -> Tensor:
-        """Returns a tensor with the same memory and no gradient, which can gather the whole if it is a shard."""
+        """Returns a tensor with the same memory and no gradient: a `Shard`, unless the parameter is gathered."""
         return self._part(super().detach())
 
     def _part(self, t: Tensor) -> Any:
-        """Returns a tensor like the parameter, which gathers the whole if the parameter is a part of it."""
+        """Makes a tensor of this rank's rows a `Shard`, unless the parameter is gathered."""
         unit, name = self._unit()
         if not unit.gathered():
             t.__class__ = Shard
@@ -310,12 +318,11 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
         return t
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """Calls `hook` with this rank's rows of the averaged gradient in backward, before they are added to `grad`.
+        """Registers a hook on this rank's rows of the averaged gradient, called before they are accumulated.
 
-        What it returns, if not None, replaces them. Without synchronisation it waits for the pass that has it. Where
-        several passes of backward add to a gradient, as of reentrant checkpoints that share the parameter, it is called
-        once with their sum. One device calls it in each pass, and so does a rank that shares nothing: it is alone,
-        without lowered precision or offloading.
+        A result that is not None replaces them. Without synchronisation, the next reduction calls it. If several
+        backward passes add to a gradient, as with reentrant checkpoints that share the parameter, it is called once
+        with their sum. A single rank without mixed precision and offloading calls it in each pass, as one device does.
         """
         of = self.__dict__["_of"]
 
@@ -329,7 +336,7 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward has collected, or None: this rank's rows, whose `full_tensor` is the whole."""
+        """The gradient, or None: a `Shard` with this rank's rows, whose `full_tensor` gathers the full gradient."""
         g = super().grad
         return None if g is None else self._part(g)
 
@@ -342,15 +349,12 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
         self.grad = None
 
     def full_tensor(self) -> Tensor:
-        """Returns the whole parameter, gathered from all ranks, each of which calls it."""
-        return _assemble(*self._unit(), 0)
+        """Gathers and returns the full parameter. Every rank calls it."""
+        return _gather_full(*self._unit(), 0)
 
     def assemble(self, part: Tensor) -> Tensor:
-        """Returns the whole of which each rank gives the rows that it has of the parameter, such as its gradient.
-
-        Every rank calls it.
-        """
-        return _assemble(*self._unit(), part._h)
+        """Gathers a full tensor from the ranks' rows, such as the gradient. Every rank calls it."""
+        return _gather_full(*self._unit(), part._h)
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise TypeError(
@@ -363,7 +367,7 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
 
 
 def total_norm(parameters: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
-    """Returns the norm of whole gradients as one vector, the same on every rank, each of which calls it."""
+    """Returns the norm of all full gradients as one vector. It is the same on every rank, and every rank calls it."""
     units = list(dict.fromkeys(p._unit()[0] for p in parameters if isinstance(p, ShardedParameter)))
     given, handles = array("q", [u.handle for u in units]), array("q", [p._h for p in parameters])
     total = own(
@@ -380,5 +384,5 @@ def _placement(unit: Unit, name: str) -> Placement:
     return Placement(layout.shape, (first, *[0] * (len(layout.shape) - 1)) if layout.shape else ())
 
 
-def _assemble(unit: Unit, name: str, handle: int) -> Tensor:
+def _gather_full(unit: Unit, name: str, handle: int) -> Tensor:
     return own(check(_core.bind_FsdpUnitAssemble(unit.handle, name, handle)))

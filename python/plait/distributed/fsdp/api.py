@@ -1,4 +1,4 @@
-"""How a model is divided, computed and kept: the choices of FSDP under PyTorch's names."""
+"""Options of FSDP, with PyTorch's names: sharding, prefetching, mixed precision, offloading, state dicts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ShardingStrategy(enum.Enum):
-    """What is sharded over ranks, and when it is gathered."""
+    """What is sharded over ranks, and when parameters are gathered."""
 
     FULL_SHARD = enum.auto()
     """Parameters, gradients and optimiser state; parameters are gathered for forward and again for backward."""
@@ -39,28 +39,28 @@ class ShardingStrategy(enum.Enum):
     NO_SHARD = enum.auto()
     """No sharding; gradients are all-reduced as in DDP."""
     HYBRID_SHARD = enum.auto()
-    """FULL_SHARD within a group of ranks, of which there are several alike."""
+    """FULL_SHARD within groups of ranks; the groups are replicas."""
     _HYBRID_SHARD_ZERO2 = enum.auto()
-    """SHARD_GRAD_OP within a group of ranks, of which there are several alike."""
+    """SHARD_GRAD_OP within groups of ranks; the groups are replicas."""
 
 
 class BackwardPrefetch(enum.Enum):
-    """When backward starts to gather the unit that comes next."""
+    """When backward starts to gather the next unit."""
 
     BACKWARD_PRE = enum.auto()
-    """Before a unit's own backward: beside its computation, with the parameters of two units at once."""
+    """Before the current unit's backward: overlaps with its computation, and holds two units' parameters at once."""
     BACKWARD_POST = enum.auto()
-    """After it: beside the reduction of its gradients."""
+    """After the current unit's backward: overlaps with the reduction of its gradients."""
 
 
 @dataclass(frozen=True)
 class MixedPrecisionPolicy:
-    """In which dtypes `fully_shard` computes and reduces. Shards, and so the optimiser, keep the parameters' own.
+    """The dtypes in which `fully_shard` computes and reduces. Shards and the optimiser keep the parameters' dtype.
 
     Attributes:
-        param_dtype: of gathered parameters, and so of computation and of gradients as they come
-        reduce_dtype: in which gradients are reduced; by default as they come
-        output_dtype: to which floating-point outputs are cast
+        param_dtype: dtype of gathered parameters, in which forward and backward compute
+        reduce_dtype: dtype in which gradients are reduced; param_dtype by default
+        output_dtype: dtype that floating-point outputs are cast to
         cast_forward_inputs: cast floating-point inputs to param_dtype
     """
 
@@ -72,15 +72,15 @@ class MixedPrecisionPolicy:
 
 @dataclass(frozen=True)
 class MixedPrecision:
-    """In which dtypes `FullyShardedDataParallel` computes and reduces.
+    """The dtypes in which `FullyShardedDataParallel` computes and reduces.
 
     Attributes:
-        param_dtype: of gathered parameters, and so of computation and of gradients as they come
-        reduce_dtype: in which gradients are reduced; by default as they come
-        buffer_dtype: to which floating-point buffers are cast at the beginning
+        param_dtype: dtype of gathered parameters, in which forward and backward compute
+        reduce_dtype: dtype in which gradients are reduced; param_dtype by default
+        buffer_dtype: dtype that floating-point buffers are cast to, once
         keep_low_precision_grads: must be False: gradients have the dtype of the shards
         cast_forward_inputs: cast the inputs of every unit
-        cast_root_forward_inputs: cast the inputs of the outermost unit
+        cast_root_forward_inputs: cast the inputs of the root unit
     """
 
     param_dtype: dtype | None = None
@@ -94,12 +94,12 @@ class MixedPrecision:
 
 @dataclass(frozen=True)
 class OffloadPolicy:
-    """Shards stay on the device that computes."""
+    """No offloading: shards stay on the device that computes."""
 
 
 @dataclass(frozen=True)
 class CPUOffloadPolicy(OffloadPolicy):
-    """Shards, their gradients and the optimiser's state are kept on the CPU.
+    """Keeps shards, their gradients and the optimiser's state on the CPU.
 
     Attributes:
         pin_memory: has no effect
@@ -110,70 +110,70 @@ class CPUOffloadPolicy(OffloadPolicy):
 
 @dataclass
 class CPUOffload:
-    """Whether shards, their gradients and the optimiser's state are kept on the CPU."""
+    """With `offload_params`, keeps shards, their gradients and the optimiser's state on the CPU."""
 
     offload_params: bool = False
 
 
 class StateDictType(enum.Enum):
-    """What `state_dict` holds of a divided parameter."""
+    """What `state_dict` holds for a sharded parameter."""
 
     FULL_STATE_DICT = enum.auto()
-    """The full parameter, which every rank gathers."""
+    """The full parameter, gathered on every rank."""
     LOCAL_STATE_DICT = enum.auto()
     """The rank's shard."""
     SHARDED_STATE_DICT = enum.auto()
-    """The rank's shard, which knows how to gather the rest."""
+    """The rank's shard, whose `full_tensor` gathers the full parameter."""
 
 
 @dataclass
 class StateDictConfig:
-    """What becomes of a state: offload_to_cpu moves its tensors to the CPU."""
+    """Options of a model's state dict: `offload_to_cpu` moves its tensors to the CPU."""
 
     offload_to_cpu: bool = False
 
 
 @dataclass
 class FullStateDictConfig(StateDictConfig):
-    """With rank0_only the other ranks get an empty state."""
+    """With `rank0_only`, the other ranks get an empty state dict."""
 
     rank0_only: bool = False
 
 
 @dataclass
 class LocalStateDictConfig(StateDictConfig):
-    """Has nothing of its own."""
+    """Has no options of its own."""
 
 
 @dataclass
 class ShardedStateDictConfig(StateDictConfig):
-    """Has nothing of its own."""
+    """Has no options of its own."""
 
 
 @dataclass
 class OptimStateDictConfig:
-    """What becomes of an optimiser's state: offload_to_cpu moves its tensors to the CPU."""
+    """Options of an optimiser's state dict: `offload_to_cpu` moves its tensors to the CPU."""
 
     offload_to_cpu: bool = True
 
 
 @dataclass
 class FullOptimStateDictConfig(OptimStateDictConfig):
-    """With rank0_only the other ranks get an empty state."""
+    """With `rank0_only`, the other ranks get an empty state dict."""
 
     rank0_only: bool = False
 
 
 @dataclass
 class LocalOptimStateDictConfig(OptimStateDictConfig):
-    """By default tensors stay where they are."""
+    """Tensors stay on their devices by default."""
 
     offload_to_cpu: bool = False
 
 
 @dataclass
 class ShardedOptimStateDictConfig(OptimStateDictConfig):
-    """Has nothing of its own."""
+    """Has no options of its own."""
 
 
 _CONFIGS: dict[StateDictType, tuple[type[StateDictConfig], type[OptimStateDictConfig]]] = {
@@ -186,10 +186,10 @@ _CONFIGS: dict[StateDictType, tuple[type[StateDictConfig], type[OptimStateDictCo
 def configs_of(
     kind: StateDictType, model: StateDictConfig | None, optim: OptimStateDictConfig | None
 ) -> tuple[StateDictConfig, OptimStateDictConfig]:
-    """Returns what becomes of states of a type: the default where nothing is given.
+    """Returns the configs for a type of state dict, with defaults for those that are None.
 
     Raises:
-        TypeError: if the type is none, or a config is not of the type's.
+        TypeError: if the type is invalid, or a config is for another type.
     """
     if not isinstance(kind, StateDictType):
         raise TypeError(f"set_state_dict_type: want a StateDictType, got {kind!r}")
@@ -202,7 +202,7 @@ def configs_of(
 
 
 def precision_of(policy: Any, root: bool) -> tuple[int, int, int, bool]:
-    """Returns a policy as the engine takes it: three dtypes, -1 for none, and whether inputs stay as they are."""
+    """Converts a policy for the engine: param, reduce and output dtypes, -1 for none, and whether to keep inputs."""
     if policy is None:
         return -1, -1, -1, True
     if not isinstance(policy, MixedPrecision | MixedPrecisionPolicy):

@@ -1,4 +1,4 @@
-"""FullyShardedDataParallel: `fully_shard` with the arguments and methods of PyTorch's older class."""
+"""FullyShardedDataParallel: `fully_shard` with the arguments and methods of PyTorch's older FSDP class."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._collectives import broadcast
 from plait.distributed._groups import ProcessGroup
-from plait.distributed.fsdp._fully_shard import groups_of_mesh
-from plait.distributed.fsdp._module import Choices, accept_full_states, divide, swap_class, unit_of, without_sync
+from plait.distributed.fsdp._fully_shard import shard_and_replica_groups
+from plait.distributed.fsdp._module import (
+    UnitOptions,
+    accept_full_state_dicts,
+    make_unit,
+    swap_class,
+    unit_of,
+    without_sync,
+)
 from plait.distributed.fsdp._states import StateDictSettings, StateMethods
 from plait.distributed.fsdp.api import (
     BackwardPrefetch,
@@ -56,32 +63,33 @@ __all__ = [
 
 
 class FullyShardedDataParallel(StateMethods):
-    """Divides a module's parameters over ranks: each keeps 1/N of parameters, gradients and optimiser state.
+    """Shards a module over ranks: each keeps 1/N of parameters, gradients and optimiser state.
 
-    The module itself is changed and returned, of a class that is also this one: names are its own. Parts that the
-    policy picks are units, which are gathered at once; the rest is one more. Make the optimiser afterwards. Every rank
-    calls it with its own copy of the model.
+    The module is changed in place and returned. Its class becomes a subclass of its own class and this one, and the
+    names of its parameters do not change. Submodules that the policy selects become units, whose parameters are
+    gathered together; the other parameters are one more unit. Create the optimiser afterwards. Every rank calls it with
+    its own replica of the model.
 
     Args:
-        module: the rank's copy
-        process_group: over which to divide, the default group by default; for hybrid sharding the group to divide over
-            and the one of the ranks with the same shards
+        module: the rank's replica
+        process_group: the group to shard over, the default group by default; for hybrid sharding a tuple of the group
+            to shard over and the group of ranks with the same shards
         sharding_strategy: FULL_SHARD by default
         cpu_offload: whether to keep shards and the optimiser's state on the CPU
-        auto_wrap_policy: one of `plait.distributed.fsdp.wrap`, or classes of modules
-        backward_prefetch: when backward gathers the unit that comes next; None for when it is needed
-        mixed_precision: in which dtypes to compute and reduce
-        ignored_modules: whose parameters stay whole, and whose gradients are not averaged
-        param_init_fn: called with each module that has parameters or buffers on the meta device, to give them memory
-            and values, such as by `to_empty(device=..., recurse=False)` and `reset_parameters()`; without it they get
-            the values that they would have, and each rank makes those of its shards alone
-        device_id: a device, or the number of a GPU, to which the module is moved before it is divided
-        sync_module_states: begin with the parameters and buffers of rank 0
-        forward_prefetch: gather the next unit while one computes
+        auto_wrap_policy: a policy of `plait.distributed.fsdp.wrap`, or classes of modules
+        backward_prefetch: when backward gathers the next unit; None means when it is needed
+        mixed_precision: the dtypes of computation and reduction
+        ignored_modules: modules whose parameters are not sharded, and whose gradients are not averaged
+        param_init_fn: called with each module that has tensors on the meta device; it gives them memory and values, for
+            example by `to_empty(device=..., recurse=False)` and `reset_parameters()`. By default they get the values of
+            a model that is created on the device, and each rank creates only its shards
+        device_id: a device, or the number of a GPU, that the module is moved to before it is sharded
+        sync_module_states: broadcast parameters and buffers from rank 0
+        forward_prefetch: gather the next unit while the current one computes
         limit_all_gathers: must be True: at most two units are gathered at once
         use_orig_params: has no effect: parameters are always the module's own
-        ignored_states: modules or parameters as ignored_modules
-        device_mesh: as `fully_shard` takes it
+        ignored_states: modules or parameters, as for `ignored_modules`
+        device_mesh: a mesh, as for `fully_shard`
 
     Raises:
         plait.DistributedError: on every rank, if the ranks' modules differ.
@@ -106,10 +114,10 @@ class FullyShardedDataParallel(StateMethods):
         ignored_states: Any = None,
         device_mesh: Any = None,
     ) -> Any:
-        """Divides the module and returns it."""
+        """Shards the module and returns it."""
         if not isinstance(module, Module):
             raise TypeError(f"FullyShardedDataParallel: want a module, got {type(module).__name__}")
-        _divide_all(
+        _shard_model(
             module,
             process_group,
             sharding_strategy,
@@ -130,16 +138,16 @@ class FullyShardedDataParallel(StateMethods):
         return module
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: the module has been made."""
+        """Does nothing, since the module exists already."""
 
     @property
     def module(self) -> Module:
-        """The module: itself."""
+        """The module itself."""
         return self
 
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
-        """Returns the modules at and below one that are units, or only the outermost."""
+        """Returns the module and its children that are units, or only the outermost ones."""
         found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
         if not root_only:
             return found
@@ -147,11 +155,11 @@ class FullyShardedDataParallel(StateMethods):
         return [m for m in found if id(m) not in inner]
 
     def no_sync(self) -> Any:
-        """Inside, backward adds to this rank's full gradients and sends nothing; the next pass outside reduces them."""
+        """Inside, full gradients accumulate without communication. The next pass outside reduces them."""
         return without_sync(self)
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
-        """Scales the gradients so that their norm over all ranks is at most max_norm, and returns what it was."""
+        """Scales the gradients so that their norm over all ranks is at most max_norm, and returns the norm before."""
         return clip_grad_norm_(self.parameters(), max_norm, norm_type)
 
     @staticmethod
@@ -164,15 +172,15 @@ class FullyShardedDataParallel(StateMethods):
         offload_to_cpu: bool = False,
         with_grads: bool = False,
     ) -> Iterator[None]:
-        """Inside, the parameters of units are whole. Every rank enters and leaves it.
+        """Gathers the full parameters of units inside. Every rank must enter and leave it.
 
         Args:
-            module: which has the units
-            recurse: those below too
-            writeback: keep changes made in place, which must be the same on every rank
-            rank0_only: on the first rank alone, without writeback; the others see their shards
-            offload_to_cpu: on the CPU
-            with_grads: their gradients too
+            module: the module whose units to gather
+            recurse: whether to gather the units of its children, too
+            writeback: keep in-place changes, which must be the same on every rank
+            rank0_only: gather on rank 0 only, without writeback; the other ranks see their shards
+            offload_to_cpu: whether the full parameters are on the CPU
+            with_grads: whether to gather gradients, too
         """
         if rank0_only and writeback:
             raise NotImplementedError("summon_full_params: rank0_only wants writeback=False")
@@ -186,22 +194,22 @@ class FullyShardedDataParallel(StateMethods):
         def summon(handle: int, end: bool) -> None:
             check(_core.bind_FsdpSummon(handle, how, where, end))
 
-        with contextlib.ExitStack() as shown:  # which ends all of them, also where the end of one fails
+        with contextlib.ExitStack() as shown:  # ends all of them, also if the end of one fails
             for u in units:
                 summon(u.handle, False)
                 shown.callback(summon, u.handle, True)
             yield
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Makes a hook reduce the gradients of the units here and below. Every rank registers the same one.
+        """Registers a communication hook, which reduces the gradients of all units. All ranks register the same one.
 
-        It is called as `hook(state, gradients, part)`: the gradients of a unit in one dimension, as many elements for
-        each rank, and where to put this rank's part of their average; or as `hook(state, gradients)` where parameters
-        are not divided, to average them in place. `plait.distributed.algorithms._comm_hooks` has some.
+        It is called as `hook(state, gradients, output)` with the flat gradients of a unit, padded to the same size for
+        each rank, and writes this rank's shard of the average to `output`. With NO_SHARD it is called as
+        `hook(state, gradients)` and averages in place. `plait.distributed.algorithms._comm_hooks` has some hooks.
 
         Raises:
-            TypeError: if it is no function.
-            RuntimeError: if there is one, or after the first step.
+            TypeError: if the hook is not callable.
+            RuntimeError: if there is a hook already, or a step was made.
             NotImplementedError: with hybrid sharding.
         """
         if not callable(hook):
@@ -211,7 +219,7 @@ class FullyShardedDataParallel(StateMethods):
             unit.reduce_by(lambda *tensors: hook(state, *tensors))
 
 
-def _divide_all(
+def _shard_model(
     module: Module,
     process_group: ProcessGroup | tuple[ProcessGroup, ProcessGroup] | None,
     sharding_strategy: ShardingStrategy | None,
@@ -241,7 +249,7 @@ def _divide_all(
     if isinstance(process_group, tuple):
         groups: Any = process_group
     else:
-        groups = groups_of_mesh(process_group or device_mesh, what)
+        groups = shard_and_replica_groups(process_group or device_mesh, what)
     if hybrid and groups[1] is None:
         raise ValueError(
             f"{what}: hybrid sharding wants process_group=(the ranks to divide over, those with the same shards), or a "
@@ -258,7 +266,7 @@ def _divide_all(
         id(m) for x in (*(ignored_modules or ()), *(ignored_states or ())) if isinstance(x, Module) for m in x.modules()
     }
     offload = cpu_offload.offload_params if isinstance(cpu_offload, CPUOffload) else bool(cpu_offload)
-    choices = Choices(
+    options = UnitOptions(
         groups,
         strategy in (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2),
         0,
@@ -279,9 +287,9 @@ def _divide_all(
             if b.is_floating_point():
                 b.data = b.data.to(mixed_precision.buffer_dtype)
     if auto_wrap_policy is not None:
-        _wrap_below(module, "", as_policy(auto_wrap_policy), choices, ignored, skipped, _users(module))
-    divide([module], choices, ignored, root=True)
-    accept_full_states(module)
+        _auto_wrap(module, "", as_policy(auto_wrap_policy), options, ignored, skipped, _names_of_parameters(module))
+    make_unit([module], options, ignored, root=True)
+    accept_full_state_dicts(module)
     swap_class(module, FullyShardedDataParallel)
     if sync_module_states:
         for name, b in module.named_buffers():
@@ -292,7 +300,7 @@ def _divide_all(
 
 @no_grad()
 def _move(module: Module, where: device, ignored: set[int]) -> None:
-    """Moves those of a module's own tensors that have values and are not ignored."""
+    """Moves a module's own tensors to a device, except ignored ones and those on the meta device."""
     for p in module._parameters.values():
         if p is not None and id(p) not in ignored and not is_lazy(p) and not p.is_meta and p.device != where:
             _convert(p, lambda t: t.to(where))
@@ -302,8 +310,8 @@ def _move(module: Module, where: device, ignored: set[int]) -> None:
             set_category(made, BUFFER)
 
 
-def _users(module: Module) -> dict[int, list[str]]:
-    """Returns the names that each parameter has, by its id."""
+def _names_of_parameters(module: Module) -> dict[int, list[str]]:
+    """Returns all names of each parameter, by id. A shared parameter has several."""
     users: dict[int, list[str]] = {}
     for prefix, m in module.named_modules():
         for name, p in m._parameters.items():
@@ -312,17 +320,17 @@ def _users(module: Module) -> dict[int, list[str]]:
     return users
 
 
-def _wrap_below(
+def _auto_wrap(
     module: Module,
     prefix: str,
     ask: Callable[[Module, bool, int], Any],
-    choices: Choices,
+    options: UnitOptions,
     ignored: set[int],
     skipped: set[int],
     users: dict[int, list[str]],
 ) -> int:
-    """Makes units of the parts of a module, the innermost first, and returns how many elements these have."""
-    taken = 0
+    """Makes units of the submodules that the policy selects, the innermost first. Returns their number of elements."""
+    wrapped = 0
     for name, child in module.named_children():
         if id(child) in skipped or unit_of(child) is not None:
             continue
@@ -330,16 +338,16 @@ def _wrap_below(
         elements = sum(p.numel() for p in child.parameters() if id(p) not in ignored)
         below = 0
         if ask(child, True, elements):
-            below = _wrap_below(child, f"{full}.", ask, choices, ignored, skipped, users)
+            below = _auto_wrap(child, f"{full}.", ask, options, ignored, skipped, users)
         rest = elements - below
         answer = ask(child, False, rest)
         if answer and rest > 0:
-            # A parameter that a module outside of the unit uses too is left to one that has both.
+            # A parameter that is used outside of the unit, too, is left to an outer unit that contains all users.
             outside = {i for i, names in users.items() if any(not n.startswith(f"{full}.") for n in names)}
-            own = choices._replace(**answer) if isinstance(answer, dict) else choices
-            divide([child], own, ignored, prefix=f"{full}.", left=outside - ignored)
-            accept_full_states(child)
+            own = options._replace(**answer) if isinstance(answer, dict) else options
+            make_unit([child], own, ignored, prefix=f"{full}.", left=outside - ignored)
+            accept_full_state_dicts(child)
             swap_class(child, FullyShardedDataParallel)
             below = elements
-        taken += below
-    return taken
+        wrapped += below
+    return wrapped

@@ -1,4 +1,4 @@
-"""Scaling of losses where each rank has a part of the gradients."""
+"""Loss scaling for sharded gradients."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from plait.distributed._groups import ProcessGroup, resolve_group
 
 
 class ShardedGradScaler(GradScaler):
-    """A `GradScaler`, with its arguments, whose ranks leave a step out together, if a gradient of any is not finite.
+    """A `GradScaler` whose ranks skip a step together if any rank has a gradient that is not finite.
 
-    `GradScaler` does so by itself where an optimiser has divided parameters; this one does whatever the parameters are.
-    A rank whose parameters have no gradients takes part in what the others find.
+    `GradScaler` does the same for optimisers with sharded parameters. This class does it for all parameters, also on
+    ranks without gradients. The other arguments are those of `GradScaler`.
 
     Args:
-        process_group: the ranks; the default group if not given
+        process_group: the ranks; the default group by default
     """
 
     def __init__(

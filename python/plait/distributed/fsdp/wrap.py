@@ -1,4 +1,4 @@
-"""Which parts of a model become units of their own."""
+"""Wrapping policies: which submodules become FSDP units."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
-    """Makes every module a unit."""
+    """Makes every submodule a unit."""
     return True
 
 
@@ -36,15 +36,15 @@ def size_based_auto_wrap_policy(
     force_leaf_modules: set[type[Module]] | None = None,
     exclude_wrap_modules: set[type[Module]] | None = None,
 ) -> bool:
-    """Makes units of modules with many elements in parameters that no smaller unit has.
+    """Makes a unit of a module with many parameter elements that are in no inner unit.
 
     Args:
         module: the module
-        recurse: whether to look into the module, in the place of whether it is a unit
-        nonwrapped_numel: elements in its parameters that no unit has
-        min_num_params: how many make a unit
-        force_leaf_modules: classes that are not looked into; nn.MultiheadAttention by default
-        exclude_wrap_modules: classes that are no units; lists and dicts of modules by default
+        recurse: True asks whether to visit the module's children, False whether the module is a unit
+        nonwrapped_numel: the number of parameter elements that are in no inner unit
+        min_num_params: the number of elements that makes a unit
+        force_leaf_modules: classes whose children are not visited; `nn.MultiheadAttention` by default
+        exclude_wrap_modules: classes that never become units; `nn.ModuleList` and `nn.ModuleDict` by default
     """
     leaves = force_leaf_modules if force_leaf_modules is not None else {nn.MultiheadAttention}
     excluded = exclude_wrap_modules if exclude_wrap_modules is not None else {nn.ModuleList, nn.ModuleDict}
@@ -55,41 +55,41 @@ def size_based_auto_wrap_policy(
 def transformer_auto_wrap_policy(
     module: Module, recurse: bool, nonwrapped_numel: int, transformer_layer_cls: set[type[Module]]
 ) -> bool:
-    """Makes units of the modules of some classes."""
+    """Makes units of the modules of the given classes."""
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 
 
 def lambda_auto_wrap_policy(
     module: Module, recurse: bool, nonwrapped_numel: int, lambda_fn: Callable[[Module], bool]
 ) -> bool:
-    """Makes units of the modules for which a function says so."""
+    """Makes units of the modules for which a function returns True."""
     return recurse or bool(lambda_fn(module))
 
 
 class ModuleWrapPolicy:
-    """Makes units of the modules of some classes."""
+    """Makes units of the modules of the given classes."""
 
     def __init__(self, module_classes: Iterable[type[Module]]) -> None:
         self._classes = tuple(module_classes)
 
     def __call__(self, module: Module, recurse: bool, *args: Any, **kwargs: Any) -> bool:
-        """Returns whether to look into the module, or whether it is a unit."""
+        """Returns True with `recurse`, otherwise whether the module is a unit."""
         return recurse or isinstance(module, self._classes)
 
 
 class CustomPolicy:
-    """Makes units of the modules for which a function returns True or a dict of arguments that differ for the unit."""
+    """Makes units of the modules for which a function returns True, or a dict of options for the unit."""
 
     def __init__(self, lambda_fn: Callable[[Module], bool | dict[str, Any]]) -> None:
         self._function = lambda_fn
 
     def __call__(self, module: Module, recurse: bool, *args: Any, **kwargs: Any) -> Any:
-        """Returns whether to look into the module, or what the function says."""
+        """Returns True with `recurse`, otherwise what the function returns."""
         return True if recurse else self._function(module)
 
 
 class _Wrapping(threading.local):
-    """The classes, with their arguments, of the `enable_wrap` that the calling thread is in, the innermost last."""
+    """The wrapper classes and arguments of the calling thread's `enable_wrap` contexts, the innermost last."""
 
     def __init__(self) -> None:
         self.units: list[tuple[Callable[..., Any], dict[str, Any]]] = []
@@ -109,7 +109,7 @@ def enable_wrap(*, wrapper_cls: Callable[..., Any], **kwargs: Any) -> Iterator[N
 
 
 def wrap(module: Module, **kwargs: Any) -> Any:
-    """Returns the module, inside `enable_wrap` made a unit."""
+    """Wraps a module inside `enable_wrap`. Elsewhere it returns the module itself."""
     if not _wrapping.units:
         return module
     cls, given = _wrapping.units[-1]
@@ -117,7 +117,7 @@ def wrap(module: Module, **kwargs: Any) -> Any:
 
 
 def as_policy(policy: Any) -> Callable[[Module, bool, int], Any]:
-    """Returns a policy as a function of a module, whether to look into it, and the elements that no unit has."""
+    """Converts a policy, or a list of classes, to a function of module, recurse and nonwrapped_numel."""
     if isinstance(policy, Iterable) and not callable(policy):
         policy = ModuleWrapPolicy(policy)
     if not callable(policy):

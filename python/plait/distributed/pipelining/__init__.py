@@ -1,8 +1,8 @@
-"""Pipelines: the layers of a model on several devices or ranks, and batches that pass through them in parts.
+"""Pipeline parallelism: the stages of a model are on several devices or ranks, and batches become micro-batches.
 
 `plait.Pipeline` drives all devices from one thread. The classes with PyTorch's names, such as `Schedule1F1B`, are for
-ranks, each of which has a `PipelineStage` or several. A `Schedule` is the order of the passes as data: it can be
-written by hand, checked, simulated and drawn.
+ranks, each of which runs one or more `PipelineStage`s. A `Schedule` is the order of the passes as data: it can be
+written by hand, validated, simulated and drawn.
 """
 
 from plait._public import publish as _publish

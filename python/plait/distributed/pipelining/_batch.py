@@ -1,4 +1,4 @@
-"""Batches as micro-batches, and their outputs as one again."""
+"""Splits batches into micro-batches, and merges their outputs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from plait._tensor import Tensor
 from plait.distributed.pipelining._values import pack
 
 
-def cut_batch(samples: int, chunks: int) -> list[int]:
-    """Returns the numbers of samples of the micro-batches: at most `chunks`, none empty, the larger ones first."""
+def micro_batch_sizes(samples: int, chunks: int) -> list[int]:
+    """Returns the sizes of the micro-batches: at most `chunks`, none empty, the larger ones first."""
     out = array("q", bytes(8 * max(chunks, 1)))
     return list(out[: check(_core.bind_PipelineCut(samples, chunks, address(out)))])
 
 
-def cutter(name: str, sizes: Sequence[int]) -> Callable[[Tensor], Sequence[Tensor]]:
-    """Returns what cuts tensors of a batch into micro-batches; errors name who asked."""
+def splitter(name: str, sizes: Sequence[int]) -> Callable[[Tensor], Sequence[Tensor]]:
+    """Returns a function that splits tensors of a batch into micro-batches. `name` is for error messages."""
 
     def cut(t: Tensor) -> Sequence[Tensor]:
         if t.ndim == 0 or t.shape[0] != sum(sizes):
@@ -32,12 +32,12 @@ def cutter(name: str, sizes: Sequence[int]) -> Callable[[Tensor], Sequence[Tenso
     return cut
 
 
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Returns the outputs of micro-batches as one; of scalars a row."""
+def merge_outputs(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenates the outputs of micro-batches. Scalars become a vector."""
     return _ops.stack(parts) if parts[0].ndim == 0 else _ops.cat(parts, 0)
 
 
-def moved(value: Any, device: Any) -> Any:
-    """Returns a nested value with its tensors on a device."""
+def move_to(value: Any, device: Any) -> Any:
+    """Returns a nested value with its tensors moved to a device."""
     tensors, fill = pack(value)
     return fill([t.to(device) for t in tensors])

@@ -1,4 +1,4 @@
-"""Steps of pipelines: the engine carries the schedule out, and asks for what belongs to Python."""
+"""Executes steps of pipelines: the engine runs the schedule, and calls back for forward passes, losses and hooks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from plait._errors import DistributedError, text_of
 from plait._tensor import Tensor
 from plait.distributed.pipelining._schedule import Schedule, Timeline
 
-_FORWARD, _LOSS, _END = 16, 17, 18  # what a step wants, as `bind_PipelineNext` numbers it
+_FORWARD, _LOSS, _END = 16, 17, 18  # requests of `bind_PipelineNext`; others belong to backward
 
 
 class Executor(_core.ObjectOwner):
-    """Carries out steps on devices: of the calling thread all of them, or of a rank its own."""
+    """Executes steps: on all devices from the calling thread, or on the device of one rank."""
 
     def __init__(self, devices: Sequence[Any], placement: Sequence[int], group: Any = None) -> None:
-        self._free = threading.Lock()
+        self._lock = threading.Lock()
         self._step: Owner | None = None
         self._pass: PartOfPass | None = None
         place = array("q", placement)
@@ -42,12 +42,12 @@ class Executor(_core.ObjectOwner):
         return self.devices[0 if self.group is not None else self.placement[stage]]
 
     def tie(self, t: Tensor, stage: int) -> Tensor:
-        """Returns what a stage has to use in place of a tensor that may be on another device."""
+        """Returns the copy of a shared tensor on a stage's device; the tensor itself if it is there."""
         h = check(_core.bind_PipelineTie(self._h, t._h, stage))
         return own(h) if h else t
 
     def share(self, t: Tensor, stages: Sequence[int]) -> None:
-        """Says that stages of several ranks use a tensor, of which this rank has a copy."""
+        """Ties this rank's copy of a tensor to the copies of the other given stages, which other ranks run."""
         numbers = array("q", stages)
         check(_core.bind_PipelineShare(self._h, t._h, address(numbers), len(numbers)))
 
@@ -63,37 +63,37 @@ class Executor(_core.ObjectOwner):
         finish: Callable[[], None] | None = None,
         touched: Callable[[], Sequence[Tensor]] = tuple,
     ) -> Tensor | None:
-        """Runs a step and returns the sum of the losses, each with its weight.
+        """Runs a step and returns the weighted sum of the losses.
 
-        A step of ranks that fails on one fails on all, and every rank drops its gradients.
+        If a step fails on one rank, it fails on all ranks, and every rank drops its gradients.
 
         Args:
             schedule: the order of the passes
-            inputs: the first stage's, by micro-batch
-            weights: what each micro-batch's loss counts
-            train: whether gradients are wanted
+            inputs: the first stage's inputs, by micro-batch
+            weights: the weight of each micro-batch's loss
+            train: whether to run backward
             forward: runs a stage on a micro-batch's tensors
-            loss: returns the loss of the last stage's tensors
-            scale: multiplies the gradients, and not the losses
-            finish: called on ranks when all passes are done; what it raises fails the step on all of them
-            touched: returns the parameters and buffers of a rank's stages on which a pass leaves something
+            loss: returns the loss of the last stage's outputs
+            scale: a factor for the gradients, not for the losses
+            finish: called on ranks after all passes; an exception fails the step on all ranks
+            touched: returns the parameters and buffers of a rank's stages that a step changes
         """
-        with self._alone():
+        with self._exclusive():
             return self._run(schedule, inputs, weights, train, forward, loss, scale, finish, touched)
 
     def refuse(self, error: BaseException) -> None:
-        """Tells the other ranks that this one cannot begin the next step, which fails on all of them."""
-        check(_core.bind_PipelineRefuse(self._h, _why(error), isinstance(error, MemoryError)))
+        """Fails the next step on all ranks, because this rank cannot begin it."""
+        check(_core.bind_PipelineRefuse(self._h, _reason(error), isinstance(error, MemoryError)))
 
     def forget(self, tensors: Sequence[Tensor]) -> None:
-        """Drops the gradients of the tensors of a rank's stages after a step that has failed, as every rank does."""
+        """Drops the gradients of this rank's tensors after a failed step, as every rank does."""
         handles = array("q", [t._h for t in tensors])
         call(_core.bind_PipelineForget, address(handles), len(handles))
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keeps other threads out, which get an error: what a step holds would be taken from it."""
-        if not self._free.acquire(blocking=False):
+    def _exclusive(self) -> Iterator[None]:
+        """Raises an error if another thread, or an outer step, is using the pipeline."""
+        if not self._lock.acquire(blocking=False):
             raise RuntimeError(
                 "pipeline: two threads use one pipeline at the same time, or a step is within another; end the step "
                 "that is on its way before the next, or give each thread a pipeline of its own"
@@ -101,7 +101,7 @@ class Executor(_core.ObjectOwner):
         try:
             yield
         finally:
-            self._free.release()
+            self._lock.release()
 
     def _run(
         self,
@@ -134,7 +134,7 @@ class Executor(_core.ObjectOwner):
                     loss is not None,
                 )
             )
-        except (MemoryError, DistributedError):  # other errors are known before the ranks meet
+        except (MemoryError, DistributedError):  # other errors are found before any rank begins the step
             self.forget(touched())
             raise
         self._step = Owner(step)
@@ -144,7 +144,7 @@ class Executor(_core.ObjectOwner):
             self._end_pass()
             total = call(_core.bind_PipelineLoss, step)
         except BaseException as error:
-            call(_core.bind_PipelineFail, step, _why(error), isinstance(error, MemoryError))
+            call(_core.bind_PipelineFail, step, _reason(error), isinstance(error, MemoryError))
             self._end()
             self.forget(touched())
             raise
@@ -160,6 +160,7 @@ class Executor(_core.ObjectOwner):
         loss: Callable[..., Any] | None,
         finish: Callable[[], None] | None,
     ) -> None:
+        """Answers one request of the engine: a stage's forward, a loss, a part of backward, or the end of the step."""
         if wanted == _END:
             if finish is not None:
                 finish()
@@ -183,7 +184,7 @@ class Executor(_core.ObjectOwner):
                         assert loss is not None
                         results = [loss(micro, tensors)]
                 else:
-                    results = self._part(check(_core.bind_PipelinePass(step))).answer(wanted)
+                    results = self._backward_part(check(_core.bind_PipelinePass(step))).answer(wanted)
             finally:
                 _core.bind_ModeSet(before)
             out = array("q", [0 if t is None else t._h for t in results])
@@ -193,7 +194,8 @@ class Executor(_core.ObjectOwner):
             raise
         check(_core.bind_PipelineAnswer(step, address(out), len(out)))
 
-    def _part(self, run: int) -> PartOfPass:
+    def _backward_part(self, run: int) -> PartOfPass:
+        """Returns the Python side of a backward pass, which may pause between requests."""
         if self._pass is None or self._pass.run != run:
             self._end_pass()
             self._pass = PartOfPass(run)
@@ -205,8 +207,8 @@ class Executor(_core.ObjectOwner):
             ended.end()
 
     def measured(self) -> Timeline | None:
-        """Waits for the last step and returns when its passes were done; None where that cannot be measured."""
-        with self._alone():
+        """Waits for the last step and returns the times of its passes; None if they cannot be measured."""
+        with self._exclusive():
             if self._step is None:
                 return None
             h = check(_core.bind_PipelineMeasured(self._step._h))
@@ -217,5 +219,5 @@ class Executor(_core.ObjectOwner):
         self._step = None
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text_of(error)}"

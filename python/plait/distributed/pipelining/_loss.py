@@ -1,8 +1,8 @@
-"""Losses of micro-batches, and what each of them counts in the loss of the batch.
+"""Losses of micro-batches, and their weights in the loss of the batch.
 
-A mean over samples is the sum of the micro-batches' means, each times its share of the samples. The means of cross
-entropies are over the targets that are not ignored, times the weights of their classes: micro-batches add sums,
-divided by what the whole batch has of that.
+If the loss is a mean over samples, the batch's loss is the sum of the micro-batches' means, each weighted by its share
+of the samples. Cross entropies are means over the targets that are not ignored, weighted by class. For these,
+micro-batches compute sums, which are divided by the total weight of the batch.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class MicroLosses:
     """The losses of a batch's micro-batches.
 
     Args:
-        name: who computes them, for errors
+        name: the caller, for error messages
         loss_fn: returns the loss of an output and a target
         reduction: "mean" or "sum"
-        target: that of the whole batch, on the device of the outputs
-        sizes: the micro-batches' numbers of samples
+        target: the target of the whole batch, on the device of the outputs
+        sizes: the number of samples of each micro-batch
     """
 
     def __init__(self, name: str, loss_fn: Any, reduction: str, target: Any, sizes: Sequence[int]) -> None:
         self._name, self._loss_fn, self._sizes = name, loss_fn, list(sizes)
         self.weights = [1.0 if reduction == "sum" else n / sum(sizes) for n in sizes]
         self._mean = reduction == "mean"
-        self._counted: list[list[Tensor]] = [[] for _ in sizes]  # by micro-batch, what its means are over
+        self._total_weights: list[list[Tensor]] = [[] for _ in sizes]  # by micro-batch, the total weights of its means
         self._sum: Callable[[Tensor, Tensor], Tensor] | None = None
         self._total: Tensor | None = None
         known = _cross_entropy(loss_fn) if self._mean and isinstance(target, Tensor) else None
@@ -51,12 +51,12 @@ class MicroLosses:
                 self.weights = [1.0] * len(sizes)
 
     def __call__(self, micro: int, output: Any, target: Any) -> tuple[Tensor, Tensor]:
-        """Returns what a micro-batch adds to the loss before weights, and its own loss."""
+        """Returns a micro-batch's contribution to the batch's loss before weighting, and its own loss."""
         if self._sum is not None:
             value = self._sum(output, target)
             assert self._total is not None
             return value / self._total.to(value.dtype), value.detach() / self._mean_over(target)
-        with watching(self._counted[micro] if self._mean else None):
+        with watching(self._total_weights[micro] if self._mean else None):
             value = self._loss_fn(output, target)
         return value, value.detach()
 
@@ -65,8 +65,8 @@ class MicroLosses:
         return mean_over(target, *self._over)
 
     def check(self) -> None:
-        """Raises if means were over other numbers than those of samples, in other ratios."""
-        counts = [c for c in self._counted if c]
+        """Raises an error if the micro-batches' means had total weights that are not proportional to their sizes."""
+        counts = [c for c in self._total_weights if c]
         if not counts:
             return
         with no_grad():
@@ -84,7 +84,7 @@ class MicroLosses:
 
 
 def place_loss(loss_fn: Any, device: Any, owned: set[int]) -> None:
-    """Moves the tensors of a loss that is a module to the device of the outputs, but those that a stage has."""
+    """Moves the tensors of a loss module to the device of the outputs, except those that belong to a stage."""
     if not isinstance(loss_fn, Module):
         return
     with no_grad():
@@ -98,7 +98,7 @@ def place_loss(loss_fn: Any, device: Any, owned: set[int]) -> None:
 
 
 def _cross_entropy(loss_fn: Any) -> tuple[Callable[..., Tensor], dict[str, Any]] | None:
-    """Returns of which function of class indices a loss is the mean, and its options; None for another one."""
+    """Returns the function and options of a mean cross entropy or NLL loss; None for other losses."""
     if isinstance(loss_fn, functools.partial):
         inner = _cross_entropy(loss_fn.func)
         others = {"input", "target", "size_average", "reduce"} & set(loss_fn.keywords)

@@ -1,4 +1,4 @@
-"""Models as sequences of layers: what these cost, and whether they fit."""
+"""Models as sequences of layers: balancing their costs over stages, and checking that stages fit."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def layers_of(model: Any) -> Sequential:
 
 
 def balance(costs: Sequence[float], parts: int) -> list[int]:
-    """Returns how many layers each part has, so that the largest costs as little as possible."""
+    """Returns the number of layers of each part, so that the most expensive part costs as little as possible."""
     values, out = array("d", costs), array("q", bytes(8 * max(parts, 1)))
     check(_core.bind_PipelineBalance(address(values), len(values), parts, address(out)))
     return list(out)
 
 
 def estimate(model: Sequential) -> list[float]:
-    """Returns the layers' costs as estimated by their parameters."""
+    """Estimates the layers' costs by their numbers of parameters."""
     return [1.0 + sum(p.numel() for p in layer.parameters()) for layer in model]
 
 
 def measure(model: Sequential, example: Any, repeats: int = 3) -> list[float]:
-    """Returns the seconds of the layers' forward passes on an example, each the best of some."""
+    """Measures the seconds of each layer's forward pass on an example, the best of several runs."""
     seconds = []
     value = example
     with no_grad():
@@ -70,12 +70,12 @@ def _wait(value: Any) -> None:
 
 
 def describe(value: Any) -> str:
-    """Returns the shapes in a nested value."""
+    """Returns the shapes of the tensors in a nested value, for error messages."""
     return ", ".join(str(list(t.shape)) for t in pack(value)[0])
 
 
 def try_stages(stages: Sequence[Module], *args: Any, **kwargs: Any) -> None:
-    """Runs stages one after the other without gradients. Raises the first error, with what the stage before gives."""
+    """Runs the stages once, without gradients. An error gets a note with the stage and its input shapes."""
     with no_grad():
         values: tuple[Any, ...] = args
         for i, stage in enumerate(stages):

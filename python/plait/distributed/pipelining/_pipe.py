@@ -1,4 +1,4 @@
-"""Models cut into stages for the schedules of ranks."""
+"""Splits models into stages, for the schedules of ranks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Pipe", "SplitPoint", "pipeline"]
 
 
 class SplitPoint(Enum):
-    """Where a stage begins: before a layer, or after it."""
+    """Where a model is split: before a layer, or after it."""
 
     BEGINNING = 1
     END = 2
 
 
 class Pipe:
-    """A model cut into stages by `pipeline`. The stages share its modules, whose parameters keep their names.
+    """A model that `pipeline` has split into stages. The stages share its modules, whose parameters keep their names.
 
     Attributes:
         num_stages: the number of stages
@@ -41,19 +41,19 @@ class Pipe:
         return self._stages[stage_idx]
 
     def build_stage(self, stage_index: int, device: Any, group: Any = None) -> PipelineStage:
-        """Returns a stage for the schedules of ranks, on a device. Parameters of several stages are tied."""
+        """Creates a stage on a device, for the schedules of ranks. Parameters of several stages are tied."""
         module = self.get_stage_module(stage_index)
         users: dict[int, list[int]] = {}
         for i, stage in enumerate(self._stages):
             for p in stage.parameters():
                 users.setdefault(id(p), []).append(i)
         names = {id(p): name for name, p in module.named_parameters()}
-        # In the order of the model, the same for every stage.
+        # In the order of the model, which is the same on every rank.
         tied = {names[i]: stages for i, stages in users.items() if i in names and len(stages) > 1}
         return PipelineStage(module, stage_index, self.num_stages, device, group=group, tied=tied)
 
     def info(self) -> dict[str, Any]:
-        """Returns the number of stages and the names of each one's parameters."""
+        """Returns the number of stages and the names of their parameters."""
         return {
             "num_stages": self.num_stages,
             "parameters": [[n for n, _ in s.named_parameters()] for s in self._stages],
@@ -70,18 +70,18 @@ def pipeline(
     split_spec: dict[str, SplitPoint] | None = None,
     split_policy: Any = None,
 ) -> Pipe:
-    """Cuts a model into stages and runs these once, without gradients, on a micro-batch.
+    """Splits a model into stages, and runs them once on a micro-batch, without gradients, to check that they fit.
 
     Args:
-        module: a Sequential, whose layers may be such again
-        mb_args: the arguments of the first layer, of one micro-batch
-        mb_kwargs: more of them
-        split_spec: where stages begin, by names of layers, such as "2", or "blocks.2" of a layer in a Sequential
-        split_policy: called with the model, returns the numbers of layers of the stages
+        module: a `Sequential`, which may contain others
+        mb_args: the arguments of the first layer, for one micro-batch
+        mb_kwargs: its keyword arguments
+        split_spec: the points to split at, by name of layer, such as "2", or "blocks.2" in an inner `Sequential`
+        split_policy: called with the model, returns the number of layers of each stage
 
     Raises:
-        ValueError: if a layer is not there, or a stage does not take what the one before gives.
-        TypeError: if the model, or what holds a layer to split at, is not a sequence of layers.
+        ValueError: for an unknown layer, or if a stage does not accept the output of the one before.
+        TypeError: if the model, or the parent of a layer to split at, is not a `Sequential`.
     """
     model = layers_of(module)
     if not isinstance(mb_args, list | tuple):
@@ -107,7 +107,7 @@ def pipeline(
 
 
 def _cut(layers: Sequential, points: dict[tuple[str, ...], SplitPoint], prefix: str) -> list[Sequential]:
-    """Returns the parts between points in a sequence; the first and the last may be empty."""
+    """Splits a sequence at the given points. The first and the last part may be empty."""
     parts: list[dict[str, Module]] = [{}]
     for name in {path[0]: None for path in points}:
         if name not in layers._modules:

@@ -1,4 +1,4 @@
-"""Pipeline: one thread, the layers of a model on many devices."""
+"""Pipeline: one thread trains a model whose stages are on many devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plait._device import device as Device
 from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
 from plait.amp.grad_scaler import GradScaler
-from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved
+from plait.distributed.pipelining._batch import merge_outputs, micro_batch_sizes, move_to, splitter
 from plait.distributed.pipelining._executor import Executor
 from plait.distributed.pipelining._loss import MicroLosses, place_loss
 from plait.distributed.pipelining._model import balance, estimate, layers_of, measure, tensors_of, try_stages
@@ -24,30 +24,30 @@ from plait.nn.parallel.replicate import _copy
 class Pipeline(Module):
     """Trains a model whose layers are on several devices, from one thread.
 
-    A batch is cut into micro-batches, which pass through the devices one behind the other. The layers are moved to
-    their devices; parameters keep their names in the model, so its state dict fits. A parameter that layers of several
-    stages share is on the device of the first, and collects the gradients of all.
+    A batch is split into micro-batches, so that the devices work on different micro-batches at the same time. The
+    layers are moved to their devices. Parameters keep their names, so state dicts of the model can be loaded. A
+    parameter that several stages share is on the device of the first, and gets the sum of all gradients.
 
     Args:
-        model: a Sequential, or a list of modules
-        devices: the devices, in the order in which a batch passes through them
-        chunks: the number of micro-batches that a batch is cut into, along dimension 0
-        schedule: the name of a `Schedule`, one of your own, or its text
-        loss_fn: called with output and target, returns the loss of a micro-batch, a scalar; without it the model's
-            output is the loss. A module's tensors are moved to the last device
-        split: "balanced", or the numbers of layers of the stages
-        reduction: whether the loss is a "mean" over samples or a "sum"; by default what `loss_fn.reduction` says. The
-            means of `nn.CrossEntropyLoss`, `nn.NLLLoss` and their functions, over what is not ignored, are right too;
-            inside another loss they raise where micro-batches differ in what is ignored or in the weights of classes
-        stages_per_device: for the schedules that leave it open
-        max_live: the most activations, one for each micro-batch in each stage, that a device may keep at a time
-        example: an input with which to check that the stages fit, and to measure the layers for a balanced split,
-            which else goes by the number of parameters
+        model: a `Sequential`, or a list of modules
+        devices: the devices, in the order of the stages
+        chunks: the number of micro-batches that a batch is split into, along dimension 0
+        schedule: the name of a schedule, a `Schedule`, or its text
+        loss_fn: called with output and target, returns the scalar loss of a micro-batch; without it the model's output
+            is the loss. The tensors of a loss module are moved to the last device
+        split: "balanced", or the number of layers of each stage
+        reduction: whether the loss is a "mean" over samples or a "sum"; `loss_fn.reduction` by default.
+            `nn.CrossEntropyLoss`, `nn.NLLLoss` and their functions may ignore targets and have class weights. If
+            another loss uses them, an error is raised when micro-batches differ in ignored targets or weights
+        stages_per_device: for schedules that allow several stages per device
+        max_live: the maximum number of activations on a device; one micro-batch in one stage counts as one
+        example: an input for checking that the stages fit, and for measuring the layers for a balanced split; without
+            it the split is by numbers of parameters
 
     Raises:
-        TypeError: if an argument is not what it should be.
-        ValueError: if there are fewer layers than stages, or fewer chunks than devices, or the schedule does not fit
-            or keeps too much.
+        TypeError: for an argument of the wrong type.
+        ValueError: if there are fewer layers than stages, or fewer chunks than devices, or the schedule is for other
+            sizes or exceeds `max_live`.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Pipeline(Module):
         if loss_fn is not None and not callable(loss_fn):
             raise TypeError(f"Pipeline: want a loss_fn that can be called, got {loss_fn!r}")
         layers = layers_of(model)
-        self.__dict__["_modules"] = layers._modules  # under the names that they have in the model
-        self.__dict__["loss_fn"] = loss_fn  # no layer, if it is a module
+        self.__dict__["_modules"] = layers._modules  # keeps their names in the model
+        self.__dict__["loss_fn"] = loss_fn  # a loss module must not become a child
         self.devices, self.chunks = [str(d) for d in devices], chunks
         if chunks < len(self.devices):
             raise ValueError(
@@ -100,7 +100,7 @@ class Pipeline(Module):
         self._place()
 
     def _plan(self, schedule: str | Schedule, stages_per_device: int | None) -> list[int]:
-        """Says by number of micro-batches which schedule to use, and returns the device of each stage."""
+        """Prepares the schedule, and returns the device of each stage."""
         n = len(self.devices)
         custom = schedule if isinstance(schedule, Schedule) else None
         if isinstance(schedule, str) and any(c in schedule for c in ", \n"):
@@ -136,7 +136,7 @@ class Pipeline(Module):
         return balance(estimate(layers) if example is None else measure(layers, example), stages)
 
     def _place(self) -> None:
-        """Moves every tensor to the device of the first stage that has it, and makes copies for the others."""
+        """Moves every tensor to the device of the first stage that has it, and creates copies for other stages."""
         owned: dict[int, int] = {}
         for s, stage in enumerate(self._stages):
             for t in tensors_of(stage):
@@ -152,7 +152,7 @@ class Pipeline(Module):
         place_loss(self.loss_fn, self._executor.device(len(self._stages) - 1), set(owned))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Pipeline:
-        """Changes parameters and buffers as for any module, such as their dtype; they stay on their stage's device."""
+        """Applies a function to parameters and buffers, such as a change of dtype. They stay on their devices."""
         super()._apply(fn, recurse)
         self._executor = Executor(self.devices, self._executor.placement)
         self._copies = []
@@ -160,7 +160,7 @@ class Pipeline(Module):
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # Copies and files have the model and how it is cut, and make streams and copies of shared tensors anew.
+        # Contains the model and its split. Streams and copies of shared tensors are created again.
         schedule, sizes, stages_per_device = self._made
         layers = Sequential()
         layers.__dict__["_modules"] = self._modules
@@ -168,7 +168,7 @@ class Pipeline(Module):
         return _remade, (*arguments, stages_per_device, self.training)
 
     def _move(self, module: Module, stage: int, owned: dict[int, int]) -> None:
-        """Moves those of a module's own tensors that the stage owns."""
+        """Moves the tensors of a module that the stage owns to the stage's device."""
         device = self._executor.device(stage)
         for p in module._parameters.values():
             if p is not None and owned[id(p)] == stage:
@@ -179,7 +179,7 @@ class Pipeline(Module):
                 owned[id(made)] = stage
 
     def schedule(self, micro_batches: int | None = None) -> Schedule:
-        """Returns the schedule for some number of micro-batches, `chunks` by default."""
+        """Returns the schedule for a number of micro-batches, `chunks` by default."""
         m = self.chunks if micro_batches is None else micro_batches
         if m not in self._schedules:
             if hasattr(self, "_custom"):
@@ -196,22 +196,22 @@ class Pipeline(Module):
     def step(
         self, x: Any, target: Any = None, *, return_outputs: bool = True, scaler: GradScaler | None = None
     ) -> tuple[Tensor, Any]:
-        """Runs the model forward and backward on a batch, and adds the gradients to those of the parameters.
+        """Runs forward and backward on a batch, and accumulates the gradients.
 
         Args:
-            x: the input, a tensor or tensors in tuples, lists and dicts, all with the samples along dimension 0
-            target: what the loss compares the output with
-            return_outputs: whether to keep the output of every micro-batch
-            scaler: multiplies the gradients by its factor, which its own `step` divides them by
+            x: the input, a tensor or nested tensors, all with the batch along dimension 0
+            target: the target of `loss_fn`
+            return_outputs: whether to return the output
+            scaler: a `GradScaler`, by whose factor the gradients are multiplied; its `step` divides them again
 
         Returns:
-            The loss of the batch, and the output, None without `loss_fn` or `return_outputs`. If it fails, the
-            gradients of some micro-batches have been added.
+            The loss of the batch, and the output, None without `loss_fn` or `return_outputs`. After an error, the
+            gradients of some micro-batches may be accumulated already.
 
         Raises:
             RuntimeError: under no_grad, or if the loss is not a scalar.
-            TypeError: if there is no tensor in the input.
-            ValueError: if there are no samples.
+            TypeError: if the input contains no tensor.
+            ValueError: if the batch is empty.
         """
         if not is_grad_enabled():
             raise RuntimeError("Pipeline.step: gradients are not recorded (under no_grad); evaluate instead")
@@ -223,11 +223,11 @@ class Pipeline(Module):
         return loss, output
 
     def evaluate(self, x: Any, target: Any = None) -> tuple[Tensor | None, Any]:
-        """Runs the model forward, without gradients, and returns the loss, None without a target, and the output."""
+        """Runs forward without gradients. Returns the loss, None without a target, and the output."""
         return self._run(x, target, False, True)
 
     def forward(self, x: Any) -> Any:
-        """Returns the model's output, without gradients: these come from `step`."""
+        """Returns the model's output, without gradients. Use `step` for training."""
         return self.evaluate(x)[1]
 
     def _run(self, x: Any, target: Any, train: bool, keep: bool, scale: float = 1.0) -> tuple[Tensor | None, Any]:
@@ -236,13 +236,13 @@ class Pipeline(Module):
         samples = batch_size((x,), {}, 0)
         if samples == 0:
             raise ValueError("Pipeline: got an input without samples along dimension 0")
-        sizes = cut_batch(samples, self.chunks)
-        # All at once: a part of it would wait for what its device is doing by then.
-        target = moved(target, self.devices[self._executor.placement[-1]])
-        parts = split_nested((x, target), len(sizes), cutter("Pipeline", sizes))
+        sizes = micro_batch_sizes(samples, self.chunks)
+        # The whole target at once, since parts would wait for later work of the device.
+        target = move_to(target, self.devices[self._executor.placement[-1]])
+        parts = split_nested((x, target), len(sizes), splitter("Pipeline", sizes))
         packed = [pack(part[0]) for part in parts]
         stages = [self._stage(s) for s in range(len(self._stages))]
-        # What a stage gave, by micro-batch, to make what the next one gets; at first the batch.
+        # By micro-batch, a function that rebuilds the nested input of the next stage from tensors.
         rebuild = [fill for _, fill in packed]
         outputs: list[Any] = [None] * len(sizes)
         last = len(stages) - 1
@@ -270,10 +270,10 @@ class Pipeline(Module):
             scale,
         )
         losses.check()
-        return total, merge_nested(outputs, joined) if keep else None
+        return total, merge_nested(outputs, merge_outputs) if keep else None
 
     def _stage(self, index: int) -> Callable[[Any], Any]:
-        """Returns what runs a stage, with copies in place of tensors that are on other devices."""
+        """Returns a function that runs a stage, with copies of shared tensors that are on other devices."""
         copies = self._copies[index]
         if not copies:
             return _Chain(self._stages[index])
@@ -281,11 +281,11 @@ class Pipeline(Module):
         return _Chain([_copy(layer, copies, made) for layer in self._stages[index]])
 
     def timeline(self) -> Timeline | None:
-        """Waits for the last step and returns when its passes were done; None before the first."""
+        """Waits for the last step and returns the times of its passes; None before the first step."""
         return self._executor.measured()
 
     def plot(self) -> Picture:
-        """Draws the last step as measured, below what the schedule predicts of stages that take as long as these."""
+        """Draws the last step as measured, below the schedule's prediction for the measured times of the stages."""
         measured = self.timeline()
         if measured is None:
             return self.schedule().plot()
@@ -322,7 +322,7 @@ def _remade(
     stages_per_device: int | None,
     training: bool,
 ) -> Pipeline:
-    """Makes a pipeline of what a copy or a file has of one."""
+    """Creates the pipeline of a copy or a pickle."""
     made = Pipeline(
         layers,
         devices,
@@ -338,7 +338,7 @@ def _remade(
 
 
 class _Chain(Module):
-    """Calls layers one after the other. They are not its children."""
+    """Calls layers one after the other. The layers are not its children."""
 
     def __init__(self, layers: Sequence[Module]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Random numbers of micro-batches."""
+"""Random number generators of micro-batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Fork", "forks"]
 
 
 class Fork(_core.ObjectOwner):
-    """The random numbers of one micro-batch, used inside `with fork:`."""
+    """The random state of one micro-batch. Inside `with fork:`, random functions use it."""
 
     def __init__(self, seed: int) -> None:
         self._h = check(_core.bind_WorkerNew(seed))
@@ -29,10 +29,10 @@ class Fork(_core.ObjectOwner):
 
 
 def forks(n: int) -> list[Fork]:
-    """Returns the random numbers of n micro-batches, as a step of a pipeline uses them.
+    """Returns the random states of n micro-batches that a step of a pipeline uses.
 
-    A loop over micro-batches that runs each inside its fork drops the same activations as the pipeline. They depend on
-    the state of the default device's generator, which moves on by one.
+    A loop that runs each micro-batch inside its fork drops the same activations as the pipeline. The forks derive from
+    the generator of the default device, which advances by one.
     """
     generator = default_generator(get_default_device())
     made = [Fork(generator.fork(i).get_state()[0]) for i in range(n)]

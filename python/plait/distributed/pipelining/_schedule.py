@@ -1,4 +1,4 @@
-"""Schedules as data: lists of actions that can be checked, predicted, drawn and run."""
+"""Schedules as data: lists of actions that can be validated, simulated, drawn and executed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = ("F", "B", "I", "W")
 
 
 class Span(NamedTuple):
-    """What a device did, of kind F (forward), B (backward), I or W (gradients of inputs, of weights), and when."""
+    """A pass on a device and its times. Kinds are F (forward), B (backward), I and W (gradients of inputs, weights)."""
 
     device: int
     kind: str
@@ -26,16 +26,14 @@ class Span(NamedTuple):
 
 
 class Timeline(_core.ObjectOwner):
-    """What a schedule comes to, predicted by `Schedule.simulate` or measured.
-
-    A notebook shows it as a picture.
+    """The times of a schedule's passes, simulated by `Schedule.simulate` or measured. A notebook shows it as a picture.
 
     Attributes:
-        time: the end of the last pass, in seconds if it was measured, and otherwise in the unit of the costs
-        bubble: the part of the devices' time in which they do nothing
-        live: by device the most activations it keeps at a time, one for each micro-batch in each stage
+        time: the end of the last pass, in seconds if it was measured, otherwise in the unit of the costs
+        bubble: the fraction of the devices' time in which they are idle
+        live: by device, the peak number of activations; one micro-batch in one stage counts as one
         live_stage: the same by stage
-        peak: by device the most bytes that these keep, if costs said how many
+        peak: by device, the peak bytes of activations, if the costs include them
     """
 
     def __init__(self, handle: int, unit: str = "") -> None:
@@ -62,14 +60,14 @@ class Timeline(_core.ObjectOwner):
         return [Span(d, KINDS[k], s, m, start, end) for d, k, s, m, start, end in rows]
 
     def costs(self) -> dict[str, list[float]]:
-        """Returns the stages' times, medians over the micro-batches, as `Schedule.simulate` takes them."""
+        """Returns the stages' median times over the micro-batches, as arguments for `Schedule.simulate`."""
         n = len(self.live_stage)
         out = array("d", bytes(24 * n))
         check(_core.bind_TimelineCosts(self._h, address(out)))
         return {"forward": list(out[:n]), "input": list(out[n : 2 * n]), "weight": list(out[2 * n :])}
 
     def plot(self, *others: Timeline) -> Picture:
-        """Draws this timeline and others below it, on one scale of time."""
+        """Draws this timeline, and others below it, with the same time scale."""
         handles = array("q", [t._h for t in (self, *others)])
         return Picture(_core.bind_TimelinePlot(address(handles), len(handles), self._unit))
 
@@ -84,7 +82,7 @@ class Timeline(_core.ObjectOwner):
 
 
 class Picture:
-    """An SVG image, which a notebook shows. `svg` is its text."""
+    """An SVG image. A notebook shows it; `svg` is its text."""
 
     def __init__(self, svg: str) -> None:
         self.svg = svg
@@ -102,20 +100,20 @@ class Picture:
 
 
 class Schedule(_core.ObjectOwner):
-    """The order of the passes on each device: `Schedule("1f1b", devices=4, micro_batches=8)`.
+    """The order of the passes on each device, such as `Schedule("1f1b", devices=4, micro_batches=8)`.
 
-    `str` returns it as text, a line of actions for each device such as `0F0,0F1,0B0`, of stage, kind and micro-batch;
-    `Schedule.parse` reads it. The kinds are F (forward), B (backward), or I and W, the gradients of inputs and of
-    weights.
+    `str` returns it as text, with one line of actions for each device, such as `0F0,0F1,0B0`: stage, kind and
+    micro-batch. `Schedule.parse` reads it. The kinds are F (forward) and B (backward), which may be split into I and W,
+    the gradients of inputs and of weights.
 
     Args:
         name: gpipe, 1f1b, interleaved, looped-bfs, zb-h1 or zb-v
         devices: the number of devices
         micro_batches: the number of micro-batches
-        stages_per_device: for the schedules that leave it open; 2 by default, 1 of zb-h1
+        stages_per_device: for schedules that allow several; 2 by default, 1 for zb-h1
 
     Raises:
-        ValueError: if the name is not known or has other numbers of stages.
+        ValueError: for an unknown name, or a number of stages that the schedule does not allow.
     """
 
     def __init__(
@@ -136,29 +134,29 @@ class Schedule(_core.ObjectOwner):
 
     @staticmethod
     def parse(text: str) -> Schedule:
-        """Reads a schedule from text; empty places in it are bubbles. Raises ValueError unless it is valid."""
+        """Reads a schedule from text, where empty actions are bubbles. Raises ValueError unless it is valid."""
         s = Schedule("", _handle=check(_core.bind_PipelineParse(text)))
         s.validate()
         return s
 
     def validate(self) -> None:
-        """Raises ValueError unless everything is there once, in an order that ends: a deadlock is named."""
+        """Raises ValueError unless every pass is there once and the order does not deadlock."""
         check(_core.bind_PipelineValidate(self._h))
 
     @property
     def splits(self) -> bool:
-        """Whether gradients of inputs and of weights are two passes."""
+        """Whether backward is split into the gradients of inputs and of weights."""
         return "I" in str(self).partition("\n")[2]
 
     @property
     def placement(self) -> list[int]:
-        """The number of the device of each stage."""
+        """The index of the device of each stage."""
         out = array("q", bytes(8 * self.stages))
         check(_core.bind_PipelineDevices(self._h, address(out)))
         return list(out)
 
     def first(self, micro_batches: int) -> Schedule:
-        """Returns the schedule for the first micro-batches alone."""
+        """Returns the schedule for the first micro-batches only."""
         return Schedule("", _handle=check(_core.bind_PipelineFirst(self._h, micro_batches)))
 
     def with_transfers(self) -> Schedule:
@@ -199,22 +197,22 @@ class Schedule(_core.ObjectOwner):
         overlap: bool = True,
         ties: Sequence[tuple[Sequence[int], float]] = (),
     ) -> Timeline:
-        """Predicts time, bubble and memory. Costs are numbers by stage, or one for all; 1 by default.
+        """Predicts time, bubble and memory. Costs are lists by stage, or one number for all stages; 1 by default.
 
         Args:
             forward: the time of a forward pass
             input: the time of the gradient of a stage's input
-            weight: the time of the gradients of its weights; a whole backward pass takes both
-            link: the time of a tensor on its way from a stage to the next, or back; 0 by default
-            saved: the bytes that a micro-batch keeps in a stage
-            rest: those of them that the gradients of the weights need; all by default
-            overlap: whether devices compute while they copy; if not, as GPUs with one queue for both, a transfer takes
-                half of its time from the device that sends and half from the one that receives
-            ties: for each parameter that stages on several devices share, the stages and the time of its gradient,
-                which travels to the first one's device at the end of a step
+            weight: the time of the gradients of a stage's weights; a full backward pass takes the sum of both
+            link: the time of a transfer between a stage and the next; 0 by default
+            saved: the bytes of a micro-batch's activations in a stage
+            rest: the bytes of them that the gradients of the weights need; all by default
+            overlap: whether devices compute during transfers; if not, as on GPUs with one queue, a transfer takes half
+                of its time from the sending device and half from the receiving device
+            ties: for each parameter that stages on several devices share, the stages and the time of the transfer of
+                its gradient to the first stage's device, at the end of a step
 
         Raises:
-            ValueError: if there are not as many costs as stages, or a cost is negative, or there is no such stage.
+            ValueError: if the number of costs is wrong, a cost is negative, or there is no such stage.
         """
         costs = self._costs(
             {"forward": forward, "input": input, "weight": weight, "saved": saved, "rest": rest, "link": link},
@@ -226,12 +224,12 @@ class Schedule(_core.ObjectOwner):
     def check_memory(
         self, limits: Sequence[float] | float, saved: Sequence[float] | float | None = None, rest: Any = None
     ) -> None:
-        """Raises ValueError if a device would keep more than its limit; it names the action and the peak.
+        """Raises ValueError if a device's activations exceed its limit. The error names the action and the peak.
 
         Args:
-            limits: by device, or one for all; in activations, or in bytes if `saved` is given
-            saved: the bytes that a micro-batch keeps in a stage
-            rest: those of them that the gradients of the weights need
+            limits: by device, or one number for all; in activations, or in bytes if `saved` is given
+            saved: the bytes of a micro-batch's activations in a stage
+            rest: the bytes of them that the gradients of the weights need
         """
         costs = self._costs(
             {"forward": None, "input": None, "weight": None, "saved": saved, "rest": rest, "link": None}
@@ -240,7 +238,7 @@ class Schedule(_core.ObjectOwner):
         check(_core.bind_PipelineCheckMemory(self._h, address(costs), len(costs), address(most), len(most)))
 
     def plot(self, **costs: Any) -> Picture:
-        """Draws what `simulate` predicts."""
+        """Draws the result of `simulate`."""
         return self.simulate(**costs).plot()
 
     def _repr_svg_(self) -> str:
@@ -263,12 +261,12 @@ class Schedule(_core.ObjectOwner):
 
 
 def schedule_names() -> list[str]:
-    """Returns the names of the schedules that `Schedule` knows."""
+    """Returns the names that `Schedule` accepts."""
     return _core.bind_PipelineNames().split()
 
 
 def placement(name: str, devices: int, stages_per_device: int | None) -> list[int]:
-    """Returns the device of each stage under the schedule of a name."""
+    """Returns the device of each stage in a schedule with the given name."""
     chunks = check(_core.bind_PipelineChunks(name, stages_per_device or 0))
     out = array("q", bytes(8 * devices * chunks))
     check(_core.bind_PipelinePlace(name, devices, chunks, address(out)))

@@ -1,4 +1,4 @@
-"""The schedules of ranks, under PyTorch's names: each rank has its stages and calls `step`."""
+"""Schedules for ranks, with PyTorch's names: each rank has one or more stages and calls `step`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce
 from plait.distributed._groups import resolve_group
 from plait.distributed._work import ReduceOp
-from plait.distributed.pipelining._batch import cut_batch, cutter, joined, moved
+from plait.distributed.pipelining._batch import merge_outputs, micro_batch_sizes, move_to, splitter
 from plait.distributed.pipelining._executor import Executor
 from plait.distributed.pipelining._loss import MicroLosses, place_loss
 from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
@@ -35,20 +35,20 @@ __all__ = [
 
 
 class _Schedule:
-    """What the schedules have in common.
+    """The base class of schedules.
 
     Args:
-        stage: this rank's stage, or stages
-        n_microbatches: the number of micro-batches that a batch is cut into, along dimension 0
-        loss_fn: called with output and target, returns the loss of a micro-batch, a scalar
+        stage: this rank's stage, or list of stages
+        n_microbatches: the number of micro-batches that a batch is split into, along dimension 0
+        loss_fn: called with output and target, returns the scalar loss of a micro-batch
         args_chunk_spec: must be None
         kwargs_chunk_spec: must be None
         output_merge_spec: must be None
-        scale_grads: whether the batch's loss is the mean of the micro-batches', weighted by their samples, or their sum
+        scale_grads: whether the loss is the mean of the micro-batches' losses, weighted by samples, or their sum
 
     Raises:
-        TypeError: if an argument is not what it should be.
-        ValueError: if there are fewer micro-batches than stages, or this rank has other stages than the schedule says.
+        TypeError: for an argument of the wrong type.
+        ValueError: if there are fewer micro-batches than ranks, or this rank has the wrong stages for the schedule.
     """
 
     _name = ""
@@ -101,7 +101,7 @@ class _Schedule:
             )
 
     def _share(self, stages: Sequence[PipelineStage]) -> None:
-        """Ties parameters of stages to their copies on other ranks."""
+        """Ties shared parameters to their copies on other ranks."""
         shared: dict[int, tuple[Tensor, list[int]]] = {}
         for s in stages:
             for p, users in s.tied:
@@ -127,20 +127,20 @@ class _Schedule:
         return_outputs: bool = True,
         **kwargs: Any,
     ) -> Any:
-        """Runs a batch forward and backward. Every rank of the pipeline calls it.
+        """Runs forward and backward on a batch. Every rank of the pipeline calls it.
 
-        If it fails on one rank, such as for lack of memory, it raises on every rank, and all gradients of the stages'
-        parameters are dropped, those of steps before too. The next step can be made.
+        If it fails on one rank, for example because memory runs out, it raises on every rank. All gradients of the
+        stages' parameters are then dropped, also those accumulated before. The next step is not affected.
 
         Args:
             args: the batch, on the rank with the first stage
-            target: what `loss_fn` compares the output with, on the rank with the last stage
-            losses: a list that is emptied and gets the micro-batches' losses, on the rank with the last stage
+            target: the target of `loss_fn`, on the rank with the last stage
+            losses: a list that is replaced by the micro-batches' losses, on the rank with the last stage
             return_outputs: whether the rank with the last stage returns the output
-            kwargs: more arguments of this rank's stages, cut like the batch
+            kwargs: keyword arguments of this rank's stages, split like the batch
 
         Returns:
-            The output on the rank with the last stage, and None on the others.
+            The output on the rank with the last stage, None on the others.
 
         Raises:
             RuntimeError: under no_grad; use `eval`.
@@ -161,13 +161,13 @@ class _Schedule:
         return_outputs: bool = True,
         **kwargs: Any,
     ) -> Any:
-        """Runs a batch forward, without gradients. Arguments are as for `step`."""
+        """Runs forward on a batch, without gradients. The arguments are those of `step`."""
         with no_grad():
             return self._run(args, kwargs, target, losses, False, return_outputs)
 
     @no_grad()
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
-        """Scales the gradients of all ranks so that their norm is at most max_norm, and returns what it was.
+        """Scales the gradients of all ranks so that their norm is at most max_norm, and returns the norm before.
 
         Every rank calls it after a step. A parameter that several stages share counts once.
         """
@@ -193,7 +193,7 @@ class _Schedule:
         return total
 
     def timeline(self) -> Timeline | None:
-        """Waits for the last step and returns when this rank's passes were done."""
+        """Waits for the last step and returns the times of this rank's passes."""
         return self._executor.measured()
 
     def __repr__(self) -> str:
@@ -225,14 +225,14 @@ class _Schedule:
         if wanted and target is None:
             raise ValueError(f"{name}: the rank with the last stage needs a target")
         samples = batch_size((args, target), kwargs, 0)
-        sizes = cut_batch(samples, m) if samples else [1] * m
+        sizes = micro_batch_sizes(samples, m) if samples else [1] * m
         if len(sizes) < m:
             raise ValueError(f"{name}: got {samples} samples for {m} microbatches")
         device = next(iter(self._stages.values())).device
         try:
-            # All at once: a part would wait for what its device is doing by then.
-            target = moved(target, device)
-            cuts = split_nested((args, target, moved(kwargs, device)), m, cutter(name, sizes))
+            # The whole target at once, since parts would wait for later work of the device.
+            target = move_to(target, device)
+            cuts = split_nested((args, target, move_to(kwargs, device)), m, splitter(name, sizes))
             packed = [pack(c[0]) for c in cuts]
             micro_losses = MicroLosses(name, self.loss_fn, "mean" if self.scale_grads else "sum", target, sizes)
         except MemoryError as error:
@@ -259,7 +259,7 @@ class _Schedule:
         def finish() -> None:
             micro_losses.check()
             if last and keep:
-                whole.append(merge_nested(outputs, joined))
+                whole.append(merge_nested(outputs, merge_outputs))
 
         self._executor.run(
             self.schedule,
@@ -276,13 +276,13 @@ class _Schedule:
         return whole[0] if whole else None
 
     def _touched(self, train: bool) -> list[Tensor]:
-        """Returns the tensors of this rank's stages on which a pass leaves something."""
+        """Returns the tensors of this rank's stages that a step changes: buffers and, in training, gradients."""
         stages = [s.submod for s in self._stages.values()]
         return [t for m in stages for t in (*m.buffers(), *(m.parameters() if train else ()))]
 
 
 def _check_fit(stages: Sequence[PipelineStage]) -> None:
-    """Compares the shapes between stages of one rank that know them."""
+    """Compares the example outputs and inputs of consecutive stages on this rank."""
     for a, b in itertools.pairwise(stages):
         if b.stage_index != a.stage_index + 1 or a.output_args is None or b.input_args is None:
             continue
@@ -301,18 +301,18 @@ class ScheduleGPipe(_Schedule):
 
 
 class Schedule1F1B(_Schedule):
-    """One forward and one backward pass in turn, after as many forward passes as there are stages behind."""
+    """Alternates one forward and one backward pass, after as many forward passes as there are later stages."""
 
     _name = "1f1b"
 
 
-class _OfStages(_Schedule):
-    """What the schedules of several stages on each rank have in common.
+class _MultiStageSchedule(_Schedule):
+    """The base class of schedules with several stages on each rank.
 
     Args:
-        stages: this rank's
-        n_microbatches: the number of micro-batches; this and what follows is as in the other schedules
-        backward_requires_autograd: must be True; the arguments behind it must have their defaults too
+        stages: this rank's stages
+        n_microbatches: the number of micro-batches; the arguments up to `scale_grads` are as in the other schedules
+        backward_requires_autograd: must be True, and the arguments after it must have their defaults
     """
 
     def __init__(
@@ -340,14 +340,14 @@ class _OfStages(_Schedule):
         )
 
 
-class ScheduleInterleaved1F1B(_OfStages):
+class ScheduleInterleaved1F1B(_MultiStageSchedule):
     """1F1B with several stages on each rank: stages `rank`, `rank + ranks`, and so on."""
 
     _name = "interleaved"
 
 
-class ScheduleLoopedBFS(_OfStages):
-    """Several stages on each rank, each with all micro-batches before the next."""
+class ScheduleLoopedBFS(_MultiStageSchedule):
+    """Several stages on each rank. Each stage runs all micro-batches before the next stage begins."""
 
     _name = "looped-bfs"
 
@@ -373,23 +373,23 @@ class ScheduleLoopedBFS(_OfStages):
         )  # fmt: skip
 
 
-class ScheduleInterleavedZeroBubble(_OfStages):
-    """1F1B, interleaved if ranks have several stages, with the gradients of weights where there would be bubbles."""
+class ScheduleInterleavedZeroBubble(_MultiStageSchedule):
+    """1F1B, interleaved if ranks have several stages, where the gradients of weights fill bubbles."""
 
     _name = "zb-h1"
 
 
-class ScheduleZBVZeroBubble(_OfStages):
-    """Two stages on each rank, `rank` and `2 * ranks - 1 - rank`, almost without bubbles."""
+class ScheduleZBVZeroBubble(_MultiStageSchedule):
+    """Two stages on each rank, `rank` and `2 * ranks - 1 - rank`, with almost no bubbles."""
 
     _name = "zb-v"
 
 
 def get_schedule_class(schedule_name: str) -> type[_Schedule]:
-    """Returns the class with a name, whatever its case: "1F1B", "GPipe", "Interleaved1F1B", ...
+    """Returns the schedule class with a name, ignoring case: "1F1B", "GPipe", "Interleaved1F1B", ...
 
     Raises:
-        ValueError: if there is none.
+        ValueError: for an unknown name.
     """
     if not isinstance(schedule_name, str):
         raise TypeError(f"get_schedule_class: want a name, got {schedule_name!r}")

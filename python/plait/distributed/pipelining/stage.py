@@ -1,4 +1,4 @@
-"""A stage of a model, for the schedules of ranks."""
+"""`PipelineStage`: a stage of a model, for the schedules of ranks."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from plait.nn.modules.module import Module, _indent, describe
 class PipelineStage:
     """One stage of a model, on the rank that runs it.
 
-    A parameter that stages of several ranks share has a copy on each. The copies begin with the values on the rank of
-    the first of these stages, and after a step every one has the gradient of all uses, so that optimisers alike keep
-    them equal. `Pipe.build_stage` finds such parameters.
+    A parameter that stages of several ranks share has a copy on each. The copies start with the values of the first of
+    these stages. After a step each copy has the gradient of all uses, so equal optimisers keep the copies equal.
+    `Pipe.build_stage` finds shared parameters.
 
     Args:
         submodule: the stage's part of the model
-        stage_index: its number, from 0
+        stage_index: the index of the stage
         num_stages: the number of stages
-        device: where it runs; the submodule is moved there
-        input_args: what it gets; if all stages of a rank know it and `output_args`, a schedule checks that they fit
-        output_args: what it gives
+        device: the device that the stage runs on; the submodule is moved there
+        input_args: example inputs; a schedule compares them with the `output_args` of the stage before on the same rank
+        output_args: example outputs
         output_grads: has no effect
         input_grads: has no effect
-        group: the ranks of the pipeline; the default group if not given
+        group: the ranks of the pipeline; the default group by default
         dw_builder: has no effect: the engine splits backward passes itself
         get_mesh: has no effect
-        tied: the parameters that other stages have too: by name, the numbers of all stages that do, in the same order
-            for parameters of the same stages
+        tied: the parameters that several stages share: by name, the indices of these stages; parameters of the same
+            stages must be in the same order on every rank
 
     Raises:
-        ValueError: if there is no such stage.
-        TypeError: if it is no module, or numbers are not.
-        AttributeError: if there is no such parameter.
+        ValueError: for an invalid stage index.
+        TypeError: if the submodule is not a module, or an index is not an integer.
+        AttributeError: for an unknown parameter.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class PipelineStage:
 
     @property
     def is_first(self) -> bool:
-        """Whether it gets the batch."""
+        """Whether this is the first stage, which gets the batch."""
         return self.stage_index == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether its output is the model's."""
+        """Whether this is the last stage, whose output is the model's."""
         return self.stage_index == self.num_stages - 1
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -81,7 +81,7 @@ class Worker:
         self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._owners: list[weakref.ref[Any]] = []
         args = (info, fetch, init, self.tasks, _core.bind_ModeGet(), place.rank, self._owners)
-        self.thread = threading.Thread(target=_work, args=args, daemon=True, name=f"DataLoader worker {info.id}")
+        self.thread = threading.Thread(target=_run_worker, args=args, daemon=True, name=f"DataLoader worker {info.id}")
         self.thread.start()
 
     def share(self) -> Share:
@@ -99,7 +99,7 @@ class Worker:
         self.tasks.put(None)
 
 
-def _work(
+def _run_worker(
     info: WorkerInfo,
     fetch: Fetch,
     init: Callable[[int], None] | None,
@@ -119,7 +119,7 @@ def _work(
         if init is not None:
             init(info.id)
     except BaseException as error:
-        failed = _noted(error, info.id)
+        failed = _add_note(error, info.id)
     while isinstance(task := tasks.get(), tuple):
         share, what = task
         if what is End:
@@ -128,7 +128,7 @@ def _work(
                 try:
                     share.samples = iter(info.dataset)
                 except BaseException as error:
-                    share.failed = _noted(error, info.id)
+                    share.failed = _add_note(error, info.id)
         elif share.failed is not None:
             share.results.put((None, share.failed))
         elif share.ended:
@@ -137,7 +137,7 @@ def _work(
             try:
                 batch = fetch(info.dataset, share.samples, what)
             except BaseException as error:
-                share.results.put((None, _noted(error, info.id)))
+                share.results.put((None, _add_note(error, info.id)))
             else:
                 share.ended = batch is End
                 share.results.put((batch, None))
@@ -147,6 +147,6 @@ def _work(
     _core.bind_ObjectRelease(context)
 
 
-def _noted(error: BaseException, worker: int) -> BaseException:
+def _add_note(error: BaseException, worker: int) -> BaseException:
     error.add_note(f"raised in DataLoader worker {worker}")
     return error
