@@ -1,4 +1,4 @@
-"""Which rank a thread belongs to."""
+"""`Rank`, the state of one rank, and the rank of each thread."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 class Rank:
-    """One rank of this process, and its groups."""
+    """The state of one rank of this process."""
 
     def __init__(self, number: int = 0, size: int = 1) -> None:
         self.number = number
         self.size = size
-        self.current: dict[str, int] = {}  # the index that a device without one means, by type; 0 for other types
-        self.handle = 0  # of the group of all ranks that were started together
+        self.current: dict[str, int] = {}  # by device type, the index of a device that is given without one
+        self.handle = 0  # of the group of all ranks
         self.world: ProcessGroup | None = None  # the default group, after init_process_group
-        self.groups: dict[int, ProcessGroup] = {}  # that were made from it
-        self.waits: set[Callable[[], object]] = set()  # for what goes on beside the rank and needs its groups
-        self.context = 0  # of the engine's, for a rank that `spawn` started
+        self.groups: dict[int, ProcessGroup] = {}  # other groups, by handle
+        self.waits: set[Callable[[], object]] = set()  # functions that wait for asynchronous work, called at the end
+        self.context = 0  # handle of the engine's context, for a rank of `spawn`
         self.error_raised = False  # the rank got a DistributedError, or its function has raised
         self._lock, self._inside = threading.Lock(), 1
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that the rank waits for
         self._tasks: weakref.WeakSet[futures.Future[Any]] = weakref.WeakSet()
 
     def enter(self) -> bool:
-        """Counts a thread in, which may then work in the rank's context. False once the rank is over."""
+        """Registers a thread that works in the rank's context. Returns False if the rank has ended."""
         with self._lock:
             if self._inside == 0:
                 return False
@@ -41,7 +41,7 @@ class Rank:
             return True
 
     def leave(self) -> None:
-        """Counts a thread out. The last one ends the context, which none may be in."""
+        """Unregisters a thread. The last one ends the rank's context."""
         with self._lock:
             self._inside -= 1
             if self._inside:
@@ -51,26 +51,26 @@ class Rank:
         _core.bind_RankEnd(self.context)
 
     def _add_threads(self, n: int) -> None:
-        """Tells the engine that more threads, or fewer, make calls for the rank."""
+        """Changes the engine's count of threads that make calls for the rank."""
         if self.handle:
             _core.bind_GroupAddThreads(self.handle, n)
 
     def end(self) -> int:
-        """Returns the handle of the rank's group for the last time."""
+        """Returns the handle of the rank's group and removes it from the rank."""
         with self._lock:
             handle, self.handle = self.handle, 0
             return handle
 
     def await_thread(self, thread: threading.Thread) -> None:
-        """Has the end of the rank wait for a thread."""
+        """Makes the end of the rank wait for a thread."""
         with self._lock:
             self._threads.add(thread)
 
     def await_task(self, task: futures.Future[Any]) -> None:
-        """Has the end of the rank wait for a task that was given to a pool."""
+        """Makes the end of the rank wait for a task of a thread pool."""
         with self._lock:
             self._tasks.add(task)
-            self._add_threads(1)  # although it has no thread yet
+            self._add_threads(1)  # also while it waits for a thread
         task.add_done_callback(self._forget)
 
     def _forget(self, _: futures.Future[Any]) -> None:
@@ -78,7 +78,7 @@ class Rank:
             self._add_threads(-1)
 
     def join(self) -> None:
-        """Waits for threads and tasks, and for those that they start."""
+        """Waits for the rank's threads and tasks, and for those that they start."""
         while True:
             with self._lock:
                 threads = [t for t in self._threads if t.is_alive()]
@@ -90,7 +90,7 @@ class Rank:
             futures.wait(tasks)
 
     def finish(self) -> None:
-        """Waits for what goes on beside the rank, and raises the first error that nobody has been told of."""
+        """Waits for asynchronous work, such as saves and last collectives, and raises its first unreported error."""
         failed = None
         for wait in tuple(self.waits):
             self.waits.discard(wait)
@@ -104,15 +104,15 @@ class Rank:
 
 class _Place(threading.local):
     rank: Rank | None = None
-    pass_group: Any = None  # the handle on its group for the collectives of a communication hook
+    pass_group: Any = None  # the group handle of the current communication hook, see use_pass_group
 
 
-# What a thread knows of its rank; threads that a rank starts have the same.
+# The calling thread's rank. Threads that a rank starts inherit it.
 place = _Place()
-running: set[Rank] = set()  # ranks that `spawn` started and that are not over
+running: set[Rank] = set()  # ranks of `spawn` that have not ended
 _alone = Rank()
 
 
 def here() -> Rank:
-    """Returns the rank that the calling thread belongs to. Threads that belong to none share a world of one."""
+    """Returns the calling thread's rank. Threads outside of ranks share one rank, the only one of its world."""
     return place.rank or _alone

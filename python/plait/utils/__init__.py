@@ -6,7 +6,7 @@ from plait._engine.missing_names import absent as _absent
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a submodule at its first use, as PyTorch's are there without an import of their own."""
+    """Imports a submodule at its first use, since PyTorch's submodules need no import of their own."""
     if name in ("checkpoint", "data", "dlpack", "hooks"):
         import importlib
 

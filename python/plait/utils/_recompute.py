@@ -1,5 +1,5 @@
-"""Checkpoints that are part of the graph: nodes keep a token for what they saved, and backward runs the function again
-where one of them needs its value."""
+"""Non-reentrant activation checkpointing: nodes save a token instead of a value. When backward needs a value, it calls
+the function again and collects the values in the same order."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from plait.autograd.function import FunctionCtx, saved_by
 
 
 class _Stop(Exception):
-    """Ends the second run of a function: everything that the first run saved is there."""
+    """Ends recomputation early, once all saved values are there."""
 
 
 class _Token:
-    """What a node keeps in the place of a saved value. values has what passes have computed again and not used yet."""
+    """Stands for a saved value in a node. `values` holds the recomputed value by backward pass, until it is used."""
 
     __slots__ = ("__weakref__", "values")
 
@@ -37,19 +37,19 @@ def _describe(t: Tensor) -> dict[str, Any]:
     return {"shape": t.shape, "dtype": t.dtype, "device": t.device}
 
 
-# What `determinism_check` compares.
+# What `determinism_check` compares of the first run and recomputation.
 CHECKS: dict[str, Callable[[Tensor], Any]] = {"default": _describe, "none": lambda _: None}
 
 
 class RandomState:
-    """Where the random numbers of some devices stood, to be drawn again."""
+    """A saved random state of some devices."""
 
     def __init__(self, devices: set[str]) -> None:
         self._states = {where: get_rng_state(where) for where in devices}
 
     @contextlib.contextmanager
     def again(self) -> Any:
-        """Draws the same numbers inside, and goes on as before after it."""
+        """Inside, the saved state is restored. Afterwards the current state continues."""
         now = {where: get_rng_state(where) for where in self._states}
         for where, state in self._states.items():
             set_rng_state(state, where)
@@ -61,17 +61,17 @@ class RandomState:
 
 
 class Frame:
-    """One call of a function under a checkpoint.
+    """One checkpointed call of a function.
 
     Args:
-        function: what was called
-        args: its arguments; tensors among them are saved as a node would, so that an outer checkpoint has them computed
-            again, and that changing them in place is seen
-        kwargs: its other arguments
-        random: the random state to draw from again, if any
-        again: the context for the second run
-        early_stop: end the second run as soon as everything is there
-        describe: what of the values must be the same
+        function: the function
+        args: its arguments; tensors are saved as by a node, so that an outer checkpoint recomputes them, and in-place
+            changes are detected
+        kwargs: its keyword arguments
+        random: the random state to restore for recomputation, if any
+        again: the context manager for recomputation
+        early_stop: whether recomputation stops once all values are there
+        describe: returns the properties of a value that recomputation must reproduce
     """
 
     def __init__(
@@ -88,18 +88,18 @@ class Frame:
         self._early_stop, self._describe = early_stop, describe
         self._mode = _core.bind_ModeGet()
         self._swapped = places()
-        # Tensors are in the saver's keeping.
+        # The saver holds the tensors.
         self._args = [None if isinstance(a, Tensor) else a for a in args]
         self._places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         self._saver: FunctionCtx = saved_by(*(args[i] for i in self._places))
         self._tokens: list[weakref.ref[_Token]] = []
         self._descriptions: list[Any] = []
-        self._done: set[int] = set()  # passes that have run the function again
-        self._ended = False  # the first run has
+        self._done: set[int] = set()  # backward passes that have recomputed the function
+        self._ended = False  # the first run has ended
         self._lenient = False
 
     def call(self, args: tuple[Any, ...]) -> Any:
-        """Runs the function the first time."""
+        """Calls the function the first time."""
         with saved_tensors_hooks(self._pack, self._unpack):
             out = self._function(*args, **self._kwargs)
         self._ended = True
@@ -112,10 +112,10 @@ class Frame:
         return token
 
     def _unpack(self, token: _Token) -> Tensor:
-        # Outside of a pass, each access computes anew.
+        # Outside of a backward pass, each access recomputes.
         run = passes.run
         if run not in self._done:
-            self._run_again(run)
+            self._recompute(run)
             if run:
                 self._done.add(run)
                 passes.closing.append(lambda: self._forget(run))
@@ -132,18 +132,18 @@ class Frame:
         return value
 
     def _forget(self, run: int) -> None:
-        """Lets go of what a pass has not used."""
+        """Drops recomputed values that a backward pass has not used."""
         self._done.discard(run)
         for ref in self._tokens:
             if (token := ref()) is not None:
                 token.values.pop(run, None)
 
-    def _run_again(self, run: int) -> None:
+    def _recompute(self, run: int) -> None:
         args = list(self._args)
         for i, t in zip(self._places, self._saver.saved_tensors, strict=True):
             args[i] = t
         count = 0
-        different: list[str] = []  # told of at once: an emptied parameter of FSDP cannot be described later
+        different: list[str] = []  # described at once, since a resharded FSDP parameter cannot be described later
 
         def pack(t: Tensor) -> Tensor:
             nonlocal count
@@ -154,7 +154,7 @@ class Frame:
                         "checkpoint: the function saves more values when it is run again than the "
                         f"{len(self._tokens)} of the first time; it must compute the same"
                     )
-                self._lenient = True  # a backward pass inside the function: not all has been saved yet
+                self._lenient = True  # a backward pass inside the function, which has not saved all values yet
                 return t
             if (token := self._tokens[count - 1]()) is not None:
                 token.values[run] = t

@@ -1,4 +1,4 @@
-"""Computing activations again in backward, in the place of keeping them (Chen et al. 2016)."""
+"""Activation checkpointing: activations are recomputed in backward instead of kept (Chen et al. 2016)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plait.utils._recompute import CHECKS, CheckpointError, Frame, RandomState
 
 
 class _EarlyStop(threading.local):
-    value: bool | None = None  # that `set_checkpoint_early_stop` has set for the calling thread
+    value: bool | None = None  # set by `set_checkpoint_early_stop` in the calling thread
 
 
 _early_stop = _EarlyStop()
@@ -30,7 +30,7 @@ def noop_context_fn() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Inside, checkpoints end the second run of their functions early, or do not, whatever their early_stop says."""
+    """Inside, sets whether recomputation stops early, for all checkpoints, whatever their `early_stop`."""
     before, _early_stop.value = _early_stop.value, enable
     try:
         yield
@@ -39,15 +39,16 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 def _random_state(args: tuple[Any, ...]) -> RandomState:
+    """Saves the random state of the CPU and of the arguments' devices."""
     return RandomState({"cpu:0", *(str(a.device) for a in args if isinstance(a, Tensor))})
 
 
 class CheckpointFunction(Function):
-    """The reentrant checkpoint: a node that runs a backward pass of its own."""
+    """The reentrant checkpoint: a node whose backward runs another backward pass."""
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
-        """Runs the function and keeps its inputs alone."""
+        """Runs the function, and saves only its inputs."""
         ctx.function, ctx.random = run_function, _random_state(args) if preserve_rng_state else None
         ctx.mode = _core.bind_ModeGet()
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
@@ -57,7 +58,7 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """Runs the function again, and a backward pass through it."""
+        """Recomputes the function, and runs a backward pass through it."""
         if _autograd.passes.restricted:
             raise RuntimeError(
                 "When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
@@ -98,25 +99,26 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Calls a function without keeping what its gradient needs: backward runs it again, and it must compute the same.
+    """Calls a function without saving its activations. Backward calls it again, and it must compute the same values.
 
-    Gradients flow to all that the function uses, in every kind of backward pass.
+    Gradients flow to everything that the function uses, in every kind of backward pass.
 
     Args:
-        function: takes args and kwargs
+        function: the function
         args: its arguments
-        use_reentrant: True for the older kind, which runs a backward pass inside the backward pass: it takes no keyword
-            arguments, one argument must require a gradient, and only `backward()` without inputs goes through it
-        preserve_rng_state: draw the same random numbers again
-        context_fn: returns the contexts of the first run and of the second
-        determinism_check: "default" compares shape, dtype and device of what is computed again, "none" nothing
+        use_reentrant: True selects the older implementation, which runs a backward pass inside the backward pass. It
+            accepts no keyword arguments, needs an argument that requires a gradient, and does not support
+            `autograd.grad` or `backward(inputs=...)`
+        preserve_rng_state: whether recomputation draws the same random numbers
+        context_fn: returns two context managers, for the first run and for recomputation
+        determinism_check: "default" compares shapes, dtypes and devices of recomputed values, "none" compares nothing
         debug: has no effect
-        early_stop: end the second run as soon as all that is needed has been computed
-        kwargs: its other arguments
+        early_stop: whether recomputation stops as soon as all needed values are there
+        kwargs: the function's keyword arguments
 
     Raises:
-        ValueError: for arguments that the older kind does not take, and an unknown determinism_check.
-        CheckpointError: from backward, if the function does not compute the same.
+        ValueError: for arguments that the reentrant implementation does not accept, and an unknown determinism_check.
+        CheckpointError: in backward, if recomputation gives other values.
     """
     if use_reentrant:
         if kwargs:
@@ -141,12 +143,12 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Runs modules one after the other, in segments of which all but the last are checkpointed.
+    """Runs modules one after the other, in segments. All segments except the last are checkpointed.
 
     Args:
         functions: an `nn.Sequential`, or a list of functions
-        segments: how many
-        input: of the first
+        segments: the number of segments
+        input: the input of the first function
         use_reentrant: as for `checkpoint`
         kwargs: preserve_rng_state, as for `checkpoint`
     """

@@ -1,4 +1,4 @@
-"""DLPack: tensors to and from other libraries without a copy."""
+"""DLPack: exchanges tensors with other libraries without a copy."""
 
 from plait._tensors.dlpack import from_dlpack, to_dlpack
 

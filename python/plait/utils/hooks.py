@@ -1,4 +1,4 @@
-"""`RemovableHandle`, under PyTorch's module path."""
+"""`RemovableHandle`, at PyTorch's path."""
 
 from plait._autograd.hooks import RemovableHandle
 

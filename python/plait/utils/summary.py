@@ -1,4 +1,4 @@
-"""Summaries of modules: layers, shapes, parameters, bytes."""
+"""Summaries of modules: layers, output shapes, numbers of parameters, bytes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Layer:
-    """One line of a summary: a module, in the order in which they are called."""
+    """One line of a summary: a module. Lines are in the order of calls."""
 
     name: str
     kind: str
     depth: int
     output: str  # its shape, or shapes
-    parameters: int  # of its own, without those of its parts
+    parameters: int  # its own, without those of its children
     output_bytes: int
 
 
 class Summary:
-    """What `summary` found: print it, or look at its fields."""
+    """The result of `summary`. Print it, or read its attributes."""
 
     def __init__(self, layers: list[Layer], parameters: int, trainable: int, parameter_bytes: int) -> None:
         self.layers = layers
@@ -96,14 +96,14 @@ def _inputs(model: Module, input_size: Any, dtype: DType | None) -> tuple[Any, .
 def summary(
     model: Module, input_size: Any = None, inputs: Any = None, dtype: DType | None = None, depth: int | None = None
 ) -> Summary:
-    """Runs a module once, in evaluation mode and without gradients, and returns what its parts are and give.
+    """Runs a module once, in evaluation mode and without gradients, and summarises its children and their outputs.
 
     Args:
         model: the module
-        input_size: the shape of its input, the batch included, or a sequence of shapes; inputs are zeros
-        inputs: the input itself, or a tuple of inputs, instead
-        dtype: of inputs made from `input_size`
-        depth: how deep to look into the module; everything by default
+        input_size: the shape of its input, including the batch dimension, or a sequence of shapes; inputs are zeros
+        inputs: the input, or a tuple of inputs, instead of `input_size`
+        dtype: the dtype of inputs created from `input_size`
+        depth: the maximum depth of modules in the summary; all by default
 
     Raises:
         ValueError: unless exactly one of input_size and inputs is given.

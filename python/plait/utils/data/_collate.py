@@ -1,4 +1,4 @@
-"""Batches of samples."""
+"""Collate functions, which make batches of samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["default_collate", "default_convert"]
 
 
 def default_convert(data: Any) -> Any:
-    """Returns data with its NumPy arrays as tensors, in collections too."""
+    """Converts NumPy arrays to tensors, also in nested collections."""
     if isinstance(data, Tensor | str | bytes):
         return data
     if isinstance(data, np.ndarray | np.generic):
@@ -31,7 +31,7 @@ def default_convert(data: Any) -> Any:
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """Returns a batch of samples: tensors, arrays and numbers stacked, in collections of the samples' form.
+    """Stacks samples into a batch: tensors, arrays and numbers, also in nested collections.
 
     Raises:
         TypeError: for samples of other types.

@@ -1,8 +1,8 @@
-"""Threads that make batches ahead of their reader.
+"""Workers of `DataLoader`: threads that prepare batches ahead of the reader.
 
-Batch number k of a pass is made by the k-th of the workers that have samples left, and each worker hands out what it
-makes in order: which batch comes when never depends on timing. Each worker has random generators of its own. Several
-passes may use one worker at a time: what it makes goes to the share of the pass that asked.
+Workers take turns, and each returns its batches in order, so the order of batches does not depend on timing. Each
+worker has its own random generators. Several passes over the loader may use a worker at the same time; each has a
+`Share` of the worker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Fetch = Callable[[Any, Iterator[Any] | None, Any], Any]
 
 @dataclass
 class WorkerInfo:
-    """What a worker knows of itself: its number, how many there are, its seed, and its dataset."""
+    """A worker's number, the number of workers, the worker's seed, and its dataset."""
 
     id: int
     num_workers: int
@@ -38,40 +38,40 @@ _local = threading.local()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Returns what the calling thread, a worker of a `DataLoader`, knows of itself; None in other threads."""
+    """Returns the `WorkerInfo` of the calling thread; None outside of workers."""
     return getattr(_local, "info", None)
 
 
 class End:
-    """Stands for the end of a worker's samples."""
+    """A marker: the end of a worker's samples; as a request, the start of a pass."""
 
 
 class Share:
-    """A worker's share of a pass: what it is asked for, and what it has made."""
+    """A worker's share of one pass: its requests and its batches."""
 
     def __init__(self, tasks: queue.SimpleQueue[Any]) -> None:
         self._tasks = tasks
         self.results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        self.samples: Iterator[Any] | None = None  # of an IterableDataset; the worker's, as what follows
+        self.samples: Iterator[Any] | None = None  # of an IterableDataset; only the worker uses this and the following
         self.ended = False
         self.failed: BaseException | None = None
 
     def request(self, what: Any) -> None:
-        """Asks for a batch."""
+        """Requests a batch."""
         self._tasks.put((self, what))
 
     def result(self, timeout: float) -> tuple[Any, BaseException | None]:
-        """Waits for the next batch, or the error that prevents it."""
+        """Waits for the next batch or its error."""
         return self.results.get(timeout=timeout or None)
 
 
 class Worker:
-    """A thread that makes batches on request.
+    """A thread that prepares batches on request.
 
     Args:
-        info: its number, seed and dataset
-        fetch: makes a batch of the dataset, its iterator and what the sampler said
-        init: a user's function that runs first, on the worker's number
+        info: the worker's number, seed and dataset
+        fetch: returns a batch, given the dataset, its iterator and the sampler's indices
+        init: the user's `worker_init_fn`, called first with the worker's number
     """
 
     def __init__(self, info: WorkerInfo, fetch: Fetch, init: Callable[[int], None] | None) -> None:
@@ -85,17 +85,17 @@ class Worker:
         self.thread.start()
 
     def share(self) -> Share:
-        """Begins a pass."""
+        """Starts a pass on this worker."""
         share = Share(self.tasks)
         share.request(End)
         return share
 
     def end_with(self, owner: object) -> None:
-        """Ends the thread when an object is gone: without a finaliser in Python, in which a Ctrl-C would be lost."""
+        """Ends the thread when an object is freed. It uses no finaliser in Python, where Ctrl-C could be lost."""
         self._owners.append(weakref.ref(owner, self.tasks.put))
 
     def stop(self) -> None:
-        """Ends the thread once it has made what it is at."""
+        """Ends the thread after its current request."""
         self.tasks.put(None)
 
 
@@ -108,6 +108,7 @@ def _run_worker(
     rank: Rank | None,
     _owners: list[weakref.ref[Any]],
 ) -> None:
+    """The body of a worker's thread."""
     _local.info = info
     place.rank = rank
     _core.bind_ModeSet(mode)

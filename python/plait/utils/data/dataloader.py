@@ -1,4 +1,4 @@
-"""The loader: batches of a dataset's samples, made by threads ahead of their reader."""
+"""`DataLoader`: iterates over batches of a dataset, which worker threads prepare ahead."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class DataLoader(Generic[T_co]):
-    """Goes through a dataset in batches. It can be iterated over many times; each pass has an order of its own.
+    """Iterates over a dataset in batches. Each iteration is a new pass, with its own random order.
 
-    Workers are threads of this process, not processes: operations on tensors run beside each other, Python code does
-    not. The order of batches, and the random numbers of plait in a worker, depend on the seed alone. The generators of
-    `random` and NumPy are the process's.
+    Workers are threads of this process: tensor operations run in parallel, Python code does not. The order of batches
+    and plait's random numbers in a worker depend only on the seed. The generators of `random` and NumPy are shared by
+    the process.
 
     Args:
-        dataset: samples by index, or an `IterableDataset`
-        batch_size: samples in a batch; None hands out samples as they are
-        shuffle: visit samples in a random order
-        sampler: the order, in the place of shuffle
-        batch_sampler: lists of indices, in the place of batch_size, shuffle, sampler and drop_last
-        num_workers: threads that make batches; with 0 the reader makes them
+        dataset: a map-style dataset, or an `IterableDataset`
+        batch_size: the number of samples in a batch; None returns single samples
+        shuffle: whether to visit samples in a random order
+        sampler: an iterable of indices, instead of `shuffle`
+        batch_sampler: an iterable of lists of indices, instead of `batch_size`, `shuffle`, `sampler` and `drop_last`
+        num_workers: the number of threads that prepare batches; with 0 the reader prepares them
         collate_fn: makes a batch of a list of samples
         pin_memory, pin_memory_device: have no effect
-        drop_last: leave out a last batch that is smaller
-        timeout: seconds after which waiting for a batch is an error; 0 for none
-        worker_init_fn: runs first in each worker, on its number
+        drop_last: whether to drop a last batch that is smaller
+        timeout: seconds after which waiting for a batch raises an error; 0 means no limit
+        worker_init_fn: called first in each worker, with the worker's number
         multiprocessing_context: has no effect
-        generator: draws the order, and the seeds of workers
-        prefetch_factor: batches that each worker is ahead; 2 by default
-        persistent_workers: keep the threads from pass to pass
+        generator: the random generator of the order and of the workers' seeds
+        prefetch_factor: the number of batches that each worker prepares ahead; 2 by default
+        persistent_workers: whether to keep the threads between passes
         in_order: has no effect: batches always come in order
     """
 
@@ -121,7 +121,7 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0:
-            return _SinglePass(self)
+            return _PassWithoutWorkers(self)
         return _Pass(self)
 
     def __len__(self) -> int:
@@ -141,14 +141,14 @@ class DataLoader(Generic[T_co]):
         self.__dict__.update(state)
         self._workers, self._starting = [], threading.Lock()
 
-    def _index(self) -> Iterator[Any]:
-        """Returns what a pass asks the workers for."""
+    def _request_iterator(self) -> Iterator[Any]:
+        """Returns an iterator over the requests of a pass: an index or a list of indices for each batch."""
         if self._iterable:
             return itertools.repeat(None)
         return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
 
     def _fetcher(self) -> Callable[[Any, Iterator[Any] | None, Any], Any]:
-        """Returns the function that makes a batch; it does not refer to the loader."""
+        """Returns the function that makes a batch. It has no reference to the loader."""
         collate, size, drop = self.collate_fn, self.batch_size, self.drop_last
 
         def from_iterable(_dataset: Any, samples: Iterator[Any] | None, _what: Any) -> Any:
@@ -164,9 +164,7 @@ class DataLoader(Generic[T_co]):
             return collate(dataset[what])
 
         def by_indices(dataset: Any, _samples: Any, what: Any) -> Any:
-            if (
-                type(dataset) is TensorDataset and collate is default_collate
-            ):  # the same, without a tensor for each sample
+            if type(dataset) is TensorDataset and collate is default_collate:  # faster, without a tensor per sample
                 places = tensor(what)
                 return [t[places] for t in dataset.tensors]
             many = getattr(dataset, "__getitems__", None)
@@ -193,14 +191,14 @@ class DataLoader(Generic[T_co]):
             return workers
 
 
-class _SinglePass:
-    """A pass whose batches the reader makes. Threads that share it make one at a time."""
+class _PassWithoutWorkers:
+    """A pass without workers: the reader makes the batches. Threads that share it make one at a time."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        draw_seed(loader.generator)  # as with workers, so that their number does not change the order
+        draw_seed(loader.generator)  # as with workers, so that the order does not depend on their number
         self._loader = loader
         self._fetch = loader._fetcher()
-        self._asks = loader._index()
+        self._requests = loader._request_iterator()
         self._samples = iter(loader.dataset) if isinstance(loader.dataset, IterableDataset) else None
         self._turn = threading.Lock()
 
@@ -209,9 +207,9 @@ class _SinglePass:
 
     def __next__(self) -> Any:
         with self._turn:
-            batch = self._fetch(self._loader.dataset, self._samples, next(self._asks))
+            batch = self._fetch(self._loader.dataset, self._samples, next(self._requests))
             if batch is End:
-                self._asks = iter(())
+                self._requests = iter(())
                 raise StopIteration
             return batch
 
@@ -220,7 +218,7 @@ class _SinglePass:
 
 
 class _Pass:
-    """A pass whose batches workers make. Threads that share it wait for one another."""
+    """A pass with workers. Threads that share it read one at a time."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._loader = loader
@@ -230,21 +228,21 @@ class _Pass:
             for w in self._workers:
                 w.end_with(self)
         self._shares = [w.share() for w in self._workers]
-        self._asks: Iterator[Any] = loader._index()
-        self._waiting: deque[int] = deque()  # the workers that were asked, in order
+        self._requests: Iterator[Any] = loader._request_iterator()
+        self._waiting: deque[int] = deque()  # the workers of outstanding requests, in order
         self._ended: set[int] = set()
         self._turn = 0
         self._done = False
         assert loader.prefetch_factor is not None
         for _ in range(loader.prefetch_factor * len(self._workers)):
-            self._ask()
+            self._request_next()
 
-    def _ask(self) -> None:
-        """Asks the next worker that has samples left for a batch."""
+    def _request_next(self) -> None:
+        """Requests a batch from the next worker that has samples left."""
         if len(self._ended) == len(self._workers):
             return
         try:
-            what = next(self._asks)
+            what = next(self._requests)
         except StopIteration:
             return
         while self._turn in self._ended:
@@ -271,9 +269,9 @@ class _Pass:
             self._waiting.popleft()
             if batch is End:
                 self._ended.add(which)
-                self._ask()
+                self._request_next()
                 continue
-            self._ask()
+            self._request_next()
             if error is not None:
                 raise error
             return batch

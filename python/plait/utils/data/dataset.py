@@ -1,4 +1,4 @@
-"""Datasets: samples by index, or one after the other."""
+"""Datasets: map-style, with samples by index, and iterable-style."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Samples by index: a subclass overrides `__getitem__`, and `__len__`.
+    """A map-style dataset: a subclass implements `__getitem__` and `__len__`.
 
-    It may also have `__getitems__`, which takes a list of indices and returns a list of samples.
+    It may also implement `__getitems__`, which takes a list of indices and returns a list of samples.
     """
 
     def __getitem__(self, index: Any) -> T_co:
@@ -40,9 +40,9 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co]):
-    """Samples one after the other: a subclass overrides `__iter__`.
+    """An iterable-style dataset: a subclass implements `__iter__`.
 
-    With workers, each goes through a shallow copy of the dataset: `get_worker_info` says which part to give.
+    Each worker iterates over its own shallow copy. Use `get_worker_info` to give each worker a different part.
     """
 
     def __iter__(self) -> Iterator[T_co]:
@@ -53,7 +53,7 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Tensors of the same length: sample i is a tuple of their elements i."""
+    """A dataset of tensors with the same length: sample i is the tuple of their i-th elements."""
 
     tensors: tuple[Tensor, ...]
 
@@ -70,7 +70,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Datasets of the same length side by side: a sample is a tuple of theirs, or a dict of them."""
+    """Combines datasets of the same length: a sample is a tuple or dict of their samples."""
 
     datasets: tuple[Any, ...] | dict[str, Any]
 
@@ -95,7 +95,7 @@ class StackDataset(Dataset[Any]):
 
 
 class ConcatDataset(Dataset[Any]):
-    """Datasets one after the other."""
+    """Concatenates map-style datasets."""
 
     datasets: list[Any]
     cumulative_sizes: list[int]
@@ -120,7 +120,7 @@ class ConcatDataset(Dataset[Any]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Iterable datasets one after the other."""
+    """Concatenates iterable-style datasets."""
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = datasets
@@ -148,7 +148,7 @@ class Subset(Dataset[T_co]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        """Returns the samples at a list of places."""
+        """Returns the samples at a list of indices."""
         of_dataset = [self.indices[i] for i in indices]
         many = getattr(self.dataset, "__getitems__", None)
         return many(of_dataset) if callable(many) else [self.dataset[i] for i in of_dataset]
@@ -160,15 +160,15 @@ class Subset(Dataset[T_co]):
 def random_split(
     dataset: Dataset[Any], lengths: Sequence[float], generator: Generator | None = None
 ) -> list[Subset[Any]]:
-    """Splits a dataset at random into parts without common samples.
+    """Splits a dataset at random into subsets without common samples.
 
     Args:
-        dataset: has a length
-        lengths: of the parts, which sum to the dataset's; or fractions, which sum to 1
-        generator: draws the order
+        dataset: a dataset with a length
+        lengths: the subsets' lengths, which sum to the dataset's length; or fractions, which sum to 1
+        generator: the random generator
 
     Raises:
-        ValueError: if the lengths do not sum to the dataset's.
+        ValueError: if the lengths do not sum to the dataset's length.
     """
     total = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

@@ -1,4 +1,4 @@
-"""Samplers for ranks."""
+"""`DistributedSampler`, at PyTorch's path."""
 
 from plait.utils.data.sampler import DistributedSampler
 

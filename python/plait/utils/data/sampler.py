@@ -1,4 +1,4 @@
-"""Samplers: in which order samples are visited."""
+"""Samplers: the order in which a `DataLoader` visits samples."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def draw_seed(generator: Generator | None = None) -> int:
-    """Returns a seed drawn from a generator, or from the default one, which moves on."""
+    """Draws a seed from a generator, the default one by default."""
     return int(_ops.randint(0, high=1 << 62, size=(1,), dtype=int64, generator=generator).item())
 
 
 class Sampler(Generic[T_co]):
-    """The base of samplers: a subclass overrides `__iter__`, and `__len__` where there is one."""
+    """The base class of samplers: a subclass implements `__iter__` and, if the length is known, `__len__`."""
 
     def __init__(self, data_source: Sized | None = None) -> None:
         pass
@@ -59,9 +59,9 @@ class RandomSampler(Sampler[int]):
 
     Args:
         data_source: the dataset
-        replacement: draw each sample on its own, so that some come twice
-        num_samples: how many to visit; as many as there are by default
-        generator: draws the order
+        replacement: whether samples are drawn with replacement
+        num_samples: the number of samples to draw; the dataset's length by default
+        generator: the random generator
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many samples a pass visits."""
+        """The number of samples in a pass."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -118,13 +118,13 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Draws samples with the given weights.
+    """Draws samples with probabilities proportional to weights.
 
     Args:
-        weights: of the samples; need not sum to 1
-        num_samples: how many to draw
-        replacement: whether one may come twice
-        generator: draws
+        weights: the samples' weights, which need not sum to 1
+        num_samples: the number of samples to draw
+        replacement: whether samples are drawn with replacement
+        generator: the random generator
     """
 
     weights: Tensor
@@ -156,12 +156,12 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Makes batches of what another sampler visits.
+    """Groups the indices of another sampler into batches.
 
     Args:
         sampler: any iterable of indices
-        batch_size: how many make a batch
-        drop_last: leave out a last batch that is smaller
+        batch_size: the number of indices in a batch
+        drop_last: whether to drop a last batch that is smaller
     """
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
@@ -185,15 +185,15 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class DistributedSampler(Sampler[int]):
-    """Visits this rank's share of a dataset; all ranks' shares are as long.
+    """Visits this rank's part of a dataset. All ranks' parts have the same length.
 
     Args:
-        dataset: has a length
+        dataset: a dataset with a length
         num_replicas: the number of ranks; that of the default group by default
-        rank: this rank's number
-        shuffle: visit in a random order, which depends on seed and epoch alone; see `set_epoch`
-        seed: the same on all ranks
-        drop_last: leave out samples that do not divide, where otherwise the first ones come again
+        rank: this rank
+        shuffle: whether to use a random order, which depends only on seed and epoch: see `set_epoch`
+        seed: the seed of the order, the same on all ranks
+        drop_last: whether to drop the last samples if the length is not divisible; otherwise the first ones repeat
     """
 
     def __init__(
@@ -236,5 +236,5 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which pass comes next, so that each has another order."""
+        """Sets the epoch, so that each epoch has another order."""
         self.epoch = epoch

@@ -1,3 +1,3 @@
-"""Where scripts import `default_collate` from."""
+"""`collate`, at PyTorch's path."""
 
 from plait.utils.data._utils import collate as collate

@@ -1,4 +1,4 @@
-"""Batches of samples."""
+"""`default_collate` and `default_convert`, at PyTorch's path."""
 
 from plait.utils.data._collate import default_collate, default_convert
 
