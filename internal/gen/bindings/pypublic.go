@@ -60,7 +60,7 @@ func (w *writer) public() *public {
 		methodsByHand: map[string]string{}}
 	p.top, p.tensor = w.words("internal/coverage/top.txt"), w.words("internal/coverage/tensor.txt")
 	p.all = slices.Concat(p.top, p.tensor, w.words("internal/coverage/functional.txt"))
-	for _, name := range []string{"_functions/methods.py", "_tensors/properties.py"} {
+	for _, name := range []string{"_functions/methods.py", "_tensors/properties.py", "_autograd/gradients.py"} {
 		namesIn(w.text("python/plait/"+name), "    ", p.attributesByHand)
 	}
 	modules, _ := filepath.Glob(filepath.Join(w.root, "python/plait/_functions/*.py"))

@@ -27,7 +27,8 @@ class TensorFunctions:
     # Other names.
     multiply, multiply_ = _ops.mul, _ops.mul_
     divide, divide_ = arithmetic.div, arithmetic.div_
-    clip, clip_ = arithmetic.clamp, method(arithmetic.clamp_)
+    clip = arithmetic.clamp
+    clamp_ = clip_ = method(arithmetic.clamp_)
     negative, negative_ = _ops.neg, _ops.neg_
     absolute, absolute_ = _ops.abs, _ops.abs_
     fix, fix_ = _ops.trunc, _ops.trunc_

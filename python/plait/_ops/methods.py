@@ -4,7 +4,6 @@
 from plait import _ops
 from plait._functions import (
     arithmetic,
-    changing,
     conversion,
     indexing,
     likes,
@@ -291,7 +290,6 @@ class TensorMethods:
     cholesky_inverse = method(matrix.cholesky_inverse)
     cholesky_solve = method(matrix.cholesky_solve)
     clamp = arithmetic.clamp
-    clamp_ = method(arithmetic.clamp_)
     clamp_max = method(arithmetic.clamp_max)
     clamp_max_ = method(arithmetic.clamp_max_)
     clamp_min = method(arithmetic.clamp_min)
@@ -311,7 +309,6 @@ class TensorMethods:
     cumprod_ = order.cumprod_
     cumsum = order.cumsum
     cumsum_ = order.cumsum_
-    detach = method(changing.detach)
     detach_ = method(conversion.detach_)
     diff = order.diff
     dist = method(reduction.dist)
