@@ -122,7 +122,7 @@ def functions(tree, stack=()):
 def does_nothing(node):
     """Whether the body only raises, or has no effect at all: then no argument can be expected to have one."""
     body = [n for n in node.body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
-    refuses = [n for n in body if isinstance(n, ast.Return) and ast.unparse(n) == "return refuse()"]
+    refuses = [n for n in body if isinstance(n, ast.Return) and ast.unparse(n) == "return engine_only()"]
     return not body or (len(body) == 1 and (isinstance(body[0], ast.Raise | ast.Pass) or bool(refuses)))
 
 
