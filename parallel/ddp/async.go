@@ -156,6 +156,7 @@ func (x *asyncClient) step() error {
 	return nil
 }
 
+// pushAndPull pushes the gradients, pulls the parameters, and then waits until the owners have received the gradients.
 func (x *asyncClient) pushAndPull() error {
 	works, err := x.pushGradients()
 	if err != nil {
@@ -173,7 +174,7 @@ func (x *asyncClient) pushAndPull() error {
 	return nil
 }
 
-// pushGradients sends gradients to the other owners, and applies this rank's share to its own server.
+// pushGradients sends gradients to the other owners. This rank's server applies those of its own parameters directly.
 func (x *asyncClient) pushGradients() (works collective.Works, err error) {
 	me := x.reducer.group.Rank()
 	var local []*core.Tensor

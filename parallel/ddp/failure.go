@@ -23,10 +23,10 @@ func (r *Reducer) backwardFailed(cause error) {
 		if !r.syncBackward || r.mode.isAsync() {
 			return
 		}
-		if s := r.pass; s != nil && s.done {
+		if current := r.pass; current != nil && current.done {
 			// The reduction had ended. Only a later backward pass that ran out of memory has to fail on all ranks. A wrong call fails
 			// on this rank alone.
-			if kind, _ := core.KindOf(cause); s.run == run || kind != core.MemoryError {
+			if kind, _ := core.KindOf(cause); current.run == run || kind != core.MemoryError {
 				return
 			}
 		}
@@ -98,7 +98,7 @@ func (r *Reducer) dropPass(cause error) {
 	}
 	r.recentWorks = [2][]*collective.Work{} // works of the pass before have the same buffers, so they would report this failure too
 	if r.pass != nil {
-		r.pass.releaseLossWeights()
+		r.pass.releaseGradientWeights()
 	}
 	for _, b := range r.buckets {
 		b.group = r.group.For(b.purpose)

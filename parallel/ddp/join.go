@@ -129,7 +129,7 @@ func (r *Reducer) recoverFrom(err error) bool {
 // shadowStep ends the last shadowed step and begins the next.
 func (r *Reducer) shadowStep() error {
 	j := r.join
-	if s := r.pass; s != nil && s.shadow && !s.done {
+	if current := r.pass; current != nil && current.shadow && !current.done {
 		if _, err := r.finishPass(-1); err != nil {
 			return err
 		}

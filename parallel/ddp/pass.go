@@ -12,15 +12,15 @@ import (
 
 // A pass is the reduction of one step's gradients, from the first final gradient after a forward pass to the last.
 type pass struct {
-	run        *autograd.Run                // the most recent backward pass
-	ready      []bool                       // by parameter: the gradient is final, or backward will not compute it
-	arrived    []int                        // parameters in the order in which their gradients became final
-	remaining  int                          // parameters that are not ready
-	nextBucket int                          // the next bucket to reduce
-	lossWeight map[core.Device]*core.Tensor // with Options.Weighted, the factor for this rank's gradients
-	endWork    *collective.Work             // exchange of endPayload, which ends the pass on all ranks
-	done       bool
-	shadow     bool // in a join: this rank has no batch and contributes zeros
+	run            *autograd.Run                // the most recent backward pass
+	ready          []bool                       // by parameter: the gradient is final, or backward will not compute it
+	arrived        []int                        // parameters in the order in which their gradients became final
+	remaining      int                          // parameters that are not ready; a bucket of delayed parameters counts as one
+	nextBucket     int                          // the next bucket to reduce
+	gradientWeight map[core.Device]*core.Tensor // with Options.Weighted, the factor for this rank's gradients
+	endWork        *collective.Work             // exchange of endPayload, which ends the pass on all ranks
+	done           bool
+	shadow         bool // in a join: this rank has no batch and contributes zeros
 }
 
 // gradientReady is the post-accumulate-grad hook of parameter i. It runs when the gradient is final.
@@ -36,7 +36,7 @@ func (r *Reducer) gradientReady(i int) error {
 	if r.mode.isAsync() {
 		return nil
 	}
-	if !r.syncBackward || !p.active || p.delayed {
+	if !r.syncBackward || !p.active || p.delayed { // not reduced now
 		if p.bucket != nil && r.options.BucketView {
 			if err := p.bucket.viewGradient(p.slot); err != nil {
 				return err
@@ -50,12 +50,12 @@ func (r *Reducer) gradientReady(i int) error {
 	if err := r.beginBackward(); err != nil {
 		return err
 	}
-	s := r.pass
-	if s.ready[i] {
+	current := r.pass
+	if current.ready[i] {
 		return core.Errorf(core.StateError, "ddp", "parameter %s on rank %d got its final gradient twice in one step: it is used in two backward passes of which neither has all parameters, or the graph is not the static one that was promised",
 			p.Name, r.group.Rank())
 	}
-	s.arrived = append(s.arrived, i)
+	current.arrived = append(current.arrived, i)
 	if err := r.markReady(i); err != nil {
 		return err
 	}
@@ -89,15 +89,15 @@ func (r *Reducer) beginBackward() error {
 
 // beginPass starts a pass and marks all parameters as not ready. In a join, shadow is set on a rank without a batch.
 func (r *Reducer) beginPass(shadow bool) error {
-	s := &pass{ready: make([]bool, len(r.params)), shadow: shadow}
-	r.pass = s
+	current := &pass{ready: make([]bool, len(r.params)), shadow: shadow}
+	r.pass = current
 	for _, b := range r.buckets {
 		b.pending = len(b.params)
 		if b.delayed {
 			b.pending = 1 // Options.Until
 		}
 		b.placeholders = nil
-		s.remaining += b.pending
+		current.remaining += b.pending
 	}
 	r.stats.LastBytes = 0
 	if !r.options.Weighted {
@@ -106,14 +106,14 @@ func (r *Reducer) beginPass(shadow bool) error {
 	if r.pendingSamples > 0 || shadow {
 		r.passSamples, r.pendingSamples = r.pendingSamples, 0
 	}
-	return r.computeLossWeights()
+	return r.computeGradientWeights()
 }
 
-// computeLossWeights computes the factor for this rank's gradients on each device: its fraction of all samples, times the divisor of sums.
-func (r *Reducer) computeLossWeights() error {
-	r.pass.lossWeight = map[core.Device]*core.Tensor{}
+// computeGradientWeights computes the factor for this rank's gradients on each device: its fraction of all samples, times the divisor of sums.
+func (r *Reducer) computeGradientWeights() error {
+	r.pass.gradientWeight = map[core.Device]*core.Tensor{}
 	for _, b := range r.buckets {
-		if r.pass.lossWeight[b.device] != nil {
+		if r.pass.gradientWeight[b.device] != nil {
 			continue
 		}
 		err := r.onCommStream(b.device, 0, func() error {
@@ -128,7 +128,7 @@ func (r *Reducer) computeLossWeights() error {
 			}
 			mine := op.Full([]int{}, core.Num(r.passSamples*float64(r.divisor())), o)
 			weight := op.Div(mine, total).Keep()
-			r.pass.lossWeight[b.device] = weight
+			r.pass.gradientWeight[b.device] = weight
 			return weight.Err()
 		})
 		if err != nil {
@@ -140,9 +140,9 @@ func (r *Reducer) computeLossWeights() error {
 
 // markReady marks parameter i as ready and reduces the buckets that are complete.
 func (r *Reducer) markReady(i int) error {
-	s, b := r.pass, r.params[i].bucket
-	s.ready[i] = true
-	s.remaining--
+	current, b := r.pass, r.params[i].bucket
+	current.ready[i] = true
+	current.remaining--
 	b.pending--
 	if r.delaysReduction() {
 		return nil
@@ -158,10 +158,10 @@ func (r *Reducer) delaysReduction() bool {
 // reduceReadyBuckets reduces the next buckets that are complete. Buckets are always reduced in order, so that all ranks launch the same
 // collectives in the same order.
 func (r *Reducer) reduceReadyBuckets() error {
-	s := r.pass
-	for s.nextBucket < len(r.buckets) && r.buckets[s.nextBucket].pending == 0 {
-		b := r.buckets[s.nextBucket]
-		s.nextBucket++
+	current := r.pass
+	for current.nextBucket < len(r.buckets) && r.buckets[current.nextBucket].pending == 0 {
+		b := r.buckets[current.nextBucket]
+		current.nextBucket++
 		if err := r.reduceBucket(b); err != nil {
 			return err
 		}
@@ -171,8 +171,8 @@ func (r *Reducer) reduceReadyBuckets() error {
 
 // backwardEnded is the callback at the end of a backward pass.
 func (r *Reducer) backwardEnded() error {
-	s := r.pass
-	if s == nil || s.done {
+	current := r.pass
+	if current == nil || current.done {
 		return nil
 	}
 	if r.options.FindUnused || r.options.StaticGraph && r.staticUnused == nil {
@@ -180,7 +180,7 @@ func (r *Reducer) backwardEnded() error {
 			return err
 		}
 	}
-	if s.remaining > 0 {
+	if current.remaining > 0 {
 		return nil // another backward pass may compute the rest; otherwise the next forward pass reports an error
 	}
 	if err := r.reduceReadyBuckets(); err != nil {
@@ -193,51 +193,52 @@ func (r *Reducer) backwardEnded() error {
 }
 
 // finishPass ends a pass after all its buckets are launched. It waits until the other ranks have launched theirs, because no rank may
-// make a step if another has failed. It does not wait for the averages.
+// make a step if another has failed. It does not wait for the averages. If limit is not negative, it waits that long at most; over reports
+// whether the wait is over.
 func (r *Reducer) finishPass(limit time.Duration) (over bool, err error) {
-	s := r.pass
-	if s == nil || s.done {
+	current := r.pass
+	if current == nil || current.done {
 		return true, nil
 	}
-	if s.endWork == nil {
-		s.releaseLossWeights()
-		s.endWork = r.groupFor("the end of a step").StartExchange("backward", r.endPayload())
+	if current.endWork == nil {
+		current.releaseGradientWeights()
+		current.endWork = r.groupFor("the end of a step").StartExchange("backward", r.endPayload())
 	}
 	needsCounts := r.needsUsedCounts()
 	// The first pass must wait: it determines the order of the buckets, and finds ranks that run backward in other modules.
-	over, crossed := waitEnd(s.endWork, limit, needsCounts || !r.reduced)
+	over, crossed := waitEnd(current.endWork, limit, needsCounts || !r.reduced)
 	switch {
 	case crossed:
-		r.pendingEnd = s.endWork // the rank's next backward or forward pass waits for it
+		r.pendingEnd = current.endWork // other ranks run backward in another order, so a later pass waits for the end of this one
 	case !over:
 		return false, nil
 	default:
-		if err := s.endWork.Err(); err != nil {
+		if err := current.endWork.Err(); err != nil {
 			return true, err
 		}
 	}
-	s.done, r.reduced = true, true
+	current.done, r.reduced = true, true
 	r.stats.Passes++
 	if !crossed {
-		r.saveArrivalOrder(s.endWork)
+		r.saveArrivalOrder(current.endWork)
 	}
 	switch {
 	case r.options.FindUnused && r.options.SkipUnused:
 		r.setMissingGradients(make([]int, len(r.params)))
 	case needsCounts:
-		r.setMissingGradients(r.globalUsedCounts(s.endWork.Payloads()))
+		r.setMissingGradients(r.globalUsedCounts(current.endWork.Payloads()))
 	default:
 		r.setMissingGradients(nil)
 	}
 	return true, nil
 }
 
-// releaseLossWeights releases the loss weights once all buckets are launched.
-func (s *pass) releaseLossWeights() {
-	for _, t := range s.lossWeight {
+// releaseGradientWeights releases the weights once all buckets are launched.
+func (current *pass) releaseGradientWeights() {
+	for _, t := range current.gradientWeight {
 		t.Release()
 	}
-	s.lossWeight = nil
+	current.gradientWeight = nil
 }
 
 // endPayload returns what this rank sends at the end of a pass: its used map and, on rank 0 until buckets are rebuilt, the order in which

@@ -22,7 +22,7 @@ func (r *Reducer) reduceBucket(b *Bucket) error {
 		if err != nil {
 			return err
 		}
-		if weight := r.pass.lossWeight[b.device]; weight != nil {
+		if weight := r.pass.gradientWeight[b.device]; weight != nil {
 			for _, g := range grads {
 				if err := op.MulInPlace(g, weight).Err(); err != nil {
 					return err

@@ -122,13 +122,13 @@ func (b *Bucket) releasePlaceholders() {
 
 // checkPriorReduction returns an error if the last step's reduction did not finish. It names the parameters that got no gradient.
 func (r *Reducer) checkPriorReduction() error {
-	s := r.pass
-	if s == nil || s.done || len(s.arrived) == 0 {
+	current := r.pass
+	if current == nil || current.done || len(current.arrived) == 0 {
 		return nil
 	}
 	var names []string
 	for i, p := range r.params {
-		if p.active && !p.delayed && !s.ready[i] {
+		if p.active && !p.delayed && !current.ready[i] {
 			names = append(names, p.Name)
 		}
 	}

@@ -94,9 +94,9 @@ class Frame:
         self._saver: FunctionCtx = saved_by(*(args[i] for i in self._places))
         self._tokens: list[weakref.ref[_Token]] = []
         self._descriptions: list[Any] = []
-        self._done: set[int] = set()  # backward passes that have recomputed the function
+        self._recomputed: set[int] = set()  # backward passes that have recomputed the function
         self._ended = False  # the first run has ended
-        self._lenient = False
+        self._lenient = False  # recomputation may save more values than the first run has so far
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """Calls the function the first time."""
@@ -106,18 +106,20 @@ class Frame:
         return out
 
     def _pack(self, t: Tensor) -> _Token:
+        """Saves a token instead of a value, in the first run."""
         token = _Token()
         self._tokens.append(weakref.ref(token))
         self._descriptions.append(self._describe(t))
         return token
 
     def _unpack(self, token: _Token) -> Tensor:
+        """Returns a token's value, and recomputes the function before, once in each backward pass."""
         # Outside of a backward pass, each access recomputes.
         run = passes.run
-        if run not in self._done:
+        if run not in self._recomputed:
             self._recompute(run)
             if run:
-                self._done.add(run)
+                self._recomputed.add(run)
                 passes.closing.append(lambda: self._forget(run))
         value = token.values.get(run)
         if value is None:
@@ -133,12 +135,13 @@ class Frame:
 
     def _forget(self, run: int) -> None:
         """Drops recomputed values that a backward pass has not used."""
-        self._done.discard(run)
+        self._recomputed.discard(run)
         for ref in self._tokens:
             if (token := ref()) is not None:
                 token.values.pop(run, None)
 
     def _recompute(self, run: int) -> None:
+        """Calls the function again. The values that it saves go to the tokens, in the order of the first run."""
         args = list(self._args)
         for i, t in zip(self._places, self._saver.saved_tensors, strict=True):
             args[i] = t

@@ -38,8 +38,8 @@ class UnitOptions(NamedTuple):
     offload: bool = False
     broadcast: bool = False  # parameters of rank 0, at construction
     prefetch_forward: bool = True
-    prefetch_backward: int = 0
-    slots: int = 0
+    prefetch_backward: int = 0  # 0 before the current unit's backward, 1 after it, 2 never
+    slots: int = 0  # units gathered at once besides the root; 0 means the default
     init: Callable[[Module], Any] | None = None  # initialises a module that is on the meta device
 
 
@@ -54,14 +54,14 @@ def make_unit(
     ignored: set[int],
     prefix: str = "",
     root: bool = False,
-    left: set[int] | None = None,
+    shared_above: set[int] | None = None,
 ) -> Unit:
     """Creates the unit of one or several modules, and shards its parameters.
 
-    The unit has the modules' parameters, except those of inner units and those in `ignored` (ids of parameters). `left`
-    has parameters that modules outside of the unit use, too; they are left to an outer unit that contains all users.
+    The unit has the modules' parameters, except those of inner units and those in `ignored` (ids of parameters).
+    `shared_above` has parameters that modules outside of the unit use, too. An outer unit that has all users gets them.
     """
-    ignored, given = ignored | (left or set()), ignored
+    ignored, given = ignored | (shared_above or set()), ignored
     named: dict[Parameter, str] = {}
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
     shared: dict[ShardedParameter, tuple[Unit, str]] = {}
@@ -110,7 +110,7 @@ def make_unit(
             check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h, label))
             ShardedParameter._make(p, unit, label)
     unit.reshard_by_default, unit.ignored, unit.device = options.keep is None, ignored, where
-    unit.left = left or set()
+    unit.shared_above = shared_above or set()
     for module in modules:
         module.__dict__["_fsdp_unit"] = unit
     return unit
@@ -134,6 +134,7 @@ def _materialize(owner: Module, init: Callable[[Module], Any] | None, ignored: s
 
 
 def _own_modules(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:
+    """Yields a module and its children, except inner units, with the prefixes of their parameters' names."""
     yield prefix, module
     for name, child in module._modules.items():
         if child is not None and unit_of(child) is None:
@@ -146,9 +147,9 @@ def _shared_from_below(module: Module, prefix: str) -> Iterator[tuple[str, Modul
         if child is None:
             continue
         label, unit = f"{prefix}{name}.", unit_of(child)
-        if unit is not None and unit.left:
+        if unit is not None and unit.shared_above:
             for below, owner in child.named_modules():
-                yield f"{label}{below}." if below else label, owner, unit.left
+                yield f"{label}{below}." if below else label, owner, unit.shared_above
         yield from _shared_from_below(child, label)
 
 
@@ -226,6 +227,7 @@ def _check_new_parameters(module: Module, unit: Unit) -> None:
 
 
 def _snapshot_tables(owner: Module) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Returns a module's dicts of parameters and children with copies of them, which show later changes."""
     return [(t, dict(t)) for t in (owner._parameters, owner._modules)]
 
 
@@ -404,6 +406,7 @@ def accept_full_state_dicts(module: Module) -> None:
 
 
 def _shard_full_values(module: Module, state: dict[str, Any], prefix: str, metadata: Any, *rest: Any) -> None:
+    """A hook before `load_state_dict`: replaces full tensors by this rank's rows."""
     errors = rest[3]
     for name, p in module._parameters.items():
         value = state.get(prefix + name)

@@ -87,7 +87,7 @@ class Unit:
         self.divisor: float | None = None  # of summed gradients; None means the number of ranks
         self.reshard_by_default = False  # reshard_after_forward was not given
         self.ignored: set[int] = set()  # ids of the modules' parameters that are not in the unit
-        self.left: set[int] = set()  # those of them that are in an outer unit
+        self.shared_above: set[int] = set()  # those of them that are in an outer unit
         handles, given = array("q", [p._h for _, p in named]), array("q", numbers)
         self.handle = check(
             _core.bind_FsdpUnitNew(

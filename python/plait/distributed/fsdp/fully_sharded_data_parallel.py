@@ -345,7 +345,7 @@ def _auto_wrap(
             # A parameter that is used outside of the unit, too, is left to an outer unit that contains all users.
             outside = {i for i, names in users.items() if any(not n.startswith(f"{full}.") for n in names)}
             own = options._replace(**answer) if isinstance(answer, dict) else options
-            make_unit([child], own, ignored, prefix=f"{full}.", left=outside - ignored)
+            make_unit([child], own, ignored, prefix=f"{full}.", shared_above=outside - ignored)
             accept_full_state_dicts(child)
             swap_class(child, FullyShardedDataParallel)
             below = elements
