@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -100,6 +101,15 @@ func (s *Storage) Wait() error {
 		return err
 	}
 	return s.alloc.home.TakeError()
+}
+
+// TakeReported takes the unread error of a stream if err, which the program is about to get, is a consequence of it.
+func TakeReported(s Stream, err error) {
+	if f, ok := s.(interface{ Failure() error }); ok {
+		if own := f.Failure(); own != nil && errors.Is(err, own) {
+			s.TakeError()
+		}
+	}
 }
 
 // waitForeign waits for uses on other streams.

@@ -175,6 +175,10 @@ func (t *Tree) failStep(cause error) {
 	}
 	for _, u := range t.units {
 		u.dropStep()
+		core.TakeReported(u.stream, cause)
+	}
+	for _, s := range t.streams {
+		core.TakeReported(s, cause)
 	}
 	for _, b := range t.buffers {
 		b.Recover(nil)
