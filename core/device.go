@@ -101,6 +101,8 @@ type Joint interface {
 	Event
 	// Parts waits until the parts are known, and returns them. They need not be done.
 	Parts() []Event
+	// Known waits until the parts are known, at most for d, and reports whether they are.
+	Known(d time.Duration) bool
 }
 
 // Memory is a piece of device memory, off the Go heap.

@@ -39,8 +39,8 @@ type Stage interface {
 	// Bytes returns the memory for region i, until Store or Release.
 	Bytes(i int) []byte
 	// Store starts to copy all bytes to the regions, after everything launched so far and after the given events. It returns the event of
-	// the copy's end. The stage is freed then.
-	Store(after ...Event) Event
+	// the copy's end. The stage is freed then. If the copy is cancelled it calls failed, which may be nil, before that event.
+	Store(failed func(err error), after ...Event) Event
 	// Release frees the stage without storing it.
 	Release()
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/backend"
@@ -101,12 +102,10 @@ func (s *stream) dropCuts(sent uint64) {
 	}
 }
 
-// waitSubmitted blocks until call n has been submitted.
-func (s *stream) waitSubmitted(n uint64) {
-	if s.submitted.Load() < n {
-		s.Demand(n)
-		s.Until(&s.submitted, n)
-	}
+// waitSubmitted waits until call n has been submitted, at most for d, and reports whether it has.
+func (s *stream) waitSubmitted(n uint64, d time.Duration) bool {
+	s.Demand(n)
+	return s.UntilFor(&s.submitted, n, d)
 }
 
 // point returns the stream and the call of an event. here is false unless the event is of a stream of this device.

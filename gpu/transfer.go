@@ -15,6 +15,20 @@ type transfer struct {
 	stage   *stagingBuffer // the source of an upload
 	data    []byte         // or the source of a small upload, which has one region
 	read    *readback      // the destination of a download
+
+	cancelled error
+	failed    func(err error) // of an upload, called if it is cancelled; may be nil
+}
+
+// cancel makes the transfer end without data. Its buffers are freed as after any other.
+func (t *transfer) cancel(err error) {
+	t.cancelled = err
+	if t.read == nil {
+		t.regions = nil
+	}
+	if t.failed != nil {
+		t.failed(err)
+	}
 }
 
 // layoutRegions returns the offsets of regions in a staging buffer, and its size. Each offset modulo 4 is that of the region on the device,
@@ -79,6 +93,8 @@ func (s *stream) fetch(regions []core.Region, after []core.Event) (*download, er
 func (f *download) Wait() error {
 	<-f.read.ready
 	switch lost := f.device.lost.Get(); {
+	case f.cancelled != nil:
+		return f.cancelled
 	case f.read.bytes != nil:
 		return nil
 	case lost != nil:
@@ -143,7 +159,8 @@ func (g *upload) Bytes(i int) []byte {
 }
 
 // Store implements [core.Stage].
-func (g *upload) Store(after ...core.Event) core.Event {
+func (g *upload) Store(failed func(err error), after ...core.Event) core.Event {
+	g.failed = failed
 	n := g.stream.transfer("upload", &g.transfer, after)
 	g.stream.request(n)
 	return g.stream.Event(n)

@@ -31,9 +31,12 @@ func (s *stream) Work() {
 			}
 			continue
 		}
-		s.orderAfter(r, c.Waits())
+		err := s.orderAfter(r, c.Waits(), n)
+		if err == nil {
+			err = s.Cancelled(n)
+		}
 		s.device.trace.Add(c)
-		s.record(r, c)
+		s.record(r, c, err)
 		_, moves := c.Own.(*transfer)
 		if s.device.adapter.Software && !moves {
 			r.batch.elements += elements(c)
@@ -113,35 +116,49 @@ func (s *stream) waitForWork(r *encoder) bool {
 	return true
 }
 
-// orderAfter makes what is recorded from now on run after the events. An event of a stream on the same GPU is in order once its call has
-// been submitted; the worker waits for any other event to end.
-func (s *stream) orderAfter(r *encoder, events []core.Event) {
+// orderAfter makes what is recorded from now on, beginning with call n, run after the events. An event of a stream on the same GPU is in
+// order once its call has been submitted; the worker waits for any other event to end. It returns an error if the call was cancelled.
+func (s *stream) orderAfter(r *encoder, events []core.Event, n uint64) error {
 	for _, e := range events {
 		if e.Done() {
 			continue
 		}
-		other, n, here := s.device.point(e)
-		if here && other.submitted.Load() >= n {
+		other, last, here := s.device.point(e)
+		if here && other.submitted.Load() >= last {
 			continue
 		}
 		if !r.batch.empty() { // the event may depend on what this batch holds back
 			r.encode(true)
 			s.send(r)
 		}
+		var err error
 		if here {
-			other.waitSubmitted(n)
+			err = s.BlockOn(e, n, func(d time.Duration) bool { return other.waitSubmitted(last, d) })
 		} else if j, ok := e.(core.Joint); ok {
-			var parts []core.Event
-			s.BlockOn(e, func() { parts = j.Parts() })
-			s.orderAfter(r, parts)
+			if err = s.BlockOn(e, n, j.Known); err == nil {
+				err = s.orderAfter(r, j.Parts(), n)
+			}
 		} else {
-			s.BlockOn(e, e.Wait)
+			err = s.BlockOn(e, n, e.WaitFor)
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// record turns a call into commands, or adds it to the fusion. An error becomes that of the call's outputs and of the stream.
-func (s *stream) record(r *encoder, c *core.Call) {
+// record turns a call into commands, or adds it to the fusion. An error becomes that of the call's outputs and of the stream. A call that was
+// cancelled, with the error cancelled, does not run.
+func (s *stream) record(r *encoder, c *core.Call, cancelled error) {
+	if cancelled != nil {
+		c.Skip(cancelled)
+		if t, ok := c.Own.(*transfer); ok {
+			t.cancel(cancelled)
+		} else {
+			return
+		}
+	}
 	profile := core.ActiveProfile()
 	if profile == nil && c.Own == nil && c.Fn == nil && c.Mark == nil && s.fuse(r, c) {
 		return

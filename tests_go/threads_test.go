@@ -58,6 +58,7 @@ var goroutines = map[string]string{
 	"parallel/collective/round.go round":                   "ends a collective's wait, with no code of the caller's",
 	"parallel/collective/pair.go pair":                     "ends a send's wait, with no code of the caller's",
 	"parallel/collective/relay.go joinAll":                 "runs no code of the caller's",
+	"parallel/collective/wait_graph.go watch":              "looks for deadlocks, with no code of the caller's",
 	"parallel/collective/work.go failOutputs":              "waits for events and marks tensors",
 	"gpu/transfer.go parallelCopy":                         "copies memory",
 	"parallel/ddp/paramserver.go newParamServer":           "serve recovers",

@@ -25,6 +25,9 @@ func (e Event) Wait() { e.stream.Finish(e.number) }
 // WaitFor implements [core.Event].
 func (e Event) WaitFor(d time.Duration) bool { return e.stream.FinishFor(e.number, d) }
 
+// Cancel makes the calls up to the event fail with err instead of running, except those that have begun.
+func (e Event) Cancel(err error) { e.stream.Cancel(e.number, err) }
+
 // Stream implements [core.Event].
 func (e Event) Stream() core.Stream { return e.stream.self }
 
@@ -55,21 +58,6 @@ func (s *Stream) Wait(e core.Event) {
 	}
 	s.pending = append(s.pending, e)
 	s.mu.Unlock()
-}
-
-// BlockOn runs wait, by which the worker waits for an event of another stream.
-func (s *Stream) BlockOn(e core.Event, wait func()) {
-	s.blocked.Store(&e)
-	defer s.blocked.Store(nil)
-	wait()
-}
-
-// BlockedOn returns the event of another stream that the worker waits for, or nil.
-func (s *Stream) BlockedOn() core.Event {
-	if e := s.blocked.Load(); e != nil {
-		return *e
-	}
-	return nil
 }
 
 // Synchronize implements [core.Stream].

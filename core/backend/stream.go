@@ -62,10 +62,10 @@ type Stream struct {
 	working bool         // the worker goroutine exists
 
 	// Written by the worker.
-	_       CacheLine
-	Done    atomic.Uint64
-	blocked atomic.Pointer[core.Event] // the event of another stream that the worker waits for
-	_       CacheLine
+	_    CacheLine
+	Done atomic.Uint64
+	core.Blocker
+	_ CacheLine
 }
 
 // CacheLine separates fields so that they are not on one cache line. Processors prefetch lines in pairs.

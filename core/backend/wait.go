@@ -54,14 +54,19 @@ func (s *Stream) FinishFor(n uint64, d time.Duration) bool {
 		return true
 	}
 	s.runner.Demand(n)
+	return s.UntilFor(&s.Done, n, d)
+}
+
+// UntilFor is [Stream.Until] with the timeout d. It reports whether the counter is at least n.
+func (s *Stream) UntilFor(number *atomic.Uint64, n uint64, d time.Duration) bool {
 	start := time.Now()
 	for i := 1; i%64 != 0 || time.Since(start) < min(spin, d); i++ {
-		if s.Done.Load() >= n {
+		if number.Load() >= n {
 			return true
 		}
 	}
 	if d <= spin {
-		return s.Done.Load() >= n
+		return number.Load() >= n
 	}
 	over := false
 	timer := time.AfterFunc(d-spin, func() {
@@ -75,8 +80,8 @@ func (s *Stream) FinishFor(n uint64, d time.Duration) bool {
 	defer s.waiters.Add(-1)
 	s.doneMu.Lock()
 	defer s.doneMu.Unlock()
-	for s.Done.Load() < n && !over {
+	for number.Load() < n && !over {
 		s.doneCv.Wait()
 	}
-	return s.Done.Load() >= n
+	return number.Load() >= n
 }

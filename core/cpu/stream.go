@@ -63,17 +63,29 @@ func (s *stream) Work() {
 			s.Sleep()
 			continue
 		}
-		for _, e := range c.Waits() {
-			if !e.Done() {
-				s.BlockOn(e, e.Wait)
-			}
+		if err := s.waitFor(c, n); err != nil {
+			c.Skip(err)
+		} else {
+			ctx.Pool = s.device.pool.Load().Ptr()
+			s.run(ctx, c)
 		}
-		ctx.Pool = s.device.pool.Load().Ptr()
-		s.run(ctx, c)
 		c.Clear()
 		s.Done.Store(n)
 		s.Took()
 	}
+}
+
+// waitFor waits for the events of other streams that call n needs. It returns an error if the call was cancelled.
+func (s *stream) waitFor(c *core.Call, n uint64) error {
+	for _, e := range c.Waits() {
+		if e.Done() {
+			continue
+		}
+		if err := s.BlockOn(e, n, e.WaitFor); err != nil {
+			return err
+		}
+	}
+	return s.Cancelled(n)
 }
 
 // run runs one call and records it in the active profile.

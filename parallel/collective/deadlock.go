@@ -1,7 +1,6 @@
 package collective
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -192,11 +191,7 @@ func (w *world) report(stuck []blockedCall) {
 		if call == nil || call.yields.Load() && call.local.crossed(call) {
 			return
 		}
-		purpose := ""
-		if call.purpose != "" {
-			purpose = " for " + call.purpose
-		}
-		calls[i] = fmt.Sprintf("rank %d in %v%s of the group %q", x.rank, call, purpose, call.group)
+		calls[i] = call.describe(x.rank)
 	}
 	err := core.Errorf(core.DistributedError, "", "deadlock, the ranks wait for each other: %s", strings.Join(calls, "; "))
 	for _, call := range works {

@@ -66,6 +66,73 @@ func TestDeadlockIsAnError(t *testing.T) {
 	}
 }
 
+// TestDeadlockThroughResults makes ranks use the results of collectives in different orders. They get an error, however they wait.
+func TestDeadlockThroughResults(t *testing.T) {
+	// Each returns a result of rank 1 if later is set, and of the other ranks otherwise.
+	orders := map[string]func(a, b *Group, later bool) *core.Tensor{
+		"in place": func(a, b *Group, later bool) *core.Tensor {
+			if later {
+				a, b = b, a
+			}
+			x := filled(2, 1)
+			a.AllReduce(x, Sum)
+			b.AllReduce(x, Sum)
+			return x
+		},
+		"computed": func(a, b *Group, later bool) *core.Tensor {
+			if later {
+				a, b = b, a
+			}
+			x := filled(2, 1)
+			a.AllReduce(x, Sum)
+			y := op.Add(x, x)
+			b.AllReduce(y, Sum)
+			return op.Add(y, y)
+		},
+		"pieces": func(a, b *Group, later bool) *core.Tensor {
+			x, all := filled(2, 1), filled(6, 1)
+			if later {
+				b.ReduceScatterInto(x, all, Sum)
+				y := op.Add(x, x)
+				a.AllGatherInto(all, y)
+				return op.Add(all, all)
+			}
+			a.AllGatherInto(all, x)
+			y := op.Add(all, all)
+			b.ReduceScatterInto(x, y, Sum)
+			return op.Add(x, x)
+		},
+	}
+	waits := map[string]func(x *core.Tensor) error{
+		"value": func(x *core.Tensor) error { return x.Wait() },
+		"stream": func(x *core.Tensor) error {
+			if err := core.CurrentContext().Stream(x.Device()).Synchronize(); err != nil {
+				return err
+			}
+			return x.Wait()
+		},
+	}
+	for order, call := range orders {
+		for how, wait := range waits {
+			t.Run(order+", "+how, func(t *testing.T) {
+				errs := make([]error, 3)
+				require.Error(t, Spawn(3, nil, Options{Timeout: 5 * time.Minute}, func(r *Rank) error {
+					other, err := r.World.New([]int{0, 1, 2}, Options{Name: "other"})
+					if err != nil {
+						return err
+					}
+					errs[r.Rank] = wait(call(r.World, other, r.Rank == 1))
+					return errs[r.Rank]
+				}))
+				for _, err := range errs {
+					require.ErrorContains(t, err, "deadlock, collectives wait for each other's results: rank ")
+					require.ErrorContains(t, err, `of the group "other"`)
+				}
+			})
+		}
+	}
+}
+
 // TestSlowValueIsNoDeadlock makes one rank wait for a value that another rank computes slowly.
 func TestSlowValueIsNoDeadlock(t *testing.T) {
 	require.NoError(t, Spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {

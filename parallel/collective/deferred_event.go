@@ -13,6 +13,9 @@ type deferredEvent struct {
 	known  atomic.Bool
 	ready  chan struct{} // closed when the parts are known
 	events []core.Event  // the parts
+
+	job    *job         // whose end it is, or nil
+	before []core.Event // without a job: the events after which the parts are known
 }
 
 func newDeferredEvent() *deferredEvent { return &deferredEvent{ready: make(chan struct{})} }
@@ -40,17 +43,40 @@ func (e *deferredEvent) Parts() []core.Event {
 	return e.events
 }
 
+// Known implements [core.Joint].
+func (e *deferredEvent) Known(d time.Duration) bool {
+	if e.known.Load() {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-e.ready:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// waitsFor returns events that must be done before e can be: see the function of that name.
+func (e *deferredEvent) waitsFor() []core.Event {
+	switch {
+	case e.known.Load():
+		return e.events
+	case e.job == nil:
+		return e.before
+	}
+	if on := e.job.relay.BlockedOn(); on != nil {
+		return []core.Event{on}
+	}
+	return nil
+}
+
 // WaitFor implements [core.Event].
 func (e *deferredEvent) WaitFor(d time.Duration) bool {
 	deadline := time.Now().Add(d)
-	if !e.known.Load() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-e.ready:
-		case <-timer.C:
-			return false
-		}
+	if !e.Known(d) {
+		return false
 	}
 	for _, o := range e.events {
 		if !o.WaitFor(time.Until(deadline)) {

@@ -97,7 +97,7 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	m := newRendezvous(&world{absent: map[int]error{}, rate: o.LinkRate, detector: newDeadlockDetector(size)}, ranks)
+	m := newRendezvous(&world{absent: map[int]error{}, streams: map[*streams]struct{}{}, rate: o.LinkRate, detector: newDeadlockDetector(size)}, ranks)
 	groups := make([]*Group, size)
 	for i := range groups {
 		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o, &exitWaits{waits: map[*func() error]struct{}{}})

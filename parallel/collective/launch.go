@@ -90,6 +90,7 @@ func countShared(calls []*rankCall) (n int) {
 
 // launchRelayed starts a job and settles the works of its calls.
 func launchRelayed(j *job, through *relay) {
+	j.relay, j.number = through, through.jobs.Add(1)
 	if len(j.chunks) == 0 { // no elements
 		for i, p := range j.calls {
 			p.work.settle(slices.Concat(j.reads[i], j.writes[i]), nil)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -38,10 +39,12 @@ type child struct {
 type world struct {
 	rate     float64 // see Options.LinkRate
 	detector *deadlockDetector
+	watched  atomic.Bool // a look for deadlocks is due: see watch
 
-	mu     sync.Mutex
-	groups []*rendezvous
-	absent map[int]error
+	mu      sync.Mutex
+	groups  []*rendezvous
+	streams map[*streams]struct{} // of all ranks in all groups
+	absent  map[int]error
 }
 
 func newRendezvous(w *world, ranks []int) *rendezvous {
@@ -238,11 +241,19 @@ func (l *local) Close() error {
 		m.world.groups = slices.DeleteFunc(m.world.groups, func(o *rendezvous) bool { return o == m })
 		m.world.mu.Unlock()
 	}
-	return errors.Join(append(errs, l.streams.close())...)
+	errs = append(errs, l.streams.close())
+	m.world.mu.Lock()
+	delete(m.world.streams, l.streams)
+	m.world.mu.Unlock()
+	return errors.Join(errs...)
 }
 
 func newLocal(m *rendezvous, rank int, log func(string)) *local {
-	return &local{rendezvous: m, rank: rank, streams: &streams{rank: m.ranks[rank]}, log: log}
+	l := &local{rendezvous: m, rank: rank, streams: &streams{rank: m.ranks[rank]}, log: log}
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	m.world.streams[l.streams] = struct{}{}
+	return l
 }
 
 // names lists ranks for messages: "rank 2", "ranks 0 and 3", "ranks 1, 2 and 4".

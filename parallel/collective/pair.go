@@ -90,6 +90,7 @@ func (m *rendezvous) transfer(send, recv *rankCall) {
 		}
 		plan := []step{{op: contract.CombineCopy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: from.N}}
 		launchRelayed(newJob("recv", calls, stagers, plan), m.relayOf(send.rank, recv.rank))
+		m.world.watch()
 		return
 	}
 	waits := foreign(slices.Concat(send.waits, recv.waits), []*rankCall{send, recv})
@@ -100,6 +101,7 @@ func (m *rendezvous) transfer(send, recv *rankCall) {
 	c.AddWaits(waits...)
 	contract.CombineAttrs{Op: contract.CombineCopy}.AddTo(c.InBorrowed(send.ins[0], from.From, from.N).OutBorrowed(recv.outs[0], to.From, to.N))
 	stream.Launch(c)
+	m.world.watch()
 	end := []core.Event{stream.Record()}
 	send.work.settle(end, nil)
 	recv.work.settle(end, nil)

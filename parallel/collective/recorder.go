@@ -57,6 +57,18 @@ func (r *recorder) list() []Record {
 	return list
 }
 
+// find returns the rank's work with the given outcome, or nil if it is not among the last operations.
+func (r *recorder) find(o *outcome) *Work {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.entries {
+		if w := r.entries[i].work; w != nil && w.outcome == o {
+			return w
+		}
+	}
+	return nil
+}
+
 // waitsForRanks is the state of an operation at which some ranks have not arrived.
 const waitsForRanks = "waits for ranks"
 

@@ -24,6 +24,9 @@ const (
 // A relay runs the jobs of one group, or of one pair of ranks, in order. While there are jobs it has two goroutines: one starts copies to
 // the host, the other joins chunks and starts the copies back. Neither waits for the end of a job, so jobs overlap.
 type relay struct {
+	core.Blocker // of the goroutine that joins
+	jobs         atomic.Uint64
+
 	mu    sync.Mutex
 	queue []*job
 	runs  bool
@@ -87,7 +90,7 @@ func (r *relay) run(before <-chan struct{}, idle chan<- struct{}) {
 	slots := make(chan struct{}, maxJoining)
 	i := 0
 	for c := range chunks {
-		sent[i%maxStoring].wait()
+		sent[i%maxStoring].wait(r, c.job.number)
 		c.prepare()
 		before := last
 		last = delivery{&c.stored, make(chan struct{})}
@@ -115,13 +118,16 @@ type delivery struct {
 	done   chan struct{} // closed when the events are known
 }
 
-func (d delivery) wait() {
+// wait waits until the chunk is stored, before the relay goes on with a job.
+func (d delivery) wait(r *relay, job uint64) {
 	if d.done == nil {
 		return
 	}
 	<-d.done
 	for _, e := range *d.events {
-		e.Wait()
+		if r.BlockOn(e, job, e.WaitFor) != nil {
+			return
+		}
 	}
 }
 

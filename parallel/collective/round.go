@@ -140,6 +140,7 @@ func (r *round) launch(last int) {
 	}
 	r.over = true
 	r.timer.Stop()
+	r.rendezvous.world.watch()
 }
 
 // exchange gives every rank the payloads of all.

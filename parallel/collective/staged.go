@@ -31,6 +31,9 @@ type job struct {
 	chunks   []*chunk
 	link     time.Duration // see linkTime
 	began    bool
+	relay    *relay
+	number   uint64           // in the relay
+	err      error            // why the job was cancelled, or nil
 	last     []core.Event     // by rank, the end of the last call on its stream
 	used     [][]core.Event   // by rank, the last reads of its memory: on its own stream, and on streams of other ranks on its device
 	ends     []*deferredEvent // by rank: nothing uses its memory any more
@@ -53,6 +56,7 @@ type chunk struct {
 	job     *job
 	parts   []part
 	fetched []core.Fetched // by rank
+	fetches []core.Event   // by rank, the end of fetched
 	errs    []error        // by rank, of its copies
 	tasks   []joinTask
 	copies  []deviceCopy  // parts that devices copy themselves
@@ -69,7 +73,9 @@ func newJob(name string, calls []*rankCall, stagers []stagers, plan []step) *job
 	for r, p := range calls {
 		j.reads, j.writes = append(j.reads, foreign(p.reads, calls)), append(j.writes, foreign(p.writes, calls))
 		j.used = append(j.used, make([]core.Event, n))
-		j.ends = append(j.ends, newDeferredEvent())
+		end := newDeferredEvent()
+		end.job = j
+		j.ends = append(j.ends, end)
 		j.sendOnly[r] = stagers[r].fromHost != nil
 	}
 	for i := range plan {
@@ -152,7 +158,7 @@ func host(s core.Region, write bool) unsafe.Pointer {
 // fetch starts copying the chunk to stages.
 func (c *chunk) fetch() {
 	j := c.job
-	c.fetched, c.errs = make([]core.Fetched, len(j.calls)), make([]error, len(j.calls))
+	c.fetched, c.fetches, c.errs = make([]core.Fetched, len(j.calls)), make([]core.Event, len(j.calls)), make([]error, len(j.calls))
 	regions := make([][]core.Region, len(j.calls))
 	for i := range c.parts {
 		p := &c.parts[i]
@@ -175,7 +181,8 @@ func (c *chunk) fetch() {
 		}
 		if len(list) > 0 {
 			c.fetched[r], c.errs[r] = j.stagers[r].toHost.Fetch(list, pending(j.reads[r])...)
-			j.used[r][r] = j.stagers[r].toHost.Record()
+			c.fetches[r] = j.stagers[r].toHost.Record()
+			j.used[r][r] = c.fetches[r]
 			for _, s := range list {
 				j.calls[r].count(s.Size)
 			}
@@ -201,7 +208,10 @@ func (c *chunk) prepare() {
 	j.begin()
 	for r, f := range c.fetched {
 		if f != nil && c.errs[r] == nil {
-			c.errs[r] = f.Wait()
+			j.relay.BlockOn(c.fetches[r], j.number, func(time.Duration) bool {
+				c.errs[r] = f.Wait()
+				return true
+			})
 		}
 	}
 	if j.link > 0 {
@@ -240,7 +250,7 @@ func (c *chunk) store() {
 	}
 	for r, s := range c.stages {
 		if s != nil {
-			j.last[r] = s.Store(pending(j.writes[r])...)
+			j.last[r] = s.Store(func(err error) { c.fail(r, err) }, pending(j.writes[r])...)
 		}
 	}
 	c.launchAdds()
@@ -254,6 +264,17 @@ func (c *chunk) store() {
 	}
 }
 
+// fail marks the outputs of rank r as failed.
+func (c *chunk) fail(r int, err error) {
+	for i := range c.parts {
+		for _, out := range c.parts[i].outs {
+			if out.rank == r {
+				c.job.borrowed(out).Fail(err)
+			}
+		}
+	}
+}
+
 // begin waits until the host may use the memory that it can address.
 func (j *job) begin() {
 	if j.began {
@@ -263,7 +284,9 @@ func (j *job) begin() {
 	for r, l := range j.stagers {
 		if l.fromHost == nil {
 			for _, e := range slices.Concat(j.reads[r], j.writes[r]) {
-				e.Wait()
+				if !e.Done() && j.err == nil {
+					j.err = j.relay.BlockOn(e, j.number, e.WaitFor)
+				}
 			}
 		}
 	}
@@ -274,7 +297,7 @@ func (c *chunk) sound() []*part {
 	var list []*part
 	for i := range c.parts {
 		p := &c.parts[i]
-		var err error
+		err := c.job.err
 		for _, in := range p.ins {
 			if err == nil {
 				err = c.job.borrowed(in).Err()

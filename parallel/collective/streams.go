@@ -2,6 +2,8 @@ package collective
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/plait-ml/plait/core"
@@ -81,14 +83,42 @@ func (s *streams) isClosed() bool {
 	return s.closed
 }
 
-func (s *streams) close() error {
+// running returns an event for each stream that still has calls to run.
+func (s *streams) running() (ends []core.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
-	var errs []error
 	for _, stream := range s.open {
+		if e := stream.Record(); !e.Done() {
+			ends = append(ends, e)
+		}
+	}
+	return ends
+}
+
+// has reports whether the stream is one of these.
+func (s *streams) has(stream core.Stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, open := range s.open {
+		if open == stream {
+			return true
+		}
+	}
+	return false
+}
+
+// close closes the streams. Until they are closed, the world still looks for deadlocks among them.
+func (s *streams) close() error {
+	s.mu.Lock()
+	s.closed = true
+	list := slices.Collect(maps.Values(s.open))
+	s.mu.Unlock()
+	var errs []error
+	for _, stream := range list {
 		errs = append(errs, stream.Close())
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.open = nil
 	return errors.Join(errs...)
 }

@@ -72,36 +72,3 @@ func (v valueWaiter) waitSlice(detector *deadlockDetector, rank *rankWaits, e co
 	v.local.rendezvous.world.report(stuck)
 	return done
 }
-
-// unmet returns the calls at which other ranks have not arrived and without which e cannot be done.
-func unmet(e core.Event) []*outcome {
-	var list []*outcome
-	seen := map[any]bool{} // streams and outcomes
-	var visit func(e core.Event)
-	visit = func(e core.Event) {
-		if e == nil || e.Done() {
-			return
-		}
-		x, joint := e.(*event)
-		var key any = x
-		if !joint {
-			key = e.Stream()
-		}
-		if seen[key] {
-			return
-		}
-		seen[key] = true
-		switch s, _ := e.Stream().(interface{ BlockedOn() core.Event }); {
-		case !joint && s != nil:
-			visit(s.BlockedOn())
-		case joint && !x.settled.Load():
-			list = append(list, (*outcome)(x))
-		case joint:
-			for _, part := range x.events {
-				visit(part)
-			}
-		}
-	}
-	visit(e)
-	return list
-}

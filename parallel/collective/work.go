@@ -99,6 +99,7 @@ func (w *Work) failOutputs(err error) []core.Event {
 		return nil
 	}
 	marked := newDeferredEvent()
+	marked.before = before
 	go func() {
 		mark()
 		marked.resolve()
@@ -279,10 +280,21 @@ func (e *event) Parts() []core.Event {
 	return e.events
 }
 
+// Known implements [core.Joint].
+func (e *event) Known(d time.Duration) bool { return (*outcome)(e).arrivedWithin(max(d, 0)) }
+
+// waitsFor returns events that must be done before e can be: see the function of that name.
+func (e *event) waitsFor() []core.Event {
+	if !e.settled.Load() {
+		return nil
+	}
+	return e.events
+}
+
 // WaitFor implements [core.Event].
 func (e *event) WaitFor(d time.Duration) bool {
 	deadline := time.Now().Add(d)
-	if !(*outcome)(e).arrivedWithin(max(d, 0)) {
+	if !e.Known(d) {
 		return false
 	}
 	for _, o := range e.events {
