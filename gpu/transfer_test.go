@@ -34,7 +34,7 @@ func TestStoreFetchedBytes(t *testing.T) {
 				want[from+k] ^= 0xff
 			}
 		}
-		back.Store().Wait()
+		back.Store(nil).Wait()
 		got := make([]byte, 64)
 		s.Download(got, m, 0)
 		require.Equal(t, want, got)

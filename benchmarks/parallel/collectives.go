@@ -156,7 +156,7 @@ func across(s core.Stager, m core.Memory, bytes int, there, back bool) error {
 			if err != nil {
 				return err
 			}
-			last = g.Store()
+			last = g.Store(nil)
 		}
 	}
 	if last != nil {

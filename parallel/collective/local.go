@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -44,6 +45,7 @@ type world struct {
 	mu      sync.Mutex
 	groups  []*rendezvous
 	streams map[*streams]struct{} // of all ranks in all groups
+	look    *time.Timer           // the next look for deadlocks, or the last one
 	absent  map[int]error
 }
 
@@ -244,6 +246,9 @@ func (l *local) Close() error {
 	errs = append(errs, l.streams.close())
 	m.world.mu.Lock()
 	delete(m.world.streams, l.streams)
+	if len(m.world.streams) == 0 && m.world.look != nil {
+		m.world.look.Stop() // it would keep the world from being collected until then
+	}
 	m.world.mu.Unlock()
 	return errors.Join(errs...)
 }

@@ -104,9 +104,12 @@ func holds(cycle []core.Event) bool {
 
 // watch makes the world look for deadlocks until no collective is under way.
 func (w *world) watch() {
-	if !w.watched.Load() && w.watched.CompareAndSwap(false, true) {
-		time.AfterFunc(deadlockDelay, w.cancelCycles)
+	if w.watched.Load() || !w.watched.CompareAndSwap(false, true) {
+		return
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look = time.AfterFunc(deadlockDelay, w.cancelCycles)
 }
 
 // cancelCycles cancels the collectives of all cycles.
