@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/plait-ml/plait/core"
 )
 
 // recorded is the number of operations per rank that a recorder keeps.
@@ -57,16 +59,16 @@ func (r *recorder) list() []Record {
 	return list
 }
 
-// find returns the rank's work with the given outcome, or nil if it is not among the last operations.
-func (r *recorder) find(o *outcome) *Work {
+// find returns those of the rank's last works that end at e: see [outcome.endsAt].
+func (r *recorder) find(e core.Event) (list []*Work) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.entries {
-		if w := r.entries[i].work; w != nil && w.outcome == o {
-			return w
+		if w := r.entries[i].work; w != nil && w.endsAt(e) {
+			list = append(list, w)
 		}
 	}
-	return nil
+	return list
 }
 
 // waitsForRanks is the state of an operation at which some ranks have not arrived.

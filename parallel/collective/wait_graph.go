@@ -172,20 +172,43 @@ func (w *world) describe(cycle []core.Event) (calls []string) {
 	w.mu.Lock()
 	groups := slices.Clone(w.groups)
 	w.mu.Unlock()
-	for _, e := range cycle {
-		x, ok := e.(*event)
-		if !ok {
+	for i, e := range cycle {
+		named := cycle[(i+len(cycle)-1)%len(cycle)].Stream() == nil // by the end of a call, which waits for e
+		if s := e.Stream(); s != nil && (named || !w.communicates(s)) {
 			continue
 		}
 		for _, m := range groups {
 			for i := range m.records {
-				if call := m.records[i].find((*outcome)(x)); call != nil {
-					calls = append(calls, call.describe(m.ranks[i]))
+				for _, call := range m.records[i].find(e) {
+					if s := call.describe(m.ranks[i]); !slices.Contains(calls, s) {
+						calls = append(calls, s)
+					}
 				}
 			}
 		}
 	}
 	return calls
+}
+
+// endsAt reports whether e is the end of the work, or one of the events that it waits for, or a later one on the same stream.
+func (o *outcome) endsAt(e core.Event) bool {
+	if e == core.Event((*event)(o)) {
+		return true
+	}
+	return o.settled.Load() && slices.ContainsFunc(o.events, func(end core.Event) bool { return endsAt(end, e) })
+}
+
+func endsAt(end, e core.Event) bool {
+	if d, ok := end.(*deferredEvent); ok && d.known.Load() {
+		return end == e || slices.ContainsFunc(d.events, func(part core.Event) bool { return endsAt(part, e) })
+	}
+	number := func(e core.Event) uint64 {
+		if n, ok := e.(interface{ Number() uint64 }); ok {
+			return n.Number()
+		}
+		return 0
+	}
+	return end == e || end.Stream() != nil && end.Stream() == e.Stream() && !end.Done() && number(end) <= number(e)
 }
 
 // describe names the call of a rank for messages.
