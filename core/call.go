@@ -113,6 +113,8 @@ type Call struct {
 	// OnSkip is called if a call with InPlace does not change its outputs, because an input has failed or the kernel fails, before the
 	// call's end. It must not block.
 	OnSkip func(err error)
+	// OnCancel is called if the call is cancelled, before its end: see [Blocker]. It must not block.
+	OnCancel func(err error)
 
 	stream      Stream
 	calls       *Calls // of the stream
@@ -135,7 +137,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	}
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
-	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.OnLaunch, c.OnSkip = 0, false, false, nil, false, nil, nil, nil, nil
+	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.OnLaunch, c.OnSkip, c.OnCancel = 0, false, false, nil, false, nil, nil, nil, nil, nil
 	c.err, c.shared, c.crossStream = nil, false, false
 }
 
@@ -144,7 +146,7 @@ func (c *Call) Clear() {
 	clear(c.Outs)
 	clear(c.Ins)
 	clear(c.waits)
-	c.Fn, c.Mark, c.Own, c.OnLaunch, c.OnSkip, c.err = nil, nil, nil, nil, nil, nil
+	c.Fn, c.Mark, c.Own, c.OnLaunch, c.OnSkip, c.OnCancel, c.err = nil, nil, nil, nil, nil, nil, nil
 	// If a list outgrew its array, the array still holds the first operands. A storage that its own stream refers to would never be
 	// collected.
 	if o := &c.outs; o[0].present || o[1].present {
@@ -391,6 +393,14 @@ func (c *Call) Skip(err error) {
 		}
 	}
 	c.unchanged(err)
+}
+
+// Cancel is [Call.Skip] for a call that was cancelled.
+func (c *Call) Cancel(err error) {
+	c.Skip(err)
+	if c.OnCancel != nil {
+		c.OnCancel(err)
+	}
 }
 
 // unchanged tells the caller that an in-place call did not change its outputs.

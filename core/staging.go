@@ -11,8 +11,9 @@ type Region struct {
 // host memory that the device can copy from and to.
 type Stager interface {
 	Stream
-	// Fetch starts to copy regions to a stage, after everything launched so far and after the given events.
-	Fetch(regions []Region, after ...Event) (Fetched, error)
+	// Fetch starts to copy regions to a stage, after everything launched so far and after the given events. If the copy is cancelled it calls
+	// cancelled, which may be nil, before the copy's end.
+	Fetch(regions []Region, cancelled func(err error), after ...Event) (Fetched, error)
 	// ExpectWait tells the stream that somebody will soon wait for the next fetches and stores, so that they get priority over other
 	// streams of the device.
 	ExpectWait()
@@ -39,8 +40,8 @@ type Stage interface {
 	// Bytes returns the memory for region i, until Store or Release.
 	Bytes(i int) []byte
 	// Store starts to copy all bytes to the regions, after everything launched so far and after the given events. It returns the event of
-	// the copy's end. The stage is freed then. If the copy is cancelled it calls failed, which may be nil, before that event.
-	Store(failed func(err error), after ...Event) Event
+	// the copy's end. The stage is freed then. If the copy is cancelled it calls cancelled, which may be nil, before that event.
+	Store(cancelled func(err error), after ...Event) Event
 	// Release frees the stage without storing it.
 	Release()
 }

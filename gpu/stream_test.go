@@ -390,7 +390,7 @@ func TestFetchesAreSubmittedOneByOne(t *testing.T) {
 	before := d.Traffic().Submits
 	var pieces []core.Fetched
 	for i := range 3 {
-		f, err := s.(core.Stager).Fetch([]core.Region{{Memory: m, Offset: i << 10, Size: 1 << 10}})
+		f, err := s.(core.Stager).Fetch([]core.Region{{Memory: m, Offset: i << 10, Size: 1 << 10}}, nil)
 		require.NoError(t, err)
 		pieces = append(pieces, f)
 	}

@@ -17,7 +17,6 @@ type transfer struct {
 	read    *readback      // the destination of a download
 
 	cancelled error
-	failed    func(err error) // of an upload, called if it is cancelled; may be nil
 }
 
 // cancel makes the transfer end without data. Its buffers are freed as after any other.
@@ -25,9 +24,6 @@ func (t *transfer) cancel(err error) {
 	t.cancelled = err
 	if t.read == nil {
 		t.regions = nil
-	}
-	if t.failed != nil {
-		t.failed(err)
 	}
 }
 
@@ -51,11 +47,11 @@ func sizeOf(regions []core.Region) int {
 	return n
 }
 
-// transfer enqueues a transfer and returns its call number.
-func (s *stream) transfer(name string, t *transfer, after []core.Event) uint64 {
+// transfer enqueues a transfer and returns its call number. cancelled, which may be nil, is called if the transfer is cancelled.
+func (s *stream) transfer(name string, t *transfer, cancelled func(err error), after []core.Event) uint64 {
 	c := s.Begin(-1, name)
 	c.AddWaits(after...)
-	c.Own = t
+	c.Own, c.OnCancel = t, cancelled
 	return s.Enqueue(c)
 }
 
@@ -66,18 +62,18 @@ type download struct {
 }
 
 // Fetch implements [core.Stager].
-func (s *stream) Fetch(regions []core.Region, after ...core.Event) (core.Fetched, error) {
+func (s *stream) Fetch(regions []core.Region, cancelled func(err error), after ...core.Event) (core.Fetched, error) {
 	s.device.downloads.Add(1)
 	s.device.downloaded.Add(int64(sizeOf(regions)))
 	s.device.pacing.beginTurns()
 	s.forCollectives.Store(true)
-	return s.fetch(regions, after)
+	return s.fetch(regions, cancelled, after)
 }
 
 // ExpectWait implements [core.Stager].
 func (s *stream) ExpectWait() { s.device.pacing.shortenTurns() }
 
-func (s *stream) fetch(regions []core.Region, after []core.Event) (*download, error) {
+func (s *stream) fetch(regions []core.Region, cancelled func(err error), after []core.Event) (*download, error) {
 	f := &download{transfer{regions: regions}, s.device}
 	var size int
 	var err error
@@ -85,7 +81,7 @@ func (s *stream) fetch(regions []core.Region, after []core.Event) (*download, er
 	if f.read, err = newReadback(s.device, size); err != nil {
 		return nil, err
 	}
-	s.request(s.transfer("download", &f.transfer, after))
+	s.request(s.transfer("download", &f.transfer, cancelled, after))
 	return f, nil
 }
 
@@ -159,9 +155,8 @@ func (g *upload) Bytes(i int) []byte {
 }
 
 // Store implements [core.Stage].
-func (g *upload) Store(failed func(err error), after ...core.Event) core.Event {
-	g.failed = failed
-	n := g.stream.transfer("upload", &g.transfer, after)
+func (g *upload) Store(cancelled func(err error), after ...core.Event) core.Event {
+	n := g.stream.transfer("upload", &g.transfer, cancelled, after)
 	g.stream.request(n)
 	return g.stream.Event(n)
 }
@@ -206,7 +201,7 @@ func (s *stream) Upload(m core.Memory, offset int, src []byte) {
 		n := min(len(src), maxStagingSize-4)
 		regions := []core.Region{{Memory: m, Offset: offset, Size: n}}
 		if n <= smallUpload {
-			s.transfer("upload", &transfer{regions: regions, data: append([]byte(nil), src[:n]...)}, nil)
+			s.transfer("upload", &transfer{regions: regions, data: append([]byte(nil), src[:n]...)}, nil, nil)
 		} else {
 			g, err := s.newUpload(regions)
 			if err != nil {
@@ -214,7 +209,7 @@ func (s *stream) Upload(m core.Memory, offset int, src []byte) {
 				return
 			}
 			parallelCopy(g.Bytes(0), src[:n])
-			s.transfer("upload", &g.transfer, nil)
+			s.transfer("upload", &g.transfer, nil, nil)
 		}
 		src, offset = src[n:], offset+n
 	}
@@ -238,7 +233,7 @@ func (s *stream) Download(dst []byte, m core.Memory, offset int) {
 	}
 	for rest := len(dst); rest > 0; {
 		n := min(rest, maxStagingSize-4)
-		f, err := s.fetch([]core.Region{{Memory: m, Offset: offset, Size: n}}, nil)
+		f, err := s.fetch([]core.Region{{Memory: m, Offset: offset, Size: n}}, nil, nil)
 		if err != nil {
 			s.Errors.Set(err)
 			break

@@ -22,7 +22,7 @@ func TestStoreFetchedBytes(t *testing.T) {
 	}
 	s.Upload(m, 0, want)
 	for range 3 { // the staging buffer is reused
-		f, err := s.Fetch([]core.Region{{Memory: m, Offset: 2, Size: 17}, {Memory: m, Offset: 32, Size: 16}})
+		f, err := s.Fetch([]core.Region{{Memory: m, Offset: 2, Size: 17}, {Memory: m, Offset: 32, Size: 16}}, nil)
 		require.NoError(t, err)
 		require.NoError(t, f.Wait())
 		back := f.Back(s)
@@ -40,7 +40,7 @@ func TestStoreFetchedBytes(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 	require.NoError(t, s.Synchronize())
-	f, err := s.Fetch([]core.Region{{Memory: m, Size: 64}})
+	f, err := s.Fetch([]core.Region{{Memory: m, Size: 64}}, nil)
 	require.NoError(t, err)
 	require.NoError(t, f.Wait())
 	f.Back(s).Release()

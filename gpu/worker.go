@@ -152,7 +152,7 @@ func (s *stream) orderAfter(r *encoder, events []core.Event, n uint64) error {
 // cancelled, with the error cancelled, does not run.
 func (s *stream) record(r *encoder, c *core.Call, cancelled error) {
 	if cancelled != nil {
-		c.Skip(cancelled)
+		c.Cancel(cancelled)
 		if t, ok := c.Own.(*transfer); ok {
 			t.cancel(cancelled)
 		} else {

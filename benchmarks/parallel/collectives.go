@@ -145,7 +145,7 @@ func across(s core.Stager, m core.Memory, bytes int, there, back bool) error {
 	for at := 0; at < bytes; at += chunk {
 		region := []core.Region{{Memory: m, Offset: at, Size: min(chunk, bytes-at)}}
 		if there {
-			f, err := s.Fetch(region)
+			f, err := s.Fetch(region, nil)
 			if err != nil {
 				return err
 			}

@@ -64,7 +64,7 @@ func (s *stream) Work() {
 			continue
 		}
 		if err := s.waitFor(c, n); err != nil {
-			c.Skip(err)
+			c.Cancel(err)
 		} else {
 			ctx.Pool = s.device.pool.Load().Ptr()
 			s.run(ctx, c)

@@ -1,8 +1,10 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +132,47 @@ func TestDeadlockThroughResults(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestCancelledCollectiveFailsOnEveryRank makes a deadlock in which rank 0 only sends. Its tensors are valid, but its works have the error.
+func TestCancelledCollectiveFailsOnEveryRank(t *testing.T) {
+	for name, call := range map[string]func(g *Group, x *core.Tensor) *Work{
+		"broadcast": func(g *Group, x *core.Tensor) *Work { return g.Broadcast(x, 0) },
+		"send": func(g *Group, x *core.Tensor) *Work {
+			if g.Rank() == 0 {
+				return g.Send(x, 1, 0)
+			}
+			return g.Recv(x, 0, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, Spawn(2, nil, Options{Timeout: 5 * time.Minute}, func(r *Rank) error {
+				other, err := r.World.New([]int{0, 1}, Options{Name: "other"})
+				if err != nil {
+					return err
+				}
+				x := filled(2, 1)
+				var works Works
+				if r.Rank == 0 {
+					works = append(works, call(r.World, x))
+					op.AddInPlace(x, core.Num(1)) // once the first has read it
+					works = append(works, call(other, x))
+					if err := allEqual(x, 2); err != nil {
+						return err
+					}
+				} else {
+					works = append(works, call(other, x), call(r.World, x))
+				}
+				for _, w := range works {
+					if err := w.Wait(); err == nil || !strings.Contains(err.Error(), "deadlock, collectives wait for each other's results: rank ") {
+						return fmt.Errorf("rank %d: %v of the group %q: got %v", r.Rank, w, w.Group(), err)
+					}
+				}
+				y := filled(2, 1)
+				return errors.Join(call(r.World, y).Wait(), call(other, y).Wait(), allEqual(y, 1))
+			}))
+		})
 	}
 }
 

@@ -39,7 +39,7 @@ func launch(calls []*rankCall, last int, through *relay) error {
 		return nil
 	}
 	var used []core.Stream
-	link := linkTime(calls)
+	link, cancelled := linkTime(calls), onCancel(calls)
 	for i := range plan {
 		s := &plan[i]
 		stream := calls[s.owner].stream
@@ -52,6 +52,7 @@ func launch(calls []*rankCall, last int, through *relay) error {
 			used = append(used, stream)
 			c.AddWaits(waits...)
 		}
+		c.OnCancel = cancelled
 		s.fill(c, calls)
 		stream.Launch(c)
 	}
@@ -101,6 +102,16 @@ func launchRelayed(j *job, through *relay) {
 		p.work.settle([]core.Event{j.ends[i]}, nil)
 	}
 	through.add(j)
+}
+
+// onCancel returns the [core.Call.OnCancel] of the calls that execute a collective. Every rank's work gets the error, also where the rank's
+// own tensors are valid.
+func onCancel(calls []*rankCall) func(err error) {
+	return func(err error) {
+		for _, p := range calls {
+			p.work.cancelled.Store(&err)
+		}
+	}
 }
 
 // fill sets the operands and attributes of the kernel call for the step.

@@ -99,6 +99,7 @@ func (m *rendezvous) transfer(send, recv *rankCall) {
 	}
 	c := stream.Begin(contract.Combine, "recv")
 	c.AddWaits(waits...)
+	c.OnCancel = onCancel([]*rankCall{send, recv})
 	contract.CombineAttrs{Op: contract.CombineCopy}.AddTo(c.InBorrowed(send.ins[0], from.From, from.N).OutBorrowed(recv.outs[0], to.From, to.N))
 	stream.Launch(c)
 	m.world.watch()

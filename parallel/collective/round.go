@@ -175,7 +175,8 @@ func (m *rendezvous) elsewhere(i int) string {
 	return s
 }
 
-// expire fails the round after its timeout. The error says what the ranks called last.
+// expire fails the round after its timeout. The error says what the ranks called last. The next rounds wait for their own timeouts: a missing
+// rank may be late only, and the ranks agree again as soon as it has seen this error.
 func (r *round) expire(after time.Duration, log func(string)) {
 	m := r.rendezvous
 	m.mu.Lock()

@@ -180,7 +180,7 @@ func (c *chunk) fetch() {
 			l.ExpectWait() // parameters are needed before each layer, sums of gradients only at the end
 		}
 		if len(list) > 0 {
-			c.fetched[r], c.errs[r] = j.stagers[r].toHost.Fetch(list, pending(j.reads[r])...)
+			c.fetched[r], c.errs[r] = j.stagers[r].toHost.Fetch(list, onCancel(j.calls), pending(j.reads[r])...)
 			c.fetches[r] = j.stagers[r].toHost.Record()
 			j.used[r][r] = c.fetches[r]
 			for _, s := range list {
@@ -264,8 +264,9 @@ func (c *chunk) store() {
 	}
 }
 
-// fail marks the outputs of rank r as failed.
+// fail marks the outputs of rank r as failed, because the copies to them were cancelled.
 func (c *chunk) fail(r int, err error) {
+	onCancel(c.job.calls)(err)
 	for i := range c.parts {
 		for _, out := range c.parts[i].outs {
 			if out.rank == r {
@@ -289,6 +290,9 @@ func (j *job) begin() {
 				}
 			}
 		}
+	}
+	if j.err != nil {
+		onCancel(j.calls)(j.err)
 	}
 }
 
@@ -395,6 +399,7 @@ func (j *job) copy(p *part, out source) {
 	call.AddWaits(pending(j.reads[in.rank])...)
 	call.AddWaits(pending(j.writes[out.rank])...)
 	call.OutBorrowed(j.borrowed(out), j.piece(out).From+p.from, p.n).InBorrowed(j.borrowed(in), j.piece(in).From+p.from, p.n)
+	call.OnCancel = onCancel(j.calls)
 	call.OnLaunch = func(done core.Event) {
 		j.last[out.rank] = done
 		if in.rank != out.rank {

@@ -12,7 +12,8 @@ import (
 // Streams, relays and collectives wait for each other's events. These waits form a graph. It can have a cycle if ranks use the results of
 // collectives in different orders: rank 0 makes the input of b from the result of a, and rank 1 the input of a from the result of b. All
 // ranks have then called both, but neither can run. The world looks for cycles while collectives are under way, and cancels collectives
-// of a cycle, so that the ranks get an error.
+// of a cycle. Values that need them fail, and so does [Work.Wait] on every rank, also where the rank's own tensors are valid, such as those of
+// a sender. A rank that neither waits for the work nor reads such a value is not told. Streams and groups stay usable.
 
 // waitsFor returns events that must be done before e can be.
 func waitsFor(e core.Event) []core.Event {

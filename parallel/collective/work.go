@@ -38,6 +38,8 @@ type Work struct {
 	yields atomic.Bool // WaitForRanksUnlessCrossed waits for it, and stops waiting when another rank needs this one in another call
 	waited time.Time   // when the rank began to wait
 
+	cancelled atomic.Pointer[error] // why a part of it was cancelled after its start, or nil
+
 	mu       sync.Mutex
 	after    core.Event       // end of the write-back of the result, if any
 	borrowed []*core.Borrowed // the rank's tensors
@@ -249,12 +251,15 @@ func (w *Work) all() []core.Event {
 	return append(w.events[:len(w.events):len(w.events)], w.after)
 }
 
-// executed returns the execution error of the rank's tensors.
+// executed returns the execution error of the rank's tensors, or why a part of the collective was cancelled.
 func (w *Work) executed() error {
 	for _, l := range w.borrowed {
 		if err := l.Err(); err != nil {
 			return err
 		}
+	}
+	if err := w.cancelled.Load(); err != nil {
+		return *err
 	}
 	return nil
 }
