@@ -89,7 +89,7 @@ func (r *Reducer) abort(cause error) {
 	}
 }
 
-// dropPass revokes the channel, and drops the pass and all gradients.
+// dropPass revokes the channel, drops the pass and all gradients, and makes parameters and buffers whose updates were skipped valid again.
 func (r *Reducer) dropPass(cause error) {
 	r.group.Revoke(cause)
 	r.group = r.baseGroup.Channel()
@@ -109,6 +109,12 @@ func (r *Reducer) dropPass(cause error) {
 		if p.active {
 			p.Tensor.SetGrad(nil)
 		}
+		// An optimiser skips its step if a gradient has failed. The parameter is then unchanged, but marked as failed.
+		p.Tensor.Recover(nil)
+		core.TakeReported(r.rankContext.Stream(p.Tensor.Device()), cause)
+	}
+	for _, s := range r.streams {
+		core.TakeReported(s, cause)
 	}
 	r.pass, r.pendingEnd, r.syncBackward, r.pendingSamples = nil, nil, false, 0
 	r.failure = core.Errorf(core.StateError, "ddp", "the step has failed, and its gradients were dropped on every rank: begin it anew with a forward pass (%w)", cause)

@@ -11,9 +11,9 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/nn"
-	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/plait-ml/plait/parallel/internal/ranktest"
 )
 
 // TestKernelOutOfMemoryWithOptimisersInHooks makes a kernel of one rank lack memory when it runs, so that later passes report it. Updates of
@@ -23,7 +23,7 @@ func TestKernelOutOfMemoryWithOptimisersInHooks(t *testing.T) {
 	for _, forward := range []bool{true, false} {
 		spawn(t, 2, func(r *collective.Rank) error {
 			core.ManualSeed(3)
-			late := &lateOOM{}
+			late := &ranktest.LateOOM{}
 			first := nn.NewSequential(nn.NewLinear(width, 8, nn.LinearOptions{})) // gets the failed gradient
 			last := nn.NewSequential(nn.NewBatchNorm1d(8, nn.BatchNormOptions{}), nn.NewLinear(8, 2, nn.LinearOptions{}))
 			f, err := fsdp.New(nn.NewSequential(first, late, last), r.World, blocks, fsdp.Options{})
@@ -55,9 +55,9 @@ func TestKernelOutOfMemoryWithOptimisersInHooks(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			late.forward, late.backward = forward && r.Rank == 1, !forward && r.Rank == 1
+			late.InForward, late.InBackward = forward && r.Rank == 1, !forward && r.Rank == 1
 			err = pass(1)
-			late.forward, late.backward = false, false
+			late.InForward, late.InBackward = false, false
 			for i := 2; err == nil && i < 4; i++ {
 				err = pass(i)
 			}
@@ -77,39 +77,4 @@ func TestKernelOutOfMemoryWithOptimisersInHooks(t *testing.T) {
 			return errors.Join(err, f.Close())
 		})
 	}
-}
-
-// lateOOM is a layer with a kernel that runs out of memory when it runs, in forward or in backward. Its launch has succeeded by then.
-type lateOOM struct {
-	nn.Base
-	forward, backward bool
-}
-
-func (l *lateOOM) Forward(x *core.Tensor) *core.Tensor {
-	if x.Err() != nil {
-		return x
-	}
-	x = op.Mul(x, core.Num(1))
-	x.TensorHooks().Add(core.Hook{Fn: func(g *core.Tensor) *core.Tensor {
-		if l.backward {
-			return copyOutOfMemory(g)
-		}
-		return nil
-	}})
-	if l.forward {
-		return op.Mul(x, copyOutOfMemory(op.OnesLike(x.Detach(), op.TensorOptions{})))
-	}
-	return x
-}
-
-// copyOutOfMemory returns a copy of t that fails for lack of memory when its kernel runs.
-func copyOutOfMemory(t *core.Tensor) *core.Tensor {
-	made := op.Clone(t)
-	s := core.CurrentContext().Stream(t.Device())
-	c := s.Begin(-1, "copy")
-	c.Fn = func() error { return core.Errorf(core.MemoryError, "copy", "out of memory") }
-	c.HostOnly = true
-	c.In(t).Out(made)
-	s.Launch(c)
-	return made
 }
