@@ -64,10 +64,35 @@ def through_flat_names(*args):
     return through_names(*args, flat=True)
 
 
+def through_joined(path, m, optimizer, other, others, **options):
+    """Plain dicts, as of several optimisers' states in one."""
+    chosen = StateDictOptions(**options)
+    dcp.save({**get_optimizer_state_dict(m, optimizer, options=chosen), "m": m}, checkpoint_id=path)
+    yield
+    state = {"m": other, **get_optimizer_state_dict(other, others, options=chosen)}
+    if "state" in state:
+        state["state"] = {**state["state"]}
+    dcp.load(state, checkpoint_id=path)
+    state.pop("m")
+    assert all("." not in k or k.count(".") > 1 for k in state)
+    set_optimizer_state_dict(other, others, state, options=chosen)
+
+
+def through_joined_flat(*args):
+    return through_joined(*args, flatten_optimizer_state_dict=True)
+
+
+def through_joined_whole(*args):
+    return through_joined(*args, flatten_optimizer_state_dict=True, full_state_dict=True, cpu_offload=True)
+
+
+THROUGH = through_file, through_folder, through_names, through_flat_names
+JOINED = through_joined, through_joined_flat, through_joined_whole
+
+
 @pytest.mark.parametrize(
     "dtype,through",
-    [(plait.float32, w) for w in (through_file, through_folder, through_names, through_flat_names)]
-    + [(d, through_folder) for d in (plait.float64, plait.bfloat16)],
+    [(plait.float32, w) for w in (*THROUGH, *JOINED)] + [(d, through_folder) for d in (plait.float64, plait.bfloat16)],
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_training_goes_on_with_the_same_bits(tmp_path, name, dtype, through):

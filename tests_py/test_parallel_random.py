@@ -10,6 +10,7 @@ import parallel_checks
 import plait
 import pytest
 from parallel_checks import check_data, check_ddp, check_fsdp, check_pipeline
+from parallel_composed import check_composed
 from parallel_layouts import check_reshard, check_stages
 from parallel_mistakes import check_mistake
 
@@ -20,6 +21,7 @@ CHECKS = {
     "pipeline": check_pipeline,
     "stages": check_stages,
     "reshard": check_reshard,
+    "composed": check_composed,
     "mistake": check_mistake,
 }
 

@@ -76,6 +76,7 @@ class States(dict[Any, Any]):
     def __init__(self, states: dict[Any, Any], params: dict[Any, Tensor], numbers: set[str]) -> None:
         super().__init__(states)
         self.params, self.numbers = params, numbers
+        self.made: Metadata | None = None  # the checkpoint whose entries `make` has created
 
     def placed(self, key: Any, kept: Any) -> Any:
         """Returns a copy of a parameter's state, where tensors of its shape have its placement.
@@ -95,6 +96,18 @@ class States(dict[Any, Any]):
     def local_part(self, key: Any, kept: dict[str, Any]) -> dict[str, Any]:
         """Returns a parameter's state with this rank's parts of full tensors."""
         return {k: v if k in self.numbers else local_part(v, self.params[key]) for k, v in kept.items()}
+
+    def await_all(self, full: bool = False, device: Any = None, flat: bool = False) -> None:
+        """Adds an empty entry for each parameter without a state. A load fills it, whichever dict holds it by then.
+
+        Args:
+            full: whether a load makes full tensors, not this rank's parts
+            device: the device of full tensors; that of the parameter by default
+            flat: whether the entry belongs to a flat dict
+        """
+        for key in self.params:
+            if key not in self:
+                self[key] = Awaited(self, key, full, device, flat)
 
     def make(self, name: str, stored: Metadata) -> None:
         """Creates the entries that a checkpoint holds under `name` and that are missing here. Lists get its lengths."""
@@ -120,8 +133,10 @@ class States(dict[Any, Any]):
 
     def empty(self, key: Any, name: str, shape: Sequence[int], dtype: Any) -> Tensor:
         """Returns an empty tensor for this rank's part of a field with the given full shape."""
-        param = self.params[key]
+        param, place = self.params[key], self.get(key)
         placement = None if name in self.numbers else placement_of(param)
+        if isinstance(place, Awaited) and place.full:
+            return _ops.empty(shape, dtype=dtype, device=place.device or param.device)
         if placement is None or tuple(shape) != placement.shape:
             return _ops.empty(shape, dtype=dtype, device=param.device)
         return set_placement(_ops.empty(param.shape, dtype=dtype, device=param.device), placement)
@@ -139,40 +154,76 @@ def _split(entry: str, keys: dict[str, Any]) -> tuple[Any, str]:
     return None, ""
 
 
-class FlatStates(dict[str, Any]):
-    """An optimiser's state as one flat dict: "state.0.weight.exp_avg", "param_groups.0.weight.lr".
+class Awaited(dict[str, Any]):
+    """The state of a parameter whose optimiser has made no step: empty until a load fills it from a checkpoint.
+
+    It can be moved to another dict, such as one that joins the states of several optimisers, and is filled there.
+    """
+
+    def __init__(self, states: States, key: Any, full: bool, device: Any, flat: bool) -> None:
+        super().__init__()
+        self.states, self.key, self.full, self.device, self.flat = states, key, full, device, flat
+
+    def make(self, name: str, stored: Metadata) -> None:
+        """Creates the entries that a checkpoint holds under `name`, which ends in the parameter's name."""
+        if self.states.made is not stored:
+            self.states.make(name.removesuffix(f".{self.key}"), stored)
+            self.states.made = stored
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+def complete(state: Any, name: str, stored: Metadata) -> None:
+    """Creates the missing states of optimisers that have made no step, anywhere in a nested state."""
+    if isinstance(state, States | Awaited):
+        state.make(name, stored)
+    elif isinstance(state, dict):
+        for key, value in state.items():
+            complete(value, f"{name}.{key}" if name else str(key), stored)
+
+
+def spread(state: Any) -> None:
+    """Replaces filled entries of flat dicts, anywhere in a nested state, by one entry for each field."""
+    if not isinstance(state, dict):
+        return
+    for key, value in list(state.items()):
+        if isinstance(value, Awaited) and value.flat and value:
+            del state[key]
+            state.update({f"{key}.{field}": v for field, v in value.items()})
+        else:
+            spread(value)
+
+
+def flat_states(states: dict[Any, Any], groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns an optimiser's state as one flat dict: "state.0.weight.exp_avg", "param_groups.0.weight.lr".
 
     Each parameter has its own copy of its group's values, so that ranks with different parameters can save together.
     """
-
-    def __init__(self, states: dict[Any, Any], groups: list[dict[str, Any]]) -> None:
-        super().__init__()
-        self.states = states
-        for group in groups:
-            for name in group["params"]:
-                self.update({f"param_groups.{name}.{k}": v for k, v in group.items() if k != "params"})
-        self._spread()
-
-    def _spread(self) -> None:
-        """Adds the states of all parameters to the flat dict."""
-        for name, kept in self.states.items():
-            self.update({f"state.{name}.{k}": v for k, v in kept.items()})
-
-    def make(self, name: str, stored: Metadata) -> None:
-        """Creates the entries that a checkpoint holds under `name` and that are missing here."""
-        if isinstance(self.states, States):
-            self.states.make(f"{name}.state" if name else "state", stored)
-            self._spread()
+    flat: dict[str, Any] = {}
+    for group in groups:
+        for name in group["params"]:
+            flat.update({f"param_groups.{name}.{k}": v for k, v in group.items() if k != "params"})
+    for name, kept in states.items():
+        if isinstance(kept, Awaited):
+            flat[f"state.{name}"] = kept
+        else:
+            flat.update({f"state.{name}.{k}": v for k, v in kept.items()})
+    return flat
 
 
 def nested(flat: dict[str, Any], groups: list[list[str]]) -> dict[str, Any]:
     """Converts a flat state to one with "state" and "param_groups", for the given groups of parameter names."""
     tables: dict[str, dict[str, dict[str, Any]]] = {"state": {}, "param_groups": {}}
+    known = {name for params in groups for name in params}
     for key, value in flat.items():
         table, _, rest = key.partition(".")
-        name, _, field = rest.rpartition(".")
         if table not in tables:
             raise ValueError(f"set_optimizer_state_dict: {key!r} is no entry of an optimiser's state")
+        if table == "state" and rest in known:
+            tables[table].setdefault(rest, {}).update(value)
+            continue
+        name, _, field = rest.rpartition(".")
         tables[table].setdefault(name, {})[field] = value
     made = []
     for params in groups:

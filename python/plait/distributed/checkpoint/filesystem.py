@@ -20,7 +20,7 @@ from plait.distributed._groups import ProcessGroup, is_initialized, resolve_grou
 from plait.distributed.checkpoint._moving import describe_pieces
 from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._saving import Saving
-from plait.distributed.checkpoint._states import FlatStates, States, load_into, state_of
+from plait.distributed.checkpoint._states import complete, load_into, spread, state_of
 from plait.distributed.checkpoint._values import decode, encode
 from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
 from plait.distributed.checkpoint.stateful import Stateful
@@ -182,18 +182,10 @@ def _load(state_dict: dict[str, Any], folder: str, group: int) -> None:
     state = _replace_objects("load", state_dict)
     stored: list[Metadata] = []
 
-    def complete(at: Any, name: str) -> None:
-        """Creates the missing states of optimisers that have not made a step."""
-        if isinstance(at, States | FlatStates):
-            at.make(name, stored[0])
-        elif isinstance(at, dict):
-            for key, value in at.items():
-                complete(value, f"{name}.{key}" if name else str(key))
-
     def prepare() -> None:
         with contextlib.suppress(OSError):  # the engine raises it on every rank
             stored.append(inspect(folder))
-            complete(state, "")
+            complete(state, "", stored[0])
 
     header, handles = _header("load", state, prepare)
     text = _text(check(_core.bind_CheckpointLoad(folder, header, address(handles), len(handles), group)))
@@ -204,6 +196,7 @@ def _load(state_dict: dict[str, Any], folder: str, group: int) -> None:
             load_into(value, state[key])
         else:
             state_dict[key] = state[key]
+    spread(state_dict)
 
 
 def inspect(folder: Folder) -> Metadata:

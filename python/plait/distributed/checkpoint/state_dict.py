@@ -19,8 +19,8 @@ from plait.distributed._placement import local_part, placement_of, set_placement
 from plait.distributed.checkpoint._moving import gather_full, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._states import (
-    FlatStates,
     States,
+    flat_states,
     model_state,
     nested,
     optimizer_state,
@@ -96,8 +96,9 @@ def get_optimizer_state_dict(
             states.pop(name, None)
             del states.params[name]
             groups = [{**g, "params": [n for n in g["params"] if n != name]} for g in groups]
+    states.await_all(o.full_state_dict, device("cpu") if o.cpu_offload else None, o.flatten_optimizer_state_dict)
     if o.flatten_optimizer_state_dict:
-        return _apply_options(FlatStates(dict(states) if o.full_state_dict else states, groups), o)
+        return _apply_options(flat_states(states, groups), o)
     # A full state may be saved by other means, so it is a plain dict without parameters.
     return _apply_options({"state": dict(states) if o.full_state_dict else states, "param_groups": groups}, o)
 
@@ -222,7 +223,7 @@ def set_optimizer_state_dict(
                 raise ValueError(f"set_optimizer_state_dict: no group of the state has the parameters {own}")
             groups.append({**saved, "params": list(range(number, number + len(own)))})
             for name in own:
-                if name in state["state"]:
+                if state["state"].get(name):
                     states[number] = mine.local_part(name, state["state"][name])
                 number += 1
         optimizer.load_state_dict({"state": states, "param_groups": groups})
