@@ -138,17 +138,18 @@ def test_jobs_leave_no_memory_behind(jobs):
     assert run(jobs) - before < 100
 
 
-def test_a_rank_that_cannot_begin_is_an_error_of_the_job(monkeypatch):
+@pytest.mark.parametrize("call", ["bind_RankNew", "bind_RankMode", "bind_GroupDetectDeadlocks"])
+def test_a_rank_that_cannot_begin_is_an_error_of_the_job(monkeypatch, call):
     from plait import _core
 
-    begin = _core.bind_RankNew
+    begin = getattr(_core, call)
 
-    def refuse_one(number, device):
-        if number == 1:
+    def refuse_one(*args):
+        if threading.current_thread().name == "rank 1":
             raise RuntimeError("no such device")
-        return begin(number, device)
+        return begin(*args)
 
-    monkeypatch.setattr(_core, "bind_RankNew", refuse_one)
+    monkeypatch.setattr(_core, call, refuse_one)
 
     def fn(rank):
         dist.init_process_group()
@@ -157,3 +158,30 @@ def test_a_rank_that_cannot_begin_is_an_error_of_the_job(monkeypatch):
     with pytest.raises(RuntimeError, match="no such device") as raised:
         dist.spawn(fn, nprocs=2, timeout=20)
     assert "raised on rank 1 of 2" in raised.value.__notes__
+
+
+def test_ranks_that_cannot_all_be_started_end(monkeypatch):
+    from plait.distributed import _spawn
+
+    ended, start = [], _spawn.RankThread.start
+
+    def refuse_one(self):
+        if self.name == "rank 2":
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    def fn(rank):
+        dist.init_process_group()
+        try:
+            dist.barrier()
+            dist.barrier()
+        except plait.DistributedError as error:
+            ended.append((rank, str(error)))
+
+    monkeypatch.setattr(_spawn.RankThread, "start", refuse_one)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        dist.spawn(fn, nprocs=3, timeout=20)
+    for t in [t for t in threading.enumerate() if t.name.startswith("rank ")]:
+        t.join(10)
+    assert sorted(r for r, _ in ended) == [0, 1]
+    assert all("could not all be started" in why for _, why in ended)

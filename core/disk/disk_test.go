@@ -125,6 +125,28 @@ func TestAcquire(t *testing.T) {
 	lock.Release()
 }
 
+// A full disk has no room for the holder's name: no empty file stays.
+func TestLockThatCannotBeWritten(t *testing.T) {
+	dir, locks, full := t.TempDir(), 0, errors.New("no space left on device")
+	defer Inject(func(op Op) error {
+		if op.Name == "lock" {
+			locks++
+		}
+		if op.Name == "lock" && locks == 2 {
+			return full
+		}
+		return nil
+	})()
+	_, err := Acquire(dir, "a save")
+	require.ErrorIs(t, err, full)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	lock, err := Acquire(dir, "a save")
+	require.NoError(t, err)
+	lock.Release()
+}
+
 // On a file system that has no locks the file alone counts.
 func TestClaimWithoutLocks(t *testing.T) {
 	if processStart(os.Getpid()) == "" {

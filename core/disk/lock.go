@@ -79,10 +79,19 @@ func claim(file *os.File, folder, what string, locked error) error {
 	if known && by.Boot != me.Boot && by.Host != me.Host {
 		return held(folder, by, "if that process is gone, remove "+file.Name())
 	}
+	if err := write(file, me); err != nil {
+		return errors.Join(err, Remove(file.Name())) // on a full disk, the file would stay without a name in it
+	}
+	return nil
+}
+
+// write makes a holder the content of a lock's file.
+func write(file *os.File, by holder) error {
 	if err := before("lock", file.Name()); err != nil {
 		return err
 	}
-	if text, err = json.Marshal(me); err != nil {
+	text, err := json.Marshal(by)
+	if err != nil {
 		return err
 	}
 	if err := file.Truncate(0); err != nil {

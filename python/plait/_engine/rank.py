@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Rank:
     """The state of one rank of this process."""
 
-    def __init__(self, number: int = 0, size: int = 1) -> None:
+    def __init__(self, number: int = 0, size: int = 1, context: int = 0) -> None:
         self.number = number
         self.size = size
         self.current: dict[str, int] = {}  # by device type, the index of a device that is given without one
@@ -25,7 +25,7 @@ class Rank:
         self.world: ProcessGroup | None = None  # the default group, after init_process_group
         self.groups: dict[int, ProcessGroup] = {}  # other groups, by handle
         self.waits: set[Callable[[], object]] = set()  # functions that wait for asynchronous work, called at the end
-        self.context = 0  # handle of the engine's context, for a rank of `spawn`
+        self.context = context  # handle of the engine's context, for a rank of `spawn`
         self.error_raised = False  # the rank got a DistributedError, or its function has raised
         self._lock, self._inside = threading.Lock(), 1
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that the rank waits for

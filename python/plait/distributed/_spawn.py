@@ -110,8 +110,16 @@ class SpawnContext:
         self._threads: list[threading.Thread] = [
             RankThread(target=self._run, args=(r, n, devices[r], mode, fn, args), name=f"rank {r}") for r in range(n)
         ]
-        for t in self._threads:
-            t.start()
+        try:
+            for t in self._threads:
+                t.start()
+        except BaseException as error:  # a lack of threads, or Ctrl-C
+            self._abort(f"the ranks could not all be started: {type(error).__name__}: {text_of(error)}")
+            for t, handle in zip(self._threads, self._groups, strict=True):
+                if t.ident is None:
+                    _core.bind_GroupClose(handle)
+                    _core.bind_ObjectRelease(handle)
+            raise
 
     def _run(
         self, number: int, size: int, device: int, mode: int, fn: Callable[..., Any], args: tuple[Any, ...]
@@ -119,25 +127,21 @@ class SpawnContext:
         """Runs one rank on its thread, from creating its context to leaving its groups."""
         threading.current_thread().working = True  # type: ignore[attr-defined]
         handle = self._groups[number]
+        before = _core.bind_ModeGet()
+        rank = None
         try:
             context = check(_core.bind_RankNew(number, device))
+            rank = Rank(number, size, context)
+            self._begin(rank, handle, device, mode)
         except BaseException as error:
             _core.bind_GroupAbort(handle, self._record_error(number, error))
             _core.bind_GroupClose(handle)
             _core.bind_ObjectRelease(handle)
+            if rank is not None:
+                self._end(rank, before)
             return
-        _core.bind_ModeSet(mode)
-        before = _core.bind_ModeGet()
-        _core.bind_ModeSet(_core.bind_RankMode(context))
-        place.rank = rank = Rank(number, size)
-        rank.context = context
-        running.add(rank)
-        own = device_of(device)
-        rank.current[own.type] = own.index or 0
-        rank.handle = handle
         why = "it has returned"
         try:
-            check(_core.bind_GroupDetectDeadlocks(handle, context))
             fn(number, *args)
         except BaseException as error:
             why = self._record_error(number, error)
@@ -154,9 +158,24 @@ class SpawnContext:
             _core.bind_GroupAbort(handle, why)
             _core.bind_GroupClose(handle)
             _core.bind_ObjectRelease(handle)
-            place.rank = None
-            _core.bind_ModeSet(before)
-            rank.leave()
+            self._end(rank, before)
+
+    def _begin(self, rank: Rank, handle: int, device: int, mode: int) -> None:
+        """Makes the calling thread a rank's."""
+        _core.bind_ModeSet(mode)
+        _core.bind_ModeSet(_core.bind_RankMode(rank.context))
+        place.rank = rank
+        running.add(rank)
+        own = device_of(device)
+        rank.current[own.type] = own.index or 0
+        rank.handle = handle
+        check(_core.bind_GroupDetectDeadlocks(handle, rank.context))
+
+    def _end(self, rank: Rank, before: int) -> None:
+        """Makes the calling thread no rank's again, and leaves the rank's groups."""
+        place.rank = None
+        _core.bind_ModeSet(before)
+        rank.leave()
 
     def _record_error(self, number: int, error: BaseException) -> str:
         """Records the error of a rank, and returns the reason that the other ranks get."""
