@@ -95,6 +95,20 @@ def checkpoint_errors(op: str, path: str) -> Iterator[None]:
         raise checkpoint_error(op, path, error) from error
 
 
+@contextlib.contextmanager
+def damage(what: str) -> Iterator[None]:
+    """Makes an exception inside a CheckpointError that calls a part of a file damaged.
+
+    A lack of memory, and a disk or network that fails, say nothing about the file: they stay what they are.
+    """
+    try:
+        yield
+    except (CheckpointError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{what} is damaged: {type(error).__name__}: {error}") from None
+
+
 # In the order of the numbers that the engine gives its kinds of errors.
 EXCEPTIONS: tuple[type[Exception], ...] = (
     ArgumentError,

@@ -17,7 +17,7 @@ from plait import _core
 from plait import _dtype as dt
 from plait._device import DeviceLike, device, open_device
 from plait._engine.runtime import address, call, own
-from plait._errors import CheckpointError
+from plait._errors import CheckpointError, damage
 from plait._modes import no_grad
 from plait._serialization.pickling import Loaded, TensorError, shown
 from plait._serialization.unpickling import DataUnpickler, load_objects
@@ -166,10 +166,8 @@ class Archive(_Source):
             raise CheckpointError(f"record {name} is compressed, which records of checkpoints are not")
         if info.header_offset + info.file_size > self._size:
             raise CheckpointError(f"record {name} is damaged: it has {info.file_size} bytes, the file {self._size}")
-        try:
+        with damage(f"record {name}"):
             return self._archive.read(info)
-        except Exception as error:
-            raise CheckpointError(f"record {name} is damaged: {error}") from None
 
     def _new(self, key: str, dtype: dt.dtype, count: int, location: str) -> Tensor:
         try:
@@ -215,11 +213,9 @@ class Row(_Source):
     def _next(self) -> bytes:
         """Returns the next pickle."""
         start = self._file.tell()
-        try:
+        with damage(f"its pickle at byte {start}"):
             for _ in pickletools.genops(self._file):  # type: ignore[arg-type]
                 pass
-        except Exception as error:
-            raise CheckpointError(f"its pickle at byte {start} is damaged: {error}") from None
         return bytes(self._data[start : self._file.tell()])
 
     def _value(self) -> Any:

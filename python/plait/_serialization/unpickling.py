@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plait._errors import CheckpointError
+from plait._errors import CheckpointError, damage
 from plait._serialization.pickling import ALLOWED, Allowed, _numpy_data, checked_key, pairs, shown, value_of
 
 _MARK = object()
@@ -46,16 +46,12 @@ class DataUnpickler:
 
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        try:
+        with damage("its pickle"):
             for op, arg, _ in pickletools.genops(data):
                 if op.name == "STOP":
                     (value,) = self._stack
                     return value
                 self._step(op.name, arg)
-        except CheckpointError:
-            raise
-        except Exception as error:
-            raise CheckpointError(f"its pickle is damaged: {type(error).__name__}: {error}") from None
         raise CheckpointError("its pickle ends too early")
 
     def _step(self, name: str, arg: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import plait
 from plait import _core
 from plait._engine.runtime import address, check
-from plait._errors import CheckpointError, checkpoint_errors, text_of
+from plait._errors import CheckpointError, checkpoint_errors, damage, text_of
 from plait._layout import Size
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, resolve_group
@@ -212,10 +212,8 @@ def inspect(folder: Folder) -> Metadata:
 
 
 def _decoded(name: str, value: Any) -> Any:
-    try:
+    with damage(f"value {name!r}"):
         return decode(value)
-    except Exception as error:
-        raise CheckpointError(f"value {name!r} is damaged: {type(error).__name__}: {error}") from None
 
 
 def _text(handle: int) -> str:
