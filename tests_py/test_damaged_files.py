@@ -1,5 +1,6 @@
 """Files that are damaged, hostile or cannot be written: a CheckpointError that names the file, and nothing lost."""
 
+import errno
 import io
 import json
 import pickle
@@ -287,3 +288,19 @@ def test_an_error_of_the_callers_own_function_stays_its_own():
 
     with pytest.raises(KeyError, match="mine"):
         plait.load(file, map_location=where)
+
+
+@pytest.mark.parametrize("error", [MemoryError("no memory"), OSError(errno.EIO, "the disk fails")])
+@pytest.mark.parametrize("part", ["zipfile.ZipFile.read", "pickletools.genops"])
+def test_failure_to_read_is_no_damage(tmp_path, monkeypatch, part, error):
+    def fail(*args, **kwargs):
+        raise error
+
+    file = tmp_path / "a.pt"
+    plait.save({"w": plait.ones(3)}, file)
+    with monkeypatch.context() as patch:
+        patch.setattr(part, fail)
+        with pytest.raises(type(error), match=r"no memory|the disk fails") as info:
+            plait.load(file)
+    assert "damaged" not in str(info.value)
+    assert plait.load(file)["w"].tolist() == [1, 1, 1]

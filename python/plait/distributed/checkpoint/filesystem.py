@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import plait
 from plait import _core
 from plait._engine.runtime import address, check
-from plait._errors import CheckpointError, checkpoint_errors, damage, text_of
+from plait._errors import checkpoint_errors, damage, text_of
 from plait._layout import Size
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, is_initialized, resolve_group
