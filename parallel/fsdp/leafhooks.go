@@ -8,10 +8,11 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Hooks on the gradients of divided parameters run on this rank's rows of the averaged gradient, while the module's tensors are the
-// shards. Those that may change a gradient see that of one reduction, before it is added to what the shard has.
+// Hooks that a program registers on a sharded parameter run after the reduction, on this rank's rows of the averaged gradient. Hooks of
+// register_hook get the gradient of one reduction before it is accumulated, and may replace it. Hooks of
+// register_post_accumulate_grad_hook run once it is accumulated in the shard's gradient. During a hook the module's tensors are the shards.
 
-// gradientHooks returns the hooks that run on a gradient before it is added to the shard's.
+// gradientHooks returns the parameter's hooks of register_hook. A replicated parameter has none here: backward itself runs them.
 func (p *parameter) gradientHooks() []core.Hook {
 	if meta := p.shard().AutogradMeta(); meta != nil && !p.unit.replicated() {
 		arrive, _ := meta.LeafHooks()
@@ -20,7 +21,7 @@ func (p *parameter) gradientHooks() []core.Hook {
 	return nil
 }
 
-// runGradientHooks runs hooks on a reduced gradient, which it takes over, and adds the result to the gradient of the shard.
+// runGradientHooks runs hooks on a reduced gradient, and accumulates the result in the gradient of the shard. It owns g.
 func (p *parameter) runGradientHooks(g *core.Tensor, hooks []core.Hook) error {
 	g.Divide(p.gradientDivision)
 	for _, h := range hooks {
@@ -44,6 +45,7 @@ func (p *parameter) runGradientHooks(g *core.Tensor, hooks []core.Hook) error {
 			return err
 		}
 	}
+	// Backward runs the hooks after this function has returned, in order. A last hook, which does nothing, accumulates what they have made.
 	last := core.Hook{Fn: func(*core.Tensor) *core.Tensor { return nil }}
 	return autograd.RunHook(last, autograd.WantHook, func() *core.Tensor { return g }, func(*core.Tensor) (err error) {
 		core.NoGrad(func() {
@@ -56,8 +58,8 @@ func (p *parameter) runGradientHooks(g *core.Tensor, hooks []core.Hook) error {
 	})
 }
 
-// runPostHooks runs the parameters' hooks after accumulation. A parameter without a gradient on this rank waits until it is known
-// whether another rank has one.
+// runPostHooks runs the parameters' hooks of register_post_accumulate_grad_hook. If this rank has computed no gradient for a parameter, its
+// hooks wait until the end of backward, when the rank knows whether another rank has one.
 func (u *Unit) runPostHooks(params []*parameter) error {
 	for _, p := range params {
 		if !p.gradientMissing {
@@ -90,7 +92,8 @@ func (p *parameter) runPostHooks() error {
 	return nil
 }
 
-// runHook makes the backward pass run a hook, while the module's tensors are the shards.
+// runHook makes the backward pass run a hook of the shard: see [autograd.RunHook]. The module's tensors are the shards meanwhile, and the full
+// parameters again afterwards if the unit still needs them.
 func (p *parameter) runHook(h core.Hook, want autograd.Want, grad func() *core.Tensor, then func(*core.Tensor) error) error {
 	u, usedFull := p.unit, false
 	gradOfShards := func() *core.Tensor {
