@@ -167,18 +167,15 @@ func (l *Borrowed) Restore(err error, pending bool) {
 	s.restore("restore", func(f *failure) bool { return f.epoch == epoch && f.err == err && !f.skipped })
 }
 
-// Recover makes t valid again if its contents are unchanged: if the failure only says that changes were skipped or did not start. harmless,
-// unless nil, accepts other errors that are known to have left the contents unchanged. Calls launched before Recover fail; calls launched
-// after it see the contents.
-func (t *Tensor) Recover(harmless func(err error) bool) {
+// Recover makes t valid again if its contents are unchanged: if the failure only says that changes were skipped or did not start. Calls
+// launched before Recover fail; calls launched after it see the contents.
+func (t *Tensor) Recover() {
 	s := t.storage
 	if s == nil || s.alloc == nil {
 		return
 	}
 	epoch := s.epoch
-	done := s.restore("recover", func(f *failure) bool {
-		return f.epoch == epoch && (f.unchanged || harmless != nil && harmless(f.err))
-	})
+	done := s.restore("recover", func(f *failure) bool { return f.epoch == epoch && f.unchanged })
 	s.recovery.Store(&done)
 }
 

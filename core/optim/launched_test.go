@@ -44,7 +44,7 @@ func TestSkippedStepsAreTakenBack(t *testing.T) {
 							require.NoError(t, o.Step())
 							require.NoError(t, o.Step())
 							for _, p := range params {
-								p.Recover(nil)
+								p.Recover()
 							}
 							end()
 						}
@@ -81,7 +81,7 @@ func TestRecoveryLeavesLostStatesFailed(t *testing.T) {
 	kept, _ := o.State(0)
 	end := failLate(kept.Tensors["exp_avg"])
 	require.NoError(t, o.Step())
-	p.Recover(nil)
+	p.Recover()
 	end()
 	after, _ := o.State(0)
 	require.ErrorContains(t, after.Tensors["exp_avg"].Wait(), "late")

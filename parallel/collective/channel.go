@@ -88,10 +88,9 @@ func IsRevoked(err error) bool {
 	return errors.As(err, &f)
 }
 
-// IsNotStarted reports whether err is of a call that did not start, because memory was lacking or another rank did not take part. Revoked
-// channels are a case of it. Such a call left the contents of its outputs unchanged, so [core.Tensor.Recover] may make them valid again.
-// DDP, FSDP and pipelines do so for buffers and parameters when they drop a failed step.
-func IsNotStarted(err error) bool {
+// FailsStep reports whether an error of one rank's forward pass fails the step on all ranks: memory was lacking, or a rank did not take part,
+// as after [Group.Revoke]. After other errors, such as a wrong argument, the rank may repeat the pass.
+func FailsStep(err error) bool {
 	kind, _ := core.KindOf(err)
 	return kind == core.MemoryError || kind == core.DistributedError
 }

@@ -52,7 +52,7 @@ func TestRecoverAfterASkippedCall(t *testing.T) {
 		if _, err := core.Values[float64](op.Add(x, x)); r.Rank == 1 && !IsRevoked(err) {
 			return fmt.Errorf("want the revocation, got %v", err)
 		}
-		x.Recover(nil)
+		x.Recover()
 		got, err := core.Values[float64](x)
 		if err == nil && !slices.Equal(got, []float64{1, 2, 3}) {
 			return fmt.Errorf("got %v", got)

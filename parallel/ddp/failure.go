@@ -94,7 +94,7 @@ func (r *Reducer) dropPass(cause error) {
 	r.group.Revoke(cause)
 	r.group = r.baseGroup.Channel()
 	for _, b := range r.buffers { // as they were before the pass, also where the pass was to change them
-		b.Tensor.Recover(collective.IsNotStarted)
+		b.Tensor.Recover()
 	}
 	r.recentWorks = [2][]*collective.Work{} // works of the pass before have the same buffers, so they would report this failure too
 	if r.pass != nil {
@@ -110,7 +110,7 @@ func (r *Reducer) dropPass(cause error) {
 			p.Tensor.SetGrad(nil)
 		}
 		// An optimiser skips its step if a gradient has failed. The parameter is then unchanged, but marked as failed.
-		p.Tensor.Recover(nil)
+		p.Tensor.Recover()
 		core.TakeReported(r.rankContext.Stream(p.Tensor.Device()), cause)
 	}
 	for _, s := range r.streams {
@@ -122,7 +122,7 @@ func (r *Reducer) dropPass(cause error) {
 
 // abortOn aborts the pass if err, an error at the beginning of a forward pass, ends it on all ranks. It returns err.
 func (r *Reducer) abortOn(err error) error {
-	if err != nil && (r.group.Revoked() != nil || r.syncBackward && collective.IsNotStarted(err)) {
+	if err != nil && (r.group.Revoked() != nil || r.syncBackward && collective.FailsStep(err)) {
 		r.abort(err)
 	}
 	return err
@@ -133,7 +133,7 @@ func (r *Reducer) abortOn(err error) error {
 // pass.
 func (r *Reducer) ForwardFailed(cause error) {
 	r.guard.Later(func() {
-		if r.syncBackward && r.pass == nil && collective.IsNotStarted(cause) {
+		if r.syncBackward && r.pass == nil && collective.FailsStep(cause) {
 			r.abort(cause)
 		}
 	})

@@ -14,10 +14,10 @@ import (
 // error: at the latest the exchange at the end of backward, where all ranks wait for each other. Each rank drops the gradients of the step,
 // because some may not be averaged, and creates new channels. The next forward pass begins a new step on all ranks.
 //
-// A failed step does not undo changes that were made before the failure: buffers that its forward pass has updated, and parameters that
-// optimisers in hooks have updated. Updates that were skipped because their inputs had failed leave shards and buffers valid and unchanged:
-// a parameter whose optimiser's step was skipped has the value, the optimiser's states and the count of steps from before the pass. Ranks may
-// differ in which parameters hooks have updated. If the step is repeated, those are updated again.
+// What a failed step has already changed stays changed: buffers that its forward pass has updated, and parameters that optimisers in hooks
+// have updated. Ranks may differ in which these are. If the step is repeated, they are updated again. An update whose input had failed does
+// not run, but marks its shard or buffer as failed. Failing the step makes those valid again, with the values from before the pass. The
+// optimiser then takes the skipped step back: its states and its count of steps are those from before, too.
 
 // A passGroup is a group of ranks with the channels that a tree's passes use on it.
 type passGroup struct {
@@ -162,7 +162,8 @@ func (t *Tree) revoked() error {
 	return nil
 }
 
-// failStep fails the step on all ranks because of cause, or on this rank after another rank has. It does not wait.
+// failStep fails the step on all ranks because of cause, or on this rank after another rank has. It does not wait. Gradients are dropped, and
+// shards and buffers whose updates were skipped become valid again. Errors of streams that led to cause count as reported.
 func (t *Tree) failStep(cause error) {
 	t.forwardErr = nil
 	if t.runsAlone() {
@@ -181,7 +182,7 @@ func (t *Tree) failStep(cause error) {
 		core.TakeReported(s, cause)
 	}
 	for _, b := range t.buffers {
-		b.Recover(nil)
+		b.Recover()
 	}
 	t.preForwardOrder, t.newPreForwardOrder, t.postForwardOrder = nil, nil, nil // other ranks may have recorded another part of the order
 	t.pendingWorks, t.lateEnds = [2][]pendingWork{}, nil                        // collectives of the step before wrote the same gradients
@@ -199,7 +200,7 @@ func (t *Tree) runsAlone() bool {
 	})
 }
 
-// dropStep drops the gradients and full parameters that the unit has from a failed step.
+// dropStep drops the gradients and full parameters that the unit has from a failed step, and recovers shards whose update was skipped.
 func (u *Unit) dropStep() {
 	if u.activeForwards == 0 && !u.showsCopies() {
 		u.useShards()
@@ -217,6 +218,6 @@ func (u *Unit) dropStep() {
 		}
 		p.unreduced = false
 		// An optimiser skips its update if the gradient has failed. The shard is then unchanged, but marked as failed.
-		p.shard().Recover(nil)
+		p.shard().Recover()
 	}
 }

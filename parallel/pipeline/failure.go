@@ -41,7 +41,7 @@ func Forget(tensors []*core.Tensor) {
 		if t.Grad() != nil {
 			t.SetGrad(nil)
 		}
-		t.Recover(collective.IsNotStarted)
+		t.Recover()
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *Step) abort() {
 	s.x.stepChannel = nil
 	for _, y := range s.x.shared {
 		if !y.synced { // the owner's values may be in transit
-			y.tensor.Recover(collective.IsNotStarted)
+			y.tensor.Recover()
 		}
 	}
 }

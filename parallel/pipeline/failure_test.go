@@ -135,7 +135,7 @@ func (f *faultySteps) run(t *testing.T, failing, stride, steps int) [][]float64 
 					return fmt.Errorf("step %d, kind %v: %w", k, kind, err)
 				}
 				Forget(tensors)
-				if err := r.Device.Synchronize(); err != nil && !collective.IsNotStarted(err) {
+				if err := r.Device.Synchronize(); err != nil && !collective.FailsStep(err) {
 					return err
 				}
 				if now := core.RankUsage(r.Device, r.Rank).Current; used > 0 && now > used {
