@@ -172,6 +172,23 @@ def test_threads_end_with_a_pass_that_is_given_up():
     assert not any(worker.is_alive() for worker in workers)
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_threads_end_where_ctrl_c_comes_while_they_start(persistent, monkeypatch):
+    earlier, start = set(threading.enumerate()), threading.Thread.start
+
+    def interrupted(self):
+        start(self)
+        if self.name == "DataLoader worker 1":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        iter(data.DataLoader(Squares(100), num_workers=3, persistent_workers=persistent))
+    for worker in set(threading.enumerate()) - earlier:
+        worker.join(timeout=30)
+        assert not worker.is_alive()
+
+
 def test_datasets():
     tensors = data.TensorDataset(plait.tensor(range(6)), plait.tensor(range(6)) * 2)
     assert [t.item() for t in tensors[2]] == [2, 4]
@@ -227,6 +244,23 @@ def test_distributed_sampler(drop):
     assert list(ranks[0]) != seen[0]
     plain = data.DistributedSampler(range(5), 2, 1, shuffle=False)
     assert list(plain) == [1, 3, 0]
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_distributed_sampler_is_of_one_length(drop):
+    samples = list(range(10))
+    sampler = data.DistributedSampler(samples, 2, 0, shuffle=False, drop_last=drop)
+    samples[:] = range(7 if drop else 13)
+    with pytest.raises(RuntimeError, match=f"got {len(samples)} samples, want at .* 10"):
+        list(sampler)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(1.5, TypeError), (1 << 64, ValueError), (-(1 << 63) - 1, ValueError)])
+def test_distributed_sampler_takes_no_epoch_for_another(epoch, error):
+    sampler = data.DistributedSampler(range(10), 2, 0)
+    sampler.set_epoch(epoch)
+    with pytest.raises(error):
+        list(sampler)
 
 
 def test_collate():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from array import array
 
@@ -57,8 +58,10 @@ def system_seed() -> int:
 
 
 def _signed(seed: int) -> int:
-    seed = int(seed) & (1 << 64) - 1
-    return seed - (1 << 64) if seed >> 63 else seed
+    value = operator.index(seed)
+    if not -(1 << 63) <= value < 1 << 64:
+        raise ValueError(f"manual_seed: a seed has 64 bits, got {seed}, want one from -2**63 to 2**64 - 1")
+    return value - (1 << 64) if value >> 63 > 0 else value
 
 
 def default_generator(on: DeviceLike = "cpu") -> Generator:
@@ -69,7 +72,7 @@ def default_generator(on: DeviceLike = "cpu") -> Generator:
 
 def manual_seed(seed: int) -> Generator:
     """Restarts every generator of the calling rank from `seed`, and returns that of the CPU."""
-    check(_core.bind_ManualSeed(_signed(seed)))
+    check(_core.bind_ManualSeed(_signed(int(seed))))
     return default_generator()
 
 

@@ -66,7 +66,7 @@ class Share:
 
 
 class Worker:
-    """A thread that prepares batches on request.
+    """A thread that prepares batches on request, and ends when this object is freed.
 
     Args:
         info: the worker's number, seed and dataset
@@ -79,8 +79,9 @@ class Worker:
             info.dataset = copy.copy(info.dataset)
         self.info = info
         self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._owners: list[weakref.ref[Any]] = []
-        args = (info, fetch, init, self.tasks, _core.bind_ModeGet(), place.rank, self._owners)
+        # No finaliser in Python, where Ctrl-C could be lost; and made before the thread, which Ctrl-C may leave alone.
+        end = weakref.ref(self, self.tasks.put)
+        args = (info, fetch, init, self.tasks, _core.bind_ModeGet(), place.rank, end)
         self.thread = threading.Thread(target=_run_worker, args=args, daemon=True, name=f"DataLoader worker {info.id}")
         self.thread.start()
 
@@ -89,10 +90,6 @@ class Worker:
         share = Share(self.tasks)
         share.request(End)
         return share
-
-    def end_with(self, owner: object) -> None:
-        """Ends the thread when an object is freed. It uses no finaliser in Python, where Ctrl-C could be lost."""
-        self._owners.append(weakref.ref(owner, self.tasks.put))
 
     def stop(self) -> None:
         """Ends the thread after its current request."""
@@ -106,7 +103,7 @@ def _run_worker(
     tasks: queue.SimpleQueue[Any],
     mode: int,
     rank: Rank | None,
-    _owners: list[weakref.ref[Any]],
+    _end: weakref.ref[Worker],
 ) -> None:
     """The body of a worker's thread."""
     _local.info = info

@@ -186,8 +186,6 @@ class DataLoader(Generic[T_co]):
             ]
             if self.persistent_workers:
                 self._workers = workers
-                for w in workers:
-                    w.end_with(self)
             return workers
 
 
@@ -224,9 +222,6 @@ class _Pass:
         self._loader = loader
         self._reading = threading.Lock()
         self._workers = loader._start_workers()
-        if not loader.persistent_workers:
-            for w in self._workers:
-                w.end_with(self)
         self._shares = [w.share() for w in self._workers]
         self._requests: Iterator[Any] = loader._request_iterator()
         self._waiting: deque[int] = deque()  # the workers of outstanding requests, in order

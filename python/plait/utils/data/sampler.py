@@ -185,7 +185,7 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class DistributedSampler(Sampler[int]):
-    """Visits this rank's part of a dataset. All ranks' parts have the same length.
+    """Visits this rank's part of a dataset. All ranks' parts have the same length, which does not change.
 
     Args:
         dataset: a dataset with a length
@@ -225,6 +225,11 @@ class DistributedSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)
+        if n < self.total_size if self.drop_last else n > self.total_size:
+            raise RuntimeError(
+                f"DistributedSampler: the dataset's length has changed, got {n} samples, want "
+                f"{'at least' if self.drop_last else 'at most'} {self.total_size}; make a new sampler"
+            )
         order = list(range(n))
         if self.shuffle:
             order = _ops.randperm(n, generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
