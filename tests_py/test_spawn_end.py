@@ -11,6 +11,7 @@ from datetime import timedelta
 import plait
 import pytest
 from plait import distributed as dist
+from plait.distributed._threads import RankThread
 
 
 def test_a_rank_that_is_stuck_is_named_and_left_behind():
@@ -113,6 +114,28 @@ def test_ctrl_c_and_the_end_of_the_program_with_a_rank_that_is_stuck():
     """)
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
     assert (done.stdout.strip(), done.returncode) == ("interrupted", 0), done.stderr
+
+
+def test_ctrl_c_while_ranks_start_ends_them(monkeypatch):
+    started, start = [], RankThread.start
+
+    def interrupted(self):
+        start(self)
+        started.append(self)
+        if len(started) == 2:
+            raise KeyboardInterrupt
+
+    def fn(rank):
+        dist.init_process_group()
+        while True:
+            dist.barrier()
+
+    monkeypatch.setattr(RankThread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dist.spawn(fn, nprocs=2)
+    for rank in started:
+        rank.join(timeout=30)
+        assert not rank.is_alive()
 
 
 def resident():

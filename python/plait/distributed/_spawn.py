@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -76,10 +77,12 @@ def spawn(
         else [devices[r % len(devices)] for r in range(nprocs)]
     )
     grace = _seconds(grace_period)
-    context = SpawnContext(fn, tuple(args), [open_device(d) for d in chosen], nanoseconds(timeout))
-    if not join:
-        return context
-    context.join(grace_period=grace)
+    context = SpawnContext([open_device(d) for d in chosen], nanoseconds(timeout))
+    with context._no_rank_goes_on():
+        context._start(fn, tuple(args))
+        if not join:
+            return context
+        context.join(grace_period=grace)
     return None
 
 
@@ -98,17 +101,22 @@ def _seconds(grace: timedelta | float | None) -> float:
 class SpawnContext:
     """The running ranks of a `spawn`, which `join` waits for."""
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], devices: list[int], timeout: int) -> None:
-        n = len(devices)
-        self._groups = array("q", bytes(8 * n))
-        check(_core.bind_WorldNew(n, timeout, address(self._groups)))
+    def __init__(self, devices: list[int], timeout: int) -> None:
+        self._devices = devices
+        self._groups = array("q", bytes(8 * len(devices)))
+        check(_core.bind_WorldNew(len(devices), timeout, address(self._groups)))
         self._errors: list[tuple[int, BaseException]] = []
         self._lock = threading.Lock()
         self._failed_at = 0.0  # time of the first failure
+        self._threads: list[threading.Thread] = []
+
+    def _start(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """Starts the ranks' threads."""
         patch_threads()
-        mode = _core.bind_ModeGet()
-        self._threads: list[threading.Thread] = [
-            RankThread(target=self._run, args=(r, n, devices[r], mode, fn, args), name=f"rank {r}") for r in range(n)
+        mode, n = _core.bind_ModeGet(), len(self._devices)
+        self._threads = [
+            RankThread(target=self._run, args=(r, n, self._devices[r], mode, fn, args), name=f"rank {r}")
+            for r in range(n)
         ]
         try:
             for t in self._threads:
@@ -119,6 +127,15 @@ class SpawnContext:
                 if t.ident is None:
                     _core.bind_GroupClose(handle)
                     _core.bind_ObjectRelease(handle)
+            raise
+
+    @contextmanager
+    def _no_rank_goes_on(self) -> Iterator[None]:
+        """Inside, Ctrl-C and what else a signal's handler raises ends all collectives, so that the ranks end too."""
+        try:
+            yield
+        except BaseException:
+            self._abort("the program was interrupted")
             raise
 
     def _run(
@@ -194,7 +211,7 @@ class SpawnContext:
         """
         grace = _seconds(grace_period)
         end = None if timeout is None else time.monotonic() + timeout
-        try:
+        with self._no_rank_goes_on():
             while alive := [t for t in self._threads if t.is_alive()]:
                 now = time.monotonic()
                 if self._failed_at and now >= self._failed_at + grace:
@@ -204,9 +221,6 @@ class SpawnContext:
                 # Short waits, since Ctrl-C cannot interrupt a wait without a limit.
                 limits = [end, self._failed_at + grace if self._failed_at else None]
                 alive[0].join(min([0.05, *(at - now for at in limits if at is not None)]))
-        except KeyboardInterrupt:
-            self._abort("the program was interrupted")
-            raise
         if self._errors:
             # A DistributedError on other ranks only follows from the first rank's own error.
             own = [e for e in self._errors if not isinstance(e[1], DistributedError)]
@@ -222,7 +236,8 @@ class SpawnContext:
     def _abort(self, why: str) -> None:
         """Fails the collectives of all ranks."""
         for handle in self._groups:
-            _core.bind_GroupAbort(handle, why)
+            if (status := _core.bind_GroupAbort(handle, why)) < 0:  # the rank has ended
+                _core.bind_ErrorRelease(status)
 
 
 def _current_line(thread: threading.Thread) -> str:
