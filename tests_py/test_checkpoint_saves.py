@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import plait
@@ -172,3 +173,21 @@ def test_torn_files(tmp_path):
     with pytest.raises(ValueError, match=rf'{file.name}: tensor "layer.weight": the file has the wrong size') as info:
         dcp.load({"layer.weight": plait.zeros(100)}, checkpoint_id=tmp_path)
     assert str(file) in str(info.value)
+
+
+def test_ctrl_c_as_an_asynchronous_save_starts_leaves_no_wait_without_end(tmp_path):
+    script = """
+        import sys, threading, plait
+        from plait.distributed import checkpoint as dcp
+        def interrupted(self):
+            raise KeyboardInterrupt
+        start, threading.Thread.start = threading.Thread.start, interrupted
+        try:
+            dcp.async_save({"a": plait.ones(3)}, checkpoint_id=sys.argv[1])
+        except KeyboardInterrupt:
+            print("interrupted")
+        threading.Thread.start = start
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "a")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == ("interrupted", 0), done.stderr

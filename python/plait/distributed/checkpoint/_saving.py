@@ -26,9 +26,13 @@ class Saving(Future[None]):
         super().__init__()
         self._folder, self._waits = folder, here().waits
         self.set_running_or_notify_cancel()
-        self._waits.add(self.result)
-        _unreported.add(self)
-        threading.Thread(target=self._follow, args=(pending,), name="plait-checkpoint").start()
+        try:
+            self._waits.add(self.result)
+            _unreported.add(self)
+            threading.Thread(target=self._follow, args=(pending,), name="plait-checkpoint").start()
+        except BaseException:  # perhaps Ctrl-C, and no thread: nobody may wait for it
+            self._forget()
+            raise
 
     def _follow(self, pending: int) -> None:
         try:
