@@ -81,7 +81,7 @@ class device:  # noqa: N801
     def __exit__(
         self, kind: builtins.type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        check(_core.bind_DeviceSetDefault(leave(self)))
+        check(leave(self, _core.bind_DeviceSetDefault))
 
 
 DeviceLike = device | str | int

@@ -22,12 +22,17 @@ class _Mode:
         raise NotImplementedError
 
     def __enter__(self) -> None:
-        enter(self, self._set())
+        before = _core.bind_ModeGet()
+        try:
+            enter(self, self._set())
+        except BaseException:  # Ctrl-C: the block does not run, and so does not restore
+            _core.bind_ModeSet(before)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _core.bind_ModeSet(leave(self))
+        leave(self, _core.bind_ModeSet)
 
     def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):
@@ -36,8 +41,8 @@ class _Mode:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             before = _core.bind_ModeGet()
-            self._set()
-            try:
+            try:  # Ctrl-C may come right after the mode is set
+                self._set()
                 return function(*args, **kwargs)
             finally:
                 _core.bind_ModeSet(before)
@@ -53,8 +58,8 @@ class _Mode:
 
             def resume(how: Callable[..., Any], *sent: Any) -> Any:
                 before = _core.bind_ModeGet()
-                self._set()
                 try:
+                    self._set()
                     return how(*sent)
                 finally:
                     _core.bind_ModeSet(before)

@@ -194,12 +194,12 @@ passes = _Passes()
 def _finish(run: int, retain: bool, restricted: bool) -> None:
     """Runs a pass to its end, and the Python functions that it asks for on the way."""
     outside = passes.__dict__.copy()
-    passes.__dict__.update(run=run, restricted=restricted, callbacks=[], closing=[])
     try:
+        passes.__dict__.update(run=run, restricted=restricted, callbacks=[], closing=[])
         while wanted := call(_core.bind_BackwardStep, run):
             before = _core.bind_ModeGet()
-            _core.bind_ModeSet(_core.bind_BackwardMode(run))
             try:
+                _core.bind_ModeSet(_core.bind_BackwardMode(run))
                 answer = _answer(run, wanted, retain)
             finally:
                 _core.bind_ModeSet(before)
@@ -213,10 +213,12 @@ def _finish(run: int, retain: bool, restricted: bool) -> None:
         _core.bind_BackwardFail(run, f"{type(error).__name__}: {error}", isinstance(error, MemoryError))
         raise
     finally:
-        for close in passes.closing:
-            close()
-        passes.__dict__.update(outside)
-        collect()
+        try:
+            for close in passes.closing:
+                close()
+        finally:
+            passes.__dict__.update(outside)
+            collect()
 
 
 class PartOfPass:
@@ -229,8 +231,8 @@ class PartOfPass:
     def answer(self, wanted: int) -> Sequence[Tensor | None]:
         """Returns the answer of the function that the pass asks for."""
         outside = passes.__dict__.copy()
-        passes.__dict__.update(self._state)
         try:
+            passes.__dict__.update(self._state)
             return _answer(self.run, wanted, False)
         finally:
             passes.__dict__.update(outside)

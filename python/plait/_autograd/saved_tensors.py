@@ -51,14 +51,23 @@ class saved_tensors_hooks:  # noqa: N801
     def __enter__(self) -> None:
         if (message := stack.disabled[-1]) is not None:
             raise RuntimeError(message)
-        self._pushed.append(check(_core.bind_SavedHooksPush()))
-        stack.hooks.append(self)
+        before, outer, pushed = _core.bind_ModeGet(), len(stack.hooks), len(self._pushed)
+        try:
+            self._pushed.append(check(_core.bind_SavedHooksPush()))
+            stack.hooks.append(self)
+        except BaseException:  # Ctrl-C: the block does not run, and so does not restore
+            _core.bind_ModeSet(before)
+            del stack.hooks[outer:], self._pushed[pushed:]
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        stack.hooks.remove(self)
-        check(_core.bind_SavedHooksPop(self._pushed.pop()))
+        try:
+            check(_core.bind_SavedHooksPop(self._pushed[-1]))
+        finally:
+            self._pushed.pop()
+            stack.hooks.remove(self)
 
 
 def pack(t: Tensor, hook: Pack) -> Any:
@@ -85,8 +94,9 @@ def pack_waiting(status: int) -> int:
     if not stack.hooks:  # the hooks are those of the thread that started this one: nodes keep what they saved
         return check(_core.bind_PackEnd(status))
     hooks = stack.hooks[-1]
-    mode = _core.bind_GradSet(False)
+    mode = _core.bind_ModeGet()
     try:
+        _core.bind_GradSet(False)
         while h := check(_core.bind_PackNext(status)):
             packed = pack(own(h), hooks.pack_hook)
             check(_core.bind_PackDone(status, keep((hooks.unpack_hook, packed))))

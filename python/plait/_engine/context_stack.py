@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 
 class _Entered(threading.local):
@@ -18,10 +20,12 @@ def enter(manager: object, before: int) -> None:
     _entered.before.setdefault(id(manager), []).append(before)
 
 
-def leave(manager: object) -> int:
-    """Returns what the manager, which the calling thread leaves, has to restore."""
+def leave(manager: object, restore: Callable[[int], Any]) -> Any:
+    """Restores what the manager, which the calling thread leaves, has noted; first of all, since Ctrl-C may come."""
     stack = _entered.before[id(manager)]
-    before = stack.pop()
-    if not stack:
-        del _entered.before[id(manager)]
-    return before
+    try:
+        return restore(stack[-1])
+    finally:
+        stack.pop()
+        if not stack:
+            del _entered.before[id(manager)]

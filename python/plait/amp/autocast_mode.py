@@ -182,15 +182,21 @@ class autocast:  # noqa: N801
         self._lower = self.fast_dtype if lower else None
 
     def __enter__(self) -> autocast:
-        enter(self, _set(self._kind, self._enabled, self._lower, self._cache_enabled))
-        _core.bind_AutocastEnter()
+        before = _core.bind_ModeGet()
+        try:
+            _core.bind_AutocastEnter()
+            enter(self, _set(self._kind, self._enabled, self._lower, self._cache_enabled))
+        except BaseException:  # Ctrl-C: the block does not run, and so does not restore
+            _core.bind_AutocastRestore(before)
+            _core.bind_AutocastLeave()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         _core.bind_AutocastLeave()
-        _core.bind_AutocastRestore(leave(self))
+        leave(self, _core.bind_AutocastRestore)
 
     def __call__(self, function: F) -> F:
         """Decorates a function."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial as _partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -128,7 +129,7 @@ class device(_device):  # noqa: N801
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, value, trace)
-        _here().current["gpu"] = leave(self)
+        leave(self, _partial(_here().current.__setitem__, "gpu"))
 
 
 def _gpu(d: DeviceLike | None) -> DeviceLike:

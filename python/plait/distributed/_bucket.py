@@ -61,8 +61,8 @@ def hook_runner(
     def run(handle: int) -> tuple[Tensor]:
         bucket = GradBucket(check(handle), parameters)
         before = _core.bind_ModeGet()
-        check(_core.bind_ModeSet(_core.bind_BucketMode(bucket._h)))
         try:
+            check(_core.bind_ModeSet(_core.bind_BucketMode(bucket._h)))
             with use_pass_group(group._ranks, _core.bind_BucketGroup(bucket._h)):
                 result = hook(state, bucket)
                 if isinstance(result, Future):

@@ -154,8 +154,8 @@ class Unit:
             given, out = Owner(check(reduction)), array("q", bytes(16))
             check(_core.bind_FsdpReduction(given._h, address(out)))
             before = _core.bind_ModeGet()
-            check(_core.bind_ModeSet(check(_core.bind_FsdpReductionMode(given._h))))
             try:
+                check(_core.bind_ModeSet(check(_core.bind_FsdpReductionMode(given._h))))
                 with use_pass_group(ranks, _core.bind_FsdpReductionGroup(given._h)):
                     function(*(own(h) for h in out if h))
             finally:

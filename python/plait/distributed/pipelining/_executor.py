@@ -171,8 +171,8 @@ class Executor(_core.ObjectOwner):
         stage, micro, mode, n = where
         before = _core.bind_ModeGet()
         try:
-            _core.bind_ModeSet(mode)
             try:
+                _core.bind_ModeSet(mode)
                 if wanted in (_FORWARD, _LOSS):
                     self._end_pass()
                     buffer = array("q", bytes(8 * n))

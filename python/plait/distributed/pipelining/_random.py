@@ -20,12 +20,17 @@ class Fork(_core.ObjectOwner):
         self._h = check(_core.bind_WorkerNew(seed))
 
     def __enter__(self) -> Fork:
-        enter(self, _core.bind_ModeGet())
-        check(_core.bind_ModeSet(_core.bind_WorkerMode(self._h)))
-        return self
+        before = _core.bind_ModeGet()
+        enter(self, before)
+        try:
+            check(_core.bind_ModeSet(_core.bind_WorkerMode(self._h)))
+            return self
+        except BaseException:
+            leave(self, _core.bind_ModeSet)
+            raise
 
     def __exit__(self, *_: Any) -> None:
-        _core.bind_ModeSet(leave(self))
+        leave(self, _core.bind_ModeSet)
 
 
 def forks(n: int) -> list[Fork]:
