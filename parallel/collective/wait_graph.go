@@ -192,11 +192,11 @@ func (w *world) describe(cycle []core.Event) (calls []string) {
 }
 
 // endsAt reports whether e is the end of the work, or one of the events that it waits for, or a later one on the same stream.
-func (o *outcome) endsAt(e core.Event) bool {
-	if e == core.Event((*event)(o)) {
+func (w *outcome) endsAt(e core.Event) bool {
+	if e == core.Event((*event)(w)) {
 		return true
 	}
-	return o.settled.Load() && slices.ContainsFunc(o.events, func(end core.Event) bool { return endsAt(end, e) })
+	return w.settled.Load() && slices.ContainsFunc(w.events, func(end core.Event) bool { return endsAt(end, e) })
 }
 
 func endsAt(end, e core.Event) bool {
