@@ -13,11 +13,12 @@ import (
 // another. Bodies and derivatives are written in the language of package expr; the devices' kernels are generated from
 // them.
 type Elementwise struct {
-	Name   string
-	kernel *expr.Kernel
-	ids    [3]core.KernelID // of the kernel's instances, by compute type
-	grads  []*gradient      // by input; nil where no gradient passes
-	uses   []variant        // by the set of inputs that need a gradient
+	Name        string
+	inPlaceName string
+	kernel      *expr.Kernel
+	ids         [3]core.KernelID // of the kernel's instances, by compute type
+	grads       []*gradient      // by input; nil where no gradient passes
+	uses        []variant        // by the set of inputs that need a gradient
 }
 
 // A variant is an elementwise operation as recorded when a certain set of inputs needs a gradient.
@@ -35,7 +36,7 @@ func elementwise(name, signature, body string, grads ...string) *Elementwise {
 	if err != nil {
 		panic(err)
 	}
-	e := &Elementwise{Name: name, kernel: k, grads: make([]*gradient, len(k.In))}
+	e := &Elementwise{Name: name, inPlaceName: name + "_", kernel: k, grads: make([]*gradient, len(k.In))}
 	e.ids = kernelIDs(k)
 	for _, id := range e.ids {
 		elementwiseKernels[id] = true
@@ -138,7 +139,7 @@ func (e *Elementwise) run(op *opContext, attrs []float64, in []*core.Tensor) *co
 // applyInPlace applies the operation and puts the result in t, its first input.
 func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*core.Tensor) *core.Tensor {
 	in := append([]*core.Tensor{t}, others...)
-	op := begin(e.Name + "_").each(in...)
+	op := begin(e.inPlaceName).each(in...)
 	op.inPlace(t)
 	d := e.dtype(&op, in)
 	e.fit(&op, d, attrs)
