@@ -75,6 +75,7 @@ func (b *batch) putWords(align int, words []uint32) int {
 // submit gives the batch to the driver. It runs on the driver thread.
 func (d *Device) submit(s *stream, b *batch) {
 	gpu := d.thread.gpu
+	s.batches = append(s.batches, b)
 	defer func() {
 		if x := recover(); x != nil {
 			d.thread.fail(x)

@@ -32,6 +32,30 @@ func (d *Device) dropPrograms() {
 // Lose makes the driver report that the device is lost.
 func Lose(d *Device, reason string) { d.thread.do(func() { d.thread.gpu.Lose(reason) }) }
 
+// HoldThread keeps the thread that calls the driver busy until release is called.
+func HoldThread(d *Device) (release func()) {
+	held := make(chan struct{})
+	d.thread.post(func() { <-held })
+	return func() { close(held) }
+}
+
+// Submit has the calls of a stream submitted, as a batch.
+func Submit(st core.Stream) {
+	s := st.(*stream)
+	n := s.Tail.Load()
+	s.Demand(n)
+	s.Until(&s.submitted, n)
+}
+
+// Ended waits until all batches of a stream have ended, and returns the numbers of its last call that has ended and of its last call.
+func Ended(st core.Stream) (done, tail uint64) {
+	s := st.(*stream)
+	for s.inFlight.Load() > 0 {
+		runtime.Gosched()
+	}
+	return s.Done.Load(), s.Tail.Load()
+}
+
 // KillThread ends the thread that calls the driver.
 func KillThread(d *Device) {
 	d.thread.post(func() {

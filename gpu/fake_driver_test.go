@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	core.RegisterBackend(core.Backend{Kind: "fakegpu", Count: func() int { return 1 }, Open: func(index, ordinal int) (core.Device, error) {
+	core.RegisterBackend(core.Backend{Kind: "fakegpu", Count: func() int { return 2 }, Open: func(index, ordinal int) (core.Device, error) {
 		f := &fakeDriver{}
 		return newDevice(index, ordinal, adapter{f.Adapters()[0], f})
 	}})
@@ -34,6 +34,7 @@ func (*fakeDriver) Open(int) (driver.GPU, error) { return &fakeGPU{programs: map
 
 type fakeGPU struct {
 	lost     string
+	loseNext string         // with the next batch, the device is lost for this reason
 	programs map[string]int // number of buffers by source
 	runs     int
 }
@@ -64,6 +65,10 @@ func (g *fakeGPU) Submit(l driver.CommandList, params driver.Buffer, data []byte
 	copy(params.(*fakeBuffer).memory, data)
 	for _, run := range l.(*fakeList).commands {
 		run(g)
+	}
+	if g.loseNext != "" {
+		g.lost = g.loseNext
+		return
 	}
 	s.(*fakeStatus).done = true
 }
@@ -127,6 +132,11 @@ func (l *fakeList) Copy(to driver.Buffer, toOffset int, from driver.Buffer, from
 
 func (l *fakeList) Clear(to driver.Buffer, offset, size int) {
 	l.commands = append(l.commands, func(*fakeGPU) { clear(to.(*fakeBuffer).memory[offset : offset+size]) })
+}
+
+// LoseNext makes a device of the fake driver lost while it runs the next batch.
+func LoseNext(d *Device, reason string) {
+	d.thread.do(func() { d.thread.gpu.(*fakeGPU).loseNext = reason })
 }
 
 // Ran returns how many programs a device of the fake driver has compiled, and how many dispatches it has run.

@@ -51,6 +51,33 @@ func TestLostDevice(t *testing.T) {
 	})
 }
 
+// TestLostWithBatchesInFlight loses a device between two batches, so that the second ends at once, and the first later.
+func TestLostWithBatchesInFlight(t *testing.T) {
+	opened, err := core.OpenDevice("fakegpu:1")
+	require.NoError(t, err)
+	d := opened.(*gpu.Device)
+	s := d.NewStream(0)
+	defer s.Close()
+	core.WithStream(s, func() {
+		core.Tidy(func() {
+			x := op.ToDevice(op.Ones(3), d)
+			op.ExpInPlace(x) // compiles the program, which needs the driver
+			require.NoError(t, s.Synchronize())
+			gpu.LoseNext(d, "the bus is gone")
+			release := gpu.HoldThread(d)
+			for range 2 {
+				op.ExpInPlace(x)
+				gpu.Submit(s)
+			}
+			release()
+			done, tail := gpu.Ended(s)
+			require.Equal(t, tail, done)
+			_, err := x.Bytes()
+			require.ErrorContains(t, err, "is lost: the bus is gone")
+		})
+	})
+}
+
 // TestFaultPropagates makes a kernel report a fault when calls that use its output were recorded already. These must fail too,
 // whichever error is read first.
 func TestFaultPropagates(t *testing.T) {

@@ -36,10 +36,11 @@ type stream struct {
 	scratch   backend.Cache // scratch memory, reused in the order of recording
 	faults    core.Memory   // one word for each call of a batch that may report a fault
 
-	// Also written by the driver thread.
+	// Written by the driver thread, inFlight and queuedElements by the worker too.
 	_              backend.CacheLine
 	inFlight       atomic.Int32 // batches submitted and not ended
 	queuedElements atomic.Int64 // elements that these batches process; counted on software adapters only
+	batches        []*batch     // these batches, in the order of submission; used on the driver thread only
 }
 
 func newStream(d *Device, rank int) *stream {

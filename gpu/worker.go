@@ -344,12 +344,19 @@ func (s *stream) newBatch() *batch {
 	}
 }
 
-// partEnded records the end of one of the operations that a batch waits for, and completes the batch at the last. It runs on the driver
-// thread.
+// partEnded records the end of one of the operations that a batch waits for, and completes the batches that have ended, in the order in which
+// they were submitted: on a lost device, a batch that never reached the GPU ends before one that did. It runs on the driver thread.
 func (s *stream) partEnded(b *batch) {
-	if b.unfinished--; b.unfinished > 0 {
-		return
+	b.unfinished--
+	for len(s.batches) > 0 && s.batches[0].unfinished == 0 {
+		ended := s.batches[0]
+		s.batches = slices.Delete(s.batches, 0, 1)
+		s.complete(ended)
 	}
+}
+
+// complete ends the calls of a batch.
+func (s *stream) complete(b *batch) {
 	if b.lost {
 		if err := s.device.lost.Get(); err != nil {
 			s.Errors.Set(err)
