@@ -49,6 +49,11 @@ func plait_autocast_leave() C.int64_t {
 	return C.int64_t(bind.AutocastLeave())
 }
 
+//export plait_autocast_end
+func plait_autocast_end(mode C.int64_t) C.int64_t {
+	return C.int64_t(bind.AutocastEnd(int64(mode)))
+}
+
 //export plait_autocast_clear
 func plait_autocast_clear() C.plait_status {
 	return C.plait_status(bind.AutocastClear())

@@ -588,6 +588,9 @@ int64_t plait_autocast_enter(void);
 // plait_autocast_leave ends a region and returns how many surround the calling thread now.
 int64_t plait_autocast_leave(void);
 
+// plait_autocast_end does what plait_autocast_restore and plait_autocast_leave do.
+int64_t plait_autocast_end(int64_t mode);
+
 // plait_autocast_clear forgets the casts of parameters.
 plait_status plait_autocast_clear(void);
 

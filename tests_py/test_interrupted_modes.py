@@ -1,13 +1,14 @@
 """Ctrl-C at every moment at which Python may raise it: no mode of the thread outlives what has set it."""
 
+import signal
 import sys
+import threading
 
 import plait
 import pytest
-from plait import _core, nn
+from plait import _core, func, nn
 from plait._autograd.backward import passes
-
-LEAVING = ("__exit__", "leave")  # what a manager does before it has restored anything, which Python may interrupt
+from plait._autograd.saved_tensors import stack
 
 
 def in_with():
@@ -48,6 +49,20 @@ def in_saved_tensors():
         plait.ones(2, requires_grad=True).exp().sum().backward()
 
 
+def in_anomaly():
+    with plait.autograd.detect_anomaly():
+        plait.ones(2)
+
+
+def in_device():
+    with plait.device("meta"):
+        plait.ones(2)
+
+
+def in_transform():
+    plait.func.grad(lambda x: x.sum())(plait.ones(2))
+
+
 def in_pipeline():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     p = plait.Pipeline(model, ["cpu:0", "cpu:1"], chunks=2, loss_fn=nn.functional.mse_loss)
@@ -62,9 +77,9 @@ class Interrupt:
 
     def __call__(self, frame, event, _):
         code = frame.f_code
-        if event == "c_call" or (event, code.co_name) == ("return", "__enter__"):  # Python does not raise there
+        if event == "c_call" or (event, code.co_name) == ("return", "_begin"):  # Python does not raise there
             return
-        if code.co_name in LEAVING or not code.co_filename.endswith(self.files):
+        if not code.co_filename.endswith(self.files):
             return
         self.seen += 1
         if self.seen == self.at:
@@ -75,10 +90,13 @@ class Interrupt:
 @pytest.mark.parametrize(
     ("body", "files"),
     [
-        (in_with, ("_modes.py", "context_stack.py")),
-        (decorated, ("_modes.py", "context_stack.py")),
-        (in_generator, ("_modes.py", "context_stack.py")),
-        (in_autocast, ("autocast_mode.py", "context_stack.py")),
+        (in_with, ("_modes.py")),
+        (decorated, ("_modes.py")),
+        (in_generator, ("_modes.py")),
+        (in_autocast, ("autocast_mode.py")),
+        (in_anomaly, ("_modes.py",)),
+        (in_device, ("_device.py",)),
+        (in_transform, ("func.py",)),
         (in_backward, ("_autograd/backward.py",)),
         (in_saved_tensors, ("_autograd/saved_tensors.py",)),
         (in_pipeline, ("pipelining/_executor.py",)),
@@ -100,6 +118,69 @@ def test_ctrl_c_leaves_no_mode_behind(body, files):
         _core.bind_ModeSet(before)
         assert after == before, at
         assert passes.run == 0, at
+        assert not plait.is_anomaly_enabled(), at
+        assert plait.get_default_device() == plait.device("cpu"), at
+        assert func._local.depth == 0, at
+        assert not stack.hooks, at
         if interrupt.seen < at:
             break
     assert at > 4
+
+
+class Counted(_core.Scope):
+    """Fails at its end as often as it is told to."""
+
+    def __init__(self, failures):
+        self.failures, self.ended = failures, []
+
+    def _begin(self):
+        return object()
+
+    def _end(self, before):
+        self.ended.append(before)
+        if len(self.ended) <= self.failures:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_end_is_run_again_and_the_interrupt_is_raised():
+    c = Counted(1)
+    with pytest.raises(KeyboardInterrupt), c:
+        pass
+    assert len(c.ended) == 2
+    assert c.ended[0] is c.ended[1]
+
+
+def test_a_scope_may_be_in_use_several_times():
+    c = Counted(0)
+    with c, c:
+        other = threading.Thread(target=lambda: (c.__enter__(), c.__exit__(None, None, None)))
+        other.start()
+        other.join()
+        assert len(c.ended) == 1
+    assert len(set(map(id, c.ended))) == 3
+    with pytest.raises(RuntimeError, match="Counted: the calling thread leaves what it has not entered"):
+        c.__exit__(None, None, None)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_signals_at_any_time_leave_no_mode_behind():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before, old = _core.bind_ModeGet(), signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for i in range(2000):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + 1e-7 * (i % 100))
+                while True:
+                    with plait.no_grad(), plait.autocast("cpu"), plait.enable_grad():
+                        pass
+            except KeyboardInterrupt:
+                interrupted += 1
+            assert _core.bind_ModeGet() == before, i
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+        _core.bind_ModeSet(before)
+    assert interrupted == 2000

@@ -43,6 +43,12 @@ func AutocastEnter() int64 { return int64(core.CurrentContext().EnterAutocast())
 // AutocastLeave ends a region and returns how many surround the calling thread now.
 func AutocastLeave() int64 { return int64(core.CurrentContext().LeaveAutocast()) }
 
+// AutocastEnd does what [AutocastRestore] and [AutocastLeave] do.
+func AutocastEnd(mode int64) int64 {
+	AutocastRestore(mode)
+	return AutocastLeave()
+}
+
 // AutocastClear forgets the casts of parameters.
 func AutocastClear() Status {
 	core.CurrentContext().ClearAutocastCache()

@@ -20,6 +20,8 @@ long long bind_Div(long long, long long, double);
 long long bind_TensorPeek(long long, long long, long long);
 long long bind_HooksOutlive(long long);
 
+extern PyTypeObject scope_type;
+
 enum { FLOAT = -1 };  // what stands for a floating-point number in the place of a tensor
 
 typedef struct {
@@ -244,13 +246,13 @@ int add_owners(PyObject *module);
 
 // Adds the types and functions to the module; returns a negative number and sets the error where that fails.
 int add_owners(PyObject *module) {
-  tensor_owner.tp_new = object_owner.tp_new = PyBaseObject_Type.tp_new;  // no constant for the linker
+  tensor_owner.tp_new = object_owner.tp_new = scope_type.tp_new = PyBaseObject_Type.tp_new;  // no constant for the linker
   if (pthread_atfork(NULL, NULL, after_fork) != 0) {
     PyErr_NoMemory();
     return -1;
   }
   if (PyModule_AddType(module, &tensor_owner) < 0 || PyModule_AddType(module, &object_owner) < 0 ||
-      PyModule_AddType(module, &held_type) < 0)
+      PyModule_AddType(module, &held_type) < 0 || PyModule_AddType(module, &scope_type) < 0)
     return -1;
   return PyModule_AddFunctions(module, functions);
 }

@@ -231,6 +231,27 @@ func TestCase52TrainingGoesOnInEveryOtherWay(t *testing.T) {
 }
 
 // Each parameter group gets back its hyperparameters and the initial learning rate of its schedule.
+func TestATrainingThatIsSavedInTheBackground(t *testing.T) {
+	dir := t.TempDir()
+	a, err := ways[0].make(1, nil)
+	require.NoError(t, err)
+	_, err = a.train(2)
+	require.NoError(t, err)
+	pending, err := a.SaveAsync(dir, nil)
+	require.NoError(t, err)
+	want, err := a.train(2)
+	require.NoError(t, err)
+	<-pending.Done()
+	require.NoError(t, pending.Wait())
+	b, err := ways[0].make(3, nil)
+	require.NoError(t, err)
+	require.NoError(t, b.Load(dir, nil))
+	got, err := b.train(2)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, errors.Join(a.end(), b.end()))
+}
+
 func TestGroupsOfAnOptimiser(t *testing.T) {
 	dir := t.TempDir()
 	make := func(first, second float64) *checkpoint.Training {

@@ -131,3 +131,37 @@ func TestCase23PowerSGDFeedback(t *testing.T) {
 		}
 	}
 }
+
+// After Release nothing is held back any more: the next step is as the first one.
+func TestReleasedHooks(t *testing.T) {
+	const n = 12
+	spawn(t, 2, func(r *collective.Rank) error {
+		mine := make([]float64, n*n)
+		for i := range mine {
+			mine[i] = float64(i%7 + r.Rank + 1)
+		}
+		top, power := &ddp.TopK{Ratio: 0.25}, ddp.NewPowerSGD(ddp.PowerSGD{StartStep: 1})
+		for _, h := range []struct {
+			name    string
+			hook    ddp.Hook
+			release func()
+		}{{"top_k", top.Hook, top.Release}, {"powersgd", power.Hook, power.Release}} {
+			before, err := hookResults(r, h.hook, 3, mine, n, n)
+			if err != nil {
+				return err
+			}
+			if equal(h.name, before[1], before[0]) == nil {
+				return fmt.Errorf("%s: the second step is as the first one", h.name)
+			}
+			h.release()
+			after, err := hookResults(r, h.hook, 1, mine, n, n)
+			if err != nil {
+				return err
+			}
+			if err := equal(h.name+" after Release", after[0], before[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import threading
-from types import TracebackType
 from typing import Any
 
 from plait import _core
-from plait._engine.context_stack import enter, leave
 from plait._engine.rank import here
 from plait._engine.runtime import check, wait_devices
 from plait._errors import ArgumentError
@@ -18,7 +15,7 @@ _ALIASES = {"cuda": "gpu"}
 _numbers: dict[str, int] = {}
 
 
-class device:  # noqa: N801
+class device(_core.Scope):  # noqa: N801
     """A device by type and index: `device("cpu")`, `device("gpu:1")`, `device("gpu", 1)`.
 
     Without an index it means the calling rank's own device, if it is of the type, or the GPU that `cuda.set_device`
@@ -73,15 +70,17 @@ class device:  # noqa: N801
     def __reduce__(self) -> tuple[Any, ...]:
         return device, (self.type, self.index)
 
-    def __enter__(self) -> device:
-        enter(self, check(_core.bind_DeviceDefault()))
-        check(_core.bind_DeviceSetDefault(open_device(self)))
-        return self
+    def _begin(self) -> Any:
+        before = check(_core.bind_DeviceDefault())
+        try:
+            check(_core.bind_DeviceSetDefault(open_device(self)))
+        except BaseException:  # Ctrl-C: the block does not run
+            _core.bind_DeviceSetDefault(before)
+            raise
+        return before
 
-    def __exit__(
-        self, kind: builtins.type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        check(leave(self, _core.bind_DeviceSetDefault))
+    def _end(self, before: Any) -> None:
+        check(_core.bind_DeviceSetDefault(before))
 
 
 DeviceLike = device | str | int

@@ -6,33 +6,21 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TypeVar
 
 from plait import _core
-from plait._engine.context_stack import enter, leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Mode:
+class _Mode(_core.Scope):
     """A context manager, and a decorator, that sets a mode of the calling thread and restores it."""
 
-    def _set(self) -> int:
+    _end = staticmethod(_core.bind_ModeSet)
+
+    def _begin(self) -> int:
+        """Sets the mode, and returns the one to restore."""
         raise NotImplementedError
-
-    def __enter__(self) -> None:
-        before = _core.bind_ModeGet()
-        try:
-            enter(self, self._set())
-        except BaseException:  # Ctrl-C: the block does not run, and so does not restore
-            _core.bind_ModeSet(before)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        leave(self, _core.bind_ModeSet)
 
     def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):
@@ -42,7 +30,7 @@ class _Mode:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             before = _core.bind_ModeGet()
             try:  # Ctrl-C may come right after the mode is set
-                self._set()
+                self._begin()
                 return function(*args, **kwargs)
             finally:
                 _core.bind_ModeSet(before)
@@ -59,7 +47,7 @@ class _Mode:
             def resume(how: Callable[..., Any], *sent: Any) -> Any:
                 before = _core.bind_ModeGet()
                 try:
-                    self._set()
+                    self._begin()
                     return how(*sent)
                 finally:
                     _core.bind_ModeSet(before)
@@ -96,14 +84,14 @@ class no_grad(_Mode):  # noqa: N801
     def __init__(self, orig_func: Callable[..., Any] | None = None) -> None:
         super().__init__()
 
-    def _set(self) -> int:
+    def _begin(self) -> int:
         return _core.bind_GradSet(False)
 
 
 class enable_grad(no_grad):  # noqa: N801
     """Operations inside record gradients, also within `no_grad`."""
 
-    def _set(self) -> int:
+    def _begin(self) -> int:
         return _core.bind_GradSet(True)
 
 
@@ -115,7 +103,7 @@ class set_grad_enabled(_Mode):  # noqa: N801
         self.mode = bool(mode)
         self._at_making = _core.bind_GradSet(self.mode)
 
-    def _set(self) -> int:
+    def _begin(self) -> int:
         _core.bind_GradSet(self.mode)
         return self._at_making
 
@@ -140,14 +128,14 @@ class inference_mode(_Mode):  # noqa: N801
         super().__init__()
         self.mode = mode
 
-    def _set(self) -> int:
+    def _begin(self) -> int:
         return _core.bind_InferenceSet(self.mode)
 
 
 class without_autocast(_Mode):  # noqa: N801
     """Operations inside compute in the dtypes of their inputs."""
 
-    def _set(self) -> int:
+    def _begin(self) -> int:
         return _core.bind_AutocastSuspend()
 
 
@@ -158,7 +146,7 @@ class autocast_of(_Mode):  # noqa: N801
         super().__init__()
         self.mode = mode
 
-    def _set(self) -> int:
+    def _begin(self) -> int:
         return _core.bind_AutocastRestore(self.mode)
 
 
@@ -172,7 +160,7 @@ def is_inference_mode_enabled() -> bool:
     return bool(_core.bind_InferenceEnabled())
 
 
-class set_detect_anomaly:  # noqa: N801
+class set_detect_anomaly(_core.Scope):  # noqa: N801
     """Makes backward passes check the gradients that each node returns, from now on, or inside `with`.
 
     A pass then waits for each gradient, and fails, with the name of the operation, where there is a NaN.
@@ -183,18 +171,14 @@ class set_detect_anomaly:  # noqa: N801
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._enter(mode, check_nan)
+        self._at_making = is_anomaly_enabled(), is_anomaly_check_nan_enabled()
+        self._end((bool(mode), bool(check_nan)))
 
-    def _enter(self, mode: bool, check_nan: bool) -> None:
-        self._before = is_anomaly_enabled(), is_anomaly_check_nan_enabled()
-        _anomaly.mode, _anomaly.check = bool(mode), bool(check_nan)
-        _core.bind_CheckGradsSet(_anomaly.mode and _anomaly.check)
+    def _begin(self) -> tuple[bool, bool]:
+        return self._at_making
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        _anomaly.mode, _anomaly.check = self._before
+    def _end(self, before: tuple[bool, bool]) -> None:
+        _anomaly.mode, _anomaly.check = before
         _core.bind_CheckGradsSet(_anomaly.mode and _anomaly.check)
 
 
@@ -202,10 +186,16 @@ class detect_anomaly(set_detect_anomaly):  # noqa: N801
     """Makes backward passes inside check the gradients that each node returns; see `set_detect_anomaly`."""
 
     def __init__(self, check_nan: bool = True) -> None:
-        self._check = check_nan
+        self._check = bool(check_nan)
 
-    def __enter__(self) -> None:
-        self._enter(True, self._check)
+    def _begin(self) -> tuple[bool, bool]:
+        before = is_anomaly_enabled(), is_anomaly_check_nan_enabled()
+        try:
+            self._end((True, self._check))
+        except BaseException:  # Ctrl-C: the block does not run
+            self._end(before)
+            raise
+        return before
 
 
 class _Anomaly(threading.local):

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any
 
-from plait import _ops
+from plait import _core, _ops
 from plait._autograd import backward as _autograd
 from plait._device import device
 from plait._engine.missing_names import absent as _absent
@@ -39,22 +38,26 @@ __all__ = [
 Func = Callable[..., Any]
 
 
-class _Depth(threading.local):
-    """How many transforms the thread is in."""
-
-    value = 0
-
-    def __enter__(self) -> bool:
-        self.value += 1
-        return self.value > 1
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.value -= 1
+class _Local(threading.local):
+    depth = 0
 
 
-_depth = _Depth()
+_local = _Local()
+
+
+class _Transform(_core.Scope):
+    """What a transform does; `nested` says whether the thread does it in another."""
+
+    nested = False
+
+    def _begin(self) -> int:
+        before = _local.depth
+        self.nested = before > 0
+        _local.depth = before + 1
+        return before
+
+    def _end(self, before: int) -> None:
+        _local.depth = before
 
 
 def _tensors(name: str, leaves: Sequence[Any]) -> list[Tensor]:
@@ -123,8 +126,8 @@ def grad_and_value(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool =
     """
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        with _depth as nested, enable_grad():
-            inputs = _Inputs("grad", _pick(args, argnums), nested)
+        with _Transform() as transform, enable_grad():
+            inputs = _Inputs("grad", _pick(args, argnums), transform.nested)
             out = func(*_put(args, argnums, inputs.build(inputs.leaves)), **kwargs)
             value, aux = _split("grad", out, has_aux)
             if not isinstance(value, Tensor) or value.numel() != 1:
@@ -152,8 +155,8 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Returns what a function returns, and a function that takes a vector of that form and returns, in a tuple with an
     entry for each of `primals`, its product with the Jacobian; with has_aux, aux is third.
     """
-    with _depth as nested, enable_grad():
-        inputs = _Inputs("vjp", primals, nested)
+    with _Transform() as transform, enable_grad():
+        inputs = _Inputs("vjp", primals, transform.nested)
         out, aux = _split("vjp", func(*inputs.build(inputs.leaves)), has_aux)
         leaves = _tensors("vjp", flatten(out)[0])
 
@@ -162,7 +165,7 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
         if [v.shape for v in vectors] != [y.shape for y in leaves]:
             shapes = [list(v.shape) for v in vectors]
             raise RuntimeError(f"vjp: got vectors of shapes {shapes}, want {[list(y.shape) for y in leaves]}")
-        return inputs.build(inputs.grads(leaves, vectors, inputs.record or _depth.value > 0))
+        return inputs.build(inputs.grads(leaves, vectors, inputs.record or _local.depth > 0))
 
     result = (inputs.result(out), product)
     return (*result, inputs.result(aux)) if has_aux else result
@@ -172,8 +175,8 @@ def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_au
     """Returns what a function returns for a tuple of arguments, and the product of its Jacobian with a tuple of
     vectors; with has_aux, aux is third. With strict, a result that depends on no argument is an error.
     """
-    with _depth as nested, enable_grad():
-        inputs = _Inputs("jvp", tuple(primals), nested)
+    with _Transform() as transform, enable_grad():
+        inputs = _Inputs("jvp", tuple(primals), transform.nested)
         vectors = _tensors("jvp", flatten(tuple(tangents))[0])
         if [v.shape for v in vectors] != [x.shape for x in inputs.leaves]:
             shapes = [list(v.shape) for v in vectors]
@@ -185,7 +188,7 @@ def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_au
         if strict and not all(y.requires_grad for y in ys):
             raise RuntimeError("jvp: a result depends on no argument, which strict forbids")
         # The product of a vector u with the Jacobian is linear in u: its own derivative is the product wanted.
-        duals = _Inputs("jvp", [_ops.zeros_like(y) for y in ys], nested)
+        duals = _Inputs("jvp", [_ops.zeros_like(y) for y in ys], transform.nested)
         back = inputs.grads(ys, duals.leaves, True)
         made = build(duals.grads(back, vectors, record))
     result = (inputs.result(out), made)
@@ -206,8 +209,8 @@ def jacrev(
     """
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        with _depth as nested, enable_grad():
-            inputs = _Inputs("jacrev", _pick(args, argnums), nested)
+        with _Transform() as transform, enable_grad():
+            inputs = _Inputs("jacrev", _pick(args, argnums), transform.nested)
             result = func(*_put(args, argnums, inputs.build(inputs.leaves)), **kwargs)
             out, aux = _split("jacrev", result, has_aux)
             leaves, build = flatten(out)

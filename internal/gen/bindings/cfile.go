@@ -201,7 +201,8 @@ func stubs(functions []*function) string {
 
 // owners is what capi/extension adds to the module.
 const owners = `from collections.abc import Callable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 _Operator = Callable[[Any, Any, int], Any]
 
@@ -213,6 +214,12 @@ class ObjectOwner:
 
 class Held:
     value: Any
+
+class Scope:
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 def hold(shared: dict[int, Any], key: int, value: Any, handle: int, /) -> Held: ...
 def set_tensor_class(cls: type[TensorOwner], /) -> None: ...

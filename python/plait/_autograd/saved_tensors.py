@@ -16,8 +16,6 @@ from plait._engine.runtime import check, is_tensor, own, set_packer
 from plait._modes import no_grad
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from plait._tensor import Tensor
 
 Pack: TypeAlias = "Callable[[Tensor], Any]"
@@ -28,14 +26,14 @@ class _Stack(threading.local):
     """The hooks of the calling thread, innermost last, and why there may be none."""
 
     def __init__(self) -> None:
-        self.hooks: list[saved_tensors_hooks] = []
+        self.hooks: list[tuple[saved_tensors_hooks, int]] = []  # each with its handle
         self.disabled: list[str | None] = [None]
 
 
 stack = _Stack()
 
 
-class saved_tensors_hooks:  # noqa: N801
+class saved_tensors_hooks(_core.Scope):  # noqa: N801
     """Inside, what operations save for their derivatives goes through two functions.
 
     Args:
@@ -46,28 +44,25 @@ class saved_tensors_hooks:  # noqa: N801
 
     def __init__(self, pack_hook: Pack, unpack_hook: Unpack) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
-        self._pushed: list[int] = []
 
-    def __enter__(self) -> None:
+    def _begin(self) -> tuple[saved_tensors_hooks, int]:
         if (message := stack.disabled[-1]) is not None:
             raise RuntimeError(message)
-        before, outer, pushed = _core.bind_ModeGet(), len(stack.hooks), len(self._pushed)
+        outer = len(stack.hooks)
         try:
-            self._pushed.append(check(_core.bind_SavedHooksPush()))
-            stack.hooks.append(self)
-        except BaseException:  # Ctrl-C: the block does not run, and so does not restore
-            _core.bind_ModeSet(before)
-            del stack.hooks[outer:], self._pushed[pushed:]
+            stack.hooks.append((self, check(_core.bind_SavedHooksPush())))
+            return stack.hooks[-1]
+        except BaseException:  # Ctrl-C: the block does not run
+            del stack.hooks[outer:]
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _end(self, begun: tuple[saved_tensors_hooks, int]) -> None:
+        if begun not in stack.hooks:
+            return  # Ctrl-C came after the end
         try:
-            check(_core.bind_SavedHooksPop(self._pushed[-1]))
+            check(_core.bind_SavedHooksPop(begun[1]))
         finally:
-            self._pushed.pop()
-            stack.hooks.remove(self)
+            stack.hooks.remove(begun)
 
 
 def pack(t: Tensor, hook: Pack) -> Any:
@@ -93,7 +88,7 @@ def pack_waiting(status: int) -> int:
     """Packs the values that a function of the engine saved, and returns the function's own status."""
     if not stack.hooks:  # the hooks are those of the thread that started this one: nodes keep what they saved
         return check(_core.bind_PackEnd(status))
-    hooks = stack.hooks[-1]
+    hooks, _ = stack.hooks[-1]
     mode = _core.bind_ModeGet()
     try:
         _core.bind_GradSet(False)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 
 from plait import _core
 from plait._dtype import DTYPES, dtype_number
 from plait._dtype import dtype as DType
-from plait._engine.context_stack import enter, leave
 from plait._engine.runtime import check
 from plait._engine.warnings import warn
 from plait._tensor import Tensor
@@ -143,7 +141,7 @@ def autocast_decrement_nesting() -> int:
     return _core.bind_AutocastLeave()
 
 
-class autocast:  # noqa: N801
+class autocast(_core.Scope):  # noqa: N801
     """Operations inside compute in dtypes that suit them: `with autocast("cpu"):`, or as a decorator.
 
     Matrix products, convolutions and recurrent layers take their inputs in the lower dtype; losses and what else needs
@@ -181,22 +179,15 @@ class autocast:  # noqa: N801
         self._enabled = bool(enabled)
         self._lower = self.fast_dtype if lower else None
 
-    def __enter__(self) -> autocast:
-        before = _core.bind_ModeGet()
+    _end = staticmethod(_core.bind_AutocastEnd)
+
+    def _begin(self) -> int:
+        _core.bind_AutocastEnter()
         try:
-            _core.bind_AutocastEnter()
-            enter(self, _set(self._kind, self._enabled, self._lower, self._cache_enabled))
-        except BaseException:  # Ctrl-C: the block does not run, and so does not restore
-            _core.bind_AutocastRestore(before)
+            return _set(self._kind, self._enabled, self._lower, self._cache_enabled)
+        except BaseException:
             _core.bind_AutocastLeave()
             raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _core.bind_AutocastLeave()
-        leave(self, _core.bind_AutocastRestore)
 
     def __call__(self, function: F) -> F:
         """Decorates a function."""

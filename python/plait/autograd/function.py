@@ -255,7 +255,7 @@ def _save(t: Tensor | None, at: dict[int, int]) -> tuple[Tensor | Packed | None,
         raise RuntimeError("save_for_backward: Inference tensors cannot be saved for backward; clone them first")
     i = at.get(id(t), -1)
     if stack.hooks:
-        return Packed(t if i < 0 else _detached(t), stack.hooks[-1]), -1, i
+        return Packed(t if i < 0 else _detached(t), stack.hooks[-1][0]), -1, i
     return t if i < 0 else _detached(t), t._version, i
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial as _partial
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from plait import _core
@@ -12,7 +10,6 @@ from plait._device import device as _device
 from plait._device import device_count as _count
 from plait._device import open_device as _open_device
 from plait._device import synchronize as _synchronize
-from plait._engine.context_stack import enter, leave
 from plait._engine.missing_names import absent as _absent
 from plait._engine.rank import here as _here
 from plait._errors import OutOfMemoryError
@@ -118,18 +115,16 @@ class device(_device):  # noqa: N801
     def __init__(self, device: DeviceLike) -> None:
         super().__init__("gpu", _index(device))
 
-    def __enter__(self) -> _device:
+    def _begin(self) -> tuple[dict[str, int], int, Any]:
         current = _here().current
-        enter(self, current.get("gpu", 0))
-        super().__enter__()
+        gpu = current.get("gpu", 0)
+        before = current, gpu, super()._begin()
         current["gpu"] = self.index or 0
-        return self
+        return before
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, value, trace)
-        leave(self, _partial(_here().current.__setitem__, "gpu"))
+    def _end(self, before: tuple[dict[str, int], int, Any]) -> None:
+        current, current["gpu"], default = before
+        super()._end(default)
 
 
 def _gpu(d: DeviceLike | None) -> DeviceLike:

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from plait import _core
 from plait._device import get_default_device
-from plait._engine.context_stack import enter, leave
-from plait._engine.runtime import check
+from plait._engine.runtime import Owner, check
 from plait._random import default_generator
 
 __all__ = ["Fork", "forks"]
 
 
-class Fork(_core.ObjectOwner):
+class Fork(_core.Scope):
     """The random state of one micro-batch. Inside `with fork:`, random functions use it."""
 
+    _end = staticmethod(_core.bind_ModeSet)
+
     def __init__(self, seed: int) -> None:
-        self._h = check(_core.bind_WorkerNew(seed))
+        self._worker = Owner(check(_core.bind_WorkerNew(seed)))
 
-    def __enter__(self) -> Fork:
+    def _begin(self) -> int:
         before = _core.bind_ModeGet()
-        enter(self, before)
-        try:
-            check(_core.bind_ModeSet(_core.bind_WorkerMode(self._h)))
-            return self
-        except BaseException:
-            leave(self, _core.bind_ModeSet)
-            raise
-
-    def __exit__(self, *_: Any) -> None:
-        leave(self, _core.bind_ModeSet)
+        check(_core.bind_ModeSet(_core.bind_WorkerMode(self._worker._h)))
+        return before
 
 
 def forks(n: int) -> list[Fork]:
