@@ -826,9 +826,10 @@ plait_status plait_measure_weights(plait_object h, double *out);
 // of 1 not to send buffers before each pass, 2 to leave the tensors as each rank has them, 4 to find
 // parameters without a gradient, 8 for a graph that stays as it is, 16 for gradients that are views of
 // buckets, 32 to reduce when backward has ended, 64 to weight ranks by their numbers of samples, 128 not to
-// send buckets without a gradient, and 256 to leave inputs in their dtype. delayed are parameters that are
-// reduced when until, 0 if there are none, has its gradient. The dtypes are those of mixed precision, -1
-// where it changes nothing. Close it with plait_reducer_close. It may wait for the device.
+// send buckets without a gradient, 256 to leave inputs in their dtype, and 512 never to send buffers. delayed
+// are parameters that are reduced when until, 0 if there are none, has its gradient. The dtypes are those of
+// mixed precision, -1 where it changes nothing. Close it with plait_reducer_close. It may wait for the
+// device.
 plait_object plait_reducer_new(plait_object of, plait_tensors params, int64_t n, plait_string names,
 		plait_tensors buffers, int64_t buffers_len, plait_string buffer_names, int64_t first_bytes,
 		int64_t bucket_bytes, int64_t options, plait_tensors delayed, int64_t delayed_len, plait_tensor until,

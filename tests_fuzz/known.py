@@ -55,6 +55,15 @@ CANCELLING: dict[str, float] = {
     "cov": 64,
 }
 
+# Modules whose results are differences of larger terms, and how far those may be off, in units of precision.
+CANCELLING_MODULES: dict[str, float] = {"GELU": 4}  # 1 + erf(x) far below zero
+
+# Optimisers whose parameters may come close to zero, and how far they may be off there.
+ENDS_NEAR_ZERO: dict[str, float] = {
+    "LBFGS": 1e-6,
+    "ASGD": 1e-7,  # PyTorch keeps its step size in float32
+}
+
 # Gradients that are not compared.
 GRADIENTS: dict[str, str] = {
     **dict.fromkeys(("msort", "sort", "topk", "kthvalue", "mode", "median", "nanmedian"), TIES),

@@ -11,7 +11,7 @@ import torch
 from torch.testing._internal.common_modules import module_db
 
 from tests_fuzz.compare import FLOOR, Absent, Converter, difference, flat, pick_layout
-from tests_fuzz.known import CONTIGUOUS
+from tests_fuzz.known import CANCELLING_MODULES, CONTIGUOUS
 from tests_fuzz.operations import REFUSALS, refused
 from tests_fuzz.report import Report
 
@@ -88,7 +88,8 @@ def _compare(theirs: Any, cls: Any, case: Any, dtype: torch.dtype, training: boo
         refused(e, report)
         return
     random_result = training and theirs.__name__.startswith(RANDOM)
-    text = difference(want, got, 1.0, () if random_result else None)
+    floor = CANCELLING_MODULES.get(theirs.__name__, 0.0)
+    text = difference(want, got, 1.0, () if random_result else None, floor)
     if text:
         report.found("wrong result", text)
         return

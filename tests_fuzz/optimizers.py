@@ -12,6 +12,7 @@ import torch
 from torch.testing._internal.common_optimizers import optim_db
 
 from tests_fuzz.compare import TOLERANCE, Absent, Converter, difference
+from tests_fuzz.known import ENDS_NEAR_ZERO
 from tests_fuzz.operations import REFUSALS, refused
 from tests_fuzz.report import Report
 
@@ -142,7 +143,7 @@ def _try(theirs: Any, cls: Any, case: Any, rng: random.Random, report: Report) -
     # Sums of many rounded steps, some of which end in norms. Muon computes in bfloat16.
     scale = 200.0 if dtype is torch.float64 else 5.0
     scale = 0.02 / TOLERANCE[dtype] if theirs.__name__ == "Muon" else scale
-    floor = 1e-6 / torch.finfo(dtype).eps if theirs.__name__ == "LBFGS" else 0.0  # it ends near zero
+    floor = ENDS_NEAR_ZERO.get(theirs.__name__, 0.0) / torch.finfo(dtype).eps
     text = difference(list(ref), list(ours), scale, floor=floor)
     if text and theirs.__name__ == "LBFGS" and _sensitive(ref, ours, rerun):
         report.held("as far from PyTorch as it is from itself")

@@ -102,6 +102,29 @@ def test_case19_join_divisors(by_all):
     assert_close(on_ranks(2, fn, devices=["cpu:1"])[1], want)
 
 
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        ({}, [0, 0, 0], [2, 2, 2]),  # the end of a join takes the highest rank with the most batches
+        ({"broadcast_buffers": False}, [0, 10, 20], [2, 11, 22]),
+        ({"forward_sync_buffers": False}, [0, 0, 0], [2, 1, 2]),
+        ({"broadcast_buffers": False, "forward_sync_buffers": True}, [0, 0, 0], [2, 2, 2]),
+    ],
+)
+def test_case22_buffers_in_a_join(options, first, last):
+    def fn(rank):
+        bn = nn.BatchNorm1d(6, dtype=plait.float64)
+        bn.num_batches_tracked.fill_(10 * rank)
+        m = DistributedDataParallel(nn.Sequential(bn, model()), **options)
+        before = bn.num_batches_tracked.item()
+        with m.join():
+            for _ in range((2, 1, 2)[rank]):
+                m(part(rank)[0]).sum().backward()
+        return before, bn.num_batches_tracked.item()
+
+    assert on_ranks(3, fn) == list(zip(first, last, strict=True))
+
+
 def test_case19_a_join_that_an_error_ends():
     def fn(rank):
         m = DistributedDataParallel(model())

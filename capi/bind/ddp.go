@@ -28,7 +28,7 @@ func named(a Tensors, n int64, names string) []ddp.Named {
 // sizes of buckets, 0 meaning the defaults. options is the sum of 1 not to send buffers before each pass, 2 to leave the
 // tensors as each rank has them, 4 to find parameters without a gradient, 8 for a graph that stays as it is, 16 for gradients
 // that are views of buckets, 32 to reduce when backward has ended, 64 to weight ranks by their numbers of samples, 128 not to send
-// buckets without a gradient, and 256 to leave inputs in their dtype. delayed are parameters that are reduced when until, 0 if there
+// buckets without a gradient, 256 to leave inputs in their dtype, and 512 never to send buffers. delayed are parameters that are reduced when until, 0 if there
 // are none, has its gradient. The dtypes are those of mixed precision, -1 where it changes nothing.
 // Close it with [ReducerClose].
 //
@@ -47,7 +47,8 @@ func ReducerNew(of Object, params Tensors, n int64, names string, buffers Tensor
 		KeepBuffers: has(1), SkipInit: has(2), FindUnused: has(4), StaticGraph: has(8), BucketView: has(16),
 		DelayAllReduce: has(32), Weighted: has(64), SkipUnused: has(128),
 		Delayed: slices.Clone(tensors(delayed, delayedLen)), Until: tensorOrNil(until),
-		Precision: ddp.Precision{Param: dtype(paramDType), Reduce: dtype(reduceDType), Buffer: dtype(bufferDType), KeepInputs: has(256)},
+		Precision:    ddp.Precision{Param: dtype(paramDType), Reduce: dtype(reduceDType), Buffer: dtype(bufferDType), KeepInputs: has(256)},
+		LocalBuffers: has(512),
 	})
 	if err != nil {
 		return failure(err)

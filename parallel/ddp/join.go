@@ -19,7 +19,7 @@ type JoinOptions struct {
 type joinState struct {
 	options      JoinOptions
 	active       int  // ranks that have a batch in this step
-	root         int  // the first active rank of this step, or of the last step that had one
+	root         int  // the highest active rank of this step, or of the last step that had one: PyTorch's choice
 	synced       bool // a rank synchronises this step
 	exhausted    bool // this rank has no more batches
 	hookRequests []hookRequest
@@ -38,7 +38,8 @@ const (
 )
 
 // Join runs body, the training on this rank's batches. It then takes part in the steps of ranks that have more batches, with zero
-// gradients. At the end, all ranks get the parameters and buffers of a rank that had the most batches. Every rank calls Join.
+// gradients. At the end, all ranks get the parameters of a rank that had the most batches, and the buffers too unless they stay as
+// each rank has them. Every rank calls Join.
 // Ranks must not run other collectives on the group in it.
 func (r *Reducer) Join(o JoinOptions, body func() error) error {
 	if err := r.JoinBegin(o); err != nil {
@@ -111,7 +112,7 @@ func (r *Reducer) JoinEnd(answer []*core.Tensor) (*autograd.Request, error) {
 			return fail(err)
 		case err == nil && j.active == 0:
 			r.join = nil
-			return nil, errors.Join(r.Wait(), r.broadcastModel(j.root, "the values after a join"))
+			return nil, errors.Join(r.Wait(), r.broadcastModel(j.root, r.syncsBuffers(), "the values after a join"))
 		}
 	}
 }
@@ -157,7 +158,7 @@ func (j *joinState) announce(r *Reducer, active bool) error {
 		return err
 	}
 	j.active, j.synced = 0, false
-	first, gone := -1, -1
+	gone := -1
 	for i, b := range all {
 		if len(b) != 1 {
 			return core.Errorf(core.DistributedError, "join", "rank %d did something else than begin a step", i)
@@ -169,13 +170,8 @@ func (j *joinState) announce(r *Reducer, active bool) error {
 			continue
 		}
 		j.active++
-		if first < 0 {
-			first = i
-		}
+		j.root = i
 		j.synced = j.synced || b[0]&announceSync != 0
-	}
-	if j.active > 0 {
-		j.root = first
 	}
 	if j.options.Throw && gone >= 0 && j.active > 0 {
 		r.join = nil

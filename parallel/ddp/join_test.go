@@ -110,31 +110,47 @@ func TestCase19JoinThrows(t *testing.T) {
 	require.ErrorContains(t, trySpawn(2, func(r *collective.Rank) error { return train(r, 1+r.Rank) }), "rank 1: join: rank 0 has no more batches")
 }
 
-// Buffers are broadcast from a rank that has a batch, in each step and at the end.
+// Buffers are broadcast from the highest rank that has a batch, in each step and at the end, unless the options keep them.
 func TestCase19JoinBuffers(t *testing.T) {
 	counts := []int{1, 3, 2}
-	spawn(t, len(counts), func(r *collective.Rank) error {
-		bn := nn.NewBatchNorm1d(4, nn.BatchNormOptions{})
-		p, err := ddp.New(nn.NewSequential(nn.NewLinear(width, 4, nn.LinearOptions{}), bn, nn.NewLinear(4, 2, nn.LinearOptions{})), r.World, small)
-		if err != nil {
-			return err
-		}
-		err = p.Join(ddp.JoinOptions{}, func() error {
-			for s := range counts[r.Rank] {
-				if err := backward(p, r, s); err != nil {
-					return err
-				}
+	for _, keep := range []bool{false, true} {
+		options := small
+		options.KeepBuffers = keep
+		spawn(t, len(counts), func(r *collective.Rank) error {
+			bn := nn.NewBatchNorm1d(4, nn.BatchNormOptions{})
+			p, err := ddp.New(nn.NewSequential(nn.NewLinear(width, 4, nn.LinearOptions{}), bn, nn.NewLinear(4, 2, nn.LinearOptions{})), r.World, options)
+			if err != nil {
+				return err
 			}
-			return nil
+			err = p.Join(ddp.JoinOptions{}, func() error {
+				for s := range counts[r.Rank] {
+					if s == 1 { // rank 2 is the highest with a batch, then rank 1
+						if err := op.FillInPlace(bn.NumBatchesTracked, core.Num(float64(10*r.Rank))).Err(); err != nil {
+							return err
+						}
+					}
+					if err := backward(p, r, s); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			want := int64(22)
+			if keep {
+				want = []int64{1, 12, 21}[r.Rank]
+			}
+			if n, err := bn.NumBatchesTracked.Int(); err != nil || int64(n) != want {
+				return fmt.Errorf("keep %v: the statistics are of %d batches, want %d: %w", keep, n, want, err)
+			}
+			if !keep {
+				err = checkSameParameters(r, p)
+			}
+			return errors.Join(err, p.Close())
 		})
-		if err != nil {
-			return err
-		}
-		if n, err := bn.NumBatchesTracked.Int(); err != nil || n != 3 {
-			return fmt.Errorf("the statistics are of %d batches, want the 3 of rank 1: %w", n, err)
-		}
-		return errors.Join(checkSameParameters(r, p), p.Close())
-	})
+	}
 }
 
 // A rank that runs out of batches after NoSync contributes zeros with a weight of 0.

@@ -29,21 +29,26 @@ func bufferValues(m nn.Module) (all []float64, err error) {
 	return all, nil
 }
 
-// Buffers of rank 0 are broadcast before each forward pass, unless KeepBuffers is set.
+// Buffers of rank 0 are broadcast before each forward pass, unless KeepBuffers is set; with LocalBuffers not even at construction.
 func TestCase22Buffers(t *testing.T) {
-	for _, keep := range []bool{false, true} {
+	for _, o := range []ddp.Options{{}, {KeepBuffers: true}, {LocalBuffers: true}} {
+		keep := o.KeepBuffers || o.LocalBuffers
 		spawn(t, 3, func(r *collective.Rank) error {
 			m := nn.NewSequential(nn.NewLinear(width, 4, nn.LinearOptions{}), nn.NewBatchNorm1d(4, nn.BatchNormOptions{}), nn.NewLinear(4, 2, nn.LinearOptions{}))
 			mean := nn.StateDict(m)["1.running_mean"]
 			if err := op.FillInPlace(mean, core.Num(float64(r.Rank))).Err(); err != nil {
 				return err
 			}
-			p, err := ddp.New(m, r.World, ddp.Options{KeepBuffers: keep})
+			p, err := ddp.New(m, r.World, o)
 			if err != nil {
 				return err
 			}
-			if v, err := core.Values[float64](mean); err != nil || v[0] != 0 { // broadcast at construction in both cases
-				return fmt.Errorf("keep %v: the buffer begins with %v, %v", keep, v, err)
+			first := 0.0
+			if o.LocalBuffers {
+				first = float64(r.Rank)
+			}
+			if v, err := core.Values[float64](mean); err != nil || v[0] != first {
+				return fmt.Errorf("%+v: the buffer begins with %v, want %v, %v", o, v, first, err)
 			}
 			for s := range 2 {
 				if err := backward(p, r, s); err != nil {

@@ -13,10 +13,11 @@ type Options struct {
 	// FirstBucketBytes and BucketBytes are the sizes at which a bucket is full; 0 means the default. A parameter is never split, so a large
 	// one makes its bucket larger.
 	FirstBucketBytes, BucketBytes int
-	// Buffers are the module's buffers, such as running statistics. They are broadcast from rank 0 at construction and, unless KeepBuffers is
-	// set, before each synchronised forward pass.
-	Buffers     []Named
-	KeepBuffers bool
+	// Buffers are the module's buffers, such as running statistics. They are broadcast from rank 0 at construction and before each
+	// synchronised forward pass. With KeepBuffers they are broadcast at construction only, and with LocalBuffers never.
+	Buffers      []Named
+	KeepBuffers  bool
+	LocalBuffers bool
 	// SkipInit skips the verification and the broadcast of parameters and buffers at construction.
 	SkipInit bool
 	// FindUnused allows parameters that get no gradient in backward. They may differ between ranks and steps. If no rank used a parameter,

@@ -107,7 +107,7 @@ func NewReducer(g *collective.Group, params []Named, o Options) (*Reducer, error
 		if err := r.verifyRanks(problem); err != nil {
 			return nil, err
 		}
-		if err := r.broadcastModel(0, "the first values"); err != nil {
+		if err := r.broadcastModel(0, !o.LocalBuffers, "the first values"); err != nil {
 			return nil, err
 		}
 	} else if problem != nil {

@@ -132,21 +132,26 @@ func compareRanks(ranks []modelInfo) error {
 	return nil
 }
 
-// broadcastModel broadcasts the parameters and buffers of rank root.
-func (r *Reducer) broadcastModel(root int, purpose string) error {
+// broadcastModel broadcasts the parameters of rank root, and its buffers if asked to.
+func (r *Reducer) broadcastModel(root int, buffers bool, purpose string) error {
 	var list []*core.Tensor
 	for _, p := range r.params {
 		list = append(list, p.Tensor)
 	}
-	for _, b := range r.buffers {
-		list = append(list, b.Tensor)
+	if buffers {
+		for _, b := range r.buffers {
+			list = append(list, b.Tensor)
+		}
 	}
 	return r.groupFor(purpose).BroadcastMany(list, root).Wait()
 }
 
-// broadcastBuffers broadcasts the buffers of rank 0, or in a join of the lowest rank that has a batch.
+// syncsBuffers reports whether passes, and the end of a join, make buffers equal.
+func (r *Reducer) syncsBuffers() bool { return !r.options.KeepBuffers && !r.options.LocalBuffers }
+
+// broadcastBuffers broadcasts the buffers of rank 0, or in a join of the highest rank that has a batch.
 func (r *Reducer) broadcastBuffers() error {
-	if r.options.KeepBuffers || len(r.buffers) == 0 {
+	if !r.syncsBuffers() || len(r.buffers) == 0 {
 		return nil
 	}
 	root := 0

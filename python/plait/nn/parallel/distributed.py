@@ -61,7 +61,8 @@ class DistributedDataParallel(Module):
         device_ids: a list with the module's device; inputs are moved there. None leaves inputs where they are
         output_device: the device that outputs are moved to, if `device_ids` is given; the module's device by default
         dim: the batch dimension of inputs, for `weighted`
-        broadcast_buffers: broadcast rank 0's buffers before each forward pass in training
+        broadcast_buffers: broadcast rank 0's buffers at construction, and before each forward pass whose backward pass
+            averages gradients; None means True
         init_sync: at construction, verify that the ranks' modules agree, and broadcast parameters and buffers
         process_group: the group of ranks; the default group by default
         bucket_cap_mb: the bucket size in MiB; by default 1 for the first bucket and 25 for the others
@@ -76,6 +77,7 @@ class DistributedDataParallel(Module):
         device_mesh: a mesh with one axis, whose group is used instead of `process_group`
         skip_all_reduce_unused_params: with `find_unused_parameters`, do not send buckets without a gradient; all ranks
             must have the same unused parameters
+        forward_sync_buffers: used instead of `broadcast_buffers` if given; False still broadcasts them at construction
         delay_all_reduce: reduce all buckets at the end of backward
         weighted: weight the ranks' gradients by their numbers of samples
 
@@ -91,7 +93,7 @@ class DistributedDataParallel(Module):
         device_ids: Any = None,
         output_device: Any = None,
         dim: int = 0,
-        broadcast_buffers: bool = True,
+        broadcast_buffers: bool | None = None,
         init_sync: bool = True,
         process_group: ProcessGroup | None = None,
         bucket_cap_mb: float | None = None,
@@ -105,6 +107,7 @@ class DistributedDataParallel(Module):
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
         *,
+        forward_sync_buffers: bool | None = None,
         delay_all_reduce: bool = False,
         weighted: bool = False,
     ) -> None:
@@ -159,7 +162,9 @@ class DistributedDataParallel(Module):
         self.output_device = None if output_device is None else Device(output_device)
         self.mixed_precision = mixed_precision
         self.process_group, self.dim, self.device = group, dim, next(iter(named))[1].device
-        self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
+        local_buffers = broadcast_buffers is not None and not broadcast_buffers and forward_sync_buffers is None
+        self.forward_sync_buffers = not local_buffers if forward_sync_buffers is None else forward_sync_buffers
+        self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
         self.require_backward_grad_sync = True
         self._weighted = weighted
@@ -168,7 +173,7 @@ class DistributedDataParallel(Module):
         buffers = list(module.named_buffers())
         keep_inputs = mixed_precision is not None and not mixed_precision.cast_forward_inputs
         flags = (
-            not broadcast_buffers,
+            not self.forward_sync_buffers,
             not init_sync,
             find_unused_parameters,
             static_graph,
@@ -177,6 +182,7 @@ class DistributedDataParallel(Module):
             weighted,
             skip_all_reduce_unused_params,
             keep_inputs,
+            local_buffers,
         )
         options = sum(1 << i for i, on in enumerate(flags) if on)
         delayed = array("q", [p._h for _, p in delay])
