@@ -50,9 +50,11 @@ func (*fakeGPU) NewBuffer(_ driver.Usage, size int, _ bool) (driver.Buffer, erro
 	return &fakeBuffer{make([]byte, size)}, nil
 }
 
-func (g *fakeGPU) NewPipeline(source string, buffers, _ int) (driver.Pipeline, error) {
-	g.programs[source] = buffers
-	return &fakePipeline{buffers}, nil
+func (*fakeGPU) Language() shader.Language { return shader.WGSL{} }
+
+func (g *fakeGPU) NewPipeline(p driver.Program) (driver.Pipeline, error) {
+	g.programs[p.Source] = p.Buffers
+	return &fakePipeline{p.Buffers}, nil
 }
 
 func (*fakeGPU) NewBindGroup(_ driver.Buffer, _ int, buffers []driver.Buffer) (driver.BindGroup, error) {

@@ -72,7 +72,9 @@ func (p *programs) compile(name string, key any, source *shader.Source) *program
 	}
 	if g.err = p.validate(source); g.err == nil {
 		p.device.thread.do(func() {
-			g.pipeline, g.err = p.device.thread.gpu.NewPipeline(source.Text, source.Buffers, shader.MaxParamBytes)
+			g.pipeline, g.err = p.device.thread.gpu.NewPipeline(driver.Program{
+				Name: name, Source: source.Text, Buffers: source.Buffers, Params: shader.MaxParamBytes, Threads: source.Threads,
+			})
 		})
 	}
 	if g.err != nil {

@@ -2,7 +2,11 @@
 // needs another implementation, and a [shader.Language] if it does not compile WGSL.
 package driver
 
-import "time"
+import (
+	"time"
+
+	"github.com/plait-ml/plait/gpu/shader"
+)
 
 // A Driver finds the GPUs of one kind and opens them.
 type Driver interface {
@@ -24,8 +28,10 @@ type GPU interface {
 	Limits() Limits
 	// NewBuffer allocates a buffer; size is a multiple of 4. With mapped, the buffer is mapped for writing at once.
 	NewBuffer(usage Usage, size int, mapped bool) (Buffer, error)
-	// NewPipeline compiles a WGSL program that binds the given number of buffers, and params bytes of parameters at binding 0.
-	NewPipeline(source string, buffers, params int) (Pipeline, error)
+	// Language is what programs are written in.
+	Language() shader.Language
+	// NewPipeline compiles a program.
+	NewPipeline(p Program) (Pipeline, error)
 	// NewBindGroup binds whole buffers, and a window of the parameter buffer with a dynamic offset. window is its size in bytes.
 	NewBindGroup(params Buffer, window int, buffers []Buffer) (BindGroup, error)
 	// NewCommandList returns an empty list of commands.
@@ -56,6 +62,16 @@ type Buffer interface {
 	Unmap()
 	// Release frees the buffer. No later command may use it.
 	Release()
+}
+
+// A Program is the text of a program, and what a driver needs to run it. Its parameters are at binding 0, its buffers behind them.
+type Program struct {
+	Name    string
+	Source  string
+	Buffers int // how many it binds
+	Params  int // bytes of parameters
+	Threads int // invocations of a workgroup
+	Dynamic int // bytes of workgroup memory beside what the text declares, for languages that have such
 }
 
 // A Pipeline is a compiled program.

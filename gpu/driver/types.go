@@ -4,11 +4,16 @@ package driver
 type Adapter struct {
 	Index    int
 	Name     string
-	Backend  string // "Vulkan" or "Metal"
+	Backend  string // "Vulkan", "Metal" or "CUDA"
 	Software bool   // it computes on the CPU, as lavapipe does
 	Discrete bool
 	Vendor   uint32 // the numbers of vendor and device on the PCI bus
 	Device   uint32
+	UUID     [16]byte // names the GPU among all drivers; zero if it is not known
+	// ComputeCapability is the compute capability of NVIDIA's GPUs times ten; 0 if the driver does not say.
+	ComputeCapability int
+	Memory            int // bytes of memory; 0 if the driver does not say
+	Multiprocessors   int // 0 if the driver does not say
 }
 
 // Limits are the limits of a GPU. Sizes are in bytes.

@@ -30,6 +30,7 @@ import (
 	_ "github.com/cogentcore/webgpu/wgpu" // links wgpu-native
 
 	"github.com/plait-ml/plait/gpu/driver"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Driver is the driver for WebGPU.
@@ -229,11 +230,14 @@ func (g *device) layout(buffers, params int) *layout {
 
 type pipeline struct{ p C.WGPUComputePipeline }
 
+// Language implements [driver.GPU].
+func (*device) Language() shader.Language { return shader.WGSL{} }
+
 // NewPipeline implements [driver.GPU].
-func (g *device) NewPipeline(source string, buffers, params int) (driver.Pipeline, error) {
-	text := C.CString(source)
+func (g *device) NewPipeline(program driver.Program) (driver.Pipeline, error) {
+	text := C.CString(program.Source)
 	defer C.free(unsafe.Pointer(text))
-	p := C.plaitk_gpu_pipeline(g.g, g.layout(buffers, params).pipeline, text)
+	p := C.plaitk_gpu_pipeline(g.g, g.layout(program.Buffers, program.Params).pipeline, text)
 	if p == nil {
 		if err := g.TakeError(); err != nil {
 			return nil, err

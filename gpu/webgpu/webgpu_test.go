@@ -67,7 +67,7 @@ func TestErrorsAreNotFatal(t *testing.T) {
 	g, err := Driver.Open(0)
 	require.NoError(t, err)
 	defer g.Close()
-	_, err = g.NewPipeline("fn main( {", 1, 512)
+	_, err = g.NewPipeline(driver.Program{Source: "fn main( {", Buffers: 1, Params: 512})
 	require.Error(t, err)
 	_, err = g.NewBuffer(driver.Storage, g.Limits().Buffer+1024, false)
 	require.Error(t, err)
