@@ -46,6 +46,8 @@ var layers = [][]string{
 	{"gpu/kernel/indexing"},
 	{"gpu/kernel/*"},
 	{"gpu/driver"}, // above all kernels: none sees it
+	{"gpu/cuda/internal"},
+	{"gpu/cuda/nvrtc"},
 	{"gpu/webgpu"},
 	{"gpu", "parallel"},
 	{"capi/handle", "capi/dlpack", "capi/python"},

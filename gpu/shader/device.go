@@ -12,6 +12,7 @@ type Device struct {
 	Stored    bool         // measurements are stored in the user's cache
 	Benchmark *atomic.Bool // whether kernels measure which algorithm is fastest; nil for never
 	Language  Language     // of the programs' text; nil for WGSL
+	Compute   int          // the compute capability times ten, such as 90; 0 where the language is not CUDA
 	Limits
 	Tuning
 }

@@ -36,6 +36,8 @@ type Language interface {
 	AtomicOr(place, value string) string
 	AtomicLoad(place string) string
 	AtomicStore(place, value string) string
+	// Translate returns a finished program, whose statements are in WGSL, in the language.
+	Translate(text string) string
 }
 
 // A Variable is a field of a structure, or a parameter of a function.
@@ -143,3 +145,6 @@ func (WGSL) AtomicLoad(place string) string       { return "atomicLoad(&" + plac
 func (WGSL) AtomicStore(place, value string) string {
 	return "atomicStore(&" + place + ", " + value + ")"
 }
+
+// Translate implements [Language].
+func (WGSL) Translate(text string) string { return text }

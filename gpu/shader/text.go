@@ -45,6 +45,10 @@ func (w *Text) Add(format string, args ...any) {
 // Put writes statements without formatting.
 func (w *Text) Put(statements string) { w.Add("%s", statements) }
 
+// Raw writes text in the GPU's own language, which [Language.Translate] leaves as it is. It is for kernels that only one language can
+// express: see [Device.Compute]. In CUDA it may stand among functions, where it becomes a member of the program's structure, or statements.
+func (w *Text) Raw(text string) { w.text.WriteString(rawBegin + text + rawEnd + "\n") }
+
 // Shared declares an array in workgroup memory: see [Language].
 func (w *Text) Shared(name, element string, sizes ...int) {
 	bytes := bytesOf(element)
@@ -149,5 +153,5 @@ func (w *Text) source() *Source {
 			head += w.Type(t.Name)
 		}
 	}
-	return &Source{Text: head + WithLibrary(text), Buffers: w.buffers, Threads: w.threads, Shared: w.shared}
+	return &Source{Text: w.Translate(head + WithLibrary(text)), Buffers: w.buffers, Threads: w.threads, Shared: w.shared}
 }
