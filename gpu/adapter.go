@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/cuda"
 	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/webgpu"
 )
@@ -15,7 +16,7 @@ func init() {
 }
 
 // drivers lists the GPU drivers of the process.
-var drivers = []driver.Driver{webgpu.Driver}
+var drivers = []driver.Driver{cuda.Driver, webgpu.Driver}
 
 // An adapter is a GPU that can be opened, and its driver.
 type adapter struct {

@@ -48,7 +48,7 @@ var layers = [][]string{
 	{"gpu/driver"}, // above all kernels: none sees it
 	{"gpu/cuda/internal"},
 	{"gpu/cuda/nvrtc"},
-	{"gpu/webgpu"},
+	{"gpu/webgpu", "gpu/cuda"},
 	{"gpu", "parallel"},
 	{"capi/handle", "capi/dlpack", "capi/python"},
 	{"capi/bind"},

@@ -1,0 +1,106 @@
+// The shim between Go and NVIDIA's driver library. A list of commands is given to the driver in one call, errors of a
+// device are collected in one place, and no function waits for the GPU. All functions of a device are called by one
+// goroutine at a time, on any thread: each makes the device's context current while it runs.
+#ifndef PLAIT_CUDA_SHIM_H
+#define PLAIT_CUDA_SHIM_H
+
+#include "libcuda.h"
+
+enum { PLAITK_CU_TEXT = 2048, PLAITK_CU_BUFFERS = 16, PLAITK_CU_LEFT = 2 };
+
+// Behind each buffer lie bytes that programs may read and write, at most PLAITK_CU_PADDING. Indices out of bounds lead
+// there.
+enum { PLAITK_CU_PADDING = 16 };
+
+typedef struct {
+  char name[256];
+  CUuuid uuid;
+  uint64_t memory;
+  int32_t capability, multiprocessors, integrated, invocations;
+} plaitk_cu_adapter;
+
+typedef struct plaitk_cu_event {
+  CUevent event;
+  int32_t state; // PLAITK_CU_NEW and so on
+  struct plaitk_cu_event *next;
+} plaitk_cu_event;
+
+enum { PLAITK_CU_NEW, PLAITK_CU_RECORDED, PLAITK_CU_DONE, PLAITK_CU_FAILED };
+
+typedef struct plaitk_cu {
+  CUdevice device;
+  CUcontext context;
+  CUstream stream;
+  int32_t failed;             // number of errors since they were last read
+  int32_t lost;               // 1 if the device is lost, PLAITK_CU_LEFT after plaitk_cu_leave
+  char error[PLAITK_CU_TEXT]; // the first of these errors
+  plaitk_cu_event *spare;     // events for reuse
+  struct plaitk_cu *next;     // the next open device
+} plaitk_cu;
+
+// A buffer as programs see it.
+typedef struct {
+  CUdeviceptr at;
+  uint64_t bytes; // with PLAITK_CU_PADDING
+} plaitk_cu_buffer;
+
+// The buffers that a program binds.
+typedef struct {
+  int32_t count;
+  plaitk_cu_buffer buffers[PLAITK_CU_BUFFERS];
+} plaitk_cu_group;
+
+typedef struct {
+  CUmodule module;
+  CUfunction function;
+  uint32_t threads, dynamic;
+  char name[64];
+} plaitk_cu_program;
+
+enum { PLAITK_CU_DISPATCH, PLAITK_CU_COPY, PLAITK_CU_COPY_PARAMS, PLAITK_CU_CLEAR };
+
+// A command of a list. A dispatch runs x * y * z workgroups of a program; its parameters are at the offset params of the
+// data of the list. A copy from the parameters has its source there too, at from.
+typedef struct {
+  uint32_t kind, params, x, y, z;
+  const plaitk_cu_program *program;
+  const plaitk_cu_group *group;
+  uint64_t to, from, size;
+} plaitk_cu_command;
+
+// plaitk_cu_adapters writes at most max adapters to out and returns how many there are.
+int plaitk_cu_adapters(plaitk_cu_adapter *out, int max);
+
+// plaitk_cu_open opens a device by its number in the order of plaitk_cu_adapters. On failure it returns NULL with a
+// message in error.
+plaitk_cu *plaitk_cu_open(int number, char *error);
+void plaitk_cu_close(plaitk_cu *g);
+
+// plaitk_cu_alloc returns 0 and sets g->error if there is no memory. With host, the memory is the host's, pinned.
+CUdeviceptr plaitk_cu_alloc(plaitk_cu *g, uint64_t bytes, int host);
+void plaitk_cu_free(plaitk_cu *g, CUdeviceptr at, int host);
+
+// plaitk_cu_load loads a compiled program; NULL on failure.
+plaitk_cu_program *plaitk_cu_load(plaitk_cu *g, const char *name, const void *image, uint32_t threads, uint32_t dynamic);
+void plaitk_cu_unload(plaitk_cu *g, plaitk_cu_program *p);
+
+// plaitk_cu_submit submits commands with the data of their parameters, then records the event. copied is pinned memory
+// that holds the data for copies from the parameters; it may be NULL if there are none.
+void plaitk_cu_submit(plaitk_cu *g, const plaitk_cu_command *list, int n, const char *data, const char *copied,
+                      plaitk_cu_event *e);
+
+// plaitk_cu_new_event returns an event that is done when what was submitted before plaitk_cu_record has ended.
+plaitk_cu_event *plaitk_cu_new_event(plaitk_cu *g);
+void plaitk_cu_record(plaitk_cu *g, plaitk_cu_event *e);
+// plaitk_cu_look returns the state of an event. An event that fails makes the device count as lost.
+int plaitk_cu_look(plaitk_cu *g, plaitk_cu_event *e);
+void plaitk_cu_free_event(plaitk_cu *g, plaitk_cu_event *e);
+
+// plaitk_cu_lose makes the device count as lost.
+void plaitk_cu_lose(plaitk_cu *g, const char *message);
+
+// plaitk_cu_leave makes all open devices count as lost and refuses to open others. It waits up to ten seconds for
+// submitted work and returns 1 if all of it has ended. exit() calls it too. It may be called from any thread.
+int plaitk_cu_leave(void);
+
+#endif
