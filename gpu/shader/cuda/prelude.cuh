@@ -214,7 +214,7 @@ template <class T, int N> struct array {
   __forceinline__ const T &operator[](subscript i) const { return elements[i.v]; }
 };
 
-template <class A, class B> __forceinline__ auto select(A no, B yes, bool c) -> decltype(c ? yes : no) { return c ? yes : no; }
+template <class A, class B> __forceinline__ auto select(A no, B yes, bool c) { return c ? yes : no; }
 template <class T> __forceinline__ vec2<T> select(vec2<T> no, vec2<T> yes, vec2<bool> c) {
   return vec2<T>(c.x ? yes.x : no.x, c.y ? yes.y : no.y);
 }
