@@ -55,7 +55,9 @@ func (l *commands) Clear(to driver.Buffer, offset, size int) {
 	l.list = append(l.list, C.plaitk_cu_command{kind: C.PLAITK_CU_CLEAR, to: address(to, offset), size: C.uint64_t(size)})
 }
 
-func address(b driver.Buffer, offset int) C.uint64_t { return C.uint64_t(b.(*buffer).at) + C.uint64_t(offset) }
+func address(b driver.Buffer, offset int) C.uint64_t {
+	return C.uint64_t(b.(*buffer).at) + C.uint64_t(offset)
+}
 
 // programs returns the names of the programs that the commands run.
 func (l *commands) programs() (names []string) {
