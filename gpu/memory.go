@@ -16,6 +16,9 @@ const (
 	granule      = 256       // pieces start and end at multiples of it
 	softwareSlab = 64 << 20  // slab size of adapters that compute on the CPU
 	hardwareSlab = 256 << 20 // slab size of GPUs
+	// reach is how many bytes of a slab programs can index whatever the dtype: they count elements with 32 bits. A piece that ends behind it
+	// begins its slab, so that the offset takes nothing of what they can count.
+	reach = 1 << 32
 )
 
 // A slab is a large buffer that is divided into pieces. Few large buffers keep the driver's bookkeeping small, and kernels whose operands
@@ -72,7 +75,7 @@ func (m *memory) take(size int) (core.Memory, error) {
 			continue
 		}
 		for i, f := range s.free {
-			if f.size >= size && (best == nil || f.size < best.free[at].size) {
+			if f.size >= size && (f.at == 0 || f.at+size <= reach) && (best == nil || f.size < best.free[at].size) {
 				best, at = s, i
 			}
 		}

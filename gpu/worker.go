@@ -224,6 +224,10 @@ func (s *stream) Refuse(c *core.Call) error {
 	}
 	for _, list := range [2][]core.Operand{c.Outs, c.Ins} {
 		for i := range list {
+			if m := list[i].Memory.Size; m > reach && m/list[i].DType.Size() > reach {
+				return core.Errorf(core.NotImplemented, c.Op, "a tensor of %s in %d bytes has more elements than programs on %v count, %d",
+					list[i].DType, m, s.device, reach)
+			}
 			if list[i].DType == core.Float64 && list[i].Present() && !list[i].IsNumber {
 				return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on a GPU: WGSL has no such type; use float32")
 			}
