@@ -52,10 +52,9 @@ func (cudaDriver) Missing() string {
 	if why := C.GoString(C.plaitk_cu_missing()); why != "" {
 		return why
 	}
-	for _, a := range raw {
-		if a.capability < leastCapability {
-			return fmt.Sprintf("%s has compute capability %d.%d, and %d.%d is the least", C.GoString(&a.name[0]), a.capability/10, a.capability%10,
-				leastCapability/10, leastCapability%10)
+	for i := range raw {
+		if err := tooOld(&raw[i]); err != nil {
+			return err.Error()
 		}
 	}
 	if len(raw) == 0 {
@@ -65,6 +64,15 @@ func (cudaDriver) Missing() string {
 		return err.Error()
 	}
 	return ""
+}
+
+// tooOld returns an error if a GPU is older than those that are supported.
+func tooOld(a *C.plaitk_cu_adapter) error {
+	if a.capability >= leastCapability {
+		return nil
+	}
+	return fmt.Errorf("%s has compute capability %d.%d, and %d.%d is the least", C.GoString(&a.name[0]), a.capability/10, a.capability%10,
+		leastCapability/10, leastCapability%10)
 }
 
 // list returns what the library says of each GPU.
@@ -77,7 +85,7 @@ func list() []C.plaitk_cu_adapter {
 func (cudaDriver) Adapters() []driver.Adapter {
 	var out []driver.Adapter
 	for i, a := range list() {
-		if a.capability < leastCapability {
+		if tooOld(&a) != nil {
 			continue
 		}
 		if _, _, _, err := nvrtc.Version(); err != nil {
@@ -94,10 +102,6 @@ func (cudaDriver) Adapters() []driver.Adapter {
 
 // Open implements [driver.Driver].
 func (cudaDriver) Open(index int) (driver.GPU, error) {
-	raw := list()
-	if index >= len(raw) {
-		return nil, errors.New("the GPU is gone")
-	}
 	if _, _, _, err := nvrtc.Version(); err != nil {
 		return nil, err
 	}
@@ -107,14 +111,22 @@ func (cudaDriver) Open(index int) (driver.GPU, error) {
 	if g == nil {
 		return nil, errors.New(C.GoString(text))
 	}
+	about := list()[index]
+	if err := tooOld(&about); err != nil {
+		C.plaitk_cu_close(g)
+		return nil, err
+	}
 	return &device{
-		g: g, capability: int(raw[index].capability), params: &buffer{kind: parameters},
+		g: g, capability: int(about.capability), params: &buffer{kind: parameters},
 		limits: driver.Limits{
 			Buffer: maxBuffer, Binding: maxBuffer, Bindings: C.PLAITK_CU_BUFFERS, UniformAlignment: 16, UniformBinding: 4096,
-			WorkgroupStorage: 48 << 10, Invocations: int(raw[index].invocations), Workgroups: 65535, MappablePrimary: true,
+			WorkgroupStorage: 48 << 10, Invocations: int(about.invocations), Workgroups: 65535, MappablePrimary: true,
 		},
 	}, nil
 }
 
 // Shutdown implements [driver.Driver].
 func (cudaDriver) Shutdown() bool { return C.plaitk_cu_leave() != 0 }
+
+// openInstead names the library to open as libcuda.
+func openInstead(path string) { C.plaitk_cu_open_instead(C.CString(path)) }
