@@ -26,6 +26,7 @@ type Device struct {
 	memory         memory
 	programs       programs
 	fusions        fusion.Cache
+	products       products
 	staging        stagingPool
 	pacing         pacing
 	softwarePacing softwarePacing // of software adapters
@@ -55,6 +56,7 @@ func newDevice(index, ordinal int, a adapter) (*Device, error) {
 			Invocations: d.limits.Invocations, Workgroups: d.limits.Workgroups,
 		},
 	}
+	d.target.Library = d.products.open(t.gpu)
 	d.memory.open(d)
 	d.programs.open(d)
 	d.fusions.Open(!environment().fusion)

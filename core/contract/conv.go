@@ -17,22 +17,23 @@ var (
 	Col2Im = declare(Contract{Name: "col2im", Outs: "images", Ins: "columns", Ints: "geometry..."})
 )
 
-// SetConv adds the attributes of a convolution to a call: stride, padding and dilation of each spatial dimension, then
-// the number of groups.
-func SetConv(c *core.Call, stride, padding, dilation []int, groups int) {
-	c.Dims(stride).Dims(padding).Dims(dilation).Int(int64(groups))
+// SetConv adds the attributes of a convolution to a call: stride, padding and dilation of each spatial dimension, the
+// number of groups, and whether a device may compute less precisely, as [core.ReducedConvolutions] permits.
+func SetConv(c *core.Call, stride, padding, dilation []int, groups int, reduced bool) {
+	c.Dims(stride).Dims(padding).Dims(dilation).Int(int64(groups), Flag(reduced))
 }
 
 // ConvAttrs are the attributes of a convolution as kernels read them.
 type ConvAttrs struct {
 	Stride, Padding, Dilation []int64
 	Groups                    int64
+	Reduced                   bool
 }
 
 // ConvOf reads the attributes of a call.
 func ConvOf(c *core.Call) ConvAttrs {
 	nd := len(c.Ints) / 3
-	return ConvAttrs{c.Ints[:nd], c.Ints[nd : 2*nd], c.Ints[2*nd : 3*nd], c.Ints[3*nd]}
+	return ConvAttrs{c.Ints[:nd], c.Ints[nd : 2*nd], c.Ints[2*nd : 3*nd], c.Ints[3*nd], c.Ints[3*nd+1] != 0}
 }
 
 // SetPatches adds the attributes of [Im2Col] and [Col2Im] to a call. Each has an entry for both spatial dimensions: the

@@ -24,7 +24,7 @@ func (p *convolution) launch(op *opContext, k core.KernelID, out *core.Tensor, i
 	for i := range ins {
 		c.In(dense[i])
 	}
-	contract.SetConv(c, p.stride, p.padding, p.dilation, p.groups)
+	contract.SetConv(c, p.stride, p.padding, p.dilation, p.groups, core.ReducedConvolutions(out.DType()))
 	c.Work = max(c.Work, p.work(k, out, ins)/8)
 	op.launch(c)
 }

@@ -91,7 +91,7 @@ func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta 
 	if bias != nil {
 		c.In(bias)
 	}
-	contract.MatMulAttrs{TransposeA: f.ta, TransposeB: f.tb, Alpha: f.alpha, Beta: beta}.AddTo(c)
+	contract.MatMulAttrs{TransposeA: f.ta, TransposeB: f.tb, Reduced: core.ReducedProducts(x.DType()), Alpha: f.alpha, Beta: beta}.AddTo(c)
 	c.Work = max(c.Work, out.Numel()*k/4)
 	c.InPlace = change
 	op.launch(c)

@@ -11,6 +11,7 @@ type Device struct {
 	Driver    string       // the driver's version, if the system knows it
 	Stored    bool         // measurements are stored in the user's cache
 	Benchmark *atomic.Bool // whether kernels measure which algorithm is fastest; nil for never
+	Library   bool         // a library computes matrix products: see [Runtime]
 	Language  Language     // of the programs' text; nil for WGSL
 	Compute   int          // the compute capability times ten, such as 90; 0 where the language is not CUDA
 	Limits

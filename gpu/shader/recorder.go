@@ -15,6 +15,9 @@ type Runtime interface {
 	// Launch runs a program over a grid of x * y * z workgroups. mems are the buffers in the order of the bindings. Launch keeps neither
 	// slice.
 	Launch(p Program, x, y, z int, params []uint32, mems []core.Memory) error
+	// Product has the library of the GPU's vendor compute matrix products. It returns false, and does nothing, if there is none or if it
+	// does not take the product.
+	Product(p *Product) (done bool, err error)
 	// Temp returns scratch memory, which is released at the end of the call.
 	Temp(bytes int) (core.Memory, error)
 	// Temps returns how many pieces of scratch memory the call holds. Release releases all but the first kept pieces.

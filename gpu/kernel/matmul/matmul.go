@@ -21,6 +21,7 @@ type Product struct {
 	Out, A, B     *core.Operand
 	bias          *core.Operand // nil for none
 	Alpha, Beta   float64
+	Reduced       bool           // see [contract.MatMul]
 	gpu           *shader.Device // set when the product is run
 	wholeLastWave bool           // do not split the last wave along K
 	Folded        bool           // a is block lower triangular and stored folded: see [FoldedFunc]
@@ -35,7 +36,7 @@ type Product struct {
 
 func matmulCall(r *shader.Recorder, c *core.Call) error {
 	a := contract.MatMulOf(c)
-	p := Product{Out: &c.Outs[0], A: &c.Ins[0], B: &c.Ins[1], Alpha: a.Alpha, Beta: a.Beta}
+	p := Product{Out: &c.Outs[0], A: &c.Ins[0], B: &c.Ins[1], Alpha: a.Alpha, Beta: a.Beta, Reduced: a.Reduced}
 	if len(c.Ins) > 2 && c.Ins[2].Present() {
 		p.bias = &c.Ins[2]
 	}
@@ -215,9 +216,12 @@ func (p *Product) flatten() {
 // load its tiles without transposing them.
 const transposeRows = 1024
 
-// Run computes the product, after making a batch into one product or transposing b where that is faster.
+// Run computes the product: by the GPU's library if that takes it, otherwise by tiles, after making a batch into one product or transposing b where that is faster.
 func (p *Product) Run(r *shader.Recorder) error {
 	p.flatten()
+	if done, err := p.library(r); done || err != nil {
+		return err
+	}
 	single := true
 	for _, s := range p.Batch.Strides[2] {
 		single = single && s == 0
