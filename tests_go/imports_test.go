@@ -47,7 +47,7 @@ var layers = [][]string{
 	{"gpu/kernel/*"},
 	{"gpu/driver"}, // above all kernels: none sees it
 	{"gpu/cuda/internal"},
-	{"gpu/cuda/nvrtc"},
+	{"gpu/cuda/nvrtc", "gpu/cuda/cublaslt"},
 	{"gpu/webgpu", "gpu/cuda"},
 	{"gpu", "parallel"},
 	{"capi/handle", "capi/dlpack", "capi/python"},
