@@ -90,7 +90,7 @@ func Version() (major, minor int, path string, err error) {
 
 // Compile returns the cubin of a program for GPUs of a compute capability, which is given times ten: 90 for 9.0. The name is for messages.
 // Functions are for the GPU unless they say otherwise. Options are added to the compiler's; one that begins with --gpu-architecture replaces
-// the capability's.
+// the capability's. Cubins are kept in the user's cache, so that most are compiled once on a machine.
 func Compile(source, name string, capability int, options ...string) ([]byte, error) {
 	c, err := open()
 	if err != nil {
@@ -100,7 +100,19 @@ func Compile(source, name string, capability int, options ...string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return c.compile(source, name, all)
+	stored, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	path := stored.path(fmt.Sprintf("%d.%d", c.major, c.minor), source, all)
+	if cubin := stored.load(path); cubin != nil {
+		return cubin, nil
+	}
+	cubin, err := c.compile(source, name, all)
+	if err == nil {
+		stored.store(path, cubin)
+	}
+	return cubin, err
 }
 
 const architecture = "--gpu-architecture"

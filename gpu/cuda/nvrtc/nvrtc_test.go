@@ -2,6 +2,7 @@ package nvrtc_test
 
 import (
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,11 +10,22 @@ import (
 	"github.com/plait-ml/plait/gpu/cuda/nvrtc"
 )
 
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "nvrtc")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("XDG_CACHE_HOME", folder) // instead of the user's
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
 // library skips the test if there is no library; CI has one.
 func library(t *testing.T) {
 	t.Helper()
 	if _, _, _, err := nvrtc.Version(); err != nil {
-		if os.Getenv("CI") == "true" {
+		if os.Getenv("CI") == "true" && runtime.GOOS == "linux" {
 			t.Fatal(err)
 		}
 		t.Skip(err)
