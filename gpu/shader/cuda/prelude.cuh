@@ -17,9 +17,9 @@ struct u32 {
   __forceinline__ constexpr u32(int v) : v(v) {}
   __forceinline__ constexpr u32(long v) : v(v) {}
   __forceinline__ explicit u32(float v) : v(__float2uint_rz(v)) {}
-  __forceinline__ explicit u32(i32 v);
+  __forceinline__ explicit constexpr u32(i32 v);
   __forceinline__ explicit operator float() const { return __uint2float_rn(v); }
-  __forceinline__ explicit operator bool() const { return v != 0; }
+  __forceinline__ explicit constexpr operator bool() const { return v != 0; }
 };
 
 struct i32 {
@@ -29,12 +29,12 @@ struct i32 {
   __forceinline__ constexpr i32(long v) : v(v) {}
   __forceinline__ explicit constexpr i32(unsigned v) : v(v) {}
   __forceinline__ explicit i32(float v) : v(__float2int_rz(v)) {}
-  __forceinline__ explicit i32(u32 v) : v(v.v) {}
+  __forceinline__ explicit constexpr i32(u32 v) : v(v.v) {}
   __forceinline__ explicit operator float() const { return __int2float_rn(v); }
-  __forceinline__ explicit operator bool() const { return v != 0; }
+  __forceinline__ explicit constexpr operator bool() const { return v != 0; }
 };
 
-__forceinline__ u32::u32(i32 v) : v(v.v) {}
+__forceinline__ constexpr u32::u32(i32 v) : v(v.v) {}
 
 constexpr u32 operator""_u(unsigned long long v) { return u32(unsigned(v)); }
 constexpr i32 operator""_i(unsigned long long v) { return i32(int(v)); }
@@ -42,22 +42,22 @@ constexpr i32 operator""_i(unsigned long long v) { return i32(int(v)); }
 using f32 = float;
 
 // The type of a variable without one: integers without a suffix are i32.
-template <class T> __forceinline__ T value(T v) { return v; }
-__forceinline__ i32 value(int v) { return v; }
+template <class T> __forceinline__ constexpr T value(T v) { return v; }
+__forceinline__ constexpr i32 value(int v) { return v; }
 
 // What a switch compares.
-__forceinline__ unsigned word(u32 v) { return v.v; }
-__forceinline__ int word(i32 v) { return v.v; }
+__forceinline__ constexpr unsigned word(u32 v) { return v.v; }
+__forceinline__ constexpr int word(i32 v) { return v.v; }
 
 // Where C++ leaves a quotient undefined, WGSL divides by 1.
-__forceinline__ unsigned divisor(u32 b) { return b.v == 0 ? 1 : b.v; }
-__forceinline__ int divisor(i32 a, i32 b) { return b.v == 0 || (b.v == -1 && a.v == -0x7fffffff - 1) ? 1 : b.v; }
+__forceinline__ constexpr unsigned divisor(u32 b) { return b.v == 0 ? 1 : b.v; }
+__forceinline__ constexpr int divisor(i32 a, i32 b) { return b.v == 0 || (b.v == -1 && a.v == -0x7fffffff - 1) ? 1 : b.v; }
 
 #define PLAIT_OPERATOR(T, op, expression) \
-  __forceinline__ T operator op(T a, T b) { return expression; }
+  __forceinline__ constexpr T operator op(T a, T b) { return expression; }
 #define PLAIT_COMPARISON(op) \
-  __forceinline__ bool operator op(u32 a, u32 b) { return a.v op b.v; } \
-  __forceinline__ bool operator op(i32 a, i32 b) { return a.v op b.v; }
+  __forceinline__ constexpr bool operator op(u32 a, u32 b) { return a.v op b.v; } \
+  __forceinline__ constexpr bool operator op(i32 a, i32 b) { return a.v op b.v; }
 PLAIT_COMPARISON(==)
 PLAIT_COMPARISON(!=)
 PLAIT_COMPARISON(<)
@@ -80,13 +80,13 @@ PLAIT_OPERATOR(i32, %, a.v % divisor(a, b))
 PLAIT_OPERATOR(i32, &, a.v & b.v)
 PLAIT_OPERATOR(i32, |, a.v | b.v)
 PLAIT_OPERATOR(i32, ^, a.v ^ b.v)
-__forceinline__ u32 operator<<(u32 a, u32 b) { return a.v << (b.v & 31); }
-__forceinline__ u32 operator>>(u32 a, u32 b) { return a.v >> (b.v & 31); }
-__forceinline__ i32 operator<<(i32 a, u32 b) { return int(unsigned(a.v) << (b.v & 31)); }
-__forceinline__ i32 operator>>(i32 a, u32 b) { return a.v >> (b.v & 31); }
-__forceinline__ u32 operator~(u32 a) { return ~a.v; }
-__forceinline__ i32 operator~(i32 a) { return ~a.v; }
-__forceinline__ i32 operator-(i32 a) { return int(0u - unsigned(a.v)); }
+__forceinline__ constexpr u32 operator<<(u32 a, u32 b) { return a.v << (b.v & 31); }
+__forceinline__ constexpr u32 operator>>(u32 a, u32 b) { return a.v >> (b.v & 31); }
+__forceinline__ constexpr i32 operator<<(i32 a, u32 b) { return int(unsigned(a.v) << (b.v & 31)); }
+__forceinline__ constexpr i32 operator>>(i32 a, u32 b) { return a.v >> (b.v & 31); }
+__forceinline__ constexpr u32 operator~(u32 a) { return ~a.v; }
+__forceinline__ constexpr i32 operator~(i32 a) { return ~a.v; }
+__forceinline__ constexpr i32 operator-(i32 a) { return int(0u - unsigned(a.v)); }
 
 #define PLAIT_ASSIGNMENT(op) \
   template <class T> __forceinline__ u32 &operator op##=(u32 &a, T b) { return a = a op b; } \
@@ -129,6 +129,8 @@ struct subscript {
   PLAIT_VECTOR_OPERATOR(V, &) \
   PLAIT_VECTOR_OPERATOR(V, |) \
   PLAIT_VECTOR_OPERATOR(V, ^) \
+  PLAIT_VECTOR_OPERATOR(V, <<) \
+  PLAIT_VECTOR_OPERATOR(V, >>) \
   PLAIT_VECTOR_OPERATOR(V, ==) \
   PLAIT_VECTOR_OPERATOR(V, !=) \
   PLAIT_VECTOR_OPERATOR(V, <) \
@@ -214,7 +216,9 @@ template <class T, int N> struct array {
   __forceinline__ const T &operator[](subscript i) const { return elements[i.v]; }
 };
 
-template <class A, class B> __forceinline__ auto select(A no, B yes, bool c) { return c ? yes : no; }
+template <class A, class B> __forceinline__ constexpr auto select(A no, B yes, bool c) -> decltype(c ? B() : A()) {
+  return c ? yes : no;
+}
 template <class T> __forceinline__ vec2<T> select(vec2<T> no, vec2<T> yes, vec2<bool> c) {
   return vec2<T>(c.x ? yes.x : no.x, c.y ? yes.y : no.y);
 }
