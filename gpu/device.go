@@ -50,7 +50,7 @@ func newDevice(index, ordinal int, a adapter) (*Device, error) {
 	d.target = shader.Device{
 		Label: d.String(), Name: a.Name, Software: a.Software, Identity: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device),
 		Driver: driverOf(a), Stored: environment().tune != 0, Tuning: shader.DefaultTuning(a.Software), Benchmark: &benchmark,
-		Language: t.gpu.Language(),
+		Language: t.gpu.Language(), Compute: a.ComputeCapability,
 		Limits: shader.Limits{
 			Binding: d.limits.Binding, Bindings: d.limits.Bindings, WorkgroupStorage: d.limits.WorkgroupStorage,
 			Invocations: d.limits.Invocations, Workgroups: d.limits.Workgroups,

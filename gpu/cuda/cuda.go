@@ -9,6 +9,7 @@
 //   - shim.h, shim.c: the C functions of this package
 //   - cuda.go, device.go, list.go: the implementation of package driver
 //   - nvrtc: the compiler, and its cache on disk
+//   - cublaslt: the library of matrix products, which is used where it is installed
 //
 // A [driver.GPU] of this package is used by one goroutine at a time.
 package cuda
@@ -116,13 +117,15 @@ func (cudaDriver) Open(index int) (driver.GPU, error) {
 		C.plaitk_cu_close(g)
 		return nil, err
 	}
-	return &device{
-		g: g, capability: int(about.capability), params: &buffer{kind: parameters},
+	d := &device{
+		g: g, capability: int(about.capability),
 		limits: driver.Limits{
 			Buffer: maxBuffer, Binding: maxBuffer, Bindings: C.PLAITK_CU_BUFFERS, UniformAlignment: 16, UniformBinding: 4096,
 			WorkgroupStorage: 48 << 10, Invocations: int(about.invocations), Workgroups: 65535, MappablePrimary: true,
 		},
-	}, nil
+	}
+	d.openLibrary()
+	return d, nil
 }
 
 // Shutdown implements [driver.Driver].

@@ -12,11 +12,14 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 	"unsafe"
 
+	"github.com/plait-ml/plait/gpu/cuda/cublaslt"
+	"github.com/plait-ml/plait/gpu/cuda/internal/library"
 	"github.com/plait-ml/plait/gpu/cuda/nvrtc"
 	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -30,9 +33,33 @@ type device struct {
 	g          *C.plaitk_cu
 	capability int
 	limits     driver.Limits
-	params     *buffer
 	spare      []*buffer // pinned buffers for copies from the parameters
+	library    *cublaslt.Handle
+	noLibrary  error // why there is no library of matrix products
 }
+
+// openLibrary opens the library of matrix products, if it is there.
+func (g *device) openLibrary() {
+	if g.noLibrary = loadLibrary(); g.noLibrary != nil {
+		return
+	}
+	if g.library, g.noLibrary = cublaslt.Open(unsafe.Pointer(g.g.context)); g.noLibrary == nil {
+		g.g.lt = (*C.plaitk_lt)(g.library.Pointer())
+		*(*unsafe.Pointer)(unsafe.Pointer(&g.g.product)) = cublaslt.Function()
+	}
+}
+
+// loadLibrary loads the library of matrix products, from where the compiler's comes from too.
+func loadLibrary() error {
+	_, path, err := library.Open("libcublasLt.so.13", "libcublasLt.so.12")
+	if err != nil {
+		return fmt.Errorf("cuBLASLt, NVIDIA's library of matrix products, cannot be loaded: %w; the Python package nvidia-cublas has it", err)
+	}
+	return cublaslt.Load([]string{filepath.Dir(path)})
+}
+
+// Products implements [driver.ProductGPU].
+func (g *device) Products() error { return g.noLibrary }
 
 // Limits implements [driver.GPU].
 func (g *device) Limits() driver.Limits { return g.limits }
@@ -44,6 +71,9 @@ func (g *device) Language() shader.Language { return shader.CUDA{} }
 func (g *device) Close() {
 	for _, b := range g.spare {
 		b.Release()
+	}
+	if g.library != nil {
+		g.library.Close()
 	}
 	C.plaitk_cu_close(g.g)
 }

@@ -12,23 +12,26 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/plait-ml/plait/gpu/cuda/cublaslt"
 	"github.com/plait-ml/plait/gpu/driver"
 )
 
 // A commands is a list of commands as the shim takes them.
 type commands struct {
-	list   []C.plaitk_cu_command
-	copies bool // some of them copy from the parameters
+	device   *device
+	list     []C.plaitk_cu_command
+	products []cublaslt.Command
+	copies   bool // some of them copy from the parameters
 }
 
 // NewCommandList implements [driver.GPU].
-func (g *device) NewCommandList() driver.CommandList { return &commands{} }
+func (g *device) NewCommandList() driver.CommandList { return &commands{device: g} }
 
 // Len implements [driver.CommandList].
 func (l *commands) Len() int { return len(l.list) }
 
 // Reset implements [driver.CommandList].
-func (l *commands) Reset() { l.list, l.copies = l.list[:0], false }
+func (l *commands) Reset() { l.list, l.products, l.copies = l.list[:0], l.products[:0], false }
 
 // Dispatch implements [driver.CommandList].
 func (l *commands) Dispatch(p driver.Pipeline, g driver.BindGroup, params, x, y, z uint32) {
@@ -36,6 +39,19 @@ func (l *commands) Dispatch(p driver.Pipeline, g driver.BindGroup, params, x, y,
 		kind: C.PLAITK_CU_DISPATCH, program: p.(*pipeline).p, group: g.(*group).g, params: C.uint32_t(params),
 		x: C.uint32_t(x), y: C.uint32_t(y), z: C.uint32_t(z),
 	})
+}
+
+// Product implements [driver.ProductList].
+func (l *commands) Product(p *driver.Product) (ok bool, err error) {
+	if l.device.library == nil {
+		return false, nil
+	}
+	c, ok, err := l.device.library.Command(p, func(b driver.Buffer) uint64 { return uint64(b.(*buffer).at) })
+	if ok {
+		l.list = append(l.list, C.plaitk_cu_command{kind: C.PLAITK_CU_PRODUCT, x: C.uint32_t(len(l.products))})
+		l.products = append(l.products, c)
+	}
+	return ok, err
 }
 
 // Copy implements [driver.CommandList].
@@ -91,5 +107,6 @@ func (g *device) Submit(l driver.CommandList, _ driver.Buffer, data []byte, s dr
 			st.after = b
 		}
 	}
-	C.plaitk_cu_submit(g.g, first, C.int(len(c.list)), (*C.char)(unsafe.Pointer(unsafe.SliceData(data))), copied, st.e)
+	products := (*C.plaitk_lt_product)(unsafe.Pointer(unsafe.SliceData(c.products)))
+	C.plaitk_cu_submit(g.g, first, C.int(len(c.list)), products, (*C.char)(unsafe.Pointer(unsafe.SliceData(data))), copied, st.e)
 }

@@ -191,8 +191,14 @@ static void dispatch(plaitk_cu *g, const plaitk_cu_command *c, const char *data)
   fail(g, what, e);
 }
 
-void plaitk_cu_submit(plaitk_cu *g, const plaitk_cu_command *list, int n, const char *data, const char *copied,
-                      plaitk_cu_event *ended) {
+static void product(plaitk_cu *g, const plaitk_lt_product *p) {
+  int status = g->product(g->lt, p, g->stream);
+  if (!status || g->failed++) return;
+  snprintf(g->error, sizeof g->error, "a matrix product by cuBLASLt: %s (%d)", plaitk_lt_status(status), status);
+}
+
+void plaitk_cu_submit(plaitk_cu *g, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
+                      const char *data, const char *copied, plaitk_cu_event *ended) {
   if (g->lost || !enter(g)) {
     ended->state = PLAITK_CU_FAILED;
     return;
@@ -204,6 +210,9 @@ void plaitk_cu_submit(plaitk_cu *g, const plaitk_cu_command *list, int n, const 
     switch (c->kind) {
     case PLAITK_CU_DISPATCH:
       dispatch(g, c, data);
+      break;
+    case PLAITK_CU_PRODUCT:
+      product(g, &products[c->x]);
       break;
     case PLAITK_CU_COPY:
       e = cu->copy(c->to, c->from, c->size, g->stream);

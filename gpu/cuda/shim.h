@@ -4,6 +4,7 @@
 #ifndef PLAIT_CUDA_SHIM_H
 #define PLAIT_CUDA_SHIM_H
 
+#include "cublaslt/shim.h"
 #include "libcuda.h"
 
 enum { PLAITK_CU_TEXT = 2048, PLAITK_CU_BUFFERS = 16, PLAITK_CU_LEFT = 2 };
@@ -35,6 +36,8 @@ typedef struct plaitk_cu {
   int32_t lost;               // 1 if the device is lost, PLAITK_CU_LEFT after plaitk_cu_leave
   char error[PLAITK_CU_TEXT]; // the first of these errors
   plaitk_cu_event *spare;     // events for reuse
+  plaitk_lt *lt;              // the library of matrix products, NULL for none
+  int (*product)(plaitk_lt *lt, const plaitk_lt_product *product, void *stream);
   struct plaitk_cu *next;     // the next open device
 } plaitk_cu;
 
@@ -57,10 +60,11 @@ typedef struct {
   char name[64];
 } plaitk_cu_program;
 
-enum { PLAITK_CU_DISPATCH, PLAITK_CU_COPY, PLAITK_CU_COPY_PARAMS, PLAITK_CU_CLEAR };
+enum { PLAITK_CU_DISPATCH, PLAITK_CU_COPY, PLAITK_CU_COPY_PARAMS, PLAITK_CU_CLEAR, PLAITK_CU_PRODUCT };
 
 // A command of a list. A dispatch runs x * y * z workgroups of a program; its parameters are at the offset params of the
-// data of the list. A copy from the parameters has its source there too, at from.
+// data of the list. A copy from the parameters has its source there too, at from. A product is number x of a list of its
+// own.
 typedef struct {
   uint32_t kind, params, x, y, z;
   const plaitk_cu_program *program;
@@ -86,8 +90,8 @@ void plaitk_cu_unload(plaitk_cu *g, plaitk_cu_program *p);
 
 // plaitk_cu_submit submits commands with the data of their parameters, then records the event. copied is pinned memory
 // that holds the data for copies from the parameters; it may be NULL if there are none.
-void plaitk_cu_submit(plaitk_cu *g, const plaitk_cu_command *list, int n, const char *data, const char *copied,
-                      plaitk_cu_event *e);
+void plaitk_cu_submit(plaitk_cu *g, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
+                      const char *data, const char *copied, plaitk_cu_event *e);
 
 // plaitk_cu_new_event returns an event that is done when what was submitted before plaitk_cu_record has ended.
 plaitk_cu_event *plaitk_cu_new_event(plaitk_cu *g);
