@@ -74,6 +74,7 @@ func (p *programs) compile(name string, key any, source *shader.Source) *program
 		p.device.thread.do(func() {
 			g.pipeline, g.err = p.device.thread.gpu.NewPipeline(driver.Program{
 				Name: name, Source: source.Text, Buffers: source.Buffers, Params: shader.MaxParamBytes, Threads: source.Threads,
+				Dynamic: source.Dynamic,
 			})
 		})
 	}

@@ -12,6 +12,7 @@ type Source struct {
 	Buffers int // how many buffers it binds
 	Threads int // invocations of a workgroup
 	Shared  int // bytes of workgroup memory
+	Dynamic int // bytes of workgroup memory beside what the text declares
 }
 
 // A Text is a program that is being written, from top to bottom. The builder has declared parameters and operands before the kernel starts.
@@ -22,6 +23,7 @@ type Text struct {
 	text            strings.Builder
 	buffers         int
 	threads, shared int
+	whole           *Source
 }
 
 func newText(l Language, buffers int) *Text {
@@ -48,6 +50,12 @@ func (w *Text) Put(statements string) { w.Add("%s", statements) }
 // Raw writes text in the GPU's own language, which [Language.Translate] leaves as it is. It is for kernels that only one language can
 // express: see [Device.Compute]. In CUDA it may stand among functions, where it becomes a member of the program's structure, or statements.
 func (w *Text) Raw(text string) { w.text.WriteString(rawBegin + text + rawEnd + "\n") }
+
+// Whole makes a text in the GPU's own language the whole program: nothing else that has been or will be written is part of it. threads is
+// the number of invocations of a workgroup, and dynamic the bytes of workgroup memory that the text does not declare.
+func (w *Text) Whole(text string, threads, dynamic int) {
+	w.whole = &Source{Text: text, Buffers: w.buffers, Threads: threads, Dynamic: dynamic}
+}
 
 // Shared declares an array in workgroup memory: see [Language].
 func (w *Text) Shared(name, element string, sizes ...int) {
@@ -143,6 +151,9 @@ func (w *Text) bind(binding int, x *Binding) {
 
 // source returns the finished program: the types and library functions that it mentions, then its text.
 func (w *Text) source() *Source {
+	if w.whole != nil {
+		return w.whole
+	}
 	text := w.text.String()
 	if w.threads > 0 {
 		text += "}\n"

@@ -84,6 +84,9 @@ func attentionCall(r *shader.Recorder, c *core.Call) error {
 	if c.Outs[0].Numel() == 0 && c.Outs[1].Numel() == 0 {
 		return nil
 	}
+	if a.onTensorCores(r.GPU) {
+		return a.tensorForward(r)
+	}
 	for column := 0; column == 0 || column < a.valueDim; column += sliceWidth {
 		if err := a.forward(r, column); err != nil {
 			return err

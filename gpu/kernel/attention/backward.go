@@ -27,6 +27,9 @@ func attentionBackwardCall(r *shader.Recorder, c *core.Call) error {
 		}
 		return nil
 	}
+	if a.onTensorCores(r.GPU) {
+		return a.tensorBackward(r)
+	}
 	stats, err := r.Temp(8 * rows)
 	if err != nil {
 		return err

@@ -20,6 +20,10 @@ constexpr float LOG2E = 1.4426950408889634f;
 // factor of the exponent.
 constexpr bool SCALED = MASK != 0 || NEGATIVE;
 
+// The arguments of a program.
+struct parameters { u32 words[128]; };
+struct buffer { void *at; u64 bytes; };
+
 // A matrix is an operand [batch, heads, rows, columns]; its strides count elements.
 struct matrix { u16 *at; u64 batch, head, row; };
 

@@ -26,9 +26,9 @@ INLINE void key_gradients(const problem &a) {
   }
   wait_all();
   __syncthreads();
-  left<DP, HELD_K> x;
+  left<DP, HELD> x;
   x.open(k_tile);
-  left<VP, HELD_V> y;
+  left<VP, HELD> y;
   y.open(v_tile);
   const float factor = a.scale * LOG2E;
   float dk[TILES][WITH_K ? KC / 8 : 2][4] = {}, dv[TILES][WITH_V ? VC / 8 : 2][4] = {};
@@ -50,7 +50,7 @@ INLINE void key_gradients(const problem &a) {
       load<SPAN, DIM, Q_VECTORS>(q_tiles + (turn ^ 1) * Q_BYTES, q, query0, a.queries);
       load<SPAN, VALUE, G_VECTORS>(g_tiles + (turn ^ 1) * G_BYTES, g, query0, a.queries);
     }
-#pragma unroll UNROLL
+#pragma unroll 1
     for (int j = 0; j < SPAN; j += SLICE) {
       const u32 first = start + j;
       if (CAUSAL && first + SLICE <= row_of_warp) continue;

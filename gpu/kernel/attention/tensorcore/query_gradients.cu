@@ -72,7 +72,7 @@ INLINE void query_gradients(const problem &a) {
       load<SPAN, DIM, K_VECTORS>(k_tiles + (turn ^ 1) * K_BYTES, k, key0 + SPAN, a.keys);
       load<SPAN, VALUE, V_VECTORS>(v_tiles + (turn ^ 1) * V_BYTES, v, key0 + SPAN, a.keys);
     }
-#pragma unroll UNROLL
+#pragma unroll 1
     for (int j = 0; j < SPAN; j += SLICE) {
       const u32 first = key0 + j;
       if (CAUSAL && first >= row_of_warp + ROWS_OF_WARP) break;
