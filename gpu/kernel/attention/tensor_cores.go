@@ -72,15 +72,21 @@ var (
 	}
 )
 
-// tensorTileOf returns the tile for the vectors of a problem.
+// tensorTileOf returns the tile for the vectors of a problem. Masks and dropout need registers too.
 func (a *attentionProblem) tensorTileOf(tiles []tensorTile) tensorTile {
+	t := tiles[2]
 	switch wide := max(a.dim, a.valueDim); {
 	case wide <= 64:
-		return tiles[0]
+		t = tiles[0]
 	case wide <= 128:
-		return tiles[1]
+		t = tiles[1]
 	}
-	return tiles[2]
+	if a.mask != nil || a.Dropout > 0 {
+		if t.slice = min(t.slice, 16); t.slice == 0 {
+			t.span = min(t.span, 32)
+		}
+	}
+	return t
 }
 
 // tensorPadded returns for how many queries of a head stats have room.

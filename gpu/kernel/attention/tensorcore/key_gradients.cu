@@ -10,6 +10,7 @@ INLINE void key_gradients(const problem &a) {
   constexpr int Q_BYTES = SPAN * pitch(DP), G_BYTES = SPAN * pitch(VP);
   const u32 k_tile = shared_memory(), v_tile = k_tile + ROWS * pitch(DP), q_tiles = v_tile + ROWS * pitch(VP), g_tiles = q_tiles + 2 * Q_BYTES;
   constexpr int KC = padded_to((DP + SLICES - 1) / SLICES), VC = padded_to((VP + SLICES - 1) / SLICES); // columns of a block
+  constexpr int KN = WITH_K ? KC / 8 : 2, VN = WITH_V ? VC / 8 : 2;
   constexpr bool PARTIAL = KC * SLICES != DP || VC * SLICES != VP;
   const int k_column = slice * KC, v_column = slice * VC;
 
@@ -31,7 +32,7 @@ INLINE void key_gradients(const problem &a) {
   left<VP, HELD> y;
   y.open(v_tile);
   const float factor = a.scale * LOG2E;
-  float dk[TILES][WITH_K ? KC / 8 : 2][4] = {}, dv[TILES][WITH_V ? VC / 8 : 2][4] = {};
+  float dk[TILES][KN][4] = {}, dv[TILES][VN][4] = {};
 
   for (u32 i = 0; i < left_over; i++, turn ^= 1) {
     if (i > 0) {
@@ -91,7 +92,7 @@ INLINE void key_gradients(const problem &a) {
               weights(w[m], s[m][n], s[m][n + 1]);
             }
           }
-          add<(WITH_V ? VC / 8 : 2), PARTIAL>(dv, w, g_tile + n * 8 * pitch(VP) + v_column * 2 + lane_ahead(pitch(VP)), VP - v_column);
+          add<VN, PARTIAL>(dv, w, g_tile + n * 8 * pitch(VP) + v_column * 2 + lane_ahead(pitch(VP)), VP - v_column);
         }
       }
       if (WITH_K) {
@@ -111,7 +112,7 @@ INLINE void key_gradients(const problem &a) {
             }
             weights(w[m], s[m][n], s[m][n + 1]);
           }
-          add<(WITH_K ? KC / 8 : 2), PARTIAL>(dk, w, q_tile + n * 8 * pitch(DP) + k_column * 2 + lane_ahead(pitch(DP)), DP - k_column);
+          add<KN, PARTIAL>(dk, w, q_tile + n * 8 * pitch(DP) + k_column * 2 + lane_ahead(pitch(DP)), DP - k_column);
         }
       }
     }
@@ -122,12 +123,12 @@ INLINE void key_gradients(const problem &a) {
   if constexpr (WITH_K) {
 #pragma unroll
     for (int m = 0; m < TILES; m++) scale[m][0] = scale[m][1] = a.scale;
-    store<KC / 8, DIM, DK_VECTORS>(head_of(a.dk, at.batch, at.head), at.row0, a.keys, k_column, dk, scale, k_tile);
+    store<KN, DIM, DK_VECTORS>(head_of(a.dk, at.batch, at.head), at.row0, a.keys, k_column, dk, scale, k_tile);
   }
   if constexpr (WITH_V) {
     __syncthreads();
 #pragma unroll
     for (int m = 0; m < TILES; m++) scale[m][0] = scale[m][1] = DROPOUT ? a.by : 1.0f;
-    store<VC / 8, VALUE, DV_VECTORS>(head_of(a.dv, at.batch, at.head), at.row0, a.keys, v_column, dv, scale, k_tile);
+    store<VN, VALUE, DV_VECTORS>(head_of(a.dv, at.batch, at.head), at.row0, a.keys, v_column, dv, scale, k_tile);
   }
 }
