@@ -34,7 +34,7 @@ type Device struct {
 	trace          core.Trace // of calls that may use results of a call that reports a fault
 	lost           backend.FirstError
 
-	uploads, downloads, uploaded, downloaded, dispatches, submits, fused atomic.Int64
+	uploads, downloads, uploaded, downloaded, dispatches, submits, fused, moved atomic.Int64
 }
 
 func newDevice(index, ordinal int, a adapter) (*Device, error) {
@@ -75,13 +75,14 @@ func (d *Device) HostAccessible() bool { return false }
 // Supports implements [core.Device].
 func (d *Device) Supports(k core.KernelID) bool { return kernel.Lookup(k) != nil }
 
-// RowStride returns the best stride of rows of n elements in a matrix that matrix products read: a multiple of four float32, so that rows
-// can be loaded as vec4. Rows of less than 1024 elements are not padded.
+// RowStride returns the best stride of rows of n elements in a matrix that matrix products read: a multiple of 16 bytes, so that rows can be
+// loaded as vectors. Rows of less than 1024 elements are not padded.
 func (d *Device) RowStride(t core.DType, n int) int {
-	if t != core.Float32 || n < 1024 {
+	if !t.IsFloat() || t == core.Float64 || n < 1024 {
 		return n
 	}
-	return shader.Ceil(n, 4) * 4
+	each := 16 / t.Size()
+	return shader.Ceil(n, each) * each
 }
 
 // Name returns the adapter's name.
@@ -102,13 +103,14 @@ type Traffic struct {
 	UploadedBytes, DownloadBytes int
 	Dispatches, Submits          int // dispatches, and the batches that they were submitted in
 	Fused                        int // calls that ran as part of another call's kernel
+	MovedBytes                   int // of the tensors that kernels read and wrote, once for each kernel; scratch memory does not count
 }
 
 // Traffic returns the device's counters.
 func (d *Device) Traffic() Traffic {
 	return Traffic{
 		int(d.uploads.Load()), int(d.downloads.Load()), int(d.uploaded.Load()), int(d.downloaded.Load()),
-		int(d.dispatches.Load()), int(d.submits.Load()), int(d.fused.Load()),
+		int(d.dispatches.Load()), int(d.submits.Load()), int(d.fused.Load()), int(d.moved.Load()),
 	}
 }
 

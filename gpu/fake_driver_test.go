@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/plait-ml/plait/core"
@@ -37,6 +38,7 @@ type fakeGPU struct {
 	loseNext string         // with the next batch, the device is lost for this reason
 	programs map[string]int // number of buffers by source
 	runs     int
+	busy     atomic.Bool // no batch ends
 }
 
 func (*fakeGPU) Limits() driver.Limits {
@@ -75,12 +77,12 @@ func (g *fakeGPU) Submit(l driver.CommandList, params driver.Buffer, data []byte
 	s.(*fakeStatus).done = true
 }
 
-func (*fakeGPU) NewStatus() driver.Status { return &fakeStatus{} }
-func (*fakeGPU) Poll()                    {}
-func (*fakeGPU) Pause(d time.Duration)    { time.Sleep(d) }
-func (g *fakeGPU) Lost() bool             { return g.lost != "" }
-func (g *fakeGPU) Lose(reason string)     { g.lost = reason }
-func (*fakeGPU) Close()                   {}
+func (g *fakeGPU) NewStatus() driver.Status { return &fakeStatus{gpu: g} }
+func (*fakeGPU) Poll()                      {}
+func (*fakeGPU) Pause(d time.Duration)      { time.Sleep(d) }
+func (g *fakeGPU) Lost() bool               { return g.lost != "" }
+func (g *fakeGPU) Lose(reason string)       { g.lost = reason }
+func (*fakeGPU) Close()                     {}
 
 func (g *fakeGPU) TakeError() error {
 	if g.lost != "" {
@@ -105,9 +107,12 @@ type fakeGroup struct{ buffers int }
 
 func (*fakeGroup) Release() {}
 
-type fakeStatus struct{ done bool }
+type fakeStatus struct {
+	gpu  *fakeGPU
+	done bool
+}
 
-func (s *fakeStatus) Done() (done, failed bool) { return s.done, false }
+func (s *fakeStatus) Done() (done, failed bool) { return s.done && !s.gpu.busy.Load(), false }
 func (s *fakeStatus) Free()                     {}
 
 // A fakeList is a command list. It panics on commands that no GPU could run.
@@ -139,6 +144,14 @@ func (l *fakeList) Clear(to driver.Buffer, offset, size int) {
 // LoseNext makes a device of the fake driver lost while it runs the next batch.
 func LoseNext(d *Device, reason string) {
 	d.thread.do(func() { d.thread.gpu.(*fakeGPU).loseNext = reason })
+}
+
+// KeepBusy has no batch of a device of the fake driver end until release is called, so that fusions and batches follow from the calls alone.
+func KeepBusy(d *Device) (release func()) {
+	var g *fakeGPU
+	d.thread.do(func() { g = d.thread.gpu.(*fakeGPU) })
+	g.busy.Store(true)
+	return func() { g.busy.Store(false) }
 }
 
 // Ran returns how many programs a device of the fake driver has compiled, and how many dispatches it has run.

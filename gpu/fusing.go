@@ -45,6 +45,7 @@ func (r *encoder) encode(interrupted bool) {
 	f.MarkReleased(&s.releases)
 	if f.N > 1 && s.device.lost.Get() == nil && r.dispatchFusion() {
 		s.device.fused.Add(int64(f.N - 1))
+		s.device.moved.Add(int64(f.MovedBytes()))
 		return
 	}
 	for i := range f.Members[:f.N] {

@@ -11,6 +11,7 @@ import (
 	"github.com/plait-ml/plait/core/backend"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/gpu/kernel"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // Work implements [backend.Runner]: it records calls and sends batches to the GPU until the stream is closed.
@@ -205,7 +206,19 @@ func (s *stream) execute(r *encoder, c *core.Call) error {
 	if f == nil {
 		return s.NoKernel(c)
 	}
+	s.device.moved.Add(int64(movedBytes(c)))
 	return f(&r.Recorder, c)
+}
+
+// movedBytes returns the bytes of the tensors that a call reads and writes.
+func movedBytes(c *core.Call) int {
+	n := 0
+	for _, list := range [2][]core.Operand{c.Ins, c.Outs} {
+		for i := range list {
+			n += shader.Bytes(&list[i])
+		}
+	}
+	return n
 }
 
 // Refuse implements [core.Stream]. It refuses a call if the device is lost, if WGSL lacks a dtype, or if there is no kernel.

@@ -57,3 +57,17 @@ func F32Like(o *core.Operand, shape ...int) *core.Operand {
 	core.ContiguousStrides(shape, v.Strides)
 	return &v
 }
+
+// Bytes returns how many bytes of memory an operand's elements fill. An element that strides of 0 repeat counts once.
+func Bytes(o *core.Operand) int {
+	if o.IsNumber || !o.Present() {
+		return 0
+	}
+	n := o.DType.Size()
+	for d, size := range o.Shape {
+		if size == 0 || o.Strides[d] != 0 {
+			n *= size
+		}
+	}
+	return n
+}

@@ -140,12 +140,19 @@ func (w *Text) Words(binding int, name string) { w.text.WriteString(w.Buffer(bin
 
 // bind declares an operand with its functions for loads and stores.
 func (w *Text) bind(binding int, x *Binding) {
+	x.Shared = x.Shared && !x.takesVec4()
 	x.Declare(w, binding)
 	if x.in {
 		x.Loader(w, x.compute, x.kind)
 	}
 	if x.out {
 		x.Storer(w, x.compute, x.kind)
+	}
+	if x.in && x.takesVec4() {
+		x.loader4(w)
+	}
+	if x.out && x.takesVec4() {
+		x.storer4(w)
 	}
 }
 

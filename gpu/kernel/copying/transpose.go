@@ -12,7 +12,7 @@ const transposeSide = 64
 // transposes returns the dimension along which the output is contiguous, and the one along which the input is. l is the loop over both. ok
 // says that the dimensions differ and are long: the copy then goes through workgroup memory, so that both reads and writes are coalesced.
 func transposes(l *shader.Loop, out, in *core.Operand) (across, down int, ok bool) {
-	if out.DType != core.Float32 || !in.DType.IsFloat() || in.DType == core.Float64 || in.IsNumber {
+	if !out.DType.IsFloat() || out.DType == core.Float64 || in.IsNumber || !in.DType.IsFloat() || in.DType == core.Float64 {
 		return 0, 0, false
 	}
 	across, down = -1, -1
@@ -82,7 +82,7 @@ func transpose(r *shader.Recorder, l *shader.Loop, out, in *core.Operand, across
 
 // transposesVec4 reports whether both operands can be accessed as vec4.
 func transposesVec4(l *shader.Loop, out, in *core.Operand, across, down int) bool {
-	if in.DType != core.Float32 || shader.Base(in)%4 != 0 || shader.Base(out)%4 != 0 || l.Sizes[across]%4 != 0 || l.Sizes[down]%4 != 0 {
+	if !shader.Vec4(in) || !shader.Vec4(out) || l.Sizes[across]%4 != 0 || l.Sizes[down]%4 != 0 {
 		return false
 	}
 	for d := range l.Sizes {
@@ -100,7 +100,7 @@ func transposeVec4(w *shader.Text, step, toStep, cols, rows string) {
 	w.Add(`  let near = li %% %du;
   let far = li / %du;`, side, side)
 	for i := range 4 {
-		w.Add("  let v%d = x[(at_1 + (col0 + far * 4u + %du) * %s + row0 + near * 4u) >> 2u];", i, i, step)
+		w.Add("  let v%d = ld4_x((at_1 + (col0 + far * 4u + %du) * %s + row0 + near * 4u) >> 2u);", i, i, step)
 	}
 	for c := range 4 {
 		w.Add("  square[(near * 4u + %du) * %du + (far ^ near)] = real4(v0.%[3]s, v1.%[3]s, v2.%[3]s, v3.%[3]s);", c, side, shader.Component(c))
@@ -110,7 +110,7 @@ func transposeVec4(w *shader.Text, step, toStep, cols, rows string) {
 	for i := range 4 {
 		w.Add(`  {
     let row = far + %du;
-    if (row0 + row < %s) { y[(at_0 + (row0 + row) * %s + col0 + near * 4u) >> 2u] = square[row * %du + (near ^ (row >> 2u))]; }
+    if (row0 + row < %s) { st4_y((at_0 + (row0 + row) * %s + col0 + near * 4u) >> 2u, square[row * %du + (near ^ (row >> 2u))]); }
   }`, i*shader.Threads/side, rows, toStep, side)
 	}
 }

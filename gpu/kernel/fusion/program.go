@@ -148,6 +148,21 @@ func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key 
 	return r.Dispatch(p, form.Groups(l.Count), w, mems[:len(bound)]...) == nil
 }
 
+// MovedBytes returns the bytes of the tensors that the program of the last [Fusion.Dispatch] reads and writes.
+func (f *Fusion) MovedBytes() int {
+	n := 0
+	for i := range f.sites {
+		p := &f.sites[i]
+		if p.read {
+			n += shader.Bytes(&p.Operand)
+		}
+		if p.stored() {
+			n += shader.Bytes(&p.Operand)
+		}
+	}
+	return n
+}
+
 // identify sets key to everything that the program depends on.
 func (f *Fusion) identify(repeated uint64, form elementwise.LoopForm) {
 	k := append(f.key[:0], uint8(form.Rank), uint8(f.N))

@@ -239,7 +239,7 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
   }`, fault("(b * 8u + "+n+"u)"), n, steps[i])
 		}
 		if vec4 {
-			w.Add("  y[in_1 >> 2u] = x[in_0 >> 2u];")
+			w.Add("  st4_y(in_1 >> 2u, ld4_x(in_0 >> 2u));")
 			return
 		}
 		w.Add("  st_y(in_1, ld_x(in_0));")
@@ -251,7 +251,7 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 func copiesVec4(outer, inner *shader.Loop, in, out *core.Operand, k int) bool {
 	divides := func(n int) bool { return n%4 == 0 }
 	last := len(inner.Sizes) - 1
-	if last < 0 || !divides(inner.Sizes[last]) || in.DType != core.Float32 || !divides(int(shader.Base(in))) || !divides(int(shader.Base(out))) {
+	if last < 0 || !divides(inner.Sizes[last]) || !shader.Vec4(in) || !shader.Vec4(out) {
 		return false
 	}
 	for _, s := range inner.Strides {

@@ -25,6 +25,7 @@ type classProblem struct {
 	line                  primitive.Axis
 	width                 int
 	vec4                  bool // scores are read as vec4, except for elements at the ends of rows
+	wholeRows             bool // rows of gradients begin and end at multiples of four elements, with padding at their end
 	several               int  // scores, or vec4 of them, that an invocation reads in an iteration
 	x, target, weight     string
 	keep, even, ignored   string
@@ -38,7 +39,7 @@ func (p *classProblem) bind(r *shader.Recorder, s *shader.Builder, c *core.Call)
 	p.line = primitive.Axis{Outer: a.Batch, N: a.Classes, Inner: a.Inner}
 	p.width = primitive.RowThreads(p.line.N)
 	p.several = 8
-	if p.vec4 = s.Flag(p.line.Inner == 1 && x.DType == core.Float32); p.vec4 {
+	if p.vec4 = s.Flag(p.line.Inner == 1 && shader.HasVec4(x.DType)); p.vec4 {
 		p.several = 4
 	}
 	if r.GPU.Software { // software adapters take long to compile long programs
@@ -177,7 +178,7 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 		w.Put(primitive.Unroll("q", "vec4s", p.width, p.several, func(numbers []string) string {
 			reads, scores := "", []string(nil)
 			for k, q := range numbers {
-				reads += fmt.Sprintf("    let v%d = x[near + %s];\n", k, q)
+				reads += fmt.Sprintf("    let v%d = ld4_x(near + %s);\n", k, q)
 				for c := range 4 {
 					scores = append(scores, fmt.Sprintf("v%d.%s", k, shader.Component(c)))
 				}
@@ -269,7 +270,9 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 	var p classProblem
 	s := shader.New(r, "cross_entropy_backward")
 	p.bind(r, s, c)
-	vec4 := p.vec4 && !p.probabilities
+	dxWhole, writes := wholeRows(&c.Outs[0], p.line.N)
+	vec4 := s.Flag(p.vec4 && !p.probabilities && writes)
+	p.wholeRows = s.Flag(dxWhole)
 	sample := "group"
 	if vec4 {
 		sample = "row"
@@ -347,6 +350,20 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 		}
 		w.Put(primitive.Along(p.width, "st_dx("+dx+" + at, "+slope("ld_x("+p.x+" + at)", "j")+");"))
 	})
+}
+
+// wholeRows reports whether rows of a 16-bit output begin at multiples of four elements and end there or have padding up to there; and
+// whether rows can be written as vec4: those of float32 always can.
+func wholeRows(o *core.Operand, n int) (whole, vec4 bool) {
+	if !o.Present() || o.DType == core.Float32 {
+		return false, true
+	}
+	apart := n
+	if len(o.Shape) == 2 {
+		apart = o.Strides[0]
+	}
+	whole = shader.Vec4(o, apart)
+	return whole, whole
 }
 
 // bindRows binds an output whose rows may be padded. It returns the expression that is added to an index into unpadded rows.

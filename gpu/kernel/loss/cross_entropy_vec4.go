@@ -46,15 +46,24 @@ func (p *classProblem) gradientsVec4(w *shader.Text, dx string, slope func(v, j 
 	w.Put(primitive.Unroll("q", "count", p.width, p.several, func(numbers []string) string {
 		reads, writes := "", ""
 		for k, q := range numbers {
-			reads += fmt.Sprintf("    let q%[1]d = %[2]s;\n    let v%[1]d = shifted(x[near + q%[1]d], x[near + q%[1]d + 1u], phase);\n", k, q)
+			reads += fmt.Sprintf("    let q%[1]d = %[2]s;\n    let v%[1]d = shifted(ld4_x(near + q%[1]d), ld4_x(near + q%[1]d + 1u), phase);\n", k, q)
 			var parts []string
 			for c := range 4 {
 				parts = append(parts, slope(fmt.Sprintf("v%d.%s", k, shader.Component(c)), fmt.Sprintf("(place + q%d * 4u + %du)", k, c)))
 			}
-			writes += fmt.Sprintf("    dx[to + q%d] = real4(%s);\n", k, strings.Join(parts, ", "))
+			writes += fmt.Sprintf("    st4_dx(to + q%d, real4(%s));\n", k, strings.Join(parts, ", "))
 		}
 		return reads + writes
 	}))
 	w.Add("  if (piece != 0u) { return; }")
+	if p.wholeRows { // neighbours share words, so one invocation writes the last vec4, whose end is padding
+		var parts []string
+		for c := range 4 {
+			j := fmt.Sprintf("min(4u * vec4s + %du, n - 1u)", c)
+			parts = append(parts, slope("ld_x("+p.x+" + first + "+j+")", j))
+		}
+		w.Add("  if (lane == 0u && 4u * vec4s < n) { st4_dx(((%s + first) >> 2u) + vec4s, real4(%s)); }", dx, strings.Join(parts, ", "))
+		return
+	}
 	w.Put(rowEnds(fmt.Sprintf("    st_dx(%s + first + j, %s);\n", dx, slope("ld_x("+p.x+" + first + j)", "j"))))
 }

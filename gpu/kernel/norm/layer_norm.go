@@ -106,7 +106,7 @@ func (p *layerNormGradient) sumCount() int {
 func (p *layerNormGradient) vec4(operands ...*core.Operand) bool {
 	vec4 := p.n%4 == 0
 	for _, o := range operands {
-		vec4 = vec4 && (o == nil || o.DType == core.Float32 && shader.Base(o)%4 == 0)
+		vec4 = vec4 && (o == nil || shader.Vec4(o))
 	}
 	return vec4
 }

@@ -120,7 +120,7 @@ func (t *registerRows) load(name, first string, k, h int) string {
 	if k >= 0 {
 		row, register = "known_$k * n + ", name+"_$k_$h"
 	}
-	value := fmt.Sprintf("%s[(%s >> 2u) + %s%s]", name, first, row, place)
+	value := fmt.Sprintf("ld4_%s((%s >> 2u) + %s%s)", name, first, row, place)
 	if there != "" {
 		value = "select(real4(), " + value + ", " + there + ")"
 	}
@@ -205,7 +205,7 @@ func (t *registerRows) write(w *shader.Text) {
 	}
 	for k := range t.rowsAtOnce {
 		for h := range t.held {
-			w.Put(t.store(k, h, fmt.Sprintf("  dx[(%s >> 2u) + row_$k * n + $q] = %s;\n", t.dx, result)))
+			w.Put(t.store(k, h, fmt.Sprintf("  st4_dx((%s >> 2u) + row_$k * n + $q, %s);\n", t.dx, result)))
 		}
 	}
 	w.Add("  }")
@@ -254,7 +254,7 @@ func (p *layerNormGradient) parameterGradients(r *shader.Recorder) error {
 		w.Each(all)
 		load := func(name, first string) string { return "ld_" + name + "(" + first + " + at)" }
 		if four {
-			load = func(name, first string) string { return name + "[(" + first + " >> 2u) + at]" }
+			load = func(name, first string) string { return "ld4_" + name + "((" + first + " >> 2u) + at)" }
 			to = "(" + to + " >> 2u)"
 		}
 		mean := "ld_stats(" + stats + " + row)"

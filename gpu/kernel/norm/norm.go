@@ -132,7 +132,7 @@ type planeAccess struct{ step int }
 func (n channelNorm) access(s *shader.Builder, operands ...*core.Operand) planeAccess {
 	vec4 := n.inner%4 == 0
 	for _, o := range operands {
-		vec4 = vec4 && o.DType == core.Float32 && shader.Base(o)%4 == 0
+		vec4 = vec4 && shader.Vec4(o)
 	}
 	if !s.Flag(vec4) {
 		return planeAccess{1}
@@ -146,14 +146,14 @@ func (n channelNorm) access(s *shader.Builder, operands ...*core.Operand) planeA
 // load returns the expression that loads the element or vec4 of invocation i.
 func (w planeAccess) load(name, first string) string {
 	if w.step == 4 {
-		return name + "[(" + first + " >> 2u) + i]"
+		return "ld4_" + name + "((" + first + " >> 2u) + i)"
 	}
 	return "ld_" + name + "(" + first + " + i)"
 }
 
 func (w planeAccess) store(name, first, value string) string {
 	if w.step == 4 {
-		return fmt.Sprintf("  %s[(%s >> 2u) + i] = %s;\n", name, first, value)
+		return fmt.Sprintf("  st4_%s((%s >> 2u) + i, %s);\n", name, first, value)
 	}
 	return fmt.Sprintf("  st_%s(%s + i, %s);\n", name, first, value)
 }

@@ -94,6 +94,7 @@ type parameterStep struct {
 type stepKey struct {
 	rule, states, outs int
 	slabs              [6]uint16 // slabs of the gradient and of outs
+	dtypes             [6]core.DType
 	numbers            [contract.OptimNumbers]float64
 }
 
@@ -105,9 +106,9 @@ type stepGroup struct {
 
 func (u *parameterStep) key() stepKey {
 	k := stepKey{rule: u.rule, states: u.states, outs: len(u.outs), numbers: u.numbers}
-	k.slabs[0] = uint16(shader.Slab(u.grad.Memory))
+	k.slabs[0], k.dtypes[0] = uint16(shader.Slab(u.grad.Memory)), u.grad.DType
 	for i := range u.outs {
-		k.slabs[1+i] = uint16(shader.Slab(u.outs[i].Memory))
+		k.slabs[1+i], k.dtypes[1+i] = uint16(shader.Slab(u.outs[i].Memory)), u.outs[i].DType
 	}
 	return k
 }
@@ -120,9 +121,9 @@ func (u *parameterStep) maxGroup() int {
 
 // vec4s reports whether all operands can be accessed as vec4.
 func (u *parameterStep) vec4s() bool {
-	vec4 := u.grad.Numel()%4 == 0 && shader.Aligned(u.grad)
+	vec4 := u.grad.Numel()%4 == 0 && shader.Vec4(u.grad)
 	for i := range u.outs {
-		vec4 = vec4 && shader.Aligned(&u.outs[i])
+		vec4 = vec4 && shader.Vec4(&u.outs[i])
 	}
 	return vec4
 }
@@ -248,13 +249,13 @@ func (g *stepGroup) run(r *shader.Recorder) error {
   if (group >= word(row) || i >= word(row + 1u)) { return; }`, shader.Threads)
 		for k, n := range operands {
 			w.Add(`    let at_%s = word(row + %du) + i;
-    var four_%s = mem_%s[at_%s];`, n, 2+k, n, n, n)
+    var four_%s = ld4_mem_%s(at_%s);`, n, 2+k, n, n, n)
 		}
 		for k := range 4 {
 			u.update(w, numbers, func(name string) string { return fmt.Sprintf("four_%s.%s", name, shader.Component(k)) })
 		}
 		for _, n := range operands[1:] {
-			w.Add("    mem_%s[at_%s] = four_%s;", n, n, n)
+			w.Add("    st4_mem_%s(at_%s, four_%s);", n, n, n)
 		}
 	})
 	r.Feed()

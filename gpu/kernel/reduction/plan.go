@@ -73,7 +73,7 @@ func (p *plan) columns(gpu *shader.Device, results, n int) int {
 // readsVec4 reports whether elements can be read as vec4: along the reduced dimensions for workgroups of one result, along the kept ones
 // otherwise.
 func (p *plan) readsVec4(in *core.Operand) bool {
-	if in.DType != core.Float32 || shader.Base(in)%4 != 0 {
+	if !shader.Vec4(in) {
 		return false
 	}
 	inner, other := &p.reduced, &p.kept

@@ -121,7 +121,7 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 		}
 		load, element := "ld_x(in_0)", shader.WalkAs("in_", "j", len(reduced.Sizes), 1, reducedAt, []string{"at_0"})
 		if p.vec4 {
-			load = "x[in_0 >> 2u]"
+			load = "ld4_x(in_0 >> 2u)"
 		}
 		// add adds the loaded value v with index j to the states.
 		add := func(v, j string) {

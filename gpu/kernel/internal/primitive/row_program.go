@@ -54,7 +54,7 @@ func (t *rowText) InBroadcast(name string, o *core.Operand) { t.add(name, o, row
 func (t *rowText) Out(name string, o *core.Operand) { t.add(name, o, rowOperand{out: true}) }
 
 func (t *rowText) add(name string, o *core.Operand, x rowOperand) {
-	t.vec4 = t.vec4 && o.DType == core.Float32 && shader.Base(o)%4 == 0
+	t.vec4 = t.vec4 && shader.Vec4(o)
 	x.name, x.binding = name, len(t.s.Bindings)
 	if x.out {
 		x.first = t.s.Out(name, o, expr.F32, expr.Number)
@@ -93,9 +93,9 @@ func (t *rowText) Open(software bool) (head func(w *shader.Text)) {
 			}
 			for r := range t.Held {
 				place := fmt.Sprintf("(lane + %du)", r*t.Width)
-				value := t.at(x, place)
+				value := t.load(x, place)
 				if !t.full { // loads behind a branch would wait for one another
-					value = fmt.Sprintf("select(real4(), %s, %s < n / 4u)", t.at(x, "min("+place+", n / 4u - 1u)"), place)
+					value = fmt.Sprintf("select(real4(), %s, %s < n / 4u)", t.load(x, "min("+place+", n / 4u - 1u)"), place)
 				}
 				w.Add("  var %s_%d = %s;", x.name, r, value)
 			}
@@ -121,12 +121,17 @@ func Holding(n, operands int, software bool) (width, held int) {
 	return width, held
 }
 
-// at returns the expression for a vec4 of an operand's row.
+// load returns the expression for a vec4 of an operand's row.
+func (t *rowText) load(x rowOperand, place string) string {
+	return fmt.Sprintf("ld4_%s(%s)", x.name, t.at(x, place))
+}
+
+// at returns the expression for the index of a vec4 of an operand's row.
 func (t *rowText) at(x rowOperand, place string) string {
 	if x.same {
-		return fmt.Sprintf("%s[(%s >> 2u) + %s]", x.name, x.first, place)
+		return fmt.Sprintf("(%s >> 2u) + %s", x.first, place)
 	}
-	return fmt.Sprintf("%s[((%s + first) >> 2u) + %s]", x.name, x.first, place)
+	return fmt.Sprintf("((%s + first) >> 2u) + %s", x.first, place)
 }
 
 // Pass returns a loop over the row's elements. In body, $j is the position of an element, and $name the element of an operand. body must
@@ -164,9 +169,9 @@ func (t *rowText) Pass(body string) string {
 			case !uses(x):
 			case x.out:
 				text += fmt.Sprintf("    var %s_q = real4();\n", x.name)
-				last += fmt.Sprintf("    %s = %s_q;\n", t.at(x, q), x.name)
+				last += fmt.Sprintf("    st4_%s(%s, %s_q);\n", x.name, t.at(x, q), x.name)
 			case !x.held() || t.Held == 0:
-				text += fmt.Sprintf("    let %s_q = %s;\n", x.name, t.at(x, q))
+				text += fmt.Sprintf("    let %s_q = %s;\n", x.name, t.load(x, q))
 			}
 		}
 		for c := range 4 {
