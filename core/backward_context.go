@@ -16,6 +16,7 @@ type BackwardContext struct {
 	arrivals func(n *Node, i int) (g *Tensor, alone bool)
 	arrived  []bool // inputs for which Arrived returned a gradient
 	summed   []bool // inputs whose set gradient includes the one that Arrived returned
+	mixed    []bool // inputs whose gradient may have another floating-point dtype than they
 }
 
 // NewBackwardContext prepares a run of n's derivative in mode m. grads are the gradients of the outputs, nil where there is none. need says
@@ -91,6 +92,19 @@ func (ctx *BackwardContext) SetSum(i int, g *Tensor) {
 
 // Summed reports whether the gradient set for input i replaces the one that had arrived.
 func (ctx *BackwardContext) Summed(i int) bool { return i < len(ctx.summed) && ctx.summed[i] }
+
+// SetMixed sets the gradient of input i, which may have another floating-point dtype than the input, because the derivative behind it
+// takes any. Nothing else may see it: see [BackwardContext.Hidden].
+func (ctx *BackwardContext) SetMixed(i int, g *Tensor) {
+	ctx.Set(i, g)
+	if ctx.mixed == nil {
+		ctx.mixed = make([]bool, len(ctx.out))
+	}
+	ctx.mixed[i] = true
+}
+
+// Mixed reports whether the gradient of input i was set by [BackwardContext.SetMixed].
+func (ctx *BackwardContext) Mixed(i int) bool { return i < len(ctx.mixed) && ctx.mixed[i] }
 
 // Fail makes the derivative fail.
 func (ctx *BackwardContext) Fail(err error) {

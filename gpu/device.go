@@ -85,6 +85,9 @@ func (d *Device) RowStride(t core.DType, n int) int {
 	return shader.Ceil(n, each) * each
 }
 
+// MixesDTypes reports that kernels take operands of different floating-point dtypes.
+func (d *Device) MixesDTypes() bool { return true }
+
 // Name returns the adapter's name.
 func (d *Device) Name() string { return d.adapter.Name }
 

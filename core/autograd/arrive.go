@@ -18,6 +18,11 @@ func (r *Run) addGrad(e core.Edge, g *core.Tensor) error {
 	if m := r.modeOf(e.Node); m != core.CurrentMode() {
 		defer core.SwapMode(core.SwapMode(m))
 	}
+	if d, _ := e.Node.OutputMeta(e.Index); d == core.Float32 && old.DType().IsHalf() && g.DType().IsHalf() {
+		wide := op.To(old, d).Keep() // gradients are added in the dtype of their tensor
+		old.Release()
+		old = wide
+	}
 	sum, err := add(old, g, r.options.CreateGraph)
 	if err != nil {
 		return err
@@ -60,10 +65,15 @@ func (r *Run) replaceSum(e core.Edge, g *core.Tensor) {
 func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	var sum *core.Tensor
 	reusable := func(t *core.Tensor) bool { return !record && exclusive(t) }
-	if !reusable(a) && reusable(b) {
+	switch {
+	case a.DType() != b.DType(): // the sum has the wider dtype
+		if a.DType() != core.Promote(a.DType(), b.DType()) {
+			a, b = b, a
+		}
+	case !reusable(a) && reusable(b):
 		a, b = b, a // addition is commutative
 	}
-	if reusable(a) {
+	if reusable(a) && a.DType() == core.Promote(a.DType(), b.DType()) {
 		core.NoGrad(func() { sum = op.AddInPlace(a, b) })
 		b.Release()
 		return sum, sum.Err()

@@ -13,6 +13,7 @@ type nodeRun struct {
 	grads       []*core.Tensor                       // of the outputs; after the derivative, of the inputs
 	outputGrads []*core.Tensor                       // of the outputs, after the derivative, if hooks need them
 	summed      []int                                // inputs whose gradient includes what had arrived
+	mixed       []int                                // inputs whose gradient may have another floating-point dtype
 	saved       map[*core.ExternalValue]*core.Tensor // unpacked by another language
 	stages      []stage
 	answer      []*core.Tensor
@@ -182,6 +183,9 @@ func (r *Run) runDerivative(p *nodeRun, grads []*core.Tensor) (out []*core.Tenso
 	for i := range need {
 		if ctx.Summed(i) {
 			p.summed = append(p.summed, i)
+		}
+		if ctx.Mixed(i) {
+			p.mixed = append(p.mixed, i)
 		}
 	}
 	return out, err

@@ -38,12 +38,32 @@ func (op *opContext) autocast(inputs []**core.Tensor) {
 	}
 	op.casts = true
 	to, ok := castOf(op.name, kind).dtype(op.mode, kind, inputs)
-	for _, p := range inputs {
+	for i, p := range inputs {
 		if ok && castable(p, kind) && (*p).DType() != to {
 			t := *p
+			if op.wide = i == 0 && to == core.Float32 && convertsInLoads(op.name, inputs); op.wide {
+				continue
+			}
 			*p = op.own(op.mode.CachedCast(t, to, func() *core.Tensor { return To(t, to) }))
 		}
 	}
+}
+
+// convertsInLoads reports whether the kernel of an operation reads its first input, which has 16 bits and is to be float32, as it is. The
+// result has the bits that it has for the cast: kernels access contiguous elements that begin at a multiple of four like those of the cast.
+func convertsInLoads(name string, inputs []**core.Tensor) bool {
+	if x := *inputs[0]; !readsHalves[name] || !x.DType().IsHalf() || !mixes(x.Device()) || !x.Contiguous() || x.Offset()%4 != 0 {
+		return false
+	}
+	return name != "cross_entropy" || !(*inputs[1]).DType().IsFloat() // probabilities have the scores' dtype
+}
+
+// inputType returns the dtype in which the kernel sees x, the first input.
+func (op *opContext) inputType(x *core.Tensor) core.DType {
+	if op.wide {
+		return core.Float32
+	}
+	return x.DType()
 }
 
 // castList is autocast for a list, for which it returns another.

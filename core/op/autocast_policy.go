@@ -54,6 +54,12 @@ var autocastPolicies = map[Casts][]string{
 	cpuMax:                              {"index_copy"},
 }
 
+// readsHalves are operations that compute in float32 under autocast, whose kernels can read a 16-bit first input where a device's kernels
+// mix dtypes. It is not cast first, which would be a pass over memory of its own.
+var readsHalves = map[string]bool{
+	"layer_norm": true, "rms_norm": true, "group_norm": true, "softmax": true, "log_softmax": true, "cross_entropy": true, "sum": true,
+}
+
 // autocastOf is what the lists say of each operation; [register] notes it in the row.
 var autocastOf = func() map[string]Casts {
 	m := map[string]Casts{}

@@ -37,12 +37,20 @@ func castTo(t *core.Tensor, d core.DType) *core.Tensor {
 	}
 	op.launch(op.call(contract.Copy).Out(out).In(t))
 	if op.grad && d.IsFloat() {
-		op.attach(op.node(toDeriv, t), out)
+		n := op.node(toDeriv, t)
+		n.Any = converted{}
+		op.attach(n, out)
 	}
 	return op.done(out)
 }
 
-func toDeriv(ctx *core.BackwardContext) { ctx.Set(0, To(ctx.Grad(), ctx.InputDType(0))) }
+func toDeriv(ctx *core.BackwardContext) {
+	if widens(ctx.Grad(), ctx.InputDType(0)) && meetsAnyDType(ctx, 0) {
+		ctx.SetMixed(0, ctx.Grad().Alias(true))
+		return
+	}
+	ctx.Set(0, To(ctx.Grad(), ctx.InputDType(0)))
+}
 
 // ToDevice returns a contiguous copy of t on the given device; t itself (a new reference to it) if it is there already.
 func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {

@@ -78,7 +78,9 @@ func (e *Elementwise) gradientOf(ctx *core.BackwardContext, g *gradient, values 
 		if isConst {
 			return fullLike(ctx.Grad(), c.Value, dtype, shape)
 		}
-		r = ctx.Grad()
+		if r = ctx.Grad(); !slices.Equal(r.Shape(), shape) {
+			r = castTo(r, ctx.OutputDType(0)) // which is summed in its own dtype
+		}
 	case ctx.CreateGraph():
 		r = e.interpret(ctx, g, values)
 	default:

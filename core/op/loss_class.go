@@ -212,9 +212,9 @@ func (l *classLoss) loss(op *opContext, x *core.Tensor) *core.Tensor {
 		return nil
 	}
 	if l.reduction == contract.LossNone {
-		return op.out(x.DType(), l.shape)
+		return op.out(op.inputType(x), l.shape)
 	}
-	return op.out(x.DType(), nil)
+	return op.out(op.inputType(x), nil)
 }
 
 // attrs adds the integers that every kernel of this family takes.

@@ -196,6 +196,16 @@ func setProduct(ctx *core.BackwardContext, i int, p factors) {
 			return
 		}
 	}
+	if d := parameterDType(ctx, i, p.x); d != ctx.InputDType(i) {
+		op := begin("matmul").with(p.x, p.y)
+		op.matrices(p.x, p.y)
+		if shape := op.productShape(p.x, p.y, p.form); op.err == nil && slices.Equal(shape, ctx.InputShape(i)) {
+			out := op.out(d, shape)
+			op.multiply(out, p.x, p.y, nil, p.form, 0, false)
+			ctx.SetMixed(i, op.done(out))
+			return
+		}
+	}
 	ctx.Set(i, sumTo(product("matmul", p.x, p.y, p.form), ctx.InputShape(i)))
 }
 

@@ -66,7 +66,8 @@ func vectorLinear(x, weight, bias *core.Tensor) *core.Tensor {
 func linearDeriv(ctx *core.BackwardContext) {
 	setFactorGrads(ctx, 0, ctx.Grad(), *ctx.Node.Any.(*productForm))
 	if ctx.Needs(2) {
-		ctx.Set(2, sumTo(ctx.Grad(), ctx.InputShape(2)))
+		d := parameterDType(ctx, 2, ctx.Grad())
+		ctx.SetMixed(2, sumToAs(ctx.Grad(), ctx.InputShape(2), &d))
 	}
 }
 

@@ -78,7 +78,7 @@ func groupNorm(name string, x *core.Tensor, groups int, weight, bias *core.Tenso
 	op.normShape("weight", weight, []int{channels})
 	op.normShape("bias", bias, []int{channels})
 	in, w, b := op.dense(x), op.dense(weight), op.dense(bias)
-	y := op.outLike(x)
+	y := op.resultLike(x)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -53,7 +53,7 @@ func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor
 		op.normShape("bias", bias, shape)
 	}
 	in, w, b := op.dense(x), op.dense(weight), op.dense(bias)
-	y := op.outLike(x)
+	y := op.resultLike(x)
 	if op.err != nil {
 		return op.fail()
 	}

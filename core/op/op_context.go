@@ -38,6 +38,7 @@ type opContext struct {
 	err      error
 	grad     bool           // an input requires a gradient, and gradients are recorded
 	casts    bool           // autocast has decided about the inputs: it is off for the ops that this one is made of
+	wide     bool           // autocast has left a 16-bit first input to the kernel, which converts it to float32 as it loads it
 	result   *core.Tensor   // the first
 	more     *owned         // what else it owns, which is seldom anything
 	division *core.Division // of an input that is a rank's part of a larger tensor

@@ -29,6 +29,14 @@ func (op *opContext) outLike(t *core.Tensor) *core.Tensor {
 	return op.out(t.DType(), t.Shape())
 }
 
+// resultLike is outLike in the dtype in which the kernel sees t, the first input.
+func (op *opContext) resultLike(t *core.Tensor) *core.Tensor {
+	if op.err != nil {
+		return nil
+	}
+	return op.out(op.inputType(t), t.Shape())
+}
+
 // returns makes t a result.
 func (op *opContext) returns(t *core.Tensor) *core.Tensor {
 	if op.result == nil {

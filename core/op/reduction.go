@@ -86,8 +86,14 @@ func spreadDeriv(ctx *core.BackwardContext) {
 }
 
 // sumTo returns t summed to shape, which broadcasts to t's.
-func sumTo(t *core.Tensor, shape []int) *core.Tensor {
+func sumTo(t *core.Tensor, shape []int) *core.Tensor { return sumToAs(t, shape, nil) }
+
+// sumToAs is sumTo with a result of dtype d, if it is not nil.
+func sumToAs(t *core.Tensor, shape []int, d *core.DType) *core.Tensor {
 	if t.Err() != nil || slices.Equal(t.Shape(), shape) {
+		if d != nil {
+			return castTo(t, *d)
+		}
 		return t
 	}
 	lead := t.Dim() - len(shape)
@@ -97,7 +103,7 @@ func sumTo(t *core.Tensor, shape []int) *core.Tensor {
 			dims = append(dims, i)
 		}
 	}
-	s := Sum(t, dims, lead == 0)
+	s := SumWith(t, dims, ReduceOptions{KeepDim: lead == 0, DType: d})
 	if lead > 0 && s.Err() == nil && s.Dim() != len(shape) {
 		return Reshape(s, shape...)
 	}

@@ -56,7 +56,7 @@ func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []
 	if op.err != nil {
 		return op.fail()
 	}
-	result := sumType(x.DType())
+	result := sumType(op.inputType(x))
 	if o.DType != nil {
 		if result = *o.DType; !sumsAs(x.DType(), result) {
 			return op.compose(func() *core.Tensor { return sum(name, k, deriv, castTo(x, result), dims, o) })

@@ -27,14 +27,14 @@ func softmaxAlong(name string, kernel core.KernelID, deriv core.Deriv, x *core.T
 	op.floatTensor(x)
 	dim = op.dim(dim, x)
 	in := op.dense(x)
-	y := op.outLike(x)
+	y := op.resultLike(x)
 	if op.err != nil {
 		return op.fail()
 	}
 	op.launch(op.call(kernel).Out(y).In(in).Int(int64(dim)))
 	if op.grad {
 		n := op.node(deriv, x).SaveOutput(y, 0)
-		n.Ints = []int{dim}
+		n.Ints, n.Any = []int{dim}, anyDType{}
 		op.attach(n, y)
 	}
 	return op.done(y)
@@ -43,26 +43,26 @@ func softmaxAlong(name string, kernel core.KernelID, deriv core.Deriv, x *core.T
 func softmaxDeriv(ctx *core.BackwardContext) {
 	if y, g := ctx.Saved(0), ctx.Grad(); ctx.CreateGraph() {
 		s := Sum(Mul(g, y), ctx.Node.Ints, true)
-		ctx.Set(0, Mul(y, Sub(g, s)))
+		ctx.Set(0, castTo(Mul(y, Sub(g, s)), ctx.InputDType(0)))
 	} else {
-		ctx.Set(0, softmaxBackward("softmax_backward", contract.SoftmaxBackward, y, g, ctx.Node.Ints[0]))
+		ctx.Set(0, softmaxBackward("softmax_backward", contract.SoftmaxBackward, y, g, ctx.Node.Ints[0], ctx.InputDType(0)))
 	}
 }
 
 func logSoftmaxDeriv(ctx *core.BackwardContext) {
 	if y, g := ctx.Saved(0), ctx.Grad(); ctx.CreateGraph() {
 		s := Sum(g, ctx.Node.Ints, true)
-		ctx.Set(0, Sub(g, Mul(Exp(y), s)))
+		ctx.Set(0, castTo(Sub(g, Mul(Exp(y), s)), ctx.InputDType(0)))
 	} else {
-		ctx.Set(0, softmaxBackward("log_softmax_backward", contract.LogSoftmaxBackward, y, g, ctx.Node.Ints[0]))
+		ctx.Set(0, softmaxBackward("log_softmax_backward", contract.LogSoftmaxBackward, y, g, ctx.Node.Ints[0], ctx.InputDType(0)))
 	}
 }
 
-// softmaxBackward returns the gradient of x from the result y and its gradient.
-func softmaxBackward(name string, kernel core.KernelID, y, grad *core.Tensor, dim int) *core.Tensor {
+// softmaxBackward returns the gradient of x, of dtype d, from the result y and its gradient.
+func softmaxBackward(name string, kernel core.KernelID, y, grad *core.Tensor, dim int, d core.DType) *core.Tensor {
 	op := begin(name).with(y, grad)
 	g := op.dense(grad)
-	dx := op.outLike(y)
+	dx := op.out(d, y.Shape())
 	if op.err != nil {
 		return op.fail()
 	}

@@ -51,7 +51,14 @@ type reshaped struct{}
 
 func markReshape(n *core.Node) { n.Any = reshaped{} }
 
-func reshapeDeriv(ctx *core.BackwardContext) { ctx.Set(0, Reshape(ctx.Grad(), ctx.InputShape(0)...)) }
+func reshapeDeriv(ctx *core.BackwardContext) {
+	g := Reshape(ctx.Grad(), ctx.InputShape(0)...)
+	if g.Err() == nil && g.DType() != ctx.InputDType(0) {
+		ctx.SetMixed(0, g)
+		return
+	}
+	ctx.Set(0, g)
+}
 
 // View returns t with another shape and the same elements row-major, always as a view: it fails where the layout would
 // need a copy. One size may be -1, to be inferred.
