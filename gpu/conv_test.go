@@ -31,7 +31,12 @@ func TestConvolutions(t *testing.T) {
 		{[]int{2, 32, 3, 2}, []int{32, 32, 5, 5}, op.ConvOptions{Padding: []int{2}}, false, false},
 		{[]int{1, 32, 8, 8}, []int{65, 32, 1, 1}, op.ConvOptions{}, false, false},
 		{[]int{2, 32, 9, 9}, []int{16, 32, 1, 1}, op.ConvOptions{Stride: []int{2}}, true, false},
-		{[]int{2, 32, 12, 12}, []int{32, 1, 3, 3}, op.ConvOptions{Padding: []int{1}, Groups: 32}, true, false},
+		{[]int{2, 32, 12, 13}, []int{32, 1, 3, 3}, op.ConvOptions{Padding: []int{1}, Groups: 32}, false, true},
+		{[]int{3, 6, 9, 8}, []int{12, 1, 3, 2}, op.ConvOptions{Padding: []int{2, 1}, Stride: []int{2, 3}, Dilation: []int{1, 2}, Groups: 6}, false, true},
+		{[]int{2, 5, 40}, []int{10, 1, 30}, op.ConvOptions{Padding: []int{4}, Groups: 5}, true, false},
+		{[]int{2, 3, 4, 5, 6}, []int{6, 1, 3, 3, 4}, op.ConvOptions{Padding: []int{1, 0, 2}, Groups: 3}, true, false},
+		{[]int{2, 3, 20, 9}, []int{3, 1, 5, 7}, op.ConvOptions{Padding: []int{2, 5}, Dilation: []int{2, 1}, Groups: 3}, false, false},
+		{[]int{7, 1, 61, 67}, []int{1, 1, 3, 3}, op.ConvOptions{Stride: []int{2}}, false, false},
 		{[]int{2, 24, 50}, []int{5, 24, 40}, op.ConvOptions{Padding: []int{4}}, false, false}, // too many taps: patches are stored
 		{[]int{2, 24, 50}, []int{5, 24, 30}, op.ConvOptions{Padding: []int{4}}, true, false},
 		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 3, 2, 3}, op.ConvOptions{Padding: []int{1, 0, 1}, Stride: []int{1, 2, 1}}, true, false},

@@ -74,6 +74,13 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 		}
 		return v.addBias(r, c, y, positions)
 	}
+	if v.depthwise() {
+		var bias *core.Operand
+		if len(c.Ins) > 2 {
+			bias = shader.OrNil(&c.Ins[2])
+		}
+		return v.depthwisePlanes(r, v.forward(), x, w, y, bias, v.outputs, 1)
+	}
 	if v.gathersForward(r) {
 		if err := v.forwardGathered(r, x, w, y); err != nil {
 			return err
@@ -161,6 +168,13 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 	if x.Numel() == 0 {
 		return nil
 	}
+	var bias *core.Operand
+	if len(c.Ins) > 2 {
+		bias = shader.OrNil(&c.Ins[2])
+	}
+	if v.depthwise() && v.outputs > 0 && patch*positions > 0 {
+		return v.depthwiseInputs(r, y, w, x, bias)
+	}
 	if v.gathersInputs(r) {
 		if err := v.inputGradGathered(r, c, y, w, x); err != nil {
 			return err
@@ -175,10 +189,6 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 	rows, err := v.scratch(r, some*v.groups*v.outputs*positions)
 	if err != nil {
 		return err
-	}
-	var bias *core.Operand
-	if len(c.Ins) > 2 && c.Ins[2].Present() {
-		bias = &c.Ins[2]
 	}
 	for n := 0; n < v.images; n += some {
 		k := min(some, v.images-n)
@@ -216,6 +226,9 @@ func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 	if v.images*positions == 0 {
 		zero := core.Call{Op: c.Op, Outs: []core.Operand{*w}, Ins: []core.Operand{{IsNumber: true}}}
 		return copying.Copy(r, &zero)
+	}
+	if v.depthwise() {
+		return v.depthwiseWeights(r, x, y, w)
 	}
 	if v.gathersWeights(r) {
 		return v.weightGradGathered(r, c, x, y, w)
