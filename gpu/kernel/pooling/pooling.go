@@ -16,8 +16,8 @@ import (
 
 func init() {
 	kernel.Register(contract.MaxPool, maxPoolCall)
-	kernel.Register(contract.AvgPool, func(r *shader.Recorder, c *core.Call) error { return averageCall(r, c, &c.Ins[0], &c.Outs[0], false) })
-	kernel.Register(contract.AvgPoolGrad, func(r *shader.Recorder, c *core.Call) error { return averageCall(r, c, &c.Outs[0], &c.Ins[0], true) })
+	kernel.Register(contract.AvgPool, averageCall)
+	kernel.Register(contract.AvgPoolGrad, averageGradCall)
 	kernel.Register(contract.PlaneGather, planeGatherCall)
 	kernel.Register(contract.PlaneScatter, planeScatterCall)
 }
@@ -87,6 +87,37 @@ func windowLoop(t primitive.WindowText, body string) string {
 `, text, t.In[1], t.In[2], body)
 }
 
+// wideLoop is windowLoop for the invocations of a workgroup together.
+func wideLoop(t primitive.WindowText, width int, body string) string {
+	text := ""
+	for d := range 3 {
+		text += fmt.Sprintf("  let n_%[1]d = u32(max(last_%[1]d - first_%[1]d + i32(%[2]s) - 1, 0)) / %[2]s;\n", d, t.Dilation[d])
+	}
+	return fmt.Sprintf(`%s  for (var e = li; e < n_0 * n_1 * n_2; e += %du) {
+    let line = e / n_2;
+    let sheet = line / n_1;
+    let x_0 = u32(first_0) + sheet * %s;
+    let x_1 = u32(first_1) + (line - sheet * n_1) * %s;
+    let at = (x_0 * %s + x_1) * %s + u32(first_2) + (e - line * n_2) * %s;
+%s  }
+`, text, width, t.Dilation[0], t.Dilation[1], t.In[1], t.In[2], t.Dilation[2], body)
+}
+
+// mostElements returns how many elements a window has at most.
+func (p *pool) mostElements() int {
+	if !p.adaptive {
+		return p.Taps()
+	}
+	n := 1
+	for d := range 3 {
+		n *= shader.Ceil(p.In[d], max(p.Out[d], 1))
+	}
+	return n
+}
+
+// wideWindow is the number of elements of a window from which a workgroup computes its result.
+const wideWindow = 64
+
 // outputLoop returns a loop over the outputs o whose windows may contain element e. They are a range along each dimension.
 func (p *pool) outputLoop(t primitive.WindowText, body string) string {
 	text := ""
@@ -108,82 +139,6 @@ func (p *pool) outputLoop(t primitive.WindowText, body string) string {
 		text += fmt.Sprintf("  for (var o_%[1]s = low_%[1]s; o_%[1]s < high_%[1]s; o_%[1]s++) {\n", n)
 	}
 	return fmt.Sprintf("%s%s  }}}\n", text, body)
-}
-
-// maxPoolCall: Outs[0] = the maxima of the windows of Ins[0]; Outs[1], int64 and optional, = their positions in their planes. NaN is larger
-// than every number; of equal elements the first counts.
-func maxPoolCall(r *shader.Recorder, c *core.Call) error {
-	x, y := &c.Ins[0], &c.Outs[0]
-	p := newPool(contract.PoolOf(c), x.Shape, y.Shape)
-	s := shader.New(r, "max_pool")
-	t := shader.ComputeType(x.DType)
-	from, to := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number)
-	index := ""
-	if s.Flag(len(c.Outs) > 1 && c.Outs[1].Present()) {
-		index = s.Out("index", &c.Outs[1], expr.I64, expr.Number)
-	}
-	n, plane, places := s.Uint(y.Numel()), s.Uint(primitive.Product3(p.In)), s.Uint(primitive.Product3(p.Out))
-	s.Flag(p.adaptive)
-	g := p.Bind(s)
-	if y.Numel() == 0 {
-		return nil
-	}
-	return s.Run(r, shader.GroupsFor(y.Numel()), func(w *shader.Text) {
-		better := "v > best || (plait_isnan_f32(v) && !plait_isnan_f32(best))"
-		if t == expr.I64 {
-			better = "plait_lt_i64(best, v)"
-		}
-		plain := *p
-		plain.includePad, plain.divisor = false, 0
-		w.Each(n)
-		w.Add("  let plane = i / %s;", places)
-		w.Put(primitive.Unfold("o", "i % "+places, g.Out))
-		w.Put(plain.windowRange(g, "1u"))
-		w.Add(`  var best: %s;
-  var where_best = 0xffffffffu;`, shader.TypeName(t, expr.Number))
-		w.Put(windowLoop(g, fmt.Sprintf(`    let v = ld_x(%s + plane * %s + at);
-    if (where_best == 0xffffffffu || %s) { best = v; where_best = at; }
-`, from, plane, better)))
-		w.Add("  st_y(%s + i, best);", to)
-		if index != "" {
-			w.Add("  st_index(%s + i, pair(where_best, 0u));", index)
-		}
-	})
-}
-
-// averageCall computes avg_pool, Outs[0] = the averages of the windows of Ins[0], or its transpose.
-func averageCall(r *shader.Recorder, c *core.Call, large, small *core.Operand, transposed bool) error {
-	p := newPool(contract.PoolOf(c), large.Shape, small.Shape)
-	out := &c.Outs[0]
-	s := shader.New(r, "avg_pool")
-	from, to := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.Out("y", out, expr.F32, expr.Number)
-	n, plane, places, divisor := s.Uint(out.Numel()), s.Uint(primitive.Product3(p.In)), s.Uint(primitive.Product3(p.Out)), s.Uint(p.divisor)
-	s.Flag(p.adaptive)
-	s.Flag(p.includePad)
-	s.Flag(p.divisor != 0)
-	s.Flag(transposed)
-	g := p.Bind(s)
-	if out.Numel() == 0 {
-		return nil
-	}
-	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
-		if !transposed {
-			w.Each(n)
-			w.Add("  let plane = i / %s;", places)
-			w.Put(primitive.Unfold("o", "i % "+places, g.Out))
-			w.Put(p.windowRange(g, divisor))
-			w.Add("  var sum = 0.0;")
-			w.Put(windowLoop(g, fmt.Sprintf("    sum = sum + ld_x(%s + plane * %s + at);\n", from, plane)))
-			w.Add("  st_y(%s + i, sum / real(size));", to)
-			return
-		}
-		w.Each(n)
-		w.Add("  let plane = i / %s;", plane)
-		w.Put(primitive.Unfold("e", "i % "+plane, g.In))
-		w.Add("  var sum = 0.0;")
-		w.Put(p.outputLoop(g, fmt.Sprintf("%s    sum = sum + ld_x(%s + plane * %s + (o_0 * %s + o_1) * %s + o_2) / real(size);\n", p.windowRange(g, divisor), from, places, g.Out[1], g.Out[2])))
-		w.Add("  st_y(%s + i, sum);", to)
-	})
 }
 
 func planeIndex(size int) func(c *core.Call, at uint32) error {
@@ -210,33 +165,6 @@ func planeGatherCall(r *shader.Recorder, c *core.Call) error {
 		w.Put(shader.CheckIndex("k", "ld_index("+k+" + i)", sizeWord, false))
 		w.Add(`  if (!ok) { %s }
   st_y(%s + i, ld_x(%s + (i / %s) * %s + k));`, fault("i"), y, x, hereWord, sizeWord)
-	})
-}
-
-// maxPoolGradient computes the gradient of max_pool: each element is the sum of Ins[0] over the windows whose maximum it is by Ins[1]. Only
-// windows that may contain it are visited, instead of the whole plane.
-func maxPoolGradient(r *shader.Recorder, c *core.Call, a contract.PoolAttrs) error {
-	in, index, out := &c.Ins[0], &c.Ins[1], &c.Outs[0]
-	p := newPool(a, out.Shape, in.Shape)
-	s := shader.New(r, "max_pool_grad")
-	t := shader.ComputeType(in.DType)
-	x, k, y := s.In("x", in, t, expr.Number), s.In("index", index, expr.I64, expr.Number), s.Out("y", out, t, expr.Number)
-	n, plane, places := s.Uint(out.Numel()), s.Uint(primitive.Product3(p.In)), s.Uint(primitive.Product3(p.Out))
-	s.Flag(p.adaptive)
-	g := p.Bind(s)
-	if out.Numel() == 0 {
-		return nil
-	}
-	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
-		w.Each(n)
-		w.Add(`  let plane = i / %s;
-  let own = i - plane * %s;`, plane, plane)
-		w.Put(primitive.Unfold("e", "own", g.In))
-		w.Add("  var sum: %s;", shader.TypeName(t, expr.Number))
-		w.Put(p.outputLoop(g, fmt.Sprintf(`    let j = plane * %s + (o_0 * %s + o_1) * %s + o_2;
-    if (ld_index(%s + j).x == own) { sum = %s; }
-`, places, g.Out[1], g.Out[2], k, shader.Combine(contract.ScatterAdd, t, "sum", "ld_x("+x+" + j)"))))
-		w.Add("  st_y(%s + i, sum);", y)
 	})
 }
 

@@ -50,6 +50,31 @@ func (g *Window) Bind(s *shader.Builder) (t WindowText) {
 	return t
 }
 
+// BindConstants is [Window.Bind], but kernel, stride, padding and dilation are constants of the program, and so are dimensions of size 1.
+// Compilers then replace divisions by them, and remove loops of one iteration.
+func (g *Window) BindConstants(s *shader.Builder) (t WindowText) {
+	constant := func(n int) string { return strconv.Itoa(s.Specialize(n)) + "u" }
+	for d := range 3 {
+		t.Kernel[d], t.Stride[d], t.Padding[d], t.Dilation[d] = constant(g.Kernel[d]), constant(g.Stride[d]), constant(g.Padding[d]), constant(g.Dilation[d])
+		t.In[d], t.Out[d] = "1u", "1u"
+		if !s.Flag(g.In[d] == 1 && g.Out[d] == 1) {
+			t.In[d], t.Out[d] = s.Uint(g.In[d]), s.Uint(g.Out[d])
+		}
+	}
+	return t
+}
+
+// UnfoldPlane returns statements that define plane and a_0 to a_2, the coordinates of index i in a list of boxes of the given sizes.
+func UnfoldPlane(a, i string, sizes [3]string) string {
+	return fmt.Sprintf(`  let %[1]s_line = %[2]s / %[5]s;
+  let %[1]s_2 = %[2]s - %[1]s_line * %[5]s;
+  let %[1]s_sheet = %[1]s_line / %[4]s;
+  let %[1]s_1 = %[1]s_line - %[1]s_sheet * %[4]s;
+  let plane = %[1]s_sheet / %[3]s;
+  let %[1]s_0 = %[1]s_sheet - plane * %[3]s;
+`, a, i, sizes[0], sizes[1], sizes[2])
+}
+
 // Unfold returns statements that define a_0, a_1 and a_2, the coordinates of index i in a box of the given sizes.
 func Unfold(a, i string, sizes [3]string) string {
 	return fmt.Sprintf(`  let %[1]s_2 = (%[2]s) %% %[3]s;
