@@ -30,7 +30,6 @@ func init() {
 	kernel.Register(contract.LinalgSolve, solveCall)
 	kernel.Register(contract.LinalgDet, detCall)
 	kernel.Register(contract.LinalgTriangular, triangularCall)
-	kernel.Register(contract.LinalgCholesky, choleskyCall)
 }
 
 // matrices are copies of a batch [batch, m, n] of matrices in scratch memory, each with a status word. k is the number of columns of
@@ -340,41 +339,4 @@ func detCall(r *shader.Recorder, c *core.Call) error {
   st_sign(%s + i, sign);`, n, data, exchanged, outs[0], outs[1])
 		w.Add("  st_size(%s + i, size);", outs[2])
 	})
-}
-
-// choleskyCall: Outs[0] = the lower triangles L of Ins[0] = L Lᵀ; Outs[1], if present, = the row, counted from 1, at which each matrix
-// failed, or 0.
-func choleskyCall(r *shader.Recorder, c *core.Call) error {
-	x, err := newMatrices(r, c)
-	if err != nil || x.batch == 0 || x.n == 0 {
-		return err
-	}
-	err = x.runSteps(r, "cholesky", x.n, x.n*x.n/matrixThreads+x.n/32+4, func(*shader.Builder, int) func() stepProgram {
-		return func() stepProgram {
-			return stepProgram{parts: []string{`
-    let d = data[at + step * n + step];
-`, `
-    if (!(d > 0.0) && li == 0u && status[mark] == 0u) { status[mark] = step + 1u; }
-    let root = sqrt(d);
-    for (var i = step + li; i < n; i += 64u) { data[at + i * n + step] = select(data[at + i * n + step] / root, root, i == step); }
-`, `
-    let left = n - 1u - step;
-    for (var e = li; e < left * left; e += 64u) {
-      let i = step + 1u + e / left;
-      let j = step + 1u + e % left;
-      if (j <= i) { data[at + i * n + j] = data[at + i * n + j] - data[at + i * n + step] * data[at + j * n + step]; }
-    }
-`}}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if err := x.storeOf(r, &c.Outs[0], x.data, x.n, x.n, x.n*x.n, x.n, 1, "select(0.0, v, col <= row)"); err != nil {
-		return err
-	}
-	if len(c.Outs) > 1 {
-		return x.storeWords(r, &c.Outs[1], x.status, x.batch)
-	}
-	return x.report(r, c, notPositiveMatrix)
 }
