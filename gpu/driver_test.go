@@ -26,7 +26,7 @@ func TestEveryKernelRunsOnTheFakeDriver(t *testing.T) {
 			}
 			ctx := core.NewRankContext(0, nil)
 			core.WithContext(ctx, func() {
-				core.Tidy(func() { runOnFakeDevice(t, r, s, d, i) })
+				core.Tidy(func() { runOnFakeDevice(t, r, s, d, core.Float32, i) })
 			})
 			ctx.Free()
 		}
@@ -44,8 +44,8 @@ func TestEveryKernelRunsOnTheFakeDriver(t *testing.T) {
 }
 
 // runOnFakeDevice runs a sample and its derivative on a device whose results are meaningless.
-func runOnFakeDevice(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, n int) {
-	m := &maker{rng: newRand(r.Name, n), dtype: core.Float32, sliced: n%2 == 1, device: d}
+func runOnFakeDevice(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, dtype core.DType, n int) {
+	m := &maker{rng: newRand(r.Name, n), dtype: dtype, sliced: n%2 == 1, device: d}
 	_, args := m.arguments(s)
 	context := core.CurrentContext()
 	context.SetDefaultDevice(d)

@@ -3,7 +3,9 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,26 +16,36 @@ import (
 )
 
 func init() {
-	core.RegisterBackend(core.Backend{Kind: "fakegpu", Count: func() int { return 2 }, Open: func(index, ordinal int) (core.Device, error) {
-		f := &fakeDriver{}
+	core.RegisterBackend(core.Backend{Kind: "fakegpu", Count: func() int { return 3 }, Open: func(index, ordinal int) (core.Device, error) {
+		f := &fakeDriver{shader.WGSL{}, 0}
+		if index == 2 {
+			f = &fakeDriver{shader.CUDA{}, 90}
+		}
 		return newDevice(index, ordinal, adapter{f.Adapters()[0], f})
 	}})
 }
 
-// A fakeDriver is a driver for a GPU that accepts every program and copies bytes, but computes nothing.
-type fakeDriver struct{}
+// A fakeDriver is a driver for a GPU that accepts every program and copies bytes, but computes nothing. The third of its devices takes
+// programs in CUDA C++.
+type fakeDriver struct {
+	language   shader.Language
+	capability int
+}
 
 func (*fakeDriver) Name() string    { return "fake" }
 func (*fakeDriver) Missing() string { return "" }
 func (*fakeDriver) Shutdown() bool  { return true }
 
-func (*fakeDriver) Adapters() []driver.Adapter {
-	return []driver.Adapter{{Name: "fake", Backend: "none"}}
+func (f *fakeDriver) Adapters() []driver.Adapter {
+	return []driver.Adapter{{Name: "fake", Backend: "none", ComputeCapability: f.capability}}
 }
 
-func (*fakeDriver) Open(int) (driver.GPU, error) { return &fakeGPU{programs: map[string]int{}}, nil }
+func (f *fakeDriver) Open(int) (driver.GPU, error) {
+	return &fakeGPU{language: f.language, programs: map[string]int{}}, nil
+}
 
 type fakeGPU struct {
+	language shader.Language
 	lost     string
 	loseNext string         // with the next batch, the device is lost for this reason
 	programs map[string]int // number of buffers by source
@@ -52,7 +64,7 @@ func (*fakeGPU) NewBuffer(_ driver.Usage, size int, _ bool) (driver.Buffer, erro
 	return &fakeBuffer{make([]byte, size)}, nil
 }
 
-func (*fakeGPU) Language() shader.Language { return shader.WGSL{} }
+func (g *fakeGPU) Language() shader.Language { return g.language }
 
 func (g *fakeGPU) NewPipeline(p driver.Program) (driver.Pipeline, error) {
 	g.programs[p.Source] = p.Buffers
@@ -161,6 +173,12 @@ func Ran(d *Device) (programs, dispatches int) {
 		programs, dispatches = len(g.programs), g.runs
 	})
 	return programs, dispatches
+}
+
+// Programs returns the programs that a device of the fake driver has compiled, in the order of their texts.
+func Programs(d *Device) (texts []string) {
+	d.thread.do(func() { texts = slices.Sorted(maps.Keys(d.thread.gpu.(*fakeGPU).programs)) })
+	return texts
 }
 
 // A markedLanguage marks the declarations that it prints, so that a test sees which text kernels print themselves.
