@@ -156,6 +156,8 @@ func (p *Scatter) search(r *shader.Recorder) error {
   if (row >= %s) { return; }
   let place = dest[%s + row];
   if (place == %s) { return; }`, chunks, count, from, shader.NoIndex)
+		w.Add("  if (li == 0u) { %s; }", w.AtomicStore("found", "0u"))
+		w.Barrier()
 		w.Add("  for (var o = %s + li; o < %s; o += 64u) { if (dest[%s + o] == place) { %s; } }", begin, end, from, w.AtomicStore("found", "1u"))
 		w.Barrier()
 		w.Add("  if (%s == 1u) { return; }", w.AtomicLoad("found"))
