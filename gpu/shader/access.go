@@ -51,6 +51,7 @@ type Access struct {
 	DType  core.DType
 	Vec4   bool // the buffer is declared as an array of vec4
 	Shared bool // other invocations may write to the same 32-bit word
+	words  bool // the buffer is an array of words, whatever the dtype
 }
 
 // TypeName returns the name of the type that values of type t and kind k are computed in.
@@ -69,8 +70,20 @@ func TypeName(t expr.Type, k expr.Kind) string {
 // PerWord returns how many elements of a dtype a 32-bit word holds, at least 1.
 func PerWord(d core.DType) int { return max(4/d.Size(), 1) }
 
+// narrow returns the element type of the buffer if the language has elements smaller than a word, or "".
+func (a *Access) narrow(w *Text) string {
+	if a.words || PerWord(a.DType) == 1 {
+		return ""
+	}
+	return w.Narrow(a.DType.Size())
+}
+
 // Declare writes the declaration of the operand at a binding.
 func (a *Access) Declare(w *Text, binding int) {
+	if element := a.narrow(w); element != "" {
+		w.text.WriteString(w.Buffer(binding, a.Name, element))
+		return
+	}
 	element := map[core.DType]string{core.Float32: Real, core.Int32: "i32", core.Int64: Pair, core.Float64: Pair}[a.DType]
 	switch {
 	case element == "" && a.Shared:
@@ -91,27 +104,32 @@ func (a *Access) Loader(w *Text, t expr.Type, k expr.Kind) {
 	if a.Vec4 && a.DType.Size() == 4 {
 		at = a.Name + "[e_ >> 2u][e_ & 3u]"
 	}
-	word := func(bits string) string {
-		place := a.Name + "[e_ >> " + bits + "]"
+	// bits returns the bits of the element, in a word whose upper bits are those of other elements if there are any.
+	narrow := a.narrow(w)
+	bits := func(shift string, n int) string {
+		if narrow != "" {
+			return "u32(" + at + ")"
+		}
+		place := a.Name + "[e_ >> " + shift + "]"
 		if a.Shared {
 			place = w.AtomicLoad(place)
 		}
-		return place
+		return fmt.Sprintf("%s >> ((e_ & %du) * %du)", place, n-1, 32/n)
 	}
 	var value string
 	switch a.DType {
 	case core.Float32:
 		value = at
 	case core.Float16:
-		value = "unpack2x16float(" + word("1u") + " >> ((e_ & 1u) * 16u)).x"
+		value = "unpack2x16float(" + bits("1u", 2) + ").x"
 	case core.BFloat16:
-		value = "bitcast<real>((" + word("1u") + " >> ((e_ & 1u) * 16u)) << 16u)"
+		value = "bitcast<real>((" + bits("1u", 2) + ") << 16u)"
 	case core.Int32:
 		value = at
 	case core.Int64, core.Float64:
 		value = at
 	default:
-		value = "((" + word("2u") + " >> ((e_ & 3u) * 8u)) & 255u)"
+		value = "((" + bits("2u", 4) + ") & 255u)"
 	}
 	w.Func("ld_"+a.Name+"(e_: u32) -> "+TypeName(t, k), "return %s;", Convert(value, a.DType, t, k))
 }
@@ -209,6 +227,10 @@ func (a *Access) Storer(w *Text, t expr.Type, k expr.Kind) {
 		w.Func(sign, "%s[e_] = %s;", a.Name, value)
 		return
 	}
+	if narrow := a.narrow(w); narrow != "" {
+		w.Func(sign, "%s[e_] = %s(%s);", a.Name, narrow, value)
+		return
+	}
 	shift, mask, bits := "1u", "0xffffu", 16
 	if n == 4 {
 		shift, mask, bits = "2u", "0xffu", 8
@@ -222,7 +244,7 @@ func (a *Access) Storer(w *Text, t expr.Type, k expr.Kind) {
 }
 
 // LoadVec4 returns statements that define NAME_0 to NAME_3, the four elements from index e on. e is a multiple of four.
-func (a *Access) LoadVec4(t expr.Type, k expr.Kind, e string) string {
+func (a *Access) LoadVec4(w *Text, t expr.Type, k expr.Kind, e string) string {
 	var b strings.Builder
 	var values [4]string
 	switch n := PerWord(a.DType); {
@@ -235,17 +257,29 @@ func (a *Access) LoadVec4(t expr.Type, k expr.Kind, e string) string {
 		for i := range values {
 			values[i] = fmt.Sprintf("%s[%s + %du]", a.Name, e, i)
 		}
+	case a.narrow(w) != "":
+		fmt.Fprintf(&b, "    let v_%s = %s;\n", a.Name, w.LoadNarrow4(a.Name, e))
+		for i := range values {
+			bits := "v_" + a.Name + "." + Component(i)
+			switch a.DType {
+			case core.Float16:
+				bits = "unpack2x16float(" + bits + ").x"
+			case core.BFloat16:
+				bits = "bitcast<real>(" + bits + " << 16u)"
+			}
+			values[i] = bits
+		}
 	case n == 2:
 		fmt.Fprintf(&b, "    let u_%s = %s[(%s) >> 1u];\n    let v_%s = %s[((%s) >> 1u) + 1u];\n", a.Name, a.Name, e, a.Name, a.Name, e)
 		for i := range values {
-			w := fmt.Sprintf("%c_%s", "uv"[i/2], a.Name)
+			word := fmt.Sprintf("%c_%s", "uv"[i/2], a.Name)
 			switch {
 			case a.DType == core.Float16:
-				values[i] = "unpack2x16float(" + w + ")." + Component(i%2)
+				values[i] = "unpack2x16float(" + word + ")." + Component(i%2)
 			case i%2 == 0:
-				values[i] = "bitcast<real>(" + w + " << 16u)"
+				values[i] = "bitcast<real>(" + word + " << 16u)"
 			default:
-				values[i] = "bitcast<real>(" + w + " & 0xffff0000u)"
+				values[i] = "bitcast<real>(" + word + " & 0xffff0000u)"
 			}
 		}
 	default:
@@ -261,7 +295,7 @@ func (a *Access) LoadVec4(t expr.Type, k expr.Kind, e string) string {
 }
 
 // StoreVec4 returns statements that store four values from index e on. e is a multiple of four.
-func (a *Access) StoreVec4(t expr.Type, k expr.Kind, e string, values [4]string) string {
+func (a *Access) StoreVec4(w *Text, t expr.Type, k expr.Kind, e string, values [4]string) string {
 	var v [4]string
 	for i := range v {
 		v[i] = Encode(values[i], a.DType, t, k)
@@ -276,6 +310,8 @@ func (a *Access) StoreVec4(t expr.Type, k expr.Kind, e string, values [4]string)
 			fmt.Fprintf(&b, "    %s[%s + %du] = %s;\n", a.Name, e, i, v[i])
 		}
 		return b.String()
+	case a.narrow(w) != "":
+		return "    " + w.StoreNarrow4(a.Name, e, v) + ";\n"
 	case n == 2:
 		return fmt.Sprintf("    %s[(%s) >> 1u] = %s | (%s << 16u);\n    %s[((%s) >> 1u) + 1u] = %s | (%s << 16u);\n",
 			a.Name, e, v[0], v[1], a.Name, e, v[2], v[3])

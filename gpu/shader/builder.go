@@ -116,7 +116,7 @@ func (s *Builder) bind(name string, o *core.Operand, b Binding) string {
 
 // WordsOf binds memory as 32-bit words, NAME[index], and returns the expression for the index of its first word.
 func (s *Builder) WordsOf(name string, m core.Memory) string {
-	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: name, DType: core.Bool}})
+	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: name, DType: core.Bool, words: true}})
 	s.key.Bits[0] = s.key.Bits[0]<<4 | 15
 	s.Mems = append(s.Mems, m)
 	return s.Uint(int(Word(m)))

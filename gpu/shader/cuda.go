@@ -1,6 +1,9 @@
 package shader
 
-import _ "embed"
+import (
+	_ "embed"
+	"strings"
+)
 
 // CUDA is the [Language] of CUDA C++, as NVRTC compiles it. It prints programs in WGSL and translates them as a whole.
 //
@@ -17,3 +20,19 @@ var cudaPrelude string
 
 // Translate implements [Language].
 func (CUDA) Translate(text string) string { return cudaPrelude + translateCUDA(text) }
+
+// Narrow implements [Language].
+func (CUDA) Narrow(bytes int) string {
+	if bytes == 1 {
+		return "narrow8"
+	}
+	return "narrow16"
+}
+
+// LoadNarrow4 implements [Language].
+func (CUDA) LoadNarrow4(buffer, e string) string { return "load_narrow4(" + buffer + ", " + e + ")" }
+
+// StoreNarrow4 implements [Language].
+func (CUDA) StoreNarrow4(buffer, e string, v [4]string) string {
+	return "store_narrow4(" + buffer + ", " + e + ", vec4<u32>(" + strings.Join(v[:], ", ") + "))"
+}

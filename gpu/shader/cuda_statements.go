@@ -13,7 +13,7 @@ func init() {
 		const_cast constexpr decltype delete do double dynamic_cast enum explicit export extern float friend goto inline int long mutable
 		namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires short
 		signed sizeof static static_assert static_cast template this thread_local throw try typedef typeid typename union unsigned using
-		virtual void volatile wchar_t xor xor_eq linux unix subscript program parameters buffer storage`) {
+		virtual void volatile wchar_t xor xor_eq linux unix subscript program parameters buffer storage narrow`) {
 		cudaReserved[name] = true
 	}
 }

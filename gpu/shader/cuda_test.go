@@ -1,6 +1,7 @@
 package shader
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"runtime"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/cuda/nvrtc"
 )
 
@@ -154,6 +157,7 @@ func TestCUDATypes(t *testing.T) {
   static_assert(sizeof(T) == size && alignof(T) == alignment && __is_trivially_constructible(T) && __is_trivially_copyable(T));
 CHECK(u32, 4, 4) CHECK(i32, 4, 4) CHECK(vec2<u32>, 8, 8) CHECK(vec2<f32>, 8, 8) CHECK(vec4<f32>, 16, 16) CHECK(vec4<u32>, 16, 16)
 CHECK(vec4<i32>, 16, 16) CHECK(mat2x4<f32>, 32, 16) CHECK(atomic<u32>, 4, 4) CHECK(parameters, 512, 16) CHECK(buffer, 16, 8)
+CHECK(narrow16, 2, 2) CHECK(narrow8, 1, 1)
 using rows = array<array<vec4<f32>, 3>, 2>;
 CHECK(rows, 96, 16)
 }
@@ -208,11 +212,34 @@ func TestCUDAProgram(t *testing.T) {
 	require.NoError(t, compileCUDA(t, strings.TrimPrefix(s.Text, cudaPrelude)))
 }
 
-// TestCUDAPreludeHasNoOtherNames checks that functions of the prelude are those of WGSL, or reserved.
+// TestCUDANarrow reads and writes operands of 16 and 8 bits one by one and four at a time.
+func TestCUDANarrow(t *testing.T) {
+	r := &Recorder{GPU: &Device{Language: CUDA{}}}
+	s := r.Write(4, func(w *Text) {
+		for i, d := range []core.DType{core.BFloat16, core.Float16, core.Uint8, core.Bool} {
+			a := Access{Name: fmt.Sprintf("x%d", i), DType: d, Shared: i%2 == 0}
+			a.Declare(w, i+1)
+			a.Loader(w, expr.F32, expr.Number)
+			a.Storer(w, expr.F32, expr.Number)
+			w.Func("four_"+a.Name+"(e: u32)", "%s%s", a.LoadVec4(w, expr.F32, expr.Number, "e"),
+				a.StoreVec4(w, expr.F32, expr.Number, "e", [4]string{a.Name + "_3", a.Name + "_2", a.Name + "_1", a.Name + "_0"}))
+		}
+		w.Main(64)
+		for i := range 4 {
+			w.Add("  st_x%[1]d(li, ld_x%[1]d(li + 1u));\n  four_x%[1]d(li * 4u);", i)
+		}
+	})
+	require.NotContains(t, strings.TrimPrefix(s.Text, cudaPrelude), "atomic")
+	require.Equal(t, 4, strings.Count(strings.TrimPrefix(s.Text, cudaPrelude), "= load_narrow4("))
+	require.NoError(t, compileCUDA(t, strings.TrimPrefix(s.Text, cudaPrelude)))
+	require.Error(t, compileCUDA(t, "namespace plait { u32 f(const storage<narrow16> &x) { return x[0_u] >> 1_u; } }"), "an element is no word")
+}
+
+// TestCUDAPreludeNames checks that functions of the prelude are those of WGSL, or reserved.
 func TestCUDAPreludeNames(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^(?:template <[^>]*> )?(?:struct|using) (?:alignas\([^)]*\)+ )?(\w+)`).FindAllStringSubmatch(cudaPrelude, -1) {
 		switch name := m[1]; name {
-		case "u32", "i32", "f32", "vec2", "vec3", "vec4", "mat2x4", "array", "atomic":
+		case "u32", "i32", "f32", "vec2", "vec3", "vec4", "mat2x4", "array", "atomic", "narrow8", "narrow16":
 		default:
 			require.NotEqual(t, name, cudaName(name), "a kernel may use the name")
 		}

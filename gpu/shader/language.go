@@ -15,6 +15,12 @@ type Language interface {
 	Params() string
 	// Buffer declares a storage buffer of elements that the program reads and writes.
 	Buffer(binding int, name, element string) string
+	// Narrow returns the type of a buffer's elements of 1 or 2 bytes, or "" if buffers have no elements smaller than a word. A value of it is
+	// made of the word that holds its bits, and converted to one. LoadNarrow4 and StoreNarrow4 return expressions that read and write four of
+	// them from index e on, a multiple of four. LoadNarrow4's has the type [Word4].
+	Narrow(bytes int) string
+	LoadNarrow4(buffer, e string) string
+	StoreNarrow4(buffer, e string, values [4]string) string
 	// Shared declares an array in workgroup memory; Private declares one that is private to each invocation. Several sizes declare an array
 	// of arrays, with the outermost size first. No size declares a single element.
 	Shared(name, element string, sizes ...int) string
@@ -92,6 +98,10 @@ func (WGSL) Params() string {
 func (WGSL) Buffer(binding int, name, element string) string {
 	return fmt.Sprintf("@group(0) @binding(%d) var<storage, read_write> %s: array<%s>;\n", binding, name, element)
 }
+
+func (WGSL) Narrow(int) string                             { return "" }
+func (WGSL) LoadNarrow4(string, string) string             { return "" }
+func (WGSL) StoreNarrow4(string, string, [4]string) string { return "" }
 
 func (WGSL) Shared(name, element string, sizes ...int) string {
 	return fmt.Sprintf("var<workgroup> %s: %s;\n", name, wgslArray(element, sizes))

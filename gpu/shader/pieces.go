@@ -35,7 +35,7 @@ func (s *Builder) Faults(r *Recorder, c *core.Call, err func(c *core.Call, at ui
 		s.err = failure
 	}
 	index := s.Uint(int(word))
-	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: "faults", DType: core.Bool}})
+	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: "faults", DType: core.Bool, words: true}})
 	s.Mems = append(s.Mems, m)
 	return func(position string) string { return "faults[" + index + "] = " + position + " + 1u;" }
 }

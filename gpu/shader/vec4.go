@@ -30,7 +30,7 @@ func (a *Access) loader4(w *Text) {
 		w.Func(sign, "return %s[q_];", a.Name)
 		return
 	}
-	w.Func(sign, "%s  return real4(%[2]s_0, %[2]s_1, %[2]s_2, %[2]s_3);", a.LoadVec4(expr.F32, expr.Number, "q_ * 4u"), a.Name)
+	w.Func(sign, "%s  return real4(%[2]s_0, %[2]s_1, %[2]s_2, %[2]s_3);", a.LoadVec4(w, expr.F32, expr.Number, "q_ * 4u"), a.Name)
 }
 
 // storer4 writes the function st4_NAME, which stores the four elements of a vec4.
@@ -40,7 +40,7 @@ func (a *Access) storer4(w *Text) {
 		w.Func(sign, "%s[q_] = v_;", a.Name)
 		return
 	}
-	w.Func(sign, "%s", a.StoreVec4(expr.F32, expr.Number, "q_ * 4u", [4]string{"v_.x", "v_.y", "v_.z", "v_.w"}))
+	w.Func(sign, "%s", a.StoreVec4(w, expr.F32, expr.Number, "q_ * 4u", [4]string{"v_.x", "v_.y", "v_.z", "v_.w"}))
 }
 
 // takesVec4 reports whether the binding has the functions ld4_NAME and st4_NAME.

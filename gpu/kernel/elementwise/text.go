@@ -174,7 +174,7 @@ func (m *Kernel) writeVec4(w *shader.Text, accesses []*shader.Access, bases, nam
 			w.Add("    let %s_0 = ld_%s(%s);", n, n, bases[i])
 			continue
 		}
-		w.Put(accesses[i].LoadVec4(t, kind(i), bases[i]+" + e"))
+		w.Put(accesses[i].LoadVec4(w, t, kind(i), bases[i]+" + e"))
 	}
 	for v := range 4 {
 		var args []string
@@ -193,7 +193,7 @@ func (m *Kernel) writeVec4(w *shader.Text, accesses []*shader.Access, bases, nam
 		for v := range values {
 			values[v] = fmt.Sprintf("out_%d.r%d", v, j)
 		}
-		w.Put(accesses[i].StoreVec4(t, kind(i), bases[i]+" + e", values))
+		w.Put(accesses[i].StoreVec4(w, t, kind(i), bases[i]+" + e", values))
 	}
 	if dimensions {
 		w.Add("  }")

@@ -142,9 +142,19 @@ func rawOf(w *shader.Text, p *site, vec4 bool) *rawAccess {
 	return &rawAccess{site: p, w: w, name: "b" + strconv.Itoa(p.bound), vec4: vec4, shared: p.stored() && !vec4 && shader.PerWord(p.DType) > 1}
 }
 
+// narrow returns the element type of the buffer if the language has elements smaller than a word, or "".
+func (x *rawAccess) narrow() string {
+	if shader.PerWord(x.DType) == 1 {
+		return ""
+	}
+	return x.w.Narrow(x.DType.Size())
+}
+
 func (x *rawAccess) declare(binding int) {
 	element := bitsType(x.DType)
 	switch {
+	case x.narrow() != "":
+		element = x.narrow()
 	case x.shared:
 		element = shader.AtomicWord
 	case x.vec4 && x.DType.Size() == 4:
@@ -161,6 +171,8 @@ func (x *rawAccess) load(e string) string {
 		return fmt.Sprintf("%s[(%s) >> 2u][(%s) & 3u]", x.name, e, e)
 	case n == 1:
 		return x.name + "[" + e + "]"
+	case x.narrow() != "":
+		return "u32(" + x.name + "[" + e + "])"
 	}
 	word := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
 	if x.shared {
@@ -180,6 +192,8 @@ func (x *rawAccess) store(e, v string) string {
 		return fmt.Sprintf("%s[(%s) >> 2u][(%s) & 3u] = %s;\n", x.name, e, e, v)
 	case n == 1:
 		return fmt.Sprintf("%s[%s] = %s;\n", x.name, e, v)
+	case x.narrow() != "":
+		return fmt.Sprintf("%s[%s] = %s(%s);\n", x.name, e, x.narrow(), v)
 	}
 	word := fmt.Sprintf("%s[(%s) / %du]", x.name, e, n)
 	shift := fmt.Sprintf("(((%s) %% %du) * %du)", e, n, 32/n)
@@ -205,6 +219,11 @@ func (x *rawAccess) loadVec4(e string) (statement string, elements [4]string) {
 			elements[i] = q + "." + shader.Component(i)
 		}
 		return fmt.Sprintf("    let %s = %s[(%s) >> 2u];\n", q, x.name, e), elements
+	case x.narrow() != "":
+		for i := range elements {
+			elements[i] = q + "." + shader.Component(i)
+		}
+		return fmt.Sprintf("    let %s = %s;\n", q, x.w.LoadNarrow4(x.name, e)), elements
 	case n == 2:
 		for i := range elements {
 			elements[i] = fmt.Sprintf("((%s.%c >> %du) & 0xffffu)", q, "xy"[i/2], i%2*16)
@@ -228,6 +247,8 @@ func (x *rawAccess) storeVec4(e string, v [4]string) string {
 		return text
 	case n == 1:
 		return fmt.Sprintf("    %s[(%s) >> 2u] = word4(%s);\n", x.name, e, strings.Join(v[:], ", "))
+	case x.narrow() != "":
+		return fmt.Sprintf("    %s;\n", x.w.StoreNarrow4(x.name, e, v))
 	case n == 2:
 		return fmt.Sprintf("    %s[(%s) >> 1u] = %s | (%s << 16u);\n    %s[((%s) >> 1u) + 1u] = %s | (%s << 16u);\n",
 			x.name, e, v[0], v[1], x.name, e, v[2], v[3])

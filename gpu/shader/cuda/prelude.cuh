@@ -327,4 +327,37 @@ template <class T> struct storage {
   __forceinline__ T &operator[](subscript i) const { return at[i.v < last ? i.v : last]; }
 };
 
+// An element of one or two bytes, whose bits programs have in a word.
+template <class T> struct narrow {
+  T v;
+  narrow() = default;
+  __forceinline__ explicit narrow(u32 bits) : v(bits.v) {}
+  __forceinline__ explicit operator u32() const { return u32(unsigned(v)); }
+};
+using narrow8 = narrow<unsigned char>;
+using narrow16 = narrow<unsigned short>;
+
+// Four of them are accessed as a whole. Their index is a multiple of four.
+template <class T> __forceinline__ T *narrow4(const storage<narrow<T>> &b, u32 e) {
+  return (T *)__builtin_assume_aligned(&b.at[(e.v < b.last ? e.v : b.last) & ~3u], 4 * sizeof(T));
+}
+__forceinline__ vec4<u32> load_narrow4(const storage<narrow16> &b, u32 e) {
+  uint2 words;
+  memcpy(&words, narrow4(b, e), 8);
+  return vec4<u32>(words.x & 0xffff, words.x >> 16, words.y & 0xffff, words.y >> 16);
+}
+__forceinline__ vec4<u32> load_narrow4(const storage<narrow8> &b, u32 e) {
+  unsigned word;
+  memcpy(&word, narrow4(b, e), 4);
+  return vec4<u32>(word & 0xff, word >> 8 & 0xff, word >> 16 & 0xff, word >> 24);
+}
+__forceinline__ void store_narrow4(const storage<narrow16> &b, u32 e, vec4<u32> v) {
+  const uint2 words = {v.x.v | v.y.v << 16, v.z.v | v.w.v << 16};
+  memcpy(narrow4(b, e), &words, 8);
+}
+__forceinline__ void store_narrow4(const storage<narrow8> &b, u32 e, vec4<u32> v) {
+  const unsigned word = v.x.v | v.y.v << 8 | v.z.v << 16 | v.w.v << 24;
+  memcpy(narrow4(b, e), &word, 4);
+}
+
 } // namespace plait
