@@ -48,7 +48,8 @@ func TestConvolutions(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprint(c.x, c.w, c.o, dtype, name), func(t *testing.T) {
-					defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes = few })()
+					// A GPU of one multiprocessor has no reason to split K, which takes memory of its own.
+		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes, f.Multiprocessors = few, 1 })()
 					core.Tidy(func() {
 						x, w, b := op.Randn(c.x...), op.Randn(c.w...), op.Randn(c.w[0])
 						tolerance := 1e-4
@@ -81,7 +82,8 @@ func TestConvolutionScratchMemory(t *testing.T) {
 	d := device(t)
 	const patches = 4 * (4 * 16 * 25) * (32 * 32)
 	taken := func(few int) int {
-		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes = few })()
+		// A GPU of one multiprocessor has no reason to split K, which takes memory of its own.
+		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes, f.Multiprocessors = few, 1 })()
 		x, w := on(d, 4, 16, 32, 32).SetRequiresGrad(true), on(d, 32, 16, 5, 5).SetRequiresGrad(true)
 		defer x.Release()
 		defer w.Release()

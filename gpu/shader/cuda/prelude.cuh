@@ -225,6 +225,9 @@ template <class T> __forceinline__ vec2<T> select(vec2<T> no, vec2<T> yes, vec2<
 template <class T> __forceinline__ vec4<T> select(vec4<T> no, vec4<T> yes, vec4<bool> c) {
   return vec4<T>(c.x ? yes.x : no.x, c.y ? yes.y : no.y, c.z ? yes.z : no.z, c.w ? yes.w : no.w);
 }
+__forceinline__ vec4<bool> operator||(vec4<bool> a, vec4<bool> b) {
+  return vec4<bool>(a.x || b.x, a.y || b.y, a.z || b.z, a.w || b.w);
+}
 __forceinline__ bool any(bool v) { return v; }
 __forceinline__ bool any(vec2<bool> v) { return v.x || v.y; }
 __forceinline__ bool any(vec4<bool> v) { return v.x || v.y || v.z || v.w; }
