@@ -92,7 +92,7 @@ struct program {
   }
 };
 } // namespace plait
-extern "C" __global__ void __launch_bounds__(64) plait_main(const __grid_constant__ plait::parameters p, `+
+extern "C" __global__ void __launch_bounds__(64, 1) plait_main(const __grid_constant__ plait::parameters p, `+
 		`const __grid_constant__ plait::buffer b1, const __grid_constant__ plait::buffer b2) {
   plait::program{p, b1, b2}.main({blockIdx.x, blockIdx.y, blockIdx.z}, {gridDim.x, gridDim.y, gridDim.z}, threadIdx.x);
 }`), squeeze(got))

@@ -241,14 +241,15 @@ func (t *cudaTranslator) function(threads string) {
 	}
 }
 
-// entry writes the kernel that calls the main function.
+// entry writes the kernel that calls the main function. It asks for one workgroup of a multiprocessor at least: without that, the compiler
+// keeps small programs to 32 registers, and spills others.
 func (t *cudaTranslator) entry(threads string) {
 	params, args := "const __grid_constant__ plait::parameters p", "p"
 	for i := range t.buffers {
 		params += fmt.Sprintf(", const __grid_constant__ plait::buffer b%d", i+1)
 		args += fmt.Sprintf(", b%d", i+1)
 	}
-	fmt.Fprintf(&t.main, `extern "C" __global__ void __launch_bounds__(%s) plait_main(%s) {
+	fmt.Fprintf(&t.main, `extern "C" __global__ void __launch_bounds__(%s, 1) plait_main(%s) {
   plait::program{%s}.main({blockIdx.x, blockIdx.y, blockIdx.z}, {gridDim.x, gridDim.y, gridDim.z}, threadIdx.x);
 }
 `, threads, params, args)

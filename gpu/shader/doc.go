@@ -11,6 +11,7 @@
 //   - builder.go, access.go: operands and parameters; loads and stores of every dtype
 //   - loop.go: index arithmetic for strided operands
 //   - text.go, workgroup.go: the text of programs; language.go: the syntax of declarations
+//   - cuda.go, cuda_translate.go, cuda_statements.go, cuda_tokens.go: programs in CUDA C++; cuda: what they begin with
 //   - pieces.go: statements that several kernels use
 //   - library: WGSL functions; a program gets only those that it mentions
 package shader
