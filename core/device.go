@@ -19,9 +19,9 @@ const MetaKept = 1 << 20
 
 // A Device runs kernels on streams and owns memory. Package core/cpu implements it for CPU cores.
 type Device interface {
-	// String returns the device's name, such as "cpu:0".
+	// String returns the device's name, such as "cpu:0" or "cuda:0". [OpenDevice] takes it.
 	String() string
-	// Kind returns the part of the name before the colon.
+	// Kind returns the kind of the device's [Backend]. The part of the name before the colon is the kind or an alias of it.
 	Kind() string
 	// Index returns the number after the colon.
 	Index() int
@@ -117,14 +117,16 @@ type Memory struct {
 
 // A Backend opens the devices of one kind.
 type Backend struct {
-	Kind  string
-	Open  func(index, ordinal int) (Device, error)
-	Count func() int // devices that can be opened
+	Kind    string
+	Aliases []string // other names of the kind
+	Open    func(index, ordinal int) (Device, error)
+	Count   func() int // devices that can be opened
 }
 
 var devices struct {
 	sync.Mutex
 	backends map[string]Backend
+	aliases  map[string]string // kinds by alias
 	open     map[string]Device
 	order    []Device
 }
@@ -134,12 +136,30 @@ func RegisterBackend(b Backend) {
 	devices.Lock()
 	defer devices.Unlock()
 	if devices.backends == nil {
-		devices.backends, devices.open = map[string]Backend{}, map[string]Device{}
+		devices.backends, devices.open, devices.aliases = map[string]Backend{}, map[string]Device{}, map[string]string{}
 	}
 	devices.backends[b.Kind] = b
+	for _, alias := range b.Aliases {
+		devices.aliases[alias] = b.Kind
+	}
 }
 
-// OpenDevice returns the device with the given name, such as "cpu:1"; "cpu" means "cpu:0".
+// kindOf returns the kind that a name of a kind means. The caller holds the mutex of devices.
+func kindOf(name string) string {
+	if kind, ok := devices.aliases[name]; ok {
+		return kind
+	}
+	return name
+}
+
+// DeviceKind returns the kind of devices that a name means, such as "gpu" for "cuda". Other names are returned as they are.
+func DeviceKind(name string) string {
+	devices.Lock()
+	defer devices.Unlock()
+	return kindOf(name)
+}
+
+// OpenDevice returns the device with the given name, such as "cpu:1"; "cpu" means "cpu:0", and "cuda:0" is "gpu:0".
 func OpenDevice(name string) (Device, error) {
 	kind, number, found := strings.Cut(name, ":")
 	index := 0
@@ -150,9 +170,10 @@ func OpenDevice(name string) (Device, error) {
 		}
 		index = n
 	}
-	name = fmt.Sprint(kind, ":", index)
 	devices.Lock()
 	defer devices.Unlock()
+	kind = kindOf(kind)
+	name = fmt.Sprint(kind, ":", index)
 	if d := devices.open[name]; d != nil {
 		return d, nil
 	}
@@ -164,7 +185,7 @@ func OpenDevice(name string) (Device, error) {
 		}
 		slices.Sort(kinds)
 		hint := ""
-		if kind == "gpu" {
+		if kind == "gpu" || kind == "cuda" {
 			hint = "; a program that imports github.com/plait-ml/plait/gpu has GPUs"
 		}
 		return nil, Errorf(DeviceError, "device", "no devices of kind %q, want one of %v%s", kind, kinds, hint)
@@ -185,10 +206,10 @@ func OpenDevices() []Device {
 	return slices.Clone(devices.order)
 }
 
-// DeviceCount returns how many devices of a kind can be opened.
+// DeviceCount returns how many devices of a kind can be opened. An alias means its kind.
 func DeviceCount(kind string) int {
 	devices.Lock()
-	b, ok := devices.backends[kind]
+	b, ok := devices.backends[kindOf(kind)]
 	devices.Unlock()
 	if !ok {
 		return 0

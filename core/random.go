@@ -107,6 +107,7 @@ func ManualSeed(seed uint64) {
 // ManualSeedKind restarts the current rank's or worker's generators for devices of one kind from seed. It also applies to devices opened
 // later.
 func ManualSeedKind(kind string, seed uint64) {
+	kind = DeviceKind(kind)
 	c := CurrentContext()
 	c.random.mu.Lock()
 	defer c.random.mu.Unlock()

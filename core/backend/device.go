@@ -11,20 +11,25 @@ import (
 
 // A Device has a device's name and its open streams.
 type Device struct {
-	kind           string
+	kind, name     string
 	index, ordinal int
 
 	mu      sync.Mutex
 	streams []*Stream
 }
 
-// NewDevice returns a device without streams.
+// NewDevice returns a device without streams. Its name is the kind and the index.
 func NewDevice(kind string, index, ordinal int) *Device {
-	return &Device{kind: kind, index: index, ordinal: ordinal}
+	return NewNamedDevice(kind, kind, index, ordinal)
+}
+
+// NewNamedDevice is NewDevice for a device whose name is an alias of its kind and the index, as in "cuda:0".
+func NewNamedDevice(kind, alias string, index, ordinal int) *Device {
+	return &Device{kind: kind, name: fmt.Sprint(alias, ":", index), index: index, ordinal: ordinal}
 }
 
 // String implements [core.Device].
-func (d *Device) String() string { return fmt.Sprint(d.kind, ":", d.index) }
+func (d *Device) String() string { return d.name }
 
 // Kind implements [core.Device].
 func (d *Device) Kind() string { return d.kind }
