@@ -170,6 +170,13 @@ int plaitk_gpu_adapters(plaitk_gpu_adapter *out, int max) {
   return n;
 }
 
+int plaitk_gpu_describe(plaitk_gpu_vulkan *out, int max) {
+  if (!driver_enter()) return 0;
+  int n = plaitk_gpu_ask_vulkan(out, max);
+  driver_leave();
+  return n;
+}
+
 typedef struct {
   WGPUDevice device;
   char *error;

@@ -48,6 +48,18 @@ typedef struct {
 // plaitk_gpu_adapters writes at most max adapters to out and returns how many there are.
 int plaitk_gpu_adapters(plaitk_gpu_adapter *out, int max);
 
+typedef struct {
+  char name[256];
+  uint32_t vendor, device;
+  uint8_t uuid[16];
+  uint64_t memory; // bytes of the largest heap on the device
+} plaitk_gpu_vulkan;
+
+// plaitk_gpu_describe writes what Vulkan says of its devices to out, of max at most, and returns how many these are. It
+// returns 0 without Vulkan 1.1.
+int plaitk_gpu_describe(plaitk_gpu_vulkan *out, int max);
+int plaitk_gpu_ask_vulkan(plaitk_gpu_vulkan *out, int max); // the same, inside the driver
+
 // plaitk_gpu_loader reports whether the Vulkan loader is installed.
 int plaitk_gpu_loader(void);
 

@@ -80,6 +80,9 @@ func (webGPU) Adapters() []driver.Adapter {
 			Vendor: uint32(a.vendor), Device: uint32(a.device),
 		}
 	}
+	if runtime.GOOS != "darwin" && len(out) > 0 {
+		identify(out, vulkanDevices())
+	}
 	return out
 }
 
