@@ -2,8 +2,8 @@ package gpu
 
 import (
 	"os"
-	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/cuda"
@@ -12,60 +12,37 @@ import (
 )
 
 func init() {
-	core.RegisterBackend(core.Backend{Kind: "gpu", Open: open, Count: Count})
+	core.RegisterBackend(core.Backend{Kind: "gpu", Aliases: []string{"cuda"}, Open: open, Count: Count})
 }
 
-// drivers lists the GPU drivers of the process.
+// drivers lists the GPU drivers of the process. A GPU that several of them have is run by the first of these that can open it.
 var drivers = []driver.Driver{cuda.Driver, webgpu.Driver}
 
-// An adapter is a GPU that can be opened, and its driver.
-type adapter struct {
-	driver.Adapter
-	driver driver.Driver
-}
+// listed is the listing of the process's GPUs once it is made.
+var listed atomic.Pointer[listing]
 
-var listed struct {
-	sync.Once
-	all, usable []adapter
-}
-
-// adapters lists the GPUs that can be opened. Each software adapter is listed as many times as PLAIT_SOFTWARE_GPU says.
-func adapters() []adapter {
-	listed.Do(func() {
-		_ = os.Getenv("PLAIT_TEST_DRIVERS") // go test caches results by the variables that a test reads; a new driver changes this one
-		for _, d := range drivers {
-			for _, a := range d.Adapters() {
-				listed.all = append(listed.all, adapter{a, d})
-			}
-		}
-		for _, a := range listed.all {
-			times := 1
-			if a.Software {
-				times = environment().software
-			}
-			listed.usable = append(listed.usable, slices.Repeat([]adapter{a}, times)...)
-		}
-	})
-	return listed.usable
-}
+// gpus returns the listing of the process's GPUs, and makes it on the first call.
+var gpus = sync.OnceValue(func() *listing {
+	_ = os.Getenv("PLAIT_TEST_DRIVERS") // go test caches results by the variables that a test reads; a new driver changes this one
+	l := newListing(drivers, environment())
+	listed.Store(l)
+	return l
+})
 
 // Count returns the number of GPUs that can be opened.
-func Count() int { return len(adapters()) }
+func Count() int { return len(gpus().entries) }
 
 // Reason returns in one line why there is no GPU. It is empty if there is one.
-func Reason() string {
-	switch {
-	case Count() > 0:
+func Reason() string { return gpus().reason() }
+
+// DriverOf returns the name of the driver of the GPU with an index, "cuda" or "webgpu". It lists no GPUs: it returns an empty string
+// until [Count] or [core.OpenDevice] has listed them, and for an index that none has.
+func DriverOf(index int) string {
+	l := listed.Load()
+	if l == nil {
 		return ""
-	case len(listed.all) > 0:
-		return "the only adapter is " + listed.all[0].Name + ", which computes on the CPU; PLAIT_SOFTWARE_GPU=1 allows it"
 	}
-	for _, d := range drivers {
-		if why := d.Missing(); why != "" {
-			return why
-		}
-	}
-	return "the Vulkan loader found no adapter: a GPU, its driver for Vulkan, or the right to use the GPU is missing"
+	return l.driverOf(index)
 }
 
 // Shutdown makes every open GPU count as lost, waits up to ten seconds until the drivers have ended the work that was submitted, and
@@ -83,12 +60,9 @@ func open(index, ordinal int) (core.Device, error) {
 	if err := environment().err; err != nil {
 		return nil, err
 	}
-	list := adapters()
-	if len(list) == 0 {
-		return nil, core.Errorf(core.DeviceError, "device", "there is no GPU: %s", Reason())
+	d, err := gpus().open(index, ordinal)
+	if err != nil {
+		return nil, err
 	}
-	if index >= len(list) {
-		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d does not exist, there are %d GPUs", index, len(list))
-	}
-	return newDevice(index, ordinal, list[index])
+	return d, nil
 }

@@ -37,15 +37,19 @@ type Device struct {
 	uploads, downloads, uploaded, downloaded, dispatches, submits, fused, moved atomic.Int64
 }
 
+// newDevice opens an adapter. Its error is the driver's.
 func newDevice(index, ordinal int, a adapter) (*Device, error) {
 	t, err := startDriverThread(a)
 	if err != nil {
-		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
+		return nil, err
 	}
 	if environment().sync {
 		core.Synchronous()
 	}
-	d := &Device{Device: backend.NewDevice("gpu", index, ordinal), adapter: a, limits: t.gpu.Limits(), thread: t, sync: environment().sync}
+	d := &Device{
+		Device: backend.NewNamedDevice("gpu", a.word(), index, ordinal), adapter: a, limits: t.gpu.Limits(), thread: t,
+		sync: environment().sync,
+	}
 	Benchmark()
 	d.target = shader.Device{
 		Label: d.String(), Name: a.Name, Software: a.Software, Identity: fmt.Sprintf("%s, %s %04x:%04x", a.Name, a.Backend, a.Vendor, a.Device),
@@ -64,7 +68,7 @@ func newDevice(index, ordinal int, a adapter) (*Device, error) {
 		d.params, err = t.gpu.NewBuffer(driver.Uniform|driver.CopySource|driver.CopyTarget, paramsRoom, false)
 	})
 	if err != nil {
-		return nil, core.Errorf(core.DeviceError, "device", "gpu:%d (%s) cannot be opened: %v", index, a.Name, err)
+		return nil, err
 	}
 	return d, nil
 }
@@ -90,6 +94,15 @@ func (d *Device) MixesDTypes() bool { return true }
 
 // Name returns the adapter's name.
 func (d *Device) Name() string { return d.adapter.Name }
+
+// Adapter returns what is known of the GPU.
+func (d *Device) Adapter() driver.Adapter { return d.adapter.Adapter }
+
+// Driver returns the name of the driver that runs the GPU, "cuda" or "webgpu".
+func (d *Device) Driver() string { return d.adapter.driver.Name() }
+
+// DriverReason returns why the other driver does not run the GPU, as in "cuda: libcuda.so.1 is not installed".
+func (d *Device) DriverReason() string { return d.adapter.reason }
 
 // Software reports whether the adapter computes on the CPU.
 func (d *Device) Software() bool { return d.adapter.Software }

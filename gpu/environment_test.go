@@ -27,6 +27,7 @@ func TestEnvironment(t *testing.T) {
 		"PLAIT_SOFTWARE_GPU=-1":   `PLAIT_SOFTWARE_GPU is "-1", want a whole number from 0 to 255`,
 		"PLAIT_GPU_MEMORY=plenty": `PLAIT_GPU_MEMORY is "plenty", want bytes, or a size such as 8GiB`,
 		"PLAIT_TUNE=always":       `PLAIT_TUNE is "always", want a whole number from 0 to 1`,
+		"PLAIT_GPU_DRIVER=vulkan": `PLAIT_GPU_DRIVER is "vulkan", want cuda, webgpu, or drivers of single GPUs such as gpu:0=cuda,gpu:1=webgpu`,
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestPrintEnvironment$", "-test.v")
 		cmd.Env = append(os.Environ(), "PLAIT_TEST_ENVIRONMENT=1", variable)

@@ -21,7 +21,7 @@ func init() {
 		if index == 2 {
 			f = &fakeDriver{shader.CUDA{}, 90}
 		}
-		return newDevice(index, ordinal, adapter{f.Adapters()[0], f})
+		return newDevice(index, ordinal, adapter{Adapter: f.Adapters()[0], driver: f})
 	}})
 }
 

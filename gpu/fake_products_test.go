@@ -15,7 +15,7 @@ func init() {
 		if index == 1 {
 			f.missing = errors.New("libproducts.so.1 is not installed")
 		}
-		return newDevice(index, ordinal, adapter{f.Adapters()[0], f})
+		return newDevice(index, ordinal, adapter{Adapter: f.Adapters()[0], driver: f})
 	}})
 }
 
