@@ -29,6 +29,21 @@ func plait_device_description(d C.plait_device) *C.char {
 	return C.CString(bind.DeviceDescription(int64(d)))
 }
 
+//export plait_device_driver
+func plait_device_driver(d C.plait_device) *C.char {
+	return C.CString(bind.DeviceDriver(int64(d)))
+}
+
+//export plait_device_driver_reason
+func plait_device_driver_reason(d C.plait_device) *C.char {
+	return C.CString(bind.DeviceDriverReason(int64(d)))
+}
+
+//export plait_device_driver_of
+func plait_device_driver_of(index C.int64_t) *C.char {
+	return C.CString(bind.DeviceDriverOf(int64(index)))
+}
+
 //export plait_devices_leave
 func plait_devices_leave() C.plait_status {
 	return C.plait_status(bind.DevicesLeave())

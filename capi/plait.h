@@ -400,7 +400,7 @@ int64_t plait_anomaly_set(bool on);
 // --- device ---
 
 // plait_device_open returns the number of the device with the given name, such as "cpu:1", and opens it at
-// its first use. It may wait for the device.
+// its first use. "cuda:0" is "gpu:0". It may wait for the device.
 plait_device plait_device_open(plait_string name);
 
 // plait_device_open_count returns how many devices are open; their numbers count from 0.
@@ -412,6 +412,19 @@ char *plait_device_name(plait_device d);
 // plait_device_description returns what an open device is, such as a GPU's name; nothing for devices that are
 // just what their name says, and for another number.
 char *plait_device_description(plait_device d);
+
+// plait_device_driver returns the name of the driver that runs an open GPU, "cuda" or "webgpu"; nothing for
+// other devices and numbers.
+char *plait_device_driver(plait_device d);
+
+// plait_device_driver_reason returns why the other driver does not run an open GPU, as in "cuda: libcuda.so.1
+// is not installed"; nothing for other devices and numbers.
+char *plait_device_driver_reason(plait_device d);
+
+// plait_device_driver_of returns the name of the driver of the GPU with an index, "cuda" or "webgpu", which
+// need not be open. It lists no GPUs: it returns nothing before DeviceCount or DeviceOpen has listed them,
+// and for an index that none has.
+char *plait_device_driver_of(int64_t index);
 
 // plait_devices_leave makes every open GPU count as lost and waits until their drivers have done what they
 // were given, ten seconds at most; it returns 1 if they have, else 0. A program with GPUs calls it before it
@@ -433,7 +446,8 @@ int64_t plait_device_benchmark_set(bool on);
 // plait_device_limit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a
 // workgroup's memory, 2 the invocations of a workgroup, 3 the workgroups along a side of a grid, 4 the bytes
 // that the device may hold, 0 of them meaning what the driver gives; 5 is 1 where the GPU is made of
-// software. CPU devices have none of these.
+// software. What else is known of a GPU, 0 where it is not: 6 the bytes of its memory, 7 its multiprocessors,
+// 8 and 9 the major and the minor number of its compute capability. CPU devices have none of these.
 int64_t plait_device_limit(plait_device d, int64_t limit);
 
 // plait_device_count returns how many devices of a kind, such as "cpu", can be opened.

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-ml/plait/gpu"
 )
 
-// DeviceOpen returns the number of the device with the given name, such as "cpu:1", and opens it at its first use.
+// DeviceOpen returns the number of the device with the given name, such as "cpu:1", and opens it at its first use. "cuda:0" is "gpu:0".
 //
 //plait:waits
 func DeviceOpen(name string) (status Device) {
@@ -41,6 +41,27 @@ func DeviceDescription(d Device) string {
 	}
 	return ""
 }
+
+// DeviceDriver returns the name of the driver that runs an open GPU, "cuda" or "webgpu"; nothing for other devices and numbers.
+func DeviceDriver(d Device) string {
+	if g, ok := device(d).(*gpu.Device); ok {
+		return g.Driver()
+	}
+	return ""
+}
+
+// DeviceDriverReason returns why the other driver does not run an open GPU, as in "cuda: libcuda.so.1 is not installed"; nothing for
+// other devices and numbers.
+func DeviceDriverReason(d Device) string {
+	if g, ok := device(d).(*gpu.Device); ok {
+		return g.DriverReason()
+	}
+	return ""
+}
+
+// DeviceDriverOf returns the name of the driver of the GPU with an index, "cuda" or "webgpu", which need not be open. It lists no GPUs:
+// it returns nothing before DeviceCount or DeviceOpen has listed them, and for an index that none has.
+func DeviceDriverOf(index int64) string { return gpu.DriverOf(int(index)) }
 
 // DevicesLeave makes every open GPU count as lost and waits until their drivers have done what they were given, ten seconds at
 // most; it returns 1 if they have, else 0. A program with GPUs calls it before it calls exit or returns from main: a driver that is
@@ -81,7 +102,8 @@ func DeviceBenchmarkSet(on bool) int64 {
 
 // DeviceLimit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a workgroup's memory, 2 the invocations
 // of a workgroup, 3 the workgroups along a side of a grid, 4 the bytes that the device may hold, 0 of them meaning what the driver
-// gives; 5 is 1 where the GPU is made of software. CPU devices have none of these.
+// gives; 5 is 1 where the GPU is made of software. What else is known of a GPU, 0 where it is not: 6 the bytes of its memory, 7 its
+// multiprocessors, 8 and 9 the major and the minor number of its compute capability. CPU devices have none of these.
 func DeviceLimit(d Device, limit int64) int64 {
 	g, ok := device(d).(*gpu.Device)
 	if !ok {
@@ -92,7 +114,11 @@ func DeviceLimit(d Device, limit int64) int64 {
 	if g.Software() {
 		software = 1
 	}
-	limits := [...]int{l.Binding, l.WorkgroupStorage, l.Invocations, l.Workgroups, g.MemoryLimit(), software}
+	a := g.Adapter()
+	limits := [...]int{
+		l.Binding, l.WorkgroupStorage, l.Invocations, l.Workgroups, g.MemoryLimit(), software,
+		a.Memory, a.Multiprocessors, a.ComputeCapability / 10, a.ComputeCapability % 10,
+	}
 	if limit < 0 || limit >= int64(len(limits)) {
 		return 0
 	}
