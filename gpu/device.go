@@ -156,7 +156,6 @@ func (d *Device) lose(err error) {
 
 // driverOf returns the driver's version if the system knows it. Software adapters have it in their names.
 func driverOf(a adapter) string {
-	const nvidia = 0x10de
 	if a.Vendor != nvidia {
 		return ""
 	}
