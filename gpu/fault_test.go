@@ -256,8 +256,8 @@ func TestTwoDevices(t *testing.T) {
 		}
 		require.Equal(t, 10.5, value(t, op.Amax(x, nil, false)))
 		err := op.Add(on(devices[0], 2), on(devices[1], 2)).Err()
-		require.ErrorContains(t, err, "gpu:0")
-		require.ErrorContains(t, err, "gpu:1")
+		require.ErrorContains(t, err, devices[0].String())
+		require.ErrorContains(t, err, devices[1].String())
 	})
 }
 

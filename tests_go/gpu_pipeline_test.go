@@ -184,6 +184,8 @@ func TestCase39PeaksOnGPUs(t *testing.T) {
 // learns of it; the pipeline works again afterwards.
 func TestFaultsOfStagesOnGPUs(t *testing.T) {
 	needGPU(t)
+	first, err := core.OpenDevice("gpu:0")
+	require.NoError(t, err)
 	for _, name := range []string{"gpipe", "1f1b", "zb-h1"} {
 		for _, devices := range stagings {
 			if devices[0] != "gpu:0" {
@@ -199,7 +201,7 @@ func TestFaultsOfStagesOnGPUs(t *testing.T) {
 				if err == nil {
 					_, err = loss.Item()
 				}
-				assert.ErrorContains(t, err, "stage 0 on gpu:0, forward of micro-batch 2: embedding: ", what)
+				assert.ErrorContains(t, err, fmt.Sprintf("stage 0 on %v, forward of micro-batch 2: embedding: ", first), what)
 				for _, q := range nn.Parameters(p) {
 					q.SetGrad(nil)
 				}
