@@ -362,7 +362,7 @@ def say_memory(rank: int, ranks: int, device: str, count: int, largest: int, blo
 
 def transfers(device: str) -> dict[str, int]:
     """Returns what has moved between the host and a GPU so far; nothing for CPU devices."""
-    return plait.cuda.transfer_stats(device) if plait.device(device).type == "gpu" else {}
+    return plait.cuda.transfer_stats(device) if plait.device(device).type in ("gpu", "cuda") else {}
 
 
 def progress(batches: DataLoader) -> Iterator[tuple[Tensor, Tensor]] | DataLoader:

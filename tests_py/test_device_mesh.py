@@ -129,7 +129,8 @@ def test_wrong_arguments_of_meshes():
         with pytest.raises(ValueError, match="integers"):
             DeviceMesh("cpu", [0.5, 1.0])
         mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("dp", "tp"))
-        assert mesh.device_type == "gpu"
+        assert mesh.device_type == "cuda" and "'cuda'" in repr(mesh)
+        assert mesh == init_device_mesh("gpu", (2, 2), mesh_dim_names=("dp", "tp"))
         with pytest.raises(KeyError, match=r"no axis 'pp'|no axis \"pp\""):
             mesh["pp"]
         with pytest.raises(KeyError, match="not in the order of the mesh"):

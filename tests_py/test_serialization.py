@@ -160,7 +160,8 @@ def test_map_location():
 
     with pytest.raises(CheckpointError, match=r"saved on cuda:9.*map_location"):
         load(rewritten(elsewhere))
-    assert load(rewritten(elsewhere), map_location="cpu")["w"].tolist() == [1.0, 2.0, 3.0]
+    for where in ("cpu", {"cuda:9": "cpu"}, {"gpu:9": "cpu"}):
+        assert load(rewritten(elsewhere), map_location=where)["w"].tolist() == [1.0, 2.0, 3.0]
 
 
 class Runs:

@@ -10,9 +10,44 @@ from plait._engine.rank import here
 from plait._engine.runtime import check, wait_devices
 from plait._errors import ArgumentError
 
-# PyTorch's word for a GPU means ours.
-_ALIASES = {"cuda": "gpu"}
 _numbers: dict[str, int] = {}
+_drivers: dict[int, str] = {}  # of open GPUs, by index
+_first_word = ""  # the first of "gpu" and "cuda" that the program gave a device
+
+
+def gpu_word(spelt: str, driver: str, first: str) -> str:
+    """Returns the type of a GPU: "cuda" under CUDA's driver, and otherwise as the program spells it.
+
+    Args:
+        spelt: the word that made the device, or nothing, as in `device(0)` and `tensor.device`
+        driver: the name of the GPU's driver, or nothing if GPUs have not been looked for yet
+        first: the word that the program used first for any device, or nothing
+    """
+    return "cuda" if driver == "cuda" else spelt or first or "gpu"
+
+
+def _driver_of(index: int) -> str:
+    """Returns the name of a GPU's driver; nothing if the process has not looked for GPUs yet."""
+    return _drivers.get(index) or _core.bind_DeviceDriverOf(index)
+
+
+def parse(type: Any, index: Any = None) -> tuple[str, str, int | None]:
+    """Returns a device's kind, its word if it is a GPU with one, and its index."""
+    if isinstance(type, int) and not isinstance(type, bool):
+        type, index, word = "gpu", type, ""
+    elif isinstance(type, str):
+        word = type.partition(":")[0]
+    else:
+        raise TypeError(f"device: want a name such as 'cpu' or 'gpu:0', got {type.__class__.__name__} {type!r}")
+    kind, colon, number = type.partition(":")
+    if colon and (not number.isdigit() or index is not None):
+        raise ArgumentError(f"device: {type!r} is not a type and an index such as 'gpu:0'")
+    if index is not None and (not isinstance(index, int) or isinstance(index, bool) or index < 0):
+        raise ArgumentError(f"device: want an index of 0 or more, got {index!r}")
+    if kind not in ("cpu", "gpu", "cuda", "meta"):
+        raise ArgumentError(f"device: unknown type {kind!r}, want cpu, gpu, cuda (the same as gpu) or meta")
+    at = int(number) if colon else index
+    return ("gpu", word, at) if kind in ("gpu", "cuda") else (kind, "", at)
 
 
 class device(_core.Scope):  # noqa: N801
@@ -21,34 +56,36 @@ class device(_core.Scope):  # noqa: N801
     Without an index it means the calling rank's own device, if it is of the type, or the GPU that `cuda.set_device`
     chose, and otherwise the first.
 
-    As a context manager it is where tensors are made by default. Making one opens nothing.
+    "gpu" and "cuda" are the same devices, equal and with equal hashes. The type of a GPU that runs under CUDA's driver
+    is "cuda". Under another driver it is the word that made the device; where the program gave none, as in `device(0)`
+    and `tensor.device`, it is the word that the program gave a device first, "gpu" if there is none. Making or printing
+    a device opens nothing and does not look for GPUs: until something else has done so, CUDA's are spelt that way too.
+
+    As a context manager it is where tensors are made by default.
 
     Raises:
         ValueError: for a type other than cpu, gpu, cuda (which means gpu) and meta.
     """
 
-    __slots__ = ("index", "type")
-    type: str
+    __slots__ = ("_kind", "_word", "index")
+    _kind: str  # "cpu", "gpu" or "meta"
+    _word: str  # that the program gave a GPU: "gpu", "cuda" or nothing
     index: int | None
 
     def __init__(self, type: str | device | int, index: int | None = None) -> None:
+        global _first_word
         if isinstance(type, device):
-            self.type, self.index = type.type, type.index
+            self._kind, self._word, self.index = type._kind, type._word, type.index
         else:
-            if isinstance(type, int) and not isinstance(type, bool):
-                index = type
-                type = "gpu"
-            if not isinstance(type, str):
-                raise TypeError(f"device: want a name such as 'cpu' or 'gpu:0', got {type.__class__.__name__} {type!r}")
-            kind, colon, number = type.partition(":")
-            if colon and (not number.isdigit() or index is not None):
-                raise ArgumentError(f"device: {type!r} is not a type and an index such as 'gpu:0'")
-            if index is not None and (not isinstance(index, int) or isinstance(index, bool) or index < 0):
-                raise ArgumentError(f"device: want an index of 0 or more, got {index!r}")
-            self.type = _ALIASES.get(kind, kind)
-            self.index = int(number) if colon else index
-            if self.type not in ("cpu", "gpu", "meta"):
-                raise ArgumentError(f"device: unknown type {kind!r}, want cpu, gpu, cuda (the same as gpu) or meta")
+            self._kind, self._word, self.index = parse(type, index)
+            _first_word = _first_word or self._word
+
+    @property
+    def type(self) -> str:
+        """The device's type: "cpu", "gpu", "cuda" or "meta"."""
+        if self._kind != "gpu":
+            return self._kind
+        return gpu_word(self._word, _driver_of(self._place()), _first_word)
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -59,16 +96,16 @@ class device(_core.Scope):  # noqa: N801
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, device) and self.type == other.type and self._place() == other._place()
+        return isinstance(other, device) and self._kind == other._kind and self._place() == other._place()
 
     def __hash__(self) -> int:
-        return hash(self.type)  # what no index means depends on the rank
+        return hash(self._kind)  # what no index means depends on the rank
 
     def _place(self) -> int:
-        return here().current.get(self.type, 0) if self.index is None else self.index
+        return here().current.get(self._kind, 0) if self.index is None else self.index
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return device, (self.type, self.index)
+        return restored, (self._kind, self._word, self.index)
 
     def _begin(self) -> Any:
         before = check(_core.bind_DeviceDefault())
@@ -88,6 +125,24 @@ DeviceLike = device | str | int
 _lock = threading.Lock()
 
 
+def restored(kind: str, word: str, index: int | None) -> device:
+    """Returns a device whose word does not count as the program's first."""
+    d = device(0 if kind == "gpu" else kind)
+    d._word, d.index = word, index
+    return d
+
+
+def current_gpu() -> device:
+    """Returns the calling rank's current GPU, without a word of its own."""
+    return restored("gpu", "", None)
+
+
+def wordless(name: str) -> device:
+    """Returns the device with a name that is not the program's, such as the engine's or a file's."""
+    kind, _, index = parse(name)
+    return restored(kind, "", index)
+
+
 def open_device(d: DeviceLike) -> int:
     """Returns the engine's number of a device, and opens it at its first use.
 
@@ -95,12 +150,15 @@ def open_device(d: DeviceLike) -> int:
         DeviceError: if there is no such device.
     """
     d = d if isinstance(d, device) else device(d)
-    name = f"{d.type}:{d._place()}"
+    place = d._place()
+    name = f"{d._kind}:{place}"
     number = _numbers.get(name)
     if number is None:
         with _lock:
             number = _numbers[name] = check(_core.bind_DeviceOpen(name))
-            _by_number[number] = device("meta") if d.type == "meta" else device(name)
+            _by_number[number] = device("meta") if d._kind == "meta" else wordless(name)
+            if d._kind == "gpu":
+                _drivers[place] = _core.bind_DeviceDriver(number)
     return number
 
 
@@ -116,7 +174,7 @@ def device_of(number: int) -> device:
     """Returns the device with the engine's number."""
     d = _by_number.get(number)
     if d is None:
-        d = _by_number[number] = device(_core.bind_DeviceName(number))
+        d = _by_number[number] = wordless(_core.bind_DeviceName(number))
     return d
 
 
@@ -130,9 +188,9 @@ def set_default_device(device: DeviceLike | None) -> None:
     check(_core.bind_DeviceSetDefault(-1 if device is None else open_device(device)))
 
 
-def device_count(type: str = "cpu") -> int:
+def device_count(type: str | device = "cpu") -> int:
     """Returns how many devices of a type can be opened."""
-    return _core.bind_DeviceCount(device(type).type)
+    return _core.bind_DeviceCount(type._kind if isinstance(type, device) else parse(type)[0])
 
 
 def synchronize(device: DeviceLike | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plait import cuda as _cuda
 from plait._device import DeviceLike
+from plait._device import current_gpu as _current_gpu
 from plait._device import device as _device
 
 __all__ = [
@@ -29,8 +30,8 @@ current_device_index = current_device_idx = _cuda.current_device
 
 
 def current_accelerator(check_available: bool = False) -> _device | None:
-    """Returns the kind of accelerator, `device("gpu")`, or None where there is none."""
-    return _device("gpu") if is_available() else None
+    """Returns the current GPU without its index, or None where there is none."""
+    return _current_gpu() if is_available() else None
 
 
 def set_device_index(device: DeviceLike) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plait import _core
-from plait._device import device_count, open_device
+from plait._device import device_count, device_of, open_device
 from plait._version import __version__
 
 _SETTINGS = "PLAIT_"
@@ -21,10 +21,10 @@ def collect() -> dict[str, dict[str, Any]]:
     devices: dict[str, Any] = {}
     for kind in ("cpu", "gpu"):
         for i in range(device_count(kind)):
-            number = open_device(f"{kind}:{i}")
-            name = _core.bind_DeviceDescription(number)
+            number = open_device(i if kind == "gpu" else f"{kind}:{i}")
+            name, driver = _core.bind_DeviceDescription(number), _core.bind_DeviceDriver(number)
             held = f"{_bytes(_core.bind_MemoryReserved(number))} held"
-            devices[f"{kind}:{i}"] = f"{name}, {held}" if name else held
+            devices[str(device_of(number))] = ", ".join(filter(None, [name, driver, held]))
     return {
         "versions": {
             "plait": __version__,

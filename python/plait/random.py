@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 
-from plait._device import DeviceLike, device, device_count
+from plait._device import DeviceLike, current_gpu, device, device_count
 from plait._random import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = [
@@ -31,9 +31,10 @@ def fork_rng(
     if not enabled:
         yield
         return
-    kind = device(device_type or "cuda").type
-    found = range(device_count(kind)) if devices is None else devices
-    places = [device("cpu"), *(device(kind, d) if isinstance(d, int) else device(d) for d in found)]
+    where = device(device_type) if device_type else current_gpu()
+    found = range(device_count(where)) if devices is None else devices
+    named = (f"cpu:{d}" if isinstance(d, int) and where._kind == "cpu" else d for d in found)
+    places = [device("cpu"), *map(device, named)]
     states = [(p, get_rng_state(p)) for p in places]
     try:
         yield

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._device import DeviceLike, open_device
+from plait._device import DeviceLike, current_gpu, open_device
 from plait._device import device as Device
 from plait._engine.runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
 from plait._functions._checked import checked, made_method
@@ -50,7 +50,7 @@ OLD_NAMES = {
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Returns the name of the tensor's type, such as "plait.FloatTensor"; or the tensor converted to such a type."""
     if dtype is None:
-        module = "plait.cuda." if self.device.type == "gpu" else "plait."
+        module = "plait.cuda." if self.device._kind == "gpu" else "plait."
         return module + next(n for n, d in OLD_NAMES.items() if d is self.dtype)
     if isinstance(dtype, str):
         module, _, name = dtype.rpartition(".")
@@ -63,9 +63,9 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 def _typed(self: Tensor, dtype: DType, gpu: bool, queued: bool) -> Tensor:
-    if gpu == (self.device.type == "gpu"):
+    if gpu == (self.device._kind == "gpu"):
         return self.to(dtype)
-    return self.to("gpu" if gpu else "cpu", dtype, non_blocking=queued)
+    return self.to(current_gpu() if gpu else "cpu", dtype, non_blocking=queued)
 
 
 def to(
@@ -138,7 +138,7 @@ def cuda(
 ) -> Tensor:
     """Returns the tensor on a GPU, the current one by default."""
     check_format("cuda", memory_format)
-    return self.to("gpu" if device is None else device, non_blocking=non_blocking)
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:

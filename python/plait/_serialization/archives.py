@@ -15,7 +15,7 @@ import numpy as np
 
 from plait import _core
 from plait import _dtype as dt
-from plait._device import DeviceLike, device, open_device
+from plait._device import DeviceLike, device, open_device, wordless
 from plait._engine.runtime import address, call, own
 from plait._errors import CheckpointError, damage
 from plait._modes import no_grad
@@ -98,7 +98,7 @@ class _Source:
     def _place(self, data: bytes | memoryview, dtype: dt.dtype, count: int, location: str, key: str) -> Tensor:
         where = self._where
         if isinstance(where, dict):
-            where = where.get(location, location)
+            where = where.get(location, where.get(location.replace("cuda", "gpu", 1)))
         elif callable(where) and not isinstance(where, device):
             try:
                 made = where(_elements(data, dtype, count, open_device("cpu")), location)
@@ -108,7 +108,7 @@ class _Source:
                 return made
             where = None
         try:
-            number = open_device(device(location if where is None else where))
+            number = open_device(wordless(location) if where is None else device(where))
         except (RuntimeError, ValueError, TypeError) as error:
             if where is not None:
                 raise CallerError(error) from None

@@ -13,7 +13,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._device import device
+from plait._device import device, parse, restored
 from plait._engine.runtime import MAX_DIMS, check, own
 from plait._errors import CheckpointError
 from plait._layout import Size
@@ -238,7 +238,7 @@ def _numpy_empty(*_: Any) -> np.ndarray:
 def _device(kind: Any, index: Any = None) -> device:
     if not isinstance(kind, str) or not (index is None or type(index) is int):
         raise CheckpointError(f"a device named {shown(kind)}")
-    return device(kind, index)
+    return restored(*parse(kind, index))
 
 
 def _plain(of: str, *kinds: type) -> Callable[..., Any]:

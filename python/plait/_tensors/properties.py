@@ -143,7 +143,7 @@ class TensorFacts:
     @property
     def is_cuda(self) -> bool:
         """Whether the tensor is on a GPU."""
-        return self.device.type == "gpu"
+        return self.device._kind == "gpu"
 
     @property
     def is_meta(self) -> bool:

@@ -203,7 +203,7 @@ class autocast(_core.Scope):  # noqa: N801
 def _cast(value: Any, kind: str, dtype: DType) -> Any:
     """Returns nested values with the floating-point tensors on devices of a kind cast, but those in float64."""
     if isinstance(value, Tensor):
-        wanted = value.is_floating_point() and value.dtype.itemsize < 8 and value.device.type == kind
+        wanted = value.is_floating_point() and value.dtype.itemsize < 8 and value.device._kind == kind
         return value.to(dtype) if wanted else value
     if isinstance(value, Mapping):
         return {_cast(k, kind, dtype): _cast(v, kind, dtype) for k, v in value.items()}

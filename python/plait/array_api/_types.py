@@ -120,7 +120,7 @@ class Info:
 
     def devices(self) -> list[device]:
         """Returns the devices there are."""
-        gpus = [plait.device("gpu", i) for i in range(plait.cuda.device_count())]
+        gpus = [plait.device(i) for i in range(plait.cuda.device_count())]
         return [plait.device("cpu", i) for i in range(plait.cpu.device_count())] + gpus
 
 

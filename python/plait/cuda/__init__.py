@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from plait import _core
 from plait._device import DeviceLike
+from plait._device import current_gpu as _current_gpu
 from plait._device import device as _device
 from plait._device import device_count as _count
 from plait._device import open_device as _open_device
@@ -113,7 +114,7 @@ class device(_device):  # noqa: N801
     __slots__ = ()
 
     def __init__(self, device: DeviceLike) -> None:
-        super().__init__("gpu", _index(device))
+        super().__init__(_index(device))
 
     def _begin(self) -> tuple[dict[str, int], int, Any]:
         current = _here().current
@@ -128,7 +129,7 @@ class device(_device):  # noqa: N801
 
 
 def _gpu(d: DeviceLike | None) -> DeviceLike:
-    return _device("gpu") if d is None else _device(d)
+    return _current_gpu() if d is None else _device(d)
 
 
 def get_device_name(device: DeviceLike | None = None) -> str:
@@ -146,14 +147,35 @@ class DeviceProperties(NamedTuple):
     max_workgroup_memory: int
     max_threads_per_workgroup: int
     max_workgroups: int  # along a side of a grid; longer grids fold
+    total_memory: int  # 0 where the driver does not say
+    multi_processor_count: int  # 0 where the driver does not say
+    major: int  # of the compute capability; 0 where the driver does not say
+    minor: int
+    driver: str  # that runs the GPU: "cuda" or "webgpu"
+    driver_reason: str  # why the other driver does not, as in "cuda: libcuda.so.1 is not installed"
 
 
 def get_device_properties(device: DeviceLike | None = None) -> DeviceProperties:
-    """Returns the name and the limits of a GPU."""
+    """Returns the name and the limits of a GPU, and which driver runs it."""
     number = _open_device(_gpu(device))
-    size, shared, threads, groups, memory, software = (_core.bind_DeviceLimit(number, i) for i in range(6))
-    name = _core.bind_DeviceDescription(number)
-    return DeviceProperties(name, bool(software), memory, size, shared, threads, groups)
+    size, shared, threads, groups, limit, software, memory, processors, major, minor = (
+        _core.bind_DeviceLimit(number, i) for i in range(10)
+    )
+    return DeviceProperties(
+        name=_core.bind_DeviceDescription(number),
+        is_software=bool(software),
+        memory_limit=limit,
+        max_tensor_size=size,
+        max_workgroup_memory=shared,
+        max_threads_per_workgroup=threads,
+        max_workgroups=groups,
+        total_memory=memory,
+        multi_processor_count=processors,
+        major=major,
+        minor=minor,
+        driver=_core.bind_DeviceDriver(number),
+        driver_reason=_core.bind_DeviceDriverReason(number),
+    )
 
 
 def transfer_stats(device: DeviceLike | None = None) -> dict[str, int]:
@@ -178,7 +200,7 @@ def synchronize(device: DeviceLike | None = None) -> None:
 def empty_cache() -> None:
     """Gives cached memory of all GPUs back to the system."""
     for i in range(device_count()):
-        _core.bind_MemoryEmptyCache(_open_device(_device("gpu", i)))
+        _core.bind_MemoryEmptyCache(_open_device(i))
 
 
 def ipc_collect() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plait import _core, _random
-from plait._device import DeviceLike, device, device_count
+from plait._device import DeviceLike, current_gpu, device, device_count
 from plait._engine.runtime import check
 
 __all__ = [
@@ -15,11 +15,11 @@ __all__ = [
 
 
 def _gpu(d: DeviceLike) -> device:
-    return device("gpu", d) if isinstance(d, int) else device(d)
+    return current_gpu() if d == "cuda" else device(d)
 
 
 def _gpus() -> list[device]:
-    return [device("gpu", i) for i in range(device_count("gpu"))]
+    return [device(i) for i in range(device_count("gpu"))]
 
 
 def get_rng_state(device: DeviceLike = "cuda") -> tuple[int, int]:
@@ -46,7 +46,7 @@ def set_rng_state_all(new_states: Iterable[tuple[int, int]]) -> None:
 def manual_seed(seed: int) -> None:
     """Restarts the calling rank's generator on the current GPU from a seed; without GPUs it does nothing."""
     if device_count("gpu"):
-        _random.default_generator("gpu").manual_seed(seed)
+        _random.default_generator(current_gpu()).manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
@@ -66,4 +66,4 @@ def seed_all() -> None:
 
 def initial_seed() -> int:
     """Returns the seed that the calling rank's generator on the current GPU started from."""
-    return _random.default_generator("gpu").initial_seed()
+    return _random.default_generator(current_gpu()).initial_seed()

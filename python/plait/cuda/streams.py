@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from plait import _core
-from plait._device import DeviceLike, open_device, synchronize
+from plait._device import DeviceLike, current_gpu, open_device, synchronize
 from plait._device import device as _device
 from plait._engine.runtime import SLICE, Owner, check
 
@@ -62,7 +62,7 @@ class Stream:
     """The queue of a GPU's work. A GPU runs what a rank launches in order, so that all its streams are the same one."""
 
     def __init__(self, device: DeviceLike | None = None, priority: int = 0) -> None:
-        self.device = _device("gpu") if device is None else _device(device)
+        self.device = current_gpu() if device is None else _device(device)
         self.priority = priority
 
     def __enter__(self) -> Stream:

@@ -184,7 +184,7 @@ class SpawnContext:
         place.rank = rank
         running.add(rank)
         own = device_of(device)
-        rank.current[own.type] = own.index or 0
+        rank.current[own._kind] = own.index or 0
         rank.handle = handle
         check(_core.bind_GroupDetectDeadlocks(handle, rank.context))
 

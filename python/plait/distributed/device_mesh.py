@@ -34,7 +34,7 @@ def init_device_mesh(
     Every rank calls it with the same arguments. It creates the default group if there is none.
 
     Args:
-        device_type: "cpu", "gpu" or "cuda", which means gpu; without an index
+        device_type: "cpu", or "gpu", for which "cuda" is another name; without an index
         mesh_shape: the number of ranks along each axis
         mesh_dim_names: the names of the axes, for slicing
         backend_override: has no effect
@@ -64,7 +64,7 @@ class DeviceMesh(_core.ObjectOwner):
         mesh["tp"].get_group()  # the four ranks of this row
 
     Args:
-        device_type: "cpu", "gpu" or "cuda", which means gpu
+        device_type: "cpu", or "gpu", for which "cuda" is another name
         mesh: the global ranks, as an integer tensor or nested lists
         mesh_dim_names: names of the axes
         backend_override: has no effect
@@ -101,7 +101,7 @@ class DeviceMesh(_core.ObjectOwner):
         sort: bool = True,
         groups: Sequence[ProcessGroup] | None = None,
     ) -> DeviceMesh:
-        kind = _check_device_type(device_type)
+        where = _check_device_type(device_type)
         if here().world is None:
             init_process_group()
         world = resolve_group(None, "device_mesh")
@@ -124,17 +124,17 @@ class DeviceMesh(_core.ObjectOwner):
                 address(made) if groups else 0,
             )
         )
-        mesh = cls._from_handle(handle, kind, None)
+        mesh = cls._from_handle(handle, where, None)
         for i, g in enumerate(groups or ()):
             mesh._groups[mesh._axis_key(i)] = g
         return mesh
 
     @classmethod
-    def _from_handle(cls, handle: int, kind: str, root: DeviceMesh | None) -> DeviceMesh:
+    def _from_handle(cls, handle: int, where: device, root: DeviceMesh | None) -> DeviceMesh:
         """Returns the mesh of a handle. `root` is the mesh that it is a slice of, if it is one."""
         m = cls.__new__(cls)
         m._h = handle
-        m._device_type = kind
+        m._device = where
         m._root = m if root is None else root
         m._groups = {} if root is None else root._groups
         m._world = resolve_group(None, "device_mesh") if root is None else root._world
@@ -150,7 +150,7 @@ class DeviceMesh(_core.ObjectOwner):
         return m
 
     _h: int
-    _device_type: str
+    _device: device
     _root: DeviceMesh
     _groups: dict[tuple[str, tuple[int, ...]], ProcessGroup]  # of the root and its slices, by axis
     _world: ProcessGroup
@@ -172,7 +172,7 @@ class DeviceMesh(_core.ObjectOwner):
 
         Args:
             group: a group, or one for each axis
-            device_type: "cpu", "gpu" or "cuda"
+            device_type: "cpu", or "gpu", for which "cuda" is another name
             mesh: the global ranks; optional for one group
             mesh_dim_names: names of the axes
 
@@ -194,8 +194,8 @@ class DeviceMesh(_core.ObjectOwner):
 
     @property
     def device_type(self) -> str:
-        """The type of the ranks' devices: "cpu" or "gpu"."""
-        return self._device_type
+        """The type of the ranks' devices: "cpu", "gpu" or "cuda"; that of a GPU as `device.type` has it."""
+        return self._device.type
 
     @property
     def mesh(self) -> Tensor:
@@ -293,7 +293,7 @@ class DeviceMesh(_core.ObjectOwner):
             handle = check(_core.bind_MeshSub(self._h, "\n".join(names)))
         except IndexError as error:
             raise KeyError(str(error)) from None
-        return DeviceMesh._from_handle(handle, self._device_type, self._root)
+        return DeviceMesh._from_handle(handle, self._device, self._root)
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
         """Returns a mesh with one axis, into which all axes of this mesh are joined. Every rank of the world calls it.
@@ -304,7 +304,7 @@ class DeviceMesh(_core.ObjectOwner):
             backend_override: has no effect
         """
         handle = check(_core.bind_MeshFlatten(self._h, mesh_dim_name or ""))
-        return DeviceMesh._from_handle(handle, self._device_type, self._root)
+        return DeviceMesh._from_handle(handle, self._device, self._root)
 
     def _get_root_mesh(self) -> DeviceMesh:
         """Returns the mesh that this one is a slice of, or itself."""
@@ -319,25 +319,25 @@ class DeviceMesh(_core.ObjectOwner):
         return hash(self._identity())
 
     def _identity(self) -> tuple[Any, ...]:
-        return self._device_type, self._names, self._shape, self._strides, self._ranks, id(self._world)
+        return self._device._kind, self._names, self._shape, self._strides, self._ranks, id(self._world)
 
     def __repr__(self) -> str:
         shape: Any = self._shape
         if self._names:
             shape = "(" + ", ".join(f"{n}={s}" for n, s in zip(self._names, self._shape, strict=True)) + ")"
-        return f"DeviceMesh({shape}, '{self._device_type}', stride={self._strides})"
+        return f"DeviceMesh({shape}, '{self._device.type}', stride={self._strides})"
 
     def __reduce__(self) -> Any:
         raise TypeError("a DeviceMesh belongs to its rank and cannot be pickled")
 
 
-def _check_device_type(device_type: str) -> str:
-    """Returns the type of a mesh's devices, or raises an error."""
+def _check_device_type(device_type: str) -> device:
+    """Returns the type, without an index, of a mesh's devices, or raises an error."""
     if not isinstance(device_type, str) or not device_type.isalpha():
         raise RuntimeError(
             f"device_mesh: want a type of device such as 'cpu' or 'gpu', without an index, got {device_type!r}"
         )
-    return device(device_type).type
+    return device(device_type)
 
 
 def _shape_and_ranks(mesh: Any) -> tuple[tuple[int, ...], list[int]]:

@@ -12,6 +12,7 @@ from typing import Any
 from plait import _core
 from plait._autograd.backward import passes
 from plait._autograd.saved_tensors import saved_tensors_hooks
+from plait._device import device
 from plait._engine.param_swap import places, swapped
 from plait._errors import CheckpointError
 from plait._modes import autocast_of, enable_grad, no_grad
@@ -44,7 +45,7 @@ CHECKS: dict[str, Callable[[Tensor], Any]] = {"default": _describe, "none": lamb
 class RandomState:
     """A saved random state of some devices."""
 
-    def __init__(self, devices: set[str]) -> None:
+    def __init__(self, devices: set[device]) -> None:
         self._states = {where: get_rng_state(where) for where in devices}
 
     @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 from plait import _core
 from plait._autograd import backward as _autograd
+from plait._device import device
 from plait._engine.warnings import warn
 from plait._modes import autocast_of, enable_grad, is_grad_enabled
 from plait._tensor import Tensor
@@ -40,7 +41,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 def _random_state(args: tuple[Any, ...]) -> RandomState:
     """Saves the random state of the CPU and of the arguments' devices."""
-    return RandomState({"cpu:0", *(str(a.device) for a in args if isinstance(a, Tensor))})
+    return RandomState({device("cpu:0"), *(a.device for a in args if isinstance(a, Tensor))})
 
 
 class CheckpointFunction(Function):

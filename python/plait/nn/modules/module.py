@@ -184,9 +184,11 @@ class Module(StateMethods, HookMethods):
 
     def cuda(self: T, device: DeviceLike | None = None) -> T:
         """Moves parameters and buffers to a GPU, the current one by default, and returns self."""
-        return self.to(device="gpu" if device is None else device)
+        return self.to(device="cuda" if device is None else device)
 
-    gpu = cuda
+    def gpu(self: T, device: DeviceLike | None = None) -> T:
+        """Moves the module to a GPU, the current one by default, and returns it: `cuda` under another name."""
+        return self.to(device="gpu" if device is None else device)
 
     def to_empty(self: T, *, device: DeviceLike, recurse: bool = True) -> T:
         """Moves parameters and buffers to a device without their values, and returns self."""

@@ -55,7 +55,7 @@ class DataParallel(Module):
         if isinstance(device_ids, str | int | Device):
             raise TypeError(f"DataParallel: want a list of devices, got {device_ids!r}")
         if device_ids is None:
-            device_ids = [Device("gpu", i) for i in range(device_count("gpu"))]
+            device_ids = [Device(i) for i in range(device_count("gpu"))]
         self.module, self.dim = module, dim
         self.device_ids = [Device(d) for d in device_ids]
         self._copies: Replicas | None = None
