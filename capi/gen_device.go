@@ -64,6 +64,21 @@ func plait_device_benchmark_set(on C.bool) C.int64_t {
 	return C.int64_t(bind.DeviceBenchmarkSet(bool(on)))
 }
 
+//export plait_device_library_missing
+func plait_device_library_missing(d C.plait_device) *C.char {
+	return C.CString(bind.DeviceLibraryMissing(int64(d)))
+}
+
+//export plait_precision_permitted
+func plait_precision_permitted(permission C.int64_t) C.int64_t {
+	return C.int64_t(bind.PrecisionPermitted(int64(permission)))
+}
+
+//export plait_precision_permit
+func plait_precision_permit(permission C.int64_t, on C.bool) C.int64_t {
+	return C.int64_t(bind.PrecisionPermit(int64(permission), bool(on)))
+}
+
 //export plait_device_limit
 func plait_device_limit(d C.plait_device, limit C.int64_t) C.int64_t {
 	return C.int64_t(bind.DeviceLimit(int64(d), int64(limit)))

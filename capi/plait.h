@@ -443,6 +443,19 @@ int64_t plait_device_benchmark(void);
 // plait_device_benchmark_set turns the measuring on or off, and returns what it was before.
 int64_t plait_device_benchmark_set(bool on);
 
+// plait_device_library_missing returns which library is missing, without which an open GPU computes matrix
+// products by kernels of its own; nothing where none is missing.
+char *plait_device_library_missing(plait_device d);
+
+// plait_precision_permitted returns 1 if operations may compute products less precisely, else 0: 0 float32
+// matrix products in TF32, 1 convolutions in TF32, 2 partial sums of float16 products in float16, 3 those of
+// bfloat16 products in bfloat16.
+int64_t plait_precision_permitted(int64_t permission);
+
+// plait_precision_permit turns one of these permissions on or off for later calls, and returns what it was
+// before.
+int64_t plait_precision_permit(int64_t permission, bool on);
+
 // plait_device_limit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a
 // workgroup's memory, 2 the invocations of a workgroup, 3 the workgroups along a side of a grid, 4 the bytes
 // that the device may hold, 0 of them meaning what the driver gives; 5 is 1 where the GPU is made of

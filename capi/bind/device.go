@@ -100,6 +100,32 @@ func DeviceBenchmarkSet(on bool) int64 {
 	return truth(before)
 }
 
+// DeviceLibraryMissing returns which library is missing, without which an open GPU computes matrix products by kernels of its own;
+// nothing where none is missing.
+func DeviceLibraryMissing(d Device) string {
+	if g, ok := device(d).(*gpu.Device); ok && g.MissingLibrary() != nil {
+		return g.MissingLibrary().Error()
+	}
+	return ""
+}
+
+// PrecisionPermitted returns 1 if operations may compute products less precisely, else 0: 0 float32 matrix products in TF32, 1
+// convolutions in TF32, 2 partial sums of float16 products in float16, 3 those of bfloat16 products in bfloat16.
+func PrecisionPermitted(permission int64) int64 {
+	if permission < 0 || permission > int64(core.BFloat16Sums) {
+		return 0
+	}
+	return truth(core.Permitted(core.Permission(permission)))
+}
+
+// PrecisionPermit turns one of these permissions on or off for later calls, and returns what it was before.
+func PrecisionPermit(permission int64, on bool) int64 {
+	if permission < 0 || permission > int64(core.BFloat16Sums) {
+		return 0
+	}
+	return truth(core.Permit(core.Permission(permission), on))
+}
+
 // DeviceLimit returns one of the limits of an open GPU: 0 the bytes of a tensor, 1 those of a workgroup's memory, 2 the invocations
 // of a workgroup, 3 the workgroups along a side of a grid, 4 the bytes that the device may hold, 0 of them meaning what the driver
 // gives; 5 is 1 where the GPU is made of software. What else is known of a GPU, 0 where it is not: 6 the bytes of its memory, 7 its

@@ -8,6 +8,7 @@ from typing import Any
 from plait import _core
 from plait._engine.rank import here
 from plait._engine.runtime import check, wait_devices
+from plait._engine.warnings import warn
 from plait._errors import ArgumentError
 
 _numbers: dict[str, int] = {}
@@ -155,7 +156,10 @@ def open_device(d: DeviceLike) -> int:
     number = _numbers.get(name)
     if number is None:
         with _lock:
-            number = _numbers[name] = check(_core.bind_DeviceOpen(name))
+            number = check(_core.bind_DeviceOpen(name))
+            if missing := _core.bind_DeviceLibraryMissing(number):
+                warn(f"{name} computes matrix products by slower kernels of its own: {missing}")
+            _numbers[name] = number
             _by_number[number] = device("meta") if d._kind == "meta" else wordless(name)
             if d._kind == "gpu":
                 _drivers[place] = _core.bind_DeviceDriver(number)

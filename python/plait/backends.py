@@ -1,4 +1,9 @@
-"""Switches of PyTorch's libraries: they can be set and read, and have no effect but for `cudnn.benchmark`."""
+"""Switches of PyTorch's libraries. They can be set and read; those of precision and `cudnn.benchmark` have an effect.
+
+Products are as precise as their dtype unless a program asks for less. Two switches therefore are off at first that are
+on in PyTorch: `cudnn.allow_tf32`, for convolutions, and `cuda.matmul.allow_bf16_reduced_precision_reduction`, with its
+twin for float16.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,14 @@ from types import ModuleType
 from typing import Any
 
 from plait import _core
+from plait._engine.precision import (
+    BFLOAT16_SUMS,
+    FLOAT16_SUMS,
+    TF32_CONVOLUTIONS,
+    TF32_PRODUCTS,
+    permit,
+    permitted,
+)
 
 
 class _Switches(ModuleType):
@@ -28,8 +41,64 @@ class _Switches(ModuleType):
         """Returns None: the library is not used."""
 
 
+class _Switch:
+    """An attribute that turns a permission on and off."""
+
+    def __init__(self, permission: int, doc: str) -> None:
+        self.permission, self.__doc__ = permission, doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, module: ModuleType, owner: type | None = None) -> Any:
+        return permitted(self.permission)
+
+    def __set__(self, module: ModuleType, on: bool) -> None:
+        if not isinstance(on, bool):
+            raise TypeError(f"{module.__name__}.{self.name}: want a bool, got {type(on).__name__} {on!r}")
+        permit(self.permission, on)
+
+
+class _Precision(_Switch):
+    """The same by the name of a precision of float32."""
+
+    def __get__(self, module: ModuleType, owner: type | None = None) -> Any:
+        return "tf32" if permitted(self.permission) else "ieee"
+
+    def __set__(self, module: ModuleType, precision: Any) -> None:
+        if precision not in ("none", "ieee", "tf32"):
+            raise ValueError(f"{module.__name__}.{self.name}: want ieee, tf32 or none, got {precision!r}")
+        permit(self.permission, precision == "tf32")
+
+
+class _Products(_Switches):
+    """How precisely NVIDIA GPUs compute matrix products."""
+
+    allow_tf32 = _Switch(
+        TF32_PRODUCTS, "Whether float32 factors may be rounded to TF32, as `set_float32_matmul_precision` says too."
+    )
+    fp32_precision = _Precision(TF32_PRODUCTS, """The same as a word: "ieee" or "tf32".""")
+    allow_fp16_reduced_precision_reduction = _Switch(
+        FLOAT16_SUMS, "Whether partial sums of float16 products may be rounded to float16; in PyTorch True at first."
+    )
+    allow_bf16_reduced_precision_reduction = _Switch(
+        BFLOAT16_SUMS, "Whether partial sums of bfloat16 products may be rounded to bfloat16; in PyTorch True at first."
+    )
+
+
+class _Convolutions(_Switches):
+    """How precisely NVIDIA GPUs compute convolutions."""
+
+    fp32_precision = _Precision(TF32_CONVOLUTIONS, """The precision of float32: "ieee" or "tf32".""")
+
+
 class _Cudnn(_Switches):
-    """The switches of cuDNN, one of which Plait has too."""
+    """The switches of cuDNN, some of which Plait has too."""
+
+    allow_tf32 = _Switch(
+        TF32_CONVOLUTIONS, "Whether convolutions may round float32 factors to TF32; in PyTorch True at first."
+    )
+    fp32_precision = _Precision(TF32_CONVOLUTIONS, """The same as a word: "ieee" or "tf32".""")
 
     @property
     def benchmark(self) -> bool:
@@ -45,10 +114,10 @@ class _Cudnn(_Switches):
         _core.bind_DeviceBenchmarkSet(bool(on))
 
 
-cudnn = _Cudnn("cudnn", enabled=False, deterministic=True, allow_tf32=False, benchmark_limit=0)
+cudnn = _Cudnn("cudnn", enabled=False, deterministic=True, benchmark_limit=0, conv=_Convolutions("cudnn.conv"))
 cuda = _Switches(
     "cuda",
-    matmul=_Switches("cuda.matmul", allow_tf32=False, allow_fp16_reduced_precision_reduction=False),
+    matmul=_Products("cuda.matmul", allow_fp16_accumulation=False),
     preferred_linalg_library=None,
 )
 mps, mkl, mkldnn, openmp, opt_einsum = (

@@ -8,6 +8,7 @@ from typing import Any
 from plait import _core
 from plait._device import DeviceLike, device, open_device
 from plait._dtype import dtype, set_default_dtype
+from plait._engine.precision import matmul_precision, set_matmul_precision
 from plait._engine.runtime import address, check, is_tensor
 from plait._engine.warnings import warn
 from plait._functions._checked import checked
@@ -138,25 +139,24 @@ def get_deterministic_debug_mode() -> int:
     return 2
 
 
-_precision = "highest"
-
-
 @checked
 def set_float32_matmul_precision(precision: str) -> None:
-    """Keeps the word for `get_float32_matmul_precision`; products of float32 are always computed in float32.
+    """Sets how precisely later matrix products of float32 are computed, in the whole process.
 
-    The word is the process's, of all ranks.
+    With "highest", which holds at first, they are computed in float32. With "high" and "medium", NVIDIA GPUs round
+    the factors to TF32, which has 10 bits of mantissa, and add up in float32; other devices still compute in float32.
+    `backends.cuda.matmul.allow_tf32` says the same. Convolutions do not change: see `backends.cudnn.allow_tf32`.
+    Another word has no effect and warns.
     """
-    global _precision
-    if precision not in ("highest", "high", "medium"):
-        raise ValueError(f"set_float32_matmul_precision: want highest, high or medium, got {precision!r}")
-    _precision = precision
+    if not isinstance(precision, str):
+        raise TypeError(f"set_float32_matmul_precision: want a string, got {type(precision).__name__} {precision!r}")
+    set_matmul_precision(precision)
 
 
 @checked
 def get_float32_matmul_precision() -> str:
-    """Returns what was set."""
-    return _precision
+    """Returns how precisely matrix products of float32 are computed: "highest", "high" or "medium"."""
+    return matmul_precision()
 
 
 @checked
