@@ -78,6 +78,11 @@ func (a *Access) narrow(w *Text) string {
 	return w.Narrow(a.DType.Size())
 }
 
+// paired reports whether the buffer is an array of pairs of words, each with four elements of 16 bits, so that these are one access.
+func (a *Access) paired(w *Text) bool {
+	return a.Vec4 && PerWord(a.DType) == 2 && !a.Shared && a.narrow(w) == ""
+}
+
 // Declare writes the declaration of the operand at a binding.
 func (a *Access) Declare(w *Text, binding int) {
 	if element := a.narrow(w); element != "" {
@@ -88,6 +93,8 @@ func (a *Access) Declare(w *Text, binding int) {
 	switch {
 	case element == "" && a.Shared:
 		element = AtomicWord
+	case a.paired(w):
+		element = Pair
 	case element == "":
 		element = "u32"
 	case a.Vec4 && a.DType == core.Float32:
@@ -111,6 +118,9 @@ func (a *Access) Loader(w *Text, t expr.Type, k expr.Kind) {
 			return "u32(" + at + ")"
 		}
 		place := a.Name + "[e_ >> " + shift + "]"
+		if a.paired(w) {
+			place = a.Name + "[e_ >> 2u][(e_ >> 1u) & 1u]"
+		}
 		if a.Shared {
 			place = w.AtomicLoad(place)
 		}
@@ -236,6 +246,9 @@ func (a *Access) Storer(w *Text, t expr.Type, k expr.Kind) {
 		shift, mask, bits = "2u", "0xffu", 8
 	}
 	place, keep := a.Name+"[w_]", "~("+mask+" << s_)"
+	if a.paired(w) {
+		place = a.Name + "[w_ >> 1u][w_ & 1u]"
+	}
 	store := place + " = (" + place + " & " + keep + ") | (bits_ << s_);"
 	if a.Shared {
 		store = w.AtomicAnd(place, keep) + ";\n  " + w.AtomicOr(place, "bits_ << s_") + ";"
@@ -270,7 +283,11 @@ func (a *Access) LoadVec4(w *Text, t expr.Type, k expr.Kind, e string) string {
 			values[i] = bits
 		}
 	case n == 2:
-		fmt.Fprintf(&b, "    let u_%s = %s[(%s) >> 1u];\n    let v_%s = %s[((%s) >> 1u) + 1u];\n", a.Name, a.Name, e, a.Name, a.Name, e)
+		if a.paired(w) {
+			fmt.Fprintf(&b, "    let pair_%s = %s[(%s) >> 2u];\n    let u_%s = pair_%s.x;\n    let v_%s = pair_%s.y;\n", a.Name, a.Name, e, a.Name, a.Name, a.Name, a.Name)
+		} else {
+			fmt.Fprintf(&b, "    let u_%s = %s[(%s) >> 1u];\n    let v_%s = %s[((%s) >> 1u) + 1u];\n", a.Name, a.Name, e, a.Name, a.Name, e)
+		}
 		for i := range values {
 			word := fmt.Sprintf("%c_%s", "uv"[i/2], a.Name)
 			switch {
@@ -312,6 +329,8 @@ func (a *Access) StoreVec4(w *Text, t expr.Type, k expr.Kind, e string, values [
 		return b.String()
 	case a.narrow(w) != "":
 		return "    " + w.StoreNarrow4(a.Name, e, v) + ";\n"
+	case a.paired(w):
+		return fmt.Sprintf("    %s[(%s) >> 2u] = pair(%s | (%s << 16u), %s | (%s << 16u));\n", a.Name, e, v[0], v[1], v[2], v[3])
 	case n == 2:
 		return fmt.Sprintf("    %s[(%s) >> 1u] = %s | (%s << 16u);\n    %s[((%s) >> 1u) + 1u] = %s | (%s << 16u);\n",
 			a.Name, e, v[0], v[1], a.Name, e, v[2], v[3])

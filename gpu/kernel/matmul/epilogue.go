@@ -13,7 +13,8 @@ import (
 type results struct {
 	first    string               // index of the output's first element
 	row, col string               // strides of rows and columns
-	vec4     bool                 // rows are written as vec4
+	vec4     bool                 // rows are written four elements at a time
+	dtype    core.DType           // of what is written
 	finished bool                 // the epilogue is applied; otherwise the sums are written as they are
 	staged   bool                 // rows go through workgroup memory, so that writes are coalesced
 	finish   finisher             // the epilogue, if finished
@@ -29,16 +30,18 @@ func (x *tiledText) bindResults(s *shader.Builder, p *Product, sums *core.Memory
 		x.out.row, x.out.col = s.Uint(p.N), s.Uint(1)
 	} else {
 		x.out.first = s.InOut("c", p.Out, expr.F32)
-		x.out.vec4 = s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Aligned(p.Out, append([]int{p.CRow}, p.Batch.Strides[0]...)...))
+		x.out.vec4 = s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Vec4(p.Out, append([]int{p.CRow}, p.Batch.Strides[0]...)...))
 		x.out.row, x.out.col = s.Uint(p.CRow), s.Uint(p.CCol)
 	}
-	s.Bindings[len(s.Bindings)-1].Vec4 = x.out.vec4
+	bound := &s.Bindings[len(s.Bindings)-1]
+	bound.Vec4 = x.out.vec4
+	x.out.dtype = bound.DType
 	if x.out.finished {
 		x.out.finish = p.finisher(s)
 	}
 }
 
-// stage decides whether rows go through workgroup memory. They do if they cannot be written as vec4 and the memory of b's tile has room for
+// stage decides whether rows go through workgroup memory. They do if they cannot be written four elements at a time and the memory of b's tile has room for
 // them.
 func (o *results) stage(s *shader.Builder, p *Product, t tile) {
 	o.staged = s.Flag(!o.vec4 && (!o.finished || p.CCol == 1) && t.Rows/t.ThreadRows <= t.K)
@@ -104,7 +107,7 @@ func (x *tiledText) at(h int) {
 	x.Add("      {\n        let col = col0 + (%du + tx) * 4u;\n        let at = c0 + row * %s + col * %s;", h*x.Cols/x.ThreadCols, x.out.row, x.out.col)
 }
 
-// addOldValues applies alpha and beta to all accumulators if the output can be read as vec4. All old values are read before the first result is
+// addOldValues applies alpha and beta to all accumulators if the output can be read four elements at a time. All old values are read before the first result is
 // written: compilers do not move a read of the output before a write to it, so every later read would be waited for.
 func (x *tiledText) addOldValues() {
 	for g := range x.ThreadRows / 4 {
@@ -113,7 +116,7 @@ func (x *tiledText) addOldValues() {
 			for h := range x.ThreadCols / 4 {
 				x.at(h)
 				sum := fmt.Sprintf("c_%d_%d_%d", g, i, h)
-				x.Add("        %s = %s;\n      }", sum, x.out.finish.sum(sum, "c[at >> 2u]"))
+				x.Add("        %s = %s;\n      }", sum, x.out.finish.sum(sum, vec4At("c", x.out.dtype, "at")))
 			}
 			x.Add("  }")
 		}
@@ -144,7 +147,12 @@ func (x *tiledText) storeVec4() {
 		for q := range 4 {
 			list = append(list, x.out.value("v."+shader.Component(q), fmt.Sprintf("at + %du", q), fmt.Sprintf("col + %du", q)))
 		}
-		x.Add("        if (col < %s) { c[at >> 2u] = real4(%s); }", x.n, strings.Join(list, ", "))
+		value := "real4(" + strings.Join(list, ", ") + ")"
+		if x.out.dtype == core.Float32 {
+			x.Add("        if (col < %s) { c[at >> 2u] = %s; }", x.n, value)
+		} else {
+			x.Add("        if (col < %s) { st4_c(at >> 2u, %s); }", x.n, value)
+		}
 		return
 	}
 	for q := range 4 {

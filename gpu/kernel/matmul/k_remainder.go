@@ -11,11 +11,12 @@ func (p *Product) remainderPays() bool {
 }
 
 // splitRemainder divides a product whose K is not a multiple of the tiles' into one over whole tiles, and one over the remainder that adds
-// to the results of the first. It returns nil if there is no remainder, or if rows of a cannot be read as vec4. The first product does not
-// split its last wave, which would cost more than a separate remainder gains.
+// to the results of the first. It returns nil if there is no remainder, if rows of a cannot be read four elements at a time, or if the
+// output would round the results of the first product. The first product does not split its last wave, which would cost more than a
+// separate remainder gains.
 func (p *Product) splitRemainder() (whole, rest *Product) {
 	const tileK = 16 // the K of every tile
-	if p.K%tileK == 0 || p.K < tileK || p.Folded || p.Gather != nil {
+	if p.K%tileK == 0 || p.K < tileK || p.Folded || p.Gather != nil || p.Out.DType != core.Float32 {
 		return nil, nil
 	}
 	first, last := *p, *p

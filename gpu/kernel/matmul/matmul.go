@@ -196,9 +196,9 @@ func (p *Product) dispatchCost(t shader.Tile, groups, pieces int) int {
 // scalarLoads reports whether a factor needs scalar loads along K: rows of a that cannot be read as vec4, or a gather.
 func (p *Product) scalarLoads() bool { return p.Gather != nil || p.ACol == 1 && !p.vec4AlongK() }
 
-// vec4AlongK reports whether rows of a are read along K as vec4.
+// vec4AlongK reports whether rows of a are read along K four elements at a time.
 func (p *Product) vec4AlongK() bool {
-	return p.ACol == 1 && p.K%4 == 0 && shader.Aligned(p.A, append([]int{p.ARow}, p.Batch.Strides[1]...)...)
+	return p.ACol == 1 && p.K%4 == 0 && shader.Vec4(p.A, append([]int{p.ARow}, p.Batch.Strides[1]...)...)
 }
 
 // flatten turns a batch that shares b into one product, if the rows of a and of the output are evenly spaced through the batch. The product

@@ -201,7 +201,7 @@ func (p *Product) scratch(r *shader.Recorder) (*core.Operand, error) {
 // contiguousProduct returns a product of contiguous float32 matrices. With transposed, a is stored transposed.
 func contiguousProduct(gpu *shader.Device, m, n, k int, transposed bool) *Product {
 	o := &core.Operand{DType: core.Float32}
-	p := &Product{gpu: gpu, M: m, N: n, K: k, ARow: k, ACol: 1, BRow: n, BCol: 1, Batch: shader.Loop{Count: 1, Strides: make([][]int, 3)}, A: o, B: o}
+	p := &Product{gpu: gpu, M: m, N: n, K: k, ARow: k, ACol: 1, BRow: n, BCol: 1, Batch: shader.Loop{Count: 1, Strides: make([][]int, 3)}, Out: o, A: o, B: o}
 	if transposed {
 		p.ARow, p.ACol = 1, m
 	}
