@@ -216,9 +216,13 @@ func (p *Product) flatten() {
 // load its tiles without transposing them.
 const transposeRows = 1024
 
-// Run computes the product: by the GPU's library if that takes it, otherwise by tiles, after making a batch into one product or transposing b where that is faster.
+// Run computes the product: as a streamed one, by the GPU's library, or by tiles, after making a batch into one product or transposing b
+// where that is faster.
 func (p *Product) Run(r *shader.Recorder) error {
 	p.flatten()
+	if v, ok := p.stream(r.GPU); ok {
+		return v.run(r)
+	}
 	if done, err := p.library(r); done || err != nil {
 		return err
 	}
