@@ -14,7 +14,7 @@ import (
 )
 
 // TestConvolutions checks convolutions and their gradients, with channels that tiles divide and do not divide, and with patches
-// that are gathered or stored.
+// that are gathered, stored, or stored for a library. The latter's products run as programs where the device has none.
 func TestConvolutions(t *testing.T) {
 	for _, c := range []struct {
 		x, w   []int
@@ -43,13 +43,21 @@ func TestConvolutions(t *testing.T) {
 		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 2, 3, 3}, op.ConvOptions{Padding: []int{1, 1, 0}, Dilation: []int{2, 1, 1}}, false, false},
 	} {
 		for _, dtype := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
-			for few, name := range map[int]string{0: "gathered", 1 << 40: "stored"} {
-				if dtype != core.Float32 && (!c.halves || few > 0) || testing.Short() && (c.long || dtype == core.Float16) {
+			for _, way := range []string{"gathered", "stored", "for a library"} {
+				if dtype != core.Float32 && (!c.halves || way == "stored") || testing.Short() && (c.long || dtype == core.Float16) {
 					continue
 				}
-				t.Run(fmt.Sprint(c.x, c.w, c.o, dtype, name), func(t *testing.T) {
-					// A GPU of one multiprocessor has no reason to split K, which takes memory of its own.
-		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes, f.Multiprocessors = few, 1 })()
+				t.Run(fmt.Sprint(c.x, c.w, c.o, dtype, way), func(t *testing.T) {
+					few := 0
+					switch way {
+					case "stored":
+						few = 1 << 40
+					case "for a library":
+						defer gpu.PretendLibrary(device(t))()
+						core.Permit(core.TF32Convolutions, true)
+						defer core.Permit(core.TF32Convolutions, false)
+					}
+					defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes = few })()
 					core.Tidy(func() {
 						x, w, b := op.Randn(c.x...), op.Randn(c.w...), op.Randn(c.w[0])
 						tolerance := 1e-4

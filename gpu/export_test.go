@@ -138,3 +138,14 @@ func LimitBindings(d *Device, n int) func() {
 
 // PretendSlow makes a software adapter count as one on which each call takes very long.
 func PretendSlow(d *Device) { d.softwarePacing.cost.Store(math.Float64bits(1e6)) }
+
+// PretendLibrary makes kernels prepare operands for a library of matrix products, and returns a function that ends it.
+func PretendLibrary(d *Device) func() {
+	_ = d.Synchronize() // an earlier error is reported elsewhere
+	old := d.target.Library
+	d.target.Library = true
+	return func() {
+		_ = d.Synchronize()
+		d.target.Library = old
+	}
+}

@@ -26,7 +26,8 @@ const columnBytes = 256 << 20
 // not faster, they are stored first.
 type convolution struct {
 	primitive.Window
-	images, groups, channels, outputs int // channels and outputs are those of one group
+	images, groups, channels, outputs int  // channels and outputs are those of one group
+	reduced                           bool // see [contract.ConvAttrs]
 }
 
 func newConvolution(c *core.Call, x, w, y []int) *convolution {
@@ -38,7 +39,7 @@ func newConvolution(c *core.Call, x, w, y []int) *convolution {
 	groups := int(a.Groups)
 	return &convolution{
 		Window: primitive.NewWindow(x, y, kernel, a.Stride, a.Padding, a.Dilation),
-		images: x[0], groups: groups, channels: x[1] / groups, outputs: y[1] / groups,
+		images: x[0], groups: groups, channels: x[1] / groups, outputs: y[1] / groups, reduced: a.Reduced,
 	}
 }
 
@@ -75,11 +76,13 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 		return v.addBias(r, c, y, positions)
 	}
 	if v.depthwise() {
-		var bias *core.Operand
-		if len(c.Ins) > 2 {
-			bias = shader.OrNil(&c.Ins[2])
+		return v.depthwisePlanes(r, v.forward(), x, w, y, convBias(c), v.outputs, 1)
+	}
+	if v.byLibrary(r, x.DType) {
+		if err := v.forwardByLibrary(r, x, w, y); err != nil {
+			return err
 		}
-		return v.depthwisePlanes(r, v.forward(), x, w, y, bias, v.outputs, 1)
+		return v.addBias(r, c, y, positions)
 	}
 	if v.gathersForward(r) {
 		if err := v.forwardGathered(r, x, w, y); err != nil {
@@ -145,13 +148,22 @@ func (v *convolution) permuteResults(r *shader.Recorder, c *core.Call, rows, y *
 	return copying.Copy(r, &core.Call{Op: c.Op, Outs: []core.Operand{to}, Ins: []core.Operand{from}})
 }
 
+// convBias returns the bias of a call, nil for none.
+func convBias(c *core.Call) *core.Operand {
+	if len(c.Ins) < 3 {
+		return nil
+	}
+	return shader.OrNil(&c.Ins[2])
+}
+
 // addBias adds the bias Ins[2] to y, if it is present. positions is the number of elements of a channel.
 func (v *convolution) addBias(r *shader.Recorder, c *core.Call, y *core.Operand, positions int) error {
-	if len(c.Ins) < 3 || !c.Ins[2].Present() {
+	bias := convBias(c)
+	if bias == nil {
 		return nil
 	}
 	s := shader.New(r, "conv bias")
-	to, b := s.InOut("y", y, expr.F32), s.In("b", &c.Ins[2], expr.F32, expr.Number)
+	to, b := s.InOut("y", y, expr.F32), s.In("b", bias, expr.F32, expr.Number)
 	n, per, channels := s.Uint(y.Numel()), s.Uint(positions), s.Uint(y.Shape[1])
 	return s.Run(r, shader.GroupsFor(y.Numel()), func(w *shader.Text) {
 		w.Each(n)
@@ -168,12 +180,12 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 	if x.Numel() == 0 {
 		return nil
 	}
-	var bias *core.Operand
-	if len(c.Ins) > 2 {
-		bias = shader.OrNil(&c.Ins[2])
-	}
+	bias := convBias(c)
 	if v.depthwise() && v.outputs > 0 && patch*positions > 0 {
 		return v.depthwiseInputs(r, y, w, x, bias)
+	}
+	if v.byLibrary(r, x.DType) {
+		return v.inputGradByLibrary(r, c, y, w, x, bias)
 	}
 	if v.gathersInputs(r) {
 		if err := v.inputGradGathered(r, c, y, w, x); err != nil {
@@ -229,6 +241,9 @@ func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 	}
 	if v.depthwise() {
 		return v.depthwiseWeights(r, x, y, w)
+	}
+	if v.byLibrary(r, x.DType) {
+		return v.weightGradByLibrary(r, c, x, y, w)
 	}
 	if v.gathersWeights(r) {
 		return v.weightGradGathered(r, c, x, y, w)
