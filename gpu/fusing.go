@@ -13,7 +13,7 @@ func (s *stream) fuse(r *encoder, c *core.Call) bool {
 		return false
 	}
 	m := fusion.Fusable(c)
-	if m == nil {
+	if m == nil && !fusion.Leads(c) {
 		return false
 	}
 	number, bindings := s.recorded.Load()+1, s.device.limits.Bindings
@@ -42,6 +42,11 @@ func (r *encoder) encode(interrupted bool) {
 	}
 	f.Interrupted = f.Interrupted || interrupted
 	defer f.Reset()
+	if c := f.Led(); c != nil {
+		s.device.fused.Add(1)
+		s.perform(r, c)
+		return
+	}
 	f.MarkReleased(&s.releases)
 	if f.N > 1 && s.device.lost.Get() == nil && r.dispatchFusion() {
 		s.device.fused.Add(int64(f.N - 1))

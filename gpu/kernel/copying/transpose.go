@@ -117,12 +117,15 @@ func transposeVec4(w *shader.Text, step, toStep, cols, rows string) {
 
 // Transposed returns a row-major copy of a column-major matrix in scratch memory, and the stride of its rows, a multiple of four elements.
 func Transposed(r *shader.Recorder, o *core.Operand, rows, cols, colStep int) (*core.Operand, int, error) {
-	apart := shader.Ceil(cols, 4) * 4
-	m, err := r.Temp(4 * rows * apart)
+	apart, dtype := shader.Ceil(cols, 4)*4, core.Float32
+	if rows%4 == 0 && cols%4 == 0 && shader.Vec4(o, colStep) {
+		dtype = o.DType
+	}
+	m, err := r.Temp(dtype.Size() * rows * apart)
 	if err != nil {
 		return nil, 0, err
 	}
-	out := &core.Operand{Memory: m, DType: core.Float32}
+	out := &core.Operand{Memory: m, DType: dtype}
 	l := shader.Loop{Sizes: []int{rows, cols}, Strides: [][]int{{apart, 1}, {1, colStep}}, Count: rows * cols}
 	return out, apart, transpose(r, &l, out, o, 1, 0)
 }

@@ -37,6 +37,7 @@ type Fusion struct {
 	values      []value
 	scalars     int
 	Interrupted bool // it began or ended because of timing, not because of the program
+	led         bool // the first member is no elementwise call: see [Leads]
 
 	released []released // releases not yet processed, in order
 	capacity []released // memory for released
@@ -257,8 +258,14 @@ func reads(c *core.Call, out *core.Operand, shape []int) bool {
 	return false
 }
 
-// Join adds the call to the fusion if it fits, and reports whether it did.
+// Join adds the call to the fusion if it fits, and reports whether it did. m is nil for a call that leads a fusion.
 func (f *Fusion) Join(x *Releases, bindings int, c *core.Call, m *elementwise.Kernel, number uint64) bool {
+	if f.N == 0 {
+		f.led = m == nil
+	}
+	if f.led || m == nil {
+		return f.led && f.join(c, number)
+	}
 	if f.N == 0 {
 		f.shape, f.vec4 = c.Outs[0].Shape, loopsVec4(c, f.operands)
 	} else if !f.fits(bindings, c, m) {
@@ -344,7 +351,7 @@ func (f *Fusion) Reset() {
 		f.Members[i].Call.Clear()
 	}
 	clear(f.sites)
-	f.N, f.sites, f.values, f.scalars = 0, f.sites[:0], f.values[:0], 0
+	f.N, f.sites, f.values, f.scalars, f.led = 0, f.sites[:0], f.values[:0], 0, false
 }
 
 // Releases are the releases of a stream's memory that its worker has not processed yet.

@@ -2,6 +2,7 @@ package matmul
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -69,7 +70,8 @@ func (p *Product) sumLastWave(r *shader.Recorder, t tile, whole, pieces int, par
 	from := s.FloatsOf("parts", parts)
 	to := s.InOut("c", p.Out, expr.F32)
 	s.Bindings[0].Vec4 = true
-	s.Bindings[1].Vec4 = s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Aligned(p.Out, p.CRow))
+	vec4 := s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Vec4(p.Out, p.CRow))
+	s.Bindings[1].Vec4 = vec4
 	vec4s := t.Rows * t.Cols / 4
 	count := (p.groups(t.Tile) - whole) * vec4s
 	n, wholeWord, piecesWord := s.Uint(count), s.Uint(whole), s.Uint(pieces)
@@ -90,6 +92,14 @@ func (p *Product) sumLastWave(r *shader.Recorder, t tile, whole, pieces int, par
   var sum = real4();
   for (var j = 0u; j < %s; j++) { sum = sum + parts[(%s >> 2u) + j * %s + i]; }`, rows, cols, piecesWord, from, n)
 		w.Add("  let at = %s + row * %s + col * %s;", to, cr, cc)
+		if vec4 {
+			var list []string
+			for q := range 4 {
+				list = append(list, fmt.Sprintf("finish(sum.%s, at + %du, col + %du)", shader.Component(q), q, q))
+			}
+			w.Add("  st4_c(at >> 2u, real4(%s));", strings.Join(list, ", "))
+			return
+		}
 		for q := range 4 {
 			w.Add("  if (col + %du < %s) { st_c(at + %du * %s, finish(sum.%s, at + %du * %s, col + %du)); }", q, cols, q, cc, shader.Component(q), q, cc, q)
 		}

@@ -5,6 +5,8 @@ package matmul
 
 import (
 	"fmt"
+	"strings"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -283,23 +285,39 @@ func (p *Product) sumPieces(r *shader.Recorder, parts core.Memory, pieces int) e
 	from := s.FloatsOf("parts", parts)
 	to := s.InOut("c", p.Out, expr.F32)
 	count := p.M * p.N * p.Batch.Count
-	n, per, cols, piecesWord := s.Uint(count), s.Uint(p.M*p.N), s.Uint(p.N), s.Uint(pieces)
+	vec4, wide := s.Flag(p.Gap == 0 && p.CCol == 1 && p.N%4 == 0 && shader.Vec4(p.Out, append([]int{p.CRow}, p.Batch.Strides[0]...)...)), 1
+	if s.Bindings[0].Vec4, s.Bindings[1].Vec4 = vec4, vec4; vec4 {
+		wide = 4
+	}
+	n, per, cols, piecesWord := s.Uint(count/wide), s.Uint(p.M*p.N/wide), s.Uint(p.N/wide), s.Uint(pieces)
 	cr, cc := s.Uint(p.CRow), s.Uint(p.CCol)
 	finish := p.finisher(s)
 	outer := shader.Loop{Sizes: p.Batch.Sizes, Strides: p.Batch.Strides[:1]}
 	s.Specialize(len(outer.Sizes))
 	at := s.Loop(&outer)
 	cr, gap := p.gaps(s, cr)
-	return s.Run(r, shader.GroupsFor(count), func(w *shader.Text) {
+	return s.Run(r, shader.GroupsFor(count/wide), func(w *shader.Text) {
 		finish.function(w)
 		gap(w)
 		w.Each(n)
-		w.Add(`  var sum = 0.0;
-  for (var j = 0u; j < %s; j++) { sum = sum + parts[%s + j * %s + i]; }`, piecesWord, from, n)
+		zero, first := "0.0", from
+		if vec4 {
+			zero, first = "real4()", "("+from+" >> 2u)"
+		}
+		w.Add(`  var sum = %s;
+  for (var j = 0u; j < %s; j++) { sum = sum + parts[%s + j * %s + i]; }`, zero, piecesWord, first, n)
 		w.Add(`  let inner = i %% %s;
   let row = inner / %s;
   let col = inner %% %s;`, per, cols, cols)
 		w.Put(shader.WalkAs("at_", "i / "+per, len(outer.Sizes), 1, at, []string{to}))
+		if vec4 {
+			var list []string
+			for q := range 4 {
+				list = append(list, fmt.Sprintf("finish(sum.%s, at + %du, 4u * col + %du)", shader.Component(q), q, q))
+			}
+			w.Add("  let at = at_0 + row * %s + 4u * col;\n  st4_c(at >> 2u, real4(%s));", cr, strings.Join(list, ", "))
+			return
+		}
 		w.Add(`  let at = at_0 + row * %s + col * %s;
   st_c(at, finish(sum, at, col));`, cr, cc)
 	})

@@ -32,6 +32,11 @@ func layerNormCall(r *shader.Recorder, c *core.Call) error {
 	if s.Flag(c.Outs[1].Present()) {
 		stats = s.Out("stats", &c.Outs[1], expr.F32, expr.Number)
 	}
+	value := "$y = v;"
+	if s.Flag(len(c.Outs) > 2) { // a fusion asks for the cast of y
+		t.Out("copied", &c.Outs[2])
+		value += " $copied = v;"
+	}
 	eps, share, rowsWord := s.Float(contract.Eps(c)), s.Float(1/float64(n)), s.Uint(rows)
 	s.Flag(rms)
 	head := t.Open(r.GPU.Software)
@@ -54,14 +59,14 @@ func layerNormCall(r *shader.Recorder, c *core.Call) error {
 		if stats != "" {
 			w.Add("  if (lane == 0u) { st_stats(%s + group, mean); st_stats(%s + %s + group, scale); }", stats, stats, rowsWord)
 		}
-		w.Put(t.Pass("var v = ($x - mean) * scale; " + affine + "$y = v;"))
+		w.Put(t.Pass("var v = ($x - mean) * scale; " + affine + value))
 	})
 }
 
 // A layerNormGradient is a call of layer_norm_backward. Absent operands are nil.
 type layerNormGradient struct {
 	x, g, w, stats, arrived *core.Operand
-	dx                      *core.Operand
+	dx, cast                *core.Operand   // cast is a copy of dx in another dtype, which a fusion asks for
 	sums                    []*core.Operand // dweight, dbias
 	rows, n                 int
 	rms                     bool
@@ -73,6 +78,9 @@ func layerNormBackwardCall(r *shader.Recorder, c *core.Call) error {
 		x: &c.Ins[0], g: &c.Ins[1], w: shader.OrNil(&c.Ins[2]), stats: &c.Ins[3], arrived: shader.OrNil(&c.Ins[4]),
 		dx: shader.OrNil(&c.Outs[0]), sums: []*core.Operand{shader.OrNil(&c.Outs[1]), shader.OrNil(&c.Outs[2])},
 		rows: a.Rows, n: a.N, rms: a.RMS,
+	}
+	if len(c.Outs) > 3 {
+		p.cast = &c.Outs[3]
 	}
 	if p.n == 0 {
 		return nil
@@ -126,6 +134,10 @@ func (p *layerNormGradient) inputGradient(r *shader.Recorder) error {
 	if s.Flag(p.arrived != nil) {
 		t.InOnce("arrived", p.arrived)
 		more = " + $arrived"
+	}
+	if s.Flag(p.cast != nil) {
+		t.Out("copied", p.cast)
+		more += "; $copied = $dx"
 	}
 	stats, rows, share := s.In("stats", p.stats, expr.F32, expr.Number), s.Uint(p.rows), s.Float(1/float64(p.n))
 	s.Flag(p.rms)

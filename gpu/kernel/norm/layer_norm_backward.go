@@ -53,6 +53,9 @@ func (p *layerNormGradient) allGradients(r *shader.Recorder, width, held int) er
 	if s.Flag(p.arrived != nil) {
 		t.arrived = s.In("arrived", p.arrived, expr.F32, expr.Number)
 	}
+	if s.Flag(p.cast != nil) {
+		t.cast = s.Out("copied", p.cast, expr.F32, expr.Number)
+	}
 	for i := range s.Bindings {
 		s.Bindings[i].Vec4 = true
 	}
@@ -75,7 +78,7 @@ func (p *layerNormGradient) allGradients(r *shader.Recorder, width, held int) er
 
 // registerRows writes a program that computes dx and partial sums from rows in registers. Strings are expressions.
 type registerRows struct {
-	x, g, w, dx, arrived, to             string   // indices of first elements
+	x, g, w, dx, cast, arrived, to       string   // indices of first elements
 	stats, rows, n, units, groups, share string   // n is in vec4
 	sums                                 []string // terms that a vec4 of a row adds to the sums
 	width, held, rowsAtOnce              int      // invocations of a row, vec4 of each, and rows at a time
@@ -205,7 +208,11 @@ func (t *registerRows) write(w *shader.Text) {
 	}
 	for k := range t.rowsAtOnce {
 		for h := range t.held {
-			w.Put(t.store(k, h, fmt.Sprintf("  st4_dx((%s >> 2u) + row_$k * n + $q, %s);\n", t.dx, result)))
+			text := fmt.Sprintf("  let dx_$k_$h = %s;\n  st4_dx((%s >> 2u) + row_$k * n + $q, dx_$k_$h);\n", result, t.dx)
+			if t.cast != "" {
+				text += fmt.Sprintf("  st4_copied((%s >> 2u) + row_$k * n + $q, dx_$k_$h);\n", t.cast)
+			}
+			w.Put(t.store(k, h, text))
 		}
 	}
 	w.Add("  }")
