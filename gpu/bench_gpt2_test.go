@@ -112,3 +112,37 @@ func BenchmarkScatter(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkGPT2Step measures a training step of a GPT-2 124M in float32 and under autocast, for a batch of 8 x 1024.
+func BenchmarkGPT2Step(b *testing.B) {
+	d := hardwareGPU(b)
+	for _, half := range []bool{false, true} {
+		b.Run(map[bool]string{false: "float32", true: "bfloat16"}[half], func(b *testing.B) {
+			core.Tidy(func() {
+				g, err := newGPT(50257, 1024, 768, 12, 12, d)
+				require.NoError(b, err)
+				integers := core.Int64
+				tokens := op.ZeroInPlace(op.EmptyWith([]int{8, 1024}, op.TensorOptions{Device: d, DType: &integers}))
+				places := op.ToDevice(op.Arange(nil, core.IntNum(1024), nil, op.TensorOptions{}), d)
+				benchmark(b, d, func() {
+					core.Tidy(func() { g.mixedStep(b, tokens, places, half) })
+				})
+			})
+			d.EmptyCache()
+		})
+	}
+}
+
+// mixedStep runs a training step in float32 or, if half is set, under autocast to bfloat16.
+func (g *gpt) mixedStep(t testing.TB, tokens, places *core.Tensor, half bool) {
+	var loss *core.Tensor
+	forward := func() { loss = g.loss(tokens, places, tokens) }
+	if half {
+		require.NoError(t, core.Autocast("gpu", core.BFloat16, forward))
+	} else {
+		forward()
+	}
+	require.NoError(t, autograd.Backward(loss))
+	require.NoError(t, g.optimizer.Step())
+	g.optimizer.ZeroGrad()
+}
