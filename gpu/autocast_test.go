@@ -47,43 +47,62 @@ func trafficOf(t *testing.T, d *gpu.Device, fn func()) gpu.Traffic {
 	return after
 }
 
-// gptTraffic returns what forward and backward of a GPT-2 with so many layers dispatch and move, in float32 or under autocast.
-func gptTraffic(t *testing.T, d *gpu.Device, layers int, half bool) (traffic gpu.Traffic) {
+// A precision is how a model is trained.
+type precision int
+
+const (
+	inFloat32 precision = iota
+	underAutocast
+	inBFloat16
+)
+
+// gptTraffic returns what forward and backward of a GPT-2 with so many layers dispatch and move.
+func gptTraffic(t *testing.T, d *gpu.Device, layers int, how precision) (traffic gpu.Traffic) {
 	const batch, length, width, heads, kinds = 4, 512, 128, 2, 1030
 	core.Tidy(func() {
 		g, err := newGPT(kinds, length, width, layers, heads, d)
 		require.NoError(t, err)
+		for i, p := range g.p {
+			if how == inBFloat16 {
+				g.p[i] = op.To(p, core.BFloat16).Detach().SetRequiresGrad(true)
+			}
+		}
 		integers := core.Int64
 		tokens := op.ZeroInPlace(op.EmptyWith([]int{batch, length}, op.TensorOptions{Device: d, DType: &integers}))
 		places := op.ToDevice(op.Arange(nil, core.IntNum(length), nil, op.TensorOptions{}), d)
 		traffic = trafficOf(t, d, func() {
 			var loss *core.Tensor
 			forward := func() { loss = g.loss(tokens, places, tokens) }
-			if half {
+			if how == underAutocast {
 				require.NoError(t, core.Autocast("gpu", core.BFloat16, forward))
 			} else {
 				forward()
 			}
 			require.NoError(t, autograd.Backward(loss))
-			g.optimizer.ZeroGrad()
+			for _, p := range g.p {
+				p.SetGrad(nil)
+			}
 		})
 	})
 	return traffic
 }
 
-// TestAutocastAddsOnlyCastsOfParameters counts what a layer of a GPT-2 dispatches and moves.
-func TestAutocastAddsOnlyCastsOfParameters(t *testing.T) {
+// TestTrafficOfPrecisions counts what a layer of a GPT-2 dispatches and moves. Autocast adds the casts of parameters and nothing else.
+func TestTrafficOfPrecisions(t *testing.T) {
 	d := fakeGPU(t)
-	var layer, rest [2]gpu.Traffic
-	for i, half := range []bool{false, true} {
-		one, two := gptTraffic(t, d, 1, half), gptTraffic(t, d, 2, half)
+	var layer, rest [3]gpu.Traffic
+	for i := range layer {
+		one, two := gptTraffic(t, d, 1, precision(i)), gptTraffic(t, d, 2, precision(i))
 		layer[i] = gpu.Traffic{Dispatches: two.Dispatches - one.Dispatches, MovedBytes: two.MovedBytes - one.MovedBytes}
 		rest[i] = gpu.Traffic{Dispatches: one.Dispatches - layer[i].Dispatches, MovedBytes: one.MovedBytes - layer[i].MovedBytes}
 	}
-	require.LessOrEqual(t, layer[1].Dispatches, layer[0].Dispatches+8, "a layer has four weights and four biases")
-	require.LessOrEqual(t, rest[1].Dispatches, rest[0].Dispatches+1, "the embedding is the weight of the last product")
-	require.Less(t, layer[1].MovedBytes, layer[0].MovedBytes*3/4)
-	require.Less(t, rest[1].MovedBytes, rest[0].MovedBytes)
+	float32s, autocast, halves := layer[inFloat32], layer[underAutocast], layer[inBFloat16]
+	require.LessOrEqual(t, autocast.Dispatches, float32s.Dispatches+8, "a layer has four weights and four biases")
+	require.LessOrEqual(t, rest[underAutocast].Dispatches, rest[inFloat32].Dispatches+1, "the embedding is the weight of the last product")
+	require.Less(t, autocast.MovedBytes, float32s.MovedBytes*3/4)
+	require.Less(t, rest[underAutocast].MovedBytes, rest[inFloat32].MovedBytes)
+	require.LessOrEqual(t, halves.Dispatches, float32s.Dispatches)
+	require.Less(t, halves.MovedBytes, float32s.MovedBytes*52/100, "statistics and sums of attention are float32")
 }
 
 // wideOps are operations that compute in float32 under autocast and read 16-bit inputs as they are.
