@@ -150,8 +150,8 @@ func TestScatterToOneIndex(t *testing.T) {
 		before := d.Traffic().Dispatches
 		op.ScatterAddInPlace(x, 0, index, src)
 		require.NoError(t, d.Synchronize())
-		// Indices, sort in tiles of 1024, seven merges, extents of runs, and three levels of pieces of 256.
-		require.Equal(t, 1+1+7+1+3, d.Traffic().Dispatches-before)
+		// Indices, one digit (counts, three of prefix sums, the pass), extents of runs, and three levels of pieces of 256.
+		require.LessOrEqual(t, d.Traffic().Dispatches-before, 1+5+1+3)
 	})
 }
 

@@ -46,23 +46,6 @@ func Dist(x, y *core.Tensor, p float64) *core.Tensor {
 	return op.compose(func() *core.Tensor { return VectorNorm(Sub(x, y), p, nil, ReduceOptions{}) })
 }
 
-// CDist returns the p-norm of the difference of each row of x [*, n, m] with each of y [*, k, m], of shape [*, n, k]; the
-// leading dimensions broadcast. It needs memory for n*k*m numbers.
-func CDist(x, y *core.Tensor, p float64) *core.Tensor {
-	op := begin("cdist", &x, &y)
-	op.matrices(x, y)
-	op.floating("the input", x)
-	if op.err == nil && x.Size(-1) != y.Size(-1) {
-		op.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
-	}
-	if op.err == nil && !(p >= 0) {
-		op.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
-	}
-	return op.compose(func() *core.Tensor {
-		return VectorNorm(Sub(Unsqueeze(x, -2), Unsqueeze(y, -3)), p, []int{-1}, ReduceOptions{})
-	})
-}
-
 func init() {
 	other, p := Arg{Name: "other"}, Arg{Name: "p", Default: 2.0, Doc: "the order of the norm"}
 	register("distance",

@@ -28,19 +28,16 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 		in := op.own(Contiguous(castTo(x, core.Int64)))
 		bins := minLength
 		if x.Numel() > 0 {
-			low, high := Amin(in, nil, false), Amax(in, nil, false)
-			l, err := low.Int()
-			op.check(err)
-			h, err := high.Int()
+			ends, err := core.Values[int64](extremes(in))
 			op.check(err)
 			switch {
 			case op.err != nil:
-			case l < 0:
-				op.failf(core.ValueError, "got the negative element %d", l)
-			case h >= math.MaxInt64/16:
-				op.failf(core.MemoryError, "no memory for %d bins", h)
+			case ends[0] < 0:
+				op.failf(core.ValueError, "got the negative element %d", ends[0])
+			case ends[1] >= math.MaxInt64/16:
+				op.failf(core.MemoryError, "no memory for %d bins", ends[1])
 			default:
-				bins = max(bins, int(h)+1)
+				bins = max(bins, int(ends[1])+1)
 			}
 		}
 		result, kind := core.Int64, core.Int64
@@ -67,6 +64,11 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 	})
 }
 
+// extremes returns the smallest and the largest element of x in one tensor, so that a program waits once for both.
+func extremes(x *core.Tensor) *core.Tensor {
+	return Stack([]*core.Tensor{Amin(x, nil, false), Amax(x, nil, false)}, 0)
+}
+
 // HistC returns how many elements of x, which must be floating point, lie in each of `bins` equal parts of the range from
 // low to high; others do not count. If both are 0 the range is that of the elements, for which it waits. The result has
 // x's dtype.
@@ -83,11 +85,10 @@ func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
 	return op.compose(func() *core.Tensor {
 		in := op.own(Contiguous(x.Detach()))
 		if low == 0 && high == 0 && x.Numel() > 0 {
-			var err error
-			low, err = Amin(in, nil, false).Item()
-			op.check(err)
-			high, err = Amax(in, nil, false).Item()
-			op.check(err)
+			ends, err := core.Values[float64](extremes(in))
+			if op.check(err); err == nil {
+				low, high = ends[0], ends[1]
+			}
 		}
 		if low == high {
 			low, high = low-1, high+1

@@ -86,6 +86,13 @@ func (w *Text) Func(sign, body string, args ...any) {
 	w.text.WriteString("}\n")
 }
 
+// Procedure writes a function whose body calls other methods of the text, such as [Text.Barrier].
+func (w *Text) Procedure(sign string, body func()) {
+	w.open(sign)
+	body()
+	w.text.WriteString("}\n")
+}
+
 // open writes the beginning of a function.
 func (w *Text) open(sign string) {
 	m := signature.FindStringSubmatch(sign)

@@ -154,7 +154,7 @@ func (s LoopForm) Groups(count int) int {
 // has the same element throughout a loop over vec4. If vec4 are along a dimension, l becomes a loop over vec4.
 func LoopFormOf(l *shader.Loop, all []*core.Operand, single bool) (repeated uint64, form LoopForm) {
 	form.Rank = len(l.Sizes)
-	if single {
+	if single || elementsCoalesce(all) {
 		return 0, form
 	}
 	vec4 := l.Flat()
@@ -173,6 +173,22 @@ func LoopFormOf(l *shader.Loop, all []*core.Operand, single bool) (repeated uint
 	}
 	repeated, form.Vec4 = l.Vec4Rows(all)
 	return repeated, form
+}
+
+// elementsCoalesce reports whether neighbouring invocations should have neighbouring elements, not four each: there is a dtype of 64 bits, of
+// which four would be four accesses apart from the neighbours', and none that shares words.
+func elementsCoalesce(all []*core.Operand) bool {
+	wide := false
+	for _, o := range all {
+		if o.IsNumber {
+			continue
+		}
+		if shader.PerWord(o.DType) > 1 {
+			return false
+		}
+		wide = wide || o.DType.Size() == 8
+	}
+	return wide
 }
 
 // ScalarWords returns how many words Scalars appends.

@@ -70,6 +70,9 @@ func scatterCall(r *shader.Recorder, c *core.Call) error {
 	size, stride, length, indexStep, srcStep := 1, 0, 1, 0, 0
 	to := *out
 	if len(index.Shape) > 0 && index.Shape[dim] > shortLine {
+		if sortsLines(r.GPU, index.Shape[dim], out.Shape[dim]) {
+			return scatterLines(r, c)
+		}
 		return scatterSorted(r, c)
 	}
 	if len(index.Shape) > 0 {

@@ -1,7 +1,7 @@
 package indexing
 
 import (
-	"strconv"
+	"fmt"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
@@ -27,15 +27,15 @@ func init() {
 	kernel.Register(contract.MaskedScatter, maskedScatterCall)
 }
 
-// ranks returns, for each element of a mask in row-major order, the number of true elements before it.
-func ranks(r *shader.Recorder, mask *core.Operand) (core.Memory, error) {
+// ranks numbers the true elements of a mask in row-major order.
+func ranks(r *shader.Recorder, mask *core.Operand) (*primitive.Ranks, error) {
 	l := shader.NewLoop(mask.Shape, mask)
-	return primitive.PrefixSum(r, "mask ranks", mask.Numel(), func(s *shader.Builder) func(w *shader.Text) {
-		x := s.In("x", mask, expr.F32, expr.Logic)
+	return primitive.NewRanks(r, "mask ranks", mask.Numel(), func(s *shader.Builder) func(w *shader.Text) {
+		x := s.In("mask", mask, expr.F32, expr.Logic)
 		rank := s.Specialize(len(l.Sizes))
 		at := s.Loop(&l)
 		return func(w *shader.Text) {
-			w.Func("counted(i: u32) -> u32", "%s  return select(0u, 1u, ld_x(at_0));", shader.Walk(rank, 1, at, []string{x}))
+			w.Func("counted(i: u32) -> u32", "%s  return select(0u, 1u, ld_mask(at_0));", shader.Walk(rank, 1, at, []string{x}))
 		}
 	})
 }
@@ -51,27 +51,24 @@ func positionsCall(r *shader.Recorder, c *core.Call, coordinates int) error {
 		return err
 	}
 	s := shader.New(r, "mask_positions")
-	x, before, y := s.In("x", mask, expr.F32, expr.Logic), s.WordsOf("ranks", m), s.Out("y", out, expr.I64, expr.Number)
-	count := s.Uint(mask.Numel())
+	each, y := m.Bind(s), s.Out("y", out, expr.I64, expr.Number)
 	sizes := make([]string, len(mask.Shape))
 	for i, n := range mask.Shape {
 		sizes[i] = s.Uint(n)
 	}
 	along, across := s.Uint(out.Strides[coordinates]), s.Uint(out.Strides[1-coordinates])
-	l := shader.NewLoop(mask.Shape, mask)
 	s.Specialize(len(sizes))
-	rank := s.Specialize(len(l.Sizes))
-	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(mask.Numel()), func(w *shader.Text) {
-		w.Each(count)
-		w.Put(shader.Walk(rank, 1, at, []string{x}))
-		w.Add(`  if (!ld_x(at_0)) { return; }
-  let column = ranks[%s + i];
-  var rest = i;`, before)
+	most := s.Uint(out.Shape[coordinates^1])
+	return s.Run(r, m.Groups(), func(w *shader.Text) {
+		body := fmt.Sprintf("    if (rank >= %s) { return; }\n    var rest = i;\n", most)
 		for d := len(sizes) - 1; d >= 0; d-- {
-			w.Add("  st_y(%s + %su * %s + column * %s, pair(rest %% %s, 0u));", y, strconv.Itoa(d), along, across, sizes[d])
-			w.Add("  rest = rest / %s;", sizes[d])
+			if d == 0 {
+				body += fmt.Sprintf("    st_y(%s + rank * %s, pair(rest, 0u));\n", y, across)
+				continue
+			}
+			body += fmt.Sprintf("    let q%[1]d = rest / %[5]s;\n    st_y(%[2]s + %[1]du * %[3]s + rank * %[4]s, pair(rest - q%[1]d * %[5]s, 0u));\n    rest = q%[1]d;\n", d, y, along, across, sizes[d])
 		}
+		each(w, body)
 	})
 }
 
@@ -87,16 +84,13 @@ func maskedSelectCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "masked_select")
 	t := shader.ComputeType(in.DType)
-	x, k, before, y := s.In("x", in, t, expr.Number), s.In("mask", mask, expr.F32, expr.Logic), s.WordsOf("ranks", m), s.Out("y", out, t, expr.Number)
-	count, most := s.Uint(mask.Numel()), s.Uint(out.Numel())
-	l := shader.NewLoop(mask.Shape, in, mask)
+	each, x, y := m.Bind(s), s.In("x", in, t, expr.Number), s.Out("y", out, t, expr.Number)
+	most := s.Uint(out.Numel())
+	l := shader.NewLoop(mask.Shape, in)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(mask.Numel()), func(w *shader.Text) {
-		w.Each(count)
-		w.Put(shader.Walk(rank, 2, at, []string{x, k}))
-		w.Add(`  let to = ranks[%s + i];
-  if (ld_mask(at_1) && to < %s) { st_y(%s + to, ld_x(at_0)); }`, before, most, y)
+	return s.Run(r, m.Groups(), func(w *shader.Text) {
+		each(w, fmt.Sprintf("%s    if (rank < %s) { st_y(%s + rank, ld_x(at_0)); }\n", shader.Walk(rank, 1, at, []string{x}), most, y))
 	})
 }
 
@@ -112,21 +106,16 @@ func maskedScatterCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s := shader.New(r, "masked_scatter")
 	t := shader.ComputeType(out.DType)
-	y, k, before, x := s.Out("y", out, t, expr.Number), s.In("mask", mask, expr.F32, expr.Logic), s.WordsOf("ranks", m), s.In("x", src, t, expr.Number)
-	count, most := s.Uint(mask.Numel()), s.Uint(src.Numel())
+	each, y, x := m.Bind(s), s.Out("y", out, t, expr.Number), s.In("x", src, t, expr.Number)
+	most := s.Uint(src.Numel())
 	trues, has := mask.Numel(), src.Numel()
 	fault := s.Faults(r, c, func(c *core.Call, _ uint32) error {
 		return core.Errorf(core.ValueError, c.Op, "the mask has more true elements, of %d, than the source has, %d", trues, has)
 	})
-	l := shader.NewLoop(mask.Shape, out, mask)
+	l := shader.NewLoop(mask.Shape, out)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(mask.Numel()), func(w *shader.Text) {
-		w.Each(count)
-		w.Put(shader.Walk(rank, 2, at, []string{y, k}))
-		w.Add(`  if (!ld_mask(at_1)) { return; }
-  let k = ranks[%s + i];
-  if (k >= %s) { %s return; }
-  st_y(at_0, ld_x(%s + k));`, before, most, fault("i"), x)
+	return s.Run(r, m.Groups(), func(w *shader.Text) {
+		each(w, fmt.Sprintf("%s    if (rank >= %s) { %s return; }\n    st_y(at_0, ld_x(%s + rank));\n", shader.Walk(rank, 1, at, []string{y}), most, fault("i"), x))
 	})
 }

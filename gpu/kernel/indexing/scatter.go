@@ -40,18 +40,38 @@ type Scatter struct {
 	values        *core.Operand
 	front, inside core.Operand // dimensions of values before those of a row, and those of a row
 	width         int
+	step, bits    int // destinations are multiples of step from out's first element on, and bits is the size of these numbers
 }
 
 // Rows sets out and values. front is the number of out's dimensions before those of a row, lead that of values'.
 func (p *Scatter) Rows(out *core.Operand, front int, values *core.Operand, lead int) *Scatter {
 	p.out, p.row, p.values = out, shader.Trailing(out, front), values
 	p.width = core.Numel(p.row.Shape)
+	last := 0
+	for d, n := range out.Shape[:front] {
+		if n > 1 {
+			p.step = gcd(p.step, out.Strides[d])
+			last += (n - 1) * out.Strides[d]
+		}
+	}
+	p.step = max(p.step, 1)
+	p.bits = bits.Len(uint(last/p.step + 1))
 	p.front, p.inside = core.Operand{IsNumber: true, Shape: []int{p.Lines * p.N}}, core.Operand{IsNumber: true}
 	if !values.IsNumber {
 		p.front, p.inside = shader.Leading(values, lead), shader.Trailing(values, lead)
 	}
 	return p
 }
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// none returns the number that stands for NoIndex among the numbers of destinations. It is larger than all of them.
+func (p *Scatter) none() int { return 1<<p.bits - 1 }
 
 // Run scatters the rows that Rows has set.
 func (p *Scatter) Run(r *shader.Recorder) error {
@@ -61,10 +81,11 @@ func (p *Scatter) Run(r *shader.Recorder) error {
 	if p.Lines == 1 && p.N <= r.GPU.SearchedRows {
 		return p.search(r)
 	}
-	e, err := primitive.SortLines(r, "places", p.Lines, p.N, p.N, false, func(s *shader.Builder) func(w *shader.Text) {
-		from, size := s.WordsOf("dest", p.Dest), s.Uint(p.N)
+	e, err := primitive.SortLines(r, "places", p.Lines, p.N, p.N, p.bits, false, func(s *shader.Builder) func(w *shader.Text) {
+		from, size, first, step, none := s.WordsOf("dest", p.Dest), s.Uint(p.N), s.Uint(int(shader.Base(p.out))), s.Uint(p.step), s.Uint(p.none())
 		return func(w *shader.Text) {
-			w.Func("key_of(line: u32, index: u32) -> pair", "return pair(0u, dest[%s + line * %s + index]);", from, size)
+			w.Func("key_of(line: u32, index: u32) -> pair", `let place = dest[%s + line * %s + index];
+  return pair(0u, select((place - %s) / %s, %s, place == %s));`, from, size, first, step, none, shader.NoIndex)
 		}
 	})
 	if err != nil {
@@ -195,14 +216,16 @@ func (p *Scatter) distribute(s *shader.Builder, e *primitive.Entries) (groups in
 	side := s.Specialize(min(1<<bits.Len(uint(p.width-1)), 64))
 	blocks := shader.Ceil(p.width, side*columnsPerInvocation)
 	count, blocksWord, width := s.Uint(e.Capacity), s.Uint(blocks), s.Uint(p.width)
+	start, step, none := s.Uint(int(shader.Base(p.out))), s.Uint(p.step), s.Uint(p.none())
 	return shader.Ceil(e.Capacity, 64/side) * blocks, func(w *shader.Text, head, body string) {
 		w.Main(64)
 		w.Add(`  let j = (group / %s) * %du + li / %du;
   if (j >= %s) { return; }`, blocksWord, 64/side, side, count)
 		w.Add(`  let column = (group %% %s) * %du;
   let last = min(column + %du, %s);`, blocksWord, side*columnsPerInvocation, side*columnsPerInvocation, width)
-		w.Add(`  let place = sorted_key(j).y;
-  if (place == %s) { return; }`, shader.NoIndex)
+		w.Add(`  let number = sorted_key(j).y;
+  if (number == %s) { return; }
+  let place = %s + number * %s;`, none, start, step)
 		w.Put(head)
 		w.Add("  for (var q = column + li %% %du; q < last; q += %du) {", side, side)
 		w.Put(body)
@@ -229,7 +252,7 @@ func (p *Scatter) assign(r *shader.Recorder, e *primitive.Entries) error {
 		sorted(w)
 		rowOf(w)
 		text := bound(w)
-		main(w, fmt.Sprintf(`  if (j + 1u < %s && (j + 1u) %% %s != 0u && sorted_key(j + 1u).y == place) { return; }
+		main(w, fmt.Sprintf(`  if (j + 1u < %s && (j + 1u) %% %s != 0u && sorted_key(j + 1u).y == number) { return; }
   let o = row_of(j);
 `, room, size), fmt.Sprintf("%s    st_y(in_0, %s);\n", text.at, text.read))
 	})

@@ -35,7 +35,7 @@ func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	if replacement {
 		return drawWithReplacement(r, c, rows, n, count)
 	}
-	e, err := primitive.SortLines(r, "multinomial", rows, n, count, false, func(s *shader.Builder) func(w *shader.Text) {
+	e, err := primitive.SortLines(r, "multinomial", rows, n, count, 32, false, func(s *shader.Builder) func(w *shader.Text) {
 		x, size := s.In("x", in, expr.F32, expr.Number), s.Uint(n)
 		a := contract.DrawOf(c)
 		seed, offset := s.Long(a.Seed), s.Long(a.Offset)

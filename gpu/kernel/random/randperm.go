@@ -20,7 +20,7 @@ func permutationCall(r *shader.Recorder, c *core.Call) error {
 	if n == 0 {
 		return nil
 	}
-	e, err := primitive.SortLines(r, "randperm", 1, n, n, true, func(s *shader.Builder) func(w *shader.Text) {
+	e, err := primitive.SortLines(r, "randperm", 1, n, n, 64, true, func(s *shader.Builder) func(w *shader.Text) {
 		a := contract.DrawOf(c)
 		seed, offset := s.Long(a.Seed), s.Long(a.Offset)
 		return func(w *shader.Text) {

@@ -14,6 +14,13 @@ func init() {
 	kernel.Register(contract.HistC, histCCall)
 }
 
+const (
+	// ownBins is the number of bins up to which workgroups count in their own memory.
+	ownBins = 4096
+	// countingGroups is how many workgroups do so at most, if none gets too many elements.
+	countingGroups = 1024
+)
+
 // histogram counts in out, int64, how many of n elements fall into each bin. bind adds the elements to a program and returns a function
 // that declares bin_of(i), which is a bin or NoIndex. Counts are integers, so the order of additions does not affect them.
 func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind func(s *shader.Builder) func(w *shader.Text)) error {
@@ -29,11 +36,35 @@ func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind f
 	s := shader.New(r, name)
 	bin := bind(s)
 	to, count := s.AtomicsOf("counts", counts), s.Uint(n)
-	err = s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+	// With few bins, a workgroup counts many elements in its own memory first, where additions to one bin collide less.
+	groups, share := shader.GroupsFor(n), shader.Threads
+	own := s.Flag(bins <= ownBins && n >= 16*bins)
+	if own {
+		groups = min(max(n/(8*max(bins, shader.Threads)), 1), countingGroups)
+		groups = max(groups, shader.Ceil(n, shader.MaxLoop*shader.Threads))
+		share = shader.Ceil(n, groups)
+	}
+	shareWord, binsWord, groupsWord := s.Uint(share), s.Uint(bins), s.Uint(groups)
+	err = s.Run(r, groups, func(w *shader.Text) {
 		bin(w)
-		w.Each(count)
-		w.Add(`  let bin = bin_of(i);
+		if !own {
+			w.Each(count)
+			w.Add(`  let bin = bin_of(i);
   if (bin != %s) { %s; }`, shader.NoIndex, w.AtomicAdd("counts["+to+" + bin]", "1u"))
+			return
+		}
+		w.Shared("own", shader.AtomicWord, ownBins)
+		w.EachGroup(shader.Threads, groupsWord)
+		w.Add(`  let last = min((group + 1u) * %[1]s, %[2]s);
+  for (var i = group * %[1]s + li; i < last; i += %[3]du) {
+    let bin = bin_of(i);
+    if (bin != %[4]s) { %[5]s; }
+  }`, shareWord, count, shader.Threads, shader.NoIndex, w.AtomicAdd("own[bin]", "1u"))
+		w.Barrier()
+		w.Add(`  for (var bin = li; bin < %s; bin += %du) {
+    let times = %s;
+    if (times > 0u) { %s; }
+  }`, binsWord, shader.Threads, w.AtomicLoad("own[bin]"), w.AtomicAdd("counts["+to+" + bin]", "times"))
 	})
 	if err != nil {
 		return err

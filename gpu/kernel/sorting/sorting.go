@@ -82,8 +82,8 @@ func sortAlong(r *shader.Recorder, in *core.Operand, dim, keep int, largest bool
 	n, step := scan.StepOf(in, dim)
 	l := scan.Lines(dim, in)
 	t := shader.ComputeType(in.DType)
-	_, wide := primitive.SortKey(in.DType, "")
-	return primitive.SortLines(r, "sort", in.Numel()/n, n, keep, wide, func(s *shader.Builder) func(w *shader.Text) {
+	_, bits := primitive.SortKey(in.DType, "")
+	return primitive.SortLines(r, "sort", in.Numel()/n, n, keep, bits, bits == 64, func(s *shader.Builder) func(w *shader.Text) {
 		x := s.In("x", in, t, expr.Number)
 		stepWord := s.Uint(step)
 		s.Flag(largest)

@@ -23,7 +23,8 @@ type ordering func(s *shader.Builder) func(w *shader.Text)
 func uniqueCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
 	n, t := in.Numel(), shader.ComputeType(in.DType)
-	key, wide := primitive.SortKey(in.DType, "ld_x(first + index)")
+	key, bits := primitive.SortKey(in.DType, "ld_x(first + index)")
+	wide := bits == 64
 	source := func(s *shader.Builder) func(w *shader.Text) {
 		x := s.In("x", in, t, expr.Number)
 		return func(w *shader.Text) {
@@ -49,7 +50,7 @@ func uniqueCall(r *shader.Recorder, c *core.Call) error {
 		}
 	}
 	if !contract.Consecutive(c) && n > 0 {
-		e, err := primitive.SortLines(r, "unique", 1, n, n, wide, source)
+		e, err := primitive.SortLines(r, "unique", 1, n, n, bits, wide, source)
 		if err != nil {
 			return err
 		}

@@ -10,12 +10,18 @@ import (
 )
 
 // A line is sorted as a list of entries. An entry is an unsigned key with the order of the elements, and the element's index, which breaks
-// ties. Workgroups sort tiles of a line by a bitonic network. Then pairs of neighbouring runs are merged until one is left: the new
+// ties. Workgroups sort tiles of a line. Pairs of neighbouring runs are merged until one is left: the new
 // position of an entry is its position in its own run plus the number of smaller entries in the other one. If only the first entries of a
 // line are needed, the rest is dropped in every merge.
 
-// sortedTile is the number of entries that a workgroup sorts.
-const sortedTile = 1024
+const (
+	// sortedTile is the number of entries that a workgroup sorts by a bitonic network.
+	sortedTile = 1024
+	// networkEntries is the length up to which a line is sorted by a network.
+	networkEntries = 512
+	// fewTiles is the number of tiles up to which they are merged.
+	fewTiles = 4
+)
 
 // Entries are the sorted runs of some lines. Each line has the same number of runs. All its runs have the same length, except the last.
 type Entries struct {
@@ -64,9 +70,30 @@ func (e *Entries) Bind(s *shader.Builder, name string) func(w *shader.Text) {
 }
 
 // SortLines sorts lines of n elements each, and keeps the first keep entries of each line. bind adds the keys' inputs to a program and
-// returns a function that declares key_of(line, index). name is the name of the programs.
-func SortLines(r *shader.Recorder, name string, lines, n, keep int, wide bool, bind func(s *shader.Builder) func(w *shader.Text)) (*Entries, error) {
-	e, err := sortTiles(r, name, lines, n, keep, wide, bind)
+// returns a function that declares key_of(line, index). name is the name of the programs. Keys that are not wide only have the given number
+// of bits, the lowest of the high word.
+//
+// Short lines are sorted by bitonic networks, several in a workgroup, and lines up to a tile by the digits of their keys. Of longer lines
+// tiles are sorted and merged if that takes few merges or keeps few entries. Otherwise all entries are sorted by digits.
+func SortLines(r *shader.Recorder, name string, lines, n, keep, bits int, wide bool, bind func(s *shader.Builder) func(w *shader.Text)) (*Entries, error) {
+	if wide {
+		bits = 64
+	}
+	each := tileItems(r.GPU, wide)
+	tile := each * orderThreads
+	var e *Entries
+	var err error
+	switch {
+	case n <= networkEntries || each == 0:
+		e, err = sortTiles(r, name, lines, n, keep, wide, bind)
+	case n > fewTiles*tile && keep > n/16:
+		return radixSort(r, name, lines, n, max(bits, 1), wide, bind)
+	default:
+		for each > 4 && n <= each/2*orderThreads {
+			each /= 2
+		}
+		e, err = radixTiles(r, name, lines, n, keep, each, max(bits, 1), wide, bind)
+	}
 	var spare core.Memory // memory of earlier entries, which were at least as many
 	for err == nil && e.runs > 1 {
 		from := e
@@ -199,13 +226,18 @@ func BeforeFunc(w *shader.Text) {
 	w.Func("before(a: pair, b: pair) -> bool", "return a.y < b.y || (a.y == b.y && a.x < b.x);")
 }
 
-// SortKey returns the expression for the key of a value of a dtype, and whether it has 64 bits. 32-bit keys are in the high word.
-func SortKey(d core.DType, value string) (key string, wide bool) {
+// SortKey returns the expression for the key of a value of a dtype, and the number of bits of keys. Keys of up to 32 bits are in the high
+// word, from its lowest bit on.
+func SortKey(d core.DType, value string) (key string, bits int) {
 	switch {
 	case d == core.Int64:
-		return "key(" + value + ")", true
+		return "key(" + value + ")", 64
 	case d.IsFloat():
-		return "key(" + value + ")", false
+		return "key(" + value + ")", 32
+	case d == core.Uint8:
+		return "pair(0u, " + value + ".x)", 8
+	case d == core.Bool:
+		return "pair(0u, " + value + ".x)", 1
 	}
-	return "pair(0u, " + value + ".x ^ 0x80000000u)", false
+	return "pair(0u, " + value + ".x ^ 0x80000000u)", 32
 }
