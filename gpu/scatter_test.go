@@ -155,6 +155,29 @@ func TestScatterToOneIndex(t *testing.T) {
 	})
 }
 
+// TestScatterAlongLines scatters along lines that one workgroup sorts, and along longer ones, with all indices equal, all different, or in
+// long runs.
+func TestScatterAlongLines(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(33, 34))
+	for _, c := range []struct {
+		size, length, inner, below int
+	}{{300, 257, 3, 300}, {4096, 4096, 1, 4096}, {700, 3000, 1, 2}, {40, 1000, 2, 1}, {90, 5000, 1, 90}} {
+		for _, dtype := range []core.DType{core.Float32, core.Int64, core.BFloat16} {
+			if dtype == core.BFloat16 && c.inner == 1 {
+				continue
+			}
+			x, src := smallNumbers(rng, dtype, 2, c.size, c.inner), smallNumbers(rng, dtype, 2, c.length, c.inner)
+			sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
+				return []*core.Tensor{
+					op.Scatter(x[0], 1, x[1], x[2]), op.ScatterAdd(x[0], 1, x[1], x[2]), op.ScatterReduce(x[0], 1, x[1], x[2], "amax", true),
+					op.Scatter(x[0], 1, x[1], core.IntNum(1)), op.ScatterReduce(x[0], 1, x[1], x[2], "prod", false),
+				}
+			}, x, indicesBelow(rng, c.below, 2, c.length, c.inner), src)
+		}
+	}
+}
+
 // TestScatterIsDeterministic checks that sums that round do not depend on the order of workgroups.
 func TestScatterIsDeterministic(t *testing.T) {
 	d := device(t)

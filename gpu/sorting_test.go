@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -89,4 +91,45 @@ func TestSortOfAMillionElements(t *testing.T) {
 		top, j := op.TopK(x[0], 10, 0, true, true)
 		return []*core.Tensor{v, i, top, j}
 	}, op.Randn(1<<20+77))
+}
+
+// TestSortByDigits compares sorts of lines that are longer than a few tiles: of 64 and 8 bits, with long runs of equal elements.
+func TestSortByDigits(t *testing.T) {
+	device(t)
+	rng := rand.New(rand.NewPCG(13, 14))
+	v, equals := make([]int64, 2*17_001), make([]int64, 2*17_001)
+	for i := range v {
+		v[i], equals[i] = int64(rng.Uint64()), 7
+		if i%3 > 0 {
+			v[i] %= 5
+		}
+	}
+	sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
+		var out []*core.Tensor
+		for _, x := range []*core.Tensor{x[0], x[1], op.To(x[0], core.Uint8)} {
+			values, indices := op.Sort(x, 1, op.SortOptions{Descending: true})
+			few, places := op.KthValue(op.Transpose(x, 0, 1), 9000, 0, false)
+			out = append(out, values, indices, few, places)
+		}
+		return out
+	}, core.FromSlice(v, 2, 17_001), core.FromSlice(equals, 2, 17_001))
+}
+
+// TestSortDispatches checks that the number of dispatches of a sort does not grow with its size, once lines are sorted by digits.
+func TestSortDispatches(t *testing.T) {
+	d := device(t)
+	count := func(n int) (dispatches uint64) {
+		core.Tidy(func() {
+			x := op.ToDevice(op.Randn(n), d)
+			require.NoError(t, d.Synchronize())
+			before := d.Traffic().Dispatches
+			op.Sort(x, 0, op.SortOptions{})
+			require.NoError(t, d.Synchronize())
+			dispatches = uint64(d.Traffic().Dispatches - before)
+		})
+		return dispatches
+	}
+	require.LessOrEqual(t, count(1000), uint64(2))
+	require.LessOrEqual(t, count(300_000), uint64(4*5+1))
+	require.Equal(t, count(300_000), count(900_000))
 }

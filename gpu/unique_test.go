@@ -124,3 +124,17 @@ func TestMultinomial(t *testing.T) {
 		}
 	})
 }
+
+// TestSelectManyElements selects from more elements than one level of prefix sums counts.
+func TestSelectManyElements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large")
+	}
+	device(t)
+	x := op.Randn(3, 700_001)
+	sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
+		mask := op.Gt(x[0], core.Num(1))
+		return []*core.Tensor{op.NonZero(mask), op.MaskedSelect(x[0], mask), op.MaskedSelect(op.Transpose(x[0], 0, 1), op.Transpose(mask, 0, 1)),
+			op.MaskedScatter(x[0], mask, op.Ravel(op.Neg(x[0])))}
+	}, x)
+}

@@ -169,7 +169,8 @@ func WalkAs(name, index string, rank, n, first int, base []string) string {
 		c := rest
 		if d > 0 {
 			c = name + "c" + strconv.Itoa(d)
-			text += "  let " + c + " = " + rest + " % " + Param(first+d) + ";\n  " + rest + " = " + rest + " / " + Param(first+d) + ";\n"
+			up, size := name+"up"+strconv.Itoa(d), Param(first+d)
+			text += "  let " + up + " = " + rest + " / " + size + ";\n  let " + c + " = " + rest + " - " + up + " * " + size + ";\n  " + rest + " = " + up + ";\n"
 		}
 		for k := range n {
 			text += "  " + name + strconv.Itoa(k) + " = " + name + strconv.Itoa(k) + " + " + c + " * " + Param(first+rank*(1+k)+d) + ";\n"

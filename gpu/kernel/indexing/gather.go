@@ -224,12 +224,16 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 		n /= 4
 	}
 	count, rest := s.Uint(n), s.Uint(inner.Count)
+	single := s.Flag(inner.Count == 1)
 	outerRank, innerRank := s.Specialize(len(outer.Sizes)), s.Specialize(len(inner.Sizes))
 	outerAt, innerAt := s.Loop(&outer), s.Loop(&inner)
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		w.Each(count)
-		w.Add(`  let b = i / %s;
-  let q = i %% %s;`, rest, rest)
+		if single {
+			w.Add("  let b = i;\n  let q = 0u;")
+		} else {
+			w.Add("  let b = i / %[1]s;\n  let q = i - b * %[1]s;", rest)
+		}
 		w.Put(shader.WalkAs("at_", "b", outerRank, 1+k, outerAt, starts))
 		w.Put(shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{x, "at_0"}))
 		for i := range k {

@@ -3,6 +3,7 @@ package padding
 
 import (
 	"fmt"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -33,6 +34,23 @@ func newPadding(c *core.Call, inside, outside []int) padding {
 	return p
 }
 
+// merged returns the padding with its leading dimensions that are not padded as one.
+func (p padding) merged() padding {
+	n := 0
+	for n < len(p.left) && p.left[n] == 0 && p.sizes[0][n] == p.sizes[1][n] {
+		n++
+	}
+	if n < 2 {
+		return p
+	}
+	count := core.Numel(p.sizes[0][:n])
+	p.left = p.left[n-1:]
+	for i, size := range p.sizes {
+		p.sizes[i] = append([]int{count}, size[n:]...)
+	}
+	return p
+}
+
 // origin returns statements that set o to the input coordinate of output coordinate q along a dimension. They set ok to false if there is
 // none.
 func (p padding) origin(left, size string) string {
@@ -52,7 +70,8 @@ func (p padding) origin(left, size string) string {
 
 func padCall(r *shader.Recorder, c *core.Call) error {
 	in, out := &c.Ins[0], &c.Outs[0]
-	p := newPadding(c, in.Shape, out.Shape)
+	p := newPadding(c, in.Shape, out.Shape).merged()
+	from, to := p.sizes[0], p.sizes[1]
 	s := shader.New(r, "pad")
 	t := shader.ComputeType(in.DType)
 	x, y, count := s.In("x", in, t, expr.Number), s.Out("y", out, t, expr.Number), s.Uint(out.Numel())
@@ -63,11 +82,12 @@ func padCall(r *shader.Recorder, c *core.Call) error {
 		fill = s.Long(c.Ins[1].Number.Int)
 	}
 	s.Specialize(int(p.mode))
-	s.Specialize(len(in.Shape))
+	s.Specialize(len(from))
 	var left, inside, outside []string
-	for d := range in.Shape {
-		left, inside, outside = append(left, s.Uint(int(uint32(int32(p.left[d]))))), append(inside, s.Uint(in.Shape[d])), append(outside, s.Uint(out.Shape[d]))
+	for d := range from {
+		left, inside, outside = append(left, s.Uint(int(uint32(int32(p.left[d]))))), append(inside, s.Uint(from[d])), append(outside, s.Uint(to[d]))
 	}
+	plain := s.Flag(len(from) > 1 && p.left[0] == 0 && from[0] == to[0]) // the first dimension is copied as it is
 	if out.Numel() == 0 {
 		return nil
 	}
@@ -78,9 +98,14 @@ func padCall(r *shader.Recorder, c *core.Call) error {
   var at = 0u;
   var scale = 1u;`)
 		for d := len(left) - 1; d >= 0; d-- {
+			if d == 0 && plain {
+				w.Add("  at = at + rest * scale;")
+				continue
+			}
 			w.Add(`  {
-  let q = rest %% %s;
-  rest = rest / %s;`, outside[d], outside[d])
+  let up = rest / %[1]s;
+  let q = rest - up * %[1]s;
+  rest = up;`, outside[d])
 			w.Put(p.origin(left[d], inside[d]))
 			w.Add(`  at = at + u32(o) * scale;
   scale = scale * %s;

@@ -28,6 +28,7 @@ func randomCall(r *shader.Recorder, c *core.Call) error {
 	copy(f[:], draw.Parameters)
 	s := shader.New(r, "random")
 	y, count, total := s.Out("y", out, expr.F32, expr.Number), s.Uint(shader.Ceil(n, 4)), s.Uint(n)
+	vec4 := primitive.OutVec4(s, 0, out)
 	seed, offset := s.Long(draw.Seed), s.Long(draw.Offset)
 	mask, most := uint32(0xffffff00), math.Nextafter32(float32(f[1]), float32(math.Inf(-1)))
 	switch out.DType {
@@ -82,7 +83,7 @@ func randomCall(r *shader.Recorder, c *core.Call) error {
 			each("clamp(%s + %s * plait_erfinv_f32(%s + %s * (real(u >> 8u) * 5.9604644775390625e-8 + 2.98023223876953125e-8)), %s, %s)",
 				a, by, lowWord, spanWord, third, fourth)
 		}
-		primitive.StoreWords(w, y, total)
+		primitive.StoreWords(w, vec4, y, total)
 	})
 }
 
@@ -121,6 +122,7 @@ func bernoulliCall(r *shader.Recorder, c *core.Call) error {
 	n := out.Numel()
 	s := shader.New(r, "bernoulli")
 	y, count, total := s.Out("y", out, expr.F32, expr.Number), s.Uint(shader.Ceil(n, 4)), s.Uint(n)
+	vec4 := primitive.OutVec4(s, 0, out)
 	a := contract.DrawOf(c)
 	seed, offset := s.Long(a.Seed), s.Long(a.Offset)
 	limit, probability := "", ""
@@ -156,6 +158,6 @@ func bernoulliCall(r *shader.Recorder, c *core.Call) error {
     v.%s = select(0.0, 1.0, limit.y > 0u || w.%s < limit.x);
   }`, c, c)
 		}
-		primitive.StoreWords(w, y, total)
+		primitive.StoreWords(w, vec4, y, total)
 	})
 }

@@ -44,24 +44,40 @@ func triangleCall(r *shader.Recorder, c *core.Call) error {
 		t = expr.I64
 	}
 	x, y := s.In("x", in, t, expr.Number), s.Out("y", out, t, expr.Number)
-	count, rows, cols := s.Uint(out.Numel()), s.Uint(out.Shape[n-2]), s.Uint(out.Shape[n-1])
+	rows, cols := s.Uint(out.Shape[n-2]), s.Uint(out.Shape[n-1])
 	l := shader.NewLoop(out.Shape, in, out)
 	a := contract.TriangleOf(c)
 	diagonal := "bitcast<i32>(" + s.Uint(int(uint32(int32(a.Diagonal)))) + ")"
-	upper := s.Flag(a.Upper)
+	upper, several := s.Flag(a.Upper), s.Flag(n > 2)
+	wide, units := 1, out.Numel()
+	if s.Flag(l.Flat() && out.Shape[n-1]%4 == 0 && shader.Aligned(in) && shader.Aligned(out)) {
+		wide, units = 4, units/4
+		s.Bindings[0].Vec4, s.Bindings[1].Vec4 = true, true
+	}
+	unitsWord := s.Uint(units)
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
-	return s.Run(r, shader.GroupsFor(out.Numel()), func(w *shader.Text) {
+	return s.Run(r, shader.GroupsFor(units), func(w *shader.Text) {
 		test := "i32(col) - i32(row) <= " + diagonal
 		if upper {
 			test = "i32(col) - i32(row) >= " + diagonal
 		}
-		w.Each(count)
+		w.Each(unitsWord)
+		w.Add("  var row = (i * %[1]du) / %[2]s;\n  var col = i * %[1]du - row * %[2]s;", wide, cols)
+		if several {
+			w.Add("  row = row %% %s;", rows)
+		}
+		if wide == 4 {
+			w.Add("  var v = x[(%s >> 2u) + i];", x)
+			for k := range 4 {
+				w.Add("  if (!(%s)) { v.%s = 0.0; }\n  col++;", test, shader.Component(k))
+			}
+			w.Add("  y[(%s >> 2u) + i] = v;", y)
+			return
+		}
 		w.Put(shader.Walk(rank, 2, at, []string{x, y}))
-		w.Add(`  let col = i %% %s;
-  let row = (i / %s) %% %s;
-  var v: %s;
+		w.Add(`  var v: %s;
   if (%s) { v = ld_x(at_0); }
-  st_y(at_1, v);`, cols, cols, rows, shader.TypeName(t, expr.Number), test)
+  st_y(at_1, v);`, shader.TypeName(t, expr.Number), test)
 	})
 }

@@ -87,7 +87,7 @@ func SortLines(r *shader.Recorder, name string, lines, n, keep, bits int, wide b
 	case n <= networkEntries || each == 0:
 		e, err = sortTiles(r, name, lines, n, keep, wide, bind)
 	case n > fewTiles*tile && keep > n/16:
-		return radixSort(r, name, lines, n, max(bits, 1), wide, bind)
+		return radixSort(r, name, lines, n, keep, max(bits, 1), wide, bind)
 	default:
 		for each > 4 && n <= each/2*orderThreads {
 			each /= 2

@@ -3,6 +3,7 @@ package primitive
 import (
 	"math"
 
+	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
@@ -20,8 +21,18 @@ func KeepLimit(keep float64) int64 {
 	return int64(math.Min(math.Max(keep, 0)*0x1p32, 0x1p32))
 }
 
-// StoreWords stores v in elements 4i to 4i+3 that are below total.
-func StoreWords(w *shader.Text, y, total string) {
+// OutVec4 lets [StoreWords] store a contiguous operand, which has the given number among the bindings, as vec4 if that is possible.
+func OutVec4(s *shader.Builder, binding int, y *core.Operand) bool {
+	vec4 := s.Flag(shader.Aligned(y))
+	s.Bindings[binding].Vec4 = vec4
+	return vec4
+}
+
+// StoreWords stores v in elements 4i to 4i+3 that are below total. Four single stores would be apart from those of the neighbours.
+func StoreWords(w *shader.Text, vec4 bool, y, total string) {
+	if vec4 {
+		w.Add("  if (i * 4u + 3u < %s) { y[(%s >> 2u) + i] = v; return; }", total, y)
+	}
 	for k := range 4 {
 		w.Add("  if (i * 4u + %du < %s) { st_y(%s + i * 4u + %du, v.%s); }", k, total, y, k, shader.Component(k))
 	}

@@ -84,13 +84,17 @@ func radixTiles(r *shader.Recorder, name string, lines, n, keep, each, bits int,
 	})
 }
 
-// radixSort sorts whole lines. Only the lowest bits of keys are significant.
-func radixSort(r *shader.Recorder, name string, lines, n, bits int, wide bool, bind func(s *shader.Builder) func(w *shader.Text)) (*Entries, error) {
+// radixSort sorts whole lines, and keeps the first keep entries of each. Only the lowest bits of keys are significant.
+func radixSort(r *shader.Recorder, name string, lines, n, keep, bits int, wide bool, bind func(s *shader.Builder) func(w *shader.Text)) (*Entries, error) {
 	var from *Entries
 	var spare core.Memory
 	kept := r.Temps()
 	for shift := 0; shift < bits; shift += digitBits {
-		to, err := newEntries(r, lines, 1, n, n, wide, spare)
+		most := n
+		if shift+digitBits >= bits {
+			most = keep
+		}
+		to, err := newEntries(r, lines, 1, most, most, wide, spare)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +104,7 @@ func radixSort(r *shader.Recorder, name string, lines, n, bits int, wide bool, b
 		if shift <= digitBits {
 			kept = r.Temps()
 		}
-		if err := radixPass(r, name, from, to, shift, bind); err != nil {
+		if err := radixPass(r, name, n, from, to, shift, bind); err != nil {
 			return nil, err
 		}
 		r.Release(kept)
@@ -109,10 +113,10 @@ func radixSort(r *shader.Recorder, name string, lines, n, bits int, wide bool, b
 	return from, nil
 }
 
-// radixPass sorts entries by the digit from bit shift on. Without from, the entries are those of bind.
-func radixPass(r *shader.Recorder, name string, from, to *Entries, shift int, bind func(s *shader.Builder) func(w *shader.Text)) error {
+// radixPass sorts the n entries of each line by the digit from bit shift on. Without from, the entries are those of bind.
+func radixPass(r *shader.Recorder, name string, n int, from, to *Entries, shift int, bind func(s *shader.Builder) func(w *shader.Text)) error {
 	const digits = 1 << digitBits
-	n := to.LineLength()
+	keep := to.LineLength()
 	blocks := shader.Ceil(n, blockEntries)
 	counts, err := r.Temp(4 * digits * to.Lines * blocks)
 	if err != nil {
@@ -180,6 +184,7 @@ func radixPass(r *shader.Recorder, name string, from, to *Entries, shift int, bi
 	text = source(s)
 	put, begin := to.Bind(s, "to"), sums.bind(s)
 	count, blocksWord, size = s.Uint(to.Lines*blocks), s.Uint(blocks), s.Uint(n)
+	keepWord := s.Uint(keep)
 	return s.Run(r, to.Lines*blocks, func(w *shader.Text) {
 		text(w)
 		put(w)
@@ -211,8 +216,9 @@ func radixPass(r *shader.Recorder, name string, from, to *Entries, shift int, bi
     let i = li + %[1]du;
     let v = list[slot(i)];
     let at = first + (v & 0xffffu);
-    to_put(starts[v >> 16u] + i, source_key(line, at), source_index(line, at));
-  }`, k*orderThreads)
+    let place = starts[v >> 16u] + i - line * %[2]s;
+    if (place < %[3]s) { to_put(line * %[3]s + place, source_key(line, at), source_index(line, at)); }
+  }`, k*orderThreads, size, keepWord)
 		}
 	})
 }
