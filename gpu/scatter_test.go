@@ -164,8 +164,8 @@ func TestScatterAlongLines(t *testing.T) {
 		size, length, inner, below int
 	}{{300, 257, 3, 300}, {4096, 4096, 1, 4096}, {700, 3000, 1, 2}, {40, 1000, 2, 1}, {90, 5000, 1, 90}} {
 		for _, dtype := range []core.DType{core.Float32, core.Int64, core.BFloat16} {
-			if dtype == core.BFloat16 && c.inner == 1 {
-				continue
+			if dtype != core.Float32 && c.inner == 1 && c.length < 5000 {
+				continue // each program is covered once
 			}
 			x, src := smallNumbers(rng, dtype, 2, c.size, c.inner), smallNumbers(rng, dtype, 2, c.length, c.inner)
 			sameBits(t, func(x ...*core.Tensor) []*core.Tensor {

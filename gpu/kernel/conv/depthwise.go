@@ -21,8 +21,8 @@ const (
 	rowTaps = 13
 )
 
-// depthwise reports whether every group has one input channel.
-func (v *convolution) depthwise() bool { return v.channels == 1 }
+// depthwise reports whether every group has one input channel, which has elements.
+func (v *convolution) depthwise() bool { return v.channels == 1 && primitive.Product3(v.In) > 0 }
 
 // offset returns the offset of tap k of neighbouring result r from the first element that an invocation may read.
 func (g *slidingWindow) offset(r, k int) int { return r*g.stride[2] + k*g.step[2] }

@@ -150,6 +150,14 @@ func radixPass(r *shader.Recorder, name string, n int, from, to *Entries, shift 
 			w.Func("byte_of(k: pair) -> u32", "return (%s >> %s) & %du;", word, by, digits-1)
 		}
 	}
+	// items runs body for each item i of an invocation. Compilers unroll the loop; that of lavapipe would take too long.
+	times := fmt.Sprint(blockItems, "u")
+	if r.GPU.Software {
+		times = shader.NoUnroll(blockItems)
+	}
+	items := func(w *shader.Text, body string) {
+		w.Add("  for (var k = 0u; k < %s; k++) {\n    let i = k * %du + li;\n    %s\n  }", times, orderThreads, body)
+	}
 	open := func(w *shader.Text, groups, blocks, size string) {
 		w.EachGroup(orderThreads, groups)
 		w.Add(`  let line = group / %[1]s;
@@ -164,9 +172,7 @@ func radixPass(r *shader.Recorder, name string, n int, from, to *Entries, shift 
 		text(w)
 		w.Shared("digits", shader.AtomicWord, digits)
 		open(w, count, blocksWord, size)
-		for k := range blockItems {
-			w.Add("  if (li + %[1]du < total) { %[2]s; }", k*orderThreads, w.AtomicAdd(fmt.Sprintf("digits[byte_of(source_key(line, first + li + %du))]", k*orderThreads), "1u"))
-		}
+		items(w, fmt.Sprintf("if (i < total) { %s; }", w.AtomicAdd("digits[byte_of(source_key(line, first + i))]", "1u")))
 		w.Barrier()
 		w.Add("  counts[%[1]s + (line * %[2]du + li) * %[3]s + block] = %[4]s;", at, digits, blocksWord, w.AtomicLoad("digits[li]"))
 	})
@@ -193,32 +199,18 @@ func radixPass(r *shader.Recorder, name string, n int, from, to *Entries, shift 
 		OrderFunc(w, blockItems, "v >> shift")
 		w.Shared("starts", "u32", digits)
 		open(w, count, blocksWord, size)
-		for k := range blockItems {
-			w.Add(`  {
-    let i = li + %[1]du;
-    var d = %[2]du; // surplus items come last
+		items(w, fmt.Sprintf(`var d = %du; // surplus items come last
     if (i < total) { d = byte_of(source_key(line, first + i)); }
-    list[slot(i)] = (d << 16u) | i;
-  }`, k*orderThreads, digits-1)
-		}
+    list[slot(i)] = (d << 16u) | i;`, digits-1))
 		w.Barrier()
 		w.Put(OrderAll(16, 16+digitBits))
-		for k := range blockItems {
-			w.Add(`  {
-    let i = li + %[1]du;
-    let d = list[slot(i)] >> 16u;
-    if (i == 0u || list[slot(max(i, 1u) - 1u)] >> 16u != d) { starts[d] = prefix_at((line * %[2]du + d) * %[3]s + block) - i; }
-  }`, k*orderThreads, digits, blocksWord)
-		}
+		items(w, fmt.Sprintf(`let d = list[slot(i)] >> 16u;
+    if (i == 0u || (list[slot(max(i, 1u) - 1u)] >> 16u) != d) { starts[d] = prefix_at((line * %du + d) * %s + block) - i; }`, digits, blocksWord))
 		w.Barrier()
-		for k := range blockItems {
-			w.Add(`  if (li + %[1]du < total) {
-    let i = li + %[1]du;
+		items(w, fmt.Sprintf(`if (i >= total) { break; }
     let v = list[slot(i)];
     let at = first + (v & 0xffffu);
-    let place = starts[v >> 16u] + i - line * %[2]s;
-    if (place < %[3]s) { to_put(line * %[3]s + place, source_key(line, at), source_index(line, at)); }
-  }`, k*orderThreads, size, keepWord)
-		}
+    let place = starts[v >> 16u] + i - line * %[1]s;
+    if (place < %[2]s) { to_put(line * %[2]s + place, source_key(line, at), source_index(line, at)); }`, size, keepWord))
 	})
 }
