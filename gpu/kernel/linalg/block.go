@@ -2,6 +2,7 @@ package linalg
 
 import (
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel/matmul"
 	"github.com/plait-ml/plait/gpu/shader"
 )
@@ -16,6 +17,12 @@ type block struct {
 // blockOf returns matrices in scratch memory, whose rows begin apart elements after each other.
 func blockOf(m core.Memory, rows, apart int) block {
 	return block{of: shader.F32Operand(m, 0, 1), row: apart, col: 1, each: rows * apart}
+}
+
+// blockIn returns the matrices of a contiguous operand.
+func blockIn(o *core.Operand) block {
+	rows, cols := o.Shape[len(o.Shape)-2], o.Shape[len(o.Shape)-1]
+	return block{of: o, row: cols, col: 1, each: rows * cols}
 }
 
 // at returns the block that begins at a row and a column of b.
@@ -49,4 +56,26 @@ func (x *matrices) product(r *shader.Recorder, out, a, b block, m, n, k int, alp
 	p.Batch = shader.Loop{Count: x.batch, Strides: make([][]int, 3)}
 	p.Batch.Push(x.batch, out.each, a.each, b.each)
 	return p.Run(r)
+}
+
+// copyTo copies blocks [rows, cols]. value is an expression of the element v at row and col.
+func (x *matrices) copyTo(r *shader.Recorder, to, from block, rows, cols int, value string) error {
+	n := x.batch * rows * cols
+	if n == 0 {
+		return nil
+	}
+	s := shader.New(r, "copy "+value)
+	y, at := s.Out("y", to.operand(), expr.F32, expr.Number), s.In("x", from.operand(), expr.F32, expr.Number)
+	count, height, width := s.Uint(n), s.Uint(rows), s.Uint(cols)
+	place := func(base string, b block) string {
+		return base + " + matrix * " + s.Uint(b.each) + " + row * " + s.Uint(b.row) + " + col * " + s.Uint(b.col)
+	}
+	y, at = place(y, to), place(at, from)
+	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		w.Each(count)
+		w.Add(`  let col = i %% %s;
+  let row = (i / %s) %% %s;
+  let matrix = i / (%s * %s);`, width, width, height, width, height)
+		w.Add("  let v = ld_x(%s);\n  st_y(%s, %s);", at, y, value)
+	})
 }

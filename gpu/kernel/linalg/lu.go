@@ -2,6 +2,7 @@ package linalg
 
 import (
 	"fmt"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
@@ -14,57 +15,148 @@ func init() {
 	kernel.Register(contract.LinalgPermutation, permutationOfPivotsCall)
 }
 
-// lu replaces the matrices by L, without its diagonal of ones, and U, by Gaussian elimination with partial pivoting. It returns the pivots:
-// for each of min(m, n) rows, the row that it was exchanged with, counted from 1. The status of a matrix is the first row, counted from 1,
-// in which the diagonal of U is 0.
-func (x *matrices) lu(r *shader.Recorder) (core.Memory, error) {
-	low := min(x.m, x.n)
+// lu replaces the matrices by L, without its diagonal of ones, and U, by Gaussian elimination of low columns with partial pivoting. It
+// returns the pivots: for each of low rows, the row that it was exchanged with, counted from 1. The status of a matrix is the first row,
+// counted from 1, in which the diagonal of U is 0.
+//
+// One workgroup factorises a panel of columns. A second dispatch exchanges the rows of the other columns and solves for the panel's rows of
+// U, and a product updates the rest.
+func (x *matrices) lu(r *shader.Recorder, low int) (core.Memory, error) {
 	pivots, err := r.Temp(4 * max(x.batch*low, 1))
 	if err != nil {
 		return pivots, err
 	}
-	return pivots, x.runSteps(r, "lu", low, x.m*x.n/matrixThreads+x.m/16+8, func(s *shader.Builder, _ int) func() stepProgram {
-		to, lowWord := s.WordsOf("pivots", pivots), s.Uint(low)
-		return func() stepProgram {
-			return stepProgram{functions: maxPair, parts: []string{fmt.Sprintf(`
-    var best = pair(0u, 0xffffffffu);
-    for (var i = step + li; i < m; i += 64u) {
-      let v = bitcast<u32>(abs(data[at + i * n + step]));
-      if (v > best.x || best.y == 0xffffffffu) { best = pair(v, i); }
-    }
-    let pivot = whole_most(li, best).y;
-    if (li == 0u) { pivots[%s + group * %s + step] = pivot + 1u; }
-    if (pivot != step) {
-      for (var j = li; j < n; j += 64u) {
-        let t = data[at + step * n + j];
-        data[at + step * n + j] = data[at + pivot * n + j];
-        data[at + pivot * n + j] = t;
-      }
-    }
-`, to, lowWord), `
-    let d = data[at + step * n + step];
-    let below = m - 1u - step;
-    let right = n - 1u - step;
-    if (d == 0.0 && li == 0u && status[mark] == 0u) { status[mark] = step + 1u; }
-    if (d != 0.0) {
-      for (var e = li; e < below * right; e += 64u) {
-        let i = step + 1u + e / right;
-        let j = step + 1u + e % right;
-        data[at + i * n + j] = data[at + i * n + j] - data[at + i * n + step] / d * data[at + step * n + j];
-      }
-    }
-`, `
-    if (d != 0.0) {
-      for (var i = step + 1u + li; i < m; i += 64u) { data[at + i * n + step] = data[at + i * n + step] / d; }
-    }
-`}}
+	const most = 32 // columns of a panel
+	moves, err := r.Temp(4 * 2 * most * x.batch)
+	if err != nil {
+		return pivots, err
+	}
+	a := x.whole()
+	for first := 0; first < low; {
+		p := x.luShape(r, first)
+		count := min(p.width, low-first)
+		if err := x.luPanel(r, p, first, count, low, pivots, moves); err != nil {
+			return pivots, err
 		}
-	})
+		next := first + count
+		if x.n > count {
+			t := triangle{block: a.at(first, first), width: p.width, count: count, unit: true, moves: &moves, skip: first}
+			if err := x.solvePanel(r, t, a.at(first, 0), x.n); err != nil {
+				return pivots, err
+			}
+			if err := x.product(r, a.at(next, next), a.at(next, first), a.at(first, next), x.m-next, x.n-next, count, -1, 1); err != nil {
+				return pivots, err
+			}
+		}
+		r.Flush()
+		first = next
+	}
+	return pivots, nil
 }
 
-// maxPair declares whole_most, which returns the pair with the largest first word, and of these the one with the smallest second.
-func maxPair(w *shader.Text) {
-	w.Reduce("most", shader.Pair, "select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y))", matrixThreads)
+// A luShape is how a workgroup holds a panel: each invocation has a number of rows in registers.
+type luShape struct{ threads, rows, width int }
+
+// luShape returns the shape for the panel at column first. Taller panels have fewer columns.
+func (x *matrices) luShape(r *shader.Recorder, first int) luShape {
+	const registers = 32
+	height := x.m - first
+	p := luShape{threads: 64, rows: 1, width: registers}
+	for p.threads < height && 4*p.threads <= min(r.GPU.Invocations, 1024) {
+		p.threads *= 4
+	}
+	for p.threads*p.rows < height {
+		p.rows *= 2
+		p.width = max(p.width/2, 1)
+	}
+	if x.m <= 8 {
+		p.width = 8
+	}
+	return p
+}
+
+// luPanel factorises columns first to first+count. It writes to moves, for each of the panel's rows, which row came there, and then where
+// the row that was there went, counted from first.
+//
+// An invocation holds its rows as a ring of registers that moves by one in each step: the column that is eliminated is always in register
+// 0, and the multiplier that replaces it enters at the end. A row stays in its registers when it is exchanged; only its number changes.
+func (x *matrices) luPanel(r *shader.Recorder, p luShape, first, count, low int, pivots, moves core.Memory) error {
+	s := shader.New(r, "lu")
+	s.Specialize(p.threads)
+	s.Specialize(p.rows)
+	s.Specialize(p.width)
+	data, status, pivot, move := s.FloatsOf("data", x.data), s.WordsOf("status", x.status), s.WordsOf("pivots", pivots), s.WordsOf("moves", moves)
+	batch, rows, cols, begin, steps, lowWord := s.Uint(x.batch), s.Uint(x.m), s.Uint(x.n), s.Uint(first), s.Uint(count), s.Uint(low)
+	vectors := shader.Ceil(p.width, 4)
+	return s.Run(r, x.batch, func(w *shader.Text) {
+		w.Shared("row", shader.Real4, vectors)
+		w.Shared("largest", shader.Pair, p.threads)
+		w.Shared("larger", shader.Pair, 32)
+		w.Func("most(a: pair, b: pair) -> pair", "return select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y));")
+		w.EachGroup(p.threads, batch)
+		w.Add(`  let n = %s;
+  let first = %s;
+  let height = %s - first;
+  let count = %s;
+  let from_ = %s + (group * (height + first) + first) * n + first;`, cols, begin, rows, steps, data)
+		for q := range p.rows {
+			w.Add("  var place%[1]d = li + %[2]du;\n  var left%[1]d = place%[1]d < height;", q, q*p.threads)
+			for c := range p.width {
+				w.Add("  var a%d_%d = 0.0;", q, c)
+				w.Add("  if (left%[1]d && %[2]du < count) { a%[1]d_%[2]d = data[from_ + place%[1]d * n + %[2]du]; }", q, c)
+			}
+		}
+		w.Add("  var failed = 0u;\n  for (var step = 0u; step < count; step++) {\n    var best = pair(0u, 0xffffffffu);")
+		for q := range p.rows {
+			w.Add("    if (left%[1]d) { best = most(best, pair(bitcast<u32>(abs(a%[1]d_0)), place%[1]d)); }", q)
+		}
+		w.Add("    largest[li] = best;")
+		w.Barrier()
+		w.Add(`    if (li < 32u) {
+      for (var i = li + 32u; i < %du; i = i + 32u) { best = most(best, largest[i]); }
+      larger[li] = best;
+    }`, p.threads)
+		w.Barrier()
+		w.Add("    for (var i = 0u; i < 32u; i++) { best = most(best, larger[i]); }\n    let pivot = best.y;")
+		for q := range p.rows {
+			w.Add("    if (left%[1]d && place%[1]d == pivot) {", q)
+			for v := range vectors {
+				var parts [4]string
+				for i := range parts {
+					parts[i] = "0.0"
+					if c := 4*v + i; c < p.width {
+						parts[i] = fmt.Sprintf("select(0.0, a%d_%d, step + %du < %du)", q, c, c, p.width)
+					}
+				}
+				w.Add("      row[%d] = real4(%s, %s, %s, %s);", v, parts[0], parts[1], parts[2], parts[3])
+			}
+			w.Add("      place%[1]d = step;\n      left%[1]d = false;\n    } else if (left%[1]d && place%[1]d == step) { place%[1]d = pivot; }", q)
+		}
+		w.Barrier()
+		w.Add(`    let d = row[0].x;
+    if (d == 0.0 && failed == 0u) { failed = first + step + 1u; }
+    if (li == 0u) { pivots[%s + group * %s + first + step] = first + pivot + 1u; }`, pivot, lowWord)
+		for v := range vectors {
+			w.Add("    let u%d = row[%d];", v, v)
+		}
+		for q := range p.rows {
+			w.Add("    let head%[1]d = a%[1]d_0;\n    let f%[1]d = select(0.0, head%[1]d / d, left%[1]d && d != 0.0);", q)
+			for c := 1; c < p.width; c++ {
+				w.Add("    a%d_%d = a%d_%d - f%d * u%d.%s;", q, c-1, q, c, q, c/4, shader.Component(c%4))
+			}
+			w.Add("    a%[1]d_%[2]d = select(head%[1]d, f%[1]d, left%[1]d);", q, p.width-1)
+		}
+		w.Add("  }\n  if (li == 0u && failed != 0u && status[%s + group] == 0u) { status[%s + group] = failed; }", status, status)
+		for q := range p.rows {
+			w.Add(`  if (li + %[1]du < height) {
+    if (place%[2]d < count) { moves[%[3]s + group * 64u + place%[2]d] = li + %[1]du; }
+    if (li + %[1]du < count) { moves[%[3]s + group * 64u + 32u + li + %[1]du] = place%[2]d; }`, q*p.threads, q, move)
+			for c := range p.width {
+				w.Add("    { let col = (%du + count) %% %du; if (col < count) { data[from_ + place%d * n + col] = a%d_%d; } }", c, p.width, q, q, c)
+			}
+			w.Add("  }")
+		}
+	})
 }
 
 // rowOrder returns the order of m rows after the exchanges of k pivots, which are an operand or words.
@@ -104,11 +196,11 @@ func luCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil || x.batch == 0 {
 		return err
 	}
-	pivots, err := x.lu(r)
+	pivots, err := x.lu(r, min(x.m, x.n))
 	if err != nil {
 		return err
 	}
-	if err := x.store(r, &c.Outs[0], x.data, x.m, x.n, x.n, 1); err != nil {
+	if err := x.copyTo(r, blockIn(&c.Outs[0]), x.whole(), x.m, x.n, "v"); err != nil {
 		return err
 	}
 	if n := c.Outs[1].Numel(); n > 0 {
