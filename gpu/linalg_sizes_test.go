@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,4 +102,101 @@ func TestSystemsOfSizes(t *testing.T) {
 			accurate(t, op.SolveTriangular(unit, b64, upper, true), op.SolveTriangular(unitGPU, bGPU, upper, true), float64(8+n/4), "unit triangular solution")
 		}
 	})
+}
+
+// orthonormal requires that the columns of q are orthonormal.
+func orthonormal(t *testing.T, q *core.Tensor, what string) {
+	t.Helper()
+	q = op.To(op.ToDevice(q, cpuDevice(t)), core.Float64)
+	k := q.Size(-1)
+	product := op.MatMul(transposed(q), q)
+	accurate(t, op.Expand(identity64(k), product.Shape()...), product, 32, what)
+}
+
+func on64(t *testing.T, x *core.Tensor) *core.Tensor {
+	return op.To(op.ToDevice(x, cpuDevice(t)), core.Float64)
+}
+
+// rectangles are the shapes of factorisations that need no square matrices.
+var rectangles = append([][]int{{300, 5}, {2, 70, 40}, {3, 40, 70}, {5, 1}, {1, 5}, {33, 200}}, linalgShapes...)
+
+func TestQROfSizes(t *testing.T) {
+	d := device(t)
+	core.ManualSeed(9)
+	for _, shape := range append(rectangles, []int{1100, 40}, []int{5000, 3}) {
+		t.Run(fmt.Sprint(shape), func(t *testing.T) {
+			core.Tidy(func() {
+				x := op.Randn(shape...)
+				q, r := op.QR(op.ToDevice(x, d))
+				_, want := op.QR(op.To(x, core.Float64))
+				orthonormal(t, q, "q'q")
+				accurate(t, op.To(x, core.Float64), op.MatMul(on64(t, q), on64(t, r)), 32, "q r")
+				if x.Size(-1) <= 48 || x.Size(-2) != x.Size(-1) { // R of a square matrix can be ill-conditioned
+					accurate(t, want, r, 256, "r")
+				}
+			})
+		})
+	}
+}
+
+func TestEighOfSizes(t *testing.T) {
+	eachSquare(t, func(t *testing.T, x, onGPU *core.Tensor) {
+		x, onGPU = op.Add(x, transposed(x)), op.Add(onGPU, transposed(onGPU))
+		want, _ := op.Eigh(x)
+		values, vectors := op.Eigh(onGPU)
+		accurate(t, want, values, 32, "eigenvalues")
+		orthonormal(t, vectors, "v'v")
+		v := on64(t, vectors)
+		accurate(t, x, op.MatMul(op.Mul(v, op.Unsqueeze(on64(t, values), -2)), transposed(v)), 64, "v w v'")
+	})
+}
+
+// TestEighOfClusters checks matrices that converge slowly: with equal eigenvalues, of low rank, graded, and nearly the identity.
+func TestEighOfClusters(t *testing.T) {
+	d := device(t)
+	core.ManualSeed(10)
+	const n = 100
+	q, _ := op.QR(op.To(op.Randn(n, n), core.Float64))
+	for name, value := range map[string]func(i int) float64{
+		"equal":    func(i int) float64 { return []float64{1, -1, 3, 0}[i%4] },
+		"low rank": func(i int) float64 { return float64(max(i-94, 0)) },
+		"graded":   func(i int) float64 { return math.Pow(10, -float64(i)/10) },
+		"identity": func(i int) float64 { return 1 + 1e-5*float64(i*i%7) },
+		"zero":     func(int) float64 { return 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			core.Tidy(func() {
+				list := make([]float64, n)
+				for i := range list {
+					list[i] = value(i)
+				}
+				x := op.MatMul(op.Mul(q, core.FromSlice(list, n)), transposed(q))
+				x = op.To(op.To(op.Add(x, transposed(x)), core.Float32), core.Float64)
+				want, _ := op.Eigh(x)
+				values, vectors := op.Eigh(op.ToDevice(op.To(x, core.Float32), d))
+				accurate(t, want, values, 32, "eigenvalues")
+				orthonormal(t, vectors, "v'v")
+				v := on64(t, vectors)
+				accurate(t, want, op.Diagonal(op.MatMul(op.MatMul(transposed(v), x), v), 0, -2, -1), 32, "v'xv")
+			})
+		})
+	}
+}
+
+func TestSVDOfSizes(t *testing.T) {
+	d := device(t)
+	core.ManualSeed(11)
+	for _, shape := range rectangles {
+		t.Run(fmt.Sprint(shape), func(t *testing.T) {
+			core.Tidy(func() {
+				x := op.Randn(shape...)
+				u, s, vh := op.SVD(op.ToDevice(x, d))
+				_, want, _ := op.SVD(op.To(x, core.Float64))
+				accurate(t, want, s, 32, "singular values")
+				orthonormal(t, u, "u'u")
+				orthonormal(t, transposed(vh), "v'v")
+				accurate(t, op.To(x, core.Float64), op.MatMul(op.Mul(on64(t, u), op.Unsqueeze(on64(t, s), -2)), on64(t, vh)), 64, "u s v'")
+			})
+		})
+	}
 }

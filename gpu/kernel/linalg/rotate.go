@@ -22,12 +22,9 @@ func pairsFunc(w *shader.Text) {
   return pair(min(a, b), max(a, b));`)
 }
 
-// rotationFunc is the body of a function that rotates a and b by f: f.x is the sine, f.y the tangent of half the angle, and f.z is
-// 1 if the two are exchanged. This form keeps the rotation orthogonal, however small the angle is.
-const rotationFunc = `let x = a - f.x * (b + f.y * a);
-  let y = b + f.x * (a - f.y * b);
-  if (f.z == 1.0) { return real2(y, x); }
-  return real2(x, y);`
+// rotationFunc is the body of a function that rotates a and b. f.x is the sine of the angle, and f.y the tangent of half of it. This form
+// keeps rotations orthogonal, however small the angle is.
+const rotationFunc = "return real2(a - f.x * (b + f.y * a), b + f.x * (a - f.y * b));"
 
 // rotate makes the submatrices of a round's pairs of blocks diagonal, or nearly so: in the first round of a sweep every row of a pair of
 // blocks meets every other one, in later rounds those of the other block. The rotations are stored as matrices.
@@ -49,10 +46,10 @@ func (j *jacobi) rotate(r *shader.Recorder, round, inner int) error {
 	return s.Run(r, j.batch*j.pairs, func(w *shader.Text) {
 		w.Shared("a", shader.Real, 2*most, 2*most+1)
 		w.Shared("u", shader.Real, 2*most, 2*most+1)
-		w.Shared("f", shader.Real4, most)
+		w.Shared("f", shader.Real2, most)
 		w.Shared("moved", "u32", 2)
 		pairsFunc(w)
-		w.Func("rotated(a: real, b: real, f: real4) -> real2", rotationFunc)
+		w.Func("rotated(a: real, b: real, f: real2) -> real2", rotationFunc)
 		w.EachGroup(threads, total)
 		w.Add(`  let side = %s;
   let n = %s;
@@ -95,12 +92,7 @@ func (j *jacobi) rotate(r *shader.Recorder, round, inner int) error {
           if (abs(t) > 1e-4) { moved[1] = 1u; }
         }
         let c = 1.0 / sqrt(t * t + 1.0);`)
-		if j.relative { // rows in falling order of their sizes converge faster
-			w.Add("        let exchanged = t != 0.0 && xx - t * xy < yy + t * xy;")
-		} else {
-			w.Add("        let exchanged = false;")
-		}
-		w.Add("        f[li] = real4(t * c, t * c / (1.0 + c), select(0.0, 1.0, exchanged), 0.0);\n      }")
+		w.Add("        f[li] = real2(t * c, t * c / (1.0 + c));\n      }")
 		w.Barrier()
 		w.Add(`      for (var e = li; e < side * side; e += %[1]du) {
         let i = e / side;

@@ -12,66 +12,35 @@ import (
 
 func init() { kernel.Register(contract.LinalgSVD, svdCall) }
 
-// svdCall: Outs = U, descending singular values and V' of Ins[0] = U S V'. A wide matrix is transposed, which exchanges U and V, and a tall
-// one first becomes a square R.
+// svdCall: Outs = U, descending singular values and V' of Ins[0] = U S V'. A wide matrix is transposed, which exchanges U and V.
 //
-// Sweeps rotate the rows of X = V Aᵀ until they are orthogonal, which is when X Xᵀ is diagonal. Their norms are the singular values. The
-// rows, divided by their norms, would be the columns of U, but small ones are less accurate, and those of a norm of 0 have no direction. So
-// U is the Q of their QR factorisation, up to signs.
+// The matrix is Q R. Sweeps rotate the rows of X = W R until they are orthogonal, which is when X Xᵀ is diagonal; for the rows of R this
+// takes far fewer sweeps than for those of the matrix. The norms of X are the singular values, and the columns of Q Wᵀ are those of U. The
+// rows of X, divided by their norms, would be those of V', but small ones are less accurate, and those of a norm of 0 have no direction.
+// So V is the orthogonal factor of Xᵀ, up to signs.
+//
+// Drmač, Veselić: New fast and accurate Jacobi SVD algorithm, 2008.
 func svdCall(r *shader.Recorder, c *core.Call) error {
-	a := blockIn(&c.Ins[0])
+	a, left, right := blockIn(&c.Ins[0]), blockIn(&c.Outs[0]), blockIn(&c.Outs[2])
 	rank := len(c.Ins[0].Shape)
 	batch, m, n := core.Numel(c.Ins[0].Shape[:rank-2]), c.Ins[0].Shape[rank-2], c.Ins[0].Shape[rank-1]
-	if batch == 0 || m*n == 0 {
+	if m < n {
+		m, n = n, m
+		a, left, right = a.transposed(), right.transposed(), left.transposed()
+	}
+	if batch == 0 || n == 0 {
 		return nil
 	}
-	left, right := &c.Outs[0], &c.Outs[2]
-	wide := m < n
-	if wide {
-		a, m, n = a.transposed(), n, m
-		left, right = right, left
-	}
-	var tall *qr
-	if m > n {
-		var err error
-		tall, err = newQR(r, batch, m, n, func(x *matrices, to block) error { return x.copyTo(r, to, a, m, n, "v") })
-		if err != nil {
-			return err
-		}
-		if err := tall.factorise(r); err != nil {
-			return err
-		}
-		square, err := r.Temp(4 * batch * n * n)
-		if err != nil {
-			return err
-		}
-		a = blockOf(square, n, n)
-		if err := tall.copyTo(r, a, tall.whole(), n, n, upperTriangle); err != nil {
-			return err
-		}
-	}
-	j, err := newJacobi(r, batch, n, 2*n)
+	first, err := newQR(r, batch, m, n, func(x *matrices, to block) error { return x.copyTo(r, to, a, m, n, "v") })
 	if err != nil {
 		return err
 	}
-	j.relative, j.least = true, max(2e-7, 0x1p-24*math.Sqrt(float64(n)))
-	x, v, rows := j.riders, j.riders.at(0, n), a.transposed()
-	spare, err := r.Temp(4 * batch * j.n * n)
-	if err != nil {
+	if err := first.factorise(r); err != nil {
 		return err
 	}
-	refresh := func() error { return j.product(r, j.whole(), x, x.transposed(), j.n, j.n, n, 1, 0) }
-	for _, step := range []func() error{
-		func() error { return j.copyTo(r, x, rows, n, n, "v") },
-		func() error { return j.copyTo(r, x.at(n, 0), x, j.n-n, n, "0.0") },
-		func() error { return j.copyTo(r, v, v, j.n, n, identityMatrix) },
-		func() error { return j.sweeps(r, refresh, func() error { return nil }) },
-		func() error { return j.polish(r, v, blockOf(spare, j.n, n), n) },
-		func() error { return j.product(r, x, v, rows, j.n, n, n, 1, 0) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	j, x, w, err := orthogonalRows(r, first, n)
+	if err != nil {
+		return err
 	}
 	sizes, err := j.norms(r, x, n)
 	if err != nil {
@@ -81,50 +50,67 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	q, err := newQR(r, batch, n, n, func(_ *matrices, to block) error { return j.sort(r, ranks, to.transposed(), x, n, n) })
+	second, err := newQR(r, batch, n, n, func(_ *matrices, to block) error { return j.sort(r, ranks, to.transposed(), x, n, n) })
 	if err != nil {
 		return err
 	}
-	if err := q.factorise(r); err != nil {
+	if err := second.factorise(r); err != nil {
 		return err
 	}
-	factor, err := q.orthogonal(r)
+	factor, err := second.orthogonal(r)
 	if err != nil {
 		return err
 	}
-	toLeft, toRight := blockIn(left), blockIn(right)
-	if wide {
-		toLeft, toRight = toLeft.transposed(), toRight.transposed()
-	}
-	u := toLeft
-	if tall != nil {
-		whole, err := r.Temp(4 * batch * m * n)
-		if err != nil {
+	for _, step := range []func() error{
+		func() error { return second.storeSigned(r, right.transposed(), factor) },
+		func() error { return j.sort(r, ranks, block{of: &c.Outs[1], row: 1, col: 1, each: n}, sizes, n, 1) },
+		func() error { return j.sort(r, ranks, left.transposed(), w, n, n) },
+		func() error { return j.copyTo(r, left.at(n, 0), left, m-n, n, "0.0") },
+		func() error { return first.multiply(r, left, n) },
+	} {
+		if err := step(); err != nil {
 			return err
 		}
-		u = blockOf(whole, m, n)
-	}
-	if err := q.storeSigned(r, u, factor); err != nil {
-		return err
-	}
-	if tall != nil {
-		if err := tall.copyTo(r, u.at(n, 0), u, m-n, n, "0.0"); err != nil {
-			return err
-		}
-		if err := tall.multiply(r, u, n); err != nil {
-			return err
-		}
-		if err := tall.copyTo(r, toLeft, u, m, n, "v"); err != nil {
-			return err
-		}
-	}
-	if err := j.sort(r, ranks, toRight, v, n, n); err != nil {
-		return err
-	}
-	if err := j.sort(r, ranks, block{of: &c.Outs[1], row: 1, col: 1, each: n}, sizes, n, 1); err != nil {
-		return err
 	}
 	return j.report(r, c, notFiniteMatrix)
+}
+
+// orthogonalRows returns X with orthogonal rows, and the orthogonal W, for which X = W R. At first W has the signs of R's diagonal on its
+// own, so that the vectors of nearly diagonal matrices have positive elements there.
+func orthogonalRows(r *shader.Recorder, q *qr, n int) (j *jacobi, x, w block, err error) {
+	if j, err = newJacobi(r, q.batch, n, 2*n); err != nil {
+		return nil, x, w, err
+	}
+	j.relative, j.least = true, max(2e-7, 0x1p-24*math.Sqrt(float64(n)))
+	x, w = j.riders, j.riders.at(0, n)
+	var memory [2]block
+	for i, rows := range []int{n, j.n} {
+		m, err := r.Temp(4 * q.batch * rows * n)
+		if err != nil {
+			return nil, x, w, err
+		}
+		memory[i] = blockOf(m, rows, n)
+	}
+	triangle, spare := memory[0], memory[1]
+	diagonal := q.whole()
+	diagonal.row, diagonal.col = diagonal.row+1, 0
+	refresh := func() error { return j.product(r, j.whole(), x, x.transposed(), j.n, j.n, n, 1, 0) }
+	for _, step := range []func() error{
+		func() error { return j.copyTo(r, triangle, q.whole(), n, n, upperTriangle) },
+		func() error { return j.copyTo(r, j.riders.at(n, 0), x, j.n-n, 2*n, "0.0") },
+		func() error {
+			return j.copyTo(r, w, diagonal, n, n, "select(0.0, select(1.0, -1.0, v < 0.0), row == col)")
+		},
+		func() error { return j.product(r, x, w, triangle, n, n, n, 1, 0) },
+		func() error { return j.sweeps(r, refresh, func() error { return nil }) },
+		func() error { return j.polish(r, w, spare, n) },
+		func() error { return j.product(r, x, w, triangle, j.n, n, n, 1, 0) },
+	} {
+		if err := step(); err != nil {
+			return nil, x, w, err
+		}
+	}
+	return j, x, w, nil
 }
 
 // norms returns the norms of rows of the given length.
