@@ -51,6 +51,7 @@ type fakeGPU struct {
 	programs map[string]int // number of buffers by source
 	runs     int
 	busy     atomic.Bool // no batch ends
+	groups   int         // workgroups of all runs
 }
 
 func (*fakeGPU) Limits() driver.Limits {
@@ -140,7 +141,10 @@ func (l *fakeList) Dispatch(p driver.Pipeline, g driver.BindGroup, params, x, y,
 	if params%256 != 0 || x == 0 || y == 0 || z == 0 || max(x, y, z) > 65535 {
 		panic(fmt.Sprintf("parameters at %d for a grid of %d x %d x %d", params, x, y, z))
 	}
-	l.commands = append(l.commands, func(g *fakeGPU) { g.runs++ })
+	l.commands = append(l.commands, func(g *fakeGPU) {
+		g.runs++
+		g.groups += int(x) * int(y) * int(z)
+	})
 }
 
 func (l *fakeList) Copy(to driver.Buffer, toOffset int, from driver.Buffer, fromOffset, size int) {
@@ -179,6 +183,12 @@ func Ran(d *Device) (programs, dispatches int) {
 func Programs(d *Device) (texts []string) {
 	d.thread.do(func() { texts = slices.Sorted(maps.Keys(d.thread.gpu.(*fakeGPU).programs)) })
 	return texts
+}
+
+// Groups returns how many workgroups a device of the fake driver has run.
+func Groups(d *Device) (groups int) {
+	d.thread.do(func() { groups = d.thread.gpu.(*fakeGPU).groups })
+	return groups
 }
 
 // A markedLanguage marks the declarations that it prints, so that a test sees which text kernels print themselves.

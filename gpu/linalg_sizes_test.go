@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
 )
 
 // linalgShapes are batches and sizes at the edges of panels, of pairs of blocks, and beyond them.
@@ -199,4 +200,105 @@ func TestSVDOfSizes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDecompositionsGrow checks the numbers of dispatches and of workgroups for a hardware GPU, on which a chain of dispatches takes a few
+// microseconds for each of them: dispatches grow with the number of panels or of rounds, and workgroups with the cube of n at most, with
+// some room for how products choose their tiles.
+func TestDecompositionsGrow(t *testing.T) {
+	opened, err := core.OpenDevice("fakegpu")
+	require.NoError(t, err)
+	d := opened.(*gpu.Device)
+	most := map[string]int{"cholesky": 40, "lu": 60, "inv": 90, "solve": 90, "qr": 170, "eigh": 800, "svd": 1000} // dispatches for n = 512
+	for _, c := range decompositions {
+		t.Run(c.name, func(t *testing.T) {
+			var dispatches, groups [4]int
+			for i := range dispatches {
+				core.Tidy(func() {
+					n := 256 << i
+					f := core.Float32
+					x := op.EmptyWith([]int{n, n}, op.TensorOptions{DType: &f, Device: d})
+					require.NoError(t, d.Synchronize())
+					_, before := gpu.Ran(d)
+					already := gpu.Groups(d)
+					c.fn(x, x)
+					_ = d.Synchronize() // the results are meaningless
+					_, after := gpu.Ran(d)
+					dispatches[i], groups[i] = after-before, gpu.Groups(d)-already
+				})
+				if i > 0 {
+					growth := 2.25
+					if i == 3 { // panels of more than 1024 rows have half as many columns
+						growth = 3.25
+					}
+					require.LessOrEqual(t, float64(dispatches[i]), growth*float64(dispatches[i-1]), "dispatches %v", dispatches)
+					require.LessOrEqual(t, float64(groups[i]), 10*float64(groups[i-1]), "workgroups %v", groups)
+				}
+			}
+			t.Log("dispatches", dispatches, "workgroups", groups)
+			require.LessOrEqual(t, dispatches[1], most[c.name])
+		})
+	}
+}
+
+// TestLinalgErrorsInLaterPanels checks matrices whose fault is behind the first panel: the second of a batch of two.
+func TestLinalgErrorsInLaterPanels(t *testing.T) {
+	d := device(t)
+	core.ManualSeed(12)
+	const n, bad = 130, 100
+	core.Tidy(func() {
+		x := make([]float32, 2*n*n)
+		for i := range x {
+			x[i] = float32(math.Sin(float64(i * i)))
+		}
+		positive := make([]float32, 2*n*n)
+		for i := range 2 * n {
+			positive[i*n+i%n] = 2
+		}
+		for i := range n {
+			x[n*n+i*n+bad] = 0
+		}
+		positive[n*n+bad*n+bad] = -2
+		batch := func(v []float32) *core.Tensor { return op.ToDevice(core.FromSlice(v, 2, n, n), d) }
+		triangle := op.Add(op.Tril(batch(x), -1), batch(positive))
+		zero := op.Mul(triangle, op.ToDevice(op.Ge(core.FromSlice(positive, 2, n, n), core.Num(-1)), d))
+		_, _, infos := op.LUFactor(batch(x))
+		require.Equal(t, []int32{0, bad + 1}, int32s(t, infos))
+		l, infos := op.CholeskyInfo(batch(positive), false)
+		require.Equal(t, []int32{0, bad + 1}, int32s(t, infos))
+		near(t, op.ToDevice(op.Mul(op.Eye(n, n, op.TensorOptions{}), core.Num(math.Sqrt2)), d), op.Select(l, 0, 0), 1e-6, "the good one's factor")
+		for want, result := range map[string]*core.Tensor{
+			"matrix 1 is singular":              op.Inv(batch(x)),
+			"matrix 1 is singular, want":        op.SolveTriangular(zero, op.ToDevice(op.Ones(2, n, 1), d), false, false),
+			"matrix 1 is not positive definite": op.Cholesky(batch(positive), false),
+		} {
+			_, err := result.Bytes()
+			require.ErrorContains(t, err, want)
+			_ = d.Synchronize() // reports the error again
+		}
+		x[n*n+3*n+bad] = 1e-6 // nearly singular is no error
+		_, err := op.Inv(batch(x)).Bytes()
+		require.NoError(t, err)
+	})
+}
+
+// TestDecompositionsRepeat checks that a decomposition has the same bits in every run.
+func TestDecompositionsRepeat(t *testing.T) {
+	d := device(t)
+	core.ManualSeed(13)
+	core.Tidy(func() {
+		x := op.ToDevice(op.Randn(2, 65, 65), d)
+		for _, fn := range []func() *core.Tensor{
+			func() *core.Tensor { return op.Inv(x) },
+			func() *core.Tensor { q, _ := op.QR(x); return q },
+			func() *core.Tensor { _, v := op.Eigh(op.Add(x, transposed(x))); return v },
+			func() *core.Tensor { u, _, _ := op.SVD(x); return u },
+		} {
+			want, err := fn().Bytes()
+			require.NoError(t, err)
+			got, err := fn().Bytes()
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	})
 }

@@ -12,7 +12,7 @@ const (
 	maxSweeps = 16
 	// maxSmallSweeps and maxInnerSweeps are the same for a matrix that is a single pair of blocks: how often it is computed afresh, and how
 	// often all its rows are rotated in between.
-	maxSmallSweeps, maxInnerSweeps = 4, 12
+	maxSmallSweeps, maxInnerSweeps = 3, 12
 )
 
 // A jacobi makes symmetric matrices diagonal by rotations of pairs of rows and columns, and applies the rotations also to the rows of other

@@ -91,7 +91,8 @@ func (x *matrices) luPanel(r *shader.Recorder, p luShape, first, count, low int,
 	return s.Run(r, x.batch, func(w *shader.Text) {
 		w.Shared("row", shader.Real4, vectors)
 		w.Shared("largest", shader.Pair, p.threads)
-		w.Shared("larger", shader.Pair, 32)
+		w.Shared("larger", shader.Pair, p.threads/8)
+		w.Shared("few", shader.Pair, 8)
 		w.Func("most(a: pair, b: pair) -> pair", "return select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y));")
 		w.EachGroup(p.threads, batch)
 		w.Add(`  let n = %s;
@@ -112,12 +113,21 @@ func (x *matrices) luPanel(r *shader.Recorder, p luShape, first, count, low int,
 		}
 		w.Add("    largest[li] = best;")
 		w.Barrier()
-		w.Add(`    if (li < 32u) {
-      for (var i = li + 32u; i < %du; i = i + 32u) { best = most(best, largest[i]); }
+		few := "larger"
+		w.Add(`    if (li < %[1]du) {
+      for (var i = 1u; i < 8u; i++) { best = most(best, largest[li + i * %[1]du]); }
       larger[li] = best;
-    }`, p.threads)
+    }`, p.threads/8)
 		w.Barrier()
-		w.Add("    for (var i = 0u; i < 32u; i++) { best = most(best, larger[i]); }\n    let pivot = best.y;")
+		if p.threads > 64 {
+			few = "few"
+			w.Add(`    if (li < 8u) {
+      for (var i = li + 8u; i < %du; i = i + 8u) { best = most(best, larger[i]); }
+      few[li] = best;
+    }`, p.threads/8)
+			w.Barrier()
+		}
+		w.Add("    for (var i = 0u; i < 8u; i++) { best = most(best, %s[i]); }\n    let pivot = best.y;", few)
 		for q := range p.rows {
 			w.Add("    if (left%[1]d && place%[1]d == pivot) {", q)
 			for v := range vectors {

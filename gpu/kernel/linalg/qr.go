@@ -25,11 +25,7 @@ func qrCall(r *shader.Recorder, c *core.Call) error {
 	if err := q.factorise(r); err != nil {
 		return err
 	}
-	factor, err := q.orthogonal(r)
-	if err != nil {
-		return err
-	}
-	if err := q.copyTo(r, blockIn(&c.Outs[0]), factor, m, q.low, "v"); err != nil {
+	if err := q.orthogonal(r, blockIn(&c.Outs[0])); err != nil {
 		return err
 	}
 	return q.copyTo(r, blockIn(&c.Outs[1]), q.whole(), q.low, n, upperTriangle)
@@ -97,9 +93,10 @@ func newQR(r *shader.Recorder, batch, m, n int, fill func(x *matrices, to block)
 func (q *qr) panel(r *shader.Recorder, first int) qrPanel {
 	const vectors = 8 // in registers
 	height, threads := q.m-first, min(r.GPU.Invocations, 1024)
-	p := qrPanel{first: first, width: panelWidth(q.low), lanes: 8, vectors: 1}
+	p := qrPanel{first: first, width: panelWidth(q.low), lanes: 8}
 	for p.width >= 8 {
 		for p.lanes*p.width <= threads {
+			p.vectors = 1
 			for 4*p.lanes*p.vectors < height && p.vectors < vectors {
 				p.vectors *= 2
 			}
@@ -133,23 +130,18 @@ func (q *qr) factorise(r *shader.Recorder) error {
 	return nil
 }
 
-// orthogonal returns Q.
-func (q *qr) orthogonal(r *shader.Recorder) (block, error) {
-	m, err := r.Temp(4 * q.batch * q.m * q.low)
-	if err != nil {
-		return block{}, err
-	}
-	to := blockOf(m, q.m, q.low)
+// orthogonal writes Q.
+func (q *qr) orthogonal(r *shader.Recorder, to block) error {
 	if err := q.copyTo(r, to, to, q.m, q.low, identityMatrix); err != nil {
-		return block{}, err
+		return err
 	}
-	for _, p := range slices.Backward(q.panels) {
+	for _, p := range slices.Backward(q.panels) { // to the columns that are not those of an identity yet
 		if err := q.reflect(r, p, to.at(p.first, p.first), q.low-p.first, true); err != nil {
-			return block{}, err
+			return err
 		}
 		r.Flush()
 	}
-	return to, nil
+	return nil
 }
 
 // multiply multiplies columns [m, columns] by Q.
@@ -158,6 +150,7 @@ func (q *qr) multiply(r *shader.Recorder, b block, columns int) error {
 		if err := q.reflect(r, p, b.at(p.first, 0), columns, true); err != nil {
 			return err
 		}
+		r.Flush()
 	}
 	return nil
 }

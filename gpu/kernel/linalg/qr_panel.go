@@ -57,6 +57,7 @@ func (q *qr) factorisePanel(r *shader.Recorder, p qrPanel) error {
 			w.Shared("column", shader.Real4, p.lanes*p.vectors)
 		}
 		w.Shared("sums", shader.Real, p.lanes, p.width)
+		w.Shared("totals", shader.Real, p.width)
 		w.Shared("heads", shader.Real, p.width)
 		w.EachGroup(p.lanes*p.width, batch)
 		w.Add(`  let first = %s;
@@ -120,19 +121,20 @@ func (x *qrText) step() {
 	})
 	x.Add("    sums[lane][col] = sum;")
 	x.Barrier()
-	x.Add(`    var tail = 0.0;
-    sum = 0.0;
-    for (var i = 0u; i < %du; i++) {
-      sum = sum + sums[i][col];
-      tail = tail + sums[i][step];
-    }
+	x.Add(`    if (lane == 0u) {
+      for (var i = 1u; i < %du; i++) { sum = sum + sums[i][col]; }
+      totals[col] = sum;
+    }`, x.lanes)
+	x.Barrier()
+	x.Add(`    sum = totals[col];
+    let tail = totals[step];
     let head = heads[step];
     let norm = sqrt(head * head + tail);
     let diagonal = select(select(norm, -norm, head > 0.0), head, tail == 0.0);
     let start = head - diagonal;
     let scale = select(sqrt(2.0 / (tail + start * start)), 0.0, tail == 0.0);
     let factor = (sum + start * heads[col]) * scale;
-    if (col < step && lane == 0u) { inner[inner0 + step * %du + col] = factor; }`, x.lanes, x.width)
+    if (col < step && lane == 0u) { inner[inner0 + step * %du + col] = factor; }`, x.width)
 	if x.vectors == 0 {
 		x.Add(`    if (col > step && col < count) {
       let change = factor * scale;`)

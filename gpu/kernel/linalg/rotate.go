@@ -47,6 +47,7 @@ func (j *jacobi) rotate(r *shader.Recorder, round, inner int) error {
 		w.Shared("a", shader.Real, 2*most, 2*most+1)
 		w.Shared("u", shader.Real, 2*most, 2*most+1)
 		w.Shared("f", shader.Real2, most)
+		w.Shared("pairs", shader.Pair, most)
 		w.Shared("moved", "u32", 2)
 		pairsFunc(w)
 		w.Func("rotated(a: real, b: real, f: real2) -> real2", rotationFunc)
@@ -76,6 +77,7 @@ func (j *jacobi) rotate(r *shader.Recorder, round, inner int) error {
 		w.Add(`    for (var step = 0u; step < steps; step++) {
       if (li < side) {
         let p = pair_of(step, li, side, across);
+        pairs[li] = p;
         let xx = a[p.x][p.x];
         let yy = a[p.y][p.y];
         let xy = a[p.x][p.y];
@@ -94,32 +96,29 @@ func (j *jacobi) rotate(r *shader.Recorder, round, inner int) error {
         let c = 1.0 / sqrt(t * t + 1.0);`)
 		w.Add("        f[li] = real2(t * c, t * c / (1.0 + c));\n      }")
 		w.Barrier()
-		w.Add(`      for (var e = li; e < side * side; e += %[1]du) {
-        let i = e / side;
-        let k = e %% side;
-        let p = pair_of(step, i, side, across);
-        let q = pair_of(step, k, side, across);
-        let left = rotated(a[p.x][q.x], a[p.y][q.x], f[i]);
-        let right = rotated(a[p.x][q.y], a[p.y][q.y], f[i]);
-        var upper = rotated(left.x, right.x, f[k]);
-        var lower = rotated(left.y, right.y, f[k]);
-        if (i == k && f[i].x != 0.0) {
-          upper.y = 0.0;
-          lower.x = 0.0;
+		w.Add(`      for (var i = li / %[1]du; i < side; i += %[2]du) {
+        let p = pairs[i];
+        for (var k = li %% %[1]du; k < side; k += %[1]du) {
+          let q = pairs[k];
+          let left = rotated(a[p.x][q.x], a[p.y][q.x], f[i]);
+          let right = rotated(a[p.x][q.y], a[p.y][q.y], f[i]);
+          var upper = rotated(left.x, right.x, f[k]);
+          var lower = rotated(left.y, right.y, f[k]);
+          if (i == k && f[i].x != 0.0) {
+            upper.y = 0.0;
+            lower.x = 0.0;
+          }
+          a[p.x][q.x] = upper.x;
+          a[p.x][q.y] = upper.y;
+          a[p.y][q.x] = lower.x;
+          a[p.y][q.y] = lower.y;
         }
-        a[p.x][q.x] = upper.x;
-        a[p.x][q.y] = upper.y;
-        a[p.y][q.x] = lower.x;
-        a[p.y][q.y] = lower.y;
-      }
-      for (var e = li; e < side * lines; e += %[1]du) {
-        let i = e / lines;
-        let k = e %% lines;
-        let p = pair_of(step, i, side, across);
-        let both = rotated(u[p.x][k], u[p.y][k], f[i]);
-        u[p.x][k] = both.x;
-        u[p.y][k] = both.y;
-      }`, threads)
+        for (var k = li %% %[1]du; k < lines; k += %[1]du) {
+          let both = rotated(u[p.x][k], u[p.y][k], f[i]);
+          u[p.x][k] = both.x;
+          u[p.y][k] = both.y;
+        }
+      }`, threads/8, 8)
 		w.Barrier()
 		w.Add(`    }
     let ended = moved[0] == 0u || moved[1] == 0u;

@@ -57,8 +57,12 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 	if err := second.factorise(r); err != nil {
 		return err
 	}
-	factor, err := second.orthogonal(r)
+	memory, err := r.Temp(4 * batch * n * n)
 	if err != nil {
+		return err
+	}
+	factor := blockOf(memory, n, n)
+	if err := second.orthogonal(r, factor); err != nil {
 		return err
 	}
 	for _, step := range []func() error{
