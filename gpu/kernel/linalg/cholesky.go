@@ -92,6 +92,7 @@ func (x *matrices) choleskyPanel(r *shader.Recorder, l *core.Operand, first, wid
   if (row%[1]d < n && col < count) { a%[1]d = data[from_ + row%[1]d * n]; }`, i, row)
 		}
 		w.Add(`  var failed = 0u;
+  var own = 1.0;
   for (var step = 0u; step < count; step++) {
     let side = step & 1u;
     if (col == step) {`)
@@ -107,11 +108,10 @@ func (x *matrices) choleskyPanel(r *shader.Recorder, l *core.Operand, first, wid
 		for i := range slots {
 			w.Add("      a%d = a%d - column[side][lane + %du] * factor;", i, i, lanes*i)
 		}
-		w.Add("    }\n    if (col == step) {\n      let root = sqrt(pivot);")
+		w.Add("    } else if (col == step) { own = pivot; }\n  }\n  let root = sqrt(own);")
 		for i := range slots {
-			w.Add("      a%d = select(a%d / root, root, row%d == first + step);", i, i, i)
+			w.Add("  a%d = select(a%d / root, root, row%d == first + col);", i, i, i)
 		}
-		w.Add("    }\n  }")
 		w.Add("  if (part == 0u && li == 0u && failed != 0u && status[%s + matrix] == 0u) { status[%s + matrix] = failed; }", status, status)
 		for i := range slots {
 			condition := ""
