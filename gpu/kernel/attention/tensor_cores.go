@@ -13,6 +13,7 @@ import (
 
 const (
 	minTensorCompute = 80  // the first compute capability with bfloat16 products and asynchronous copies
+	asyncCompute     = 90  // the only one with wgmma
 	maxTensorDim     = 256 // wider vectors do not fit in registers
 	tensorRows       = 128 // every block has a divisor of it as rows
 )
@@ -47,6 +48,7 @@ type tensorTile struct {
 	slices                    int  // how many blocks share the columns of a result
 	held                      bool // the rows of a block stay in registers
 	blocks                    int  // that run on a multiprocessor at a time: it limits their registers
+	async                     bool // products by wgmma instead of mma.sync
 }
 
 func (t tensorTile) rows() int { return 16 * t.tiles * t.warps }
@@ -72,15 +74,33 @@ var (
 	}
 )
 
-// tensorTileOf returns the tile for the vectors of a problem. Masks and dropout need registers too.
-func (a *attentionProblem) tensorTileOf(tiles []tensorTile) tensorTile {
-	t := tiles[2]
-	switch wide := max(a.dim, a.valueDim); {
-	case wide <= 64:
-		t = tiles[0]
-	case wide <= 128:
-		t = tiles[1]
+// Tiles for GPUs of compute capability 9.0, and vectors of up to 64 and 128 elements.
+var (
+	forwardTiles90 = []tensorTile{
+		{warps: 4, tiles: 1, span: 64, slices: 1, held: true, blocks: 3, async: true},
+		{warps: 4, tiles: 1, span: 64, slices: 1, held: true, blocks: 3, async: true},
 	}
+	queryTiles90 = []tensorTile{
+		{warps: 8, tiles: 1, span: 64, slice: 64, slices: 1, blocks: 2, async: true},
+		{warps: 4, tiles: 1, span: 64, slice: 64, slices: 1, blocks: 3, async: true},
+	}
+	keyTiles90 = []tensorTile{
+		{warps: 4, tiles: 1, span: 64, slice: 64, slices: 1, held: true, blocks: 2, async: true},
+		{warps: 4, tiles: 1, span: 64, slice: 64, slices: 1, blocks: 2, async: true},
+	}
+)
+
+// tensorTileOf returns the tile of a program for the vectors of a problem. Masks and dropout need registers too.
+func (a *attentionProblem) tensorTileOf(gpu *shader.Device, tiles, tiles90 []tensorTile) tensorTile {
+	wide := max(a.dim, a.valueDim)
+	size := 0
+	for most := 64; most < wide; most *= 2 {
+		size++
+	}
+	if gpu.Compute == asyncCompute && size < len(tiles90) {
+		return tiles90[size]
+	}
+	t := tiles[size]
 	if a.mask != nil || a.Dropout > 0 {
 		if t.slice = min(t.slice, 16); t.slice == 0 {
 			t.span = min(t.span, 32)
@@ -94,7 +114,7 @@ func (a *attentionProblem) tensorPadded() int { return shader.Ceil(a.queries, te
 
 // tensorForward computes the result and lse.
 func (a *attentionProblem) tensorForward(r *shader.Recorder) error {
-	t := a.tensorTileOf(forwardTiles)
+	t := a.tensorTileOf(r.GPU, forwardTiles, forwardTiles90)
 	p := a.tensorProgram(r, "attention (tensor cores)", "forward", t)
 	p.matrix("q", a.q, false)
 	p.matrix("k", a.k, false)
@@ -115,7 +135,7 @@ func (a *attentionProblem) tensorBackward(r *shader.Recorder) error {
 	}
 	o, lse, do := &a.c.Ins[4], &a.c.Ins[5], &a.c.Ins[6]
 	dq, dk, dv := &a.c.Outs[0], &a.c.Outs[1], &a.c.Outs[2]
-	t := a.tensorTileOf(queryTiles)
+	t := a.tensorTileOf(r.GPU, queryTiles, queryTiles90)
 	p := a.tensorProgram(r, "attention_backward (queries, tensor cores)", "query_gradients", t)
 	p.matrix("q", a.q, false)
 	p.matrix("k", a.k, false)
@@ -132,7 +152,7 @@ func (a *attentionProblem) tensorBackward(r *shader.Recorder) error {
 	if err := p.run(r, blocks*a.batch*a.kv*a.group); err != nil || !dk.Present() && !dv.Present() {
 		return err
 	}
-	t = a.tensorTileOf(keyTiles)
+	t = a.tensorTileOf(r.GPU, keyTiles, keyTiles90)
 	p = a.tensorProgram(r, "attention_backward (keys, tensor cores)", "key_gradients", t)
 	p.matrix("q", a.q, false)
 	p.matrix("k", a.k, false)

@@ -13,6 +13,12 @@ import (
 var (
 	//go:embed tensorcore/common.cuh
 	tensorCommon string
+	//go:embed tensorcore/mma.cuh
+	tensorMMA string
+	//go:embed tensorcore/wgmma.cuh
+	tensorWGMMA string
+	//go:embed tensorcore/tiles.cuh
+	tensorTiles string
 	//go:embed tensorcore/forward.cu
 	tensorForwardText string
 	//go:embed tensorcore/query_gradients.cu
@@ -67,6 +73,7 @@ const (
 // tensorProgram begins the program that calls a function of the given name.
 func (a *attentionProblem) tensorProgram(r *shader.Recorder, name, function string, t tensorTile) *tensorProgram {
 	p := &tensorProgram{Builder: shader.New(r, name), a: a, function: function, tile: t}
+	p.Flag(t.async)
 	p.constant("DIM", a.dim)
 	p.constant("VALUE", a.valueDim)
 	return p
@@ -140,14 +147,20 @@ func (p *tensorProgram) run(r *shader.Recorder, groups int) error {
 }
 
 // sharedBytes returns the size of the tiles in shared memory: the rows of the block, and the others twice. The result passes through the
-// same memory.
+// same memory, with padded rows.
 func (p *tensorProgram) sharedBytes() int {
+	t, align := p.tile, 0
 	pitch := func(width int) int { return 2*shader.Ceil(width, 16)*16 + 16 }
-	t, dim, value := p.tile, pitch(p.a.dim), pitch(p.a.valueDim)
-	if p.function == "forward" {
-		return max(t.rows()*dim+2*t.span*(dim+value), t.rows()*value)
+	if t.async {
+		align = 1024
+		pitch = func(width int) int { return 2 * shader.Ceil(width, 64) * 64 }
 	}
-	return (t.rows() + 2*t.span) * (dim + value)
+	dim, value := pitch(p.a.dim), pitch(p.a.valueDim)
+	bytes := (t.rows() + 2*t.span) * (dim + value)
+	if p.function == "forward" {
+		bytes -= t.rows() * value
+	}
+	return max(bytes, t.rows()*(max(dim, value)+16)) + align
 }
 
 // text returns the program.
@@ -171,7 +184,13 @@ func (p *tensorProgram) text() string {
 	for _, name := range tensorMatrices {
 		fmt.Fprintf(&b, "constexpr bool %s_VECTORS = %v;\n", strings.ToUpper(name), p.vectors(name))
 	}
-	b.WriteString(tensorCommon)
+	engine := tensorMMA
+	if t.async {
+		engine = tensorWGMMA
+	}
+	for _, text := range []string{tensorCommon, engine, tensorTiles} {
+		b.WriteString(text)
+	}
 	b.WriteString(*tensorTexts[p.function])
 	fmt.Fprintf(&b, "extern \"C\" __global__ void __launch_bounds__(%d, %d) plait_main(const __grid_constant__ parameters p", 32*t.warps, t.blocks)
 	for i := range p.Mems {

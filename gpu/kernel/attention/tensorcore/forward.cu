@@ -6,19 +6,19 @@ INLINE void forward(const problem &a) {
   const place at = place_of(a, a.heads, CAUSAL, 1);
   if (at.none) return;
   const u32 lane = threadIdx.x % 32, row_of_warp = at.row0 + threadIdx.x / 32 * ROWS_OF_WARP, row = row_of_warp + lane / 4;
+  const u32 row_of_group = row_of_warp / ROWS_TOGETHER * ROWS_TOGETHER;
   const rows q = head_of(a.q, at.batch, at.head), k = head_of(a.k, at.batch, at.head / a.group);
   const rows v = head_of(a.v, at.batch, at.head / a.group), o = head_of(a.o, at.batch, at.head);
   const u64 stack = at.batch * a.heads + at.head, mask_at = at.batch * a.mask_batch + at.head * a.mask_head;
   const u32 end = CAUSAL ? min(a.keys, at.row0 + ROWS) : a.keys;
-  constexpr int K_BYTES = SPAN * pitch(DP), V_BYTES = SPAN * pitch(VP);
-  const u32 q_tile = shared_memory(), k_tiles = q_tile + ROWS * pitch(DP), v_tiles = k_tiles + 2 * K_BYTES;
+  constexpr int K_BYTES = tile_bytes<SPAN, DP>(), V_BYTES = tile_bytes<SPAN, VP>();
+  const u32 q_tile = shared_memory(), k_tiles = q_tile + tile_bytes<ROWS, DP>(), v_tiles = k_tiles + 2 * K_BYTES;
 
   load<ROWS, DIM, Q_VECTORS>(q_tile, q, at.row0, a.queries);
   load<SPAN, DIM, K_VECTORS>(k_tiles, k, 0, a.keys);
   load<SPAN, VALUE, V_VECTORS>(v_tiles, v, 0, a.keys);
-  wait_all();
-  __syncthreads();
-  left<DP, HELD> x;
+  loaded();
+  left<DP> x;
   x.open(q_tile);
 
   const float factor = SCALED ? 1.0f : a.scale * LOG2E;
@@ -28,17 +28,18 @@ INLINE void forward(const problem &a) {
 
   u32 turn = 0;
   for (u32 key0 = 0; key0 < end; key0 += SPAN, turn ^= 1) {
-    if (key0 > 0) {
-      wait_all();
-      __syncthreads();
-    }
+    if (key0 > 0) loaded();
     if (key0 + SPAN < end) {
       load<SPAN, DIM, K_VECTORS>(k_tiles + (turn ^ 1) * K_BYTES, k, key0 + SPAN, a.keys);
       load<SPAN, VALUE, V_VECTORS>(v_tiles + (turn ^ 1) * V_BYTES, v, key0 + SPAN, a.keys);
     }
-    if (CAUSAL && key0 >= row_of_warp + ROWS_OF_WARP) continue;
-    float s[TILES][SPAN / 8][4] = {};
-    outer(s, x, k_tiles + turn * K_BYTES + lane_across(pitch(DP)));
+    if (CAUSAL && key0 >= row_of_group + ROWS_TOGETHER) continue;
+    float s[TILES][SPAN / 8][4];
+    begin();
+    outer<SPAN>(s, x, k_tiles + turn * K_BYTES, 0);
+    commit();
+    finish<0>();
+    settle(s);
     const bool edge = key0 + SPAN > a.keys || (CAUSAL && key0 + SPAN - 1 > row_of_warp);
     if (SCALED || edge) {
 #pragma unroll
@@ -88,10 +89,9 @@ INLINE void forward(const problem &a) {
         total[m][i] += t;
       }
 
-    const u32 v_at = v_tiles + turn * V_BYTES + lane_ahead(pitch(VP));
+    u32 w[SPAN / 16][TILES][4];
 #pragma unroll
     for (int n = 0; n < SPAN / 8; n += 2) {
-      u32 w[TILES][4];
 #pragma unroll
       for (int m = 0; m < TILES; m++) {
         if (DROPOUT) {
@@ -100,9 +100,19 @@ INLINE void forward(const problem &a) {
           for (int j = 0; j < 8; j++)
             if (!(bits >> j & 1)) s[m][n + j / 4][j % 4] = 0.0f;
         }
-        weights(w[m], s[m][n], s[m][n + 1]);
+        weights(w[n / 2][m], s[m][n], s[m][n + 1]);
       }
-      add<VP / 8, false>(sum, w, v_at + n * 8 * pitch(VP), 0);
+      if (!ASYNC) add<SPAN, VP>(sum, w[n / 2], v_tiles + turn * V_BYTES, n * 8, 0);
+    }
+    if (ASYNC) {
+      settle(sum);
+      settle(w);
+      begin();
+#pragma unroll
+      for (int n = 0; n < SPAN / 16; n++) add<SPAN, VP>(sum, w[n], v_tiles + turn * V_BYTES, n * 16, 0);
+      commit();
+      finish<0>();
+      settle(sum);
     }
   }
 
@@ -121,7 +131,6 @@ INLINE void forward(const problem &a) {
         a.lse[stack * a.queries + r] = most[m][i] == -INFINITE ? INFINITE : lse + logf(t);
       }
     }
-  wait_all();
-  __syncthreads();
+  loaded();
   store<VP / 8, VALUE, O_VECTORS>(o, at.row0, a.queries, 0, sum, scale, q_tile);
 }

@@ -6,12 +6,12 @@ INLINE void key_gradients(const problem &a) {
   const place at = place_of(a, kv_heads, false, SLICES);
   if (at.none) return;
   const u32 lane = threadIdx.x % 32, row_of_warp = at.row0 + threadIdx.x / 32 * ROWS_OF_WARP, row = row_of_warp + lane / 4;
+  const u32 row_of_group = row_of_warp / ROWS_TOGETHER * ROWS_TOGETHER;
   const rows k = head_of(a.k, at.batch, at.head), v = head_of(a.v, at.batch, at.head);
-  constexpr int Q_BYTES = SPAN * pitch(DP), G_BYTES = SPAN * pitch(VP);
-  const u32 k_tile = shared_memory(), v_tile = k_tile + ROWS * pitch(DP), q_tiles = v_tile + ROWS * pitch(VP), g_tiles = q_tiles + 2 * Q_BYTES;
+  constexpr int Q_BYTES = tile_bytes<SPAN, DP>(), G_BYTES = tile_bytes<SPAN, VP>();
+  const u32 k_tile = shared_memory(), v_tile = k_tile + tile_bytes<ROWS, DP>(), q_tiles = v_tile + tile_bytes<ROWS, VP>(), g_tiles = q_tiles + 2 * Q_BYTES;
   constexpr int KC = padded_to((DP + SLICES - 1) / SLICES), VC = padded_to((VP + SLICES - 1) / SLICES); // columns of a block
   constexpr int KN = WITH_K ? KC / 8 : 2, VN = WITH_V ? VC / 8 : 2;
-  constexpr bool PARTIAL = KC * SLICES != DP || VC * SLICES != VP;
   const int k_column = slice * KC, v_column = slice * VC;
 
   const u32 first_tile = CAUSAL ? at.row0 / SPAN : 0, tiles = (a.queries + SPAN - 1) / SPAN;
@@ -25,20 +25,16 @@ INLINE void key_gradients(const problem &a) {
     load<SPAN, DIM, Q_VECTORS>(q_tiles, q, query0, a.queries);
     load<SPAN, VALUE, G_VECTORS>(g_tiles, g, query0, a.queries);
   }
-  wait_all();
-  __syncthreads();
-  left<DP, HELD> x;
+  loaded();
+  left<DP> x;
   x.open(k_tile);
-  left<VP, HELD> y;
+  left<VP> y;
   y.open(v_tile);
   const float factor = a.scale * LOG2E;
   float dk[TILES][KN][4] = {}, dv[TILES][VN][4] = {};
 
   for (u32 i = 0; i < left_over; i++, turn ^= 1) {
-    if (i > 0) {
-      wait_all();
-      __syncthreads();
-    }
+    if (i > 0) loaded();
     const u32 start = query0;
     const u64 stack = at.batch * a.heads + member, mask_at = at.batch * a.mask_batch + member * a.mask_head;
     if (i + 1 < left_over) {
@@ -54,13 +50,23 @@ INLINE void key_gradients(const problem &a) {
 #pragma unroll 1
     for (int j = 0; j < SPAN; j += SLICE) {
       const u32 first = start + j;
-      if (CAUSAL && first + SLICE <= row_of_warp) continue;
-      const u32 q_tile = q_tiles + turn * Q_BYTES + j * pitch(DP), g_tile = g_tiles + turn * G_BYTES + j * pitch(VP);
+      if (CAUSAL && first + SLICE <= row_of_group) continue;
+      const u32 q_tile = q_tiles + turn * Q_BYTES, g_tile = g_tiles + turn * G_BYTES;
       float4 stats[SLICE / 8];
 #pragma unroll
       for (int n = 0; n < SLICE / 8; n++) stats[n] = *(const float4 *)(a.stats + stack * a.padded + first + n * 8 + lane % 4 * 2);
-      float s[TILES][SLICE / 8][4] = {};
-      outer(s, x, q_tile + lane_across(pitch(DP)));
+      float s[TILES][SLICE / 8][4], d[TILES][SLICE / 8][4];
+      begin();
+      outer<SPAN>(s, x, q_tile, j);
+      commit();
+      if (WITH_K && ASYNC) {
+        outer<SPAN>(d, y, g_tile, j);
+        commit();
+        finish<1>();
+      } else {
+        finish<0>();
+      }
+      settle(s);
       const bool edge = CAUSAL && row_of_warp + ROWS_OF_WARP - 1 > first;
       if (SCALED || edge) {
 #pragma unroll
@@ -77,30 +83,37 @@ INLINE void key_gradients(const problem &a) {
 #pragma unroll
           for (int e = 0; e < 4; e++) s[m][n][e] = weight_of(s[m][n][e], factor, e % 2 ? stats[n].z : stats[n].x);
         }
+      u32 v_weights[SLICE / 16][TILES][4], k_weights[SLICE / 16][TILES][4];
       if (WITH_V) {
 #pragma unroll
         for (int n = 0; n < SLICE / 8; n += 2) {
-          u32 w[TILES][4];
 #pragma unroll
           for (int m = 0; m < TILES; m++) {
             if (DROPOUT) {
               float p[2][4];
 #pragma unroll
               for (int e = 0; e < 8; e++) p[e / 4][e % 4] = bits[m][n + e / 4] >> e % 4 & 1 ? s[m][n + e / 4][e % 4] : 0.0f;
-              weights(w[m], p[0], p[1]);
+              weights(v_weights[n / 2][m], p[0], p[1]);
             } else {
-              weights(w[m], s[m][n], s[m][n + 1]);
+              weights(v_weights[n / 2][m], s[m][n], s[m][n + 1]);
             }
           }
-          add<VN, PARTIAL>(dv, w, g_tile + n * 8 * pitch(VP) + v_column * 2 + lane_ahead(pitch(VP)), VP - v_column);
+          if (!ASYNC) add<SPAN, VP>(dv, v_weights[n / 2], g_tile, j + n * 8, v_column);
+        }
+        if constexpr (ASYNC && WITH_V) {
+          settle(v_weights);
+          begin();
+#pragma unroll
+          for (int n = 0; n < SLICE / 16; n++) add<SPAN, VP>(dv, v_weights[n], g_tile, j + n * 16, 0);
+          commit();
         }
       }
       if (WITH_K) {
-        float d[TILES][SLICE / 8][4] = {};
-        outer(d, y, g_tile + lane_across(pitch(VP)));
+        if (!ASYNC) outer<SPAN>(d, y, g_tile, j);
+        finish<WITH_V ? 1 : 0>();
+        settle(d);
 #pragma unroll
         for (int n = 0; n < SLICE / 8; n += 2) {
-          u32 w[TILES][4];
 #pragma unroll
           for (int m = 0; m < TILES; m++) {
 #pragma unroll
@@ -110,16 +123,25 @@ INLINE void key_gradients(const problem &a) {
               if (DROPOUT) f = bits[m][n + e / 4] >> e % 4 & 1 ? f * a.by : 0.0f;
               s[m][n + e / 4][e % 4] *= f - (e % 2 ? of.w : of.y);
             }
-            weights(w[m], s[m][n], s[m][n + 1]);
+            weights(k_weights[n / 2][m], s[m][n], s[m][n + 1]);
           }
-          add<KN, PARTIAL>(dk, w, q_tile + n * 8 * pitch(DP) + k_column * 2 + lane_ahead(pitch(DP)), DP - k_column);
+          if (!ASYNC) add<SPAN, DP>(dk, k_weights[n / 2], q_tile, j + n * 8, k_column);
+        }
+        if constexpr (ASYNC && WITH_K) {
+          settle(k_weights);
+          begin();
+#pragma unroll
+          for (int n = 0; n < SLICE / 16; n++) add<SPAN, DP>(dk, k_weights[n], q_tile, j + n * 16, 0);
+          commit();
         }
       }
+      finish<0>();
+      if (WITH_K) settle(dk);
+      if (WITH_V) settle(dv);
     }
   }
   float scale[TILES][2];
-  wait_all();
-  __syncthreads();
+  loaded();
   if constexpr (WITH_K) {
 #pragma unroll
     for (int m = 0; m < TILES; m++) scale[m][0] = scale[m][1] = a.scale;

@@ -4,12 +4,13 @@ INLINE void query_gradients(const problem &a) {
   const place at = place_of(a, a.heads, CAUSAL, 1);
   if (at.none) return;
   const u32 lane = threadIdx.x % 32, row_of_warp = at.row0 + threadIdx.x / 32 * ROWS_OF_WARP, row = row_of_warp + lane / 4;
+  const u32 row_of_group = row_of_warp / ROWS_TOGETHER * ROWS_TOGETHER;
   const rows q = head_of(a.q, at.batch, at.head), k = head_of(a.k, at.batch, at.head / a.group);
   const rows v = head_of(a.v, at.batch, at.head / a.group), g = head_of(a.g, at.batch, at.head);
   const u64 stack = at.batch * a.heads + at.head, mask_at = at.batch * a.mask_batch + at.head * a.mask_head;
   const u32 end = CAUSAL ? min(a.keys, at.row0 + ROWS) : a.keys;
-  constexpr int K_BYTES = SPAN * pitch(DP), V_BYTES = SPAN * pitch(VP);
-  const u32 q_tile = shared_memory(), g_tile = q_tile + ROWS * pitch(DP), k_tiles = g_tile + ROWS * pitch(VP), v_tiles = k_tiles + 2 * K_BYTES;
+  constexpr int K_BYTES = tile_bytes<SPAN, DP>(), V_BYTES = tile_bytes<SPAN, VP>();
+  const u32 q_tile = shared_memory(), g_tile = q_tile + tile_bytes<ROWS, DP>(), k_tiles = g_tile + tile_bytes<ROWS, VP>(), v_tiles = k_tiles + 2 * K_BYTES;
 
   if (WITH_Q) {
     load<ROWS, DIM, Q_VECTORS>(q_tile, q, at.row0, a.queries);
@@ -34,7 +35,8 @@ INLINE void query_gradients(const problem &a) {
           }
         }
       } else {
-        for (u32 c = lane % 8; c < VALUE; c += 8) sum = fmaf(unpack(x[c]), unpack(y[c]), sum);
+        for (u32 c = lane % 8 * 8; c < VALUE; c += 64) // the same order
+          for (u32 j = c; j < min(c + 8, VALUE); j++) sum = fmaf(unpack(x[j]), unpack(y[j]), sum);
       }
     }
 #pragma unroll
@@ -54,20 +56,16 @@ INLINE void query_gradients(const problem &a) {
 #pragma unroll
     for (int i = 0; i < 2; i++) of_row[m][i] = stats[row + m * 16 + i * 8];
 
-  wait_all();
-  __syncthreads();
-  left<DP, HELD> x;
+  loaded();
+  left<DP> x;
   x.open(q_tile);
-  left<VP, HELD> y;
+  left<VP> y;
   y.open(g_tile);
   const float factor = a.scale * LOG2E;
   float sum[TILES][DP / 8][4] = {};
   u32 turn = 0;
   for (u32 key0 = 0; key0 < end; key0 += SPAN, turn ^= 1) {
-    if (key0 > 0) {
-      wait_all();
-      __syncthreads();
-    }
+    if (key0 > 0) loaded();
     if (key0 + SPAN < end) {
       load<SPAN, DIM, K_VECTORS>(k_tiles + (turn ^ 1) * K_BYTES, k, key0 + SPAN, a.keys);
       load<SPAN, VALUE, V_VECTORS>(v_tiles + (turn ^ 1) * V_BYTES, v, key0 + SPAN, a.keys);
@@ -75,11 +73,16 @@ INLINE void query_gradients(const problem &a) {
 #pragma unroll 1
     for (int j = 0; j < SPAN; j += SLICE) {
       const u32 first = key0 + j;
-      if (CAUSAL && first >= row_of_warp + ROWS_OF_WARP) break;
-      const u32 k_tile = k_tiles + turn * K_BYTES + j * pitch(DP);
-      float s[TILES][SLICE / 8][4] = {}, d[TILES][SLICE / 8][4] = {};
-      outer(s, x, k_tile + lane_across(pitch(DP)));
-      outer(d, y, v_tiles + turn * V_BYTES + j * pitch(VP) + lane_across(pitch(VP)));
+      if (CAUSAL && first >= row_of_group + ROWS_TOGETHER) break;
+      const u32 k_tile = k_tiles + turn * K_BYTES;
+      float s[TILES][SLICE / 8][4], d[TILES][SLICE / 8][4];
+      begin();
+      outer<SPAN>(s, x, k_tile, j);
+      commit();
+      outer<SPAN>(d, y, v_tiles + turn * V_BYTES, j);
+      commit();
+      finish<1>();
+      settle(s);
       const bool edge = first + SLICE > a.keys || (CAUSAL && first + SLICE - 1 > row_of_warp);
       if (SCALED || edge) {
 #pragma unroll
@@ -88,28 +91,43 @@ INLINE void query_gradients(const problem &a) {
           for (int n = 0; n < SLICE / 8; n++) adjust<false>(a, s[m][n], mask_at, row + m * 16, first + n * 8 + lane % 4 * 2, edge);
       }
 #pragma unroll
+      for (int m = 0; m < TILES; m++)
+#pragma unroll
+        for (int n = 0; n < SLICE / 8; n++)
+#pragma unroll
+          for (int i = 0; i < 4; i++) s[m][n][i] = weight_of(s[m][n][i], factor, of_row[m][i / 2].x);
+      finish<0>();
+      settle(d);
+      u32 w[SLICE / 16][TILES][4];
+#pragma unroll
       for (int n = 0; n < SLICE / 8; n += 2) {
-        u32 w[TILES][4];
 #pragma unroll
         for (int m = 0; m < TILES; m++) {
           const u32 bits = DROPOUT ? kept(a, stack * a.queries + row + m * 16, first + n * 8) : 0;
 #pragma unroll
           for (int i = 0; i < 8; i++) {
-            float &p = s[m][n + i / 4][i % 4];
             float f = d[m][n + i / 4][i % 4];
             if (DROPOUT) f = bits >> i & 1 ? f * a.by : 0.0f;
-            p = weight_of(p, factor, of_row[m][i / 2 % 2].x) * (f - of_row[m][i / 2 % 2].y);
+            s[m][n + i / 4][i % 4] *= f - of_row[m][i / 2 % 2].y;
           }
-          weights(w[m], s[m][n], s[m][n + 1]);
+          weights(w[n / 2][m], s[m][n], s[m][n + 1]);
         }
-        add<DP / 8, false>(sum, w, k_tile + n * 8 * pitch(DP) + lane_ahead(pitch(DP)), 0);
+        if (!ASYNC) add<SPAN, DP>(sum, w[n / 2], k_tile, j + n * 8, 0);
+      }
+      if (ASYNC) {
+        settle(w);
+        begin();
+#pragma unroll
+        for (int n = 0; n < SLICE / 16; n++) add<SPAN, DP>(sum, w[n], k_tile, j + n * 16, 0);
+        commit();
+        finish<0>();
+        settle(sum);
       }
     }
   }
   float scale[TILES][2];
 #pragma unroll
   for (int m = 0; m < TILES; m++) scale[m][0] = scale[m][1] = a.scale;
-  wait_all();
-  __syncthreads();
+  loaded();
   store<DP / 8, DIM, DQ_VECTORS>(head_of(a.dq, at.batch, at.head), at.row0, a.queries, 0, sum, scale, q_tile);
 }
