@@ -132,7 +132,11 @@ func (c *compiler) options(capability int, more []string) ([]string, error) {
 			return nil, fmt.Errorf("nvrtc: %s, version %d.%d, does not compile for compute capability %d.%d; it knows %v",
 				c.path, c.major, c.minor, capability/10, capability%10, c.capabilities)
 		}
-		all = append(all, fmt.Sprintf("%s=sm_%d", architecture, best))
+		target := fmt.Sprintf("%s=sm_%d", architecture, best)
+		if best == 90 && capability == 90 {
+			target += "a" // with the instructions that only this capability has
+		}
+		all = append(all, target)
 	}
 	return append(all, more...), nil
 }

@@ -77,15 +77,15 @@ var (
 // Tiles for GPUs of compute capability 9.0, and vectors of up to 64 and 128 elements.
 var (
 	forwardTiles90 = []tensorTile{
-		{warps: 4, tiles: 1, span: 64, slices: 1, held: true, blocks: 3, async: true},
-		{warps: 4, tiles: 1, span: 64, slices: 1, held: true, blocks: 3, async: true},
+		{warps: 4, tiles: 1, span: 64, slices: 1, blocks: 3, async: true},
+		{warps: 8, tiles: 1, span: 64, slices: 1, blocks: 2, async: true},
 	}
 	queryTiles90 = []tensorTile{
 		{warps: 8, tiles: 1, span: 64, slice: 64, slices: 1, blocks: 2, async: true},
 		{warps: 4, tiles: 1, span: 64, slice: 64, slices: 1, blocks: 3, async: true},
 	}
 	keyTiles90 = []tensorTile{
-		{warps: 4, tiles: 1, span: 64, slice: 64, slices: 1, held: true, blocks: 2, async: true},
+		{warps: 4, tiles: 1, span: 128, slice: 64, slices: 1, blocks: 2, async: true},
 		{warps: 4, tiles: 1, span: 64, slice: 64, slices: 1, blocks: 2, async: true},
 	}
 )
@@ -97,14 +97,20 @@ func (a *attentionProblem) tensorTileOf(gpu *shader.Device, tiles, tiles90 []ten
 	for most := 64; most < wide; most *= 2 {
 		size++
 	}
+	plain := a.mask == nil && a.Dropout == 0
 	if gpu.Compute == asyncCompute && size < len(tiles90) {
-		return tiles90[size]
+		t := tiles90[size]
+		if !plain {
+			t.warps, t.blocks = 4, 2
+		}
+		return t
 	}
 	t := tiles[size]
-	if a.mask != nil || a.Dropout > 0 {
-		if t.slice = min(t.slice, 16); t.slice == 0 {
-			t.span = min(t.span, 32)
-		}
+	if plain {
+		return t
+	}
+	if t.slice = min(t.slice, 16); t.slice == 0 {
+		t.span = min(t.span, 32)
 	}
 	return t
 }

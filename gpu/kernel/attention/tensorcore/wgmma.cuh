@@ -27,12 +27,13 @@ INLINE u64 described(u32 at, u32 panel) {
 #define REGISTERS \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
 
-// wgmma adds to d, or with FIRST sets it to, the product of a first factor, in registers or shared memory, and a second one, whose rows are
-// columns of the result, or rows of the sum with TRANSPOSED. d begins at fragment P.
-template <int P, bool FIRST, bool TRANSPOSED, int N> INLINE void wgmma(float (&d)[N][4], const u32 (&a)[4], u64 b) {
-  asm volatile("{ .reg .pred more; setp.ne.b32 more, %37, 0; " WGMMA REGISTERS "{%32,%33,%34,%35}, %36, more, 1, 1, %38; }"
+// wgmma multiplies 64 rows with 64 rows or columns of a second factor; the result begins at fragment P of d. With a first factor in shared
+// memory, the rows of the second are columns of the result, which is added to d, or with FIRST replaces it. With one in registers, which are
+// weights, the rows of the second are those that the weights multiply, and the result is added.
+template <int P, int N> INLINE void wgmma(float (&d)[N][4], const u32 (&a)[4], u64 b) {
+  asm volatile(WGMMA REGISTERS "{%32,%33,%34,%35}, %36, 1, 1, 1, 1;"
                : RESULT(d, P)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(FIRST ? 0 : 1), "n"(TRANSPOSED ? 1 : 0));
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 template <int P, bool FIRST, int N> INLINE void wgmma(float (&d)[N][4], u64 a, u64 b) {
   asm volatile("{ .reg .pred more; setp.ne.b32 more, %34, 0; " WGMMA REGISTERS "%32, %33, more, 1, 1, 0, 0; }"
@@ -40,30 +41,18 @@ template <int P, bool FIRST, int N> INLINE void wgmma(float (&d)[N][4], u64 a, u
                : "l"(a), "l"(b), "n"(FIRST ? 0 : 1));
 }
 
-// A left is the rows of a warpgroup as first factor of a product: in registers if HELD, otherwise in shared memory.
+// A left is the rows of a warpgroup as first factor of a product. They stay in shared memory: NVRTC 13.0 loses rows that stay in registers
+// from one iteration of a loop to the next.
 template <int PADDED> struct left {
   u32 at;
-  u32 held[HELD ? PADDED / 16 : 1][4];
-
-  __device__ __forceinline__ void open(u32 tile) {
-    at = tile + threadIdx.x / 128 * 64 * 128;
-    if constexpr (HELD) {
-#pragma unroll
-      for (int k = 0; k < PADDED / 16; k++) {
-        u32 from = tile + chunk_at<ROWS, PADDED>(threadIdx.x / 32 * 16 + threadIdx.x % 16, 2 * k + threadIdx.x % 32 / 16);
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(held[k][0]), "=r"(held[k][1]), "=r"(held[k][2]), "=r"(held[k][3]) : "r"(from) : "memory");
-      }
-    }
-  }
+  __device__ __forceinline__ void open(u32 tile) { at = tile + threadIdx.x / 128 * 64 * 128; }
 };
 
 // outer_panel is outer for the columns of s from 64 P on.
 template <int COUNT, int P, int K, int N, int PADDED> INLINE void outer_panel(float (&s)[N][4], const left<PADDED> &x, u32 tile, int row) {
   if constexpr (K < PADDED / 16) {
     const u64 b = described(tile + (K / 4 * COUNT + row + P * 64) * 128 + K % 4 * 32, 16);
-    if constexpr (HELD) wgmma<8 * P, K == 0, false>(s, x.held[K], b);
-    else wgmma<8 * P, K == 0>(s, described(x.at + K / 4 * ROWS * 128 + K % 4 * 32, 16), b);
+    wgmma<8 * P, K == 0>(s, described(x.at + K / 4 * ROWS * 128 + K % 4 * 32, 16), b);
     outer_panel<COUNT, P, K + 1>(s, x, tile, row);
   } else if constexpr (8 * (P + 1) < N) {
     outer_panel<COUNT, P + 1, 0>(s, x, tile, row);
@@ -76,15 +65,14 @@ template <int COUNT, int N, int PADDED> INLINE void outer(float (&s)[1][N][4], c
 }
 
 template <int COUNT, int P, int N> INLINE void add_panel(float (&d)[N][4], const u32 (&a)[4], u32 tile, int row) {
-  wgmma<8 * P, false, true>(d, a, described(tile + (P * COUNT + row) * 128, 16));
+  wgmma<8 * P>(d, a, described(tile + (P * COUNT + row) * 128, 16));
   if constexpr (8 * (P + 1) < N) add_panel<COUNT, P + 1>(d, a, tile, row);
 }
 
 // add starts to add to d the product of a block of weights, which has 16 columns, with 16 rows of a tile of COUNT rows, from row on. All
 // columns of the tile are computed.
 template <int COUNT, int PADDED, int N> INLINE void add(float (&d)[1][N][4], const u32 (&a)[1][4], u32 tile, int row, int) {
-  static_assert(N * 8 == PADDED, "all columns are computed");
-  add_panel<COUNT, 0>(d[0], a[0], tile, row);
+  if constexpr (N * 8 == PADDED) add_panel<COUNT, 0>(d[0], a[0], tile, row); // a gradient that is not wanted has fewer
 }
 
 // begin is called before products whose registers other instructions have written. commit ends a group of products, and finish waits until
