@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/cuda/nvrtc"
@@ -67,4 +68,50 @@ func TestEveryProgramIsCUDA(t *testing.T) {
 	for i, n := range rng.Perm(len(programs))[:120] {
 		compile(programs[n], capabilities[i%len(capabilities)])
 	}
+}
+
+// TestProductsAreCUDA compiles the programs of products that are larger than those of the registry, and of convolutions for a library.
+func TestProductsAreCUDA(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles many programs")
+	}
+	if _, _, _, err := nvrtc.Version(); err != nil {
+		t.Skip(err)
+	}
+	opened, err := core.OpenDevice("fakegpu:2")
+	require.NoError(t, err)
+	d := opened.(*gpu.Device)
+	require.NoError(t, d.Synchronize())
+	known := map[string]bool{}
+	for _, text := range gpu.Programs(d) {
+		known[text] = true
+	}
+	defer gpu.PretendLibrary(d)()
+	for dtype := range halfTolerance {
+		core.Tidy(func() {
+			on := func(sizes ...int) *core.Tensor { return op.ToDevice(op.To(op.Randn(sizes...), dtype), d) }
+			for _, k := range []int{64, 131} {
+				m, v := on(300, k), on(k, 3)
+				op.MatMul(m, v)
+				op.MatMul(byColumns(m), v)
+				op.Linear(op.Transpose(v, 0, 1), m, on(300))
+				op.MatMul(on(128, k), on(k, 132))
+			}
+			op.MatMul(on(5, 8, 4000), on(5, 4000, 2))
+			x, w := on(2, 32, 9, 9).SetRequiresGrad(true), on(24, 32, 3, 3).SetRequiresGrad(true)
+			y := op.Conv2d(x, w, nil, op.ConvOptions{})
+			_, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x, w}, []*core.Tensor{y}, autograd.Options{})
+			require.NoError(t, err)
+			require.NoError(t, d.Synchronize())
+		})
+	}
+	fresh := 0
+	for _, text := range gpu.Programs(d) {
+		if !known[text] {
+			fresh++
+			_, err := nvrtc.Compile(text, "program", 90)
+			assert.NoError(t, err, text)
+		}
+	}
+	require.Greater(t, fresh, 20)
 }
