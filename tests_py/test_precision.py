@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pytest
-
 import plait
+import pytest
 
 matmul, cudnn = plait.backends.cuda.matmul, plait.backends.cudnn
 
