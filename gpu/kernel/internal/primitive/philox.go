@@ -23,7 +23,7 @@ func KeepLimit(keep float64) int64 {
 
 // OutVec4 lets [StoreWords] store a contiguous operand, which has the given number among the bindings, as vec4 if that is possible.
 func OutVec4(s *shader.Builder, binding int, y *core.Operand) bool {
-	vec4 := s.Flag(shader.Aligned(y))
+	vec4 := s.Flag(y.Numel()%4 == 0 && shader.Vec4(y))
 	s.Bindings[binding].Vec4 = vec4
 	return vec4
 }
@@ -31,7 +31,8 @@ func OutVec4(s *shader.Builder, binding int, y *core.Operand) bool {
 // StoreWords stores v in elements 4i to 4i+3 that are below total. Four single stores would be apart from those of the neighbours.
 func StoreWords(w *shader.Text, vec4 bool, y, total string) {
 	if vec4 {
-		w.Add("  if (i * 4u + 3u < %s) { y[(%s >> 2u) + i] = v; return; }", total, y)
+		w.Add("  st4_y((%s >> 2u) + i, v);", y)
+		return
 	}
 	for k := range 4 {
 		w.Add("  if (i * 4u + %du < %s) { st_y(%s + i * 4u + %du, v.%s); }", k, total, y, k, shader.Component(k))
