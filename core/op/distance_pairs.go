@@ -103,7 +103,9 @@ func pairsDeriv(ctx *core.BackwardContext) {
 	}
 	side := func(own, other, out, g *core.Tensor, shape []int) *core.Tensor {
 		batch := out.Shape()[:out.Dim()-2]
-		full := func(t *core.Tensor) *core.Tensor { return Expand(t, append(slices.Clone(batch), t.Size(-2), t.Size(-1))...) }
+		full := func(t *core.Tensor) *core.Tensor {
+			return Expand(t, append(slices.Clone(batch), t.Size(-2), t.Size(-1))...)
+		}
 		own, other = full(own), full(other)
 		parts := inParts(own, func(part *core.Tensor, first, rows int) *core.Tensor {
 			d := Sub(Unsqueeze(part, -2), Unsqueeze(other, -3))
