@@ -55,6 +55,8 @@ func histogram(r *shader.Recorder, name string, n int, out *core.Operand, bind f
 		}
 		w.Shared("own", shader.AtomicWord, ownBins)
 		w.EachGroup(shader.Threads, groupsWord)
+		w.Add("  for (var bin = li; bin < %s; bin += %du) { %s; }", binsWord, shader.Threads, w.AtomicStore("own[bin]", "0u"))
+		w.Barrier()
 		w.Add(`  let last = min((group + 1u) * %[1]s, %[2]s);
   for (var i = group * %[1]s + li; i < last; i += %[3]du) {
     let bin = bin_of(i);

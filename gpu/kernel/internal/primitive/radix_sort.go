@@ -172,6 +172,8 @@ func radixPass(r *shader.Recorder, name string, n int, from, to *Entries, shift 
 		text(w)
 		w.Shared("digits", shader.AtomicWord, digits)
 		open(w, count, blocksWord, size)
+		w.Add("  %s;", w.AtomicStore("digits[li]", "0u")) // digits has an element for each invocation
+		w.Barrier()
 		items(w, fmt.Sprintf("if (i < total) { %s; }", w.AtomicAdd("digits[byte_of(source_key(line, first + i))]", "1u")))
 		w.Barrier()
 		w.Add("  counts[%[1]s + (line * %[2]du + li) * %[3]s + block] = %[4]s;", at, digits, blocksWord, w.AtomicLoad("digits[li]"))
