@@ -334,7 +334,7 @@ func TestMissingDriver(t *testing.T) {
 		return
 	}
 	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	c.Env = append(os.Environ(), "VK_ICD_FILENAMES=/dev/null", "VK_DRIVER_FILES=/dev/null")
+	c.Env = append(os.Environ(), "VK_ICD_FILENAMES=/dev/null", "VK_DRIVER_FILES=/dev/null", "PLAIT_GPU_DRIVER=webgpu")
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.True(t, strings.Contains(string(out), "PASS"), string(out))

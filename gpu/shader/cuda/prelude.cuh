@@ -202,6 +202,7 @@ template <class T> struct mat2x4 {
   vec4<T> columns[2];
   mat2x4() = default;
   __forceinline__ mat2x4(vec4<T> a, vec4<T> b) : columns{a, b} {}
+  __forceinline__ mat2x4(T a, T b, T c, T d, T e, T f, T g, T h) : columns{vec4<T>(a, b, c, d), vec4<T>(e, f, g, h)} {}
   __forceinline__ vec4<T> &operator[](subscript i) { return columns[i.v]; }
   __forceinline__ const vec4<T> &operator[](subscript i) const { return columns[i.v]; }
   friend __forceinline__ mat2x4 operator+(mat2x4 a, mat2x4 b) { return mat2x4(a[0] + b[0], a[1] + b[1]); }
