@@ -1,10 +1,10 @@
-"""Products, attention and training steps on an NVIDIA GPU in float32, tf32 and bfloat16: Plait beside PyTorch, in one process.
+"""Products, attention and training steps on an NVIDIA GPU in float32, tf32 and bfloat16, beside PyTorch.
 
     python benchmarks/python/precision.py                          # everything
     python benchmarks/python/precision.py --only gpt2 --seconds 5
 
-The two take turns on the same GPU. Times are medians of the milliseconds between two moments at which the GPU has done all
-its work. PyTorch runs as a user would have it run fast: with its fused AdamW, and with cuDNN's choice measured.
+The two take turns in one process. Times are medians, in milliseconds, between two moments at which the GPU has done
+all its work. PyTorch runs as a user would have it run fast: with its fused AdamW, and with cuDNN's choice measured.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Run = Callable[[], None]
 PRECISIONS = ("float32", "tf32", "bf16")
 
 
-def gpt2(torch: Any, precision: str, heads: int = 12, layers: int = 12, width: int = 768, vocabulary: int = 50257) -> Run:
+def gpt2(
+    torch: Any, precision: str, heads: int = 12, layers: int = 12, width: int = 768, vocabulary: int = 50257
+) -> Run:
     """GPT-2 124M on 8 sequences of 1024 tokens, AdamW; bfloat16 by autocast."""
     nn, functional = torch.nn, torch.nn.functional
 
@@ -71,7 +73,9 @@ def resnet50(torch: Any, precision: str) -> Run:
             self.conv3, self.norm3 = nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)
             self.short = nn.Identity()
             if stride != 1 or before != 4 * width:
-                self.short = nn.Sequential(nn.Conv2d(before, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+                self.short = nn.Sequential(
+                    nn.Conv2d(before, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)
+                )
 
         def forward(self, x: Any) -> Any:
             y = functional.relu(self.norm1(self.conv1(x)))
