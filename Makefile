@@ -24,7 +24,7 @@ SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128 PLAIT_TEST_DRIVERS="
 # What the compiled module of the Python package is made of.
 SOURCES := $(shell find core gpu parallel capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
-.PHONY: help setup build extension generate test test-full test-race test-python test-package fuzz train train-go bench library wheel sdist lint fmt clean
+.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -74,8 +74,12 @@ test-python: extension  ## the tests of the Python package, its examples and its
 test-package: extension  ## wheel and source distribution, each installed into an empty environment
 	@PLAIT_BLAS= .venv/bin/python -m pytest -m slow
 
-test-full: setup lint test test-race test-package  ## all of these, and a minute of each fuzz target
+test-full: setup lint test test-race test-package  ## all of these, every program for CUDA, and a minute of each fuzz target
+	@go test ./gpu -run TestEveryProgramIsCUDA -all -timeout 2h
 	@internal/make/fuzz 60s
+
+test-gpu: setup  ## the tests of gpu/ on this machine's GPU, under each driver that has one
+	@internal/make/test-gpu
 
 fuzz: extension  ## random tests beside PyTorch, which goes into an environment of its own: SEED=1 SECONDS=600 KINDS=operations,threads
 	@internal/make/fuzz-venv

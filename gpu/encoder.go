@@ -22,7 +22,7 @@ type encoder struct {
 }
 
 func newEncoder(s *stream) *encoder {
-	r := &encoder{stream: s, device: s.device, batch: s.newBatch(), feedThreshold: minFeedCommands}
+	r := &encoder{stream: s, device: s.device, batch: s.newBatch(), feedThreshold: s.device.limits.IdleBatch}
 	r.Recorder.Runtime, r.Recorder.GPU = r, &s.device.target
 	return r
 }

@@ -57,7 +57,7 @@ type fakeGPU struct {
 func (*fakeGPU) Limits() driver.Limits {
 	return driver.Limits{
 		Buffer: 1 << 30, Binding: 1 << 30, Bindings: 16, UniformAlignment: 256, UniformBinding: 1 << 16, WorkgroupStorage: 48 << 10,
-		Invocations: 1024, Workgroups: 65535, MappablePrimary: true,
+		Invocations: 1024, Workgroups: 65535, MappablePrimary: true, IdleBatch: 16,
 	}
 }
 

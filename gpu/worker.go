@@ -28,7 +28,7 @@ func (s *stream) Work() {
 			case !s.waitForWork(r):
 				return
 			default:
-				r.feedThreshold = minFeedCommands
+				r.feedThreshold = s.device.limits.IdleBatch
 			}
 			continue
 		}

@@ -42,6 +42,8 @@ const (
 	// leastCapability is the compute capability times ten of the oldest GPUs that are supported, those of Turing.
 	leastCapability = 75
 	nvidia          = 0x10de // the number of the vendor on the PCI bus
+	// idleBatch is how many commands are worth a submission to an idle GPU. A submission costs an event more than its commands alone.
+	idleBatch = 2
 )
 
 // Name implements [driver.Driver].
@@ -121,7 +123,7 @@ func (cudaDriver) Open(index int) (driver.GPU, error) {
 		g: g, capability: int(about.capability),
 		limits: driver.Limits{
 			Buffer: maxBuffer, Binding: maxBuffer, Bindings: C.PLAITK_CU_BUFFERS, UniformAlignment: 16, UniformBinding: 4096,
-			WorkgroupStorage: 48 << 10, Invocations: int(about.invocations), Workgroups: 65535, MappablePrimary: true,
+			WorkgroupStorage: 48 << 10, Invocations: int(about.invocations), Workgroups: 65535, MappablePrimary: true, IdleBatch: idleBatch,
 		},
 	}
 	d.openLibrary()

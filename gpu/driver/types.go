@@ -27,6 +27,7 @@ type Limits struct {
 	Invocations      int  // in a workgroup
 	Workgroups       int  // along each dimension of a grid
 	MappablePrimary  bool // the host can map a buffer for both reading and writing
+	IdleBatch        int  // how many commands are worth a submission to a GPU that has nothing to do
 }
 
 // Usage is a set of uses of a buffer.

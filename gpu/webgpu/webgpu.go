@@ -49,6 +49,9 @@ func (webGPU) Missing() string {
 	return ""
 }
 
+// idleBatch is how many commands are worth a submission to an idle GPU: it costs about as much as recording ten of them.
+const idleBatch = 16
+
 // maxAdapters is how many adapters are listed at most.
 const maxAdapters = 64
 
@@ -105,7 +108,7 @@ func (webGPU) Open(index int) (driver.GPU, error) {
 	return &device{g, driver.Limits{
 		Buffer: int(l.buffer), Binding: int(l.storage_binding), Bindings: int(l.storage_buffers),
 		UniformAlignment: int(l.uniform_alignment), UniformBinding: int(l.uniform_binding),
-		MappablePrimary: g.both_ways != 0, WorkgroupStorage: int(l.workgroup_storage), Invocations: int(l.workgroup_invocations), Workgroups: int(l.workgroups),
+		MappablePrimary: g.both_ways != 0, IdleBatch: idleBatch, WorkgroupStorage: int(l.workgroup_storage), Invocations: int(l.workgroup_invocations), Workgroups: int(l.workgroups),
 	}, map[int]*layout{}}, nil
 }
 
