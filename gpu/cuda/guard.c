@@ -60,6 +60,7 @@ static int idle(void) {
     if (g->lost && g->lost != PLAITK_CU_LEFT) continue;
     if (cu->context_push(g->context)) continue;
     all &= cu->stream_query(g->stream) != CUDA_ERROR_NOT_READY;
+    for (plaitk_cu_queue *q = g->queues; q; q = q->next) all &= cu->stream_query(q->stream) != CUDA_ERROR_NOT_READY;
     CUcontext old;
     cu->context_pop(&old);
   }

@@ -62,11 +62,15 @@ typedef struct {
   F(cuDeviceGetName, device_name, (char *name, int length, CUdevice device))                                           \
   F(cuDeviceGetUuid_v2, device_uuid, (CUuuid * uuid, CUdevice device))                                                 \
   F(cuDeviceGetAttribute, device_attribute, (int *value, int attribute, CUdevice device))                              \
+  F(cuDeviceCanAccessPeer, can_access, (int *can, CUdevice device, CUdevice other))                                    \
   F(cuDeviceTotalMem_v2, device_memory, (size_t *bytes, CUdevice device))                                              \
   F(cuDevicePrimaryCtxRetain, context_retain, (CUcontext * context, CUdevice device))                                  \
   F(cuDevicePrimaryCtxRelease_v2, context_release, (CUdevice device))                                                  \
   F(cuCtxPushCurrent_v2, context_push, (CUcontext context))                                                            \
   F(cuCtxPopCurrent_v2, context_pop, (CUcontext * context))                                                            \
+  F(cuCtxEnablePeerAccess, enable_access, (CUcontext other, unsigned flags))                                           \
+  F(cuStreamCreateWithPriority, stream_create_first, (CUstream * stream, unsigned flags, int priority))                \
+  F(cuStreamWaitEvent, stream_wait, (CUstream stream, CUevent event, unsigned flags))                                  \
   F(cuStreamCreate, stream_create, (CUstream * stream, unsigned flags))                                                \
   F(cuStreamDestroy_v2, stream_destroy, (CUstream stream))                                                             \
   F(cuStreamQuery, stream_query, (CUstream stream))                                                                    \

@@ -89,7 +89,9 @@ func (l *commands) programs() (names []string) {
 
 // Submit implements [driver.GPU]. Programs get their parameters by value. Data that commands copy from the parameters goes through pinned
 // memory, since the GPU reads it later.
-func (g *device) Submit(l driver.CommandList, _ driver.Buffer, data []byte, s driver.Status) {
+func (g *device) Submit(l driver.CommandList, _ driver.Buffer, data []byte, s driver.Status) { g.submit(nil, l, data, s) }
+
+func (g *device) submit(q *C.plaitk_cu_queue, l driver.CommandList, data []byte, s driver.Status) {
 	st, c := s.(*status), l.(*commands)
 	st.list = c
 	var first *C.plaitk_cu_command
@@ -108,5 +110,5 @@ func (g *device) Submit(l driver.CommandList, _ driver.Buffer, data []byte, s dr
 		}
 	}
 	products := (*C.plaitk_lt_product)(unsafe.Pointer(unsafe.SliceData(c.products)))
-	C.plaitk_cu_submit(g.g, first, C.int(len(c.list)), products, (*C.char)(unsafe.Pointer(unsafe.SliceData(data))), copied, st.e)
+	C.plaitk_cu_submit(g.g, q, first, C.int(len(c.list)), products, (*C.char)(unsafe.Pointer(unsafe.SliceData(data))), copied, st.e)
 }

@@ -118,6 +118,12 @@ void plaitk_cu_close(plaitk_cu *g) {
     cu->event_destroy(e->event);
     free(e);
   }
+  while (g->queues) {
+    plaitk_cu_queue *q = g->queues;
+    g->queues = q->next;
+    cu->stream_destroy(q->stream);
+    free(q);
+  }
   cu->stream_destroy(g->stream);
   CUcontext old;
   cu->context_pop(&old);
@@ -180,55 +186,106 @@ void plaitk_cu_unload(plaitk_cu *g, plaitk_cu_program *p) {
   free(p);
 }
 
-static void dispatch(plaitk_cu *g, const plaitk_cu_command *c, const char *data) {
+plaitk_cu_queue *plaitk_cu_new_queue(plaitk_cu *g) {
+  enum { FIRST = -5 }; // the driver takes the nearest priority that there is
+  plaitk_cu_queue *q = calloc(1, sizeof *q);
+  if (!q) return NULL;
+  if (!enter(g)) {
+    free(q);
+    return NULL;
+  }
+  CUresult e = cu->stream_create_first(&q->stream, CU_STREAM_NON_BLOCKING, FIRST);
+  if (e) {
+    fail(g, "making a stream", e);
+    free(q);
+    q = NULL;
+  } else {
+    q->next = g->queues;
+    g->queues = q;
+  }
+  leave();
+  return q;
+}
+
+void plaitk_cu_free_queue(plaitk_cu *g, plaitk_cu_queue *q) {
+  if (g->lost || !enter(g)) return; // plaitk_cu_leave may be using it
+  plaitk_cu_queue **at = &g->queues;
+  while (*at && *at != q) at = &(*at)->next;
+  if (*at) *at = q->next;
+  cu->stream_destroy(q->stream);
+  free(q);
+  leave();
+}
+
+int plaitk_cu_reach(plaitk_cu *g, const plaitk_cu *other) {
+  if (g == other) return 1;
+  if (g->lost || other->lost || !enter(g)) return 0;
+  int can = 0;
+  CUresult e = cu->can_access(&can, g->device, other->device);
+  if (!e && can) e = cu->enable_access(other->context, 0);
+  leave();
+  return can && (e == CUDA_SUCCESS || e == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+}
+
+static CUstream stream_of(const plaitk_cu *g, const plaitk_cu_queue *q) { return q ? q->stream : g->stream; }
+
+static void dispatch(plaitk_cu *g, CUstream stream, const plaitk_cu_command *c, const char *data) {
   void *params[1 + PLAITK_CU_BUFFERS] = {(void *)(data + c->params)};
   for (int i = 0; i < c->group->count; i++) params[1 + i] = (void *)&c->group->buffers[i];
   const plaitk_cu_program *p = c->program;
-  CUresult e = cu->launch(p->function, c->x, c->y, c->z, p->threads, 1, 1, p->dynamic, g->stream, params, NULL);
+  CUresult e = cu->launch(p->function, c->x, c->y, c->z, p->threads, 1, 1, p->dynamic, stream, params, NULL);
   if (!e) return;
   char what[160];
   snprintf(what, sizeof what, "program %s, a grid of %u x %u x %u workgroups of %u", p->name, c->x, c->y, c->z, p->threads);
   fail(g, what, e);
 }
 
-static void product(plaitk_cu *g, const plaitk_lt_product *p) {
-  int status = g->product(g->lt, p, g->stream);
+static void product(plaitk_cu *g, CUstream stream, const plaitk_lt_product *p) {
+  int status = g->product(g->lt, p, stream);
   if (!status || g->failed++) return;
   snprintf(g->error, sizeof g->error, "a matrix product by cuBLASLt: %s (%d)", plaitk_lt_status(status), status);
 }
 
-void plaitk_cu_submit(plaitk_cu *g, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
-                      const char *data, const char *copied, plaitk_cu_event *ended) {
+void plaitk_cu_submit(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command *list, int n,
+                      const plaitk_lt_product *products, const char *data, const char *copied, plaitk_cu_event *ended) {
   if (g->lost || !enter(g)) {
     ended->state = PLAITK_CU_FAILED;
     return;
   }
+  CUstream stream = stream_of(g, q);
   int32_t before = g->failed;
   for (int i = 0; i < n && g->failed == before; i++) {
     const plaitk_cu_command *c = &list[i];
     CUresult e = CUDA_SUCCESS;
     switch (c->kind) {
     case PLAITK_CU_DISPATCH:
-      dispatch(g, c, data);
+      dispatch(g, stream, c, data);
       break;
     case PLAITK_CU_PRODUCT:
-      product(g, &products[c->x]);
+      product(g, stream, &products[c->x]);
       break;
     case PLAITK_CU_COPY:
-      e = cu->copy(c->to, c->from, c->size, g->stream);
+      e = cu->copy(c->to, c->from, c->size, stream);
       break;
     case PLAITK_CU_COPY_PARAMS:
-      e = cu->copy(c->to, (CUdeviceptr)(uintptr_t)(copied + c->from), c->size, g->stream);
+      e = cu->copy(c->to, (CUdeviceptr)(uintptr_t)(copied + c->from), c->size, stream);
       break;
     case PLAITK_CU_CLEAR:
-      e = cu->set(c->to, 0, c->size / 4, g->stream);
+      e = cu->set(c->to, 0, c->size / 4, stream);
       break;
     }
     if (e) fail(g, c->kind == PLAITK_CU_CLEAR ? "clearing memory" : "copying memory", e);
   }
-  CUresult e = cu->event_record(ended->event, g->stream);
+  CUresult e = cu->event_record(ended->event, stream);
   if (e) fail(g, "an event", e);
   ended->state = g->lost ? PLAITK_CU_FAILED : PLAITK_CU_RECORDED;
+  leave();
+}
+
+void plaitk_cu_after(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_event *e) {
+  if (g->lost || !e->event || !enter(g)) return;
+  CUresult error = cu->stream_wait(stream_of(g, q), e->event, 0);
+  if (error) fail(g, "waiting for an event", error);
   leave();
 }
 

@@ -28,6 +28,12 @@ typedef struct plaitk_cu_event {
 
 enum { PLAITK_CU_NEW, PLAITK_CU_RECORDED, PLAITK_CU_DONE, PLAITK_CU_FAILED };
 
+// A queue beside the device's first stream.
+typedef struct plaitk_cu_queue {
+  CUstream stream;
+  struct plaitk_cu_queue *next;
+} plaitk_cu_queue;
+
 typedef struct plaitk_cu {
   CUdevice device;
   CUcontext context;
@@ -38,6 +44,7 @@ typedef struct plaitk_cu {
   plaitk_cu_event *spare;     // events for reuse
   plaitk_lt *lt;              // the library of matrix products, NULL for none
   int (*product)(plaitk_lt *lt, const plaitk_lt_product *product, void *stream);
+  plaitk_cu_queue *queues;    // queues beside the stream
   struct plaitk_cu *next;     // the next open device
 } plaitk_cu;
 
@@ -88,10 +95,21 @@ void plaitk_cu_free(plaitk_cu *g, CUdeviceptr at, int host);
 plaitk_cu_program *plaitk_cu_load(plaitk_cu *g, const char *name, const void *image, uint32_t threads, uint32_t dynamic);
 void plaitk_cu_unload(plaitk_cu *g, plaitk_cu_program *p);
 
-// plaitk_cu_submit submits commands with the data of their parameters, then records the event. copied is pinned memory
-// that holds the data for copies from the parameters; it may be NULL if there are none.
-void plaitk_cu_submit(plaitk_cu *g, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
-                      const char *data, const char *copied, plaitk_cu_event *e);
+// plaitk_cu_new_queue returns a queue whose commands take precedence over those of the device's stream; NULL on failure.
+plaitk_cu_queue *plaitk_cu_new_queue(plaitk_cu *g);
+void plaitk_cu_free_queue(plaitk_cu *g, plaitk_cu_queue *q);
+
+// plaitk_cu_reach makes the memory of another device usable on this one. Returns 1 if it is.
+int plaitk_cu_reach(plaitk_cu *g, const plaitk_cu *other);
+
+// plaitk_cu_submit submits commands with the data of their parameters to a queue, or to the device's stream if q is NULL,
+// then records the event. copied is pinned memory that holds the data for copies from the parameters; it may be NULL if
+// there are none.
+void plaitk_cu_submit(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command *list, int n,
+                      const plaitk_lt_product *products, const char *data, const char *copied, plaitk_cu_event *e);
+
+// plaitk_cu_after makes what is submitted to the queue later wait for an event, which another device may have recorded.
+void plaitk_cu_after(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_event *e);
 
 // plaitk_cu_new_event returns an event that is done when what was submitted before plaitk_cu_record has ended.
 plaitk_cu_event *plaitk_cu_new_event(plaitk_cu *g);

@@ -52,6 +52,27 @@ type GPU interface {
 	Close()
 }
 
+// A Linked is a GPU that can share memory with other GPUs of its driver, and has more queues than the one of [GPU.Submit].
+type Linked interface {
+	GPU
+	// Reach reports whether commands of this GPU may use the buffers of another, and makes them usable.
+	Reach(other GPU) bool
+	// NewQueue returns a queue that runs beside the GPU's other queues.
+	NewQueue() (Queue, error)
+	// After makes what [GPU.Submit] submits next run after what s was submitted with, by a GPU of this driver and to any queue. s may belong to
+	// a GPU that another goroutine uses at the same time. It must not be freed meanwhile.
+	After(s Status)
+}
+
+// A Queue runs lists of commands in order. It is used by the goroutine that uses its GPU.
+type Queue interface {
+	// Submit and After are those of [GPU] and [Linked].
+	Submit(l CommandList, params Buffer, data []byte, s Status)
+	After(s Status)
+	// Release frees the queue once what was submitted has ended.
+	Release()
+}
+
 // A Buffer is a buffer in the GPU's memory, or a staging buffer in the host's.
 type Buffer interface {
 	Size() int
