@@ -30,8 +30,11 @@ type batch struct {
 	unfinished int       // operations that must end before the batch has: the commands, and each readback
 	watched    int       // position in the device's trace; calls behind it may use results of a call that reports a fault
 	lost       bool
-	elements   int       // elements that its calls process; counted on software adapters only
-	begun      time.Time // when it was submitted
+	after      []*fence     // run before it; of other queues
+	fence      *fence       // its own, once it has been given to the driver
+	shared     []*core.Call // those that use memory of other GPUs
+	elements   int          // elements that its calls process; counted on software adapters only
+	begun      time.Time    // when it was submitted
 }
 
 // A check is a call that may report a fault when it runs, and the function that makes its error from the fault word.
@@ -43,7 +46,7 @@ type check struct {
 func (b *batch) reset() {
 	b.list.Reset()
 	b.params = b.params[:0]
-	b.uploads, b.reads, b.checks, b.faults, b.lost, b.elements = nil, nil, nil, nil, false, 0
+	b.uploads, b.reads, b.checks, b.faults, b.lost, b.after, b.fence, b.shared, b.elements = nil, nil, nil, nil, false, nil, nil, nil, 0
 }
 
 func (b *batch) empty() bool { return b.list.Len() == 0 && b.last == 0 }
@@ -92,8 +95,8 @@ func (d *Device) submit(s *stream, b *batch) {
 		u.buffer.Unmap()
 	}
 	b.put(1, make([]byte, shader.MaxParamBytes)) // the binding of the last parameters extends this far
-	status := gpu.NewStatus()
-	gpu.Submit(b.list, d.params, b.params, status)
+	status := s.giveTo(gpu, b, gpu.NewStatus())
+	s.markGiven(b)
 	d.submits.Add(1)
 	b.begun = time.Now()
 	err := gpu.TakeError()
@@ -101,7 +104,9 @@ func (d *Device) submit(s *stream, b *batch) {
 		if gpu.Lost() {
 			d.lose(err)
 		}
-		s.Errors.Set(core.Errorf(core.DeviceError, "gpu", "%v (%s) refused a batch of commands: %v", d, d.Name(), err))
+		refused := core.Errorf(core.DeviceError, "gpu", "%v (%s) refused a batch of commands: %v", d, d.Name(), err)
+		s.Errors.Set(refused)
+		b.failShared(refused)
 	}
 	if err != nil {
 		for _, r := range b.reads {
@@ -150,5 +155,12 @@ func (d *Device) abandon(s *stream, b *batch) {
 		r.finish(nil)
 	}
 	b.unfinished, b.lost = 1, true
+	s.markGiven(b)
 	s.partEnded(b)
+}
+
+// markGiven tells streams that wait for it that the driver has the batch.
+func (s *stream) markGiven(b *batch) {
+	s.given.Store(max(b.last, s.given.Load()))
+	s.Notify()
 }

@@ -31,10 +31,11 @@ type Device struct {
 	pacing         pacing
 	softwarePacing softwarePacing // of software adapters
 	params         driver.Buffer
-	trace          core.Trace // of calls that may use results of a call that reports a fault
+	links          links
+	trace          *core.Trace // of calls that may use results of a call that reports a fault
 	lost           backend.FirstError
 
-	uploads, downloads, uploaded, downloaded, dispatches, submits, fused, moved atomic.Int64
+	uploads, downloads, uploaded, downloaded, peerBytes, dispatches, submits, fused, moved atomic.Int64
 }
 
 // newDevice opens an adapter. Its error is the driver's.
@@ -61,6 +62,7 @@ func newDevice(index, ordinal int, a adapter) (*Device, error) {
 		},
 	}
 	d.target.Library = d.products.open(t.gpu)
+	d.links.open(d)
 	d.memory.open(d)
 	d.programs.open(d)
 	d.fusions.Open(!environment().fusion)
@@ -117,6 +119,7 @@ func (d *Device) MemoryLimit() int { return d.memory.limit }
 type Traffic struct {
 	Uploads, Downloads           int // transfers between the host and the device
 	UploadedBytes, DownloadBytes int
+	PeerBytes                    int // bytes of other GPUs' memory that its calls have read and written
 	Dispatches, Submits          int // dispatches, and the batches that they were submitted in
 	Fused                        int // calls that ran as part of another call's kernel
 	MovedBytes                   int // of the tensors that kernels read and wrote, once for each kernel; scratch memory does not count
@@ -125,7 +128,7 @@ type Traffic struct {
 // Traffic returns the device's counters.
 func (d *Device) Traffic() Traffic {
 	return Traffic{
-		int(d.uploads.Load()), int(d.downloads.Load()), int(d.uploaded.Load()), int(d.downloaded.Load()),
+		int(d.uploads.Load()), int(d.downloads.Load()), int(d.uploaded.Load()), int(d.downloaded.Load()), int(d.peerBytes.Load()),
 		int(d.dispatches.Load()), int(d.submits.Load()), int(d.fused.Load()), int(d.moved.Load()),
 	}
 }

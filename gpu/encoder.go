@@ -40,6 +40,11 @@ func (r *encoder) Launch(p shader.Program, x, y, z int, params []uint32, mems []
 	key := bindGroupKey{n: len(mems)}
 	for i, m := range mems {
 		key.slabs[i] = uint16(shader.Slab(m))
+		if r.device.links.linked != nil {
+			if err := r.foreign(allSlabs.get(shader.Slab(m))); err != nil {
+				return err
+			}
+		}
 	}
 	g, err := r.device.programs.bindGroup(key)
 	if err != nil {
@@ -102,14 +107,14 @@ func (r *encoder) Finish() bool {
 
 // Clear implements [Runtime].
 func (r *encoder) Clear(o *core.Operand) {
-	slab, at := r.device.memory.slabOf(o.Memory)
+	slab, at := slabOf(o.Memory)
 	size := o.DType.Size()
 	r.batch.list.Clear(slab.buffer, at+size*o.Offset, (size*o.Numel()+3)&^3)
 }
 
 // Upload implements [Runtime]. The words travel in the parameters of batches.
 func (r *encoder) Upload(m core.Memory, words []uint32) {
-	slab, at := r.device.memory.slabOf(m)
+	slab, at := slabOf(m)
 	for len(words) > 0 {
 		n := min(len(words), paramsRoom/16)
 		from := r.batch.putWords(4, words[:n])
@@ -126,7 +131,7 @@ func (r *encoder) Check(c *core.Call, err func(c *core.Call, fault uint32) error
 		if s.faults, failure = r.device.memory.take(4 * faultSlots); failure != nil {
 			return m, 0, core.Errorf(core.MemoryError, c.Op, "no room for the words in which faults are told: %v", failure)
 		}
-		slab, at := r.device.memory.slabOf(s.faults)
+		slab, at := slabOf(s.faults)
 		r.batch.list.Clear(slab.buffer, at, 4*faultSlots)
 	}
 	slot := len(r.batch.checks)

@@ -16,9 +16,10 @@ import (
 // settings are the environment variables for GPUs. err is the error of the first invalid one; opening a device returns it.
 type settings struct {
 	sync, fusion bool
-	software     int // how many times each software adapter is listed
-	memory       int // 0 for the default
-	tune         int // 1 to measure, 0 to ignore stored measurements, -1 to use them
+	peers        bool // GPUs use each other's memory where they can
+	software     int  // how many times each software adapter is listed
+	memory       int  // 0 for the default
+	tune         int  // 1 to measure, 0 to ignore stored measurements, -1 to use them
 	drivers      driverChoice
 	hidesCUDA    bool // CUDA_VISIBLE_DEVICES hides GPUs from CUDA
 	err          error
@@ -69,6 +70,9 @@ var environment = sync.OnceValue(func() (s settings) {
 	note(err)
 	fusion, err := core.EnvNumber("PLAIT_GPU_FUSION", 0, 1, 1)
 	s.fusion = fusion == 1
+	note(err)
+	peers, err := core.EnvNumber("PLAIT_GPU_PEERS", 0, 1, 1)
+	s.peers = peers == 1
 	note(err)
 	s.software, err = core.EnvNumber("PLAIT_SOFTWARE_GPU", 0, math.MaxUint8, 0)
 	note(err)

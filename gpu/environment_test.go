@@ -24,6 +24,7 @@ func TestEnvironment(t *testing.T) {
 	for variable, want := range map[string]string{
 		"PLAIT_SYNC=yes":          `PLAIT_SYNC is "yes", want a whole number from 0 to 1`,
 		"PLAIT_GPU_FUSION=off":    `PLAIT_GPU_FUSION is "off", want a whole number from 0 to 1`,
+		"PLAIT_GPU_PEERS=no":      `PLAIT_GPU_PEERS is "no", want a whole number from 0 to 1`,
 		"PLAIT_SOFTWARE_GPU=-1":   `PLAIT_SOFTWARE_GPU is "-1", want a whole number from 0 to 255`,
 		"PLAIT_GPU_MEMORY=plenty": `PLAIT_GPU_MEMORY is "plenty", want bytes, or a size such as 8GiB`,
 		"PLAIT_TUNE=always":       `PLAIT_TUNE is "always", want a whole number from 0 to 1`,

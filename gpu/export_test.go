@@ -76,10 +76,8 @@ func FreeBytes(d *Device) int {
 	defer d.memory.mu.Unlock()
 	n := 0
 	for _, s := range d.memory.slabs {
-		if s != nil {
-			for _, f := range s.free {
-				n += f.size
-			}
+		for _, f := range s.free {
+			n += f.size
 		}
 	}
 	return n

@@ -3,6 +3,7 @@ package gpu
 // Each family of kernels registers itself when it is imported.
 import (
 	_ "github.com/plait-ml/plait/gpu/kernel/attention"
+	_ "github.com/plait-ml/plait/gpu/kernel/combine"
 	_ "github.com/plait-ml/plait/gpu/kernel/conv"
 	_ "github.com/plait-ml/plait/gpu/kernel/copying"
 	_ "github.com/plait-ml/plait/gpu/kernel/creation"

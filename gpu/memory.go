@@ -24,7 +24,8 @@ const (
 // A slab is a large buffer that is divided into pieces. Few large buffers keep the driver's bookkeeping small, and kernels whose operands
 // are in the same slabs share a bind group.
 type slab struct {
-	number int
+	number int // unique among the slabs of all GPUs, so that a handle says which GPU it is of
+	device *Device
 	buffer driver.Buffer
 	size   int
 	free   []span // sorted by offset, and merged where they touch
@@ -40,7 +41,52 @@ type memory struct {
 	reserved atomic.Int64
 
 	mu    sync.Mutex
-	slabs []*slab // by number; nil if the slab was released
+	slabs []*slab
+}
+
+// slabTable lists the slabs of all GPUs by number; nil where a slab was released. No slab has number 0, so handle 0 is never valid.
+type slabTable struct {
+	mu   sync.RWMutex
+	list []*slab
+}
+
+var allSlabs = slabTable{list: []*slab{nil}}
+
+// maxSlabs is how many slabs there can be: bind groups hold their numbers in 16 bits.
+const maxSlabs = 1 << 16
+
+// add gives the slab a number.
+func (t *slabTable) add(s *slab) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s.number = 1; s.number < len(t.list); s.number++ {
+		if t.list[s.number] == nil {
+			t.list[s.number] = s
+			return nil
+		}
+	}
+	if s.number == maxSlabs {
+		return core.Errorf(core.MemoryError, "allocate", "the GPUs hold %d blocks of memory, which is the most", maxSlabs-1)
+	}
+	t.list = append(t.list, s)
+	return nil
+}
+
+func (t *slabTable) remove(s *slab) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.list[s.number] = nil
+}
+
+func (t *slabTable) get(number int) *slab {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.list[number]
+}
+
+// slabOf returns the slab of a piece of any GPU's memory, and the piece's offset in it.
+func slabOf(x core.Memory) (*slab, int) {
+	return allSlabs.get(shader.Slab(x)), int(x.Handle & shader.OffsetMask)
 }
 
 func (m *memory) open(d *Device) {
@@ -54,14 +100,6 @@ func (m *memory) open(d *Device) {
 		}
 	}
 	m.slabSize = min(m.slabSize, d.limits.Binding)
-	m.slabs = []*slab{nil} // no slab has number 0, so handle 0 is never valid
-}
-
-// slabOf returns the slab of a piece, and the piece's offset in it.
-func (m *memory) slabOf(x core.Memory) (*slab, int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.slabs[x.Handle>>shader.HandleShift], int(x.Handle & shader.OffsetMask)
 }
 
 // take returns a piece of the given size, a multiple of the granule, from the smallest free span that fits. The error is the driver's.
@@ -71,9 +109,6 @@ func (m *memory) take(size int) (core.Memory, error) {
 	var best *slab
 	at := -1
 	for _, s := range m.slabs {
-		if s == nil {
-			continue
-		}
 		for i, f := range s.free {
 			if f.size >= size && (f.at == 0 || f.at+size <= reach) && (best == nil || f.size < best.free[at].size) {
 				best, at = s, i
@@ -114,15 +149,12 @@ func (m *memory) grow(size int) (*slab, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.reserved.Add(int64(bytes))
-	s := &slab{number: len(m.slabs), buffer: b, size: bytes, free: []span{{0, bytes}}}
-	for i := 1; i < len(m.slabs); i++ {
-		if m.slabs[i] == nil {
-			s.number = i
-			m.slabs[i] = s
-			return s, nil
-		}
+	s := &slab{device: m.device, buffer: b, size: bytes, free: []span{{0, bytes}}}
+	if err = allSlabs.add(s); err != nil {
+		m.device.thread.do(b.Release)
+		return nil, err
 	}
+	m.reserved.Add(int64(bytes))
 	m.slabs = append(m.slabs, s)
 	return s, nil
 }
@@ -131,8 +163,7 @@ func (m *memory) grow(size int) (*slab, error) {
 func (m *memory) Release(x core.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.slabs[x.Handle>>shader.HandleShift]
-	at := int(x.Handle & shader.OffsetMask)
+	s, at := slabOf(x)
 	i, _ := slices.BinarySearchFunc(s.free, at, func(f span, at int) int { return f.at - at })
 	s.free = slices.Insert(s.free, i, span{at, x.Size})
 	if i+1 < len(s.free) && at+x.Size == s.free[i+1].at {
@@ -149,15 +180,18 @@ func (m *memory) Release(x core.Memory) {
 func (m *memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, s := range m.slabs {
-		if s == nil || len(s.free) != 1 || s.free[0].size != s.size {
-			continue
+	m.slabs = slices.DeleteFunc(m.slabs, func(s *slab) bool {
+		if len(s.free) != 1 || s.free[0].size != s.size {
+			return false
 		}
-		m.slabs[i] = nil
 		m.reserved.Add(-int64(s.size))
-		m.device.programs.releaseGroups(s.number)
+		for _, d := range openDevices() { // a GPU that reaches this one may have bound the slab
+			d.programs.releaseGroups(s.number)
+		}
 		m.device.thread.do(s.buffer.Release)
-	}
+		allSlabs.remove(s)
+		return true
+	})
 }
 
 // Allocate implements [backend.Allocator].

@@ -78,6 +78,6 @@ func (r *encoder) matrix(m shader.Matrix) driver.Matrix {
 
 // place returns the place in a slab that is offset bytes behind the beginning of a piece of memory.
 func (r *encoder) place(m core.Memory, offset int) driver.Range {
-	slab, at := r.device.memory.slabOf(m)
+	slab, at := slabOf(m)
 	return driver.Range{Buffer: slab.buffer, Offset: at + offset}
 }

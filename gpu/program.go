@@ -93,11 +93,9 @@ func (p *programs) bindGroup(key bindGroupKey) (driver.BindGroup, error) {
 	}
 	d := p.device
 	buffers := make([]driver.Buffer, key.n)
-	d.memory.mu.Lock()
 	for i := range buffers {
-		buffers[i] = d.memory.slabs[key.slabs[i]].buffer
+		buffers[i] = allSlabs.get(int(key.slabs[i])).buffer
 	}
-	d.memory.mu.Unlock()
 	var g driver.BindGroup
 	var err error
 	d.thread.do(func() { g, err = d.thread.gpu.NewBindGroup(d.params, shader.MaxParamBytes, buffers) })

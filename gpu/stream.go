@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/backend"
+	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/kernel/fusion"
 )
 
@@ -16,6 +17,7 @@ import (
 type stream struct {
 	backend.Stream
 	device *Device
+	queue  driver.Queue // of a peer stream; nil for the queue that all other streams share
 	spare  chan *batch
 
 	// Written by hosts.
@@ -38,9 +40,12 @@ type stream struct {
 
 	// Written by the driver thread, inFlight and queuedElements by the worker too.
 	_              backend.CacheLine
-	inFlight       atomic.Int32 // batches submitted and not ended
-	queuedElements atomic.Int64 // elements that these batches process; counted on software adapters only
-	batches        []*batch     // these batches, in the order of submission; used on the driver thread only
+	inFlight       atomic.Int32  // batches submitted and not ended
+	queuedElements atomic.Int64  // elements that these batches process; counted on software adapters only
+	batches        []*batch      // these batches, in the order of submission; used on the driver thread only
+	given          atomic.Uint64 // the last call that the driver has
+	fenceMu        sync.Mutex
+	fences         []pointedFence // of these batches, on a GPU that can be linked
 }
 
 func newStream(d *Device, rank int) *stream {
@@ -109,13 +114,10 @@ func (s *stream) waitSubmitted(n uint64, d time.Duration) bool {
 	return s.UntilFor(&s.submitted, n, d)
 }
 
-// point returns the stream and the call of an event. here is false unless the event is of a stream of this device.
-func (d *Device) point(e core.Event) (s *stream, number uint64, here bool) {
-	if p, ok := e.(backend.Event); ok {
-		s, ok = p.Stream().(*stream)
-		return s, p.Number(), ok && s.device == d
-	}
-	return nil, 0, false
+// waitGiven waits until the driver has call n, at most for d, and reports whether it has.
+func (s *stream) waitGiven(n uint64, d time.Duration) bool {
+	s.Demand(n)
+	return s.UntilFor(&s.given, n, d)
 }
 
 // A lateError is an error that was found when a batch ended. The stream and every tensor that it reaches share one pointer to it, so that a
@@ -167,6 +169,9 @@ func (s *stream) TakeError() error {
 func (s *stream) Close() error {
 	err := s.Stream.Close()
 	s.scratch.Close()
+	if q := s.queue; q != nil {
+		s.device.thread.do(q.Release)
+	}
 	s.Locked(func() {
 		if s.faults.Handle != 0 {
 			s.device.memory.Release(s.faults)

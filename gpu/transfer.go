@@ -262,7 +262,7 @@ func (r *encoder) recordTransfer(t *transfer) error {
 		if region.Size == 0 {
 			continue
 		}
-		slab, from := r.device.memory.slabOf(region.Memory)
+		slab, from := slabOf(region.Memory)
 		from += region.Offset
 		if t.read != nil {
 			lead := from & 3

@@ -117,14 +117,16 @@ func (s *stream) waitForWork(r *encoder) bool {
 	return true
 }
 
-// orderAfter makes what is recorded from now on, beginning with call n, run after the events. An event of a stream on the same GPU is in
-// order once its call has been submitted; the worker waits for any other event to end. It returns an error if the call was cancelled.
+// orderAfter makes what is recorded from now on, beginning with call n, run after the events. An event of a stream with the same queue is in
+// order once its call has been submitted. A batch can wait for an event of another queue of the same GPU, or of a GPU that this one reaches,
+// once the driver has the event's call. The worker waits for any other event to end. It returns an error if the call was cancelled.
 func (s *stream) orderAfter(r *encoder, events []core.Event, n uint64) error {
 	for _, e := range events {
 		if e.Done() {
 			continue
 		}
-		other, last, here := s.device.point(e)
+		other, last := streamOf(e)
+		here := other != nil && s.inOrder(other)
 		if here && other.submitted.Load() >= last {
 			continue
 		}
@@ -133,13 +135,21 @@ func (s *stream) orderAfter(r *encoder, events []core.Event, n uint64) error {
 			s.send(r)
 		}
 		var err error
-		if here {
+		switch j, joint := e.(core.Joint); {
+		case here:
 			err = s.BlockOn(e, n, func(d time.Duration) bool { return other.waitSubmitted(last, d) })
-		} else if j, ok := e.(core.Joint); ok {
+		case other != nil && s.fencing(other):
+			if other.given.Load() < last {
+				err = s.BlockOn(e, n, func(d time.Duration) bool { return other.waitGiven(last, d) })
+			}
+			if err == nil && !e.Done() && !s.orderBehind(r, other, last) {
+				err = s.BlockOn(e, n, e.WaitFor)
+			}
+		case joint:
 			if err = s.BlockOn(e, n, j.Known); err == nil {
 				err = s.orderAfter(r, j.Parts(), n)
 			}
-		} else {
+		default:
 			err = s.BlockOn(e, n, e.WaitFor)
 		}
 		if err != nil {
@@ -196,6 +206,9 @@ func (s *stream) execute(r *encoder, c *core.Call) error {
 	case c.Fn != nil:
 		if !c.HostOnly {
 			s.drain(r)
+			if err := s.awaitWaits(c); err != nil {
+				return err
+			}
 		}
 		return c.Fn()
 	case c.Mark != nil:
@@ -207,6 +220,7 @@ func (s *stream) execute(r *encoder, c *core.Call) error {
 		return s.NoKernel(c)
 	}
 	s.device.moved.Add(int64(movedBytes(c)))
+	r.notePeers(c)
 	return f(&r.Recorder, c)
 }
 
@@ -285,7 +299,7 @@ func (s *stream) mark(r *encoder, c *core.Call) {
 	}
 	left.Store(1)
 	for _, e := range c.Waits() {
-		if other, n, here := s.device.point(e); here {
+		if other, n := streamOf(e); other != nil {
 			left.Add(1)
 			other.addMark(mark{n, fn})
 		}
@@ -377,10 +391,14 @@ func (s *stream) complete(b *batch) {
 	if b.lost {
 		if err := s.device.lost.Get(); err != nil {
 			s.Errors.Set(err)
+			b.failShared(err)
 		}
 	}
 	s.checkFaults(b)
-	took := s.device.pacing.measure(b.list.Len(), b.begun, s.forCollectives.Load())
+	var took time.Duration
+	if s.queue == nil { // batches of other queues run at the same time
+		took = s.device.pacing.measure(b.list.Len(), b.begun, s.forCollectives.Load())
+	}
 	if b.elements > 0 {
 		if !b.lost {
 			s.device.softwarePacing.measure(b.elements, took)
@@ -388,6 +406,10 @@ func (s *stream) complete(b *batch) {
 		s.queuedElements.Add(-int64(b.elements))
 	}
 	last := b.last
+	if f := b.fence; f != nil {
+		f.lost.Store(b.lost)
+		f.ended.Store(true)
+	}
 	b.last = 0
 	b.reset()
 	select {
@@ -411,7 +433,7 @@ func (s *stream) collectFaults(b *batch) {
 		s.Errors.Set(err)
 		return
 	}
-	slab, at := s.device.memory.slabOf(s.faults)
+	slab, at := slabOf(s.faults)
 	b.list.Copy(read.stage.buffer, 0, slab.buffer, at, size)
 	b.list.Clear(slab.buffer, at, size)
 	b.faults = read

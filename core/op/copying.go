@@ -73,7 +73,7 @@ func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	if from.HostAccessible() && dev.HostAccessible() {
+	if from.HostAccessible() && dev.HostAccessible() || core.Reaches(dev, from) {
 		op.launch(op.call(contract.Copy).Out(out).In(t))
 	} else {
 		op.check(upload(op.stream, out, t))

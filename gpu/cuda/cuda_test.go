@@ -45,7 +45,7 @@ var parts = map[string]func(t *testing.T){
 		require.Error(t, err)
 		require.True(t, cuda.Driver.Shutdown())
 	},
-	"order": order, "errors": failures, "fault": fault, "leave": leave,
+	"peers": peers, "order": order, "errors": failures, "fault": fault, "leave": leave,
 }
 
 // fake runs a part of a test with the stand-in, and returns the calls that the driver made.
@@ -119,6 +119,55 @@ func await(t *testing.T, s driver.Status) (failed bool) {
 	}
 	t.Fatal("the status is never done")
 	return true
+}
+
+// TestPeers checks the calls by which a GPU uses another's memory, in a queue of its own and after the other's work.
+func TestPeers(t *testing.T) {
+	compiler(t)
+	log := fake(t, "peers", "FAKE_DEVICES=2")
+	require.Equal(t, []string{
+		"retain 0", "stream 1", "retain 1", "stream 1", "access 0", "stream 1 of priority -5",
+		"alloc 1040", "alloc 1040", "event 2", "event 2", "record",
+		"wait 0", "copy 1024", "record", "wait 0",
+		"free", "free",
+		"release 1: held 0 memory, 0 host, 1 events, 0 modules, 1 streams", "release 0: held 0 memory, 0 host, 0 events, 0 modules, 0 streams",
+	}, log)
+	fake(t, "peers", "FAKE_DEVICES=2", "FAKE_PEERS=0")
+}
+
+func peers(t *testing.T) {
+	var gpus [2]driver.Linked
+	for i := range gpus {
+		g, err := cuda.Driver.Open(i)
+		require.NoError(t, err)
+		gpus[i] = g.(driver.Linked)
+	}
+	require.True(t, gpus[0].Reach(gpus[0]))
+	reaches := gpus[0].Reach(gpus[1])
+	require.Equal(t, os.Getenv("FAKE_PEERS") != "0", reaches)
+	if !reaches {
+		return
+	}
+	q, err := gpus[0].NewQueue()
+	require.NoError(t, err)
+	to, err := gpus[0].NewBuffer(driver.Storage, 1024, false)
+	require.NoError(t, err)
+	from, err := gpus[1].NewBuffer(driver.Storage, 1024, false)
+	require.NoError(t, err)
+	made, copied := gpus[1].NewStatus(), gpus[0].NewStatus()
+	gpus[1].Submit(gpus[1].NewCommandList(), nil, nil, made)
+	list := gpus[0].NewCommandList()
+	list.Copy(to, 0, from, 0, 1024)
+	q.After(made)
+	q.Submit(list, nil, nil, copied)
+	gpus[0].After(copied)
+	require.False(t, await(t, copied))
+	require.False(t, await(t, made))
+	q.Release()
+	to.Release()
+	from.Release()
+	gpus[1].Close()
+	gpus[0].Close()
 }
 
 // TestOrderEventsAndFrees checks the calls that a submission makes: commands in order, an event behind them, and at the end nothing held.

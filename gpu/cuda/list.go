@@ -89,7 +89,9 @@ func (l *commands) programs() (names []string) {
 
 // Submit implements [driver.GPU]. Programs get their parameters by value. Data that commands copy from the parameters goes through pinned
 // memory, since the GPU reads it later.
-func (g *device) Submit(l driver.CommandList, _ driver.Buffer, data []byte, s driver.Status) { g.submit(nil, l, data, s) }
+func (g *device) Submit(l driver.CommandList, _ driver.Buffer, data []byte, s driver.Status) {
+	g.submit(nil, l, data, s)
+}
 
 func (g *device) submit(q *C.plaitk_cu_queue, l driver.CommandList, data []byte, s driver.Status) {
 	st, c := s.(*status), l.(*commands)

@@ -137,6 +137,13 @@ func (s *Builder) FloatsOf(name string, m core.Memory) string {
 	return s.Uint(int(Word(m)))
 }
 
+// Vec4Of binds memory as vectors of four 32-bit integers, NAME[index].
+func (s *Builder) Vec4Of(name string, m core.Memory) {
+	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: name, DType: core.Int32, Vec4: true}})
+	s.key.Bits[0] = s.key.Bits[0]<<4 | 13
+	s.Mems = append(s.Mems, m)
+}
+
 // Run dispatches a number of workgroups. body writes the program, after the builder has declared parameters and operands.
 func (s *Builder) Run(r *Recorder, groups int, body func(w *Text)) error {
 	p, err := s.compile(r, body)

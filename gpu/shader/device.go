@@ -27,5 +27,11 @@ type Limits struct {
 	Workgroups       int // along each dimension of a grid
 }
 
+// ExactDivision reports whether a quotient is the nearest float32. WGSL does not promise that.
+func (d *Device) ExactDivision() bool {
+	_, ok := d.Language.(CUDA)
+	return ok
+}
+
 // String returns the label.
 func (d *Device) String() string { return d.Label }

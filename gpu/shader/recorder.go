@@ -27,6 +27,9 @@ type Runtime interface {
 	Clear(o *core.Operand)
 	// Upload writes words to memory that came from Temp.
 	Upload(m core.Memory, words []uint32)
+	// Transfer copies one contiguous operand to another of the same dtype and size without a program, if that is possible and pays, as
+	// between GPUs.
+	Transfer(to, from *core.Operand) (done bool, err error)
 	// Check reserves a word in which programs of the call report a fault by writing a value other than 0. It returns the memory to bind and
 	// the index of the word in it. After the GPU has run the call, err is called with a copy of the call and the word, if the word is not
 	// 0.

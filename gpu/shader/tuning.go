@@ -27,6 +27,9 @@ type Tuning struct {
 	// sorting. On an H100 that takes 10 to 20 us instead of 30 to 40 for rows of 64 elements. With more rows it can be slower: if all
 	// indices are equal, one workgroup adds all rows.
 	SearchedRows int
+	// CombineGroups is the number of workgroups that sum the memory of several GPUs: enough to fill the link between them, few enough that
+	// other work can run beside them.
+	CombineGroups int
 }
 
 // A Tile is how a matrix product is divided. A workgroup computes Rows x Cols results, in steps of K along the inner dimension; each
@@ -58,7 +61,7 @@ func DefaultTuning(software bool) Tuning {
 			{Rows: 128, Cols: 128, K: 16, ThreadRows: 8, ThreadCols: 8, BaseCost: 1_050, TileCost: 101_300, Double: true},
 		},
 		RemainderK: 1024, PatchBytes: 32 << 20, ScoreBlocks: 600, NormElements: 8192, NormVectors: 8,
-		ColumnVectors: 4, ColumnGroups: 64, FewSequences: 128, SearchedRows: 1024,
+		ColumnVectors: 4, ColumnGroups: 64, FewSequences: 128, SearchedRows: 1024, CombineGroups: 128,
 	}
 	if software {
 		t.PatchBytes, t.SearchedRows = 0, 256

@@ -6,6 +6,7 @@
 //   FAKE_VERSION  the driver's version, 13000 if unset
 //   FAKE_DEVICES  the number of GPUs, 1 if unset
 //   FAKE_CAPABILITY  their compute capability times ten, 90 if unset
+//   FAKE_PEERS    whether they reach each other, 1 if unset
 //   FAKE_FAIL     function:error
 #include <stdarg.h>
 #include <stdio.h>
@@ -124,6 +125,26 @@ CUresult cuStreamCreate(CUstream *s, unsigned flags) {
   CHECK(cuStreamCreate);
   note("stream %u", flags);
   return streams++, *s = &stream, 0;
+}
+CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
+  CHECK(cuStreamCreateWithPriority);
+  note("stream %u of priority %d", flags, priority);
+  return streams++, *s = &stream, 0;
+}
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
+  (void)s, (void)e;
+  CHECK(cuStreamWaitEvent);
+  note("wait %u", flags);
+  return 0;
+}
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice other) {
+  return (void)device, (void)other, *can = number("FAKE_PEERS", 1), 0;
+}
+CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags) {
+  (void)other;
+  CHECK(cuCtxEnablePeerAccess);
+  note("access %u", flags);
+  return 0;
 }
 CUresult cuStreamDestroy_v2(CUstream s) { return (void)s, streams--, 0; }
 

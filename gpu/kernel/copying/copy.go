@@ -34,6 +34,11 @@ func identity(name string) *expr.Kernel {
 // Copy implements copy and fill: Outs[0] = Ins[0], a tensor of the same shape or a number, converted to the dtype of Outs[0].
 func Copy(r *shader.Recorder, c *core.Call) error {
 	out, in := &c.Outs[0], &c.Ins[0]
+	if !in.IsNumber && in.DType == out.DType && in.Contiguous() && out.Contiguous() {
+		if done, err := r.Transfer(out, in); done || err != nil {
+			return err
+		}
+	}
 	m := KernelOf(c)
 	if m == copyBits && in.IsNumber {
 		in.Number.Int = int64(math.Float64bits(in.Number.Float))

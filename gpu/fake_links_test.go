@@ -1,0 +1,249 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/gpu/driver"
+)
+
+func init() {
+	core.RegisterBackend(core.Backend{Kind: "fakelink", Count: func() int { return math.MaxInt }, Open: func(index, ordinal int) (core.Device, error) {
+		f := &linkedDriver{}
+		return newDevice(index, ordinal, adapter{Adapter: f.Adapters()[0], driver: f})
+	}})
+}
+
+// A linkedDriver is a fake driver of GPUs that reach each other and have several queues. Each queue runs on a goroutine, at its own pace. Of
+// programs, only sums of collectives compute something.
+type linkedDriver struct{ fakeDriver }
+
+func (*linkedDriver) Open(int) (driver.GPU, error) {
+	g := &linkedGPU{fakeGPU: &fakeGPU{programs: map[string]int{}}}
+	g.linkedQueue = newLinkedQueue()
+	return g, nil
+}
+
+type linkedGPU struct {
+	*fakeGPU
+	*linkedQueue
+	unlinked atomic.Bool
+}
+
+func (g *linkedGPU) NewQueue() (driver.Queue, error) { return newLinkedQueue(), nil }
+
+func (g *linkedGPU) Reach(other driver.GPU) bool {
+	o, ok := other.(*linkedGPU)
+	return ok && !g.unlinked.Load() && !o.unlinked.Load()
+}
+
+func (g *linkedGPU) NewBuffer(usage driver.Usage, size int, _ bool) (driver.Buffer, error) {
+	if usage&(driver.MapRead|driver.MapWrite) != 0 { // kernels of the CPU, which take no pointers to Go's memory, use it
+		m, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		return &linkedBuffer{fakeBuffer{m}, g, false}, err
+	}
+	return &linkedBuffer{fakeBuffer{make([]byte, size)}, g, usage&driver.Uniform != 0}, nil
+}
+
+func (g *linkedGPU) NewPipeline(p driver.Program) (driver.Pipeline, error) {
+	return &linkedPipeline{fakePipeline{p.Buffers}, readSum(p.Source)}, nil
+}
+
+func (g *linkedGPU) NewBindGroup(_ driver.Buffer, _ int, buffers []driver.Buffer) (driver.BindGroup, error) {
+	return &linkedGroup{fakeGroup{len(buffers)}, buffers}, nil
+}
+
+func (g *linkedGPU) NewCommandList() driver.CommandList { return &linkedList{} }
+func (g *linkedGPU) NewStatus() driver.Status           { return &linkedStatus{make(chan struct{})} }
+
+// Submit and Release are those of both embedded types.
+func (g *linkedGPU) Submit(l driver.CommandList, params driver.Buffer, data []byte, s driver.Status) {
+	g.linkedQueue.Submit(l, params, data, s)
+}
+
+// A linkedQueue runs commands on its goroutine.
+type linkedQueue struct{ jobs chan func() }
+
+func newLinkedQueue() *linkedQueue {
+	q := &linkedQueue{make(chan func(), 1<<16)}
+	go func() {
+		for job := range q.jobs {
+			job()
+		}
+	}()
+	return q
+}
+
+func (q *linkedQueue) Submit(l driver.CommandList, _ driver.Buffer, data []byte, s driver.Status) {
+	commands, data := append([]func(data []byte){}, l.(*linkedList).commands...), append([]byte{}, data...)
+	q.jobs <- func() {
+		if rand.IntN(4) == 0 {
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+		}
+		for _, run := range commands {
+			run(data)
+		}
+		close(s.(*linkedStatus).reached)
+	}
+}
+
+func (q *linkedQueue) After(s driver.Status) {
+	q.jobs <- func() { <-s.(*linkedStatus).reached }
+}
+
+func (q *linkedQueue) Release() { close(q.jobs) }
+
+type linkedStatus struct{ reached chan struct{} }
+
+func (s *linkedStatus) Done() (done, failed bool) {
+	select {
+	case <-s.reached:
+		return true, false
+	default:
+		return false, false
+	}
+}
+func (s *linkedStatus) Free() {}
+
+type linkedBuffer struct {
+	fakeBuffer
+	g      *linkedGPU
+	params bool
+}
+
+func (b *linkedBuffer) Map(_ bool, s driver.Status) {
+	b.g.jobs <- func() { close(s.(*linkedStatus).reached) }
+}
+
+type linkedPipeline struct {
+	fakePipeline
+	sum *sumProgram
+}
+
+type linkedGroup struct {
+	fakeGroup
+	buffers []driver.Buffer
+}
+
+type linkedList struct{ commands []func(data []byte) }
+
+func (l *linkedList) Len() int { return len(l.commands) }
+func (l *linkedList) Reset()   { l.commands = nil }
+
+func (l *linkedList) Dispatch(p driver.Pipeline, g driver.BindGroup, params, _, _, _ uint32) {
+	sum := p.(*linkedPipeline).sum
+	l.commands = append(l.commands, func(data []byte) {
+		if sum != nil {
+			sum.run(g.(*linkedGroup).buffers, data[params:])
+		}
+	})
+}
+
+func (l *linkedList) Copy(to driver.Buffer, toOffset int, from driver.Buffer, fromOffset, size int) {
+	l.commands = append(l.commands, func(data []byte) {
+		source := from.(*linkedBuffer)
+		if !source.params {
+			data = source.memory
+		}
+		copy(to.(*linkedBuffer).memory[toOffset:toOffset+size], data[fromOffset:fromOffset+size])
+	})
+}
+
+func (l *linkedList) Clear(to driver.Buffer, offset, size int) {
+	l.commands = append(l.commands, func([]byte) { clear(to.(*linkedBuffer).memory[offset : offset+size]) })
+}
+
+// A sumProgram is what the text of a sum of float32 says.
+type sumProgram struct {
+	ins, outs    []sumPlace
+	count, scale int // words of the parameters; no scale is -1
+	unit         int // elements per count
+	vector       int // elements per index
+}
+
+type sumPlace struct{ buffer, first int }
+
+var (
+	sumCount  = regexp.MustCompile(`if \(i >= p\[(\d+)\]\.(\w)\)`)
+	sumIn     = regexp.MustCompile(`ld_x(\d+)\(p\[(\d+)\]\.(\w) \+ i\)`)
+	sumOut    = regexp.MustCompile(`st_x(\d+)\(p\[(\d+)\]\.(\w) \+ i, out\)`)
+	sumScale  = regexp.MustCompile(` \* bitcast<real>\(p\[(\d+)\]\.(\w)\)`)
+	sumIsSum  = regexp.MustCompile(`v = v \+ ld_`)
+	tileCount = regexp.MustCompile(`t < p\[(\d+)\]\.(\w)`)
+	tileIn    = regexp.MustCompile(`let x\d+_0 = x(\d+)\[p\[(\d+)\]\.(\w) \+ at`)
+	tileOut   = regexp.MustCompile(`(?m)^    x(\d+)\[p\[(\d+)\]\.(\w) \+ at.* = s_0;`)
+)
+
+// readSum returns the sum that a program computes, or nil.
+func readSum(text string) *sumProgram {
+	word := func(m []string) int {
+		n, _ := strconv.Atoi(m[len(m)-2])
+		return 4*n + map[string]int{"x": 0, "y": 1, "z": 2, "w": 3}[m[len(m)-1]]
+	}
+	p := &sumProgram{unit: 1, vector: 1, scale: -1}
+	count, ins, outs := sumCount, sumIn, sumOut
+	if tileCount.MatchString(text) {
+		count, ins, outs, p.unit, p.vector = tileCount, tileIn, tileOut, 4096, 4
+	} else if !sumIsSum.MatchString(text) {
+		return nil
+	}
+	m := count.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	p.count = word(m)
+	if m := sumScale.FindStringSubmatch(text); m != nil {
+		p.scale = word(m)
+	}
+	places := func(list [][]string) (all []sumPlace) {
+		for _, m := range list {
+			buffer, _ := strconv.Atoi(m[1])
+			all = append(all, sumPlace{buffer, word(m)})
+		}
+		return all
+	}
+	p.ins, p.outs = places(ins.FindAllStringSubmatch(text, -1)), places(outs.FindAllStringSubmatch(text, -1))
+	return p
+}
+
+// run computes the sum in the order of the inputs.
+func (p *sumProgram) run(buffers []driver.Buffer, params []byte) {
+	word := func(i int) uint32 { return binary.LittleEndian.Uint32(params[4*i:]) }
+	at := func(s sumPlace, i int) []byte {
+		return buffers[s.buffer].(*linkedBuffer).memory[4*(int(word(s.first))*p.vector+i):]
+	}
+	for i := range int(word(p.count)) * p.unit {
+		var sum float32
+		for k, in := range p.ins {
+			v := math.Float32frombits(binary.LittleEndian.Uint32(at(in, i)))
+			if k == 0 {
+				sum = v
+			} else {
+				sum += v
+			}
+		}
+		if p.scale >= 0 {
+			sum *= math.Float32frombits(word(p.scale))
+		}
+		for _, out := range p.outs {
+			binary.LittleEndian.PutUint32(at(out, i), math.Float32bits(sum))
+		}
+	}
+}
+
+// HoldQueue keeps the first queue of a device of the linked fake driver from going on until release is called.
+func HoldQueue(d *Device) (release func()) {
+	held := make(chan struct{})
+	d.thread.do(func() { d.thread.gpu.(*linkedGPU).jobs <- func() { <-held } })
+	return func() { close(held) }
+}
+
+// Unlink makes a device of the linked fake driver reach no other.
+func Unlink(d *Device) { d.thread.gpu.(*linkedGPU).unlinked.Store(true) }
