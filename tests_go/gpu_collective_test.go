@@ -212,9 +212,10 @@ func everyCollective(r *collective.Rank, d core.DType, n int) (all [][]byte, err
 	return all, err
 }
 
-// More than one chunk, from the middle of a tensor.
+// More than one chunk, from the middle of a tensor. Ranks on one GPU copy nothing to the host.
 func TestCase01LargeOnGPUs(t *testing.T) {
 	needGPU(t)
+	mixed := false
 	fn := func(r *collective.Rank) ([][]byte, error) {
 		const n = 5<<20 + 3
 		x := random(r, n, 1, core.Float32)
@@ -227,7 +228,7 @@ func TestCase01LargeOnGPUs(t *testing.T) {
 				return nil, err
 			}
 		}
-		if r.Device.Kind() == "gpu" {
+		if r.Device.Kind() == "gpu" && mixed {
 			assert.Equal(t, 2*2*4*(n-1), r.World.Stats().Staged)
 		} else {
 			assert.Zero(t, r.World.Stats().Staged)
@@ -236,6 +237,7 @@ func TestCase01LargeOnGPUs(t *testing.T) {
 	}
 	want := on(t, 2, []string{"cpu:0"}, fn)
 	for name, devices := range places {
+		mixed = len(devices) > 1
 		got := on(t, 2, devices, fn)
 		for r := range want {
 			for i := range want[r] {

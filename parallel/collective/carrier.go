@@ -65,7 +65,17 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 			return err
 		}
 	}
-	if send.stagers.fromHost != nil || recv.stagers.fromHost != nil {
+	straight := reachable(calls)
+	if straight {
+		if err := useDirect(calls, func(*rankCall) int { return everyone }); err != nil {
+			for _, p := range calls {
+				p.work.settle(nil, err)
+				p.work.restoreOutputs()
+			}
+			return err
+		}
+	}
+	if !straight && (send.stagers.fromHost != nil || recv.stagers.fromHost != nil) {
 		plan := []step{{op: contract.CombineCopy, ins: []source{{0, 0, false}}, outs: []source{{1, 0, true}}, n: n}}
 		launchRelayed(newJob(name, calls, []stagers{send.stagers, recv.stagers}, plan), pair.relay)
 		return nil
@@ -75,6 +85,9 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 	contract.CombineAttrs{Op: contract.CombineCopy}.AddTo(call.InBorrowed(send.ins[0], 0, n).OutBorrowed(recv.outs[0], 0, n))
 	recv.stream.Launch(call)
 	end := []core.Event{recv.stream.Record()}
+	if straight {
+		submit(end)
+	}
 	send.work.settle(end, nil)
 	recv.work.settle(end, nil)
 	return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // launch starts a collective at which every rank has arrived, on the ranks' communication streams, or through the relay if the host cannot
-// address the memory of one rank. It then settles the works. last is the rank that arrived last. With an error it does nothing; errMisfit
+// address the memory of one rank and the devices do not reach each other. It then settles the works. last is the rank that arrived last. With an error it does nothing; errMisfit
 // means that the ranks' pieces do not match.
 func launch(calls []*rankCall, last int, through *relay) error {
 	ops := make([]*Operation, len(calls))
@@ -22,7 +22,14 @@ func launch(calls []*rankCall, last int, through *relay) error {
 		waits = append(waits, p.waits...)
 		staged = staged || p.stagers.fromHost != nil
 	}
-	plan, fits := steps(ops, last, staged)
+	straight := staged && reachable(calls)
+	if straight {
+		staged = false
+		if err := useDirect(calls, func(*rankCall) int { return everyone }); err != nil {
+			return err
+		}
+	}
+	plan, fits := steps(ops, last, staged, straight)
 	if !fits {
 		return errMisfit
 	}
@@ -62,6 +69,8 @@ func launch(calls []*rankCall, last int, through *relay) error {
 	}
 	if len(used) == 0 {
 		events = waits // nothing to move: done when the tensors are ready
+	} else if straight {
+		submit(events)
 	}
 	for _, p := range calls {
 		p.work.settle(events, nil)

@@ -70,14 +70,18 @@ func (m *rendezvous) transfer(send, recv *rankCall) {
 			send.op.describe(source{send.rank, 0, false}), recv.op.describe(source{recv.rank, 0, true})))
 		return
 	}
-	stream, err := recv.local.streams.of("recv", recv.stream.Device(), send.rank)
+	recv.work.source = send.rank
+	calls := []*rankCall{send, recv}
+	staged, use := send.stagers.fromHost != nil || recv.stagers.fromHost != nil, ordinary
+	if staged && reachable(calls) {
+		staged, use = false, direct
+	}
+	stream, err := recv.local.streams.find("recv", recv.stream.Device(), send.rank, use)
 	if err != nil {
 		fail(err)
 		return
 	}
-	recv.work.source = send.rank
-	if send.stagers.fromHost != nil || recv.stagers.fromHost != nil {
-		calls := []*rankCall{send, recv}
+	if staged {
 		stagers := make([]stagers, 2)
 		for i, p := range calls {
 			if p.stagers.fromHost == nil {
@@ -93,17 +97,20 @@ func (m *rendezvous) transfer(send, recv *rankCall) {
 		m.world.watch()
 		return
 	}
-	waits := foreign(slices.Concat(send.waits, recv.waits), []*rankCall{send, recv})
-	if link := linkTime([]*rankCall{send, recv}); link > 0 {
+	waits := foreign(slices.Concat(send.waits, recv.waits), calls)
+	if link := linkTime(calls); link > 0 {
 		simulateLink(stream, "recv", link, waits)
 	}
 	c := stream.Begin(contract.Combine, "recv")
 	c.AddWaits(waits...)
-	c.OnCancel = onCancel([]*rankCall{send, recv})
+	c.OnCancel = onCancel(calls)
 	contract.CombineAttrs{Op: contract.CombineCopy}.AddTo(c.InBorrowed(send.ins[0], from.From, from.N).OutBorrowed(recv.outs[0], to.From, to.N))
 	stream.Launch(c)
 	m.world.watch()
 	end := []core.Event{stream.Record()}
+	if use == direct {
+		submit(end)
+	}
 	send.work.settle(end, nil)
 	recv.work.settle(end, nil)
 }

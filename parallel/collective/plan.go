@@ -3,6 +3,8 @@ package collective
 // The plan of a collective: which pieces of which ranks are joined, and where the results go.
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 )
@@ -33,10 +35,10 @@ type step struct {
 }
 
 // steps returns the plan of a collective, or false if the ranks' pieces do not match. last is the rank that arrived last. With whole, each
-// piece is read once, in one step; otherwise the ranks share the work of a step.
-func steps(ops []*Operation, last int, whole bool) ([]step, bool) {
+// piece is read once, in one step; otherwise the ranks share the work of a step. With words, no two ranks write parts of one 32-bit word.
+func steps(ops []*Operation, last int, whole, words bool) ([]step, bool) {
 	o := ops[0]
-	p := plan{ops: ops, last: last, whole: whole}
+	p := plan{ops: ops, last: last, whole: whole, words: words}
 	for _, q := range ops {
 		if o.Kind == KindAllGather && len(q.Ins) != len(o.Ins) || o.Kind == KindReduceScatter && len(q.Outs) != len(o.Outs) {
 			return nil, false
@@ -105,6 +107,7 @@ type plan struct {
 	ops    []*Operation
 	last   int
 	whole  bool
+	words  bool
 	steps  []step
 	misfit bool
 }
@@ -144,7 +147,7 @@ func (p *plan) reduce(ins, outs []source) {
 	ranks := len(p.ops)
 	share := (first.N + ranks - 1) / ranks
 	share = (share*size + cacheLine - 1) / cacheLine * cacheLine / size
-	if first.N*size*ranks <= smallBytes || p.whole {
+	if first.N*size*ranks <= smallBytes || p.whole || p.words && p.splitsWord(outs, size) {
 		share = first.N
 	}
 	for r, from := 0, 0; from < first.N; r, from = r+1, from+share {
@@ -155,6 +158,14 @@ func (p *plan) reduce(ins, outs []source) {
 		}
 		p.steps = append(p.steps, s)
 	}
+}
+
+// splitsWord reports whether a piece begins within a 32-bit word, so that shares of it would do so too.
+func (p *plan) splitsWord(outs []source, size int) bool {
+	return slices.ContainsFunc(outs, func(s source) bool {
+		piece := p.at(s)
+		return (piece.offset+piece.From)*size%4 != 0
+	})
 }
 
 // reduceTo joins ins into out on the rank to.

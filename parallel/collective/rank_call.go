@@ -13,6 +13,7 @@ type rankCall struct {
 	rank    int
 	op      *Operation
 	work    *Work
+	streams *streams    // of the rank
 	stream  core.Stream // communication stream of the tensors' device; nil without tensors
 	stagers stagers     // set if the host cannot address the tensors
 	made    core.Event  // nothing launched after it uses the tensors; nil means everything launched so far
@@ -39,6 +40,7 @@ func (p *rankCall) stop() {
 // borrow borrows the call's tensors until its work is done, and finds the streams of their device.
 func (p *rankCall) borrow(streams *streams) error {
 	name := p.op.name()
+	p.streams = streams
 	for _, pieces := range [][]Piece{p.op.Ins, p.op.Outs} {
 		for _, piece := range pieces {
 			dev := piece.Tensor.Device()

@@ -26,20 +26,30 @@ type streams struct {
 // the host may have to wait.
 type streamKey struct {
 	device, peer int
-	toHost       bool
+	use          streamUse
 }
 
+// A streamUse is what a stream is for: copies from the host, and all work on devices that the host can address; copies to the host; or
+// direct exchange with other devices.
+type streamUse uint8
+
+const (
+	ordinary streamUse = iota
+	toHost
+	direct
+)
+
 func (s *streams) of(op string, dev core.Device, peer int) (core.Stream, error) {
-	return s.find(op, dev, peer, false)
+	return s.find(op, dev, peer, ordinary)
 }
 
 // stagers returns the streams of a device that the host cannot address.
 func (s *streams) stagers(op string, dev core.Device, peer int) (l stagers, err error) {
 	for _, to := range []struct {
 		stream *core.Stager
-		leaves bool
-	}{{&l.toHost, true}, {&l.fromHost, false}} {
-		stream, err := s.find(op, dev, peer, to.leaves)
+		use    streamUse
+	}{{&l.toHost, toHost}, {&l.fromHost, ordinary}} {
+		stream, err := s.find(op, dev, peer, to.use)
 		if err != nil {
 			return stagers{}, err
 		}
@@ -52,7 +62,7 @@ func (s *streams) stagers(op string, dev core.Device, peer int) (l stagers, err 
 	return l, nil
 }
 
-func (s *streams) find(op string, dev core.Device, peer int, toHost bool) (core.Stream, error) {
+func (s *streams) find(op string, dev core.Device, peer int, use streamUse) (core.Stream, error) {
 	if dev == nil {
 		return nil, core.Errorf(core.TypeError, op, "got a tensor without memory")
 	}
@@ -61,10 +71,14 @@ func (s *streams) find(op string, dev core.Device, peer int, toHost bool) (core.
 	if s.closed {
 		return nil, closed(op)
 	}
-	key := streamKey{dev.Ordinal(), peer, toHost}
+	key := streamKey{dev.Ordinal(), peer, use}
 	stream := s.open[key]
 	if stream == nil {
-		stream = dev.NewStream(s.rank)
+		if d, ok := dev.(core.PeerDevice); ok && use == direct {
+			stream = d.NewPeerStream(s.rank)
+		} else {
+			stream = dev.NewStream(s.rank)
+		}
 		if s.open == nil {
 			s.open = map[streamKey]core.Stream{}
 		}
