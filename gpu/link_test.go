@@ -3,6 +3,7 @@ package gpu_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 )
 
 const linkLimit = time.Minute
+
+// freshFake is the index of the next device of the linked fake driver that a test may lose.
+var freshFake atomic.Int32
 
 // linkedFake returns a device of the fake driver whose GPUs are linked.
 func linkedFake(t *testing.T, index int) *gpu.Device {
@@ -160,8 +164,8 @@ func TestLinkedCopiesAreQueued(t *testing.T) {
 
 // TestLinkedDeviceLost checks that ranks whose GPUs wait for a lost one get an error.
 func TestLinkedDeviceLost(t *testing.T) {
-	names := linkedNames(30, 2)
-	first := linkedFake(t, 30)
+	from := 1000 + int(freshFake.Add(3))
+	names, first := linkedNames(from, 2), linkedFake(t, from)
 	err := collective.Spawn(2, names, collective.Options{Timeout: linkLimit}, func(r *collective.Rank) error {
 		x := numbers(r, 10, 1)
 		if err := r.World.Barrier(); err != nil {
@@ -185,7 +189,7 @@ func TestLinkedDeviceLost(t *testing.T) {
 		return nil
 	})
 	require.ErrorContains(t, err, "fell off the bus")
-	later := op.ToDevice(core.FromSlice([]float32{1}), linkedFake(t, 32))
+	later := op.ToDevice(core.FromSlice([]float32{1}), linkedFake(t, from+2))
 	require.NoError(t, later.Err())
 	require.NoError(t, later.Wait())
 }

@@ -87,9 +87,30 @@ func (b *bench) allReduce(bytes int) (seconds float64, err error) {
 }
 
 // copies returns the seconds in which every rank at once copies as many bytes as it reads and writes in an all-reduce: on the
-// CPU within the memory of tensors, on a device that the host cannot address to the host, from it, or both.
+// CPU within the memory of tensors, on a device that the host cannot address to the host, from it, or both; if the devices reach each other,
+// from the next device.
 func (b *bench) copies(bytes int, there, back bool) (float64, error) {
 	var works []func() error
+	if there && back && b.linked() {
+		for i, name := range b.devices {
+			d, err := core.OpenDevice(name)
+			if err != nil {
+				return 0, err
+			}
+			next, err := core.OpenDevice(b.devices[(i+1)%len(b.devices)])
+			if err != nil {
+				return 0, err
+			}
+			from := op.ZerosWith([]int{bytes / 4}, op.TensorOptions{Device: next}).Keep()
+			defer from.Release()
+			works = append(works, func() error {
+				to := op.ToDevice(from, d)
+				defer to.Release()
+				return to.Wait()
+			})
+		}
+		return together(bytes, works)
+	}
 	for i, name := range b.devices {
 		d, err := core.OpenDevice(name)
 		if err != nil {
@@ -121,6 +142,25 @@ func (b *bench) copies(bytes int, there, back bool) (float64, error) {
 		works = append(works, func() error { return across(stager, m, bytes, there, back) })
 		defer s.Close()
 	}
+	return together(bytes, works)
+}
+
+// linked reports whether all devices reach each other.
+func (b *bench) linked() bool {
+	for _, name := range b.devices {
+		for _, other := range b.devices {
+			d, err := core.OpenDevice(name)
+			e, failed := core.OpenDevice(other)
+			if err != nil || failed != nil || d != e && !core.Reaches(d, e) {
+				return false
+			}
+		}
+	}
+	return len(b.devices) > 1
+}
+
+// together returns the seconds that all works take at once.
+func together(bytes int, works []func() error) (float64, error) {
 	return best(rounds(bytes), func() error {
 		errs := make([]error, len(works))
 		var wg sync.WaitGroup
