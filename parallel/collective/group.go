@@ -59,8 +59,8 @@ type Stats struct {
 	// Bytes are the bytes that the rank read from and wrote to the memory of its peers. For n ranks an all-reduce of s bytes counts
 	// 2s(n-1)/n; an all-gather or reduce-scatter of s bytes in total counts s(n-1)/n.
 	Bytes map[string]int
-	// Staged are the bytes copied between the host and the rank's device, if the host cannot address its memory. An all-reduce of s bytes
-	// counts 2s.
+	// Staged are the bytes copied between the host and the rank's device, if the host cannot address its memory and the ranks' devices do not
+	// reach each other. An all-reduce of s bytes counts 2s.
 	Staged int
 }
 
