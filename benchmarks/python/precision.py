@@ -22,10 +22,8 @@ Run = Callable[[], None]
 PRECISIONS = ("float32", "tf32", "bf16")
 
 
-def gpt2(
-    torch: Any, precision: str, heads: int = 12, layers: int = 12, width: int = 768, vocabulary: int = 50257
-) -> Run:
-    """GPT-2 124M on 8 sequences of 1024 tokens, AdamW; bfloat16 by autocast."""
+def gpt2_model(torch: Any, heads: int = 12, layers: int = 12, width: int = 768, vocabulary: int = 50257) -> Any:
+    """Returns a GPT-2 of 124M parameters. Its embedding is its last layer too."""
     nn, functional = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -53,12 +51,17 @@ def gpt2(
             h = self.token(x) + self.position(torch.arange(x.shape[1], device=x.device))
             return functional.linear(self.norm(self.blocks(h)), self.token.weight)
 
-    model = Model().to("cuda")
+    return Model()
+
+
+def gpt2(torch: Any, precision: str) -> Run:
+    """GPT-2 124M on 8 sequences of 1024 tokens, AdamW; bfloat16 by autocast."""
+    model = gpt2_model(torch).to("cuda")
     fused = {"fused": True} if torch.__name__ == "torch" else {}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **fused)
-    x = torch.randint(0, vocabulary, (8, 1024)).to("cuda")
-    y = torch.randint(0, vocabulary, (8 * 1024,)).to("cuda")
-    return step(torch, precision, model, optimizer, x, y, lambda out: out.view(-1, vocabulary))
+    x = torch.randint(0, 50257, (8, 1024)).to("cuda")
+    y = torch.randint(0, 50257, (8 * 1024,)).to("cuda")
+    return step(torch, precision, model, optimizer, x, y, lambda out: out.view(-1, 50257))
 
 
 def resnet50(torch: Any, precision: str) -> Run:
