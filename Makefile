@@ -75,7 +75,7 @@ test-package: extension  ## wheel and source distribution, each installed into a
 	@PLAIT_BLAS= .venv/bin/python -m pytest -m slow
 
 test-full: setup lint test test-race test-package  ## all of these, every program for CUDA, and a minute of each fuzz target
-	@go test ./gpu -run TestEveryProgramIsCUDA -all -timeout 2h
+	@env $(SOFTWARE_GPU) go test ./gpu -all -translate -timeout 4h
 	@internal/make/fuzz 60s
 
 test-gpu: setup  ## the tests of gpu/ on this machine's GPU, under each driver that has one

@@ -1,6 +1,8 @@
 package gpu_test
 
 import (
+	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -11,6 +13,8 @@ import (
 	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
+	"github.com/plait-ml/plait/gpu/cuda/nvrtc"
+	"github.com/plait-ml/plait/gpu/shader"
 )
 
 func TestMain(m *testing.M) {
@@ -20,8 +24,23 @@ func TestMain(m *testing.M) {
 	if _, set := os.LookupEnv("PLAIT_TUNE"); !set {
 		os.Setenv("PLAIT_TUNE", "0") // results must not depend on the user's tuning cache
 	}
-	os.Exit(m.Run())
+	flag.Parse()
+	if !*translate {
+		os.Exit(m.Run())
+	}
+	programs := gpu.RecordPrograms()
+	code := m.Run()
+	for _, text := range programs() {
+		if _, err := nvrtc.Compile(shader.CUDA{}.Translate(text), "program", 90); err != nil {
+			fmt.Fprintf(os.Stderr, "%v\n%s\n", err, text)
+			code = 1
+		}
+	}
+	fmt.Printf("%d programs in CUDA C++\n", len(programs()))
+	os.Exit(code)
 }
+
+var translate = flag.Bool("translate", false, "compile each program that the tests have run in CUDA C++ too, at the end")
 
 // device returns the GPU that tests run on: the machine's, or lavapipe.
 func device(t testing.TB) *gpu.Device {
