@@ -14,6 +14,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/cuda/nvrtc"
+	"github.com/plait-ml/plait/gpu/shader"
+	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // TestEveryProgramIsCUDA compiles programs of the registry in CUDA C++, which needs no GPU: some, or all of them for each kind of GPU.
@@ -114,4 +116,50 @@ func TestProductsAreCUDA(t *testing.T) {
 		}
 	}
 	require.Greater(t, fresh, 20)
+}
+
+// TestCombineIsCUDA compiles the programs of collectives for each dtype and operation.
+func TestCombineIsCUDA(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles many programs")
+	}
+	if _, _, _, err := nvrtc.Version(); err != nil {
+		t.Skip(err)
+	}
+	opened, err := core.OpenDevice("fakegpu:3")
+	require.NoError(t, err)
+	d := opened.(*gpu.Device)
+	gpu.Target(d).Language = shader.CUDA{}
+	const n = 20001 // in vectors, and the rest one by one
+	for dtype := range halfTolerance {
+		for _, o := range []collective.ReduceOp{collective.Sum, collective.Avg, collective.Max} {
+			combineOn(t, d, dtype, n, o)
+		}
+	}
+	for _, o := range []collective.ReduceOp{collective.Sum, collective.Avg, collective.Product, collective.Min} {
+		combineOn(t, d, core.Float32, n, o)
+	}
+	for _, dtype := range []core.DType{core.Int32, core.Int64, core.Uint8, core.Bool} {
+		for _, o := range []collective.ReduceOp{collective.Sum, collective.Product, collective.Min, collective.BitXor} {
+			combineOn(t, d, dtype, n, o)
+		}
+	}
+	require.NoError(t, d.Synchronize())
+	programs := gpu.Programs(d)
+	require.Greater(t, len(programs), 20)
+	for _, text := range programs {
+		_, err := nvrtc.Compile(text, "program", 90)
+		assert.NoError(t, err, text)
+	}
+}
+
+// combineOn reduces the tensors of four ranks on one device.
+func combineOn(t *testing.T, d *gpu.Device, dtype core.DType, n int, o collective.ReduceOp) {
+	core.Tidy(func() {
+		var lists [][]*core.Tensor
+		for range 4 {
+			lists = append(lists, []*core.Tensor{op.EmptyWith([]int{n}, op.TensorOptions{DType: &dtype, Device: d})})
+		}
+		require.NoError(t, collective.AllReduceSyncMany(lists, o))
+	})
 }
