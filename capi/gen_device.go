@@ -44,6 +44,11 @@ func plait_device_driver_of(index C.int64_t) *C.char {
 	return C.CString(bind.DeviceDriverOf(int64(index)))
 }
 
+//export plait_device_library_folders
+func plait_device_library_folders(list C.plait_string) C.plait_status {
+	return C.plait_status(bind.DeviceLibraryFolders(C.GoString(list)))
+}
+
 //export plait_devices_leave
 func plait_devices_leave() C.plait_status {
 	return C.plait_status(bind.DevicesLeave())

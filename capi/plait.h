@@ -426,6 +426,10 @@ char *plait_device_driver_reason(plait_device d);
 // and for an index that none has.
 char *plait_device_driver_of(int64_t index);
 
+// plait_device_library_folders gives the folders, separated by colons, in which CUDA's libraries are looked
+// for before the system's. It is called before GPUs are listed.
+plait_status plait_device_library_folders(plait_string list);
+
 // plait_devices_leave makes every open GPU count as lost and waits until their drivers have done what they
 // were given, ten seconds at most; it returns 1 if they have, else 0. A program with GPUs calls it before it
 // calls exit or returns from main: a driver that is at work then may crash. It may wait for the device.

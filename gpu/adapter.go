@@ -45,6 +45,10 @@ func DriverOf(index int) string {
 	return l.driverOf(index)
 }
 
+// SetLibraryFolders sets the folders that CUDA's libraries are looked for in first, such as those of a Python environment. Call it before
+// GPUs are listed.
+func SetLibraryFolders(list []string) { cuda.SetFolders(list) }
+
 // Shutdown makes every open GPU count as lost, waits up to ten seconds until the drivers have ended the work that was submitted, and
 // reports whether they have. A C program calls it before exit or before it returns from main: a driver that is at work then may crash. Go
 // programs need not.

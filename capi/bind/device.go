@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"path/filepath"
 	"time"
 
 	"github.com/plait-ml/plait/capi/handle"
@@ -62,6 +63,13 @@ func DeviceDriverReason(d Device) string {
 // DeviceDriverOf returns the name of the driver of the GPU with an index, "cuda" or "webgpu", which need not be open. It lists no GPUs:
 // it returns nothing before DeviceCount or DeviceOpen has listed them, and for an index that none has.
 func DeviceDriverOf(index int64) string { return gpu.DriverOf(int(index)) }
+
+// DeviceLibraryFolders gives the folders, separated by colons, in which CUDA's libraries are looked for before the system's. It is called
+// before GPUs are listed.
+func DeviceLibraryFolders(list string) Status {
+	gpu.SetLibraryFolders(filepath.SplitList(list))
+	return 0
+}
 
 // DevicesLeave makes every open GPU count as lost and waits until their drivers have done what they were given, ten seconds at
 // most; it returns 1 if they have, else 0. A program with GPUs calls it before it calls exit or returns from main: a driver that is

@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/plait-ml/plait/gpu/cuda/internal/library"
 	"github.com/plait-ml/plait/gpu/cuda/nvrtc"
 	"github.com/plait-ml/plait/gpu/driver"
 )
@@ -132,6 +133,10 @@ func (cudaDriver) Open(index int) (driver.GPU, error) {
 
 // Shutdown implements [driver.Driver].
 func (cudaDriver) Shutdown() bool { return C.plaitk_cu_leave() != 0 }
+
+// SetFolders sets the folders that CUDA's libraries are looked for in first, such as those of a Python environment. Call it before GPUs are
+// listed.
+func SetFolders(list []string) { library.SetFolders(list) }
 
 // openInstead names the library to open as libcuda.
 func openInstead(path string) { C.plaitk_cu_open_instead(C.CString(path)) }

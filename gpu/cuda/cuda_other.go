@@ -30,3 +30,6 @@ func (none) Open(int) (driver.GPU, error) { return nil, errors.New(unsupported) 
 
 // Shutdown implements [driver.Driver].
 func (none) Shutdown() bool { return true }
+
+// SetFolders does nothing.
+func SetFolders([]string) {}

@@ -12,14 +12,12 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 	"unsafe"
 
 	"github.com/plait-ml/plait/gpu/cuda/cublaslt"
-	"github.com/plait-ml/plait/gpu/cuda/internal/library"
 	"github.com/plait-ml/plait/gpu/cuda/nvrtc"
 	"github.com/plait-ml/plait/gpu/driver"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -40,22 +38,13 @@ type device struct {
 
 // openLibrary opens the library of matrix products, if it is there.
 func (g *device) openLibrary() {
-	if g.noLibrary = loadLibrary(); g.noLibrary != nil {
+	if g.noLibrary = cublaslt.Load(); g.noLibrary != nil {
 		return
 	}
 	if g.library, g.noLibrary = cublaslt.Open(unsafe.Pointer(g.g.context)); g.noLibrary == nil {
 		g.g.lt = (*C.plaitk_lt)(g.library.Pointer())
 		*(*unsafe.Pointer)(unsafe.Pointer(&g.g.product)) = cublaslt.Function()
 	}
-}
-
-// loadLibrary loads the library of matrix products, from where the compiler's comes from too.
-func loadLibrary() error {
-	_, path, err := library.Open("libcublasLt.so.13", "libcublasLt.so.12")
-	if err != nil {
-		return fmt.Errorf("cuBLASLt, NVIDIA's library of matrix products, cannot be loaded: %w; the Python package nvidia-cublas has it", err)
-	}
-	return cublaslt.Load([]string{filepath.Dir(path)})
 }
 
 // Products implements [driver.ProductGPU].

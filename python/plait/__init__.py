@@ -26,6 +26,7 @@ from plait._dtype import (
 )
 from plait._dtype import bool_ as bool  # noqa: A004
 from plait._engine import blas as _blas
+from plait._engine import cuda as _cuda
 from plait._engine.missing_names import absent as _absent
 from plait._errors import CheckpointError, DeviceError, DistributedError, MissingFeatureError, OutOfMemoryError
 from plait._functions.public import *

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/cuda/cublaslt"
+	"github.com/plait-ml/plait/gpu/cuda/internal/library"
 	"github.com/plait-ml/plait/gpu/driver"
 )
 
@@ -35,7 +35,9 @@ func fake(t *testing.T, flags ...string) string {
 func open(t *testing.T) *cublaslt.Handle {
 	t.Helper()
 	cublaslt.Forget()
-	require.NoError(t, cublaslt.Load([]string{t.TempDir(), fake(t)}))
+	library.SetFolders([]string{t.TempDir(), fake(t)})
+	defer library.SetFolders(nil)
+	require.NoError(t, cublaslt.Load())
 	h, err := cublaslt.Open(nil)
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
@@ -184,25 +186,27 @@ func TestMissingLibrary(t *testing.T) {
 	cublaslt.Forget()
 	defer cublaslt.Forget()
 	old := fake(t, "-DVERSION=110100")
-	err := cublaslt.Load([]string{old})
+	t.Setenv("VIRTUAL_ENV", "")
+	library.SetFolders([]string{old})
+	defer library.SetFolders(nil)
+	err := cublaslt.Load()
 	if path, _ := cublaslt.Version(); path != "" {
 		t.Skip("this machine has the library")
 	}
 	require.ErrorContains(t, err, "version 11, want 12 or 13")
-	require.ErrorContains(t, err, "libcublasLt.so.12: cannot open shared object file")
 	require.ErrorContains(t, err, "nvidia-cublas")
 	empty := filepath.Join(t.TempDir(), "libcublasLt.so.12")
 	out, err := exec.Command("cc", "-shared", "-o", empty, "-x", "c", "/dev/null").CombinedOutput()
 	require.NoError(t, err, string(out))
-	require.ErrorContains(t, cublaslt.Load([]string{filepath.Dir(empty)}), "it has no function cublasLtGetVersion")
+	library.SetFolders([]string{filepath.Dir(empty)})
+	require.ErrorContains(t, cublaslt.Load(), "it has no function cublasLtGetVersion")
 }
 
 // TestLibraryTakesDescriptors gives the real library descriptors, which needs no GPU: it refuses an unknown attribute or size.
 func TestLibraryTakesDescriptors(t *testing.T) {
 	cublaslt.Forget()
 	defer cublaslt.Forget()
-	found, _ := filepath.Glob(filepath.Join(os.Getenv("VIRTUAL_ENV"), "lib", "python*", "site-packages", "nvidia", "*", "lib"))
-	if err := cublaslt.Load(found); err != nil {
+	if err := cublaslt.Load(); err != nil {
 		t.Skip(err)
 	}
 	for _, in := range []core.DType{core.Float32, core.Float64, core.Float16, core.BFloat16} {

@@ -12,10 +12,10 @@ import "C"
 
 import (
 	"fmt"
-	"path/filepath"
-	"strings"
 	"sync"
 	"unsafe"
+
+	"github.com/plait-ml/plait/gpu/cuda/internal/library"
 )
 
 // names lists the library's versions that are known, the best first.
@@ -34,44 +34,22 @@ var loaded struct {
 	version int
 }
 
-// Load loads the library, once for the process. It takes one that the process has already loaded, then one in the given folders, then one
-// that the system finds. The error says where it was looked for.
-func Load(folders []string) error {
+// Load loads the library, once for the process, from where package library finds it.
+func Load() error {
 	loaded.Lock()
 	defer loaded.Unlock()
 	if loaded.path != "" {
 		return nil
 	}
-	var reasons []string
-	try := func(path string, present bool) bool {
-		version, err := load(path, present)
-		if err != nil {
-			if !present {
-				reasons = append(reasons, err.Error())
-			}
-			return false
-		}
-		loaded.path, loaded.version = path, version
-		return true
-	}
-	for _, name := range names {
-		if try(name, true) {
+	_, path, err := library.Open(names...)
+	if err == nil {
+		var version int
+		if version, err = load(path); err == nil {
+			loaded.path, loaded.version = path, version
 			return nil
 		}
 	}
-	for _, name := range names {
-		for _, folder := range folders {
-			if found, _ := filepath.Glob(filepath.Join(folder, name)); len(found) > 0 && try(found[0], false) {
-				return nil
-			}
-		}
-	}
-	for _, name := range names {
-		if try(name, false) {
-			return nil
-		}
-	}
-	return fmt.Errorf("cuBLASLt, NVIDIA's library for matrix products, cannot be loaded (%s); it is in the package nvidia-cublas", strings.Join(reasons, "; "))
+	return fmt.Errorf("cuBLASLt, NVIDIA's library of matrix products, cannot be loaded: %w; the Python package nvidia-cublas has it", err)
 }
 
 // Version returns the path and the version of the library; 0 if it has not been loaded.
@@ -81,16 +59,12 @@ func Version() (path string, version int) {
 	return loaded.path, loaded.version
 }
 
-// load loads a file. With present, it takes only one that the process has already loaded.
-func load(path string, present bool) (version int, err error) {
+// load takes the functions of a library that the process has opened.
+func load(path string) (version int, err error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
-	flag := C.int(0)
-	if present {
-		flag = 1
-	}
 	var text [C.PLAITK_LT_TEXT]C.char
-	version = int(C.plaitk_lt_load(name, flag, &text[0]))
+	version = int(C.plaitk_lt_load(name, &text[0]))
 	if version == 0 {
 		return 0, fmt.Errorf("%s", C.GoString(&text[0]))
 	}

@@ -109,8 +109,8 @@ struct plaitk_lt_plan {
   size_t workspace;
 };
 
-uint64_t plaitk_lt_load(const char *path, int loaded, char text[PLAITK_LT_TEXT]) {
-  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | (loaded ? RTLD_NOLOAD : 0));
+uint64_t plaitk_lt_load(const char *path, char text[PLAITK_LT_TEXT]) {
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (!handle) {
     const char *why = dlerror();
     snprintf(text, PLAITK_LT_TEXT, "%s", why ? why : "it is not loaded");

@@ -40,9 +40,9 @@ typedef struct {
 // The library's status for a product that it has no algorithm for.
 enum { PLAITK_LT_UNSUPPORTED = 15 };
 
-// plaitk_lt_load loads the library by a path or a name. With loaded, it only takes one that the process has already
-// loaded. It returns the version, or 0 with the reason in text.
-uint64_t plaitk_lt_load(const char *path, int loaded, char text[PLAITK_LT_TEXT]);
+// plaitk_lt_load takes the functions of a library that the process has opened. It returns the version, or 0 with the
+// reason in text.
+uint64_t plaitk_lt_load(const char *path, char text[PLAITK_LT_TEXT]);
 
 // plaitk_lt_open returns a handle for a context, or NULL with the library's status. Without a context, it is for that
 // of the calling thread.
