@@ -11,7 +11,10 @@ import (
 // TestPiecesBehindReach checks that only a piece that begins its slab ends behind what programs can index in every dtype.
 func TestPiecesBehindReach(t *testing.T) {
 	const large = reach + 512
-	m := &memory{limit: 1, slabSize: 1, slabs: []*slab{nil, {number: 1, size: 2 * large, free: []span{{0, 2 * large}}}}}
+	s := &slab{size: 2 * large, free: []span{{0, 2 * large}}}
+	require.NoError(t, allSlabs.add(s))
+	defer allSlabs.remove(s)
+	m := &memory{limit: 1, slabSize: 1, slabs: []*slab{s}}
 	first, err := m.take(granule)
 	require.NoError(t, err)
 	_, err = m.take(large)
