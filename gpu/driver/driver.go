@@ -1,5 +1,5 @@
-// Package driver is the interface between the runtime of GPU devices and a GPU driver. Package webgpu implements it. Another kind of GPU
-// needs another implementation, and a [shader.Language] if it does not compile WGSL.
+// Package driver is the interface between the runtime of GPU devices and a GPU driver. Packages webgpu and cuda implement it. Another kind
+// of GPU needs another implementation, and a [shader.Language] if it does not compile WGSL.
 package driver
 
 import (
