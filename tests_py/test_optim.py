@@ -1,8 +1,10 @@
 """Optimisers against PyTorch's trajectories, and what they promise besides."""
 
 import copy
+import gc
 import json
 import pickle
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -339,3 +341,18 @@ def test_muon_moves_along_an_orthogonal_matrix():
     assert np.all(np.abs(np.linalg.svd(move, compute_uv=False) - 1) < 0.35)
     with pytest.raises(ValueError, match="matrices"):
         optim.Muon([leaf([1.0])])
+
+
+def test_a_dropped_optimizer_frees_its_parameters_at_once():
+    gc.disable()
+    try:
+        p = plait.nn.Parameter(plait.ones(3))
+        seen = weakref.ref(p)
+        o = optim.SGD([p], lr=0.1, momentum=0.9)
+        p.sum().backward()
+        o.step()
+        assert "momentum_buffer" in o.state[p]
+        del o, p
+        assert seen() is None
+    finally:
+        gc.enable()

@@ -19,9 +19,8 @@ from plait.optim.optimizer import Closure, Optimizer, evaluate
 class States(MutableMapping[Any, Any]):
     """What an optimiser keeps, by parameter. The tensors in it share the engine's memory; other keys are the user's."""
 
-    def __init__(self, optimizer: EngineOptimizer) -> None:
-        self._optimizer = optimizer
-        self._dicts: dict[Any, Any] = {}
+    def __init__(self, optimizer: EngineOptimizer, dicts: dict[Any, Any]) -> None:
+        self._optimizer, self._dicts = optimizer, dicts
 
     def __getitem__(self, key: Any) -> Any:
         kept = self._optimizer._kept(key)
@@ -86,7 +85,8 @@ class EngineOptimizer(Optimizer):
         self._sent: list[tuple[float, ...]] = []  # hyperparameters that the engine has
         self._members: list[list[int]] = []  # ids of the parameters that it has
         self._names = ",".join(name for name, _, _ in self._hyper)
-        self._states = States(self)
+        # States refers to the optimiser, which therefore does not hold it: parameters would wait for the garbage collector.
+        self._dicts: dict[Any, Any] = {}
         self._places: dict[int, int] = {}
         self._pending: dict[Any, Any] = {}  # states to load when the engine's optimiser is made
 
@@ -97,7 +97,7 @@ class EngineOptimizer(Optimizer):
     @property
     def state(self) -> States:  # type: ignore[override]
         """What is kept for each parameter."""
-        return self._states
+        return States(self, self._dicts)
 
     @state.setter
     def state(self, value: Any) -> None:
@@ -189,12 +189,12 @@ class EngineOptimizer(Optimizer):
             self.param_groups = old
             self._sync()
             raise
-        self._states._dicts.clear()
+        self._dicts.clear()
         own_names = {"step", *self._tensors, *self._numbers}
         for key, value in state.items():
             users = {k: v for k, v in value.items() if k not in own_names} if isinstance(key, Tensor) else value
             if users:
-                self._states._dicts[key] = users
+                self._dicts[key] = users
 
     def _cast(self, p: Tensor, key: str, value: Any) -> Any:
         # The engine copies and converts its own.
