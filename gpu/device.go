@@ -94,6 +94,9 @@ func (d *Device) RowStride(t core.DType, n int) int {
 // MixesDTypes reports that kernels take operands of different floating-point dtypes.
 func (d *Device) MixesDTypes() bool { return true }
 
+// Float64 reports whether programs can compute in float64.
+func (d *Device) Float64() bool { return d.target.Doubles() }
+
 // Name returns the adapter's name.
 func (d *Device) Name() string { return d.adapter.Name }
 

@@ -197,7 +197,7 @@ func compare(t *testing.T, r *op.Row, s op.Sample, d core.DType, sliced bool, to
 			t.Fatal(err)
 		}
 	}
-	if r.NoGrad != "" || d != core.Float32 {
+	if r.NoGrad != "" || d != core.Float32 && d != core.Float64 {
 		return
 	}
 	gradients(t, r, m, want, got, tolerance)
@@ -214,7 +214,7 @@ func gradients(t *testing.T, r *op.Row, m *maker, want, got []*core.Tensor, tole
 		for j := range v {
 			v[j] = 0.5 + m.rng.Float64()
 		}
-		seed := op.To(op.Reshape(core.FromSlice(v, len(v)), append([]int{}, want[i].Shape()...)...), core.Float32)
+		seed := op.To(op.Reshape(core.FromSlice(v, len(v)), append([]int{}, want[i].Shape()...)...), want[i].DType())
 		roots, seeds = append(roots, want[i]), append(seeds, seed)
 		theirs, theirSeeds = append(theirs, got[i]), append(theirSeeds, op.ToDevice(seed, m.device))
 	}
@@ -287,12 +287,41 @@ func TestRegistryInOtherDTypes(t *testing.T) {
 	}
 }
 
+// TestRegistryInFloat64 compares every op that takes float64 with the CPU, on a GPU that computes in it.
+func TestRegistryInFloat64(t *testing.T) {
+	if !device(t).Float64() {
+		t.Skip("the GPU's language has no float64")
+	}
+	compareRegistry(t, core.Float64, 1e-12)
+	reportMissing(t)
+}
+
 // TestRegistry compares every op of the registry with the CPU.
 func TestRegistry(t *testing.T) {
 	device(t)
+	compareRegistry(t, core.Float32, 4e-6)
+	reportMissing(t)
+}
+
+// reportMissing lists the ops that the device refused, which must be because of float64.
+func reportMissing(t *testing.T) {
+	var list []string
+	for name, why := range missing.ops {
+		list = append(list, name+": "+why)
+		require.Contains(t, why, "float64 is not supported on", "%s: docs/gpu-kernels.md says how to write a kernel", name)
+	}
+	sort.Strings(list)
+	t.Logf("%d operations without float64 where they need it:\n%s", len(list), strings.Join(list, "\n"))
+}
+
+// compareRegistry compares every op of the registry with the CPU in a floating-point dtype.
+func compareRegistry(t *testing.T, d core.DType, tolerance float64) {
 	for _, r := range op.Rows() {
 		t.Run(r.Name, func(t *testing.T) {
 			for i, s := range r.Samples {
+				if d == core.Float64 && s.DTypes != nil && !slices.Contains(s.DTypes, d) {
+					continue
+				}
 				if last := len(r.Samples) - 1; !*all && i != 0 && (testing.Short() || i != last/2 && i != last) {
 					continue
 				}
@@ -304,17 +333,10 @@ func TestRegistry(t *testing.T) {
 					ctx := core.NewRankContext(0, nil)
 					defer ctx.Free()
 					core.WithContext(ctx, func() {
-						core.Tidy(func() { compare(t, r, s, core.Float32, i%2 == 1, 4e-6) })
+						core.Tidy(func() { compare(t, r, s, d, i%2 == 1, tolerance) })
 					})
 				})
 			}
 		})
 	}
-	var list []string
-	for name, why := range missing.ops {
-		list = append(list, name+": "+why)
-		require.Contains(t, why, "float64 is not supported on a GPU", "%s: docs/gpu-kernels.md says how to write a kernel", name)
-	}
-	sort.Strings(list)
-	t.Logf("%d operations that need float64:\n%s", len(list), strings.Join(list, "\n"))
 }

@@ -221,6 +221,7 @@ func (s *stream) execute(r *encoder, c *core.Call) error {
 	}
 	s.device.moved.Add(int64(movedBytes(c)))
 	r.notePeers(c)
+	r.Float64 = shader.Doubles(c)
 	return f(&r.Recorder, c)
 }
 
@@ -235,7 +236,8 @@ func movedBytes(c *core.Call) int {
 	return n
 }
 
-// Refuse implements [core.Stream]. It refuses a call if the device is lost, if WGSL lacks a dtype, or if there is no kernel.
+// Refuse implements [core.Stream]. It refuses a call if the device is lost, if the language or the kernel lacks float64, or
+// if there is no kernel.
 func (s *stream) Refuse(c *core.Call) error {
 	if err := s.device.lost.Get(); err != nil {
 		return err
@@ -249,6 +251,7 @@ func (s *stream) Refuse(c *core.Call) error {
 			return nil
 		}
 	}
+	double := false
 	for _, list := range [2][]core.Operand{c.Outs, c.Ins} {
 		for i := range list {
 			if m := list[i].Memory.Size; m > reach && m/list[i].DType.Size() > reach {
@@ -256,9 +259,15 @@ func (s *stream) Refuse(c *core.Call) error {
 					list[i].DType, m, s.device, reach)
 			}
 			if list[i].DType == core.Float64 && list[i].Present() && !list[i].IsNumber {
-				return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on a GPU: WGSL has no such type; use float32")
+				double = true
 			}
 		}
+	}
+	switch {
+	case double && !s.device.target.Doubles():
+		return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on %v: WGSL has no such type; use float32", s.device)
+	case double && kernel.SinglePrecision(c.Kernel):
+		return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on %v by this operation; use float32", s.device)
 	}
 	if kernel.Lookup(c.Kernel) == nil {
 		return s.NoKernel(c)

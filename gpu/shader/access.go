@@ -11,9 +11,9 @@ import (
 // Ceil returns a / b, rounded up.
 func Ceil(a, b int) int { return (a + b - 1) / b }
 
-// Aligned reports whether a float32 operand can be accessed as vec4 along its dimension of stride 1. steps are its other strides.
-func Aligned(o *core.Operand, steps ...int) bool {
-	if o.DType != core.Float32 || Base(o)%4 != 0 {
+// Aligned reports whether an operand of type [Real] can be accessed as vec4 along its dimension of stride 1. steps are its other strides.
+func (r *Recorder) Aligned(o *core.Operand, steps ...int) bool {
+	if o.DType != r.RealType() || Base(o)%4 != 0 {
 		return false
 	}
 	for _, s := range steps {
@@ -78,6 +78,14 @@ func (a *Access) narrow(w *Text) string {
 	return w.Narrow(a.DType.Size())
 }
 
+// whole4 reports whether the buffer is an array of vec4 of the dtype.
+func (a *Access) whole4() bool { return a.Vec4 && (a.DType.Size() == 4 || a.DType == core.Float64) }
+
+// real4 reports whether the buffer is an array of [Real4].
+func (a *Access) real4(w *Text) bool {
+	return a.Vec4 && (a.DType == core.Float64 || a.DType == core.Float32 && !w.double)
+}
+
 // paired reports whether the buffer is an array of pairs of words, each with four elements of 16 bits, so that these are one access.
 func (a *Access) paired(w *Text) bool {
 	return a.Vec4 && PerWord(a.DType) == 2 && !a.Shared && a.narrow(w) == ""
@@ -89,8 +97,10 @@ func (a *Access) Declare(w *Text, binding int) {
 		w.text.WriteString(w.Buffer(binding, a.Name, element))
 		return
 	}
-	element := map[core.DType]string{core.Float32: Real, core.Int32: "i32", core.Int64: Pair, core.Float64: Pair}[a.DType]
+	element := map[core.DType]string{core.Float32: "f32", core.Float64: Real, core.Int32: "i32", core.Int64: Pair}[a.DType]
 	switch {
+	case a.real4(w):
+		element = Real4
 	case element == "" && a.Shared:
 		element = AtomicWord
 	case a.paired(w):
@@ -98,7 +108,7 @@ func (a *Access) Declare(w *Text, binding int) {
 	case element == "":
 		element = "u32"
 	case a.Vec4 && a.DType == core.Float32:
-		element = Real4
+		element = "vec4<f32>"
 	case a.Vec4 && a.DType == core.Int32:
 		element = Int4
 	}
@@ -108,7 +118,7 @@ func (a *Access) Declare(w *Text, binding int) {
 // Loader writes the function ld_NAME, which reads an element and converts it to t.
 func (a *Access) Loader(w *Text, t expr.Type, k expr.Kind) {
 	at := a.Name + "[e_]"
-	if a.Vec4 && a.DType.Size() == 4 {
+	if a.whole4() {
 		at = a.Name + "[e_ >> 2u][e_ & 3u]"
 	}
 	// bits returns the bits of the element, in a word whose upper bits are those of other elements if there are any.
@@ -128,15 +138,11 @@ func (a *Access) Loader(w *Text, t expr.Type, k expr.Kind) {
 	}
 	var value string
 	switch a.DType {
-	case core.Float32:
-		value = at
 	case core.Float16:
 		value = "unpack2x16float(" + bits("1u", 2) + ").x"
 	case core.BFloat16:
-		value = "bitcast<real>((" + bits("1u", 2) + ") << 16u)"
-	case core.Int32:
-		value = at
-	case core.Int64, core.Float64:
+		value = "bitcast<f32>((" + bits("1u", 2) + ") << 16u)"
+	case core.Float32, core.Float64, core.Int32, core.Int64:
 		value = at
 	default:
 		value = "((" + bits("2u", 4) + ") & 255u)"
@@ -157,11 +163,11 @@ func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
 			return value + " != 0i"
 		}
 		return value + " != 0u"
-	case t == expr.F32 && from == core.Int64:
+	case t.Float() && from == core.Int64:
 		return "plait_f32_of_i64(" + value + ")"
-	case t == expr.F32 && !from.IsFloat():
+	case t.Float():
 		return "real(" + value + ")"
-	case t == expr.I64 && from.IsFloat() && from != core.Float64:
+	case t == expr.I64 && from.IsFloat():
 		return "plait_i64_of_f32(" + value + ")"
 	case t == expr.I64 && from == core.Int32:
 		return "plait_i64_of_i32(" + value + ")"
@@ -176,7 +182,7 @@ func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
 func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 	if k == expr.Logic {
 		switch to {
-		case core.Float32:
+		case core.Float32, core.Float64:
 			return "select(0.0, 1.0, " + value + ")"
 		case core.Float16:
 			return "select(0u, 0x3c00u, " + value + ")"
@@ -189,9 +195,11 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 		}
 		return "select(0u, 1u, " + value + ")"
 	}
-	if t == expr.F32 {
+	if t.Float() {
 		switch to {
 		case core.Float32:
+			return "f32(" + value + ")"
+		case core.Float64:
 			return value
 		case core.Float16:
 			return "plait_f16(" + value + ")"
@@ -207,7 +215,7 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 		return "(plait_i64_of_f32(" + value + ").x & 255u)"
 	}
 	switch to {
-	case core.Float32:
+	case core.Float32, core.Float64:
 		return "plait_f32_of_i64(" + value + ")"
 	case core.Float16:
 		return "plait_f16(plait_f32_of_i64(" + value + "))"
@@ -215,7 +223,7 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 		return "plait_bf16(plait_f32_of_i64(" + value + "))"
 	case core.Int32:
 		return "bitcast<i32>(" + value + ".x)"
-	case core.Int64, core.Float64:
+	case core.Int64:
 		return value
 	case core.Bool:
 		return "select(0u, 1u, any(" + value + " != pair(0u, 0u)))"
@@ -230,7 +238,7 @@ func (a *Access) Storer(w *Text, t expr.Type, k expr.Kind) {
 	value := Encode("v_", a.DType, t, k)
 	n := PerWord(a.DType)
 	switch {
-	case n == 1 && a.Vec4 && a.DType.Size() == 4:
+	case a.whole4():
 		w.Func(sign, "%s[e_ >> 2u][e_ & 3u] = %s;", a.Name, value)
 		return
 	case n == 1:
@@ -261,7 +269,7 @@ func (a *Access) LoadVec4(w *Text, t expr.Type, k expr.Kind, e string) string {
 	var b strings.Builder
 	var values [4]string
 	switch n := PerWord(a.DType); {
-	case n == 1 && a.DType.Size() == 4:
+	case a.whole4():
 		fmt.Fprintf(&b, "    let v_%s = %s[(%s) >> 2u];\n", a.Name, a.Name, e)
 		for i := range values {
 			values[i] = "v_" + a.Name + "." + Component(i)
@@ -278,7 +286,7 @@ func (a *Access) LoadVec4(w *Text, t expr.Type, k expr.Kind, e string) string {
 			case core.Float16:
 				bits = "unpack2x16float(" + bits + ").x"
 			case core.BFloat16:
-				bits = "bitcast<real>(" + bits + " << 16u)"
+				bits = "bitcast<f32>(" + bits + " << 16u)"
 			}
 			values[i] = bits
 		}
@@ -294,9 +302,9 @@ func (a *Access) LoadVec4(w *Text, t expr.Type, k expr.Kind, e string) string {
 			case a.DType == core.Float16:
 				values[i] = "unpack2x16float(" + word + ")." + Component(i%2)
 			case i%2 == 0:
-				values[i] = "bitcast<real>(" + word + " << 16u)"
+				values[i] = "bitcast<f32>(" + word + " << 16u)"
 			default:
-				values[i] = "bitcast<real>(" + word + " & 0xffff0000u)"
+				values[i] = "bitcast<f32>(" + word + " & 0xffff0000u)"
 			}
 		}
 	default:
@@ -318,8 +326,8 @@ func (a *Access) StoreVec4(w *Text, t expr.Type, k expr.Kind, e string, values [
 		v[i] = Encode(values[i], a.DType, t, k)
 	}
 	switch n := PerWord(a.DType); {
-	case n == 1 && a.DType.Size() == 4:
-		four := map[core.DType]string{core.Float32: Real4, core.Int32: Int4}[a.DType]
+	case a.whole4():
+		four := map[core.DType]string{core.Float32: "vec4<f32>", core.Float64: Real4, core.Int32: Int4}[a.DType]
 		return fmt.Sprintf("    %s[(%s) >> 2u] = %s(%s);\n", a.Name, e, four, strings.Join(v[:], ", "))
 	case n == 1:
 		var b strings.Builder

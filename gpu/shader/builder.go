@@ -11,6 +11,7 @@ const Threads = 256
 // A Builder describes one dispatch of a program: its key, the operands that it binds, and its parameters. A kernel adds them in the same
 // order on every call, so that names and positions match the program that an earlier call compiled.
 type Builder struct {
+	recorder *Recorder
 	key      Key
 	chosen   int    // bytes of the key that Specialize has added
 	more     []byte // the bytes of the key that do not fit its words
@@ -30,7 +31,7 @@ type Binding struct {
 
 // New returns a builder for the program with the given name.
 func New(r *Recorder, name string) *Builder {
-	return &Builder{key: Key{Name: name}, Words: r.Begin()}
+	return &Builder{recorder: r, key: Key{Name: name}, Words: r.Begin()}
 }
 
 // Specialize adds a number to the program's key and returns it. Different lists of numbers give different keys: a number is encoded as
@@ -71,10 +72,12 @@ func (s *Builder) Uint(v int) string {
 	return Param(len(s.Words) - 1)
 }
 
-// Float adds a float32 parameter and returns the expression for it.
+// Float adds a parameter of type [Real] and returns the expression for it.
 func (s *Builder) Float(v float64) string {
-	s.Words = append(s.Words, FloatWord(v))
-	return "bitcast<real>(" + Param(len(s.Words)-1) + ")"
+	at := len(s.Words)
+	s.Words = s.recorder.RealWords(s.Words, v)
+	expression, _ := realParam(at, s.recorder.Float64)
+	return expression
 }
 
 // Long adds a 64-bit parameter and returns the expression for it.
@@ -129,12 +132,13 @@ func (s *Builder) AtomicsOf(name string, m core.Memory) string {
 	return at
 }
 
-// FloatsOf is [Builder.WordsOf] for float32 numbers.
-func (s *Builder) FloatsOf(name string, m core.Memory) string {
-	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: name, DType: core.Float32}})
+// RealsOf is [Builder.WordsOf] for numbers of type [Real], and returns the expression for the index of the first.
+func (s *Builder) RealsOf(name string, m core.Memory) string {
+	first := core.Operand{Memory: m, DType: s.recorder.RealType()}
+	s.Bindings = append(s.Bindings, Binding{Access: Access{Name: name, DType: first.DType}})
 	s.key.Bits[0] = s.key.Bits[0]<<4 | 14
 	s.Mems = append(s.Mems, m)
-	return s.Uint(int(Word(m)))
+	return s.Uint(int(Base(&first)))
 }
 
 // Vec4Of binds memory as vectors of four 32-bit integers, NAME[index].

@@ -2,6 +2,7 @@ package shader
 
 import (
 	_ "embed"
+	"regexp"
 	"strings"
 )
 
@@ -10,16 +11,61 @@ import (
 // The entry point is plait_main. Its parameters are the words of the program by value, [MaxParamBytes] of them, then for each buffer, in the
 // order of the bindings, the structure {void *at; unsigned long long bytes;}. Of bytes, the last 16 are padding behind the data, which
 // accesses past the end may read and write. Workgroups have one dimension.
-type CUDA struct{ WGSL }
+type CUDA struct {
+	WGSL
+	double bool // programs compute in float64
+}
 
 // BufferBarrier prints nothing: a barrier of CUDA is for all memory.
 func (CUDA) BufferBarrier() string { return "" }
 
-//go:embed cuda/prelude.cuh
-var cudaPrelude string
+// The types and functions of WGSL, and the functions of the library on float64.
+var (
+	//go:embed cuda/prelude.cuh
+	cudaPrelude string
+	//go:embed cuda/double.cuh
+	cudaDouble string
+)
+
+// Float64 implements [Language].
+func (CUDA) Float64() Language { return CUDA{double: true} }
+
+// Type implements [Language].
+func (l CUDA) Type(name string) string {
+	text := l.WGSL.Type(name)
+	if l.double {
+		text = strings.ReplaceAll(text, "f32", "f64")
+	}
+	return text
+}
+
+// doubleFunctions are the functions of the library that have a version on float64.
+var doubleFunctions = func() map[string]bool {
+	names := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^static [\w<>]+ (plait_\w+)\(`).FindAllStringSubmatch(cudaDouble, -1) {
+		names[m[1]] = true
+	}
+	return names
+}()
+
+// Has implements [Language].
+func (l CUDA) Has(function string) bool { return l.double && doubleFunctions[doubleName(function)] }
+
+// doubleName returns the name of the version on float64 of a library function.
+func doubleName(name string) string {
+	if strings.HasPrefix(name, "plait_") {
+		return strings.Replace(name, "f32", "f64", 1)
+	}
+	return name
+}
 
 // Translate implements [Language].
-func (CUDA) Translate(text string) string { return cudaPrelude + translateCUDA(text) }
+func (l CUDA) Translate(text string) string {
+	if l.double {
+		return cudaPrelude + cudaDouble + translateCUDA(text, true)
+	}
+	return cudaPrelude + translateCUDA(text, false)
+}
 
 // Narrow implements [Language].
 func (CUDA) Narrow(bytes int) string {

@@ -28,7 +28,7 @@ func cudaName(name string) string {
 
 // block translates the statements of a block, without its braces.
 func (t *cudaTranslator) block(list []token) string {
-	s := &cudaTranslator{tokens: list}
+	s := &cudaTranslator{tokens: list, double: t.double}
 	var b strings.Builder
 	for s.at < len(s.tokens) {
 		b.WriteString(s.statement())
@@ -172,7 +172,7 @@ func splitTokens(list []token) (values []string) {
 
 // expression translates an expression.
 func (t *cudaTranslator) expression(list []token) string {
-	s := &cudaTranslator{tokens: list}
+	s := &cudaTranslator{tokens: list, double: t.double}
 	var b strings.Builder
 	for s.at < len(s.tokens) {
 		b.WriteString(s.expressionToken())
@@ -188,12 +188,15 @@ func (t *cudaTranslator) expressionToken() string {
 	case tokenRaw:
 		return rawText(k.text)
 	case tokenInteger, tokenFloat:
-		return cudaLiteral(k)
+		return t.literal(k)
 	case tokenName:
 		if t.at >= 2 && t.tokens[t.at-2].text == "." {
 			if swizzle(k.text) {
 				return k.text + "()"
 			}
+		}
+		if t.double {
+			return cudaName(doubleName(k.text))
 		}
 		return cudaName(k.text)
 	}

@@ -60,7 +60,7 @@ var<workgroup> shared_0: array<array<real4, 9>, 16>;
 var<private> kept: array<real, 4>;
 fn plait_twice(x: f32) -> f32 { return 2.0 * x; }
 fn nothing() { }
-` + rawBegin + "__device__ void own() {}" + rawEnd + `
+`+rawBegin+"__device__ void own() {}"+rawEnd+`
 @group(0) @binding(0) var<uniform> p: array<word4, 32>;
 @group(0) @binding(1) var<storage, read_write> a: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> union: array<atomic_word>;
@@ -68,7 +68,7 @@ fn nothing() { }
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>, @builtin(local_invocation_index) li: u32) {
   a[li].x = 1u;
 }
-`)
+`, false)
 	require.Equal(t, squeeze(`namespace plait {
 using real = f32;
 struct state {
@@ -239,7 +239,7 @@ func TestCUDANarrow(t *testing.T) {
 func TestCUDAPreludeNames(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^(?:template <[^>]*> )?(?:struct|using) (?:alignas\([^)]*\)+ )?(\w+)`).FindAllStringSubmatch(cudaPrelude, -1) {
 		switch name := m[1]; name {
-		case "u32", "i32", "f32", "vec2", "vec3", "vec4", "mat2x4", "array", "atomic", "narrow8", "narrow16":
+		case "u32", "i32", "f32", "f64", "vec2", "vec3", "vec4", "mat2x4", "array", "atomic", "narrow8", "narrow16":
 		default:
 			require.NotEqual(t, name, cudaName(name), "a kernel may use the name")
 		}

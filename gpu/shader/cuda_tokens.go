@@ -49,13 +49,16 @@ func tokenize(text string) (list []token) {
 	return list
 }
 
-// cudaLiteral returns a number of WGSL in C++. Integers with a suffix have the types u32 and i32 of the prelude.
-func cudaLiteral(t token) string {
-	s := t.text
-	if t.kind == tokenFloat {
+// literal returns a number of WGSL in C++. Integers with a suffix have the types u32 and i32 of the prelude.
+func (t *cudaTranslator) literal(number token) string {
+	s := number.text
+	if number.kind == tokenFloat {
 		s = strings.TrimRight(s, "fh")
 		if !strings.ContainsAny(s, ".eExX") {
 			s += ".0"
+		}
+		if t.double {
+			return s
 		}
 		return s + "f"
 	}

@@ -12,14 +12,15 @@ import (
 type cudaTranslator struct {
 	tokens []token
 	at     int
+	double bool // the program computes in float64
 	types, prototypes,
 	functions, members, main strings.Builder
 	buffers int
 }
 
 // translateCUDA returns a program in CUDA C++, without the prelude.
-func translateCUDA(text string) string {
-	t := &cudaTranslator{tokens: tokenize(text)}
+func translateCUDA(text string, double bool) string {
+	t := &cudaTranslator{tokens: tokenize(text), double: double}
 	for t.space(); t.at < len(t.tokens); t.space() {
 		t.declaration()
 	}

@@ -42,6 +42,11 @@ type Language interface {
 	AtomicOr(place, value string) string
 	AtomicLoad(place string) string
 	AtomicStore(place, value string) string
+	// Float64 returns the language of programs that compute in float64, in which [Real] and its vectors are of float64 numbers. It returns nil
+	// if there is no such type.
+	Float64() Language
+	// Has reports whether the language has a function of the library in a text of its own.
+	Has(function string) bool
 	// Translate returns a finished program, whose statements are in WGSL, in the language.
 	Translate(text string) string
 }
@@ -51,7 +56,7 @@ type Variable struct{ Name, Type string }
 
 // Names of the types in programs. The types u32, i32 and bool have the same name in every language.
 const (
-	Real       = "real"        // float32, the type of arithmetic
+	Real       = "real"        // float32, the type of arithmetic; float64 in programs that compute in it
 	Real2      = "real2"       // a vector of two
 	Real4      = "real4"       // a vector of four
 	Real2x4    = "real2x4"     // two vectors of four
@@ -69,9 +74,12 @@ var Types = []struct {
 }{{Real, 4}, {Real2, 8}, {Real4, 16}, {Real2x4, 32}, {Pair, 8}, {Word4, 16}, {Int4, 16}, {Bool4, 16}, {AtomicWord, 4}}
 
 // bytesOf returns the size of a type; types that are not in [Types] have 4 bytes.
-func bytesOf(name string) int {
+func (w *Text) bytesOf(name string) int {
 	for _, t := range Types {
 		if t.Name == name {
+			if w.double && strings.HasPrefix(name, Real) {
+				return 2 * t.Bytes
+			}
 			return t.Bytes
 		}
 	}
@@ -155,6 +163,12 @@ func (WGSL) AtomicLoad(place string) string       { return "atomicLoad(&" + plac
 func (WGSL) AtomicStore(place, value string) string {
 	return "atomicStore(&" + place + ", " + value + ")"
 }
+
+// Float64 implements [Language].
+func (WGSL) Float64() Language { return nil }
+
+// Has implements [Language].
+func (WGSL) Has(string) bool { return false }
 
 // Translate implements [Language].
 func (WGSL) Translate(text string) string { return text }

@@ -48,14 +48,15 @@ var libraryName = regexp.MustCompile(`\bplait_\w+`)
 
 func mentioned(text string) []string { return libraryName.FindAllString(text, -1) }
 
-// WithLibrary returns the program preceded by the library functions that it uses, directly or through others.
-func WithLibrary(program string) string {
+// WithLibrary returns the program preceded by the library functions that it uses, directly or through others, but for those that the language
+// has.
+func WithLibrary(program string, has func(function string) bool) string {
 	defs := library()
 	needed := map[string]bool{}
 	var add func(names []string)
 	add = func(names []string) {
 		for _, n := range names {
-			if d := defs[n]; d != nil && !needed[n] {
+			if d := defs[n]; d != nil && !needed[n] && !has(n) {
 				needed[n] = true
 				add(d.uses)
 			}

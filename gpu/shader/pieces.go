@@ -7,7 +7,7 @@ import (
 )
 
 // Expressions for infinity, and for the smallest and the largest integer of 64 bits.
-const Infinity, Lowest64, Highest64 = "bitcast<real>(0x7f800000u)", "pair(0u, 0x80000000u)", "pair(0xffffffffu, 0x7fffffffu)"
+const Infinity, Lowest64, Highest64 = "plait_inf()", "pair(0u, 0x80000000u)", "pair(0xffffffffu, 0x7fffffffu)"
 
 const (
 	// MaxLoop is how many elements an invocation processes at most. lavapipe ends loops after 65535 iterations.

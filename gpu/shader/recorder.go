@@ -45,7 +45,9 @@ type Runtime interface {
 type Key struct {
 	Name string
 	Bits [5]uint64
-	more string // the bytes that do not fit Bits
+	// Double says that the program computes in float64. [Recorder.Program] sets it.
+	Double bool
+	more   string // the bytes that do not fit Bits
 }
 
 const (
@@ -61,13 +63,15 @@ type Program any
 // A Recorder takes the dispatches of kernels and passes them to the runtime.
 type Recorder struct {
 	Runtime
-	GPU   *Device
-	Words []uint32                // a list for parameters, reused by each program
-	Mems  [MaxBuffers]core.Memory // a list for buffers, reused
+	GPU     *Device
+	Words   []uint32                // a list for parameters, reused by each program
+	Mems    [MaxBuffers]core.Memory // a list for buffers, reused
+	Float64 bool                    // programs of the call compute in float64: see [Doubles]
 }
 
 // Program returns the program of a key, which binds the given number of buffers. At the first use, write writes its text.
 func (r *Recorder) Program(key Key, buffers int, write func(w *Text)) (Program, error) {
+	key.Double = r.Float64
 	if p, err := r.Lookup(key); p != nil || err != nil {
 		return p, err
 	}
@@ -76,7 +80,7 @@ func (r *Recorder) Program(key Key, buffers int, write func(w *Text)) (Program, 
 
 // Write returns the text of a program in the language of the GPU.
 func (r *Recorder) Write(buffers int, write func(w *Text)) *Source {
-	w := newText(r.GPU.Language, buffers)
+	w := newText(r.GPU.Language, buffers, r.Float64)
 	write(w)
 	return w.source()
 }
@@ -128,6 +132,23 @@ func Word(m core.Memory) uint32 { return uint32(m.Handle&OffsetMask) / 4 }
 
 // FloatWord returns the word of a float32 parameter.
 func FloatWord(v float64) uint32 { return math.Float32bits(float32(v)) }
+
+// RealWords appends the words of a parameter of [Recorder.RealType]: one or two.
+func (r *Recorder) RealWords(w []uint32, v float64) []uint32 {
+	if r.Float64 {
+		low, high := IntWords(int64(math.Float64bits(v)))
+		return append(w, low, high)
+	}
+	return append(w, FloatWord(v))
+}
+
+// realParam returns the expression for a parameter of type [Real], whose first word has the given number, and the number of its words.
+func realParam(at int, double bool) (expression string, words int) {
+	if double {
+		return "bitcast<real>(pair(" + Param(at) + ", " + Param(at+1) + "))", 2
+	}
+	return "bitcast<real>(" + Param(at) + ")", 1
+}
 
 // IntWords returns the two words of a 64-bit parameter.
 func IntWords(v int64) (low, high uint32) { return uint32(uint64(v)), uint32(uint64(v) >> 32) }

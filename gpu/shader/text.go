@@ -24,13 +24,17 @@ type Text struct {
 	buffers         int
 	threads, shared int
 	whole           *Source
+	double          bool // it computes in float64
 }
 
-func newText(l Language, buffers int) *Text {
+func newText(l Language, buffers int, double bool) *Text {
 	if l == nil {
 		l = WGSL{}
 	}
-	w := &Text{Language: l, buffers: buffers}
+	if double {
+		l = l.Float64()
+	}
+	w := &Text{Language: l, buffers: buffers, double: double}
 	w.text.WriteString(l.Params())
 	return w
 }
@@ -43,6 +47,10 @@ func (w *Text) Add(format string, args ...any) {
 		w.text.WriteByte('\n')
 	}
 }
+
+// RealParam returns the expression for a parameter of type [Real], whose first word has the given number, and the number of its words: see
+// [Recorder.RealWords].
+func (w *Text) RealParam(at int) (expression string, words int) { return realParam(at, w.double) }
 
 // Put writes statements without formatting.
 func (w *Text) Put(statements string) { w.Add("%s", statements) }
@@ -59,7 +67,7 @@ func (w *Text) Whole(text string, threads, dynamic int) {
 
 // Shared declares an array in workgroup memory: see [Language].
 func (w *Text) Shared(name, element string, sizes ...int) {
-	bytes := bytesOf(element)
+	bytes := w.bytesOf(element)
 	for _, n := range sizes {
 		bytes *= n
 	}
@@ -178,5 +186,5 @@ func (w *Text) source() *Source {
 			head += w.Type(t.Name)
 		}
 	}
-	return &Source{Text: w.Translate(head + WithLibrary(text)), Buffers: w.buffers, Threads: w.threads, Shared: w.shared}
+	return &Source{Text: w.Translate(head + WithLibrary(text, w.Has)), Buffers: w.buffers, Threads: w.threads, Shared: w.shared}
 }

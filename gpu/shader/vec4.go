@@ -21,12 +21,12 @@ func Vec4(o *core.Operand, steps ...int) bool {
 }
 
 // HasVec4 reports whether programs can access elements of a dtype by ld4_NAME and st4_NAME.
-func HasVec4(d core.DType) bool { return d.IsFloat() && d != core.Float64 }
+func HasVec4(d core.DType) bool { return d.IsFloat() }
 
 // loader4 writes the function ld4_NAME, which reads the four elements of a vec4.
 func (a *Access) loader4(w *Text) {
 	sign := "ld4_" + a.Name + "(q_: u32) -> real4"
-	if a.DType == core.Float32 {
+	if a.real4(w) {
 		w.Func(sign, "return %s[q_];", a.Name)
 		return
 	}
@@ -36,7 +36,7 @@ func (a *Access) loader4(w *Text) {
 // storer4 writes the function st4_NAME, which stores the four elements of a vec4.
 func (a *Access) storer4(w *Text) {
 	sign := "st4_" + a.Name + "(q_: u32, v_: real4)"
-	if a.DType == core.Float32 {
+	if a.real4(w) {
 		w.Func(sign, "%s[q_] = v_;", a.Name)
 		return
 	}

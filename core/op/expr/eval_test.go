@@ -163,7 +163,8 @@ func TestPrintWGSL(t *testing.T) {
 		{"x + 2*y", F32, "out = x_ + 2.0f * y_;"},
 		{"x + 2*y", I32, "out = x_ + 2i * y_;"},
 		{"x + 5000000000*y", I64, "out = plait_add_i64(x_, plait_mul_i64(vec2<u32>(705032704u, 1u), y_));"},
-		{"where(x != y, inf, nan)", F32, "out = select(bitcast<f32>(0x7fc00000u), bitcast<f32>(0x7f800000u), !(x_ == y_));"},
+		{"where(x != y, inf, nan)", F32, "out = select(plait_nan(), plait_inf(), !(x_ == y_));"},
+		{"where(x != y, pi, exp(0.5))", F64, "out = select(plait_exp_f64(0.5), 3.141592653589793, !(x_ == y_));"},
 		{"where(x < y, x, y)", I64, "out = select(y_, x_, plait_lt_i64(x_, y_));"},
 		{"t = exp(x); abs(t)", F32, "let t_ = plait_exp_f32(x_);\nout = abs(t_);"},
 	} {

@@ -173,11 +173,15 @@ func wgslDialect(t Type) *dialect {
 		case t == I32:
 			return c.Text + "i"
 		case c.Text == "inf":
-			return "bitcast<f32>(0x7f800000u)"
+			return "plait_inf()"
 		case c.Text == "nan":
-			return "bitcast<f32>(0x7fc00000u)"
+			return "plait_nan()"
+		case c.Text == "pi" && t == F64:
+			return strconv.FormatFloat(c.Value, 'g', -1, 64)
 		case c.Text == "pi":
 			return "3.14159265f"
+		case t == F64:
+			return decimal(c.Text)
 		}
 		return decimal(c.Text) + "f"
 	}
@@ -185,10 +189,10 @@ func wgslDialect(t Type) *dialect {
 		switch {
 		case f.Name == "where":
 			return "select($3, $2, $1)"
-		case f.Name == "ne" && t == F32:
+		case f.Name == "ne" && t.Float():
 			// != is false for a NaN in the compilers at hand.
 			return "!($1 == $2)"
-		case t == F32 && wgslBuiltin[f.Name], t == I32 && f.Name == "abs", t == I32 && f.Name == "min", t == I32 && f.Name == "max":
+		case t.Float() && wgslBuiltin[f.Name], t == I32 && f.Name == "abs", t == I32 && f.Name == "min", t == I32 && f.Name == "max":
 			return f.Name
 		}
 		return "plait_" + f.Name + "_" + t.String()
@@ -200,12 +204,13 @@ func wgslDialect(t Type) *dialect {
 		case t == I64:
 			return false
 		}
-		return !(f.Name == "ne" && t == F32)
+		return !(f.Name == "ne" && t.Float())
 	}
 	return d
 }
 
-// WGSL prints the program for F32, I32 or I64 as C does for C.
+// WGSL prints the program for F32, I32 or I64 as C does for C. For F64 it prints what WGSL would have if it had the type: languages that are
+// translated from it do.
 func (p *Program) WGSL(t Type, emit func(i int, value string) string) string {
 	d := wgslDialect(t)
 	return p.statements(d, func(l Let, value string) string { return "let " + d.name(l.Name) + " = " + value + ";" }, emit)

@@ -30,7 +30,7 @@ func attentionBackwardCall(r *shader.Recorder, c *core.Call) error {
 	if a.onTensorCores(r.GPU) {
 		return a.tensorBackward(r)
 	}
-	stats, err := r.Temp(8 * rows)
+	stats, err := r.Reals(2 * rows)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (a *attentionProblem) rowStats(r *shader.Recorder, stats core.Memory, rows 
 	o, lse, do := &a.c.Ins[4], &a.c.Ins[5], &a.c.Ins[6]
 	s := shader.New(r, "attention_backward (rows)")
 	x, g := s.In("o", o, expr.F32, expr.Number), s.In("g", do, expr.F32, expr.Number)
-	l, to := s.In("lse", lse, expr.F32, expr.Number), s.FloatsOf("stats", stats)
+	l, to := s.In("lse", lse, expr.F32, expr.Number), s.RealsOf("stats", stats)
 	count, heads, queries, dim := s.Uint(rows), s.Uint(a.kv*a.group), s.Uint(a.queries), s.Uint(a.valueDim)
 	at := func(o *core.Operand, first string) string {
 		return fmt.Sprintf("%s + row / (%s * %s) * %s + row / %s %% %s * %s + row %% %s * %s", first, heads, queries, s.Uint(o.Strides[0]),
@@ -100,7 +100,7 @@ func (a *attentionProblem) queryGradients(r *shader.Recorder, stats core.Memory,
 	q, k := newHeadOperand(s, "q", a.q, queries, dim, false), newHeadOperand(s, "k", a.k, keys, dim, false)
 	v, g := newHeadOperand(s, "v", a.v, keys, valueDim, false), newHeadOperand(s, "g", &a.c.Ins[6], queries, valueDim, false)
 	dq := newHeadOperand(s, "dq", &a.c.Outs[0], queries, dim, true)
-	sums, count := s.FloatsOf("stats", stats), s.Uint(rows)
+	sums, count := s.RealsOf("stats", stats), s.Uint(rows)
 	mask := a.scoreMask(s, false)
 	b, err := a.blocks(r, s, a.dim, column, a.keys)
 	if err != nil {
@@ -179,7 +179,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 	if withV {
 		dv = newHeadOperand(s, "dv", &a.c.Outs[2], keys, valueDim, true)
 	}
-	sums, count := s.FloatsOf("stats", stats), s.Uint(rows)
+	sums, count := s.RealsOf("stats", stats), s.Uint(rows)
 	mask := a.scoreMask(s, true)
 	b, err := a.blocks(r, s, max(a.dim, a.valueDim), column, a.group*a.queries)
 	if err != nil {
@@ -188,7 +188,7 @@ func (a *attentionProblem) keyGradients(r *shader.Recorder, stats core.Memory, r
 	groups, place := h.workgroups(s, a.keys, false)
 	var ds, ds0, dsRow string
 	if s.Flag(kept != nil) {
-		ds = s.FloatsOf("ds", *kept)
+		ds = s.RealsOf("ds", *kept)
 		s.Bindings[len(s.Bindings)-1].Vec4 = true
 		lines, width := a.scoreShape()
 		dsRow = s.Uint(width)

@@ -34,7 +34,7 @@ type headOperand struct {
 // newHeadOperand binds an operand.
 func newHeadOperand(s *shader.Builder, name string, o *core.Operand, rows, dim string, out bool) headOperand {
 	v := headOperand{name: name, rows: rows, dim: dim, size: o.Shape[3]}
-	v.vec4 = s.Flag(v.size%4 == 0 && shader.Aligned(o, o.Strides[:3]...))
+	v.vec4 = s.Flag(v.size%4 == 0 && s.Aligned(o, o.Strides[:3]...))
 	switch { // the text depends on divisibility only
 	case v.size == 0:
 		s.Specialize(0)

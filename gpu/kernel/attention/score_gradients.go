@@ -39,7 +39,11 @@ func (a *attentionProblem) scoreShape() (lines, length int) {
 // scoreBytes returns the bytes for the score gradients of one key head.
 func (a *attentionProblem) scoreBytes() int {
 	lines, length := a.scoreShape()
-	return 4 * a.group * lines * length
+	size := 4
+	if shader.Doubles(a.c) {
+		size = 8
+	}
+	return size * a.group * lines * length
 }
 
 // scoreParts divides the key heads into ranges whose score gradients are stored at a time. It returns nil if they are to be computed twice
@@ -82,7 +86,7 @@ func (a *attentionProblem) storeScores(r *shader.Recorder, stats core.Memory, ro
 		if err := a.keyColumns(r, stats, rows, h, &scores); err != nil {
 			return err
 		}
-		p := a.queryProduct(h, scores)
+		p := a.queryProduct(r, h, scores)
 		if err := p.Tiled(r, scoreTile, 1, nil); err != nil {
 			return err
 		}
@@ -91,9 +95,9 @@ func (a *attentionProblem) storeScores(r *shader.Recorder, stats core.Memory, ro
 }
 
 // queryProduct returns the product that computes dq for the query heads of a range of key heads.
-func (a *attentionProblem) queryProduct(h headRange, scores core.Memory) *matmul.Product {
+func (a *attentionProblem) queryProduct(r *shader.Recorder, h headRange, scores core.Memory) *matmul.Product {
 	lines, length := a.scoreShape()
-	ds := &core.Operand{Memory: scores, DType: core.Float32}
+	ds := &core.Operand{Memory: scores, DType: r.RealType()}
 	dq, k := a.c.Outs[0], *a.k
 	dq.Offset += h.batch*dq.Strides[0] + h.head*a.group*dq.Strides[1]
 	k.Offset += h.batch*k.Strides[0] + h.head*k.Strides[1]

@@ -152,7 +152,7 @@ func (a *attentionProblem) tensorBackward(r *shader.Recorder) error {
 		p.matrix("dq", dq, true)
 	}
 	p.vector("lse", p.In("lse", lse, expr.F32, expr.Number))
-	p.vector("stats", p.FloatsOf("stats", stats))
+	p.vector("stats", p.RealsOf("stats", stats))
 	blocks := shader.Ceil(a.queries, t.rows())
 	p.problem(blocks)
 	if err := p.run(r, blocks*a.batch*a.kv*a.group); err != nil || !dk.Present() && !dv.Present() {
@@ -170,7 +170,7 @@ func (a *attentionProblem) tensorBackward(r *shader.Recorder) error {
 	if p.flag("WITH_V", dv.Present()) {
 		p.matrix("dv", dv, true)
 	}
-	p.vector("stats", p.FloatsOf("stats", stats))
+	p.vector("stats", p.RealsOf("stats", stats))
 	blocks = shader.Ceil(a.keys, t.rows())
 	p.problem(blocks)
 	return p.run(r, blocks*a.batch*a.kv*t.slices)

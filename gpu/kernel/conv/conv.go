@@ -48,7 +48,7 @@ func (v *convolution) patch() int { return v.channels * v.Taps() }
 
 // imagesAtOnce returns how many images are processed at a time.
 func (v *convolution) imagesAtOnce(r *shader.Recorder) int {
-	each := 4 * v.groups * v.patch() * primitive.Product3(v.Out)
+	each := r.RealType().Size() * v.groups * v.patch() * primitive.Product3(v.Out)
 	return min(max(min(columnBytes, r.GPU.Binding)/max(each, 1), 1), v.images)
 }
 
@@ -128,10 +128,10 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 	return v.addBias(r, c, y, positions)
 }
 
-// scratch returns scratch memory for n float32 numbers.
+// scratch returns scratch memory for n numbers of the type that programs compute with.
 func (v *convolution) scratch(r *shader.Recorder, n int) (*core.Operand, error) {
-	m, err := r.Temp(4 * max(n, 1))
-	return &core.Operand{Memory: m, DType: core.Float32}, err
+	m, err := r.Reals(max(n, 1))
+	return &core.Operand{Memory: m, DType: r.RealType()}, err
 }
 
 // permuteResults copies results between the layout [images, outputs, positions] of y and the layout [outputs, images, positions] of rows;

@@ -31,13 +31,13 @@ func (v *convolution) depthwiseWeights(r *shader.Recorder, x, y, w *core.Operand
 	pieces := min(shader.Ceil(depthwiseGroups, channels*blocks), shader.Ceil(long, 4*shader.Threads))
 	pieces = max(pieces, shader.Ceil(long, shader.MaxLoop*shader.Threads), 1)
 	chunk := shader.Ceil(long, pieces)
-	parts, err := r.Temp(4 * pieces * channels * taps)
+	parts, err := r.Reals(pieces * channels * taps)
 	if err != nil {
 		return err
 	}
 	s := shader.New(r, "depthwise weights")
 	from, grad := s.In("x", x, expr.F32, expr.Number), s.In("y", y, expr.F32, expr.Number)
-	to := s.FloatsOf("parts", parts)
+	to := s.RealsOf("parts", parts)
 	groups := pieces * channels * blocks
 	count, longWord, chunkWord, channelsWord := s.Uint(groups), s.Uint(long), s.Uint(chunk), s.Uint(channels)
 	blocksWord, outputs, tapsWord := s.Uint(blocks), s.Uint(v.outputs), s.Uint(taps)

@@ -20,7 +20,7 @@ const (
 
 // byLibrary reports whether the library computes the products of a convolution.
 func (v *convolution) byLibrary(r *shader.Recorder, t core.DType) bool {
-	return r.GPU.Library && (t.IsHalf() || v.reduced) && v.patch() >= minLibraryPatch && v.outputs >= minLibraryOutputs && primitive.Product3(v.Out) > 0 && v.images > 0
+	return r.GPU.Library && (t.IsHalf() || v.reduced && t == core.Float32) && v.patch() >= minLibraryPatch && v.outputs >= minLibraryOutputs && primitive.Product3(v.Out) > 0 && v.images > 0
 }
 
 // pointwise reports whether patches are the elements of the input in order.

@@ -40,8 +40,8 @@ func Copy(r *shader.Recorder, c *core.Call) error {
 		}
 	}
 	m := KernelOf(c)
-	if m == copyBits && in.IsNumber {
-		in.Number.Int = int64(math.Float64bits(in.Number.Float))
+	if m == copyBits {
+		return copyDoubles(r, c)
 	}
 	if m == copyFloats && !in.IsNumber {
 		l := shader.NewLoop(out.Shape, out, in)
@@ -50,6 +50,17 @@ func Copy(r *shader.Recorder, c *core.Call) error {
 		}
 	}
 	return m.Run(r, c)
+}
+
+// copyDoubles copies float64 numbers as 64-bit integers, which no language lacks.
+func copyDoubles(r *shader.Recorder, c *core.Call) error {
+	out, in, double := c.Outs[0], c.Ins[0], r.Float64
+	if in.IsNumber {
+		in.Number.Int = int64(math.Float64bits(in.Number.Float))
+	}
+	out.DType, in.DType, r.Float64 = core.Int64, core.Int64, false
+	defer func() { r.Float64 = double }()
+	return copyBits.Run(r, &core.Call{Op: c.Op, Outs: []core.Operand{out}, Ins: []core.Operand{in}})
 }
 
 // KernelOf returns the elementwise kernel that a copy or fill is equivalent to.

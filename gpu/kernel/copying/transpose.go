@@ -117,7 +117,7 @@ func transposeVec4(w *shader.Text, step, toStep, cols, rows string) {
 
 // Transposed returns a row-major copy of a column-major matrix in scratch memory, and the stride of its rows, a multiple of four elements.
 func Transposed(r *shader.Recorder, o *core.Operand, rows, cols, colStep int) (*core.Operand, int, error) {
-	apart, dtype := shader.Ceil(cols, 4)*4, core.Float32
+	apart, dtype := shader.Ceil(cols, 4)*4, r.RealType()
 	if rows%4 == 0 && cols%4 == 0 && shader.Vec4(o, colStep) {
 		dtype = o.DType
 	}

@@ -16,7 +16,7 @@ func init() {
 	for _, row := range op.Rows() {
 		for _, e := range row.Elementwise {
 			for _, k := range e.Kernels() {
-				for _, t := range []expr.Type{expr.F32, expr.I64} {
+				for _, t := range []expr.Type{expr.F32, expr.F64, expr.I64} {
 					name := k.Instance(t)
 					if !slices.Contains(k.Types(), t) || seen[name] {
 						continue
@@ -106,7 +106,7 @@ func (m *Kernel) Run(r *shader.Recorder, c *core.Call) error {
 			w = append(w, shader.Base(o))
 		}
 	}
-	w = m.Scalars(w, c)
+	w = m.Scalars(r, w, c)
 	if faults {
 		mem, word, err := r.Check(c, func(c *core.Call, _ uint32) error {
 			return core.Errorf(core.ValueError, c.Op, "integer division by zero")
@@ -206,26 +206,26 @@ func (m *Kernel) ScalarWords(c *core.Call) int {
 }
 
 // Scalars appends the words of a call's number inputs and attributes.
-func (m *Kernel) Scalars(w []uint32, c *core.Call) []uint32 {
+func (m *Kernel) Scalars(r *shader.Recorder, w []uint32, c *core.Call) []uint32 {
 	for i := range c.Ins {
 		if o := &c.Ins[i]; o.IsNumber {
-			w = m.scalar(w, o.Number.Float, o.Number.Int)
+			w = m.scalar(r, w, o.Number.Float, o.Number.Int)
 		}
 	}
 	for _, v := range c.Floats {
-		w = m.scalar(w, v, int64(v))
+		w = m.scalar(r, w, v, int64(v))
 	}
 	for _, v := range c.Ints {
-		w = m.scalar(w, float64(v), v)
+		w = m.scalar(r, w, float64(v), v)
 	}
 	return w
 }
 
 // scalar appends the words of a number in the kernel's type.
-func (m *Kernel) scalar(w []uint32, f float64, i int64) []uint32 {
+func (m *Kernel) scalar(r *shader.Recorder, w []uint32, f float64, i int64) []uint32 {
 	if m.Compute == expr.I64 {
 		low, high := shader.IntWords(i)
 		return append(w, low, high)
 	}
-	return append(w, shader.FloatWord(f))
+	return r.RealWords(w, f)
 }

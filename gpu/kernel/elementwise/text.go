@@ -114,8 +114,8 @@ func (m *Kernel) Function(w *shader.Text, suffix string, isNumber func(i int) bo
 			}
 			return v
 		}
-		next++
-		v := "bitcast<real>(" + shader.Param(next-1) + ")"
+		v, words := w.RealParam(next)
+		next += words
 		if k == expr.Logic {
 			return "!(" + v + " == 0.0)"
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
+	"github.com/plait-ml/plait/core/op/expr"
 	"github.com/plait-ml/plait/gpu/kernel/copying"
 	"github.com/plait-ml/plait/gpu/kernel/elementwise"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -88,7 +89,8 @@ type released struct {
 	after  uint64
 }
 
-// Fusable returns the elementwise kernel of a call that can be a member of a fusion, or nil.
+// Fusable returns the elementwise kernel of a call that can be a member of a fusion, or nil. Calls with float64 cannot: a program computes in
+// one floating-point type.
 func Fusable(c *core.Call) *elementwise.Kernel {
 	var m *elementwise.Kernel
 	switch c.Kernel {
@@ -100,7 +102,7 @@ func Fusable(c *core.Call) *elementwise.Kernel {
 	default:
 		m = elementwise.KernelOf(c.Kernel)
 	}
-	if m == nil || m.Faults || len(c.Ins)+len(c.Outs) > shader.MaxBuffers {
+	if m == nil || m.Faults || m.Compute == expr.F64 || len(c.Ins)+len(c.Outs) > shader.MaxBuffers {
 		return nil
 	}
 	shape := c.Outs[0].Shape

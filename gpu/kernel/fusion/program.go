@@ -103,6 +103,7 @@ func (f *Cache) get(key []byte, weight int, compile func() shader.Program) shade
 // Dispatch runs the members as one program and reports whether there is one. compile compiles a new program; it returns nil if the device
 // does not accept it.
 func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key []byte, source *shader.Source) shader.Program) bool {
+	r.Float64 = false // see [Fusable]
 	mems := &r.Mems
 	bound := f.operands[:0]
 	for i := range f.sites {
@@ -139,7 +140,7 @@ func (f *Fusion) Dispatch(r *shader.Recorder, programs *Cache, compile func(key 
 		w = append(w, 0)
 	}
 	for i := range f.Members[:f.N] {
-		w = f.Members[i].kernel.Scalars(w, &f.Members[i].Call)
+		w = f.Members[i].kernel.Scalars(r, w, &f.Members[i].Call)
 	}
 	if form.Rank > 0 {
 		w = l.Words(w)

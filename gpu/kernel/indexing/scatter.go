@@ -299,7 +299,7 @@ func (p *Scatter) combine(r *shader.Recorder, e *primitive.Entries) error {
 		return err
 	}
 	words := 1
-	if shader.ComputeType(p.out.DType) == expr.I64 {
+	if shader.ComputeType(p.out.DType) == expr.I64 || r.Float64 {
 		words = 2
 	}
 	var parts core.Memory
@@ -333,10 +333,14 @@ func (p *Scatter) level(r *shader.Recorder, e *primitive.Entries, extents, parts
 		text := bound(w)
 		if long {
 			w.Func("slot(j: u32, later: bool, q: u32) -> u32", "return (2u * (j / %du) + select(1u, 0u, later)) * %s + q;", runPiece, width)
-			if text.t == expr.F32 {
+			switch {
+			case text.t == expr.F32 && r.Float64:
+				w.Func("ld_part(i: u32) -> real", "return bitcast<real>(pair(parts[%[1]s + 2u * i], parts[%[1]s + 2u * i + 1u]));", part)
+				w.Func("st_part(i: u32, v: real)", "let b = bitcast<pair>(v);\n  parts[%[1]s + 2u * i] = b.x; parts[%[1]s + 2u * i + 1u] = b.y;", part)
+			case text.t == expr.F32:
 				w.Func("ld_part(i: u32) -> real", "return bitcast<real>(parts[%s + i]);", part)
 				w.Func("st_part(i: u32, v: real)", "parts[%s + i] = bitcast<u32>(v);", part)
-			} else {
+			default:
 				w.Func("ld_part(i: u32) -> pair", "return pair(parts[%[1]s + 2u * i], parts[%[1]s + 2u * i + 1u]);", part)
 				w.Func("st_part(i: u32, v: pair)", "parts[%[1]s + 2u * i] = v.x; parts[%[1]s + 2u * i + 1u] = v.y;", part)
 			}

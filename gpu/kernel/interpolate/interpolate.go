@@ -121,14 +121,16 @@ func keys(x float64) float64 {
 // GPU.
 func (p *resampling) tables(r *shader.Recorder) (m core.Memory, where [3]int, err error) {
 	var words []uint32
+	wide := r.RealType().Size() / 4 // words of a weight
 	for d := range 3 {
 		where[d] = len(words)
 		n := p.taps() * p.out[d]
-		words = append(words, make([]uint32, 2*n)...)
+		words = append(words, make([]uint32, (1+wide)*n)...)
 		at, weight := words[where[d]:][:n], words[where[d]+n:]
 		for o := range p.out[d] {
 			for k, t := range p.tapsAt(d, o) {
-				at[k*p.out[d]+o], weight[k*p.out[d]+o] = uint32(t.at), shader.FloatWord(t.weight)
+				at[k*p.out[d]+o] = uint32(t.at)
+				r.RealWords(weight[:wide*(k*p.out[d]+o)], t.weight)
 			}
 		}
 	}
@@ -141,7 +143,7 @@ func (p *resampling) tables(r *shader.Recorder) (m core.Memory, where [3]int, er
 
 // bind binds the tables. It returns expressions for the sizes, and a function that declares tap_D(k, o) and weight_D(k, o) for each
 // dimension.
-func (p *resampling) bind(s *shader.Builder, m core.Memory, where [3]int) (in, out [3]string, functions func(w *shader.Text)) {
+func (p *resampling) bind(r *shader.Recorder, s *shader.Builder, m core.Memory, where [3]int) (in, out [3]string, functions func(w *shader.Text)) {
 	table := s.WordsOf("table", m)
 	s.Specialize(p.taps())
 	var taps, weights [3]string
@@ -151,7 +153,12 @@ func (p *resampling) bind(s *shader.Builder, m core.Memory, where [3]int) (in, o
 	return in, out, func(w *shader.Text) {
 		for d := range 3 {
 			w.Func(fmt.Sprintf("tap_%d(k: u32, o: u32) -> u32", d), "return table[%s + %s + k * %s + o];", table, taps[d], out[d])
-			w.Func(fmt.Sprintf("weight_%d(k: u32, o: u32) -> real", d), "return bitcast<real>(table[%s + %s + k * %s + o]);", table, weights[d], out[d])
+			sign := fmt.Sprintf("weight_%d(k: u32, o: u32) -> real", d)
+			if r.Float64 {
+				w.Func(sign, "let e = %s + %s + 2u * (k * %s + o);\n  return bitcast<real>(pair(table[e], table[e + 1u]));", table, weights[d], out[d])
+				continue
+			}
+			w.Func(sign, "return bitcast<real>(table[%s + %s + k * %s + o]);", table, weights[d], out[d])
 		}
 	}
 }
@@ -168,7 +175,7 @@ func (p *resampling) forward(r *shader.Recorder, x, y *core.Operand) error {
 	s := shader.New(r, "interpolate")
 	t := shader.ComputeType(x.DType)
 	from, to, count := s.In("x", x, t, expr.Number), s.Out("y", y, t, expr.Number), s.Uint(n)
-	in, out, functions := p.bind(s, m, where)
+	in, out, functions := p.bind(r, s, m, where)
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		place := func(z, y, x string) string {
 			return from + " + ((plane * " + in[0] + " + " + z + ") * " + in[1] + " + " + y + ") * " + in[2] + " + " + x
@@ -212,7 +219,7 @@ func (p *resampling) backward(r *shader.Recorder, dy, dx *core.Operand) error {
 	}
 	s := shader.New(r, "interpolate_grad")
 	from, to, count := s.In("g", dy, expr.F32, expr.Number), s.Out("y", dx, expr.F32, expr.Number), s.Uint(n)
-	in, out, functions := p.bind(s, m, where)
+	in, out, functions := p.bind(r, s, m, where)
 	taps := strconv.Itoa(p.taps()) + "u"
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		functions(w)

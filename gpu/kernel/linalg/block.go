@@ -15,8 +15,10 @@ type block struct {
 }
 
 // blockOf returns matrices in scratch memory, whose rows begin apart elements after each other.
-func blockOf(m core.Memory, rows, apart int) block {
-	return block{of: shader.F32Operand(m, 0, 1), row: apart, col: 1, each: rows * apart}
+func (x *matrices) blockOf(m core.Memory, rows, apart int) block {
+	of := shader.F32Operand(m, 0, 1)
+	of.DType = x.dtype
+	return block{of: of, row: apart, col: 1, each: rows * apart}
 }
 
 // blockIn returns the matrices of a contiguous operand.
@@ -44,7 +46,7 @@ func (b block) operand() *core.Operand {
 }
 
 // whole returns the matrices as a block.
-func (x *matrices) whole() block { return blockOf(x.data, x.m, x.n) }
+func (x *matrices) whole() block { return x.blockOf(x.data, x.m, x.n) }
 
 // product computes out = alpha a b + beta out for matrices [m, k] and [k, n].
 func (x *matrices) product(r *shader.Recorder, out, a, b block, m, n, k int, alpha, beta float64) error {

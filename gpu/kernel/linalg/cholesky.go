@@ -67,7 +67,7 @@ func (x *matrices) choleskyPanel(r *shader.Recorder, l *core.Operand, first, wid
 		slots = 2 * each
 	}
 	groups := max(shader.Ceil(below, width), 1)
-	data, status, to := s.FloatsOf("data", x.data), s.WordsOf("status", x.status), s.Out("l", l, expr.F32, expr.Number)
+	data, status, to := s.RealsOf("data", x.data), s.WordsOf("status", x.status), s.Out("l", l, expr.F32, expr.Number)
 	total, perMatrix, size, begin, count := s.Uint(x.batch*groups), s.Uint(groups), s.Uint(x.n), s.Uint(first), s.Uint(min(width, x.n-first))
 	return s.Run(r, x.batch*groups, func(w *shader.Text) {
 		w.Shared("column", shader.Real, 2, lanes*slots)

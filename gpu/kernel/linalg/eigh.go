@@ -24,12 +24,15 @@ func eighCall(r *shader.Recorder, c *core.Call) error {
 		return err
 	}
 	j.least = 0x1p-21
+	if r.Float64 {
+		j.least = 0x1p-50
+	}
 	v := j.riders
-	products, err := r.Temp(4 * batch * j.n * n)
+	products, err := r.Reals(batch * j.n * n)
 	if err != nil {
 		return err
 	}
-	spare := blockOf(products, j.n, n)
+	spare := j.blockOf(products, j.n, n)
 	if err := j.copyTo(r, v, v, j.n, n, identityMatrix); err != nil {
 		return err
 	}

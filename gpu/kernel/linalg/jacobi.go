@@ -50,21 +50,23 @@ func newJacobi(r *shader.Recorder, batch, rows, width int) (*jacobi, error) {
 	if err := j.allocate(r); err != nil {
 		return nil, err
 	}
-	riders, err := r.Temp(4 * batch * j.n * width)
+	riders, err := r.Reals(batch * j.n * width)
 	if err != nil {
 		return nil, err
 	}
-	j.riders = blockOf(riders, j.n, width)
+	j.riders = j.blockOf(riders, j.n, width)
 	for _, m := range []struct {
-		to    *core.Memory
-		words int
-		clear bool
-	}{{&j.rotations, batch * j.pairs * 4 * j.side * j.side, false}, {&j.done, batch, true}, {&j.turned, 2 * batch, true}, {&j.scale, batch, false}} {
-		if *m.to, err = r.Temp(4 * m.words); err != nil {
-			return nil, err
+		to   *core.Memory
+		n    int
+		real bool
+	}{{&j.rotations, batch * j.pairs * 4 * j.side * j.side, true}, {&j.done, batch, false}, {&j.turned, 2 * batch, false}, {&j.scale, batch, true}} {
+		if m.real {
+			*m.to, err = r.Reals(m.n)
+		} else if *m.to, err = r.Temp(4 * m.n); err == nil {
+			r.Clear(shader.F32Operand(*m.to, 0, m.n))
 		}
-		if m.clear {
-			r.Clear(shader.F32Operand(*m.to, 0, m.words))
+		if err != nil {
+			return nil, err
 		}
 	}
 	return j, nil
@@ -103,7 +105,7 @@ func (j *jacobi) sweeps(r *shader.Recorder, refresh, after func() error) error {
 // those that are not finite, which is their status: a product spreads what is not to the diagonal.
 func (j *jacobi) check(r *shader.Recorder, first bool) error {
 	s := shader.New(r, "jacobi (check)")
-	data, status, done, turned, scale := s.FloatsOf("data", j.data), s.WordsOf("status", j.status), s.WordsOf("done", j.done), s.WordsOf("turned", j.turned), s.FloatsOf("scale", j.scale)
+	data, status, done, turned, scale := s.RealsOf("data", j.data), s.WordsOf("status", j.status), s.WordsOf("done", j.done), s.WordsOf("turned", j.turned), s.RealsOf("scale", j.scale)
 	batch, size := s.Uint(j.batch), s.Uint(j.n)
 	s.Flag(first)
 	return s.Run(r, j.batch, func(w *shader.Text) {
@@ -155,7 +157,7 @@ func (j *jacobi) ranks(r *shader.Recorder, sizes block, rows int, falling bool) 
 	}
 	s := shader.New(r, "ranks")
 	s.Flag(falling)
-	size, to := s.FloatsOf("sizes", sizes.of.Memory), s.WordsOf("ranks", m)
+	size, to := s.RealsOf("sizes", sizes.of.Memory), s.WordsOf("ranks", m)
 	count, n, each, step := s.Uint(j.batch*rows), s.Uint(rows), s.Uint(sizes.each), s.Uint(sizes.row)
 	return m, s.Run(r, shader.GroupsFor(j.batch*rows), func(w *shader.Text) {
 		before := map[bool]string{false: "o < v", true: "o > v"}[falling]

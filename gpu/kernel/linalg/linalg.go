@@ -8,7 +8,7 @@ import (
 )
 
 // Small matrices are factorised by one workgroup each. Larger ones are cut into panels of columns: a workgroup factorises a panel, and products
-// apply it to the rest. Matrices are in scratch memory, in float32. Operands are contiguous.
+// apply it to the rest. Matrices are in scratch memory, in float32 or float64. Operands are contiguous.
 
 const (
 	matrixThreads = 64
@@ -27,6 +27,7 @@ const (
 type matrices struct {
 	batch, m, n  int
 	data, status core.Memory
+	dtype        core.DType // of data
 }
 
 // newMatrices copies Ins[0] to scratch memory.
@@ -48,11 +49,12 @@ func newMatrices(r *shader.Recorder, c *core.Call) (x *matrices, err error) {
 
 // allocate makes the status words, which are 0, and memory for the matrices.
 func (x *matrices) allocate(r *shader.Recorder) (err error) {
+	x.dtype = r.RealType()
 	if x.status, err = r.Temp(4 * x.batch); err != nil {
 		return err
 	}
 	r.Clear(shader.F32Operand(x.status, 0, x.batch))
-	x.data, err = r.Temp(4 * max(x.batch*x.m*x.n, 1))
+	x.data, err = r.Reals(max(x.batch*x.m*x.n, 1))
 	return err
 }
 

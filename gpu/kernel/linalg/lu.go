@@ -85,15 +85,21 @@ func (x *matrices) luPanel(r *shader.Recorder, p luShape, first, count, low int,
 	s.Specialize(p.threads)
 	s.Specialize(p.rows)
 	s.Specialize(p.width)
-	data, status, pivot, move := s.FloatsOf("data", x.data), s.WordsOf("status", x.status), s.WordsOf("pivots", pivots), s.WordsOf("moves", moves)
+	data, status, pivot, move := s.RealsOf("data", x.data), s.WordsOf("status", x.status), s.WordsOf("pivots", pivots), s.WordsOf("moves", moves)
 	batch, rows, cols, begin, steps, lowWord := s.Uint(x.batch), s.Uint(x.m), s.Uint(x.n), s.Uint(first), s.Uint(count), s.Uint(low)
 	vectors := shader.Ceil(p.width, 4)
 	return s.Run(r, x.batch, func(w *shader.Text) {
 		w.Shared("row", shader.Real4, vectors)
-		w.Shared("largest", shader.Pair, p.threads)
-		w.Shared("larger", shader.Pair, p.threads/8)
-		w.Shared("few", shader.Pair, 8)
-		w.Func("most(a: pair, b: pair) -> pair", "return select(b, a, a.x > b.x || (a.x == b.x && a.y < b.y));")
+		// A candidate has the place y of its row, and the bits of its absolute value, in x or in z and x.
+		typ, better, value := shader.Pair, "a.x > b.x || (a.x == b.x && a.y < b.y)", "pair(bitcast<u32>(abs(a%[1]d_0)), place%[1]d)"
+		if r.Float64 {
+			typ, better = shader.Word4, "a.z > b.z || (a.z == b.z && (a.x > b.x || (a.x == b.x && a.y < b.y)))"
+			value = "word4(bitcast<pair>(abs(a%[1]d_0)).x, place%[1]d, bitcast<pair>(abs(a%[1]d_0)).y, 0u)"
+		}
+		w.Shared("largest", typ, p.threads)
+		w.Shared("larger", typ, p.threads/8)
+		w.Shared("few", typ, 8)
+		w.Func("most(a: "+typ+", b: "+typ+") -> "+typ, "if (%s) { return a; }\n  return b;", better)
 		w.EachGroup(p.threads, batch)
 		w.Add(`  let n = %s;
   let first = %s;
@@ -107,9 +113,9 @@ func (x *matrices) luPanel(r *shader.Recorder, p luShape, first, count, low int,
 				w.Add("  if (left%[1]d && %[2]du < count) { a%[1]d_%[2]d = data[from_ + place%[1]d * n + %[2]du]; }", q, c)
 			}
 		}
-		w.Add("  var failed = 0u;\n  for (var step = 0u; step < count; step++) {\n    var best = pair(0u, 0xffffffffu);")
+		w.Add("  var failed = 0u;\n  for (var step = 0u; step < count; step++) {\n    var best: %s;\n    best.y = 0xffffffffu;", typ)
 		for q := range p.rows {
-			w.Add("    if (left%[1]d) { best = most(best, pair(bitcast<u32>(abs(a%[1]d_0)), place%[1]d)); }", q)
+			w.Add("    if (left%[1]d) { best = most(best, "+value+"); }", q)
 		}
 		w.Add("    largest[li] = best;")
 		w.Barrier()

@@ -79,10 +79,10 @@ func newQR(r *shader.Recorder, batch, m, n int, fill func(x *matrices, to block)
 		q.panels = append(q.panels, p)
 	}
 	var err error
-	if q.inner, err = r.Temp(4 * size); err != nil {
+	if q.inner, err = r.Reals(size); err != nil {
 		return nil, err
 	}
-	if q.scratch, err = r.Temp(4 * batch * widest * n); err != nil {
+	if q.scratch, err = r.Reals(batch * widest * n); err != nil {
 		return nil, err
 	}
 	return q, fill(q.matrices, q.whole())
@@ -163,11 +163,11 @@ func (q *qr) reflect(r *shader.Recorder, p qrPanel, b block, columns int, backwa
 	}
 	height := q.m - p.first
 	v := q.whole().at(p.first, q.cols+p.first)
-	w := blockOf(q.scratch, p.width, columns)
+	w := q.blockOf(q.scratch, p.width, columns)
 	if err := q.product(r, w, v.transposed(), b, p.count, columns, height, 1, 0); err != nil {
 		return err
 	}
-	inner := blockOf(q.inner, p.width, p.width)
+	inner := q.blockOf(q.inner, p.width, p.width)
 	inner.first = p.at
 	t := triangle{block: inner, width: p.width, count: p.count, unit: true}
 	if backward {

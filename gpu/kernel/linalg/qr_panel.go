@@ -48,7 +48,7 @@ func (q *qr) factorisePanel(r *shader.Recorder, p qrPanel) error {
 	s.Specialize(p.width)
 	s.Specialize(p.lanes)
 	s.Specialize(p.vectors)
-	data, inner := s.FloatsOf("data", q.data), s.FloatsOf("inner", q.inner)
+	data, inner := s.RealsOf("data", q.data), s.RealsOf("inner", q.inner)
 	batch, rows, cols, vectors := s.Uint(q.batch), s.Uint(q.m), s.Uint(q.n), s.Uint(q.cols)
 	first, count, offset := s.Uint(p.first), s.Uint(p.count), s.Uint(p.at)
 	return s.Run(r, q.batch, func(w *shader.Text) {

@@ -40,7 +40,7 @@ func (j *jacobi) rotate(r *shader.Recorder, round, inner int) error {
 	if round > 0 {
 		across = 1
 	}
-	data, to, done, turned, scale := s.FloatsOf("data", j.data), s.FloatsOf("to", j.rotations), s.WordsOf("done", j.done), s.WordsOf("turned", j.turned), s.FloatsOf("scale", j.scale)
+	data, to, done, turned, scale := s.RealsOf("data", j.data), s.RealsOf("to", j.rotations), s.WordsOf("done", j.done), s.WordsOf("turned", j.turned), s.RealsOf("scale", j.scale)
 	total, pairs, side, size := s.Uint(j.batch*j.pairs), s.Uint(j.pairs), s.Uint(j.side), s.Uint(j.n)
 	number, crossing, times, least := s.Uint(round), s.Uint(across), s.Uint(inner), s.Float(j.least)
 	return s.Run(r, j.batch*j.pairs, func(w *shader.Text) {
@@ -87,13 +87,19 @@ func (j *jacobi) rotate(r *shader.Recorder, round, inner int) error {
 		} else {
 			w.Add("        let size = abs(xx) + abs(yy);\n        let small = noise;")
 		}
-		w.Add(`        if (abs(xy) > 2e-8 * size && abs(xy) > 1e-37) {
+		// Rotations of less than a thirtieth of the last digit, and of denormal numbers, are left out. The square of a small angle is below
+		// the last digit.
+		digit, normal, angle := "2e-8", "1e-37", "1e-4"
+		if r.Float64 {
+			digit, normal, angle = "4e-17", "1e-300", "1e-8"
+		}
+		w.Add(`        if (abs(xy) > %s * size && abs(xy) > %s) {
           let theta = (yy - xx) / (2.0 * xy);
           t = select(1.0, -1.0, theta < 0.0) / (abs(theta) + sqrt(theta * theta + 1.0));
           if (abs(xy) > small) { moved[0] = 1u; }
-          if (abs(t) > 1e-4) { moved[1] = 1u; }
+          if (abs(t) > %s) { moved[1] = 1u; }
         }
-        let c = 1.0 / sqrt(t * t + 1.0);`)
+        let c = 1.0 / sqrt(t * t + 1.0);`, digit, normal, angle)
 		w.Add("        f[li] = real2(t * c, t * c / (1.0 + c));\n      }")
 		w.Barrier()
 		w.Add(`      for (var i = li / %[1]du; i < side; i += %[2]du) {
@@ -143,7 +149,7 @@ func (j *jacobi) apply(r *shader.Recorder, round int) error {
 	per := 2 * most / across
 	tiles := j.pairs + shader.Ceil(j.width, 2*j.side)
 	groups := j.batch * j.pairs * tiles
-	data, rotations, done, riders := s.FloatsOf("data", j.data), s.FloatsOf("rotations", j.rotations), s.WordsOf("done", j.done), s.FloatsOf("riders", j.riders.of.Memory)
+	data, rotations, done, riders := s.RealsOf("data", j.data), s.RealsOf("rotations", j.rotations), s.WordsOf("done", j.done), s.RealsOf("riders", j.riders.of.Memory)
 	total, pairs, side, size, wide, number, perPair := s.Uint(groups), s.Uint(j.pairs), s.Uint(j.side), s.Uint(j.n), s.Uint(j.width), s.Uint(round), s.Uint(tiles)
 	return s.Run(r, groups, func(w *shader.Text) {
 		w.Shared("f", shader.Real, 2*most, 2*most+1)

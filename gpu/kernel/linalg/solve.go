@@ -30,7 +30,7 @@ func newSystems(r *shader.Recorder, c *core.Call) (*matrices, error) {
 		return x, err
 	}
 	s := shader.New(r, "systems")
-	to, from := s.FloatsOf("to", x.data), s.In("x", a, expr.F32, expr.Number)
+	to, from := s.RealsOf("to", x.data), s.In("x", a, expr.F32, expr.Number)
 	count, height, width := s.Uint(x.batch*x.m*x.n), s.Uint(x.m), s.Uint(x.n)
 	value := "select(0.0, 1.0, row + m == col)"
 	if s.Flag(right) {
@@ -82,7 +82,7 @@ func detCall(r *shader.Recorder, c *core.Call) error {
 		return err
 	}
 	s := shader.New(r, "determinants")
-	data, exchanged := s.FloatsOf("data", x.data), s.WordsOf("pivots", pivots)
+	data, exchanged := s.RealsOf("data", x.data), s.WordsOf("pivots", pivots)
 	count, n := s.Uint(x.batch), s.Uint(x.n)
 	var outs []string
 	for i, name := range []string{"det", "sign", "size"} {

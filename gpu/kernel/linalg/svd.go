@@ -57,11 +57,11 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 	if err := second.factorise(r); err != nil {
 		return err
 	}
-	memory, err := r.Temp(4 * batch * n * n)
+	memory, err := r.Reals(batch * n * n)
 	if err != nil {
 		return err
 	}
-	factor := blockOf(memory, n, n)
+	factor := second.blockOf(memory, n, n)
 	if err := second.orthogonal(r, factor); err != nil {
 		return err
 	}
@@ -86,14 +86,17 @@ func orthogonalRows(r *shader.Recorder, q *qr, n int) (j *jacobi, x, w block, er
 		return nil, x, w, err
 	}
 	j.relative, j.least = true, max(2e-7, 0x1p-24*math.Sqrt(float64(n)))
+	if r.Float64 {
+		j.least = max(4e-16, 0x1p-53*math.Sqrt(float64(n)))
+	}
 	x, w = j.riders, j.riders.at(0, n)
 	var memory [2]block
 	for i, rows := range []int{n, j.n} {
-		m, err := r.Temp(4 * q.batch * rows * n)
+		m, err := r.Reals(q.batch * rows * n)
 		if err != nil {
 			return nil, x, w, err
 		}
-		memory[i] = blockOf(m, rows, n)
+		memory[i] = j.blockOf(m, rows, n)
 	}
 	triangle, spare := memory[0], memory[1]
 	diagonal := q.whole()
@@ -119,14 +122,14 @@ func orthogonalRows(r *shader.Recorder, q *qr, n int) (j *jacobi, x, w block, er
 
 // norms returns the norms of rows of the given length.
 func (j *jacobi) norms(r *shader.Recorder, x block, length int) (block, error) {
-	m, err := r.Temp(4 * j.batch * j.n)
+	m, err := r.Reals(j.batch * j.n)
 	if err != nil {
 		return block{}, err
 	}
 	s := shader.New(r, "norms")
-	from, to := s.FloatsOf("x", x.of.Memory), s.FloatsOf("to", m)
+	from, to := s.RealsOf("x", x.of.Memory), s.RealsOf("to", m)
 	count, cols, row := s.Uint(j.batch*j.n), s.Uint(length), s.Uint(x.row)
-	return blockOf(m, j.n, 1), s.Run(r, j.batch*j.n, func(w *shader.Text) {
+	return j.blockOf(m, j.n, 1), s.Run(r, j.batch*j.n, func(w *shader.Text) {
 		w.Sum(matrixThreads)
 		w.EachGroup(matrixThreads, count)
 		w.Add(`  var sum = 0.0;
@@ -142,7 +145,7 @@ func (j *jacobi) norms(r *shader.Recorder, x block, length int) (block, error) {
 // storeSigned stores the columns of q, with the signs for which the diagonal of R is positive.
 func (q *qr) storeSigned(r *shader.Recorder, to, factor block) error {
 	s := shader.New(r, "store signed")
-	y, x, data := s.Out("y", to.operand(), expr.F32, expr.Number), s.In("x", factor.operand(), expr.F32, expr.Number), s.FloatsOf("data", q.data)
+	y, x, data := s.Out("y", to.operand(), expr.F32, expr.Number), s.In("x", factor.operand(), expr.F32, expr.Number), s.RealsOf("data", q.data)
 	count, rows, low, apart := s.Uint(q.batch*q.m*q.low), s.Uint(q.m), s.Uint(q.low), s.Uint(q.n)
 	each, down, right := s.Uint(to.each), s.Uint(to.row), s.Uint(to.col)
 	return s.Run(r, shader.GroupsFor(q.batch*q.m*q.low), func(w *shader.Text) {

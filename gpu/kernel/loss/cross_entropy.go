@@ -82,14 +82,14 @@ func (p *classProblem) class(sample string) string {
 func classLoss(r *shader.Recorder, c *core.Call, entropy bool) error {
 	a := contract.ClassLossOf(c)
 	samples := a.Batch * a.Inner
-	parts, err := r.Temp(8 * max(samples, 1))
+	parts, err := r.Reals(2 * max(samples, 1))
 	if err != nil {
 		return err
 	}
 	var p classProblem
 	s := shader.New(r, map[bool]string{true: "cross_entropy", false: "nll_loss"}[entropy])
 	p.bind(r, s, c)
-	to, samplesWord := s.FloatsOf("parts", parts), s.Uint(samples)
+	to, samplesWord := s.RealsOf("parts", parts), s.Uint(samples)
 	lse := ""
 	if entropy {
 		lse = s.Out("lse", &c.Outs[1], expr.F32, expr.Number)
@@ -150,8 +150,8 @@ func (p *classProblem) loss(w *shader.Text, head func(w *shader.Text), to, sampl
 	w.Add("  if (lane == 0u) {\n    parts[%s + group] = loss;\n    parts[%s + %s + group] = share;\n  }", to, to, samples)
 }
 
-// largest is the largest finite float32.
-const largest = "bitcast<real>(0x7f7fffffu)"
+// largest is the largest finite number.
+const largest = "plait_largest()"
 
 // lse writes statements that define lse, the logarithm of the sum of the exponentials of a row's scores. They read the scores once: each
 // invocation keeps the maximum so far and the sum of exponentials relative to it (Milakov and Gimelshein, "Online normalizer calculation
@@ -163,7 +163,7 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 		for _, v := range scores {
 			top = "max(" + top + ", " + v + ")"
 			shares += " + plait_exp_share(" + v + " - top)"
-			bits = "max(" + bits + ", bitcast<u32>(" + v + ") & 0x7fffffffu)"
+			bits = "max(" + bits + ", plait_magnitude(" + v + "))"
 		}
 		return fmt.Sprintf(`%s    let top = %s;
     t = %s;
@@ -208,7 +208,7 @@ func (p *classProblem) lse(w *shader.Text, to string) {
 func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total *core.Operand, reduction contract.LossReduction) error {
 	if reduction != contract.LossMean && reduction != contract.LossSum {
 		s := shader.New(r, "losses")
-		from, to, n := s.FloatsOf("parts", parts), s.Out("y", loss, expr.F32, expr.Number), s.Uint(samples)
+		from, to, n := s.RealsOf("parts", parts), s.Out("y", loss, expr.F32, expr.Number), s.Uint(samples)
 		if err := s.Run(r, shader.GroupsFor(samples), func(w *shader.Text) {
 			w.Each(n)
 			w.Add("  st_y(%s + i, parts[%s + i]);", to, from)
@@ -217,7 +217,7 @@ func finishLoss(r *shader.Recorder, parts core.Memory, samples int, loss, total 
 		}
 	}
 	s := shader.New(r, "loss")
-	from, n := s.FloatsOf("parts", parts), s.Uint(samples)
+	from, n := s.RealsOf("parts", parts), s.Uint(samples)
 	to, y, value := "", "", "sum"
 	if s.Flag(total.Present()) {
 		to = s.Out("total", total, expr.F32, expr.Number)
@@ -335,7 +335,7 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 		w.Add(`  let wy = %s;
   let share = g * (%s * wy + %s * %s);`, p.weightAt("y"), p.keep, p.even, mass)
 		// If lse is not finite, the gradients are NaN.
-		w.Add(`  let scale = select(share, plait_nan(), (bitcast<u32>(lse) & 0x7fffffffu) >= 0x7f800000u);
+		w.Add(`  let scale = select(share, plait_nan(), plait_unbounded(lse));
   let hit = g * %s * wy;`, p.keep)
 		slope := func(v, j string) string {
 			d := "plait_exp_share(" + v + " - lse) * scale - select(0.0, hit, " + j + " == y)"
@@ -353,9 +353,9 @@ func crossEntropyBackwardCall(r *shader.Recorder, c *core.Call) error {
 }
 
 // wholeRows reports whether rows of a 16-bit output begin at multiples of four elements and end there or have padding up to there; and
-// whether rows can be written as vec4: those of float32 always can.
+// whether rows can be written as vec4: those of wider dtypes always can.
 func wholeRows(o *core.Operand, n int) (whole, vec4 bool) {
-	if !o.Present() || o.DType == core.Float32 {
+	if !o.Present() || shader.PerWord(o.DType) == 1 {
 		return false, true
 	}
 	apart := n

@@ -67,13 +67,13 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
-	parts, err := r.Temp(4 * batch * n)
+	parts, err := r.Reals(batch * n)
 	if err != nil {
 		return err
 	}
 	// Only pairs of a target and another class contribute: a target visits all other classes, and another class visits the list of targets.
 	s = shader.New(r, "multilabel_margin_loss")
-	x, m, part := s.In("x", in, expr.F32, expr.Number), s.WordsOf("times", times), s.FloatsOf("parts", parts)
+	x, m, part := s.In("x", in, expr.F32, expr.Number), s.WordsOf("times", times), s.RealsOf("parts", parts)
 	j, end = s.In("classes", target, expr.I64, expr.Number), s.WordsOf("ends", ends)
 	count, size = s.Uint(batch*n), s.Uint(n)
 	store := ""
@@ -108,7 +108,7 @@ func multilabelMarginCall(r *shader.Recorder, c *core.Call) error {
 	}
 	s = shader.New(r, "multilabel losses")
 	y := s.Out("y", loss, expr.F32, expr.Number)
-	part, rows, size = s.FloatsOf("parts", parts), s.Uint(batch), s.Uint(n)
+	part, rows, size = s.RealsOf("parts", parts), s.Uint(batch), s.Uint(n)
 	return s.Run(r, batch, func(w *shader.Text) {
 		w.Sum(64)
 		w.EachGroup(64, rows)

@@ -14,7 +14,6 @@ type results struct {
 	first    string               // index of the output's first element
 	row, col string               // strides of rows and columns
 	vec4     bool                 // rows are written four elements at a time
-	dtype    core.DType           // of what is written
 	finished bool                 // the epilogue is applied; otherwise the sums are written as they are
 	staged   bool                 // rows go through workgroup memory, so that writes are coalesced
 	finish   finisher             // the epilogue, if finished
@@ -25,7 +24,7 @@ type results struct {
 func (x *tiledText) bindResults(s *shader.Builder, p *Product, sums *core.Memory) {
 	x.out = results{finished: sums == nil, gaps: func(*shader.Text) {}}
 	if s.Flag(!x.out.finished) {
-		x.out.first = s.FloatsOf("c", *sums)
+		x.out.first = s.RealsOf("c", *sums)
 		x.out.vec4 = s.Flag(p.N%4 == 0)
 		x.out.row, x.out.col = s.Uint(p.N), s.Uint(1)
 	} else {
@@ -35,7 +34,6 @@ func (x *tiledText) bindResults(s *shader.Builder, p *Product, sums *core.Memory
 	}
 	bound := &s.Bindings[len(s.Bindings)-1]
 	bound.Vec4 = x.out.vec4
-	x.out.dtype = bound.DType
 	if x.out.finished {
 		x.out.finish = p.finisher(s)
 	}
@@ -116,7 +114,7 @@ func (x *tiledText) addOldValues() {
 			for h := range x.ThreadCols / 4 {
 				x.at(h)
 				sum := fmt.Sprintf("c_%d_%d_%d", g, i, h)
-				x.Add("        %s = %s;\n      }", sum, x.out.finish.sum(sum, vec4At("c", x.out.dtype, "at")))
+				x.Add("        %s = %s;\n      }", sum, x.out.finish.sum(sum, vec4At("c", "at")))
 			}
 			x.Add("  }")
 		}
@@ -148,10 +146,10 @@ func (x *tiledText) storeVec4() {
 			list = append(list, x.out.value("v."+shader.Component(q), fmt.Sprintf("at + %du", q), fmt.Sprintf("col + %du", q)))
 		}
 		value := "real4(" + strings.Join(list, ", ") + ")"
-		if x.out.dtype == core.Float32 {
-			x.Add("        if (col < %s) { c[at >> 2u] = %s; }", x.n, value)
-		} else {
+		if x.out.finished {
 			x.Add("        if (col < %s) { st4_c(at >> 2u, %s); }", x.n, value)
+		} else {
+			x.Add("        if (col < %s) { c[at >> 2u] = %s; }", x.n, value)
 		}
 		return
 	}

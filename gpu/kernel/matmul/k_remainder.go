@@ -16,7 +16,7 @@ func (p *Product) remainderPays() bool {
 // separate remainder gains.
 func (p *Product) splitRemainder() (whole, rest *Product) {
 	const tileK = 16 // the K of every tile
-	if p.K%tileK == 0 || p.K < tileK || p.Folded || p.Gather != nil || p.Out.DType != core.Float32 {
+	if p.K%tileK == 0 || p.K < tileK || p.Folded || p.Gather != nil || p.Out.DType.IsHalf() {
 		return nil, nil
 	}
 	first, last := *p, *p

@@ -26,7 +26,7 @@ func (p *Product) splitLastWave(r *shader.Recorder, number, pieces int) error {
 	t := tile{r.GPU.Tiles[number]}
 	whole := p.waves(t.Tile) * p.gpu.Multiprocessors
 	rest := p.groups(t.Tile) - whole
-	size := 4 * rest * pieces * t.Rows * t.Cols
+	size := r.RealType().Size() * rest * pieces * t.Rows * t.Cols
 	if whole == 0 || rest == 0 || whole+rest*pieces > r.GPU.Workgroups || size > r.GPU.Binding {
 		return p.Tiled(r, number, 1, nil)
 	}
@@ -48,7 +48,7 @@ type lastWaveText struct {
 
 // lastWaveText binds the scratch memory of the pieces and returns the statements.
 func (p *Product) lastWaveText(s *shader.Builder, t tile, whole int, parts core.Memory) *lastWaveText {
-	room := s.FloatsOf("parts", parts)
+	room := s.RealsOf("parts", parts)
 	s.Bindings[len(s.Bindings)-1].Vec4 = true
 	wholeWord, rest := s.Uint(whole), s.Uint(p.groups(t.Tile)-whole)
 	across, down := s.Uint(shader.Ceil(p.N, t.Cols)), s.Uint(shader.Ceil(p.M, t.Rows))
@@ -67,7 +67,7 @@ func (p *Product) sumLastWave(r *shader.Recorder, t tile, whole, pieces int, par
 	s := shader.New(r, "matmul (sum of the last)")
 	s.Specialize(t.Rows)
 	s.Specialize(t.Cols)
-	from := s.FloatsOf("parts", parts)
+	from := s.RealsOf("parts", parts)
 	to := s.InOut("c", p.Out, expr.F32)
 	s.Bindings[0].Vec4 = true
 	vec4 := s.Flag(p.CCol == 1 && p.N%4 == 0 && shader.Vec4(p.Out, p.CRow))

@@ -25,6 +25,7 @@ type Product struct {
 	Alpha, Beta   float64
 	Reduced       bool           // see [contract.MatMul]
 	gpu           *shader.Device // set when the product is run
+	double        bool           // sums are in float64; set too
 	wholeLastWave bool           // do not split the last wave along K
 	Folded        bool           // a is block lower triangular and stored folded: see [FoldedFunc]
 	ARow, ACol    int            // strides along the rows and columns of a
@@ -112,7 +113,7 @@ func (p *Product) estimate() choice {
 	least := 0
 	for number, t := range p.gpu.Tiles {
 		if number > 0 && (p.gpu.Software && number > 1 || p.M <= t.Rows/2 || p.N <= t.Cols/2 || // software adapters take long to compile the large tiles
-			t.Double && p.scalarLoads() || t.ScalarLoads && !p.scalarLoads()) {
+			p.skips(t) || t.Double && p.scalarLoads() || t.ScalarLoads && !p.scalarLoads()) {
 			continue
 		}
 		if c, cost := p.bestSplit(number); number == 0 || cost < least {
@@ -121,6 +122,17 @@ func (p *Product) estimate() choice {
 	}
 	return best
 }
+
+// realSize returns the size of a sum.
+func (p *Product) realSize() int {
+	if p.double {
+		return 8
+	}
+	return 4
+}
+
+// skips reports whether a tile of float64 numbers does not fit workgroup memory.
+func (p *Product) skips(t shader.Tile) bool { return p.double && t.Double }
 
 // groups returns the number of tiles of all outputs.
 func (p *Product) groups(t shader.Tile) int {
@@ -222,7 +234,7 @@ const transposeRows = 1024
 // where that is faster.
 func (p *Product) Run(r *shader.Recorder) error {
 	p.flatten()
-	if v, ok := p.stream(r.GPU); ok {
+	if v, ok := p.stream(r.GPU); ok && !r.Float64 {
 		return v.run(r)
 	}
 	if done, err := p.library(r); done || err != nil {
@@ -232,7 +244,7 @@ func (p *Product) Run(r *shader.Recorder) error {
 	for _, s := range p.Batch.Strides[2] {
 		single = single && s == 0
 	}
-	if p.BRow == 1 && p.BCol != 1 && single && p.M*p.Batch.Count >= transposeRows && min(p.N, p.K) >= 64 && 4*p.K*(p.N+3) <= r.GPU.Binding {
+	if p.BRow == 1 && p.BCol != 1 && single && p.M*p.Batch.Count >= transposeRows && min(p.N, p.K) >= 64 && r.RealType().Size()*p.K*(p.N+3) <= r.GPU.Binding {
 		b, apart, err := copying.Transposed(r, p.B, p.K, p.N, p.BCol)
 		if err != nil {
 			return err
@@ -246,7 +258,7 @@ func (p *Product) Run(r *shader.Recorder) error {
 
 // RunTiles computes the product by tiles, with split K if that is faster.
 func (p *Product) RunTiles(r *shader.Recorder) error {
-	p.gpu = r.GPU
+	p.gpu, p.double = r.GPU, r.Float64
 	if whole, rest := p.splitRemainder(); whole != nil && whole.remainderPays() {
 		if err := whole.compute(r, whole.choose(r)); err != nil {
 			return err
@@ -265,7 +277,7 @@ func (p *Product) compute(r *shader.Recorder, c choice) error {
 	if c.lastWave {
 		return p.splitLastWave(r, number, pieces)
 	}
-	size := 4 * p.M * p.N * p.Batch.Count * pieces
+	size := r.RealType().Size() * p.M * p.N * p.Batch.Count * pieces
 	if size > r.GPU.Binding {
 		return p.Tiled(r, number, 1, nil)
 	}
@@ -282,7 +294,7 @@ func (p *Product) compute(r *shader.Recorder, c choice) error {
 // sumPieces adds the partial sums of split K in a fixed order and runs the epilogue.
 func (p *Product) sumPieces(r *shader.Recorder, parts core.Memory, pieces int) error {
 	s := shader.New(r, "matmul (sum)")
-	from := s.FloatsOf("parts", parts)
+	from := s.RealsOf("parts", parts)
 	to := s.InOut("c", p.Out, expr.F32)
 	count := p.M * p.N * p.Batch.Count
 	vec4, wide := s.Flag(p.Gap == 0 && p.CCol == 1 && p.N%4 == 0 && shader.Vec4(p.Out, append([]int{p.CRow}, p.Batch.Strides[0]...)...)), 1

@@ -138,7 +138,7 @@ func (v *streamed) dispatch(r *shader.Recorder, parts *core.Memory) error {
 	var finish finisher
 	start, first := "0u", ""
 	if s.Flag(parts != nil) {
-		first = s.FloatsOf("c", *parts)
+		first = s.RealsOf("c", *parts)
 	} else {
 		start = s.InOut("c", v.Out, expr.F32)
 		finish = v.finisher(s)
@@ -226,7 +226,7 @@ func (x *streamText) accumulate(matrix, vectors, begin string) {
 // load returns the expression for what is read of the matrix at a time.
 func (x *streamText) load(at string) string {
 	if x.vec4 {
-		return vec4At("x", x.matrix.DType, at)
+		return vec4At("x", at)
 	}
 	return "ld_x(" + at + ")"
 }
@@ -238,7 +238,7 @@ func (x *streamText) add(read, k string) {
 		value := "ld_v(" + at + ")"
 		switch {
 		case x.vectors4:
-			value = vec4At("v", x.vectors.DType, at)
+			value = vec4At("v", at)
 		case x.vec4 && x.alongK:
 			value = fmt.Sprintf("real4(%s, ld_v(%s + %s), ld_v(%s + 2u * %s), ld_v(%s + 3u * %s))", value, at, x.element, at, x.element, at, x.element)
 		case x.vec4:

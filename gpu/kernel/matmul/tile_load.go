@@ -3,19 +3,17 @@ package matmul
 import (
 	"fmt"
 
-	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
 // A factor is a or b as a workgroup loads it, tile by tile. Its dimensions are K and the one across K: rows of a or columns of b. Strings
 // are expressions.
 type factor struct {
-	name        string // name of the operand; its tile in workgroup memory is sh_NAME
-	operand     string // index of the operand's first element
-	across      int    // size of the tile across K
-	alongK      bool   // contiguous along K
-	vec4        bool   // loaded four elements at a time
-	dtype       core.DType
+	name        string      // name of the operand; its tile in workgroup memory is sh_NAME
+	operand     string      // index of the operand's first element
+	across      int         // size of the tile across K
+	alongK      bool        // contiguous along K
+	vec4        bool        // loaded four elements at a time
 	first, step string      // index of the matrix's first element, and the stride across K
 	stride      string      // stride along K
 	folded      bool        // rows begin at the index that the function folded returns
@@ -65,10 +63,7 @@ func (x *tiledText) store(buffer string) {
 }
 
 // vec4At returns the expression for the four elements of an operand from index at on, a multiple of four.
-func vec4At(name string, t core.DType, at string) string {
-	if t == core.Float32 {
-		return fmt.Sprintf("%s[(%s) >> 2u]", name, at)
-	}
+func vec4At(name, at string) string {
 	return fmt.Sprintf("ld4_%s((%s) >> 2u)", name, at)
 }
 
@@ -132,7 +127,7 @@ func (x *factor) load(w *shader.Text, t tile, at string, ends bool) {
 		position := fmt.Sprintf("%s_p%d + %s", x.name, l, along)
 		value, zero := fmt.Sprintf("ld_%s(%s)", x.name, position), "0.0"
 		if x.vec4 {
-			value, zero = vec4At(x.name, x.dtype, position), "real4()"
+			value, zero = vec4At(x.name, position), "real4()"
 		}
 		if ends {
 			w.Add("    %s_v%d = %s;", x.name, l, zero)

@@ -96,7 +96,6 @@ func (x *tiledText) bindFactors(s *shader.Builder, p *Product) {
 	x.b.vec4 = s.Flag(x.b.alongK && p.K%4 == 0 && aligned(p.B, p.BCol, 2) || !x.b.alongK && p.BCol == 1 && aligned(p.B, p.BRow, 2))
 	x.a.operand, x.b.operand = s.In("a", p.A, expr.F32, expr.Number), s.In("b", p.B, expr.F32, expr.Number)
 	s.Bindings[0].Vec4, s.Bindings[1].Vec4 = x.a.vec4, x.b.vec4
-	x.a.dtype, x.b.dtype = p.A.DType, p.B.DType
 	x.a.step, x.a.stride, x.b.step, x.b.stride = s.Uint(p.ARow), s.Uint(p.ACol), s.Uint(p.BCol), s.Uint(p.BRow)
 }
 

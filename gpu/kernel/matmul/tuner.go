@@ -34,7 +34,7 @@ func (p *Product) class() productClass {
 	layout := 0
 	for i, v := range []bool{
 		p.ACol == 1, p.vec4AlongK(), p.ACol != 1 && p.ARow == 1, p.BRow == 1 && p.BCol != 1, p.BCol == 1, p.A.DType == core.Float32, p.B.DType == core.Float32,
-		p.Gather != nil,
+		p.Gather != nil, p.double,
 	} {
 		if v {
 			layout |= 1 << i
@@ -105,14 +105,14 @@ func (t *tuner) keep(p *Product, c choice) choice {
 func (p *Product) candidates(guess choice) []choice {
 	list := []choice{guess}
 	for number, t := range p.gpu.Tiles {
-		if number > 0 && (p.gpu.Software && number > 1 || p.M <= t.Rows/2 || p.N <= t.Cols/2) {
+		if number > 0 && (p.gpu.Software && number > 1 || p.M <= t.Rows/2 || p.N <= t.Cols/2 || p.skips(t)) {
 			continue
 		}
 		least := p.minPieces()
 		cut, _ := p.bestSplit(number)
 		for _, n := range []int{least, cut.pieces, cut.pieces / 2, 2 * cut.pieces} {
 			c := choice{number, n, cut.lastWave && n > 1}
-			if n >= least && (n == least || p.K/n >= 64) && 4*p.M*p.N*p.Batch.Count*n <= p.gpu.Binding && !slices.Contains(list, c) {
+			if n >= least && (n == least || p.K/n >= 64) && p.realSize()*p.M*p.N*p.Batch.Count*n <= p.gpu.Binding && !slices.Contains(list, c) {
 				list = append(list, c)
 			}
 		}

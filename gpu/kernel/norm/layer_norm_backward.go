@@ -38,14 +38,14 @@ func (p *layerNormGradient) divide(gpu *shader.Device, held int) (rowsAtOnce, gr
 // accumulate the sums of their columns in registers.
 func (p *layerNormGradient) allGradients(r *shader.Recorder, width, held int) error {
 	rowsAtOnce, groups := p.divide(r.GPU, held)
-	parts, err := r.Temp(4 * p.n * p.sumCount() * groups)
+	parts, err := r.Reals(p.n * p.sumCount() * groups)
 	if err != nil {
 		return err
 	}
 	s := shader.New(r, "layer_norm_backward (all)")
 	t := &registerRows{
 		width: width, held: held, rowsAtOnce: rowsAtOnce, x: s.In("x", p.x, expr.F32, expr.Number), g: s.In("g", p.g, expr.F32, expr.Number),
-		dx: s.Out("dx", p.dx, expr.F32, expr.Number), to: s.FloatsOf("parts", parts), rms: s.Flag(p.rms),
+		dx: s.Out("dx", p.dx, expr.F32, expr.Number), to: s.RealsOf("parts", parts), rms: s.Flag(p.rms),
 	}
 	if s.Flag(p.w != nil) {
 		t.w = s.In("w", p.w, expr.F32, expr.Number)
@@ -237,12 +237,12 @@ func (p *layerNormGradient) parameterGradients(r *shader.Recorder) error {
 	pieces := min(max(shader.SaturatingInvocations*wide/p.n, 1), shader.Ceil(max(p.rows, 1), 16), 256)
 	pieces = max(pieces, shader.Ceil(p.rows, shader.MaxLoop))
 	chunk := shader.Ceil(max(p.rows, 1), pieces)
-	parts, err := r.Temp(4 * p.n * count * pieces)
+	parts, err := r.Reals(p.n * count * pieces)
 	if err != nil {
 		return err
 	}
 	s := shader.New(r, "layer_norm_backward (sums)")
-	from, grad, to := s.In("x", p.x, expr.F32, expr.Number), s.In("g", p.g, expr.F32, expr.Number), s.FloatsOf("parts", parts)
+	from, grad, to := s.In("x", p.x, expr.F32, expr.Number), s.In("g", p.g, expr.F32, expr.Number), s.RealsOf("parts", parts)
 	s.Flag(four)
 	for i := range s.Bindings {
 		s.Bindings[i].Vec4 = four

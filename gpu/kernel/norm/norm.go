@@ -54,11 +54,11 @@ func groupNormCall(r *shader.Recorder, c *core.Call) error {
 	}
 	stats := &c.Outs[1]
 	if !stats.Present() {
-		m, err := r.Temp(8 * rows)
+		m, err := r.Reals(2 * rows)
 		if err != nil {
 			return err
 		}
-		stats = shader.F32Operand(m, 0, 2, rows)
+		stats = r.RealOperand(m, 0, 2, rows)
 	}
 	x := shader.F32Like(&c.Ins[0], rows, n.count()/rows)
 	if err := n.moments(r, x, []int64{1}, stats, rows, contract.Eps(c), false); err != nil {
@@ -69,17 +69,17 @@ func groupNormCall(r *shader.Recorder, c *core.Call) error {
 
 // moments writes to stats the mean of x over dims, the reciprocal of the standard deviation and, if asked for, the variance.
 func (n channelNorm) moments(r *shader.Recorder, x *core.Operand, dims []int64, stats *core.Operand, count int, eps float64, variance bool) error {
-	m, err := r.Temp(8 * count)
+	m, err := r.Reals(2 * count)
 	if err != nil {
 		return err
 	}
 	f, _ := reduction.Of("var", true, 0)
-	v, mean := shader.F32Operand(m, 0, count), shader.F32Operand(m, count, count)
+	v, mean := r.RealOperand(m, 0, count), r.RealOperand(m, count, count)
 	if err := f.Run(r, "var", x, []*core.Operand{v, mean}, dims, 0); err != nil {
 		return err
 	}
 	s := shader.New(r, "statistics")
-	from, to, countWord, epsWord := s.FloatsOf("m", m), s.Out("y", stats, expr.F32, expr.Number), s.Uint(count), s.Float(eps)
+	from, to, countWord, epsWord := s.RealsOf("m", m), s.Out("y", stats, expr.F32, expr.Number), s.Uint(count), s.Float(eps)
 	s.Flag(variance)
 	return s.Run(r, shader.GroupsFor(count), func(w *shader.Text) {
 		w.Each(countWord)
@@ -161,12 +161,12 @@ func (w planeAccess) store(name, first, value string) string {
 // sums writes partial sums of dy xhat and of dy to parts: element [piece, which, channel]. A piece is a range of images.
 func (n channelNorm) sums(r *shader.Recorder, x, g, stats *core.Operand) (parts core.Memory, pieces int, err error) {
 	pieces = min(n.batch, max(4*shader.SaturatingInvocations/(n.channels*256), 1)) // each invocation has few loads in flight
-	if parts, err = r.Temp(8 * pieces * n.channels); err != nil {
+	if parts, err = r.Reals(2 * pieces * n.channels); err != nil {
 		return parts, 0, err
 	}
 	s := shader.New(r, "norm_backward (sums)")
 	from, grad, stat := s.In("x", x, expr.F32, expr.Number), s.In("g", g, expr.F32, expr.Number), s.In("stats", stats, expr.F32, expr.Number)
-	to := s.FloatsOf("parts", parts)
+	to := s.RealsOf("parts", parts)
 	groups, channels, batch, inner, chunk := s.Uint(pieces*n.channels), s.Uint(n.channels), s.Uint(n.batch), s.Uint(n.inner), s.Uint(shader.Ceil(n.batch, pieces))
 	s.Flag(n.groups == 0)
 	total, at := n.statistics(s)
@@ -211,11 +211,11 @@ func (n channelNorm) parameters(r *shader.Recorder, x, g, stats, dw, db *core.Op
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.Temp(8 * n.channels)
+	m, err := r.Reals(2 * n.channels)
 	if err != nil {
 		return nil, err
 	}
-	all := shader.F32Operand(m, 0, 2*n.channels)
+	all := r.RealOperand(m, 0, 2*n.channels)
 	return all, primitive.SumPartials(r, parts, pieces, n.channels, []*core.Operand{shader.OrNil(dw), shader.OrNil(db)}, all)
 }
 

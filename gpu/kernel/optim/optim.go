@@ -46,13 +46,13 @@ func normCall(r *shader.Recorder, c *core.Call) error {
 	if name == "norm" {
 		f.Result = []string{"a.f0"}
 	}
-	parts, err := r.Temp(4 * max(len(c.Ins), 1))
+	parts, err := r.Reals(max(len(c.Ins), 1))
 	if err != nil {
 		return err
 	}
 	for i := range c.Ins {
 		in := flatten(&c.Ins[i])
-		part := core.Operand{Memory: parts, Offset: i, DType: core.Float32}
+		part := core.Operand{Memory: parts, Offset: i, DType: r.RealType()}
 		if err := f.Run(r, "optim_"+name, &in, []*core.Operand{&part}, []int64{0}, p); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func normCall(r *shader.Recorder, c *core.Call) error {
 		finish = "plait_pow_f32(a, 1.0 / power)"
 	}
 	s := shader.New(r, "optim_norm "+join+finish)
-	from, to, n, power := s.FloatsOf("parts", parts), s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(len(c.Ins)), s.Float(p)
+	from, to, n, power := s.RealsOf("parts", parts), s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(len(c.Ins)), s.Float(p)
 	return s.Run(r, 1, func(w *shader.Text) {
 		w.Main(1)
 		w.Add(`  let power = %s;
@@ -119,7 +119,7 @@ func scaleCall(r *shader.Recorder, c *core.Call, clip bool) error {
 
 func unscaleCall(r *shader.Recorder, c *core.Call) error {
 	last := len(c.Outs) - 1
-	parts, err := r.Temp(4 * max(last, 1))
+	parts, err := r.Reals(max(last, 1))
 	if err != nil {
 		return err
 	}
@@ -130,14 +130,14 @@ func unscaleCall(r *shader.Recorder, c *core.Call) error {
 			continue
 		}
 		in := flatten(&c.Outs[i])
-		part := core.Operand{Memory: parts, Offset: n, DType: core.Float32}
+		part := core.Operand{Memory: parts, Offset: n, DType: r.RealType()}
 		if err := f.Run(r, "optim_normmax", &in, []*core.Operand{&part}, []int64{0}, math.Inf(1)); err != nil {
 			return err
 		}
 		n++
 	}
 	s := shader.New(r, "optim_unscale")
-	from, to, count := s.FloatsOf("parts", parts), s.Out("y", &c.Outs[last], expr.F32, expr.Number), s.Uint(n)
+	from, to, count := s.RealsOf("parts", parts), s.Out("y", &c.Outs[last], expr.F32, expr.Number), s.Uint(n)
 	err = s.Run(r, 1, func(w *shader.Text) {
 		w.Main(1)
 		w.Add(`  var found = 0.0;

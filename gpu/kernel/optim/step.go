@@ -66,7 +66,7 @@ func stepCall(r *shader.Recorder, c *core.Call) error {
 			open = append(open, &stepGroup{key: key})
 		}
 		open[g].steps = append(open[g].steps, u)
-		if len(open[g].steps) < u.maxGroup() {
+		if len(open[g].steps) < u.maxGroup(r) {
 			continue
 		}
 		if err := open[g].run(r); err != nil {
@@ -114,9 +114,9 @@ func (u *parameterStep) key() stepKey {
 }
 
 // maxGroup returns how many parameters a dispatch can update: their sizes and offsets are parameters of the program.
-func (u *parameterStep) maxGroup() int {
+func (u *parameterStep) maxGroup(r *shader.Recorder) int {
 	operands := 1 + len(u.outs)
-	return (shader.MaxParamBytes/4 - contract.OptimNumbers - operands - 1) / (2 + operands)
+	return ((shader.MaxParamBytes-contract.OptimNumbers*r.RealType().Size())/4 - operands - 1) / (2 + operands)
 }
 
 // vec4s reports whether all operands can be accessed as vec4.

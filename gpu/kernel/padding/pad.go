@@ -129,11 +129,11 @@ func padGradCall(r *shader.Recorder, c *core.Call) error {
 		shape[d] = out.Shape[d]
 		to := out
 		if d < len(out.Shape)-1 {
-			m, err := r.Temp(4 * max(core.Numel(shape), 1))
+			m, err := r.Reals(max(core.Numel(shape), 1))
 			if err != nil {
 				return err
 			}
-			to = shader.F32Operand(m, 0, shape...)
+			to = r.RealOperand(m, 0, shape...)
 		}
 		if err := p.fold(r, &from, to, d); err != nil {
 			return err

@@ -89,7 +89,7 @@ func (p *pool) spread(r *shader.Recorder, x, y *core.Operand) error {
 	s := shader.New(r, "avg_pool_grad of one window")
 	from, to := s.In("x", x, expr.F32, expr.Number), s.Out("y", y, expr.F32, expr.Number)
 	wide := 1
-	if s.Flag(size%4 == 0 && shader.Aligned(y)) {
+	if s.Flag(size%4 == 0 && s.Aligned(y)) {
 		wide, s.Bindings[1].Vec4 = 4, true
 	}
 	units := y.Numel() / wide

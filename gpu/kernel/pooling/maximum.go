@@ -41,10 +41,17 @@ func maxPoolCall(r *shader.Recorder, c *core.Call) error {
 		return s.Run(r, y.Numel(), func(w *shader.Text) {
 			best, store := "bitcast<u32>(v), at", "bitcast<real>(best.x)"
 			typ, none := shader.Pair, "pair(0u, 0xffffffffu)"
-			if t == expr.I64 {
+			switch {
+			case t == expr.I64:
 				typ, none, best, store = shader.Word4, "word4(0u, 0xffffffffu, 0u, 0u)", "v.x, at, v.y, 0u", "pair(best.x, best.z)"
 				w.Func("larger(a: word4, b: word4) -> bool", "return plait_lt_i64(pair(b.x, b.z), pair(a.x, a.z)) || (a.x == b.x && a.z == b.z && a.y < b.y);")
-			} else {
+			case r.Float64:
+				typ, none, best, store = shader.Word4, "word4(0u, 0xffffffffu, 0u, 0u)", "bitcast<pair>(v).x, at, bitcast<pair>(v).y, 0u", "bitcast<real>(pair(best.x, best.z))"
+				w.Func("larger(a: word4, b: word4) -> bool", `let u = bitcast<real>(pair(a.x, a.z));
+  let v = bitcast<real>(pair(b.x, b.z));
+  if (plait_isnan_f32(u)) { return !plait_isnan_f32(v) || a.y > b.y; }
+  return u > v || (u == v && a.y < b.y);`)
+			default:
 				w.Func("larger(a: pair, b: pair) -> bool", `let u = bitcast<real>(a.x);
   let v = bitcast<real>(b.x);
   if (plait_isnan_f32(u)) { return !plait_isnan_f32(v) || a.y > b.y; }

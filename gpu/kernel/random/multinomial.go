@@ -35,16 +35,16 @@ func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	if replacement {
 		return drawWithReplacement(r, c, rows, n, count)
 	}
-	e, err := primitive.SortLines(r, "multinomial", rows, n, count, 32, false, func(s *shader.Builder) func(w *shader.Text) {
+	e, err := primitive.SortLines(r, "multinomial", rows, n, count, 32, r.Float64, func(s *shader.Builder) func(w *shader.Text) {
 		x, size := s.In("x", in, expr.F32, expr.Number), s.Uint(n)
 		a := contract.DrawOf(c)
 		seed, offset := s.Long(a.Seed), s.Long(a.Offset)
 		return func(w *shader.Text) {
-			uniformWord(w, seed, offset)
+			uniform(r, w, seed, offset)
 			primitive.SortKeyFunc(w, expr.F32)
 			w.Func("key_of(line: u32, index: u32) -> pair", `let at = line * %s + index;
   let w = ld_x(%s + at);
-  return key(select(%s, plait_negative_log(~uniform_word(at)) / w, w > 0.0));`, size, x, shader.Infinity)
+  return key(select(%s, negative_log(at) / w, w > 0.0));`, size, x, shader.Infinity)
 		}
 	})
 	if err != nil {
@@ -59,10 +59,16 @@ func multinomialCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// uniformWord declares uniform_word(index), a random word. Two draws share a block of the generator.
-func uniformWord(w *shader.Text, seed, offset string) {
-	w.Func("uniform_word(index: u32) -> u32", `let w = plait_philox(%s, plait_add_i64(%s, pair(index / 2u, 0u)));
-  return select(w.x, w.z, index %% 2u == 1u);`, seed, offset)
+// uniform declares uniform(index), a random number u, and negative_log(index), -log(1-u). Two numbers share a block of the generator.
+func uniform(r *shader.Recorder, w *shader.Text, seed, offset string) {
+	w.Func("random_words(index: u32) -> pair", `let w = plait_philox(%s, plait_add_i64(%s, pair(index / 2u, 0u)));
+  return select(w.xy, w.zw, index %% 2u == 1u);`, seed, offset)
+	number, log := "plait_uniform(random_words(index).x)", "plait_negative_log(~random_words(index).x)"
+	if r.Float64 {
+		number, log = "plait_uniform_wide(random_words(index).x, random_words(index).y)", "-plait_log_f32(1.0 - uniform(index))"
+	}
+	w.Func("uniform(index: u32) -> real", "return %s;", number)
+	w.Func("negative_log(index: u32) -> real", "return %s;", log)
 }
 
 // checkWeights makes a row of invalid weights the call's error.
@@ -95,11 +101,11 @@ func checkWeights(r *shader.Recorder, c *core.Call, rows, n, count int, replacem
 }
 
 func drawWithReplacement(r *shader.Recorder, c *core.Call, rows, n, count int) error {
-	m, err := r.Temp(4 * rows * n)
+	m, err := r.Reals(rows * n)
 	if err != nil {
 		return err
 	}
-	weights, sums := shader.F32Like(&c.Ins[0], rows, n), shader.F32Operand(m, 0, rows, n)
+	weights, sums := shader.F32Like(&c.Ins[0], rows, n), r.RealOperand(m, 0, rows, n)
 	f, _ := scan.Of("cumsum", true)
 	s := shader.New(r, "running weights")
 	starts := []string{s.In("x", weights, expr.F32, expr.Number), s.Out("y", sums, expr.F32, expr.Number)}
@@ -107,16 +113,16 @@ func drawWithReplacement(r *shader.Recorder, c *core.Call, rows, n, count int) e
 		return err
 	}
 	s = shader.New(r, "drawn with replacement")
-	from, y, x := s.FloatsOf("sums", m), s.Out("y", &c.Outs[0], expr.I64, expr.Number), s.In("x", weights, expr.F32, expr.Number)
+	from, y, x := s.RealsOf("sums", m), s.Out("y", &c.Outs[0], expr.I64, expr.Number), s.In("x", weights, expr.F32, expr.Number)
 	total, draws, size := s.Uint(rows*count), s.Uint(count), s.Uint(n)
 	a := contract.DrawOf(c)
 	seed, offset := s.Long(a.Seed), s.Long(a.Offset)
 	return s.Run(r, shader.GroupsFor(rows*count), func(w *shader.Text) {
-		uniformWord(w, seed, offset)
+		uniform(r, w, seed, offset)
 		w.Each(total)
 		w.Add(`  let first = %s + (i / %s) * %s;
   let whole = sums[first + %s - 1u];
-  let aim = plait_uniform(uniform_word(i)) * whole;
+  let aim = uniform(i) * whole;
   var low = 0u;
   var high = %s - 1u;
   for (var k = 0u; k < 32u && low < high; k++) {

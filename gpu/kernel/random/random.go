@@ -21,6 +21,9 @@ func init() {
 }
 
 func randomCall(r *shader.Recorder, c *core.Call) error {
+	if r.Float64 {
+		return randomDoubles(r, c)
+	}
 	out := &c.Outs[0]
 	n := out.Numel()
 	draw := contract.RandomOf(c)
@@ -154,6 +157,10 @@ func bernoulliCall(r *shader.Recorder, c *core.Call) error {
 			w.Add(`  if (%s < %s) {
     let q = ld_x(%s + %s);
     if (!(q >= 0.0 && q <= 1.0)) { %s }`, e, total, probability, e, fault(e))
+			if r.Float64 {
+				w.Add("    v.%s = select(0.0, 1.0, real(w.%s) < q * 4294967296.0);\n  }", c, c)
+				continue
+			}
 			w.Add(`    let limit = plait_i64_of_f32(q * 4294967296.0);
     v.%s = select(0.0, 1.0, limit.y > 0u || w.%s < limit.x);
   }`, c, c)

@@ -50,7 +50,7 @@ func triangleCall(r *shader.Recorder, c *core.Call) error {
 	diagonal := "bitcast<i32>(" + s.Uint(int(uint32(int32(a.Diagonal)))) + ")"
 	upper, several := s.Flag(a.Upper), s.Flag(n > 2)
 	wide, units := 1, out.Numel()
-	if s.Flag(l.Flat() && out.Shape[n-1]%4 == 0 && shader.Aligned(in) && shader.Aligned(out)) {
+	if s.Flag(l.Flat() && out.Shape[n-1]%4 == 0 && s.Aligned(in) && s.Aligned(out)) {
 		wide, units = 4, units/4
 		s.Bindings[0].Vec4, s.Bindings[1].Vec4 = true, true
 	}

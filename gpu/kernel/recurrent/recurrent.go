@@ -40,8 +40,8 @@ func newRecurrence(r *shader.Recorder, c *core.Call, y, w *core.Operand, lstm bo
 	if lstm {
 		v.gates = 4
 	}
-	m, err := r.Temp(4 * max(v.n*v.hidden*width, 1))
-	v.sums = shader.F32Operand(m, 0, v.n, v.hidden*width)
+	m, err := r.Reals(max(v.n*v.hidden*width, 1))
+	v.sums = r.RealOperand(m, 0, v.n, v.hidden*width)
 	return v, err
 }
 

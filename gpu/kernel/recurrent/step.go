@@ -52,7 +52,7 @@ func (v *recurrence) runStep(r *shader.Recorder, c *cell, through string, rows *
 	t.w = s.In("w", v.w, expr.F32, expr.Number)
 	t.n, t.stride, t.down, t.across = s.Uint(v.n), s.Uint(width), s.Uint(v.w.Strides[0]), s.Uint(v.w.Strides[1])
 	at := slices.IndexFunc(s.Bindings, func(b shader.Binding) bool { return b.Name == through })
-	if s.Flag(v.hidden%4 == 0 && v.w.Strides[1] == 1 && shader.Aligned(rows) && shader.Aligned(v.w, v.w.Strides[0])) {
+	if s.Flag(v.hidden%4 == 0 && v.w.Strides[1] == 1 && s.Aligned(rows) && s.Aligned(v.w, v.w.Strides[0])) {
 		t.vector = 4
 		s.Bindings[at].Vec4, s.Bindings[len(s.Bindings)-1].Vec4 = true, true
 	}

@@ -46,7 +46,7 @@ var (
 // mergedMean returns a statement that defines m, the mean of a state combined with more. d is the difference of the means and w the weight
 // of more.
 func mergedMean(more string) string {
-	return "let m = select(a.f1 + d * w, a.f1 * (1.0 - w) + " + more + " * w, (bitcast<u32>(d) & 0x7f800000u) == 0x7f800000u);"
+	return "let m = select(a.f1 + d * w, a.f1 * (1.0 - w) + " + more + " * w, plait_unbounded(d));"
 }
 
 func extreme(compare string, start string) Fold {
@@ -144,11 +144,11 @@ func Of(name string, float bool, x float64) (Fold, bool) {
 			return Count("real(a.f0)", expr.F32, expr.Number), true
 		case "var", "std":
 			f := momentsFloat
-			v := "select(a.f2 / max(a.f0 - param, 0.0), bitcast<real>(0x7fc00000u), a.f0 == 0.0)"
+			v := "select(a.f2 / max(a.f0 - param, 0.0), plait_nan(), a.f0 == 0.0)"
 			if name == "std" {
 				v = "sqrt(" + v + ")"
 			}
-			f.Result = []string{v, "select(a.f1, bitcast<real>(0x7fc00000u), a.f0 == 0.0)"}
+			f.Result = []string{v, "select(a.f1, plait_nan(), a.f0 == 0.0)"}
 			return f, true
 		case "logsumexp":
 			return Fold{
@@ -209,16 +209,21 @@ func (f *Fold) kindOf(i int) expr.Kind {
 	return expr.Number
 }
 
-// words returns how many words of memory a state takes.
-func (f *Fold) words() int {
+// words returns how many words of memory a state takes. With double, it is one of a program that computes in float64.
+func (f *Fold) words(double bool) int {
 	n := 0
 	for _, t := range f.fields {
-		n++
-		if t == shader.Pair {
-			n++
-		}
+		n += fieldWords(t, double)
 	}
 	return n
+}
+
+// fieldWords returns how many words of memory a field takes.
+func fieldWords(t string, double bool) int {
+	if t == shader.Pair || t == shader.Real && double {
+		return 2
+	}
+	return 1
 }
 
 // functions declares the state and its functions.

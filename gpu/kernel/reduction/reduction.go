@@ -63,7 +63,7 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 	var states core.Memory
 	if p.pieces > 1 {
 		var err error
-		if states, err = r.Temp(4 * f.words() * p.pieces * p.kept.Count); err != nil {
+		if states, err = r.Temp(4 * f.words(r.Float64) * p.pieces * p.kept.Count); err != nil {
 			return err
 		}
 	}
@@ -167,7 +167,7 @@ func (f *Fold) Run(r *shader.Recorder, name string, in *core.Operand, outs []*co
 			w.Add(`  {
   let a = a%d;`, l)
 			if second {
-				f.storeState(w, to[0], fmt.Sprintf("(piece * %s + row) * %du + %du", results, lanes, l))
+				f.storeState(w, r.Float64, to[0], fmt.Sprintf("(piece * %s + row) * %du + %du", results, lanes, l))
 			} else {
 				f.finish(w, func(i int) string {
 					if lanes == 1 {
@@ -231,19 +231,18 @@ func (f *Fold) joinStates(r *shader.Recorder, name string, states core.Memory, p
 		w.Add(`  var a = zero();
   for (var j = lane; j < %s; j += %du) {`, piecesWord, width/side)
 		w.Add(`    let slot = %s + (j * %s + row) * %du;
-    var b: state;`, from, results, f.words())
+    var b: state;`, from, results, f.words(r.Float64))
 		at := 0
 		for i, t := range f.fields {
-			switch t {
-			case shader.Real:
-				w.Add("    b.f%d = bitcast<real>(states[slot + %du]);", i, at)
-			case "u32":
-				w.Add("    b.f%d = states[slot + %du];", i, at)
-			default:
-				w.Add("    b.f%d = pair(states[slot + %du], states[slot + %du]);", i, at, at+1)
-				at++
+			value := fmt.Sprintf("states[slot + %du]", at)
+			if fieldWords(t, r.Float64) == 2 {
+				value = fmt.Sprintf("pair(%s, states[slot + %du])", value, at+1)
 			}
-			at++
+			if t == shader.Real {
+				value = "bitcast<real>(" + value + ")"
+			}
+			w.Add("    b.f%d = %s;", i, value)
+			at += fieldWords(t, r.Float64)
 		}
 		w.Add(`    a = join(a, b);
   }`)
@@ -319,21 +318,25 @@ func (f *Fold) tree(w *shader.Text, states []string, lanes, side int) {
 }
 
 // storeState writes the state to scratch memory for joinStates. place is the expression for its number there.
-func (f *Fold) storeState(w *shader.Text, to, place string) {
-	w.Add("  let slot = %s + (%s) * %du;", to, place, f.words())
+func (f *Fold) storeState(w *shader.Text, double bool, to, place string) {
+	w.Add("  let slot = %s + (%s) * %du;", to, place, f.words(double))
 	at := 0
 	for i, t := range f.fields {
-		switch t {
-		case shader.Real:
+		switch words := fieldWords(t, double); {
+		case words == 2:
+			value := fmt.Sprintf("a.f%d", i)
+			if t == shader.Real {
+				value = "bitcast<pair>(" + value + ")"
+			}
+			w.Add(`  let bits%[1]d = %[2]s;
+  states[slot + %[3]du] = bits%[1]d.x;
+  states[slot + %[4]du] = bits%[1]d.y;`, i, value, at, at+1)
+		case t == shader.Real:
 			w.Add("  states[slot + %du] = bitcast<u32>(a.f%d);", at, i)
-		case "u32":
-			w.Add("  states[slot + %du] = a.f%d;", at, i)
 		default:
-			w.Add(`  states[slot + %du] = a.f%d.x;
-  states[slot + %du] = a.f%d.y;`, at, i, at+1, i)
-			at++
+			w.Add("  states[slot + %du] = a.f%d;", at, i)
 		}
-		at++
+		at += fieldWords(t, double)
 	}
 }
 

@@ -44,7 +44,7 @@ func softmaxCall(r *shader.Recorder, c *core.Call, name string, log bool) error 
 		head(w)
 		w.Add(`  var m = -%s;
   var bits = 0u;`, shader.Infinity)
-		w.Put(t.Pass("m = max(m, $x); bits = max(bits, bitcast<u32>($x) & 0x7fffffffu);"))
+		w.Put(t.Pass("m = max(m, $x); bits = max(bits, plait_magnitude($x));"))
 		w.Add(`  let most = whole_most(lane, m);
   var t = select(0.0, plait_nan(), bits > 0x7f800000u);`)
 		w.Put(t.Pass(term))

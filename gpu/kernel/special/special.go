@@ -109,26 +109,14 @@ func specialPairCall(r *shader.Recorder, c *core.Call) error {
 	})
 }
 
-// nextAfterCall: Outs[0] = the next representable number from Ins[0] in the direction of Ins[1]. It works on bits, because arithmetic may
-// flush denormal numbers to zero.
+// nextAfterCall: Outs[0] = the next representable number from Ins[0] in the direction of Ins[1].
 func nextAfterCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "nextafter")
 	from, to := s.In("x", &c.Ins[0], expr.F32, expr.Number), s.In("t", &c.Ins[1], expr.F32, expr.Number)
 	y, n := s.Out("y", &c.Outs[0], expr.F32, expr.Number), s.Uint(c.Outs[0].Numel())
 	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func(w *shader.Text) {
-		// place returns the number of representable numbers between zero and v, with the sign of v.
-		w.Func("place(v: real) -> i32", `let b = bitcast<i32>(v);
-  return select(b, -(b & 0x7fffffff), b < 0);`)
 		w.Each(n)
-		w.Add(`  let v = ld_x(%s + i);
-  let aim = ld_t(%s + i);
-  if (plait_isnan_f32(v) || plait_isnan_f32(aim)) { st_y(%s + i, plait_nan()); return; }
-  let a = place(v);
-  let b = place(aim);
-  if (a == b) { st_y(%s + i, aim); return; }
-  let near = select(a - 1, a + 1, b > a);
-  let negative = near < 0 || (near == 0 && a < 0);
-  st_y(%s + i, bitcast<real>(select(u32(near), u32(-near) | 0x80000000u, negative)));`, from, to, y, y, y)
+		w.Add("  st_y(%s + i, plait_nextafter_f32(ld_x(%s + i), ld_t(%s + i)));", y, from, to)
 	})
 }
 
@@ -140,19 +128,8 @@ func frexpCall(r *shader.Recorder, c *core.Call) error {
 	return s.Run(r, shader.GroupsFor(c.Outs[0].Numel()), func(w *shader.Text) {
 		w.Each(n)
 		w.Add(`  let v = ld_x(%s + i);
-  var b = bitcast<u32>(v) & 0x7fffffffu;
-  if (b == 0u || b >= 0x7f800000u) {
-    st_y(%s + i, v);
-    st_e(%s + i, pair(0u, 0u));
-    return;
-  }
-  var exponent = i32(b >> 23u);
-  if (exponent == 0) { // a denormal: its first bit takes the place of the implicit one
-    let up = countLeadingZeros(b) - 8u;
-    b = b << up;
-    exponent = 1 - i32(up);
-  }
-  st_e(%s + i, plait_i64_of_i32(exponent - 126));
-  st_y(%s + i, bitcast<real>((bitcast<u32>(v) & 0x80000000u) | 0x3f000000u | (b & 0x007fffffu)));`, x, y, e, e, y)
+  let exponent = plait_exponent_f32(v);
+  st_e(%s + i, plait_i64_of_i32(exponent));
+  st_y(%s + i, plait_mantissa_f32(v, exponent));`, x, e, y)
 	})
 }

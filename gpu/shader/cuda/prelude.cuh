@@ -17,8 +17,10 @@ struct u32 {
   __forceinline__ constexpr u32(int v) : v(v) {}
   __forceinline__ constexpr u32(long v) : v(v) {}
   __forceinline__ explicit u32(float v) : v(__float2uint_rz(v)) {}
+  __forceinline__ explicit u32(double v) : v(__double2uint_rz(v)) {}
   __forceinline__ explicit constexpr u32(i32 v);
   __forceinline__ explicit operator float() const { return __uint2float_rn(v); }
+  __forceinline__ explicit operator double() const { return v; }
   __forceinline__ explicit constexpr operator bool() const { return v != 0; }
 };
 
@@ -29,8 +31,10 @@ struct i32 {
   __forceinline__ constexpr i32(long v) : v(v) {}
   __forceinline__ explicit constexpr i32(unsigned v) : v(v) {}
   __forceinline__ explicit i32(float v) : v(__float2int_rz(v)) {}
+  __forceinline__ explicit i32(double v) : v(__double2int_rz(v)) {}
   __forceinline__ explicit constexpr i32(u32 v) : v(v.v) {}
   __forceinline__ explicit operator float() const { return __int2float_rn(v); }
+  __forceinline__ explicit operator double() const { return v; }
   __forceinline__ explicit constexpr operator bool() const { return v != 0; }
 };
 
@@ -40,6 +44,7 @@ constexpr u32 operator""_u(unsigned long long v) { return u32(unsigned(v)); }
 constexpr i32 operator""_i(unsigned long long v) { return i32(int(v)); }
 
 using f32 = float;
+using f64 = double;
 
 // The type of a variable without one: integers without a suffix are i32.
 template <class T> __forceinline__ constexpr T value(T v) { return v; }
@@ -278,6 +283,21 @@ PLAIT_FUNCTION3(clamp, f32, min(max(a, b), c))
 PLAIT_FUNCTION3(clamp, u32, min(max(a, b), c))
 PLAIT_FUNCTION3(clamp, i32, min(max(a, b), c))
 PLAIT_FUNCTION3(fma, f32, ::fmaf(a, b, c))
+PLAIT_FUNCTION1(abs, f64, ::fabs(a))
+PLAIT_FUNCTION1(floor, f64, ::floor(a))
+PLAIT_FUNCTION1(ceil, f64, ::ceil(a))
+PLAIT_FUNCTION1(trunc, f64, ::trunc(a))
+PLAIT_FUNCTION1(round, f64, ::rint(a))
+PLAIT_FUNCTION1(fract, f64, a - ::floor(a))
+PLAIT_FUNCTION1(sqrt, f64, ::sqrt(a))
+PLAIT_FUNCTION1(exp, f64, ::exp(a))
+PLAIT_FUNCTION1(exp2, f64, ::exp2(a))
+PLAIT_FUNCTION1(log, f64, ::log(a))
+PLAIT_FUNCTION1(log2, f64, ::log2(a))
+PLAIT_FUNCTION2(min, f64, ::fmin(a, b))
+PLAIT_FUNCTION2(max, f64, ::fmax(a, b))
+PLAIT_FUNCTION3(clamp, f64, min(max(a, b), c))
+PLAIT_FUNCTION3(fma, f64, ::fma(a, b, c))
 PLAIT_VECTORS1(abs)
 PLAIT_VECTORS1(floor)
 PLAIT_VECTORS1(ceil)

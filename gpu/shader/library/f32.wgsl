@@ -206,3 +206,44 @@ fn plait_hypot_f32(x: f32, y: f32) -> f32 {
 }
 
 fn plait_sigmoid_f32(x: f32) -> f32 { return 1.0 / (1.0 + plait_exp_f32(-x)); }
+
+// The next number from x in the direction of y. It works on bits, because arithmetic may flush denormal numbers to zero.
+fn plait_nextafter_f32(x: f32, y: f32) -> f32 {
+  if (plait_isnan_f32(x) || plait_isnan_f32(y)) { return plait_nan(); }
+  let a = plait_place(x);
+  let b = plait_place(y);
+  if (a == b) { return y; }
+  let near = select(a - 1, a + 1, b > a);
+  let negative = near < 0 || (near == 0 && a < 0);
+  return bitcast<f32>(select(u32(near), u32(-near) | 0x80000000u, negative));
+}
+// How many numbers are between zero and x, with the sign of x.
+fn plait_place(x: f32) -> i32 {
+  let b = bitcast<i32>(x);
+  return select(b, -(b & 0x7fffffff), b < 0);
+}
+
+// The exponent of x = m 2^exponent, for m between 1/2 and 1; 0 if x is 0 or not finite. Then m is x.
+fn plait_exponent_f32(x: f32) -> i32 {
+  let b = bitcast<u32>(x) & 0x7fffffffu;
+  if (b == 0u || b >= 0x7f800000u) { return 0; }
+  if (b < 0x800000u) { return -117 - i32(countLeadingZeros(b)); }
+  return i32(b >> 23u) - 126;
+}
+fn plait_mantissa_f32(x: f32, exponent: i32) -> f32 {
+  var b = bitcast<u32>(x) & 0x7fffffffu;
+  if (b == 0u || b >= 0x7f800000u) { return x; }
+  if (b < 0x800000u) { b = b << (countLeadingZeros(b) - 8u); } // the first bit takes the place of the implicit one
+  return bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | 0x3f000000u | (b & 0x007fffffu));
+}
+
+fn plait_largest() -> f32 { return bitcast<f32>(0x7f7fffffu); }
+// The bits of |x|: more than 0x7f800000 for NaN alone.
+fn plait_magnitude(x: f32) -> u32 { return bitcast<u32>(x) & 0x7fffffffu; }
+
+// An unsigned number in the order of floating-point numbers, in the high word. NaN is the largest.
+fn plait_key_f32(x: f32) -> vec2<u32> {
+  if (plait_isnan_f32(x)) { return vec2<u32>(0u, 0xffffffffu); }
+  let b = bitcast<u32>(select(x, 0.0, x == 0.0));
+  return vec2<u32>(0u, b ^ select(0x80000000u, 0xffffffffu, (b >> 31u) == 1u));
+}

@@ -67,7 +67,7 @@ fn plait_circular(q: plait_quadrant, turn: i32) -> f32 {
   let v = select(plait_sine(q.rest), plait_cosine(q.rest), (n & 1) == 1);
   return select(v, -v, n >= 2);
 }
-fn plait_unbounded(x: f32) -> bool { return plait_isnan_f32(x) || plait_isinf_f32(x); }
+fn plait_unbounded(x: f32) -> bool { return (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u; }
 fn plait_sin_f32(x: f32) -> f32 {
   if (plait_unbounded(x)) { return plait_nan(); }
   if (x == 0.0) { return x; }

@@ -216,9 +216,7 @@ func SortKeyFunc(w *shader.Text, t expr.Type) {
 		w.Func("key(v: pair) -> pair", "return pair(v.x, v.y ^ 0x80000000u);")
 		return
 	}
-	w.Func("key(v: real) -> pair", `if (plait_isnan_f32(v)) { return pair(0u, 0xffffffffu); }
-  let b = bitcast<u32>(select(v, 0.0, v == 0.0));
-  return pair(0u, b ^ select(0x80000000u, 0xffffffffu, (b >> 31u) == 1u));`)
+	w.Func("key(v: real) -> pair", "return plait_key_f32(v);")
 }
 
 // BeforeFunc declares before(a, b), the order of keys.
@@ -230,7 +228,7 @@ func BeforeFunc(w *shader.Text) {
 // word, from its lowest bit on.
 func SortKey(d core.DType, value string) (key string, bits int) {
 	switch {
-	case d == core.Int64:
+	case d == core.Int64, d == core.Float64:
 		return "key(" + value + ")", 64
 	case d.IsFloat():
 		return "key(" + value + ")", 32

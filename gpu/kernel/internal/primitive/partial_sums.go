@@ -22,7 +22,7 @@ func SumPartials(r *shader.Recorder, parts core.Memory, pieces, n int, outs []*c
 		}
 	}
 	s := shader.New(r, "sum of parts")
-	from := s.FloatsOf("parts", parts)
+	from := s.RealsOf("parts", parts)
 	wide, side, typ := 1, 16, shader.Real
 	if s.Flag(n%4 == 0) {
 		wide, side, typ = 4, vec4Columns, shader.Real4
