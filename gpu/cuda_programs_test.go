@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,9 +38,11 @@ func TestEveryProgramIsCUDA(t *testing.T) {
 		for i, s := range r.Samples {
 			dtypes := []core.DType{core.Float32}
 			if i == 0 && s.DTypes == nil {
-				dtypes = append(dtypes, core.Float16, core.BFloat16)
+				dtypes = append(dtypes, core.Float16, core.BFloat16, core.Float64)
 			} else if i == 0 {
 				dtypes = append(dtypes, s.DTypes...)
+			} else if *all && (s.DTypes == nil || slices.Contains(s.DTypes, core.Float64)) {
+				dtypes = append(dtypes, core.Float64)
 			}
 			for _, dtype := range dtypes {
 				ctx := core.NewRankContext(0, nil)

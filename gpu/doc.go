@@ -13,6 +13,7 @@
 //   - transfer.go, staging.go: copies between the host and the device
 //   - memory.go: slabs, which are behind the caches of package backend
 //
-// Arithmetic is float32. Under WebGPU, denormal numbers may be flushed to zero, and float64 is not supported, because WGSL has no such type.
-// A call without a kernel on the device is an error that names it; there is no fallback to the CPU.
+// Arithmetic is float32, or float64 for calls with an operand of float64. Under WebGPU, denormal numbers may be flushed to zero, and float64 is
+// not supported, because WGSL has no such type. A call without a kernel on the device is an error that names it; there is no fallback to the
+// CPU.
 package gpu

@@ -289,6 +289,10 @@ func TestUnsupportedOpsFailAtTheCall(t *testing.T) {
 		x := op.EmptyWith([]int{2}, op.TensorOptions{DType: &f, Device: d})
 		require.NoError(t, x.Err(), "bits of any dtype can be kept and copied")
 		version := x.Storage().Version()
+		if d.Float64() {
+			require.NoError(t, op.Exp(x).Err())
+			return
+		}
 		values, indices := op.Sort(x, 0, op.SortOptions{})
 		for _, y := range []*core.Tensor{op.Exp(x), op.AddInPlace(x, core.Num(1)), op.To(x, core.Float32), values} {
 			require.ErrorContains(t, y.Err(), "float64 is not supported")

@@ -245,3 +245,72 @@ func TestCUDAPreludeNames(t *testing.T) {
 		}
 	}
 }
+
+// TestCUDADouble translates statements of programs that compute in float64, and compiles one with operands of several dtypes.
+func TestCUDADouble(t *testing.T) {
+	for wgsl, want := range map[string]string{
+		"x = 1.0 + .5 + 2e5 + 0x1p-60f + 3f;": "x = 1.0 + .5 + 2e5 + 0x1p-60 + 3.0;",
+		"x = plait_exp_f32(plait_inf());":     "x = plait_exp_f64(plait_inf());",
+		"let i = plait_i64_of_f32(x);":        "const auto i = plait_i64_of_f64(x);",
+		"let y = f32(x);":                     "const auto y = f32(x);",
+	} {
+		require.Equal(t, squeeze(want), squeeze((&cudaTranslator{tokens: tokenize(wgsl), double: true}).block(tokenize(wgsl))), wgsl)
+	}
+	require.Nil(t, WGSL{}.Float64())
+	double := CUDA{}.Float64()
+	require.True(t, double.Has("plait_erfinv_f32") && double.Has("plait_bessel_k") && double.Has("plait_f32_of_i64"))
+	require.False(t, double.Has("plait_add_i64") || double.Has("plait_f16") || CUDA{}.Has("plait_erfinv_f32"))
+	require.Equal(t, "alias real4 = vec4<f64>;\n", double.Type(Real4))
+	require.Equal(t, "alias pair = vec2<u32>;\n", double.Type(Pair))
+
+	r := &Recorder{GPU: &Device{Language: CUDA{}}, Float64: true}
+	dtypes := []core.DType{core.Float64, core.Float32, core.BFloat16, core.Float16, core.Int64, core.Int32, core.Uint8, core.Bool}
+	s := r.Write(len(dtypes), func(w *Text) {
+		for i, d := range dtypes {
+			a := Access{Name: fmt.Sprintf("x%d", i), DType: d, Vec4: true}
+			a.Declare(w, i+1)
+			a.Loader(w, expr.F32, expr.Number)
+			a.Storer(w, expr.F32, expr.Number)
+			if d.IsFloat() {
+				a.loader4(w)
+				a.storer4(w)
+			}
+			w.Func("four_"+a.Name+"(e: u32)", "%s%s", a.LoadVec4(w, expr.F64, expr.Number, "e"),
+				a.StoreVec4(w, expr.F64, expr.Number, "e", [4]string{a.Name + "_3", a.Name + "_2", a.Name + "_1", a.Name + "_0"}))
+		}
+		w.Sum(64)
+		w.Main(64)
+		for i, d := range dtypes {
+			w.Add("  st_x%[1]d(li, whole_sum(li, ld_x%[1]d(li + 1u) * 0.1));\n  four_x%[1]d(li * 4u);", i)
+			if d.IsFloat() {
+				w.Add("  st4_x%[1]d(li, max(ld4_x%[1]d(li + 1u), real4(0.0)));", i)
+			}
+		}
+		parameter, words := w.RealParam(3)
+		require.Equal(t, 2, words)
+		w.Add("  st_x0(li, %s + plait_digamma_f32(ld_x0(0u)));", parameter)
+	})
+	require.Equal(t, (64+8)*8, s.Shared)
+	require.NotContains(t, s.Text, "plait_digamma_f32")
+	require.NoError(t, compileCUDA(t, strings.TrimPrefix(s.Text, cudaPrelude)))
+}
+
+// TestRealParameters checks the words of parameters, and that programs in float64 have keys of their own.
+func TestRealParameters(t *testing.T) {
+	for _, double := range []bool{false, true} {
+		r := &Recorder{GPU: &Device{Language: CUDA{}}, Float64: double}
+		s := New(r, "program")
+		first := s.RealsOf("parts", core.Memory{Handle: 4096})
+		number := s.Float(1.5)
+		require.Equal(t, "p[0].x", first)
+		if !double {
+			require.Equal(t, []uint32{1024, 0x3fc00000}, s.Words)
+			require.Equal(t, "bitcast<real>(p[0].y)", number)
+			require.Equal(t, core.Float32, r.RealType())
+			continue
+		}
+		require.Equal(t, []uint32{512, 0, 0x3ff80000}, s.Words)
+		require.Equal(t, "bitcast<real>(pair(p[0].y, p[0].z))", number)
+		require.Equal(t, core.Float64, r.RealType())
+	}
+}

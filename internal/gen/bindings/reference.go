@@ -34,7 +34,7 @@ func (m *manual) pages(families []*family) map[string]string {
 		"and dtypes was found by applying the operation. Arguments have the names of Python; in Go they come in the same order, those behind\n" +
 		"the plain ones as fields of a struct of options, and C has a parameter for each. Python's signatures are those of its functions,\n" +
 		"PyTorch's, which may take other arguments than the engine does; they also take NumPy's names of arguments.\n\n" +
-		"Operations run on CPU devices and on GPUs. GPUs have no float64, and an operation that needs it says so where it is called.\n" +
+		"Operations run on CPU devices and on GPUs. GPUs under WebGPU have no float64, and an operation that needs it says so where it is called.\n" +
 		"Dtypes that are not listed for an operation are refused with an error. A result that cannot be made is an error at once: in Python\n" +
 		"an exception, in Go a tensor that carries it, in C a negative handle. It names the operation, what it got and what it wanted.\n\n" +
 		"An operation in place changes its first tensor, counts as a change for gradients that were to use the old elements, and fails\n" +
