@@ -91,9 +91,10 @@ func (x *matrices) luPanel(r *shader.Recorder, p luShape, first, count, low int,
 	return s.Run(r, x.batch, func(w *shader.Text) {
 		w.Shared("row", shader.Real4, vectors)
 		// A candidate has the place y of its row, and the bits of its absolute value, in x or in z and x.
-		typ, better, value := shader.Pair, "a.x > b.x || (a.x == b.x && a.y < b.y)", "pair(bitcast<u32>(abs(a%[1]d_0)), place%[1]d)"
+		typ, none := shader.Pair, "pair(0u, 0xffffffffu)"
+		better, value := "a.x > b.x || (a.x == b.x && a.y < b.y)", "pair(bitcast<u32>(abs(a%[1]d_0)), place%[1]d)"
 		if r.Float64 {
-			typ, better = shader.Word4, "a.z > b.z || (a.z == b.z && (a.x > b.x || (a.x == b.x && a.y < b.y)))"
+			typ, none, better = shader.Word4, "word4(0u, 0xffffffffu, 0u, 0u)", "a.z > b.z || (a.z == b.z && (a.x > b.x || (a.x == b.x && a.y < b.y)))"
 			value = "word4(bitcast<pair>(abs(a%[1]d_0)).x, place%[1]d, bitcast<pair>(abs(a%[1]d_0)).y, 0u)"
 		}
 		w.Shared("largest", typ, p.threads)
@@ -113,7 +114,7 @@ func (x *matrices) luPanel(r *shader.Recorder, p luShape, first, count, low int,
 				w.Add("  if (left%[1]d && %[2]du < count) { a%[1]d_%[2]d = data[from_ + place%[1]d * n + %[2]du]; }", q, c)
 			}
 		}
-		w.Add("  var failed = 0u;\n  for (var step = 0u; step < count; step++) {\n    var best: %s;\n    best.y = 0xffffffffu;", typ)
+		w.Add("  var failed = 0u;\n  for (var step = 0u; step < count; step++) {\n    var best = %s;", none)
 		for q := range p.rows {
 			w.Add("    if (left%[1]d) { best = most(best, "+value+"); }", q)
 		}
