@@ -236,8 +236,8 @@ func movedBytes(c *core.Call) int {
 	return n
 }
 
-// Refuse implements [core.Stream]. It refuses a call if the device is lost, if the language or the kernel lacks float64, or
-// if there is no kernel.
+// Refuse implements [core.Stream]. It refuses a call if the device is lost, if the language lacks float64, or if there is
+// no kernel.
 func (s *stream) Refuse(c *core.Call) error {
 	if err := s.device.lost.Get(); err != nil {
 		return err
@@ -263,11 +263,8 @@ func (s *stream) Refuse(c *core.Call) error {
 			}
 		}
 	}
-	switch {
-	case double && !s.device.target.Doubles():
+	if double && !s.device.target.Doubles() {
 		return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on %v: WGSL has no such type; use float32", s.device)
-	case double && kernel.SinglePrecision(c.Kernel):
-		return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on %v by this operation; use float32", s.device)
 	}
 	if kernel.Lookup(c.Kernel) == nil {
 		return s.NoKernel(c)

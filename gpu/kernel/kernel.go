@@ -32,18 +32,6 @@ func Register(k core.KernelID, f Func) {
 	table.Store(&t)
 }
 
-var singlePrecision = map[core.KernelID]bool{}
-
-// RefuseDouble says that kernels have no programs that compute in float64, in any language. Families call it from init.
-func RefuseDouble(kernels ...core.KernelID) {
-	for _, k := range kernels {
-		singlePrecision[k] = true
-	}
-}
-
-// SinglePrecision reports whether a kernel takes no float64 operands: see [RefuseDouble].
-func SinglePrecision(k core.KernelID) bool { return singlePrecision[k] }
-
 // Lookup returns the implementation of a kernel, or nil.
 func Lookup(id core.KernelID) Func {
 	if t := table.Load(); t != nil && int(id) < len(*t) && id >= 0 {
