@@ -16,9 +16,6 @@ type CUDA struct {
 	double bool // programs compute in float64
 }
 
-// BufferBarrier prints nothing: a barrier of CUDA is for all memory.
-func (CUDA) BufferBarrier() string { return "" }
-
 // The types and functions of WGSL, and the functions of the library on float64.
 var (
 	//go:embed cuda/prelude.cuh

@@ -331,7 +331,9 @@ __forceinline__ u32 atomicOr(atomic<u32> *a, u32 b) { return ::atomicOr(&a->v, b
 __forceinline__ u32 atomicLoad(atomic<u32> *a) { return *(volatile unsigned *)&a->v; }
 __forceinline__ void atomicStore(atomic<u32> *a, u32 b) { *(volatile unsigned *)&a->v = b.v; }
 
+// A barrier of CUDA is for all memory.
 __forceinline__ void workgroupBarrier() { __syncthreads(); }
+__forceinline__ void storageBarrier() {}
 
 // The arguments of a program: its parameters, and a slab for each buffer.
 using parameters = array<vec4<u32>, 32>;
