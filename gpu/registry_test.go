@@ -175,9 +175,14 @@ func resultTolerance(y *core.Tensor, tolerance float64) float64 {
 	return tolerance
 }
 
-// compare runs a sample on both devices and compares results and gradients.
+// compare runs a sample on the CPU and on the GPU and compares results and gradients.
 func compare(t *testing.T, r *op.Row, s op.Sample, d core.DType, sliced bool, tolerance float64) {
-	m := &maker{rng: newRand(r.Name+s.Name, 1), dtype: d, sliced: sliced, device: device(t)}
+	compareOn(t, device(t), r, s, d, sliced, tolerance)
+}
+
+// compareOn is compare for a given GPU.
+func compareOn(t *testing.T, g core.Device, r *op.Row, s op.Sample, d core.DType, sliced bool, tolerance float64) {
+	m := &maker{rng: newRand(r.Name+s.Name, 1), dtype: d, sliced: sliced, device: g}
 	cpuArgs, gpuArgs := m.arguments(s)
 	if s.Loose > 1 {
 		tolerance *= s.Loose
