@@ -61,6 +61,7 @@ var goroutines = map[string]string{
 	"parallel/collective/wait_graph.go watch":              "looks for deadlocks, with no code of the caller's",
 	"parallel/collective/work.go failOutputs":              "waits for events and marks tensors",
 	"gpu/transfer.go parallelCopy":                         "copies memory",
+	"gpu/internal/hostcuda/compile.go Compile":             "runs the compiler, in tests",
 	"parallel/ddp/paramserver.go newParamServer":           "serve recovers",
 	"parallel/collective/spawn.go Spawn":                   "recovers",
 	"parallel/ddp/reducer.go Release":                      "closes streams alone",
