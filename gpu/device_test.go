@@ -42,9 +42,16 @@ func TestMain(m *testing.M) {
 
 var translate = flag.Bool("translate", false, "compile each program that the tests have run in CUDA C++ too, at the end")
 
+var onHost = flag.String("host", "", "run on the host in the place of a GPU that takes CUDA C++: hostcuda, or in the opposite order hostcuda:1")
+
 // device returns the GPU that tests run on: the machine's, or lavapipe.
 func device(t testing.TB) *gpu.Device {
 	t.Helper()
+	if *onHost != "" {
+		d, err := core.OpenDevice(*onHost)
+		require.NoError(t, err)
+		return d.(*gpu.Device)
+	}
 	if gpu.Count() == 0 {
 		const line = "no GPU to test on (%s); apt-get install libvulkan1 mesa-vulkan-drivers brings one made of software"
 		if os.Getenv("CI") == "true" {

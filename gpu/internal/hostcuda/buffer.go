@@ -6,6 +6,7 @@ package hostcuda
 import "C"
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -18,16 +19,19 @@ import (
 // padding is the bytes behind the data of a buffer that programs may read. They may write there too, but no kernel does on purpose.
 const padding = 16
 
+// alignment is that of buffers, as GPUs have it.
+const alignment = 256
+
 // A buffer is memory between two pages that fault. It ends where the second of them begins.
 type buffer struct {
 	mapping []byte
-	memory  []byte // the data and the padding
+	memory  []byte // the data, the padding, and what aligns them
 	size    int
 }
 
 func newBuffer(usage driver.Usage, size int) (*buffer, error) {
 	page := os.Getpagesize()
-	room := (size + padding + 15) / 16 * 16
+	room := (size + padding + alignment - 1) / alignment * alignment
 	whole := (room + page - 1) / page * page
 	m, err := syscall.Mmap(-1, 0, whole+2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
@@ -38,8 +42,7 @@ func newBuffer(usage driver.Usage, size int) (*buffer, error) {
 			return nil, err
 		}
 	}
-	at := page + whole - room
-	b := &buffer{m, m[at : at+size+padding], size}
+	b := &buffer{m, m[page+whole-room : page+whole], size}
 	if usage&driver.Storage != 0 {
 		stale(b.memory)
 	} else {
@@ -57,12 +60,13 @@ func stale(memory []byte) {
 
 // spoiled reports whether something has been written behind the data, and repairs it.
 func (b *buffer) spoiled() bool {
-	var want [padding]byte
-	stale(want[:])
-	if [padding]byte(b.memory[b.size:]) == want {
+	behind := b.memory[b.size:]
+	want := make([]byte, len(behind))
+	stale(want)
+	if bytes.Equal(behind, want) {
 		return false
 	}
-	copy(b.memory[b.size:], want[:])
+	copy(behind, want)
 	return true
 }
 

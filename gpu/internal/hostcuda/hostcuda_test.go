@@ -166,7 +166,7 @@ func TestWriteBehindTheData(t *testing.T) {
 }
 
 func TestAccessToNoBuffer(t *testing.T) {
-	eachOrder(t, 1008, func(t *testing.T, h *host) {
+	eachOrder(t, 1000, func(t *testing.T, h *host) {
 		for _, offset := range []string{"-5000", "1024", "5000"} {
 			p := written(func(w *shader.Text) {
 				w.Main(testThreads)
