@@ -144,11 +144,14 @@ func (n channelNorm) access(s *shader.Builder, operands ...*core.Operand) planeA
 }
 
 // load returns the expression that loads the element or vec4 of invocation i.
-func (w planeAccess) load(name, first string) string {
+func (w planeAccess) load(name, first string) string { return w.loadAt(name, first, "i") }
+
+// loadAt returns the expression that loads an element or vec4 by its number.
+func (w planeAccess) loadAt(name, first, number string) string {
 	if w.step == 4 {
-		return "ld4_" + name + "((" + first + " >> 2u) + i)"
+		return "ld4_" + name + "((" + first + " >> 2u) + " + number + ")"
 	}
-	return "ld_" + name + "(" + first + " + i)"
+	return "ld_" + name + "(" + first + " + " + number + ")"
 }
 
 func (w planeAccess) store(name, first, value string) string {
@@ -165,32 +168,40 @@ func (n channelNorm) sums(r *shader.Recorder, x, g, stats *core.Operand) (parts 
 		return parts, 0, err
 	}
 	s := shader.New(r, "norm_backward (sums)")
-	from, grad, stat := s.In("x", x, expr.F32, expr.Number), s.In("g", g, expr.F32, expr.Number), s.In("stats", stats, expr.F32, expr.Number)
-	to := s.RealsOf("parts", parts)
-	groups, channels, batch, inner, chunk := s.Uint(pieces*n.channels), s.Uint(n.channels), s.Uint(n.batch), s.Uint(n.inner), s.Uint(shader.Ceil(n.batch, pieces))
+	from, grad := s.In("x", x, expr.F32, expr.Number), s.In("g", g, expr.F32, expr.Number)
+	access := n.access(s, x, g)
+	units := n.inner / access.step // of a plane, in vec4 or elements
+	stat, to := s.In("stats", stats, expr.F32, expr.Number), s.RealsOf("parts", parts)
+	groups, channels, batch, inner, chunk := s.Uint(pieces*n.channels), s.Uint(n.channels), s.Uint(n.batch), s.Uint(units), s.Uint(shader.Ceil(n.batch, pieces))
 	s.Flag(n.groups == 0)
 	total, at := n.statistics(s)
 	totalWord := s.Uint(total)
 	width := 1
-	for width < min(n.inner, 256) {
+	for width < min(units, 256) {
 		width *= 2
 	}
 	across := s.Uint(width)
 	return parts, pieces, s.Run(r, pieces*n.channels, func(w *shader.Text) {
 		// A plane gets as many invocations as it needs; the others process further images. This avoids divisions in the loop.
 		w.Sum(256)
-		w.Func("sums(li: u32, c: u32, begin: u32, end: u32) -> real2", `var t = real2();
+		zero, result := "0.0", "real2(hats, all)"
+		if access.step == 4 {
+			zero, result = "real4()", "real2(hats.x + hats.y + hats.z + hats.w, all.x + all.y + all.z + all.w)"
+		}
+		w.Func("sums(li: u32, c: u32, begin: u32, end: u32) -> real2", `var hats = %[7]s;
+  var all = %[7]s;
   for (var b = begin + li / %[1]s; b < end; b += 256u / %[1]s) {
     let at = %[2]s;
     let mean = ld_stats(%[3]s + at);
     let scale = ld_stats(%[3]s + %[4]s + at);
     let first = (b * %[5]s + c) * %[6]s;
     for (var j = li %% %[1]s; j < %[6]s; j += %[1]s) {
-      let d = ld_g(%[7]s + first + j);
-      t = t + real2(d * ((ld_x(%[8]s + first + j) - mean) * scale), d);
+      let d = %[8]s;
+      hats = hats + d * ((%[9]s - mean) * scale);
+      all = all + d;
     }
   }
-  return t;`, across, at, stat, totalWord, channels, inner, grad, from)
+  return %[10]s;`, across, at, stat, totalWord, channels, inner, zero, access.loadAt("g", grad, "first + j"), access.loadAt("x", from, "first + j"), result)
 		w.EachGroup(256, groups)
 		w.Add(`  let c = group %% %[1]s;
   let begin = min((group / %[1]s) * %[2]s, %[3]s);
