@@ -248,3 +248,24 @@ func TestParameterGradientsAreFloat32(t *testing.T) {
 		}
 	})
 }
+
+// TestConvolutionsWeightGradientsAreFloat32 checks that the gradient of a convolution's weights is not rounded to the dtype of their cast.
+func TestConvolutionsWeightGradientsAreFloat32(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		x, g := op.Reshape(halves(d, 2*8*9*9), 2, 8, 9, 9), op.Reshape(halves(d, 2*12*9*9), 2, 12, 9, 9)
+		w := op.ToDevice(op.Randn(12, 8, 3, 3), d).Detach().SetRequiresGrad(true)
+		conv := func(x, w *core.Tensor) *core.Tensor {
+			return op.Conv2d(x, w, nil, op.ConvOptions{Padding: []int{1}})
+		}
+		var y *core.Tensor
+		require.NoError(t, core.Autocast("gpu", core.BFloat16, func() { y = conv(x, w) }))
+		require.NoError(t, autograd.BackwardWith([]*core.Tensor{y}, []*core.Tensor{g}, autograd.Options{}))
+		wide := w.Detach().SetRequiresGrad(true)
+		y = conv(op.To(x, core.Float32), wide)
+		require.NoError(t, autograd.BackwardWith([]*core.Tensor{y}, []*core.Tensor{op.To(g, core.Float32)}, autograd.Options{}))
+		require.Equal(t, core.Float32, w.Grad().DType())
+		difference := value(t, op.Amax(op.Abs(op.Sub(w.Grad(), wide.Grad())), nil, false))
+		require.Less(t, difference, 1e-4*value(t, op.Amax(op.Abs(wide.Grad()), nil, false)), "sums are float32")
+	})
+}

@@ -24,7 +24,7 @@ func (p *convolution) launch(op *opContext, k core.KernelID, out *core.Tensor, i
 	for i := range ins {
 		c.In(dense[i])
 	}
-	contract.SetConv(c, p.stride, p.padding, p.dilation, p.groups, core.ReducedConvolutions(out.DType()))
+	contract.SetConv(c, p.stride, p.padding, p.dilation, p.groups, core.ReducedConvolutions(ins[0].DType()))
 	c.Work = max(c.Work, p.work(k, out, ins)/8)
 	op.launch(c)
 }
@@ -74,7 +74,7 @@ func convForwardDeriv(ctx *core.BackwardContext) {
 		ctx.Set(0, p.inputGrad("conv_input_grad", g, ctx.Saved(1), nil, ctx.InputShape(0)[2:]))
 	}
 	if ctx.Needs(1) {
-		ctx.Set(1, p.weightGrad(ctx.Saved(0), g, ctx.InputShape(1)[2:]))
+		ctx.SetMixed(1, p.weightGrad(ctx.Saved(0), g, parameterDType(ctx, 1, g), ctx.InputShape(1)[2:]))
 	}
 	if ctx.Needs(2) {
 		ctx.Set(2, channelSum(g))
@@ -116,20 +116,20 @@ func convInputGradDeriv(ctx *core.BackwardContext) {
 		ctx.Set(0, p.forward("conv_forward", g, ctx.Saved(1), nil, ctx.InputShape(0)[2:]))
 	}
 	if ctx.Needs(1) {
-		ctx.Set(1, p.weightGrad(g, ctx.Saved(0), ctx.InputShape(1)[2:]))
+		ctx.SetMixed(1, p.weightGrad(g, ctx.Saved(0), parameterDType(ctx, 1, g), ctx.InputShape(1)[2:]))
 	}
 	if ctx.Needs(2) {
 		ctx.Set(2, channelSum(g))
 	}
 }
 
-// weightGrad returns the gradient of w, of spatial sizes kernel, for the gradient dy of y.
-func (p *convolution) weightGrad(x, dy *core.Tensor, kernel []int) *core.Tensor {
+// weightGrad returns the gradient of w, of spatial sizes kernel and the dtype d, for the gradient dy of y.
+func (p *convolution) weightGrad(x, dy *core.Tensor, d core.DType, kernel []int) *core.Tensor {
 	op := begin("conv_weight_grad").with(x, dy)
 	if op.err != nil {
 		return op.fail()
 	}
-	dw := op.out(x.DType(), append([]int{dy.Size(1), x.Size(1) / p.groups}, kernel...))
+	dw := op.out(d, append([]int{dy.Size(1), x.Size(1) / p.groups}, kernel...))
 	if op.err != nil {
 		return op.fail()
 	}
