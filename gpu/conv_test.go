@@ -24,13 +24,14 @@ func TestConvolutions(t *testing.T) {
 	}{
 		{[]int{2, 32, 7, 7}, []int{40, 32, 3, 3}, op.ConvOptions{Padding: []int{1}}, false, true},
 		{[]int{1, 64, 9, 5}, []int{33, 64, 3, 2}, op.ConvOptions{Padding: []int{1, 0}}, true, false},
-		{[]int{3, 64, 8, 8}, []int{64, 64, 3, 3}, op.ConvOptions{Stride: []int{2}, Padding: []int{1}}, false, false},
+		{[]int{3, 64, 8, 8}, []int{64, 64, 3, 3}, op.ConvOptions{Stride: []int{2}, Padding: []int{1}}, false, true},
 		{[]int{2, 48, 11, 10}, []int{8, 48, 3, 3}, op.ConvOptions{Padding: []int{3}, Dilation: []int{2}}, false, false},
-		{[]int{2, 48, 8, 9}, []int{64, 24, 3, 3}, op.ConvOptions{Padding: []int{1}, Groups: 2}, false, false},
+		{[]int{2, 48, 8, 9}, []int{64, 24, 3, 3}, op.ConvOptions{Padding: []int{1}, Groups: 2}, false, true},
 		{[]int{2, 3, 19, 18}, []int{16, 3, 7, 7}, op.ConvOptions{Stride: []int{2}, Padding: []int{3}}, false, true},
 		{[]int{2, 32, 3, 2}, []int{32, 32, 5, 5}, op.ConvOptions{Padding: []int{2}}, false, false},
-		{[]int{1, 32, 8, 8}, []int{65, 32, 1, 1}, op.ConvOptions{}, false, false},
-		{[]int{2, 32, 9, 9}, []int{16, 32, 1, 1}, op.ConvOptions{Stride: []int{2}}, true, false},
+		{[]int{1, 32, 8, 8}, []int{65, 32, 1, 1}, op.ConvOptions{}, false, true},
+		{[]int{5, 40, 7, 7}, []int{24, 40, 1, 1}, op.ConvOptions{}, true, true},
+		{[]int{2, 32, 9, 9}, []int{16, 32, 1, 1}, op.ConvOptions{Stride: []int{2}}, true, true},
 		{[]int{2, 32, 12, 13}, []int{32, 1, 3, 3}, op.ConvOptions{Padding: []int{1}, Groups: 32}, false, true},
 		{[]int{3, 6, 9, 8}, []int{12, 1, 3, 2}, op.ConvOptions{Padding: []int{2, 1}, Stride: []int{2, 3}, Dilation: []int{1, 2}, Groups: 6}, false, true},
 		{[]int{2, 5, 40}, []int{10, 1, 30}, op.ConvOptions{Padding: []int{4}, Groups: 5}, true, false},
@@ -39,7 +40,7 @@ func TestConvolutions(t *testing.T) {
 		{[]int{7, 1, 61, 67}, []int{1, 1, 3, 3}, op.ConvOptions{Stride: []int{2}}, false, false},
 		{[]int{2, 24, 50}, []int{5, 24, 40}, op.ConvOptions{Padding: []int{4}}, false, false}, // too many taps: patches are stored
 		{[]int{2, 24, 50}, []int{5, 24, 30}, op.ConvOptions{Padding: []int{4}}, true, false},
-		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 3, 2, 3}, op.ConvOptions{Padding: []int{1, 0, 1}, Stride: []int{1, 2, 1}}, true, false},
+		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 3, 2, 3}, op.ConvOptions{Padding: []int{1, 0, 1}, Stride: []int{1, 2, 1}}, true, true},
 		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 2, 3, 3}, op.ConvOptions{Padding: []int{1, 1, 0}, Dilation: []int{2, 1, 1}}, false, false},
 	} {
 		for _, dtype := range []core.DType{core.Float32, core.BFloat16, core.Float16} {

@@ -1,5 +1,5 @@
 // Package conv computes convolutions and their gradients as matrix products with patches of images. The matrix of patches is stored
-// (im2col), or its elements are gathered from the images during the product (implicit GEMM).
+// (im2col), or its elements are gathered from the images during the product (implicit GEMM), by tensor cores where there are some.
 package conv
 
 import (
@@ -77,6 +77,12 @@ func convForwardCall(r *shader.Recorder, c *core.Call) error {
 	}
 	if v.depthwise() {
 		return v.depthwisePlanes(r, v.forward(), x, w, y, convBias(c), v.outputs, 1)
+	}
+	if v.onTensorCores(r, x.DType, w.DType, y.DType) && !v.left(r) {
+		if err := v.forwardOnTensorCores(r, x, w, y); err != nil {
+			return err
+		}
+		return v.addBias(r, c, y, positions)
 	}
 	if v.byLibrary(r, x.DType) {
 		if err := v.forwardByLibrary(r, x, w, y); err != nil {
@@ -184,6 +190,12 @@ func convInputGradCall(r *shader.Recorder, c *core.Call) error {
 	if v.depthwise() && v.outputs > 0 && patch*positions > 0 {
 		return v.depthwiseInputs(r, y, w, x, bias)
 	}
+	if v.onTensorCores(r, x.DType, w.DType, y.DType) && v.inputGradIsRegular() && !v.left(r) {
+		if err := v.inputGradOnTensorCores(r, y, w, x); err != nil {
+			return err
+		}
+		return v.addBias(r, c, x, primitive.Product3(v.In))
+	}
 	if v.byLibrary(r, x.DType) {
 		return v.inputGradByLibrary(r, c, y, w, x, bias)
 	}
@@ -241,6 +253,9 @@ func convWeightGradCall(r *shader.Recorder, c *core.Call) error {
 	}
 	if v.depthwise() {
 		return v.depthwiseWeights(r, x, y, w)
+	}
+	if v.onTensorCores(r, x.DType, y.DType) {
+		return v.weightGradOnTensorCores(r, x, y, w)
 	}
 	if v.byLibrary(r, x.DType) {
 		return v.weightGradByLibrary(r, c, x, y, w)
