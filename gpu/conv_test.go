@@ -44,8 +44,9 @@ func TestConvolutions(t *testing.T) {
 		{[]int{1, 32, 4, 5, 6}, []int{16, 32, 2, 3, 3}, op.ConvOptions{Padding: []int{1, 1, 0}, Dilation: []int{2, 1, 1}}, false, false},
 	} {
 		for _, dtype := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
-			for _, way := range []string{"gathered", "stored", "for a library"} {
-				if dtype != core.Float32 && (!c.halves || way == "stored") || testing.Short() && (c.long || dtype == core.Float16) {
+			for _, way := range []string{"gathered", "stored", "for a library", "on tensor cores"} {
+				if dtype != core.Float32 && (!c.halves || way == "stored") || testing.Short() && (c.long || dtype == core.Float16) ||
+					way == "on tensor cores" && (dtype == core.Float32 || gpu.Target(device(t)).Compute == 0) {
 					continue
 				}
 				t.Run(fmt.Sprint(c.x, c.w, c.o, dtype, way), func(t *testing.T) {
@@ -61,7 +62,7 @@ func TestConvolutions(t *testing.T) {
 						core.Permit(core.TF32Convolutions, true)
 						defer core.Permit(core.TF32Convolutions, false)
 					}
-					defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes = few })()
+					defer gpu.Tune(device(t), func(f *shader.Tuning) { f.PatchBytes, f.TensorConvolutions = few, way == "on tensor cores" })()
 					core.Tidy(func() {
 						x, w, b := op.Randn(c.x...), op.Randn(c.w...), op.Randn(c.w[0])
 						tolerance := max(1e-4, rounded)

@@ -10,6 +10,9 @@ type Tuning struct {
 	RemainderK int
 	// PatchBytes is the size up to which a convolution stores its im2col matrix, and its results in another order: caches hold that much.
 	PatchBytes int
+	// TensorConvolutions has tensor cores compute convolutions of 16 bits by implicit GEMM, instead of products of stored patches. It is off
+	// for all GPUs: its programs have been compared with the others on the CPU only, by emulation.
+	TensorConvolutions bool
 	// ScoreBytes is the memory that the gradients of attention scores may take; 0 means four times the operands' memory, or 256 MiB if that
 	// is more. ScoreBlocks is how many blocks of keys must fit it, if not all do: with fewer, a large GPU idles until the longest has
 	// ended.

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// GPUs with tensor cores compute convolutions of 16-bit numbers by implicit GEMM in programs of their own, whose text is in folder
-// tensorcore: patches are read from the images as they are multiplied. Sums are in float32. What a library computes without stored patches
+// GPUs with tensor cores can compute convolutions of 16-bit numbers by implicit GEMM in programs of their own, whose text is in folder
+// tensorcore, if [shader.Tuning] says so: patches are read from the images as they are multiplied. Sums are in float32. What a library computes without stored patches
 // is left to it.
 
 const (
@@ -31,7 +31,7 @@ func (v *convolution) onTensorCores(r *shader.Recorder, dtypes ...core.DType) bo
 		}
 	}
 	in, out := v.groups*v.channels*primitive.Product3(v.In), v.groups*v.outputs*primitive.Product3(v.Out)
-	return r.GPU.Compute >= minTensorCompute && v.patch() >= minLibraryPatch && v.outputs >= minLibraryOutputs && v.images > 0 && out > 0 &&
+	return r.GPU.TensorConvolutions && r.GPU.Compute >= minTensorCompute && v.patch() >= minLibraryPatch && v.outputs >= minLibraryOutputs && v.images > 0 && out > 0 &&
 		v.images*max(in, out) < math.MaxInt32 && v.tensorColumns() < math.MaxInt32
 }
 

@@ -46,7 +46,7 @@ func (c tensorCase) record(t *testing.T, r *recording, compute int) {
 func tensorGPU(compute, multiprocessors int) *shader.Device {
 	return &shader.Device{
 		Language: shader.CUDA{}, Compute: compute, Limits: shader.Limits{Binding: 1 << 34, Workgroups: 65535, WorkgroupStorage: 48 << 10},
-		Tuning: shader.Tuning{Multiprocessors: multiprocessors},
+		Tuning: shader.Tuning{Multiprocessors: multiprocessors, TensorConvolutions: true},
 	}
 }
 
