@@ -100,6 +100,7 @@ func TestRegistryInCUDA(t *testing.T) {
 			number++
 		}
 	}
+	reportMissing(t)
 }
 
 // compare runs the case on a device and on the CPU.
