@@ -116,6 +116,7 @@ type cachedCast struct {
 	storage *Storage
 	life    uint32 // [Storage.Generation], since storages are recycled
 	tensor  *Tensor
+	made    *Recording // in progress when the cast was made: a replay does not make the casts that a recording found
 }
 
 // EnterAutocast begins an autocast region and returns the new depth of nested regions. The end of the outermost region clears the cache.
@@ -178,7 +179,7 @@ func (k *castCache) get(key castKey, t *Tensor) *Tensor {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e, ok := k.casts[key]
-	if s := t.storage; !ok || e.storage != s || e.life != s.Generation() || e.version != s.Version() {
+	if s := t.storage; !ok || e.storage != s || e.life != s.Generation() || e.made != CurrentRecording() || e.version != s.Version() {
 		return nil
 	}
 	return e.tensor.Alias(true)
@@ -198,5 +199,5 @@ func (k *castCache) put(key castKey, t, made *Tensor) {
 	if k.casts == nil {
 		k.casts = map[castKey]cachedCast{}
 	}
-	k.casts[key] = cachedCast{t.storage.Version(), t.storage, t.storage.Generation(), made.Alias(true).Keep()}
+	k.casts[key] = cachedCast{t.storage.Version(), t.storage, t.storage.Generation(), made.Alias(true).Keep(), CurrentRecording()}
 }

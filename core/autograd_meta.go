@@ -87,7 +87,7 @@ func (meta *AutogradMeta) release() {
 	n, leaf, accumulate := meta.node, meta.leaf, meta.accumulate
 	meta.node, meta.leaf = nil, nil
 	meta.mu.Unlock()
-	meta.SetGrad(nil)
+	meta.putGrad(nil)
 	if leaf != nil {
 		leaf.pre.clear()
 		leaf.post.clear()

@@ -60,8 +60,10 @@ type Operand struct {
 	partial     bool // other calls write to other parts of the memory at the same time
 	crossStream bool // other streams use the memory too
 	borrowed    bool // from a [Borrowed], whose waits the caller adds
+	recorded    bool // of a replay: its epoch is first plus the number of the replay
 	storage     *Storage
 	epoch       uint32
+	first       uint32
 }
 
 // Present reports whether the operand was given. Optional operands may be absent.
@@ -115,6 +117,9 @@ type Call struct {
 	OnSkip func(err error)
 	// OnCancel is called if the call is cancelled, before its end: see [Blocker]. It must not block.
 	OnCancel func(err error)
+	// OnReplay is called for a copy of the call before a [Recording] launches it again. It sets the numbers that differ from step to step, and
+	// the functions above. Other calls with such functions are not recorded.
+	OnReplay func(c *Call) error
 
 	stream      Stream
 	calls       *Calls // of the stream
@@ -138,6 +143,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	c.Outs, c.Ins = c.Outs[:0], c.Ins[:0]
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
 	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.OnLaunch, c.OnSkip, c.OnCancel = 0, false, false, nil, false, nil, nil, nil, nil, nil
+	c.OnReplay = nil
 	c.err, c.shared, c.crossStream = nil, false, false
 }
 
@@ -146,7 +152,7 @@ func (c *Call) Clear() {
 	clear(c.Outs)
 	clear(c.Ins)
 	clear(c.waits)
-	c.Fn, c.Mark, c.Own, c.OnLaunch, c.OnSkip, c.OnCancel, c.err = nil, nil, nil, nil, nil, nil, nil
+	c.Fn, c.Mark, c.Own, c.OnLaunch, c.OnSkip, c.OnCancel, c.OnReplay, c.err = nil, nil, nil, nil, nil, nil, nil, nil
 	// If a list outgrew its array, the array still holds the first operands. A storage that its own stream refers to would never be
 	// collected.
 	if o := &c.outs; o[0].present || o[1].present {

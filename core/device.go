@@ -112,7 +112,8 @@ type Memory struct {
 	Handle uint64         // the device's own identifier
 	Size   int            // usable bytes
 
-	recycled *Storage // header to reuse with free memory
+	recycled *Storage      // header to reuse with free memory
+	pool     *recordedPool // of recordings, to which it returns
 }
 
 // A Backend opens the devices of one kind.

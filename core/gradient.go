@@ -14,6 +14,9 @@ func (t *Tensor) Grad() *Tensor {
 func (meta *AutogradMeta) Grad() *Tensor {
 	meta.mu.Lock()
 	defer meta.mu.Unlock()
+	if r := CurrentRecording(); r != nil {
+		r.noteGrad(meta, meta.grad, nil, false)
+	}
 	return meta.grad
 }
 
@@ -31,6 +34,9 @@ func (t *Tensor) BorrowGrad() (*Tensor, *AutogradMeta) {
 func (meta *AutogradMeta) BorrowGrad() *Tensor {
 	meta.mu.Lock()
 	defer meta.mu.Unlock()
+	if r := CurrentRecording(); r != nil {
+		r.noteGrad(meta, meta.grad, nil, false)
+	}
 	meta.extended().borrowed++
 	return meta.grad
 }
@@ -57,6 +63,19 @@ func (t *Tensor) SetGrad(g *Tensor) { t.EnsureAutogradMeta().SetGrad(g) }
 
 // SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.
 func (meta *AutogradMeta) SetGrad(g *Tensor) {
+	if r := CurrentRecording(); r != nil {
+		meta.mu.Lock()
+		old := meta.grad
+		meta.mu.Unlock()
+		if old != nil || g != nil {
+			r.noteGrad(meta, old, g, true)
+		}
+	}
+	meta.putGrad(g)
+}
+
+// putGrad is [AutogradMeta.SetGrad] that no recording sees.
+func (meta *AutogradMeta) putGrad(g *Tensor) {
 	if g != nil {
 		g.kept = true
 		if g.storage != nil && g.storage.alloc.category == Activation {

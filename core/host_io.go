@@ -94,6 +94,7 @@ func (t *Tensor) Wait() error {
 // Wait blocks until everything launched so far on the storage is done. It returns the execution error that made the contents undefined, or
 // else the first unread error of its stream.
 func (s *Storage) Wait() error {
+	refuseRecording("the step reads the value of a tensor, on which it may depend what comes next")
 	WaitOn(s.alloc.home.Record(), -1)
 	s.waitForeign()
 	if err := s.Err(); err != nil {
@@ -126,6 +127,7 @@ func (s *Storage) waitForeign() {
 // read waits as Wait does and copies bytes from offset to dst. It launches the copy before it blocks, so a device with separate memory is
 // asked once.
 func (s *Storage) read(dst []byte, offset int) error {
+	refuseRecording("the step reads the value of a tensor, on which it may depend what comes next")
 	s.waitForeign()
 	s.alloc.home.Download(dst, s.alloc.memory, offset)
 	return s.Wait()

@@ -88,6 +88,9 @@ func WithTask(v any, fn func()) {
 	fn()
 }
 
+// Settings returns a number for all of the mode but its context and scope.
+func (m Mode) Settings() uint64 { return uint64(m & (1<<modeContextShift - 1)) }
+
 // GradEnabled reports whether operations record gradients.
 func (m Mode) GradEnabled() bool { return m&modeNoGrad == 0 }
 

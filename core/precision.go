@@ -30,6 +30,9 @@ func Permit(p Permission, on bool) (before bool) {
 	return old>>p&1 != 0
 }
 
+// Permissions returns a number that tells which permissions are on.
+func Permissions() uint32 { return permissions.Load() }
+
 // Permitted reports whether a permission is on.
 func Permitted(p Permission) bool { return permissions.Load()>>p&1 != 0 }
 

@@ -21,13 +21,19 @@ func NewGenerator(seed uint64) *Generator { return &Generator{seed: seed} }
 func (g *Generator) Next(n uint64) (seed, offset uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if r := CurrentRecording(); r != nil {
+		r.noteDraw(g, g.seed, g.offset+n, true)
+	}
 	offset = g.offset
 	g.offset += n
 	return g.seed, offset
 }
 
 // Seed moves the generator to the start of another sequence.
-func (g *Generator) Seed(seed uint64) { g.SetState(seed, 0) }
+func (g *Generator) Seed(seed uint64) {
+	refuseRecording(seedsInStep)
+	g.SetState(seed, 0)
+}
 
 // State returns the seed and the next counter.
 func (g *Generator) State() (seed, offset uint64) {
@@ -40,6 +46,9 @@ func (g *Generator) State() (seed, offset uint64) {
 func (g *Generator) SetState(seed, offset uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if r := CurrentRecording(); r != nil {
+		r.noteDraw(g, seed, offset, false)
+	}
 	g.seed, g.offset = seed, offset
 }
 

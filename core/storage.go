@@ -336,4 +336,7 @@ func (s *Storage) Err() error { return s.failedAt(s.epoch) }
 
 // Share counts users outside the engine, such as NumPy arrays: n is 1 for a new user, -1 when one ends. Calls on a shared storage are done
 // when Launch returns. The first user must wait for earlier calls: see [Storage.Wait].
-func (s *Storage) Share(n int32) { s.shared.Add(n) }
+func (s *Storage) Share(n int32) {
+	refuseRecording("the step shares the memory of a tensor with code outside the engine")
+	s.shared.Add(n)
+}

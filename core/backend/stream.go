@@ -119,6 +119,12 @@ func (s *Stream) Alloc(bytes int) (core.Memory, error) {
 		return core.Memory{}, core.Errorf(core.MemoryError, "allocate", "out of memory: no room for %d bytes on %v", bytes, s.device)
 	}
 	class := SizeClass(bytes, s.unit)
+	if r := core.CurrentRecording(); r != nil {
+		m, ok, err := r.Alloc(s.self, class, func() (core.Memory, error) { return s.memory.Allocate(s.rank, class, bytes) })
+		if ok {
+			return m, err
+		}
+	}
 	m, after, ok := s.Cache.Take(class)
 	if !ok {
 		return s.memory.Allocate(s.rank, class, bytes)
@@ -132,7 +138,11 @@ func (s *Stream) Alloc(bytes int) (core.Memory, error) {
 }
 
 // Free implements [core.Stream].
-func (s *Stream) Free(m core.Memory, after ...core.Event) { s.Cache.Put(m, s.Tail.Load(), after) }
+func (s *Stream) Free(m core.Memory, after ...core.Event) {
+	if !core.FreeRecorded(&m) {
+		s.Cache.Put(m, s.Tail.Load(), after)
+	}
+}
 
 // Begin implements [core.Stream].
 func (s *Stream) Begin(k core.KernelID, op string) *core.Call { return s.calls.Get(s.self, k, op) }
@@ -163,6 +173,9 @@ func (s *Stream) Launch(c *core.Call) {
 
 // Enqueue is Launch for a call without an error. It returns the call's number.
 func (s *Stream) Enqueue(c *core.Call) uint64 {
+	if r := core.CurrentRecording(); r != nil {
+		r.Add(c)
+	}
 	s.mu.Lock()
 	t := s.Tail.Load() + 1
 	for t-s.taken.Load() > queueSize {

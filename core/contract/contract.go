@@ -40,6 +40,9 @@ func declare(c Contract) core.KernelID {
 		panic(fmt.Sprintf("contract: kernel %q is declared twice", c.Name))
 	}
 	contracts[id] = &c
+	if at := slices.Index(strings.Fields(c.Ints), "seed"); at >= 0 {
+		core.DeclareSeeded(id, at)
+	}
 	return id
 }
 

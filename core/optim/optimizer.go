@@ -188,6 +188,7 @@ func (g *Group) values() Hyper { return *g.hyper.Load() }
 
 // put changes a hyperparameter that is known to be valid.
 func (g *Group) put(name string, v float64) {
+	core.RefuseRecording("the step sets " + name + " of an optimiser: set it between steps, as by stepping the schedule there")
 	for {
 		old := g.hyper.Load()
 		h := maps.Clone(*old)

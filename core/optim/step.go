@@ -71,6 +71,8 @@ type plan struct {
 // An item is one parameter of a plan. param and grad are contiguous: the parameter's and gradient's own memory, or copies.
 type item struct {
 	slot        *slot
+	of          *Group
+	place       int   // of the slot in its group
 	hyper       Hyper // of its group
 	update      update
 	param, grad *core.Tensor
@@ -107,7 +109,7 @@ func (p *plan) prepare(o *Optimizer) error {
 	for _, g := range o.groups {
 		names := o.algorithm.states(g.values())
 		memo := map[step]update{}
-		for _, s := range g.slots {
+		for place, s := range g.slots {
 			grad, lender := s.param.BorrowGrad()
 			p.lenders = append(p.lenders, lender)
 			if grad == nil {
@@ -119,7 +121,7 @@ func (p *plan) prepare(o *Optimizer) error {
 			if err := s.sound(o.algorithm, grad); err != nil {
 				return err
 			}
-			it := item{slot: s, hyper: g.values(), param: p.contiguous(s.param), grad: p.contiguous(grad)}
+			it := item{slot: s, of: g, place: place, hyper: g.values(), param: p.contiguous(s.param), grad: p.contiguous(grad)}
 			for _, name := range names {
 				if _, has := o.algorithm.stateShape(name, s.param.Shape()); !has {
 					continue
@@ -261,6 +263,9 @@ func (p *plan) run(o *Optimizer) error {
 		c.InPlace = true
 		c.Work = work
 		c.OnSkip = l.onSkip
+		if r := core.CurrentRecording(); r != nil {
+			p.replays(r, o, c, dev)
+		}
 		if err := core.Launch(stream, c); err != nil {
 			return err
 		}

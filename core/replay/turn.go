@@ -1,0 +1,247 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// A kind is what is known for arguments of one kind.
+type kind struct {
+	warm      bool // the function has run
+	attempts  int
+	inputs    []*core.Tensor  // what the function is recorded with
+	recording *core.Recording // the last one
+	agreed    bool            // it is like the one before, so that it can be replayed
+	outputs   []*core.Tensor  // what the recorded function returned and did not make
+	refused   error
+}
+
+func (k *kind) close() {
+	if k.recording != nil {
+		k.recording.Close()
+		k.recording = nil
+	}
+	for _, t := range k.inputs {
+		t.Release()
+	}
+	k.inputs, k.outputs, k.agreed, k.attempts = nil, nil, false, 0
+}
+
+// refuse makes the function run in full from now on.
+func (k *kind) refuse(reason error) {
+	k.close()
+	k.refused = reason
+}
+
+// A Turn is one run of a step's function.
+type Turn struct {
+	step      *Step
+	kind      *kind
+	inputs    []*core.Tensor
+	recording *core.Recording
+	replays   bool
+	reason    error // why the function runs in full although it is not the first time
+	done      bool
+}
+
+// Begin begins a turn, on the thread that ends it, and copies the inputs to where the recording reads them. If [Turn.Replays] is true,
+// [Turn.Replay] is to be called; otherwise the function, with [Turn.Inputs], and then [Turn.End]. [Turn.Close] ends the turn in any case.
+func (s *Step) Begin(key string, inputs []*core.Tensor) (*Turn, error) {
+	t := &Turn{step: s, inputs: inputs}
+	s.mu.Lock()
+	if s.busy || core.CurrentRecording() != nil { // a step inside a step is a part of it
+		s.mu.Unlock()
+		t.done = true
+		return t, nil
+	}
+	s.busy = true
+	full := key + kindOf(inputs)
+	k := s.kinds[full]
+	if k == nil {
+		if s.kinds == nil {
+			s.kinds = map[string]*kind{}
+		}
+		k = &kind{}
+		if len(s.kinds) >= maxKinds {
+			k.refused = core.Errorf(core.StateError, "replay", "there are more than %d kinds of arguments", maxKinds)
+		} else {
+			s.kinds[full] = k
+		}
+	}
+	s.mu.Unlock()
+	t.kind = k
+	if err := t.begin(); err != nil {
+		t.Close()
+		return nil, err
+	}
+	if t.reason != nil {
+		s.tell(t.reason)
+	}
+	return t, nil
+}
+
+func (t *Turn) begin() error {
+	k := t.kind
+	switch {
+	case k.refused != nil:
+		t.reason = k.refused
+		return nil
+	case !k.warm:
+		k.warm = true
+		return nil
+	case k.agreed:
+		if t.reason = k.recording.Fits(); t.reason != nil {
+			k.agreed = false // what has changed may stay so, and can be recorded then
+			return nil
+		}
+		t.replays = true
+		return t.copyInputs()
+	}
+	for _, x := range t.inputs {
+		if x.RequiresGrad() {
+			k.refuse(core.Errorf(core.StateError, "replay", "an argument requires a gradient, got %v", x))
+			t.reason = k.refused
+			return nil
+		}
+	}
+	if k.inputs == nil {
+		for _, x := range t.inputs {
+			d := x.DType()
+			k.inputs = append(k.inputs, op.EmptyWith(x.Shape(), op.TensorOptions{DType: &d, Device: x.Device()}).Keep())
+		}
+	}
+	if err := t.copyInputs(); err != nil {
+		return err
+	}
+	k.attempts++
+	var err error
+	t.recording, err = core.Record(k.recording)
+	t.inputs = k.inputs
+	return err
+}
+
+// copyInputs copies the arguments to where the recording reads them.
+func (t *Turn) copyInputs() (err error) {
+	core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(false).WithoutAutocast() }, func() {
+		for i, x := range t.inputs {
+			if err = op.CopyInPlace(t.kind.inputs[i], x).Err(); err != nil {
+				return
+			}
+		}
+	})
+	return err
+}
+
+// Replays reports whether the turn launches the recorded calls, without the function.
+func (t *Turn) Replays() bool { return t.replays }
+
+// Inputs returns what the function is to be called with in place of the tensors given to [Step.Begin].
+func (t *Turn) Inputs() []*core.Tensor { return t.inputs }
+
+// Replay launches the recorded calls and returns the results: copies of those that the function made, and otherwise the tensors that it
+// returned.
+func (t *Turn) Replay() ([]*core.Tensor, error) {
+	if err := t.kind.recording.Replay(); err != nil {
+		return nil, err
+	}
+	return t.copies(t.kind.outputs)
+}
+
+// End ends a turn in which the function has returned outputs. It returns what the caller is to return in place of them.
+func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
+	r, k := t.recording, t.kind
+	if r == nil {
+		return outputs, nil
+	}
+	t.recording = nil
+	last := k.recording
+	k.recording = r
+	reason := r.End(outputs)
+	if reason == nil && last != nil && last.Err() == nil {
+		if reason = r.Matches(last); reason == nil {
+			k.agreed = true
+		} else if k.attempts < maxAttempts {
+			reason = nil
+		}
+	}
+	if last != nil {
+		last.Close()
+	}
+	if reason != nil {
+		k.refuse(reason)
+		t.step.tell(reason)
+		return outputs, nil
+	}
+	if !k.agreed {
+		return outputs, nil
+	}
+	k.attempts = 0
+	r.Trim()
+	k.outputs = slices.Clone(outputs)
+	return t.copies(outputs)
+}
+
+// copies returns outputs with copies in place of what a replay writes, and of arguments.
+func (t *Turn) copies(outputs []*core.Tensor) (list []*core.Tensor, err error) {
+	list = slices.Clone(outputs)
+	core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(false).WithoutAutocast() }, func() {
+		for i := range list {
+			made := t.kind.recording.Output(i)
+			switch {
+			case made != nil:
+				t.kind.outputs[i] = nil
+			case t.kind.given(list[i]):
+				made = list[i]
+			default:
+				continue
+			}
+			list[i] = op.Clone(made)
+			if err == nil {
+				err = list[i].Err()
+			}
+		}
+	})
+	return list, err
+}
+
+// given reports whether x lies in an argument.
+func (k *kind) given(x *core.Tensor) bool {
+	return slices.ContainsFunc(k.inputs, func(in *core.Tensor) bool { return in.Storage() != nil && in.Storage() == x.Storage() })
+}
+
+// Close ends the turn. If it has not ended yet, because the function failed, its recording is dropped.
+func (t *Turn) Close() {
+	if t.done {
+		return
+	}
+	t.done = true
+	if r := t.recording; r != nil {
+		r.End(nil)
+		if t.kind.recording != nil {
+			t.kind.recording.Close()
+		}
+		r.Close()
+		t.kind.recording = nil
+	}
+	t.step.mu.Lock()
+	t.step.busy = false
+	t.step.mu.Unlock()
+}
+
+// kindOf describes the tensors, and the modes that operations obey.
+func kindOf(inputs []*core.Tensor) string {
+	var b strings.Builder
+	m := core.CurrentMode()
+	fmt.Fprintf(&b, "|%v %v %v %v", m.Settings(), core.Permissions(), m.Context().DefaultDType(), m.Context().Rank())
+	if d, err := m.Context().DefaultDevice(); err == nil {
+		fmt.Fprintf(&b, " %v", d)
+	}
+	for _, x := range inputs {
+		fmt.Fprintf(&b, "|%v %v %v", x.DType(), x.Shape(), x.Device())
+	}
+	return b.String()
+}
