@@ -34,8 +34,9 @@ type Device struct {
 	links          links
 	trace          *core.Trace // of calls that may use results of a call that reports a fault
 	lost           backend.FirstError
+	noGraph        backend.FirstError // why calls are replayed without a graph though the driver has graphs
 
-	uploads, downloads, uploaded, downloaded, peerBytes, dispatches, submits, fused, moved atomic.Int64
+	uploads, downloads, uploaded, downloaded, peerBytes, dispatches, submits, fused, moved, graphs atomic.Int64
 }
 
 // newDevice opens an adapter. Its error is the driver's.
@@ -96,6 +97,9 @@ func (d *Device) MixesDTypes() bool { return true }
 
 // Float64 reports whether programs can compute in float64.
 func (d *Device) Float64() bool { return d.target.Doubles() }
+
+// GraphError returns why the driver has refused to make a graph; nil if it has not.
+func (d *Device) GraphError() error { return d.noGraph.Get() }
 
 // Name returns the adapter's name.
 func (d *Device) Name() string { return d.adapter.Name }

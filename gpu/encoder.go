@@ -18,6 +18,8 @@ type encoder struct {
 	fusion fusion.Fusion
 	temps  []core.Memory // scratch memory of the call being recorded
 
+	capture *capture // of commands that are kept; nil for those of batches
+
 	feedThreshold int // see [stream.feed]
 }
 
@@ -62,7 +64,7 @@ func (r *encoder) Temp(bytes int) (core.Memory, error) {
 		return core.Memory{}, core.Errorf(core.MemoryError, "allocate", "no room for %d bytes of scratch on %v", bytes, r.device)
 	}
 	class := backend.SizeClass(bytes, granule)
-	m, _, ok := r.stream.scratch.Take(class)
+	m, _, ok := r.scratch().Take(class)
 	if !ok {
 		var err error
 		if m, err = r.device.memory.take(class); err != nil {
@@ -75,29 +77,45 @@ func (r *encoder) Temp(bytes int) (core.Memory, error) {
 	return m, nil
 }
 
+// scratch returns the scratch memory that calls reuse.
+func (r *encoder) scratch() *backend.Cache {
+	if r.capture != nil {
+		return r.capture.scratch
+	}
+	return &r.stream.scratch
+}
+
 // Temps implements [Runtime].
 func (r *encoder) Temps() int { return len(r.temps) }
 
 // Release implements [Runtime]. Later calls of the stream may reuse the memory.
 func (r *encoder) Release(kept int) {
 	for _, m := range r.temps[kept:] {
-		r.stream.scratch.Put(m, r.stream.recorded.Load()+1, nil)
+		r.scratch().Put(m, r.stream.recorded.Load()+1, nil)
 	}
 	r.temps = r.temps[:kept]
 }
 
 // Flush implements [Runtime].
 func (r *encoder) Flush() {
-	if r.batch.full(fullBatch) {
+	if r.capture == nil && r.batch.full(fullBatch) {
 		r.stream.send(r)
 	}
 }
 
 // Feed implements [Runtime].
-func (r *encoder) Feed() { r.stream.feed(r) }
+func (r *encoder) Feed() {
+	if r.capture == nil {
+		r.stream.feed(r)
+	}
+}
 
 // Finish implements [Runtime]. It may be called in the middle of a call.
 func (r *encoder) Finish() bool {
+	if r.capture != nil {
+		r.capture.refuse()
+		return false
+	}
 	r.stream.send(r)
 	for r.stream.inFlight.Load() > 0 {
 		r.stream.Sleep()
@@ -127,6 +145,9 @@ func (r *encoder) Upload(m core.Memory, words []uint32) {
 // Check implements [Runtime].
 func (r *encoder) Check(c *core.Call, err func(c *core.Call, fault uint32) error) (m core.Memory, index uint32, failure error) {
 	s := r.stream
+	if r.capture != nil {
+		return m, 0, r.capture.refuse()
+	}
 	if s.faults.Handle == 0 {
 		if s.faults, failure = r.device.memory.take(4 * faultSlots); failure != nil {
 			return m, 0, core.Errorf(core.MemoryError, c.Op, "no room for the words in which faults are told: %v", failure)

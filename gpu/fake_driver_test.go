@@ -52,6 +52,8 @@ type fakeGPU struct {
 	runs     int
 	busy     atomic.Bool // no batch ends
 	groups   int         // workgroups of all runs
+	graphs   int         // that have run
+	noGraphs bool
 }
 
 func (*fakeGPU) Limits() driver.Limits {
@@ -245,4 +247,50 @@ func OwnTexts(d *Device) (texts []string) {
 		}
 	})
 	return texts
+}
+
+// A fakeGraph is commands with the data of their parameters.
+type fakeGraph struct {
+	commands []func(g *fakeGPU)
+	params   *fakeBuffer
+	data     []byte
+	released *bool
+}
+
+// NewGraph implements [driver.GraphGPU].
+func (g *fakeGPU) NewGraph(l driver.CommandList, params driver.Buffer, data []byte) (driver.Graph, error) {
+	if g.noGraphs {
+		return nil, errors.New("no graphs today")
+	}
+	return &fakeGraph{slices.Clone(l.(*fakeList).commands), params.(*fakeBuffer), slices.Clone(data), new(bool)}, nil
+}
+
+func (x *fakeGraph) Release() { *x.released = true }
+
+// Graph implements [driver.GraphList].
+func (l *fakeList) Graph(x driver.Graph) {
+	graph := x.(*fakeGraph)
+	l.commands = append(l.commands, func(g *fakeGPU) {
+		if *graph.released {
+			panic("a graph runs after its release")
+		}
+		kept := slices.Clone(graph.params.memory)
+		copy(graph.params.memory, graph.data)
+		for _, run := range graph.commands {
+			run(g)
+		}
+		copy(graph.params.memory, kept)
+		g.graphs++
+	})
+}
+
+// RefuseGraphs makes a device of the fake driver refuse graphs.
+func RefuseGraphs(d *Device, yes bool) {
+	d.thread.do(func() { d.thread.gpu.(*fakeGPU).noGraphs = yes })
+}
+
+// Graphs returns how many graphs a device of the fake driver has run.
+func Graphs(d *Device) (n int) {
+	d.thread.do(func() { n = d.thread.gpu.(*fakeGPU).graphs })
+	return n
 }

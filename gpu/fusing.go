@@ -47,8 +47,13 @@ func (r *encoder) encode(interrupted bool) {
 		s.perform(r, c)
 		return
 	}
-	f.MarkReleased(&s.releases)
-	if f.N > 1 && s.device.lost.Get() == nil && r.dispatchFusion() {
+	releases := &s.releases
+	if r.capture != nil {
+		releases = &r.capture.releases
+	}
+	f.MarkReleased(releases)
+	// What is kept runs often, so its fusions are compiled when they occur for the first time.
+	if f.N > 1 && s.device.lost.Get() == nil && (r.dispatchFusion() || r.capture != nil && r.dispatchFusion()) {
 		s.device.fused.Add(int64(f.N - 1))
 		s.device.moved.Add(int64(f.MovedBytes()))
 		return
@@ -67,6 +72,10 @@ func (r *encoder) dispatchFusion() (done bool) {
 			return
 		}
 		for i := range f.Members[:f.N] {
+			if r.capture != nil {
+				r.capture.refuse()
+				continue
+			}
 			r.stream.FailCall(&f.Members[i].Call, err)
 		}
 		done = true

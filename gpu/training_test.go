@@ -18,6 +18,7 @@ type gpt struct {
 	kinds, context, width, layers, heads int
 	p                                    []*core.Tensor // the embeddings, then twelve for each layer, then those of the last norm
 	optimizer                            *optim.Optimizer
+	dropout                              float64
 }
 
 // newGPT creates a model on a device. The initial values come from the CPU, so that they are the same on all devices.
@@ -69,7 +70,7 @@ func (g *gpt) loss(tokens, places, targets *core.Tensor) *core.Tensor {
 		y := op.ScaledDotProductAttention(qkv[0], qkv[1], qkv[2], op.AttentionOptions{Causal: true})
 		x = op.Add(x, op.Linear(op.Reshape(op.Transpose(y, 1, 2), b, t, c), w[4], w[5]))
 		h = op.Gelu(op.Linear(op.LayerNorm(x, []int{c}, w[6], w[7], 1e-5), w[8], w[9]), "tanh")
-		x = op.Add(x, op.Linear(h, w[10], w[11]))
+		x = op.Add(x, op.Dropout(op.Linear(h, w[10], w[11]), g.dropout, true))
 	}
 	n := len(g.p)
 	x = op.LayerNorm(x, []int{c}, g.p[n-2], g.p[n-1], 1e-5)

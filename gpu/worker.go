@@ -164,9 +164,13 @@ func (s *stream) orderAfter(r *encoder, events []core.Event, n uint64) error {
 func (s *stream) record(r *encoder, c *core.Call, cancelled error) {
 	if cancelled != nil {
 		c.Cancel(cancelled)
-		if t, ok := c.Own.(*transfer); ok {
-			t.cancel(cancelled)
-		} else {
+		switch own := c.Own.(type) {
+		case *transfer:
+			own.cancel(cancelled)
+		case *groupLaunch:
+			own.cancel(cancelled)
+			return
+		default:
 			return
 		}
 	}
@@ -191,6 +195,10 @@ func (s *stream) record(r *encoder, c *core.Call, cancelled error) {
 
 // perform appends the commands of a call to the batch.
 func (s *stream) perform(r *encoder, c *core.Call) {
+	if r.capture != nil {
+		r.capture.perform(r, c)
+		return
+	}
 	s.Perform(c, func(c *core.Call) error { return s.execute(r, c) })
 	r.Release(0)
 }
@@ -198,6 +206,10 @@ func (s *stream) perform(r *encoder, c *core.Call) {
 func (s *stream) execute(r *encoder, c *core.Call) error {
 	if t, ok := c.Own.(*transfer); ok {
 		return r.recordTransfer(t)
+	}
+	if l, ok := c.Own.(*groupLaunch); ok {
+		l.run(r)
+		return nil
 	}
 	if err := s.device.lost.Get(); err != nil {
 		return err

@@ -45,7 +45,7 @@ var parts = map[string]func(t *testing.T){
 		require.Error(t, err)
 		require.True(t, cuda.Driver.Shutdown())
 	},
-	"peers": peers, "order": order, "errors": failures, "fault": fault, "leave": leave,
+	"peers": peers, "order": order, "graph": graphs, "errors": failures, "fault": fault, "leave": leave,
 }
 
 // fake runs a part of a test with the stand-in, and returns the calls that the driver made.
@@ -236,6 +236,77 @@ func order(t *testing.T) {
 	}
 	require.NoError(t, g.TakeError())
 	for _, b := range []driver.Buffer{up, down, slab, params} {
+		b.Release()
+	}
+	group.Release()
+	p.Release()
+	g.Close()
+}
+
+// TestGraph keeps commands and runs them three times, and has each function of a graph fail.
+func TestGraph(t *testing.T) {
+	compiler(t)
+	log := strings.Join(fake(t, "graph"), "\n")
+	require.Contains(t, log, "capture 2")
+	require.Contains(t, log, "captured 3\ninstantiate 0")
+	require.Equal(t, 3, strings.Count(log, "graph of 3"))
+	require.Contains(t, log, "held 0 memory, 0 host")
+	require.NotContains(t, log, "held 1 graphs")
+}
+
+func graphs(t *testing.T) {
+	g := open(t).(driver.GraphGPU)
+	slab, err := g.NewBuffer(driver.Storage, 1024, false)
+	require.NoError(t, err)
+	down, err := g.NewBuffer(driver.MapRead, 1024, false)
+	require.NoError(t, err)
+	params, err := g.NewBuffer(driver.Uniform, 1<<20, false)
+	require.NoError(t, err)
+	p, err := g.NewPipeline(program())
+	require.NoError(t, err)
+	group, err := g.NewBindGroup(params, 512, []driver.Buffer{slab})
+	require.NoError(t, err)
+	l := g.NewCommandList()
+	_, err = g.NewGraph(l, params, nil)
+	require.ErrorContains(t, err, "a graph needs commands")
+	data := make([]byte, 1024)
+	copy(data[600:], "parameters")
+	l.Dispatch(p, group, 0, 1, 1, 1)
+	l.Copy(slab, 64, params, 600, 8)
+	l.Copy(down, 0, slab, 0, 1024)
+	for _, what := range []string{"cuStreamBeginCapture_v2:1", "cuStreamEndCapture:901", "cuGraphInstantiateWithFlags:2", "cuLaunchKernel:701"} {
+		require.NoError(t, os.Setenv("FAKE_FAIL", what))
+		_, err = g.NewGraph(l, params, data)
+		require.Error(t, err)
+		require.False(t, g.Lost())
+		require.NoError(t, g.TakeError())
+	}
+	require.NoError(t, os.Setenv("FAKE_FAIL", ""))
+	x, err := g.NewGraph(l, params, data)
+	require.NoError(t, err)
+	clear(data) // the graph has its own copy
+	l.Reset()
+	for range 3 {
+		again := g.NewCommandList().(driver.GraphList)
+		again.Clear(slab, 0, 1024)
+		again.Graph(x)
+		s := g.NewStatus()
+		clear(down.Mapped())
+		g.Submit(again, params, nil, s)
+		require.False(t, await(t, s))
+		require.Equal(t, "paramete", string(down.Mapped()[64:72]))
+	}
+	require.NoError(t, g.TakeError())
+	require.NoError(t, os.Setenv("FAKE_FAIL", "cuGraphLaunch:1"))
+	again := g.NewCommandList().(driver.GraphList)
+	again.Graph(x)
+	s := g.NewStatus()
+	g.Submit(again, params, nil, s)
+	require.ErrorContains(t, g.TakeError(), "a graph: failed")
+	require.NoError(t, os.Setenv("FAKE_FAIL", ""))
+	require.False(t, await(t, s))
+	x.Release()
+	for _, b := range []driver.Buffer{down, slab, params} {
 		b.Release()
 	}
 	group.Release()

@@ -14,6 +14,8 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
 
 enum {
   CUDA_SUCCESS = 0,
@@ -43,6 +45,7 @@ enum {
 enum {
   CU_STREAM_NON_BLOCKING = 1,
   CU_EVENT_DISABLE_TIMING = 2,
+  CU_STREAM_CAPTURE_MODE_RELAXED = 2,
   CU_MEMHOSTALLOC_PORTABLE = 1,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
 };
@@ -90,7 +93,13 @@ typedef struct {
   F(cuFuncSetAttribute, function_set, (CUfunction function, int attribute, int value))                                 \
   F(cuLaunchKernel, launch,                                                                                            \
     (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,                \
-     unsigned shared, CUstream stream, void **params, void **extra))
+     unsigned shared, CUstream stream, void **params, void **extra))                                                   \
+  F(cuStreamBeginCapture_v2, capture_begin, (CUstream stream, int mode))                                               \
+  F(cuStreamEndCapture, capture_end, (CUstream stream, CUgraph * graph))                                               \
+  F(cuGraphInstantiateWithFlags, graph_instantiate, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))     \
+  F(cuGraphDestroy, graph_destroy, (CUgraph graph))                                                                    \
+  F(cuGraphLaunch, graph_launch, (CUgraphExec exec, CUstream stream))                                                  \
+  F(cuGraphExecDestroy, graph_exec_destroy, (CUgraphExec exec))
 
 typedef struct {
 #define PLAITK_CU_FIELD(symbol, name, params) CUresult(*name) params;

@@ -21,6 +21,7 @@ type commands struct {
 	device   *device
 	list     []C.plaitk_cu_command
 	products []cublaslt.Command
+	graphs   []*graph
 	copies   bool // some of them copy from the parameters
 }
 
@@ -31,7 +32,9 @@ func (g *device) NewCommandList() driver.CommandList { return &commands{device: 
 func (l *commands) Len() int { return len(l.list) }
 
 // Reset implements [driver.CommandList].
-func (l *commands) Reset() { l.list, l.products, l.copies = l.list[:0], l.products[:0], false }
+func (l *commands) Reset() {
+	l.list, l.products, l.graphs, l.copies = l.list[:0], l.products[:0], nil, false
+}
 
 // Dispatch implements [driver.CommandList].
 func (l *commands) Dispatch(p driver.Pipeline, g driver.BindGroup, params, x, y, z uint32) {
@@ -80,6 +83,13 @@ func (l *commands) programs() (names []string) {
 	for i := range l.list {
 		if p := l.list[i].program; p != nil {
 			if name := C.GoString(&p.name[0]); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	for _, x := range l.graphs {
+		for _, name := range x.names {
+			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -246,13 +246,9 @@ static void product(plaitk_cu *g, CUstream stream, const plaitk_lt_product *p) {
   snprintf(g->error, sizeof g->error, "a matrix product by cuBLASLt: %s (%d)", plaitk_lt_status(status), status);
 }
 
-void plaitk_cu_submit(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command *list, int n,
-                      const plaitk_lt_product *products, const char *data, const char *copied, plaitk_cu_event *ended) {
-  if (g->lost || !enter(g)) {
-    ended->state = PLAITK_CU_FAILED;
-    return;
-  }
-  CUstream stream = stream_of(g, q);
+// Gives the commands to a stream, up to the first that fails.
+static void give(plaitk_cu *g, CUstream stream, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
+                 const char *data, const char *copied) {
   int32_t before = g->failed;
   for (int i = 0; i < n && g->failed == before; i++) {
     const plaitk_cu_command *c = &list[i];
@@ -273,12 +269,54 @@ void plaitk_cu_submit(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command 
     case PLAITK_CU_CLEAR:
       e = cu->set(c->to, 0, c->size / 4, stream);
       break;
+    case PLAITK_CU_GRAPH:
+      e = cu->graph_launch(c->graph, stream);
+      break;
     }
-    if (e) fail(g, c->kind == PLAITK_CU_CLEAR ? "clearing memory" : "copying memory", e);
+    if (e) fail(g, c->kind == PLAITK_CU_CLEAR ? "clearing memory" : c->kind == PLAITK_CU_GRAPH ? "a graph" : "copying memory", e);
   }
+}
+
+void plaitk_cu_submit(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command *list, int n,
+                      const plaitk_lt_product *products, const char *data, const char *copied, plaitk_cu_event *ended) {
+  if (g->lost || !enter(g)) {
+    ended->state = PLAITK_CU_FAILED;
+    return;
+  }
+  CUstream stream = stream_of(g, q);
+  give(g, stream, list, n, products, data, copied);
   CUresult e = cu->event_record(ended->event, stream);
   if (e) fail(g, "an event", e);
   ended->state = g->lost ? PLAITK_CU_FAILED : PLAITK_CU_RECORDED;
+  leave();
+}
+
+CUgraphExec plaitk_cu_capture(plaitk_cu *g, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
+                              const char *data, const char *copied) {
+  if (g->lost || !enter(g)) return NULL;
+  CUgraph graph = NULL;
+  CUgraphExec exec = NULL;
+  CUresult e = cu->capture_begin(g->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (e) {
+    fail(g, "beginning a graph", e);
+  } else {
+    int32_t before = g->failed;
+    give(g, g->stream, list, n, products, data, copied);
+    if ((e = cu->capture_end(g->stream, &graph))) fail(g, "ending a graph", e); // also after a command that failed
+    if (g->failed == before && (e = cu->graph_instantiate(&exec, graph, 0))) {
+      fail(g, "making a graph", e);
+      exec = NULL;
+    }
+    if (graph) cu->graph_destroy(graph);
+  }
+  leave();
+  return exec;
+}
+
+void plaitk_cu_free_graph(plaitk_cu *g, CUgraphExec graph) {
+  if (g->lost || !enter(g)) return;
+  CUresult e = cu->graph_exec_destroy(graph);
+  if (e) fail(g, "releasing a graph", e);
   leave();
 }
 

@@ -67,7 +67,7 @@ typedef struct {
   char name[64];
 } plaitk_cu_program;
 
-enum { PLAITK_CU_DISPATCH, PLAITK_CU_COPY, PLAITK_CU_COPY_PARAMS, PLAITK_CU_CLEAR, PLAITK_CU_PRODUCT };
+enum { PLAITK_CU_DISPATCH, PLAITK_CU_COPY, PLAITK_CU_COPY_PARAMS, PLAITK_CU_CLEAR, PLAITK_CU_PRODUCT, PLAITK_CU_GRAPH };
 
 // A command of a list. A dispatch runs x * y * z workgroups of a program; its parameters are at the offset params of the
 // data of the list. A copy from the parameters has its source there too, at from. A product is number x of a list of its
@@ -76,6 +76,7 @@ typedef struct {
   uint32_t kind, params, x, y, z;
   const plaitk_cu_program *program;
   const plaitk_cu_group *group;
+  CUgraphExec graph;
   uint64_t to, from, size;
 } plaitk_cu_command;
 
@@ -110,6 +111,12 @@ void plaitk_cu_submit(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command 
 
 // plaitk_cu_after makes what is submitted to the queue later wait for an event, which another device may have recorded.
 void plaitk_cu_after(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_event *e);
+
+// plaitk_cu_capture makes a graph of commands. copied is pinned memory, which must live as long as the graph. It returns
+// NULL and sets g->error on failure.
+CUgraphExec plaitk_cu_capture(plaitk_cu *g, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
+                              const char *data, const char *copied);
+void plaitk_cu_free_graph(plaitk_cu *g, CUgraphExec graph);
 
 // plaitk_cu_new_event returns an event that is done when what was submitted before plaitk_cu_record has ended.
 plaitk_cu_event *plaitk_cu_new_event(plaitk_cu *g);

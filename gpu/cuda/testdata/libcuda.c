@@ -32,6 +32,12 @@ struct CUmod_st {
 struct CUfunc_st {
   int unused;
 };
+struct CUgraph_st {
+  int from, count; // of the kept commands
+};
+struct CUgraphExec_st {
+  struct CUgraph_st graph;
+};
 
 typedef struct {
   int kind; // 0 copy, 1 set, 2 launch
@@ -45,7 +51,9 @@ static struct CUmod_st module;
 static struct CUfunc_st function;
 static command commands[1 << 16];
 static int given, run;
-static int memory, host, events, modules, streams; // held
+static command kept[1 << 16]; // of graphs
+static int keeping = -1, keptCount; // keeping is the first command of the graph that is captured
+static int memory, host, events, modules, streams, graphs; // held
 
 static int number(const char *name, int otherwise) {
   const char *v = getenv(name);
@@ -116,6 +124,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice device) {
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   note("release %d: held %d memory, %d host, %d events, %d modules, %d streams", device, memory, host, events, modules, streams);
+  if (graphs) note("held %d graphs", graphs);
   return 0;
 }
 CUresult cuCtxPushCurrent_v2(CUcontext c) { return c->depth++, 0; }
@@ -207,6 +216,7 @@ CUresult cuMemFreeHost(void *at) {
 }
 
 static CUresult give(command c) {
+  if (keeping >= 0) return kept[keptCount++] = c, 0;
   commands[given++] = c;
   return 0;
 }
@@ -254,4 +264,40 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
   note("launch %u x %u x %u of %u x %u x %u, %u dynamic, first word %u, first buffer %llu bytes", gx, gy, gz, bx, by, bz,
        shared, words[0], (unsigned long long)first->bytes);
   return give((command){2, 0, 0, 0});
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream s, int mode) {
+  (void)s;
+  CHECK(cuStreamBeginCapture_v2);
+  note("capture %d", mode);
+  return keeping = keptCount, 0;
+}
+CUresult cuStreamEndCapture(CUstream s, CUgraph *graph) {
+  (void)s;
+  struct CUgraph_st g = {keeping, keptCount - keeping};
+  keeping = -1;
+  *graph = NULL;
+  CHECK(cuStreamEndCapture);
+  note("captured %d", g.count);
+  *graph = malloc(sizeof g), **graph = g;
+  return graphs++, 0;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
+  CHECK(cuGraphInstantiateWithFlags);
+  note("instantiate %llu", flags);
+  *exec = malloc(sizeof **exec), (*exec)->graph = *graph;
+  return graphs++, 0;
+}
+CUresult cuGraphDestroy(CUgraph graph) { return graphs--, free(graph), 0; }
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream s) {
+  (void)s;
+  CHECK(cuGraphLaunch);
+  note("graph of %d", exec->graph.count);
+  for (int i = 0; i < exec->graph.count; i++) give(kept[exec->graph.from + i]);
+  return 0;
+}
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  CHECK(cuGraphExecDestroy);
+  note("free graph");
+  return graphs--, free(exec), 0;
 }
