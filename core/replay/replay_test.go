@@ -190,6 +190,9 @@ func TestRefused(t *testing.T) {
 		"graph": {func(in []*core.Tensor) ([]*core.Tensor, error) {
 			return []*core.Tensor{op.Mul(op.Exp(w), in[0])}, nil
 		}, "gradient may still be asked for"},
+		"argument": {func(in []*core.Tensor) ([]*core.Tensor, error) {
+			return []*core.Tensor{op.Exp(op.AddInPlace(in[0], core.Num(0)))}, nil
+		}, "changes an argument in place"},
 		"seed": {func(in []*core.Tensor) ([]*core.Tensor, error) {
 			core.ManualSeed(uint64(3 + n))
 			return []*core.Tensor{op.Dropout(in[0], 0.5, true)}, nil
@@ -207,6 +210,33 @@ func TestRefused(t *testing.T) {
 			require.Len(t, told, 1)
 			require.Contains(t, told[0], c.reason)
 		})
+	}
+}
+
+// TestResults returns an argument, a tensor from outside, and a result twice.
+func TestResults(t *testing.T) {
+	s := &replay.Step{Tell: func(reason error) { t.Error(reason) }}
+	defer s.Close()
+	w := core.FromSlice([]float32{5})
+	var before []*core.Tensor
+	for n := range 6 {
+		out, err := s.Run("", []*core.Tensor{core.FromSlice([]float32{float32(n)})}, func(in []*core.Tensor) ([]*core.Tensor, error) {
+			y := op.Add(in[0], w)
+			return []*core.Tensor{in[0], w, y, y}, nil
+		})
+		require.NoError(t, err)
+		for i, want := range []float64{float64(n), 5, float64(n + 5), float64(n + 5)} {
+			v, err := out[i].Item()
+			require.NoError(t, err)
+			require.Equal(t, want, v)
+		}
+		require.Same(t, w, out[1])
+		if before != nil {
+			v, err := before[2].Item()
+			require.NoError(t, err)
+			require.Equal(t, float64(n+4), v, "a replay changes no earlier result")
+		}
+		before = out
 	}
 }
 

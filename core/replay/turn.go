@@ -16,11 +16,25 @@ type kind struct {
 	inputs    []*core.Tensor  // what the function is recorded with
 	recording *core.Recording // the last one
 	agreed    bool            // it is like the one before, so that it can be replayed
-	outputs   []*core.Tensor  // what the recorded function returned and did not make
+	results   []result
+	versions  []uint32 // of the inputs, before the function was recorded
 	refused   error
 }
 
+// A result is what the recorded function returned.
+type result struct {
+	of     *core.Tensor // what it is a copy of, or the very tensor
+	copied bool         // it was made by the function, or is an argument
+	owned  bool         // of is the kind's
+}
+
 func (k *kind) close() {
+	for _, r := range k.results {
+		if r.owned {
+			r.of.Release()
+		}
+	}
+
 	if k.recording != nil {
 		k.recording.Close()
 		k.recording = nil
@@ -28,7 +42,7 @@ func (k *kind) close() {
 	for _, t := range k.inputs {
 		t.Release()
 	}
-	k.inputs, k.outputs, k.agreed, k.attempts = nil, nil, false, 0
+	k.inputs, k.results, k.agreed, k.attempts = nil, nil, false, 0
 }
 
 // refuse makes the function run in full from now on.
@@ -118,6 +132,10 @@ func (t *Turn) begin() error {
 		return err
 	}
 	k.attempts++
+	k.versions = k.versions[:0]
+	for _, x := range k.inputs {
+		k.versions = append(k.versions, x.Storage().Version())
+	}
 	var err error
 	t.recording, err = core.Record(k.recording)
 	t.inputs = k.inputs
@@ -148,8 +166,11 @@ func (t *Turn) Replay() ([]*core.Tensor, error) {
 	if err := t.kind.recording.Replay(); err != nil {
 		return nil, err
 	}
-	return t.copies(t.kind.outputs)
+	return t.kind.copies()
 }
+
+// Copied reports whether result i is a copy, not the very tensor that the function returned when it was recorded.
+func (t *Turn) Copied(i int) bool { return t.kind.results[i].copied }
 
 // End ends a turn in which the function has returned outputs. It returns what the caller is to return in place of them.
 func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
@@ -161,6 +182,11 @@ func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
 	last := k.recording
 	k.recording = r
 	reason := r.End(outputs)
+	for i, x := range k.inputs {
+		if reason == nil && x.Storage().Version() != k.versions[i] {
+			reason = core.Errorf(core.StateError, "replay", "the function changes an argument in place, got %v", x)
+		}
+	}
 	if reason == nil && last != nil && last.Err() == nil {
 		if reason = r.Matches(last); reason == nil {
 			k.agreed = true
@@ -181,28 +207,35 @@ func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
 	}
 	k.attempts = 0
 	r.Trim()
-	k.outputs = slices.Clone(outputs)
-	return t.copies(outputs)
+	k.keep(outputs)
+	return k.copies()
 }
 
-// copies returns outputs with copies in place of what a replay writes, and of arguments.
-func (t *Turn) copies(outputs []*core.Tensor) (list []*core.Tensor, err error) {
-	list = slices.Clone(outputs)
+// keep keeps what the recorded function returned.
+func (k *kind) keep(outputs []*core.Tensor) {
+	k.results = nil
+	for i, x := range outputs {
+		r := result{of: x}
+		if made := k.recording.Output(i); made != nil {
+			r.of, r.copied = made, true
+		} else if k.given(x) {
+			r = result{x.Detach().Keep(), true, true}
+		}
+		k.results = append(k.results, r)
+	}
+}
+
+// copies returns the results of the last replay.
+func (k *kind) copies() (list []*core.Tensor, err error) {
 	core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(false).WithoutAutocast() }, func() {
-		for i := range list {
-			made := t.kind.recording.Output(i)
-			switch {
-			case made != nil:
-				t.kind.outputs[i] = nil
-			case t.kind.given(list[i]):
-				made = list[i]
-			default:
-				continue
+		for _, r := range k.results {
+			x := r.of
+			if r.copied {
+				if x = op.Clone(r.of); err == nil {
+					err = x.Err()
+				}
 			}
-			list[i] = op.Clone(made)
-			if err == nil {
-				err = list[i].Err()
-			}
+			list = append(list, x)
 		}
 	})
 	return list, err
