@@ -1456,6 +1456,41 @@ char *plait_profile_executions(plait_object h);
 // device.
 char *plait_blas_describe(void);
 
+// --- replay ---
+
+// plait_replay_new returns a function's recordings, of which there are none yet. Release it with
+// plait_object_release.
+plait_object plait_replay_new(void);
+
+// plait_replay_reason returns why the function was run in full, each reason once; empty where there is
+// nothing to tell.
+char *plait_replay_reason(plait_object h);
+
+// plait_replay_refuse refuses the recording that the thread makes, if it makes one: reason says what a replay
+// would not do again.
+plait_status plait_replay_refuse(plait_string reason);
+
+// plait_replay_begin begins a run of a function with n tensors as arguments and returns its turn; key tells
+// other arguments apart. End it with plait_object_release, on the same thread, also if the function fails. It
+// may wait for the device.
+plait_object plait_replay_begin(plait_object h, plait_string key, plait_tensors inputs, int64_t n);
+
+// plait_replay_how returns 2 if the turn replays, 1 if it records the function, and 0 if the function runs
+// without a recording.
+int64_t plait_replay_how(plait_object h);
+
+// plait_replay_inputs writes the tensors with which the function is to be called, in place of those given to
+// plait_replay_begin.
+plait_status plait_replay_inputs(plait_object h, plait_tensor *out, int64_t room);
+
+// plait_replay_run replays, and writes up to room results: new tensors, or 0 where the function returns what
+// it returned before. It may wait for the device.
+plait_status plait_replay_run(plait_object h, plait_tensor *out, int64_t room);
+
+// plait_replay_end ends a turn in which the function returned n tensors, and writes what the caller is to
+// return in place of them, or 0 for the tensor itself. It may wait for the device.
+plait_status plait_replay_end(plait_object h, plait_tensors outputs, int64_t n, plait_tensor *out);
+
 // --- saved ---
 
 // plait_saved_hooks_push makes what nodes recorded by the calling thread save go through the caller: a

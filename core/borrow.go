@@ -76,6 +76,7 @@ func lockedAll(list []Stream, fn func()) {
 
 // check returns the reason why the tensor cannot be lent, or nil.
 func (x *Borrowing) check(op string) error {
+	refuseRecording("%s works beside the stream, and only the stream's calls are replayed", op)
 	t := x.Tensor
 	if err := t.Usable(op); err != nil {
 		return err

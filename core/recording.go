@@ -24,12 +24,12 @@ type Recording struct {
 	reason     error  // why the recording cannot be replayed
 	pool       *recordedPool
 	events     []recordedEvent
-	pieces     []recordedPiece           // allocations, in order
-	live       map[memoryKey]int         // the pieces in use, by address
-	externals  []recordedExternal        // storages that are older than the recording
-	externalOf map[*Storage]int          // their indices
-	generators []*recordedGenerator      // that were used
-	leaves     []*recordedLeaf           // whose gradients were used
+	pieces     []recordedPiece      // allocations, in order
+	live       map[memoryKey]int    // the pieces in use, by address
+	externals  []recordedExternal   // storages that are older than the recording
+	externalOf map[*Storage]int     // their indices
+	generators []*recordedGenerator // that were used
+	leaves     []*recordedLeaf      // whose gradients were used
 	leafOf     map[*AutogradMeta]*recordedLeaf
 	checks     []func() error
 	actions    []func()

@@ -92,6 +92,7 @@ func (r *Recording) Replay() error {
 			x.storage.BumpVersion()
 		}
 	}
+	r.waitForUsers()
 	seeds, starts := make([]uint64, len(r.generators)), make([]uint64, len(r.generators))
 	for i, g := range r.generators {
 		seeds[i], starts[i] = g.generator.Next(g.end - g.start)
@@ -106,6 +107,29 @@ func (r *Recording) Replay() error {
 		act()
 	}
 	return nil
+}
+
+// waitForUsers makes the stream wait for what other streams do with tensors of the recording. Calls that use the memory of such a tensor
+// before it is made do not know it.
+func (r *Recording) waitForUsers() {
+	wait := func(s *Storage) {
+		if !s.foreign.load() {
+			return
+		}
+		s.alloc.mu.Lock()
+		uses := slices.Clone(s.alloc.uses)
+		s.alloc.mu.Unlock()
+		for _, u := range uses {
+			if !u.event.Done() {
+				r.stream.Wait(u.event)
+			}
+		}
+	}
+	for i := range r.pieces {
+		if p := &r.pieces[i]; p.held {
+			wait(p.storage)
+		}
+	}
 }
 
 // launch launches the events, in groups where that changes nothing.

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/replay"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/shader"
 )
@@ -113,20 +114,38 @@ func BenchmarkScatter(b *testing.B) {
 	}
 }
 
-// BenchmarkGPT2Step measures a training step of a GPT-2 124M in float32 and under autocast, for a batch of 8 x 1024.
+// BenchmarkGPT2Step measures a training step of a GPT-2 124M in float32 and under autocast, for a batch of 8 x 1024, in full and replayed.
 func BenchmarkGPT2Step(b *testing.B) {
 	d := hardwareGPU(b)
-	for _, half := range []bool{false, true} {
-		b.Run(map[bool]string{false: "float32", true: "bfloat16"}[half], func(b *testing.B) {
+	for i := range 4 {
+		half, replays := i%2 == 1, i/2 == 1
+		b.Run([]string{"float32", "bfloat16", "float32 replayed", "bfloat16 replayed"}[i], func(b *testing.B) {
 			core.Tidy(func() {
 				g, err := newGPT(50257, 1024, 768, 12, 12, d)
 				require.NoError(b, err)
+				step := &replay.Step{Tell: func(reason error) { b.Error(reason) }}
 				integers := core.Int64
 				tokens := op.ZeroInPlace(op.EmptyWith([]int{8, 1024}, op.TensorOptions{Device: d, DType: &integers}))
 				places := op.ToDevice(op.Arange(nil, core.IntNum(1024), nil, op.TensorOptions{}), d)
-				benchmark(b, d, func() {
-					core.Tidy(func() { g.mixedStep(b, tokens, places, half) })
-				})
+				run := func() {
+					core.Tidy(func() {
+						if !replays {
+							g.mixedStep(b, tokens, places, half)
+							return
+						}
+						_, err := step.Run("", []*core.Tensor{tokens}, func(in []*core.Tensor) ([]*core.Tensor, error) {
+							g.mixedStep(b, in[0], places, half)
+							return nil, nil
+						})
+						require.NoError(b, err)
+					})
+				}
+				for range 4 { // after three runs it is replayed
+					run()
+				}
+				benchmark(b, d, run)
+				step.Close()
+				require.NoError(b, d.GraphError())
 			})
 			d.EmptyCache()
 		})

@@ -77,7 +77,9 @@ func (l *graphList) Copy(dst driver.Buffer, at int, from driver.Buffer, fromOffs
 }
 
 func (l *graphList) Clear(dst driver.Buffer, offset, size int) {
-	l.commands = append(l.commands, func(_ *graphGPU, to driver.CommandList, _ uint32, _ driver.Buffer, _ *[]byte) { to.Clear(dst, offset, size) })
+	l.commands = append(l.commands, func(_ *graphGPU, to driver.CommandList, _ uint32, _ driver.Buffer, _ *[]byte) {
+		to.Clear(dst, offset, size)
+	})
 }
 
 func (l *graphList) Graph(x driver.Graph) {

@@ -15,7 +15,6 @@ SHARED = {
     "_device._numbers": "devices are opened once for the process, under a lock",
     "_device._by_number": "a cache of what never changes: a device's name",
     "_errors._classes": "a cache of classes, which setdefault keeps one of each kind",
-    "_functions/config._compile_told": "one warning for the process",
     "_functions/config._precision": "a word that nothing depends on; its setter says that it is the process's",
     "_engine/callbacks._next_key": "an iterator over keys that are never given twice",
     "_engine/callbacks._shared": "what the one engine of the process refers to, by keys that are never given twice",

@@ -48,7 +48,6 @@ PLACES = {
     "_functions/conversion.py is_pinned device": REASONS["pin_memory"],
     "_functions/conversion.py pin_memory device": REASONS["pin_memory"],
     "_functions/conversion.py to_dense masked_grad": "there are no sparse tensors",
-    "_functions/config.py compile *": "functions are not compiled",
     "_functions/config.py set_flush_denormal mode": "it returns False: denormal numbers cannot be flushed",
     "accelerator.py current_accelerator check_available": "it is always checked",
     "array_api/_types.py Info.default_dtypes device": "devices have the same dtypes",
@@ -101,8 +100,6 @@ PLACES = {
     "nn/modules/_backward.py BackwardHookFunction.backward ctx": "it keeps nothing from forward",
     "nn/modules/linear.py Identity.__init__ args": "it takes any, for the place of any module",
     "nn/modules/linear.py Identity.__init__ kwargs": "it takes any, for the place of any module",
-    "nn/modules/module.py Module.compile args": "modules are not compiled",
-    "nn/modules/module.py Module.compile kwargs": "modules are not compiled",
     "profiler.py profile.__init__ *": "it is not collected, or not there to be set",
     "profiler.py record_function.__init__ args": "the name says it all",
 }

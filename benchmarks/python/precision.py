@@ -3,8 +3,10 @@
     python benchmarks/python/precision.py                          # everything
     python benchmarks/python/precision.py --only gpt2 --seconds 5
 
-The two take turns in one process. Times are medians, in milliseconds, between two moments at which the GPU has done
-all its work. PyTorch runs as a user would have it run fast: with its fused AdamW, and with cuDNN's choice measured.
+"gpt2_replayed" and "resnet50_replayed" run Plait's steps by `compile`, beside PyTorch's as they are; --compile compiles
+these too. The two take turns in one process. Times are medians, in milliseconds, between two moments at which the GPU
+has done all its work. PyTorch runs as a user would have it run fast: with its fused AdamW, and with cuDNN's choice
+measured.
 """
 
 from __future__ import annotations
@@ -152,12 +154,27 @@ def small_ops(torch: Any, _: str) -> Run:
     return run
 
 
+def replayed(case: Callable[[Any, str], Run]) -> Callable[[Any, str], Run]:
+    """A case whose runs are replayed; PyTorch's as they are, or compiled."""
+
+    def make(torch: Any, precision: str) -> Run:
+        run = case(torch, precision)
+        if torch.__name__ == "plait":
+            return torch.compile(run, fullgraph=True)  # type: ignore[no-any-return]
+        return torch.compile(run) if COMPILE else run
+
+    return make
+
+
+COMPILE = False
 CASES: dict[str, tuple[Callable[[Any, str], Run], tuple[str, ...]]] = {
     **{f"product{n}": (product(n), PRECISIONS) for n in (1024, 2048, 4096, 8192)},
     "attention": (attention, ("float32", "bf16")),
     "small_ops": (small_ops, ("float32",)),
     "gpt2": (gpt2, PRECISIONS),
     "resnet50": (resnet50, PRECISIONS),
+    "gpt2_replayed": (replayed(gpt2), PRECISIONS),
+    "resnet50_replayed": (replayed(resnet50), PRECISIONS),
 }
 
 
@@ -171,7 +188,7 @@ def measure(sides: dict[str, Any], case: str, precision: str, seconds: float) ->
         module.manual_seed(0)
         runs[name], times[name] = make(module, precision), []
         module.cuda.reset_peak_memory_stats()
-        for _ in range(3):
+        for _ in range(5):
             runs[name]()
         module.cuda.synchronize()
         peaks[name] = module.cuda.max_memory_allocated() / 2**30
@@ -186,7 +203,7 @@ def measure(sides: dict[str, Any], case: str, precision: str, seconds: float) ->
                 module.cuda.synchronize()
                 times[name].append(1e3 * (time.perf_counter() - start))
     medians = {name: statistics.median(t) for name, t in times.items()}
-    line = f"{case:12} {precision:8}" + "".join(f"{medians[name]:10.3f} ms {peaks[name]:6.2f} GiB" for name in sides)
+    line = f"{case:17} {precision:8}" + "".join(f"{medians[name]:10.3f} ms {peaks[name]:6.2f} GiB" for name in sides)
     if "torch" in medians:
         line += f"{medians['torch'] / medians['plait']:8.2f}x"
     print(line, flush=True)
@@ -198,12 +215,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--precision", nargs="*", default=list(PRECISIONS), choices=PRECISIONS)
     parser.add_argument("--seconds", type=float, default=2, help="for each case")
+    parser.add_argument("--compile", action="store_true", help="compile PyTorch's steps of the replayed cases")
     args = parser.parse_args()
+    globals()["COMPILE"] = args.compile
     sides = {"plait": importlib.import_module("plait")}
     if importlib.util.find_spec("torch"):
         sides["torch"] = importlib.import_module("torch")
         sides["torch"].backends.cudnn.benchmark = True
-    print(f"{'':21}" + "".join(f"{name:>24}" for name in sides) + f"{'speed':>9}")
+    print(f"{'':26}" + "".join(f"{name:>24}" for name in sides) + f"{'speed':>9}")
     for case in args.only:
         for precision in CASES[case][1]:
             if precision in args.precision:

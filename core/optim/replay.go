@@ -6,12 +6,12 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// replays makes replays of a recorded step's call on a device steps of the optimiser: with its rates and its count at that time.
-func (p *plan) replays(r *core.Recording, o *Optimizer, c *core.Call, dev core.Device) {
+// replays makes replays of a recorded step's call on a stream steps of the optimiser: with its rates and its count at that time.
+func (p *plan) replays(r *core.Recording, o *Optimizer, c *core.Call, stream core.Stream) {
 	var items []item
 	for i := range p.items {
 		it := p.items[i]
-		if it.param.Device() != dev {
+		if it.param.Device() != stream.Device() {
 			continue
 		}
 		if it.param != it.slot.param || len(it.made) > 0 {
@@ -36,7 +36,7 @@ func (p *plan) replays(r *core.Recording, o *Optimizer, c *core.Call, dev core.D
 	c.OnReplay = func(c *core.Call) error {
 		o.lock()
 		defer o.mu.Unlock()
-		l := &launched{}
+		l := &launched{end: stream.Next()}
 		c.Floats = c.Floats[:0]
 		for i := range items {
 			it := items[i]

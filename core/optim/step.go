@@ -264,7 +264,7 @@ func (p *plan) run(o *Optimizer) error {
 		c.Work = work
 		c.OnSkip = l.onSkip
 		if r := core.CurrentRecording(); r != nil {
-			p.replays(r, o, c, dev)
+			p.replays(r, o, c, stream)
 		}
 		if err := core.Launch(stream, c); err != nil {
 			return err

@@ -29,11 +29,7 @@ type result struct {
 }
 
 func (k *kind) close() {
-	for _, r := range k.results {
-		if r.owned {
-			r.of.Release()
-		}
-	}
+	k.dropResults()
 
 	if k.recording != nil {
 		k.recording.Close()
@@ -42,7 +38,16 @@ func (k *kind) close() {
 	for _, t := range k.inputs {
 		t.Release()
 	}
-	k.inputs, k.results, k.agreed, k.attempts = nil, nil, false, 0
+	k.inputs, k.agreed, k.attempts = nil, false, 0
+}
+
+func (k *kind) dropResults() {
+	for _, r := range k.results {
+		if r.owned {
+			r.of.Release()
+		}
+	}
+	k.results = nil
 }
 
 // refuse makes the function run in full from now on.
@@ -170,7 +175,12 @@ func (t *Turn) Replay() ([]*core.Tensor, error) {
 }
 
 // Copied reports whether result i is a copy, not the very tensor that the function returned when it was recorded.
-func (t *Turn) Copied(i int) bool { return t.kind.results[i].copied }
+func (t *Turn) Copied(i int) bool {
+	return t.kind != nil && i < len(t.kind.results) && t.kind.results[i].copied
+}
+
+// Records reports whether the function is recorded in this turn.
+func (t *Turn) Records() bool { return t.recording != nil }
 
 // End ends a turn in which the function has returned outputs. It returns what the caller is to return in place of them.
 func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
@@ -202,21 +212,20 @@ func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
 		t.step.tell(reason)
 		return outputs, nil
 	}
-	if !k.agreed {
-		return outputs, nil
+	if k.agreed {
+		k.attempts = 0
+		r.Trim()
 	}
-	k.attempts = 0
-	r.Trim()
 	k.keep(outputs)
 	return k.copies()
 }
 
-// keep keeps what the recorded function returned.
+// keep keeps what the recorded function returned. What it has made is to be copied if a replay may write it.
 func (k *kind) keep(outputs []*core.Tensor) {
-	k.results = nil
+	k.dropResults()
 	for i, x := range outputs {
 		r := result{of: x}
-		if made := k.recording.Output(i); made != nil {
+		if made := k.recording.Output(i); made != nil && k.agreed {
 			r.of, r.copied = made, true
 		} else if k.given(x) {
 			r = result{x.Detach().Keep(), true, true}

@@ -10,12 +10,11 @@ from plait._device import DeviceLike, device, open_device
 from plait._dtype import dtype, set_default_dtype
 from plait._engine.precision import matmul_precision, set_matmul_precision
 from plait._engine.runtime import address, check, is_tensor
-from plait._engine.warnings import warn
 from plait._functions._checked import checked
 from plait._functions.conversion import OLD_NAMES
 
 __all__ = [
-    "are_deterministic_algorithms_enabled", "compile", "get_deterministic_debug_mode", "get_device_module",
+    "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_device_module",
     "get_float32_matmul_precision", "get_num_interop_threads", "get_num_threads",
     "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "memory_stats",
     "reset_peak_memory_stats", "set_default_tensor_type", "set_deterministic_debug_mode",
@@ -83,32 +82,6 @@ def memory_stats(on: DeviceLike | None = None, rank: int | None = None) -> dict[
 def reset_peak_memory_stats(on: DeviceLike | None = None) -> None:
     """Makes the bytes in use on a device now their peak."""
     check(_core.bind_MemoryResetPeak(check(_core.bind_DeviceDefault()) if on is None else open_device(on)))
-
-
-_compile_told = False
-
-
-@checked
-def compile(
-    model: Any = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: Any = None,
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    name: str | None = None,
-    disable: bool = False,
-    recompile_limit: int | None = None,
-    isolate_recompiles: bool = False,
-    dynamic_shapes: Any = None,
-) -> Any:
-    """Returns its argument: operations run one by one as they are, whatever the options. Warns once."""
-    global _compile_told
-    if not _compile_told:
-        _compile_told = True
-        warn("plait.compile returns its argument: there is no compiler")
-    return model if model is not None else lambda f: f
 
 
 @checked

@@ -4,6 +4,7 @@
 from plait._functions.aliases import *
 from plait._functions.arithmetic import *
 from plait._functions.changing import *
+from plait._functions.compiling import *
 from plait._functions.config import *
 from plait._functions.conversion import *
 from plait._functions.creation import *

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from plait import _core
 from plait._dtype import float64
+from plait._engine.replay import note_step
 from plait._engine.runtime import Owner, address, call, check, own
 from plait._modes import no_grad
 from plait._tensor import Tensor
@@ -125,6 +126,7 @@ class EngineOptimizer(Optimizer):
         """
         loss = evaluate(closure)
         self._sync()
+        note_step(self)
         call(_core.bind_OptimStep, self._handle)
         return loss
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from plait import _dtype as dt
 from plait import _ops
 from plait._device import device as Device
+from plait._functions import compiling
 from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.nn.modules._hooks import (
@@ -56,6 +57,8 @@ class Module(StateMethods, HookMethods):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
+        if "_replayed" in own:
+            return own["_replayed"].run(lambda *a, **k: self._call_hooked(a, k), (self,), args, kwargs)
         try:
             hooked = (
                 own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
@@ -198,9 +201,9 @@ class Module(StateMethods, HookMethods):
         """Returns self: ranks are threads, and share memory as it is."""
         return self
 
-    def compile(self: T, *args: Any, **kwargs: Any) -> T:
-        """Returns self: there is nothing to compile."""
-        return self
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Has calls of this module replayed: see `plait.compile`."""
+        compiling.compile(self, *args, **kwargs)
 
     # --- description ---
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from plait import _core
+from plait._engine.replay import refuse
 from plait._engine.runtime import address, check
 from plait._engine.warnings import warn
 from plait.optim.optimizer import Optimizer
@@ -74,6 +75,7 @@ class LRScheduler:
         self._set(values)
 
     def _set(self, values: Sequence[float]) -> None:
+        refuse("a schedule steps inside the function: step it outside")
         for group, lr in zip(self.optimizer.param_groups, values, strict=True):
             group["lr"] = lr
         self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
