@@ -3,10 +3,9 @@
     python benchmarks/python/precision.py                          # everything
     python benchmarks/python/precision.py --only gpt2 --seconds 5
 
-"gpt2_replayed" and "resnet50_replayed" run Plait's steps by `compile`, beside PyTorch's as they are; --compile compiles
-these too. The two take turns in one process. Times are medians, in milliseconds, between two moments at which the GPU
-has done all its work. PyTorch runs as a user would have it run fast: with its fused AdamW, and with cuDNN's choice
-measured.
+"gpt2_replayed" and "resnet50_replayed" replay Plait's steps by `compile`; PyTorch's run as they are. The two take turns
+in one process. Times are medians, in milliseconds, between two moments at which the GPU has done all its work. PyTorch
+runs as a user would have it run fast: with its fused AdamW, and with cuDNN's choice measured.
 """
 
 from __future__ import annotations
@@ -155,18 +154,15 @@ def small_ops(torch: Any, _: str) -> Run:
 
 
 def replayed(case: Callable[[Any, str], Run]) -> Callable[[Any, str], Run]:
-    """A case whose runs are replayed; PyTorch's as they are, or compiled."""
+    """A case whose runs are replayed by Plait."""
 
     def make(torch: Any, precision: str) -> Run:
         run = case(torch, precision)
-        if torch.__name__ == "plait":
-            return torch.compile(run, fullgraph=True)  # type: ignore[no-any-return]
-        return torch.compile(run) if COMPILE else run
+        return torch.compile(run, fullgraph=True) if torch.__name__ == "plait" else run
 
     return make
 
 
-COMPILE = False
 CASES: dict[str, tuple[Callable[[Any, str], Run], tuple[str, ...]]] = {
     **{f"product{n}": (product(n), PRECISIONS) for n in (1024, 2048, 4096, 8192)},
     "attention": (attention, ("float32", "bf16")),
@@ -215,9 +211,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--precision", nargs="*", default=list(PRECISIONS), choices=PRECISIONS)
     parser.add_argument("--seconds", type=float, default=2, help="for each case")
-    parser.add_argument("--compile", action="store_true", help="compile PyTorch's steps of the replayed cases")
     args = parser.parse_args()
-    globals()["COMPILE"] = args.compile
     sides = {"plait": importlib.import_module("plait")}
     if importlib.util.find_spec("torch"):
         sides["torch"] = importlib.import_module("torch")
