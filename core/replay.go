@@ -249,7 +249,7 @@ func (x *recordedCall) copy() *Call {
 	return c
 }
 
-// Outputs returns, for each tensor given to [Recording.End], a tensor over what the last replay wrote, or nil if the step did not make it.
+// Output returns a tensor over what the last replay wrote of output i of [Recording.End], or nil if the step did not make it.
 func (r *Recording) Output(i int) *Tensor { return r.outputs[i] }
 
 // Trim gives memory back to the stream that earlier recordings used and replays do not need.

@@ -36,7 +36,7 @@ type Device struct {
 	lost           backend.FirstError
 	noGraph        backend.FirstError // why calls are replayed without a graph though the driver has graphs
 
-	uploads, downloads, uploaded, downloaded, peerBytes, dispatches, submits, fused, moved, graphs atomic.Int64
+	uploads, downloads, uploaded, downloaded, peerBytes, dispatches, submits, fused, moved atomic.Int64
 }
 
 // newDevice opens an adapter. Its error is the driver's.

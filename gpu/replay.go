@@ -118,7 +118,6 @@ func (l *groupLaunch) run(r *encoder) {
 		}
 		r.batch.list.(driver.GraphList).Graph(p.graph)
 		s.device.dispatches.Add(p.dispatches)
-		s.device.graphs.Add(1)
 		if s.inFlight.Load() == 0 {
 			s.send(r)
 		}
