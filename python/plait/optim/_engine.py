@@ -86,7 +86,7 @@ class EngineOptimizer(Optimizer):
         self._sent: list[tuple[float, ...]] = []  # hyperparameters that the engine has
         self._members: list[list[int]] = []  # ids of the parameters that it has
         self._names = ",".join(name for name, _, _ in self._hyper)
-        # States refers to the optimiser, which therefore does not hold it: parameters would wait for the garbage collector.
+        # States refers to the optimiser, which therefore does not hold it: a cycle waits for the garbage collector.
         self._dicts: dict[Any, Any] = {}
         self._places: dict[int, int] = {}
         self._pending: dict[Any, Any] = {}  # states to load when the engine's optimiser is made
