@@ -70,6 +70,7 @@ var goroutines = map[string]string{
 	"parallel/internal/ranktest/ranktest.go Together":      "runs threads of tests, which a panic may end",
 	"parallel/checkpoint/save.go SaveAsync":                "finishSafely recovers",
 	"capi/bind/optim_closure.go OptimStepBegin":            "recovers",
+	"capi/bind/replay.go Close":                            "recovers",
 	"core/cpu/kernel/internal/kerneltest/bench.go copyAll": "copies memory, in tests",
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/backend"
 	"github.com/plait-ml/plait/core/replay"
 )
 
@@ -16,7 +17,13 @@ type replayStep struct {
 }
 
 // Close drops the recordings, without waiting for what uses them.
-func (s *replayStep) Close() { go s.Step.Close() }
+func (s *replayStep) Close() {
+	go func() {
+		var failed error // nobody is left who could be told
+		defer backend.Recover("compile", &failed)
+		s.Step.Close()
+	}()
+}
 
 // ReplayNew returns a function's recordings, of which there are none yet. Release it with [ObjectRelease].
 func ReplayNew() (status Object) {
@@ -137,6 +144,7 @@ func ReplayEnd(h Object, outputs Tensors, n int64, out TensorsOut) (status Statu
 		return failure(err)
 	}
 	given := tensors(outputs, n)
+	defer using(given...)()
 	list, err := t.End(given)
 	if err != nil {
 		return failure(err)
