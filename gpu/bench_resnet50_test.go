@@ -62,12 +62,12 @@ func (n *resnet) deepLoss(x, targets *core.Tensor) *core.Tensor {
 
 // BenchmarkResNet50 measures a training step of ResNet-50: 64 images of 224 x 224, SGD with momentum.
 func BenchmarkResNet50(b *testing.B) {
-	for _, precision := range []string{"bfloat16", "bfloat16 by implicit GEMM", "tf32", "float32"} {
+	for _, precision := range []string{"bfloat16", "bfloat16 of stored patches", "tf32", "float32"} {
 		b.Run(precision, func(b *testing.B) {
 			d := hardwareGPU(b)
 			core.Permit(core.TF32Convolutions, precision == "tf32")
 			defer core.Permit(core.TF32Convolutions, false)
-			defer gpu.Tune(d, func(t *shader.Tuning) { t.TensorConvolutions = precision == "bfloat16 by implicit GEMM" })()
+			defer gpu.Tune(d, func(t *shader.Tuning) { t.TensorConvolutions = precision == "bfloat16" })()
 			n := &resnet{device: d}
 			x := op.ToDevice(op.Randn(64, 3, 224, 224), d)
 			targets := op.ToDevice(op.Arange(nil, core.IntNum(64), nil, op.TensorOptions{}), d)

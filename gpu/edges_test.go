@@ -206,6 +206,21 @@ func TestTransposes(t *testing.T) {
 	}
 }
 
+// TestJoinedRows checks copies of rows that lie apart to contiguous memory, of lengths that 4 does not divide.
+func TestJoinedRows(t *testing.T) {
+	for _, d := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
+		for _, shape := range [][2]int{{8, 5}, {4, 7}, {12, 129}, {1000, 6}, {5, 9}, {64, 1027}} {
+			core.Tidy(func() {
+				x := op.To(op.Randn(shape[0], shape[1]+3), d)
+				sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
+					rows := op.Slice(x[0], 1, 2, 2+shape[1], 1)
+					return []*core.Tensor{op.Contiguous(rows), op.To(rows, core.Float32), op.To(rows, core.BFloat16)}
+				}, x)
+			})
+		}
+	}
+}
+
 // TestAttentionSizes checks attention on sequences longer than a block, and on vectors that 4 does not divide or that are longer
 // than a program has room for.
 func TestAttentionSizes(t *testing.T) {

@@ -181,3 +181,34 @@ func onlyTile(double bool, rows, cols, depth, high, wide int) func(*shader.Tunin
 		f.Tiles = []shader.Tile{{Rows: rows, Cols: cols, K: depth, ThreadRows: high, ThreadCols: wide, Double: double, TileCost: 100_000}}
 	}
 }
+
+// TestAlignedProducts checks products for tensor cores of matrices whose rows are not aligned: with one or more of their sizes cut, of
+// every layout, and with results that are scaled, added and biased.
+func TestAlignedProducts(t *testing.T) {
+	d := device(t)
+	core.Permit(core.TF32Products, true)
+	defer core.Permit(core.TF32Products, false)
+	defer gpu.PretendLibrary(d)()
+	defer gpu.Tune(d, func(f *shader.Tuning) { f.AlignedWork, f.AlignedReuse = 1, 1 })()
+	there := func(x *core.Tensor) *core.Tensor { return op.ToDevice(x, d) }
+	for dtype, tolerance := range map[core.DType]float64{core.Float32: 4e-3, core.Float16: 4e-3, core.BFloat16: 3e-2} {
+		for i, size := range [][3]int{{33, 41, 35}, {32, 17, 48}, {19, 24, 16}, {24, 16, 25}, {17, 9, 12}} {
+			for _, fa := range forms(d) {
+				for _, fb := range forms(d) {
+					if testing.Short() && i > 0 && (fa.name != fb.name || dtype == core.Float16) {
+						continue
+					}
+					core.Tidy(func() {
+						name := fmt.Sprint(dtype, size, fa.name, ", ", fb.name)
+						x, y := op.To(op.Randn(size[0], size[2]), dtype), op.To(op.Randn(size[2], size[1]), dtype)
+						z, row := op.To(op.Randn(size[0], size[1]), dtype), op.To(op.Randn(size[1]), dtype)
+						a, b := fa.put(x), fb.put(y)
+						require.NoError(t, equal(t, op.MatMul(x, y), op.MatMul(a, b), tolerance, name))
+						require.NoError(t, equal(t, op.AddMMInPlace(op.Clone(z), x, y, 0.5, 2), op.AddMMInPlace(there(z), a, b, 0.5, 2), 3*tolerance, name+", added"))
+						require.NoError(t, equal(t, op.Linear(x, op.Transpose(y, 0, 1), row), op.Linear(a, op.Transpose(b, 0, 1), there(row)), tolerance, name+", biased"))
+					})
+				}
+			}
+		}
+	}
+}

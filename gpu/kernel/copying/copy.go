@@ -48,6 +48,9 @@ func Copy(r *shader.Recorder, c *core.Call) error {
 		if across, down, ok := transposes(&l, out, in); ok {
 			return transpose(r, &l, out, in, across, down)
 		}
+		if joinsRows(&l, out, in) {
+			return joinRows(r, &l, out, in)
+		}
 	}
 	return m.Run(r, c)
 }

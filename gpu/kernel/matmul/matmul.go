@@ -237,14 +237,22 @@ func (p *Product) Run(r *shader.Recorder) error {
 	if v, ok := p.stream(r.GPU); ok && !r.Float64 {
 		return v.run(r)
 	}
+	if done, err := p.aligned(r); done || err != nil {
+		return err
+	}
+	return p.single(r)
+}
+
+// single computes the product by the GPU's library, or by tiles.
+func (p *Product) single(r *shader.Recorder) error {
 	if done, err := p.library(r); done || err != nil {
 		return err
 	}
-	single := true
+	shared := true
 	for _, s := range p.Batch.Strides[2] {
-		single = single && s == 0
+		shared = shared && s == 0
 	}
-	if p.BRow == 1 && p.BCol != 1 && single && p.M*p.Batch.Count >= transposeRows && min(p.N, p.K) >= 64 && r.RealType().Size()*p.K*(p.N+3) <= r.GPU.Binding {
+	if p.BRow == 1 && p.BCol != 1 && shared && p.M*p.Batch.Count >= transposeRows && min(p.N, p.K) >= 64 && r.RealType().Size()*p.K*(p.N+3) <= r.GPU.Binding {
 		b, apart, err := copying.Transposed(r, p.B, p.K, p.N, p.BCol)
 		if err != nil {
 			return err
