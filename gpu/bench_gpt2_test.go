@@ -143,6 +143,9 @@ func BenchmarkGPT2Step(b *testing.B) {
 				for range 4 { // after three runs it is replayed
 					run()
 				}
+				if *profiled && !replays {
+					profile(b, d, run)
+				}
 				benchmark(b, d, run)
 				step.Close()
 				require.NoError(b, d.GraphError())

@@ -16,8 +16,9 @@ type driverThread struct {
 	gpu      driver.GPU
 	jobs     chan func()
 	pending  []pendingStatus
-	spinTime time.Duration
-	software bool // the adapter computes on the CPU
+	spinTime time.Duration // while operations are in flight
+	idleTime time.Duration // while none are
+	software bool          // the adapter computes on the CPU
 }
 
 // A pendingStatus is a status to wait for, and the function to call when it is done.
@@ -28,8 +29,13 @@ type pendingStatus struct {
 
 const (
 	// spinTime is how long the thread polls without a pause. It is shorter for a software adapter, which needs the CPU time itself.
-	spinTime         = 500 * time.Microsecond
+	spinTime         = 2 * time.Millisecond
 	spinTimeSoftware = 30 * time.Microsecond
+	// hostSpin is how long workers and waiters of a hardware GPU spin before they sleep, and the driver thread when it has nothing to do.
+	// To wake a thread can take 50 microseconds in a virtual machine; a small call takes 5.
+	hostSpin = 500 * time.Microsecond
+	// fewCPUs is the number of processors up to which such threads do not spin: they would delay those that work.
+	fewCPUs = 4
 	// pollPause is the pause between two polls after that. Timers of an idle Go program may be a millisecond late.
 	pollPause = 50 * time.Microsecond
 	// maxPause is the longest pause between two polls of a software adapter, whose driver may compile for long. The pause is a sixteenth of
@@ -39,7 +45,7 @@ const (
 
 // startDriverThread opens the GPU on a new driver thread.
 func startDriverThread(a adapter) (*driverThread, error) {
-	t := &driverThread{jobs: make(chan func(), 64), spinTime: spinTime}
+	t := &driverThread{jobs: make(chan func(), 64), spinTime: spinTime, idleTime: spinOf(a)}
 	if a.Software {
 		t.spinTime, t.software = spinTimeSoftware, true
 	}
@@ -56,6 +62,14 @@ func startDriverThread(a adapter) (*driverThread, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// spinOf returns how long threads that wait for a GPU spin; 0 if not longer than for the CPU.
+func spinOf(a adapter) time.Duration {
+	if a.Software || runtime.NumCPU() <= fewCPUs {
+		return 0
+	}
+	return hostSpin
 }
 
 // post enqueues fn and returns at once.
@@ -98,7 +112,7 @@ func (t *driverThread) fail(x any) {
 func (t *driverThread) run() {
 	lastProgress := time.Now()
 	for {
-		if len(t.pending) == 0 {
+		if len(t.pending) == 0 && time.Since(lastProgress) >= t.idleTime {
 			(<-t.jobs)()
 			lastProgress = time.Now()
 			continue
@@ -112,6 +126,10 @@ func (t *driverThread) run() {
 		}
 		if t.poll() {
 			lastProgress = time.Now()
+			continue
+		}
+		if len(t.pending) == 0 {
+			runtime.Gosched()
 			continue
 		}
 		waited := time.Since(lastProgress)

@@ -84,10 +84,10 @@ func (t *pacing) measure(commands int, begun time.Time, carries bool) time.Durat
 	return took
 }
 
-// feed sends the batch if the GPU is idle although more calls are queued, and the batch has as many commands as the driver wants. The
-// required number doubles each time in a row: the recording of calls is then the bottleneck, and long batches cost the least.
+// feed sends the batch if the GPU is or will soon be idle although more calls are queued, and the batch has as many commands as the driver
+// wants. The required number doubles each time in a row: the recording of calls is then the bottleneck, and long batches cost the least.
 func (s *stream) feed(r *encoder) {
-	if s.inFlight.Load() == 0 && r.batch.list.Len() >= r.feedThreshold {
+	if int(s.inFlight.Load()) <= s.device.limits.AheadBatches && r.batch.list.Len() >= r.feedThreshold {
 		r.feedThreshold = min(2*r.feedThreshold, fullBatch)
 		s.send(r)
 	}

@@ -53,6 +53,7 @@ func newStream(d *Device, rank int) *stream {
 	s.scratch.Open(&d.memory)
 	s.Open(s, backend.Options{
 		Device: d, Base: d.Device, Rank: rank, Memory: &d.memory, Unit: granule, Runner: s, Inline: -1, Sync: d.sync, Taken: &s.recorded,
+		Spin: spinOf(d.adapter),
 	})
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -41,6 +42,7 @@ type Stream struct {
 	inline int
 	sync   bool
 	taken  *atomic.Uint64
+	spin   time.Duration
 	slots  []*core.Call  // queued calls, by number; other slots keep calls for reuse
 	wake   chan struct{} // wakes the worker; holds at most one token
 
@@ -82,6 +84,7 @@ type Options struct {
 	Inline int            // largest Work, in elements, that an idle stream runs on the caller's thread; -1 for none
 	Sync   bool           // wait for each call
 	Taken  *atomic.Uint64 // last call that has left the queue; nil means Done
+	Spin   time.Duration  // how long workers and waiters spin before they sleep; 0 means 20 microseconds
 }
 
 // Open initialises s, which self embeds.
@@ -90,6 +93,9 @@ func (s *Stream) Open(self core.Stream, o Options) {
 	s.runner, s.inline, s.sync, s.taken = o.Runner, o.Inline, o.Sync, o.Taken
 	if s.taken == nil {
 		s.taken = &s.Done
+	}
+	if s.spin = o.Spin; s.spin == 0 {
+		s.spin = shortSpin
 	}
 	s.counts = core.NewCounters(o.Base.ordinal, o.Rank)
 	s.Cache.Open(o.Memory)

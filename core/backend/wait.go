@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// spin is how long workers and waiters spin before they sleep.
-const spin = 20 * time.Microsecond
+// shortSpin is how long workers and waiters spin before they sleep, unless [Options] say otherwise.
+const shortSpin = 20 * time.Microsecond
 
 // Notify wakes threads that wait for one of the stream's counters.
 func (s *Stream) Notify() {
@@ -35,7 +35,7 @@ func (s *Stream) Until(number *atomic.Uint64, n uint64) {
 		if number.Load() >= n {
 			return
 		}
-		if i%64 == 0 && time.Since(start) > spin {
+		if i%64 == 0 && time.Since(start) > s.spin {
 			break
 		}
 	}
@@ -60,16 +60,16 @@ func (s *Stream) FinishFor(n uint64, d time.Duration) bool {
 // UntilFor is [Stream.Until] with the timeout d. It reports whether the counter is at least n.
 func (s *Stream) UntilFor(number *atomic.Uint64, n uint64, d time.Duration) bool {
 	start := time.Now()
-	for i := 1; i%64 != 0 || time.Since(start) < min(spin, d); i++ {
+	for i := 1; i%64 != 0 || time.Since(start) < min(s.spin, d); i++ {
 		if number.Load() >= n {
 			return true
 		}
 	}
-	if d <= spin {
+	if d <= s.spin {
 		return number.Load() >= n
 	}
 	over := false
-	timer := time.AfterFunc(d-spin, func() {
+	timer := time.AfterFunc(d-s.spin, func() {
 		s.doneMu.Lock()
 		over = true
 		s.doneCv.Broadcast()

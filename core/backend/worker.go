@@ -36,7 +36,7 @@ func (s *Stream) Sleep() { <-s.wake }
 
 // Spin spins until ready, for a short time, and reports whether it is.
 func (s *Stream) Spin(ready func() bool) bool {
-	for start := time.Now(); time.Since(start) < spin; {
+	for start := time.Now(); time.Since(start) < s.spin; {
 		for range 64 {
 			if ready() {
 				return true

@@ -45,6 +45,8 @@ const (
 	nvidia          = 0x10de // the number of the vendor on the PCI bus
 	// idleBatch is how many commands are worth a submission to an idle GPU. A submission costs an event more than its commands alone.
 	idleBatch = 2
+	// aheadBatches is 1 so that the GPU has the next batch before one ends: it is noticed late that it has ended.
+	aheadBatches = 1
 )
 
 // Name implements [driver.Driver].
@@ -124,7 +126,7 @@ func (cudaDriver) Open(index int) (driver.GPU, error) {
 		g: g, capability: int(about.capability),
 		limits: driver.Limits{
 			Buffer: maxBuffer, Binding: maxBuffer, Bindings: C.PLAITK_CU_BUFFERS, UniformAlignment: 16, UniformBinding: 4096,
-			WorkgroupStorage: 48 << 10, Invocations: int(about.invocations), Workgroups: 65535, MappablePrimary: true, IdleBatch: idleBatch,
+			WorkgroupStorage: 48 << 10, Invocations: int(about.invocations), Workgroups: 65535, MappablePrimary: true, IdleBatch: idleBatch, AheadBatches: aheadBatches,
 		},
 	}
 	d.openLibrary()

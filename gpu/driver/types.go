@@ -28,6 +28,7 @@ type Limits struct {
 	Workgroups       int  // along each dimension of a grid
 	MappablePrimary  bool // the host can map a buffer for both reading and writing
 	IdleBatch        int  // how many commands are worth a submission to a GPU that has nothing to do
+	AheadBatches     int  // how many batches may be on the GPU when such a submission is made; 0 if it must be idle
 }
 
 // Usage is a set of uses of a buffer.
