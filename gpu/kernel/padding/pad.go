@@ -65,7 +65,8 @@ func (p padding) origin(left, size string) string {
 	case contract.PadReplicate:
 		return fmt.Sprintf("%s  o = clamp(o, 0, i32(%s) - 1);\n", text, size)
 	}
-	return fmt.Sprintf("%s  o = ((o %% i32(%s)) + i32(%s)) %% i32(%s);\n", text, size, size, size)
+	// The padding is at most the size. Remainders of negative numbers are wrong on some drivers of Vulkan.
+	return fmt.Sprintf("%s  o = i32((q + %s - %s) %% %s);\n", text, size, left, size)
 }
 
 func padCall(r *shader.Recorder, c *core.Call) error {
