@@ -22,6 +22,7 @@ from precision import gpt2_model
 
 def train(rank: int, way: str, precision: str, steps: int, times: list[float]) -> None:
     """Trains on this rank's GPU, and appends the milliseconds of rank 0's steps."""
+    distributed.init_process_group()
     plait.manual_seed(0)
     device = plait.device("cuda", rank)
     model: Any = gpt2_model(plait).to(device)
