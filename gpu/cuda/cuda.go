@@ -44,7 +44,7 @@ const (
 	leastCapability = 75
 	nvidia          = 0x10de // the number of the vendor on the PCI bus
 	// idleBatch is how many commands are worth a submission to an idle GPU. A submission costs an event more than its commands alone.
-	idleBatch = 2
+	idleBatch = 1
 	// aheadBatches is 1 so that the GPU has the next batch before one ends: it is noticed late that it has ended.
 	aheadBatches = 1
 )
