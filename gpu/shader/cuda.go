@@ -16,10 +16,12 @@ type CUDA struct {
 	double bool // programs compute in float64
 }
 
-// The types and functions of WGSL, and the functions of the library on float64.
+// The types and functions of WGSL, and functions of the library: those that are faster in CUDA, and those on float64.
 var (
 	//go:embed cuda/prelude.cuh
 	cudaPrelude string
+	//go:embed cuda/library.cuh
+	cudaLibrary string
 	//go:embed cuda/double.cuh
 	cudaDouble string
 )
@@ -36,17 +38,24 @@ func (l CUDA) Type(name string) string {
 	return text
 }
 
-// doubleFunctions are the functions of the library that have a version on float64.
-var doubleFunctions = func() map[string]bool {
+// cudaFunctions and doubleFunctions are the functions of the library in [cudaLibrary] and [cudaDouble].
+var cudaFunctions, doubleFunctions = functionsOf(cudaLibrary), functionsOf(cudaDouble)
+
+func functionsOf(text string) map[string]bool {
 	names := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^static [\w<>]+ (plait_\w+)\(`).FindAllStringSubmatch(cudaDouble, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^static (?:__forceinline__ )?[\w<>]+ (plait_\w+)\(`).FindAllStringSubmatch(text, -1) {
 		names[m[1]] = true
 	}
 	return names
-}()
+}
 
 // Has implements [Language].
-func (l CUDA) Has(function string) bool { return l.double && doubleFunctions[doubleName(function)] }
+func (l CUDA) Has(function string) bool {
+	if l.double {
+		function = doubleName(function)
+	}
+	return cudaFunctions[function] || l.double && doubleFunctions[function]
+}
 
 // doubleName returns the name of the version on float64 of a library function.
 func doubleName(name string) string {
@@ -59,9 +68,9 @@ func doubleName(name string) string {
 // Translate implements [Language].
 func (l CUDA) Translate(text string) string {
 	if l.double {
-		return cudaPrelude + cudaDouble + translateCUDA(text, true)
+		return cudaPrelude + cudaLibrary + cudaDouble + translateCUDA(text, true)
 	}
-	return cudaPrelude + translateCUDA(text, false)
+	return cudaPrelude + cudaLibrary + translateCUDA(text, false)
 }
 
 // Narrow implements [Language].

@@ -237,7 +237,7 @@ func TestCUDANarrow(t *testing.T) {
 
 // TestCUDAPreludeNames checks that functions of the prelude are those of WGSL, or reserved.
 func TestCUDAPreludeNames(t *testing.T) {
-	for _, m := range regexp.MustCompile(`(?m)^(?:template <[^>]*> )?(?:struct|using) (?:alignas\([^)]*\)+ )?(\w+)`).FindAllStringSubmatch(cudaPrelude, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:template <[^>]*> )?(?:struct|using) (?:alignas\([^)]*\)+ )?(\w+)`).FindAllStringSubmatch(cudaPrelude+cudaLibrary, -1) {
 		switch name := m[1]; name {
 		case "u32", "i32", "f32", "f64", "vec2", "vec3", "vec4", "mat2x4", "array", "atomic", "narrow8", "narrow16":
 		default:
@@ -259,7 +259,8 @@ func TestCUDADouble(t *testing.T) {
 	require.Nil(t, WGSL{}.Float64())
 	double := CUDA{}.Float64()
 	require.True(t, double.Has("plait_erfinv_f32") && double.Has("plait_bessel_k") && double.Has("plait_f32_of_i64"))
-	require.False(t, double.Has("plait_add_i64") || double.Has("plait_f16") || CUDA{}.Has("plait_erfinv_f32"))
+	require.True(t, CUDA{}.Has("plait_add_i64") && CUDA{}.Has("plait_pow_f32") && double.Has("plait_add_i64") && double.Has("plait_pow_f32"))
+	require.False(t, double.Has("plait_shl_i64") || double.Has("plait_f16") || CUDA{}.Has("plait_erfinv_f32"))
 	require.Equal(t, "alias real4 = vec4<f64>;\n", double.Type(Real4))
 	require.Equal(t, "alias pair = vec2<u32>;\n", double.Type(Pair))
 

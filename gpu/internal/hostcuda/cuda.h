@@ -58,9 +58,13 @@ static inline float __uint2float_rn(unsigned v) { return float(v); }
 static inline double __int2double_rn(int v) { return v; }
 static inline double __uint2double_rn(unsigned v) { return v; }
 
+// A quotient that need not be rounded correctly.
+static inline float __fdividef(float a, float b) { return a * (1 / b); }
+
 static inline int __clz(unsigned v) { return v == 0 ? 32 : __builtin_clz(v); }
 static inline int __popc(unsigned v) { return __builtin_popcount(v); }
 
+static inline float __int_as_float(int v) { return __builtin_bit_cast(float, v); }
 static inline double __longlong_as_double(long long v) { return __builtin_bit_cast(double, v); }
 static inline long long __double_as_longlong(double v) { return __builtin_bit_cast(long long, v); }
 
