@@ -43,6 +43,9 @@ func Copy(r *shader.Recorder, c *core.Call) error {
 	if m == copyBits {
 		return copyDoubles(r, c)
 	}
+	if m == copyInts && in.IsNumber && fillsPairs(out) {
+		return fillPairs(r, out, in.Number.Int)
+	}
 	if m == copyFloats && !in.IsNumber {
 		l := shader.NewLoop(out.Shape, out, in)
 		if across, down, ok := transposes(&l, out, in); ok {
@@ -63,6 +66,9 @@ func copyDoubles(r *shader.Recorder, c *core.Call) error {
 	}
 	out.DType, in.DType, r.Float64 = core.Int64, core.Int64, false
 	defer func() { r.Float64 = double }()
+	if in.IsNumber && fillsPairs(&out) {
+		return fillPairs(r, &out, in.Number.Int)
+	}
 	return copyBits.Run(r, &core.Call{Op: c.Op, Outs: []core.Operand{out}, Ins: []core.Operand{in}})
 }
 
