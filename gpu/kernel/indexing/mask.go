@@ -27,15 +27,25 @@ func init() {
 	kernel.Register(contract.MaskedScatter, maskedScatterCall)
 }
 
-// ranks numbers the true elements of a mask in row-major order.
+// ranks numbers the true elements of a mask in row-major order. Four of a contiguous mask are one access.
 func ranks(r *shader.Recorder, mask *core.Operand) (*primitive.Ranks, error) {
-	l := shader.NewLoop(mask.Shape, mask)
-	return primitive.NewRanks(r, "mask ranks", mask.Numel(), func(s *shader.Builder) func(w *shader.Text) {
-		x := s.In("mask", mask, expr.F32, expr.Logic)
+	n, l := mask.Numel(), shader.NewLoop(mask.Shape, mask)
+	return primitive.NewRanks(r, "mask ranks", n, func(s *shader.Builder) func(w *shader.Text) {
+		x, count := s.In("mask", mask, expr.F32, expr.Logic), s.Uint(n)
+		if s.Flag(l.Flat() && !l.Repeats(0) && n%4 == 0 && shader.Base(mask)%4 == 0) {
+			b := &s.Bindings[len(s.Bindings)-1]
+			b.Vec4 = true
+			return func(w *shader.Text) {
+				w.Func("counted4(q: u32) -> word4", `if (q * 4u >= %s) { return word4(0u); }
+%s  return word4(select(0u, 1u, mask_0), select(0u, 1u, mask_1), select(0u, 1u, mask_2), select(0u, 1u, mask_3));`,
+					count, b.LoadVec4(w, expr.F32, expr.Logic, x+" + q * 4u"))
+			}
+		}
 		rank := s.Specialize(len(l.Sizes))
 		at := s.Loop(&l)
 		return func(w *shader.Text) {
-			w.Func("counted(i: u32) -> u32", "%s  return select(0u, 1u, ld_mask(at_0));", shader.Walk(rank, 1, at, []string{x}))
+			w.Func("counted(i: u32) -> u32", "if (i >= %s) { return 0u; }\n%s  return select(0u, 1u, ld_mask(at_0));", count, shader.Walk(rank, 1, at, []string{x}))
+			w.Func("counted4(q: u32) -> word4", "return word4(counted(4u * q), counted(4u * q + 1u), counted(4u * q + 2u), counted(4u * q + 3u));")
 		}
 	})
 }
