@@ -133,3 +133,26 @@ func TestSortDispatches(t *testing.T) {
 	require.LessOrEqual(t, count(300_000), uint64(4*5+1))
 	require.Equal(t, count(300_000), count(900_000))
 }
+
+// TestSelect compares entries that are found without sorting with the CPU's: several numbers of them, of lines with many equal elements and
+// with NaN.
+func TestSelect(t *testing.T) {
+	device(t)
+	for _, shape := range [][]int{{4, 513}, {3, 4096}, {2, 4095}} {
+		x := op.Round(op.Mul(op.Randn(shape...), core.Num(3)))
+		x = op.Where(op.Gt(op.Rand(shape...), core.Num(0.99)), op.Log(op.Mul(x, core.Num(-1))), x)
+		sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
+			var out []*core.Tensor
+			add := func(values, indices *core.Tensor) { out = append(out, values, indices) }
+			for _, k := range []int{1, 2, 100, 128, shape[1] / 16} {
+				add(op.TopK(x[0], k, 1, true, true))
+				add(op.TopK(x[0], k, 1, false, true))
+				add(op.KthValue(x[0], k, 1, true))
+				add(op.KthValue(x[0], shape[1]+1-k, 1, false))
+			}
+			add(op.Median(x[0], 1, false))
+			add(op.NanMedian(x[0], 1, false))
+			return out
+		}, x)
+	}
+}

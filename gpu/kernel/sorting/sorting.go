@@ -30,14 +30,14 @@ func init() {
 	all := func(*core.Call) int { return 0 }
 	one(contract.KthValue, func(c *core.Call) int { return contract.PickOf(c).K }, "n - 1u")
 	// If a line has a NaN, its median is the first NaN.
-	one(contract.Median, all, "select((n - 1u) / 2u, numbers(first, n), numbers(first, n) < n)")
-	one(contract.NanMedian, all, "(max(numbers(first, n), 1u) - 1u) / 2u")
+	one(contract.Median, all, "select((n - 1u) / 2u, numbers, numbers < n)")
+	one(contract.NanMedian, all, "(max(numbers, 1u) - 1u) / 2u")
 	kernel.Register(contract.Mode, modeCall)
 	kernel.Register(contract.SearchSorted, searchSortedCall)
 }
 
 // A sorting sorts the lines of Ins[0] along dimension Ints[0]. It returns all elements, the first few, or the one at a position. place is
-// the expression for that position, among the n entries from first on.
+// the expression for that position, among n entries of which numbers are not NaN.
 type sorting struct {
 	values, indices *core.Operand
 	largest         bool // descending order
@@ -47,7 +47,7 @@ type sorting struct {
 
 // numbers declares a function that counts the elements of a sorted line that are not NaN.
 func numbers(w *shader.Text, d core.DType) {
-	sign := "numbers(first: u32, n: u32) -> u32"
+	sign := "numbers_of(first: u32, n: u32) -> u32"
 	if !d.IsFloat() {
 		w.Func(sign, "return n;")
 		return
@@ -79,11 +79,28 @@ func lineLoop(in *core.Operand, dim int, outs ...*core.Operand) (l shader.Loop, 
 
 // sortAlong sorts the lines of in along dim and keeps the first keep entries of each.
 func sortAlong(r *shader.Recorder, in *core.Operand, dim, keep int, largest bool) (*primitive.Entries, error) {
-	n, step := scan.StepOf(in, dim)
+	n, _ := scan.StepOf(in, dim)
+	_, bits := primitive.SortKey(in.DType, "")
+	return primitive.SortLines(r, "sort", in.Numel()/n, n, keep, bits, bits == 64, keysAlong(in, dim, largest))
+}
+
+// entries returns the sorted entries of lines of n elements that the results are taken from. If it finds the one at o.place, it clears that.
+func (o *sorting) entries(r *shader.Recorder, in *core.Operand, dim, n int) (*primitive.Entries, error) {
+	_, bits := primitive.SortKey(in.DType, "")
+	p := primitive.Selection{Lines: in.Numel() / n, N: n, Keep: o.keep, Bits: bits, Place: o.place, NaN: in.DType.IsFloat()}
+	if !p.Possible() {
+		return sortAlong(r, in, dim, o.keep, o.largest)
+	}
+	o.place = ""
+	return primitive.SelectLines(r, "sort", p, keysAlong(in, dim, o.largest))
+}
+
+// keysAlong returns a function that binds in, and returns one that declares key_of(line, index), for lines along dim.
+func keysAlong(in *core.Operand, dim int, largest bool) func(s *shader.Builder) func(w *shader.Text) {
+	_, step := scan.StepOf(in, dim)
 	l := scan.Lines(dim, in)
 	t := shader.ComputeType(in.DType)
-	_, bits := primitive.SortKey(in.DType, "")
-	return primitive.SortLines(r, "sort", in.Numel()/n, n, keep, bits, bits == 64, func(s *shader.Builder) func(w *shader.Text) {
+	return func(s *shader.Builder) func(w *shader.Text) {
 		x := s.In("x", in, t, expr.Number)
 		stepWord := s.Uint(step)
 		s.Flag(largest)
@@ -97,7 +114,7 @@ func sortAlong(r *shader.Recorder, in *core.Operand, dim, keep int, largest bool
 			primitive.SortKeyFunc(w, t)
 			w.Func("key_of(line: u32, index: u32) -> pair", "%s  return %s;", shader.WalkAs("at_", "line", rank, 1, at, []string{x}), key)
 		}
-	})
+	}
 }
 
 func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
@@ -109,7 +126,7 @@ func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
 	if o.keep == 0 {
 		o.keep = n
 	}
-	e, err := sortAlong(r, in, dim, o.keep, o.largest)
+	e, err := o.entries(r, in, dim, n)
 	if err != nil {
 		return err
 	}
@@ -131,18 +148,18 @@ func (o *sorting) run(r *shader.Recorder, c *core.Call) error {
 	rank := s.Specialize(len(l.Sizes))
 	at := s.Loop(&l)
 	return s.Run(r, shader.GroupsFor(count), func(w *shader.Text) {
-		place, to := "i % "+perLine, " + place * "+outWord
+		place, to, counted := "i % "+perLine, " + place * "+outWord, ""
 		sorted(w)
 		if o.place != "" {
 			numbers(w, in.DType)
-			place, to = o.place, ""
+			place, to, counted = o.place, "", "  let numbers = numbers_of(first, n);\n"
 		}
 		w.Each(total)
 		w.Add(`  let line = i / %s;
   let n = %s;
   let first = line * n;`, perLine, size)
-		w.Add(`  let place = %s;
-  let own = sorted_index(first + place);`, place)
+		w.Add(`%s  let place = %s;
+  let own = sorted_index(first + place);`, counted, place)
 		w.Put(shader.WalkAs("at_", "line", rank, len(starts), at, starts))
 		w.Add("  st_index(at_1%s, pair(own, 0u));", to)
 		if o.values != nil {
