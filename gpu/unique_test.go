@@ -39,6 +39,25 @@ func TestUnique(t *testing.T) {
 	}
 }
 
+// TestUniqueRange compares many integers of small ranges, whose upper digits are not sorted, and of a large one.
+func TestUniqueRange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sorts many elements")
+	}
+	device(t)
+	rng := rand.New(rand.NewPCG(11, 12))
+	for _, span := range []int64{1, 300, 1 << 31, 1 << 40} {
+		v := make([]int64, 1<<18+5)
+		for i := range v {
+			v[i] = rng.Int64N(span) - 3<<40
+		}
+		sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
+			a, b, c := op.Unique(x[0], nil)
+			return []*core.Tensor{a, b, c}
+		}, core.FromSlice(v))
+	}
+}
+
 func TestUniqueRows(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(7, 8))

@@ -32,8 +32,9 @@ var (
 	HistC = declare(Contract{Name: "histc", Outs: "y", Ins: "x", Floats: "low high"})
 	// Unique writes the distinct values of n elements. Each NaN is distinct. inverse maps an element to its value's
 	// index, counts has the occurrences of each value, and total has the number of values. All outputs except total
-	// have room for n. All operands are contiguous.
-	Unique = declare(Contract{Name: "unique", Outs: "values inverse counts total", Ins: "x", Ints: "consecutive"})
+	// have room for n. All operands are contiguous. With bits, at most 32, x is int64 and its elements are least to
+	// least + 2^bits - 1.
+	Unique = declare(Contract{Name: "unique", Outs: "values inverse counts total", Ins: "x", Ints: "consecutive least bits"})
 	// UniqueRows does the same for rows. first has the index of each distinct row's first occurrence.
 	UniqueRows = declare(Contract{Name: "unique_rows", Outs: "first inverse counts total", Ins: "x", Ints: "consecutive"})
 )
@@ -58,6 +59,10 @@ func Right(c *core.Call) bool { return c.Ints[0] != 0 }
 
 // Consecutive reports whether a call of [Unique] or [UniqueRows] compares neighbours only, and so does not sort.
 func Consecutive(c *core.Call) bool { return c.Ints[0] != 0 }
+
+// Range returns, of a call of [Unique], the least integer that its elements may be, and the number of bits that they may exceed it by, or 0 if
+// that is not known.
+func Range(c *core.Call) (least int64, bits int) { return c.Ints[1], int(c.Ints[2]) }
 
 // HistCAttrs are the attributes of [HistC].
 type HistCAttrs struct{ Low, High float64 }

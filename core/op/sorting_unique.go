@@ -1,6 +1,8 @@
 package op
 
 import (
+	mathbits "math/bits"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 )
@@ -37,11 +39,16 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 			in, shape = Reshape(Transpose(x, 0, d), n, x.Numel()/max(n, 1)), []int{n}
 		}
 		in = op.own(Contiguous(in))
+		least, width := op.keyRange(in, consecutive || dim != nil)
 		v, i, c, total := op.temp(result, n), op.out(core.Int64, shape), op.temp(core.Int64, n), op.temp(core.Int64)
 		if op.err != nil {
 			return []*core.Tensor{op.fail(), op.fail(), op.fail()}
 		}
-		op.launch(sortingWork(op.call(kernel).Out(v).Out(i).Out(c).Out(total).In(in).Bool(consecutive)))
+		call := op.call(kernel).Out(v).Out(i).Out(c).Out(total).In(in).Bool(consecutive)
+		if kernel == contract.Unique {
+			call.Int(least, width)
+		}
+		op.launch(sortingWork(call))
 		k, err := total.Int()
 		if op.check(err); op.err != nil {
 			return []*core.Tensor{op.fail(), op.fail(), op.fail()}
@@ -57,4 +64,23 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 		return []*core.Tensor{found, i, counts}
 	})
 	return out[0], out[1], out[2]
+}
+
+// manyKeys is the number of integers from which it pays to look for their range before a GPU sorts them: each pass over 8 bits that it is spared
+// takes longer than the wait.
+const manyKeys = 1 << 18
+
+// keyRange returns the attributes of [contract.Range] for integers that a GPU is to sort, if these are many. It waits for them.
+func (op *opContext) keyRange(x *core.Tensor, unsorted bool) (least, width int64) {
+	if op.err != nil || unsorted || x.DType() != core.Int64 || x.Numel() < manyKeys || x.Device().HostAccessible() {
+		return 0, 0
+	}
+	ends, err := core.Values[int64](extremes(x))
+	if op.check(err); op.err != nil {
+		return 0, 0
+	}
+	if n := mathbits.Len64(uint64(ends[1]) - uint64(ends[0])); n <= 32 {
+		return ends[0], int64(max(n, 1))
+	}
+	return 0, 0
 }

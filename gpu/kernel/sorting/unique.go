@@ -24,9 +24,18 @@ func uniqueCall(r *shader.Recorder, c *core.Call) error {
 	in := &c.Ins[0]
 	n, t := in.Numel(), shader.ComputeType(in.DType)
 	key, bits := primitive.SortKey(in.DType, "ld_x(first + index)")
+	least, known := contract.Range(c)
+	narrow := known > 0
+	if narrow {
+		bits = known
+	}
 	wide := bits == 64
 	source := func(s *shader.Builder) func(w *shader.Text) {
-		x := s.In("x", in, t, expr.Number)
+		x, least := s.In("x", in, t, expr.Number), s.Long(least)
+		key := key
+		if s.Flag(narrow) {
+			key = "pair(0u, plait_sub_i64(ld_x(first + index), " + least + ").x)"
+		}
 		return func(w *shader.Text) {
 			primitive.SortKeyFunc(w, t)
 			w.Func("key_of(line: u32, index: u32) -> pair", "let first = %s; return %s;", x, key)
@@ -154,7 +163,7 @@ func distinct(r *shader.Recorder, c *core.Call, n int, order ordering, take func
 		return nil
 	}
 	name := c.Kernel.String()
-	ids, err := primitive.PrefixSum(r, name, n, func(s *shader.Builder) func(w *shader.Text) {
+	ids, err := primitive.PrefixBlocks(r, name, n, func(s *shader.Builder) func(w *shader.Text) {
 		head := order(s)
 		return func(w *shader.Text) {
 			head(w)
@@ -170,31 +179,33 @@ func distinct(r *shader.Recorder, c *core.Call, n int, order ordering, take func
 	}
 	s := shader.New(r, name+" (results)")
 	head, taken := order(s), take(s)
-	inverse, id, start, count := s.Out("inverse", &c.Outs[1], expr.I64, expr.Number), s.WordsOf("ids", ids), s.WordsOf("starts", starts), s.Uint(n)
+	inverse, before, start, count := s.Out("inverse", &c.Outs[1], expr.I64, expr.Number), ids.Bind(s), s.WordsOf("starts", starts), s.Uint(n)
 	s.Flag(c.Outs[0].DType == core.Int64)
 	err = s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		head(w)
+		before(w)
 		w.Each(count)
 		w.Add(`  let index = ordered(i);
-  let id = ids[%s + i + 1u] - 1u;
+  let id = prefix_at(i + 1u) - 1u;
   st_inverse(%s + index, pair(id, 0u));
-  if (i > 0u && ids[%s + i] == id + 1u) { return; }
+  if (i > 0u && prefix_at(i) == id + 1u) { return; }
   starts[%s + id] = i;
-  %s`, id, inverse, id, start, taken)
+  %s`, inverse, start, taken)
 	})
 	if err != nil {
 		return err
 	}
 	s = shader.New(r, "unique (counts)")
 	counts, total := s.Out("counts", &c.Outs[2], expr.I64, expr.Number), s.Out("total", &c.Outs[3], expr.I64, expr.Number)
-	id, start, count = s.WordsOf("ids", ids), s.WordsOf("starts", starts), s.Uint(n)
+	before, start, count = ids.Bind(s), s.WordsOf("starts", starts), s.Uint(n)
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
+		before(w)
 		w.Each(count)
-		w.Add(`  let results = ids[%s + %s];
+		w.Add(`  let results = prefix_at(%s);
   if (i == 0u) { st_total(%s, pair(results, 0u)); }
   if (i >= results) { return; }
   var end = %s;
-  if (i + 1u < results) { end = starts[%s + i + 1u]; }`, id, count, total, count, start)
+  if (i + 1u < results) { end = starts[%s + i + 1u]; }`, count, total, count, start)
 		w.Add("  st_counts(%s + i, pair(end - starts[%s + i], 0u));", counts, start)
 	})
 }

@@ -8,13 +8,13 @@ import (
 // prefixBlock is the number of elements whose prefix sums a workgroup computes.
 const prefixBlock = 1024
 
-// A prefix has the sums of the numbers before each, from 0 to n: the sums within blocks, and those before each block if there are several.
-type prefix struct {
+// A Prefix has the sums of the numbers before each, from 0 to n: the sums within blocks, and those before each block if there are several.
+type Prefix struct {
 	within, before core.Memory
 }
 
-// bind binds the sums. It returns a function that declares prefix_at(i), the sum of the numbers before i.
-func (p *prefix) bind(s *shader.Builder) func(w *shader.Text) {
+// Bind binds the sums. It returns a function that declares prefix_at(i), the sum of the numbers before i.
+func (p *Prefix) Bind(s *shader.Builder) func(w *shader.Text) {
 	at, before := s.WordsOf("within", p.within), ""
 	if s.Flag(p.before.Handle != 0) {
 		before = " + before_blocks[" + s.WordsOf("before_blocks", p.before) + " + i / 1024u]"
@@ -25,7 +25,7 @@ func (p *prefix) bind(s *shader.Builder) func(w *shader.Text) {
 // PrefixSum returns n+1 words of scratch memory: word i is the sum of counted(j) over j < i. bind adds the inputs of counted to a program
 // and returns a function that declares it. name is the name of the programs.
 func PrefixSum(r *shader.Recorder, name string, n int, bind func(s *shader.Builder) func(w *shader.Text)) (core.Memory, error) {
-	p, err := prefixBlocks(r, name, n, bind)
+	p, err := PrefixBlocks(r, name, n, bind)
 	if err != nil || p.before.Handle == 0 {
 		return p.within, err
 	}
@@ -37,8 +37,8 @@ func PrefixSum(r *shader.Recorder, name string, n int, bind func(s *shader.Build
 	})
 }
 
-// prefixBlocks is [PrefixSum] without the pass that adds the sums before each block.
-func prefixBlocks(r *shader.Recorder, name string, n int, bind func(s *shader.Builder) func(w *shader.Text)) (p prefix, err error) {
+// PrefixBlocks is [PrefixSum] without the pass that adds the sums before each block.
+func PrefixBlocks(r *shader.Recorder, name string, n int, bind func(s *shader.Builder) func(w *shader.Text)) (p Prefix, err error) {
 	m, err := r.Temp(4 * (n + 1))
 	if err != nil {
 		return p, err

@@ -181,7 +181,7 @@ func radixPass(r *shader.Recorder, name string, n int, from, to *Entries, shift 
 	if err != nil {
 		return err
 	}
-	sums, err := prefixBlocks(r, "digits", digits*to.Lines*blocks, func(s *shader.Builder) func(w *shader.Text) {
+	sums, err := PrefixBlocks(r, "digits", digits*to.Lines*blocks, func(s *shader.Builder) func(w *shader.Text) {
 		at := s.WordsOf("counts", counts)
 		return func(w *shader.Text) { w.Func("counted(i: u32) -> u32", "return counts[%s + i];", at) }
 	})
@@ -190,7 +190,7 @@ func radixPass(r *shader.Recorder, name string, n int, from, to *Entries, shift 
 	}
 	s = shader.New(r, name+" (pass)")
 	text = source(s)
-	put, begin := to.Bind(s, "to"), sums.bind(s)
+	put, begin := to.Bind(s, "to"), sums.Bind(s)
 	count, blocksWord, size = s.Uint(to.Lines*blocks), s.Uint(blocks), s.Uint(n)
 	keepWord := s.Uint(keep)
 	return s.Run(r, to.Lines*blocks, func(w *shader.Text) {

@@ -14,7 +14,7 @@ const (
 // Ranks number the elements of a list that count, in order. Only the number before each block is stored: a program that visits the elements
 // numbers them within its block again, which moves fewer bytes than a number for each element.
 type Ranks struct {
-	before prefix
+	before Prefix
 	n      int
 	bind   func(s *shader.Builder) func(w *shader.Text)
 }
@@ -44,7 +44,7 @@ func NewRanks(r *shader.Recorder, name string, n int, bind func(s *shader.Builde
 	if err != nil {
 		return nil, err
 	}
-	k.before, err = prefixBlocks(r, "ranks", blocks, func(s *shader.Builder) func(w *shader.Text) {
+	k.before, err = PrefixBlocks(r, "ranks", blocks, func(s *shader.Builder) func(w *shader.Text) {
 		from := s.WordsOf("block_counts", m)
 		return func(w *shader.Text) { w.Func("counted(i: u32) -> u32", "return block_counts[%s + i];", from) }
 	})
@@ -57,7 +57,7 @@ func (k *Ranks) Groups() int { return shader.Ceil(k.n, rankBlock) }
 // Bind adds the ranks to a program. It returns a function that opens the main function, which runs body for each element i that counts; rank
 // is the number of those before it. The workgroup lists its elements first, so that invocations side by side have ranks side by side.
 func (k *Ranks) Bind(s *shader.Builder) func(w *shader.Text, body string) {
-	counted, before := k.bind(s), k.before.bind(s)
+	counted, before := k.bind(s), k.before.Bind(s)
 	blocks := s.Uint(k.Groups())
 	return func(w *shader.Text, body string) {
 		counted(w)
