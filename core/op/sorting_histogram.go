@@ -66,7 +66,22 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 
 // extremes returns the smallest and the largest element of x in one tensor, so that a program waits once for both.
 func extremes(x *core.Tensor) *core.Tensor {
-	return Stack([]*core.Tensor{Amin(x, nil, false), Amax(x, nil, false)}, 0)
+	op := begin("aminmax", &x)
+	r := op.reduction(x, nil, false)
+	op.nonempty(x, r)
+	if op.err != nil {
+		return op.fail()
+	}
+	ends := op.out(x.DType(), []int{2})
+	if op.err != nil {
+		return op.fail()
+	}
+	for i, k := range []core.KernelID{contract.Amin, contract.Amax} {
+		end := core.WrapTensor(op.mode, ends.Storage(), ends.DType(), []int{}, []int{}, ends.Offset()+i)
+		op.launch(op.call(k).Out(end).In(x).Dims(r.dims))
+		end.Release()
+	}
+	return op.done(ends)
 }
 
 // HistC returns how many elements of x, which must be floating point, lie in each of `bins` equal parts of the range from
