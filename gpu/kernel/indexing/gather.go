@@ -2,6 +2,7 @@
 package indexing
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -183,6 +184,9 @@ func scatterSorted(r *shader.Recorder, c *core.Call) error {
 	return p.Rows(out, len(out.Shape), &values, len(index.Shape)).Run(r)
 }
 
+// indexVectors is how many vec4 an invocation copies.
+const indexVectors = 4
+
 // maxIndices is how many index tensors a program may bind.
 const maxIndices = 5
 
@@ -223,7 +227,14 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 		inner = inner.ByVec4()
 		n /= 4
 	}
-	count, rest := s.Uint(n), s.Uint(inner.Count)
+	// Each invocation copies several vec4 of the same indices, if there are many: their loads are under way at the same time.
+	each := 1
+	if vec4 && inner.Count%indexVectors == 0 && n >= indexVectors*shader.SaturatingInvocations {
+		each = indexVectors
+		n /= each
+	}
+	s.Specialize(each)
+	count, rest := s.Uint(n), s.Uint(inner.Count/each)
 	single := s.Flag(inner.Count == 1)
 	outerRank, innerRank := s.Specialize(len(outer.Sizes)), s.Specialize(len(inner.Sizes))
 	outerAt, innerAt := s.Loop(&outer), s.Loop(&inner)
@@ -235,21 +246,29 @@ func indexCall(r *shader.Recorder, c *core.Call) error {
 			w.Add("  let b = i / %[1]s;\n  let q = i - b * %[1]s;", rest)
 		}
 		w.Put(shader.WalkAs("at_", "b", outerRank, 1+k, outerAt, starts))
-		w.Put(shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{x, "at_0"}))
+		w.Add("  var from_ = %s;", x)
 		for i := range k {
 			n := strconv.Itoa(i)
 			w.Add(`  {
   var ok = true;`)
 			w.Put(shader.CheckIndex("k"+n, "ld_index"+n+"(at_"+strconv.Itoa(1+i)+")", sizes[i], wrap))
 			w.Add(`  if (!ok) { %s }
-  in_0 = in_0 + k%s * %s;
+  from_ = from_ + k%s * %s;
   }`, fault("(b * 8u + "+n+"u)"), n, steps[i])
 		}
-		if vec4 {
-			w.Add("  st4_y(in_1 >> 2u, ld4_x(in_0 >> 2u));")
+		if !vec4 {
+			w.Put(shader.WalkAs("in_", "q", innerRank, 2, innerAt, []string{"from_", "at_0"}))
+			w.Add("  st_y(in_1, ld_x(in_0));")
 			return
 		}
-		w.Add("  st_y(in_1, ld_x(in_0));")
+		for e := range each {
+			w.Add("  var v%[1]d: real4;\n  var to%[1]d: u32;\n  {", e)
+			w.Put(shader.WalkAs("in_", fmt.Sprintf("q + %du * %s", e, rest), innerRank, 2, innerAt, []string{"from_", "at_0"}))
+			w.Add("  v%[1]d = ld4_x(in_0 >> 2u);\n  to%[1]d = in_1 >> 2u;\n  }", e)
+		}
+		for e := range each {
+			w.Add("  st4_y(to%[1]d, v%[1]d);", e)
+		}
 	})
 }
 
