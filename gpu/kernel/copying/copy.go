@@ -51,6 +51,9 @@ func Copy(r *shader.Recorder, c *core.Call) error {
 		if across, down, ok := transposes(&l, out, in); ok {
 			return transpose(r, &l, out, in, across, down)
 		}
+		if flips(&l, out, in) {
+			return flipRows(r, &l, out, in)
+		}
 		if joinsRows(&l, out, in) {
 			return joinRows(r, &l, out, in)
 		}
