@@ -14,6 +14,14 @@ static __forceinline__ bool plait_lt_i64(vec2<u32> a, vec2<u32> b) { return (lon
 
 static __forceinline__ f32 plait_erf_f32(f32 x) { return ::erff(x); }
 
+// The quotient is the one of a division, without what that does for numbers of every size.
+static __forceinline__ f32 plait_log_rest(f32 f) {
+  const f32 w = 2.0f + f, rough = __fdividef(1.0f, w), inverse = ::fmaf(rough, ::fmaf(-w, rough, 1.0f), rough);
+  const f32 q = f * inverse, s = ::fmaf(::fmaf(-w, q, f), inverse, q), z = s * s, h = 0.5f * f * f;
+  const f32 r = z * (0.66666667f + z * (0.4f + z * (0.28571429f + z * (0.22222222f + z * 0.18181818f))));
+  return s * (h + r) - h;
+}
+
 // x^y for finite x > 0 and y. What rounding takes from a product is one operation, and the quotient may be a rough one.
 static __forceinline__ f32 plait_power(f32 x, f32 y) {
   const bool small = x < 0x1p-126f;
@@ -47,17 +55,17 @@ static __forceinline__ f32 plait_power(f32 x, f32 y) {
 }
 static __forceinline__ f32 plait_pow_f32(f32 x, f32 y) {
   const f32 inf = __int_as_float(0x7f800000), a = ::fabsf(x), b = ::fabsf(y);
-  if (x > 0.0f && x < inf && b < 3e37f) return plait_power(x, y);
+  f32 r = plait_power(a, ::fminf(::fmaxf(y, -3e37f), 3e37f));
+  if (x > 0.0f && x < inf && b < inf) return r;
   if (y == 0.0f || x == 1.0f) return 1.0f;
   if (x != x || y != y) return x + y;
-  const bool whole = ::floorf(y) == y;
   if (b == inf) return a == 1.0f ? 1.0f : (a > 1.0f) == (y > 0.0f) ? inf : 0.0f;
-  f32 r = (a == 0.0f) == (y > 0.0f) ? 0.0f : inf;
-  if (a != 0.0f && a != inf) {
-    if (x < 0.0f && !whole) return __int_as_float(0x7fc00000);
-    r = plait_power(a, ::fminf(::fmaxf(y, -3e37f), 3e37f));
+  const bool whole = ::floorf(y) == y, odd = whole && ::floorf(y * 0.5f) != y * 0.5f;
+  if (a == 0.0f || a == inf) {
+    r = (a == 0.0f) == (y > 0.0f) ? 0.0f : inf;
+  } else if (!whole) {
+    return __int_as_float(0x7fc00000);
   }
-  const bool odd = whole && ::floorf(y * 0.5f) != y * 0.5f;
   return odd ? ::copysignf(r, x) : r;
 }
 
