@@ -14,7 +14,7 @@ static __forceinline__ bool plait_lt_i64(vec2<u32> a, vec2<u32> b) { return (lon
 
 static __forceinline__ f32 plait_erf_f32(f32 x) { return ::erff(x); }
 
-// The quotient is the one of a division, without what that does for numbers of every size.
+// The quotient is rounded as by a division, but for one in millions, without what that does for numbers of every size.
 static __forceinline__ f32 plait_log_rest(f32 f) {
   const f32 w = 2.0f + f, rough = __fdividef(1.0f, w), inverse = ::fmaf(rough, ::fmaf(-w, rough, 1.0f), rough);
   const f32 q = f * inverse, s = ::fmaf(::fmaf(-w, q, f), inverse, q), z = s * s, h = 0.5f * f * f;
