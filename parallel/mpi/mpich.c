@@ -1,0 +1,7 @@
+//go:build linux
+
+#include <stddef.h>
+
+#include "mpich.h"
+
+#include "calls.h"

@@ -1,0 +1,7 @@
+//go:build linux
+
+#include <stddef.h>
+
+#include "openmpi.h"
+
+#include "calls.h"

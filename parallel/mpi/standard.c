@@ -1,0 +1,7 @@
+//go:build linux
+
+#include <stddef.h>
+
+#include "standard.h"
+
+#include "calls.h"
