@@ -57,12 +57,12 @@ const (
 
 // Save saves the training of all ranks: see [Save].
 func (t *Training) Save(dir string, group *collective.Group) error {
-	return Save(dir, t.state(), group)
+	return Save(dir, t.state(group), group)
 }
 
 // SaveAsync saves the training of all ranks in the background: see [SaveAsync].
 func (t *Training) SaveAsync(dir string, group *collective.Group) (*Pending, error) {
-	return SaveAsync(dir, t.state(), group)
+	return SaveAsync(dir, t.state(group), group)
 }
 
 // Load restores the training of all ranks from a checkpoint, whatever the layout of the save. The optimiser need not have made a step.
@@ -72,7 +72,7 @@ func (t *Training) SaveAsync(dir string, group *collective.Group) (*Pending, err
 func (t *Training) Load(dir string, group *collective.Group) error {
 	l := &loading{Training: t}
 	defer l.release()
-	want := State{Problem: l.prepare(dir)}
+	want := State{Problem: l.prepare(dir, group)}
 	if want.Problem == nil {
 		want = State{Pieces: l.pieces, Values: l.required}
 	}
@@ -147,16 +147,25 @@ func name(names map[*core.Tensor]string, p *core.Tensor) (string, error) {
 	return n, nil
 }
 
+// randomKey returns the name of the state of the rank's random generator.
+func randomKey(group *collective.Group) string {
+	rank := core.CurrentContext().Rank()
+	if group != nil {
+		rank = group.Ranks()[group.Rank()]
+	}
+	return randomPrefix + strconv.Itoa(rank)
+}
+
 // state returns the rank's state for a save.
-func (t *Training) state() State {
-	s, err := t.collect()
+func (t *Training) state(group *collective.Group) State {
+	s, err := t.collect(group)
 	if err != nil {
 		return State{Problem: err}
 	}
 	return s
 }
 
-func (t *Training) collect() (State, error) {
+func (t *Training) collect(group *collective.Group) (State, error) {
 	list, names, err := t.model()
 	if err != nil {
 		return State{}, err
@@ -208,7 +217,7 @@ func (t *Training) collect() (State, error) {
 			return State{}, e
 		}
 		seed, offset := g.State()
-		put(randomPrefix+strconv.Itoa(ctx.Rank()), [2]uint64{seed, offset})
+		put(randomKey(group), [2]uint64{seed, offset})
 	}
 	for k, v := range t.Values {
 		if _, taken := s.Values[k]; taken || strings.HasPrefix(k, randomPrefix) {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
+	"github.com/plait-ml/plait/parallel/collective"
 )
 
 // A loading is the state of a [Training.Load].
@@ -33,7 +33,7 @@ func (l *loading) release() {
 }
 
 // prepare lists the pieces to load, and decodes and checks the values.
-func (l *loading) prepare(dir string) error {
+func (l *loading) prepare(dir string, group *collective.Group) error {
 	infos, values, err := Inspect(dir)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (l *loading) prepare(dir string) error {
 		}
 	}
 	if l.Random {
-		key := randomPrefix + strconv.Itoa(core.CurrentContext().Rank())
+		key := randomKey(group)
 		if _, ok := values[key]; ok {
 			l.random = new([2]uint64)
 			if err := get(key, l.random); err != nil {

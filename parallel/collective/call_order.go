@@ -43,11 +43,7 @@ func (l *local) crossed(w *Work) bool {
 	if len(late) == 0 {
 		return false
 	}
-	world := l.rendezvous.world
-	world.mu.Lock()
-	groups := slices.Clone(world.groups)
-	world.mu.Unlock()
-	return slices.ContainsFunc(groups, func(m *rendezvous) bool { return m.awaits(me, late) })
+	return slices.ContainsFunc(l.rendezvous.world.all(), func(m *rendezvous) bool { return m.awaits(me, late) })
 }
 
 // missing returns the world ranks that have not arrived at w, a work of rank i.
@@ -55,7 +51,7 @@ func (m *rendezvous) missing(i int, w *Work) (late []int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.rounds {
-		if r.over || r.calls[i] == nil || r.calls[i].work != w {
+		if r.over || r.verdict.asked || r.calls[i] == nil || r.calls[i].work != w {
 			continue
 		}
 		for k, p := range r.calls {

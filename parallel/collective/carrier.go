@@ -54,6 +54,8 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 	n := from.Numel()
 	send := &rankCall{rank: 0, op: &Operation{Kind: KindSend, Ins: []Piece{{Tensor: from, N: n}}, Note: name}, work: newWork(name)}
 	recv := &rankCall{rank: 1, op: &Operation{Kind: KindRecv, Outs: []Piece{{Tensor: to, N: n}}, Note: name}, work: newWork(name)}
+	send.op.Ins[0].locate()
+	recv.op.Outs[0].locate()
 	calls := []*rankCall{send, recv}
 	pair := c.pair(from.Device(), to.Device())
 	for i, s := range []*streams{pair.from, pair.to} {

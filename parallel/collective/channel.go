@@ -1,9 +1,11 @@
 package collective
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -20,42 +22,15 @@ type channel struct {
 // Channel returns a handle on the same group with a new channel. Operations through this handle, and through handles made from it, match
 // only each other. The n-th call of every rank on handles of one channel creates the same new channel. It does not communicate.
 func (g *Group) Channel() *Group {
-	c := &channel{number: g.backend.Channel(g.channel.number, g.channel.made.Add(1))}
+	c := &channel{number: derived(g.channel.number, g.channel.made.Add(1))}
 	return &Group{g.member, g.timeout, g.purpose, c}
-}
-
-// A channelKey identifies a channel within a rank: the n-th that it created from a parent.
-type channelKey struct{ parent, n uint64 }
-
-// A newChannel is a channel that some ranks have not created yet.
-type newChannel struct {
-	number  uint64
-	missing int // ranks
-}
-
-// Channel implements [Backend].
-func (l *local) Channel(parent, n uint64) uint64 {
-	m := l.rendezvous
-	core.Lock(&m.mu)
-	defer m.mu.Unlock()
-	key := channelKey{parent, n}
-	c := m.channels[key]
-	if c == nil {
-		m.numbered++
-		c = &newChannel{m.numbered, len(m.ranks)}
-		m.channels[key] = c
-	}
-	if c.missing--; c.missing == 0 {
-		delete(m.channels, key)
-	}
-	return c.number
 }
 
 // Revoke fails the operations of the handle's channel on every rank, with cause: those that are not launched yet, and all later ones. It
 // does not block. Ranks that continue must create a new channel. The error names this rank. It is a memory error if cause is one.
 func (g *Group) Revoke(cause error) {
 	if g.channel.number != 0 && g.channel.left.Load() == nil {
-		err := g.backend.Revoke(g.channel.number, cause)
+		err := g.local.revoke(g.channel.number, cause)
 		g.channel.left.Store(&err)
 	}
 }
@@ -65,13 +40,11 @@ func (g *Group) Revoked() error {
 	if err := g.channel.left.Load(); err != nil {
 		return *err
 	}
-	if l, ok := g.backend.(*local); ok {
-		m := l.rendezvous
-		core.Lock(&m.mu)
-		defer m.mu.Unlock()
-		if r := m.revoked[g.channel.number]; r != nil {
-			return r.err
-		}
+	m := g.local.rendezvous
+	core.Lock(&m.mu)
+	defer m.mu.Unlock()
+	if r := m.revoked[g.channel.number]; r != nil {
+		return r.err
 	}
 	return nil
 }
@@ -115,27 +88,46 @@ type revocation struct {
 	ranks []int // ranks that have revoked it, and make no more calls in it
 }
 
-// Revoke implements [Backend].
-func (l *local) Revoke(channel uint64, cause error) error {
+// revoke is [Group.Revoke]. It returns the error that the channel's operations get.
+func (l *local) revoke(channel uint64, cause error) error {
 	m := l.rendezvous
 	core.Lock(&m.mu) // a caller that holds Python's lock must not wait for the rank that launches
-	defer m.mu.Unlock()
 	r := m.revoked[channel]
 	if r == nil {
 		r = &revocation{err: failureOf(m.ranks[l.rank], cause)}
 		m.revoked[channel] = r
 	}
-	if !slices.Contains(r.ranks, l.rank) {
-		r.ranks = append(r.ranks, l.rank)
+	m.tellRevoked(channel, l.rank, r.err)
+	m.revokeBy(channel, l.rank, r)
+	asked := m.undecided(channel, l.rank)
+	m.mu.Unlock()
+	for _, w := range asked {
+		w.arrivedWithin(verdictWait)
 	}
+	return r.err
+}
+
+// verdictWait is how long a rank that revokes a channel waits for the word of another process on an exchange that may have taken place.
+const verdictWait = 5 * time.Second
+
+// revokeBy fails the channel's rounds and sends that are not launched.
+func (m *rendezvous) revokeBy(channel uint64, rank int, r *revocation) {
+	if !slices.Contains(r.ranks, rank) {
+		r.ranks = append(r.ranks, rank)
+	}
+	var rounds []*round
 	for at, round := range m.rounds {
-		if at.channel != channel {
-			continue
+		if at.channel == channel {
+			rounds = append(rounds, round)
 		}
-		if !round.over {
+	}
+	// In order: who sees one fail knows that the earlier ones have.
+	slices.SortFunc(rounds, func(a, b *round) int { return cmp.Compare(a.key.seq, b.key.seq) })
+	for _, round := range rounds {
+		if round.revoked = true; !round.over {
 			round.fail(r.err)
 		}
-		delete(m.rounds, at)
+		round.forget()
 	}
 	for _, list := range []*[]*rankCall{&m.sends, &m.recvs} {
 		*list = slices.DeleteFunc(*list, func(p *rankCall) bool {
@@ -149,5 +141,4 @@ func (l *local) Revoke(channel uint64, cause error) error {
 	if len(r.ranks) == len(m.ranks) {
 		delete(m.revoked, channel)
 	}
-	return r.err
 }

@@ -62,7 +62,7 @@ func TestCase01AllReduce(t *testing.T) {
 			}
 		}
 		for _, devices := range [][]string{onCPU0, {"cpu:0", "cpu:1"}} {
-			err := Spawn(world, devices, longTimeout, func(r *Rank) error {
+			err := spawn(world, devices, longTimeout, func(r *Rank) error {
 				for _, n := range sizes {
 					for _, d := range core.DTypes() {
 						for o := Sum; o <= BitXor; o++ {
@@ -108,7 +108,7 @@ func TestCase01AllReduce(t *testing.T) {
 }
 
 func TestAllReduceOfBools(t *testing.T) {
-	require.NoError(t, Spawn(2, onCPU0, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, onCPU0, longTimeout, func(r *Rank) error {
 		expected := map[ReduceOp][]bool{Sum: {false, true, true}, Product: {false, false, true}, Max: {false, true, true}, BitXor: {false, true, false}}
 		for _, o := range []ReduceOp{Sum, Product, Max, BitXor} {
 			want := expected[o]
@@ -128,7 +128,7 @@ func TestAllReduceOfBools(t *testing.T) {
 // TestCase01AllCollectives checks every collective, with equal and unequal sizes and non-contiguous views.
 func TestCase01AllCollectives(t *testing.T) {
 	for _, world := range []int{1, 2, 3, 4} {
-		err := Spawn(world, nil, longTimeout, func(r *Rank) error {
+		err := spawn(world, nil, longTimeout, func(r *Rank) error {
 			g := r.World
 			piece := func(rank, n int) *core.Tensor {
 				v := make([]float64, n)
@@ -228,7 +228,7 @@ func TestCase01AllCollectives(t *testing.T) {
 }
 
 func TestAllToAllInto(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, longTimeout, func(r *Rank) error {
 		in := core.FromSlice([]float64{1, 2, 3})
 		sizes, outSizes := []int{1, 2}, []int{1, 1}
 		if r.Rank == 1 {
@@ -253,7 +253,7 @@ func TestCase02ManyRounds(t *testing.T) {
 	if testing.Short() {
 		rounds = 1000
 	}
-	require.NoError(t, Spawn(world, onCPU0, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(world, onCPU0, longTimeout, func(r *Rank) error {
 		random := rand.New(rand.NewPCG(1, uint64(r.Rank)))
 		for i := range rounds {
 			if random.IntN(100) == 0 {
@@ -285,7 +285,7 @@ func TestCase02ManyRounds(t *testing.T) {
 func TestLinkRate(t *testing.T) {
 	o := longTimeout
 	o.LinkRate = 50e6
-	require.NoError(t, Spawn(3, nil, o, func(r *Rank) error {
+	require.NoError(t, spawn(3, nil, o, func(r *Rank) error {
 		x := tensorOf(smallIntegers(3000, r.Rank, 1), core.Float32)
 		works := Works{r.World.AllReduce(x, Sum)}
 		got := op.Zeros(3000)

@@ -41,22 +41,18 @@ func newDeadlockDetector(size int) *deadlockDetector {
 // DetectDeadlocks enables the detection of deadlocks for the rank: if all ranks wait for each other, they get an error at once instead of at
 // their timeout. The calling thread becomes the rank's main thread. ctx is the context in which the rank's threads run.
 func (g *Group) DetectDeadlocks(ctx *core.Context) {
-	if l, ok := g.backend.(*local); ok {
-		_, rank := l.detector()
-		rank.context.Store(ctx)
-		rank.main.Store(core.CurrentThread())
-		ctx.SetWaiter(valueWaiter{l})
-	}
+	_, rank := g.local.detector()
+	rank.context.Store(ctx)
+	rank.main.Store(core.CurrentThread())
+	ctx.SetWaiter(valueWaiter{g.local})
 }
 
 // AddThreads adds n to the number of threads that make calls for the rank. A rank is stuck only if all of them wait.
 func (g *Group) AddThreads(n int) {
-	if l, ok := g.backend.(*local); ok {
-		d, rank := l.detector()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		rank.threads += n
-	}
+	d, rank := g.local.detector()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rank.threads += n
 }
 
 // detector returns the deadlock detector, and the rank's state in it.
@@ -176,9 +172,7 @@ func (w *world) report(stuck []blockedCall) {
 	if len(stuck) == 0 {
 		return
 	}
-	w.mu.Lock()
-	groups := slices.Clone(w.groups)
-	w.mu.Unlock()
+	groups := w.all()
 	works := make([]*Work, len(stuck))
 	calls := make([]string, len(stuck))
 	for i, x := range stuck {
@@ -189,6 +183,9 @@ func (w *world) report(stuck []blockedCall) {
 		}
 		call := works[i]
 		if call == nil || call.yields.Load() && call.local.crossed(call) {
+			return
+		}
+		if call.local.rendezvous.awaitsOthers(call) {
 			return
 		}
 		calls[i] = call.describe(x.rank)

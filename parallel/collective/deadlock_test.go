@@ -52,7 +52,7 @@ func TestDeadlockIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := make([]error, 2)
-			require.Error(t, Spawn(2, nil, Options{Timeout: 5 * time.Minute}, func(r *Rank) error {
+			require.Error(t, spawn(2, nil, Options{Timeout: 5 * time.Minute}, func(r *Rank) error {
 				other, err := r.World.New([]int{0, 1}, Options{Name: "other"})
 				if err != nil {
 					return err
@@ -118,7 +118,7 @@ func TestDeadlockThroughResults(t *testing.T) {
 		for how, wait := range waits {
 			t.Run(order+", "+how, func(t *testing.T) {
 				errs := make([]error, 3)
-				require.Error(t, Spawn(3, nil, Options{Timeout: 5 * time.Minute}, func(r *Rank) error {
+				require.Error(t, spawn(3, nil, Options{Timeout: 5 * time.Minute}, func(r *Rank) error {
 					other, err := r.World.New([]int{0, 1, 2}, Options{Name: "other"})
 					if err != nil {
 						return err
@@ -147,7 +147,7 @@ func TestCancelledCollectiveFailsOnEveryRank(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, Spawn(2, nil, Options{Timeout: 5 * time.Minute}, func(r *Rank) error {
+			require.NoError(t, spawn(2, nil, Options{Timeout: 5 * time.Minute}, func(r *Rank) error {
 				other, err := r.World.New([]int{0, 1}, Options{Name: "other"})
 				if err != nil {
 					return err
@@ -178,7 +178,7 @@ func TestCancelledCollectiveFailsOnEveryRank(t *testing.T) {
 
 // TestSlowValueIsNoDeadlock makes one rank wait for a value that another rank computes slowly.
 func TestSlowValueIsNoDeadlock(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
 		x := filled(2, 1)
 		if r.Rank == 1 {
 			s := core.CurrentContext().Stream(x.Device())
@@ -197,7 +197,7 @@ func TestSlowValueIsNoDeadlock(t *testing.T) {
 
 // TestOtherThreadsPreventDeadlock checks that waiting ranks get no error while their other threads can still make the call.
 func TestOtherThreadsPreventDeadlock(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, Options{Timeout: time.Minute}, func(r *Rank) error {
 		r.World.AddThreads(1)
 		sent := make(chan error)
 		go func() {

@@ -14,8 +14,14 @@ type deferredEvent struct {
 	ready  chan struct{} // closed when the parts are known
 	events []core.Event  // the parts
 
-	job    *job         // whose end it is, or nil
+	job    deferring    // whose end it is, or nil
 	before []core.Event // without a job: the events after which the parts are known
+}
+
+// deferring is a job whose end is a deferredEvent.
+type deferring interface {
+	BlockedOn() core.Event // that the job waits for, or nil
+	cancel(err error)      // makes the job fail if it has not begun
 }
 
 func newDeferredEvent() *deferredEvent { return &deferredEvent{ready: make(chan struct{})} }
@@ -66,7 +72,7 @@ func (e *deferredEvent) waitsFor() []core.Event {
 	case e.job == nil:
 		return e.before
 	}
-	if on := e.job.relay.BlockedOn(); on != nil {
+	if on := e.job.BlockedOn(); on != nil {
 		return []core.Event{on}
 	}
 	return nil

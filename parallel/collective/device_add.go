@@ -17,7 +17,7 @@ var addScaledKernel = core.Kernel("add_scaled.f32")
 // the host's sum. The bits are those of a sum in rank order if the device's input is the last or there are only two, and if the device's
 // arithmetic is exact. It is in float32: halving a sum is the same as adding halves.
 func (j *job) splitOnDevice(s *step) {
-	if s.op != contract.CombineSum || len(s.ins) < 2 || len(s.outs) != 1 || !j.staged(s.outs[0]) || j.piece(s.outs[0]).Tensor.DType() != core.Float32 {
+	if s.op != contract.CombineSum || len(s.ins) < 2 || len(s.outs) != 1 || !j.staged(s.outs[0]) || j.piece(s.outs[0]).dtype != core.Float32 {
 		return
 	}
 	if fraction, _ := math.Frexp(s.divisor); s.divisor != 0 && fraction != 0.5 {

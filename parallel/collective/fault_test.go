@@ -60,7 +60,7 @@ func TestCase04Disagreement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			got := map[int]error{}
-			require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
+			require.NoError(t, spawn(3, nil, longTimeout, func(r *Rank) error {
 				x := core.FromSlice([]float64{1, 2, 3})
 				err := c.call(r, x).Wait()
 				mu.Lock()
@@ -91,7 +91,7 @@ func TestCase04Disagreement(t *testing.T) {
 // TestFailedCollectiveFailsItsTensor checks that the output of a failed asynchronous collective reports its error, until the
 // error is read from the work.
 func TestFailedCollectiveFailsItsTensor(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, longTimeout, func(r *Rank) error {
 		x := core.FromSlice(make([]float64, 2+r.Rank))
 		w := r.World.AllReduce(x, Sum)
 		y := op.Add(x, core.Num(1))
@@ -119,7 +119,7 @@ func TestOutOfMemoryWhileOthersWait(t *testing.T) {
 	limited.SetMemoryLimit(64 << 20)
 	defer limited.SetMemoryLimit(0)
 	gone := make(chan struct{})
-	require.NoError(t, Spawn(2, []string{"cpu:7"}, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, []string{"cpu:7"}, longTimeout, func(r *Rank) error {
 		x := op.Ones(100)
 		if r.Rank == 0 {
 			<-gone
@@ -147,7 +147,7 @@ func TestRankFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told atomic.Int32
-			err := Spawn(3, nil, longTimeout, func(r *Rank) error {
+			err := spawn(3, nil, longTimeout, func(r *Rank) error {
 				if r.Rank == 2 {
 					return end()
 				}
@@ -184,7 +184,7 @@ func TestTimeout(t *testing.T) {
 		logged += s
 		mu.Unlock()
 	}}
-	err := Spawn(3, nil, o, func(r *Rank) error {
+	err := spawn(3, nil, o, func(r *Rank) error {
 		if err := r.World.WithTimeout(time.Minute).AllReduce(filled(2, 1), Sum).Wait(); err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func TestTimeout(t *testing.T) {
 
 func TestMonitoredBarrier(t *testing.T) {
 	over := make(chan struct{})
-	err := Spawn(4, nil, Options{Log: func(string) {}}, func(r *Rank) error {
+	err := spawn(4, nil, Options{Log: func(string) {}}, func(r *Rank) error {
 		if r.Rank == 1 || r.Rank == 3 {
 			<-over
 			return nil

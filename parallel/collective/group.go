@@ -3,7 +3,6 @@ package collective
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,7 +36,7 @@ type Group struct {
 
 // A member is the state shared by all handles of one rank on one group.
 type member struct {
-	backend   Backend
+	local     *local
 	name      string
 	rank      int
 	ranks     []int         // world ranks
@@ -73,40 +72,8 @@ func (s Stats) Total() int {
 	return n
 }
 
-// NewWorld creates a group of size ranks, which are threads of this process, and returns a handle per rank.
-func NewWorld(size int, o Options) ([]*Group, error) {
-	if size < 1 {
-		return nil, core.Errorf(core.ValueError, "world", "got %d ranks, want at least one", size)
-	}
-	if o.Timeout < 0 {
-		return nil, core.Errorf(core.ValueError, "world", "got a timeout of %v, want a positive one", o.Timeout)
-	}
-	if !(o.LinkRate >= 0) {
-		return nil, core.Errorf(core.ValueError, "world", "got a link rate of %v, want bytes a second", o.LinkRate)
-	}
-	if o.Log == nil {
-		o.Log = func(s string) { fmt.Fprint(os.Stderr, s) }
-	}
-	if o.Name == "" {
-		o.Name = "world"
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	ranks := make([]int, size)
-	for i := range ranks {
-		ranks[i] = i
-	}
-	m := newRendezvous(&world{absent: map[int]error{}, streams: map[*streams]struct{}{}, rate: o.LinkRate, detector: newDeadlockDetector(size)}, ranks)
-	groups := make([]*Group, size)
-	for i := range groups {
-		groups[i] = newGroup(newLocal(m, i, o.Log), o.Name, i, ranks, o, &exitWaits{waits: map[*func() error]struct{}{}})
-	}
-	return groups, nil
-}
-
-func newGroup(b Backend, name string, rank int, ranks []int, o Options, e *exitWaits) *Group {
-	m := &member{backend: b, name: name, rank: rank, ranks: ranks, log: o.Log, exitWaits: e,
+func newGroup(l *local, name string, rank int, ranks []int, o Options, e *exitWaits) *Group {
+	m := &member{local: l, name: name, rank: rank, ranks: ranks, log: o.Log, exitWaits: e,
 		stats: Stats{Calls: map[string]int{}, Bytes: map[string]int{}}}
 	return &Group{m, o.Timeout, "", &m.own}
 }
@@ -123,8 +90,8 @@ func (g *Group) Ranks() []int { return slices.Clone(g.ranks) }
 // Name returns the group's name.
 func (g *Group) Name() string { return g.name }
 
-// Backend returns the backend's name, such as "local".
-func (g *Group) Backend() string { return g.backend.Name() }
+// Backend returns "local" for ranks of one process, and otherwise the name of the transport, such as "mpi".
+func (g *Group) Backend() string { return g.local.rendezvous.name() }
 
 // Timeout returns how long the rank waits for others.
 func (g *Group) Timeout() time.Duration { return g.timeout }
@@ -150,7 +117,7 @@ func (g *Group) ForBackward() *Group {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.forBackward == nil {
-		a := newGroup(m.backend.Split(m.all(), forBackward), m.name+"/backward", m.rank, m.ranks, Options{Log: m.log}, m.exitWaits).member
+		a := newGroup(m.local.split(m.all(), forBackward), m.name+"/backward", m.rank, m.ranks, Options{Log: m.log}, m.exitWaits).member
 		a.forBackward = a
 		m.forBackward = a
 	}
@@ -200,10 +167,7 @@ func (m *member) countStaged(bytes int) {
 
 // Recorder returns the rank's last operations in the group, oldest first.
 func (g *Group) Recorder() []Record {
-	if l, ok := g.backend.(*local); ok {
-		return l.rendezvous.records[l.rank].list()
-	}
-	return nil
+	return g.local.rendezvous.records[g.local.rank].list()
 }
 
 // New creates a subgroup of the given ranks of g. Every rank of g must call it with the same ranks in the same order. It returns nil on
@@ -249,7 +213,7 @@ func (g *Group) New(ranks []int, o Options) (*Group, error) {
 	for i, r := range ranks {
 		global[i] = g.ranks[r]
 	}
-	return newGroup(g.backend.Split(ranks, key), o.Name, slices.Index(ranks, g.rank), global, o, g.exitWaits), nil
+	return newGroup(g.local.split(ranks, key), o.Name, slices.Index(ranks, g.rank), global, o, g.exitWaits), nil
 }
 
 // Renew creates a fresh group with the same ranks as g. Calls in earlier groups do not affect it. The n-th call of every rank creates the
@@ -262,7 +226,7 @@ func (g *Group) Renew(o Options) *Group {
 		o.Timeout = g.timeout
 	}
 	o.Log = g.log
-	return newGroup(g.backend.Split(g.all(), renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o, g.exitWaits)
+	return newGroup(g.local.split(g.all(), renewed|g.again.Add(1)), o.Name, g.rank, g.ranks, o, g.exitWaits)
 }
 
 const (
@@ -283,7 +247,7 @@ func decodeRanks(b []byte) []int {
 }
 
 // Abort ends the rank in its world because of err. Operations of any rank that need it fail with an error that names it.
-func (g *Group) Abort(err error) { g.backend.Abort(err) }
+func (g *Group) Abort(err error) { g.local.abort(err) }
 
 // Close ends the rank in the group after its own operations are done. Operations of other ranks that need it fail.
-func (g *Group) Close() error { return g.backend.Close() }
+func (g *Group) Close() error { return g.local.close() }

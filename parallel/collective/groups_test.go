@@ -41,7 +41,7 @@ func filled(n int, v float64) *core.Tensor {
 // TestCase05Groups checks that row and column groups of a 2 by 2 grid work concurrently, in any order between the ranks. Ranks
 // outside a group get nil.
 func TestCase05Groups(t *testing.T) {
-	require.NoError(t, Spawn(4, []string{"cpu:0", "cpu:1"}, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(4, []string{"cpu:0", "cpu:1"}, longTimeout, func(r *Rank) error {
 		var row, column *Group
 		for i := range 2 {
 			a, err := r.World.New([]int{2 * i, 2*i + 1}, Options{})
@@ -89,12 +89,12 @@ func TestCase05Groups(t *testing.T) {
 }
 
 func TestNewGroupDisagreement(t *testing.T) {
-	err := Spawn(2, nil, longTimeout, func(r *Rank) error {
+	err := spawn(2, nil, longTimeout, func(r *Rank) error {
 		_, err := r.World.New([]int{r.Rank}, Options{})
 		return err
 	})
 	require.ErrorContains(t, err, "wants a group of [0], rank 1 one of [1]")
-	require.NoError(t, Spawn(1, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(1, nil, longTimeout, func(r *Rank) error {
 		for _, ranks := range [][]int{nil, {1}, {0, 0}, {-1}} {
 			if _, err := r.World.New(ranks, Options{}); err == nil {
 				return fmt.Errorf("no error for the ranks %v", ranks)
@@ -107,7 +107,7 @@ func TestNewGroupDisagreement(t *testing.T) {
 // TestCase06Works waits for a work twice, with a timeout, or never. Works end in the order of the calls.
 func TestCase06Works(t *testing.T) {
 	late := make(chan struct{})
-	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, longTimeout, func(r *Rank) error {
 		if r.Rank == 1 {
 			<-late
 		}
@@ -140,7 +140,7 @@ func TestCase06Works(t *testing.T) {
 func TestCase06MemoryAfterWait(t *testing.T) {
 	o := longTimeout
 	o.LinkRate = 1e9 // the simulated links take some milliseconds
-	require.NoError(t, Spawn(2, nil, o, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, o, func(r *Rank) error {
 		for _, gaps := range []bool{false, true} {
 			x := op.Ones(2000, 1000)
 			if gaps {
@@ -166,7 +166,7 @@ func TestReleaseDuringCollective(t *testing.T) {
 	require.NoError(t, err)
 	held := bytesOf(dev)
 	late := make(chan struct{})
-	require.NoError(t, Spawn(2, onCPU0, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, onCPU0, longTimeout, func(r *Rank) error {
 		x := filled(1000, float64(r.Rank+1))
 		if r.Rank == 1 {
 			<-late
@@ -189,7 +189,7 @@ func TestReleaseDuringCollective(t *testing.T) {
 
 // TestWriteWaitsForPeersReads checks that a rank's next write to a tensor waits for a slow peer that still reads it.
 func TestWriteWaitsForPeersReads(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, longTimeout, func(r *Rank) error {
 		for range 50 {
 			big := filled(200000, float64(r.Rank+1))
 			r.World.AllReduce(big, Sum)
@@ -213,7 +213,7 @@ func TestWriteWaitsForPeersReads(t *testing.T) {
 }
 
 func TestBadArguments(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, longTimeout, func(r *Rank) error {
 		x, i := filled(4, 1), op.To(filled(4, 1), core.Int64)
 		released := filled(1, 1)
 		released.Release()
@@ -240,7 +240,7 @@ func TestBadArguments(t *testing.T) {
 	}))
 	_, err := NewWorld(0, Options{})
 	require.Error(t, err)
-	require.Error(t, Spawn(2, []string{"nothing:0"}, longTimeout, func(*Rank) error { return nil }))
+	require.Error(t, spawn(2, []string{"nothing:0"}, longTimeout, func(*Rank) error { return nil }))
 	require.Error(t, AllReduceSync(nil, Sum))
 	require.Error(t, AllReduceSync([]*core.Tensor{filled(2, 1), filled(3, 1)}, Sum))
 }
@@ -249,7 +249,7 @@ func TestBadArguments(t *testing.T) {
 func TestTensorsOnTwoDevices(t *testing.T) {
 	other, err := core.OpenDevice("cpu:1")
 	require.NoError(t, err)
-	err = Spawn(2, onCPU0, longTimeout, func(r *Rank) error {
+	err = spawn(2, onCPU0, longTimeout, func(r *Rank) error {
 		x, y := filled(1, 1), filled(1, 1)
 		if r.Rank == 1 {
 			y = op.ToDevice(y, other)
@@ -262,7 +262,7 @@ func TestTensorsOnTwoDevices(t *testing.T) {
 
 // TestCase07Bytes checks the byte counts against the formulas.
 func TestCase07Bytes(t *testing.T) {
-	require.NoError(t, Spawn(4, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(4, nil, longTimeout, func(r *Rank) error {
 		g := r.World
 		g.AllReduce(filled(100, 1), Sum)
 		g.AllGatherInto(filled(400, 0), filled(100, 1))
@@ -280,7 +280,7 @@ func TestCase07Bytes(t *testing.T) {
 func TestSharedDevices(t *testing.T) {
 	const world = 4
 	for _, devices := range [][]string{onCPU0, {"cpu:0", "cpu:1"}, nil} {
-		require.NoError(t, Spawn(world, devices, longTimeout, func(r *Rank) error {
+		require.NoError(t, spawn(world, devices, longTimeout, func(r *Rank) error {
 			var groups []*Group
 			for _, ranks := range [][]int{{0, 1, 2, 3}, {0, 1}, {2, 3}, {1, 2, 3}, {3, 0}} {
 				g, err := r.World.New(ranks, Options{})
@@ -318,7 +318,7 @@ func TestCollectivesLeakNoMemory(t *testing.T) {
 	require.NoError(t, err)
 	before := bytesOf(dev)
 	for range 20 {
-		require.NoError(t, Spawn(2, onCPU0, longTimeout, func(r *Rank) error {
+		require.NoError(t, spawn(2, onCPU0, longTimeout, func(r *Rank) error {
 			core.Tidy(func() {
 				x := filled(1000, 1)
 				r.World.AllReduce(x, Sum)

@@ -48,9 +48,21 @@ type Piece struct {
 	Tensor  *core.Tensor
 	From, N int
 
-	storage *core.Storage // the tensor's storage at the time of the call; the tensor may be released before other ranks arrive
+	// The tensor's properties at the time of the call: the tensor may be released before other ranks arrive. See [Piece.locate].
+	dtype   core.DType
+	shape   []int
+	storage *core.Storage
 	offset  int
 }
+
+// locate records the properties of the piece's tensor.
+func (p *Piece) locate() {
+	t := p.Tensor
+	p.dtype, p.shape, p.storage, p.offset = t.DType(), t.Shape(), t.Storage(), t.Offset()
+}
+
+// bytes returns the piece's size.
+func (p *Piece) bytes() int { return p.N * p.dtype.Size() }
 
 // An Operation is one rank's call of a collective.
 //
@@ -155,9 +167,9 @@ func (o *Operation) agrees(p *Operation) bool {
 		return true
 	}
 	return slices.EqualFunc(o.Ins, p.Ins, func(a, b Piece) bool {
-		return a.Tensor.DType() == b.Tensor.DType() && slices.Equal(a.Tensor.Shape(), b.Tensor.Shape())
+		return a.dtype == b.dtype && slices.Equal(a.shape, b.shape)
 	})
 }
 
 // fits reports whether the pieces have equal sizes and dtypes, so that in can be copied to out.
-func fits(in, out Piece) bool { return in.N == out.N && in.Tensor.DType() == out.Tensor.DType() }
+func fits(in, out Piece) bool { return in.N == out.N && in.dtype == out.dtype }

@@ -34,7 +34,7 @@ func TestCase03SumsInRankOrder(t *testing.T) {
 		want[i] /= world
 	}
 	for _, piece := range []int{n, 1000, 333, 33000} {
-		require.NoError(t, Spawn(world, nil, longTimeout, func(r *Rank) error {
+		require.NoError(t, spawn(world, nil, longTimeout, func(r *Rank) error {
 			x := core.FromSlice(data[r.Rank])
 			for from := 0; from < n; from += piece {
 				r.World.AllReduce(op.Narrow(x, 0, from, min(piece, n-from)), Avg)

@@ -20,7 +20,7 @@ type span struct {
 
 // spanOf returns the memory of elements from to from+n of a piece; m is its storage's memory.
 func spanOf(p *Piece, m core.Memory, from, n int) span {
-	size := p.Tensor.DType().Size()
+	size := p.dtype.Size()
 	s := span{storage: p.storage, lo: uintptr((p.offset + p.From + from) * size)}
 	if m.Ptr != nil {
 		s.storage, s.lo = nil, s.lo+uintptr(m.Ptr)
@@ -133,14 +133,14 @@ func (o *Operation) checkStrided(outs []Piece) error {
 		for j := range outs {
 			u := outs[j].Tensor
 			if t != u && (j > i || u.Contiguous()) && u.Storage() == t.Storage() && overlap(t, u) {
-				return o.shared(i, j, whole(t), whole(u))
+				return o.shared(i, j, whole(t.DType(), t.Shape()), whole(u.DType(), u.Shape()))
 			}
 		}
 	}
 	return nil
 }
 
-func whole(t *core.Tensor) string { return fmt.Sprintf("%v%v", t.DType(), t.Shape()) }
+func whole(d core.DType, shape []int) string { return fmt.Sprintf("%v%v", d, shape) }
 
 // overlap reports whether two tensors of one storage share an element.
 func overlap(t, u *core.Tensor) bool {
@@ -191,6 +191,9 @@ func clash(plan []step, calls []*rankCall) (err error) {
 		for _, list := range [][]source{s.ins, s.outs} {
 			for _, src := range list {
 				p := calls[src.rank]
+				if !p.here() {
+					continue
+				}
 				pieces, borrowed := p.op.Ins, p.ins
 				if src.out {
 					pieces, borrowed = p.op.Outs, p.outs
@@ -228,8 +231,8 @@ func (o *Operation) describe(s source) string {
 
 // describe returns dtype and shape, such as "float32[4 3]".
 func (p *Piece) describe() string {
-	if shape := p.Tensor.Shape(); core.Numel(shape) == p.N {
-		return whole(p.Tensor)
+	if core.Numel(p.shape) == p.N {
+		return whole(p.dtype, p.shape)
 	}
-	return fmt.Sprintf("%v[%d]", p.Tensor.DType(), p.N)
+	return fmt.Sprintf("%v[%d]", p.dtype, p.N)
 }

@@ -12,7 +12,7 @@ import (
 // anyone is the peer of a recv from any sender.
 const anyone = -1
 
-// pair matches a send with a recv, in the order of the calls, or queues it.
+// pair matches a send with a recv, in the order of the calls, or queues it. Sends to other processes are matched there.
 func (m *rendezvous) pair(p *rankCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -24,13 +24,24 @@ func (m *rendezvous) pair(p *rankCall) {
 		p.fail(m.goneError(p.op.label(), peer))
 		return
 	}
+	if peer := p.op.Root; p.op.Kind == KindSend && !m.here(peer) {
+		m.sendAcross(p)
+		return
+	}
+	m.match(p)
+}
+
+// match matches a recv of this process's rank, or a send to one, with its counterpart, or queues it.
+func (m *rendezvous) match(p *rankCall) {
 	mine, theirs := &m.sends, &m.recvs
 	if p.op.Kind == KindRecv {
 		mine, theirs = theirs, mine
 	}
 	i := slices.IndexFunc(*theirs, p.matches)
 	if i < 0 {
-		*mine = append(*mine, p)
+		if *mine = append(*mine, p); !p.here() {
+			return // its own process limits its time
+		}
 		p.timer = time.AfterFunc(p.op.Timeout, func() { m.giveUp(mine, p) })
 		return
 	}
@@ -64,13 +75,17 @@ func (m *rendezvous) transfer(send, recv *rankCall) {
 			send.rank, send.op.detail(), recv.rank, recv.op.detail()))
 		return
 	}
+	recv.work.source = send.rank
+	if !send.here() {
+		m.receiveAcross(send, recv)
+		return
+	}
 	if a, b := spanOf(&from, send.ins[0].Region(0, 0).Memory, 0, from.N), spanOf(&to, recv.outs[0].Region(0, 0).Memory, 0, to.N); a != b &&
 		a.storage == b.storage && a.lo < b.hi && b.lo < a.hi {
 		fail(core.Errorf(core.DistributedError, "recv", "%s and %s share memory, so that one would overwrite the other",
 			send.op.describe(source{send.rank, 0, false}), recv.op.describe(source{recv.rank, 0, true})))
 		return
 	}
-	recv.work.source = send.rank
 	calls := []*rankCall{send, recv}
 	staged, use := send.stagers.fromHost != nil || recv.stagers.fromHost != nil, ordinary
 	if staged && reachable(calls) {
@@ -124,6 +139,11 @@ func (m *rendezvous) giveUp(list *[]*rankCall, p *rankCall) {
 		return
 	}
 	*list = slices.Delete(*list, i, i+1)
+	p.fail(p.unmatched())
+}
+
+// unmatched returns the error of a send or a recv without a counterpart.
+func (p *rankCall) unmatched() error {
 	peer, other := fmt.Sprintf("rank %d has not", p.op.Root), "recv"
 	if p.op.Root == anyone {
 		peer = "no rank has"
@@ -131,6 +151,6 @@ func (m *rendezvous) giveUp(list *[]*rankCall, p *rankCall) {
 	if p.op.Kind == KindRecv {
 		other = "send"
 	}
-	p.fail(core.Errorf(core.DistributedError, p.op.label(), "%s called the matching %s within %v (rank %d waits, tag %d)",
-		peer, other, p.op.Timeout, p.rank, p.op.Tag))
+	return core.Errorf(core.DistributedError, p.op.label(), "%s called the matching %s within %v (rank %d waits, tag %d)",
+		peer, other, p.op.Timeout, p.rank, p.op.Tag)
 }

@@ -14,7 +14,7 @@ import (
 // TestParts gathers and reduces several tensors in one collective, with unequal and empty parts.
 func TestParts(t *testing.T) {
 	sizes := [][]int{{2, 1, 0}, {1, 1, 1}, {0, 0, 4}}
-	err := Spawn(3, []string{"cpu:0"}, Options{}, func(r *Rank) error {
+	err := spawn(3, []string{"cpu:0"}, Options{}, func(r *Rank) error {
 		var parts, wholes []*core.Tensor
 		for i, s := range sizes {
 			mine := make([]float64, s[r.Rank])
@@ -77,7 +77,7 @@ func TestPartsWithDifferentTensorCounts(t *testing.T) {
 				return g.ReduceScatterParts(p, w, sizes, Sum)
 			},
 		} {
-			err := Spawn(2, []string{"cpu:0"}, longTimeout, func(r *Rank) error {
+			err := spawn(2, []string{"cpu:0"}, longTimeout, func(r *Rank) error {
 				var parts, wholes []*core.Tensor
 				var sizes [][]int
 				for range 2 {

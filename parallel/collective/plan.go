@@ -37,8 +37,16 @@ type step struct {
 // steps returns the plan of a collective, or false if the ranks' pieces do not match. last is the rank that arrived last. With whole, each
 // piece is read once, in one step; otherwise the ranks share the work of a step. With words, no two ranks write parts of one 32-bit word.
 func steps(ops []*Operation, last int, whole, words bool) ([]step, bool) {
-	o := ops[0]
-	p := plan{ops: ops, last: last, whole: whole, words: words}
+	return (&plan{ops: ops, last: last, whole: whole, words: words}).make()
+}
+
+// stepsAcross is steps for ranks in several processes. The plan depends only on what all of them know.
+func stepsAcross(ops []*Operation) ([]step, bool) {
+	return (&plan{ops: ops, across: true}).make()
+}
+
+func (p *plan) make() ([]step, bool) {
+	ops, o := p.ops, p.ops[0]
 	for _, q := range ops {
 		if o.Kind == KindAllGather && len(q.Ins) != len(o.Ins) || o.Kind == KindReduceScatter && len(q.Outs) != len(o.Outs) {
 			return nil, false
@@ -108,7 +116,9 @@ type plan struct {
 	last   int
 	whole  bool
 	words  bool
+	across bool // between processes: each piece is copied in one step, and the ranks share the work of each sum, however small
 	steps  []step
+	copies map[source]int // the steps of copies by their inputs
 	misfit bool
 }
 
@@ -143,17 +153,22 @@ func (p *plan) reduce(ins, outs []source) {
 	if first == nil || first.N == 0 || len(ins) == 1 {
 		return // the sum over one rank is its input
 	}
-	size := first.Tensor.DType().Size()
+	size := first.dtype.Size()
 	ranks := len(p.ops)
 	share := (first.N + ranks - 1) / ranks
 	share = (share*size + cacheLine - 1) / cacheLine * cacheLine / size
-	if first.N*size*ranks <= smallBytes || p.whole || p.words && p.splitsWord(outs, size) {
+	if !p.across && (first.N*size*ranks <= smallBytes || p.whole || p.words && p.splitsWord(outs, size)) {
 		share = first.N
 	}
 	for r, from := 0, 0; from < first.N; r, from = r+1, from+share {
 		s := p.join(r, ins, outs)
 		s.from, s.n = from, min(share, first.N-from)
-		if share == first.N {
+		switch {
+		case p.across && len(outs) == 1:
+			s.owner = outs[0].rank
+		case p.across:
+			s.owner = (r + ins[0].piece) % ranks // many small tensors have different owners
+		case share == first.N:
 			s.owner = p.last
 		}
 		p.steps = append(p.steps, s)
@@ -176,7 +191,7 @@ func (p *plan) reduceTo(to int, ins []source, out source) {
 	}
 	s := p.join(to, ins, []source{out})
 	s.n = first.N
-	p.add(s, first.Tensor.DType())
+	p.add(s, first.dtype)
 }
 
 func (p *plan) join(owner int, ins, outs []source) step {
@@ -194,22 +209,24 @@ func (p *plan) copy(in, out source) {
 	if first == nil || first.N == 0 {
 		return
 	}
-	if t := p.at(out); sameMemory(*first, *t) {
+	if t := p.at(out); !p.across && sameMemory(*first, *t) {
 		return
 	}
-	if p.whole {
-		for i := range p.steps {
-			if s := &p.steps[i]; s.ins[0] == in {
-				s.outs = append(s.outs, out)
-				return
-			}
+	if p.whole || p.across {
+		if i, ok := p.copies[in]; ok {
+			p.steps[i].outs = append(p.steps[i].outs, out)
+			return
 		}
+		if p.copies == nil {
+			p.copies = map[source]int{}
+		}
+		p.copies[in] = len(p.steps)
 	}
-	p.add(step{owner: out.rank, op: contract.CombineCopy, ins: []source{in}, outs: []source{out}, n: first.N}, first.Tensor.DType())
+	p.add(step{owner: out.rank, op: contract.CombineCopy, ins: []source{in}, outs: []source{out}, n: first.N}, first.dtype)
 }
 
 func (p *plan) add(s step, d core.DType) {
-	if s.n*d.Size()*len(s.ins) <= smallBytes/len(p.ops) {
+	if !p.across && s.n*d.Size()*len(s.ins) <= smallBytes/len(p.ops) {
 		s.owner = p.last
 	}
 	p.steps = append(p.steps, s)
@@ -226,7 +243,7 @@ func moved(o *Operation, rank, size int) int {
 		n, each := 0, max(len(pieces)/size, 1)
 		for i, p := range pieces {
 			if but < 0 || i/each != but {
-				n += p.N * p.Tensor.DType().Size()
+				n += p.bytes()
 			}
 		}
 		return n

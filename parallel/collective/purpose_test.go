@@ -20,7 +20,7 @@ func TestPurposesDiffer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := make([]error, 3)
-			require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
+			require.NoError(t, spawn(3, nil, longTimeout, func(r *Rank) error {
 				same := r.World.For("unit 1").WithTimeout(longTimeout.Timeout)
 				if err := call(same).Wait(); err != nil {
 					return err
@@ -37,7 +37,7 @@ func TestPurposesDiffer(t *testing.T) {
 }
 
 func TestPurposesOfSendsDiffer(t *testing.T) {
-	err := Spawn(2, nil, longTimeout, func(r *Rank) error {
+	err := spawn(2, nil, longTimeout, func(r *Rank) error {
 		g := r.World.For(fmt.Sprint("micro-batch ", r.Rank))
 		if r.Rank == 0 {
 			return g.Send(filled(2, 1), 1, 7).Wait()

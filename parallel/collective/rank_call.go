@@ -23,11 +23,27 @@ type rankCall struct {
 	ins     []*core.Borrowed // by piece
 	outs    []*core.Borrowed
 	timer   *time.Timer // timeout of send and recv
+
+	// Of groups that span processes:
+	elsewhere bool        // the rank lives in another process
+	process   int         // where it lives
+	number    uint64      // of a send to another process
+	small     bool        // the host has the inputs, and they are small: see [rankCall.isSmall]
+	data      [][]byte    // of a call from another process: its inputs, if they are small; nil for those that are not needed here
+	dataErr   error       // why data is not valid
+	hasData   bool        // the inputs were sent, or have come
+	refuse    func(error) // of a send from another process: tells it that the send has failed
 }
+
+// here reports whether the call is of a rank of this process. Of others only the operation is known.
+func (p *rankCall) here() bool { return !p.elsewhere }
 
 func (p *rankCall) fail(err error) {
 	p.stop()
 	p.work.settle(nil, err)
+	if p.refuse != nil {
+		p.refuse(err)
+	}
 }
 
 // stop stops the timeout of a send or a recv.

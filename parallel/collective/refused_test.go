@@ -15,7 +15,7 @@ import (
 // TestCallsBeforeAndAfterARefusedCollective checks that a call launched before the error of a collective is known fails, even if
 // it runs later, and that calls launched afterwards see the unchanged tensors.
 func TestCallsBeforeAndAfterARefusedCollective(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, longTimeout, func(r *Rank) error {
 		x := core.FromSlice(make([]float64, 3+r.Rank))
 		work := r.World.AllReduce(x, Sum)
 		s, held := core.CurrentContext().Stream(x.Device()), make(chan struct{})
@@ -37,7 +37,7 @@ func TestCallsBeforeAndAfterARefusedCollective(t *testing.T) {
 // TestRecoverAfterASkippedCall makes a collective fail, so that a later call on its output is skipped. Calls after Recover must
 // see the old contents.
 func TestRecoverAfterASkippedCall(t *testing.T) {
-	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, longTimeout, func(r *Rank) error {
 		x := core.FromSlice([]float64{1, 2, 3})
 		channel := r.World.Channel()
 		if r.Rank == 1 {

@@ -13,7 +13,7 @@ import (
 
 // TestRenew checks that a renewed group has the same ranks, also in a subgroup, and that its parent forgets it once it is closed.
 func TestRenew(t *testing.T) {
-	require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(3, nil, longTimeout, func(r *Rank) error {
 		for i := range 4 {
 			for _, parent := range []*Group{r.World, r.World.Renew(Options{})} {
 				g := parent.Renew(Options{})
@@ -35,7 +35,7 @@ func TestRenew(t *testing.T) {
 				}
 			}
 		}
-		if own := r.World.backend.(*local).children; len(own) != 4 {
+		if own := r.World.local.children; len(own) != 4 {
 			return fmt.Errorf("the world keeps %d groups, want the 4 that are open", len(own))
 		}
 		return r.World.Barrier()

@@ -12,45 +12,77 @@ import (
 // A round is one collective of a group, with the calls of the ranks that have arrived so far.
 type round struct {
 	rendezvous *rendezvous
+	key        roundKey
 	label      string
 	calls      []*rankCall
 	arrived    int
 	over       bool // launched or failed
+	revoked    bool // its channel is, so that further ranks do not arrive
+	verdict    verdict
 	err        error
-	timer      *time.Timer
+	timer      *time.Timer    // since the first rank of this process has arrived
+	ready      map[int]uint32 // the processes that have launched it already, and their tags
 }
 
-// A roundKey identifies a round.
-type roundKey struct{ channel, seq uint64 }
+// A roundKey identifies a round, or the transfer of a send with its number in place of seq.
+type roundKey struct {
+	channel, seq uint64
+	sender       int // 0 for a round; 1 and the process of a sender
+}
+
+// key returns the key of the call's round, or of the transfer of a send.
+func (p *rankCall) key() roundKey {
+	if p.op.Kind == KindSend {
+		return roundKey{p.op.channel, p.number, 1 + p.process}
+	}
+	return roundKey{p.op.channel, p.op.Seq, 0}
+}
 
 // round returns the round of call p and counts p as arrived.
 func (m *rendezvous) round(p *rankCall) *round {
-	key := roundKey{p.op.channel, p.op.Seq}
+	key := p.key()
 	r := m.rounds[key]
 	if r == nil {
-		r = &round{rendezvous: m, label: p.op.label(), calls: make([]*rankCall, len(m.ranks))}
+		r = &round{rendezvous: m, key: key, label: p.op.label(), calls: make([]*rankCall, len(m.ranks))}
 		m.rounds[key] = r
+	}
+	if r.timer == nil && p.here() {
 		log := p.local.log
 		r.timer = time.AfterFunc(p.op.Timeout, func() { r.expire(p.op.Timeout, log) })
 	}
 	r.arrived++
-	if r.arrived == len(m.ranks) {
-		delete(m.rounds, key)
-	}
 	return r
 }
 
-// join adds a rank's call to its round. The last rank launches it.
+// forget removes the round from the rendezvous if no more ranks will arrive.
+func (r *round) forget() {
+	if r.over && (r.revoked || r.arrived == len(r.calls)) {
+		delete(r.rendezvous.rounds, r.key)
+	}
+}
+
+// join adds a call of this process's rank to its round.
 func (m *rendezvous) join(p *rankCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.revoked[p.op.channel]; r != nil {
 		p.fail(r.err)
+		m.tellFailed(p.key(), r.err)
 		return
 	}
+	m.announce(p)
+	m.arrive(p)
+}
+
+// arrive adds a rank's call to its round. The last rank launches it.
+func (m *rendezvous) arrive(p *rankCall) {
 	r := m.round(p)
 	if r.over {
 		p.fail(r.err)
+		if !p.here() {
+			m.answerFailed(p.process, p.key(), r.err)
+		}
+		r.forget()
 		return
 	}
 	r.calls[p.rank] = p
@@ -64,7 +96,7 @@ func (m *rendezvous) join(p *rankCall) {
 			return
 		}
 	}
-	if r.arrived == len(m.ranks) {
+	if r.arrived == len(m.ranks) && r.decided() {
 		r.launch(p.rank)
 	}
 }
@@ -76,7 +108,15 @@ func (m *rendezvous) failRound(p *rankCall, err error) {
 	if m.revoked[p.op.channel] != nil {
 		return
 	}
-	if r := m.round(p); !r.over {
+	m.tellRefusal(p, err)
+	m.refuse(p, err)
+}
+
+// refuse counts p as arrived and fails its round.
+func (m *rendezvous) refuse(p *rankCall, err error) {
+	r := m.round(p)
+	defer r.forget()
+	if !r.over {
 		kind := core.DistributedError
 		if own, _ := core.KindOf(err); own == core.MemoryError {
 			kind = own
@@ -85,15 +125,37 @@ func (m *rendezvous) failRound(p *rankCall, err error) {
 	}
 }
 
+// lacksOwn reports whether a rank of this process has not arrived.
+func (r *round) lacksOwn() bool {
+	for i, p := range r.calls {
+		if p == nil && r.rendezvous.here(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// stop stops the timeout.
+func (r *round) stop() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
 // fail ends a round that was not launched, for the ranks that have arrived and for later ones.
 func (r *round) fail(err error) {
+	if r.ask(err) {
+		return
+	}
 	r.over, r.err = true, err
-	r.timer.Stop()
+	r.stop()
 	for _, p := range r.calls {
 		if p != nil {
 			p.fail(err)
 		}
 	}
+	r.rendezvous.tellFailed(r.key, err)
+	r.forget()
 }
 
 // disagreement returns an error that lists what each rank has called.
@@ -129,9 +191,17 @@ func (r *round) launch(last int) {
 	for _, p := range r.calls {
 		p.work.met.Store(true)
 	}
-	if r.calls[0].op.Kind == KindExchange {
+	m := r.rendezvous
+	var err error
+	switch {
+	case r.calls[0].op.Kind == KindExchange:
 		r.exchange()
-	} else if err := launch(r.calls, last, r.rendezvous.relayOf(everyone, everyone)); err != nil {
+	case len(m.peers) > 0:
+		err = m.launchAcross(r)
+	default:
+		err = launch(r.calls, last, m.relayOf(everyone, everyone))
+	}
+	if err != nil {
 		if err == errMisfit {
 			err = r.disagreement()
 		}
@@ -139,8 +209,12 @@ func (r *round) launch(last int) {
 		return
 	}
 	r.over = true
-	r.timer.Stop()
-	r.rendezvous.world.watch()
+	r.stop()
+	r.forget()
+	if r.judge() == m.world.process {
+		m.tellLaunched(r.key)
+	}
+	m.world.watch()
 }
 
 // exchange gives every rank the payloads of all.
@@ -157,11 +231,8 @@ func (r *round) exchange() {
 
 // elsewhere lists the calls of rank i that wait in other groups.
 func (m *rendezvous) elsewhere(i int) string {
-	m.world.mu.Lock()
-	others := slices.Clone(m.world.groups)
-	m.world.mu.Unlock()
 	var s string
-	for _, o := range others {
+	for _, o := range m.world.all() {
 		k := slices.Index(o.ranks, m.ranks[i])
 		if o == m || k < 0 {
 			continue
@@ -203,7 +274,8 @@ func (r *round) expire(after time.Duration, log func(string)) {
 	if len(here) > 1 {
 		wait = "wait"
 	}
-	r.fail(core.Errorf(core.DistributedError, r.label, "%s %s not arrived within %v, %s %s (%s)",
-		names(missing), has, after, names(here), wait, strings.Join(last, "; ")))
-	log(m.history(r.err))
+	err := core.Errorf(core.DistributedError, r.label, "%s %s not arrived within %v, %s %s (%s)",
+		names(missing), has, after, names(here), wait, strings.Join(last, "; "))
+	r.fail(err)
+	log(m.history(err))
 }

@@ -64,9 +64,6 @@ func (c *copies) replace(p *Piece, write bool) error {
 	return nil
 }
 
-// locate records the piece's storage and offset.
-func (p *Piece) locate() { p.storage, p.offset = p.Tensor.Storage(), p.Tensor.Offset() }
-
 // densify makes the tensors of all pieces contiguous.
 func (c *copies) densify(o *Operation, ins, outs []Piece) error {
 	if err := o.checkStrided(outs); err != nil {
@@ -156,7 +153,7 @@ func (g *Group) check(o *Operation, ins, outs []Piece) error {
 	return nil
 }
 
-// begin numbers the operation, counts it and passes it to the backend.
+// begin numbers the operation, counts it and starts it.
 func (g *Group) begin(o *Operation) *Work {
 	if err := g.channel.left.Load(); err != nil {
 		return failedWork(o.label(), *err)
@@ -169,5 +166,5 @@ func (g *Group) begin(o *Operation) *Work {
 	g.stats.Calls[o.name()]++
 	g.stats.Bytes[o.name()] += moved(o, g.rank, g.Size())
 	g.mu.Unlock()
-	return g.backend.Start(o)
+	return g.local.start(o)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestSendRecv(t *testing.T) {
-	require.NoError(t, Spawn(3, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(3, nil, longTimeout, func(r *Rank) error {
 		next, before := (r.Rank+1)%3, (r.Rank+2)%3
 		for i := range 100 {
 			x, y := filled(4, float64(100*r.Rank+i)), filled(4, 0)
@@ -39,14 +39,14 @@ func TestSendRecv(t *testing.T) {
 }
 
 func TestSendRecvErrors(t *testing.T) {
-	err := Spawn(2, nil, longTimeout, func(r *Rank) error {
+	err := spawn(2, nil, longTimeout, func(r *Rank) error {
 		if r.Rank == 0 {
 			return r.World.Send(filled(2, 0), 1, 0).Wait()
 		}
 		return r.World.Recv(filled(3, 0), 0, 0).Wait()
 	})
 	require.ErrorContains(t, err, "rank 0 sends float64[2], rank 1 wants float64[3]")
-	err = Spawn(2, nil, Options{Timeout: 20 * time.Millisecond}, func(r *Rank) error {
+	err = spawn(2, nil, Options{Timeout: 20 * time.Millisecond}, func(r *Rank) error {
 		if r.Rank == 0 {
 			return r.World.Recv(filled(3, 0), 1, 5).Wait()
 		}
@@ -54,7 +54,7 @@ func TestSendRecvErrors(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "rank 1 has not called the matching send within 20ms (rank 0 waits, tag 5)")
 	require.ErrorContains(t, err, "rank 0 is gone")
-	require.NoError(t, Spawn(2, nil, longTimeout, func(r *Rank) error {
+	require.NoError(t, spawn(2, nil, longTimeout, func(r *Rank) error {
 		for _, peer := range []int{-1, r.Rank, 2} {
 			if r.World.Send(filled(1, 0), peer, 0).Wait() == nil {
 				return fmt.Errorf("rank %d sent to %d", r.Rank, peer)

@@ -26,7 +26,16 @@ func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 	if err != nil {
 		return err
 	}
-	open := make([]core.Device, n)
+	return runRanks(groups, devices, fn)
+}
+
+// Spawn runs fn on the ranks of this process, as [Spawn] does on those of a world of one process. devices are those of the process.
+func (w *World) Spawn(devices []string, fn func(r *Rank) error) error {
+	return runRanks(w.groups, devices, fn)
+}
+
+func runRanks(groups []*Group, devices []string, fn func(r *Rank) error) (err error) {
+	open := make([]core.Device, len(groups))
 	for i := range open {
 		name := fmt.Sprint("cpu:", i)
 		if len(devices) > 0 {
@@ -37,22 +46,22 @@ func Spawn(n int, devices []string, o Options, fn func(r *Rank) error) error {
 		}
 	}
 	// Later errors of a rank usually follow from its first, so only that one is kept.
-	errs := make([]error, n)
+	errs := make([]error, len(groups))
 	var wg sync.WaitGroup
 	for i, g := range groups {
 		wg.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			ctx := core.NewRankContext(i, open[i])
+			ctx := core.NewRankContext(g.rank, open[i])
 			defer ctx.Free()
 			g.DetectDeadlocks(ctx)
-			core.WithContext(ctx, func() { errs[i] = runRank(&Rank{i, g, open[i]}, fn) })
+			core.WithContext(ctx, func() { errs[i] = runRank(&Rank{g.rank, g, open[i]}, fn) })
 		})
 	}
 	wg.Wait()
 	for i, err := range errs {
 		if err != nil {
-			errs[i] = fmt.Errorf("rank %d: %w", i, err)
+			errs[i] = fmt.Errorf("rank %d: %w", groups[i].rank, err)
 		}
 	}
 	return errors.Join(errs...)

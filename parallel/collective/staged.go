@@ -92,13 +92,19 @@ func newJob(name string, calls []*rankCall, stagers []stagers, plan []step) *job
 	return j
 }
 
+// BlockedOn implements [deferring].
+func (j *job) BlockedOn() core.Event { return j.relay.BlockedOn() }
+
+// cancel implements [deferring].
+func (j *job) cancel(err error) { j.relay.Cancel(j.number, err) }
+
 // cut splits the steps into chunks.
 func (j *job) cut(plan []step) {
 	var c *chunk
 	space, left := 0, 0
 	for i := range plan {
 		s := &plan[i]
-		size, each := j.piece(s.ins[0]).Tensor.DType().Size(), max(len(s.ins), len(s.outs))
+		size, each := j.piece(s.ins[0]).dtype.Size(), max(len(s.ins), len(s.outs))
 		for from, end := s.from, s.from+s.n; from < end; {
 			if c == nil || min(space, left/each) < cacheLine {
 				c = &chunk{job: j}
@@ -224,7 +230,7 @@ func (c *chunk) prepare() {
 		if len(targets[i]) == 0 {
 			continue
 		}
-		w := joinTask{step: p.step, dtype: j.piece(p.ins[0]).Tensor.DType(), n: p.n, targets: targets[i]}
+		w := joinTask{step: p.step, dtype: j.piece(p.ins[0]).dtype, n: p.n, targets: targets[i]}
 		for k, in := range p.ins {
 			if at := p.fetched[k]; at >= 0 {
 				w.sources = append(w.sources, unsafe.Pointer(unsafe.SliceData(c.fetched[in.rank].Bytes(at))))

@@ -15,7 +15,7 @@ import (
 // must see values from before or from after the collective, and must not deadlock with it.
 func TestReadsDuringACollective(t *testing.T) {
 	const ranks, tensors, n = 2, 6, 5000
-	err := Spawn(ranks, onCPU0, longTimeout, func(r *Rank) error {
+	err := spawn(ranks, onCPU0, longTimeout, func(r *Rank) error {
 		list := make([]*core.Tensor, tensors)
 		for i := range list {
 			list[i] = op.Ones(n)

@@ -127,12 +127,15 @@ func (w *world) cancelCycles() {
 	}
 }
 
-// running returns an event per communication stream that still has calls to run.
+// running returns an event per communication stream that still has calls to run, and per transfer to other processes.
 func (w *world) running() (ends []core.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for s := range w.streams {
 		ends = append(ends, s.running()...)
+	}
+	for j := range w.jobs {
+		ends = append(ends, j.end)
 	}
 	return ends
 }
@@ -150,7 +153,7 @@ func (w *world) cancel(cycle []core.Event, cancelled map[any]bool) {
 	}
 	for _, e := range cycle {
 		if d, ok := e.(*deferredEvent); ok && d.job != nil && !found {
-			d.job.relay.Cancel(d.job.number, err)
+			d.job.cancel(err)
 			cancelled[node(e)] = true
 		}
 	}
@@ -170,9 +173,7 @@ func (w *world) communicates(s core.Stream) bool {
 
 // describe lists the calls of a cycle.
 func (w *world) describe(cycle []core.Event) (calls []string) {
-	w.mu.Lock()
-	groups := slices.Clone(w.groups)
-	w.mu.Unlock()
+	groups := w.all()
 	for i, e := range cycle {
 		named := cycle[(i+len(cycle)-1)%len(cycle)].Stream() == nil // by the end of a call, which waits for e
 		if s := e.Stream(); s != nil && (named || !w.communicates(s)) {

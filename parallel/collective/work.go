@@ -51,11 +51,12 @@ type Work struct {
 // An outcome is the part of a Work that a storage keeps while its memory may be in use. It must not refer to storages: a storage that its
 // own cleanup can reach is never collected.
 type outcome struct {
-	settled atomic.Bool   // launched on the streams, or failed
-	ready   chan struct{} // closed when settled
-	err     error         // set before settled
-	spin    time.Duration // how long a waiter spins
-	events  []core.Event  // set before settled: done when no rank uses the memory any more
+	settled  atomic.Bool   // launched on the streams, or failed
+	ready    chan struct{} // closed when settled
+	err      error         // set before settled
+	spin     time.Duration // how long a waiter spins
+	progress func()        // moves messages of other processes along; nil if all ranks are in this one
+	events   []core.Event  // set before settled: done when no rank uses the memory any more
 }
 
 func newWork(label string) *Work {
@@ -174,6 +175,9 @@ func (w *outcome) arrivedWithin(d time.Duration) bool {
 	for i := 1; !w.settled.Load(); i++ {
 		if i%64 == 0 && time.Since(start) > w.spin {
 			break
+		}
+		if w.progress != nil {
+			w.progress()
 		}
 	}
 	if w.settled.Load() {

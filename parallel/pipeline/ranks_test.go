@@ -12,6 +12,7 @@ import (
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/internal/worldtest"
 )
 
 // TestRanksDrawTheSameNumbers has random numbers that go with a micro-batch from rank to rank as they go from stage to stage.
@@ -33,7 +34,7 @@ func TestRanksDrawTheSameNumbers(t *testing.T) {
 			require.NoError(t, err)
 			want := grads(t, p)
 			require.NoError(t, p.Release())
-			require.NoError(t, collective.Spawn(2, nil, collective.Options{}, func(r *collective.Rank) error {
+			require.NoError(t, worldtest.Spawn(2, nil, collective.Options{}, func(r *collective.Rank) error {
 				core.ManualSeed(11)
 				mine := nn.Replicate(model, func(n nn.Named) *core.Tensor {
 					return op.ToDevice(n.Tensor.Detach(), r.Device).Detach().SetRequiresGrad(true)
@@ -74,7 +75,7 @@ func TestRanks(t *testing.T) {
 			require.NoError(t, err)
 			got := make([]map[string][]float64, 3)
 			losses := make([][]float64, 3)
-			require.NoError(t, collective.Spawn(3, nil, collective.Options{}, func(r *collective.Rank) error {
+			require.NoError(t, worldtest.Spawn(3, nil, collective.Options{}, func(r *collective.Rank) error {
 				mine := nn.Replicate(model, func(n nn.Named) *core.Tensor {
 					return op.ToDevice(n.Tensor.Detach(), r.Device).Detach().SetRequiresGrad(true)
 				}).(*nn.Sequential)

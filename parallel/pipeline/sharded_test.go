@@ -14,6 +14,7 @@ import (
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/plait-ml/plait/parallel/internal/worldtest"
 )
 
 // averaged returns the gradients of a model that gets the parts of a batch in order: of each micro-batch the average over the
@@ -70,7 +71,7 @@ func TestShardedStages(t *testing.T) {
 			want := averaged(t, model, parts, micro)
 			got := map[string][]float64{}
 			var mu sync.Mutex
-			require.NoError(t, collective.Spawn(2*copies, nil, collective.Options{}, func(r *collective.Rank) error {
+			require.NoError(t, worldtest.Spawn(2*copies, nil, collective.Options{}, func(r *collective.Rank) error {
 				if err := core.CurrentContext().SetDefaultDType(core.Float64); err != nil {
 					return err
 				}

@@ -16,13 +16,14 @@ import (
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/internal/worldtest"
 	"github.com/stretchr/testify/require"
 )
 
 // Spawn runs fn on n ranks that share two devices, with float64 as the default dtype. seed gives the seed of a rank's generators.
 func Spawn(n int, seed func(rank int) uint64, fn func(r *collective.Rank) error) error {
 	o := collective.Options{Timeout: 2 * time.Minute, Log: func(string) {}}
-	return collective.Spawn(n, []string{"cpu:0", "cpu:1"}, o, func(r *collective.Rank) error {
+	return worldtest.Spawn(n, []string{"cpu:0", "cpu:1"}, o, func(r *collective.Rank) error {
 		if err := core.CurrentContext().SetDefaultDType(core.Float64); err != nil {
 			return err
 		}

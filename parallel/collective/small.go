@@ -1,0 +1,236 @@
+package collective
+
+// Small collectives between processes. The inputs travel in the announcements, and every process computes its own outputs, so that an
+// operation takes one message. Inputs that are not computed yet at the call follow as messages of their own.
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// smallLimit is the size up to which a rank's inputs travel in its announcement, in bytes.
+const smallLimit = 16 << 10
+
+// isSmall reports whether the inputs may travel in the announcement.
+func (p *rankCall) isSmall() bool {
+	if p.stagers.fromHost != nil {
+		return false
+	}
+	total := 0
+	for i := range p.op.Ins {
+		if total += p.op.Ins[i].bytes(); total > smallLimit {
+			return !p.op.reads(p.rank)
+		}
+	}
+	return true
+}
+
+// reads reports whether the collective reads the inputs of a rank.
+func (o *Operation) reads(rank int) bool {
+	return o.Kind != KindBroadcast && o.Kind != KindScatter || o.Root == rank
+}
+
+// readable reports whether the inputs are computed.
+func (p *rankCall) readable() bool { return len(pending(p.reads)) == 0 }
+
+// needs reports whether the process of some ranks needs input i of a rank: holds says which ranks live there.
+func (o *Operation) needs(rank, i, ranks int, holds func(rank int) bool) bool {
+	switch o.Kind {
+	case KindBroadcast:
+		return rank == o.Root
+	case KindReduce, KindGather, KindSend:
+		return holds(o.Root)
+	case KindScatter, KindAllToAll:
+		return holds(i)
+	case KindReduceScatter:
+		return holds(i / (len(o.Ins) / ranks))
+	}
+	return true
+}
+
+// withData appends the inputs of a call that the process to needs.
+func (m *rendezvous) withData(w writer, p *rankCall, to int) writer {
+	w = slices.Clip(w)
+	for _, b := range p.ins {
+		if err := b.Err(); err != nil {
+			w.error(inputError(p, err))
+			return w
+		}
+	}
+	w.error(nil)
+	for i := range p.op.Ins {
+		if p.op.needs(p.rank, i, len(m.ranks), func(r int) bool { return m.home(r) == to }) {
+			w.bytes(p.bytes(p.ins[i], &p.op.Ins[i]))
+		} else {
+			w.bytes(nil)
+		}
+	}
+	return w
+}
+
+// inputError returns the error of an invalid input of p for other processes.
+func inputError(p *rankCall, err error) error {
+	kind, ok := core.KindOf(err)
+	if !ok {
+		kind = core.DistributedError
+	}
+	return core.Errorf(kind, p.op.label(), "an input of rank %d is not valid: %w", p.rank, err)
+}
+
+// bytes returns the memory of an input that the host can address.
+func (p *rankCall) bytes(b *core.Borrowed, piece *Piece) []byte {
+	region := b.Region(piece.From, piece.N)
+	if region.Size == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(host(region, false)), region.Size)
+}
+
+// readData reads what withData has written.
+func (p *rankCall) readData(r *reader) {
+	p.hasData = true
+	if p.dataErr = r.error(); p.dataErr != nil {
+		return
+	}
+	p.data = make([][]byte, len(p.op.Ins))
+	for i := range p.data {
+		if b := r.bytes(); len(b) > 0 {
+			if p.data[i] = b; len(b) != p.op.Ins[i].bytes() {
+				r.bad()
+			}
+		}
+	}
+}
+
+// sendSmall sends the inputs of this process's calls that came too late for their announcements. With err they are not valid.
+func (j *wireJob) sendSmall(err error) {
+	m := j.rendezvous
+	if j.key.sender != 0 {
+		return // a send has no other inputs
+	}
+	for _, p := range j.calls {
+		if !p.here() || p.hasData || !p.op.reads(p.rank) {
+			continue
+		}
+		w := m.message(smallData)
+		w.key(j.key)
+		w.int(p.rank)
+		for _, to := range m.peers {
+			if err != nil {
+				w := slices.Clip(w)
+				w.error(err)
+				m.world.post(to, w)
+			} else {
+				m.world.post(to, m.withData(w, p, to))
+			}
+		}
+	}
+}
+
+// lacking counts the calls of other processes whose inputs are needed here and have not come.
+func (j *wireJob) lacking() (n int) {
+	seen := make([]bool, len(j.calls))
+	for i := range j.plan {
+		s := &j.plan[i]
+		if !slices.ContainsFunc(s.outs, j.here) {
+			continue
+		}
+		for _, in := range s.ins {
+			if p := j.calls[in.rank]; !p.here() && !p.hasData && !seen[in.rank] {
+				seen[in.rank] = true
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// receiveSmall reads inputs that came after their announcement.
+func (j *wireJob) receiveSmall(rank int, r *reader) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if rank >= len(j.calls) || j.calls[rank].here() || j.calls[rank].hasData {
+		r.bad()
+		return
+	}
+	if j.calls[rank].readData(r); j.small {
+		j.check()
+	}
+}
+
+// check ends the wait for inputs once all have come. The job is locked.
+func (j *wireJob) check() {
+	if !j.complete && j.lacking() == 0 {
+		j.complete = true
+		close(j.arrived)
+	}
+}
+
+// joinSmall computes the outputs of this process. Those of invalid inputs fail.
+func (j *wireJob) joinSmall() {
+	var held *hostBuffer
+	at := map[source]unsafe.Pointer{} // inputs of other processes, copied to memory for the kernel
+	if total := j.smallBytes(); total > 0 {
+		held = buffers.get(total)
+		defer held.release()
+	}
+	used := 0
+	for i := range j.plan {
+		s := &j.plan[i]
+		outs := j.own(s.outs)
+		if len(outs) == 0 {
+			continue
+		}
+		err := j.failure()
+		var sources, targets []unsafe.Pointer
+		for _, in := range s.ins {
+			if err != nil {
+				break
+			}
+			p := j.calls[in.rank]
+			if p.here() {
+				err = j.borrowed(in).Err()
+				sources = append(sources, host(j.region(in, s.from, s.n), false))
+				continue
+			}
+			if err = p.dataErr; err != nil {
+				break
+			}
+			if len(p.data) <= in.piece || p.data[in.piece] == nil {
+				err = errMessage
+				break
+			}
+			if at[in] == nil {
+				b := held.bytes[used:]
+				used += aligned(copy(b, p.data[in.piece]))
+				at[in] = unsafe.Pointer(unsafe.SliceData(b))
+			}
+			sources = append(sources, unsafe.Add(at[in], s.from*j.piece(in).dtype.Size()))
+		}
+		if err != nil {
+			for _, out := range outs {
+				j.borrowed(out).Fail(err)
+			}
+			continue
+		}
+		for _, out := range outs {
+			targets = append(targets, host(j.region(out, s.from, s.n), true))
+		}
+		joinHere(s, j.piece(s.ins[0]).dtype, s.n, sources, targets)
+	}
+}
+
+// smallBytes returns the size of the inputs of other processes.
+func (j *wireJob) smallBytes() (total int) {
+	for _, p := range j.calls {
+		for _, b := range p.data {
+			total += aligned(len(b))
+		}
+	}
+	return total
+}
+
+// aligned rounds bytes up to a cache line.
+func aligned(n int) int { return (n + cacheLine - 1) &^ (cacheLine - 1) }

@@ -1,0 +1,392 @@
+package collective
+
+// Collectives, and sends, between processes.
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A wireJob is this process's part in a collective of several processes. Each process that has launched it waits for its own tensors and then
+// tells the others either that it is ready, which binds it to send and receive all that the plan says, or that it has failed. So data moves
+// only between two processes that both expect it, and every transfer ends: also after an error, when the data no longer matters.
+// At the end each process tells those that it has sent to whether the data was valid.
+type wireJob struct {
+	core.Blocker
+	rendezvous *rendezvous
+	key        roundKey
+	label      string // for errors
+	name       string
+	calls      []*rankCall
+	plan       []step
+	small      bool       // see [smallLimit]
+	before     []*wireJob // jobs that must end first, so that not too many run at a time
+	reads      [][]core.Event
+	writes     [][]core.Event
+	units      []*wireUnit
+	received   int // messages to this process
+	end        *deferredEvent
+	held       atomic.Bool // the transport may still use its memory
+
+	mu       sync.Mutex
+	err      error
+	peers    map[int]*wirePeer // the other processes that take part
+	complete bool              // of a small job: all inputs have come
+	arrived  chan struct{}     // closed then, or if the job fails
+	last     []core.Event      // copies to devices
+}
+
+// needs reports whether the job waits for another process.
+func (j *wireJob) needs(process int) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := j.peers[process]
+	return p != nil && !p.hasEnded
+}
+
+// A wirePeer is another process in a job.
+type wirePeer struct {
+	ready, ended      chan struct{} // closed once known
+	isReady, hasEnded bool
+	tag               uint32 // of the first message to the process
+	refused           error  // it is not ready, and will not be
+	failure           error  // its data is not valid
+	sends, receives   int    // messages to it, and from it
+}
+
+// jobsAtOnce is how many transfers of one channel run at a time. They begin in the order of the calls, which is the same in all processes.
+const jobsAtOnce = 3
+
+// newWireJob returns a job of calls. The rendezvous is locked.
+func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCall, plan []step, small bool) *wireJob {
+	j := &wireJob{rendezvous: m, key: key, label: label, name: name, calls: calls, plan: plan, small: small, end: newDeferredEvent(),
+		arrived: make(chan struct{}), peers: map[int]*wirePeer{}}
+	j.end.job = j
+	for _, p := range calls {
+		if !p.here() {
+			if j.peers[p.process] == nil {
+				j.peers[p.process] = &wirePeer{ready: make(chan struct{}), ended: make(chan struct{})}
+			}
+		}
+		j.reads, j.writes = append(j.reads, foreign(p.reads, calls)), append(j.writes, foreign(p.writes, calls))
+	}
+	if !small {
+		j.units, j.received = j.cut()
+	}
+	return j
+}
+
+// follow makes the job wait for earlier ones of its channel.
+func (j *wireJob) follow() {
+	m := j.rendezvous
+	list := slices.DeleteFunc(m.newest[j.key.channel], func(o *wireJob) bool { return o.end.known.Load() })
+	if n := len(list); n >= jobsAtOnce {
+		j.before = slices.Clone(list[:n-jobsAtOnce+1])
+	}
+	m.newest[j.key.channel] = append(list, j)
+}
+
+// clash returns an error if the memory of this process's calls overlaps so that one step would change what another one reads or writes.
+func (j *wireJob) clash() error {
+	own := j.ownCalls()
+	var waits []core.Event
+	for _, p := range own {
+		waits = append(waits, p.waits...)
+	}
+	waits = pending(waits)
+	if all := len(waits); len(own) < 2 || countShared(own) < 2 && len(foreign(waits, own)) == all {
+		return nil
+	}
+	return clash(j.plan, j.calls)
+}
+
+// launch starts the job and settles the works of its calls. The rendezvous is locked. early holds the processes that are ready already.
+func (j *wireJob) launch(early map[int]uint32) {
+	m := j.rendezvous
+	if j.small && j.lacking() == 0 && len(j.waits()) == 0 {
+		j.sendSmall(nil)
+		j.joinSmall()
+		for _, p := range j.calls {
+			p.work.settle(nil, nil)
+		}
+		return
+	}
+	m.jobs[j.key] = j
+	m.world.add(j)
+	for p, tag := range early {
+		j.peerReady(p, tag)
+	}
+	for p := range j.peers {
+		if err := m.world.lostProcess(p); err != nil {
+			j.lose(p, err)
+		}
+	}
+	for _, p := range j.calls {
+		p.work.settle([]core.Event{j.end}, nil)
+	}
+	go j.run()
+}
+
+// waits returns the unfinished events that this process's calls wait for.
+func (j *wireJob) waits() []core.Event {
+	return pending(slices.Concat(slices.Concat(j.reads...), slices.Concat(j.writes...)))
+}
+
+func (j *wireJob) run() {
+	err := j.await()
+	if j.small {
+		j.mu.Lock()
+		j.check()
+		j.mu.Unlock()
+		j.sendSmall(err)
+		if err != nil {
+			j.fail(err)
+		}
+		j.awaitInputs()
+		j.joinSmall()
+	} else {
+		j.transfer(err)
+	}
+	j.finish()
+}
+
+// awaitInputs waits until all inputs of a small job have come, or it has failed.
+func (j *wireJob) awaitInputs() {
+	limit := j.timeout()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-j.arrived:
+	case <-timer.C:
+		j.fail(core.Errorf(core.DistributedError, j.label, "the tensors of other ranks were not ready within %v", limit))
+	}
+}
+
+// timeout returns how long this process's ranks wait for others.
+func (j *wireJob) timeout() (d time.Duration) {
+	for _, p := range j.ownCalls() {
+		d = max(d, p.op.Timeout)
+	}
+	return d
+}
+
+// await waits for this process's tensors, and for the jobs that must end first.
+func (j *wireJob) await() error {
+	for _, o := range j.before {
+		if err := j.BlockOn(o.end, 1, o.end.Known); err != nil {
+			return err
+		}
+	}
+	j.before = nil
+	for _, e := range j.waits() {
+		if err := j.BlockOn(e, 1, e.WaitFor); err != nil {
+			return err
+		}
+	}
+	if j.small {
+		return nil // joinSmall finds the failures
+	}
+	for i := range j.plan {
+		for _, in := range j.plan[i].ins {
+			if p := j.calls[in.rank]; p.here() {
+				if err := j.borrowed(in).Err(); err != nil {
+					j.fail(err) // as it is, so that it counts as reported
+					return inputError(p, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// cancel implements [deferring].
+func (j *wireJob) cancel(err error) { j.Cancel(1, err) }
+
+// finish ends the job.
+func (j *wireJob) finish() {
+	if err := j.failure(); err != nil {
+		onCancel(j.ownCalls())(err)
+		for _, p := range j.calls {
+			for _, out := range p.outs {
+				if !j.small { // joinSmall has done so
+					out.Fail(err)
+				}
+			}
+		}
+	}
+	m := j.rendezvous
+	m.world.drop(j)
+	m.mu.Lock()
+	delete(m.jobs, j.key)
+	if left := slices.DeleteFunc(m.newest[j.key.channel], func(o *wireJob) bool { return o == j }); len(left) > 0 {
+		m.newest[j.key.channel] = left
+	} else {
+		delete(m.newest, j.key.channel)
+	}
+	m.retire()
+	m.mu.Unlock()
+	j.end.resolve(j.last...)
+}
+
+// ownCalls returns the calls of this process.
+func (j *wireJob) ownCalls() (calls []*rankCall) {
+	for _, p := range j.calls {
+		if p.here() {
+			calls = append(calls, p)
+		}
+	}
+	return calls
+}
+
+// fail records the first error of the job, which becomes that of all its outputs here.
+func (j *wireJob) fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err == nil {
+		j.err = err
+	}
+	if !j.complete && j.small {
+		j.complete = true
+		close(j.arrived)
+	}
+}
+
+func (j *wireJob) failure() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
+// peerReady records that a process is ready and expects messages with tags from the given one on.
+func (j *wireJob) peerReady(process int, tag uint32) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p := j.peers[process]; p != nil && !p.isReady {
+		p.isReady, p.tag = true, tag
+		close(p.ready)
+	}
+}
+
+// peerEnded records whether the data that a process has sent is valid.
+func (j *wireJob) peerEnded(process int, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p := j.peers[process]; p != nil && !p.hasEnded {
+		p.hasEnded, p.failure = true, err
+		close(p.ended)
+	}
+}
+
+// refused records that a process takes no part, or no further part.
+func (j *wireJob) refused(process int, err error) {
+	j.mu.Lock()
+	p := j.peers[process]
+	if p == nil || !j.small && p.sends+p.receives == 0 {
+		j.mu.Unlock()
+		return
+	}
+	if p != nil {
+		if !p.isReady {
+			p.isReady, p.refused = true, err
+			close(p.ready)
+		}
+		if !p.hasEnded {
+			p.hasEnded, p.failure = true, err
+			close(p.ended)
+		}
+	}
+	j.mu.Unlock()
+	j.fail(err)
+}
+
+// lose fails the job if it needs a lost process.
+func (j *wireJob) lose(process int, err error) {
+	j.mu.Lock()
+	p := j.peers[process]
+	over := p == nil || p.hasEnded && p.failure == nil
+	if j.small && p != nil {
+		over = true
+		for _, c := range j.calls { // the others have sent all that is needed
+			over = over && (c.here() || c.process != process || c.hasData || !c.op.reads(c.rank))
+		}
+	}
+	j.mu.Unlock()
+	if !over {
+		j.refused(process, j.rendezvous.gone(j.label, process, err))
+	}
+}
+
+func (j *wireJob) here(s source) bool { return j.calls[s.rank].here() }
+
+// own returns the sources of this process.
+func (j *wireJob) own(list []source) (own []source) {
+	for _, s := range list {
+		if j.here(s) {
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+func (j *wireJob) piece(s source) *Piece {
+	if s.out {
+		return &j.calls[s.rank].op.Outs[s.piece]
+	}
+	return &j.calls[s.rank].op.Ins[s.piece]
+}
+
+func (j *wireJob) borrowed(s source) *core.Borrowed {
+	if s.out {
+		return j.calls[s.rank].outs[s.piece]
+	}
+	return j.calls[s.rank].ins[s.piece]
+}
+
+// region returns the memory of elements from to from+n of a piece.
+func (j *wireJob) region(s source, from, n int) core.Region {
+	return j.borrowed(s).Region(j.piece(s).From+from, n)
+}
+
+// joinHere joins memory that the host can address. Copies to the same memory are left out.
+func joinHere(s *step, d core.DType, n int, sources, targets []unsafe.Pointer) {
+	if len(sources) == 1 {
+		targets = slices.DeleteFunc(targets, func(p unsafe.Pointer) bool { return p == sources[0] })
+	}
+	if len(targets) > 0 && n > 0 {
+		joinAll([]joinTask{{step: s, dtype: d, n: n, sources: sources, targets: targets}})
+	}
+}
+
+// closeWait is how long a rank that leaves a group, or a process that leaves the world, waits for operations in which others need it.
+const closeWait = 10 * time.Second
+
+// waitJobs waits for the transfers of rank i, and for other processes to arrive where the rank has arrived: they need its data.
+func (m *rendezvous) waitJobs(i int) {
+	if len(m.peers) == 0 {
+		return
+	}
+	var works []*Work
+	m.mu.Lock()
+	for _, r := range m.rounds {
+		if p := r.calls[i]; p != nil && !r.over && !r.lacksOwn() {
+			works = append(works, p.work)
+		}
+	}
+	for _, j := range m.jobs {
+		for _, p := range j.calls {
+			if p.here() && p.rank == i {
+				works = append(works, p.work)
+			}
+		}
+	}
+	m.mu.Unlock()
+	end := time.Now().Add(closeWait)
+	for _, w := range works {
+		w.Event().WaitFor(time.Until(end))
+	}
+}
