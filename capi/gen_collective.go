@@ -18,6 +18,31 @@ func plait_world_new(size C.int64_t, timeout C.int64_t, groups *C.int64_t) C.pla
 	return C.plait_status(bind.WorldNew(int64(size), int64(timeout), int64(uintptr(unsafe.Pointer(groups)))))
 }
 
+//export plait_world_join
+func plait_world_join(ranks C.int64_t, timeout C.int64_t, heartbeat C.int64_t, prefix C.plait_string, groups *C.int64_t) C.plait_object {
+	return C.plait_object(bind.WorldJoin(int64(ranks), int64(timeout), int64(heartbeat), C.GoString(prefix), int64(uintptr(unsafe.Pointer(groups)))))
+}
+
+//export plait_mpiavailable
+func plait_mpiavailable(prefix C.plait_string) C.int64_t {
+	return C.int64_t(bind.MPIAvailable(C.GoString(prefix)))
+}
+
+//export plait_world_close
+func plait_world_close(h C.plait_object) C.plait_status {
+	return C.plait_status(bind.WorldClose(int64(h)))
+}
+
+//export plait_world_abort
+func plait_world_abort(h C.plait_object, message C.plait_string) C.plait_status {
+	return C.plait_status(bind.WorldAbort(int64(h), C.GoString(message)))
+}
+
+//export plait_world_process_of
+func plait_world_process_of(h C.plait_object, rank C.int64_t) C.int64_t {
+	return C.int64_t(bind.WorldProcessOf(int64(h), int64(rank)))
+}
+
 //export plait_group_renew
 func plait_group_renew(of C.plait_object, timeout C.int64_t) C.plait_object {
 	return C.plait_object(bind.GroupRenew(int64(of), int64(timeout)))

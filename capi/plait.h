@@ -688,6 +688,27 @@ plait_status plait_checkpoint_reshard(plait_string header, plait_tensors list, i
 // one for each rank. timeout, in nanoseconds, is how long a rank waits for the others; 0 means the default.
 plait_status plait_world_new(int64_t size, int64_t timeout, int64_t *groups);
 
+// plait_world_join makes ranks of this process, which are its threads, part of the world of all processes
+// that a launcher started, and writes the handles of their groups. prefix is the root of Python's
+// environment, in whose libraries MPI is looked for. timeout is as in plait_world_new, and heartbeat, in
+// nanoseconds, how long a process may be silent; 0 means 30 seconds. End the world with plait_world_close. It
+// may wait for the device.
+plait_object plait_world_join(int64_t ranks, int64_t timeout, int64_t heartbeat, plait_string prefix,
+		int64_t *groups);
+
+// plait_mpiavailable returns 1 if there is a library of MPI that a process can use, otherwise 0.
+int64_t plait_mpiavailable(plait_string prefix);
+
+// plait_world_close ends this process's part in a world of processes. It may wait for the device.
+plait_status plait_world_close(plait_object h);
+
+// plait_world_abort ends the parts of this process's ranks in their world because of what message says. It
+// may wait for the device.
+plait_status plait_world_abort(plait_object h, plait_string message);
+
+// plait_world_process_of returns the number of the process in which a rank lives.
+int64_t plait_world_process_of(plait_object h, int64_t rank);
+
 // plait_group_renew makes a group of the same ranks that begins anew: the n-th call of every rank makes the
 // same one. It waits for nobody. timeout is in nanoseconds, 0 meaning the other group's.
 plait_object plait_group_renew(plait_object of, int64_t timeout);

@@ -69,6 +69,7 @@ var goroutines = map[string]string{
 	"parallel/fsdp/unit.go releaseNow":                     "closes streams alone",
 	"parallel/internal/ranktest/ranktest.go Together":      "runs threads of tests, which a panic may end",
 	"parallel/checkpoint/save.go SaveAsync":                "finishSafely recovers",
+	"parallel/mpi/join.go Join":                            "deliver recovers from what it calls",
 	"capi/bind/optim_closure.go OptimStepBegin":            "recovers",
 	"capi/bind/replay.go Close":                            "recovers",
 	"core/cpu/kernel/internal/kerneltest/bench.go copyAll": "copies memory, in tests",

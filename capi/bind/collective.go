@@ -8,6 +8,8 @@ import (
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/mpi"
+	"github.com/plait-ml/plait/parallel/process"
 )
 
 // WorldNew makes size ranks that are threads of this process, and writes the handles of their groups, one for each rank.
@@ -23,6 +25,69 @@ func WorldNew(size, timeout int64, groups IntsOut) (status Status) {
 		out[i] = handle.AddObject(g)
 	}
 	return 0
+}
+
+// WorldJoin makes ranks of this process, which are its threads, part of the world of all processes that a launcher started, and
+// writes the handles of their groups. prefix is the root of Python's environment, in whose libraries MPI is looked for. timeout is
+// as in [WorldNew], and heartbeat, in nanoseconds, how long a process may be silent; 0 means 30 seconds. End the world with
+// [WorldClose].
+//
+//plait:waits
+func WorldJoin(ranks, timeout, heartbeat int64, prefix string, groups IntsOut) (status Object) {
+	defer protect("init_process_group", &status)
+	w, err := process.Join(process.Options{
+		Ranks: int(ranks), MPI: mpi.Options{Prefix: prefix}, HeartbeatTimeout: time.Duration(heartbeat),
+		Options: collective.Options{Timeout: time.Duration(timeout)},
+	})
+	if err != nil {
+		return failure(err)
+	}
+	out := handle.Slice[int64](groups, ranks)
+	for i, g := range w.Groups() {
+		out[i] = handle.AddObject(g)
+	}
+	return handle.AddObject(w)
+}
+
+// MPIAvailable returns 1 if there is a library of MPI that a process can use, otherwise 0.
+func MPIAvailable(prefix string) int64 {
+	if _, err := mpi.Find(prefix); err != nil {
+		return 0
+	}
+	return 1
+}
+
+// WorldClose ends this process's part in a world of processes.
+//
+//plait:waits
+func WorldClose(h Object) (status Status) {
+	defer protect("world", &status)
+	w, ok := handle.Object[*process.World](h)
+	if !ok || handle.Objects.Take(h) == nil {
+		return failf(core.StateError, "world", "got a world of processes that was closed, or none")
+	}
+	return failure(w.Close())
+}
+
+// WorldAbort ends the parts of this process's ranks in their world because of what message says.
+//
+//plait:waits
+func WorldAbort(h Object, message string) (status Status) {
+	defer protect("world", &status)
+	if w, ok := handle.Object[*process.World](h); ok {
+		w.Abort(errors.New(message))
+	}
+	return 0
+}
+
+// WorldProcessOf returns the number of the process in which a rank lives.
+func WorldProcessOf(h Object, rank int64) (status int64) {
+	defer protect("world", &status)
+	w, ok := handle.Object[*process.World](h)
+	if !ok {
+		return failf(core.StateError, "world", "got a world of processes that was closed, or none")
+	}
+	return int64(w.ProcessOf(int(rank)))
 }
 
 // GroupRenew makes a group of the same ranks that begins anew: the n-th call of every rank makes the same one. It waits for

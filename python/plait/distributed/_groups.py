@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ from plait import _core
 from plait._device import set_default_device
 from plait._engine.rank import here, place, running
 from plait._engine.runtime import address, check
+from plait.distributed._environment import started
+from plait.distributed._processes import join_processes
 
 __all__ = [
     "Backend",
@@ -154,14 +157,19 @@ def init_process_group(
     group_name: str = "",
     pg_options: Any = None,
     device_id: Any = None,
+    *,
+    heartbeat_timeout: timedelta | float | None = None,
 ) -> None:
     """Creates the default group, of all ranks that were started together.
 
-    Inside `spawn`, the rank is the thread's. A thread outside of `spawn` is the only rank of its world.
+    Inside `spawn`, the rank is the thread's. In a process that a launcher started with others, `python -m
+    plait.distributed.run` or MPI's `mpiexec`, the process is a rank, and it waits for the other processes. Any other
+    thread is the only rank of its world.
 
     Args:
-        backend: "local" or None; "gloo" and "nccl" are accepted and mean the same
-        init_method: has no effect, since the ranks share a process
+        backend: "gloo", "nccl", "mpi" and "local" are accepted and mean the same: threads exchange data in memory, and
+            processes by MPI
+        init_method: has no effect: `spawn` or the launcher knows the ranks
         timeout: how long a rank waits for the others; 30 minutes by default
         world_size: if given, must be the number of ranks
         rank: if given, must be this rank's number
@@ -169,36 +177,35 @@ def init_process_group(
         group_name: has no effect
         pg_options: has no effect
         device_id: becomes the rank's default device
+        heartbeat_timeout: how long a process may be silent before it counts as lost; 30 seconds by default
 
     Raises:
         RuntimeError: if the default group exists already.
         ValueError: if rank or world_size is wrong, or the backend is unknown.
+        DistributedError: if the other processes cannot be joined.
     """
     r = here()
     if r.world is not None:
         raise RuntimeError(
             "init_process_group: the default process group was made before; destroy_process_group ends it"
         )
-    known = ("local", "gloo", "nccl")
+    known = ("local", "gloo", "nccl", "mpi")
     for name in str(backend or "local").split(","):
         if name.rpartition(":")[2].lower() not in known:
             raise ValueError(f"init_process_group: want one of the backends {', '.join(known)}, got {backend!r}")
-    if world_size not in (-1, r.size) or rank not in (-1, r.number):
-        raise ValueError(
-            f"init_process_group: this is rank {r.number} of {r.size}, got rank {rank} of {world_size}; "
-            "start ranks with plait.distributed.spawn(fn, nprocs=n)"
-        )
     if place.rank is None and running and threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
             "init_process_group: this thread belongs to no rank, while ranks run beside it. Threads that a rank's code "
             "starts belong to the rank: start it there, with threading or concurrent.futures"
         )
-    if place.rank is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError(
-            f"init_process_group: WORLD_SIZE is {os.environ['WORLD_SIZE']}, but ranks that are processes are not "
-            "available; start ranks with plait.distributed.spawn(fn, nprocs=n)"
-        )
     limit = nanoseconds(timeout)
+    if place.rank is None:
+        _join_processes(limit, nanoseconds(heartbeat_timeout))
+    if world_size not in (-1, r.size) or rank not in (-1, r.number):
+        raise ValueError(
+            f"init_process_group: this is rank {r.number} of {r.size}, got rank {rank} of {world_size}; "
+            "start ranks with plait.distributed.spawn(fn, nprocs=n)"
+        )
     if device_id is not None:
         set_default_device(device_id)
     if not r.handle:
@@ -206,6 +213,19 @@ def init_process_group(
         check(_core.bind_WorldNew(1, 0, address(out)))
         r.handle = out[0]
     r.world = ProcessGroup(check(_core.bind_GroupRenew(r.handle, limit)), range(r.size))
+
+
+def _join_processes(limit: int, heartbeat: int) -> None:
+    """Joins the other processes that a launcher started with this one, if it did."""
+    how = started()
+    if how.launcher == "hand" and how.size > 1:
+        raise ValueError(
+            f"init_process_group: {how.variable} is {how.size}, but no launcher started this process, so it cannot "
+            "find the others; start them with python -m plait.distributed.run --nproc-per-node N script.py, or with "
+            "mpiexec"
+        )
+    if how.launcher and how.size > 1:
+        join_processes(limit, heartbeat)
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
@@ -267,8 +287,8 @@ def is_initialized() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Returns False: MPI is not supported."""
-    return False
+    """Returns whether ranks can be processes, which needs Linux and a library of MPI."""
+    return _core.bind_MPIAvailable(sys.prefix) != 0
 
 
 def is_gloo_available() -> bool:
@@ -282,8 +302,8 @@ def is_nccl_available() -> bool:
 
 
 def is_torchelastic_launched() -> bool:
-    """Returns False: `spawn` starts the ranks."""
-    return False
+    """Returns whether `plait.distributed.run` started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
@@ -297,13 +317,16 @@ def get_rank(group: Any = None) -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """Returns this rank's number on its machine. It is the global rank, since all ranks share a process.
+    """Returns this rank's number on its machine.
 
     Args:
         fallback_rank: returned if there is no default group
     """
     if here().world is None and fallback_rank is not None:
         return fallback_rank
+    how = started()
+    if place.rank is None and how.size > 1:
+        return how.local_rank
     return get_rank()
 
 

@@ -1,0 +1,166 @@
+"""Runs the command, waits for it, ends what is left of it, and says why it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from plait.distributed.run import _child, _mpiexec, worker
+from plait.distributed.run._arguments import Arguments
+
+POLL = 0.1  # seconds between two looks at the processes
+END = 10.0  # seconds that the launcher gets to end its processes, before they are killed
+
+
+def run(a: Arguments) -> int:
+    """Starts the processes, as often as restarts allow, and returns the exit code."""
+    path, kind = _mpiexec.find(a.mpi)
+    name = uuid.uuid4().hex[:12]
+    for attempt in range(a.restarts + 1):
+        folder = Path(tempfile.mkdtemp(prefix="plait-run-"))
+        try:
+            exported = _variables(a, name, attempt, folder)
+            program = [sys.executable, "-m", worker.__name__, *a.program]
+            line = _mpiexec.command(path, kind, a, exported, program)
+            if a.verbose or a.dry_run:
+                print(shlex.join(line), file=sys.stderr, flush=True)
+            if a.dry_run:
+                return 0
+            code = _supervise(line, _mpiexec.environment(kind) | exported, folder, a.grace)
+            failures = _failures(folder, code)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if not code and not failures:
+            return 0
+        _explain(failures, code)
+        if attempt < a.restarts:
+            print(f"plait.distributed.run: restart {attempt + 1} of {a.restarts}", file=sys.stderr, flush=True)
+    return 1
+
+
+def _variables(a: Arguments, name: str, attempt: int, folder: Path) -> dict[str, str]:
+    """Returns the variables that all processes get. `worker` adds those of each."""
+    threads = max((os.cpu_count() or 1) // a.processes, 1)  # the processes of a node share its processors
+    return {
+        "PLAIT_NUM_THREADS": os.environ.get("PLAIT_NUM_THREADS") or str(threads),
+        "MASTER_ADDR": a.master_address,
+        "MASTER_PORT": str(a.master_port or _free_port()),
+        "TORCHELASTIC_RESTART_COUNT": str(attempt),
+        "TORCHELASTIC_MAX_RESTARTS": str(a.restarts),
+        "TORCHELASTIC_RUN_ID": name,
+        worker.REPORTS: str(folder),
+        worker.SCRIPT: "program" if not a.python else "module" if a.module else "script",
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+class _Ended(BaseException):
+    """A signal asked the launcher to end."""
+
+
+@contextlib.contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP raise an exception, as Ctrl-C does."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise _Ended(number)
+
+    before = {s: signal.signal(s, end) for s in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace: float) -> int:
+    """Runs the launcher until its processes have ended. After the first failure the others have `grace` seconds."""
+    with _signals_raise():
+        child = [sys.executable, "-S", "-E", _child.__file__, str(os.getpid()), *line]
+        process = subprocess.Popen(child, env=environment, process_group=0)
+        failed_at = 0.0
+        try:
+            while (code := process.poll()) is None:
+                if not failed_at and any(folder.glob("rank-*.json")):
+                    failed_at = time.monotonic()
+                if failed_at and time.monotonic() > failed_at + grace:
+                    print(f"plait.distributed.run: a rank failed {grace:g} s ago, ending the others", file=sys.stderr)
+                    break
+                time.sleep(POLL)
+        except KeyboardInterrupt:
+            _interrupt(process, signal.SIGINT)
+            raise
+        except _Ended as end:
+            raise SystemExit(128 + end.args[0]) from None
+        finally:
+            _interrupt(process, signal.SIGTERM)
+            _kill_workers(folder)
+        return code if code is not None else 1
+
+
+def _interrupt(process: subprocess.Popen[bytes], number: int) -> None:
+    """Sends the launcher a signal, and kills it if it does not end."""
+    if process.poll() is not None:
+        return
+    process.send_signal(number)
+    try:
+        process.wait(END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _kill_workers(folder: Path) -> None:
+    """Kills those of the processes on this machine that the launcher has left behind."""
+    for file in folder.glob("rank-*.pid"):
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(file.read_text())
+            # The number may be another process's by now. Ours has the folder in its environment.
+            if str(folder).encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+
+
+def _failures(folder: Path, code: int) -> list[dict[str, Any]]:
+    """Returns why ranks of this machine failed: first those that could not say so, then the others, by time."""
+    said, silent = [], []
+    failed = code != 0 or any(folder.glob("rank-*.json"))
+    for file in sorted(folder.glob("rank-*.pid"), key=lambda f: int(f.stem[5:])):
+        rank, report = int(file.stem[5:]), file.with_suffix(".json")
+        if report.exists():
+            said.append((report.stat().st_mtime_ns, {"rank": rank, **json.loads(report.read_text())}))
+        elif failed and not file.with_suffix(".done").exists():
+            silent.append({"rank": rank, "message": "it was killed, or ended without a word"})
+    return [*silent, *(failure for _, failure in sorted(said, key=lambda pair: pair[0]))]
+
+
+def _explain(failures: list[dict[str, Any]], code: int) -> None:
+    """Prints which ranks failed, the first one first."""
+    of = f" (exit code {code} of the launcher)" if code else ""
+    print(f"plait.distributed.run: processes failed{of}", file=sys.stderr)
+    for i, f in enumerate(failures[:8]):
+        host = f" on {f['host']}, pid {f['pid']}" if "host" in f else ""
+        exit_code = f", exit code {f['code']}" if "code" in f else ""
+        print(f"  {'first: ' if i == 0 else ''}rank {f['rank']}{host}{exit_code}: {f['message']}", file=sys.stderr)
+    if len(failures) > 8:
+        print(f"  and {len(failures) - 8} more", file=sys.stderr)
+    sys.stderr.flush()

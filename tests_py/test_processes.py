@@ -1,0 +1,261 @@
+"""Ranks that are processes, started by a launcher."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import process_work
+import pytest
+from plait.distributed.run import _arguments, _mpiexec
+from ranks import on_ranks
+
+# Open MPI, if the system has it, and the MPICH of the environment; "abi" is its library of the standard ABI.
+OWN = Path(sys.prefix) / "bin" / "mpiexec"
+KINDS = {
+    "openmpi": shutil.which("mpiexec.openmpi"),
+    "mpich": str(OWN) if OWN.exists() else shutil.which("mpiexec.mpich"),
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def start(kind, n, program, *flags, **variables):
+    """Starts a program on n processes, and returns the launcher."""
+    if not KINDS[kind]:
+        pytest.skip(f"mpiexec of {kind} is not installed")
+    command = [sys.executable, "-m", "plait.distributed.run", "--mpi", KINDS[kind], "--nproc-per-node", str(n), *flags]
+    return subprocess.Popen(
+        [*command, *map(str, program)],
+        env=os.environ | {"PLAIT_MPI": kind, "OMP_NUM_THREADS": "1"} | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(kind, n, program, *flags, **variables):
+    """Runs a program on n processes, and returns the exit code, stdout and stderr."""
+    process = start(kind, n, program, *flags, **variables)
+    try:
+        out, err = process.communicate(timeout=90)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        out, err = process.communicate(timeout=30)
+        pytest.fail(f"it hangs:\n{out}\n{err}")
+    return process.returncode, out, err
+
+
+def script(tmp_path, text):
+    """Writes a script that has a process group."""
+    path = tmp_path / "script.py"
+    path.write_text(
+        "import os, signal, sys, time\nimport plait as torch, plait.distributed as dist\n"
+        "dist.init_process_group('gloo', heartbeat_timeout=float(os.environ.get('HEARTBEAT', 30)))\n"
+        "rank, n = dist.get_rank(), dist.get_world_size()\n"
+        "open(f'{sys.path[0]}/pid-{os.getpid()}', 'w').close()\n" + text
+    )
+    return path
+
+
+def check_no_process_is_left(tmp_path):
+    """Checks that the processes of a script have ended."""
+    pids = [int(f.name[4:]) for f in tmp_path.glob("pid-*")]
+    assert pids
+    end = time.monotonic() + 10
+    while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < end, f"processes {alive} are left behind"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("kind", "n"), [("openmpi", 3), ("mpich", 2)])
+def test_bits_are_those_of_threads(kind, n):
+    code, out, err = run(kind, n, [Path(process_work.__file__)])
+    assert code == 0, err
+    assert json.loads(out.strip().splitlines()[-1]) == on_ranks(n, process_work.everything)
+
+
+@kinds
+def test_exception_is_told_to_the_others(kind, tmp_path):
+    path = script(tmp_path, "if rank == 1: raise ValueError('boom')\ndist.all_reduce(torch.ones(3))\n")
+    code, _, err = run(kind, 2, [path])
+    assert code == 1
+    assert "DistributedError: all_reduce #1: rank 1 is gone: it raised ValueError: boom" in err
+    assert "first: rank 1 on " in err
+    assert "runpy" not in err
+    assert "worker.py" not in err
+    check_no_process_is_left(tmp_path)
+
+
+@kinds
+def test_killed_process_is_named(kind, tmp_path):
+    path = script(tmp_path, "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ndist.all_reduce(torch.ones(3))\n")
+    code, _, err = run(kind, 2, [path])
+    assert code == 1
+    assert "DistributedError: all_reduce #1: rank 1 is gone: process 1 on host " in err
+    assert "exited or was killed (connection closed)" in err
+    assert "first: rank 1: it was killed, or ended without a word" in err
+    check_no_process_is_left(tmp_path)
+
+
+def test_process_that_hangs_is_named(tmp_path):
+    kind = next((k for k, path in KINDS.items() if path), "openmpi")
+    path = script(tmp_path, "if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)\ndist.all_reduce(torch.ones(3))\n")
+    code, _, err = run(kind, 2, [path], "--grace", "0.5", HEARTBEAT="2")
+    assert code == 1
+    assert "rank 1 is gone: process 1 on host " in err
+    assert "has not been heard from by process 0 for " in err
+    check_no_process_is_left(tmp_path)
+
+
+@kinds
+def test_variables_and_arguments(kind, tmp_path):
+    path = tmp_path / "variables.py"
+    path.write_text(
+        "import os, sys, json\n"
+        "names = 'RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR TORCHELASTIC_RESTART_COUNT'\n"
+        "values, port = [os.environ[n] for n in names.split()], int(os.environ['MASTER_PORT'])\n"
+        "print(json.dumps([__name__, sys.argv[1:], values, port > 0]))\n"
+    )
+    odd = ["a b", "", "'q\"", "--nproc-per-node", "é", "$HOME", "*"]
+    code, out, err = run(kind, 2, [path, *odd])
+    assert code == 0, err
+    lines = sorted(json.loads(line) for line in out.splitlines())
+    assert lines == [["__main__", odd, [str(r), str(r), "2", "2", "0", "127.0.0.1", "0"], True] for r in range(2)]
+
+
+@kinds
+def test_modules_and_programs(kind, tmp_path):
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "__init__.py").touch()
+    (tmp_path / "some" / "thing.py").write_text("import sys; print('module', sys.argv[1:])\n")
+    code, out, err = run(kind, 2, ["some.thing", "x"], "-m", PYTHONPATH=str(tmp_path))
+    assert (code, out) == (0, "module ['x']\n" * 2), err
+    code, out, err = run(kind, 1, ["/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE; exit 0"], "--no-python")
+    assert (code, out) == (0, "rank 0 of 1\n"), err
+    code, _, err = run(kind, 1, ["/no/such/program"], "--no-python")
+    assert code == 1
+    assert "/no/such/program: No such file or directory" in err
+
+
+@kinds
+def test_restarts(kind, tmp_path):
+    path = script(
+        tmp_path,
+        "count = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
+        "if count < 2 and rank == count: sys.exit(7)\n"
+        "dist.barrier()\nprint('done after', count, flush=True)\n",
+    )
+    code, out, err = run(kind, 2, [path], "--max-restarts", "3")
+    assert code == 0, err
+    assert out == "done after 2\n" * 2
+    assert "restart 2 of 3" in err
+    assert "rank 0 on " in err
+    assert "exit code 7: it exited with 7" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_all(number, tmp_path):
+    kind = next((k for k, path in KINDS.items() if path), "openmpi")
+    path = script(tmp_path, "dist.barrier()\nprint('there', flush=True)\ntime.sleep(60)\n")
+    process = start(kind, 2, [path])
+    assert process.stdout.readline() == "there\n"
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    check_no_process_is_left(tmp_path)
+
+
+def test_launcher_that_is_killed_leaves_nothing(tmp_path):
+    kind = next((k for k, path in KINDS.items() if path), "openmpi")
+    path = script(tmp_path, "dist.barrier()\nprint('there', flush=True)\ntime.sleep(60)\n")
+    process = start(kind, 2, [path])
+    assert process.stdout.readline() == "there\n"
+    process.kill()
+    process.communicate(timeout=30)
+    check_no_process_is_left(tmp_path)
+
+
+def test_ranks_set_by_hand_are_refused():
+    text = "import plait.distributed as dist\ndist.init_process_group()"
+    variables = os.environ | {"RANK": "0", "WORLD_SIZE": "2"}
+    said = subprocess.run([sys.executable, "-c", text], check=False, env=variables, capture_output=True, text=True)
+    assert said.returncode == 1
+    assert "WORLD_SIZE is 2, but no launcher started this process" in said.stderr
+    assert "python -m plait.distributed.run --nproc-per-node N script.py" in said.stderr
+
+
+@kinds
+def test_wrong_rank_is_refused_everywhere(kind, tmp_path):
+    path = tmp_path / "wrong.py"
+    path.write_text("import plait.distributed as dist\ndist.init_process_group(rank=0, world_size=2)\n")
+    code, _, err = run(kind, 2, [path])
+    assert code == 1
+    assert "this is rank 1 of 2, got rank 0 of 2" in err
+
+
+def test_flags():
+    a = _arguments.read(
+        [
+            "--nproc_per_node=2",
+            "--hosts",
+            "a,b",
+            "--rdzv-endpoint",
+            "h:1234",
+            "--rdzv_backend=c10d",
+            "-m",
+            "train",
+            "-x",
+            "1",
+        ]
+    )
+    assert (a.processes, a.nodes, a.hosts, a.module, a.program) == (2, 2, ["a", "b"], True, ["train", "-x", "1"])
+    assert (a.master_address, a.master_port) == ("h", 1234)
+    line = _mpiexec.command("mpiexec", "openmpi", a, {"A": "1"}, ["program"])
+    assert line[1:3] == ["-n", "4"]
+    assert "a:2,b:2" in line
+    assert line[-3:] == ["-x", "A", "program"]
+    assert _mpiexec.command("mpiexec", "mpich", a, {}, ["program"])[-5:] == ["-ppn", "2", "-n", "4", "program"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "wants"),
+    [
+        (["--nproc-per-node", "0", "x"], "want a number of at least 1, auto, gpu or cpu, got '0'"),
+        (["--nnodes", "2", "x"], "--nnodes 2 wants the names of the nodes"),
+        (["--nnodes", "3:2", "x"], "or a range such as 1:4"),
+        (["--node-rank", "1", "x"], "Run the command once"),
+        (["--hosts", "a,b", "--nnodes", "3", "x"], "--hosts names 2 nodes"),
+        (["--no-python", "-m", "x"], "--module is for Python"),
+        (["--max-restarts", "-1", "x"], "must not be negative"),
+        (["--rdzv-endpoint", "h:p", "x"], "wants host:port"),
+        ([], "the following arguments are required: script"),
+    ],
+)
+def test_wrong_flags(flags, wants, capsys, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    with pytest.raises(SystemExit):
+        _arguments.read(flags)
+    assert wants in capsys.readouterr().err
+
+
+def test_missing_launcher(monkeypatch):
+    with pytest.raises(_mpiexec.LaunchError, match="there is no /no/mpiexec"):
+        _mpiexec.find("/no/mpiexec")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(sys, "prefix", "/no")
+    with pytest.raises(_mpiexec.LaunchError, match="no mpiexec of openmpi was found: pip install mpich"):
+        _mpiexec.find("openmpi")
+
+
+def test_example_is_the_same_with_threads_and_processes():
+    kind = next((k for k, path in KINDS.items() if path), "openmpi")
+    path = Path(__file__).resolve().parent.parent / "examples" / "ranks.py"
+    said = subprocess.run([sys.executable, path], check=True, capture_output=True, text=True)
+    code, out, err = run(kind, 2, [path])
+    assert code == 0, err
+    assert out == said.stdout
+    assert "weight" in out
