@@ -51,12 +51,13 @@ func (m *rendezvous) receiveSend(from int, r *reader) {
 // receiveAcross launches the receipt of a send from another process that has met its recv.
 func (m *rendezvous) receiveAcross(send, recv *rankCall) {
 	send.refuse = nil
+	small := send.hasData && recv.stagers.fromHost == nil // a device gets the data by a transfer, through a stage
 	w := m.message(matched)
 	w.uint(send.number)
 	w.int(recv.rank)
-	w.bool(send.hasData)
+	w.bool(small)
 	m.world.post(send.process, w)
-	m.transferAcross(send, recv, send.hasData)
+	m.transferAcross(send, recv, small)
 }
 
 // sendMatched reads that a send has met its recv.
