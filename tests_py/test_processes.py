@@ -101,6 +101,15 @@ def test_killed_process_is_named(kind, tmp_path):
     check_no_process_is_left(tmp_path)
 
 
+@kinds
+def test_killed_process_is_a_failure_though_nobody_needs_it(kind, tmp_path):
+    path = script(tmp_path, "dist.barrier()\nif rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n")
+    code, _, err = run(kind, 2, [path], "--max-restarts", "1")
+    assert code == 1
+    assert "rank 1: it was killed, or ended without a word" in err
+    assert "restart 1 of 1" in err
+
+
 def test_process_that_hangs_is_named(tmp_path):
     kind = next((k for k, path in KINDS.items() if path), "openmpi")
     path = script(tmp_path, "if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)\ndist.all_reduce(torch.ones(3))\n")
@@ -118,7 +127,7 @@ def test_variables_and_arguments(kind, tmp_path):
         "import os, sys, json\n"
         "names = 'RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR TORCHELASTIC_RESTART_COUNT'\n"
         "values, port = [os.environ[n] for n in names.split()], int(os.environ['MASTER_PORT'])\n"
-        "print(json.dumps([__name__, sys.argv[1:], values, port > 0]))\n"
+        "os.write(1, (json.dumps([__name__, sys.argv[1:], values, port > 0]) + '\\n').encode())\n"
     )
     odd = ["a b", "", "'q\"", "--nproc-per-node", "é", "$HOME", "*"]
     code, out, err = run(kind, 2, [path, *odd])
@@ -131,11 +140,17 @@ def test_variables_and_arguments(kind, tmp_path):
 def test_modules_and_programs(kind, tmp_path):
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "__init__.py").touch()
-    (tmp_path / "some" / "thing.py").write_text("import sys; print('module', sys.argv[1:])\n")
+    (tmp_path / "some" / "thing.py").write_text("import os, sys; os.write(1, f'module {sys.argv[1:]}\\n'.encode())\n")
     code, out, err = run(kind, 2, ["some.thing", "x"], "-m", PYTHONPATH=str(tmp_path))
     assert (code, out) == (0, "module ['x']\n" * 2), err
     code, out, err = run(kind, 1, ["/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE; exit 0"], "--no-python")
     assert (code, out) == (0, "rank 0 of 1\n"), err
+    failing = "if [ $RANK = 1 ]; then sleep 0.5; exit 3; fi"
+    code, _, err = run(kind, 2, ["/bin/sh", "-c", failing], "--no-python")
+    assert code == 1
+    assert "first: rank 1 on " in err
+    assert "exit code 3: it exited with 3" in err
+    assert "rank 0" not in err
     code, _, err = run(kind, 1, ["/no/such/program"], "--no-python")
     assert code == 1
     assert "/no/such/program: No such file or directory" in err
@@ -147,7 +162,7 @@ def test_restarts(kind, tmp_path):
         tmp_path,
         "count = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
         "if count < 2 and rank == count: sys.exit(7)\n"
-        "dist.barrier()\nprint('done after', count, flush=True)\n",
+        "dist.barrier()\nos.write(1, b'done after %d\\n' % count)\n",
     )
     code, out, err = run(kind, 2, [path], "--max-restarts", "3")
     assert code == 0, err
@@ -160,7 +175,7 @@ def test_restarts(kind, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_all(number, tmp_path):
     kind = next((k for k, path in KINDS.items() if path), "openmpi")
-    path = script(tmp_path, "dist.barrier()\nprint('there', flush=True)\ntime.sleep(60)\n")
+    path = script(tmp_path, "dist.barrier()\nos.write(1, b'there\\n')\ntime.sleep(60)\n")
     process = start(kind, 2, [path])
     assert process.stdout.readline() == "there\n"
     process.send_signal(number)
@@ -171,7 +186,7 @@ def test_signals_end_all(number, tmp_path):
 
 def test_launcher_that_is_killed_leaves_nothing(tmp_path):
     kind = next((k for k, path in KINDS.items() if path), "openmpi")
-    path = script(tmp_path, "dist.barrier()\nprint('there', flush=True)\ntime.sleep(60)\n")
+    path = script(tmp_path, "dist.barrier()\nos.write(1, b'there\\n')\ntime.sleep(60)\n")
     process = start(kind, 2, [path])
     assert process.stdout.readline() == "there\n"
     process.kill()

@@ -52,6 +52,9 @@ func join(o Options) (*Transport, error) {
 			return nil, err
 		}
 	}
+	if l := launched(); o.Communicator == nil && l.strange(library) {
+		return nil, l.check(library, 1) // MPICH would end the process under Open MPI's launcher
+	}
 	m := C.plaitk_mpi_new(library.raw, library.about)
 	if m == nil {
 		return nil, fmt.Errorf("mpi: %v cannot be used: %s", library, C.GoString(&library.about.error[0]))

@@ -55,6 +55,11 @@ func (l launch) hopeless(library *Library) bool {
 	return library.family == openMPI && l.family == mpich && os.Getenv("PMIX_NAMESPACE") == "" && os.Getenv("SLURM_JOB_ID") == ""
 }
 
+// strange reports whether the launcher belongs to another family than the library.
+func (l launch) strange(library *Library) bool {
+	return l.family != unknown && l.family != library.family
+}
+
 // check returns an error if the launcher started several processes and the library sees this one alone, since the library does not
 // understand the launcher.
 func (l launch) check(library *Library, processes int) error {

@@ -37,11 +37,13 @@ class ProcessWorld:
         atexit.register(self._leave)
 
     def _report(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """Tells the other ranks that an exception ends this one, before it is printed."""
-        status = _core.bind_WorldAbort(self._handle, f"it raised {kind.__name__}: {text_of(error)}")
-        if status < 0:
-            _core.bind_ErrorRelease(status)
-        self._before(kind, error, trace)
+        """Tells the other ranks that an exception ends this one."""
+        try:
+            self._before(kind, error, trace)  # writes the launcher's report, which comes before those of others
+        finally:
+            status = _core.bind_WorldAbort(self._handle, f"it raised {kind.__name__}: {text_of(error)}")
+            if status < 0:
+                _core.bind_ErrorRelease(status)
 
     def _leave(self) -> None:
         """Ends the rank, and waits for the others to come to their ends, for a limited time."""

@@ -111,9 +111,14 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
         parser.error("--module is for Python, and --no-python says that the script is not")
     if given.max_restarts < 0:
         parser.error(f"--max-restarts must not be negative, got {given.max_restarts}")
+    if not 0 <= given.master_port < 2**16:
+        parser.error(f"--master-port wants a number below 65536, got {given.master_port}")
     address, port = given.master_addr, given.master_port
     if given.rdzv_endpoint:
-        host, _, number = given.rdzv_endpoint.partition(":")
+        host, _, number = (
+            given.rdzv_endpoint.rpartition(":") if ":" in given.rdzv_endpoint else (given.rdzv_endpoint, "", "")
+        )
+        host = host.strip("[]")
         if number and not number.isdigit():
             parser.error(f"--rdzv-endpoint wants host:port, got {given.rdzv_endpoint!r}")
         address, port = address or host, port or int(number or 0)

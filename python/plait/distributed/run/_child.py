@@ -16,4 +16,7 @@ if __name__ == "__main__":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it has ended already
             sys.exit(1)
-    os.execv(sys.argv[2], sys.argv[2:])
+    try:
+        os.execvp(sys.argv[2], sys.argv[2:])
+    except OSError as error:
+        sys.exit(f"plait.distributed.run: {sys.argv[2]}: {error.strerror}")

@@ -40,8 +40,8 @@ def run(a: Arguments) -> int:
                 print(shlex.join(line), file=sys.stderr, flush=True)
             if a.dry_run:
                 return 0
-            code = _supervise(line, _mpiexec.environment(kind) | exported, folder, a.grace)
-            failures = _failures(folder, code)
+            code, stopped = _supervise(line, _mpiexec.environment(kind) | exported, folder, a.grace)
+            failures = _failures(folder, stopped)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if not code and not failures:
@@ -93,18 +93,24 @@ def _signals_raise() -> Iterator[None]:
             signal.signal(s, handler)
 
 
-def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace: float) -> int:
-    """Runs the launcher until its processes have ended. After the first failure the others have `grace` seconds."""
+def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace: float) -> tuple[int, set[int]]:
+    """Runs the launcher until its processes have ended. After the first failure the others have `grace` seconds.
+
+    Returns:
+        The launcher's exit code, and the ranks that had not ended by then.
+    """
     with _signals_raise():
         child = [sys.executable, "-S", "-E", _child.__file__, str(os.getpid()), *line]
         process = subprocess.Popen(child, env=environment, process_group=0)
         failed_at = 0.0
+        stopped: set[int] = set()
         try:
             while (code := process.poll()) is None:
                 if not failed_at and any(folder.glob("rank-*.json")):
                     failed_at = time.monotonic()
                 if failed_at and time.monotonic() > failed_at + grace:
                     print(f"plait.distributed.run: a rank failed {grace:g} s ago, ending the others", file=sys.stderr)
+                    stopped = {_rank(f) for f in folder.glob("rank-*.pid") if _runs(f, folder)}
                     break
                 time.sleep(POLL)
         except KeyboardInterrupt:
@@ -115,7 +121,7 @@ def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace
         finally:
             _interrupt(process, signal.SIGTERM)
             _kill_workers(folder)
-        return code if code is not None else 1
+        return code if code is not None else 1, stopped
 
 
 def _interrupt(process: subprocess.Popen[bytes], number: int) -> None:
@@ -130,27 +136,42 @@ def _interrupt(process: subprocess.Popen[bytes], number: int) -> None:
         process.wait()
 
 
+def _rank(file: Path) -> int:
+    """Returns the rank that has written a file."""
+    return int(file.stem.removeprefix("rank-"))
+
+
+def _runs(file: Path, folder: Path) -> bool:
+    """Whether the process that has written its number into a file still runs."""
+    with contextlib.suppress(OSError, ValueError):
+        # The number may be another process's by now. Ours has the folder in its environment.
+        return str(folder).encode() in Path(f"/proc/{int(file.read_text())}/environ").read_bytes()
+    return False
+
+
 def _kill_workers(folder: Path) -> None:
     """Kills those of the processes on this machine that the launcher has left behind."""
     for file in folder.glob("rank-*.pid"):
-        with contextlib.suppress(OSError, ValueError):
-            pid = int(file.read_text())
-            # The number may be another process's by now. Ours has the folder in its environment.
-            if str(folder).encode() in Path(f"/proc/{pid}/environ").read_bytes():
-                os.kill(pid, signal.SIGKILL)
+        if _runs(file, folder):
+            with contextlib.suppress(OSError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
 
 
-def _failures(folder: Path, code: int) -> list[dict[str, Any]]:
-    """Returns why ranks of this machine failed: first those that could not say so, then the others, by time."""
-    said, silent = [], []
-    failed = code != 0 or any(folder.glob("rank-*.json"))
-    for file in sorted(folder.glob("rank-*.pid"), key=lambda f: int(f.stem[5:])):
-        rank, report = int(file.stem[5:]), file.with_suffix(".json")
-        if report.exists():
+def _failures(folder: Path, stopped: set[int]) -> list[dict[str, Any]]:
+    """Returns why ranks of this machine failed: those that could not say so, the others by time, then those stopped.
+
+    The launcher's exit code does not tell: Open MPI's is 0 if processes may survive others.
+    """
+    said, silent, ended = [], [], []
+    for file in sorted(folder.glob("rank-*.pid"), key=_rank):
+        rank, report = _rank(file), file.with_suffix(".json")
+        if rank in stopped:
+            ended.append({"rank": rank, "message": "it was ended, since another rank had failed"})
+        elif report.exists():
             said.append((report.stat().st_mtime_ns, {"rank": rank, **json.loads(report.read_text())}))
-        elif failed and not file.with_suffix(".done").exists():
+        elif not file.with_suffix(".done").exists():
             silent.append({"rank": rank, "message": "it was killed, or ended without a word"})
-    return [*silent, *(failure for _, failure in sorted(said, key=lambda pair: pair[0]))]
+    return [*silent, *(failure for _, failure in sorted(said, key=lambda pair: pair[0])), *ended]
 
 
 def _explain(failures: list[dict[str, Any]], code: int) -> None:

@@ -92,7 +92,7 @@ def command(path: str, kind: str, a: Arguments, exported: dict[str, str], progra
         if a.nodes > 1:
             line += ["--map-by", f"ppr:{a.processes}:node"]
         if a.hosts:
-            line += ["--host", ",".join(f"{h}:{a.processes}" for h in a.hosts)]
+            line += ["--host", ",".join(h if ":" in h else f"{h}:{a.processes}" for h in a.hosts)]
         if a.host_file:
             line += ["--hostfile", a.host_file]
         for name in exported:

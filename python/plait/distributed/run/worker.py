@@ -7,12 +7,14 @@ import os
 import runpy
 import signal
 import socket
+import subprocess
 import sys
 import traceback
 from pathlib import Path
 from types import TracebackType
 
 from plait.distributed._environment import started
+from plait.distributed.run import _child
 
 # Variables of the launcher for its processes: the folder of their reports, if it is on the same machine, and what the
 # script is.
@@ -39,11 +41,7 @@ def main() -> None:
     report = _Report(place.rank)
     kind, program = os.environ.pop(SCRIPT, "script"), sys.argv[1:]
     if kind == "program":
-        try:
-            os.execvpe(program[0], program, dict(os.environ) | {REPORTS: report.folder})
-        except OSError as error:
-            report.write(127, f"{program[0]}: {error.strerror}")
-            sys.exit(f"plait.distributed.run: {program[0]}: {error.strerror}")
+        sys.exit(_run_program(program, report))
     sys.argv = program
     sys.excepthook = report.exception
     try:
@@ -61,6 +59,22 @@ def main() -> None:
             report.done()
         raise
     report.done()
+
+
+def _run_program(program: list[str], report: _Report) -> int:
+    """Runs a program that is not Python's, and returns its exit code."""
+    child = subprocess.Popen([sys.executable, "-S", "-E", _child.__file__, str(os.getpid()), *program])
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda got, _: child.send_signal(got))
+    code = child.wait()
+    if code < 0:
+        report.write(128 - code, f"it was killed by {signal.Signals(-code).name}")
+        return 128 - code
+    if code:
+        report.write(code, f"it exited with {code}")
+    else:
+        report.done()
+    return code
 
 
 class _Report:
