@@ -26,6 +26,7 @@ SHARED = {
     "_engine/rank.running": "the ranks of the process",
     "_tensors/repr._options": "how the process prints, as set_printoptions says",
     "_engine/runtime._pack": "a function of the package, set once at import",
+    "distributed/_processes._world": "the world of processes, which the process joins once",
     "distributed/_threads.patch_threads": "threads of the process are patched once",
     "distributed/checkpoint/_saving._unreported": "saves of all ranks, for the process's end",
     "distributed/fsdp/_module._classes": "a cache of classes, which setdefault keeps one of each",

@@ -47,7 +47,7 @@ def started(environment: Mapping[str, str] = os.environ) -> Started:
 
     for launcher, (rank, size, local_rank, local_size) in _VARIABLES.items():
         n = number(size, 0)
-        if n > 0 and rank in environment:
+        if n > 0 and (rank in environment or launcher == "hand"):
             own = number(rank, 0)
             return Started(launcher, own, n, number(local_rank, own), number(local_size, n), size)
     return Started("")

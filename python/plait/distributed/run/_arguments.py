@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plait import cuda
+
 
 @dataclass
 class Arguments:
@@ -31,8 +33,6 @@ class Arguments:
 def _count(text: str) -> int:
     """Reads --nproc-per-node."""
     if text in ("auto", "gpu", "cpu"):
-        from plait import cuda
-
         gpus = 0 if text == "cpu" else cuda.device_count()
         if text == "gpu" and not gpus:
             raise argparse.ArgumentTypeError("there is no GPU here")

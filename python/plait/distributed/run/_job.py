@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from plait.distributed.run import _child, _mpiexec, worker
+from plait.distributed.run import _child, _mpiexec, _worker
 from plait.distributed.run._arguments import Arguments
 
 POLL = 0.1  # seconds between two looks at the processes
@@ -34,7 +34,7 @@ def run(a: Arguments) -> int:
         folder = Path(tempfile.mkdtemp(prefix="plait-run-"))
         try:
             exported = _variables(a, name, attempt, folder)
-            program = [sys.executable, "-m", worker.__name__, *a.program]
+            program = [sys.executable, "-m", _worker.__name__, *a.program]
             line = _mpiexec.command(path, kind, a, exported, program)
             if a.verbose or a.dry_run:
                 print(shlex.join(line), file=sys.stderr, flush=True)
@@ -53,7 +53,7 @@ def run(a: Arguments) -> int:
 
 
 def _variables(a: Arguments, name: str, attempt: int, folder: Path) -> dict[str, str]:
-    """Returns the variables that all processes get. `worker` adds those of each."""
+    """Returns the variables that all processes get. `_worker` adds those of each."""
     threads = max((os.cpu_count() or 1) // a.processes, 1)  # the processes of a node share its processors
     return {
         "PLAIT_NUM_THREADS": os.environ.get("PLAIT_NUM_THREADS") or str(threads),
@@ -62,8 +62,8 @@ def _variables(a: Arguments, name: str, attempt: int, folder: Path) -> dict[str,
         "TORCHELASTIC_RESTART_COUNT": str(attempt),
         "TORCHELASTIC_MAX_RESTARTS": str(a.restarts),
         "TORCHELASTIC_RUN_ID": name,
-        worker.REPORTS: str(folder),
-        worker.SCRIPT: "program" if not a.python else "module" if a.module else "script",
+        _worker.REPORTS: str(folder),
+        _worker.SCRIPT: "program" if not a.python else "module" if a.module else "script",
     }
 
 
