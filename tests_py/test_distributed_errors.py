@@ -128,7 +128,7 @@ def test_wrong_arguments():
     on_ranks(2, fn)
 
     def other_backend(rank):
-        dist.init_process_group("mpi")
+        dist.init_process_group("ucc")
 
     with pytest.raises(ValueError, match="backends"):
         dist.spawn(other_backend, nprocs=1)

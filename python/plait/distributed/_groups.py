@@ -221,8 +221,8 @@ def _join_processes(limit: int, heartbeat: int) -> None:
     if how.launcher == "hand" and how.size > 1:
         raise ValueError(
             f"init_process_group: {how.variable} is {how.size}, but no launcher started this process, so it cannot "
-            "find the others; start them with python -m plait.distributed.run --nproc-per-node N script.py, with mpiexec, "
-            "or as threads with plait.distributed.spawn(fn, nprocs=n)"
+            "find the others; start them with python -m plait.distributed.run --nproc-per-node N script.py, with "
+            "mpiexec, or as threads with plait.distributed.spawn(fn, nprocs=n)"
         )
     if how.launcher and how.size > 1:
         join_processes(limit, heartbeat)
