@@ -100,8 +100,7 @@ def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace
         The launcher's exit code, and the ranks that had not ended by then.
     """
     with _signals_raise():
-        child = [sys.executable, "-S", "-E", _child.__file__, str(os.getpid()), *line]
-        process = subprocess.Popen(child, env=environment, process_group=0)
+        process = subprocess.Popen(_child.command(os.getpid(), line), env=environment, process_group=0)
         failed_at = 0.0
         stopped: set[int] = set()
         try:
@@ -110,9 +109,11 @@ def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace
                     failed_at = time.monotonic()
                 if failed_at and time.monotonic() > failed_at + grace:
                     print(f"plait.distributed.run: a rank failed {grace:g} s ago, ending the others", file=sys.stderr)
-                    stopped = {_rank(f) for f in folder.glob("rank-*.pid") if _runs(f, folder)}
+                    stopped = _running(folder)
                     break
                 time.sleep(POLL)
+            if code is not None:
+                stopped = _wait(folder, grace)
         except KeyboardInterrupt:
             _interrupt(process, signal.SIGINT)
             raise
@@ -147,6 +148,23 @@ def _runs(file: Path, folder: Path) -> bool:
         # The number may be another process's by now. Ours has the folder in its environment.
         return str(folder).encode() in Path(f"/proc/{int(file.read_text())}/environ").read_bytes()
     return False
+
+
+def _running(folder: Path) -> set[int]:
+    """Returns the ranks on this machine that still run."""
+    return {_rank(f) for f in folder.glob("rank-*.pid") if _runs(f, folder)}
+
+
+def _wait(folder: Path, seconds: float) -> set[int]:
+    """Waits for processes that outlive their launcher, as MPICH's may when one of them dies.
+
+    Returns:
+        The ranks that still run.
+    """
+    deadline = time.monotonic() + seconds
+    while (running := _running(folder)) and time.monotonic() < deadline:
+        time.sleep(POLL)
+    return running
 
 
 def _kill_workers(folder: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from plait.distributed.run import _child
 from plait.distributed.run._arguments import Arguments
 
 NAMES = {"openmpi": ("mpiexec.openmpi", "orterun", "mpiexec"), "mpich": ("mpiexec.mpich", "mpiexec.hydra", "mpiexec")}
@@ -104,4 +105,5 @@ def command(path: str, kind: str, a: Arguments, exported: dict[str, str], progra
         if a.host_file:
             line += ["-f", a.host_file]
         line += ["-ppn", str(a.processes), "-n", str(total)]
+        program = _child.held(program)
     return line + program

@@ -36,8 +36,6 @@ def main() -> None:
         "ROLE_WORLD_SIZE": str(place.size),
         "ROLE_NAME": "default",
     }
-    if place.launcher == "mpich":  # tells survivors by it that a process has died, which would end them
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     report = _Report(place.rank)
     kind, program = os.environ.pop(SCRIPT, "script"), sys.argv[1:]
     if kind == "program":
@@ -63,7 +61,7 @@ def main() -> None:
 
 def _run_program(program: list[str], report: _Report) -> int:
     """Runs a program that is not Python's, and returns its exit code."""
-    child = subprocess.Popen([sys.executable, "-S", "-E", _child.__file__, str(os.getpid()), *program])
+    child = subprocess.Popen(_child.command(os.getpid(), program))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: child.send_signal(got))
     code = child.wait()
@@ -90,7 +88,9 @@ class _Report:
         """Writes the exit code and the reason."""
         if self._path:
             said = {"code": code, "message": message, "host": socket.gethostname(), "pid": os.getpid()}
-            self._path.write_text(json.dumps(said))
+            part = self._path.with_suffix(".part")
+            part.write_text(json.dumps(said))
+            part.rename(self._path)  # the launcher reads none that is half written
 
     def done(self) -> None:
         """Writes that the script has come to its end."""
