@@ -11,7 +11,7 @@ from pathlib import Path
 
 import process_work
 import pytest
-from plait.distributed.run import _arguments, _mpiexec
+from plait.distributed.run import _arguments, _child, _mpiexec
 from ranks import on_ranks
 
 # Open MPI, if the system has it, and the MPICH of the environment; "abi" is its library of the standard ABI.
@@ -233,7 +233,8 @@ def test_flags():
     assert line[1:3] == ["-n", "4"]
     assert "a:2,b:2" in line
     assert line[-3:] == ["-x", "A", "program"]
-    assert _mpiexec.command("mpiexec", "mpich", a, {}, ["program"])[-5:] == ["-ppn", "2", "-n", "4", "program"]
+    line = _mpiexec.command("mpiexec", "mpich", a, {}, ["program"])
+    assert line[-len(_child.held(["program"])) - 4 :] == ["-ppn", "2", "-n", "4", *_child.held(["program"])]
 
 
 @pytest.mark.parametrize(
