@@ -138,6 +138,9 @@ func (e *lateError) Unwrap() error {
 	return e.err
 }
 
+// FoundLate tells it from an error of the host.
+func (e *lateError) FoundLate() {}
+
 // Failure returns the first unread error and leaves it unread.
 func (s *stream) Failure() error {
 	err := s.Errors.Get()

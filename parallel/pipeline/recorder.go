@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ type recorder struct {
 }
 
 // A lateFailer is a stream that finds some failures only after the work, such as an index out of range on a GPU. Such a failure
-// belongs to the stream and not to a tensor.
+// belongs to the stream and not to a tensor. It has a method FoundLate.
 type lateFailer interface {
 	// Failure returns the first unread error and leaves it unread.
 	Failure() error
@@ -129,6 +130,20 @@ func (r *recorder) attribute(a Action, dev core.Device, err error) error {
 		r.failed.CompareAndSwap(nil, s)
 	}
 	return e
+}
+
+// settle waits until the actions launched on the stage's device have said what they found, if err is of execution. The stream has such an
+// error a moment before the action that it belongs to is known.
+func (r *recorder) settle(a Action, err error) {
+	var late interface{ FoundLate() }
+	if !errors.As(err, &late) {
+		return
+	}
+	for i, e := range r.done {
+		if e != nil && r.x.place[r.actions[i].Stage] == r.x.place[a.Stage] {
+			e.Wait()
+		}
+	}
 }
 
 // failure returns the error of the first action known to have failed during execution.

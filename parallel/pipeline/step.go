@@ -173,6 +173,7 @@ func (s *Step) mode(a Action, grad bool) core.Mode {
 
 // fail ends the step because of an error in an action.
 func (s *Step) fail(a Action, err error) error {
+	s.recorder.settle(a, err)
 	if first := s.recorder.failure(); first != nil {
 		err = first // the error of an earlier action, found during execution
 	} else {
