@@ -138,7 +138,7 @@ func (e *lateError) Unwrap() error {
 	return e.err
 }
 
-// FoundLate tells it from an error of the host.
+// FoundLate tells the error from those that the host finds before a call is launched. Package pipeline looks for the method.
 func (e *lateError) FoundLate() {}
 
 // Failure returns the first unread error and leaves it unread.

@@ -86,7 +86,7 @@ def test_exception_is_told_to_the_others(kind, tmp_path):
     assert "DistributedError: all_reduce #1: rank 1 is gone: it raised ValueError: boom" in err
     assert "first: rank 1 on " in err
     assert "runpy" not in err
-    assert "_worker.py" not in err
+    assert "worker.py" not in err
     check_no_process_is_left(tmp_path)
 
 

@@ -26,7 +26,7 @@ type recorder struct {
 }
 
 // A lateFailer is a stream that finds some failures only after the work, such as an index out of range on a GPU. Such a failure
-// belongs to the stream and not to a tensor. It has a method FoundLate.
+// belongs to the stream and not to a tensor. Its error has a method FoundLate, which settle looks for.
 type lateFailer interface {
 	// Failure returns the first unread error and leaves it unread.
 	Failure() error

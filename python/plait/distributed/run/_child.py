@@ -5,6 +5,7 @@ It is run by its path, so that it does not load the engine.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -28,8 +29,6 @@ def held(program: list[str]) -> list[str]:
 
 def _become(program: list[str], parent: int, number: int) -> None:
     if sys.platform == "linux":
-        import ctypes
-
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:  # it has ended already
             sys.exit(1)

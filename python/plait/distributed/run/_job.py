@@ -184,7 +184,7 @@ def _failures(folder: Path, stopped: set[int]) -> list[dict[str, Any]]:
     for file in sorted(folder.glob("rank-*.pid"), key=_rank):
         rank, report = _rank(file), file.with_suffix(".json")
         if rank in stopped:
-            ended.append({"rank": rank, "message": "it was ended, since another rank had failed"})
+            ended.append({"rank": rank, "message": "it still ran when another rank or the launcher had ended"})
         elif report.exists():
             said.append((report.stat().st_mtime_ns, {"rank": rank, **json.loads(report.read_text())}))
         elif not file.with_suffix(".done").exists():
