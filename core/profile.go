@@ -44,8 +44,11 @@ func ActiveProfile() *Profile { return profile.Load() }
 // Now returns the time since the profile's start.
 func (p *Profile) Now() time.Duration { return time.Since(p.start) }
 
-// Record adds a call that s ran from the time from until now.
+// Record adds a call that s ran from the time from until now. It leaves out calls without a name, which are not operations.
 func (p *Profile) Record(s Stream, c *Call, from time.Duration) {
+	if c.Op == "" {
+		return
+	}
 	e := Execution{Op: c.Op, Kernel: c.Kernel, Stream: s, Start: from, End: p.Now()}
 	if p.shapes {
 		for i := range c.Ins {

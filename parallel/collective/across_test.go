@@ -236,7 +236,7 @@ func TestJoinWorldErrors(t *testing.T) {
 	w.int(wireFormat + 1)
 	other.Post(0, w)
 	_, err = JoinWorld(net.Transport(0), 1, longTimeout)
-	require.ErrorContains(t, err, "process 1 has another version of the engine: its messages have format 2, those of process 0 format 1")
+	require.ErrorContains(t, err, "process 1 has another version of the engine: its messages have format 3, those of process 0 format 2")
 
 	// A process that is lost meanwhile.
 	net = wiretest.New(2, 0, 1)

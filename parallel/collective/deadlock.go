@@ -231,7 +231,7 @@ func (m *rendezvous) giveUpOn(w *Work, err error) {
 		for i, p := range *list {
 			if p.work == w {
 				*list = append((*list)[:i:i], (*list)[i+1:]...)
-				p.fail(err)
+				p.fail(m.world.fault(err))
 				return
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/flight"
 )
 
 // DefaultTimeout is how long a rank waits for others if no timeout is set.
@@ -20,6 +21,13 @@ type Options struct {
 	Timeout time.Duration // how long a rank waits for the others; 0 means DefaultTimeout
 	// Log receives the last calls of all ranks when a timeout expires. Nil writes to standard error.
 	Log func(string)
+	// FlightRecords, of a world, is a folder in which each process writes what the ranks did last when a rank is lost, does not come in time or
+	// disagrees; see package flight. Empty means that of the environment variable PLAIT_FLIGHT_RECORDER, if it is set.
+	FlightRecords string
+	// Stragglers says of which ranks of a world Warn is told that they hold up the others.
+	Stragglers Stragglers
+	// Warn receives warnings. Nil means Log.
+	Warn func(string)
 	// LinkRate, of a world, limits the bytes per second that a rank moves, to simulate links slower than one machine's memory. 0 means no
 	// limit. Subgroups inherit it.
 	LinkRate float64
@@ -165,10 +173,8 @@ func (m *member) countStaged(bytes int) {
 	m.stats.Staged += bytes
 }
 
-// Recorder returns the rank's last operations in the group, oldest first.
-func (g *Group) Recorder() []Record {
-	return g.local.rendezvous.records[g.local.rank].list()
-}
+// Recorder returns the rank's last operations in the group, oldest first. [Group.FlightRecord] has those of all ranks and groups.
+func (g *Group) Recorder() []flight.Operation { return g.local.rendezvous.operations(g.local.rank) }
 
 // New creates a subgroup of the given ranks of g. Every rank of g must call it with the same ranks in the same order. It returns nil on
 // ranks outside the subgroup. Ranks in the subgroup are numbered in the order of ranks.
@@ -246,7 +252,7 @@ func decodeRanks(b []byte) []int {
 	return ranks
 }
 
-// Abort ends the rank in its world because of err. Operations of any rank that need it fail with an error that names it.
+// Abort ends the rank in its world because of err, or in order for [ErrReturned]. Operations of any rank that need it fail with an error that names it.
 func (g *Group) Abort(err error) { g.local.abort(err) }
 
 // Close ends the rank in the group after its own operations are done. Operations of other ranks that need it fail.

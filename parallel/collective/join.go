@@ -33,12 +33,12 @@ func JoinWorld(t Transport, ranks int, o Options) (*World, error) {
 	if err == nil && ranks < 1 {
 		err = core.Errorf(core.ValueError, "world", "got %d ranks, want at least one in each process", ranks)
 	}
-	w := newWorld(0, o.LinkRate)
+	w := newWorld(0, o)
 	w.transport, w.process = t, t.Process()
 	join := &joining{world: w, hellos: make([]*helloMessage, t.Processes()), lost: map[int]error{}, changed: make(chan struct{}, 1)}
 	t.Lost(join.lose)
 	t.Listen(join.listen)
-	mine := helloMessage{ranks: ranks, digest: digest(o)}
+	mine := helloMessage{ranks: ranks, digest: digest(o), world: w.flight.number.Load()}
 	if err != nil {
 		mine.err = err.Error()
 	}
@@ -58,6 +58,7 @@ func JoinWorld(t Transport, ranks int, o Options) (*World, error) {
 	for p, h := range join.hellos {
 		w.homes = append(w.homes, slices.Repeat([]int{p}, h.ranks)...)
 	}
+	w.flight.number.Store(join.hellos[0].world)
 	w.detector = newDeadlockDetector(len(w.homes))
 	for rank, p := range w.homes {
 		w.detector.ranks[rank].left = p != w.process // it counts only waits of ranks here
@@ -78,6 +79,7 @@ func digest(o Options) string {
 type helloMessage struct {
 	format int
 	ranks  int
+	world  uint64 // of process 0: identifies the world in records
 	digest string
 	err    string // why the process does not join
 }
@@ -86,6 +88,7 @@ func (h *helloMessage) encode() writer {
 	w := writer{byte(hello)}
 	w.int(wireFormat)
 	w.int(h.ranks)
+	w.id(h.world)
 	w.bytes([]byte(h.digest))
 	w.bytes([]byte(h.err))
 	return w
@@ -94,7 +97,7 @@ func (h *helloMessage) encode() writer {
 func decodeHello(r *reader) *helloMessage {
 	h := &helloMessage{format: r.int()}
 	if h.format == wireFormat {
-		h.ranks, h.digest, h.err = r.int(), r.string(), r.string()
+		h.ranks, h.world, h.digest, h.err = r.int(), r.id(), r.string(), r.string()
 	}
 	return h
 }
@@ -238,7 +241,7 @@ func (w *World) Sent() int { return int(w.world.sent.Load()) }
 // Close ends the process in its world: its ranks leave, transfers under way end, and the transport closes. Close the ranks' groups first.
 func (w *World) Close() error {
 	for _, g := range w.groups {
-		g.Abort(core.Errorf(core.DistributedError, "", "its process has left the world"))
+		g.Abort(errClosed)
 	}
 	w.world.mu.Lock()
 	var ends []core.Event
@@ -246,12 +249,13 @@ func (w *World) Close() error {
 		ends = append(ends, j.end)
 	}
 	w.world.mu.Unlock()
+	w.world.awaitRecords()
 	limit := time.Now().Add(closeWait)
 	for _, e := range ends {
 		e.WaitFor(time.Until(limit))
 	}
 	m := writer{byte(processLeft)}
-	m.error(core.Errorf(core.DistributedError, "", "its process has left the world"))
+	m.error(errClosed)
 	w.world.tellAll(m)
 	return w.world.transport.Close()
 }
@@ -309,6 +313,10 @@ func (w *world) receive(from int, message []byte) {
 		if err := r.error(); r.err == nil {
 			w.leftBy(from, err)
 		}
+	case faulted:
+		if why := r.string(); r.err == nil {
+			go w.record(why, false) // it may wait for a file
+		}
 	default:
 		if m := w.group(r, from, kind, message); m != nil {
 			m.mu.Lock()
@@ -362,7 +370,7 @@ func (w *world) lose(process int, err error) {
 }
 
 // loseQuietly is lose without messages.
-func (w *world) loseQuietly(process int, err error) { w.remove(process, err, true) }
+func (w *world) loseQuietly(process int, err error) { w.remove(process, w.fault(err), true) }
 
 // leftBy removes a process that has left in order. The transport can end in order too, unless transfers with it are under way.
 func (w *world) leftBy(process int, err error) {

@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
@@ -72,10 +73,43 @@ func launch(calls []*rankCall, last int, through *relay) error {
 	} else if straight {
 		submit(events)
 	}
+	noteEnds(calls, used, events)
 	for _, p := range calls {
 		p.work.settle(events, nil)
 	}
 	return nil
+}
+
+// noteEnds records when the works of calls end, which is when the streams used have done their parts.
+func noteEnds(calls []*rankCall, used []core.Stream, events []core.Event) {
+	if allDone(events) { // small ones run at once
+		endNow(calls)
+		return
+	}
+	for _, s := range used {
+		if !s.Device().HostAccessible() {
+			return // a mark would split a GPU's batches
+		}
+	}
+	left := new(atomic.Int32)
+	left.Store(int32(len(used)))
+	for _, s := range used {
+		c := s.Begin(-1, "")
+		c.Mark = func() {
+			if left.Add(-1) == 0 {
+				endNow(calls)
+			}
+		}
+		s.Launch(c)
+	}
+}
+
+// endNow records that the works of calls end now.
+func endNow(calls []*rankCall) {
+	now := clockNow()
+	for _, p := range calls {
+		p.work.times.end(now)
+	}
 }
 
 var errMisfit = errors.New("the pieces do not fit")

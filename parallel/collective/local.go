@@ -2,7 +2,9 @@ package collective
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/plait-ml/plait/core"
@@ -89,9 +91,18 @@ func (l *local) split(ranks []int, key uint64) *local {
 	return made
 }
 
+// ErrReturned is the reason of a rank that ends in order, for [Group.Abort].
+var ErrReturned = core.Errorf(core.DistributedError, "", "it has returned")
+
+// errClosed is the reason of the ranks of a process that ends in order.
+var errClosed = core.Errorf(core.DistributedError, "", "its process has left the world")
+
 // abort fails all pending and future operations of other ranks that need this one, in all groups.
 func (l *local) abort(err error) {
 	w, rank := l.rendezvous.world, l.rendezvous.ranks[l.rank]
+	if !errors.Is(err, ErrReturned) && !errors.Is(err, errClosed) && !strings.Contains(fmt.Sprint(err), recordedIn) {
+		w.record(fmt.Sprintf("rank %d fails: %v", rank, err), true)
+	}
 	if w.leave(rank, err) {
 		w.tellLeft(rank, err)
 	}
@@ -118,6 +129,9 @@ func (l *local) close() error {
 	}
 	m.waitRelays(l.rank)
 	m.waitJobs(l.rank)
+	if l.parent == nil {
+		m.world.awaitRecords()
+	}
 	errs = append(errs, l.streams.close())
 	m.world.mu.Lock()
 	delete(m.world.streams, l.streams)

@@ -106,12 +106,18 @@ func (o *Operation) label() string {
 	return fmt.Sprintf("%s #%d", o.name(), o.Seq)
 }
 
+// shown returns the pieces that messages show, in two lists.
+func (o *Operation) shown() (first, rest []Piece) {
+	if len(o.Ins) == 0 || o.Kind == KindAllGather || o.Kind == KindGather {
+		return o.Ins, o.Outs
+	}
+	return o.Ins, nil
+}
+
 // layout describes the pieces, such as "float32[4 3], float32[4]".
 func (o *Operation) layout() string {
-	pieces := o.Ins
-	if len(pieces) == 0 || o.Kind == KindAllGather || o.Kind == KindGather {
-		pieces = slices.Concat(o.Ins, o.Outs)
-	}
+	first, rest := o.shown()
+	pieces := slices.Concat(first, rest)
 	if len(pieces) == 0 {
 		return ""
 	}
@@ -129,16 +135,24 @@ func (o *Operation) layout() string {
 	return b.String()
 }
 
+// variant says how the operation is done, such as "sum, root 0".
+func (o *Operation) variant() string {
+	switch {
+	case o.Kind.reduces() && o.Kind.rooted():
+		return fmt.Sprintf("%v, root %d", o.Op, o.Root)
+	case o.Kind.reduces():
+		return o.Op.String()
+	case o.Kind.rooted():
+		return fmt.Sprintf("root %d", o.Root)
+	}
+	return ""
+}
+
 // String describes the operation, such as "all_reduce(sum) of float32[4 3]".
 func (o *Operation) String() string {
 	s := o.name()
-	switch {
-	case o.Kind.reduces() && o.Kind.rooted():
-		s += fmt.Sprintf("(%v, root %d)", o.Op, o.Root)
-	case o.Kind.reduces():
-		s += fmt.Sprintf("(%v)", o.Op)
-	case o.Kind.rooted():
-		s += fmt.Sprintf("(root %d)", o.Root)
+	if v := o.variant(); v != "" {
+		s += "(" + v + ")"
 	}
 	if w := o.detail(); w != "" {
 		s += " of " + w

@@ -21,7 +21,7 @@ func (m *rendezvous) pair(p *rankCall) {
 		return
 	}
 	if peer := p.op.Root; peer != anyone && m.absent[peer] != nil {
-		p.fail(m.goneError(p.op.label(), peer))
+		p.fail(m.world.fault(m.goneError(p.op.label(), peer)))
 		return
 	}
 	if peer := p.op.Root; p.op.Kind == KindSend && !m.here(peer) {
@@ -63,10 +63,14 @@ func (p *rankCall) matches(q *rankCall) bool {
 
 // transfer launches the copy on a stream of the receiver for this sender. On a GPU the sender has such a stream too.
 func (m *rendezvous) transfer(send, recv *rankCall) {
-	send.work.met.Store(true)
-	recv.work.met.Store(true)
+	now := clockNow()
+	for _, p := range []*rankCall{send, recv} {
+		p.work.met.Store(true)
+		p.work.times.started.Store(now)
+	}
 	from, to := send.op.Ins[0], recv.op.Outs[0]
 	fail := func(err error) {
+		err = m.world.fault(err)
 		send.fail(err)
 		recv.fail(err)
 	}
@@ -139,7 +143,7 @@ func (m *rendezvous) giveUp(list *[]*rankCall, p *rankCall) {
 		return
 	}
 	*list = slices.Delete(*list, i, i+1)
-	p.fail(p.unmatched())
+	p.fail(m.world.fault(p.unmatched()))
 }
 
 // unmatched returns the error of a send or a recv without a counterpart.

@@ -77,6 +77,7 @@ func (m *rendezvous) sendMatched(from int, r *reader) {
 	delete(m.outgoing, number)
 	p.stop()
 	p.work.met.Store(true)
+	p.work.times.started.Store(clockNow())
 	if done {
 		p.work.settle(nil, nil)
 		return
@@ -110,5 +111,5 @@ func (m *rendezvous) withdraw(p *rankCall) {
 	w := m.message(withdrawal)
 	w.uint(p.number)
 	m.world.post(m.home(p.op.Root), w)
-	p.fail(p.unmatched())
+	p.fail(m.world.fault(p.unmatched()))
 }

@@ -17,19 +17,20 @@ type rendezvous struct {
 	ranks []int  // world ranks
 	peers []int  // the other processes that have ranks of the group
 
-	mu       sync.Mutex
-	rounds   map[roundKey]*round    // not settled yet, or not yet seen by every rank
-	revoked  map[uint64]*revocation // by channel, until every rank has revoked it
-	sends    []*rankCall            // waiting for their recv here, in the order of the calls
-	recvs    []*rankCall
-	outgoing map[uint64]*rankCall // sends to ranks of other processes, which match them
-	numbered uint64               // number of outgoing sends so far
-	absent   map[int]error        // ranks that have left the group, and why
-	children map[uint64]*child
-	records  []recorder        // by rank
-	relays   map[[2]int]*relay // by sender and receiver, or everyone for collectives
-	jobs     map[roundKey]*wireJob
-	newest   map[uint64][]*wireJob // by channel, the last jobs of its rounds
+	mu         sync.Mutex
+	rounds     map[roundKey]*round    // not settled yet, or not yet seen by every rank
+	revoked    map[uint64]*revocation // by channel, until every rank has revoked it
+	sends      []*rankCall            // waiting for their recv here, in the order of the calls
+	recvs      []*rankCall
+	outgoing   map[uint64]*rankCall // sends to ranks of other processes, which match them
+	numbered   uint64               // number of outgoing sends so far
+	absent     map[int]error        // ranks that have left the group, and why
+	children   map[uint64]*child
+	records    []recorder // by rank
+	stragglers punctuality
+	relays     map[[2]int]*relay // by sender and receiver, or everyone for collectives
+	jobs       map[roundKey]*wireJob
+	newest     map[uint64][]*wireJob // by channel, the last jobs of its rounds
 }
 
 type child struct {
@@ -46,6 +47,7 @@ func newRendezvous(w *world, id uint64, ranks []int) *rendezvous {
 		if p := m.home(i); p != w.process && !slices.Contains(m.peers, p) {
 			m.peers = append(m.peers, p)
 		}
+		m.records[i].size = w.flight.size
 	}
 	m.mu.Lock() // later messages wait for the early ones
 	defer m.mu.Unlock()
@@ -132,14 +134,14 @@ func (m *rendezvous) remove(i int, err error) bool {
 			if p.rank != i && p.op.Root != i {
 				return false
 			}
-			p.fail(m.goneError(p.op.label(), i))
+			p.fail(m.world.fault(m.goneError(p.op.label(), i)))
 			return true
 		})
 	}
 	for id, p := range m.outgoing {
 		if p.rank == i || p.op.Root == i {
 			delete(m.outgoing, id)
-			p.fail(m.goneError(p.op.label(), i))
+			p.fail(m.world.fault(m.goneError(p.op.label(), i)))
 		}
 	}
 	m.retire()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/flight"
 )
 
 // A round is one collective of a group, with the calls of the ranks that have arrived so far.
@@ -16,8 +17,9 @@ type round struct {
 	label      string
 	calls      []*rankCall
 	arrived    int
-	over       bool // launched or failed
-	revoked    bool // its channel is, so that further ranks do not arrive
+	median     int64 // when half of the ranks had arrived: see punctuality
+	over       bool  // launched or failed
+	revoked    bool  // its channel is, so that further ranks do not arrive
 	verdict    verdict
 	err        error
 	timer      *time.Timer    // since the first rank of this process has arrived
@@ -86,6 +88,9 @@ func (m *rendezvous) arrive(p *rankCall) {
 		return
 	}
 	r.calls[p.rank] = p
+	if r.arrived == (len(m.ranks)+1)/2 {
+		r.median = p.work.times.called
+	}
 	if err := m.anyAbsent(r); err != nil {
 		r.fail(err)
 		return
@@ -147,6 +152,7 @@ func (r *round) fail(err error) {
 	if r.ask(err) {
 		return
 	}
+	err = r.rendezvous.world.fault(err)
 	r.over, r.err = true, err
 	r.stop()
 	for _, p := range r.calls {
@@ -188,10 +194,13 @@ func (r *round) disagreement() error {
 
 // launch starts a round at which every rank has arrived.
 func (r *round) launch(last int) {
+	now := clockNow()
 	for _, p := range r.calls {
 		p.work.met.Store(true)
+		p.work.times.started.Store(now)
 	}
 	m := r.rendezvous
+	m.stragglers.note(r, now)
 	var err error
 	switch {
 	case r.calls[0].op.Kind == KindExchange:
@@ -238,8 +247,8 @@ func (m *rendezvous) elsewhere(i int) string {
 			continue
 		}
 		for _, r := range o.records[k].list() {
-			if r.State == waitsForRanks {
-				s += fmt.Sprintf("; in the group of the ranks %v: %v", o.ranks, r)
+			if r.State == flight.Waiting {
+				s += fmt.Sprintf("; in the group of the ranks %v: %s", o.ranks, describe(&r))
 			}
 		}
 	}
@@ -277,5 +286,8 @@ func (r *round) expire(after time.Duration, log func(string)) {
 	err := core.Errorf(core.DistributedError, r.label, "%s %s not arrived within %v, %s %s (%s)",
 		names(missing), has, after, names(here), wait, strings.Join(last, "; "))
 	r.fail(err)
+	if r.err != nil {
+		err = r.err // it names the flight record
+	}
 	log(m.history(err))
 }

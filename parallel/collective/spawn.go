@@ -76,7 +76,7 @@ func runRank(r *Rank, fn func(r *Rank) error) (err error) {
 		err = errors.Join(err, r.World.exitWaits.finish())
 		why := err
 		if why == nil {
-			why = core.Errorf(core.DistributedError, "", "it has returned")
+			why = ErrReturned
 		}
 		r.World.Abort(why)
 		err = errors.Join(err, r.World.Close())

@@ -111,6 +111,7 @@ func (j *wireJob) launch(early map[int]uint32) {
 	if j.small && j.lacking() == 0 && len(j.waits()) == 0 {
 		j.sendSmall(nil)
 		j.joinSmall()
+		endNow(j.calls)
 		for _, p := range j.calls {
 			p.work.settle(nil, nil)
 		}
@@ -163,7 +164,7 @@ func (j *wireJob) awaitInputs() {
 	select {
 	case <-j.arrived:
 	case <-timer.C:
-		j.fail(core.Errorf(core.DistributedError, j.label, "the tensors of other ranks were not ready within %v", limit))
+		j.fail(j.rendezvous.world.fault(core.Errorf(core.DistributedError, j.label, "the tensors of other ranks were not ready within %v", limit)))
 	}
 }
 
@@ -230,6 +231,9 @@ func (j *wireJob) finish() {
 	}
 	m.retire()
 	m.mu.Unlock()
+	if len(pending(j.last)) == 0 {
+		endNow(j.calls)
+	}
 	j.end.resolve(j.last...)
 }
 

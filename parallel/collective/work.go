@@ -37,6 +37,7 @@ type Work struct {
 	met    atomic.Bool // all ranks have arrived, or the work has failed
 	yields atomic.Bool // WaitForRanksUnlessCrossed waits for it, and stops waiting when another rank needs this one in another call
 	waited time.Time   // when the rank began to wait
+	times  times
 
 	cancelled atomic.Pointer[error] // why a part of it was cancelled after its start, or nil
 
@@ -47,6 +48,16 @@ type Work struct {
 	payloads [][]byte         // of an exchange
 	source   int              // of a recv: the sender
 }
+
+// times say what became of a call and when, on [clockNow]'s clock; 0 means not yet, or not known.
+type times struct {
+	called  int64
+	started atomic.Int64 // all ranks had arrived
+	ended   atomic.Int64 // no rank used the memory any more
+}
+
+// end records the end, if it is not known yet.
+func (t *times) end(now int64) { t.ended.CompareAndSwap(0, now) }
 
 // An outcome is the part of a Work that a storage keeps while its memory may be in use. It must not refer to storages: a storage that its
 // own cleanup can reach is never collected.
@@ -74,6 +85,9 @@ func failedWork(label string, err error) *Work {
 func (w *Work) settle(events []core.Event, err error) {
 	w.met.Store(true)
 	w.events, w.err = events, err
+	if err != nil || len(events) == 0 {
+		w.times.end(clockNow())
+	}
 	if err != nil {
 		w.events = w.failOutputs(err)
 	}
@@ -206,6 +220,7 @@ func (w *Work) Wait() error {
 	for _, e := range w.all() {
 		e.Wait()
 	}
+	w.noteEnd()
 	return w.executed()
 }
 
@@ -223,7 +238,15 @@ func (w *Work) WaitFor(d time.Duration) (bool, error) {
 			return false, nil
 		}
 	}
+	w.noteEnd()
 	return true, w.executed()
+}
+
+// noteEnd records that the work was seen to be done, unless its end is known better.
+func (w *Work) noteEnd() {
+	if w.times.ended.Load() == 0 {
+		w.times.end(clockNow())
+	}
 }
 
 // Done reports whether the collective is done or has failed.

@@ -13,9 +13,12 @@ import (
 
 // A world is the set of ranks of one [Spawn], [NewWorld] or [JoinWorld], with the rendezvous of all their groups.
 type world struct {
-	rate     float64 // see Options.LinkRate
-	detector *deadlockDetector
-	watched  atomic.Bool // a look for deadlocks is due: see watch
+	rate       float64 // see Options.LinkRate
+	flight     *flightLog
+	warn       func(string) // see Options.Warn
+	detector   *deadlockDetector
+	stragglers atomic.Pointer[Stragglers]
+	watched    atomic.Bool // a look for deadlocks is due: see watch
 
 	transport Transport // nil in a world of one process
 	process   int       // number of this process
@@ -25,6 +28,7 @@ type world struct {
 
 	mu      sync.Mutex
 	groups  map[uint64]*rendezvous
+	ended   []*rendezvous             // groups that all ranks have left, the last ones
 	early   map[uint64][]earlyMessage // messages for groups that no rank of this process has made yet
 	streams map[*streams]struct{}     // of all ranks of this process in all groups
 	jobs    map[*wireJob]struct{}     // under way
@@ -36,9 +40,13 @@ type world struct {
 // worldID is the number of the group of all ranks.
 const worldID = 1
 
-func newWorld(ranks int, rate float64) *world {
-	return &world{absent: map[int]error{}, lost: map[int]error{}, streams: map[*streams]struct{}{}, groups: map[uint64]*rendezvous{},
-		early: map[uint64][]earlyMessage{}, jobs: map[*wireJob]struct{}{}, rate: rate, detector: newDeadlockDetector(ranks)}
+// newWorld makes a world with complete options.
+func newWorld(ranks int, o Options) *world {
+	w := &world{absent: map[int]error{}, lost: map[int]error{}, streams: map[*streams]struct{}{}, groups: map[uint64]*rendezvous{},
+		early: map[uint64][]earlyMessage{}, jobs: map[*wireJob]struct{}{}, rate: o.LinkRate, detector: newDeadlockDetector(ranks),
+		flight: newFlightLog(o), warn: o.Warn}
+	w.stragglers.Store(&o.Stragglers)
+	return w
 }
 
 // NewWorld creates a group of size ranks, which are threads of this process, and returns a handle per rank.
@@ -49,7 +57,7 @@ func NewWorld(size int, o Options) ([]*Group, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	return newWorld(size, o.LinkRate).open(size, o), nil
+	return newWorld(size, o).open(size, o), nil
 }
 
 // complete checks the options of a world and sets the defaults.
@@ -60,8 +68,17 @@ func (o *Options) complete() error {
 	if !(o.LinkRate >= 0) {
 		return core.Errorf(core.ValueError, "world", "got a link rate of %v, want bytes a second", o.LinkRate)
 	}
+	if err := o.Stragglers.complete(); err != nil {
+		return err
+	}
+	if _, err := recorded(); err != nil {
+		return err
+	}
 	if o.Log == nil {
 		o.Log = func(s string) { fmt.Fprint(os.Stderr, s) }
+	}
+	if o.Warn == nil {
+		o.Warn = func(s string) { o.Log("plait: " + s) }
 	}
 	if o.Name == "" {
 		o.Name = "world"
@@ -113,11 +130,26 @@ func (w *world) all() (groups []*rendezvous) {
 
 // forget removes a group.
 func (w *world) forget(m *rendezvous) {
+	for i := range m.records {
+		m.records[i].seal()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.groups[m.id] == m {
 		delete(w.groups, m.id)
+		w.ended = append(w.ended[max(len(w.ended)+1-keptGroups, 0):], m)
 	}
+}
+
+// keptGroups is the number of groups whose ranks have left that flight records still have.
+const keptGroups = 4
+
+// recorded returns the groups that flight records have.
+func (w *world) recorded() []*rendezvous {
+	live := w.all()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Concat(w.ended, live)
 }
 
 // leave removes a rank from the world: pending and later operations that need it fail. It reports whether the rank was there.

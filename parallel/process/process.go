@@ -81,6 +81,7 @@ func (w *World) openControl(timeout time.Duration) (*control.Channel, error) {
 	c, err := control.Join(control.Options{
 		Process: w.Process(), Processes: w.processes, HeartbeatTimeout: timeout, Exchange: w.exchange,
 		Status: func() []byte { return []byte(w.Status()) },
+		Answer: w.answer,
 		OnLost: func(process int, err error) {
 			if process == w.Process() {
 				w.abort(err)
