@@ -764,8 +764,8 @@ plait_status plait_group_set_timeout(plait_object h, int64_t timeout);
 // rank; an empty name stands for all of them.
 int64_t plait_group_bytes(plait_object h, plait_string collective);
 
-// plait_group_abort ends the calling rank's part in its world because of what message says: operations that
-// need it fail.
+// plait_group_abort ends the calling rank's part in its world because of what message says, or in order for
+// "it has returned": operations that need it fail.
 plait_status plait_group_abort(plait_object h, plait_string message);
 
 // plait_group_close ends the calling rank's part in a group and in those made from it, after its own
@@ -1025,6 +1025,42 @@ plait_status plait_tensor_storage_id(plait_tensor t);
 // plait_tensor_storage returns a tensor of one dimension over the whole memory of a tensor, without its
 // gradient.
 plait_tensor plait_tensor_storage(plait_tensor t);
+
+// --- flight ---
+
+// plait_flight_record_take returns the last operations of all ranks of a world of processes, or of the world
+// of a group whose ranks are threads: a list of one record. It waits for no rank, and for other processes for
+// at most timeout, in nanoseconds; 0 means 5 seconds. It may wait for the device.
+plait_object plait_flight_record_take(plait_object of, int64_t timeout);
+
+// plait_flight_record_read returns the records whose files are in a folder, or of a file: one for each world,
+// the latest last. It may wait for the device.
+plait_object plait_flight_record_read(plait_string path);
+
+// plait_flight_record_count returns the number of records of a list.
+int64_t plait_flight_record_count(plait_object h);
+
+// plait_flight_record_text returns a record of a list: for form 0 as JSON, 1 as a table, and 2 as a trace, in
+// JSON for ui.perfetto.dev.
+char *plait_flight_record_text(plait_object h, int64_t i, int64_t form);
+
+// plait_group_write_flight_records sets the folder in which the process writes its part of a record when a
+// rank is lost, does not come in time or disagrees, for all groups of the world. An empty one means that
+// nothing is written.
+plait_status plait_group_write_flight_records(plait_object h, plait_string folder);
+
+// plait_group_warn_of_stragglers sets which stragglers plait_warnings_take tells of, for all groups of the
+// world: ranks that come last in more than a share of the collectives of a window, and whose lateness is more
+// than lost, a share too, of its time. A window has at least so many collectives, and takes at least period
+// nanoseconds. 0 means the default of each.
+plait_status plait_group_warn_of_stragglers(plait_object h, bool on, double share, double lost,
+		int64_t collectives, int64_t period);
+
+// plait_warnings_due returns the number of warnings that nobody has taken.
+int64_t plait_warnings_due(void);
+
+// plait_warnings_take returns the warnings of all worlds of the process that nobody has taken, in lines.
+char *plait_warnings_take(void);
 
 // --- fsdp ---
 

@@ -16,7 +16,7 @@ import (
 // timeout, in nanoseconds, is how long a rank waits for the others; 0 means the default.
 func WorldNew(size, timeout int64, groups IntsOut) (status Status) {
 	defer protect("init_process_group", &status)
-	made, err := collective.NewWorld(int(size), collective.Options{Timeout: time.Duration(timeout)})
+	made, err := collective.NewWorld(int(size), collective.Options{Timeout: time.Duration(timeout), Warn: warn})
 	if err != nil {
 		return failure(err)
 	}
@@ -37,7 +37,7 @@ func WorldJoin(ranks, timeout, heartbeat int64, prefix string, groups IntsOut) (
 	defer protect("init_process_group", &status)
 	w, err := process.Join(process.Options{
 		Ranks: int(ranks), MPI: mpi.Options{Prefix: prefix}, HeartbeatTimeout: time.Duration(heartbeat),
-		Options: collective.Options{Timeout: time.Duration(timeout)},
+		Options: collective.Options{Timeout: time.Duration(timeout), Warn: warn},
 	})
 	if err != nil {
 		return failure(err)
@@ -228,10 +228,15 @@ func GroupBytes(h Object, collective string) (status int64) {
 	return int64(s.Bytes[collective])
 }
 
-// GroupAbort ends the calling rank's part in its world because of what message says: operations that need it fail.
+// GroupAbort ends the calling rank's part in its world because of what message says, or in order for "it has returned": operations that
+// need it fail.
 func GroupAbort(h Object, message string) (status Status) {
 	defer protect("abort", &status)
-	group(h).Abort(errors.New(message))
+	err := errors.New(message)
+	if message == collective.ErrReturned.Error() {
+		err = collective.ErrReturned
+	}
+	group(h).Abort(err)
 	return 0
 }
 
