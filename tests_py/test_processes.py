@@ -11,6 +11,7 @@ from pathlib import Path
 
 import process_work
 import pytest
+from plait.distributed import flight_records
 from plait.distributed.run import _arguments, _child, _mpiexec
 from ranks import on_ranks
 
@@ -108,6 +109,78 @@ def test_killed_process_is_a_failure_though_nobody_needs_it(kind, tmp_path):
     assert code == 1
     assert "rank 1: it was killed, or ended without a word" in err
     assert "restart 1 of 1" in err
+
+
+@kinds
+def test_flight_record_of_stuck_processes(kind, tmp_path):
+    path = script(
+        tmp_path,
+        "import glob, json\n"
+        "def stopped(pid):\n"
+        "    threads = [open(f).read() for f in glob.glob(f'/proc/{pid}/task/*/stat')]\n"
+        "    return all(t.rpartition(') ')[2][0] == 'T' for t in threads)\n"
+        "dist.all_reduce(torch.ones(3))\n"
+        "pids = [None] * n\n"
+        "dist.all_gather_object(pids, os.getpid())\n"
+        "go = f'{sys.path[0]}/go'\n"
+        "if rank == 0:\n"
+        "    work = dist.all_reduce(torch.ones(5), async_op=True)\n"
+        "    records = [dist.flight_recorder()]\n"
+        "    os.kill(pids[1], signal.SIGSTOP)\n"
+        "    while not stopped(pids[1]): time.sleep(0.01)\n"
+        "    records.append(dist.flight_recorder(timeout=0.5))\n"
+        "    os.kill(pids[1], signal.SIGCONT)\n"
+        "    open(go, 'w').close()\n"
+        "    work.wait()\n"
+        "    print(json.dumps([r.to_dict() for r in records]))\n"
+        "while not os.path.exists(go): time.sleep(0.01)\n"
+        "if rank == 1: dist.all_reduce(torch.ones(5))\n",
+    )
+    code, out, err = run(kind, 2, [path])
+    assert code == 0, err
+    whole, partial = json.loads(out.strip().splitlines()[-1])
+    for record in whole, partial:
+        first, last = (
+            [o for o in record["operations"] if o["rank"] == rank and o["name"] == "all_reduce"] for rank in (0, 1)
+        )
+        assert [o["state"] for o in first] == ["done", "waiting"]
+        assert [o["state"] for o in last] == ["done"]
+        assert last[0].get("heard", False) == (record is partial)
+    assert not any(p.get("missing") for p in whole["processes"])
+    assert "has not answered within 500ms" in partial["processes"][1]["missing"]
+
+
+@kinds
+def test_lost_process_leaves_a_flight_record(kind, tmp_path):
+    path = script(
+        tmp_path,
+        "dist.all_reduce(torch.ones(3))\n"
+        "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "dist.all_reduce(torch.ones(5))\n",
+    )
+    code, _, err = run(kind, 2, [path], PLAIT_FLIGHT_RECORDER=str(tmp_path / "records"))
+    assert code == 1
+    [file] = (tmp_path / "records").glob("flight-*-0.json")
+    assert f"; the flight record is in {file}" in err
+    [record] = flight_records.load(tmp_path / "records")
+    assert list(record.missing) == [1]
+    assert "exited or was killed" in record.table()
+    assert "rank 1 (heard by another process)" in record.table()
+
+
+@kinds
+def test_rank_that_raises_leaves_a_flight_record_everywhere(kind, tmp_path):
+    path = script(
+        tmp_path,
+        "dist.all_reduce(torch.ones(3))\nif rank == 1: raise ValueError('boom')\ndist.all_reduce(torch.ones(5))\n",
+    )
+    code, _, err = run(kind, 2, [path], PLAIT_FLIGHT_RECORDER=str(tmp_path / "records"))
+    assert code == 1
+    assert "rank 1 is gone: it raised ValueError: boom; the flight record is in " in err
+    [record] = flight_records.load(tmp_path / "records")
+    assert record.missing == {}
+    assert "rank 1 fails: it raised ValueError: boom" in record.table()
+    assert "not called" in record.table()
 
 
 def test_process_that_hangs_is_named(tmp_path):

@@ -21,8 +21,12 @@ from plait.distributed._objects import *
 from plait.distributed._peers import *
 from plait.distributed._single_thread import all_reduce_sync as all_reduce_sync
 from plait.distributed._spawn import spawn as spawn
+from plait.distributed._stragglers import *
 from plait.distributed._work import *
 from plait.distributed.device_mesh import *
+from plait.distributed.flight_records import FlightRecord as FlightRecord
+from plait.distributed.flight_records import flight_recorder as flight_recorder
+from plait.distributed.flight_records import warn_of_stragglers as warn_of_stragglers
 
 DistBackendError = DistError = _DistributedError
 

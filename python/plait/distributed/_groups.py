@@ -159,6 +159,7 @@ def init_process_group(
     device_id: Any = None,
     *,
     heartbeat_timeout: timedelta | float | None = None,
+    flight_records: str | os.PathLike[str] | None = None,
 ) -> None:
     """Creates the default group, of all ranks that were started together.
 
@@ -178,6 +179,8 @@ def init_process_group(
         pg_options: has no effect
         device_id: becomes the rank's default device
         heartbeat_timeout: how long a process may be silent before it counts as lost; 30 seconds by default
+        flight_records: a folder in which every process writes what its ranks did last when a rank is lost, late or
+            disagrees; by default that of the environment variable PLAIT_FLIGHT_RECORDER, if it is set
 
     Raises:
         RuntimeError: if the default group exists already.
@@ -212,6 +215,8 @@ def init_process_group(
         out = array("q", (0,))
         check(_core.bind_WorldNew(1, 0, address(out)))
         r.handle = out[0]
+    if flight_records is not None:
+        check(_core.bind_GroupWriteFlightRecords(r.handle, os.fspath(flight_records)))
     r.world = ProcessGroup(check(_core.bind_GroupRenew(r.handle, limit)), range(r.size))
 
 

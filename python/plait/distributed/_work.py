@@ -14,6 +14,7 @@ from plait._engine.rank import here
 from plait._engine.runtime import SLICE, check
 from plait._errors import DistributedError
 from plait.distributed._groups import nanoseconds
+from plait.distributed._stragglers import give_warnings
 
 __all__ = ["ReduceOp", "Work"]
 
@@ -170,6 +171,7 @@ def wait_for_ranks(work: Work) -> None:
     """Waits until every rank has made the call and all agree. Ctrl-C interrupts the wait."""
     while not check(_core.bind_WorkArrivedFor(work._h, SLICE)):
         pass
+    give_warnings()
 
 
 def raise_at_rank_end(owner: object, handle: int, wait: Callable[[int], int]) -> None:

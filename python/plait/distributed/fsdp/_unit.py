@@ -20,6 +20,7 @@ from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, use_pass_group
 from plait.distributed._placement import Placement
+from plait.distributed._stragglers import give_warnings
 from plait.nn.parameter import Parameter
 
 __all__ = ["ParameterLayout", "Rows", "Shard", "ShardedParameter"]
@@ -109,6 +110,8 @@ class Unit:
         """Tells the engine that a forward pass begins, or ends."""
         handles = array("q", [t._h for t in tensors])
         check(_core.bind_FsdpUnitForward(self.handle, address(handles), len(handles), end))
+        if end:
+            give_warnings()
 
     def fail(self, error: BaseException) -> None:
         """Tells the engine, and so the other ranks, that a forward pass has failed."""

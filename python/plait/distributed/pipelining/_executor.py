@@ -15,6 +15,7 @@ from plait._engine.callbacks import collect
 from plait._engine.runtime import Owner, address, call, check, own
 from plait._errors import DistributedError, text_of
 from plait._tensor import Tensor
+from plait.distributed._stragglers import give_warnings
 from plait.distributed.pipelining._schedule import Schedule, Timeline
 
 _FORWARD, _LOSS, _END = 16, 17, 18  # requests of `bind_PipelineNext`; others belong to backward
@@ -78,6 +79,7 @@ class Executor(_core.ObjectOwner):
             finish: called on ranks after all passes; an exception fails the step on all ranks
             touched: returns the parameters and buffers of a rank's stages that a step changes
         """
+        give_warnings()
         with self._exclusive():
             return self._run(schedule, inputs, weights, train, forward, loss, scale, finish, touched)
 

@@ -18,6 +18,7 @@ from plait._errors import DistributedError, text_of
 from plait._modes import is_grad_enabled
 from plait.distributed._bucket import GradBucket, hook_runner
 from plait.distributed._groups import ProcessGroup, resolve_group
+from plait.distributed._stragglers import give_warnings
 from plait.distributed._work import raise_at_rank_end
 from plait.nn.modules.module import Module
 from plait.nn.modules.syncbatchnorm import SyncBatchNorm
@@ -227,6 +228,7 @@ class DistributedDataParallel(Module):
                     if isinstance(m, SyncBatchNorm):
                         m.samples = float(samples)
             check(_core.bind_ReducerForward(self._reducer, samples))
+            give_warnings()
         try:
             return self._run_module(inputs, kwargs)
         except (MemoryError, DistributedError) as error:
