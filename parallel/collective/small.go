@@ -168,8 +168,16 @@ func (j *wireJob) check() {
 	}
 }
 
-// joinSmall computes the outputs of this process. Those of invalid inputs fail.
+// joinSmall computes the outputs of this process. Those of invalid inputs fail. If the job has failed it computes none, and they are unchanged.
 func (j *wireJob) joinSmall() {
+	if err := j.failure(); err != nil {
+		for _, p := range j.ownCalls() {
+			for _, out := range p.outs {
+				out.FailUnchanged(err)
+			}
+		}
+		return
+	}
 	var held *hostBuffer
 	at := map[source]unsafe.Pointer{} // inputs of other processes, copied to memory for the kernel
 	if total := j.smallBytes(); total > 0 {
@@ -183,7 +191,7 @@ func (j *wireJob) joinSmall() {
 		if len(outs) == 0 {
 			continue
 		}
-		err := j.failure()
+		var err error
 		var sources, targets []unsafe.Pointer
 		for _, in := range s.ins {
 			if err != nil {

@@ -32,6 +32,7 @@ type wireJob struct {
 	received   int // messages to this process
 	end        *deferredEvent
 	held       atomic.Bool // the transport may still use its memory
+	written    atomic.Bool // outputs have changed, or may have
 
 	mu       sync.Mutex
 	err      error
@@ -214,8 +215,12 @@ func (j *wireJob) finish() {
 		onCancel(j.ownCalls())(err)
 		for _, p := range j.calls {
 			for _, out := range p.outs {
-				if !j.small { // joinSmall has done so
+				switch {
+				case j.small: // joinSmall has done so
+				case j.written.Load():
 					out.Fail(err)
+				default:
+					out.FailUnchanged(err)
 				}
 			}
 		}

@@ -190,7 +190,9 @@ func (j *wireJob) runUnit(u *wireUnit, tag uint32) error {
 		if len(u.results) > 0 {
 			landing, targets := x.landing()
 			got := transfers{job: j, tag: tag}
-			got.receive(u.results[0], landing, size)
+			if got.receive(u.results[0], landing, size) {
+				j.written.Store(true)
+			}
 			if x.note(got.wait()); x.err == nil {
 				joinHere(&step{ins: u.ins[:1]}, core.Uint8, size, []unsafe.Pointer{landing}, targets)
 			}
@@ -206,6 +208,7 @@ func (j *wireJob) runUnit(u *wireUnit, tag uint32) error {
 	x.note(got.wait())
 	result, targets := x.result(sources)
 	if x.err == nil {
+		j.written.Store(true)
 		joinHere(u.step, j.piece(u.ins[0]).dtype, u.n, sources, targets)
 	}
 	sent := transfers{job: j, tag: tag}
@@ -263,11 +266,14 @@ func (t *transfers) send(m wireMessage, data unsafe.Pointer, size int) {
 	}
 }
 
-func (t *transfers) receive(m wireMessage, data unsafe.Pointer, size int) {
-	if t.peer(m.peer) != nil {
-		t.wg.Add(1)
-		t.job.rendezvous.world.transport.Recv(m.peer, (t.tag+uint32(m.number))&tagMask, unsafe.Slice((*byte)(data), size), t.done)
+// receive starts to receive data, and reports whether it did.
+func (t *transfers) receive(m wireMessage, data unsafe.Pointer, size int) bool {
+	if t.peer(m.peer) == nil {
+		return false
 	}
+	t.wg.Add(1)
+	t.job.rendezvous.world.transport.Recv(m.peer, (t.tag+uint32(m.number))&tagMask, unsafe.Slice((*byte)(data), size), t.done)
+	return true
 }
 
 func (t *transfers) done(err error) {

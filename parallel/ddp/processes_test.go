@@ -11,5 +11,6 @@ func TestAcrossProcesses(t *testing.T) {
 	worldtest.Across(t, func(t *testing.T) {
 		t.Run("parity", TestCase14And15Parity)
 		t.Run("failed rank", TestFailedRank)
+		t.Run("kernel out of memory", TestKernelOutOfMemory)
 	})
 }
