@@ -226,7 +226,7 @@ func (m *rendezvous) launchAcross(r *round) error {
 		ops[i] = p.op
 		small = small && p.small
 	}
-	plan, fits := stepsAcross(ops)
+	plan, fits := stepsAcross(ops, m.home)
 	if !fits {
 		return errMisfit
 	}

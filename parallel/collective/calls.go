@@ -16,6 +16,13 @@ func (g *Group) AllReduceMany(ts []*core.Tensor, o ReduceOp) *Work {
 	return g.start(&Operation{Kind: KindAllReduce, Op: o}, ts, ts)
 }
 
+// AllReduceByNode is [Group.AllReduceMany] with another order: each process joins the tensors of its ranks, in rank order, and then the results
+// of the processes are joined, in their order. So a process sends 2s(p-1)/p bytes of s over p processes, however many ranks it has. The bits
+// depend on which ranks share a process; halves are rounded twice.
+func (g *Group) AllReduceByNode(ts []*core.Tensor, o ReduceOp) *Work {
+	return g.start(&Operation{Kind: KindAllReduce, Op: o, ByNode: true}, ts, ts)
+}
+
 // Broadcast replaces t on every rank by the t of the rank root.
 func (g *Group) Broadcast(t *core.Tensor, root int) *Work {
 	return g.BroadcastMany([]*core.Tensor{t}, root)

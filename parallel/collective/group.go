@@ -19,6 +19,8 @@ const DefaultTimeout = 30 * time.Minute
 type Options struct {
 	Name    string        // for messages; default "world"
 	Timeout time.Duration // how long a rank waits for the others; 0 means DefaultTimeout
+	// JoinTimeout is how long [JoinWorld] waits for the other processes; 0 means Timeout.
+	JoinTimeout time.Duration
 	// Log receives the last calls of all ranks when a timeout expires. Nil writes to standard error.
 	Log func(string)
 	// FlightRecords, of a world, is a folder in which each process writes what the ranks did last when a rank is lost, does not come in time or

@@ -3,11 +3,11 @@ package collective
 // Worlds of several processes: how they form, and how a process or a rank leaves them.
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +27,7 @@ type earlyMessage struct {
 }
 
 // JoinWorld makes a world with the other processes of a transport, which all call it. Each brings a number of ranks, which are its threads.
-// The ranks are numbered process by process. It waits for the other processes for at most o.Timeout. The world owns the transport.
+// The ranks are numbered process by process. It waits for the other processes for at most o.JoinTimeout. The world owns the transport.
 func JoinWorld(t Transport, ranks int, o Options) (*World, error) {
 	err := o.complete()
 	if err == nil && ranks < 1 {
@@ -49,7 +49,7 @@ func JoinWorld(t Transport, ranks int, o Options) (*World, error) {
 		}
 	}
 	if err == nil {
-		err = join.wait(o.Timeout)
+		err = join.wait(cmp.Or(o.JoinTimeout, o.Timeout))
 	}
 	if err != nil {
 		t.Close()
@@ -415,13 +415,4 @@ func (w *world) drop(j *wireJob) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.jobs, j)
-}
-
-// Status describes the last operation of each of this process's ranks, for messages.
-func (w *World) Status() string {
-	var parts []string
-	for _, g := range w.groups {
-		parts = append(parts, fmt.Sprintf("rank %d: %s", g.rank, g.local.rendezvous.records[g.local.rank].last()))
-	}
-	return strings.Join(parts, "; ")
 }

@@ -187,6 +187,7 @@ func (r *reader) error() error {
 // operation writes what other ranks must know of a call.
 func (w *writer) operation(o *Operation) {
 	*w = append(*w, byte(o.Kind), byte(o.Op))
+	w.bool(o.ByNode)
 	w.id(o.channel)
 	w.uint(o.Seq)
 	w.int(o.Root)
@@ -206,7 +207,7 @@ func (w *writer) operation(o *Operation) {
 
 // operation reads the call of a rank in a group of n ranks.
 func (r *reader) operation(n int) *Operation {
-	o := &Operation{Kind: Kind(r.byte()), Op: ReduceOp(r.byte()), channel: r.id(), Seq: r.uint()}
+	o := &Operation{Kind: Kind(r.byte()), Op: ReduceOp(r.byte()), ByNode: r.bool(), channel: r.id(), Seq: r.uint()}
 	if o.Kind == KindSend || !o.Kind.rooted() {
 		o.Root = r.int()
 	} else {

@@ -74,7 +74,8 @@ type Operation struct {
 	Kind    Kind
 	Seq     uint64 // counts the channel's operations from 1; 0 for send and recv
 	Op      ReduceOp
-	Root    int // rank in the group; for send and recv the peer, or -1 for any
+	ByNode  bool // of an all_reduce: see [Group.AllReduceByNode]
+	Root    int  // rank in the group; for send and recv the peer, or -1 for any
 	Tag     int
 	Ins     []Piece
 	Outs    []Piece
@@ -140,6 +141,8 @@ func (o *Operation) variant() string {
 	switch {
 	case o.Kind.reduces() && o.Kind.rooted():
 		return fmt.Sprintf("%v, root %d", o.Op, o.Root)
+	case o.ByNode:
+		return fmt.Sprintf("%v by node", o.Op)
 	case o.Kind.reduces():
 		return o.Op.String()
 	case o.Kind.rooted():
@@ -174,7 +177,7 @@ func (o *Operation) detail() string {
 
 // agrees reports whether o and p can belong to one collective, as far as two ranks alone can tell.
 func (o *Operation) agrees(p *Operation) bool {
-	if o.Kind != p.Kind || o.Root != p.Root || o.Op != p.Op || o.Note != p.Note || o.Purpose != p.Purpose {
+	if o.Kind != p.Kind || o.Root != p.Root || o.Op != p.Op || o.ByNode != p.ByNode || o.Note != p.Note || o.Purpose != p.Purpose {
 		return false
 	}
 	if !o.Kind.sameShapes() {

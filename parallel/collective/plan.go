@@ -28,6 +28,7 @@ type step struct {
 	op      contract.CombineOp
 	divisor float64
 	ins     []source
+	parts   [][]source // ins that are joined first, each list for itself; nil means that all are joined at once
 	outs    []source
 	from, n int
 
@@ -40,9 +41,9 @@ func steps(ops []*Operation, last int, whole, words bool) ([]step, bool) {
 	return (&plan{ops: ops, last: last, whole: whole, words: words}).make()
 }
 
-// stepsAcross is steps for ranks in several processes. The plan depends only on what all of them know.
-func stepsAcross(ops []*Operation) ([]step, bool) {
-	return (&plan{ops: ops, across: true}).make()
+// stepsAcross is steps for ranks in several processes, which home returns. The plan depends only on what all of them know.
+func stepsAcross(ops []*Operation, home func(rank int) int) ([]step, bool) {
+	return (&plan{ops: ops, across: true, home: home}).make()
 }
 
 func (p *plan) make() ([]step, bool) {
@@ -117,6 +118,7 @@ type plan struct {
 	whole  bool
 	words  bool
 	across bool // between processes: each piece is copied in one step, and the ranks share the work of each sum, however small
+	home   func(rank int) int
 	steps  []step
 	copies map[source]int // the steps of copies by their inputs
 	misfit bool
@@ -200,7 +202,41 @@ func (p *plan) join(owner int, ins, outs []source) step {
 	if op == Avg {
 		s.divisor = float64(len(ins))
 	}
+	if p.across && p.ops[0].ByNode {
+		s.parts = p.byNode(ins)
+	}
 	return s
+}
+
+// byNode returns the pieces of each process.
+func (p *plan) byNode(list []source) (parts [][]source) {
+	at := map[int]int{}
+	for _, s := range list {
+		process := p.home(s.rank)
+		i, known := at[process]
+		if !known {
+			i = len(parts)
+			at[process] = i
+			parts = append(parts, nil)
+		}
+		parts[i] = append(parts[i], s)
+	}
+	return parts
+}
+
+// count returns how many parts are joined in the end, and part the inputs of one of them, which live in one process.
+func (s *step) count() int {
+	if s.parts != nil {
+		return len(s.parts)
+	}
+	return len(s.ins)
+}
+
+func (s *step) part(i int) []source {
+	if s.parts != nil {
+		return s.parts[i]
+	}
+	return s.ins[i : i+1]
 }
 
 // copy copies a piece on the receiving rank. It does nothing if in and out are the same memory.

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,6 +160,9 @@ func (r *recorder) seal() {
 
 // describe writes an operation and its state for messages.
 func describe(o *flight.Operation) string {
+	if o.Name == "" {
+		return "none"
+	}
 	state := o.State
 	switch state {
 	case flight.Waiting:
@@ -174,13 +178,14 @@ func describe(o *flight.Operation) string {
 	return fmt.Sprintf("#%d %s, %s", o.Seq, o.Call(), state)
 }
 
-// last describes the rank's last operation.
-func (r *recorder) last() string {
-	list := r.list()
-	if len(list) == 0 {
-		return "none"
+// last returns the rank's last operation. It reports whether there is one.
+func (r *recorder) last() (last flight.Operation, any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == 0 {
+		return last, false
 	}
-	return describe(&list[len(list)-1])
+	return r.entries[(r.next-1)%r.size].flight(), true
 }
 
 // state returns the state for records, and the error of a work that has failed.
@@ -219,4 +224,22 @@ func (r *recorder) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.next
+}
+
+// Status describes the last operation of each of this process's ranks, in any group, for messages.
+func (w *World) Status() string {
+	var parts []string
+	groups := w.world.all()
+	for _, g := range w.groups {
+		var last flight.Operation
+		for _, m := range groups {
+			if i := slices.Index(m.ranks, g.rank); i >= 0 {
+				if r, any := m.records[i].last(); any && r.Called >= last.Called {
+					last = r
+				}
+			}
+		}
+		parts = append(parts, fmt.Sprintf("rank %d: %s", g.rank, describe(&last)))
+	}
+	return strings.Join(parts, "; ")
 }

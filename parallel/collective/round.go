@@ -274,7 +274,8 @@ func (r *round) expire(after time.Duration, log func(string)) {
 	}
 	var last []string
 	for _, i := range missing {
-		last = append(last, fmt.Sprintf("the last call of rank %d: %s%s", i, m.records[i].last(), m.elsewhere(i)))
+		call, _ := m.records[i].last()
+		last = append(last, fmt.Sprintf("the last call of rank %d: %s%s", i, describe(&call), m.elsewhere(i)))
 	}
 	has, wait := "has", "waits"
 	if len(missing) > 1 {

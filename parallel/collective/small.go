@@ -178,13 +178,11 @@ func (j *wireJob) joinSmall() {
 		}
 		return
 	}
-	var held *hostBuffer
-	at := map[source]unsafe.Pointer{} // inputs of other processes, copied to memory for the kernel
+	x := smallMemory{job: j, at: map[source]unsafe.Pointer{}}
+	defer x.release()
 	if total := j.smallBytes(); total > 0 {
-		held = buffers.get(total)
-		defer held.release()
+		x.held = x.buffer(total)
 	}
-	used := 0
 	for i := range j.plan {
 		s := &j.plan[i]
 		outs := j.own(s.outs)
@@ -192,42 +190,80 @@ func (j *wireJob) joinSmall() {
 			continue
 		}
 		var err error
-		var sources, targets []unsafe.Pointer
-		for _, in := range s.ins {
-			if err != nil {
-				break
-			}
-			p := j.calls[in.rank]
-			if p.here() {
-				err = j.borrowed(in).Err()
-				sources = append(sources, host(j.region(in, s.from, s.n), false))
-				continue
-			}
-			if err = p.dataErr; err != nil {
-				break
-			}
-			if len(p.data) <= in.piece || p.data[in.piece] == nil {
-				err = errMessage
-				break
-			}
-			if at[in] == nil {
-				b := held.bytes[used:]
-				used += aligned(copy(b, p.data[in.piece]))
-				at[in] = unsafe.Pointer(unsafe.SliceData(b))
-			}
-			sources = append(sources, unsafe.Add(at[in], s.from*j.piece(in).dtype.Size()))
+		sources := make([]unsafe.Pointer, s.count())
+		for k := 0; k < len(sources) && err == nil; k++ {
+			sources[k], err = x.part(s, k)
 		}
-		if err != nil {
-			for _, out := range outs {
-				j.borrowed(out).Fail(err)
-			}
-			continue
-		}
+		var targets []unsafe.Pointer
 		for _, out := range outs {
-			targets = append(targets, host(j.region(out, s.from, s.n), true))
+			if err != nil {
+				j.borrowed(out).Fail(err)
+			} else {
+				targets = append(targets, host(j.region(out, s.from, s.n), true))
+			}
 		}
-		joinHere(s, j.piece(s.ins[0]).dtype, s.n, sources, targets)
+		if err == nil {
+			joinHere(s, j.piece(s.ins[0]).dtype, s.n, sources, targets)
+		}
 	}
+}
+
+// smallMemory is the memory from which a small job computes: this process's inputs, and copies of the others' for kernels.
+type smallMemory struct {
+	job     *wireJob
+	held    []byte
+	at      map[source]unsafe.Pointer // inputs of other processes, in held
+	buffers []*hostBuffer
+}
+
+func (x *smallMemory) buffer(n int) []byte {
+	b := buffers.get(n)
+	x.buffers = append(x.buffers, b)
+	return b.bytes
+}
+
+func (x *smallMemory) release() {
+	for _, b := range x.buffers {
+		b.release()
+	}
+}
+
+// part returns the memory of a part of a step, joined if it has several inputs.
+func (x *smallMemory) part(s *step, k int) (unsafe.Pointer, error) {
+	part := s.part(k)
+	list := make([]unsafe.Pointer, len(part))
+	for i, in := range part {
+		var err error
+		if list[i], err = x.source(s, in); err != nil {
+			return nil, err
+		}
+	}
+	if len(list) == 1 {
+		return list[0], nil
+	}
+	piece := x.job.piece(part[0])
+	to := unsafe.Pointer(unsafe.SliceData(x.buffer(s.n * piece.dtype.Size())))
+	joinHere(&step{op: s.op}, piece.dtype, s.n, list, []unsafe.Pointer{to})
+	return to, nil
+}
+
+// source returns the memory of an input.
+func (x *smallMemory) source(s *step, in source) (unsafe.Pointer, error) {
+	j := x.job
+	p := j.calls[in.rank]
+	if p.here() {
+		return host(j.region(in, s.from, s.n), false), j.borrowed(in).Err()
+	}
+	switch {
+	case p.dataErr != nil:
+		return nil, p.dataErr
+	case len(p.data) <= in.piece || p.data[in.piece] == nil:
+		return nil, errMessage
+	case x.at[in] == nil:
+		x.at[in] = unsafe.Pointer(unsafe.SliceData(x.held))
+		x.held = x.held[aligned(copy(x.held, p.data[in.piece])):]
+	}
+	return unsafe.Add(x.at[in], s.from*j.piece(in).dtype.Size()), nil
 }
 
 // smallBytes returns the size of the inputs of other processes.

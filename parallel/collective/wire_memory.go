@@ -60,24 +60,44 @@ func (x *unitMemory) buffer() unsafe.Pointer {
 	return unsafe.Pointer(&b.bytes[0])
 }
 
-// sources returns the memory of the inputs for which want reports true. For those of other processes it is a buffer.
+// sources returns the memory of the parts for which want reports true. For those of other processes it is a buffer.
 func (x *unitMemory) sources(want func(k int) bool) []unsafe.Pointer {
 	j, u := x.job, x.unit
-	list := make([]unsafe.Pointer, len(u.ins))
-	for k, in := range u.ins {
-		switch p := j.calls[in.rank]; {
+	list := make([]unsafe.Pointer, u.count())
+	for k := range list {
+		switch part := u.part(k); {
 		case !want(k):
-		case !p.here():
+		case !j.here(part[0]):
 			list[k] = x.buffer()
-		case p.stagers.fromHost == nil:
-			list[k] = address(j.region(in, u.from, u.n))
+		case len(part) == 1:
+			list[k] = x.source(part[0])
 		default:
-			if list[k] = x.fetch(in); list[k] == nil {
-				list[k] = x.buffer() // something must be sent
-			}
+			list[k] = x.joined(part)
 		}
 	}
 	return list
+}
+
+// source returns the memory of an input of this process.
+func (x *unitMemory) source(in source) unsafe.Pointer {
+	if x.job.calls[in.rank].stagers.fromHost == nil {
+		return address(x.job.region(in, x.unit.from, x.unit.n))
+	}
+	if fetched := x.fetch(in); fetched != nil {
+		return fetched
+	}
+	return x.buffer() // something must be sent
+}
+
+// joined joins inputs of this process in a buffer.
+func (x *unitMemory) joined(part []source) unsafe.Pointer {
+	var sources []unsafe.Pointer
+	for _, in := range part {
+		sources = append(sources, x.source(in))
+	}
+	to := x.buffer()
+	joinHere(&step{op: x.unit.op}, x.job.piece(part[0]).dtype, x.unit.n, sources, []unsafe.Pointer{to})
+	return to
 }
 
 // fetch copies an input from its device.

@@ -23,8 +23,8 @@ const (
 	tagMask = 1<<24 - 1
 )
 
-// A wireUnit is a chunk of a step as seen from one process. The inputs of all ranks go to the process that owns the chunk. It joins them, in
-// rank order, and sends the result to every process that has outputs.
+// A wireUnit is a chunk of a step as seen from one process. The inputs of all ranks, or what each process has joined of them, go to the process
+// that owns the chunk. It joins them, in rank order, and sends the result to every process that has outputs.
 type wireUnit struct {
 	*step
 	from, n int
@@ -38,7 +38,7 @@ type wireUnit struct {
 type wireMessage struct {
 	peer   int
 	number int // among the messages of the job to its receiver
-	input  int // index in the step, of an input
+	input  int // number of the part in the step, of an input
 }
 
 // cut returns the chunks in which this process takes part, and counts its messages. The order and the numbers of messages follow from the
@@ -64,8 +64,8 @@ func (j *wireJob) cut() (units []*wireUnit, received int) {
 			if len(s.ins) == 1 {
 				u.owner = j.home(s.ins[0].rank)
 			}
-			for in, src := range s.ins {
-				from := j.home(src.rank)
+			for in := range s.count() {
+				from := j.home(s.part(in)[0].rank)
 				if from == u.owner {
 					continue
 				}
@@ -246,6 +246,7 @@ type transfers struct {
 	wg  sync.WaitGroup
 	mu  sync.Mutex
 	err error
+	cut int // 1 and the process with which the first transfer failed
 }
 
 // peer waits until a process is ready. It returns nil if it takes no part.
@@ -262,7 +263,7 @@ func (t *transfers) peer(process int) *wirePeer {
 func (t *transfers) send(m wireMessage, data unsafe.Pointer, size int) {
 	if p := t.peer(m.peer); p != nil {
 		t.wg.Add(1)
-		t.job.rendezvous.world.send(m.peer, (p.tag+uint32(m.number))&tagMask, unsafe.Slice((*byte)(data), size), t.done)
+		t.job.rendezvous.world.send(m.peer, (p.tag+uint32(m.number))&tagMask, unsafe.Slice((*byte)(data), size), t.done(m.peer))
 	}
 }
 
@@ -272,19 +273,26 @@ func (t *transfers) receive(m wireMessage, data unsafe.Pointer, size int) bool {
 		return false
 	}
 	t.wg.Add(1)
-	t.job.rendezvous.world.transport.Recv(m.peer, (t.tag+uint32(m.number))&tagMask, unsafe.Slice((*byte)(data), size), t.done)
+	t.job.rendezvous.world.transport.Recv(m.peer, (t.tag+uint32(m.number))&tagMask, unsafe.Slice((*byte)(data), size), t.done(m.peer))
 	return true
 }
 
-func (t *transfers) done(err error) {
-	if err != nil {
-		var h interface{ Held() bool }
-		if errors.As(err, &h) && h.Held() {
-			t.job.hold()
+// done returns what a transfer with a process calls at its end.
+func (t *transfers) done(peer int) func(err error) {
+	return func(err error) {
+		if err != nil {
+			var h interface{ Held() bool }
+			if errors.As(err, &h) && h.Held() {
+				t.job.hold()
+			}
+			t.mu.Lock()
+			if t.err == nil {
+				t.err, t.cut = core.Errorf(core.DistributedError, t.job.label, "a transfer has failed: %w", err), 1+peer
+			}
+			t.mu.Unlock()
 		}
-		t.fail(core.Errorf(core.DistributedError, t.job.label, "a transfer has failed: %w", err))
+		t.wg.Done()
 	}
-	t.wg.Done()
 }
 
 func (t *transfers) fail(err error) {
@@ -295,7 +303,19 @@ func (t *transfers) fail(err error) {
 	}
 }
 
+// lossWait is how long a failed transfer waits for the reason: mostly that a process is lost.
+const lossWait = 3 * time.Second
+
 func (t *transfers) wait() error {
 	t.wg.Wait()
+	if t.cut == 0 {
+		return t.err
+	}
+	m, process := t.job.rendezvous, t.cut-1
+	for end := time.Now().Add(lossWait); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if err := m.world.lostProcess(process); err != nil {
+			return m.gone(t.job.label, process, err)
+		}
+	}
 	return t.err
 }
