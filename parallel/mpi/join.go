@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 )
 
 const (
@@ -21,13 +22,13 @@ const (
 )
 
 // Join initialises MPI, if nobody else has, and returns the transport between the processes. It waits for the other processes, which must
-// call it too. MPI can be initialised once in a process.
+// call it too. MPI can be initialised once in a process. After an error because of the time the process should end: MPI may go on waiting.
 func Join(o Options) (*Transport, error) {
 	type joined struct {
 		t   *Transport
 		err error
 	}
-	result := make(chan joined)
+	result := make(chan joined, 1)
 	go func() {
 		// MPI wants to be finalised by the thread that has initialised it. The thread ends with the goroutine.
 		runtime.LockOSThread()
@@ -37,8 +38,18 @@ func Join(o Options) (*Transport, error) {
 			t.communicate()
 		}
 	}()
-	j := <-result
-	return j.t, j.err
+	limit := o.Timeout
+	if limit <= 0 {
+		limit = welcome
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case j := <-result:
+		return j.t, j.err
+	case <-timer.C:
+		return nil, fmt.Errorf("mpi: the other processes did not come to initialise MPI within %v: one of them has ended, hangs, or never calls Join", limit)
+	}
 }
 
 func join(o Options) (*Transport, error) {

@@ -12,12 +12,16 @@ type Options struct {
 	// Communicator is Fortran's number of a communicator of MPI, whose processes join; all of them must. With mpi4py it is comm.py2f(). If it
 	// is nil, all processes that the launcher started join.
 	Communicator *int32
+	// Timeout is how long Join waits for the other processes. 0 means 5 minutes.
+	Timeout time.Duration
 	// Farewell is how long Close waits for the other processes to come to it. 0 means 30 seconds.
 	Farewell time.Duration
 }
 
-// farewell is how long Close waits for other processes.
-const farewell = 30 * time.Second
+const (
+	welcome  = 5 * time.Minute  // that Join waits for other processes
+	farewell = 30 * time.Second // that Close does
+)
 
 // A HeldError is the error of an operation whose memory MPI may still read or write. The memory must stay allocated until the process ends.
 type HeldError struct {

@@ -11,6 +11,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ type Options struct {
 	MPI mpi.Options
 	// HeartbeatTimeout is how long a process may be silent before it counts as lost. 0 means 30 seconds.
 	HeartbeatTimeout time.Duration
+	// JoinTimeout is how long Join waits for the other processes. 0 means 5 minutes.
+	JoinTimeout time.Duration
 	// Options are those of the group of all ranks.
 	collective.Options
 }
@@ -40,48 +43,47 @@ type World struct {
 	control   *control.Channel // nil in a world of one process
 }
 
-// joined is set once a process has joined a world: MPI is initialised once.
-var joined struct {
-	sync.Mutex
-	done bool
-}
+// joinTimeout is how long Join waits for the other processes by default.
+const joinTimeout = 5 * time.Minute
 
-// Join makes this process a part of the world of all processes that the launcher started, and waits for them. Every one of them calls it, once.
+// Join makes this process a part of the world of all processes that the launcher started, and waits for them. Every one of them calls it. A
+// process can join several worlds, one after the other; the first one, which initialises MPI, must be the last to close.
 //
 // Errors: there is no library of MPI, or it does not fit the launcher; a process did not join in time; versions of the engine differ.
 func Join(o Options) (*World, error) {
-	joined.Lock()
-	defer joined.Unlock()
-	if joined.done {
-		return nil, core.Errorf(core.StateError, "world", "this process has joined a world before; it can do so once")
+	if o.HeartbeatTimeout < 0 || o.JoinTimeout < 0 {
+		return nil, core.Errorf(core.ValueError, "world", "got a heartbeat timeout of %v and a timeout of joining of %v, want positive ones",
+			o.HeartbeatTimeout, o.JoinTimeout)
 	}
-	if o.HeartbeatTimeout < 0 {
-		return nil, core.Errorf(core.ValueError, "world", "got a heartbeat timeout of %v, want a positive one", o.HeartbeatTimeout)
-	}
+	o.JoinTimeout = cmp.Or(o.JoinTimeout, joinTimeout)
+	deadline := time.Now().Add(o.JoinTimeout)
+	o.MPI.Timeout, o.Options.JoinTimeout = o.JoinTimeout, o.JoinTimeout
 	t, err := mpi.Join(o.MPI)
 	if err != nil {
 		return nil, core.Errorf(core.DistributedError, "world", "%w", err)
 	}
-	joined.done = true
-	inner, err := collective.JoinWorld(t, max(o.Ranks, 1), o.Options)
+	watched := &watchedTransport{Transport: t}
+	inner, err := collective.JoinWorld(watched, max(o.Ranks, 1), o.Options)
 	if err != nil {
 		return nil, err
 	}
 	w := &World{World: inner, processes: t.Processes()}
 	if w.processes > 1 {
-		if w.control, err = w.openControl(o.HeartbeatTimeout); err != nil {
+		if w.control, err = w.openControl(o.HeartbeatTimeout, time.Until(deadline)); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
+		watched.watch()
 	}
 	return w, nil
 }
 
 // openControl opens the channel that tells which processes are lost.
-func (w *World) openControl(timeout time.Duration) (*control.Channel, error) {
+func (w *World) openControl(timeout, limit time.Duration) (*control.Channel, error) {
 	c, err := control.Join(control.Options{
-		Process: w.Process(), Processes: w.processes, HeartbeatTimeout: timeout, Exchange: w.exchange,
-		Status: func() []byte { return []byte(w.Status()) },
-		Answer: w.answer,
+		Process: w.Process(), Processes: w.processes, HeartbeatTimeout: timeout,
+		Exchange: func(payload []byte) ([][]byte, error) { return w.exchange(payload, limit) },
+		Status:   func() []byte { return []byte(w.Status()) },
+		Answer:   w.answer,
 		OnLost: func(process int, err error) {
 			if process == w.Process() {
 				w.abort(err)
@@ -97,12 +99,12 @@ func (w *World) openControl(timeout time.Duration) (*control.Channel, error) {
 }
 
 // exchange gives every process the payloads of all, by an exchange of all ranks.
-func (w *World) exchange(payload []byte) ([][]byte, error) {
+func (w *World) exchange(payload []byte, limit time.Duration) ([][]byte, error) {
 	groups := w.Groups()
 	texts, errs := make([][][]byte, len(groups)), make([]error, len(groups))
 	var all sync.WaitGroup
 	for i, g := range groups {
-		all.Go(func() { texts[i], errs[i] = g.Exchange(payload) })
+		all.Go(func() { texts[i], errs[i] = g.WithTimeout(limit).Exchange(payload) })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {

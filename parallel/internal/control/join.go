@@ -20,7 +20,7 @@ type Options struct {
 	Process, Processes int
 	// Exchange gathers a small payload of every process, in the order of the processes. Join calls it twice.
 	Exchange func(payload []byte) ([][]byte, error)
-	// HeartbeatTimeout is the silence after which a process is lost; 0 is 30 seconds. Heartbeats go every sixth of it, at most every 5 seconds.
+	// HeartbeatTimeout is the silence after which a process is lost; 0 is 30 seconds. Heartbeats go every sixth of it, and at least every second.
 	HeartbeatTimeout time.Duration
 	// Address to listen on, host:port; "" is loopback if all processes share a host, otherwise all addresses of the host.
 	Address string
@@ -47,7 +47,7 @@ func Join(o Options) (*Channel, error) {
 		return nil, fmt.Errorf("control: joining as process %d of %d with a timeout of %v: want a process of the world, an Exchange and a positive timeout",
 			o.Process, o.Processes, o.HeartbeatTimeout)
 	}
-	c := &Channel{o: o, interval: max(min(o.HeartbeatTimeout/6, 5*time.Second), time.Millisecond), questions: map[uint64]*question{},
+	c := &Channel{o: o, interval: max(min(o.HeartbeatTimeout/6, time.Second), time.Millisecond), questions: map[uint64]*question{},
 		eventDue: make(chan struct{}, 1)}
 	c.changed = sync.NewCond(&c.mu)
 	if err := c.meet(); err != nil {
