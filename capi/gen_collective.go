@@ -19,8 +19,13 @@ func plait_world_new(size C.int64_t, timeout C.int64_t, groups *C.int64_t) C.pla
 }
 
 //export plait_world_join
-func plait_world_join(ranks C.int64_t, timeout C.int64_t, heartbeat C.int64_t, prefix C.plait_string, groups *C.int64_t) C.plait_object {
-	return C.plait_object(bind.WorldJoin(int64(ranks), int64(timeout), int64(heartbeat), C.GoString(prefix), int64(uintptr(unsafe.Pointer(groups)))))
+func plait_world_join(ranks C.int64_t, timeout C.int64_t, join C.int64_t, heartbeat C.int64_t, communicator C.int64_t, prefix C.plait_string) C.plait_object {
+	return C.plait_object(bind.WorldJoin(int64(ranks), int64(timeout), int64(join), int64(heartbeat), int64(communicator), C.GoString(prefix)))
+}
+
+//export plait_world_joined
+func plait_world_joined(h C.plait_object, d C.int64_t, groups *C.int64_t) C.plait_object {
+	return C.plait_object(bind.WorldJoined(int64(h), int64(d), int64(uintptr(unsafe.Pointer(groups)))))
 }
 
 //export plait_mpiavailable

@@ -688,13 +688,20 @@ plait_status plait_checkpoint_reshard(plait_string header, plait_tensors list, i
 // one for each rank. timeout, in nanoseconds, is how long a rank waits for the others; 0 means the default.
 plait_status plait_world_new(int64_t size, int64_t timeout, int64_t *groups);
 
-// plait_world_join makes ranks of this process, which are its threads, part of the world of all processes
-// that a launcher started, and writes the handles of their groups. prefix is the root of Python's
-// environment, in whose libraries MPI is looked for. timeout is as in plait_world_new, and heartbeat, in
-// nanoseconds, how long a process may be silent; 0 means 30 seconds. End the world with plait_world_close. It
-// may wait for the device.
-plait_object plait_world_join(int64_t ranks, int64_t timeout, int64_t heartbeat, plait_string prefix,
-		int64_t *groups);
+// plait_world_join begins to make ranks of this process, which are its threads, part of the world of all
+// processes that a launcher started, and returns a handle for plait_world_joined. prefix is the root of
+// Python's environment, in whose libraries MPI is looked for. communicator is Fortran's number of a
+// communicator of MPI, whose processes join; a number beyond 32 bits means all processes. timeout, in
+// nanoseconds, is how long a rank waits for the others, join how long this process waits for the others to
+// join, and heartbeat how long a process may be silent; 0 means the defaults: 30 minutes, 5 minutes and 30
+// seconds.
+plait_object plait_world_join(int64_t ranks, int64_t timeout, int64_t join, int64_t heartbeat,
+		int64_t communicator, plait_string prefix);
+
+// plait_world_joined waits at most d nanoseconds until this process has joined the world, and returns a
+// handle of that, or 0 if it has not joined yet. It writes the handles of the groups of this process's ranks.
+// End the world with plait_world_close. It may wait for the device.
+plait_object plait_world_joined(plait_object h, int64_t d, int64_t *groups);
 
 // plait_mpiavailable returns 1 if there is a library of MPI that a process can use, otherwise 0.
 int64_t plait_mpiavailable(plait_string prefix);
@@ -775,8 +782,9 @@ plait_status plait_group_close(plait_object h);
 // plait_collective_start begins a collective of a group and returns its work. kind is 0 all_reduce, 1
 // broadcast, 2 reduce, 3 all_gather, 4 reduce_scatter, 5 all_to_all, 6 gather, 7 scatter, 8 send, 9 recv;
 // reduction is 0 sum, 1 avg, 2 product, 3 min, 4 max, 5 band, 6 bor, 7 bxor. peer is the root, or the other
-// side of send and recv, -1 meaning any. One tensor in the place of one for each rank is taken in equal
-// parts. timeout is in nanoseconds, 0 meaning the group's. It may wait for the device.
+// side of send and recv, -1 meaning any. tag is that of send and recv; of all_reduce it is 1 for the order of
+// [collective.Group.AllReduceByNode]. One tensor in the place of one for each rank is taken in equal parts.
+// timeout is in nanoseconds, 0 meaning the group's. It may wait for the device.
 plait_object plait_collective_start(plait_object of, int64_t kind, int64_t reduction, int64_t peer,
 		int64_t tag, plait_tensors ins, int64_t n_ins, plait_tensors outs, int64_t n_outs, int64_t timeout);
 

@@ -1,6 +1,6 @@
 """What ranks compute, whether they are threads or processes: each result is a digest of bits.
 
-As a script it prints rank 0's results.
+As a script it prints the results of all ranks: one in each process, or as many as its argument says.
 """
 
 import hashlib
@@ -128,11 +128,19 @@ def everything(rank):
     return json.loads(json.dumps(results))
 
 
-if __name__ == "__main__":
+def show(_=0):
+    """Prints the results of all ranks, on rank 0."""
     dist.init_process_group()
     mine = everything(dist.get_rank())
     everybody = [None] * dist.get_world_size()
     dist.all_gather_object(everybody, mine)
     if dist.get_rank() == 0:
         print(json.dumps(everybody))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        dist.spawn(show, nprocs=int(sys.argv[1]))
+    else:
+        show()
     sys.exit(0)

@@ -27,26 +27,61 @@ func WorldNew(size, timeout int64, groups IntsOut) (status Status) {
 	return 0
 }
 
-// WorldJoin makes ranks of this process, which are its threads, part of the world of all processes that a launcher started, and
-// writes the handles of their groups. prefix is the root of Python's environment, in whose libraries MPI is looked for. timeout is
-// as in [WorldNew], and heartbeat, in nanoseconds, how long a process may be silent; 0 means 30 seconds. End the world with
-// [WorldClose].
+// A joining is a world of processes that this process is about to join.
+type joining struct {
+	done  chan struct{}
+	world *process.World
+	err   error
+}
+
+// WorldJoin begins to make ranks of this process, which are its threads, part of the world of all processes that a launcher started,
+// and returns a handle for [WorldJoined]. prefix is the root of Python's environment, in whose libraries MPI is looked for.
+// communicator is Fortran's number of a communicator of MPI, whose processes join; a number beyond 32 bits means all processes.
+// timeout, in nanoseconds, is how long a rank waits for the others, join how long this process waits for the others to join, and
+// heartbeat how long a process may be silent; 0 means the defaults: 30 minutes, 5 minutes and 30 seconds.
+func WorldJoin(ranks, timeout, join, heartbeat, communicator int64, prefix string) (status Object) {
+	defer protect("init_process_group", &status)
+	o := process.Options{
+		Ranks: int(ranks), MPI: mpi.Options{Prefix: prefix}, HeartbeatTimeout: time.Duration(heartbeat), JoinTimeout: time.Duration(join),
+		Options: collective.Options{Timeout: time.Duration(timeout), Warn: warn},
+	}
+	if number := int32(communicator); int64(number) == communicator {
+		o.MPI.Communicator = &number
+	}
+	j := &joining{done: make(chan struct{})}
+	go func() {
+		defer close(j.done)
+		j.world, j.err = process.Join(o)
+	}()
+	return handle.AddObject(j)
+}
+
+// WorldJoined waits at most d nanoseconds until this process has joined the world, and returns a handle of that, or 0 if it has not
+// joined yet. It writes the handles of the groups of this process's ranks. End the world with [WorldClose].
 //
 //plait:waits
-func WorldJoin(ranks, timeout, heartbeat int64, prefix string, groups IntsOut) (status Object) {
+func WorldJoined(h Object, d int64, groups IntsOut) (status Object) {
 	defer protect("init_process_group", &status)
-	w, err := process.Join(process.Options{
-		Ranks: int(ranks), MPI: mpi.Options{Prefix: prefix}, HeartbeatTimeout: time.Duration(heartbeat),
-		Options: collective.Options{Timeout: time.Duration(timeout), Warn: warn},
-	})
-	if err != nil {
-		return failure(err)
+	j, ok := handle.Object[*joining](h)
+	if !ok {
+		return failf(core.StateError, "init_process_group", "got no world that is being joined")
 	}
-	out := handle.Slice[int64](groups, ranks)
-	for i, g := range w.Groups() {
+	timer := time.NewTimer(time.Duration(d))
+	defer timer.Stop()
+	select {
+	case <-j.done:
+	case <-timer.C:
+		return 0
+	}
+	if j.err != nil {
+		return failure(j.err)
+	}
+	list := j.world.Groups()
+	out := handle.Slice[int64](groups, int64(len(list)))
+	for i, g := range list {
 		out[i] = handle.AddObject(g)
 	}
-	return handle.AddObject(w)
+	return handle.AddObject(j.world)
 }
 
 // MPIAvailable returns 1 if there is a library of MPI that a process can use, otherwise 0.
@@ -250,8 +285,9 @@ func GroupClose(h Object) (status Status) {
 
 // CollectiveStart begins a collective of a group and returns its work. kind is 0 all_reduce, 1 broadcast, 2 reduce,
 // 3 all_gather, 4 reduce_scatter, 5 all_to_all, 6 gather, 7 scatter, 8 send, 9 recv; reduction is 0 sum, 1 avg, 2 product,
-// 3 min, 4 max, 5 band, 6 bor, 7 bxor. peer is the root, or the other side of send and recv, -1 meaning any. One tensor in
-// the place of one for each rank is taken in equal parts. timeout is in nanoseconds, 0 meaning the group's.
+// 3 min, 4 max, 5 band, 6 bor, 7 bxor. peer is the root, or the other side of send and recv, -1 meaning any. tag is that of send
+// and recv; of all_reduce it is 1 for the order of [collective.Group.AllReduceByNode]. One tensor in the place of one for each rank
+// is taken in equal parts. timeout is in nanoseconds, 0 meaning the group's.
 //
 //plait:waits
 func CollectiveStart(of Object, kind, reduction, peer, tag int64, ins Tensors, nIns int64, outs Tensors, nOuts, timeout int64) (status Object) {
@@ -273,7 +309,11 @@ func CollectiveStart(of Object, kind, reduction, peer, tag int64, ins Tensors, n
 	var w *collective.Work
 	switch collective.Kind(kind) {
 	case collective.KindAllReduce:
-		w = g.AllReduceMany(in, o)
+		if tag == 1 {
+			w = g.AllReduceByNode(in, o)
+		} else {
+			w = g.AllReduceMany(in, o)
+		}
 	case collective.KindBroadcast:
 		w = g.BroadcastMany(in, root)
 	case collective.KindReduce:

@@ -12,6 +12,7 @@ from plait import _core
 
 if TYPE_CHECKING:
     from plait.distributed._groups import ProcessGroup
+    from plait.distributed._spawn import SpawnContext
 
 
 class Rank:
@@ -27,7 +28,10 @@ class Rank:
         self.waits: set[Callable[[], object]] = set()  # functions that wait for asynchronous work, called at the end
         self.context = context  # handle of the engine's context, for a rank of `spawn`
         self.error_raised = False  # the rank got a DistributedError, or its function has raised
+        self.spawned: SpawnContext | None = None  # what started the rank, if `spawn` did
+        self.across = False  # its world has ranks of other processes
         self._lock, self._inside = threading.Lock(), 1
+        self._others = 0  # threads and tasks beside the rank's main thread
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that the rank waits for
         self._tasks: weakref.WeakSet[futures.Future[Any]] = weakref.WeakSet()
 
@@ -52,8 +56,17 @@ class Rank:
 
     def _add_threads(self, n: int) -> None:
         """Changes the engine's count of threads that make calls for the rank."""
+        self._others += n
         if self.handle:
             _core.bind_GroupAddThreads(self.handle, n)
+
+    def move(self, handle: int, number: int, size: int) -> None:
+        """Makes the rank one of another world, of which `handle` is the group of all ranks."""
+        with self._lock:
+            if self.handle:
+                _core.bind_GroupAddThreads(self.handle, -self._others)
+            self.handle, self.number, self.size, self.across = handle, number, size, True
+            _core.bind_GroupAddThreads(handle, self._others)
 
     def end(self) -> int:
         """Returns the handle of the rank's group and removes it from the rank."""
@@ -116,3 +129,8 @@ _alone = Rank()
 def here() -> Rank:
     """Returns the calling thread's rank. Threads outside of ranks share one rank, the only one of its world."""
     return place.rank or _alone
+
+
+def main_rank() -> Rank:
+    """Returns the rank of threads that belong to no rank of `spawn`."""
+    return _alone

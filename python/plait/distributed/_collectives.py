@@ -105,12 +105,27 @@ def resolve_root(group: Any, name: str, root: int | None, group_root: int | None
     return g, root if group is None else get_group_rank(g, root)  # type: ignore[arg-type,return-value]
 
 
-def all_reduce(tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Reduces the ranks' tensors, of one shape and dtype, in place on every rank."""
+def all_reduce(
+    tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None, async_op: bool = False, *, order: str = "rank"
+) -> Work | None:
+    """Reduces the ranks' tensors, of one shape and dtype, in place on every rank.
+
+    Args:
+        tensor: the tensor, or a list of tensors that are reduced together
+        op: a `ReduceOp`
+        group: the default group by default
+        async_op: whether to return at once, with a handle
+        order: "rank" joins in the order of the ranks, so that the bits are the same wherever they live. "node" joins
+            the ranks of each process first and then the results of the processes: of processes with several ranks it
+            sends less, and the bits depend on which ranks share a process
+    """
+    if order not in ("rank", "node"):
+        raise ValueError(f'all_reduce: order: want "rank" or "node", got {order!r}')
     if is_non_member(group):
         return None
+    g, by_node = resolve_group(group, "all_reduce"), int(order == "node")
     return _wait_unless_async(
-        start_collective(Kind.ALL_REDUCE, resolve_group(group, "all_reduce"), tensor, op=op, result=[tensor]), async_op
+        start_collective(Kind.ALL_REDUCE, g, tensor, op=op, tag=by_node, result=[tensor]), async_op
     )
 
 

@@ -16,7 +16,7 @@ from plait._device import set_default_device
 from plait._engine.rank import here, place, running
 from plait._engine.runtime import address, check
 from plait.distributed._environment import started
-from plait.distributed._processes import join_processes
+from plait.distributed._processes import join_others
 
 __all__ = [
     "Backend",
@@ -160,18 +160,19 @@ def init_process_group(
     *,
     heartbeat_timeout: timedelta | float | None = None,
     flight_records: str | os.PathLike[str] | None = None,
+    communicator: Any = None,
 ) -> None:
     """Creates the default group, of all ranks that were started together.
 
     Inside `spawn`, the rank is the thread's. In a process that a launcher started with others, `python -m
-    plait.distributed.run` or MPI's `mpiexec`, the process is a rank, and it waits for the other processes. Any other
-    thread is the only rank of its world.
+    plait.distributed.run` or MPI's `mpiexec`, the process is a rank, and it waits for the other processes. Inside
+    `spawn` in such processes, the ranks are the threads of all of them. Any other thread is the only rank of its world.
 
     Args:
         backend: "gloo", "nccl", "mpi" and "local" are accepted and mean the same: threads exchange data in memory, and
             processes by MPI
         init_method: has no effect: `spawn` or the launcher knows the ranks
-        timeout: how long a rank waits for the others; 30 minutes by default
+        timeout: how long a rank waits for the others; 30 minutes by default, and 5 minutes for processes to join
         world_size: if given, must be the number of ranks
         rank: if given, must be this rank's number
         store: has no effect
@@ -181,6 +182,8 @@ def init_process_group(
         heartbeat_timeout: how long a process may be silent before it counts as lost; 30 seconds by default
         flight_records: a folder in which every process writes what its ranks did last when a rank is lost, late or
             disagrees; by default that of the environment variable PLAIT_FLIGHT_RECORDER, if it is set
+        communicator: a communicator of mpi4py, or Fortran's number of one: its processes are the ranks, in its order.
+            By default all processes that the launcher started are
 
     Raises:
         RuntimeError: if the default group exists already.
@@ -202,8 +205,7 @@ def init_process_group(
             "starts belong to the rank: start it there, with threading or concurrent.futures"
         )
     limit = nanoseconds(timeout)
-    if place.rank is None:
-        _join_processes(limit, nanoseconds(heartbeat_timeout))
+    join_others(limit, nanoseconds(heartbeat_timeout), communicator, world_size)
     if world_size not in (-1, r.size) or rank not in (-1, r.number):
         raise ValueError(
             f"init_process_group: this is rank {r.number} of {r.size}, got rank {rank} of {world_size}; "
@@ -218,19 +220,6 @@ def init_process_group(
     if flight_records is not None:
         check(_core.bind_GroupWriteFlightRecords(r.handle, os.fspath(flight_records)))
     r.world = ProcessGroup(check(_core.bind_GroupRenew(r.handle, limit)), range(r.size))
-
-
-def _join_processes(limit: int, heartbeat: int) -> None:
-    """Joins the other processes that a launcher started with this one, if it did."""
-    how = started()
-    if how.launcher == "hand" and how.size > 1:
-        raise ValueError(
-            f"init_process_group: {how.variable} is {how.size}, but no launcher started this process, so it cannot "
-            "find the others; start them with python -m plait.distributed.run --nproc-per-node N script.py, with "
-            "mpiexec, or as threads with plait.distributed.spawn(fn, nprocs=n)"
-        )
-    if how.launcher and how.size > 1:
-        join_processes(limit, heartbeat)
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
@@ -329,7 +318,9 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """
     if here().world is None and fallback_rank is not None:
         return fallback_rank
-    how = started()
+    how, rank = started(), here()
+    if rank.spawned and rank.across:
+        return how.local_rank * rank.spawned.size + rank.spawned.local_rank(rank)
     if place.rank is None and how.size > 1:
         return how.local_rank
     return get_rank()

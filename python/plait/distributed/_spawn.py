@@ -18,6 +18,7 @@ from plait._engine.rank import Rank, place, running
 from plait._engine.runtime import address, check
 from plait._errors import DistributedError, text_of
 from plait.distributed._groups import nanoseconds
+from plait.distributed._processes import ProcessWorld, join_processes, number_of
 from plait.distributed._threads import RankThread, patch_threads
 
 
@@ -38,6 +39,10 @@ def spawn(
     If a rank raises, collectives in which other ranks wait for it raise an error that names it. Ctrl-C ends all
     collectives. A thread cannot be stopped from outside: if a rank does not end within the grace period after another
     rank has raised, its thread goes on, but all its collectives fail.
+
+    In processes that a launcher started, each of which calls it, the rank that `fn` gets is its number in this process.
+    `init_process_group` then makes a world of the ranks of all processes, those of the first process first; with
+    `world_size=nprocs` it makes one of this process's ranks.
 
     Threads that a rank's code starts, and tasks that it submits to a `ThreadPoolExecutor`, belong to the rank. The rank
     ends after its threads that are no daemons.
@@ -109,6 +114,37 @@ class SpawnContext:
         self._lock = threading.Lock()
         self._failed_at = 0.0  # time of the first failure
         self._threads: list[threading.Thread] = []
+        self._running = len(devices)  # ranks that have not ended
+        self._joining = threading.Lock()
+        self._world: ProcessWorld | None = None  # with the ranks of other processes
+        self._not_joined: BaseException | None = None  # why there is none
+
+    def join_processes(self, rank: Rank, timeout: int, heartbeat: int, communicator: Any) -> None:
+        """Makes a rank one of the world of all processes. The first to come joins it for all of this process."""
+        index = rank.number
+        with self._joining:
+            if self._not_joined is not None:
+                raise self._not_joined
+            try:
+                if self._world is None:
+                    # The process stays in a world of its own, so that others like this one can follow.
+                    join_processes(timeout, heartbeat, communicator)
+                    self._world = ProcessWorld(len(self._devices), timeout, heartbeat, number_of(communicator))
+            except BaseException as error:
+                self._not_joined = error
+                raise
+        handle = self._world.groups[index]
+        rank.move(handle, check(_core.bind_GroupRank(handle)), check(_core.bind_GroupSize(handle)))
+        check(_core.bind_GroupDetectDeadlocks(handle, rank.context))
+
+    @property
+    def size(self) -> int:
+        """The number of ranks of this process."""
+        return len(self._devices)
+
+    def local_rank(self, rank: Rank) -> int:
+        """Returns a rank's number in this process."""
+        return rank.number if self._world is None else rank.number - check(_core.bind_GroupRank(self._world.groups[0]))
 
     def _start(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         """Starts the ranks' threads."""
@@ -151,9 +187,7 @@ class SpawnContext:
             rank = Rank(number, size, context)
             self._begin(rank, handle, device, mode)
         except BaseException as error:
-            _core.bind_GroupAbort(handle, self._record_error(number, error))
-            _core.bind_GroupClose(handle)
-            _core.bind_ObjectRelease(handle)
+            self._leave_groups(number, self._record_error(number, error))
             if rank is not None:
                 self._end(rank, before)
             return
@@ -172,16 +206,27 @@ class SpawnContext:
                 why = self._record_error(number, error)
         finally:
             rank.end()
-            _core.bind_GroupAbort(handle, why)
-            _core.bind_GroupClose(handle)
-            _core.bind_ObjectRelease(handle)
+            self._leave_groups(number, why)
             self._end(rank, before)
+
+    def _leave_groups(self, number: int, why: str) -> None:
+        """Ends a rank in its worlds, and this process's part in the world of all processes after its last rank."""
+        with self._lock:
+            self._running -= 1
+            last, world = not self._running, self._world
+        for group in (self._groups[number], *([world.groups[number]] if world else [])):
+            _core.bind_GroupAbort(group, why)
+            _core.bind_GroupClose(group)
+            _core.bind_ObjectRelease(group)
+        if last and world:
+            world.close()
 
     def _begin(self, rank: Rank, handle: int, device: int, mode: int) -> None:
         """Makes the calling thread a rank's."""
         _core.bind_ModeSet(mode)
         _core.bind_ModeSet(_core.bind_RankMode(rank.context))
         place.rank = rank
+        rank.spawned = self
         running.add(rank)
         own = device_of(device)
         rank.current[own._kind] = own.index or 0
@@ -235,7 +280,7 @@ class SpawnContext:
 
     def _abort(self, why: str) -> None:
         """Fails the collectives of all ranks."""
-        for handle in self._groups:
+        for handle in (*self._groups, *(self._world.groups if self._world else ())):
             if (status := _core.bind_GroupAbort(handle, why)) < 0:  # the rank has ended
                 _core.bind_ErrorRelease(status)
 

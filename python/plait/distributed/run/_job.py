@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from plait.distributed._processes import FAILURE
 from plait.distributed.run import _child, _mpiexec, _worker
 from plait.distributed.run._arguments import Arguments
 
@@ -63,6 +64,7 @@ def _variables(a: Arguments, name: str, attempt: int, folder: Path) -> dict[str,
         "TORCHELASTIC_MAX_RESTARTS": str(a.restarts),
         "TORCHELASTIC_RUN_ID": name,
         _worker.REPORTS: str(folder),
+        FAILURE: str(folder / "failure"),
         _worker.SCRIPT: "program" if not a.python else "module" if a.module else "script",
     }
 
@@ -105,8 +107,9 @@ def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace
         stopped: set[int] = set()
         try:
             while (code := process.poll()) is None:
-                if not failed_at and any(folder.glob("rank-*.json")):
+                if not failed_at and (failures := _failures(folder, set(), everybody=False)):
                     failed_at = time.monotonic()
+                    _tell(folder, failures[0])
                 if failed_at and time.monotonic() > failed_at + grace:
                     print(f"plait.distributed.run: a rank failed {grace:g} s ago, ending the others", file=sys.stderr)
                     stopped = _running(folder)
@@ -123,6 +126,13 @@ def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace
             _interrupt(process, signal.SIGTERM)
             _kill_workers(folder)
         return code if code is not None else 1, stopped
+
+
+def _tell(folder: Path, failure: dict[str, Any]) -> None:
+    """Tells processes that wait for others to join them which rank has failed."""
+    part = folder / "failure.part"
+    part.write_text(f"rank {failure['rank']} has failed: {failure['message']}")
+    part.rename(folder / "failure")
 
 
 def _interrupt(process: subprocess.Popen[bytes], number: int) -> None:
@@ -175,19 +185,25 @@ def _kill_workers(folder: Path) -> None:
                 os.kill(int(file.read_text()), signal.SIGKILL)
 
 
-def _failures(folder: Path, stopped: set[int]) -> list[dict[str, Any]]:
+def _failures(folder: Path, stopped: set[int], everybody: bool = True) -> list[dict[str, Any]]:
     """Returns why ranks of this machine failed: those that could not say so, the others by time, then those stopped.
 
     The launcher's exit code does not tell: Open MPI's is 0 if processes may survive others.
+
+    Args:
+        folder: of the reports
+        stopped: ranks that had to be stopped
+        everybody: whether all processes have ended; otherwise those that run are left out
     """
     said, silent, ended = [], [], []
     for file in sorted(folder.glob("rank-*.pid"), key=_rank):
         rank, report = _rank(file), file.with_suffix(".json")
+        runs = not everybody and _runs(file, folder)  # first: what it has written is then all that it will write
         if rank in stopped:
             ended.append({"rank": rank, "message": "it still ran when another rank or the launcher had ended"})
         elif report.exists():
             said.append((report.stat().st_mtime_ns, {"rank": rank, **json.loads(report.read_text())}))
-        elif not file.with_suffix(".done").exists():
+        elif not file.with_suffix(".done").exists() and not runs:
             silent.append({"rank": rank, "message": "it was killed, or ended without a word"})
     return [*silent, *(failure for _, failure in sorted(said, key=lambda pair: pair[0])), *ended]
 

@@ -82,15 +82,20 @@ class _Report:
         self.folder = os.environ.pop(REPORTS, "")
         self._path = Path(self.folder) / f"rank-{rank}.json" if self.folder and os.path.isdir(self.folder) else None
         if self._path:
-            self._path.with_suffix(".pid").write_text(str(os.getpid()))
+            self._put(".pid", str(os.getpid()))
 
     def write(self, code: int, message: str) -> None:
         """Writes the exit code and the reason."""
         if self._path:
             said = {"code": code, "message": message, "host": socket.gethostname(), "pid": os.getpid()}
+            self._put(".json", json.dumps(said))
+
+    def _put(self, suffix: str, text: str) -> None:
+        """Writes a file, which the launcher does not see before it is whole."""
+        if self._path:
             part = self._path.with_suffix(".part")
-            part.write_text(json.dumps(said))
-            part.rename(self._path)  # the launcher reads none that is half written
+            part.write_text(text)
+            part.rename(self._path.with_suffix(suffix))
 
     def done(self) -> None:
         """Writes that the script has come to its end."""
