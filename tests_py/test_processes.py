@@ -257,12 +257,17 @@ def test_signals_end_all(number, tmp_path):
     check_no_process_is_left(tmp_path)
 
 
-def test_launcher_that_is_killed_leaves_nothing(tmp_path):
-    kind = next((k for k, path in KINDS.items() if path), "openmpi")
-    path = script(tmp_path, "dist.barrier()\nos.write(1, b'there\\n')\ntime.sleep(60)\n")
-    process = start(kind, 2, [path])
+@kinds
+@pytest.mark.parametrize("whole", [True, False], ids=["the command", "mpiexec"])
+def test_launcher_that_is_killed_leaves_nothing(kind, whole, tmp_path):
+    text = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ndist.barrier()\nos.write(1, b'there\\n')\ntime.sleep(60)\n"
+    process = start(kind, 2, [script(tmp_path, text)])
     assert process.stdout.readline() == "there\n"
-    process.kill()
+    if whole:
+        process.kill()
+    else:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
     process.communicate(timeout=30)
     check_no_process_is_left(tmp_path)
 

@@ -13,9 +13,9 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def command(parent: int, program: list[str]) -> list[str]:
-    """Returns the command of a process that becomes a program, which gets SIGTERM when its parent ends."""
-    return [sys.executable, "-S", "-E", __file__, str(parent), *program]
+def command(parent: int, program: list[str], number: int = signal.SIGTERM) -> list[str]:
+    """Returns the command of a process that becomes a program, which gets a signal when its parent ends."""
+    return [sys.executable, "-S", "-E", __file__, str(parent), str(int(number)), *program]
 
 
 def held(program: list[str]) -> list[str]:
@@ -55,4 +55,4 @@ def _hold(program: list[str]) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == "held":
         sys.exit(_hold(sys.argv[2:]))
-    _become(sys.argv[2:], int(sys.argv[1]), signal.SIGTERM)
+    _become(sys.argv[3:], int(sys.argv[1]), int(sys.argv[2]))

@@ -41,6 +41,7 @@ def run(a: Arguments) -> int:
                 print(shlex.join(line), file=sys.stderr, flush=True)
             if a.dry_run:
                 return 0
+            line = _child.command(os.getpid(), line, _mpiexec.last_signal(kind))
             code, stopped = _supervise(line, _mpiexec.environment(kind) | exported, folder, a.grace)
             failures = _failures(folder, stopped)
         finally:
@@ -102,7 +103,7 @@ def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace
         The launcher's exit code, and the ranks that had not ended by then.
     """
     with _signals_raise():
-        process = subprocess.Popen(_child.command(os.getpid(), line), env=environment, process_group=0)
+        process = subprocess.Popen(line, env=environment, process_group=0)
         failed_at = 0.0
         stopped: set[int] = set()
         try:

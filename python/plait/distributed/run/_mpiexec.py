@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,14 @@ def environment(kind: str) -> dict[str, str]:
     if kind == "openmpi" and hasattr(os, "geteuid") and os.geteuid() == 0:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return env
+
+
+def last_signal(kind: str) -> int:
+    """Returns the signal upon which an mpiexec ends its processes, even those that ignore SIGTERM.
+
+    MPICH's only passes SIGTERM on, but its helpers kill the processes when it has ended.
+    """
+    return signal.SIGTERM if kind == "openmpi" else signal.SIGKILL
 
 
 def command(path: str, kind: str, a: Arguments, exported: dict[str, str], program: list[str]) -> list[str]:
