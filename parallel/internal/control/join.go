@@ -96,9 +96,10 @@ func (c *Channel) meet() error {
 	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	system, _ := os.Hostname()
+	network, _ := os.Readlink("/proc/self/ns/net") // a container may have one of its own
 	var token [32]byte
 	_, _ = rand.Read(token[:])
-	all, err := c.exchange(texts(string(token[:]), c.o.Host, system+"/"+string(bytes.TrimSpace(boot))), 3)
+	all, err := c.exchange(texts(string(token[:]), c.o.Host, system+"/"+string(bytes.TrimSpace(boot))+"/"+network), 3)
 	if err != nil {
 		return err
 	}
