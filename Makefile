@@ -76,6 +76,7 @@ test-package: extension  ## wheel and source distribution, each installed into a
 
 test-full: setup lint test test-race test-package  ## all of these, every program for CUDA, and a minute of each fuzz target
 	@env $(SOFTWARE_GPU) go test ./gpu -all -translate -timeout 4h
+	@go test ./parallel/process -all -timeout 1h
 	@internal/make/fuzz 60s
 
 test-gpu: setup  ## the tests of gpu/ on this machine's GPU, under each driver that has one

@@ -46,9 +46,9 @@ def names(c, message):
         "vanish": rf"{process} exited or was killed \(connection closed\)",
         "stop": rf"{process} has not been heard from by process \d for ",
         "raise": "ValueError: boom",
-        "exit": r"it has left the group|its process has left the world|SystemExit: 3",
+        "exit": "it exited with 3|SystemExit: 3",
     }
-    said = rf"rank {victim} (is gone|has failed): .*({reasons[c['manner']]})"
+    said = rf"(rank {victim}|\({victim} in the world\)) (is gone|has failed): .*({reasons[c['manner']]})"
     if c["phase"] == "start":  # before it had joined, only the launcher knows, or nobody
         said += rf"|rank {victim} has failed: |did not come to initialise MPI|{process}|processes \[{victim}\] of"
     return re.search(said, message, re.DOTALL)

@@ -271,7 +271,7 @@ func (m *rendezvous) awaitsOthers(w *Work) bool {
 func (m *rendezvous) gone(label string, process int, err error) error {
 	for i := range m.ranks {
 		if m.home(i) == process {
-			return core.Errorf(core.DistributedError, label, "rank %d is gone: %w", i, err)
+			return core.Errorf(core.DistributedError, label, "%s is gone: %w", m.rankName(i), err)
 		}
 	}
 	return err

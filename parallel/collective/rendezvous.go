@@ -157,7 +157,15 @@ func (m *rendezvous) retire() {
 
 // goneError returns the error of an operation that needs rank i, which has left.
 func (m *rendezvous) goneError(op string, i int) error {
-	return core.Errorf(core.DistributedError, op, "rank %d is gone: %w", i, m.absent[i])
+	return core.Errorf(core.DistributedError, op, "%s is gone: %w", m.rankName(i), m.absent[i])
+}
+
+// rankName returns what messages call rank i, whose number in the world may be another one.
+func (m *rendezvous) rankName(i int) string {
+	if m.ranks[i] == i {
+		return fmt.Sprint("rank ", i)
+	}
+	return fmt.Sprintf("rank %d (%d in the world)", i, m.ranks[i])
 }
 
 // anyAbsent returns an error if a rank has left before it arrived at round r.

@@ -3,10 +3,12 @@
 package process_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +31,7 @@ const (
 )
 
 // roles are played by processes of their own. What one returns is written to a file, "ok" for nil.
-var roles = map[string]func(w *process.World) error{"count": count, "rounds": rounds}
+var roles = map[string]func(w *process.World) error{"count": count, "rounds": rounds, "fail": fail}
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(role); name != "" {
@@ -41,18 +43,16 @@ func TestMain(m *testing.M) {
 // play joins the world and plays a role.
 func play(name string) int {
 	heartbeat, _ := time.ParseDuration(os.Getenv("TEST_PROCESS_HEARTBEAT"))
-	w, err := process.Join(process.Options{HeartbeatTimeout: heartbeat, JoinTimeout: patience, Ranks: 1})
+	ranks, _ := strconv.Atoi(os.Getenv("TEST_PROCESS_RANKS"))
+	leave(fmt.Sprint("pid-", os.Getpid()), nil)
+	w, err := process.Join(process.Options{HeartbeatTimeout: heartbeat, JoinTimeout: patience, Ranks: ranks})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	err = roles[name](w)
 	leave(fmt.Sprint("end-", w.Process()), err)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if err := w.Close(); err != nil {
+	if err = errors.Join(err, w.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -70,6 +70,12 @@ class ProcessWorld:
             _core.bind_ErrorRelease(status)
 
 
+def abort_worlds(why: str) -> None:
+    """Tells the processes of all worlds that this process is in why it ends."""
+    for world in _open:
+        world.abort(why)
+
+
 def _check_launcher() -> None:
     """Raises an error if the launcher says that a rank has failed, for which this process would wait in vain."""
     name = os.environ.get(FAILURE, "")
@@ -94,8 +100,7 @@ class _ProcessRank:
         try:
             self._before(kind, error, trace)  # writes the launcher's report, which comes before those of others
         finally:
-            for world in _open:
-                world.abort(f"it raised {kind.__name__}: {text_of(error)}")
+            abort_worlds(f"it raised {kind.__name__}: {text_of(error)}")
 
     def _leave(self) -> None:
         """Ends the rank, and all worlds."""

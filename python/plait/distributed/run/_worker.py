@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from plait.distributed._environment import started
+from plait.distributed._processes import abort_worlds
 from plait.distributed.run import _child
 
 # Variables of the launcher for its processes: the folder of their reports, if it is on the same machine, and what the
@@ -53,6 +54,7 @@ def main() -> None:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if code:
             report.write(code, f"it exited with {end.code}")
+            abort_worlds(f"it exited with {end.code}")
         else:
             report.done()
         raise
