@@ -23,7 +23,7 @@ import (
 const groupType = "*" + module + "/parallel/collective.Group"
 
 // meets are the methods of a group in which ranks meet.
-var meets = map[string]bool{"AllReduce": true, "AllReduceMany": true, "Broadcast": true, "BroadcastMany": true, "Reduce": true,
+var meets = map[string]bool{"AllReduce": true, "AllReduceMany": true, "AllReduceByNode": true, "Broadcast": true, "BroadcastMany": true, "Reduce": true,
 	"AllGather": true, "AllGatherInto": true, "AllGatherParts": true, "AllGatherMade": true, "ReduceScatter": true,
 	"ReduceScatterInto": true, "ReduceScatterParts": true, "AllToAll": true, "AllToAllInto": true, "Gather": true, "Scatter": true,
 	"Send": true, "Recv": true, "Exchange": true, "StartExchange": true, "Barrier": true, "MonitoredBarrier": true}

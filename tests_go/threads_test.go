@@ -72,6 +72,8 @@ var goroutines = map[string]string{
 	"gpu/internal/hostcuda/compile.go Compile":             "runs the compiler, in tests",
 	"parallel/ddp/paramserver.go newParamServer":           "serve recovers",
 	"parallel/collective/spawn.go runRanks":                "recovers",
+	"parallel/process/watched.go Lost":                     "fails operations, with no code of the caller's",
+	"capi/bind/collective.go WorldJoin":                    "recovers",
 	"parallel/process/process.go exchange":                 "exchanges messages, with no code of the caller's",
 	"parallel/internal/control/channel.go goLocked":        "serves connections, with no code of the caller's",
 	"parallel/internal/control/channel.go closeWhenDone":   "closes a connection",

@@ -51,6 +51,11 @@ func WorldJoin(ranks, timeout, join, heartbeat, communicator int64, prefix strin
 	j := &joining{done: make(chan struct{})}
 	go func() {
 		defer close(j.done)
+		defer func() {
+			if r := recover(); r != nil {
+				j.err = panicError("init_process_group", r)
+			}
+		}()
 		j.world, j.err = process.Join(o)
 	}()
 	return handle.AddObject(j)

@@ -31,7 +31,7 @@ const (
 )
 
 // roles are played by processes of their own. What one returns is written to a file, "ok" for nil.
-var roles = map[string]func(w *process.World) error{"count": count, "rounds": rounds, "fail": fail}
+var roles = map[string]func(w *process.World) error{"count": count, "rounds": rounds, "fail": fail, "bench": bench}
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(role); name != "" {
