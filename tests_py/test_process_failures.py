@@ -45,7 +45,7 @@ def names(c, message):
         "kill": rf"{process} exited or was killed \(connection closed\)",
         "vanish": rf"{process} exited or was killed \(connection closed\)",
         "stop": rf"{process} has not been heard from by process \d for ",
-        "raise": "ValueError: boom",
+        "raise": "(ValueError|CheckpointError): .*boom",
         "exit": "it exited with 3|SystemExit: 3",
     }
     said = rf"(rank {victim}|\({victim} in the world\)) (is gone|has failed): .*({reasons[c['manner']]})"

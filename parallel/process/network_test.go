@@ -196,7 +196,7 @@ func TestBytesOnALink(t *testing.T) {
 	n := newNetwork(t)
 	out := n.start("count", 30*time.Second)
 	for p := range n.hosts {
-		_, text := read(t, n.dir, fmt.Sprint("end-", p))
+		_, text := read(t, n.dir, fmt.Sprint("end-", p), out)
 		require.Equal(t, "ok", text, out)
 	}
 }
@@ -208,15 +208,15 @@ func TestLinkCutForAWhile(t *testing.T) {
 	}
 	n := newNetwork(t)
 	out := n.start("rounds", 30*time.Second)
-	read(t, n.dir, "round-1")
+	read(t, n.dir, "round-1", out)
 	n.link(false)
 	time.Sleep(12 * time.Second)
-	_, before := read(t, n.dir, "round-0")
+	_, before := read(t, n.dir, "round-0", out)
 	n.link(true)
-	require.Eventually(t, func() bool { _, now := read(t, n.dir, "round-0"); return now != before }, patience, 10*time.Millisecond, out)
+	require.Eventually(t, func() bool { _, now := read(t, n.dir, "round-0", out); return now != before }, patience, 10*time.Millisecond, out)
 	require.NoError(t, os.WriteFile(filepath.Join(n.dir, "enough"), nil, 0o666))
 	for p := range n.hosts {
-		_, text := read(t, n.dir, fmt.Sprint("end-", p))
+		_, text := read(t, n.dir, fmt.Sprint("end-", p), out)
 		require.Equal(t, "ok", text, out)
 	}
 }
@@ -226,11 +226,11 @@ func TestLinkCutForGood(t *testing.T) {
 	const heartbeat = 2 * time.Second
 	n := newNetwork(t)
 	out := n.start("rounds", heartbeat)
-	read(t, n.dir, "round-1")
+	read(t, n.dir, "round-1", out)
 	cut := time.Now()
 	n.link(false)
 	for p, host := range n.hosts {
-		at, text := read(t, n.dir, fmt.Sprint("end-", p))
+		at, text := read(t, n.dir, fmt.Sprint("end-", p), out)
 		require.Contains(t, text, fmt.Sprintf("rank %d is gone: process %d on host %s has not been heard from by process %d", 1-p, 1-p, n.hosts[1-p], p), "%s: %v", host, out)
 		require.Less(t, at.Sub(cut), heartbeat+5*time.Second, text)
 	}

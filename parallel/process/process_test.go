@@ -3,6 +3,7 @@
 package process_test
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -72,14 +73,14 @@ func leave(name string, err error) {
 }
 
 // read waits for a file of [leave].
-func read(t *testing.T, dir, name string) (at time.Time, text string) {
+func read(t *testing.T, dir, name string, out *bytes.Buffer) (at time.Time, text string) {
 	t.Helper()
 	var data []byte
 	require.Eventually(t, func() (ok bool) {
 		var err error
 		data, err = os.ReadFile(filepath.Join(dir, name))
 		return err == nil
-	}, patience, 10*time.Millisecond, name)
+	}, patience, 10*time.Millisecond, "%s: %v", name, out)
 	number, text, _ := strings.Cut(string(data), " ")
 	var nano int64
 	_, err := fmt.Sscan(number, &nano)

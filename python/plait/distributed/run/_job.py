@@ -64,6 +64,8 @@ def _variables(a: Arguments, name: str, attempt: int, folder: Path) -> dict[str,
         "TORCHELASTIC_RESTART_COUNT": str(attempt),
         "TORCHELASTIC_MAX_RESTARTS": str(a.restarts),
         "TORCHELASTIC_RUN_ID": name,
+        # UCX, below many libraries of MPI, ends a process that copies from the memory of one that has died.
+        "UCX_TLS": os.environ.get("UCX_TLS") or "^cma",
         _worker.REPORTS: str(folder),
         FAILURE: str(folder / "failure"),
         _worker.SCRIPT: "program" if not a.python else "module" if a.module else "script",
