@@ -118,8 +118,11 @@ func fail(w *process.World) error {
 // TestFailures has a process fail at a random moment. The ranks of the others must raise in time, with what became of it.
 func TestFailures(t *testing.T) {
 	seeds := 6
-	if *all {
+	switch {
+	case *all:
 		seeds = 200
+	case testing.Short():
+		seeds = 2
 	}
 	host, err := os.Hostname()
 	require.NoError(t, err)
