@@ -28,6 +28,7 @@ SHARED = {
     "_engine/runtime._pack": "a function of the package, set once at import",
     "distributed/_processes._world": "the world of processes that this process stays in until its end",
     "distributed/_processes._open": "the worlds that this process is in, for its end",
+    "distributed/_stores/_server._tenants": "servers of the process that its stores share, under a lock, as start says",
     "distributed/_threads.patch_threads": "threads of the process are patched once",
     "distributed/checkpoint/_saving._unreported": "saves of all ranks, for the process's end",
     "distributed/fsdp/_module._classes": "a cache of classes, which setdefault keeps one of each",

@@ -30,6 +30,18 @@ class DistributedError(RuntimeError):
     """A collective that failed: a rank that died or never came, or calls that do not match."""
 
 
+class DistStoreError(DistributedError):
+    """An operation of a store that waited in vain, or that the store cannot do."""
+
+
+class QueueEmptyError(DistStoreError):
+    """A queue of a store that has no value."""
+
+
+class DistNetworkError(DistributedError):
+    """A connection that could not be made, or that broke."""
+
+
 class OutOfMemoryError(MemoryError, RuntimeError):
     """An allocation that a device could not serve."""
 

@@ -12,15 +12,20 @@ returns when every rank has made the call and all agree. An asynchronous call re
 from typing import Any as _Any
 
 from plait._engine.missing_names import absent as _absent
+from plait._errors import DistNetworkError as DistNetworkError
 from plait._errors import DistributedError as _DistributedError
+from plait._errors import DistStoreError as DistStoreError
+from plait._errors import QueueEmptyError as QueueEmptyError
 from plait._public import publish as _publish
 from plait.distributed._bucket import GradBucket as GradBucket
 from plait.distributed._collectives import *
+from plait.distributed._default_group import *
 from plait.distributed._groups import *
 from plait.distributed._objects import *
 from plait.distributed._peers import *
 from plait.distributed._single_thread import all_reduce_sync as all_reduce_sync
 from plait.distributed._spawn import spawn as spawn
+from plait.distributed._stores import *
 from plait.distributed._stragglers import *
 from plait.distributed._work import *
 from plait.distributed.device_mesh import *

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,17 +11,14 @@ from datetime import timedelta
 from typing import Any
 
 from plait import _core
-from plait._device import set_default_device
-from plait._engine.rank import here, place, running
+from plait._engine.rank import here, place
 from plait._engine.runtime import address, check
 from plait.distributed._environment import started
-from plait.distributed._processes import join_others
 
 __all__ = [
     "Backend",
     "GroupMember",
     "ProcessGroup",
-    "destroy_process_group",
     "get_backend",
     "get_global_rank",
     "get_group_rank",
@@ -31,7 +27,6 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "group",
-    "init_process_group",
     "is_available",
     "is_gloo_available",
     "is_initialized",
@@ -145,102 +140,6 @@ def nanoseconds(timeout: timedelta | float | None) -> int:
     if not seconds > 0:
         raise ValueError(f"timeout: want a positive time, got {timeout!r}")
     return max(1, int(min(seconds * 1e9, 2**63 - 1)))
-
-
-def init_process_group(
-    backend: str | None = None,
-    init_method: str | None = None,
-    timeout: timedelta | float | None = None,
-    world_size: int = -1,
-    rank: int = -1,
-    store: Any = None,
-    group_name: str = "",
-    pg_options: Any = None,
-    device_id: Any = None,
-    *,
-    heartbeat_timeout: timedelta | float | None = None,
-    flight_records: str | os.PathLike[str] | None = None,
-    communicator: Any = None,
-) -> None:
-    """Creates the default group, of all ranks that were started together.
-
-    Inside `spawn`, the rank is the thread's. In a process that a launcher started with others, `python -m
-    plait.distributed.run` or MPI's `mpiexec`, the process is a rank, and it waits for the other processes. Inside
-    `spawn` in such processes, the ranks are the threads of all of them. Any other thread is the only rank of its world.
-
-    Args:
-        backend: "gloo", "nccl", "mpi" and "local" are accepted and mean the same: threads exchange data in memory, and
-            processes by MPI
-        init_method: has no effect: `spawn` or the launcher knows the ranks
-        timeout: how long a rank waits for the others; 30 minutes by default, and 5 minutes for processes to join
-        world_size: if given, must be the number of ranks
-        rank: if given, must be this rank's number
-        store: has no effect
-        group_name: has no effect
-        pg_options: has no effect
-        device_id: becomes the rank's default device
-        heartbeat_timeout: how long a process may be silent before it counts as lost; 30 seconds by default
-        flight_records: a folder in which every process writes what its ranks did last when a rank is lost, late or
-            disagrees; by default that of the environment variable PLAIT_FLIGHT_RECORDER, if it is set
-        communicator: a communicator of mpi4py, or Fortran's number of one: its processes are the ranks, in its order.
-            By default all processes that the launcher started are
-
-    Raises:
-        RuntimeError: if the default group exists already.
-        ValueError: if rank or world_size is wrong, or the backend is unknown.
-        DistributedError: if the other processes cannot be joined.
-    """
-    r = here()
-    if r.world is not None:
-        raise RuntimeError(
-            "init_process_group: the default process group was made before; destroy_process_group ends it"
-        )
-    known = ("local", "gloo", "nccl", "mpi")
-    for name in str(backend or "local").split(","):
-        if name.rpartition(":")[2].lower() not in known:
-            raise ValueError(f"init_process_group: want one of the backends {', '.join(known)}, got {backend!r}")
-    if place.rank is None and running and threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(
-            "init_process_group: this thread belongs to no rank, while ranks run beside it. Threads that a rank's code "
-            "starts belong to the rank: start it there, with threading or concurrent.futures"
-        )
-    limit = nanoseconds(timeout)
-    join_others(limit, nanoseconds(heartbeat_timeout), communicator, world_size)
-    if world_size not in (-1, r.size) or rank not in (-1, r.number):
-        raise ValueError(
-            f"init_process_group: this is rank {r.number} of {r.size}, got rank {rank} of {world_size}; "
-            "start ranks with plait.distributed.spawn(fn, nprocs=n)"
-        )
-    if device_id is not None:
-        set_default_device(device_id)
-    if not r.handle:
-        out = array("q", (0,))
-        check(_core.bind_WorldNew(1, 0, address(out)))
-        r.handle = out[0]
-    if flight_records is not None:
-        check(_core.bind_GroupWriteFlightRecords(r.handle, os.fspath(flight_records)))
-    r.world = ProcessGroup(check(_core.bind_GroupRenew(r.handle, limit)), range(r.size))
-
-
-def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Removes this rank from a group, or from all of its groups. Ranks that still wait for it there get an error.
-
-    `init_process_group` can then create the default group again, with the same ranks.
-
-    Raises:
-        ValueError: if there is no such group.
-    """
-    g = resolve_group(group, "destroy_process_group")
-    r = here()
-    try:
-        r.finish()  # asynchronous work may still need the group
-    finally:
-        check(_core.bind_GroupClose(g._h))
-        if g is r.world:
-            r.world = None
-            r.groups.clear()
-        else:
-            r.groups = {k: v for k, v in r.groups.items() if v is not g}
 
 
 def resolve_group(group: Any, op: str) -> ProcessGroup:

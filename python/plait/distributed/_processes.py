@@ -130,13 +130,7 @@ def join_others(timeout: int, heartbeat: int, communicator: Any, size: int) -> N
         if others and rank.spawned and not rank.across:
             rank.spawned.join_processes(rank, timeout, heartbeat, communicator)
         return
-    if communicator is None and how.launcher == "hand" and how.size > 1:
-        raise ValueError(
-            f"init_process_group: {how.variable} is {how.size}, but no launcher started this process, so it cannot "
-            "find the others; start them with python -m plait.distributed.run --nproc-per-node N script.py, with "
-            "mpiexec, or as threads with plait.distributed.spawn(fn, nprocs=n)"
-        )
-    if communicator is not None or how.size > 1:
+    if communicator is not None or (how.launcher and how.size > 1):
         join_processes(timeout, heartbeat, communicator)
 
 

@@ -17,7 +17,8 @@ from plait._engine.rank import here
 from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait._tensors.arrays import tensor as make_tensor
-from plait.distributed._groups import ProcessGroup, get_rank, init_process_group, resolve_group
+from plait.distributed._default_group import init_process_group
+from plait.distributed._groups import ProcessGroup, get_rank, resolve_group
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
