@@ -6,70 +6,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import process_work
 import pytest
+from launched import KINDS, check_no_process_is_left, kinds, run, script, start
 from plait.distributed import flight_records
 from plait.distributed.run import _arguments, _child, _mpiexec
 from ranks import on_ranks
-
-# Open MPI, if the system has it, and the MPICH of the environment; "abi" is its library of the standard ABI.
-OWN = Path(sys.prefix) / "bin" / "mpiexec"
-KINDS = {
-    "openmpi": shutil.which("mpiexec.openmpi"),
-    "mpich": str(OWN) if OWN.exists() else shutil.which("mpiexec.mpich"),
-}
-kinds = pytest.mark.parametrize("kind", KINDS)
-
-
-def start(kind, n, program, *flags, **variables):
-    """Starts a program on n processes, and returns the launcher."""
-    if not KINDS[kind]:
-        pytest.skip(f"mpiexec of {kind} is not installed")
-    command = [sys.executable, "-m", "plait.distributed.run", "--mpi", KINDS[kind], "--nproc-per-node", str(n), *flags]
-    return subprocess.Popen(
-        [*command, *map(str, program)],
-        env=os.environ | {"PLAIT_MPI": kind, "OMP_NUM_THREADS": "1"} | variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def run(kind, n, program, *flags, **variables):
-    """Runs a program on n processes, and returns the exit code, stdout and stderr."""
-    process = start(kind, n, program, *flags, **variables)
-    try:
-        out, err = process.communicate(timeout=90)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        out, err = process.communicate(timeout=30)
-        pytest.fail(f"it hangs:\n{out}\n{err}")
-    return process.returncode, out, err
-
-
-def script(tmp_path, text):
-    """Writes a script that has a process group."""
-    path = tmp_path / "script.py"
-    path.write_text(
-        "import os, signal, sys, time\nimport plait as torch, plait.distributed as dist\n"
-        "dist.init_process_group('gloo', heartbeat_timeout=float(os.environ.get('HEARTBEAT', 30)))\n"
-        "rank, n = dist.get_rank(), dist.get_world_size()\n"
-        "open(f'{sys.path[0]}/pid-{os.getpid()}', 'w').close()\n" + text
-    )
-    return path
-
-
-def check_no_process_is_left(tmp_path):
-    """Checks that the processes of a script have ended."""
-    pids = [int(f.name[4:]) for f in tmp_path.glob("pid-*")]
-    assert pids
-    end = time.monotonic() + 10
-    while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < end, f"processes {alive} are left behind"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(("kind", "n"), [("openmpi", 3), ("mpich", 2)])
@@ -326,6 +270,13 @@ def test_flags():
         (["--no-python", "-m", "x"], "--module is for Python"),
         (["--max-restarts", "-1", "x"], "must not be negative"),
         (["--rdzv-endpoint", "h:p", "x"], "wants host:port"),
+        (["--rdzv-backend", "etcd-v2", "x"], "want c10d or static, which have no effect, got 'etcd-v2'"),
+        (["--hosts", "a,b", "--nnodes", "3:4", "x"], "--hosts names 2 nodes"),
+        (["-r", "4", "x"], "or 3 for both, or such numbers of local ranks as in 0:1,1:2, got '4'"),
+        (["--tee", "1,2", "x"], "got '1,2'"),
+        (["--redirects", "0:1,1", "x"], "got '0:1,1'"),
+        (["--local-ranks-filter", "a", "x"], "want local ranks such as 0,1, got 'a'"),
+        (["--log-line-prefix-template", "${pid}", "x"], "want the macros role_name, rank, local_rank, hostname, got"),
         ([], "the following arguments are required: script"),
     ],
 )

@@ -13,8 +13,6 @@ def main() -> None:
         sys.exit(_job.run(_arguments.read()))
     except _mpiexec.LaunchError as error:
         sys.exit(f"plait.distributed.run: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from plait import cuda
+from plait.distributed.run import _logs
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -16,6 +21,7 @@ class Arguments:
 
     processes: int  # on each node
     nodes: int
+    least: int  # nodes that will do, when others are gone
     hosts: list[str]
     host_file: str
     master_address: str
@@ -27,7 +33,10 @@ class Arguments:
     verbose: bool
     dry_run: bool
     grace: float  # seconds that ranks get to end after one has failed
-    program: list[str]
+    name: str  # of the run
+    role: str
+    logs: _logs.Logs = field(default_factory=_logs.Logs)
+    program: list[str] = field(default_factory=list)
 
 
 def _count(text: str) -> int:
@@ -46,15 +55,36 @@ def _count(text: str) -> int:
     return n
 
 
-def _nodes(text: str) -> int:
-    """Reads --nnodes. Of a range, the largest number counts."""
+def _nodes(text: str) -> tuple[int, int]:
+    """Reads --nnodes, and returns the smallest and the largest number."""
     try:
         numbers = [int(part) for part in text.split(":")]
     except ValueError:
         numbers = []
     if not 1 <= len(numbers) <= 2 or min(numbers) < 1 or numbers != sorted(numbers):
         raise argparse.ArgumentTypeError(f"want a number of at least 1, or a range such as 1:4, got {text!r}")
-    return numbers[-1]
+    return numbers[0], numbers[-1]
+
+
+def _rendezvous(text: str) -> str:
+    """Reads --rdzv-backend."""
+    if text not in ("c10d", "static"):
+        raise argparse.ArgumentTypeError(
+            f"want c10d or static, which have no effect, got {text!r}: MPI joins the processes by itself"
+        )
+    return text
+
+
+def _said(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Makes a function's ValueError the message of a flag."""
+
+    def flag(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return flag
 
 
 def read(argv: Sequence[str] | None = None) -> Arguments:
@@ -67,7 +97,7 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
         parser.add_argument(f"--{name}", f"--{name.replace('-', '_')}", **options)  # type: ignore[arg-type]
 
     flag("nproc-per-node", type=_count, default=1, help="processes on each node: a number, gpu, cpu or auto")
-    flag("nnodes", type=_nodes, default=None, help="number of nodes; the number of hosts by default")
+    flag("nnodes", type=_nodes, default=None, help="nodes, or MIN:MAX; the number of hosts by default")
     flag("hosts", default="", help="names of the nodes, such as a,b; this machine by default")
     flag("hostfile", default="", help="a file with the nodes, as mpiexec takes it")
     flag("master-addr", default="", help="address of the first node, for the script's own use")
@@ -76,6 +106,23 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
     flag("grace", type=float, default=30.0, help="seconds that processes get to end after one has failed")
     flag("mpi", default=os.environ.get("PLAIT_MPI", ""), help="openmpi, mpich, or the path of an mpiexec")
     flag("no-python", action="store_true", help="the script is a program of its own")
+    flag("log-dir", default="", help="folder for files of each process's output, in a folder of this run")
+    both = "0 none, 1 stdout, 2 stderr, 3 both, or local ranks, as in 0:1,1:2"
+    parser.add_argument("-r", "--redirects", type=_said(_logs.streams), default={}, help=f"what goes to files: {both}")
+    parser.add_argument(
+        "-t", "--tee", type=_said(_logs.streams), default={}, help="what goes to files and to the console: the same"
+    )
+    flag(
+        "local-ranks-filter",
+        type=_said(_logs.ranks),
+        default=None,
+        help="local ranks whose output the console gets, as in 0,1",
+    )
+    default = _logs.Logs.prefix
+    flag("log-line-prefix-template", type=_said(_logs.prefix), default=default, help="begins lines of --tee")
+    flag("role", default="default", help="name of the processes in lines of --tee, and ROLE_NAME")
+    flag("rdzv-id", default="", help="name of the run, TORCHELASTIC_RUN_ID")
+    flag("rdzv-backend", type=_rendezvous, default="c10d", help="c10d or static; has no effect")
     parser.add_argument("-m", "--module", action="store_true", help="the script is the name of a module")
     flag("verbose", action="store_true", help="show the command that starts the processes")
     flag("dry-run", action="store_true", help="show it, and start nothing")
@@ -83,10 +130,7 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
     flag("node-rank", type=int, default=0, help="must be 0: one command starts the processes of all nodes")
     flag("rdzv-endpoint", default="", help="host:port, as --master-addr and --master-port")
     for name in (
-        "rdzv-backend",
-        "rdzv-id",
         "rdzv-conf",
-        "role",
         "run-path",
         "start-method",
         "monitor-interval",
@@ -97,7 +141,9 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     given = parser.parse_args(argv)
     hosts = [h for h in given.hosts.split(",") if h]
-    nodes = given.nnodes or max(len(hosts), 1)
+    least, nodes = given.nnodes or (max(len(hosts), 1),) * 2
+    if least < nodes and not hosts and not given.hostfile and "SLURM_JOB_NODELIST" not in os.environ:
+        nodes = least  # there is no other to be had
     if given.node_rank:
         parser.error(
             "--node-rank must be 0. Run the command once, on one node, with --hosts or --hostfile: it starts the "
@@ -105,7 +151,9 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
         )
     if nodes > 1 and not hosts and not given.hostfile and "SLURM_JOB_NODELIST" not in os.environ:
         parser.error(f"--nnodes {nodes} wants the names of the nodes: --hosts a,b or --hostfile FILE")
-    if hosts and len(hosts) != nodes:
+    if hosts and least < nodes and least <= len(hosts):
+        nodes = min(nodes, len(hosts))  # more than that are spare
+    elif hosts and len(hosts) != nodes:
         parser.error(f"--hosts names {len(hosts)} nodes, --nnodes says {nodes}")
     if given.no_python and given.module:
         parser.error("--module is for Python, and --no-python says that the script is not")
@@ -125,6 +173,7 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
     return Arguments(
         processes=given.nproc_per_node,
         nodes=nodes,
+        least=least,
         hosts=hosts,
         host_file=given.hostfile,
         master_address=address or (hosts[0] if hosts else "127.0.0.1"),
@@ -136,5 +185,10 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
         verbose=given.verbose,
         dry_run=given.dry_run,
         grace=max(given.grace, 0.0),
+        name=given.rdzv_id or uuid.uuid4().hex[:12],
+        role=given.role,
+        logs=_logs.Logs(
+            given.log_dir, given.redirects, given.tee, given.local_ranks_filter, given.log_line_prefix_template
+        ),
         program=[given.script, *given.arguments],
     )

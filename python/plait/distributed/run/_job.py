@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shlex
 import shutil
 import signal
@@ -13,14 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from plait.distributed._processes import FAILURE
-from plait.distributed.run import _child, _mpiexec, _worker
+from plait.distributed.run import _child, _mpiexec, _nodes, _worker
 from plait.distributed.run._arguments import Arguments
 
 POLL = 0.1  # seconds between two looks at the processes
@@ -29,20 +29,37 @@ END = 10.0  # seconds that the launcher gets to end its processes, before they a
 
 def run(a: Arguments) -> int:
     """Starts the processes, as often as restarts allow, and returns the exit code."""
+    try:
+        with _signals_raise():
+            return _run(a)
+    except _Ended as end:
+        return 128 + end.number
+
+
+def _run(a: Arguments) -> int:
     path, kind = _mpiexec.find(a.mpi)
-    name = uuid.uuid4().hex[:12]
+    try:
+        place = a.logs.place(a.name) if a.logs.wanted and not a.dry_run else a.logs.folder
+    except OSError as error:
+        raise _mpiexec.LaunchError(f"--log-dir: {error.filename}: {error.strerror}") from None
+    if place and not a.dry_run:
+        _say(f"output is in {place}")
     for attempt in range(a.restarts + 1):
         folder = Path(tempfile.mkdtemp(prefix="plait-run-"))
         try:
-            exported = _variables(a, name, attempt, folder)
-            program = [sys.executable, "-m", _worker.__name__, *a.program]
-            line = _mpiexec.command(path, kind, a, exported, program)
+            now = _nodes.present(a, folder)
+            exported = _variables(now, attempt, folder)
+            program = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+            program += ["-m", _worker.__name__, *a.program]
+            logs = a.logs.of(place, attempt, a.nodes) if a.logs.wanted else None
+            line = _mpiexec.command(path, kind, now, exported, program, logs)
             if a.verbose or a.dry_run:
                 print(shlex.join(line), file=sys.stderr, flush=True)
             if a.dry_run:
                 return 0
             line = _child.command(os.getpid(), line, _mpiexec.last_signal(kind))
-            code, stopped = _supervise(line, _mpiexec.environment(kind) | exported, folder, a.grace)
+            alone = now.processes if now.nodes == 1 else 0
+            code, stopped = _supervise(line, _mpiexec.environment(kind) | exported, folder, a.grace, alone)
             failures = _failures(folder, stopped)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -50,20 +67,25 @@ def run(a: Arguments) -> int:
             return 0
         _explain(failures, code)
         if attempt < a.restarts:
-            print(f"plait.distributed.run: restart {attempt + 1} of {a.restarts}", file=sys.stderr, flush=True)
+            _say(f"restart {attempt + 1} of {a.restarts}")
     return 1
 
 
-def _variables(a: Arguments, name: str, attempt: int, folder: Path) -> dict[str, str]:
+def _say(text: str) -> None:
+    print(f"plait.distributed.run: {text}", file=sys.stderr, flush=True)
+
+
+def _variables(a: Arguments, attempt: int, folder: Path) -> dict[str, str]:
     """Returns the variables that all processes get. `_worker` adds those of each."""
     threads = max((os.cpu_count() or 1) // a.processes, 1)  # the processes of a node share its processors
     return {
         "PLAIT_NUM_THREADS": os.environ.get("PLAIT_NUM_THREADS") or str(threads),
         "MASTER_ADDR": a.master_address,
         "MASTER_PORT": str(a.master_port or _free_port()),
+        "ROLE_NAME": a.role,
         "TORCHELASTIC_RESTART_COUNT": str(attempt),
         "TORCHELASTIC_MAX_RESTARTS": str(a.restarts),
-        "TORCHELASTIC_RUN_ID": name,
+        "TORCHELASTIC_RUN_ID": a.name,
         # UCX, below many libraries of MPI, ends a process that copies from the memory of one that has died.
         "UCX_TLS": os.environ.get("UCX_TLS") or "^cma",
         _worker.REPORTS: str(folder),
@@ -73,24 +95,45 @@ def _variables(a: Arguments, name: str, attempt: int, folder: Path) -> dict[str,
 
 
 def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+    """Returns a port that nobody has here, apart from those that the system gives to connections, such as MPI's."""
+    try:
+        first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except (OSError, ValueError):
+        first, last = 32768, 60999
+    ports = [*range(10_000, first), *range(last + 1, 2**16)] or range(10_000, 2**16)
+    for port in random.SystemRandom().sample(ports, min(len(ports), 100)):
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("", port))
+            return port
+    raise _mpiexec.LaunchError("no free port was found for the script's own use: give one with --master-port")
 
 
 class _Ended(BaseException):
     """A signal asked the launcher to end."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
 
 @contextlib.contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP raise an exception, as Ctrl-C does."""
+    """Inside, the first signal that ends programs raises an exception, and others are ignored from then on.
+
+    Those that the program was told to ignore, as by nohup, stay ignored.
+    """
+    ended = False
 
     def end(number: int, _: FrameType | None) -> None:
-        raise _Ended(number)
+        nonlocal ended
+        if not ended:
+            ended = True
+            raise _Ended(number)
 
-    before = {s: signal.signal(s, end) for s in (signal.SIGTERM, signal.SIGHUP)}
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)}
+    for s, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(s, end)
     try:
         yield
     finally:
@@ -98,37 +141,50 @@ def _signals_raise() -> Iterator[None]:
             signal.signal(s, handler)
 
 
-def _supervise(line: list[str], environment: dict[str, str], folder: Path, grace: float) -> tuple[int, set[int]]:
+def _supervise(
+    line: list[str], environment: dict[str, str], folder: Path, grace: float, alone: int
+) -> tuple[int, set[int]]:
     """Runs the launcher until its processes have ended. After the first failure the others have `grace` seconds.
+
+    Args:
+        line: the launcher's command
+        environment: of the launcher
+        folder: of the processes' reports
+        grace: seconds
+        alone: the number of processes, if all are on this machine, otherwise 0. When they have ended, the launcher has
+            `grace` seconds too, since it waits for whatever else has their output, such as a child in the background
 
     Returns:
         The launcher's exit code, and the ranks that had not ended by then.
     """
-    with _signals_raise():
-        process = subprocess.Popen(line, env=environment, process_group=0)
-        failed_at = 0.0
-        stopped: set[int] = set()
-        try:
-            while (code := process.poll()) is None:
-                if not failed_at and (failures := _failures(folder, set(), everybody=False)):
-                    failed_at = time.monotonic()
-                    _tell(folder, failures[0])
-                if failed_at and time.monotonic() > failed_at + grace:
-                    print(f"plait.distributed.run: a rank failed {grace:g} s ago, ending the others", file=sys.stderr)
-                    stopped = _running(folder)
-                    break
-                time.sleep(POLL)
-            if code is not None:
-                stopped = _wait(folder, grace)
-        except KeyboardInterrupt:
-            _interrupt(process, signal.SIGINT)
-            raise
-        except _Ended as end:
-            raise SystemExit(128 + end.args[0]) from None
-        finally:
-            _interrupt(process, signal.SIGTERM)
-            _kill_workers(folder)
-        return code if code is not None else 1, stopped
+    process = subprocess.Popen(line, env=environment, process_group=0)
+    failed_at = ended_at = 0.0
+    stopped: set[int] = set()
+    try:
+        while (code := process.poll()) is None:
+            if not failed_at and (failures := _failures(folder, set(), everybody=False)):
+                failed_at = time.monotonic()
+                _tell(folder, failures[0])
+            if failed_at and time.monotonic() > failed_at + grace:
+                _say(f"a rank failed {grace:g} s ago, ending the others")
+                stopped = _running(folder)
+                break
+            if alone and not ended_at and _ended(folder, alone):
+                ended_at = time.monotonic()
+            if ended_at and time.monotonic() > ended_at + grace:
+                _say(f"all ranks ended {grace:g} s ago, and children of theirs go on: their output is not waited for")
+                code = 0
+                break
+            time.sleep(POLL)
+        if code is not None:
+            stopped = _wait(folder, grace)
+    except _Ended as end:
+        _interrupt(process, signal.SIGINT if end.number == signal.SIGINT else signal.SIGTERM)
+        raise
+    finally:
+        _interrupt(process, signal.SIGTERM)
+        _kill_workers(folder)
+    return code if code is not None else 1, stopped
 
 
 def _tell(folder: Path, failure: dict[str, Any]) -> None:
@@ -168,6 +224,25 @@ def _running(folder: Path) -> set[int]:
     return {_rank(f) for f in folder.glob("rank-*.pid") if _runs(f, folder)}
 
 
+def _gone(file: Path) -> bool:
+    """Whether the process that has written its number into a file has ended for certain."""
+    try:
+        number = int(file.read_text())
+    except (OSError, ValueError):
+        return False
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+    except (OSError, IndexError):
+        return False
+
+
+def _ended(folder: Path, processes: int) -> bool:
+    """Whether all processes have been there and are gone."""
+    return len([*folder.glob("rank-*.pid")]) == processes and not _running(folder)
+
+
 def _wait(folder: Path, seconds: float) -> set[int]:
     """Waits for processes that outlive their launcher, as MPICH's may when one of them dies.
 
@@ -201,12 +276,12 @@ def _failures(folder: Path, stopped: set[int], everybody: bool = True) -> list[d
     said, silent, ended = [], [], []
     for file in sorted(folder.glob("rank-*.pid"), key=_rank):
         rank, report = _rank(file), file.with_suffix(".json")
-        runs = not everybody and _runs(file, folder)  # first: what it has written is then all that it will write
+        gone = everybody or _gone(file)  # first: what it has written is then all that it will write
         if rank in stopped:
             ended.append({"rank": rank, "message": "it still ran when another rank or the launcher had ended"})
         elif report.exists():
             said.append((report.stat().st_mtime_ns, {"rank": rank, **json.loads(report.read_text())}))
-        elif not file.with_suffix(".done").exists() and not runs:
+        elif gone and not file.with_suffix(".done").exists():
             silent.append({"rank": rank, "message": "it was killed, or ended without a word"})
     return [*silent, *(failure for _, failure in sorted(said, key=lambda pair: pair[0])), *ended]
 

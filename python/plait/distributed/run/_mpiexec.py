@@ -8,11 +8,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from plait.distributed.run import _child
 from plait.distributed.run._arguments import Arguments
 
 NAMES = {"openmpi": ("mpiexec.openmpi", "orterun", "mpiexec"), "mpich": ("mpiexec.mpich", "mpiexec.hydra", "mpiexec")}
+
+# Variables that launchers set for their processes.
+_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "ORTE_", "HYDI_", "MPI_LOCAL", "TORCHELASTIC_")
+_RANKS = {f"{of}{kind}" for of in ("", "LOCAL_", "GROUP_", "ROLE_") for kind in ("RANK", "WORLD_SIZE")} | {"NODE_RANK"}
 
 
 class LaunchError(RuntimeError):
@@ -66,8 +71,13 @@ def _kind(path: str) -> str:
 
 
 def environment(kind: str) -> dict[str, str]:
-    """Returns the environment of an mpiexec. Open MPI must be told that root may use it."""
+    """Returns the environment of an mpiexec. Open MPI must be told that root may use it.
+
+    In a process of another launch, its variables are left out, or this launch would be taken for a part of that one.
+    """
     env = dict(os.environ)
+    if "OMPI_COMM_WORLD_RANK" in env or "PMI_RANK" in env:
+        env = {k: v for k, v in env.items() if not k.startswith(_LAUNCHERS) and k not in _RANKS}
     if kind == "openmpi" and hasattr(os, "geteuid") and os.geteuid() == 0:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return env
@@ -81,7 +91,14 @@ def last_signal(kind: str) -> int:
     return signal.SIGTERM if kind == "openmpi" else signal.SIGKILL
 
 
-def command(path: str, kind: str, a: Arguments, exported: dict[str, str], program: list[str]) -> list[str]:
+def command(
+    path: str,
+    kind: str,
+    a: Arguments,
+    exported: dict[str, str],
+    program: list[str],
+    logs: dict[str, Any] | None = None,
+) -> list[str]:
     """Returns the command line.
 
     Processes are bound to no core, since each has threads of its own. The end of one does not make the launcher kill
@@ -93,6 +110,7 @@ def command(path: str, kind: str, a: Arguments, exported: dict[str, str], progra
         a: what to start
         exported: variables that processes on all nodes get
         program: the program of each process
+        logs: where its output goes, of `_logs.Logs.of`
     """
     total = a.processes * a.nodes
     line = [path]
@@ -114,5 +132,6 @@ def command(path: str, kind: str, a: Arguments, exported: dict[str, str], progra
         if a.host_file:
             line += ["-f", a.host_file]
         line += ["-ppn", str(a.processes), "-n", str(total)]
-        program = _child.held(program)
+    if logs or kind == "mpich":
+        program = _child.held(program, logs)
     return line + program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import runpy
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
-from types import TracebackType
 
 from plait.distributed._environment import started
 from plait.distributed._processes import abort_worlds
@@ -35,30 +35,52 @@ def main() -> None:
         "GROUP_WORLD_SIZE": str(max(place.size // max(place.local_size, 1), 1)),
         "ROLE_RANK": str(place.rank),
         "ROLE_WORLD_SIZE": str(place.size),
-        "ROLE_NAME": "default",
     }
     report = _Report(place.rank)
     kind, program = os.environ.pop(SCRIPT, "script"), sys.argv[1:]
     if kind == "program":
         sys.exit(_run_program(program, report))
     sys.argv = program
-    sys.excepthook = report.exception
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # lines stay whole, and a process that is killed has said them
     try:
-        if kind == "module":
-            sys.path[0] = os.getcwd()
-            runpy.run_module(program[0], run_name="__main__", alter_sys=True)
-        else:
-            sys.path[0] = str(Path(program[0]).resolve().parent)
-            runpy.run_path(program[0], run_name="__main__")
+        _run_python(program[0], kind == "module")
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if code:
+        if code := _exit_code(end.code):
             report.write(code, f"it exited with {end.code}")
             abort_worlds(f"it exited with {end.code}")
         else:
             report.done()
         raise
+    except BaseException as error:
+        trace = error.__traceback__
+        report.write(1, traceback.format_exception_only(error)[-1].strip())
+        while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>", runpy.__file__):
+            trace = trace.tb_next
+        if isinstance(error, KeyboardInterrupt):
+            raise error.with_traceback(trace) from None  # Python then ends as a program that Ctrl-C has ended
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        sys.exit(1)
     report.done()
+
+
+def _run_python(name: str, module: bool) -> None:
+    """Runs a script or a module as Python does, with its folder, or the current one, first on the path."""
+    if not sys.flags.safe_path:  # with it, Python has put nothing there
+        sys.path[0] = os.getcwd() if module else str(Path(name).resolve().parent)
+    if module:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(name, run_name="__main__")
+
+
+def _exit_code(code: object) -> int:
+    """Returns the exit code of a process that calls sys.exit: only the last 8 bits of a number arrive."""
+    if code is None:
+        return 0
+    if not isinstance(code, int):
+        return 1
+    return (code if -(2**63) <= code < 2**63 else -1) & 0xFF
 
 
 def _run_program(program: list[str], report: _Report) -> int:
@@ -84,33 +106,26 @@ class _Report:
         self.folder = os.environ.pop(REPORTS, "")
         self._path = Path(self.folder) / f"rank-{rank}.json" if self.folder and os.path.isdir(self.folder) else None
         if self._path:
-            self._put(".pid", str(os.getpid()))
+            self._write(".pid", str(os.getpid()))
+            os.environ.setdefault("TORCHELASTIC_ERROR_FILE", str(self._path.with_suffix(".error")))
 
     def write(self, code: int, message: str) -> None:
         """Writes the exit code and the reason."""
         if self._path:
             said = {"code": code, "message": message, "host": socket.gethostname(), "pid": os.getpid()}
-            self._put(".json", json.dumps(said))
+            self._write(".json", json.dumps(said))
 
-    def _put(self, suffix: str, text: str) -> None:
-        """Writes a file, which the launcher does not see before it is whole."""
-        if self._path:
-            part = self._path.with_suffix(".part")
-            part.write_text(text)
-            part.rename(self._path.with_suffix(suffix))
+    def _write(self, suffix: str, text: str) -> None:
+        """Writes a file at once: the launcher reads none that is half written."""
+        assert self._path
+        part = self._path.with_suffix(".part")
+        part.write_text(text)
+        part.rename(self._path.with_suffix(suffix))
 
     def done(self) -> None:
         """Writes that the script has come to its end."""
         if self._path:
             self._path.with_suffix(".done").touch()
-
-    def exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """Is the `sys.excepthook` of the script."""
-        last = traceback.format_exception_only(kind, error)[-1].strip()
-        self.write(1, last)
-        while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>", runpy.__file__):
-            trace = trace.tb_next
-        sys.__excepthook__(kind, error.with_traceback(trace), trace)
 
 
 if __name__ == "__main__":

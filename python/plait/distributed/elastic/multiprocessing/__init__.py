@@ -1,0 +1,1 @@
+"""`errors` has the decorator `record`."""
