@@ -29,10 +29,10 @@ class Progress:
     def state_dict(self) -> dict:
         states = [None] * distributed.get_world_size()
         distributed.all_gather_object(states, plait.get_rng_state())
-        return {"epoch": self.epoch, "batch": self.batch, "random": states}
+        return {"epoch": self.epoch, "batches": self.batch * len(states), "random": states}
 
     def load_state_dict(self, state: dict) -> None:
-        self.epoch, self.batch = state["epoch"], state["batch"]
+        self.epoch, self.batch = state["epoch"], state["batches"] // distributed.get_world_size()
         if len(state["random"]) == distributed.get_world_size():
             plait.set_rng_state(state["random"][distributed.get_rank()])
 
