@@ -25,7 +25,7 @@ def start(kind, n, program, *flags, **variables):
     command = [sys.executable, "-m", "plait.distributed.run", "--mpi", KINDS[kind], "--nproc-per-node", str(n), *flags]
     return subprocess.Popen(
         [*command, *map(str, program)],
-        env=os.environ | {"PLAIT_MPI": kind, "OMP_NUM_THREADS": "1"} | variables,
+        env=os.environ | {"PLAIT_MPI": kind, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""} | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

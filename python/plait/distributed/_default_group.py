@@ -12,6 +12,7 @@ from plait import _core
 from plait._device import set_default_device
 from plait._engine.rank import here, place, running
 from plait._engine.runtime import address, check
+from plait.distributed._agreement import compare, wrong_variables
 from plait.distributed._environment import started
 from plait.distributed._groups import ProcessGroup, nanoseconds, resolve_group
 from plait.distributed._processes import join_others
@@ -62,7 +63,8 @@ def init_process_group(
         RuntimeError: if the default group exists already.
         ValueError: if rank or world_size is wrong, or the backend is unknown; if there is a store, and no launcher has
             started this process with others.
-        DistributedError: if the other processes cannot be joined.
+        DistributedError: if the other processes cannot be joined, or if something is wrong with them: versions, scripts
+            and PLAIT_BLAS and PLAIT_TUNE must be the same everywhere.
     """
     r = here()
     if r.world is not None:
@@ -87,10 +89,13 @@ def init_process_group(
             f"find the others; {_advice()}"
         )
     join_others(limit, nanoseconds(heartbeat_timeout), communicator, world_size)
+    wrong = ""
     if world_size not in (-1, r.size) or rank not in (-1, r.number):
-        raise ValueError(
-            f"init_process_group: this is rank {r.number} of {r.size}, got rank {rank} of {world_size}; {_advice()}"
-        )
+        wrong = f"this is rank {r.number} of {r.size}, got rank {rank} of {world_size}; {_advice()}"
+    if place.rank is None and r.size > 1:
+        compare(r, wrong or ("" if communicator is not None else wrong_variables(r)))
+    elif wrong:
+        raise ValueError(f"init_process_group: {wrong}")
     if device_id is not None:
         set_default_device(device_id)
     if not r.handle:

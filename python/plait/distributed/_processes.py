@@ -39,7 +39,7 @@ class ProcessWorld:
         Raises:
             DistributedError: if MPI is missing or does not fit the launcher, or a process does not join.
         """
-        self.communicator = communicator
+        self.communicator, self._process = communicator, os.getpid()
         self.groups = array("q", bytes(8 * ranks))  # handles of the group of all ranks, one for each of this process
         self._handle = 0
         number = _ALL_PROCESSES if communicator is None else communicator
@@ -59,8 +59,8 @@ class ProcessWorld:
         _open.append(self)
 
     def abort(self, why: str) -> None:
-        """Tells the other processes why this one ends."""
-        if (status := _core.bind_WorldAbort(self._handle, why)) < 0:
+        """Tells the other processes why this one ends. A forked child is none of them."""
+        if os.getpid() == self._process and (status := _core.bind_WorldAbort(self._handle, why)) < 0:
             _core.bind_ErrorRelease(status)
 
     def close(self) -> None:
@@ -91,19 +91,21 @@ class _ProcessRank:
         self._rank.handle = world.groups[0]
         self._rank.number = check(_core.bind_GroupRank(world.groups[0]))
         self._rank.size = check(_core.bind_GroupSize(world.groups[0]))
-        self._before = sys.excepthook
+        self._before, self._process = sys.excepthook, os.getpid()
         sys.excepthook = self._report
         atexit.register(self._leave)
 
     def _report(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Tells the other processes that an exception ends this one."""
         try:
-            self._before(kind, error, trace)  # writes the launcher's report, which comes before those of others
+            self._before(kind, error, trace)
         finally:
             abort_worlds(f"it raised {kind.__name__}: {text_of(error)}")
 
     def _leave(self) -> None:
         """Ends the rank, and all worlds."""
+        if os.getpid() != self._process:  # a forked child is no rank
+            return
         try:
             self._rank.finish()
         finally:

@@ -49,6 +49,8 @@ def _run(a: Arguments) -> int:
         try:
             now = _nodes.present(a, folder)
             exported = _variables(now, attempt, folder)
+            if kind == "openmpi" and a.mpi:  # asked for, though the environment may have another library
+                exported["PLAIT_MPI"] = os.environ.get("PLAIT_MPI") or kind
             program = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
             program += ["-m", _worker.__name__, *a.program]
             logs = a.logs.of(place, attempt, a.nodes) if a.logs.wanted else None

@@ -105,13 +105,14 @@ class _Report:
     def __init__(self, rank: int) -> None:
         self.folder = os.environ.pop(REPORTS, "")
         self._path = Path(self.folder) / f"rank-{rank}.json" if self.folder and os.path.isdir(self.folder) else None
+        self._process = os.getpid()
         if self._path:
             self._write(".pid", str(os.getpid()))
             os.environ.setdefault("TORCHELASTIC_ERROR_FILE", str(self._path.with_suffix(".error")))
 
     def write(self, code: int, message: str) -> None:
-        """Writes the exit code and the reason."""
-        if self._path:
+        """Writes the exit code and the reason, unless a forked child of the process comes here."""
+        if self._path and os.getpid() == self._process:
             said = {"code": code, "message": message, "host": socket.gethostname(), "pid": os.getpid()}
             self._write(".json", json.dumps(said))
 
@@ -124,7 +125,7 @@ class _Report:
 
     def done(self) -> None:
         """Writes that the script has come to its end."""
-        if self._path:
+        if self._path and os.getpid() == self._process:
             self._path.with_suffix(".done").touch()
 
 
