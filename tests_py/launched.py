@@ -18,7 +18,7 @@ KINDS = {
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
-def start(kind, n, program, *flags, **variables):
+def start(kind, n, program, *flags, stdin=None, **variables):
     """Starts a program on n processes, and returns the launcher."""
     if not KINDS[kind]:
         pytest.skip(f"mpiexec of {kind} is not installed")
@@ -26,6 +26,7 @@ def start(kind, n, program, *flags, **variables):
     return subprocess.Popen(
         [*command, *map(str, program)],
         env=os.environ | {"PLAIT_MPI": kind, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""} | variables,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

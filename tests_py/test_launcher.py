@@ -3,12 +3,13 @@
 import json
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
 import plait.distributed as dist
 import pytest
-from launched import KINDS, kinds, run
+from launched import KINDS, kinds, run, start
 from plait.distributed.elastic.multiprocessing.errors import record
 from plait.distributed.run import _arguments, _job, _logs, _mpiexec, _nodes
 
@@ -173,6 +174,15 @@ def test_process_that_dies_before_it_joins(kind, tmp_path):
     code, _, err = run(kind, 2, [written(tmp_path / "early.py", text)], "--grace", "0.5")
     assert code == 1
     assert "rank 1: it was killed, or ended without a word" in err
+
+
+@kinds
+def test_input_is_rank_0s(kind, tmp_path):
+    path = written(tmp_path / "reads.py", "import os, sys\nprint(os.environ['RANK'], repr(sys.stdin.readline()))\n")
+    process = start(kind, 2, [path], stdin=subprocess.PIPE)
+    out, err = process.communicate("hello\n", timeout=90)
+    assert process.returncode == 0, err
+    assert sorted(out.splitlines()) == ["0 'hello\\n'", "1 ''"]
 
 
 def test_free_port_is_none_that_connections_get():

@@ -36,6 +36,10 @@ def main() -> None:
         "ROLE_RANK": str(place.rank),
         "ROLE_WORLD_SIZE": str(place.size),
     }
+    if place.rank:  # rank 0 has the launcher's input; what MPICH gives others never ends
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
     report = _Report(place.rank)
     kind, program = os.environ.pop(SCRIPT, "script"), sys.argv[1:]
     if kind == "program":
