@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "resume.py"
 # Kills a rank at one of its calls of functions, or after a time, which may be inside of one in C; at the
 # latest at its end.
 KILLER = """
-import atexit, os, random, runpy, signal, sys, threading, time
+import os, random, runpy, signal, sys, threading, time
 kills, seed, count = int(os.environ["KILLS"]), int(os.environ["SEED"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -25,7 +25,6 @@ r = random.Random(100 * seed + count)
 victim, calls, seconds, by_calls = r.randrange(2), r.randrange(1, 40_000), r.uniform(0, 1), r.random() < 0.6
 if count < kills and int(os.environ["RANK"]) == victim:
     import plait.distributed.checkpoint
-    atexit.register(kill)
     left = calls
     if by_calls:
         sys.setprofile(profile)
@@ -33,6 +32,8 @@ if count < kills and int(os.environ["RANK"]) == victim:
         threading.Thread(target=lambda: (time.sleep(seconds), kill()), daemon=True).start()
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
+if count < kills and int(os.environ["RANK"]) == victim:
+    kill()
 """
 
 
