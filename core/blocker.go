@@ -11,8 +11,14 @@ const cancelDelay = 100 * time.Millisecond
 // A Blocker lets the worker of a queue wait for events of other queues. A deadlock detector can see what the worker waits for, and can
 // cancel the calls of a deadlock. Calls are numbered in the order of the queue.
 type Blocker struct {
-	blocked   atomic.Pointer[Event]
+	blocked   atomic.Pointer[blockage]
 	cancelled atomic.Pointer[cancellation]
+}
+
+// A blockage says that call number n waits for an event.
+type blockage struct {
+	on Event
+	n  uint64
 }
 
 type cancellation struct {
@@ -23,7 +29,7 @@ type cancellation struct {
 // BlockOn waits for e on behalf of call n. wait waits for at most d and reports whether e has come. If the call was cancelled, BlockOn
 // returns the reason.
 func (b *Blocker) BlockOn(e Event, n uint64, wait func(d time.Duration) bool) error {
-	b.blocked.Store(&e)
+	b.blocked.Store(&blockage{e, n})
 	defer b.blocked.Store(nil)
 	for !wait(cancelDelay) {
 		if err := b.Cancelled(n); err != nil {
@@ -33,10 +39,11 @@ func (b *Blocker) BlockOn(e Event, n uint64, wait func(d time.Duration) bool) er
 	return nil
 }
 
-// BlockedOn returns the event that the worker waits for, or nil.
-func (b *Blocker) BlockedOn() Event {
-	if e := b.blocked.Load(); e != nil {
-		return *e
+// BlockedOn returns the event for which the worker waits before it can begin call n, on behalf of that call or an earlier one; nil if there is
+// none. A call that has begun waits for nothing, even if a later one does.
+func (b *Blocker) BlockedOn(n uint64) Event {
+	if w := b.blocked.Load(); w != nil && w.n <= n {
+		return w.on
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ type deferredEvent struct {
 
 // deferring is a job whose end is a deferredEvent.
 type deferring interface {
-	BlockedOn() core.Event // that the job waits for, or nil
+	blockedOn() core.Event // that the job waits for, or nil
 	cancel(err error)      // makes the job fail if it has not begun
 }
 
@@ -72,7 +72,7 @@ func (e *deferredEvent) waitsFor() []core.Event {
 	case e.job == nil:
 		return e.before
 	}
-	if on := e.job.BlockedOn(); on != nil {
+	if on := e.job.blockedOn(); on != nil {
 		return []core.Event{on}
 	}
 	return nil

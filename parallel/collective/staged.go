@@ -92,8 +92,8 @@ func newJob(name string, calls []*rankCall, stagers []stagers, plan []step) *job
 	return j
 }
 
-// BlockedOn implements [deferring].
-func (j *job) BlockedOn() core.Event { return j.relay.BlockedOn() }
+// blockedOn implements [deferring].
+func (j *job) blockedOn() core.Event { return j.relay.BlockedOn(j.number) }
 
 // cancel implements [deferring].
 func (j *job) cancel(err error) { j.relay.Cancel(j.number, err) }

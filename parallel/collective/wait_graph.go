@@ -20,17 +20,25 @@ func waitsFor(e core.Event) []core.Event {
 	if x, ok := e.(interface{ waitsFor() []core.Event }); ok {
 		return x.waitsFor()
 	}
-	if s, ok := e.Stream().(interface{ BlockedOn() core.Event }); ok {
-		if on := s.BlockedOn(); on != nil {
+	if s, ok := e.Stream().(interface{ BlockedOn(n uint64) core.Event }); ok {
+		if on := s.BlockedOn(number(e)); on != nil {
 			return []core.Event{on}
 		}
 	}
 	return nil
 }
 
-// node returns the node of the graph that e belongs to: its stream, or itself.
+// number returns the number of an event on its stream.
+func number(e core.Event) uint64 {
+	if n, ok := e.(interface{ Number() uint64 }); ok {
+		return n.Number()
+	}
+	return 0
+}
+
+// node returns the node of the graph that e belongs to: its stream if e is behind the call for which that waits, otherwise e itself.
 func node(e core.Event) any {
-	if s := e.Stream(); s != nil {
+	if s := e.Stream(); s != nil && waitsFor(e) != nil {
 		return s
 	}
 	return e
@@ -93,10 +101,11 @@ func findCycle(from []core.Event, skip map[any]bool) []core.Event {
 }
 
 // holds reports whether all waits of a cycle still stand. They were found one after the other; if none has ended since, they all stood at
-// the same time, and none can ever end.
+// the same time, and none can ever end. A wait has ended once its event is done, even before the waiting worker has woken up.
 func holds(cycle []core.Event) bool {
 	for i, e := range cycle {
-		if !slices.Contains(waitsFor(e), cycle[(i+1)%len(cycle)]) {
+		next := cycle[(i+1)%len(cycle)]
+		if next.Done() || !slices.Contains(waitsFor(e), next) {
 			return false
 		}
 	}
@@ -203,12 +212,6 @@ func (w *outcome) endsAt(e core.Event) bool {
 func endsAt(end, e core.Event) bool {
 	if d, ok := end.(*deferredEvent); ok && d.known.Load() {
 		return end == e || slices.ContainsFunc(d.events, func(part core.Event) bool { return endsAt(part, e) })
-	}
-	number := func(e core.Event) uint64 {
-		if n, ok := e.(interface{ Number() uint64 }); ok {
-			return n.Number()
-		}
-		return 0
 	}
 	return end == e || end.Stream() != nil && end.Stream() == e.Stream() && !end.Done() && number(end) <= number(e)
 }

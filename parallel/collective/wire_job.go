@@ -63,6 +63,9 @@ type wirePeer struct {
 // jobsAtOnce is how many transfers of one channel run at a time. They begin in the order of the calls, which is the same in all processes.
 const jobsAtOnce = 3
 
+// onlyCall is the number of a job's only call, for its [core.Blocker].
+const onlyCall = 1
+
 // newWireJob returns a job of calls. The rendezvous is locked.
 func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCall, plan []step, small bool) *wireJob {
 	j := &wireJob{rendezvous: m, key: key, label: label, name: name, calls: calls, plan: plan, small: small, end: newDeferredEvent(),
@@ -180,13 +183,13 @@ func (j *wireJob) timeout() (d time.Duration) {
 // await waits for this process's tensors, and for the jobs that must end first.
 func (j *wireJob) await() error {
 	for _, o := range j.before {
-		if err := j.BlockOn(o.end, 1, o.end.Known); err != nil {
+		if err := j.BlockOn(o.end, onlyCall, o.end.Known); err != nil {
 			return err
 		}
 	}
 	j.before = nil
 	for _, e := range j.waits() {
-		if err := j.BlockOn(e, 1, e.WaitFor); err != nil {
+		if err := j.BlockOn(e, onlyCall, e.WaitFor); err != nil {
 			return err
 		}
 	}
@@ -206,8 +209,11 @@ func (j *wireJob) await() error {
 	return nil
 }
 
+// blockedOn implements [deferring].
+func (j *wireJob) blockedOn() core.Event { return j.BlockedOn(onlyCall) }
+
 // cancel implements [deferring].
-func (j *wireJob) cancel(err error) { j.Cancel(1, err) }
+func (j *wireJob) cancel(err error) { j.Cancel(onlyCall, err) }
 
 // finish ends the job.
 func (j *wireJob) finish() {
