@@ -38,6 +38,9 @@ type flightLog struct {
 	due     *time.Timer   // for another one; nil if none is due
 	records int           // under way and due
 	idle    chan struct{} // closed when there are none; nil before the first
+
+	file   sync.Mutex // held while a part is written
+	latest int64      // the time of the part in the file
 }
 
 // newFlightLog sets what options leave open from the environment.
@@ -172,10 +175,21 @@ func (w *world) writeRecord(part *flight.Part) {
 		part = w.part(true)
 	}
 	if folder := w.folder(); folder != "" {
-		if err := part.Write(folder); err != nil {
+		if err := l.write(part, folder); err != nil {
 			w.warnOf(fmt.Sprintf("the flight record cannot be written: %v\n", err))
 		}
 	}
+}
+
+// write writes a part, unless a later one has been written.
+func (l *flightLog) write(part *flight.Part, folder string) error {
+	l.file.Lock()
+	defer l.file.Unlock()
+	if part.Time < l.latest {
+		return nil
+	}
+	l.latest = part.Time
+	return part.Write(folder)
 }
 
 // awaitRecords writes the record that is due, and waits for those that are being written, for a limited time.
