@@ -24,9 +24,9 @@ func plait_cross(input C.plait_tensor, other C.plait_tensor, dim C.int64_t) C.pl
 }
 
 //export plait_linalg_cholesky
-func plait_linalg_cholesky(input C.plait_tensor, upper C.bool) C.plait_tensor {
+func plait_linalg_cholesky(input C.plait_tensor, upper C.bool, UPLO C.plait_string) C.plait_tensor {
 	for {
-		if s := bind.LinalgCholesky(int64(input), bool(upper)); s != bind.Busy {
+		if s := bind.LinalgCholesky(int64(input), bool(upper), C.GoString(UPLO)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
@@ -34,9 +34,9 @@ func plait_linalg_cholesky(input C.plait_tensor, upper C.bool) C.plait_tensor {
 }
 
 //export plait_linalg_cholesky_ex
-func plait_linalg_cholesky_ex(input C.plait_tensor, upper C.bool, out *C.plait_tensor) C.plait_status {
+func plait_linalg_cholesky_ex(input C.plait_tensor, upper C.bool, UPLO C.plait_string, out *C.plait_tensor) C.plait_status {
 	for {
-		if s := bind.LinalgCholeskyEx(int64(input), bool(upper), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+		if s := bind.LinalgCholeskyEx(int64(input), bool(upper), C.GoString(UPLO), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.WaitForQueueSpace()
@@ -54,10 +54,20 @@ func plait_linalg_det(input C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_linalg_eigh
-func plait_linalg_eigh(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
+func plait_linalg_eigh(input C.plait_tensor, UPLO C.plait_string, out *C.plait_tensor) C.plait_status {
 	for {
-		if s := bind.LinalgEigh(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+		if s := bind.LinalgEigh(int64(input), C.GoString(UPLO), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
+//export plait_linalg_eigvalsh
+func plait_linalg_eigvalsh(input C.plait_tensor, UPLO C.plait_string) C.plait_tensor {
+	for {
+		if s := bind.LinalgEigvalsh(int64(input), C.GoString(UPLO)); s != bind.Busy {
+			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
 	}
@@ -168,6 +178,16 @@ func plait_linalg_svd(input C.plait_tensor, out *C.plait_tensor) C.plait_status 
 	for {
 		if s := bind.LinalgSvd(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
+//export plait_linalg_svdvals
+func plait_linalg_svdvals(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.LinalgSvdvals(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
 	}

@@ -2847,13 +2847,17 @@ plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
 // The triangular factors of symmetric positive definite matrices.
 //   - input: matrices [*, n, n]
 //   - upper (false): whether the factor is an upper triangle
-plait_tensor plait_linalg_cholesky(plait_tensor input, bool upper);
+//   - uplo (""): the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
+//     taken
+plait_tensor plait_linalg_cholesky(plait_tensor input, bool upper, plait_string uplo);
 
 // Triangular factors of symmetric matrices, and where these are not positive definite. Writes the results'
 // handles to out.
 //   - input: matrices [*, n, n]
 //   - upper (false): whether the factor is an upper triangle
-plait_status plait_linalg_cholesky_ex(plait_tensor input, bool upper, plait_tensor out[2]);
+//   - uplo (""): the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
+//     taken
+plait_status plait_linalg_cholesky_ex(plait_tensor input, bool upper, plait_string uplo, plait_tensor out[2]);
 
 // The determinants of matrices.
 //   - input: matrices [*, n, n]
@@ -2861,7 +2865,15 @@ plait_tensor plait_linalg_det(plait_tensor input);
 
 // The eigenvalues and eigenvectors of symmetric matrices. Writes the results' handles to out.
 //   - input: matrices [*, n, n]
-plait_status plait_linalg_eigh(plait_tensor input, plait_tensor out[2]);
+//   - uplo (""): the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
+//     taken
+plait_status plait_linalg_eigh(plait_tensor input, plait_string uplo, plait_tensor out[2]);
+
+// The eigenvalues of symmetric matrices.
+//   - input: matrices [*, n, n]
+//   - uplo (""): the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
+//     taken
+plait_tensor plait_linalg_eigvalsh(plait_tensor input, plait_string uplo);
 
 // The inverses of matrices.
 //   - input: matrices [*, n, n]
@@ -2921,6 +2933,10 @@ plait_tensor plait_linalg_solve_triangular(plait_tensor A, plait_tensor B, bool 
 // Matrices by their singular values and vectors. Writes the results' handles to out.
 //   - input: matrices [*, m, n]
 plait_status plait_linalg_svd(plait_tensor input, plait_tensor out[3]);
+
+// The singular values of matrices.
+//   - input: matrices [*, m, n]
+plait_tensor plait_linalg_svdvals(plait_tensor input);
 
 // The permutation and the triangular matrices of an LU decomposition. Writes the results' handles to out.
 //   - lu_data: the factors, in one matrix

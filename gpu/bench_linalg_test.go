@@ -15,12 +15,12 @@ var decompositions = []struct {
 	name string
 	fn   func(x, positive *core.Tensor)
 }{
-	{"cholesky", func(_, positive *core.Tensor) { op.Cholesky(positive, false) }},
+	{"cholesky", func(_, positive *core.Tensor) { op.Cholesky(positive, false, "") }},
 	{"lu", func(x, _ *core.Tensor) { op.LUFactor(x) }},
 	{"inv", func(x, _ *core.Tensor) { op.Inv(x) }},
 	{"solve", func(x, positive *core.Tensor) { op.Solve(x, positive) }},
 	{"qr", func(x, _ *core.Tensor) { op.QR(x) }},
-	{"eigh", func(_, positive *core.Tensor) { op.Eigh(positive) }},
+	{"eigh", func(_, positive *core.Tensor) { op.Eigh(positive, "") }},
 	{"svd", func(x, _ *core.Tensor) { op.SVD(x) }},
 }
 

@@ -48,8 +48,8 @@ func TestCholeskyOfSizes(t *testing.T) {
 		positive := op.Add(op.MatMul(x, transposed(x)), op.Mul(identity64(n), core.Num(float64(n))))
 		positive = op.To(op.To(positive, core.Float32), core.Float64)
 		onGPU := op.ToDevice(op.To(positive, core.Float32), device(t))
-		accurate(t, op.Cholesky(positive, false), op.Cholesky(onGPU, false), float64(8+n/4), "l")
-		accurate(t, op.Cholesky(positive, true), op.Cholesky(transposed(onGPU), true), float64(8+n/4), "u")
+		accurate(t, op.Cholesky(positive, false, ""), op.Cholesky(onGPU, false, ""), float64(8+n/4), "l")
+		accurate(t, op.Cholesky(positive, true, ""), op.Cholesky(transposed(onGPU), true, ""), float64(8+n/4), "u")
 	})
 }
 
@@ -143,8 +143,8 @@ func TestQROfSizes(t *testing.T) {
 func TestEighOfSizes(t *testing.T) {
 	eachSquare(t, func(t *testing.T, x, onGPU *core.Tensor) {
 		x, onGPU = op.Add(x, transposed(x)), op.Add(onGPU, transposed(onGPU))
-		want, _ := op.Eigh(x)
-		values, vectors := op.Eigh(onGPU)
+		want, _ := op.Eigh(x, "")
+		values, vectors := op.Eigh(onGPU, "")
 		accurate(t, want, values, 32, "eigenvalues")
 		orthonormal(t, vectors, "v'v")
 		v := on64(t, vectors)
@@ -173,8 +173,8 @@ func TestEighOfClusters(t *testing.T) {
 				}
 				x := op.MatMul(op.Mul(q, core.FromSlice(list, n)), transposed(q))
 				x = op.To(op.To(op.Add(x, transposed(x)), core.Float32), core.Float64)
-				want, _ := op.Eigh(x)
-				values, vectors := op.Eigh(op.ToDevice(op.To(x, core.Float32), d))
+				want, _ := op.Eigh(x, "")
+				values, vectors := op.Eigh(op.ToDevice(op.To(x, core.Float32), d), "")
 				accurate(t, want, values, 32, "eigenvalues")
 				orthonormal(t, vectors, "v'v")
 				v := on64(t, vectors)
@@ -264,13 +264,13 @@ func TestLinalgErrorsInLaterPanels(t *testing.T) {
 		zero := op.Mul(triangle, op.ToDevice(op.Ge(core.FromSlice(positive, 2, n, n), core.Num(-1)), d))
 		_, _, infos := op.LUFactor(batch(x))
 		require.Equal(t, []int32{0, bad + 1}, int32s(t, infos))
-		l, infos := op.CholeskyInfo(batch(positive), false)
+		l, infos := op.CholeskyInfo(batch(positive), false, "")
 		require.Equal(t, []int32{0, bad + 1}, int32s(t, infos))
 		near(t, op.ToDevice(op.Mul(op.Eye(n, n, op.TensorOptions{}), core.Num(math.Sqrt2)), d), op.Select(l, 0, 0), 1e-6, "the good one's factor")
 		for want, result := range map[string]*core.Tensor{
 			"matrix 1 is singular":              op.Inv(batch(x)),
 			"matrix 1 is singular, want":        op.SolveTriangular(zero, op.ToDevice(op.Ones(2, n, 1), d), false, false),
-			"matrix 1 is not positive definite": op.Cholesky(batch(positive), false),
+			"matrix 1 is not positive definite": op.Cholesky(batch(positive), false, ""),
 		} {
 			_, err := result.Bytes()
 			require.ErrorContains(t, err, want)
@@ -291,7 +291,7 @@ func TestDecompositionsRepeat(t *testing.T) {
 		for _, fn := range []func() *core.Tensor{
 			func() *core.Tensor { return op.Inv(x) },
 			func() *core.Tensor { q, _ := op.QR(x); return q },
-			func() *core.Tensor { _, v := op.Eigh(op.Add(x, transposed(x))); return v },
+			func() *core.Tensor { _, v := op.Eigh(op.Add(x, transposed(x)), ""); return v },
 			func() *core.Tensor { u, _, _ := op.SVD(x); return u },
 		} {
 			want, err := fn().Bytes()

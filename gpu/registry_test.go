@@ -195,6 +195,7 @@ func compareOn(t *testing.T, g core.Device, r *op.Row, s op.Sample, d core.DType
 	got := r.Call(gpuArgs...)
 	context.SetDefaultDevice(nil)
 	require.Equal(t, len(want), len(got))
+	turnVectors(r, want, got)
 	for i := range want {
 		require.NoError(t, want[i].Err())
 		if err := got[i].Err(); err != nil {

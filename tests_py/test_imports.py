@@ -33,7 +33,6 @@ INSIDE = {
     "plait._serialization.pickling": {"plait.nn": "the package above: only a checkpoint with parameters needs it"},
     "plait._tensor": {"plait.array_api": "the package above, of which tensors say that it is theirs"},
     "plait.amp.grad_scaler": {"plait.distributed": "most programs use no ranks"},
-    "plait.linalg._decompositions": {"plait._autograd.symmetric": "a custom Function is above the functions"},
     "plait.nn.modules.syncbatchnorm": {"plait.distributed._groups": "most programs use no ranks"},
     "plait.nn.utils.clip_grad": {"plait.distributed.fsdp._unit": "most programs use no ranks"},
     "plait.nn.utils.parametrizations": {"plait.nn.modules.conv": "the layers use these functions"},

@@ -52,8 +52,6 @@ PLACES = {
     "accelerator.py current_accelerator check_available": "it is always checked",
     "array_api/_types.py Info.default_dtypes device": "devices have the same dtypes",
     "array_api/_types.py Info.dtypes device": "devices have the same dtypes",
-    "_autograd/symmetric.py Mirrored.backward ctx": "it keeps nothing from forward",
-    "_autograd/symmetric.py Mirrored.forward ctx": "it keeps nothing for backward",
     "_modes.py no_grad.__init__ orig_func": "`__new__` takes it",
     "autograd/gradcheck.py gradcheck check_grad_dtypes": "a gradient always has its tensor's dtype",
     "autograd/gradcheck.py gradcheck fast_mode": "a hint for speed",

@@ -16,23 +16,23 @@ func Cross(input Tensor, other Tensor, dim int64) (status Tensor) {
 }
 
 // LinalgCholesky applies the operation linalg_cholesky. The triangular factors of symmetric positive definite matrices.
-func LinalgCholesky(input Tensor, upper bool) (status Tensor) {
+func LinalgCholesky(input Tensor, upper bool, UPLO string) (status Tensor) {
 	defer protect("linalg_cholesky", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.Cholesky(t0, upper), t0)
+	return result(op.Cholesky(t0, upper, UPLO), t0)
 }
 
 // LinalgCholeskyEx applies the operation linalg_cholesky_ex. Triangular factors of symmetric matrices, and where these are not positive definite.
-func LinalgCholeskyEx(input Tensor, upper bool, out TensorsOut) (status Status) {
+func LinalgCholeskyEx(input Tensor, upper bool, UPLO string, out TensorsOut) (status Status) {
 	defer protect("linalg_cholesky_ex", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	r0, r1 := op.CholeskyInfo(t0, upper)
+	r0, r1 := op.CholeskyInfo(t0, upper, UPLO)
 	return results(out, r0, r1)
 }
 
@@ -47,14 +47,24 @@ func LinalgDet(input Tensor) (status Tensor) {
 }
 
 // LinalgEigh applies the operation linalg_eigh. The eigenvalues and eigenvectors of symmetric matrices.
-func LinalgEigh(input Tensor, out TensorsOut) (status Status) {
+func LinalgEigh(input Tensor, UPLO string, out TensorsOut) (status Status) {
 	defer protect("linalg_eigh", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	r0, r1 := op.Eigh(t0)
+	r0, r1 := op.Eigh(t0, UPLO)
 	return results(out, r0, r1)
+}
+
+// LinalgEigvalsh applies the operation linalg_eigvalsh. The eigenvalues of symmetric matrices.
+func LinalgEigvalsh(input Tensor, UPLO string) (status Tensor) {
+	defer protect("linalg_eigvalsh", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.EigValsH(t0, UPLO), t0)
 }
 
 // LinalgInv applies the operation linalg_inv. The inverses of matrices.
@@ -174,6 +184,16 @@ func LinalgSvd(input Tensor, out TensorsOut) (status Status) {
 	t0 := tensor(input)
 	r0, r1, r2 := op.SVD(t0)
 	return results(out, r0, r1, r2)
+}
+
+// LinalgSvdvals applies the operation linalg_svdvals. The singular values of matrices.
+func LinalgSvdvals(input Tensor) (status Tensor) {
+	defer protect("linalg_svdvals", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.SVDVals(t0), t0)
 }
 
 // LuUnpack applies the operation lu_unpack. The permutation and the triangular matrices of an LU decomposition.

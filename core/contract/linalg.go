@@ -8,7 +8,7 @@ var (
 	LinalgDet = declare(Contract{Name: "linalg_det", Outs: "det sign logabs", Ins: "a"})
 	// LinalgTriangular writes X, the solution of A X = B for a triangular A.
 	LinalgTriangular = declare(Contract{Name: "linalg_triangular", Outs: "x", Ins: "a b", Ints: "upper unit"})
-	// LinalgCholesky writes the lower triangular L of A = L L'. infos, int32, has the row at which a matrix fails, or
+	// LinalgCholesky writes the lower triangular L of A = L L', and reads the lower triangle of A. infos, int32, has the row at which a matrix fails, or
 	// 0. Without infos, a failure is an error of the call.
 	LinalgCholesky = declare(Contract{Name: "linalg_cholesky", Outs: "l infos?", Ins: "a"})
 	// LinalgLU writes the factors of A with pivoted rows: L, without its unit diagonal, and U. pivots, int32, lists the
@@ -19,9 +19,9 @@ var (
 	// LinalgQR writes Q [m, min(m, n)] and R of A = Q R.
 	LinalgQR = declare(Contract{Name: "linalg_qr", Outs: "q r", Ins: "a"})
 	// LinalgEigh writes the eigenvalues of a symmetric A in ascending order, and its eigenvectors as columns.
-	LinalgEigh = declare(Contract{Name: "linalg_eigh", Outs: "values vectors", Ins: "a"})
-	// LinalgSVD writes U, the singular values in descending order, and V' of A = U S V'.
-	LinalgSVD = declare(Contract{Name: "linalg_svd", Outs: "u s vh", Ins: "a"})
+	LinalgEigh = declare(Contract{Name: "linalg_eigh", Outs: "values vectors?", Ins: "a"})
+	// LinalgSVD writes the singular values in descending order, and, or neither, U and V' of A = U S V'.
+	LinalgSVD = declare(Contract{Name: "linalg_svd", Outs: "s u? vh?", Ins: "a"})
 )
 
 // TriangularAttrs are the attributes of [LinalgTriangular].

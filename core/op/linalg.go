@@ -21,7 +21,7 @@ func (op *opContext) linalgMatrices(x *core.Tensor, square bool) {
 	}
 }
 
-// linalgLaunch runs a kernel on matrices.
+// linalgLaunch runs a kernel on matrices. The last outs may be nil.
 func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *contract.TriangularAttrs, outs ...*core.Tensor) {
 	in, second := op.dense(x), op.dense(b)
 	if op.err != nil {
@@ -29,7 +29,9 @@ func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *
 	}
 	c := op.call(k)
 	for _, out := range outs {
-		c.Out(out)
+		if out != nil {
+			c.Out(out)
+		}
 	}
 	c.In(in)
 	if second != nil {
@@ -38,7 +40,11 @@ func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *
 	if triangle != nil {
 		triangle.AddTo(c)
 	}
-	c.Work = max(c.Work, x.Numel()*x.Size(-1))
+	least := 64 // for a matrix, however small
+	if k == contract.LinalgQR || k == contract.LinalgEigh || k == contract.LinalgSVD {
+		least = 1024
+	}
+	c.Work = max(c.Work, core.Numel(x.Shape()[:x.Dim()-2])*(least+x.Size(-2)*x.Size(-1)*x.Size(-1)/16))
 	op.launch(c)
 }
 
@@ -227,55 +233,94 @@ func slogDetDeriv(ctx *core.BackwardContext) {
 }
 
 // Cholesky returns the lower triangular L of x = L Lᵀ, or with upper its transpose, for symmetric positive definite matrices
-// [*, n, n]; of others the symmetric part is taken. One that is not positive definite is an error.
-func Cholesky(x *core.Tensor, upper bool) *core.Tensor {
-	op := begin("linalg_cholesky", &x)
-	op.linalgMatrices(x, true)
-	return op.compose(func() *core.Tensor {
-		l := choleskyOf(symmetric(x), nil)
-		if upper {
-			return mT(l)
-		}
-		return l
-	})
+// [*, n, n]. triangle says how others are read, as for [Eigh]. One that is not positive definite is an error.
+func Cholesky(x *core.Tensor, upper bool, triangle string) *core.Tensor {
+	return cholesky("linalg_cholesky", x, upper, triangle, nil)
 }
 
 // CholeskyInfo is [Cholesky] of any symmetric matrices, and infos [*] of int32: the first row, counted from 1, up to which the
 // matrix is not positive definite, and from which on the result means nothing, or 0.
-func CholeskyInfo(x *core.Tensor, upper bool) (l, infos *core.Tensor) {
-	op := begin("linalg_cholesky_ex", &x)
+func CholeskyInfo(x *core.Tensor, upper bool, triangle string) (l, infos *core.Tensor) {
+	if l = cholesky("linalg_cholesky_ex", x, upper, triangle, &infos); l.Err() != nil {
+		infos.Release()
+		infos = l
+	}
+	return l, infos
+}
+
+// cholesky writes infos unless it is nil; then a matrix that is not positive definite is an error.
+func cholesky(name string, x *core.Tensor, upper bool, triangle string, infos **core.Tensor) *core.Tensor {
+	op := begin(name, &x)
 	op.linalgMatrices(x, true)
+	op.triangle(triangle)
 	if op.err != nil {
-		return op.fail(), op.fail()
+		return op.fail()
 	}
-	if infos = op.out(core.Int32, x.Shape()[:x.Dim()-2]); op.err != nil {
-		return op.fail(), op.fail()
+	if infos != nil {
+		*infos = op.out(core.Int32, x.Shape()[:x.Dim()-2])
 	}
-	l = op.compose(func() *core.Tensor {
-		l := choleskyOf(symmetric(x), infos)
+	return op.compose(func() *core.Tensor {
+		half := x // the kernel reads its lower triangle
+		switch triangle {
+		case "":
+			half = symmetric(x)
+		case "U":
+			half = mT(x)
+		}
+		var status *core.Tensor
+		if infos != nil {
+			status = *infos
+		}
+		l := choleskyOf(half, status)
 		if upper {
 			return mT(l)
 		}
 		return l
 	})
-	return l, infos
 }
 
 // symmetric returns the symmetric part of matrices.
 func symmetric(x *core.Tensor) *core.Tensor { return Mul(Add(x, mT(x)), core.Num(0.5)) }
 
-// choleskyOf takes symmetric matrices. Without infos, one that is not positive definite is an error.
+// triangle fails unless t says how to read symmetric matrices.
+func (op *opContext) triangle(t string) {
+	if op.err == nil && t != "" && t != "L" && t != "U" {
+		op.failf(core.ValueError, "UPLO must be 'L' or 'U', got '%s'", t)
+	}
+}
+
+// readSymmetric returns the symmetric part of matrices or, for "L" or "U", the symmetric ones that have this triangle.
+func readSymmetric(x *core.Tensor, triangle string) *core.Tensor {
+	if triangle == "" {
+		return symmetric(x)
+	}
+	op := begin("linalg_eigh").with(x)
+	var y *core.Tensor
+	core.NoGrad(func() {
+		y = compose(op.name, func() *core.Tensor {
+			if triangle == "L" {
+				return Add(Tril(x, 0), mT(Tril(x, -1)))
+			}
+			return Add(Triu(x, 0), mT(Triu(x, 1)))
+		})
+	})
+	if op.grad && y.Err() == nil {
+		op.attach(op.node(readSymmetricDeriv, x), y)
+	}
+	return op.done(y)
+}
+
+// readSymmetricDeriv passes the gradient, which is symmetric, so that a step along it keeps a symmetric matrix symmetric.
+func readSymmetricDeriv(ctx *core.BackwardContext) { ctx.Set(0, ctx.Grad()) }
+
+// choleskyOf reads the lower triangle. Without infos, a matrix that is not positive definite is an error.
 func choleskyOf(x, infos *core.Tensor) *core.Tensor {
 	op := begin("linalg_cholesky").with(x)
 	l := op.outLike(x)
 	if op.err != nil {
 		return op.fail()
 	}
-	outs := []*core.Tensor{l}
-	if infos != nil {
-		outs = append(outs, infos)
-	}
-	op.linalgLaunch(contract.LinalgCholesky, x, nil, nil, outs...)
+	op.linalgLaunch(contract.LinalgCholesky, x, nil, nil, l, infos)
 	if op.grad {
 		op.attach(op.node(choleskyDeriv, x).SaveOutput(l, 0), l)
 	}

@@ -59,27 +59,41 @@ func qrDeriv(ctx *core.BackwardContext) {
 }
 
 // Eigh returns the ascending eigenvalues [*, n] and the eigenvectors, in the columns of [*, n, n], of symmetric matrices
-// [*, n, n]; of others the symmetric part is taken. The sign of an eigenvector is arbitrary. The gradient of the vectors is
-// for different eigenvalues.
-func Eigh(x *core.Tensor) (values, vectors *core.Tensor) {
+// [*, n, n]; of others the symmetric part is taken or, if triangle is "L" or "U", this triangle read; the gradient is symmetric all the
+// same. The sign of an eigenvector is arbitrary. The gradient of the vectors is for different eigenvalues.
+func Eigh(x *core.Tensor, triangle string) (values, vectors *core.Tensor) {
 	op := begin("linalg_eigh", &x)
 	op.linalgMatrices(x, true)
+	op.triangle(triangle)
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
 	out := op.scope(func() []*core.Tensor {
-		values, vectors := eighOf(symmetric(x))
+		values, vectors := eighOf(readSymmetric(x, triangle), true)
 		return []*core.Tensor{values, vectors}
 	})
 	return out[0], out[1]
 }
 
-func eighOf(x *core.Tensor) (values, vectors *core.Tensor) {
+// EigValsH returns the eigenvalues that [Eigh] does.
+func EigValsH(x *core.Tensor, triangle string) *core.Tensor {
+	op := begin("linalg_eigvalsh", &x)
+	op.linalgMatrices(x, true)
+	op.triangle(triangle)
+	return op.compose(func() *core.Tensor {
+		values, _ := eighOf(readSymmetric(x, triangle), op.grad)
+		return values
+	})
+}
+
+func eighOf(x *core.Tensor, wanted bool) (values, vectors *core.Tensor) {
 	op := begin("linalg_eigh").with(x)
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	values, vectors = op.out(x.DType(), x.Shape()[:x.Dim()-1]), op.outLike(x)
+	if values = op.out(x.DType(), x.Shape()[:x.Dim()-1]); wanted {
+		vectors = op.outLike(x)
+	}
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
@@ -118,20 +132,37 @@ func eighDeriv(ctx *core.BackwardContext) {
 // SVD returns matrices [*, m, n] as products u diag(s) vh of u [*, m, k] with orthonormal columns, the descending singular
 // values s [*, k] and vh [*, k, n] with orthonormal rows, where k is the smaller of m and n. The signs of a pair of singular
 // vectors are arbitrary. The gradient of the vectors is for different singular values other than 0.
-func SVD(x *core.Tensor) (u, s, vh *core.Tensor) {
-	op := begin("linalg_svd", &x)
+func SVD(x *core.Tensor) (u, s, vh *core.Tensor) { return svd("linalg_svd", x, true) }
+
+// SVDVals returns the singular values that [SVD] does.
+func SVDVals(x *core.Tensor) *core.Tensor {
+	return compose("linalg_svdvals", func() *core.Tensor {
+		_, s, _ := svd("linalg_svdvals", x, false)
+		return s
+	})
+}
+
+// svd returns nil for vectors that are not wanted, unless derivatives need them.
+func svd(name string, x *core.Tensor, wanted bool) (u, s, vh *core.Tensor) {
+	op := begin(name, &x)
 	op.linalgMatrices(x, false)
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
 	k := min(x.Size(-1), x.Size(-2))
-	u, s, vh = op.out(x.DType(), lastSizes(x, x.Size(-2), k)), op.out(x.DType(), lastSizes(x, k)), op.out(x.DType(), lastSizes(x, k, x.Size(-1)))
+	s = op.out(x.DType(), lastSizes(x, k))
+	if wanted || op.grad {
+		u, vh = op.out(x.DType(), lastSizes(x, x.Size(-2), k)), op.out(x.DType(), lastSizes(x, k, x.Size(-1)))
+	}
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
-	op.linalgLaunch(contract.LinalgSVD, x, nil, nil, u, s, vh)
+	op.linalgLaunch(contract.LinalgSVD, x, nil, nil, s, u, vh)
 	if op.grad {
 		op.attach(op.node(svdDeriv, x).SaveOutput(u, 0).SaveOutput(s, 1).SaveOutput(vh, 2), u, s, vh)
+	}
+	if u == nil {
+		return nil, op.done(s), nil
 	}
 	return op.done3(u, s, vh)
 }
@@ -290,7 +321,7 @@ func MatrixNorm(x *core.Tensor, order string) *core.Tensor {
 		case "-inf":
 			return Amin(sums(-1), last, false)
 		case "nuc", "2", "-2":
-			_, s, _ := SVD(x)
+			s := SVDVals(x)
 			switch order {
 			case "nuc":
 				return Sum(s, last, false)

@@ -6,12 +6,13 @@ func init() {
 	x, m, b := Arg{Name: "input", Doc: "matrices [*, n, n]"}, Arg{Name: "A"}, Arg{Name: "B"}
 	any2 := Arg{Name: "input", Doc: "matrices [*, m, n]"}
 	upper := Arg{Name: "upper", Default: false}
+	triangle := Arg{Name: "UPLO", Default: "", Doc: "the triangle of symmetric matrices that is read, L or U; by default the symmetric part is taken"}
 	float := []core.DType{core.Float32}
 	of := func(name string, args ...any) Sample {
 		return Sample{Name: name, Args: args, Loose: 100, DTypes: float}
 	}
 	full := T{Shape: []int{2, 3, 3}, Values: []float64{4, 1, -0.5, 0.3, 3, 0.2, 0.5, -0.7, 2, -3, 0.4, 1, 0.2, 2.5, 0.6, 1, 0.1, 1.5}}
-	positive := T{Shape: []int{2, 3, 3}, Values: []float64{4, 1, 0.5, 1, 3, 0.2, 0.5, 0.2, 2, 2, -0.3, 0, -0.3, 1.5, 0.4, 0, 0.4, 3}}
+	positive := T{Shape: []int{2, 3, 3}, Values: []float64{4, 1, 0.5, 1, 3, 0.2, 0.5, 0.2, 2, 2, -0.3, 0.1, -0.3, 1.5, 0.4, 0.1, 0.4, 3}}
 	tall := T{Shape: []int{4, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 2, 0.3, 0.5, 0.1, 1, 0.2, -0.6, 0.4}}
 	wide := T{Shape: []int{2, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 1.5, 0.3}}
 	none := Shaped(0, 2, 2)
@@ -31,10 +32,10 @@ func init() {
 			Samples: []Sample{of("lower", full, Shaped(2, 3, 2), false, false), of("upper", full, Shaped(3, 2), true, false), of("unit", full, Shaped(2, 3, 1), false, true)}},
 		Row{Name: "linalg_det", Func: Det, Args: []Arg{x}, Doc: "The determinants of matrices.", Samples: []Sample{of("stack", full), of("no matrices", none)}},
 		Row{Name: "linalg_slogdet", Func: SlogDet, Args: []Arg{x}, Doc: "The signs and the logarithms of the magnitudes of determinants of square matrices.", Samples: []Sample{of("stack", full)}},
-		Row{Name: "linalg_cholesky", Func: Cholesky, Args: []Arg{x, upper}, Doc: "The triangular factors of symmetric positive definite matrices.",
-			Samples: []Sample{of("lower", positive, false), of("upper", positive, true)}},
-		Row{Name: "linalg_cholesky_ex", Func: CholeskyInfo, Args: []Arg{x, upper}, Doc: "Triangular factors of symmetric matrices, and where these are not positive definite.",
-			Samples: []Sample{of("lower", positive, false), of("upper", positive, true)}},
+		Row{Name: "linalg_cholesky", Func: Cholesky, Args: []Arg{x, upper, triangle}, Doc: "The triangular factors of symmetric positive definite matrices.",
+			Samples: []Sample{of("lower", positive, false, ""), of("upper", positive, true, "")}},
+		Row{Name: "linalg_cholesky_ex", Func: CholeskyInfo, Args: []Arg{x, upper, triangle}, Doc: "Triangular factors of symmetric matrices, and where these are not positive definite.",
+			Samples: []Sample{of("lower", positive, false, ""), of("upper", positive, true, "")}},
 		Row{Name: "linalg_lu_factor_ex", Func: LUFactor, Args: []Arg{any2}, Doc: "Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.",
 			Samples: both},
 		Row{Name: "lu_unpack", Func: LUUnpack, Args: []Arg{{Name: "LU_data"}, {Name: "LU_pivots"}}, Doc: "The permutation and the triangular matrices of an LU decomposition.",
@@ -42,8 +43,12 @@ func init() {
 		Row{Name: "linalg_lu_solve", Func: LUSolve, Args: []Arg{{Name: "LU"}, {Name: "pivots"}, b, {Name: "adjoint", Default: false}}, Doc: "The X of A X = B for an A of which the LU decomposition is known.",
 			Samples: []Sample{of("stack", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3), Shaped(3, 2), false), of("adjoint", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3), Shaped(2, 3, 1), true)}},
 		Row{Name: "linalg_qr", Func: QR, Args: []Arg{any2}, Doc: "Matrices as products of ones with orthonormal columns and triangular ones.", Samples: []Sample{of("square", full), of("tall", tall)}},
-		Row{Name: "linalg_eigh", Func: Eigh, Args: []Arg{x}, Doc: "The eigenvalues and eigenvectors of symmetric matrices.", Samples: []Sample{of("stack", positive)}},
-		Row{Name: "linalg_svd", Func: SVD, Args: []Arg{any2}, Doc: "Matrices by their singular values and vectors.", Samples: both},
+		Row{Name: "linalg_eigh", Func: Eigh, Args: []Arg{x, triangle}, Doc: "The eigenvalues and eigenvectors of symmetric matrices.", Samples: []Sample{of("stack", positive, "")}},
+		Row{Name: "linalg_eigvalsh", Func: EigValsH, Args: []Arg{x, triangle}, Doc: "The eigenvalues of symmetric matrices.", Samples: []Sample{of("stack", positive, "")}},
+		Row{Name: "linalg_svd", Func: SVD, Args: []Arg{any2}, Doc: "Matrices by their singular values and vectors.",
+			// Equal rows, which tests make of it, have no derivatives of the vectors.
+			Samples: []Sample{of("square", full), of("tall", tall), of("wide", wide), of("no matrices", T{Shape: none.Shape, NoGrad: true})}},
+		Row{Name: "linalg_svdvals", Func: SVDVals, Args: []Arg{any2}, Doc: "The singular values of matrices.", Samples: both},
 		Row{Name: "linalg_pinv", Func: Pinv, Args: []Arg{any2, {Name: "rtol", Default: -1.0}}, Doc: "The pseudoinverses of matrices.",
 			Samples: []Sample{of("square", full, -1.0), of("tall", tall, -1.0), of("wide", wide, 1e-3)}},
 		Row{Name: "linalg_lstsq", Func: LstSq, Args: []Arg{m, b, {Name: "rcond", Default: -1.0, Doc: "singular values of at most rcond times the largest count as 0; by default the larger size times the dtype's eps"}}, Doc: "The X that makes A X - B least, the least one of many.",

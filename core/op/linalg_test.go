@@ -50,14 +50,14 @@ func TestDecompositionsGiveTheirMatricesBack(t *testing.T) {
 	}
 	x := randn64(3, 20, 20)
 	x = op.Add(x, flipped(x))
-	w, v := op.Eigh(x)
+	w, v := op.Eigh(x, "")
 	requireSame(t, x, op.MatMul(op.Mul(v, op.Unsqueeze(w, -2)), flipped(v)))
 	requireSame(t, op.MSort(flipped(w)), flipped(w))
 	positive := op.Add(op.MatMul(x, x), identity(20))
-	l := op.Cholesky(positive, false)
+	l := op.Cholesky(positive, false, "")
 	requireSame(t, positive, op.MatMul(l, flipped(l)))
 	requireSame(t, l, op.Tril(l, 0))
-	requireSame(t, flipped(l), op.Cholesky(positive, true))
+	requireSame(t, flipped(l), op.Cholesky(positive, true, ""))
 }
 
 func TestSolutions(t *testing.T) {
@@ -99,8 +99,8 @@ func TestLinearAlgebraErrors(t *testing.T) {
 	singular := op.Stack([]*core.Tensor{identity(2), op.Reshape(vector64(1, 2, 2, 4), 2, 2)}, 0)
 	require.ErrorContains(t, op.Inv(singular).Wait(), "matrix 1 is singular")
 	require.ErrorContains(t, op.Solve(singular, op.To(op.Zeros(2, 1), core.Float64)).Wait(), "matrix 1 is singular")
-	require.ErrorContains(t, op.Cholesky(op.Neg(identity(2)), false).Wait(), "matrix 0 is not positive definite")
-	w, _ := op.Eigh(op.Reshape(vector64(math.NaN(), 0, 0, 1), 2, 2))
+	require.ErrorContains(t, op.Cholesky(op.Neg(identity(2)), false, "").Wait(), "matrix 0 is not positive definite")
+	w, _ := op.Eigh(op.Reshape(vector64(math.NaN(), 0, 0, 1), 2, 2), "")
 	require.ErrorContains(t, w.Wait(), "NaN")
 	require.ErrorContains(t, op.Det(op.Zeros(2, 3)).Err(), "want square matrices")
 	half := core.Float16
@@ -134,7 +134,7 @@ func TestLUFactorsGiveTheirMatricesBack(t *testing.T) {
 
 func TestCholeskySaysWhereAMatrixIsNotPositiveDefinite(t *testing.T) {
 	x := op.Reshape(vector64(4, 2, 2, 5, 1, 2, 2, 1, -1, 0, 0, 1), 3, 2, 2)
-	l, infos := op.CholeskyInfo(x, false)
+	l, infos := op.CholeskyInfo(x, false, "")
 	require.Equal(t, []int32{0, 2, 1}, int32s(t, infos))
 	requireNear(t, op.Select(l, 0, 0), 2, 0, 1, 2)
 }

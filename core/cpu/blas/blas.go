@@ -1,4 +1,4 @@
-// Package blas makes matrix products use an OpenBLAS that is found while the program runs.
+// Package blas makes matrix products use an OpenBLAS that is found while the program runs, and finds LAPACK in it.
 //
 // The built-in kernels of package gemm are as fast where they have AVX2 or AVX-512, so a library is only looked for
 // elsewhere, or if the environment asks for it. PLAIT_BLAS is one of
@@ -9,7 +9,8 @@
 //	none      the built-in kernels
 //	a path    the library at that path; an error if it cannot be used
 //
-// Either way products are cut over the device's own workers by their shape; the library is kept to one thread.
+// Either way products are cut over the device's own workers by their shape; the library is kept to one thread. [Lapack] looks for a
+// library with auto too.
 package blas
 
 /*
@@ -51,6 +52,9 @@ var state struct {
 	preferred string
 	library   Library
 	err       error
+
+	searched atomic.Bool // for LAPACK
+	lapack   unsafe.Pointer
 }
 
 // SetPath sets the path of a library that is preferred over the system's. Call it before the first product. It does not
@@ -60,6 +64,7 @@ func SetPath(path string) {
 	defer state.Unlock()
 	state.preferred = path
 	state.ready.Store(false)
+	state.searched.Store(false)
 }
 
 // Load chooses what computes matrix products, once. It may be called from several goroutines. It fails if PLAIT_BLAS

@@ -14,6 +14,10 @@ int plaitk_blas_load(const char *path, char config[PLAITK_BLAS_TEXT], char core[
 // plaitk_blas_unload returns to the built-in products. The library stays loaded, since it may have threads.
 void plaitk_blas_unload(void);
 
+// plaitk_lapack_load returns the plaitk_lapack of the library at path, set to one thread, or NULL if it lacks a routine. The next call
+// overwrites it. Calls must not overlap.
+const void *plaitk_lapack_load(const char *path);
+
 // plaitk_blas_alone calls the loaded library for a whole product of contiguous matrices, on `threads` threads of its
 // own. ta and tb say that A or B is stored transposed. Benchmarks use it for comparison.
 void plaitk_blas_alone(int threads, int is_double, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *a,

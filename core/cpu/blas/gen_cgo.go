@@ -3,7 +3,7 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xe3d4383d
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x33ade339
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_blas_alone
@@ -12,5 +12,7 @@ package blas
 #cgo nocallback plaitk_blas_load
 #cgo noescape plaitk_blas_unload
 #cgo nocallback plaitk_blas_unload
+#cgo noescape plaitk_lapack_load
+#cgo nocallback plaitk_lapack_load
 */
 import "C"

@@ -8,8 +8,10 @@
 
 #include "blas.h"
 #include "../include/plait_gemm.h"
+#include "../include/plait_lapack.h"
 
 blas_library blas;
+static plaitk_lapack lapack;
 
 // OpenBLAS may add a prefix to its names (scipy's builds) and a suffix (64-bit integers).
 static const struct {
@@ -46,13 +48,18 @@ static int find(void *handle, blas_library *lib, char *config, char *core) {
   return -1;
 }
 
-int plaitk_blas_load(const char *path, char config[PLAITK_BLAS_TEXT], char core[PLAITK_BLAS_TEXT]) {
-  // The library's own threads must not receive signals, which belong to the language runtimes of the process.
+// Opens the library at path, whose own threads must not receive signals: these belong to the language runtimes of the process.
+static void *open_library(const char *path) {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return handle;
+}
+
+int plaitk_blas_load(const char *path, char config[PLAITK_BLAS_TEXT], char core[PLAITK_BLAS_TEXT]) {
+  void *handle = open_library(path);
   if (handle == NULL) {
     copy_text(config, dlerror());
     return -1;
@@ -78,4 +85,27 @@ void plaitk_blas_alone(int threads, int is_double, int ta, int tb, int64_t m, in
                       .a = a, .lda = ta ? m : k, .b = b, .ldb = tb ? k : n, .c = c, .ldc = n};
   blas_call(is_double, &block);
   if (blas.set_threads != NULL) blas.set_threads(1);
+}
+
+static bool find_lapack(void *handle, int name, plaitk_lapack *lib) {
+  static const char *const routines[PLAIT_ROUTINES] = {"getrf", "trtri", "trsm", "potrf", "geqrf", "orgqr", "syevd", "gesdd"};
+  for (int i = 0; i < 2 * PLAIT_ROUTINES; i++) {
+    char base[16];
+    snprintf(base, sizeof base, "%c%s_", "sd"[i % 2], routines[i / 2]);
+    if ((lib->routine[i / 2][i % 2] = symbol(handle, name, base)) == NULL) return false;
+  }
+  lib->wide = names[name].wide;
+  return true;
+}
+
+const void *plaitk_lapack_load(const char *path) {
+  void *handle = open_library(path);
+  for (int i = 0; handle != NULL && i < (int)(sizeof names / sizeof names[0]); i++) {
+    if (!find_lapack(handle, i, &lapack)) continue;
+    void (*set_threads)(int threads);
+    *(void **)&set_threads = symbol(handle, i, "openblas_set_num_threads");
+    if (set_threads != NULL) set_threads(1);
+    return &lapack;
+  }
+  return NULL;
 }

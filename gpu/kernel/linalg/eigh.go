@@ -10,8 +10,8 @@ import (
 
 func init() { kernel.Register(contract.LinalgEigh, eighCall) }
 
-// eighCall: Outs[0], Outs[1] = ascending eigenvalues and eigenvectors, in columns, of symmetric matrices A. Sweeps make V A Vᵀ diagonal; the
-// rows of V become the eigenvectors.
+// eighCall: Outs[0], Outs[1] = ascending eigenvalues and, unless absent, eigenvectors, in columns, of symmetric matrices A. Sweeps make
+// V A Vᵀ diagonal; the rows of V become the eigenvectors.
 func eighCall(r *shader.Recorder, c *core.Call) error {
 	a := blockIn(&c.Ins[0])
 	n := a.row
@@ -57,8 +57,10 @@ func eighCall(r *shader.Recorder, c *core.Call) error {
 	if err := j.sort(r, ranks, block{of: &c.Outs[0], row: 1, col: 1, each: n}, values, n, 1); err != nil {
 		return err
 	}
-	if err := j.sort(r, ranks, blockIn(&c.Outs[1]).transposed(), v, n, n); err != nil {
-		return err
+	if len(c.Outs) > 1 {
+		if err := j.sort(r, ranks, blockIn(&c.Outs[1]).transposed(), v, n, n); err != nil {
+			return err
+		}
 	}
 	return j.report(r, c, notFiniteMatrix)
 }

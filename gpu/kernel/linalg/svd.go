@@ -12,7 +12,8 @@ import (
 
 func init() { kernel.Register(contract.LinalgSVD, svdCall) }
 
-// svdCall: Outs = U, descending singular values and V' of Ins[0] = U S V'. A wide matrix is transposed, which exchanges U and V.
+// svdCall: Outs = descending singular values and, unless absent, U and V' of Ins[0] = U S V'. A wide matrix is transposed, which exchanges
+// U and V.
 //
 // The matrix is Q R. Sweeps rotate the rows of X = W R until they are orthogonal, which is when X Xᵀ is diagonal; for the rows of R this
 // takes far fewer sweeps than for those of the matrix. The norms of X are the singular values, and the columns of Q Wᵀ are those of U. The
@@ -21,12 +22,13 @@ func init() { kernel.Register(contract.LinalgSVD, svdCall) }
 //
 // Drmač, Veselić: New fast and accurate Jacobi SVD algorithm, 2008.
 func svdCall(r *shader.Recorder, c *core.Call) error {
-	a, left, right := blockIn(&c.Ins[0]), blockIn(&c.Outs[0]), blockIn(&c.Outs[2])
+	a := blockIn(&c.Ins[0])
 	rank := len(c.Ins[0].Shape)
 	batch, m, n := core.Numel(c.Ins[0].Shape[:rank-2]), c.Ins[0].Shape[rank-2], c.Ins[0].Shape[rank-1]
-	if m < n {
+	wide := m < n
+	if wide {
 		m, n = n, m
-		a, left, right = a.transposed(), right.transposed(), left.transposed()
+		a = a.transposed()
 	}
 	if batch == 0 || n == 0 {
 		return nil
@@ -50,6 +52,16 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := j.sort(r, ranks, block{of: &c.Outs[0], row: 1, col: 1, each: n}, sizes, n, 1); err != nil {
+		return err
+	}
+	if len(c.Outs) == 1 {
+		return j.report(r, c, notFiniteMatrix)
+	}
+	left, right := blockIn(&c.Outs[1]), blockIn(&c.Outs[2])
+	if wide {
+		left, right = right.transposed(), left.transposed()
+	}
 	second, err := newQR(r, batch, n, n, func(_ *matrices, to block) error { return j.sort(r, ranks, to.transposed(), x, n, n) })
 	if err != nil {
 		return err
@@ -67,7 +79,6 @@ func svdCall(r *shader.Recorder, c *core.Call) error {
 	}
 	for _, step := range []func() error{
 		func() error { return second.storeSigned(r, right.transposed(), factor) },
-		func() error { return j.sort(r, ranks, block{of: &c.Outs[1], row: 1, col: 1, each: n}, sizes, n, 1) },
 		func() error { return j.sort(r, ranks, left.transposed(), w, n, n) },
 		func() error { return j.copyTo(r, left.at(n, 0), left, m-n, n, "0.0") },
 		func() error { return first.multiply(r, left, n) },

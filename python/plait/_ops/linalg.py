@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cross", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "lu_unpack", "trace", "vander"]
+__all__ = ["cross", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh", "linalg_eigvalsh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "lu_unpack", "trace", "vander"]
 
 _cross = _core.bind_Cross
 
@@ -39,36 +39,40 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 _linalg_cholesky = _core.bind_LinalgCholesky
 
 
-def linalg_cholesky(input: Tensor, upper: bool = False) -> Tensor:
+def linalg_cholesky(input: Tensor, upper: bool = False, UPLO: str = "") -> Tensor:
     """The triangular factors of symmetric positive definite matrices.
 
     Args:
         input: matrices [*, n, n]
         upper: whether the factor is an upper triangle
+        UPLO: the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
+            taken
     """
     try:
-        status = _linalg_cholesky(input._h, upper)
+        status = _linalg_cholesky(input._h, upper, UPLO)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(linalg_cholesky, locals(), error) from None
-    return own(status if status > 0 else settle(status, _linalg_cholesky, input._h, upper))
+    return own(status if status > 0 else settle(status, _linalg_cholesky, input._h, upper, UPLO))
 
 _linalg_cholesky_ex = _core.bind_LinalgCholeskyEx
 
 
-def linalg_cholesky_ex(input: Tensor, upper: bool = False) -> tuple[Tensor, Tensor]:
+def linalg_cholesky_ex(input: Tensor, upper: bool = False, UPLO: str = "") -> tuple[Tensor, Tensor]:
     """Triangular factors of symmetric matrices, and where these are not positive definite.
 
     Args:
         input: matrices [*, n, n]
         upper: whether the factor is an upper triangle
+        UPLO: the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
+            taken
     """
     try:
         out_ = array("q", (0, 0))
-        status = _linalg_cholesky_ex(input._h, upper, out_.buffer_info()[0])
+        status = _linalg_cholesky_ex(input._h, upper, UPLO, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(linalg_cholesky_ex, locals(), error) from None
     if status < 0:
-        settle(status, _linalg_cholesky_ex, input._h, upper, out_.buffer_info()[0])
+        settle(status, _linalg_cholesky_ex, input._h, upper, UPLO, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
 
 _linalg_det = _core.bind_LinalgDet
@@ -89,20 +93,39 @@ def linalg_det(input: Tensor) -> Tensor:
 _linalg_eigh = _core.bind_LinalgEigh
 
 
-def linalg_eigh(input: Tensor) -> tuple[Tensor, Tensor]:
+def linalg_eigh(input: Tensor, UPLO: str = "") -> tuple[Tensor, Tensor]:
     """The eigenvalues and eigenvectors of symmetric matrices.
 
     Args:
         input: matrices [*, n, n]
+        UPLO: the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
+            taken
     """
     try:
         out_ = array("q", (0, 0))
-        status = _linalg_eigh(input._h, out_.buffer_info()[0])
+        status = _linalg_eigh(input._h, UPLO, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(linalg_eigh, locals(), error) from None
     if status < 0:
-        settle(status, _linalg_eigh, input._h, out_.buffer_info()[0])
+        settle(status, _linalg_eigh, input._h, UPLO, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
+
+_linalg_eigvalsh = _core.bind_LinalgEigvalsh
+
+
+def linalg_eigvalsh(input: Tensor, UPLO: str = "") -> Tensor:
+    """The eigenvalues of symmetric matrices.
+
+    Args:
+        input: matrices [*, n, n]
+        UPLO: the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
+            taken
+    """
+    try:
+        status = _linalg_eigvalsh(input._h, UPLO)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(linalg_eigvalsh, locals(), error) from None
+    return own(status if status > 0 else settle(status, _linalg_eigvalsh, input._h, UPLO))
 
 _linalg_inv = _core.bind_LinalgInv
 
@@ -293,6 +316,21 @@ def linalg_svd(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if status < 0:
         settle(status, _linalg_svd, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
+
+_linalg_svdvals = _core.bind_LinalgSvdvals
+
+
+def linalg_svdvals(input: Tensor) -> Tensor:
+    """The singular values of matrices.
+
+    Args:
+        input: matrices [*, m, n]
+    """
+    try:
+        status = _linalg_svdvals(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(linalg_svdvals, locals(), error) from None
+    return own(status if status > 0 else settle(status, _linalg_svdvals, input._h))
 
 _lu_unpack = _core.bind_LuUnpack
 

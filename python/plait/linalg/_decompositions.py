@@ -36,12 +36,13 @@ def cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -
     Raises:
         LinAlgError: if a matrix is not positive definite. To know, the call waits; `cholesky_ex` does not.
     """
-    return store(out, de.cholesky(mirrored(input, not upper), upper))
+    return store(out, de.cholesky(input, upper, "U" if upper else "L"))
 
 
 def _raise(name: str, what: str, info: Tensor, check_errors: bool = True) -> None:
     """Raises an error if an info of a stack of matrices is not 0."""
-    if check_errors and (places := _ops.nonzero(info).tolist()):
+    if check_errors and info.numel() and _ops.amax(info).item():
+        places = _ops.nonzero(info).tolist()
         where = f"matrix {places[0]}" if places[0] else "the matrix"
         raise LinAlgError(f"linalg.{name}: {where} is {what}; its info is {info[tuple(places[0])].item()}")
 
@@ -50,7 +51,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     """Returns the triangular factors and, for each matrix, 0 or the order of the leading part that is not positive
     definite; then the factor means nothing.
     """
-    factor, info = _ops.linalg_cholesky_ex(mirrored(input, not upper), upper)
+    factor, info = _ops.linalg_cholesky_ex(input, upper, "U" if upper else "L")
     _raise("cholesky_ex", "not positive definite", info, check_errors)
     return store(out, CholeskyEx(factor, info))
 
@@ -87,25 +88,12 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> LU:
 
 def eigh(input: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
     """Returns the eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
-    return store(out, Eigh(*de.eigh(_symmetric(input, UPLO))))
-
-
-def _symmetric(A: Tensor, triangle: str) -> Tensor:
-    if triangle not in ("L", "U"):
-        raise ValueError(f"eigh: UPLO must be 'L' or 'U', got {triangle!r}")
-    return mirrored(A, triangle == "L")
-
-
-def mirrored(A: Tensor, lower: bool) -> Tensor:
-    """Returns the symmetric matrices that have one triangle of `A`."""
-    from plait._autograd.symmetric import Mirrored
-
-    return Mirrored.apply(A, lower) if len(A.shape) > 1 and A.shape[-1] == A.shape[-2] else A
+    return store(out, Eigh(*de.eigh(input, UPLO)))
 
 
 def eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
     """Returns the eigenvalues of symmetric matrices, ascending."""
-    return store(out, eigh(input, UPLO).eigenvalues)
+    return store(out, de.eigvalsh(input, UPLO))
 
 
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> LinalgSVD:
@@ -119,7 +107,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
     """Returns the singular values, descending."""
-    return store(out, de.svd(A)[1])
+    return store(out, de.svdvals(A))
 
 
 def _beside_eye(A: Tensor) -> Tensor:

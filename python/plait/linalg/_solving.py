@@ -11,7 +11,7 @@ from plait._errors import LinAlgError
 from plait._functions import decompositions as de
 from plait._functions._common import store, typed
 from plait._modes import without_autocast
-from plait.linalg._decompositions import _raise, mirrored, svdvals
+from plait.linalg._decompositions import _raise, svdvals
 from plait.return_types import InvEx, Lstsq, SolveEx
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def pinv(
         return store(out, _ops.linalg_pinv(input, -1.0 if rtol is None else rtol))
     with without_autocast():
         if hermitian:
-            s, u = _ops.linalg_eigh(mirrored(input, True))
+            s, u = _ops.linalg_eigh(input, "L")
             v = u
         else:
             u, s, vh = _ops.linalg_svd(input)
@@ -209,7 +209,7 @@ def matrix_rank(
         _alone("matrix_rank", "tol", atol, rtol)
         atol, rtol = tol, 0.0
     a = input.detach()
-    s = _ops.abs(_ops.linalg_eigh(mirrored(a, True))[0]) if hermitian else _ops.linalg_svd(a)[1]
+    s = _ops.abs(_ops.linalg_eigvalsh(a, "L")) if hermitian else _ops.linalg_svdvals(a)
     return store(out, _ops.sum(_ops.logical_not(_small(s, input, atol, rtol)), -1))
 
 

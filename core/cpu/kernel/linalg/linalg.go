@@ -1,10 +1,8 @@
-// Package linalg has the CPU kernels that factorise and solve stacks of small matrices, each matrix on one thread.
+// Package linalg has the CPU kernels that factorise and solve stacks of matrices, each matrix on one thread.
 //
-// All operands are contiguous, of one dtype, float32 or float64, and have the same leading dimensions. linalg.h lists the operations with
-// their operands and results. "linalg_triangular" has two flags: upper, and unit diagonal. A singular or otherwise unusable matrix is an
-// error that names its index in the stack. Operations with an additional int32 result report it there instead: for each matrix the row,
-// from 1, at which it failed, or 0. "linalg_lu" has that result, after the int32 pivots [*, min(m, n)]; "linalg_cholesky" may have it.
-// "linalg_permutation" turns pivots [*, k] into the int64 source rows [*, m].
+// LAPACK does the work where package blas finds one, and plain loops elsewhere and for very small matrices. All operands are contiguous, of
+// one dtype, float32 or float64, and have the same leading dimensions. linalg.h lists the operations. A singular or otherwise unusable
+// matrix is an error that names its index in the stack, except where infos have the row, from 1, at which it failed, or 0.
 package linalg
 
 /*
@@ -15,7 +13,9 @@ import "C"
 import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
+	"github.com/plait-ml/plait/core/cpu/blas"
 	"github.com/plait-ml/plait/core/cpu/kernel"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/copying" // whose transposes it makes
 )
 
 func init() {
@@ -56,19 +56,24 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 		l.upper, l.unit = C.int32_t(contract.Flag(a.Upper)), C.int32_t(contract.Flag(a.Unit))
 	}
 	var err error
+	if l.lapack, err = blas.Lapack(); err != nil {
+		return core.Errorf(core.ValueError, c.Op, "%w", err)
+	}
 	if l.scratch, err = ctx.Scratch(int(C.plaitk_linalg_scratch((*C.plait_pool)(ctx.Pool), &l))); err != nil {
 		return err
 	}
-	var at C.int64_t
-	switch C.plaitk_linalg_run((*C.plait_pool)(ctx.Pool), &l, &at) {
+	var at [2]C.int64_t
+	status := C.plaitk_linalg_run((*C.plait_pool)(ctx.Pool), &l, &at[0])
+	switch matrix, row := int(at[0]), int(at[1]); status {
 	case C.LINALG_OK:
 		return nil
 	case C.LINALG_SINGULAR:
-		return core.Errorf(core.MatrixError, c.Op, "matrix %d is singular, want one that can be inverted", int(at))
+		return core.Errorf(core.MatrixError, c.Op, "matrix %d is singular, want one that can be inverted; place %d on the diagonal is 0", matrix, row)
 	case C.LINALG_NOT_POSITIVE:
-		return core.Errorf(core.MatrixError, c.Op, "matrix %d is not positive definite", int(at))
+		return core.Errorf(core.MatrixError, c.Op, "matrix %d is not positive definite; its leading minor of order %d is not positive", matrix, row)
+	default:
+		return core.Errorf(core.MatrixError, c.Op, "no convergence for matrix %d, which may hold NaN or infinity", matrix)
 	}
-	return core.Errorf(core.MatrixError, c.Op, "no convergence for matrix %d, which may hold NaN or infinity", int(at))
 }
 
 func permutation(_ *kernel.Context, c *core.Call) error {

@@ -1,0 +1,45 @@
+// The routines of LAPACK and BLAS that kernels call, of a library that is loaded at run time. They take matrices by columns.
+#ifndef PLAIT_LAPACK_H
+#define PLAIT_LAPACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum plait_lapack_routine {
+  PLAIT_GETRF,  // LU
+  PLAIT_TRTRI,  // inverse of a triangle
+  PLAIT_TRSM,   // solution with a triangle
+  PLAIT_POTRF,  // Cholesky
+  PLAIT_GEQRF,  // QR, as reflections
+  PLAIT_ORGQR,  // Q of reflections
+  PLAIT_SYEVD,  // eigenvalues
+  PLAIT_GESDD,  // singular values
+  PLAIT_ROUTINES,
+};
+
+// plaitk_lapack has each routine for float and for double. Calls run on the calling thread, and any thread may call.
+typedef struct plaitk_lapack {
+  void *routine[PLAIT_ROUTINES][2];
+  bool wide;  // integers have 64 bits
+} plaitk_lapack;
+
+// Integers are passed by address, and int64_t serves both widths: the low half of a small number is that number. Where a routine writes
+// one, the high half must be 0 before. The lengths of texts, 1, come last.
+typedef const int64_t *plait_lapack_int;
+typedef void plait_getrf(plait_lapack_int m, plait_lapack_int n, void *a, plait_lapack_int lda, void *pivots, int64_t *info);
+typedef void plait_trtri(const char *uplo, const char *diag, plait_lapack_int n, void *a, plait_lapack_int lda, int64_t *info, size_t, size_t);
+typedef void plait_trsm(const char *side, const char *uplo, const char *trans, const char *diag, plait_lapack_int m, plait_lapack_int n,
+                        const void *alpha, const void *a, plait_lapack_int lda, void *b, plait_lapack_int ldb, size_t, size_t, size_t, size_t);
+typedef void plait_potrf(const char *uplo, plait_lapack_int n, void *a, plait_lapack_int lda, int64_t *info, size_t);
+typedef void plait_geqrf(plait_lapack_int m, plait_lapack_int n, void *a, plait_lapack_int lda, void *tau, void *work, plait_lapack_int lwork,
+                         int64_t *info);
+typedef void plait_orgqr(plait_lapack_int m, plait_lapack_int n, plait_lapack_int k, void *a, plait_lapack_int lda, const void *tau, void *work,
+                         plait_lapack_int lwork, int64_t *info);
+typedef void plait_syevd(const char *jobz, const char *uplo, plait_lapack_int n, void *a, plait_lapack_int lda, void *values, void *work,
+                         plait_lapack_int lwork, void *iwork, plait_lapack_int liwork, int64_t *info, size_t, size_t);
+typedef void plait_gesdd(const char *jobz, plait_lapack_int m, plait_lapack_int n, void *a, plait_lapack_int lda, void *s, void *u,
+                         plait_lapack_int ldu, void *vt, plait_lapack_int ldvt, void *work, plait_lapack_int lwork, void *iwork, int64_t *info,
+                         size_t);
+
+#endif
