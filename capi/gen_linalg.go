@@ -84,10 +84,10 @@ func plait_linalg_inv(input C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_linalg_lstsq
-func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor, rcond C.double) C.plait_tensor {
+func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor, rcond C.double, out *C.plait_tensor) C.plait_status {
 	for {
-		if s := bind.LinalgLstsq(int64(A), int64(B), float64(rcond)); s != bind.Busy {
-			return C.plait_tensor(s)
+		if s := bind.LinalgLstsq(int64(A), int64(B), float64(rcond), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
 		}
 		bind.WaitForQueueSpace()
 	}

@@ -2879,12 +2879,13 @@ plait_tensor plait_linalg_eigvalsh(plait_tensor input, plait_string uplo);
 //   - input: matrices [*, n, n]
 plait_tensor plait_linalg_inv(plait_tensor input);
 
-// The X that makes A X - B least, the least one of many.
+// The X that makes A X - B least, the least one of many, and the ranks of A. Writes the results' handles to
+// out.
 //   - A: the matrices, [..., M, N]
 //   - B: the right sides
 //   - rcond (-1): singular values of at most rcond times the largest count as 0; by default the larger size
 //     times the dtype's eps
-plait_tensor plait_linalg_lstsq(plait_tensor A, plait_tensor B, double rcond);
+plait_status plait_linalg_lstsq(plait_tensor A, plait_tensor B, double rcond, plait_tensor out[2]);
 
 // Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.
 // Writes the results' handles to out.

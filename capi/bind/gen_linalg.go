@@ -77,15 +77,16 @@ func LinalgInv(input Tensor) (status Tensor) {
 	return result(op.Inv(t0), t0)
 }
 
-// LinalgLstsq applies the operation linalg_lstsq. The X that makes A X - B least, the least one of many.
-func LinalgLstsq(A Tensor, B Tensor, rcond float64) (status Tensor) {
+// LinalgLstsq applies the operation linalg_lstsq. The X that makes A X - B least, the least one of many, and the ranks of A.
+func LinalgLstsq(A Tensor, B Tensor, rcond float64, out TensorsOut) (status Status) {
 	defer protect("linalg_lstsq", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(A)
 	t1 := tensor(B)
-	return result(op.LstSq(t0, t1, rcond), t0, t1)
+	r0, r1 := op.LstSq(t0, t1, rcond)
+	return results(out, r0, r1)
 }
 
 // LinalgLuFactorEx applies the operation linalg_lu_factor_ex. Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.

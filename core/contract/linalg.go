@@ -22,6 +22,8 @@ var (
 	LinalgEigh = declare(Contract{Name: "linalg_eigh", Outs: "values vectors?", Ins: "a"})
 	// LinalgSVD writes the singular values in descending order, and, or neither, U and V' of A = U S V'.
 	LinalgSVD = declare(Contract{Name: "linalg_svd", Outs: "s u? vh?", Ins: "a"})
+	// LinalgLstSq writes the least X that makes A X - B least, and the rank of A, int32: rcond times the largest singular value counts as 0.
+	LinalgLstSq = declare(Contract{Name: "linalg_lstsq", Outs: "x ranks", Ins: "a b", Floats: "rcond"})
 )
 
 // TriangularAttrs are the attributes of [LinalgTriangular].

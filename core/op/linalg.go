@@ -44,7 +44,7 @@ func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *
 	if k == contract.LinalgQR || k == contract.LinalgEigh || k == contract.LinalgSVD {
 		least = 1024
 	}
-	c.Work = max(c.Work, core.Numel(x.Shape()[:x.Dim()-2])*(least+x.Size(-2)*x.Size(-1)*x.Size(-1)/16))
+	c.Work = max(c.Work, core.Numel(x.Shape()[:x.Dim()-2])*(least+x.Size(-2)*x.Size(-1)*x.Size(-1)/32))
 	op.launch(c)
 }
 

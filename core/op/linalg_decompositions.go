@@ -245,8 +245,8 @@ func pinvDeriv(ctx *core.BackwardContext) {
 }
 
 // LstSq returns the x that makes a x - b least for matrices a [*, m, n] and b [*, m, k]: of many, if a has fewer rows or a
-// lower rank than columns, the least one. Singular values count as for [Pinv].
-func LstSq(m, b *core.Tensor, rcond float64) *core.Tensor {
+// lower rank than columns, the least one; and the ranks of a, int64. Singular values count as for [Pinv].
+func LstSq(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
 	op := begin("linalg_lstsq", &m, &b)
 	op.multipliable(m, b)
 	op.linalgMatrices(m, false)
@@ -254,27 +254,55 @@ func LstSq(m, b *core.Tensor, rcond float64) *core.Tensor {
 		op.failf(core.ShapeError, "got matrices %v and right sides %v, want [*, m, n] and [*, m, k]", m.Shape(), b.Shape())
 	}
 	if op.err != nil {
-		return op.fail()
+		return op.fail(), op.fail()
 	}
 	if rcond < 0 {
 		rcond = float64(max(m.Size(-1), m.Size(-2))) * machineEpsilon(m.DType())
 	}
-	var out *core.Tensor
 	core.NoGrad(func() {
-		out = compose("linalg_lstsq", func() *core.Tensor {
+		out := core.RunScope(func() []*core.Tensor {
+			if m.Device().Supports(contract.LinalgLstSq) {
+				x, ranks := lstSqOf(m, b, rcond)
+				return []*core.Tensor{x, ranks}
+			}
 			if m.Numel() == 0 {
-				return matTimes(Pinv(m, rcond), b)
+				return []*core.Tensor{matTimes(Pinv(m, rcond), b), zerosFor(m, core.Int64, m.Shape()[:m.Dim()-2])}
 			}
 			u, s, vh := SVD(m)
-			return matTimes(mT(vh), Mul(Unsqueeze(reciprocals(s, rcond), -1), matTimes(mT(u), b)))
+			inverse := reciprocals(s, rcond)
+			x := matTimes(mT(vh), Mul(Unsqueeze(inverse, -1), matTimes(mT(u), b)))
+			return []*core.Tensor{x, Sum(Ne(inverse, core.IntNum(0)), []int{-1}, false)}
 		})
+		x, ranks = reported(op.name, out[0]), out[1]
 	})
-	if op.grad && out.Err() == nil {
-		n := op.node(lstSqDeriv, m, b).Save(m, b).SaveOutput(out, 0)
+	if op.grad && x.Err() == nil {
+		n := op.node(lstSqDeriv, m, b).Save(m, b).SaveOutput(x, 0)
 		n.Floats = []float64{rcond}
-		op.attach(n, out)
+		op.attach(n, x)
 	}
-	return op.done(out)
+	return op.done2(x, ranks)
+}
+
+// lstSqOf is LstSq by the device's kernel.
+func lstSqOf(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
+	op := begin("linalg_lstsq").with(m, b)
+	batch, err := core.Broadcast(op.name, m.Shape()[:m.Dim()-2], b.Shape()[:b.Dim()-2])
+	op.check(err)
+	if op.err != nil {
+		return op.fail(), op.fail()
+	}
+	shape := func(sizes ...int) []int { return append(slices.Clone(batch), sizes...) }
+	m, b = Expand(m, shape(m.Size(-2), m.Size(-1))...), Expand(b, shape(b.Size(-2), b.Size(-1))...)
+	x, ranks = op.out(m.DType(), shape(m.Size(-1), b.Size(-1))), op.out(core.Int32, batch)
+	left, right := op.dense(m), op.dense(b)
+	if op.err != nil {
+		return op.fail(), op.fail()
+	}
+	c := op.call(contract.LinalgLstSq).Out(x).Out(ranks).In(left).In(right).Float(rcond)
+	c.Work = max(c.Work, core.Numel(batch)*(1024+m.Size(-2)*m.Size(-1)*m.Size(-1)/32))
+	op.launch(c)
+	x, ranks = op.done2(x, ranks)
+	return x, castTo(ranks, core.Int64)
 }
 
 // lstSqDeriv is the derivative of P b; see [pinvDeriv].

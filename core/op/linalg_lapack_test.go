@@ -172,3 +172,17 @@ func TestUnusableMatricesAreNamed(t *testing.T) {
 		}
 	})
 }
+
+func TestLeastSquaresOfEveryRank(t *testing.T) {
+	eachLinearAlgebra(t, func(t *testing.T) {
+		for _, shape := range [][3]int{{12, 5, 5}, {12, 5, 3}, {5, 12, 5}, {5, 12, 2}, {6, 6, 0}} {
+			a := op.MatMul(randn64(2, shape[0], shape[2]), randn64(2, shape[2], shape[1]))
+			b := randn64(shape[0], 3)
+			x, ranks := op.LstSq(a, b, 1e-9)
+			requireSame(t, op.MatMul(op.Pinv(a, 1e-9), b), x)
+			got, err := core.Values[int64](ranks)
+			require.NoError(t, err)
+			require.Equal(t, []int64{int64(shape[2]), int64(shape[2])}, got, "shape %v", shape)
+		}
+	})
+}

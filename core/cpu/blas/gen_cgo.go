@@ -3,7 +3,7 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x33ade339
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x74cadabc
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_blas_alone

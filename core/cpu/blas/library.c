@@ -88,7 +88,7 @@ void plaitk_blas_alone(int threads, int is_double, int ta, int tb, int64_t m, in
 }
 
 static bool find_lapack(void *handle, int name, plaitk_lapack *lib) {
-  static const char *const routines[PLAIT_ROUTINES] = {"getrf", "trtri", "trsm", "potrf", "geqrf", "orgqr", "syevd", "gesdd"};
+  static const char *const routines[PLAIT_ROUTINES] = {"getrf", "trtri", "trsm", "potrf", "geqrf", "orgqr", "syevd", "gesdd", "gelsy"};
   for (int i = 0; i < 2 * PLAIT_ROUTINES; i++) {
     char base[16];
     snprintf(base, sizeof base, "%c%s_", "sd"[i % 2], routines[i / 2]);

@@ -15,6 +15,7 @@ enum plait_lapack_routine {
   PLAIT_ORGQR,  // Q of reflections
   PLAIT_SYEVD,  // eigenvalues
   PLAIT_GESDD,  // singular values
+  PLAIT_GELSY,  // least squares
   PLAIT_ROUTINES,
 };
 
@@ -41,5 +42,7 @@ typedef void plait_syevd(const char *jobz, const char *uplo, plait_lapack_int n,
 typedef void plait_gesdd(const char *jobz, plait_lapack_int m, plait_lapack_int n, void *a, plait_lapack_int lda, void *s, void *u,
                          plait_lapack_int ldu, void *vt, plait_lapack_int ldvt, void *work, plait_lapack_int lwork, void *iwork, int64_t *info,
                          size_t);
+typedef void plait_gelsy(plait_lapack_int m, plait_lapack_int n, plait_lapack_int nrhs, void *a, plait_lapack_int lda, void *b,
+                         plait_lapack_int ldb, void *pivots, const void *rcond, int64_t *rank, void *work, plait_lapack_int lwork, int64_t *info);
 
 #endif

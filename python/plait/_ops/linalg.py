@@ -145,8 +145,8 @@ def linalg_inv(input: Tensor) -> Tensor:
 _linalg_lstsq = _core.bind_LinalgLstsq
 
 
-def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0) -> Tensor:
-    """The X that makes A X - B least, the least one of many.
+def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0) -> tuple[Tensor, Tensor]:
+    """The X that makes A X - B least, the least one of many, and the ranks of A.
 
     Args:
         A: the matrices, [..., M, N]
@@ -155,10 +155,13 @@ def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0) -> Tensor:
             times the dtype's eps
     """
     try:
-        status = _linalg_lstsq(A._h, B._h, rcond)
+        out_ = array("q", (0, 0))
+        status = _linalg_lstsq(A._h, B._h, rcond, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(linalg_lstsq, locals(), error) from None
-    return own(status if status > 0 else settle(status, _linalg_lstsq, A._h, B._h, rcond))
+    if status < 0:
+        settle(status, _linalg_lstsq, A._h, B._h, rcond, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1])
 
 _linalg_lu_factor_ex = _core.bind_LinalgLuFactorEx
 

@@ -150,14 +150,10 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None
             f"householder_product: got input {list(input.shape)} and tau {list(tau.shape)}, want tau <= columns <= rows"
         )
     eye = _ops.expand(_ops.eye(m, n, dtype=input.dtype, device=input.device), input.shape)
-    vectors = _ops.tril(input, -1) + eye
-    # Without reflections a constant, which follows from the input all the same.
-    result = eye if tau.shape[-1] else _ops.where(_ops.eq(eye, eye), eye, input)
-    with without_autocast():
-        for i in reversed(range(tau.shape[-1])):
-            v = vectors[..., i : i + 1]
-            result = result - tau[..., i : i + 1, None] * _ops.matmul(v, _ops.matmul(v.mT, result))
-    return store(out, result)
+    v, tau = (_ops.tril(input, -1) + eye)[..., : tau.shape[-1]], _ops.unsqueeze(tau, -1)
+    with without_autocast():  # I - V T V^T for the T with 1 / tau on the diagonal of its inverse, and V^T V above it
+        w = _ops.linalg_solve_triangular(tau * _ops.matmul(v.mT, v), tau * v[..., :n, :].mT, True, True)
+        return store(out, eye - _ops.matmul(v, w))
 
 
 def matrix_sqrth(input: Tensor, *, out: Tensor | None = None) -> Tensor:

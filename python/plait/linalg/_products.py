@@ -47,8 +47,9 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
 def matrix_exp(input: Tensor) -> Tensor:
     """Returns the exponentials of square matrices.
 
-    By scaling, a Taylor polynomial of degree 18 and squaring: Moler, Van Loan: Nineteen dubious ways to compute the
-    exponential of a matrix, twenty-five years later, 2003.
+    By scaling, a Taylor polynomial of degree 15, or 18 for float64, and squaring: Moler, Van Loan: Nineteen dubious
+    ways to compute the exponential of a matrix, twenty-five years later, 2003. The polynomial is one in a power of the
+    matrix: Paterson, Stockmeyer: On the number of nonscalar multiplications necessary to evaluate polynomials, 1973.
     """
     if len(input.shape) < 2 or input.shape[-1] != input.shape[-2]:
         raise ValueError(f"matrix_exp: want square matrices, got shape {list(input.shape)}")
@@ -57,12 +58,19 @@ def matrix_exp(input: Tensor) -> Tensor:
     if input.dtype.itemsize == 2:  # squarings multiply what is rounded off
         return matrix_exp(input.float()).to(input.dtype)
     size = _ops.amax(_ops.sum(_ops.abs(input.detach()), -1)).item()
-    squarings = max(0, int(size).bit_length()) if math.isfinite(size) else 0
+    wide = input.dtype.itemsize == 8
+    squarings = int(size if wide else size / 2).bit_length() if math.isfinite(size) else 0
     x = input / 2.0**squarings
     eye = _ops.expand(_ops.eye(input.shape[-1], dtype=input.dtype, device=input.device), input.shape)
-    out = eye
-    for k in range(18, 0, -1):
-        out = eye + _ops.matmul(x, out) / k
+    count = 6 if wide else 5
+    powers = [eye, x]
+    while len(powers) <= count:
+        powers.append(_ops.matmul(powers[-1], x))
+    out = powers[-1] / math.factorial(3 * count)
+    for part in (2, 1, 0):
+        out = out if part == 2 else _ops.matmul(out, powers[-1])
+        for i in range(count):
+            out = out + powers[i] / math.factorial(part * count + i)
     for _ in range(squarings):
         out = _ops.matmul(out, out)
     return out

@@ -122,8 +122,7 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     m, n = input.shape[-2:]
     vectors = len(input.shape) == len(b.shape) + 1 and b.shape == input.shape[:-1]
     right = _ops.unsqueeze(b, -1) if vectors else b
-    x = _ops.linalg_lstsq(input, right, -1.0 if rcond is None else rcond)
-    rank = matrix_rank(input, rtol=rcond)
+    x, rank = _ops.linalg_lstsq(input, right, -1.0 if rcond is None else rcond)
     none = _ops.empty(0, dtype=input.dtype, device=input.device)
     gelsy = driver is None or driver == "gelsy"
     full = not gelsy and (input.is_meta or bool(_ops.all(_ops.eq(rank, min(m, n))).item()))

@@ -22,7 +22,7 @@ func init() {
 	for k, op := range map[core.KernelID]C.int32_t{
 		contract.LinalgSolve: C.LINALG_SOLVE, contract.LinalgDet: C.LINALG_DET, contract.LinalgTriangular: C.LINALG_TRIANGULAR,
 		contract.LinalgCholesky: C.LINALG_CHOLESKY, contract.LinalgQR: C.LINALG_QR, contract.LinalgEigh: C.LINALG_EIGH, contract.LinalgSVD: C.LINALG_SVD,
-		contract.LinalgLU: C.LINALG_LU,
+		contract.LinalgLU: C.LINALG_LU, contract.LinalgLstSq: C.LINALG_LSTSQ,
 	} {
 		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
 	}
@@ -44,6 +44,9 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	case op == C.LINALG_LU:
 		l.pivots, l.infos = (*C.int32_t)(outs[1].Ptr()), (*C.int32_t)(outs[2].Ptr())
 		outs = outs[:1]
+	case op == C.LINALG_LSTSQ:
+		l.rcond = C.double(c.Floats[0])
+		fallthrough
 	case op == C.LINALG_CHOLESKY && len(outs) == 2:
 		l.infos = (*C.int32_t)(outs[1].Ptr())
 		outs = outs[:1]

@@ -16,6 +16,7 @@ enum { SMALL_LU = 8, SMALL_TRIANGLE = 8, SMALL_CHOLESKY = 8, SMALL_QR = 8 };
 // Scratch memory for one matrix.
 typedef struct {
   void *a, *b, *c;  // A; matrices as large as U and as V'
+  void *right;      // B, with as many rows as X if that has more
   void *work;
   int32_t *ints;
   int64_t lwork, lints;
@@ -66,11 +67,12 @@ static buffers carve(const job *j, char **at) {
   int64_t low = min64(l->m, l->n), size = l->dtype == PLAIT_F64 ? 8 : 4;
   buffers w = {.lwork = max64(j->lwork, 1), .lints = 3 + 5 * low};
   w.a = plait_carve(at, l->m * l->n * size);
-  w.ints = plait_carve(at, 8 * max64(w.lints, 8 * low));  // 64-bit integers, if LAPACK wants them
+  w.ints = plait_carve(at, 8 * max64(l->n, max64(w.lints, 8 * low)));  // 64-bit integers, if LAPACK wants them
   if (l->op < LINALG_QR) return w;
   w.b = plait_carve(at, l->m * low * size);
   w.c = plait_carve(at, max64(l->m, l->n) * low * size);
   w.work = plait_carve(at, w.lwork * size);
+  if (l->op == LINALG_LSTSQ) w.right = plait_carve(at, (max64(l->m, l->n) * (l->k + 1) + l->k) * size);
   return w;
 }
 

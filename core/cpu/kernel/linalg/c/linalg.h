@@ -17,11 +17,12 @@ enum {
   LINALG_QR,          // Q [m, min(m, n)] and R of A = Q R
   LINALG_EIGH,        // eigenvalues in ascending order and eigenvectors, as columns, of a symmetric A
   LINALG_SVD,         // singular values in descending order, U, and V', of A = U S V'
+  LINALG_LSTSQ,       // the least X of those that make A X - B least
 };
 
 enum { LINALG_OK = 0, LINALG_SINGULAR, LINALG_NOT_POSITIVE, LINALG_DIVERGED, LINALG_STATUSES };
 
-// Matrices are contiguous and row-major, of float (dtype PLAIT_F32) or double. A is [m, n] and B [n, k].
+// Matrices are contiguous and row-major, of float (dtype PLAIT_F32) or double. A is [m, n] and B [n, k], or [m, k] for LSTSQ.
 struct plaitk_linalg {
   int32_t op, dtype;
   int64_t batch, m, n, k;
@@ -30,6 +31,8 @@ struct plaitk_linalg {
   int32_t upper, unit;    // of a triangular A: upper triangle, and unit diagonal
   int32_t *pivots;        // of LU: the row, counted from 1, that each of the first min(m, n) rows was exchanged with, in order
   int32_t *infos;         // of Cholesky or LU: the first row, counted from 1, that failed, or 0; if NULL, a failure is an error
+                          // of LSTSQ: the rank
+  double rcond;           // of LSTSQ: the largest singular value times it counts as 0
   const void *lapack;     // a plaitk_lapack, or NULL
   void *scratch;          // plaitk_linalg_scratch bytes, aligned to 64
 };

@@ -167,6 +167,38 @@ static bool FN(svd)(const job *l, const buffers *w, const T *x, T *s, T *u, T *v
   return (int32_t)info == 0;
 }
 
+static bool FN(lstsq)(const job *l, const buffers *w, const T *x, const T *b, T *out, int32_t *rank) {
+  int64_t m = l->of->m, n = l->of->n, k = l->of->k, low = m < n ? m : n, high = m < n ? n : m, info = 0, found = 0;
+  T *a = w->a, rcond = (T)l->of->rcond;
+  if (!FN(finite)(m * n, x)) return false;
+  if (l->lapack) {
+    T *right = w->right;
+    FN(flip)(m, n, x, n, a, m);
+    FN(flip)(m, k, b, k, right, high);
+    memset(w->ints, 0, 8 * (size_t)n);  // no column comes first
+    ROUTINE(gelsy, PLAIT_GELSY)(&m, &n, &k, a, &m, right, &high, w->ints, &rcond, &found, w->work, &w->lwork, &info);
+    FN(flip)(k, n, right, high, out, k);
+    *rank = (int32_t)found;
+    return (int32_t)info == 0;
+  }
+  T *values = w->right, *v = w->c, *line = values + low;  // A = a diag(values) v', or of a wide A the transpose
+  if (m >= n) {
+    FN(flip)(m, n, x, n, a, m);
+  } else {
+    memcpy(a, x, (size_t)(m * n) * sizeof *a);
+  }
+  if (!FN(plain_svd)(high, low, a, values, v)) return false;
+  memset(out, 0, (size_t)(n * k) * sizeof *out);
+  for (; found < low && values[found] > rcond * values[0]; found++) {
+    const T *left = (m >= n ? a : v) + found * m, *right = (m >= n ? v : a) + found * n;
+    memset(line, 0, (size_t)k * sizeof *line);
+    for (int64_t i = 0; i < m; i++) FN(add_scaled)(k, left[i], b + i * k, line);
+    for (int64_t j = 0; j < n; j++) FN(add_scaled)(k, right[j] / values[found], line, out + j * k);
+  }
+  *rank = (int32_t)found;
+  return true;
+}
+
 // How many elements of work LAPACK wants.
 static int64_t FN(work)(const job *l) {
   int64_t m = l->of->m, n = l->of->n, k = m < n ? m : n, all = -1, info = 0, ints = 0;
@@ -178,6 +210,9 @@ static int64_t FN(work)(const job *l) {
     ROUTINE(syevd, PLAIT_SYEVD)(l->of->out[1] ? "V" : "N", "L", &n, NULL, &n, NULL, &work, &all, &ints, &all, &info, 1, 1);
   } else if (l->of->op == LINALG_SVD) {
     ROUTINE(gesdd, PLAIT_GESDD)(l->of->out[1] ? "S" : "N", &m, &n, NULL, &m, NULL, NULL, &m, NULL, &k, &work, &all, &ints, &info, 1);
+  } else if (l->of->op == LINALG_LSTSQ) {
+    int64_t right = l->of->k, high = m < n ? n : m;
+    ROUTINE(gelsy, PLAIT_GELSY)(&m, &n, &right, NULL, &m, NULL, &high, NULL, &FN(one), &ints, &work, &all, &info);
   }
   return (int64_t)(work > more ? work : more);
 }
@@ -185,9 +220,15 @@ static int64_t FN(work)(const job *l) {
 static result FN(run)(const job *l, int64_t at, const buffers *w) {
   const struct plaitk_linalg *of = l->of;
   int64_t m = of->m, n = of->n, k = of->k, low = m < n ? m : n;
-  const T *a = (const T *)of->a + at * m * n, *b = of->b ? (const T *)of->b + at * n * k : NULL;
+  const T *a = (const T *)of->a + at * m * n, *b = of->b ? (const T *)of->b + at * (of->op == LINALG_LSTSQ ? m : n) * k : NULL;
   T *const *out = (T *const *)of->out;
-  if (of->op >= LINALG_QR && low == 0) return (result){0};
+  if (of->op >= LINALG_QR && low == 0) {
+    if (of->op == LINALG_LSTSQ) {
+      memset(out[0] + at * n * k, 0, (size_t)(n * k) * sizeof(T));
+      of->infos[at] = 0;
+    }
+    return (result){0};
+  }
   switch (of->op) {
     case LINALG_SOLVE:
       return FN(solve)(l, w, a, b, out[0] + at * n * k);
@@ -222,6 +263,8 @@ static result FN(run)(const job *l, int64_t at, const buffers *w) {
       return (result){0};
     case LINALG_EIGH:
       return (result){FN(eigh)(l, w, a, out[0] + at * n, out[1] ? out[1] + at * n * n : NULL) ? LINALG_OK : LINALG_DIVERGED, 0};
+    case LINALG_LSTSQ:
+      return (result){FN(lstsq)(l, w, a, b, out[0] + at * n * k, of->infos + at) ? LINALG_OK : LINALG_DIVERGED, 0};
     default:  // LINALG_SVD
       return (result){FN(svd)(l, w, a, out[0] + at * low, out[1] ? out[1] + at * m * low : NULL, out[1] ? out[2] + at * low * n : NULL)
                           ? LINALG_OK
