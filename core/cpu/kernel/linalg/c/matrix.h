@@ -86,13 +86,23 @@ static void FN(det)(const job *l, const buffers *w, const T *a, T *det, T *sign,
   T *lu = w->a;
   FN(flip)(n, n, a, n, lu, n);
   FN(lu)(l, n, n, lu, w->ints);
-  double product = 1, logs = 0, s = 1;
+  double product = 1, part = 1, logs = 0, s = 1;
   for (int64_t i = 0; i < n; i++) {
     double d = lu[i * n + i], turn = w->ints[i] == i + 1 ? 1 : -1;
     product *= d * turn;
-    logs += log(fabs(d));
     s *= d == 0 ? 0 : d < 0 ? -turn : turn;
+    // A logarithm takes as long as a small matrix: one for as many factors as neither overflow nor vanish.
+    if (fabs(d) > 1e100 || fabs(d) < 1e-100) {
+      logs += log(fabs(d));
+      continue;
+    }
+    part *= fabs(d);
+    if (part > 1e100 || part < 1e-100) {
+      logs += log(part);
+      part = 1;
+    }
   }
+  logs += log(part);
   *det = (T)product;
   *sign = isnan(product) ? (T)product : (T)s;
   *size = (T)logs;
@@ -148,7 +158,7 @@ static bool FN(svd)(const job *l, const buffers *w, const T *x, T *s, T *u, T *v
   int64_t m = l->of->m, n = l->of->n, k = m < n ? m : n, info = 0;
   T *a = w->a;
   if (!FN(finite)(m * n, x)) return false;
-  if (l->lapack) {
+  if (l->lapack && (u || k > SMALL_VALUES)) {
     FN(flip)(m, n, x, n, a, m);
     ROUTINE(gesdd, PLAIT_GESDD)(u ? "S" : "N", &m, &n, a, &m, s, w->b, &m, w->c, &k, w->work, &w->lwork, w->ints, &info, 1);
     if (u) FN(flip)(k, m, w->b, m, u, k);
