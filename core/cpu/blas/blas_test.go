@@ -60,6 +60,22 @@ func TestPathThatIsNoLibrary(t *testing.T) {
 	require.ErrorContains(t, err, "no cblas_sgemm and cblas_dgemm in it")
 }
 
+// TestLapackIsFoundWhateverComputesProducts checks that the library is looked for where products are the built-in kernels' too.
+func TestLapackIsFoundWhateverComputesProducts(t *testing.T) {
+	l := needLibrary(t)
+	for setting, want := range map[string]bool{"none": false, "": true, "auto": true, "openblas": true, l.Path: true} {
+		_, err := choose(t, setting)
+		require.NoError(t, err)
+		lapack, err := blas.Lapack()
+		require.NoError(t, err)
+		require.Equal(t, want, lapack != nil, "PLAIT_BLAS=%s", setting)
+	}
+	_, err := choose(t, "/nonexistent/libopenblas.so")
+	require.Error(t, err)
+	_, err = blas.Lapack()
+	require.ErrorContains(t, err, "PLAIT_BLAS: cannot use /nonexistent/libopenblas.so")
+}
+
 func TestVirtualEnvironmentIsSearched(t *testing.T) {
 	env := t.TempDir()
 	lib := filepath.Join(env, "lib", "python3.11", "site-packages", "scipy_openblas32", "lib")

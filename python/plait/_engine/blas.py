@@ -1,4 +1,4 @@
-"""Where OpenBLAS lies, for processors that the engine has no matrix products of its own for."""
+"""Where OpenBLAS lies: for its LAPACK, and for processors that the engine has no matrix products of its own for."""
 
 from __future__ import annotations
 
