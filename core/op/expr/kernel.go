@@ -111,7 +111,7 @@ func (p *Program) Vectorises(t Type) bool {
 		switch c.Fn.Name {
 		case "gcd", "zeta", "trunc_divide":
 			yes = false
-		case "exp", "log", "sigmoid":
+		case "exp", "log", "sigmoid", "tanh":
 		case "hypot":
 			yes = yes && t == F32
 		default:

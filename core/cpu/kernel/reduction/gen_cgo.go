@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1fefbd9c
+#cgo CFLAGS: -DPLAIT_HEADERS=0x88990eab
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -3,7 +3,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0def8003
+#cgo CFLAGS: -DPLAIT_HEADERS=0x743e9a6f
 #cgo noescape plaitk_scan_linear
 #cgo nocallback plaitk_scan_linear
 #cgo noescape plaitk_scan_run

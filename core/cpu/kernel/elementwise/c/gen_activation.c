@@ -175,9 +175,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_tanh_f32) {
 }
 
 // 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
-PLAITK_ELEMENTWISE_LOOP(gelu_tanh_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_tanh_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = 0.5 * x_ * (1.0 + plait_vm_tanh(0.7978845608028654 * (x_ + 0.044715 * x_ * x_ * x_)));
@@ -201,10 +202,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_tanh_grad_x_f32) {
 }
 
 // t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); grad * 0.5 * (1 + t + x * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * x * x))
-PLAITK_ELEMENTWISE_LOOP(gelu_tanh_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_tanh_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1259,9 +1261,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_f32) {
 }
 
 // tanh(x)
-PLAITK_ELEMENTWISE_LOOP(tanh_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_tanh(x_);
@@ -1310,9 +1313,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_f32) {
 }
 
 // x - tanh(x)
-PLAITK_ELEMENTWISE_LOOP(tanhshrink_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = x_ - plait_vm_tanh(x_);
@@ -1336,10 +1340,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_grad_x_f32) {
 }
 
 // t = tanh(x); grad * t * t
-PLAITK_ELEMENTWISE_LOOP(tanhshrink_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];

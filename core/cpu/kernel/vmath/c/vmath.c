@@ -21,7 +21,7 @@
   }
 
 // The functions that also vectorise for doubles.
-#define DOUBLE(f) f(exp) f(log) f(sigmoid)
+#define DOUBLE(f) f(exp) f(log) f(sigmoid) f(tanh)
 
 #define DOUBLE_LOOP(name, suffix, target)                                                              \
   target static void name##_double_##suffix(double *restrict y, const double *restrict a, int64_t n) { \
@@ -84,6 +84,7 @@ static const struct {
 static long double exp_long(long double x) { return expl(x); }
 static long double log_long(long double x) { return logl(x); }
 static long double sigmoid_long(long double x) { return 1.0L / (1.0L + expl(-x)); }
+static long double tanh_long(long double x) { return tanhl(x); }
 
 static const struct {
   const char *name;
