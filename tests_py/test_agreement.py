@@ -7,7 +7,6 @@ import plait.distributed as dist
 import pytest
 from launched import KINDS, kinds, run
 from plait._errors import DistributedError
-from plait.distributed import _agreement
 
 KIND = next((k for k, path in KINDS.items() if path), "openmpi")
 JOIN = (
@@ -91,13 +90,14 @@ def test_children_that_fork_are_no_ranks(kind, tmp_path):
     assert "atexit" not in err
 
 
-def test_program_without_a_file():
-    said = subprocess.run(
-        [sys.executable, "-c", "from plait.distributed import _agreement as a; print(a._script())"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert said.stdout == "no file\n"
+def test_programs_are_compared_by_their_text(tmp_path):
+    code = "from plait.distributed import _agreement as a; print(a._script())"
+    script = tmp_path / "train.py"
+    script.write_text(code)
+    said = [
+        subprocess.run([sys.executable, *args], check=True, capture_output=True, text=True).stdout
+        for args in (["-c", code], [str(script)])
+    ]
+    assert said[0] == "no file\n"
+    assert said[1].startswith("train.py with digest ")
     assert issubclass(DistributedError, dist.DistError)
-    assert " with digest " in _agreement._script()

@@ -103,8 +103,8 @@ def test_wrong_arguments():
         dist.spawn(print, nprocs=1, devices=[])
     with pytest.raises(ValueError, match="unknown type"):
         dist.spawn(print, nprocs=1, devices=["nothing"])
-    with pytest.raises(NotImplementedError, match="TCPStore"):
-        dist.TCPStore
+    with pytest.raises(AttributeError, match="has no attribute 'rpc'"):
+        dist.rpc
 
     def fn(rank):
         with pytest.raises(RuntimeError, match="made before"):

@@ -82,9 +82,13 @@ def test_record_from_a_thread_of_no_rank():
             go.wait(30)
         dist.barrier()
 
+    dist.init_process_group()  # this thread's own world, which is over
+    dist.destroy_process_group()
     context = dist.spawn(run, nprocs=2, join=False)
     try:
+        end = time.monotonic() + 25
         while not any(o["rank"] == 1 and o["state"] == "waiting" for o in dist.flight_recorder().operations):
+            assert time.monotonic() < end
             time.sleep(0.01)
         assert "not called" in dist.flight_recorder().table()
     finally:

@@ -103,7 +103,8 @@ def flight_recorder(timeout: timedelta | float | None = None) -> FlightRecord:
     limit = nanoseconds(timeout)
     if place.rank is None and _processes._world is not None:
         return FlightRecord(_Records(check(_core.bind_FlightRecordTake(_processes._world._handle, limit))))
-    for rank in [here(), *running]:
+    own = [r for r in (here(),) if r.world is not None]
+    for rank in [*own, *running]:
         if rank.handle:
             return FlightRecord(_Records(check(_core.bind_FlightRecordTake(rank.handle, limit))))
     raise ValueError("flight_recorder: there are no ranks; call init_process_group first")
