@@ -9,7 +9,8 @@ import (
 )
 
 // Stragglers say when a rank holds up the others of a group: over a window of collectives it came last in more than Share of them, and the time
-// that it was behind the median of the ranks is more than Lost of the window. The zero value means the defaults.
+// that it was behind the median of the ranks, beyond what any other rank was, is more than Lost of the window. So ranks that take turns at being
+// late are none. The zero value means the defaults.
 type Stragglers struct {
 	Off         bool
 	Share       float64       // 0 means 0.5
@@ -109,8 +110,14 @@ func (p *punctuality) judge(m *rendezvous, s *Stragglers, now int64) {
 			slowest = i
 		}
 	}
+	late, next := p.late[slowest], int64(0)
+	for i, t := range p.late {
+		if i != slowest {
+			next = max(next, t)
+		}
+	}
 	took := now - p.begin
-	share, lost := float64(p.last[slowest])/float64(p.count), float64(p.late[slowest])/float64(took)
+	share, lost := float64(p.last[slowest])/float64(p.count), float64(late-next)/float64(took)
 	if share <= s.Share || lost <= s.Lost {
 		p.warned = 0
 		return
