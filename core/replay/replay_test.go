@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	_ "github.com/plait-ml/plait/core/cpu"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
@@ -150,6 +151,7 @@ func TestMemoryStaysConstant(t *testing.T) {
 	defer s.Close()
 	var m *trainer
 	core.Tidy(func() { m = newTrainer(t, false) })
+	coretest.Settle(t, cpu)
 	used := 0
 	for n := range 20 {
 		core.Tidy(func() {
