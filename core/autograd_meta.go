@@ -57,6 +57,7 @@ func (meta *AutogradMeta) Release() { meta.release() }
 // PlaceShared reports whether anything other than t may refer to its place in the graph: an alias, or a node whose gradients flow there. If
 // nothing does, the place and its hooks end with t.
 func (t *Tensor) PlaceShared() bool {
+	t = t.here()
 	meta := t.autograd.Load()
 	if meta == nil || t.view.Load() != nil || meta.refs.load() > 1 {
 		return true
@@ -71,6 +72,9 @@ func (t *Tensor) PlaceShared() bool {
 
 // At returns a tensor over t's memory with the place in the graph that meta describes.
 func (t *Tensor) At(meta *AutogradMeta) *Tensor {
+	if p := t.Parts(); p != nil {
+		return p.With(p.Local().At(meta))
+	}
 	a := t.Alias(false)
 	if a.other == nil {
 		meta.retain()
@@ -105,6 +109,7 @@ func (meta *AutogradMeta) release() {
 
 // EnsureAutogradMeta returns the tensor's metadata, and creates it if necessary.
 func (t *Tensor) EnsureAutogradMeta() *AutogradMeta {
+	t = t.here()
 	if meta := t.autograd.Load(); meta != nil {
 		return meta
 	}
@@ -136,6 +141,12 @@ func (t *Tensor) IsLeaf() bool {
 // SetRequiresGrad turns requires_grad of a leaf on or off. It returns t, or a tensor that carries an error if t is not a leaf or its dtype
 // is not floating-point.
 func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
+	if p := t.Parts(); p != nil {
+		if err := p.Local().SetRequiresGrad(on).Err(); err != nil {
+			return ErrorTensor(err)
+		}
+		return t
+	}
 	if err := t.Usable("requires_grad"); err != nil {
 		return ErrorTensor(err)
 	}

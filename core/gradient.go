@@ -3,6 +3,13 @@ package core
 // Grad returns the accumulated gradient, or nil. The tensor belongs to t: [Tensor.SetGrad] releases it. Use [Tensor.BorrowGrad] if other
 // goroutines may replace it at the same time.
 func (t *Tensor) Grad() *Tensor {
+	if p := t.Parts(); p != nil {
+		g := p.Local().Grad()
+		if g == nil {
+			return nil
+		}
+		return p.Gradient(g.Alias(false))
+	}
 	meta := t.autograd.Load()
 	if meta == nil {
 		return nil
@@ -23,6 +30,13 @@ func (meta *AutogradMeta) Grad() *Tensor {
 // BorrowGrad returns the accumulated gradient, or nil, and the metadata that holds it. The gradient stays valid until
 // [AutogradMeta.ReturnGrad], even if another goroutine replaces it.
 func (t *Tensor) BorrowGrad() (*Tensor, *AutogradMeta) {
+	if p := t.Parts(); p != nil {
+		g, meta := p.Local().BorrowGrad()
+		if g != nil {
+			g = p.Gradient(g.Alias(false))
+		}
+		return g, meta
+	}
 	meta := t.autograd.Load()
 	if meta == nil {
 		return nil, nil
@@ -59,7 +73,14 @@ func (meta *AutogradMeta) ReturnGrad() {
 }
 
 // SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.
-func (t *Tensor) SetGrad(g *Tensor) { t.EnsureAutogradMeta().SetGrad(g) }
+func (t *Tensor) SetGrad(g *Tensor) {
+	if p := g.Parts(); p != nil {
+		local := p.Local().Alias(true)
+		g.Release()
+		g = local
+	}
+	t.EnsureAutogradMeta().SetGrad(g)
+}
 
 // SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.
 func (meta *AutogradMeta) SetGrad(g *Tensor) {

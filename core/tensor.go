@@ -34,10 +34,11 @@ type Tensor struct {
 	dims      [8]int // backs shape and strides of tensors with up to 4 dimensions
 }
 
-// A noTensor is the payload of a tensor without memory: an error or a number.
+// A noTensor is the payload of a tensor without memory of its own: an error, a number, or a distributed tensor.
 type noTensor struct {
 	err    error
 	number Number
+	parts  Parts
 }
 
 // ErrorTensor returns a tensor that carries err.
@@ -111,6 +112,9 @@ func (m Mode) register(t *Tensor) {
 // Alias returns a new tensor with t's storage and layout. With withGraph it also shares t's place in the graph, and
 // where t has none yet, the one that an in-place operation on either will give both.
 func (t *Tensor) Alias(withGraph bool) *Tensor {
+	if p := t.Parts(); p != nil {
+		return p.With(p.Local().Alias(withGraph))
+	}
 	if t.other != nil {
 		return t
 	}
@@ -149,6 +153,9 @@ func (t *Tensor) Release() {
 	if t == nil || !t.markReleased() {
 		return
 	}
+	if p := t.Parts(); p != nil {
+		p.Release()
+	}
 	if meta := t.autograd.Swap(nil); meta != nil {
 		meta.release()
 	}
@@ -168,7 +175,7 @@ func (t *Tensor) Usable(op string) error {
 	case t == nil:
 		return Errorf(TypeError, op, "got a nil tensor")
 	case t.other != nil:
-		return t.other.err
+		return t.other.refuse(op)
 	case t.isReleased():
 		return errReleased(op)
 	case t.storage.IsEmpty():
@@ -240,8 +247,9 @@ func (t *Tensor) Contiguous() bool { return IsContiguous(t.shape, t.strides) }
 // Storage returns the storage behind the tensor; nil for a number or after Release.
 func (t *Tensor) Storage() *Storage { return t.storage }
 
-// Device returns the device of the tensor; nil for a number, an error or a released tensor.
+// Device returns the device of the tensor, or of this rank's part of it; nil for a number, an error or a released tensor.
 func (t *Tensor) Device() Device {
+	t = t.here()
 	if t.storage == nil {
 		return nil
 	}
@@ -264,6 +272,8 @@ func (t *Tensor) String() string {
 		return fmt.Sprintf("number %v", t.other.number.Float)
 	case t.isReleased():
 		return "released tensor"
+	case t.Parts() != nil:
+		return fmt.Sprintf("%v%v on %v, %v", t.dtype, t.shape, t.Device(), t.Parts())
 	}
 	return fmt.Sprintf("%v%v on %v", t.dtype, t.shape, t.Device())
 }

@@ -76,7 +76,7 @@ func (t *Tensor) pin(op string) (pinned, error) {
 	case t.isNumber:
 		return pinned{dtype: t.dtype}, nil
 	case t.other != nil:
-		return pinned{}, t.other.err
+		return pinned{}, t.other.refuse(op)
 	case !t.lock():
 		return pinned{}, errReleased(op)
 	}

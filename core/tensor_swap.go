@@ -15,6 +15,16 @@ func (t *Tensor) Adopt(u *Tensor) error {
 			return err
 		}
 	}
+	if p, q := t.Parts(), u.Parts(); p != nil || q != nil {
+		if p == nil || q == nil || p.String() != q.String() || !slices.Equal(t.shape, u.shape) {
+			return Errorf(TypeError, name, "want two tensors of one shape and with equal placements, got %v and %v", t, u)
+		}
+		if err := p.Local().Adopt(q.Local()); err != nil {
+			return err
+		}
+		t.dtype = u.dtype
+		return nil
+	}
 	if !lockUnused(t, u, false) {
 		return errReleased(name)
 	}
@@ -64,6 +74,8 @@ func (t *Tensor) Exchange(u *Tensor) error {
 			return Errorf(TypeError, op, "want two tensors, got %v and %v", t, u)
 		case x.failed() != nil:
 			return x.failed()
+		case x.Parts() != nil:
+			return x.other.refuse(op)
 		}
 	}
 	if !lockUnused(t, u, true) {

@@ -26,6 +26,7 @@ func (v *viewOf) rebasedAt() uint32 { return atomic.LoadUint32(&v.rebased) }
 
 // current returns the metadata of t. If t is a view whose base was changed in place, it brings the metadata up to date first.
 func (t *Tensor) current() *AutogradMeta {
+	t = t.here()
 	v := t.view.Load()
 	if v == nil {
 		return t.autograd.Load()

@@ -18,7 +18,8 @@ type Run struct {
 	states    map[*core.Node]*nodeState
 	ready     ready
 	inputs    []*core.Tensor
-	targets   []core.Edge // of the inputs
+	parts     []core.Parts // of the inputs that are distributed; nil if none is
+	targets   []core.Edge  // of the inputs
 	captures  map[core.Edge][]int
 	captured  []*core.Tensor
 	returns   func(e core.Edge) bool // reports whether the caller gets the gradient
@@ -72,7 +73,12 @@ func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	if len(grads) != 0 && len(grads) != len(outputs) {
 		return nil, core.Errorf(core.ValueError, "backward", "got %d outputs and %d gradients", len(outputs), len(grads))
 	}
-	r := &Run{options: o, states: map[*core.Node]*nodeState{}, inputs: inputs}
+	outputs, grads, err := localSeeds(outputs, grads)
+	if err != nil {
+		return nil, err
+	}
+	inputs, parts := localInputs(inputs)
+	r := &Run{options: o, states: map[*core.Node]*nodeState{}, inputs: inputs, parts: parts}
 	r.returns = func(e core.Edge) bool { return len(r.captures[e]) > 0 }
 	r.arrivals = r.arrived
 	// Derivatives compute in the dtypes of their saved tensors and gradients, so autocast is off.
@@ -326,6 +332,9 @@ func (r *Run) Captured() ([]*core.Tensor, error) {
 		if g != nil {
 			out[i] = g.Alias(r.options.CreateGraph)
 			g.Release()
+			if r.parts != nil && r.parts[i] != nil {
+				out[i] = r.parts[i].Gradient(out[i])
+			}
 		}
 	}
 	return out, nil

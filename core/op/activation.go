@@ -34,6 +34,9 @@ func LeakyRelu(x *core.Tensor, slope float64) *core.Tensor {
 // Prelu returns x where it is positive and weight*x elsewhere. weight holds one number, or one for each index of x's
 // dimension 1.
 func Prelu(x, weight *core.Tensor) *core.Tensor {
+	if parts := distributed(x, weight); parts != nil {
+		return handOn(parts, "prelu", x, weight)
+	}
 	op := begin("prelu", &x, &weight)
 	if op.err == nil && weight.IsNumber() {
 		op.failf(core.TypeError, "got a number, want tensors")
@@ -90,6 +93,9 @@ func Hardshrink(x *core.Tensor, lambda float64) *core.Tensor {
 
 // Softshrink returns x moved towards 0 by lambda, and 0 where it lies in [-lambda, lambda]. lambda must not be negative.
 func Softshrink(x *core.Tensor, lambda float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "softshrink", x, lambda)
+	}
 	if !(lambda >= 0) {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "softshrink", "got lambda %v, want 0 or more", lambda))
 	}
@@ -113,6 +119,9 @@ func Softsign(x *core.Tensor) *core.Tensor { return softsignOp.apply(nil, x) }
 //
 // Xu, Wang, Chen, Li: Empirical evaluation of rectified activations in convolutional network, 2015.
 func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "rrelu", x, low, high, training)
+	}
 	op := begin("rrelu", &x)
 	op.floatTensor(x)
 	if op.err == nil && !(low <= high) {
@@ -132,6 +141,9 @@ func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
 
 // RreluInPlace replaces x by [Rrelu] of it and returns it.
 func RreluInPlace(x *core.Tensor, low, high float64, training bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "rrelu_", x, low, high, training)
+	}
 	return replace("rrelu_", func(x *core.Tensor) *core.Tensor { return Rrelu(x, low, high, training) }, x)
 }
 

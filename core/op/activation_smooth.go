@@ -34,6 +34,9 @@ func Selu(x *core.Tensor) *core.Tensor { return seluOp.apply(nil, x) }
 
 // Celu returns x where it is positive and alpha*(exp(x/alpha) - 1) elsewhere (Barron 2017). alpha must not be 0.
 func Celu(x *core.Tensor, alpha float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "celu", x, alpha)
+	}
 	if alpha == 0 {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "celu", "got alpha 0, want another number"))
 	}
@@ -42,6 +45,9 @@ func Celu(x *core.Tensor, alpha float64) *core.Tensor {
 
 // CeluInPlace replaces x by its celu and returns it.
 func CeluInPlace(x *core.Tensor, alpha float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "celu_", x, alpha)
+	}
 	if alpha == 0 {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "celu_", "got alpha 0, want another number"))
 	}
@@ -51,6 +57,9 @@ func CeluInPlace(x *core.Tensor, alpha float64) *core.Tensor {
 // Gelu returns x times the probability that a standard normal number is below x (Hendrycks and Gimpel 2016). approximate
 // is "none", or "tanh" for the paper's approximation of that probability.
 func Gelu(x *core.Tensor, approximate string) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "gelu", x, approximate)
+	}
 	switch approximate {
 	case "none", "":
 		return geluOp.apply(nil, x)
@@ -76,6 +85,9 @@ func Logsigmoid(x *core.Tensor) *core.Tensor { return logsigmoidOp.apply(nil, x)
 
 // Glu returns a * sigmoid(b), where a and b are the halves of x along dimension dim (Dauphin et al. 2017).
 func Glu(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "glu", x, dim)
+	}
 	op := begin("glu", &x)
 	dim = op.dim(dim, x)
 	if op.err == nil && (x.Dim() == 0 || x.Shape()[dim]%2 != 0) {

@@ -25,6 +25,9 @@ func AddScaled(x, y *core.Tensor, alpha float64) *core.Tensor {
 
 // Sub returns x - y, elementwise. It fails for bools.
 func Sub(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "sub", x, y)
+	}
 	if err := notBool("sub", x, y); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -33,6 +36,9 @@ func Sub(x, y *core.Tensor) *core.Tensor {
 
 // SubInPlace subtracts y from x and returns x.
 func SubInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "sub_", x, y)
+	}
 	if err := notBool("sub_", x, y); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -57,6 +63,9 @@ func Div(x, y *core.Tensor) *core.Tensor { return divOp.apply(nil, x, y) }
 
 // Neg returns -x.
 func Neg(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "neg", x)
+	}
 	if err := notBool("neg", x); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -65,6 +74,9 @@ func Neg(x *core.Tensor) *core.Tensor {
 
 // NegInPlace negates x and returns it.
 func NegInPlace(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "neg_", x)
+	}
 	if err := notBool("neg_", x); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -79,6 +91,9 @@ func Sign(x *core.Tensor) *core.Tensor { return signOp.apply(nil, x) }
 
 // Square returns x * x.
 func Square(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "square", x)
+	}
 	if x.Err() == nil && x.DType() == core.Bool {
 		return Pow(x, core.IntNum(2)) // an integer
 	}
@@ -87,6 +102,9 @@ func Square(x *core.Tensor) *core.Tensor {
 
 // SquareInPlace squares x and returns it.
 func SquareInPlace(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "square_", x)
+	}
 	if x.Err() == nil && x.DType() == core.Bool {
 		return PowInPlace(x, core.IntNum(2))
 	}
@@ -98,6 +116,9 @@ func Reciprocal(x *core.Tensor) *core.Tensor { return reciprocalOp.apply(nil, x)
 
 // Heaviside returns 0 where x is negative, y where it is 0 and 1 elsewhere.
 func Heaviside(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "heaviside", x, y)
+	}
 	return compose("heaviside", func() *core.Tensor {
 		d := core.ResultType(x, y)
 		return castTo(Where(Eq(x, core.IntNum(0)), y, castTo(LogicalNot(Lt(x, core.IntNum(0))), d)), d)
@@ -106,6 +127,9 @@ func Heaviside(x, y *core.Tensor) *core.Tensor {
 
 // HeavisideInPlace replaces x by [Heaviside] of x and y and returns it.
 func HeavisideInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "heaviside_", x, y)
+	}
 	return replace("heaviside_", func(x *core.Tensor) *core.Tensor { return Heaviside(x, y) }, x, y)
 }
 

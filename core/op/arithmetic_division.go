@@ -27,7 +27,9 @@ func truncDivide(x, y *core.Tensor) *Elementwise {
 
 // TruncDivide returns the quotient of x and y rounded towards zero, elementwise. The division of integers by zero is an
 // error.
-func TruncDivide(x, y *core.Tensor) *core.Tensor { return truncDivide(x, y).apply(nil, x, y) }
+func TruncDivide(x, y *core.Tensor) *core.Tensor {
+	return truncDivide(x, y).apply(nil, x, y)
+}
 
 // Remainder returns x - y*floor(x/y), elementwise: the remainder with the sign of y. Integers modulo zero are an error.
 func Remainder(x, y *core.Tensor) *core.Tensor { return remainderOp.apply(nil, x, y) }
@@ -40,6 +42,9 @@ func Gcd(x, y *core.Tensor) *core.Tensor { return gcdOp.apply(nil, x, y) }
 
 // LCM returns the least common multiples of integers, elementwise; 0 where one is 0.
 func LCM(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "lcm", x, y)
+	}
 	return compose("lcm", func() *core.Tensor {
 		g := Gcd(x, y)
 		if g.Err() != nil {
@@ -52,6 +57,9 @@ func LCM(x, y *core.Tensor) *core.Tensor {
 
 // LCMInPlace replaces x by the least common multiples of x and y and returns it.
 func LCMInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "lcm_", x, y)
+	}
 	return replace("lcm_", func(x *core.Tensor) *core.Tensor { return LCM(x, y) }, x, y)
 }
 

@@ -44,6 +44,9 @@ func negativePower(name string, x, y *core.Tensor) error {
 // Pow returns x to the power y, elementwise. Powers of integers are integers: a negative element of y gives 0 unless x is
 // 1 or -1, a negative number y is an error.
 func Pow(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "pow", x, y)
+	}
 	if err := negativePower("pow", x, y); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -59,6 +62,9 @@ func Pow(x, y *core.Tensor) *core.Tensor {
 
 // PowInPlace raises x to the power y and returns it.
 func PowInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "pow_", x, y)
+	}
 	if err := negativePower("pow_", x, y); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -70,11 +76,17 @@ func PowInPlace(x, y *core.Tensor) *core.Tensor {
 
 // FloatPower returns x to the power y in float64.
 func FloatPower(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "float_power", x, y)
+	}
 	return compose("float_power", func() *core.Tensor { return Pow(castTo(x, core.Float64), castTo(y, core.Float64)) })
 }
 
 // FloatPowerInPlace raises x, which must be float64, to the power y and returns it.
 func FloatPowerInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "float_power_", x, y)
+	}
 	const name = "float_power_"
 	if x.Usable(name) == nil && x.DType() != core.Float64 {
 		return core.ErrorTensor(core.Errorf(core.DTypeError, name, "a tensor of %v cannot hold a result of float64", x.DType()))
@@ -84,6 +96,9 @@ func FloatPowerInPlace(x, y *core.Tensor) *core.Tensor {
 
 // Ldexp returns x * 2^y.
 func Ldexp(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "ldexp", x, y)
+	}
 	return compose("ldexp", func() *core.Tensor {
 		z := Mul(x, Exp2(y))
 		if z.Err() == nil && x.DType().IsFloat() && !y.DType().IsFloat() {
@@ -95,6 +110,9 @@ func Ldexp(x, y *core.Tensor) *core.Tensor {
 
 // LdexpInPlace multiplies x by 2^y and returns it.
 func LdexpInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "ldexp_", x, y)
+	}
 	return replace("ldexp_", func(x *core.Tensor) *core.Tensor { return Ldexp(x, y) }, x, y)
 }
 

@@ -29,6 +29,9 @@ type AttentionOptions struct {
 //
 // Vaswani et al.: Attention is all you need, 2017; Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022.
 func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOptions) *core.Tensor {
+	if parts := distributed(query, key, value, o.Mask); parts != nil {
+		return handOn(parts, "scaled_dot_product_attention", query, key, value, o)
+	}
 	op := begin("scaled_dot_product_attention", &query, &key, &value, optional(&o.Mask))
 	for _, t := range []*core.Tensor{query, key, value} {
 		op.floatTensor(t)

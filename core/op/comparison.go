@@ -58,6 +58,9 @@ func Signbit(x *core.Tensor) *core.Tensor { return signbitOp.apply(nil, x) }
 // IsClose returns whether |x - y| <= atol + rtol*|y|, elementwise. Infinities are close only if equal, and NaNs are
 // if equalNaN says so.
 func IsClose(x, y *core.Tensor, rtol, atol float64, equalNaN bool) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "isclose", x, y, rtol, atol, equalNaN)
+	}
 	if equalNaN {
 		return iscloseNaNOp.apply([]float64{rtol, atol}, x, y)
 	}

@@ -8,22 +8,52 @@ import (
 )
 
 // EqInPlace replaces x by 1 where it equals y and by 0 elsewhere, and returns it. No gradient passes, as for the others.
-func EqInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("eq_", Eq, x, y) }
+func EqInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "eq_", x, y)
+	}
+	return compareInPlace("eq_", Eq, x, y)
+}
 
 // NeInPlace replaces x by 1 where it differs from y and by 0 elsewhere, and returns it.
-func NeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("ne_", Ne, x, y) }
+func NeInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "ne_", x, y)
+	}
+	return compareInPlace("ne_", Ne, x, y)
+}
 
 // LtInPlace replaces x by 1 where x < y and by 0 elsewhere, and returns it.
-func LtInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("lt_", Lt, x, y) }
+func LtInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "lt_", x, y)
+	}
+	return compareInPlace("lt_", Lt, x, y)
+}
 
 // LeInPlace replaces x by 1 where x <= y and by 0 elsewhere, and returns it.
-func LeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("le_", Le, x, y) }
+func LeInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "le_", x, y)
+	}
+	return compareInPlace("le_", Le, x, y)
+}
 
 // GtInPlace replaces x by 1 where x > y and by 0 elsewhere, and returns it.
-func GtInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("gt_", Gt, x, y) }
+func GtInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "gt_", x, y)
+	}
+	return compareInPlace("gt_", Gt, x, y)
+}
 
 // GeInPlace replaces x by 1 where x >= y and by 0 elsewhere, and returns it.
-func GeInPlace(x, y *core.Tensor) *core.Tensor { return compareInPlace("ge_", Ge, x, y) }
+func GeInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "ge_", x, y)
+	}
+	return compareInPlace("ge_", Ge, x, y)
+}
 
 func compareInPlace(name string, compare func(x, y *core.Tensor) *core.Tensor, x, y *core.Tensor) *core.Tensor {
 	return replace(name, func(x *core.Tensor) *core.Tensor { return compare(x, y) }, x, y)
@@ -31,11 +61,17 @@ func compareInPlace(name string, compare func(x, y *core.Tensor) *core.Tensor, x
 
 // AllClose returns, as a bool without dimensions, whether all elements of x and y are close, as [IsClose] has it.
 func AllClose(x, y *core.Tensor, rtol, atol float64, equalNaN bool) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "allclose", x, y, rtol, atol, equalNaN)
+	}
 	return compose("allclose", func() *core.Tensor { return All(IsClose(x, y, rtol, atol, equalNaN), nil, false) })
 }
 
 // Equal returns, as a bool without dimensions, whether x and y have the same shape and equal elements.
 func Equal(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "equal", x, y)
+	}
 	op := begin("equal", &x, &y)
 	return op.compose(func() *core.Tensor {
 		if !slices.Equal(x.Shape(), y.Shape()) {
@@ -48,6 +84,9 @@ func Equal(x, y *core.Tensor) *core.Tensor {
 
 // IsIn returns where elements of x are among those of test, or, with invert, where they are not. A NaN is not among any.
 func IsIn(x, test *core.Tensor, invert bool) *core.Tensor {
+	if parts := distributed(x, test); parts != nil {
+		return handOn(parts, "isin", x, test, invert)
+	}
 	op := begin("isin", &x, &test)
 	return op.compose(func() *core.Tensor {
 		d := core.ResultType(x, test)

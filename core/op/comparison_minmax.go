@@ -35,10 +35,14 @@ func Maximum(x, y *core.Tensor) *core.Tensor { return maximumOp.apply(nil, x, y)
 func Minimum(x, y *core.Tensor) *core.Tensor { return minimumOp.apply(nil, x, y) }
 
 // Fmax returns the larger of x and y, elementwise; where one is NaN, the other.
-func Fmax(x, y *core.Tensor) *core.Tensor { return whole(fmaxOp, maximumOp, x, y).apply(nil, x, y) }
+func Fmax(x, y *core.Tensor) *core.Tensor {
+	return whole(fmaxOp, maximumOp, x, y).apply(nil, x, y)
+}
 
 // Fmin returns the smaller of x and y, elementwise; where one is NaN, the other.
-func Fmin(x, y *core.Tensor) *core.Tensor { return whole(fminOp, minimumOp, x, y).apply(nil, x, y) }
+func Fmin(x, y *core.Tensor) *core.Tensor {
+	return whole(fminOp, minimumOp, x, y).apply(nil, x, y)
+}
 
 // whole returns the operation for whole numbers, which are never NaN, if x and y are, and else the other.
 func whole(floats, ints *Elementwise, x, y *core.Tensor) *Elementwise {
@@ -51,6 +55,9 @@ func whole(floats, ints *Elementwise, x, y *core.Tensor) *Elementwise {
 // Clamp returns x limited to [low, high], elementwise. Either bound may be nil. Where low exceeds high, the result is high.
 // Where x equals a bound, a tensor gets half of the gradient, and of a number nobody gets any.
 func Clamp(x, low, high *core.Tensor) *core.Tensor {
+	if parts := distributed(x, low, high); parts != nil {
+		return handOn(parts, "clamp", x, low, high)
+	}
 	op, bounds := clampBy(low, high)
 	if op == nil {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "clamp", "got no bound, want a minimum, a maximum or both"))
@@ -63,6 +70,9 @@ func Clamp(x, low, high *core.Tensor) *core.Tensor {
 
 // ClampInPlace limits x to [low, high] and returns it; see [Clamp].
 func ClampInPlace(x, low, high *core.Tensor) *core.Tensor {
+	if parts := distributed(x, low, high); parts != nil {
+		return handOn(parts, "clamp_", x, low, high)
+	}
 	op, bounds := clampBy(low, high)
 	if op == nil {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "clamp_", "got no bound, want a minimum, a maximum or both"))

@@ -19,15 +19,30 @@ type ConvOptions struct {
 
 // Conv1d returns the cross-correlation of x with the weight w plus the bias b, which may be nil.
 // x is [N, C, L] or [C, L], w [O, C/groups, K], b [O]; the result [N, O, L'] or [O, L'].
-func Conv1d(x, w, b *core.Tensor, o ConvOptions) *core.Tensor { return conv("conv1d", 1, x, w, b, o) }
+func Conv1d(x, w, b *core.Tensor, o ConvOptions) *core.Tensor {
+	if parts := distributed(x, w, b); parts != nil {
+		return handOn(parts, "conv1d", x, w, b, o)
+	}
+	return conv("conv1d", 1, x, w, b, o)
+}
 
 // Conv2d returns the cross-correlation of x with the weight w plus the bias b, which may be nil.
 // x is [N, C, H, W] or [C, H, W], w [O, C/groups, KH, KW], b [O]; the result [N, O, H', W'] or [O, H', W'].
-func Conv2d(x, w, b *core.Tensor, o ConvOptions) *core.Tensor { return conv("conv2d", 2, x, w, b, o) }
+func Conv2d(x, w, b *core.Tensor, o ConvOptions) *core.Tensor {
+	if parts := distributed(x, w, b); parts != nil {
+		return handOn(parts, "conv2d", x, w, b, o)
+	}
+	return conv("conv2d", 2, x, w, b, o)
+}
 
 // Conv3d returns the cross-correlation of x with the weight w plus the bias b, which may be nil.
 // x is [N, C, D, H, W] or [C, D, H, W], w [O, C/groups, KD, KH, KW], b [O].
-func Conv3d(x, w, b *core.Tensor, o ConvOptions) *core.Tensor { return conv("conv3d", 3, x, w, b, o) }
+func Conv3d(x, w, b *core.Tensor, o ConvOptions) *core.Tensor {
+	if parts := distributed(x, w, b); parts != nil {
+		return handOn(parts, "conv3d", x, w, b, o)
+	}
+	return conv("conv3d", 3, x, w, b, o)
+}
 
 // ConvTransposeOptions are the options of a transposed convolution; lists as in [ConvOptions].
 type ConvTransposeOptions struct {
@@ -41,18 +56,27 @@ type ConvTransposeOptions struct {
 // ConvTranspose1d returns the transpose of [Conv1d] applied to x, plus the bias b, which may be nil.
 // x is [N, C, L] or [C, L], w [C, O/groups, K], b [O].
 func ConvTranspose1d(x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor {
+	if parts := distributed(x, w, b); parts != nil {
+		return handOn(parts, "conv_transpose1d", x, w, b, o)
+	}
 	return convTranspose("conv_transpose1d", 1, x, w, b, o)
 }
 
 // ConvTranspose2d returns the transpose of [Conv2d] applied to x, plus the bias b, which may be nil.
 // x is [N, C, H, W] or [C, H, W], w [C, O/groups, KH, KW], b [O].
 func ConvTranspose2d(x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor {
+	if parts := distributed(x, w, b); parts != nil {
+		return handOn(parts, "conv_transpose2d", x, w, b, o)
+	}
 	return convTranspose("conv_transpose2d", 2, x, w, b, o)
 }
 
 // ConvTranspose3d returns the transpose of [Conv3d] applied to x, plus the bias b, which may be nil.
 // x is [N, C, D, H, W] or [C, D, H, W], w [C, O/groups, KD, KH, KW], b [O].
 func ConvTranspose3d(x, w, b *core.Tensor, o ConvTransposeOptions) *core.Tensor {
+	if parts := distributed(x, w, b); parts != nil {
+		return handOn(parts, "conv_transpose3d", x, w, b, o)
+	}
 	return convTranspose("conv_transpose3d", 3, x, w, b, o)
 }
 

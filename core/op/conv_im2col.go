@@ -22,6 +22,9 @@ type patches struct {
 // Im2Col returns the patches of images x, [N, C, H, W] or [C, H, W], as columns: [N, C*KH*KW, L] or [C*KH*KW, L].
 // PyTorch has it as nn.functional.unfold.
 func Im2Col(x *core.Tensor, kernel []int, o PatchOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "im2col", x, kernel, o)
+	}
 	op := begin("im2col", &x)
 	op.floatTensor(x)
 	op.poolInput(2, x)
@@ -39,6 +42,9 @@ func Im2Col(x *core.Tensor, kernel []int, o PatchOptions) *core.Tensor {
 // Col2Im returns images of the given size made of columns x, [N, C*KH*KW, L] or [C*KH*KW, L]: the sum of all patches,
 // each in its place, [N, C, H, W] or [C, H, W]. PyTorch has it as nn.functional.fold.
 func Col2Im(x *core.Tensor, size, kernel []int, o PatchOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "col2im", x, size, kernel, o)
+	}
 	op := begin("col2im", &x)
 	op.floatTensor(x)
 	op.poolInput(1, x)

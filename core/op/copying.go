@@ -12,6 +12,9 @@ import (
 // To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, and everything but zero is
 // true. If t has the dtype already, it returns t itself (a new reference to it).
 func To(t *core.Tensor, d core.DType) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "to", t, d)
+	}
 	c := castTo(t, d)
 	if c == t {
 		return t.Alias(true)
@@ -54,6 +57,9 @@ func toDeriv(ctx *core.BackwardContext) {
 
 // ToDevice returns a contiguous copy of t on the given device; t itself (a new reference to it) if it is there already.
 func ToDevice(t *core.Tensor, dev core.Device) *core.Tensor {
+	if parts := t.Parts(); parts != nil {
+		return parts.With(ToDevice(parts.Local(), dev))
+	}
 	op := begin("to").each(t)
 	if op.err == nil && t.IsNumber() {
 		op.failf(core.TypeError, "got a number, want a tensor")
@@ -123,6 +129,9 @@ func toDeviceDeriv(ctx *core.BackwardContext) {
 // CopyInPlace writes src, broadcast to t's shape and converted to its dtype, to t and returns t. The two may be on
 // different devices.
 func CopyInPlace(t, src *core.Tensor) *core.Tensor {
+	if parts := distributed(t, src); parts != nil {
+		return handOn(parts, "copy_", t, src)
+	}
 	if t.Err() == nil && src.Err() == nil && t.Device() != nil && src.Device() != nil && t.Device() != src.Device() {
 		src = ToDevice(src, t.Device())
 		defer src.Release()
@@ -179,6 +188,9 @@ func copyInPlaceDeriv(ctx *core.BackwardContext) {
 
 // FillInPlace sets every element of t to value, a number or a 0-d tensor, and returns t.
 func FillInPlace(t, value *core.Tensor) *core.Tensor {
+	if parts := distributed(t, value); parts != nil {
+		return handOn(parts, "fill_", t, value)
+	}
 	if value.Err() == nil && value.Dim() > 0 {
 		return core.ErrorTensor(core.Errorf(core.ShapeError, "fill_", "the value has shape %v, want a number or a 0-d tensor", value.Shape()))
 	}
@@ -186,10 +198,18 @@ func FillInPlace(t, value *core.Tensor) *core.Tensor {
 }
 
 // ZeroInPlace sets every element of t to zero and returns t.
-func ZeroInPlace(t *core.Tensor) *core.Tensor { return CopyInPlace(t, core.IntNum(0)) }
+func ZeroInPlace(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "zero_", t)
+	}
+	return CopyInPlace(t, core.IntNum(0))
+}
 
 // Clone returns a contiguous copy of t.
 func Clone(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "clone", t)
+	}
 	op := begin("clone").each(t)
 	if op.err != nil {
 		return op.fail()

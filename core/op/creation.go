@@ -102,16 +102,25 @@ func EmptyWith(shape []int, o TensorOptions) *core.Tensor {
 
 // ZerosLike returns zeros of t's shape.
 func ZerosLike(t *core.Tensor, o TensorOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "zeros_like", t, o)
+	}
 	return filledLike("zeros_like", t, core.IntNum(0), o)
 }
 
 // OnesLike returns ones of t's shape.
 func OnesLike(t *core.Tensor, o TensorOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "ones_like", t, o)
+	}
 	return filledLike("ones_like", t, core.IntNum(1), o)
 }
 
 // FullLike returns a tensor of t's shape whose elements are all value, a number.
 func FullLike(t, value *core.Tensor, o TensorOptions) *core.Tensor {
+	if parts := distributed(t, value); parts != nil {
+		return handOn(parts, "full_like", t, value, o)
+	}
 	return filledLike("full_like", t, value, o)
 }
 
@@ -127,6 +136,9 @@ func filledLike(name string, t, value *core.Tensor, o TensorOptions) *core.Tenso
 
 // EmptyLike returns a tensor of t's shape whose elements are undefined until they are written.
 func EmptyLike(t *core.Tensor, o TensorOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "empty_like", t, o)
+	}
 	op := begin("empty_like").like(t, o)
 	op.given(t)
 	if op.err != nil {

@@ -5,6 +5,9 @@ import "github.com/plait-ml/plait/core"
 // CosineSimilarity returns the inner product of x1 and x2 along dim, which broadcast, over the product of their norms, each
 // of which is at least eps.
 func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
+	if parts := distributed(x1, x2); parts != nil {
+		return handOn(parts, "cosine_similarity", x1, x2, dim, eps)
+	}
 	op := begin("cosine_similarity", &x1, &x2)
 	op.floatTensor(x1)
 	op.floatTensor(x2)
@@ -28,6 +31,9 @@ func CosineSimilarity(x1, x2 *core.Tensor, dim int, eps float64) *core.Tensor {
 
 // PairwiseDistance returns the p-norm of x1 - x2 + eps along the last dimension.
 func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.Tensor {
+	if parts := distributed(x1, x2); parts != nil {
+		return handOn(parts, "pairwise_distance", x1, x2, p, eps, keepdim)
+	}
 	op := begin("pairwise_distance", &x1, &x2)
 	op.tensors(x1, x2)
 	op.countable("the first input", x1)
@@ -42,6 +48,9 @@ func PairwiseDistance(x1, x2 *core.Tensor, p, eps float64, keepdim bool) *core.T
 
 // Dist returns the p-norm of x - y.
 func Dist(x, y *core.Tensor, p float64) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "dist", x, y, p)
+	}
 	op := begin("dist", &x, &y)
 	return op.compose(func() *core.Tensor { return VectorNorm(Sub(x, y), p, nil, ReduceOptions{}) })
 }

@@ -18,6 +18,9 @@ const (
 // leading dimensions broadcast. For p = 2 and more than 25 rows it is computed from the inner products of rows, which is
 // less exact for rows that are close to each other. It never stores the differences of all pairs.
 func CDist(x, y *core.Tensor, p float64) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "cdist", x, y, p)
+	}
 	op := begin("cdist", &x, &y)
 	op.matrices(x, y)
 	op.floating("the input", x)

@@ -12,6 +12,9 @@ import (
 //
 // Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov: Dropout, JMLR 2014.
 func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "dropout", x, p, training)
+	}
 	op := begin("dropout", &x)
 	op.floatTensor(x)
 	op.probability(p)
@@ -27,6 +30,9 @@ func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
 
 // Dropout1d sets whole channels of x, of shape [N, C, L] or [C, L], to 0; see [Dropout].
 func Dropout1d(x *core.Tensor, p float64, training bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "dropout1d", x, p, training)
+	}
 	if x != nil && x.Err() == nil && !x.IsNumber() && x.Dim() != 2 && x.Dim() != 3 {
 		return core.ErrorTensor(core.Errorf(core.ShapeError, "dropout1d", "got an input of shape %v, want [N, C, L] or [C, L]", x.Shape()))
 	}
@@ -36,12 +42,18 @@ func Dropout1d(x *core.Tensor, p float64, training bool) *core.Tensor {
 // Dropout2d sets whole channels of x, of shape [N, C, H, W], to 0; see [Dropout]. As in PyTorch, the first two dimensions
 // of other shapes are taken for N and C.
 func Dropout2d(x *core.Tensor, p float64, training bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "dropout2d", x, p, training)
+	}
 	return dropChannels("dropout2d", x, p, training, 0)
 }
 
 // Dropout3d sets whole channels of x, of shape [N, C, D, H, W] or [C, D, H, W], to 0; see [Dropout]. As in PyTorch, the first
 // dimension of other shapes is taken for C.
 func Dropout3d(x *core.Tensor, p float64, training bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "dropout3d", x, p, training)
+	}
 	return dropChannels("dropout3d", x, p, training, 5)
 }
 
@@ -50,11 +62,17 @@ func Dropout3d(x *core.Tensor, p float64, training bool) *core.Tensor {
 //
 // Klambauer, Unterthiner, Mayr, Hochreiter: Self-normalizing neural networks, 2017.
 func AlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "alpha_dropout", x, p, training)
+	}
 	return alphaDropout("alpha_dropout", x, p, training, false)
 }
 
 // FeatureAlphaDropout is [AlphaDropout] of whole channels of x, of shape [N, C, ...].
 func FeatureAlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "feature_alpha_dropout", x, p, training)
+	}
 	return alphaDropout("feature_alpha_dropout", x, p, training, true)
 }
 

@@ -32,7 +32,7 @@ func Index(t *core.Tensor, indices ...core.Index) *core.Tensor {
 // (see [Index]) and returns t. The value is converted to t's dtype. Where index tensors name an element several times,
 // the last value stays.
 func IndexSet(t, value *core.Tensor, indices ...core.Index) *core.Tensor {
-	if err := value.Usable("index_put_"); err != nil {
+	if err := value.Usable("index_put_"); err != nil && value.Parts() == nil {
 		return core.ErrorTensor(err)
 	}
 	r := compose("index_put_", func() *core.Tensor {
@@ -178,6 +178,9 @@ func place(t *core.Tensor) (int, error) {
 // IndexTensors returns t with its first dimensions indexed by the tensors, of which nil takes a whole dimension: see
 // [Index]. A tensor of bools or uint8 is a mask of as many dimensions as it has.
 func IndexTensors(t *core.Tensor, indices []*core.Tensor) *core.Tensor {
+	if parts := distributedIn(indices, t); parts != nil {
+		return handOn(parts, "index", t, indices)
+	}
 	return compose("index", func() *core.Tensor {
 		s, err := newSelection("index", t, indices)
 		switch {
@@ -194,6 +197,9 @@ func IndexTensors(t *core.Tensor, indices []*core.Tensor) *core.Tensor {
 // elements that [IndexTensors] would return, or added to them if accumulate. Where an element is named several times the
 // last value stays, or all are added, in the order of the indices.
 func IndexPut(t *core.Tensor, indices []*core.Tensor, values *core.Tensor, accumulate bool) *core.Tensor {
+	if parts := distributedIn(indices, t, values); parts != nil {
+		return handOn(parts, "index_put", t, indices, values, accumulate)
+	}
 	op := begin("index_put", &t, &values)
 	return op.compose(func() *core.Tensor {
 		s, err := newSelection("index_put", t, indices)
@@ -209,6 +215,9 @@ func IndexPut(t *core.Tensor, indices []*core.Tensor, values *core.Tensor, accum
 
 // IndexPutInPlace changes t as [IndexPut] does and returns it.
 func IndexPutInPlace(t *core.Tensor, indices []*core.Tensor, values *core.Tensor, accumulate bool) *core.Tensor {
+	if parts := distributedIn(indices, t, values); parts != nil {
+		return handOn(parts, "index_put_", t, indices, values, accumulate)
+	}
 	if err := values.Usable("index_put_"); err != nil {
 		return core.ErrorTensor(err)
 	}

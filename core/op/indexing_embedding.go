@@ -21,6 +21,9 @@ type EmbeddingOptions struct {
 // a new last dimension. An index must lie in [0, rows). The gradient of weight is dense, and its bits do not depend on
 // the number of threads.
 func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
+	if parts := distributed(input, weight); parts != nil {
+		return handOn(parts, "embedding", input, weight, o)
+	}
 	op := begin("embedding", &input, &weight)
 	op.indexDType(input)
 	if op.err == nil && (weight.IsNumber() || weight.Dim() != 2) {
@@ -120,6 +123,9 @@ func embeddingBackwardDeriv(ctx *core.BackwardContext) {
 // OneHot returns, for each index, a vector with a one at the index and zeros elsewhere, along a new last dimension.
 // Without a number of classes (-1), it is one more than the largest index, for which the function waits.
 func OneHot(index *core.Tensor, classes int) *core.Tensor {
+	if parts := distributed(index); parts != nil {
+		return handOn(parts, "one_hot", index, classes)
+	}
 	op := begin("one_hot", &index)
 	op.indexDType(index)
 	if op.err == nil && (classes == 0 || classes < -1) {

@@ -25,6 +25,9 @@ type EmbeddingBagOptions struct {
 // EmbeddingBag combines rows of the matrix weight by bags of indices: the rows of the matrix input, or the parts of the vector
 // input that begin at the offsets. It returns a row for each bag, of zeros for an empty one.
 func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tensor {
+	if parts := distributed(input, weight, o.Offsets, o.PerSampleWeights); parts != nil {
+		return handOn(parts, "embedding_bag", input, weight, o)
+	}
 	op := begin("embedding_bag", &input, &weight, optional(&o.Offsets), optional(&o.PerSampleWeights))
 	op.indexDType(input)
 	op.floating("the weight", weight)
@@ -96,6 +99,9 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 // EmbeddingRenormInPlace scales the rows of the matrix weight that the indices in input name, where their norm of the given
 // order is larger than maxNorm, down to it, and returns weight. It waits for the indices.
 func EmbeddingRenormInPlace(weight, input *core.Tensor, maxNorm, order float64) *core.Tensor {
+	if parts := distributed(weight, input); parts != nil {
+		return handOn(parts, "embedding_renorm_", weight, input, maxNorm, order)
+	}
 	op := begin("embedding_renorm_", &weight, &input)
 	op.indexDType(input)
 	op.inPlace(weight)

@@ -33,6 +33,9 @@ func (op *opContext) indexShape(what string, x, index *core.Tensor, dim int) {
 // x[index[i][j][k]][j][k] for dim 0. The result has index's shape, which may be smaller than x's in other dimensions. An
 // index must lie in [0, size).
 func Gather(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index); parts != nil {
+		return handOn(parts, "gather", x, dim, index)
+	}
 	op := begin("gather", &x, &index)
 	dim = op.dim(dim, x)
 	op.indexDType(index)
@@ -76,6 +79,9 @@ func gatherDeriv(ctx *core.BackwardContext) {
 // TakeAlongDim returns the elements of x that index names in dimension dim, after the other dimensions of the two were
 // broadcast against one another; what ArgMax and ArgSort return fits. Without a dimension (nil), x is taken as flat.
 func TakeAlongDim(x, index *core.Tensor, dim *int) *core.Tensor {
+	if parts := distributed(x, index); parts != nil {
+		return handOn(parts, "take_along_dim", x, index, dim)
+	}
 	op := begin("take_along_dim", &x, &index)
 	if op.err != nil {
 		return op.fail()

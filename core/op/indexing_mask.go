@@ -43,6 +43,9 @@ func (op *opContext) mask(t *core.Tensor) {
 // MaskedSelect returns the elements of x where mask is true, row-major, in one dimension. Shapes broadcast. It waits for
 // the mask, which decides the shape of the result.
 func MaskedSelect(x, mask *core.Tensor) *core.Tensor {
+	if parts := distributed(x, mask); parts != nil {
+		return handOn(parts, "masked_select", x, mask)
+	}
 	op := begin("masked_select", &x, &mask)
 	op.mask(mask)
 	shape := op.broadcast(x, mask)
@@ -72,6 +75,9 @@ func maskedSelectDeriv(ctx *core.BackwardContext) {
 // MaskedScatter returns x, broadcast with mask, with the elements where mask is true replaced by those of source, of x's
 // dtype, in order. The source must have enough elements; what it has too many of is not used.
 func MaskedScatter(x, mask, source *core.Tensor) *core.Tensor {
+	if parts := distributed(x, mask, source); parts != nil {
+		return handOn(parts, "masked_scatter", x, mask, source)
+	}
 	op := begin("masked_scatter", &x, &mask, &source)
 	if shape := op.broadcast(x, mask); op.err == nil && !slices.Equal(shape, x.Shape()) {
 		return op.compose(func() *core.Tensor { return MaskedScatter(Expand(x, shape...), mask, source) })
@@ -94,6 +100,9 @@ func MaskedScatter(x, mask, source *core.Tensor) *core.Tensor {
 
 // MaskedScatterInPlace changes x as [MaskedScatter] does and returns it.
 func MaskedScatterInPlace(x, mask, source *core.Tensor) *core.Tensor {
+	if parts := distributed(x, mask, source); parts != nil {
+		return handOn(parts, "masked_scatter_", x, mask, source)
+	}
 	op := begin("masked_scatter_", &x, &mask, &source)
 	op.maskedScatter(x, mask, source)
 	op.inPlace(x)
@@ -154,6 +163,9 @@ func maskedScatterDeriv(ctx *core.BackwardContext) {
 // NonZero returns the coordinates of the elements of x that are not zero, in row-major order: an int64 tensor of shape
 // [number of them, dimensions of x]. It waits for that number.
 func NonZero(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "nonzero", x)
+	}
 	op := begin("nonzero", &x)
 	return op.compose(func() *core.Tensor {
 		in := op.own(Contiguous(x.Detach()))

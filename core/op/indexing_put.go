@@ -5,6 +5,9 @@ import "github.com/plait-ml/plait/core"
 // Put returns x with src written to, or with accumulate added to, its elements, taken as flat, at the indices; see
 // [PutInPlace].
 func Put(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "put", x, index, src, accumulate)
+	}
 	op := begin("put", &x, &index, &src)
 	return op.compose(func() *core.Tensor { return PutInPlace(Clone(x), index, src, accumulate) })
 }
@@ -12,6 +15,9 @@ func Put(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
 // IndexReduce returns x with the parts of src along dim combined with those that the indices, a vector, name: their "prod",
 // "mean", "amax" or "amin". With includeSelf the parts of x take part; see [ScatterReduce].
 func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "index_reduce", x, dim, index, src, reduce, includeSelf)
+	}
 	op := begin("index_reduce", &x, &index, &src)
 	if op.err == nil && scalar(x) && scalar(src) {
 		return op.compose(func() *core.Tensor {
@@ -40,6 +46,9 @@ func IndexReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string
 
 // IndexReduceInPlace changes x as [IndexReduce] does and returns it.
 func IndexReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "index_reduce_", x, dim, index, src, reduce, includeSelf)
+	}
 	op := begin("index_reduce_", &x, &index, &src)
 	return op.replace(x, func(old *core.Tensor) *core.Tensor { return IndexReduce(old, dim, index, src, reduce, includeSelf) })
 }

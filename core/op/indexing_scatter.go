@@ -63,6 +63,9 @@ func rank1(x, index, src *core.Tensor) bool {
 }
 
 func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, s.name, x, dim, index, src)
+	}
 	op := begin(s.name, &x, &index, &src)
 	if op.err == nil && rank1(x, index, src) {
 		return op.compose(func() *core.Tensor {
@@ -86,6 +89,9 @@ func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *co
 }
 
 func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, s.name+"_", x, dim, index, src)
+	}
 	op := begin(s.name+"_", &x, &index, &src)
 	if op.err == nil && rank1(x, index, src) {
 		v := atLeast(x, 1)

@@ -14,6 +14,9 @@ var scatterModes = map[string]contract.ScatterMode{"sum": contract.ScatterAdd, "
 // [Scatter]: their "sum", "prod", "mean", "amax" or "amin". With includeSelf the elements of x take part; without, they
 // only stay where no value goes.
 func ScatterReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "scatter_reduce", x, dim, index, src, reduce, includeSelf)
+	}
 	out, err := newScatterReduce("scatter_reduce", x, dim, index, src, reduce, includeSelf)
 	if err != nil {
 		return core.ErrorTensor(err)
@@ -23,6 +26,9 @@ func ScatterReduce(x *core.Tensor, dim int, index, src *core.Tensor, reduce stri
 
 // ScatterReduceInPlace changes x as [ScatterReduce] does and returns it.
 func ScatterReduceInPlace(x *core.Tensor, dim int, index, src *core.Tensor, reduce string, includeSelf bool) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "scatter_reduce_", x, dim, index, src, reduce, includeSelf)
+	}
 	op := begin("scatter_reduce_", &x, &index, &src)
 	return op.replace(x, func(old *core.Tensor) *core.Tensor { return ScatterReduce(old, dim, index, src, reduce, includeSelf) })
 }

@@ -8,16 +8,25 @@ import (
 
 // SelectScatter returns a copy of t in which what [Select] would return is src.
 func SelectScatter(t, src *core.Tensor, dim, index int) *core.Tensor {
+	if parts := distributed(t, src); parts != nil {
+		return handOn(parts, "select_scatter", t, src, dim, index)
+	}
 	return scatterView("select_scatter", t, src, func(t *core.Tensor) *core.Tensor { return Select(t, dim, index) })
 }
 
 // SliceScatter returns a copy of t in which what [Slice] would return is src.
 func SliceScatter(t, src *core.Tensor, dim, start, stop, step int) *core.Tensor {
+	if parts := distributed(t, src); parts != nil {
+		return handOn(parts, "slice_scatter", t, src, dim, start, stop, step)
+	}
 	return scatterView("slice_scatter", t, src, func(t *core.Tensor) *core.Tensor { return Slice(t, dim, start, stop, step) })
 }
 
 // DiagonalScatter returns a copy of t in which what [Diagonal] would return is src.
 func DiagonalScatter(t, src *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
+	if parts := distributed(t, src); parts != nil {
+		return handOn(parts, "diagonal_scatter", t, src, offset, dim1, dim2)
+	}
 	return scatterView("diagonal_scatter", t, src, func(t *core.Tensor) *core.Tensor { return Diagonal(t, offset, dim1, dim2) })
 }
 

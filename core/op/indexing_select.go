@@ -31,6 +31,9 @@ func along(name string, x *core.Tensor, dim int, index *core.Tensor, wrap bool) 
 // IndexSelect returns the parts of x at the indices, a vector of int64 or int32, of dimension dim. An index must lie in
 // [0, size).
 func IndexSelect(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index); parts != nil {
+		return handOn(parts, "index_select", x, dim, index)
+	}
 	if scalar(x) && index.Err() == nil {
 		if index.Numel() != 1 {
 			return core.ErrorTensor(core.Errorf(core.ShapeError, "index_select", "got %d indices for a 0-d tensor, want one", index.Numel()))
@@ -51,21 +54,33 @@ func scalar(x *core.Tensor) bool { return x.Err() == nil && !x.IsNumber() && x.D
 // for dimension dim, where it has a part for each index. The order of the additions, and so the result, does not depend
 // on the number of threads.
 func IndexAdd(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "index_add", x, dim, index, src, 1.0)
+	}
 	return indexWrite("index_add", x, dim, index, src, contract.ScatterAdd, false)
 }
 
 // IndexAddInPlace changes x as [IndexAdd] does and returns it.
 func IndexAddInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "index_add_", x, dim, index, src, 1.0)
+	}
 	return indexWrite("index_add", x, dim, index, src, contract.ScatterAdd, true)
 }
 
 // IndexAddScaled is [IndexAdd] of alpha*src.
 func IndexAddScaled(x *core.Tensor, dim int, index, src *core.Tensor, alpha float64) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "index_add", x, dim, index, src, alpha)
+	}
 	return compose("index_add", func() *core.Tensor { return IndexAdd(x, dim, index, scaled(src, alpha)) })
 }
 
 // IndexAddScaledInPlace changes x as [IndexAddScaled] does and returns it.
 func IndexAddScaledInPlace(x *core.Tensor, dim int, index, src *core.Tensor, alpha float64) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "index_add_", x, dim, index, src, alpha)
+	}
 	s := scaled(src, alpha)
 	if s != src {
 		defer s.Release()
@@ -90,11 +105,17 @@ func scaled(t *core.Tensor, alpha float64) *core.Tensor {
 // IndexCopy returns x with the parts in dimension dim that the indices name replaced by those of src. Of several with
 // one index the last stays.
 func IndexCopy(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "index_copy", x, dim, index, src)
+	}
 	return indexWrite("index_copy", x, dim, index, src, contract.ScatterAssign, false)
 }
 
 // IndexCopyInPlace changes x as [IndexCopy] does and returns it.
 func IndexCopyInPlace(x *core.Tensor, dim int, index, src *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "index_copy_", x, dim, index, src)
+	}
 	return indexWrite("index_copy", x, dim, index, src, contract.ScatterAssign, true)
 }
 
@@ -145,6 +166,9 @@ func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, m
 // IndexFill returns x with the parts in dimension dim that the indices name set to value, a number or a 0-d tensor of
 // x's dtype. Negative indices count from the end.
 func IndexFill(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index, value); parts != nil {
+		return handOn(parts, "index_fill", x, dim, index, value)
+	}
 	if scalar(x) {
 		return compose("index_fill", func() *core.Tensor { return Reshape(IndexFill(atLeast(x, 1), dim, index, value)) })
 	}
@@ -157,6 +181,9 @@ func IndexFill(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor 
 
 // IndexFillInPlace changes x as [IndexFill] does and returns it.
 func IndexFillInPlace(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index, value); parts != nil {
+		return handOn(parts, "index_fill_", x, dim, index, value)
+	}
 	if scalar(x) {
 		v := atLeast(x, 1)
 		defer v.Release()
@@ -190,6 +217,9 @@ func filling(x *core.Tensor, dim int, index, value *core.Tensor) (*selection, er
 // Take returns the elements of x, taken as flat, at the indices, an int64 or int32 tensor of any shape. Negative indices
 // count from the end.
 func Take(x, index *core.Tensor) *core.Tensor {
+	if parts := distributed(x, index); parts != nil {
+		return handOn(parts, "take", x, index)
+	}
 	op := begin("take", &x, &index)
 	return op.compose(func() *core.Tensor {
 		s := selection{name: "take", dims: []int{0}, index: []*core.Tensor{index}, wrap: true}
@@ -200,6 +230,9 @@ func Take(x, index *core.Tensor) *core.Tensor {
 // PutInPlace writes src, which has as many elements as there are indices, to the elements of x, taken as flat, at the
 // indices, or adds it if accumulate, and returns x. Negative indices count from the end.
 func PutInPlace(x, index, src *core.Tensor, accumulate bool) *core.Tensor {
+	if parts := distributed(x, index, src); parts != nil {
+		return handOn(parts, "put_", x, index, src, accumulate)
+	}
 	op := begin("put_", &x, &index, &src)
 	if op.err == nil && (src.IsNumber() || src.Numel() != index.Numel()) {
 		op.failf(core.ShapeError, "got a source of shape %v for indices of shape %v, want as many elements", src.Shape(), index.Shape())

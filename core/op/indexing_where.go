@@ -18,6 +18,9 @@ func condition(name string, c *core.Tensor) error {
 
 // Where returns x where c, of bools or uint8, is true and y elsewhere.
 func Where(c, x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(c, x, y); parts != nil {
+		return handOn(parts, "where", c, x, y)
+	}
 	if c != nil && c.Err() == nil && c.DType() == core.Uint8 {
 		return compose("where", func() *core.Tensor { return Where(castTo(c, core.Bool), x, y) })
 	}
@@ -62,6 +65,9 @@ func truth(x, value *core.Tensor) *core.Tensor {
 
 // MaskedFill returns x with value, a number or a 0-d tensor, where mask, of bools, is true.
 func MaskedFill(x, mask, value *core.Tensor) *core.Tensor {
+	if parts := distributed(x, mask, value); parts != nil {
+		return handOn(parts, "masked_fill", x, mask, value)
+	}
 	if err := condition("masked_fill", mask); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -77,6 +83,9 @@ func MaskedFill(x, mask, value *core.Tensor) *core.Tensor {
 
 // MaskedFillInPlace puts value, a number or a 0-d tensor, where mask, of bools, is true and returns x.
 func MaskedFillInPlace(x, mask, value *core.Tensor) *core.Tensor {
+	if parts := distributed(x, mask, value); parts != nil {
+		return handOn(parts, "masked_fill_", x, mask, value)
+	}
 	if err := condition("masked_fill_", mask); err != nil {
 		return core.ErrorTensor(err)
 	}

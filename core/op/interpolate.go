@@ -42,6 +42,9 @@ type interpolation struct {
 // sizes. Positions follow PyTorch's conventions; cubic interpolation uses Keys' kernel with a = -0.75 (Keys 1981). Images may be of
 // uint8, of which the nearest element may be taken in any number of dimensions.
 func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "interpolate", x, o)
+	}
 	op := begin("interpolate", &x)
 	if o.Mode == "" {
 		o.Mode = "nearest"

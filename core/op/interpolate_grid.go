@@ -18,6 +18,9 @@ type GridSampleOptions struct {
 //
 // Jaderberg, Simonyan, Zisserman, Kavukcuoglu: Spatial transformer networks, 2015.
 func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
+	if parts := distributed(x, grid); parts != nil {
+		return handOn(parts, "grid_sample", x, grid, o)
+	}
 	op := begin("grid_sample", &x, &grid)
 	op.floatTensor(x)
 	op.floatTensor(grid)
@@ -170,6 +173,9 @@ func (o GridSampleOptions) padded(p *core.Tensor, size int) *core.Tensor {
 // AffineGrid returns a grid for [GridSample] of the affine maps theta [n, 2, 3], or [n, 3, 4] for volumes, and an input of
 // the given shape [n, c, h, w] or [n, c, d, h, w].
 func AffineGrid(theta *core.Tensor, size []int, alignCorners bool) *core.Tensor {
+	if parts := distributed(theta); parts != nil {
+		return handOn(parts, "affine_grid", theta, size, alignCorners)
+	}
 	op := begin("affine_grid", &theta)
 	op.floatTensor(theta)
 	k := len(size) - 2

@@ -5,6 +5,9 @@ import "github.com/plait-ml/plait/core"
 // PixelShuffle returns x, [..., C*r*r, H, W], with the channels of each place spread over r x r places:
 // [..., C, H*r, W*r] (Shi et al. 2016).
 func PixelShuffle(x *core.Tensor, upscaleFactor int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "pixel_shuffle", x, upscaleFactor)
+	}
 	op := begin("pixel_shuffle", &x)
 	r := upscaleFactor
 	op.pixels(x, r)
@@ -21,6 +24,9 @@ func PixelShuffle(x *core.Tensor, upscaleFactor int) *core.Tensor {
 
 // PixelUnshuffle undoes [PixelShuffle]: [..., C, H*r, W*r] becomes [..., C*r*r, H, W].
 func PixelUnshuffle(x *core.Tensor, downscaleFactor int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "pixel_unshuffle", x, downscaleFactor)
+	}
 	op := begin("pixel_unshuffle", &x)
 	r := downscaleFactor
 	op.pixels(x, r)
@@ -36,6 +42,9 @@ func PixelUnshuffle(x *core.Tensor, downscaleFactor int) *core.Tensor {
 
 // ChannelShuffle returns x, [N, C, ...], with the channels of its groups interleaved (Zhang et al. 2018).
 func ChannelShuffle(x *core.Tensor, groups int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "channel_shuffle", x, groups)
+	}
 	op := begin("channel_shuffle", &x)
 	if op.err == nil && x.Dim() < 3 {
 		op.failf(core.ShapeError, "want an input [N, C, ...]")

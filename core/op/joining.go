@@ -10,6 +10,9 @@ import (
 // Cat returns the tensors joined along dimension dim. Their other sizes must be equal; dtypes promote. One-dimensional
 // tensors without elements count for nothing but their dtype.
 func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "cat", tensors, dim)
+	}
 	op := begin("cat").list(&tensors)
 	list := op.joinable(tensors)
 	if op.err != nil {
@@ -92,6 +95,9 @@ func catDeriv(ctx *core.BackwardContext) {
 // Stack returns the tensors, of one shape, joined along a new dimension, to be dimension dim of the result. Dtypes
 // promote.
 func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "stack", tensors, dim)
+	}
 	op := begin("stack").list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")
@@ -150,16 +156,25 @@ func stackDeriv(ctx *core.BackwardContext) {
 
 // Hstack joins the tensors side by side: along the first dimension if they have only one, otherwise along the second.
 func Hstack(tensors []*core.Tensor) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "hstack", tensors)
+	}
 	return joinAtLeast("hstack", tensors, 1, func(list []*core.Tensor) int { return min(list[0].Dim()-1, 1) })
 }
 
 // Vstack joins the tensors, of which vectors count as rows, along the first dimension.
 func Vstack(tensors []*core.Tensor) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "vstack", tensors)
+	}
 	return joinAtLeast("vstack", tensors, 2, func([]*core.Tensor) int { return 0 })
 }
 
 // Dstack joins the tensors, with at least three dimensions, along the third.
 func Dstack(tensors []*core.Tensor) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "dstack", tensors)
+	}
 	return joinAtLeast("dstack", tensors, 3, func([]*core.Tensor) int { return 2 })
 }
 
@@ -179,6 +194,9 @@ func joinAtLeast(name string, tensors []*core.Tensor, n int, dim func([]*core.Te
 
 // ColumnStack joins the tensors, of which vectors count as columns, along the second dimension.
 func ColumnStack(tensors []*core.Tensor) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "column_stack", tensors)
+	}
 	op := begin("column_stack").list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")

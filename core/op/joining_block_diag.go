@@ -5,6 +5,9 @@ import "github.com/plait-ml/plait/core"
 // BlockDiag returns the matrix with the given matrices along its diagonal and zeros elsewhere. Vectors count as rows and 0-d
 // tensors as matrices of one element.
 func BlockDiag(tensors []*core.Tensor) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "block_diag", tensors)
+	}
 	op := begin("block_diag").list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")

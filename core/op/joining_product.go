@@ -10,6 +10,9 @@ import (
 // views in which vector i runs along dimension i. With indexing "xy" instead of "ij" the first two dimensions are
 // swapped.
 func Meshgrid(tensors []*core.Tensor, indexing string) []*core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOnList(parts, "meshgrid", tensors, indexing)
+	}
 	op := begin("meshgrid").list(&tensors)
 	if op.err == nil && len(tensors) == 0 {
 		op.failf(core.ValueError, "got no tensors")
@@ -50,6 +53,9 @@ func Meshgrid(tensors []*core.Tensor, indexing string) []*core.Tensor {
 // CartesianProd returns the combinations of elements of the vectors, one in each row, the last vector's fastest; for one
 // vector, that vector.
 func CartesianProd(tensors ...*core.Tensor) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "cartesian_prod", tensors)
+	}
 	if len(tensors) == 1 {
 		return Reshape(tensors[0], -1)
 	}
@@ -65,6 +71,9 @@ func CartesianProd(tensors ...*core.Tensor) *core.Tensor {
 // Combinations returns all choices of r elements of a vector in the vector's order, one a row; with replacement, an element
 // may be chosen more than once.
 func Combinations(x *core.Tensor, r int, replacement bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "combinations", x, r, replacement)
+	}
 	op := begin("combinations", &x)
 	switch {
 	case op.err != nil:

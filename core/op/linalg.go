@@ -55,6 +55,9 @@ func matTimes(x, y *core.Tensor) *core.Tensor { return product("matmul", x, y, p
 
 // Inv returns the inverses of square matrices [*, n, n]. A singular one is an error.
 func Inv(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "linalg_inv", x)
+	}
 	op := begin("linalg_inv", &x)
 	op.linalgMatrices(x, true)
 	y := op.outLike(x)
@@ -78,12 +81,18 @@ func invDeriv(ctx *core.BackwardContext) {
 // Solve returns the x of a x = b for square matrices a [*, n, n] and b [*, n, k], whose leading dimensions broadcast; a vector
 // b [n], or a stack [*, n] of as many dimensions less one as a, is a column. A singular matrix is an error.
 func Solve(m, b *core.Tensor) *core.Tensor {
+	if parts := distributed(m, b); parts != nil {
+		return handOn(parts, "linalg_solve", m, b)
+	}
 	return solving("linalg_solve", m, b, func(m, b *core.Tensor) *core.Tensor { return solveWith(m, b, nil) })
 }
 
 // SolveTriangular returns the x of a x = b for triangular matrices a [*, n, n], of which the other triangle is not read, and b
 // [*, n, k]; the leading dimensions broadcast. With unit, the diagonal counts as ones.
 func SolveTriangular(m, b *core.Tensor, upper, unit bool) *core.Tensor {
+	if parts := distributed(m, b); parts != nil {
+		return handOn(parts, "linalg_solve_triangular", m, b, upper, unit)
+	}
 	return solving("linalg_solve_triangular", m, b, func(m, b *core.Tensor) *core.Tensor {
 		return solveWith(m, b, &contract.TriangularAttrs{Upper: upper, Unit: unit})
 	})
@@ -176,6 +185,9 @@ func solveDeriv(ctx *core.BackwardContext) {
 
 // Det returns the determinants [*] of square matrices [*, n, n]. A singular one has no gradient: asking for it is an error.
 func Det(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "linalg_det", x)
+	}
 	det, _, _ := determinants("linalg_det", x, 0)
 	return det
 }
@@ -183,6 +195,9 @@ func Det(x *core.Tensor) *core.Tensor {
 // SlogDet returns the signs and the logarithms of the sizes of the determinants of square matrices [*, n, n]; 0 and -inf for a
 // singular one.
 func SlogDet(x *core.Tensor) (sign, logabs *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "linalg_slogdet", x)
+	}
 	_, sign, logabs = determinants("linalg_slogdet", x, 1)
 	return sign, logabs
 }
@@ -235,12 +250,18 @@ func slogDetDeriv(ctx *core.BackwardContext) {
 // Cholesky returns the lower triangular L of x = L Lᵀ, or with upper its transpose, for symmetric positive definite matrices
 // [*, n, n]. triangle says how others are read, as for [Eigh]. One that is not positive definite is an error.
 func Cholesky(x *core.Tensor, upper bool, triangle string) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "linalg_cholesky", x, upper, triangle)
+	}
 	return cholesky("linalg_cholesky", x, upper, triangle, nil)
 }
 
 // CholeskyInfo is [Cholesky] of any symmetric matrices, and infos [*] of int32: the first row, counted from 1, up to which the
 // matrix is not positive definite, and from which on the result means nothing, or 0.
 func CholeskyInfo(x *core.Tensor, upper bool, triangle string) (l, infos *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "linalg_cholesky_ex", x, upper, triangle)
+	}
 	if l = cholesky("linalg_cholesky_ex", x, upper, triangle, &infos); l.Err() != nil {
 		infos.Release()
 		infos = l

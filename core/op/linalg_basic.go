@@ -4,6 +4,9 @@ import "github.com/plait-ml/plait/core"
 
 // Trace returns the sum of the diagonal of a matrix.
 func Trace(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "trace", x)
+	}
 	op := begin("trace", &x)
 	if op.err == nil && x.Dim() != 2 {
 		op.failf(core.ShapeError, "want a matrix, got %v", x.Shape())
@@ -13,6 +16,9 @@ func Trace(x *core.Tensor) *core.Tensor {
 
 // Cross returns the cross products of vectors along dim, where x and y have size 3; their other dimensions broadcast.
 func Cross(x, y *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "cross", x, y, dim)
+	}
 	op := begin("cross", &x, &y)
 	shape := op.broadcast(x, y)
 	if op.err == nil {
@@ -32,6 +38,9 @@ func Cross(x, y *core.Tensor, dim int) *core.Tensor {
 // Vander returns the matrix whose columns are the powers of a vector, n of them, from the highest to 0 or, with increasing,
 // from 0 on. With n < 0 there are as many as elements.
 func Vander(x *core.Tensor, n int, increasing bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "vander", x, n, increasing)
+	}
 	op := begin("vander", &x)
 	if op.err == nil && x.Dim() != 1 {
 		op.failf(core.ShapeError, "want a vector, got shape %v", x.Shape())

@@ -10,6 +10,9 @@ import (
 // QR returns matrices [*, m, n] as products of q [*, m, k], with orthonormal columns, and the upper triangular r [*, k, n],
 // where k is the smaller of m and n. The gradient is for m >= n and matrices of full rank.
 func QR(x *core.Tensor) (q, r *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "linalg_qr", x)
+	}
 	op := begin("linalg_qr", &x)
 	op.linalgMatrices(x, false)
 	if op.err != nil {
@@ -62,6 +65,9 @@ func qrDeriv(ctx *core.BackwardContext) {
 // [*, n, n]; of others the symmetric part is taken or, if triangle is "L" or "U", this triangle read; the gradient is symmetric all the
 // same. The sign of an eigenvector is arbitrary. The gradient of the vectors is for different eigenvalues.
 func Eigh(x *core.Tensor, triangle string) (values, vectors *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "linalg_eigh", x, triangle)
+	}
 	op := begin("linalg_eigh", &x)
 	op.linalgMatrices(x, true)
 	op.triangle(triangle)
@@ -77,6 +83,9 @@ func Eigh(x *core.Tensor, triangle string) (values, vectors *core.Tensor) {
 
 // EigValsH returns the eigenvalues that [Eigh] does.
 func EigValsH(x *core.Tensor, triangle string) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "linalg_eigvalsh", x, triangle)
+	}
 	op := begin("linalg_eigvalsh", &x)
 	op.linalgMatrices(x, true)
 	op.triangle(triangle)
@@ -132,10 +141,18 @@ func eighDeriv(ctx *core.BackwardContext) {
 // SVD returns matrices [*, m, n] as products u diag(s) vh of u [*, m, k] with orthonormal columns, the descending singular
 // values s [*, k] and vh [*, k, n] with orthonormal rows, where k is the smaller of m and n. The signs of a pair of singular
 // vectors are arbitrary. The gradient of the vectors is for different singular values other than 0.
-func SVD(x *core.Tensor) (u, s, vh *core.Tensor) { return svd("linalg_svd", x, true) }
+func SVD(x *core.Tensor) (u, s, vh *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn3(parts, "linalg_svd", x)
+	}
+	return svd("linalg_svd", x, true)
+}
 
 // SVDVals returns the singular values that [SVD] does.
 func SVDVals(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "linalg_svdvals", x)
+	}
 	return compose("linalg_svdvals", func() *core.Tensor {
 		_, s, _ := svd("linalg_svdvals", x, false)
 		return s
@@ -202,6 +219,9 @@ func svdDeriv(ctx *core.BackwardContext) {
 // Pinv returns the pseudoinverses [*, n, m] of matrices [*, m, n]. Singular values of at most rtol times the largest count as
 // 0; a negative rtol stands for the larger size times the dtype's machine epsilon.
 func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "linalg_pinv", x, rtol)
+	}
 	op := begin("linalg_pinv", &x)
 	op.linalgMatrices(x, false)
 	if op.err != nil {
@@ -247,6 +267,9 @@ func pinvDeriv(ctx *core.BackwardContext) {
 // LstSq returns the x that makes a x - b least for matrices a [*, m, n] and b [*, m, k]: of many, if a has fewer rows or a
 // lower rank than columns, the least one; and the ranks of a, int64. Singular values count as for [Pinv].
 func LstSq(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
+	if parts := distributed(m, b); parts != nil {
+		return handOn2(parts, "linalg_lstsq", m, b, rcond)
+	}
 	op := begin("linalg_lstsq", &m, &b)
 	op.multipliable(m, b)
 	op.linalgMatrices(m, false)
@@ -332,6 +355,9 @@ func largest(x *core.Tensor) *core.Tensor {
 // singular values; "2" and "-2", the largest and the least of them; "1" and "-1", the largest and the least sum of a column's
 // sizes; "inf" and "-inf", those of a row's.
 func MatrixNorm(x *core.Tensor, order string) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "linalg_matrix_norm", x, order)
+	}
 	op := begin("linalg_matrix_norm", &x)
 	op.linalgMatrices(x, false)
 	return op.compose(func() *core.Tensor {

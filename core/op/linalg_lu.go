@@ -13,6 +13,9 @@ import (
 // place on U's diagonal, counted from 1, that is 0, or 0 if there is none. The gradient is for matrices whose first k rows and
 // columns, after the exchanges, can be inverted.
 func LUFactor(x *core.Tensor) (lu, pivots, infos *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn3(parts, "linalg_lu_factor_ex", x)
+	}
 	op := begin("linalg_lu_factor_ex", &x)
 	op.linalgMatrices(x, false)
 	if op.err != nil {
@@ -110,6 +113,9 @@ func (op *opContext) luPivots(lu, pivots *core.Tensor) {
 
 // LUUnpack returns the permutation matrices P [*, m, m], L [*, m, k] and U [*, k, n] with P L U = x from what [LUFactor] made of x.
 func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
+	if parts := distributed(lu, pivots); parts != nil {
+		return handOn3(parts, "lu_unpack", lu, pivots)
+	}
 	op := begin("lu_unpack", &lu, &pivots)
 	op.luPivots(lu, pivots)
 	if op.err != nil {
@@ -128,6 +134,9 @@ func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
 // LUSolve returns the X of A X = B, or of Aᵀ X = B if adjoint, for square A [*, n, n], of which [LUFactor] made lu and pivots, and B
 // [*, n, k]. The leading dimensions broadcast.
 func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
+	if parts := distributed(lu, pivots, b); parts != nil {
+		return handOn(parts, "linalg_lu_solve", lu, pivots, b, adjoint)
+	}
 	op := begin("linalg_lu_solve", &lu, &pivots, &b)
 	op.multipliable(lu, b)
 	op.luPivots(lu, pivots)

@@ -49,6 +49,9 @@ type BCEOptions struct {
 // BinaryCrossEntropy returns -(t log x + (1-t) log(1-x)) for probabilities x and targets t of the same shape. Logarithms
 // are kept above -100. An element of x or t outside [0, 1] is an error of execution.
 func BinaryCrossEntropy(x, target *core.Tensor, o BCEOptions) *core.Tensor {
+	if parts := distributed(x, target, o.Weight, o.PosWeight); parts != nil {
+		return handOn(parts, "binary_cross_entropy", x, target, o)
+	}
 	op := begin("binary_cross_entropy", &x, &target, optional(&o.Weight), optional(&o.PosWeight))
 	op.sameShape(x, target)
 	if o.PosWeight != nil {
@@ -70,6 +73,9 @@ func probable(x, target, loss *core.Tensor) *core.Tensor {
 
 // BinaryCrossEntropyWithLogits returns [BinaryCrossEntropy] of sigmoid(x), computed so that no x overflows.
 func BinaryCrossEntropyWithLogits(x, target *core.Tensor, o BCEOptions) *core.Tensor {
+	if parts := distributed(x, target, o.Weight, o.PosWeight); parts != nil {
+		return handOn(parts, "binary_cross_entropy_with_logits", x, target, o)
+	}
 	op := begin("binary_cross_entropy_with_logits", &x, &target, optional(&o.Weight), optional(&o.PosWeight))
 	op.sameShape(x, target)
 	return lossReduction(&op, func() *core.Tensor {
@@ -104,6 +110,9 @@ func weighted(e, weight *core.Tensor) *core.Tensor {
 // Kullback-Leibler divergence of the target from the input. The reduction "batchmean" divides the sum by x's first size,
 // the others are those of [MSELoss].
 func KLDiv(x, target *core.Tensor, reduction string, logTarget bool) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "kl_div", x, target, reduction, logTarget)
+	}
 	e := klDivOp
 	if logTarget {
 		e = klDivLogOp
@@ -123,12 +132,18 @@ func KLDiv(x, target *core.Tensor, reduction string, logTarget bool) *core.Tenso
 
 // SoftMarginLoss returns log(1 + exp(-target*x)) for targets 1 and -1, reduced as in [MSELoss].
 func SoftMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "soft_margin_loss", x, target, reduction)
+	}
 	return pairLoss(softMarginOp, nil, x, target, reduction)
 }
 
 // MultiLabelSoftMarginLoss returns [BinaryCrossEntropyWithLogits] for each element, times weight, averaged over the last
 // dimension, then reduced as in [MSELoss].
 func MultiLabelSoftMarginLoss(x, target *core.Tensor, weight *core.Tensor, reduction string) *core.Tensor {
+	if parts := distributed(x, target, weight); parts != nil {
+		return handOn(parts, "multilabel_soft_margin_loss", x, target, weight, reduction)
+	}
 	op := begin("multilabel_soft_margin_loss", &x, &target, optional(&weight))
 	op.sameShape(x, target)
 	if op.err == nil && x.Dim() == 0 {
@@ -144,6 +159,9 @@ func MultiLabelSoftMarginLoss(x, target *core.Tensor, weight *core.Tensor, reduc
 // HingeEmbeddingLoss returns x where the target is 1 and max(0, margin - x) where it is -1, reduced as in [MSELoss]. Of an input of
 // integers, for which the margin must be a whole number, the elements and their sum are integers, which have no mean.
 func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "hinge_embedding_loss", x, target, margin, reduction)
+	}
 	op := begin("hinge_embedding_loss", &x, &target)
 	op.tensors(x, target)
 	if op.err != nil || x.DType().IsFloat() {
@@ -166,6 +184,9 @@ func HingeEmbeddingLoss(x, target *core.Tensor, margin float64, reduction string
 // MarginRankingLoss returns max(0, -target*(x1 - x2) + margin) for targets 1 (x1 should rank higher) and -1, reduced as in
 // [MSELoss].
 func MarginRankingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
+	if parts := distributed(x1, x2, target); parts != nil {
+		return handOn(parts, "margin_ranking_loss", x1, x2, target, margin, reduction)
+	}
 	op := begin("margin_ranking_loss", &x1, &x2, &target)
 	op.tensors(x1, x2, target)
 	if op.err == nil && !core.ResultType(x1, x2, target).IsFloat() {

@@ -26,6 +26,9 @@ type CrossEntropyOptions struct {
 // target: int64 class indices of x's shape without that dimension, or probabilities of x's shape. An index that is no
 // class and not ignored is an error when the loss is computed.
 func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
+	if parts := distributed(x, target, o.Weight); parts != nil {
+		return handOn(parts, "cross_entropy", x, target, o)
+	}
 	op := begin("cross_entropy", &x, &target, optional(&o.Weight))
 	if !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1) {
 		op.failf(core.ValueError, "label smoothing must lie between 0 and 1, got %v", o.LabelSmoothing)
@@ -59,6 +62,9 @@ func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 // NLLLoss returns the negative log likelihood of target, int64 class indices, under the log-probabilities x along
 // dimension 1 (0 if x has one dimension). An index that is no class and not ignored is an error when the loss is computed.
 func NLLLoss(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
+	if parts := distributed(x, target, o.Weight); parts != nil {
+		return handOn(parts, "nll_loss", x, target, o)
+	}
 	op := begin("nll_loss", &x, &target, optional(&o.Weight))
 	if o.LabelSmoothing != 0 {
 		op.failf(core.ValueError, "label smoothing goes with cross_entropy, got %v", o.LabelSmoothing)

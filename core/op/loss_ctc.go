@@ -28,6 +28,9 @@ type CTCOptions struct {
 // Graves, Fernández, Gomez, Schmidhuber: Connectionist temporal classification: labelling unsegmented sequence data with
 // recurrent neural networks, 2006.
 func CTCLoss(logProbs, targets *core.Tensor, inputLengths, targetLengths []int, o CTCOptions) *core.Tensor {
+	if parts := distributed(logProbs, targets); parts != nil {
+		return handOn(parts, "ctc_loss", logProbs, targets, inputLengths, targetLengths, o)
+	}
 	op := begin("ctc_loss", &logProbs, &targets)
 	op.floatTensor(logProbs)
 	c := ctc{inputs: inputLengths, targets: targetLengths, blank: o.Blank}

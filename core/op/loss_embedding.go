@@ -8,6 +8,9 @@ const cosineEps = 1e-12
 // CosineEmbeddingLoss returns 1 - cos(x1, x2) for targets 1 and max(0, cos(x1, x2) - margin) for targets -1, reduced as in
 // [MSELoss]. x1 and x2 are [N, D] with targets [N], or [D] with one target.
 func CosineEmbeddingLoss(x1, x2, target *core.Tensor, margin float64, reduction string) *core.Tensor {
+	if parts := distributed(x1, x2, target); parts != nil {
+		return handOn(parts, "cosine_embedding_loss", x1, x2, target, margin, reduction)
+	}
 	op := begin("cosine_embedding_loss", &x1, &x2, &target)
 	op.tensors(x1, x2, target)
 	switch {
@@ -58,6 +61,9 @@ func valueOr(p *float64, v float64) float64 {
 // Balntas, Riba, Ponsa, Mikolajczyk: Learning local feature descriptors with triplets and shallow convolutional neural
 // networks, 2016.
 func TripletMarginLoss(anchor, positive, negative *core.Tensor, o TripletMarginOptions) *core.Tensor {
+	if parts := distributed(anchor, positive, negative); parts != nil {
+		return handOn(parts, "triplet_margin_loss", anchor, positive, negative, o)
+	}
 	op := begin("triplet_margin_loss", &anchor, &positive, &negative)
 	op.tensors(anchor, positive, negative)
 	if op.err == nil && (anchor.Dim() != positive.Dim() || anchor.Dim() != negative.Dim()) {
@@ -96,6 +102,9 @@ type MultiMarginOptions struct {
 // MultiMarginLoss returns the sum over the classes j other than the target y of max(0, margin - x[y] + x[j])^p, times y's
 // weight, over the number of classes, for scores [N, C] and int64 targets [N], or [C] and one target.
 func MultiMarginLoss(x, target *core.Tensor, o MultiMarginOptions) *core.Tensor {
+	if parts := distributed(x, target, o.Weight); parts != nil {
+		return handOn(parts, "multi_margin_loss", x, target, o)
+	}
 	op := begin("multi_margin_loss", &x, &target, optional(&o.Weight))
 	if op.err == nil && x != nil && target != nil && x.Dim() == 1 && target.Dim() == 1 && target.Numel() == 1 {
 		return op.compose(func() *core.Tensor { return MultiMarginLoss(x, Reshape(target), o) })

@@ -11,6 +11,9 @@ import (
 // over the number of classes, for scores [N, C] or [C]. The target, int64 of the same shape, lists the target classes
 // before its first -1. The reduction is that of [MSELoss].
 func MultiLabelMarginLoss(x, target *core.Tensor, reduction string) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "multilabel_margin_loss", x, target, reduction)
+	}
 	op := begin("multilabel_margin_loss", &x, &target)
 	op.floatTensor(x)
 	switch {

@@ -57,11 +57,17 @@ func (op *opContext) pairLoss(e *Elementwise, attrs []float64, x, target *core.T
 // MSELoss returns the squares (x - target)^2, averaged ("mean", also the empty string), summed ("sum") or as they are
 // ("none").
 func MSELoss(x, target *core.Tensor, reduction string) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "mse_loss", x, target, reduction)
+	}
 	return pairLoss(mseOp, nil, x, target, reduction)
 }
 
 // L1Loss returns |x - target|, reduced as in [MSELoss]. Of integers the elements and their sum are integers, which have no mean.
 func L1Loss(x, target *core.Tensor, reduction string) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "l1_loss", x, target, reduction)
+	}
 	op := begin("l1_loss", &x, &target)
 	op.tensors(x, target)
 	if op.err != nil || core.ResultType(x, target).IsFloat() {
@@ -77,6 +83,9 @@ func L1Loss(x, target *core.Tensor, reduction string) *core.Tensor {
 //
 // Girshick: Fast R-CNN, 2015.
 func SmoothL1Loss(x, target *core.Tensor, reduction string, beta float64) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "smooth_l1_loss", x, target, reduction, beta)
+	}
 	if !(beta >= 0) {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "smooth_l1_loss", "beta must not be negative, got %v", beta))
 	}
@@ -89,6 +98,9 @@ func SmoothL1Loss(x, target *core.Tensor, reduction string, beta float64) *core.
 // HuberLoss returns (x - target)^2/2 where that distance is at most delta and delta (|x - target| - delta/2) elsewhere,
 // reduced as in [MSELoss].
 func HuberLoss(x, target *core.Tensor, reduction string, delta float64) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "huber_loss", x, target, reduction, delta)
+	}
 	if !(delta > 0) {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "huber_loss", "delta must be positive, got %v", delta))
 	}
@@ -113,6 +125,9 @@ type PoissonNLLOptions struct {
 // PoissonNLLLoss returns the negative log likelihood of target under a Poisson distribution, without the term log(target!):
 // exp(x) - target*x.
 func PoissonNLLLoss(x, target *core.Tensor, o PoissonNLLOptions) *core.Tensor {
+	if parts := distributed(x, target); parts != nil {
+		return handOn(parts, "poisson_nll_loss", x, target, o)
+	}
 	op := begin("poisson_nll_loss", &x, &target)
 	op.tensors(x, target)
 	op.countable("the target", target)
@@ -141,6 +156,9 @@ const halfLogTwoPi = 0.9189385332046727
 // GaussianNLLLoss returns (log(v) + (x - target)^2/v)/2 with v the larger of variance and eps, reduced as in [MSELoss]; full
 // adds log(2 pi)/2. The variance has x's shape, or that without its last dimension or with size 1 there.
 func GaussianNLLLoss(x, target, variance *core.Tensor, full bool, eps float64, reduction string) *core.Tensor {
+	if parts := distributed(x, target, variance); parts != nil {
+		return handOn(parts, "gaussian_nll_loss", x, target, variance, full, eps, reduction)
+	}
 	op := begin("gaussian_nll_loss", &x, &target, &variance)
 	op.floatTensor(x)
 	op.floatTensor(variance)

@@ -6,6 +6,9 @@ import "github.com/plait-ml/plait/core"
 // row and one on the right as a column, which the result does not have; of stacks of matrices, of shapes [*, m, k] and
 // [*, k, n], it is the stack of products, and the leading dimensions broadcast.
 func MatMul(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "matmul", x, y)
+	}
 	op := begin("matmul", &x, &y)
 	op.multipliable(x, y)
 	if op.err == nil && (x.Dim() == 0 || y.Dim() == 0) {
@@ -70,13 +73,33 @@ func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tenso
 }
 
 // MM returns the product of a matrix [m, k] and a matrix [k, n].
-func MM(x, y *core.Tensor) *core.Tensor { return ranked("mm", x, y, 2, 2, "two matrices") }
+func MM(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "mm", x, y)
+	}
+	return ranked("mm", x, y, 2, 2, "two matrices")
+}
 
 // BMM returns the products of the matrices of two stacks [b, m, k] and [b, k, n].
-func BMM(x, y *core.Tensor) *core.Tensor { return ranked("bmm", x, y, 3, 3, "two stacks of matrices") }
+func BMM(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "bmm", x, y)
+	}
+	return ranked("bmm", x, y, 3, 3, "two stacks of matrices")
+}
 
 // MV returns the product of a matrix [m, k] and a vector [k].
-func MV(x, y *core.Tensor) *core.Tensor { return ranked("mv", x, y, 2, 1, "a matrix and a vector") }
+func MV(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "mv", x, y)
+	}
+	return ranked("mv", x, y, 2, 1, "a matrix and a vector")
+}
 
 // Dot returns the sum of the products of the elements of two vectors of one size.
-func Dot(x, y *core.Tensor) *core.Tensor { return ranked("dot", x, y, 1, 1, "two vectors") }
+func Dot(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "dot", x, y)
+	}
+	return ranked("dot", x, y, 1, 1, "two vectors")
+}

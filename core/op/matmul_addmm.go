@@ -11,27 +11,42 @@ import (
 // AddMM returns beta * input + alpha * (x @ y) for matrices x [m, k] and y [k, n] and an input that broadcasts to
 // [m, n]. With beta = 0 the input is not read.
 func AddMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(input, x, y); parts != nil {
+		return handOn(parts, "addmm", input, x, y, beta, alpha)
+	}
 	return addProduct("addmm", input, x, y, 2, addForm{productForm{alpha: alpha}, beta})
 }
 
 // AddMMInPlace is [AddMM] into t.
 func AddMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(t, x, y); parts != nil {
+		return handOn(parts, "addmm_", t, x, y, beta, alpha)
+	}
 	return addProductInPlace("addmm_", t, x, y, 2, addForm{productForm{alpha: alpha}, beta})
 }
 
 // BAddBMM returns beta * input + alpha * (x @ y) for stacks of matrices x [b, m, k] and y [b, k, n] and an input that
 // broadcasts to [b, m, n].
 func BAddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(input, x, y); parts != nil {
+		return handOn(parts, "baddbmm", input, x, y, beta, alpha)
+	}
 	return addProduct("baddbmm", input, x, y, 3, addForm{productForm{alpha: alpha}, beta})
 }
 
 // BAddBMMInPlace is [BAddBMM] into t.
 func BAddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(t, x, y); parts != nil {
+		return handOn(parts, "baddbmm_", t, x, y, beta, alpha)
+	}
 	return addProductInPlace("baddbmm_", t, x, y, 3, addForm{productForm{alpha: alpha}, beta})
 }
 
 // AddMV returns beta * input + alpha * (x @ y) for a matrix x [m, k], a vector y [k] and an input that broadcasts to [m].
 func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(input, x, y); parts != nil {
+		return handOn(parts, "addmv", input, x, y, beta, alpha)
+	}
 	op := begin("addmv", &input, &x, &y)
 	op.vectorFactors(x, y)
 	op.expandable(input, x, 0)
@@ -43,6 +58,9 @@ func AddMV(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddMVInPlace is [AddMV] into t.
 func AddMVInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(t, x, y); parts != nil {
+		return handOn(parts, "addmv_", t, x, y, beta, alpha)
+	}
 	op := begin("addmv_", &t, &x, &y)
 	op.vectorFactors(x, y)
 	if op.err == nil && (t.Dim() != 1 || t.Numel() != x.Size(0)) {
@@ -80,6 +98,9 @@ func (op *opContext) expandable(input, x *core.Tensor, dim int) {
 // AddR returns beta * input + alpha * the outer product of vectors x [m] and y [n], for an input that broadcasts to
 // [m, n].
 func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(input, x, y); parts != nil {
+		return handOn(parts, "addr", input, x, y, beta, alpha)
+	}
 	op := begin("addr", &input, &x, &y)
 	op.twoVectors(x, y)
 	return op.compose(func() *core.Tensor {
@@ -90,6 +111,9 @@ func AddR(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddRInPlace is [AddR] into t.
 func AddRInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(t, x, y); parts != nil {
+		return handOn(parts, "addr_", t, x, y, beta, alpha)
+	}
 	op := begin("addr_", &t, &x, &y)
 	op.twoVectors(x, y)
 	op.inPlace(t)
@@ -113,6 +137,9 @@ func (op *opContext) twoVectors(x, y *core.Tensor) {
 // AddBMM returns beta * input + alpha * the sum of the products of the matrices of two stacks x [b, m, k] and y [b, k, n],
 // for an input that broadcasts to [m, n].
 func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(input, x, y); parts != nil {
+		return handOn(parts, "addbmm", input, x, y, beta, alpha)
+	}
 	op := begin("addbmm", &input, &x, &y)
 	op.stacks(x, y)
 	return op.compose(func() *core.Tensor {
@@ -123,6 +150,9 @@ func AddBMM(input, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
 
 // AddBMMInPlace is [AddBMM] into t.
 func AddBMMInPlace(t, x, y *core.Tensor, beta, alpha float64) *core.Tensor {
+	if parts := distributed(t, x, y); parts != nil {
+		return handOn(parts, "addbmm_", t, x, y, beta, alpha)
+	}
 	op := begin("addbmm_", &t, &x, &y)
 	op.stacks(x, y)
 	op.inPlace(t)

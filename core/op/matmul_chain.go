@@ -4,6 +4,9 @@ import "github.com/plait-ml/plait/core"
 
 // MatrixPower returns x @ x @ ... with n factors, for a stack of square matrices [*, m, m] and n >= 0.
 func MatrixPower(x *core.Tensor, n int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "matrix_power", x, n)
+	}
 	op := begin("matrix_power", &x)
 	op.multipliable(x)
 	switch {
@@ -42,6 +45,9 @@ func MatrixPower(x *core.Tensor, n int) *core.Tensor {
 // be a vector, which counts as a row, and the last one, which counts as a column; the result does not have those
 // dimensions.
 func MultiDot(tensors []*core.Tensor) *core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOn(parts, "chain_matmul", tensors)
+	}
 	op := begin("multi_dot").list(&tensors)
 	if op.err == nil && len(tensors) < 2 {
 		op.failf(core.ValueError, "got %d matrices, want at least 2", len(tensors))

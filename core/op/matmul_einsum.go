@@ -16,6 +16,9 @@ const dots = 256
 // dimensions of the ellipsis and then, sorted, the letters that appear once. Operands are contracted from left to right. Of
 // integers, what is summed over letters that one operand alone has is int64.
 func Einsum(equation string, operands ...*core.Tensor) *core.Tensor {
+	if parts := distributed(operands...); parts != nil {
+		return handOn(parts, "einsum", equation, operands)
+	}
 	op := begin("einsum")
 	if len(operands) == 1 { // it is not multiplied, and so not cast
 		op.mode = op.mode.WithoutAutocast()

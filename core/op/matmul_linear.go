@@ -9,6 +9,9 @@ import (
 // Linear returns x @ weightᵀ + bias for x of shape [*, in], weight [out, in] and bias [out], which may be nil. A weight of
 // shape [in] gives a result without the last dimension.
 func Linear(x, weight, bias *core.Tensor) *core.Tensor {
+	if parts := distributed(x, weight, bias); parts != nil {
+		return handOn(parts, "linear", x, weight, bias)
+	}
 	op := begin("linear", &x, &weight, optional(&bias))
 	op.multipliable(x, weight, bias)
 	op.linearShapes(x, weight, bias)
@@ -74,6 +77,9 @@ func linearDeriv(ctx *core.BackwardContext) {
 // Bilinear returns x1 W_o x2 + bias_o for each output o: x1 is [*, in1], x2 [*, in2], weight [out, in1, in2] and bias
 // [out], which may be nil; the result is [*, out].
 func Bilinear(x1, x2, weight, bias *core.Tensor) *core.Tensor {
+	if parts := distributed(x1, x2, weight, bias); parts != nil {
+		return handOn(parts, "bilinear", x1, x2, weight, bias)
+	}
 	op := begin("bilinear", &x1, &x2, &weight, optional(&bias))
 	op.multipliable(x1, x2, weight, bias)
 	switch {

@@ -8,6 +8,9 @@ import (
 
 // Outer returns the products of every element of vector x [m] with every one of vector y [n], of shape [m, n].
 func Outer(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "outer", x, y)
+	}
 	op := begin("outer", &x, &y)
 	if op.err == nil && (x.Dim() != 1 || y.Dim() != 1 || y.IsNumber()) {
 		op.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
@@ -18,6 +21,9 @@ func Outer(x, y *core.Tensor) *core.Tensor {
 // Inner returns the sum of the products of x's and y's elements over their last dimensions, which have one size. The
 // result has the other dimensions of x, then those of y. With a 0-d tensor it is the product.
 func Inner(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "inner", x, y)
+	}
 	op := begin("inner", &x, &y)
 	op.multipliable(x, y)
 	if op.err == nil && x.Dim() > 0 && y.Dim() > 0 && x.Size(-1) != y.Size(-1) {
@@ -34,6 +40,9 @@ func Inner(x, y *core.Tensor) *core.Tensor {
 // Kron returns the Kronecker product of x and y: the products of every element of x with all of y, in blocks. The shorter
 // shape gets leading dimensions of size 1.
 func Kron(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "kron", x, y)
+	}
 	op := begin("kron", &x, &y)
 	if op.err != nil {
 		return op.fail()

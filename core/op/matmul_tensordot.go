@@ -164,6 +164,9 @@ func firstError(tensors ...*core.Tensor) error {
 // TensorDot returns the sum of the products of x's and y's elements over pairs of dimensions: dimsX[i] of x with dimsY[i]
 // of y. The result has the other dimensions of x, then those of y.
 func TensorDot(x, y *core.Tensor, dimsX, dimsY []int) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "tensordot", x, y, dimsX, dimsY)
+	}
 	op := begin("tensordot", &x, &y)
 	op.multipliable(x, y)
 	if op.err == nil && len(dimsX) != len(dimsY) {

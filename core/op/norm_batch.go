@@ -12,6 +12,9 @@ import (
 //
 // Ioffe, Szegedy: Batch normalization, 2015.
 func BatchNorm(x, runningMean, runningVar, weight, bias *core.Tensor, training bool, momentum, eps float64) *core.Tensor {
+	if parts := distributed(x, runningMean, runningVar, weight, bias); parts != nil {
+		return handOn(parts, "batch_norm", x, runningMean, runningVar, weight, bias, training, momentum, eps)
+	}
 	return batchNorm("batch_norm", x, runningMean, runningVar, weight, bias, training, momentum, eps)
 }
 

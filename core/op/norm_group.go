@@ -10,6 +10,9 @@ import (
 //
 // Wu, He: Group normalization, 2018.
 func GroupNorm(x *core.Tensor, groups int, weight, bias *core.Tensor, eps float64) *core.Tensor {
+	if parts := distributed(x, weight, bias); parts != nil {
+		return handOn(parts, "group_norm", x, groups, weight, bias, eps)
+	}
 	return groupNorm("group_norm", x, groups, weight, bias, eps)
 }
 
@@ -19,6 +22,9 @@ func GroupNorm(x *core.Tensor, groups int, weight, bias *core.Tensor, eps float6
 //
 // Ulyanov, Vedaldi, Lempitsky: Instance normalization, 2016.
 func InstanceNorm(x, runningMean, runningVar, weight, bias *core.Tensor, useInputStats bool, momentum, eps float64) *core.Tensor {
+	if parts := distributed(x, runningMean, runningVar, weight, bias); parts != nil {
+		return handOn(parts, "instance_norm", x, runningMean, runningVar, weight, bias, useInputStats, momentum, eps)
+	}
 	const name = "instance_norm"
 	if !useInputStats {
 		return batchNorm(name, x, runningMean, runningVar, weight, bias, false, momentum, eps)

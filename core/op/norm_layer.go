@@ -13,6 +13,9 @@ import (
 //
 // Ba, Kiros, Hinton: Layer normalization, 2016.
 func LayerNorm(x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float64) *core.Tensor {
+	if parts := distributed(x, weight, bias); parts != nil {
+		return handOn(parts, "layer_norm", x, shape, weight, bias, eps)
+	}
 	return rowNorm("layer_norm", x, shape, weight, bias, eps, false)
 }
 
@@ -22,6 +25,9 @@ func LayerNorm(x *core.Tensor, shape []int, weight, bias *core.Tensor, eps float
 //
 // Zhang, Sennrich: Root mean square layer normalization, 2019.
 func RMSNorm(x *core.Tensor, shape []int, weight *core.Tensor, eps float64) *core.Tensor {
+	if parts := distributed(x, weight); parts != nil {
+		return handOn(parts, "rms_norm", x, shape, weight, eps)
+	}
 	if eps != eps && x != nil {
 		eps = machineEpsilon(statType(x.DType()))
 	}

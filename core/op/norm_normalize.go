@@ -8,6 +8,9 @@ import (
 
 // Normalize divides x by its p-norm along dim, or by eps where the norm is smaller.
 func Normalize(x *core.Tensor, p float64, dim int, eps float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "normalize", x, p, dim, eps)
+	}
 	op := begin("normalize", &x)
 	op.floatTensor(x)
 	dim = op.dim(dim, x)
@@ -21,6 +24,9 @@ func Normalize(x *core.Tensor, p float64, dim int, eps float64) *core.Tensor {
 
 // Renorm returns x with each part along dim whose p-norm is above maxNorm scaled down to it.
 func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "renorm", x, p, dim, maxNorm)
+	}
 	op := begin("renorm", &x)
 	op.floatTensor(x)
 	dim = op.dim(dim, x)
@@ -41,6 +47,9 @@ func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
 
 // RenormInPlace scales parts of x as [Renorm] does and returns it.
 func RenormInPlace(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "renorm_", x, p, dim, maxNorm)
+	}
 	return replace("renorm_", func(x *core.Tensor) *core.Tensor { return Renorm(x, p, dim, maxNorm) }, x)
 }
 

@@ -7,6 +7,9 @@ import "github.com/plait-ml/plait/core"
 //
 // Krizhevsky, Sutskever, Hinton: ImageNet classification with deep convolutional neural networks, 2012.
 func LocalResponseNorm(x *core.Tensor, size int, alpha, beta, k float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "local_response_norm", x, size, alpha, beta, k)
+	}
 	op := begin("local_response_norm", &x)
 	op.floatTensor(x)
 	batch, channels, inner := op.channels(x)

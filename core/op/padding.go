@@ -27,6 +27,9 @@ type padding struct {
 // Pad returns x with its last dimensions extended: pad has the number of elements in front of and behind the last
 // dimension, then those of the one before it, and so on. Negative numbers cut elements off.
 func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "pad", x, pad, o)
+	}
 	op := begin("pad").with(x)
 	if o.Mode != "" && o.Mode != "constant" { // of which autocast casts the input
 		op = begin("pad", &x)

@@ -18,16 +18,25 @@ type AvgPoolOptions struct {
 
 // AvgPool1d returns the average of each window of x, [N, C, L] or [C, L].
 func AvgPool1d(x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "avg_pool1d", x, kernel, o)
+	}
 	return avgPool("avg_pool1d", 1, x, kernel, o)
 }
 
 // AvgPool2d returns the average of each window of x, [N, C, H, W] or [C, H, W].
 func AvgPool2d(x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "avg_pool2d", x, kernel, o)
+	}
 	return avgPool("avg_pool2d", 2, x, kernel, o)
 }
 
 // AvgPool3d returns the average of each window of x, [N, C, D, H, W] or [C, D, H, W].
 func AvgPool3d(x *core.Tensor, kernel []int, o AvgPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "avg_pool3d", x, kernel, o)
+	}
 	return avgPool("avg_pool3d", 3, x, kernel, o)
 }
 
@@ -48,6 +57,9 @@ func avgPool(name string, nd int, x *core.Tensor, kernel []int, o AvgPoolOptions
 // AdaptiveAvgPool1d returns the average of each of size windows that cover x, [N, C, L] or [C, L]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool1d(x *core.Tensor, size []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "adaptive_avg_pool1d", x, size)
+	}
 	op := begin("adaptive_avg_pool1d", &x)
 	return op.avgPool(x, op.adaptiveWindows(1, x, size))
 }
@@ -55,6 +67,9 @@ func AdaptiveAvgPool1d(x *core.Tensor, size []int) *core.Tensor {
 // AdaptiveAvgPool2d returns the average of each of size windows that cover x, [N, C, H, W] or [C, H, W]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool2d(x *core.Tensor, size []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "adaptive_avg_pool2d", x, size)
+	}
 	op := begin("adaptive_avg_pool2d", &x)
 	return op.avgPool(x, op.adaptiveWindows(2, x, size))
 }
@@ -62,6 +77,9 @@ func AdaptiveAvgPool2d(x *core.Tensor, size []int) *core.Tensor {
 // AdaptiveAvgPool3d returns the average of each of size windows that cover x, [N, C, D, H, W] or [C, D, H, W]. A size of -1 is
 // the input's.
 func AdaptiveAvgPool3d(x *core.Tensor, size []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "adaptive_avg_pool3d", x, size)
+	}
 	op := begin("adaptive_avg_pool3d", &x)
 	return op.avgPool(x, op.adaptiveWindows(3, x, size))
 }

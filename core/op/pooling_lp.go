@@ -16,16 +16,25 @@ type LPPoolOptions struct {
 // LPPool1d returns the p-norm of each window of x, [N, C, L] or [C, L]: the p-th root of the sum of x^p, or for inf the largest
 // |x| and for -inf the smallest.
 func LPPool1d(x *core.Tensor, normType float64, kernel []int, o LPPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "lp_pool1d", x, normType, kernel, o)
+	}
 	return lpPool("lp_pool1d", 1, x, normType, kernel, o)
 }
 
 // LPPool2d returns the p-norm of each window of x, [N, C, H, W] or [C, H, W]: the p-th root of the sum of x^p.
 func LPPool2d(x *core.Tensor, normType float64, kernel []int, o LPPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "lp_pool2d", x, normType, kernel, o)
+	}
 	return lpPool("lp_pool2d", 2, x, normType, kernel, o)
 }
 
 // LPPool3d returns the p-norm of each window of x, [N, C, D, H, W] or [C, D, H, W]: the p-th root of the sum of x^p.
 func LPPool3d(x *core.Tensor, normType float64, kernel []int, o LPPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "lp_pool3d", x, normType, kernel, o)
+	}
 	return lpPool("lp_pool3d", 3, x, normType, kernel, o)
 }
 

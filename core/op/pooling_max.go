@@ -17,34 +17,52 @@ type MaxPoolOptions struct {
 
 // MaxPool1d returns the largest element of each window of x, [N, C, L] or [C, L].
 func MaxPool1d(x *core.Tensor, kernel []int, o MaxPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "max_pool1d", x, kernel, o)
+	}
 	y, _ := maxPool("max_pool1d", 1, x, kernel, o, false)
 	return y
 }
 
 // MaxPool1dWithIndices is [MaxPool1d] that also returns the positions of the maxima in their planes, int64.
 func MaxPool1dWithIndices(x *core.Tensor, kernel []int, o MaxPoolOptions) (y, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "max_pool1d_with_indices", x, kernel, o)
+	}
 	return maxPool("max_pool1d", 1, x, kernel, o, true)
 }
 
 // MaxPool2d returns the largest element of each window of x, [N, C, H, W] or [C, H, W].
 func MaxPool2d(x *core.Tensor, kernel []int, o MaxPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "max_pool2d", x, kernel, o)
+	}
 	y, _ := maxPool("max_pool2d", 2, x, kernel, o, false)
 	return y
 }
 
 // MaxPool2dWithIndices is [MaxPool2d] that also returns the positions of the maxima in their planes, int64.
 func MaxPool2dWithIndices(x *core.Tensor, kernel []int, o MaxPoolOptions) (y, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "max_pool2d_with_indices", x, kernel, o)
+	}
 	return maxPool("max_pool2d", 2, x, kernel, o, true)
 }
 
 // MaxPool3d returns the largest element of each window of x, [N, C, D, H, W] or [C, D, H, W].
 func MaxPool3d(x *core.Tensor, kernel []int, o MaxPoolOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "max_pool3d", x, kernel, o)
+	}
 	y, _ := maxPool("max_pool3d", 3, x, kernel, o, false)
 	return y
 }
 
 // MaxPool3dWithIndices is [MaxPool3d] that also returns the positions of the maxima in their planes, int64.
 func MaxPool3dWithIndices(x *core.Tensor, kernel []int, o MaxPoolOptions) (y, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "max_pool3d_with_indices", x, kernel, o)
+	}
 	return maxPool("max_pool3d", 3, x, kernel, o, true)
 }
 
@@ -56,36 +74,54 @@ func maxPool(name string, nd int, x *core.Tensor, kernel []int, o MaxPoolOptions
 // AdaptiveMaxPool1d returns the largest element of each of size windows that cover x, [N, C, L] or [C, L]. A size of -1
 // is the input's.
 func AdaptiveMaxPool1d(x *core.Tensor, size []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "adaptive_max_pool1d", x, size)
+	}
 	y, _ := adaptiveMaxPool("adaptive_max_pool1d", 1, x, size, false)
 	return y
 }
 
 // AdaptiveMaxPool1dWithIndices is [AdaptiveMaxPool1d] that also returns the positions of the maxima in their planes.
 func AdaptiveMaxPool1dWithIndices(x *core.Tensor, size []int) (y, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "adaptive_max_pool1d_with_indices", x, size)
+	}
 	return adaptiveMaxPool("adaptive_max_pool1d", 1, x, size, true)
 }
 
 // AdaptiveMaxPool2d returns the largest element of each of size windows that cover x, [N, C, H, W] or [C, H, W]. A size of -1
 // is the input's.
 func AdaptiveMaxPool2d(x *core.Tensor, size []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "adaptive_max_pool2d", x, size)
+	}
 	y, _ := adaptiveMaxPool("adaptive_max_pool2d", 2, x, size, false)
 	return y
 }
 
 // AdaptiveMaxPool2dWithIndices is [AdaptiveMaxPool2d] that also returns the positions of the maxima in their planes.
 func AdaptiveMaxPool2dWithIndices(x *core.Tensor, size []int) (y, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "adaptive_max_pool2d_with_indices", x, size)
+	}
 	return adaptiveMaxPool("adaptive_max_pool2d", 2, x, size, true)
 }
 
 // AdaptiveMaxPool3d returns the largest element of each of size windows that cover x, [N, C, D, H, W] or [C, D, H, W]. A size of -1
 // is the input's.
 func AdaptiveMaxPool3d(x *core.Tensor, size []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "adaptive_max_pool3d", x, size)
+	}
 	y, _ := adaptiveMaxPool("adaptive_max_pool3d", 3, x, size, false)
 	return y
 }
 
 // AdaptiveMaxPool3dWithIndices is [AdaptiveMaxPool3d] that also returns the positions of the maxima in their planes.
 func AdaptiveMaxPool3dWithIndices(x *core.Tensor, size []int) (y, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "adaptive_max_pool3d_with_indices", x, size)
+	}
 	return adaptiveMaxPool("adaptive_max_pool3d", 3, x, size, true)
 }
 
@@ -104,18 +140,27 @@ type MaxUnpoolOptions struct {
 // MaxUnpool1d puts the elements of x, [N, C, L] or [C, L], at the positions that [MaxPool1dWithIndices]
 // returned, among zeros. An index outside the result is an error when a value is read.
 func MaxUnpool1d(x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *core.Tensor {
+	if parts := distributed(x, indices); parts != nil {
+		return handOn(parts, "max_unpool1d", x, indices, kernel, o)
+	}
 	return maxUnpool("max_unpool1d", 1, x, indices, kernel, o)
 }
 
 // MaxUnpool2d puts the elements of x, [N, C, H, W] or [C, H, W], at the positions that [MaxPool2dWithIndices]
 // returned, among zeros. An index outside the result is an error when a value is read.
 func MaxUnpool2d(x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *core.Tensor {
+	if parts := distributed(x, indices); parts != nil {
+		return handOn(parts, "max_unpool2d", x, indices, kernel, o)
+	}
 	return maxUnpool("max_unpool2d", 2, x, indices, kernel, o)
 }
 
 // MaxUnpool3d puts the elements of x, [N, C, D, H, W] or [C, D, H, W], at the positions that [MaxPool3dWithIndices]
 // returned, among zeros. An index outside the result is an error when a value is read.
 func MaxUnpool3d(x, indices *core.Tensor, kernel []int, o MaxUnpoolOptions) *core.Tensor {
+	if parts := distributed(x, indices); parts != nil {
+		return handOn(parts, "max_unpool3d", x, indices, kernel, o)
+	}
 	return maxUnpool("max_unpool3d", 3, x, indices, kernel, o)
 }
 

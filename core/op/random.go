@@ -37,6 +37,9 @@ func RandnWith(shape []int, o RandomOptions) *core.Tensor {
 
 // RandLike returns uniform random numbers in [0, 1) of the shape, dtype and device of x.
 func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "rand_like", x, o)
+	}
 	if err := x.Usable("rand_like"); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -48,6 +51,9 @@ func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 
 // RandnLike returns normal random numbers of the shape, dtype and device of x.
 func RandnLike(x *core.Tensor, o RandomOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "randn_like", x, o)
+	}
 	if err := x.Usable("randn_like"); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -139,6 +145,9 @@ func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
 
 // RandintLike returns random integers in [low, high) of the shape, dtype and device of x.
 func RandintLike(x *core.Tensor, low, high int, o RandomOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "randint_like", x, low, high, o)
+	}
 	if err := x.Usable("randint_like"); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -200,6 +209,9 @@ func RandpermWith(n int, o RandomOptions) *core.Tensor {
 // Bernoulli returns 1 with the probability that p, a floating-point tensor, gives for each element, else 0. A
 // probability outside [0, 1] is an error of execution.
 func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
+	if parts := distributed(p); parts != nil {
+		return handOn(parts, "bernoulli", p, o)
+	}
 	op := begin("bernoulli", &p)
 	op.floating("the probability", p)
 	if op.err != nil {
@@ -222,6 +234,9 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 //
 // Without replacement this is the method of Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
 func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "multinomial", x, n, replacement, o)
+	}
 	op := begin("multinomial", &x)
 	op.floating("the weights", x)
 	if op.err != nil {

@@ -10,6 +10,9 @@ import (
 
 // UniformInPlace fills t with uniform random numbers in [low, high).
 func UniformInPlace(t *core.Tensor, low, high float64, o RandomOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "uniform_", t, low, high, o)
+	}
 	op := begin("uniform_", &t)
 	if !(low <= high) || math.IsInf(high-low, 0) {
 		op.failf(core.ValueError, "the range must be finite and not reversed, got [%v, %v)", low, high)
@@ -19,6 +22,9 @@ func UniformInPlace(t *core.Tensor, low, high float64, o RandomOptions) *core.Te
 
 // NormalInPlace fills t with normal random numbers.
 func NormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "normal_", t, mean, std, o)
+	}
 	op := begin("normal_", &t)
 	op.spread("the standard deviation", std)
 	return op.fillRandom(t, o, contract.Normal, mean, std)
@@ -26,6 +32,9 @@ func NormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Ten
 
 // ExponentialInPlace fills t with exponentially distributed random numbers of the given rate; the mean is 1 / rate.
 func ExponentialInPlace(t *core.Tensor, rate float64, o RandomOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "exponential_", t, rate, o)
+	}
 	op := begin("exponential_", &t)
 	if !(rate > 0) {
 		op.failf(core.ValueError, "the rate must be positive, got %v", rate)
@@ -35,6 +44,9 @@ func ExponentialInPlace(t *core.Tensor, rate float64, o RandomOptions) *core.Ten
 
 // LogNormalInPlace fills t with numbers whose logarithm is normal with the given mean and standard deviation.
 func LogNormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "log_normal_", t, mean, std, o)
+	}
 	op := begin("log_normal_", &t)
 	op.spread("the standard deviation", std)
 	return op.fillRandom(t, o, contract.LogNormal, mean, std)
@@ -42,6 +54,9 @@ func LogNormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.
 
 // CauchyInPlace fills t with Cauchy distributed random numbers.
 func CauchyInPlace(t *core.Tensor, median, scale float64, o RandomOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "cauchy_", t, median, scale, o)
+	}
 	op := begin("cauchy_", &t)
 	op.spread("the scale", scale)
 	return op.fillRandom(t, o, contract.Cauchy, median, scale)
@@ -49,6 +64,9 @@ func CauchyInPlace(t *core.Tensor, median, scale float64, o RandomOptions) *core
 
 // GeometricInPlace fills t with the numbers of trials, 1 or more, up to the first success of probability p.
 func GeometricInPlace(t *core.Tensor, p float64, o RandomOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "geometric_", t, p, o)
+	}
 	op := begin("geometric_", &t)
 	if !(p > 0 && p < 1) {
 		op.failf(core.ValueError, "the probability must be in (0, 1), got %v", p)
@@ -58,6 +76,9 @@ func GeometricInPlace(t *core.Tensor, p float64, o RandomOptions) *core.Tensor {
 
 // TruncNormalInPlace fills t with normal random numbers on condition that they lie in [low, high].
 func TruncNormalInPlace(t *core.Tensor, mean, std, low, high float64, o RandomOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "trunc_normal_", t, mean, std, low, high, o)
+	}
 	op := begin("trunc_normal_", &t)
 	if !(std > 0) || !(low < high) {
 		op.failf(core.ValueError, "want std > 0 and low < high, got std %v in [%v, %v]", std, low, high)
@@ -68,6 +89,9 @@ func TruncNormalInPlace(t *core.Tensor, mean, std, low, high float64, o RandomOp
 // BernoulliInPlace fills t, of any dtype, with 1 with probability p, else 0. p is a number or a tensor that broadcasts
 // to t.
 func BernoulliInPlace(t, p *core.Tensor, o RandomOptions) *core.Tensor {
+	if parts := distributed(t, p); parts != nil {
+		return handOn(parts, "bernoulli_", t, p, o)
+	}
 	op := begin("bernoulli_", &t, &p)
 	if op.err == nil && p.IsNumber() {
 		if v := p.Number().Float; !(v >= 0 && v <= 1) {
@@ -92,6 +116,9 @@ func BernoulliInPlace(t, p *core.Tensor, o RandomOptions) *core.Tensor {
 
 // RandomInPlace fills t, of any dtype, with random integers in [low, high).
 func RandomInPlace(t *core.Tensor, low, high int, o RandomOptions) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "random_", t, low, high, o)
+	}
 	op := begin("random_", &t)
 	if op.err != nil {
 		return op.fail()

@@ -9,6 +9,9 @@ import (
 
 // Flip returns x with the order of the elements reversed along the given dimensions; no dimension means none of them.
 func Flip(x *core.Tensor, dims []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "flip", x, dims)
+	}
 	op := begin("flip", &x)
 	if len(dims) > 0 {
 		dims = op.dims(dims, x)
@@ -38,13 +41,26 @@ func Flip(x *core.Tensor, dims []int) *core.Tensor {
 func flipDeriv(ctx *core.BackwardContext) { ctx.Set(0, Flip(ctx.Grad(), ctx.Node.Ints)) }
 
 // Fliplr returns x with its columns, dimension 1, in reverse order.
-func Fliplr(x *core.Tensor) *core.Tensor { return Flip(x, []int{1}) }
+func Fliplr(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "fliplr", x)
+	}
+	return Flip(x, []int{1})
+}
 
 // Flipud returns x with its rows, dimension 0, in reverse order.
-func Flipud(x *core.Tensor) *core.Tensor { return Flip(x, []int{0}) }
+func Flipud(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "flipud", x)
+	}
+	return Flip(x, []int{0})
+}
 
 // Rot90 returns x turned k times by 90 degrees in the plane of two dimensions, from the first towards the second.
 func Rot90(x *core.Tensor, k int, dims []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "rot90", x, k, dims)
+	}
 	op := begin("rot90", &x)
 	if op.err == nil && len(dims) != 2 {
 		op.failf(core.ValueError, "got dimensions %v, want two", dims)
@@ -72,6 +88,9 @@ func Rot90(x *core.Tensor, k int, dims []int) *core.Tensor {
 // Roll returns x with the elements moved by shifts along dims; what is moved past the end comes back at the start.
 // Without dimensions x is rolled as if it were flat.
 func Roll(x *core.Tensor, shifts, dims []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "roll", x, shifts, dims)
+	}
 	op := begin("roll", &x)
 	if op.err == nil && len(dims) == 0 && len(shifts) == 1 {
 		return op.compose(func() *core.Tensor { return Reshape(Roll(Ravel(x), shifts, []int{0}), x.Shape()...) })
@@ -144,6 +163,9 @@ func rollDeriv(ctx *core.BackwardContext) {
 // Repeat returns x repeated along each dimension as often as repeats says, which may name more dimensions than x has;
 // those are new and in front.
 func Repeat(x *core.Tensor, repeats ...int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "repeat", x, repeats)
+	}
 	op := begin("repeat", &x)
 	if op.err == nil && len(repeats) < x.Dim() {
 		op.failf(core.ValueError, "got %d repetitions %v for shape %v, want one for each dimension", len(repeats), repeats, x.Shape())
@@ -260,6 +282,9 @@ func repeatDeriv(ctx *core.BackwardContext) {
 // Tile returns x repeated along its last dimensions as often as repeats says; x gets dimensions of size 1 in front if it
 // has fewer.
 func Tile(x *core.Tensor, repeats ...int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "tile", x, repeats)
+	}
 	if err := x.Err(); err == nil {
 		for len(repeats) < x.Dim() {
 			repeats = slices.Insert(slices.Clone(repeats), 0, 1)
@@ -272,6 +297,9 @@ func Tile(x *core.Tensor, repeats ...int) *core.Tensor {
 // integer tensor with one number for each part or for all, says. Without a dimension (nil) x is taken as flat. It waits
 // for repeats, which decides the shape of the result.
 func RepeatInterleave(x, repeats *core.Tensor, dim *int) *core.Tensor {
+	if parts := distributed(x, repeats); parts != nil {
+		return handOn(parts, "repeat_interleave", x, repeats, dim)
+	}
 	op := begin("repeat_interleave", &x, &repeats)
 	if op.err == nil && (repeats.DType().IsFloat() || repeats.DType() == core.Bool || repeats.Dim() > 1) {
 		op.failf(core.TypeError, "the repetitions must be an integer or a vector of them, got %v", repeats)

@@ -9,19 +9,35 @@ import (
 
 // Tril returns the matrices in the last two dimensions of x with zeros above the given diagonal; 0 is the main diagonal,
 // 1 the one above it.
-func Tril(x *core.Tensor, diagonal int) *core.Tensor { return triangle("tril", x, diagonal, false) }
+func Tril(x *core.Tensor, diagonal int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "tril", x, diagonal)
+	}
+	return triangle("tril", x, diagonal, false)
+}
 
 // TrilInPlace changes x as [Tril] does and returns it.
 func TrilInPlace(x *core.Tensor, diagonal int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "tril_", x, diagonal)
+	}
 	return triangleInPlace("tril_", x, diagonal, false)
 }
 
 // Triu returns the matrices in the last two dimensions of x with zeros below the given diagonal; 0 is the main diagonal,
 // 1 the one above it.
-func Triu(x *core.Tensor, diagonal int) *core.Tensor { return triangle("triu", x, diagonal, true) }
+func Triu(x *core.Tensor, diagonal int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "triu", x, diagonal)
+	}
+	return triangle("triu", x, diagonal, true)
+}
 
 // TriuInPlace changes x as [Triu] does and returns it.
 func TriuInPlace(x *core.Tensor, diagonal int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "triu_", x, diagonal)
+	}
 	return triangleInPlace("triu_", x, diagonal, true)
 }
 
@@ -84,6 +100,9 @@ func triangleDeriv(ctx *core.BackwardContext) {
 // Diag returns the matrix with the vector x on the given diagonal and zeros elsewhere; or, if x is a matrix, a copy of
 // its diagonal.
 func Diag(x *core.Tensor, diagonal int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "diag", x, diagonal)
+	}
 	if x.Err() == nil && x.Dim() == 1 {
 		return DiagEmbed(x, diagonal, 0, 1)
 	}
@@ -96,6 +115,9 @@ func Diag(x *core.Tensor, diagonal int) *core.Tensor {
 // DiagEmbed returns matrices, in the dimensions dim1 and dim2 of the result, with the last dimension of x on the given
 // diagonal and zeros elsewhere.
 func DiagEmbed(x *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "diag_embed", x, offset, dim1, dim2)
+	}
 	op := begin("diag_embed", &x)
 	if op.err == nil && x.Dim() == 0 {
 		op.failf(core.ShapeError, "cannot embed a 0-d tensor")
@@ -144,5 +166,8 @@ func DiagEmbed(x *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 
 // DiagFlat returns the matrix with the elements of x on the given diagonal and zeros elsewhere.
 func DiagFlat(x *core.Tensor, offset int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "diagflat", x, offset)
+	}
 	return compose("diagflat", func() *core.Tensor { return Diag(Ravel(x), offset) })
 }

@@ -20,6 +20,9 @@ type RecurrentOptions struct {
 //
 // Hochreiter, Schmidhuber: Long short-term memory, 1997; Gers, Schmidhuber, Cummins: Learning to forget, 2000.
 func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h, c *core.Tensor) {
+	if parts := distributed(x, h0, c0, wih, whh, bih, bhh); parts != nil {
+		return handOn3(parts, "lstm_layer", x, h0, c0, wih, whh, bih, bhh, o)
+	}
 	op := begin("lstm_layer", &x, optional(&h0), optional(&c0), &wih, &whh, optional(&bih), optional(&bhh))
 	op.recurrent(4, x, h0, c0, wih, whh, bih, bhh)
 	if op.err != nil {
@@ -54,6 +57,9 @@ func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (
 //
 // Cho et al.: Learning phrase representations using RNN encoder-decoder for statistical machine translation, 2014.
 func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h *core.Tensor) {
+	if parts := distributed(x, h0, wih, whh, bih, bhh); parts != nil {
+		return handOn2(parts, "gru_layer", x, h0, wih, whh, bih, bhh, o)
+	}
 	op := begin("gru_layer", &x, optional(&h0), &wih, &whh, optional(&bih), optional(&bhh))
 	op.recurrent(3, x, h0, nil, wih, whh, bih, bhh)
 	if op.err != nil {

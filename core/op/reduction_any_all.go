@@ -8,12 +8,18 @@ import (
 // Any returns, as bool or for uint8 as uint8, whether any element of x over dims, or over all dimensions if there are none, is not zero. A NaN
 // is not zero; of nothing the result is false.
 func Any(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "any", x, dims, keepdim)
+	}
 	return truths("any", contract.Any, x, dims, keepdim)
 }
 
 // All returns, as bool or for uint8 as uint8, whether no element of x over dims, or over all dimensions if there are none, is zero. Of nothing
 // the result is true.
 func All(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "all", x, dims, keepdim)
+	}
 	return truths("all", contract.All, x, dims, keepdim)
 }
 
@@ -28,6 +34,9 @@ func truths(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim bo
 // CountNonzero returns, as int64, the number of elements of x over dims, or over all dimensions if there are none, that
 // are not zero.
 func CountNonzero(x *core.Tensor, dims []int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "count_nonzero", x, dims)
+	}
 	return count("count_nonzero", contract.CountNonzero, x, dims, false, core.Int64)
 }
 

@@ -13,6 +13,9 @@ var logSumExpGrad = elementwise("logsumexp_grad", "g, x, total", "g * exp(x - wh
 // LogSumExp returns log(sum(exp(x))) over dims, or over all dimensions if there are none, without overflow. x must be
 // floating point; of nothing the result is -inf.
 func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "logsumexp", x, dims, keepdim)
+	}
 	op := begin("logsumexp", &x)
 	if op.err == nil && !x.DType().IsFloat() {
 		return op.compose(func() *core.Tensor { return LogSumExp(castTo(x, op.mode.Context().DefaultDType()), dims, keepdim) })

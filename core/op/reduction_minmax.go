@@ -12,12 +12,18 @@ var extremeGrad = elementwise("extreme_grad", "x, extreme, share", "where(x == e
 // Amax returns the largest elements of x over dims, or over all dimensions if there are none; NaN where there is one. The
 // gradient is shared evenly among equal largest elements. It fails if there are no elements to choose from.
 func Amax(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "amax", x, dims, keepdim)
+	}
 	return extreme("amax", contract.Amax, x, dims, keepdim)
 }
 
 // Amin returns the smallest elements of x over dims, or over all dimensions if there are none; NaN where there is one. The
 // gradient is shared evenly among equal smallest elements. It fails if there are no elements to choose from.
 func Amin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "amin", x, dims, keepdim)
+	}
 	return extreme("amin", contract.Amin, x, dims, keepdim)
 }
 
@@ -54,12 +60,18 @@ func shareAmong(x, extreme, g *core.Tensor, dims []int) *core.Tensor {
 // ArgMax returns the indices, as int64, of the largest elements of x along a dimension, or in the flattened x if dims is
 // empty. Of equal ones it is the first; a NaN counts as the largest.
 func ArgMax(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "argmax", x, dims, keepdim)
+	}
 	return arg("argmax", contract.ArgMax, x, dims, keepdim)
 }
 
 // ArgMin returns the indices, as int64, of the smallest elements of x along a dimension, or in the flattened x if dims is
 // empty. Of equal ones it is the first; a NaN counts as the smallest.
 func ArgMin(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "argmin", x, dims, keepdim)
+	}
 	return arg("argmin", contract.ArgMin, x, dims, keepdim)
 }
 

@@ -10,12 +10,18 @@ import (
 // Max returns the largest elements of x along dim and their indices as int64: the first of equal ones, or of NaNs. The
 // gradient goes to the element at the index. For the largest element over several dimensions see [Amax].
 func Max(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "max", x, dim, keepdim)
+	}
 	return chooseAlong("max", contract.ArgMax, x, dim, keepdim)
 }
 
 // Min returns the smallest elements of x along dim and their indices as int64: the first of equal ones, or of NaNs. The
 // gradient goes to the element at the index. For the smallest element over several dimensions see [Amin].
 func Min(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "min", x, dim, keepdim)
+	}
 	return chooseAlong("min", contract.ArgMin, x, dim, keepdim)
 }
 

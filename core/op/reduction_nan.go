@@ -4,6 +4,9 @@ import "github.com/plait-ml/plait/core"
 
 // NanSum returns the sum of the elements of x over dims, or over all dimensions if there are none, that are not NaN.
 func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "nansum", x, dims, keepdim)
+	}
 	if x.Err() == nil && !x.DType().IsFloat() {
 		return Sum(x, dims, keepdim)
 	}
@@ -13,6 +16,9 @@ func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 // NanMean returns the mean of the elements of x, which must be floating point, over dims, or over all dimensions if there
 // are none, that are not NaN.
 func NanMean(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "nanmean", x, dims, keepdim)
+	}
 	op := begin("nanmean", &x)
 	op.floating("the input", x)
 	return op.compose(func() *core.Tensor {

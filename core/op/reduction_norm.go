@@ -18,6 +18,9 @@ var (
 
 // Norm is [VectorNorm] under its other name.
 func Norm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "norm", x, p, dims, o)
+	}
 	return vectorNorm("norm", x, p, dims, o)
 }
 
@@ -25,6 +28,9 @@ func Norm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
 // |x|^p, the largest |x| for p = inf, the smallest for -inf, and the number of elements that are not zero for 0. x must
 // be floating point. The gradient is 0 where the norm is; equal extremes share it evenly.
 func VectorNorm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "vector_norm", x, p, dims, o)
+	}
 	return vectorNorm("vector_norm", x, p, dims, o)
 }
 

@@ -12,6 +12,9 @@ var prodGrad = elementwise("prod_grad", "g, x, p, zeros", "where(zeros == 0, g*p
 // Prod returns the product of x over dims, or over all dimensions if there are none; integers and bools give int64. The
 // product of nothing is 1.
 func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "prod", x, dims, ReduceOptions{KeepDim: keepdim})
+	}
 	op := begin("prod", &x)
 	r := op.reduction(x, dims, keepdim)
 	if op.err != nil {
@@ -31,6 +34,9 @@ func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 
 // ProdWith is [Prod] with options.
 func ProdWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "prod", x, dims, o)
+	}
 	if o.DType == nil || x.Err() != nil || *o.DType == x.DType() && sumType(x.DType()) == x.DType() {
 		return Prod(x, dims, o.KeepDim)
 	}

@@ -23,11 +23,14 @@ type ReduceOptions struct {
 // Sum returns the sum of x over dims, or over all dimensions if there are none; integers and bools give int64. The
 // dimensions are left out of the result's shape, or have size 1 if keepdim is set. The sum of nothing is 0.
 func Sum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
-	return sum("sum", contract.Sum, sumDeriv, x, dims, ReduceOptions{KeepDim: keepdim})
+	return SumWith(x, dims, ReduceOptions{KeepDim: keepdim})
 }
 
 // SumWith is [Sum] with options.
 func SumWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "sum", x, dims, o)
+	}
 	return sum("sum", contract.Sum, sumDeriv, x, dims, o)
 }
 
@@ -39,6 +42,9 @@ func Mean(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 
 // MeanWith is [Mean] with options; integers have a mean of a floating-point dtype.
 func MeanWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "mean", x, dims, o)
+	}
 	d := o.DType
 	if d == nil && x.Err() == nil {
 		t := x.DType()

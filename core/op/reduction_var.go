@@ -15,23 +15,35 @@ var (
 // sum of squared deviations from the mean divided by the number of elements less the correction (1 for a sample, 0 for a
 // whole population). It is NaN where nothing is left to divide by.
 func Var(x *core.Tensor, dims []int, correction float64, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "var", x, dims, correction, keepdim)
+	}
 	out, _ := moments("var", contract.Var, x, dims, correction, keepdim, false)
 	return out
 }
 
 // Std returns the square root of [Var].
 func Std(x *core.Tensor, dims []int, correction float64, keepdim bool) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "std", x, dims, correction, keepdim)
+	}
 	out, _ := moments("std", contract.Std, x, dims, correction, keepdim, false)
 	return out
 }
 
 // VarMean returns [Var] and [Mean] of x, found in one pass.
 func VarMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (variance, mean *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "var_mean", x, dims, correction, keepdim)
+	}
 	return moments("var_mean", contract.Var, x, dims, correction, keepdim, true)
 }
 
 // StdMean returns [Std] and [Mean] of x, found in one pass.
 func StdMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (std, mean *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "std_mean", x, dims, correction, keepdim)
+	}
 	return moments("std_mean", contract.Std, x, dims, correction, keepdim, true)
 }
 

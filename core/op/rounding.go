@@ -31,28 +31,68 @@ func roundedInPlace(e *Elementwise, x *core.Tensor) *core.Tensor {
 }
 
 // Floor returns the largest integer not above x.
-func Floor(x *core.Tensor) *core.Tensor { return rounded(floorOp, x) }
+func Floor(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "floor", x)
+	}
+	return rounded(floorOp, x)
+}
 
 // FloorInPlace rounds x down and returns it.
-func FloorInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(floorOp, x) }
+func FloorInPlace(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "floor_", x)
+	}
+	return roundedInPlace(floorOp, x)
+}
 
 // Ceil returns the smallest integer not below x.
-func Ceil(x *core.Tensor) *core.Tensor { return rounded(ceilOp, x) }
+func Ceil(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "ceil", x)
+	}
+	return rounded(ceilOp, x)
+}
 
 // CeilInPlace rounds x up and returns it.
-func CeilInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(ceilOp, x) }
+func CeilInPlace(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "ceil_", x)
+	}
+	return roundedInPlace(ceilOp, x)
+}
 
 // Round returns the integer nearest to x, the even one of two.
-func Round(x *core.Tensor) *core.Tensor { return rounded(roundOp, x) }
+func Round(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "round", x, 0)
+	}
+	return rounded(roundOp, x)
+}
 
 // RoundInPlace rounds x to the nearest integer, the even one of two, and returns it.
-func RoundInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(roundOp, x) }
+func RoundInPlace(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "round_", x, 0)
+	}
+	return roundedInPlace(roundOp, x)
+}
 
 // Trunc returns x rounded towards zero.
-func Trunc(x *core.Tensor) *core.Tensor { return rounded(truncOp, x) }
+func Trunc(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "trunc", x)
+	}
+	return rounded(truncOp, x)
+}
 
 // TruncInPlace rounds x towards zero and returns it.
-func TruncInPlace(x *core.Tensor) *core.Tensor { return roundedInPlace(truncOp, x) }
+func TruncInPlace(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "trunc_", x)
+	}
+	return roundedInPlace(truncOp, x)
+}
 
 // Frac returns x - trunc(x).
 func Frac(x *core.Tensor) *core.Tensor { return fracOp.apply(nil, x) }
@@ -62,6 +102,9 @@ func Copysign(x, y *core.Tensor) *core.Tensor { return copysignOp.apply(nil, x, 
 
 // RoundTo returns x rounded to the given number of decimals, which may be negative.
 func RoundTo(x *core.Tensor, decimals int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "round", x, decimals)
+	}
 	if decimals == 0 {
 		return Round(x)
 	}
@@ -78,6 +121,9 @@ func RoundTo(x *core.Tensor, decimals int) *core.Tensor {
 
 // RoundToInPlace rounds x to the given number of decimals and returns it.
 func RoundToInPlace(x *core.Tensor, decimals int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "round_", x, decimals)
+	}
 	if decimals == 0 {
 		return RoundInPlace(x)
 	}

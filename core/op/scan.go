@@ -16,31 +16,49 @@ type ScanOptions struct {
 // CumSum returns the running sums of x along dim: the sum of the elements up to and with each. Integers and bools give
 // int64.
 func CumSum(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "cumsum", x, dim, ScanOptions{})
+	}
 	return scan("cumsum", contract.CumSum, cumSumDeriv, x, dim, false, false)
 }
 
 // CumSumWith is [CumSum] with options.
 func CumSumWith(x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "cumsum", x, dim, o)
+	}
 	return scanAs("cumsum", CumSum, x, dim, o)
 }
 
 // CumProd returns the running products of x along dim. Integers and bools give int64.
 func CumProd(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "cumprod", x, dim, ScanOptions{})
+	}
 	return scan("cumprod", contract.CumProd, cumProdDeriv, x, dim, true, false)
 }
 
 // CumProdWith is [CumProd] with options.
 func CumProdWith(x *core.Tensor, dim int, o ScanOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "cumprod", x, dim, o)
+	}
 	return scanAs("cumprod", CumProd, x, dim, o)
 }
 
 // CumSumInPlace replaces x by its running sums along dim and returns it. Integers keep their dtype and wrap around.
 func CumSumInPlace(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "cumsum_", x, dim)
+	}
 	return replace("cumsum_", func(x *core.Tensor) *core.Tensor { return CumSum(x, dim) }, x)
 }
 
 // CumProdInPlace replaces x by its running products along dim and returns it. Integers keep their dtype and wrap around.
 func CumProdInPlace(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "cumprod_", x, dim)
+	}
 	return replace("cumprod_", func(x *core.Tensor) *core.Tensor { return CumProd(x, dim) }, x)
 }
 
@@ -53,6 +71,9 @@ func scanAs(name string, f func(x *core.Tensor, dim int) *core.Tensor, x *core.T
 
 // LogCumSumExp returns the running log-sum-exp of x, which must be floating point, along dim, without overflow.
 func LogCumSumExp(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "logcumsumexp", x, dim)
+	}
 	if x.Err() == nil && !x.DType().IsFloat() {
 		return core.ErrorTensor(core.Errorf(core.DTypeError, "logcumsumexp", "the input must be floating point, got %v", x.DType()))
 	}

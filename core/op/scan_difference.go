@@ -10,6 +10,9 @@ type DiffOptions struct {
 
 // Diff returns the differences of neighbours along dim, n times over. Those of bools are whether they differ.
 func Diff(x *core.Tensor, n, dim int, o DiffOptions) *core.Tensor {
+	if parts := distributed(x, o.Prepend, o.Append); parts != nil {
+		return handOn(parts, "diff", x, n, dim, o)
+	}
 	op := begin("diff", &x, optional(&o.Prepend), optional(&o.Append))
 	dim = op.dim(dim, x)
 	if op.err == nil && (x.Dim() == 0 || n < 0) {
@@ -48,6 +51,9 @@ func Diff(x *core.Tensor, n, dim int, o DiffOptions) *core.Tensor {
 // Trapezoid returns the integral of y along dim by the trapezoidal rule, for samples dx apart or, if x is not nil, at x, of
 // y's shape or a vector along dim.
 func Trapezoid(y, x *core.Tensor, dx float64, dim int) *core.Tensor {
+	if parts := distributed(y, x); parts != nil {
+		return handOn(parts, "trapezoid", y, x, dx, dim)
+	}
 	return compose("trapezoid", func() *core.Tensor {
 		areas, dim := trapezoids("trapezoid", y, x, dx, dim)
 		return Sum(areas, []int{dim}, false)
@@ -56,6 +62,9 @@ func Trapezoid(y, x *core.Tensor, dx float64, dim int) *core.Tensor {
 
 // CumulativeTrapezoid returns the running integrals of y along dim by the trapezoidal rule; see [Trapezoid].
 func CumulativeTrapezoid(y, x *core.Tensor, dx float64, dim int) *core.Tensor {
+	if parts := distributed(y, x); parts != nil {
+		return handOn(parts, "cumulative_trapezoid", y, x, dx, dim)
+	}
 	return compose("cumulative_trapezoid", func() *core.Tensor {
 		areas, dim := trapezoids("cumulative_trapezoid", y, x, dx, dim)
 		return CumSum(areas, dim)

@@ -8,12 +8,18 @@ import (
 // CumMax returns the largest of the elements of x up to and with each along dim, and their indices as int64: the last
 // of equal ones. From a NaN on, the result is NaN.
 func CumMax(x *core.Tensor, dim int) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "cummax", x, dim)
+	}
 	return runningExtreme("cummax", contract.CumMax, x, dim)
 }
 
 // CumMin returns the smallest of the elements of x up to and with each along dim, and their indices as int64: the last
 // of equal ones. From a NaN on, the result is NaN.
 func CumMin(x *core.Tensor, dim int) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "cummin", x, dim)
+	}
 	return runningExtreme("cummin", contract.CumMin, x, dim)
 }
 

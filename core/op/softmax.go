@@ -8,16 +8,25 @@ import (
 // Softmax returns exp(x) along dim, divided by its sum there, without overflow for any finite x. A slice of -inf alone
 // gives NaN.
 func Softmax(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "softmax", x, dim)
+	}
 	return softmaxAlong("softmax", contract.Softmax, softmaxDeriv, x, dim)
 }
 
 // LogSoftmax returns the logarithm of [Softmax], computed directly.
 func LogSoftmax(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "log_softmax", x, dim)
+	}
 	return softmaxAlong("log_softmax", contract.LogSoftmax, logSoftmaxDeriv, x, dim)
 }
 
 // Softmin returns Softmax(-x).
 func Softmin(x *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "softmin", x, dim)
+	}
 	op := begin("softmin", &x)
 	return op.compose(func() *core.Tensor { return Softmax(Neg(x), dim) })
 }

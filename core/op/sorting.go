@@ -16,6 +16,9 @@ type SortOptions struct {
 
 // Sort returns the elements of x in order along dim and their indices in x, as int64. A NaN counts as the largest.
 func Sort(x *core.Tensor, dim int, o SortOptions) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "sort", x, dim, o)
+	}
 	op := begin("sort", &x)
 	dim = op.dim(dim, x)
 	if op.err != nil {
@@ -31,6 +34,9 @@ func Sort(x *core.Tensor, dim int, o SortOptions) (values, indices *core.Tensor)
 
 // ArgSort returns the indices of [Sort].
 func ArgSort(x *core.Tensor, dim int, o SortOptions) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "argsort", x, dim, o)
+	}
 	op := begin("argsort", &x)
 	dim = op.dim(dim, x)
 	if op.err != nil {
@@ -56,6 +62,9 @@ func sortingWork(c *core.Call) *core.Call {
 // TopK returns the k largest, or smallest, elements of x along dim and their indices, as int64. They are in order
 // whether sorted is set or not. Of equal elements those that come first are taken; a NaN counts as the largest.
 func TopK(x *core.Tensor, k, dim int, largest, sorted bool) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "topk", x, k, dim, largest, sorted)
+	}
 	op := begin("topk", &x)
 	dim = op.dim(dim, x)
 	op.atMost(k, 0, x, dim)
@@ -88,6 +97,9 @@ func (op *opContext) atMost(k, least int, x *core.Tensor, dim int) {
 
 // KthValue returns the k-th smallest elements of x along dim, counted from 1, and their indices, as int64.
 func KthValue(x *core.Tensor, k, dim int, keepdim bool) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "kthvalue", x, k, dim, keepdim)
+	}
 	op := begin("kthvalue", &x)
 	dim = op.dim(dim, x)
 	op.atMost(k, 1, x, dim)
@@ -97,12 +109,18 @@ func KthValue(x *core.Tensor, k, dim int, keepdim bool) (values, indices *core.T
 // Median returns the median of x along dim and its index, as int64: the lower one of two elements in the middle, and the
 // first NaN where there is one.
 func Median(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "median", x, dim, keepdim)
+	}
 	op := begin("median", &x)
 	return op.selectAlong(contract.Median, x, op.dim(dim, x), keepdim, 0)
 }
 
 // NanMedian returns the median along dim of the elements of x that are not NaN, and its index, as int64.
 func NanMedian(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "nanmedian", x, dim, keepdim)
+	}
 	op := begin("nanmedian", &x)
 	return op.selectAlong(contract.NanMedian, x, op.dim(dim, x), keepdim, 0)
 }
@@ -110,6 +128,9 @@ func NanMedian(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Ten
 // Mode returns the element of x along dim that comes most often, the smallest of those, and the index of its last
 // occurrence, as int64.
 func Mode(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "mode", x, dim, keepdim)
+	}
 	op := begin("mode", &x)
 	return op.selectAlong(contract.Mode, x, op.dim(dim, x), keepdim, 0)
 }
@@ -131,6 +152,9 @@ func (op *opContext) selectAlong(kernel core.KernelID, x *core.Tensor, dim int, 
 
 // MSort returns x sorted along its first dimension.
 func MSort(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "msort", x)
+	}
 	return compose("msort", func() *core.Tensor {
 		values, _ := Sort(x, 0, SortOptions{Stable: true})
 		return values

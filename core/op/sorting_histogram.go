@@ -12,6 +12,9 @@ import (
 // it comes in x, a vector of integers that are not negative. With weights, of x's shape, it is the sum of their weights:
 // of float32 for float32 weights, otherwise float64. It waits for the largest element.
 func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
+	if parts := distributed(x, weights); parts != nil {
+		return handOn(parts, "bincount", x, weights, minLength)
+	}
 	op := begin("bincount", &x, optional(&weights))
 	if op.err != nil {
 		return op.fail()
@@ -88,6 +91,9 @@ func extremes(x *core.Tensor) *core.Tensor {
 // low to high; others do not count. If both are 0 the range is that of the elements, for which it waits. The result has
 // x's dtype.
 func HistC(x *core.Tensor, bins int, low, high float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "histc", x, bins, low, high)
+	}
 	op := begin("histc", &x)
 	op.floating("the input", x)
 	switch {

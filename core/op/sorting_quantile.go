@@ -21,11 +21,17 @@ type QuantileOptions struct {
 // Quantile returns the quantiles q, a number or a vector of numbers from 0 to 1, of x, which must be floating point. A
 // vector adds a first dimension. It is NaN where there is a NaN.
 func Quantile(x, q *core.Tensor, o QuantileOptions) *core.Tensor {
+	if parts := distributed(x, q); parts != nil {
+		return handOn(parts, "quantile", x, q, o)
+	}
 	return quantile("quantile", x, q, o, false)
 }
 
 // NanQuantile is [Quantile] of what is not NaN.
 func NanQuantile(x, q *core.Tensor, o QuantileOptions) *core.Tensor {
+	if parts := distributed(x, q); parts != nil {
+		return handOn(parts, "nanquantile", x, q, o)
+	}
 	return quantile("nanquantile", x, q, o, true)
 }
 

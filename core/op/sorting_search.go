@@ -21,12 +21,18 @@ type SearchOptions struct {
 // The sequence is a vector, or one lies in the last dimension for each row of values, and the other dimensions agree. A
 // NaN counts as the largest.
 func SearchSorted(sequence, values *core.Tensor, o SearchOptions) *core.Tensor {
+	if parts := distributed(sequence, values, o.Sorter); parts != nil {
+		return handOn(parts, "searchsorted", sequence, values, o)
+	}
 	return search("searchsorted", sequence, values, o)
 }
 
 // Bucketize returns, for each element of x, in which of the buckets between the sorted boundaries it is: the number of
 // boundaries that are smaller.
 func Bucketize(x, boundaries *core.Tensor, o SearchOptions) *core.Tensor {
+	if parts := distributed(x, boundaries, o.Sorter); parts != nil {
+		return handOn(parts, "bucketize", x, boundaries, o)
+	}
 	if boundaries.Err() == nil && !boundaries.IsNumber() && boundaries.Dim() != 1 {
 		return core.ErrorTensor(core.Errorf(core.ShapeError, "bucketize", "boundaries must be a vector, got shape %v", boundaries.Shape()))
 	}

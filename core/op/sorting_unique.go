@@ -11,11 +11,17 @@ import (
 // and how often each comes, both as int64. With a dimension, it compares the slices along it, ordered by their first
 // difference, instead of elements. A NaN equals nothing. It waits for the result, whose size depends on the values.
 func Unique(x *core.Tensor, dim *int) (values, inverse, counts *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn3(parts, "unique", x, dim)
+	}
 	return unique("unique", x, dim, false)
 }
 
 // UniqueConsecutive is [Unique] without sorting: only neighbours are compared.
 func UniqueConsecutive(x *core.Tensor, dim *int) (values, inverse, counts *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn3(parts, "unique_consecutive", x, dim)
+	}
 	return unique("unique_consecutive", x, dim, true)
 }
 

@@ -62,6 +62,9 @@ func Zeta(x, y *core.Tensor) *core.Tensor { return zetaOp.apply(nil, x, y) }
 
 // Polygamma returns derivative n of [Digamma] at x; n is 0 for Digamma itself.
 func Polygamma(n int, x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "polygamma", n, x)
+	}
 	if n < 0 {
 		return core.ErrorTensor(core.Errorf(core.ValueError, "polygamma", "got the derivative %d, want 0 or more", n))
 	}
@@ -79,11 +82,17 @@ func Polygamma(n int, x *core.Tensor) *core.Tensor {
 
 // PolygammaInPlace replaces x by derivative n of [Digamma] there and returns it.
 func PolygammaInPlace(n int, x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "polygamma_", n, x)
+	}
 	return replace("polygamma_", func(x *core.Tensor) *core.Tensor { return Polygamma(n, x) }, x)
 }
 
 // Logit returns log(x / (1 - x)). If eps is not negative, x is limited to [eps, 1-eps] first.
 func Logit(x *core.Tensor, eps float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "logit", x, eps)
+	}
 	if eps < 0 {
 		return logitOp.apply(nil, x)
 	}
@@ -92,6 +101,9 @@ func Logit(x *core.Tensor, eps float64) *core.Tensor {
 
 // LogitInPlace replaces x by log(x / (1 - x)) and returns it; eps is as for [Logit].
 func LogitInPlace(x *core.Tensor, eps float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "logit_", x, eps)
+	}
 	if eps < 0 {
 		return logitOp.applyInPlace(nil, x)
 	}
@@ -101,6 +113,9 @@ func LogitInPlace(x *core.Tensor, eps float64) *core.Tensor {
 // NanToNum returns x with NaN replaced by nan, infinity by posinf and minus infinity by neginf. Where these are nil, the
 // largest and smallest finite numbers of the dtype take their place.
 func NanToNum(x *core.Tensor, nan float64, posinf, neginf *core.Tensor) *core.Tensor {
+	if parts := distributed(x, posinf, neginf); parts != nil {
+		return handOn(parts, "nan_to_num", x, nan, posinf, neginf)
+	}
 	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
 		return Clone(x)
 	}
@@ -109,6 +124,9 @@ func NanToNum(x *core.Tensor, nan float64, posinf, neginf *core.Tensor) *core.Te
 
 // NanToNumInPlace replaces NaN and infinities in x, as [NanToNum] does, and returns x.
 func NanToNumInPlace(x *core.Tensor, nan float64, posinf, neginf *core.Tensor) *core.Tensor {
+	if parts := distributed(x, posinf, neginf); parts != nil {
+		return handOn(parts, "nan_to_num_", x, nan, posinf, neginf)
+	}
 	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
 		return x
 	}

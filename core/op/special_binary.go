@@ -30,59 +30,96 @@ var (
 )
 
 // GammaInc returns the regularised lower incomplete gamma function: of parameter a, at x. It has a gradient for x only.
-func GammaInc(a, x *core.Tensor) *core.Tensor { return gammaIncPair.apply(a, x) }
+func GammaInc(a, x *core.Tensor) *core.Tensor {
+	return gammaIncPair.apply(a, x)
+}
 
 // GammaIncc returns 1 - GammaInc(a, x), accurate where that is small.
-func GammaIncc(a, x *core.Tensor) *core.Tensor { return gammaInccPair.apply(a, x) }
+func GammaIncc(a, x *core.Tensor) *core.Tensor {
+	return gammaInccPair.apply(a, x)
+}
 
 // GammaIncInPlace replaces a by [GammaInc] of a and x and returns it.
 func GammaIncInPlace(a, x *core.Tensor) *core.Tensor {
+	if parts := distributed(a, x); parts != nil {
+		return handOn(parts, "igamma_", a, x)
+	}
 	return replace("igamma_", func(a *core.Tensor) *core.Tensor { return GammaInc(a, x) }, a, x)
 }
 
 // GammaInccInPlace replaces a by [GammaIncc] of a and x and returns it.
 func GammaInccInPlace(a, x *core.Tensor) *core.Tensor {
+	if parts := distributed(a, x); parts != nil {
+		return handOn(parts, "igammac_", a, x)
+	}
 	return replace("igammac_", func(a *core.Tensor) *core.Tensor { return GammaIncc(a, x) }, a, x)
 }
 
 // HermiteH returns the physicists' Hermite polynomials of degrees n at x; like all polynomials here, 0 for degrees below 0,
 // with fractions of degrees cut off and a gradient for x only. A degree above 2^20 is an error.
-func HermiteH(x, n *core.Tensor) *core.Tensor { return hermiteH.apply(x, n) }
+func HermiteH(x, n *core.Tensor) *core.Tensor {
+	return hermiteH.apply(x, n)
+}
 
 // HermiteHe returns the probabilists' Hermite polynomials of degrees n at x.
-func HermiteHe(x, n *core.Tensor) *core.Tensor { return hermiteHe.apply(x, n) }
+func HermiteHe(x, n *core.Tensor) *core.Tensor {
+	return hermiteHe.apply(x, n)
+}
 
 // LaguerreL returns the Laguerre polynomials of degrees n at x.
-func LaguerreL(x, n *core.Tensor) *core.Tensor { return laguerreL.apply(x, n) }
+func LaguerreL(x, n *core.Tensor) *core.Tensor {
+	return laguerreL.apply(x, n)
+}
 
 // LegendreP returns the Legendre polynomials of degrees n at x.
-func LegendreP(x, n *core.Tensor) *core.Tensor { return legendreP.apply(x, n) }
+func LegendreP(x, n *core.Tensor) *core.Tensor {
+	return legendreP.apply(x, n)
+}
 
 // ChebyshevT returns the Chebyshev polynomials of the first kind of degrees n at x.
-func ChebyshevT(x, n *core.Tensor) *core.Tensor { return chebyshevT.apply(x, n) }
+func ChebyshevT(x, n *core.Tensor) *core.Tensor {
+	return chebyshevT.apply(x, n)
+}
 
 // ChebyshevU returns the Chebyshev polynomials of the second kind of degrees n at x.
-func ChebyshevU(x, n *core.Tensor) *core.Tensor { return chebyshevU.apply(x, n) }
+func ChebyshevU(x, n *core.Tensor) *core.Tensor {
+	return chebyshevU.apply(x, n)
+}
 
 // ChebyshevV returns the Chebyshev polynomials of the third kind of degrees n at x.
-func ChebyshevV(x, n *core.Tensor) *core.Tensor { return chebyshevV.apply(x, n) }
+func ChebyshevV(x, n *core.Tensor) *core.Tensor {
+	return chebyshevV.apply(x, n)
+}
 
 // ChebyshevW returns the Chebyshev polynomials of the fourth kind of degrees n at x.
-func ChebyshevW(x, n *core.Tensor) *core.Tensor { return chebyshevW.apply(x, n) }
+func ChebyshevW(x, n *core.Tensor) *core.Tensor {
+	return chebyshevW.apply(x, n)
+}
 
 // ShiftedChebyshevT returns ChebyshevT(2x - 1, n).
-func ShiftedChebyshevT(x, n *core.Tensor) *core.Tensor { return shiftedT.apply(x, n) }
+func ShiftedChebyshevT(x, n *core.Tensor) *core.Tensor {
+	return shiftedT.apply(x, n)
+}
 
 // ShiftedChebyshevU returns ChebyshevU(2x - 1, n).
-func ShiftedChebyshevU(x, n *core.Tensor) *core.Tensor { return shiftedU.apply(x, n) }
+func ShiftedChebyshevU(x, n *core.Tensor) *core.Tensor {
+	return shiftedU.apply(x, n)
+}
 
 // ShiftedChebyshevV returns ChebyshevV(2x - 1, n).
-func ShiftedChebyshevV(x, n *core.Tensor) *core.Tensor { return shiftedV.apply(x, n) }
+func ShiftedChebyshevV(x, n *core.Tensor) *core.Tensor {
+	return shiftedV.apply(x, n)
+}
 
 // ShiftedChebyshevW returns ChebyshevW(2x - 1, n).
-func ShiftedChebyshevW(x, n *core.Tensor) *core.Tensor { return shiftedW.apply(x, n) }
+func ShiftedChebyshevW(x, n *core.Tensor) *core.Tensor {
+	return shiftedW.apply(x, n)
+}
 
 func (f *specialPair) apply(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, f.name, x, y)
+	}
 	op := begin(f.name, &x, &y)
 	d := core.Float32
 	if op.err == nil {

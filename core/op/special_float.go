@@ -7,6 +7,9 @@ import (
 
 // NextAfter returns the number next to x in the direction of y, elementwise, for float32 and float64.
 func NextAfter(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "nextafter", x, y)
+	}
 	op := begin("nextafter", &x, &y)
 	if op.err == nil && !y.IsNumber() && x.DType() != y.DType() {
 		d := core.ResultType(x, y)
@@ -31,11 +34,17 @@ func NextAfter(x, y *core.Tensor) *core.Tensor {
 
 // NextAfterInPlace replaces x by the numbers next to it in the direction of y and returns it.
 func NextAfterInPlace(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "nextafter_", x, y)
+	}
 	return replace("nextafter_", func(x *core.Tensor) *core.Tensor { return NextAfter(x, y) }, x, y)
 }
 
 // Frexp returns mantissas, of a size in [0.5, 1) or 0, and int32 exponents with x = mantissa * 2^exponent.
 func Frexp(x *core.Tensor) (mantissa, exponent *core.Tensor) {
+	if parts := distributed(x); parts != nil {
+		return handOn2(parts, "frexp", x)
+	}
 	op := begin("frexp", &x)
 	op.floatTensor(x)
 	if op.err != nil {

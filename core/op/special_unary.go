@@ -70,57 +70,97 @@ func init() { // not above, where they would refer to themselves
 }
 
 // I0 returns the modified Bessel function of the first kind of order 0.
-func I0(x *core.Tensor) *core.Tensor { return besselI0.apply(x) }
+func I0(x *core.Tensor) *core.Tensor {
+	return besselI0.apply(x)
+}
 
 // I0InPlace replaces x by [I0] of it and returns it.
-func I0InPlace(x *core.Tensor) *core.Tensor { return replace("i0_", I0, x) }
+func I0InPlace(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "i0_", x)
+	}
+	return replace("i0_", I0, x)
+}
 
 // I1 returns the modified Bessel function of the first kind of order 1.
-func I1(x *core.Tensor) *core.Tensor { return besselI1.apply(x) }
+func I1(x *core.Tensor) *core.Tensor {
+	return besselI1.apply(x)
+}
 
 // I0e returns exp(-|x|) * I0(x).
-func I0e(x *core.Tensor) *core.Tensor { return besselI0e.apply(x) }
+func I0e(x *core.Tensor) *core.Tensor {
+	return besselI0e.apply(x)
+}
 
 // I1e returns exp(-|x|) * I1(x).
-func I1e(x *core.Tensor) *core.Tensor { return besselI1e.apply(x) }
+func I1e(x *core.Tensor) *core.Tensor {
+	return besselI1e.apply(x)
+}
 
 // ModifiedBesselK0 returns the modified Bessel function of the second kind of order 0; NaN below 0.
-func ModifiedBesselK0(x *core.Tensor) *core.Tensor { return besselK0.apply(x) }
+func ModifiedBesselK0(x *core.Tensor) *core.Tensor {
+	return besselK0.apply(x)
+}
 
 // ModifiedBesselK1 returns the modified Bessel function of the second kind of order 1; NaN below 0.
-func ModifiedBesselK1(x *core.Tensor) *core.Tensor { return besselK1.apply(x) }
+func ModifiedBesselK1(x *core.Tensor) *core.Tensor {
+	return besselK1.apply(x)
+}
 
 // ScaledModifiedBesselK0 returns exp(x) * ModifiedBesselK0(x).
-func ScaledModifiedBesselK0(x *core.Tensor) *core.Tensor { return besselScaled0.apply(x) }
+func ScaledModifiedBesselK0(x *core.Tensor) *core.Tensor {
+	return besselScaled0.apply(x)
+}
 
 // ScaledModifiedBesselK1 returns exp(x) * ModifiedBesselK1(x).
-func ScaledModifiedBesselK1(x *core.Tensor) *core.Tensor { return besselScaled1.apply(x) }
+func ScaledModifiedBesselK1(x *core.Tensor) *core.Tensor {
+	return besselScaled1.apply(x)
+}
 
 // BesselJ0 returns the Bessel function of the first kind of order 0.
-func BesselJ0(x *core.Tensor) *core.Tensor { return besselJ0.apply(x) }
+func BesselJ0(x *core.Tensor) *core.Tensor {
+	return besselJ0.apply(x)
+}
 
 // BesselJ1 returns the Bessel function of the first kind of order 1.
-func BesselJ1(x *core.Tensor) *core.Tensor { return besselJ1.apply(x) }
+func BesselJ1(x *core.Tensor) *core.Tensor {
+	return besselJ1.apply(x)
+}
 
 // BesselY0 returns the Bessel function of the second kind of order 0; NaN below 0.
-func BesselY0(x *core.Tensor) *core.Tensor { return besselY0.apply(x) }
+func BesselY0(x *core.Tensor) *core.Tensor {
+	return besselY0.apply(x)
+}
 
 // BesselY1 returns the Bessel function of the second kind of order 1; NaN below 0.
-func BesselY1(x *core.Tensor) *core.Tensor { return besselY1.apply(x) }
+func BesselY1(x *core.Tensor) *core.Tensor {
+	return besselY1.apply(x)
+}
 
 // Erfcx returns exp(x*x) * erfc(x).
-func Erfcx(x *core.Tensor) *core.Tensor { return erfcxFunc.apply(x) }
+func Erfcx(x *core.Tensor) *core.Tensor {
+	return erfcxFunc.apply(x)
+}
 
 // LogNdtr returns the logarithm of the area under the standard normal density below x.
-func LogNdtr(x *core.Tensor) *core.Tensor { return logNdtrFunc.apply(x) }
+func LogNdtr(x *core.Tensor) *core.Tensor {
+	return logNdtrFunc.apply(x)
+}
 
 // Ndtri returns where the area under the standard normal density below is x; NaN outside [0, 1].
-func Ndtri(x *core.Tensor) *core.Tensor { return ndtriFunc.apply(x) }
+func Ndtri(x *core.Tensor) *core.Tensor {
+	return ndtriFunc.apply(x)
+}
 
 // AiryAi returns Airy's function Ai.
-func AiryAi(x *core.Tensor) *core.Tensor { return airyFunc.apply(x) }
+func AiryAi(x *core.Tensor) *core.Tensor {
+	return airyFunc.apply(x)
+}
 
 func (f *specialFunction) apply(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, f.name, x)
+	}
 	op := begin(f.name, &x)
 	if d := op.specialDType(x); op.err == nil && d != x.DType() {
 		return op.compose(func() *core.Tensor { return castTo(f.apply(castTo(x, d)), resultFloat(op.mode, x)) })

@@ -18,6 +18,9 @@ type CovOptions struct {
 // are divided by the number of observations less the correction. Weights must not be negative.
 // The result is of the dtype that x and AWeights promote to.
 func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
+	if parts := distributed(x, o.FWeights, o.AWeights); parts != nil {
+		return handOn(parts, "cov", x, correction, o)
+	}
 	op := begin("cov", &x).with(o.FWeights, o.AWeights)
 	if op.err == nil && !x.DType().IsFloat() {
 		return op.compose(func() *core.Tensor { return Cov(castTo(x, op.mode.Context().DefaultDType()), correction, o) })
@@ -78,6 +81,9 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 
 // CorrCoef returns the correlation coefficients of variables, the rows of x [variables, observations], or 1 for a single one.
 func CorrCoef(x *core.Tensor) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "corrcoef", x)
+	}
 	return compose("corrcoef", func() *core.Tensor {
 		c := Cov(x, 1, CovOptions{})
 		if c.Err() != nil {

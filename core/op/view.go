@@ -18,6 +18,9 @@ func (op *opContext) given(inputs ...*core.Tensor) {
 // Contiguous returns t itself (a new reference to it) if its elements lie row-major without gaps, otherwise a copy that
 // does.
 func Contiguous(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "contiguous", t)
+	}
 	if err := t.Err(); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -29,7 +32,12 @@ func Contiguous(t *core.Tensor) *core.Tensor {
 
 // Reshape returns t with another shape and the same elements row-major; one size may be -1, to be inferred. The result
 // is a view of t where the layout allows it, otherwise a copy.
-func Reshape(t *core.Tensor, shape ...int) *core.Tensor { return reshape("reshape", t, shape) }
+func Reshape(t *core.Tensor, shape ...int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "reshape", t, shape)
+	}
+	return reshape("reshape", t, shape)
+}
 
 func reshape(name string, t *core.Tensor, shape []int) *core.Tensor {
 	op := begin(name, &t)
@@ -63,6 +71,9 @@ func reshapeDeriv(ctx *core.BackwardContext) {
 // View returns t with another shape and the same elements row-major, always as a view: it fails where the layout would
 // need a copy. One size may be -1, to be inferred.
 func View(t *core.Tensor, shape ...int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "view", t, shape)
+	}
 	op := begin("view", &t)
 	shape = op.inferShape(t, shape)
 	if op.err != nil {
@@ -77,6 +88,9 @@ func View(t *core.Tensor, shape ...int) *core.Tensor {
 
 // ViewAs returns View(t, other's shape).
 func ViewAs(t, other *core.Tensor) *core.Tensor {
+	if parts := distributed(t, other); parts != nil {
+		return handOn(parts, "view_as", t, other)
+	}
 	if err := other.Usable("view_as"); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -85,6 +99,9 @@ func ViewAs(t, other *core.Tensor) *core.Tensor {
 
 // ReshapeAs returns Reshape(t, other's shape).
 func ReshapeAs(t, other *core.Tensor) *core.Tensor {
+	if parts := distributed(t, other); parts != nil {
+		return handOn(parts, "reshape_as", t, other)
+	}
 	if err := other.Usable("reshape_as"); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -94,6 +111,9 @@ func ReshapeAs(t, other *core.Tensor) *core.Tensor {
 // Flatten returns t with the dimensions from start to end, both included, joined to one: a view where the layout allows
 // it, otherwise a copy. A 0-d tensor becomes one of shape [1].
 func Flatten(t *core.Tensor, start, end int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "flatten", t, start, end)
+	}
 	op := begin("flatten", &t)
 	start, end = op.dim(start, t), op.dim(end, t)
 	if op.err == nil && start > end {
@@ -111,10 +131,18 @@ func Flatten(t *core.Tensor, start, end int) *core.Tensor {
 }
 
 // Ravel returns the elements of t in one dimension: a view where the layout allows it, otherwise a copy.
-func Ravel(t *core.Tensor) *core.Tensor { return reshape("ravel", t, []int{-1}) }
+func Ravel(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "ravel", t)
+	}
+	return reshape("ravel", t, []int{-1})
+}
 
 // Unflatten returns t with dimension dim split into the given sizes, of which one may be -1.
 func Unflatten(t *core.Tensor, dim int, sizes ...int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "unflatten", t, dim, sizes)
+	}
 	op := begin("unflatten", &t)
 	dim = op.dim(dim, t)
 	if op.err == nil && (len(sizes) == 0 || t.Dim() == 0) {

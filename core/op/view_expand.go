@@ -8,13 +8,26 @@ import (
 
 // Expand returns a view of t in which dimensions of size 1 are repeated to the given sizes, and new ones are put in
 // front; -1 keeps a size. All repetitions share memory.
-func Expand(t *core.Tensor, shape ...int) *core.Tensor { return expand("expand", t, shape) }
+func Expand(t *core.Tensor, shape ...int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "expand", t, shape)
+	}
+	return expand("expand", t, shape)
+}
 
 // BroadcastTo returns a view of t broadcast to the given shape.
-func BroadcastTo(t *core.Tensor, shape ...int) *core.Tensor { return expand("broadcast_to", t, shape) }
+func BroadcastTo(t *core.Tensor, shape ...int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "broadcast_to", t, shape)
+	}
+	return expand("broadcast_to", t, shape)
+}
 
 // ExpandAs returns Expand(t, other's shape).
 func ExpandAs(t, other *core.Tensor) *core.Tensor {
+	if parts := distributed(t, other); parts != nil {
+		return handOn(parts, "expand_as", t, other)
+	}
 	if err := other.Usable("expand_as"); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -53,6 +66,9 @@ func expandDeriv(ctx *core.BackwardContext) { ctx.Set(0, sumTo(ctx.Grad(), ctx.I
 
 // BroadcastTensors returns views of the tensors broadcast against one another.
 func BroadcastTensors(tensors ...*core.Tensor) []*core.Tensor {
+	if parts := distributed(tensors...); parts != nil {
+		return handOnList(parts, "broadcast_tensors", tensors)
+	}
 	op := begin("broadcast_tensors").list(&tensors)
 	shape := op.broadcast(tensors...)
 	out := make([]*core.Tensor, len(tensors))
@@ -68,6 +84,9 @@ func BroadcastTensors(tensors ...*core.Tensor) []*core.Tensor {
 
 // Squeeze returns a view of t without the given dimensions, of those that have size 1; none means all of them.
 func Squeeze(t *core.Tensor, dims ...int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "squeeze", t, dims)
+	}
 	op := begin("squeeze", &t)
 	list := op.dims(dims, t)
 	if op.err != nil {
@@ -85,6 +104,9 @@ func Squeeze(t *core.Tensor, dims ...int) *core.Tensor {
 
 // Unsqueeze returns a view of t with a dimension of size 1 inserted, to be dimension dim of the result.
 func Unsqueeze(t *core.Tensor, dim int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "unsqueeze", t, dim)
+	}
 	op := begin("unsqueeze", &t)
 	if op.err != nil {
 		return op.fail()
@@ -105,13 +127,28 @@ func Unsqueeze(t *core.Tensor, dim int) *core.Tensor {
 }
 
 // AtLeast1D returns t, a 0-d tensor as one of shape [1].
-func AtLeast1D(t *core.Tensor) *core.Tensor { return atLeast(t, 1) }
+func AtLeast1D(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "atleast_1d", t)
+	}
+	return atLeast(t, 1)
+}
 
 // AtLeast2D returns t with dimensions of size 1 in front, to have at least two.
-func AtLeast2D(t *core.Tensor) *core.Tensor { return atLeast(t, 2) }
+func AtLeast2D(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "atleast_2d", t)
+	}
+	return atLeast(t, 2)
+}
 
 // AtLeast3D returns t with at least three dimensions: a vector becomes a row [1, n, 1], a matrix [m, n, 1].
-func AtLeast3D(t *core.Tensor) *core.Tensor { return atLeast(t, 3) }
+func AtLeast3D(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "atleast_3d", t)
+	}
+	return atLeast(t, 3)
+}
 
 func atLeast(t *core.Tensor, n int) *core.Tensor {
 	if err := t.Err(); err != nil {

@@ -7,7 +7,12 @@ import (
 )
 
 // Permute returns a view of t with its dimensions in the given order, which names each once.
-func Permute(t *core.Tensor, dims ...int) *core.Tensor { return permute("permute", t, dims) }
+func Permute(t *core.Tensor, dims ...int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "permute", t, dims)
+	}
+	return permute("permute", t, dims)
+}
 
 func permute(name string, t *core.Tensor, dims []int) *core.Tensor {
 	op := begin(name, &t)
@@ -54,6 +59,9 @@ func (op *opContext) order(dims []int, t *core.Tensor) []int {
 
 // Transpose returns a view of t with two dimensions swapped.
 func Transpose(t *core.Tensor, dim0, dim1 int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "transpose", t, dim0, dim1)
+	}
 	op := begin("transpose", &t)
 	dim0, dim1 = op.dim(dim0, t), op.dim(dim1, t)
 	if op.err != nil {
@@ -72,10 +80,18 @@ func transposeDeriv(ctx *core.BackwardContext) {
 }
 
 // SwapAxes returns Transpose(t, axis0, axis1).
-func SwapAxes(t *core.Tensor, axis0, axis1 int) *core.Tensor { return Transpose(t, axis0, axis1) }
+func SwapAxes(t *core.Tensor, axis0, axis1 int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "swapaxes", t, axis0, axis1)
+	}
+	return Transpose(t, axis0, axis1)
+}
 
 // MT returns a view of t with its last two dimensions swapped.
 func MT(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "mT", t)
+	}
 	if t.Err() == nil && t.Dim() < 2 {
 		return core.ErrorTensor(core.Errorf(core.ShapeError, "mT", "got shape %v, want at least 2 dimensions", t.Shape()))
 	}
@@ -85,6 +101,9 @@ func MT(t *core.Tensor) *core.Tensor {
 // TransposeMatrix is PyTorch's t: it returns a view of the matrix t transposed; a tensor of fewer dimensions stays as it
 // is.
 func TransposeMatrix(t *core.Tensor) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "t", t)
+	}
 	if t.Err() == nil && t.Dim() > 2 {
 		return core.ErrorTensor(core.Errorf(core.ShapeError, "t", "got shape %v, want at most 2 dimensions", t.Shape()))
 	}
@@ -96,6 +115,9 @@ func TransposeMatrix(t *core.Tensor) *core.Tensor {
 
 // Movedim returns a view of t with the dimensions source moved to the places destination; the others keep their order.
 func Movedim(t *core.Tensor, source, destination []int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "movedim", t, source, destination)
+	}
 	op := begin("movedim", &t)
 	if op.err == nil && len(source) != len(destination) {
 		op.failf(core.ValueError, "got %d dimensions %v and %d places %v", len(source), source, len(destination), destination)

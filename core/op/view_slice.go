@@ -67,6 +67,9 @@ func embedDeriv(ctx *core.BackwardContext) {
 // Narrow returns a view of the length indices of dimension dim of t that begin at start, which may be negative to count
 // from the end.
 func Narrow(t *core.Tensor, dim, start, length int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "narrow", t, dim, start, length)
+	}
 	op := begin("narrow", &t)
 	dim = op.dim(dim, t)
 	if op.err == nil && t.Dim() == 0 {
@@ -110,6 +113,9 @@ func (op *opContext) narrow(t *core.Tensor, dim, start, length, step int) *core.
 // Slice returns a view of every step-th index of dimension dim of t from start to before stop. As in Python, negative
 // bounds count from the end and bounds past the ends are the ends; the step must be positive.
 func Slice(t *core.Tensor, dim, start, stop, step int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "slice", t, dim, start, stop, step)
+	}
 	op := begin("slice", &t)
 	dim = op.dim(dim, t)
 	if op.err == nil && t.Dim() == 0 {
@@ -143,6 +149,9 @@ func sliceBounds(start, stop, step, n int) (first, length int) {
 // Select returns a view of t at the given index of dimension dim, which the result lacks. A negative index counts from
 // the end.
 func Select(t *core.Tensor, dim, index int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "select", t, dim, index)
+	}
 	op := begin("select", &t)
 	dim = op.dim(dim, t)
 	if op.err == nil && t.Dim() == 0 {
@@ -167,6 +176,9 @@ func Select(t *core.Tensor, dim, index int) *core.Tensor {
 // Diagonal returns a view of the diagonal of the matrices that dimensions dim1 and dim2 of t hold, as the last
 // dimension; offset k is the k-th diagonal above the main one, or below if negative.
 func Diagonal(t *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "diagonal", t, offset, dim1, dim2)
+	}
 	op := begin("diagonal", &t)
 	dim1, dim2 = op.dim(dim1, t), op.dim(dim2, t)
 	if op.err == nil && (t.Dim() < 2 || dim1 == dim2) {
@@ -196,6 +208,9 @@ func Diagonal(t *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 // Unfold returns a view of the windows of the given size of dimension dim of t, step apart. Dimension dim counts the
 // windows and a new last dimension runs within them. Windows that overlap share memory.
 func Unfold(t *core.Tensor, dim, size, step int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "unfold", t, dim, size, step)
+	}
 	op := begin("unfold", &t)
 	dim = op.dim(dim, t)
 	if op.err != nil {
@@ -225,5 +240,8 @@ func Unfold(t *core.Tensor, dim, size, step int) *core.Tensor {
 
 // NarrowCopy returns a copy of what [Narrow] returns.
 func NarrowCopy(t *core.Tensor, dim, start, length int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "narrow_copy", t, dim, start, length)
+	}
 	return compose("narrow_copy", func() *core.Tensor { return Clone(Narrow(t, dim, start, length)) })
 }

@@ -8,6 +8,9 @@ import (
 
 // Split returns views of t cut along dimension dim into parts of the given size, the last of which may be smaller.
 func Split(t *core.Tensor, size, dim int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "split", t, size, dim)
+	}
 	op := begin("split", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.err == nil && (size < 0 || size == 0 && n > 0) {
@@ -24,6 +27,9 @@ func Split(t *core.Tensor, size, dim int) []*core.Tensor {
 
 // SplitSizes returns views of t cut along dimension dim into parts of the given sizes, which must add up to its size.
 func SplitSizes(t *core.Tensor, sizes []int, dim int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "split_with_sizes", t, sizes, dim)
+	}
 	op := begin("split", &t)
 	dim, n := op.splitDim(dim, t)
 	sum := 0
@@ -46,6 +52,9 @@ func SplitSizes(t *core.Tensor, sizes []int, dim int) []*core.Tensor {
 // Chunk returns views of t cut along dimension dim into the given number of equal parts, but for the last; there may be
 // fewer parts if the size does not divide.
 func Chunk(t *core.Tensor, chunks, dim int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "chunk", t, chunks, dim)
+	}
 	op := begin("chunk", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.err == nil && chunks <= 0 {
@@ -69,6 +78,9 @@ func Chunk(t *core.Tensor, chunks, dim int) []*core.Tensor {
 // TensorSplit returns views of t cut along dimension dim into the given number of parts, whose sizes differ by at most
 // one.
 func TensorSplit(t *core.Tensor, sections, dim int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "tensor_split", t, sections, dim)
+	}
 	op := begin("tensor_split", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.err == nil && sections <= 0 {
@@ -89,6 +101,9 @@ func TensorSplit(t *core.Tensor, sections, dim int) []*core.Tensor {
 
 // TensorSplitAt returns views of t cut along dimension dim before each of the given indices, as slices of Python are.
 func TensorSplitAt(t *core.Tensor, indices []int, dim int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "tensor_split_at", t, indices, dim)
+	}
 	op := begin("tensor_split", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.err != nil {
@@ -107,6 +122,9 @@ func TensorSplitAt(t *core.Tensor, indices []int, dim int) []*core.Tensor {
 
 // Unbind returns views of t at each index of dimension dim, which they lack.
 func Unbind(t *core.Tensor, dim int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "unbind", t, dim)
+	}
 	op := begin("unbind", &t)
 	dim, n := op.splitDim(dim, t)
 	if op.partCount(n, 1); op.err != nil {
@@ -199,6 +217,9 @@ func outputGrads(ctx *core.BackwardContext) []*core.Tensor {
 
 // HSplit is [TensorSplit] into columns: along dimension 1, or 0 of a vector.
 func HSplit(t *core.Tensor, sections int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "hsplit", t, sections)
+	}
 	dim := 1
 	if t.Err() == nil && t.Dim() == 1 {
 		dim = 0
@@ -208,11 +229,17 @@ func HSplit(t *core.Tensor, sections int) []*core.Tensor {
 
 // VSplit is [TensorSplit] into rows: along dimension 0 of at least two dimensions.
 func VSplit(t *core.Tensor, sections int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "vsplit", t, sections)
+	}
 	return evenSplit("vsplit", t, sections, 0, 2)
 }
 
 // DSplit is [TensorSplit] along dimension 2 of at least three dimensions.
 func DSplit(t *core.Tensor, sections int) []*core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOnList(parts, "dsplit", t, sections)
+	}
 	return evenSplit("dsplit", t, sections, 2, 3)
 }
 

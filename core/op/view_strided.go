@@ -10,6 +10,9 @@ import (
 // AsStrided returns a view of t's memory with the given shape, strides and offset, all in elements, the offset relative
 // to t's. The view must lie within t's storage.
 func AsStrided(t *core.Tensor, shape, strides []int, offset int) *core.Tensor {
+	if parts := distributed(t); parts != nil {
+		return handOn(parts, "as_strided", t, shape, strides, offset)
+	}
 	op := begin("as_strided", &t)
 	op.within(t, shape, strides, offset)
 	if op.err != nil {

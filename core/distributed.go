@@ -1,0 +1,65 @@
+package core
+
+// Parts says where the elements of a distributed tensor are, and does for it what an ordinary tensor does by itself. Package
+// parallel/tensor implements it.
+type Parts interface {
+	// Local returns this rank's part, which belongs to the distributed tensor.
+	Local() *Tensor
+	// With returns a distributed tensor of which local, a tensor like Local, is this rank's part. It takes over local.
+	With(local *Tensor) *Tensor
+	// Gradient is With for a gradient of Local.
+	Gradient(local *Tensor) *Tensor
+	// Seed returns this rank's part of grad, a gradient of the distributed tensor or nil, as a gradient of Local.
+	Seed(grad *Tensor) (*Tensor, error)
+	// Apply applies an operation some of whose arguments are distributed tensors.
+	Apply(a Application) []*Tensor
+	// Release releases Local and what else it has.
+	Release()
+	// String returns the placements, such as "[Shard(0), Replicate()]".
+	String() string
+}
+
+// An Application is the use of an operation.
+type Application struct {
+	Op   string // the name of its row, with "_" behind it for the variant in place
+	Args []any  // of the Go function, tensors or lists of tensors among them
+	// Call is the function for ordinary tensors.
+	Call func(args []any) []*Tensor
+}
+
+// NewDistributed returns a tensor of the given shape whose elements lie on several ranks. This rank's part leaves its scope.
+//
+// A distributed tensor has no storage. Its place in the graph is its part's. Operations that know how to work on it hand it to
+// [Parts]; others fail.
+func NewDistributed(m Mode, p Parts, d DType, shape []int) *Tensor {
+	t := &Tensor{dtype: d, other: &noTensor{parts: p}}
+	t.setShape(shape)
+	ContiguousStrides(t.shape, t.strides)
+	p.Local().kept = true
+	m.register(t)
+	return t
+}
+
+// Parts returns where the elements of a distributed tensor are; nil for an ordinary tensor.
+func (t *Tensor) Parts() Parts {
+	if t == nil || t.other == nil {
+		return nil
+	}
+	return t.other.parts
+}
+
+// here returns this rank's part of a distributed tensor, and an ordinary tensor as it is.
+func (t *Tensor) here() *Tensor {
+	if t.other != nil && t.other.parts != nil {
+		return t.other.parts.Local()
+	}
+	return t
+}
+
+// refuse returns the error of an operation that works on tensors with memory, or nil for a number.
+func (n *noTensor) refuse(op string) error {
+	if n.parts != nil {
+		return Errorf(StateError, op, "got a distributed tensor with placements %v, want an ordinary one: use its local part, or gather it", n.parts)
+	}
+	return n.err
+}

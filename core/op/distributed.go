@@ -1,0 +1,171 @@
+package op
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// distributed returns where the first distributed tensor of the list is, or nil if all are ordinary. An op whose inputs are distributed
+// hands itself to [core.Parts] in its first line, and is called again with this rank's parts:
+//
+//	if parts := distributed(x, weight, bias); parts != nil {
+//		return handOn(parts, "linear", x, weight, bias)
+//	}
+func distributed(tensors ...*core.Tensor) core.Parts {
+	for _, t := range tensors {
+		if p := t.Parts(); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// handOn applies the op to distributed tensors. args are those of its Go function.
+func handOn(p core.Parts, name string, args ...any) *core.Tensor {
+	return handOnList(p, name, args...)[0]
+}
+
+// handOn2 is handOn for an op with two results.
+func handOn2(p core.Parts, name string, args ...any) (*core.Tensor, *core.Tensor) {
+	out := handOnList(p, name, args...)
+	return out[0], out[len(out)-1]
+}
+
+// handOn3 is handOn for an op with three results.
+func handOn3(p core.Parts, name string, args ...any) (*core.Tensor, *core.Tensor, *core.Tensor) {
+	out := handOnList(p, name, args...)
+	return out[0], out[len(out)/2], out[len(out)-1]
+}
+
+// handOnList is handOn for an op with a list of results. After an error it has one.
+func handOnList(p core.Parts, name string, args ...any) []*core.Tensor {
+	return p.Apply(core.Application{Op: name, Args: args, Call: func(args []any) []*core.Tensor { return callLocal(name, args) }})
+}
+
+// function returns the Go function of a row or, for the name with "_" behind it, of its variant in place.
+func function(name string) any {
+	if r := rows[name]; r != nil {
+		if r.Func != nil {
+			return r.Func
+		}
+		return r.InPlace
+	}
+	if r := rows[name[:len(name)-1]]; r != nil {
+		return r.InPlace
+	}
+	return nil
+}
+
+// callLocal calls the Go function of an op with exactly its arguments; a variadic one with the slice.
+func callLocal(name string, args []any) []*core.Tensor {
+	f := reflect.ValueOf(function(name))
+	in := make([]reflect.Value, len(args))
+	for i, a := range args {
+		if in[i] = reflect.ValueOf(a); a == nil {
+			in[i] = reflect.Zero(f.Type().In(i))
+		}
+	}
+	call := f.Call
+	if f.Type().IsVariadic() {
+		call = f.CallSlice
+	}
+	return results(call(in))
+}
+
+// results returns the tensors among what a function returned.
+func results(values []reflect.Value) []*core.Tensor {
+	var out []*core.Tensor
+	for _, v := range values {
+		switch x := v.Interface().(type) {
+		case *core.Tensor:
+			out = append(out, x)
+		case []*core.Tensor:
+			out = append(out, x...)
+		}
+	}
+	return out
+}
+
+// distributedIn is distributed for a list and further tensors.
+func distributedIn(list []*core.Tensor, more ...*core.Tensor) core.Parts {
+	if p := distributed(list...); p != nil {
+		return p
+	}
+	return distributed(more...)
+}
+
+// anys returns the tensors as arguments.
+func anys(list []*core.Tensor) []any {
+	out := make([]any, len(list))
+	for i, t := range list {
+		out[i] = t
+	}
+	return out
+}
+
+// tensorsOf undoes anys.
+func tensorsOf(args []any) []*core.Tensor {
+	out := make([]*core.Tensor, len(args))
+	for i, a := range args {
+		out[i], _ = a.(*core.Tensor)
+	}
+	return out
+}
+
+// fields returns the tensors of an argument: itself, those of a list, or those of a struct of options.
+func fields(a any) []*core.Tensor {
+	switch x := a.(type) {
+	case *core.Tensor:
+		return []*core.Tensor{x}
+	case []*core.Tensor:
+		return x
+	}
+	v := reflect.ValueOf(a)
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	var out []*core.Tensor
+	for i := range v.NumField() {
+		if t, ok := v.Field(i).Interface().(*core.Tensor); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Replaced returns arguments with other tensors, in the order of [Use].Tensors.
+func Replaced(args []any, with []*core.Tensor) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		n := len(fields(a))
+		own := with[:n]
+		with = with[n:]
+		switch a.(type) {
+		case *core.Tensor:
+			out[i] = own[0]
+		case []*core.Tensor:
+			out[i] = slices.Clone(own)
+		default:
+			out[i] = a
+			if n > 0 {
+				out[i] = withFields(a, own)
+			}
+		}
+	}
+	return out
+}
+
+// withFields returns a copy of a struct of options with other tensors.
+func withFields(a any, tensors []*core.Tensor) any {
+	v := reflect.New(reflect.TypeOf(a)).Elem()
+	v.Set(reflect.ValueOf(a))
+	for i, at := 0, 0; i < v.NumField(); i++ {
+		if v.Field(i).Type() == reflect.TypeFor[*core.Tensor]() {
+			v.Field(i).Set(reflect.ValueOf(tensors[at]))
+			at++
+		}
+	}
+	return v.Interface()
+}

@@ -1,0 +1,398 @@
+package op
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A Strategy is one way in which an op can work on parts of tensors without communication along one dimension of a mesh: how each of its
+// tensors lies, and each of its results. The last result's placement is also that of further results.
+type Strategy struct {
+	In, Out []core.Placement
+	Size    int // of the inputs' sharded dimension in the whole
+	OutSize int // of the results' sharded dimension in the whole, if it is another; otherwise 0
+	// Local is the op for this rank's parts, if it is another than for whole tensors. The rank has length elements from start on of the
+	// sharded dimension.
+	Local func(args []any, start, length int) []*core.Tensor
+}
+
+// ResultSize returns the size of the results' sharded dimension in the whole.
+func (s Strategy) ResultSize() int {
+	if s.OutSize != 0 {
+		return s.OutSize
+	}
+	return s.Size
+}
+
+// A Rule says which strategies an op has for its arguments.
+type Rule struct {
+	// Strategies returns them, apart from that of inputs and results that are all replicated, which every op has.
+	Strategies func(u *Use) []Strategy
+	// Compose, if it is set, may return the op's results as those of other ops, for arguments with which these communicate less; otherwise
+	// nil.
+	Compose func(u *Use) []*core.Tensor
+	// Shape is one more than the index of the argument that is the shape of the result; 0 if there is none.
+	Shape int
+}
+
+// A Use is the use of an op on distributed tensors.
+type Use struct {
+	Op      string
+	Parts   core.Parts // of one of its tensors
+	Args    []any
+	Tensors []*core.Tensor // the tensors and numbers among the arguments, in order, those of lists and options included; nil where absent
+	// Ranks is the number of ranks of the mesh.
+	Ranks int
+	// Sharded reports whether a tensor is sharded along a dimension, by any dimension of the mesh.
+	Sharded func(t *core.Tensor, dim int) bool
+}
+
+// NewUse returns the use of an op with the given arguments.
+func NewUse(a core.Application) *Use {
+	u := &Use{Op: a.Op, Args: a.Args}
+	args := a.Args
+	for _, a := range args {
+		u.Tensors = append(u.Tensors, fields(a)...)
+	}
+	return u
+}
+
+// RuleOf returns the rule of a row, or of the variant in place of a row whose name it is but for the "_" behind it; or nil.
+func RuleOf(name string) *Rule {
+	if r, ok := rules[name]; ok {
+		return r
+	}
+	if base, ok := strings.CutSuffix(name, "_"); ok {
+		if r, ok := rules[base]; ok {
+			return r
+		}
+		name = base
+	}
+	if r := rows[name]; r != nil && (r.Elementwise != nil && r.Family != "loss" && r.Family != "reduction" || r.Family == "special") {
+		return each
+	}
+	return nil
+}
+
+// Again returns the op's first result for other arguments.
+func (u *Use) Again(args []any) *core.Tensor { return handOn(u.Parts, u.Op, args...) }
+
+// divided reports whether a tensor is sharded along one of the dimensions.
+func (u *Use) divided(t *core.Tensor, dims []int) bool {
+	return t.Numel() > 0 && slices.ContainsFunc(dims, func(d int) bool { return u.Sharded(t, d) })
+}
+
+// argument returns argument i.
+func argument[A any](u *Use, i int) A {
+	a, _ := u.Args[i].(A)
+	return a
+}
+
+// replicated returns the placements of inputs that are all replicated.
+func (u *Use) replicated() []core.Placement { return make([]core.Placement, len(u.Tensors)) }
+
+// dimOf returns a dimension of a tensor with n dimensions counted from 0, or -1 if there is no such dimension.
+func dimOf(d, n int) int {
+	if d < 0 {
+		d += n
+	}
+	if d < 0 || d >= max(n, 1) {
+		return -1
+	}
+	return d
+}
+
+// each is the rule of ops that work element by element and broadcast their inputs.
+var each = notation("...->...")
+
+// notation returns the rule of an op whose dimensions are written as in index notation, the inputs before "->" and the results behind it.
+// A lower-case letter is a dimension along which the op can be divided: it occurs in the inputs and results that are then sharded along it,
+// or in inputs alone, over which the op sums. Dimensions with a capital letter, and those behind the last letter, must be whole. "..." are
+// leading dimensions, which are broadcast. Inputs behind the last one are like the last. A "+" marks a term that is added to the sums.
+//
+// An op is linear in the inputs marked with "*", if the others, but for the terms, are replicated.
+func notation(s string) *Rule {
+	left, right, ok := strings.Cut(s, "->")
+	if !ok {
+		panic("op: notation without ->: " + s)
+	}
+	ins, outs := strings.Split(left, ","), strings.Split(right, ",")
+	return &Rule{Strategies: func(u *Use) []Strategy { return index(u, ins, outs) }}
+}
+
+// A label names a dimension: a letter, or a leading dimension counted from the last one of "...".
+type label struct {
+	letter byte
+	lead   int
+}
+
+// term is what is written of one tensor.
+type term struct {
+	labels        []label // by dimension
+	added, linear bool
+}
+
+// parse lays what is written of a tensor on its dimensions. more is the number of leading dimensions; -1 means that n, the number of all
+// dimensions, says it.
+func parse(s string, n, more int) term {
+	var t term
+	t.added, t.linear = strings.Contains(s, "+"), strings.Contains(s, "*")
+	s = strings.Trim(s, "+*")
+	if rest, ok := strings.CutPrefix(s, "..."); ok {
+		if more < 0 {
+			more = n - len(rest)
+		}
+		for i := range max(more, 0) {
+			t.labels = append(t.labels, label{lead: more - i})
+		}
+		s = rest
+	}
+	for i := range len(s) {
+		t.labels = append(t.labels, label{letter: s[i]})
+	}
+	return t
+}
+
+func index(u *Use, ins, outs []string) (list []Strategy) {
+	in := make([]term, len(u.Tensors))
+	sizes := map[label]int{}
+	var order []label
+	lead := 0
+	for i, t := range u.Tensors {
+		if t == nil || t.IsNumber() {
+			continue
+		}
+		in[i] = parse(ins[min(i, len(ins)-1)], t.Dim(), -1)
+		if len(in[i].labels) > t.Dim() {
+			return nil
+		}
+		for d, l := range in[i].labels {
+			lead = max(lead, l.lead)
+			if _, ok := sizes[l]; !ok {
+				order = append(order, l)
+			}
+			sizes[l] = max(sizes[l], t.Shape()[d])
+			if t.Shape()[d] == 0 {
+				sizes[l] = 0
+			}
+		}
+	}
+	out := make([]term, len(outs))
+	for i, s := range outs {
+		out[i] = parse(s, 0, lead)
+	}
+	for _, l := range order {
+		if l.letter >= 'A' && l.letter <= 'Z' || sizes[l] <= 1 {
+			continue
+		}
+		s := Strategy{In: u.replicated(), Size: sizes[l]}
+		contracted := true
+		for _, o := range out {
+			if d := slices.Index(o.labels, l); d >= 0 {
+				s.Out, contracted = append(s.Out, core.Shard(d)), false
+			} else {
+				s.Out = append(s.Out, core.Partial(core.Sums))
+			}
+		}
+		for i, t := range u.Tensors {
+			if t == nil || t.IsNumber() {
+				continue
+			}
+			if d := slices.Index(in[i].labels, l); d >= 0 && t.Shape()[d] == sizes[l] {
+				s.In[i] = core.Shard(d)
+			} else if contracted && in[i].added {
+				s.In[i] = core.Partial(core.Sums)
+			}
+		}
+		list = append(list, s)
+	}
+	for i, t := range in {
+		if t.linear {
+			s := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(core.Sums)}}
+			s.In[i] = core.Partial(core.Sums)
+			for j := range in {
+				if in[j].added {
+					s.In[j] = core.Partial(core.Sums)
+				}
+			}
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// linear adds to a rule the strategy of pending sums, for ops of which the sum of results is the result of the sums.
+func linear(r *Rule) *Rule {
+	c := *r
+	c.Strategies = func(u *Use) []Strategy {
+		s := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(core.Sums)}}
+		for i, t := range u.Tensors {
+			if t == nil {
+				continue
+			}
+			if t.IsNumber() || !t.DType().IsFloat() {
+				return r.Strategies(u)
+			}
+			s.In[i] = core.Partial(core.Sums)
+		}
+		return append(r.Strategies(u), s)
+	}
+	return &c
+}
+
+// dims returns the rule of an op on one tensor. to returns for each dimension of the tensor that of the results with the same elements in
+// the same order, or -1 if the op works along it.
+func dims(to func(u *Use, shape []int) []int) *Rule {
+	return &Rule{Strategies: func(u *Use) (list []Strategy) {
+		t := u.Tensors[0]
+		for d, e := range to(u, t.Shape()) {
+			if e < 0 || t.Shape()[d] <= 1 {
+				continue
+			}
+			s := Strategy{In: u.replicated(), Out: []core.Placement{core.Shard(e)}, Size: t.Shape()[d]}
+			s.In[0] = core.Shard(d)
+			list = append(list, s)
+		}
+		return list
+	}}
+}
+
+// same returns 0 to n-1.
+func same(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// worksAlong is the rule of an op whose results have the dimensions of its tensor, and which works along the dimensions that the arguments of
+// the given indices say: a number, a list, or none for all.
+func worksAlong(indices ...int) *Rule {
+	return dims(func(u *Use, shape []int) []int {
+		to := same(len(shape))
+		for _, i := range indices {
+			for _, d := range reduced(u, i, len(shape)) {
+				to[d] = -1
+			}
+		}
+		return to
+	})
+}
+
+// reduced returns the dimensions that argument i says, of n: all for an empty list.
+func reduced(u *Use, i, n int) (list []int) {
+	switch a := u.Args[i].(type) {
+	case int:
+		list = []int{a}
+	case *int:
+		if a != nil {
+			list = []int{*a}
+		}
+	case []int:
+		list = a
+	}
+	if list == nil || len(list) == 0 {
+		return same(n)
+	}
+	out := make([]int, 0, len(list))
+	for _, d := range list {
+		if d = dimOf(d, n); d >= 0 && d < n {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// without is the rule of an op that removes the dimensions that argument i says, or keeps them with size 1 if argument keep, an index or -1,
+// says so.
+func without(i int, keep func(u *Use) bool) *Rule {
+	return dims(func(u *Use, shape []int) []int {
+		gone := reduced(u, i, len(shape))
+		to, at := make([]int, len(shape)), 0
+		for d := range shape {
+			if to[d] = at; slices.Contains(gone, d) {
+				to[d] = -1
+				if !keep(u) {
+					continue
+				}
+			}
+			at++
+		}
+		return to
+	})
+}
+
+func flag(i int) func(u *Use) bool { return func(u *Use) bool { return argument[bool](u, i) } }
+
+// combining adds to [without] the strategies in which the dimensions that go are sharded, and the results pending.
+func combining(r *Rule, i int, c core.Combination) *Rule {
+	out := *r
+	out.Strategies = func(u *Use) []Strategy {
+		list := r.Strategies(u)
+		t := u.Tensors[0]
+		for _, d := range reduced(u, i, t.Dim()) {
+			if t.Shape()[d] <= 1 || c != core.Sums && t.Shape()[d]%u.Ranks != 0 { // of no elements there is no maximum
+				continue
+			}
+			s := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(c)}}
+			s.In[0] = core.Shard(d)
+			list = append(list, s)
+		}
+		return list
+	}
+	return &out
+}
+
+// last is the rule of an op that works along the last n dimensions.
+func last(n int) *Rule {
+	return dims(func(u *Use, shape []int) []int {
+		to := same(len(shape))
+		for d := max(len(shape)-n, 0); d < len(shape); d++ {
+			to[d] = -1
+		}
+		return to
+	})
+}
+
+// divisionsOf returns for each dimension of a shape that of another shape, of as many elements, which is divided in the same places by up to
+// ranks ranks; -1 if there is none.
+func divisionsOf(from, to []int, ranks int) []int {
+	out := make([]int, len(from))
+	for i := range from {
+		out[i] = -1
+		before := core.Numel(from[:i])
+		for j := range to {
+			if core.Numel(to[:j]) != before || to[j] <= 1 {
+				continue
+			}
+			if from[i] == to[j] || from[i]%ranks == 0 && to[j]%ranks == 0 {
+				out[i] = j
+			}
+			break
+		}
+	}
+	return out
+}
+
+// sizesFor returns a shape with its -1 replaced, for a tensor of numel elements; or nil.
+func sizesFor(shape []int, numel int) []int {
+	out := slices.Clone(shape)
+	if i := slices.Index(out, -1); i >= 0 {
+		out[i] = 1
+		n := core.Numel(out)
+		if n == 0 || numel%n != 0 {
+			return nil
+		}
+		out[i] = numel / n
+	}
+	if core.Numel(out) != numel {
+		return nil
+	}
+	return out
+}
+
+func (s Strategy) String() string { return fmt.Sprintf("%v -> %v", s.In, s.Out) }

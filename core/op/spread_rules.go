@@ -1,0 +1,412 @@
+package op
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// rules holds what distribution may do to an op, by the name of its row. An op made of operations on elements needs no line here; one
+// without a rule works on whole tensors.
+var rules map[string]*Rule
+
+// ruleNames lists the ops that have the same rule.
+func ruleNames(r *Rule, names string) {
+	for _, n := range strings.Fields(names) {
+		rules[n] = r
+	}
+}
+
+func init() {
+	rules = map[string]*Rule{}
+	ruleNames(each, `clamp celu gelu ceil floor round trunc float_power square pow heaviside ldexp isclose  logit lcm nextafter
+		nan_to_num masked_fill where zeros_like ones_like full_like empty_like frexp polygamma fill_ zero_ eq_ ne_ lt_ le_ gt_ ge_ softshrink
+		float_power_ lerp i0 igamma igammac xlogy`)
+	ruleNames(linear(each), "add sub neg clone contiguous copy_ to")
+	ruleNames(notation("...*,...*->..."), "mul")
+	ruleNames(notation("...*,...->..."), "div")
+	rules["prelu"] = &Rule{Strategies: func(u *Use) []Strategy {
+		if w := u.Tensors[1]; w.Dim() == 1 && w.Shape()[0] > 1 && u.Tensors[0].Dim() > 1 {
+			return channels(1)(u)
+		}
+		return index(u, []string{"..."}, []string{"..."})
+	}}
+	rules["isin"] = notation("...,->...")
+	rules["add_scaled"] = linear(each)
+
+	// Products.
+	product := func(s string) *Rule { return notation(s) }
+	ruleNames(product("mk*,kn*->mn"), "mm")
+	ruleNames(product("mk*,k*->m"), "mv")
+	ruleNames(product("bmk*,bkn*->bmn"), "bmm")
+	ruleNames(product("k*,k*->"), "dot vdot")
+	ruleNames(product("m*,n*->mn"), "outer")
+	rules["matmul"] = &Rule{Strategies: func(u *Use) []Strategy {
+		left, right, out := "...mk*", "...kn*", "...mn"
+		if u.Tensors[0].Dim() == 1 {
+			left, out = "k*", strings.ReplaceAll(out, "m", "")
+		}
+		if u.Tensors[1].Dim() == 1 {
+			right, out = "k*", strings.ReplaceAll(out, "n", "")
+		}
+		return index(u, []string{left, right}, []string{out})
+	}}
+	rules["linear"] = &Rule{Strategies: func(u *Use) []Strategy {
+		weight, out := "nk*", "...n"
+		if u.Tensors[1].Dim() == 1 {
+			weight, out = "k*", "..."
+		}
+		return index(u, []string{"...k*", weight, "n+"}, []string{out})
+	}}
+	ruleNames(addedProduct("mn", "mk*", "kn*"), "addmm")
+	ruleNames(addedProduct("bmn", "bmk*", "bkn*"), "baddbmm")
+	ruleNames(addedProduct("m", "mk*", "k*"), "addmv")
+	ruleNames(addedProduct("mn", "m*", "n*"), "addr")
+	rules["einsum"] = &Rule{Strategies: einsumStrategies}
+	ruleNames(product("...n*,...n*->..."), "inner")
+
+	// Sums and other combinations.
+	sumOver := without(1, func(u *Use) bool { return argument[ReduceOptions](u, 2).KeepDim })
+	rules["sum"] = linear(combining(sumOver, 1, core.Sums))
+	rules["mean"] = &Rule{Strategies: linear(sumOver).Strategies, Compose: meanOfParts}
+	plain := without(1, flag(2))
+	rules["amax"] = combining(plain, 1, core.Maxima)
+	rules["amin"] = combining(plain, 1, core.Minima)
+	rules["all"] = plain
+	rules["any"] = plain
+	rules["argmax"] = plain
+	rules["argmin"] = plain
+	rules["max"] = plain
+	rules["min"] = plain
+	rules["median"] = plain
+	rules["nanmedian"] = plain
+	rules["mode"] = plain
+	rules["nanmean"] = plain
+	rules["nansum"] = plain
+	rules["count_nonzero"] = combining(without(1, func(*Use) bool { return false }), 1, core.Sums)
+	rules["logsumexp"] = &Rule{Strategies: plain.Strategies, Compose: logSumExpOfParts}
+	rules["prod"] = sumOver
+	rules["kthvalue"] = without(2, flag(3))
+	moments := without(1, flag(3))
+	rules["var"] = &Rule{Strategies: moments.Strategies, Compose: varOfParts("var")}
+	rules["std"] = &Rule{Strategies: moments.Strategies, Compose: varOfParts("std")}
+	rules["var_mean"] = &Rule{Strategies: moments.Strategies, Compose: varOfParts("var_mean")}
+	rules["std_mean"] = &Rule{Strategies: moments.Strategies, Compose: varOfParts("std_mean")}
+	normOver := without(2, func(u *Use) bool { return argument[ReduceOptions](u, 3).KeepDim })
+	ruleNames(&Rule{Strategies: normOver.Strategies, Compose: normOfParts}, "norm vector_norm linalg_vector_norm")
+
+	// Ops along a dimension.
+	rules["softmax"] = &Rule{Strategies: worksAlong(1).Strategies, Compose: softmaxOfParts}
+	rules["log_softmax"] = &Rule{Strategies: worksAlong(1).Strategies, Compose: softmaxOfParts}
+	ruleNames(worksAlong(1), "softmin cumprod logcumsumexp cummax cummin sort argsort glu")
+	rules["cumsum"] = linear(worksAlong(1))
+	ruleNames(linear(worksAlong(1)), "flip")
+	rules["roll"] = linear(worksAlong(2))
+	rules["topk"] = worksAlong(2)
+	ruleNames(worksAlong(2), "diff normalize")
+	ruleNames(linear(last(2)), "tril triu")
+	ruleNames(linear(last(3)), "pixel_shuffle pixel_unshuffle")
+	ruleNames(last(2), `linalg_cholesky linalg_inv linalg_qr linalg_svd linalg_eigh linalg_pinv matrix_power matrix_exp linalg_cholesky_ex
+		linalg_matrix_exp linalg_lu_factor_ex`)
+	ruleNames(dims(func(_ *Use, shape []int) []int {
+		to := same(len(shape))
+		for d := max(len(shape)-2, 0); d < len(shape); d++ {
+			to[d] = -1
+		}
+		return to
+	}), "linalg_det linalg_slogdet linalg_eigvalsh linalg_svdvals linalg_matrix_norm")
+	rules["cat"] = &Rule{Strategies: joined(false, 1)}
+	rules["stack"] = &Rule{Strategies: joined(true, 1)}
+
+	// Normalisation.
+	rules["layer_norm"] = &Rule{Strategies: normalized}
+	rules["rms_norm"] = &Rule{Strategies: normalized}
+	rules["group_norm"] = notation("n,,->n")
+	rules["instance_norm"] = &Rule{Strategies: func(u *Use) []Strategy { return channels(1)(u) }}
+	rules["batch_norm"] = &Rule{Strategies: func(u *Use) []Strategy {
+		if argument[bool](u, 5) {
+			return index(u, []string{"Nc", "c"}, []string{"Nc"})
+		}
+		return index(u, []string{"nc", "c"}, []string{"nc"})
+	}, Compose: batchNormOfParts}
+	rules["local_response_norm"] = notation("n->n")
+
+	// Convolutions and pools, on stacks.
+	ruleNames(&Rule{Strategies: convolved}, "conv1d conv2d conv3d")
+	ruleNames(&Rule{Strategies: func(u *Use) []Strategy {
+		if u.Tensors[0].Dim() != u.Tensors[1].Dim() {
+			return nil
+		}
+		return index(u, []string{"n*", "", "+"}, []string{"n"})
+	}}, "conv_transpose1d conv_transpose2d conv_transpose3d")
+	for _, n := range []string{"1", "2", "3"} {
+		stack := &Rule{Strategies: func(u *Use) []Strategy {
+			if u.Tensors[0].Dim() != int(n[0]-'0')+2 {
+				return index(u, []string{"c"}, []string{"c"})
+			}
+			return index(u, []string{"nc"}, []string{"nc"})
+		}}
+		for _, family := range []string{"avg_pool", "adaptive_avg_pool", "adaptive_max_pool", "max_pool", "lp_pool", "max_unpool"} {
+			rules[family+n+"d"] = stack
+			rules[family+n+"d_with_indices"] = stack
+		}
+	}
+	rules["interpolate"] = notation("nc->nc")
+	rules["im2col"] = stacked(4)
+	rules["col2im"] = stacked(3)
+	rules["grid_sample"] = notation("n,n->n")
+	rules["pad"] = &Rule{Strategies: padded}
+
+	// Views.
+	for name, r := range viewRules() {
+		rules[name] = r
+	}
+
+	// Indexing.
+	rules["embedding"] = notation("...,Vd->...d")
+	rules["gather"] = &Rule{Strategies: gathered}
+	rules["index_select"] = &Rule{Strategies: selected}
+	rules["one_hot"] = &Rule{Strategies: func(u *Use) []Strategy {
+		if argument[int](u, 1) <= 0 {
+			return nil // the indices say how many classes there are
+		}
+		return each.Strategies(u)
+	}}
+
+	rules["scaled_dot_product_attention"] = &Rule{Strategies: attended}
+
+	// Losses.
+	ruleNames(loss(each), `mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits
+		soft_margin_loss poisson_nll_loss hinge_embedding_loss margin_ranking_loss`)
+	classes := &Rule{Strategies: func(u *Use) []Strategy {
+		if u.Tensors[0].Dim() == 1 {
+			return nil
+		}
+		return index(u, []string{"n", "n", ""}, []string{"n"})
+	}, Compose: classLossOfParts}
+	ruleNames(classes, "cross_entropy nll_loss")
+}
+
+// stacked is the rule of an op on stacks, of n dimensions, whose first dimension counts what it works on one by one.
+func stacked(n int) *Rule {
+	return dims(func(_ *Use, shape []int) []int {
+		to := make([]int, len(shape))
+		for d := range to {
+			to[d] = -1
+		}
+		if len(shape) == n {
+			to[0] = 0
+		}
+		return to
+	})
+}
+
+// channels returns the strategies of an op whose first tensor has its channels in dimension 1, as its other tensors have in dimension 0.
+func channels(int) func(u *Use) []Strategy {
+	return func(u *Use) []Strategy { return index(u, []string{"nc", "c"}, []string{"nc"}) }
+}
+
+// addedProduct returns the rule of a product to which the first tensor is added, after broadcasting.
+func addedProduct(result, left, right string) *Rule {
+	return &Rule{Strategies: func(u *Use) []Strategy {
+		input := result
+		if n := u.Tensors[0].Dim(); n < len(result) {
+			input = result[len(result)-n:]
+		}
+		return index(u, []string{input + "+", left, right}, []string{result})
+	}}
+}
+
+func einsumStrategies(u *Use) []Strategy {
+	equation := strings.ReplaceAll(argument[string](u, 0), " ", "")
+	left, right, ok := strings.Cut(equation, "->")
+	if !ok || strings.ContainsAny(equation, ".") || equation != strings.ToLower(equation) {
+		return nil
+	}
+	ins := strings.Split(left, ",")
+	for i, s := range ins {
+		if ins[i] = s + "*"; twice(s) || twice(right) {
+			return nil
+		}
+	}
+	return index(u, ins, []string{right})
+}
+
+// twice reports whether a letter occurs twice.
+func twice(s string) bool {
+	for i := range s {
+		if strings.IndexByte(s[i+1:], s[i]) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// joined returns the strategies of an op that joins tensors along the dimension that argument i says, a new one or one that is there.
+func joined(fresh bool, i int) func(u *Use) []Strategy {
+	return func(u *Use) (list []Strategy) {
+		shape := u.Tensors[0].Shape()
+		n := len(shape)
+		if fresh {
+			n++
+		}
+		at := dimOf(argument[int](u, i), n)
+		sum := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(core.Sums)}}
+		for j := range sum.In {
+			sum.In[j] = core.Partial(core.Sums)
+			if u.Tensors[j].Dim() != len(shape) {
+				return nil
+			}
+		}
+		list = append(list, sum)
+		for d, size := range shape {
+			if !fresh && d == at || size <= 1 {
+				continue
+			}
+			s := Strategy{In: u.replicated(), Out: []core.Placement{core.Shard(d)}, Size: size}
+			if fresh && d >= at {
+				s.Out[0].Dim++
+			}
+			for j := range s.In {
+				s.In[j] = core.Shard(d)
+			}
+			list = append(list, s)
+		}
+		return list
+	}
+}
+
+// normalized is for ops that normalise the dimensions of the shape given as argument 1.
+func normalized(u *Use) (list []Strategy) {
+	for d, n := range u.Tensors[0].Shape()[:max(u.Tensors[0].Dim()-len(argument[[]int](u, 1)), 0)] {
+		if n > 1 {
+			s := Strategy{In: u.replicated(), Out: []core.Placement{core.Shard(d)}, Size: n}
+			s.In[0] = core.Shard(d)
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func convolved(u *Use) []Strategy {
+	o := argument[ConvOptions](u, 3)
+	switch x, w := u.Tensors[0], u.Tensors[1]; {
+	case x.Dim() != w.Dim():
+		return nil
+	case o.Groups > 1:
+		return index(u, []string{"n*", "", "+"}, []string{"n"})
+	}
+	return index(u, []string{"nc*", "oc*", "o+"}, []string{"no"})
+}
+
+func padded(u *Use) []Strategy {
+	whole := (len(argument[[]int](u, 1)) + 1) / 2
+	return last(whole).Strategies(u)
+}
+
+func gathered(u *Use) (list []Strategy) {
+	x, index := u.Tensors[0], u.Tensors[1]
+	at := dimOf(argument[int](u, 1), x.Dim())
+	for d, n := range x.Shape() {
+		if d != at && n > 1 && index.Dim() == x.Dim() && index.Shape()[d] == n {
+			list = append(list, Strategy{In: []core.Placement{core.Shard(d), core.Shard(d)}, Out: []core.Placement{core.Shard(d)}, Size: n})
+		}
+	}
+	return list
+}
+
+func selected(u *Use) (list []Strategy) {
+	x := u.Tensors[0]
+	at := dimOf(argument[int](u, 1), x.Dim())
+	for d, n := range x.Shape() {
+		if d != at && n > 1 {
+			list = append(list, Strategy{In: []core.Placement{core.Shard(d), core.Replicate()}, Out: []core.Placement{core.Shard(d)}, Size: n})
+		}
+	}
+	if n := u.Tensors[1].Numel(); u.Tensors[1].Dim() == 1 && n > 1 {
+		list = append(list, Strategy{In: []core.Placement{core.Replicate(), core.Shard(0)}, Out: []core.Placement{core.Shard(at)}, Size: n})
+	}
+	return list
+}
+
+// attended is for attention: stacks and heads are independent, and the rows of the queries are where nothing counts them.
+func attended(u *Use) (list []Strategy) {
+	o := argument[AttentionOptions](u, 3)
+	q, k := u.Tensors[0], u.Tensors[1]
+	if o.DropoutP > 0 || q.Dim() < 3 || k.Dim() != q.Dim() {
+		return nil
+	}
+	rows := "L"
+	if !o.Causal {
+		rows = "l"
+	}
+	all := index(u, []string{"..." + rows + "E", "...SE", "...SV", "..." + rows + "S"}, []string{"..." + rows + "V"})
+	for _, s := range all {
+		head := s.In[0].Kind == core.Sharded && s.In[0].Dim == q.Dim()-3
+		if head && q.Shape()[q.Dim()-3] != k.Shape()[q.Dim()-3] {
+			if k.Shape()[q.Dim()-3]%u.Ranks != 0 {
+				continue // the heads that share keys must lie together
+			}
+			s.In[1], s.In[2] = s.In[0], s.In[0]
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// reductionOf returns what a loss does with its elements, and the arguments for the loss of each.
+func reductionOf(args []any) (reduction string, none []any) {
+	none = slices.Clone(args)
+	for i := len(args) - 1; i >= 0; i-- {
+		switch a := args[i].(type) {
+		case string:
+			none[i] = "none"
+			return a, none
+		case BCEOptions:
+			reduction, a.Reduction = a.Reduction, "none"
+			none[i] = a
+			return reduction, none
+		case PoissonNLLOptions:
+			reduction, a.Reduction = a.Reduction, "none"
+			none[i] = a
+			return reduction, none
+		case CrossEntropyOptions:
+			reduction, a.Reduction = a.Reduction, "none"
+			none[i] = a
+			return reduction, none
+		}
+	}
+	return "none", none
+}
+
+// loss returns the rule of a loss whose elements have the given rule.
+func loss(elements *Rule) *Rule {
+	return &Rule{
+		Strategies: func(u *Use) []Strategy {
+			if reduction, _ := reductionOf(u.Args); reduction == "none" {
+				return elements.Strategies(u)
+			}
+			return nil
+		},
+		Compose: func(u *Use) []*core.Tensor {
+			reduction, none := reductionOf(u.Args)
+			if reduction == "none" {
+				return nil
+			}
+			each := u.Again(none)
+			if each.Err() != nil {
+				return []*core.Tensor{each}
+			}
+			switch reduction {
+			case "", "mean":
+				return []*core.Tensor{Mean(each, nil, false)}
+			case "sum":
+				return []*core.Tensor{Sum(each, nil, false)}
+			case "batchmean":
+				return []*core.Tensor{Div(Sum(each, nil, false), core.Num(float64(u.Tensors[0].Size(0))))}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,231 @@
+package tensor
+
+import (
+	"log"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+var (
+	gatheredBytes atomic.Int64
+	strict        atomic.Bool
+	warned        sync.Map // by the name of an op
+)
+
+// GatheredBytes returns how many bytes of parts the ranks of this process have gathered for ops that could not work on them, since the
+// process began.
+func GatheredBytes() int64 { return gatheredBytes.Load() }
+
+// SetStrict makes ops without a rule fail instead of gathering their inputs. It returns what was set.
+func SetStrict(on bool) bool { return strict.Swap(on) }
+
+// Apply lays the inputs of an op as one of its strategies wants them, runs it on the parts, and says how the results lie.
+func (p *parts) Apply(a core.Application) []*core.Tensor {
+	fail := func(err error) []*core.Tensor { return []*core.Tensor{core.ErrorTensor(err)} }
+	u, list, err := p.inputs(a)
+	if err != nil {
+		return fail(err)
+	}
+	inPlace := strings.HasSuffix(a.Op, "_")
+	rule := op.RuleOf(a.Op)
+	if out, ok := p.random(a, u, list); ok {
+		return out
+	}
+	if rule != nil && rule.Compose != nil && !inPlace {
+		if out := rule.Compose(u); out != nil {
+			return out
+		}
+	}
+	ways := []op.Strategy{{In: make([]core.Placement, len(list)), Out: []core.Placement{{}}}}
+	if rule != nil && rule.Strategies != nil {
+		ways = append(ways, rule.Strategies(u)...)
+	}
+	if rule == nil {
+		if err := withoutRule(a.Op, list); err != nil {
+			return fail(err)
+		}
+	}
+	grad := core.CurrentMode().GradEnabled() && slices.ContainsFunc(list, func(q *parts) bool { return q != nil && q.here.RequiresGrad() })
+	chosen := make([]op.Strategy, len(p.placements))
+	for axis := range chosen {
+		way, ok := choose(ways, list, axis, inPlace, grad)
+		if !ok {
+			return fail(core.Errorf(core.StateError, a.Op, "the tensor that is changed in place is placed %v, and the operation needs another placement: redistribute it first", list[0]))
+		}
+		chosen[axis] = way
+	}
+	local, err := lay(u, list, chosen, rule == nil)
+	if err != nil {
+		return fail(err)
+	}
+	args := op.Replaced(a.Args, local)
+	out := p.run(a, rule, list, chosen, args)
+	if err := out[0].Err(); err != nil {
+		return out[:1]
+	}
+	if inPlace {
+		return u.Tensors[:1]
+	}
+	for i, t := range out {
+		for _, q := range list {
+			if q != nil && t == q.here {
+				t = t.Alias(true)
+			}
+		}
+		out[i] = wrap(p.results(chosen, i, t.Shape()), t)
+	}
+	return out
+}
+
+// inputs returns the use of an op, and where its inputs are: nil for what is absent or a number.
+func (p *parts) inputs(a core.Application) (*op.Use, []*parts, error) {
+	u := op.NewUse(a)
+	u.Parts, u.Ranks = p, p.mesh.Size()
+	u.Sharded = func(t *core.Tensor, d int) bool {
+		q, ok := t.Parts().(*parts)
+		return ok && q.sharded(d)
+	}
+	list := make([]*parts, len(u.Tensors))
+	for i, t := range u.Tensors {
+		if t == nil {
+			continue
+		}
+		if err := t.Err(); err != nil {
+			return nil, nil, err
+		}
+		if t.IsNumber() {
+			continue
+		}
+		q, ok := t.Parts().(*parts)
+		switch {
+		case !ok && t.Dim() > 0:
+			return nil, nil, core.Errorf(core.TypeError, a.Op, "input %d is an ordinary tensor of shape %v and another is distributed: distribute it, or use the other's local part", i, t.Shape())
+		case !ok:
+			q = &parts{layout: layout{p.mesh, nil, make([]core.Placement, len(p.placements))}, here: t}
+		case q.mesh != p.mesh:
+			return nil, nil, core.Errorf(core.ValueError, a.Op, "inputs on two meshes, %v and %v: redistribution between meshes is not possible", p.mesh, q.mesh)
+		}
+		list[i] = q
+	}
+	return u, list, nil
+}
+
+func withoutRule(name string, list []*parts) error {
+	for _, q := range list {
+		if q == nil || !slices.ContainsFunc(q.placements, func(p core.Placement) bool { return p.Kind != core.Replicated }) {
+			continue
+		}
+		if strict.Load() {
+			return core.Errorf(core.NotImplemented, name, "it has no rule for distributed tensors, and gathering is turned off: redistribute its inputs to Replicate()")
+		}
+		if _, again := warned.LoadOrStore(name, true); !again {
+			log.Printf("plait: %s has no rule for distributed tensors: it gathers its inputs on every rank", name)
+		}
+		return nil
+	}
+	return nil
+}
+
+// lay moves the inputs to the placements that the chosen strategies want.
+func lay(u *op.Use, list []*parts, chosen []op.Strategy, unruled bool) ([]*core.Tensor, error) {
+	local := slices.Clone(u.Tensors)
+	for i, q := range list {
+		if q == nil {
+			continue
+		}
+		want := make([]core.Placement, len(chosen))
+		var axes uint64
+		for axis, way := range chosen {
+			want[axis] = way.In[i]
+			if want[axis].Kind == core.Replicated && !alike(way) {
+				axes |= 1 << axis
+			}
+		}
+		if slices.Equal(want, q.placements) {
+			local[i] = q.use(axes)
+		} else {
+			if unruled {
+				gatheredBytes.Add(int64(q.here.Numel() * q.here.DType().Size()))
+			}
+			moved := relay(q.here, q.layout, want)
+			if moved.Err() == nil {
+				moved = (&parts{layout: q.with(want), here: moved}).use(axes)
+			}
+			local[i] = moved
+		}
+		if err := local[i].Err(); err != nil {
+			return nil, err
+		}
+	}
+	return local, nil
+}
+
+// alike reports whether all ranks do the same in a strategy.
+func alike(s op.Strategy) bool {
+	different := func(p core.Placement) bool { return p.Kind != core.Replicated }
+	return !slices.ContainsFunc(s.In, different) && !slices.ContainsFunc(s.Out, different)
+}
+
+// run calls the op for this rank's parts.
+func (p *parts) run(a core.Application, rule *op.Rule, list []*parts, chosen []op.Strategy, args []any) []*core.Tensor {
+	if rule != nil && rule.Shape > 0 {
+		args = p.sized(rule.Shape-1, chosen, args)
+	}
+	for _, way := range chosen {
+		if way.Local == nil {
+			continue
+		}
+		// The range that this rank has of the sharded dimension, along all dimensions of the mesh that shard it so.
+		start, length := 0, way.Size
+		for i, w := range chosen {
+			if w.Local != nil {
+				var more int
+				more, length = chunk(length, p.mesh.Shape()[i], p.mesh.Coordinate()[i])
+				start += more
+			}
+		}
+		return way.Local(args, start, length)
+	}
+	return a.Call(args)
+}
+
+// sized returns the arguments with the shape of the result replaced by that of this rank's part.
+func (p *parts) sized(at int, chosen []op.Strategy, args []any) []any {
+	shape, ok := args[at].([]int)
+	if !ok {
+		return args
+	}
+	args, shape = slices.Clone(args), slices.Clone(shape)
+	l := layout{mesh: p.mesh, shape: slices.Clone(shape)}
+	for _, way := range chosen {
+		l.placements = append(l.placements, way.Out[0])
+		if q := way.Out[0]; q.Kind == core.Sharded {
+			l.shape[q.Dim] = way.ResultSize()
+		}
+	}
+	for d := range shape {
+		if l.sharded(d) {
+			_, shape[d] = l.span(d, len(chosen))
+		}
+	}
+	args[at] = shape
+	return args
+}
+
+// results returns how result i lies, of which this rank's part has the given shape.
+func (p *parts) results(chosen []op.Strategy, i int, local []int) layout {
+	l := layout{mesh: p.mesh, shape: slices.Clone(local)}
+	for _, way := range chosen {
+		q := way.Out[min(i, len(way.Out)-1)]
+		l.placements = append(l.placements, q)
+		if q.Kind == core.Sharded {
+			l.shape[q.Dim] = way.ResultSize()
+		}
+	}
+	return l
+}

@@ -1,0 +1,54 @@
+package tensor
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// choose returns the strategy along one dimension of the mesh that moves the fewest bytes. It depends on nothing in which ranks differ.
+func choose(ways []op.Strategy, list []*parts, axis int, inPlace, grad bool) (best op.Strategy, ok bool) {
+	least := 0.0
+	for _, way := range ways {
+		if inPlace && (list[0] == nil || way.In[0] != list[0].placements[axis] || way.Out[0] != way.In[0]) {
+			continue
+		}
+		if grad && len(way.Out) > 0 && way.Out[0].Kind == core.Pending && way.Out[0].Combine > core.Means {
+			continue
+		}
+		cost := 0.0
+		for i, q := range list {
+			if q == nil {
+				continue
+			}
+			bytes := float64(core.Numel(q.shape) * q.here.DType().Size())
+			cost += moving(q.placements[axis], way.In[i], q.mesh.Shape()[axis]) * bytes
+			if grad && q.here.RequiresGrad() && way.In[i].Kind == core.Replicated && !alike(way) && q.placements[axis].Kind != core.Replicated {
+				cost += bytes // its gradient is summed
+			}
+		}
+		if !ok || cost < least {
+			best, least, ok = way, cost, true
+		}
+	}
+	return best, ok
+}
+
+// moving returns how many times its bytes a tensor moves between two placements on k ranks. What moves nothing costs a little all the same.
+func moving(from, to core.Placement, k int) float64 {
+	share := float64(k-1) / float64(k)
+	switch {
+	case from == to:
+		return 0
+	case from.Kind == core.Sharded && to.Kind == core.Sharded:
+		return share / float64(k)
+	case from.Kind == core.Sharded:
+		return share
+	case from.Kind == core.Pending && to.Kind == core.Sharded:
+		return share
+	case from.Kind == core.Pending:
+		return 2 * share
+	case to.Kind == core.Sharded:
+		return 0.01
+	}
+	return 0.02 // from replicated to pending
+}

@@ -1,0 +1,70 @@
+package tensor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// draws are the ops that fill a tensor with random numbers, and masks those that multiply one by random numbers of its shape.
+var (
+	draws = strings.Fields("normal_ uniform_ random_ exponential_ cauchy_ geometric_ log_normal_ trunc_normal_ bernoulli_ rand_like randn_like randint_like")
+	masks = strings.Fields("dropout dropout1d dropout2d dropout3d")
+)
+
+// random applies an op that draws random numbers for divided tensors: each rank draws those of the whole tensor and keeps its part, so that
+// the ranks' generators stay alike and the numbers are those of one device. ok says whether the op is one.
+func (p *parts) random(a core.Application, u *op.Use, list []*parts) (out []*core.Tensor, ok bool) {
+	q := list[0]
+	if q == nil || !slices.ContainsFunc(q.placements, func(p core.Placement) bool { return p.Kind != core.Replicated }) {
+		return nil, false
+	}
+	isMask := slices.Contains(masks, a.Op)
+	if !isMask && !slices.Contains(draws, a.Op) {
+		return nil, false
+	}
+	for _, t := range u.Tensors[1:] {
+		if t != nil && !t.IsNumber() {
+			return nil, false
+		}
+	}
+	l := q.gradient()
+	whole := make([]core.Placement, len(l.placements))
+	var part *core.Tensor
+	core.NoGrad(func() {
+		like := empty(q.here, q.shape)
+		if isMask {
+			like = op.OnesLike(like, op.TensorOptions{})
+		}
+		if like.Err() != nil {
+			part = like
+			return
+		}
+		args := slices.Clone(a.Args)
+		args[0] = like
+		drawn := a.Call(args)[0]
+		if drawn.Err() != nil {
+			part = drawn
+			return
+		}
+		part = relay(drawn, l.with(whole), l.placements)
+	})
+	switch {
+	case part.Err() != nil:
+		return []*core.Tensor{part}, true
+	case isMask:
+		x := relay(q.here, q.layout, l.placements)
+		return []*core.Tensor{wrap(l, op.Mul(x, part))}, true
+	case strings.HasSuffix(a.Op, "_"):
+		if q.placements != nil && !slices.Equal(q.placements, l.placements) {
+			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.StateError, a.Op, "cannot fill a tensor placed %v: redistribute it first", q))}, true
+		}
+		if t := op.CopyInPlace(q.here, part); t.Err() != nil {
+			return []*core.Tensor{t}, true
+		}
+		return u.Tensors[:1], true
+	}
+	return []*core.Tensor{wrap(l, part)}, true
+}

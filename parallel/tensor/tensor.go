@@ -1,0 +1,269 @@
+package tensor
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/mesh"
+)
+
+// parts implements [core.Parts].
+type parts struct {
+	layout
+	here *core.Tensor // this rank's part
+
+	mu   sync.Mutex
+	uses map[uint64]*core.Tensor // see use
+}
+
+// wrap returns the distributed tensor of which local is this rank's part. It takes over local.
+func wrap(l layout, local *core.Tensor) *core.Tensor {
+	if local.Err() != nil {
+		return local
+	}
+	return core.NewDistributed(core.CurrentMode(), &parts{layout: l, here: local}, local.DType(), l.shape)
+}
+
+func (p *parts) Local() *core.Tensor { return p.here }
+
+func (p *parts) With(local *core.Tensor) *core.Tensor { return wrap(p.layout, local) }
+
+func (p *parts) Gradient(local *core.Tensor) *core.Tensor { return wrap(p.gradient(), local) }
+
+func (p *parts) Seed(grad *core.Tensor) (*core.Tensor, error) {
+	if grad == nil {
+		if n := core.Numel(p.shape); n != 1 {
+			return nil, core.Errorf(core.ValueError, "backward", "a gradient can be implied only for an output with one element, got shape %v", p.shape)
+		}
+		if p.here.Numel() != 1 {
+			return op.OnesLike(p.here, op.TensorOptions{}), nil // another rank has the element
+		}
+		return nil, nil
+	}
+	q, ok := grad.Parts().(*parts)
+	switch {
+	case grad.IsNumber() || !ok:
+		return nil, core.Errorf(core.TypeError, "backward", "the gradient of a distributed tensor is a distributed tensor, got %v", grad)
+	case q.mesh != p.mesh || !slices.Equal(q.shape, p.shape):
+		return nil, core.Errorf(core.ShapeError, "backward", "got a gradient %v for an output of shape %v, or on another mesh", grad, p.shape)
+	}
+	local := relay(q.here, q.layout, p.gradient().placements)
+	return local, local.Err()
+}
+
+func (p *parts) Release() {
+	p.here.Release()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.uses {
+		t.Release()
+	}
+	p.uses = nil
+}
+
+// use returns the part for an op that ranks along the given dimensions of the mesh divide among themselves, although the part is replicated
+// along them: the gradients that it gets on those ranks are summed. Ops that use it after each other get the same tensor, so their
+// gradients are added up before they are summed over the ranks.
+func (p *parts) use(axes uint64) *core.Tensor {
+	if axes == 0 || !core.CurrentMode().GradEnabled() || !p.here.RequiresGrad() {
+		return p.here
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.uses[axes]
+	if t != nil && t.Storage() == p.here.Storage() && t.Storage() != nil && p.sameGraph(t) {
+		return t
+	}
+	t.Release()
+	t = p.here
+	for i := range p.placements {
+		if axes&(1<<i) != 0 {
+			t = divided(p.mesh.Group(i), t)
+		}
+	}
+	if t.Err() == nil {
+		if p.uses == nil {
+			p.uses = map[uint64]*core.Tensor{}
+		}
+		p.uses[axes] = t.Keep()
+	}
+	return t
+}
+
+// sameGraph reports whether t still follows from the part's present place in the graph.
+func (p *parts) sameGraph(t *core.Tensor) bool {
+	meta := t.AutogradMeta()
+	if meta == nil {
+		return false
+	}
+	e := meta.Edge()
+	defer e.Node.Release()
+	for n := e.Node; ; {
+		edges := n.Edges()
+		if len(edges) != 1 || edges[0].Node == nil {
+			return false
+		}
+		own := p.here.AutogradMeta().Edge()
+		same := edges[0] == own
+		own.Node.Release()
+		if same {
+			return true
+		}
+		if n = edges[0].Node; n.Name != "divide" {
+			return false
+		}
+	}
+}
+
+// of returns where a tensor is, or an error if it is not distributed.
+func of(name string, t *core.Tensor) (*parts, error) {
+	if err := t.Err(); err != nil {
+		return nil, err
+	}
+	p, ok := t.Parts().(*parts)
+	if !ok {
+		return nil, core.Errorf(core.TypeError, name, "got %v, want a distributed tensor", t)
+	}
+	return p, nil
+}
+
+// FromLocal returns the distributed tensor of which local is the calling rank's part. shape is that of the whole; nil means that all ranks'
+// parts have the shape of this one. Gradients flow to local. It does not communicate.
+func FromLocal(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, shape []int) *core.Tensor {
+	const name = "from_local"
+	if err := local.Usable(name); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if local.IsNumber() {
+		return core.ErrorTensor(core.Errorf(core.TypeError, name, "got a number, want a tensor"))
+	}
+	whole := shape
+	if whole == nil {
+		whole = slices.Clone(local.Shape())
+		for i, p := range placements {
+			if d := p.Dim; p.Kind == core.Sharded && i < len(m.Shape()) {
+				if d < 0 {
+					d += len(whole)
+				}
+				if d >= 0 && d < len(whole) {
+					whole[d] *= m.Shape()[i]
+				}
+			}
+		}
+	}
+	l, err := newLayout(name, m, whole, placements)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	if want := l.local(); !slices.Equal(want, local.Shape()) {
+		return core.ErrorTensor(core.Errorf(core.ShapeError, name, "rank %v of the mesh %v has a part of shape %v of a tensor of shape %v placed %v, got %v",
+			m.Coordinate(), m, want, whole, l, local.Shape()))
+	}
+	return wrap(l, local.Alias(true))
+}
+
+// Distribute returns a distributed tensor with the elements that t has on the first rank of the mesh. It is a leaf, which requires a
+// gradient if t does. On the other ranks t gives the shape and the dtype.
+func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core.Tensor {
+	const name = "distribute_tensor"
+	if err := t.Usable(name); err != nil {
+		return core.ErrorTensor(err)
+	}
+	l, err := newLayout(name, m, t.Shape(), placements)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	var local *core.Tensor
+	core.NoGrad(func() {
+		local = fresh(t)
+		for i := range l.placements {
+			if local.Err() != nil {
+				return
+			}
+			local = done(m.Group(i).Broadcast(local, 0), local)
+		}
+		local = relay(local, l.with(make([]core.Placement, len(l.placements))), l.placements)
+	})
+	if local.Err() != nil {
+		return local
+	}
+	return wrap(l, local.Detach().SetRequiresGrad(t.RequiresGrad()))
+}
+
+// Make returns a distributed tensor whose part on each rank fill makes, for the part's shape.
+func Make(m *mesh.Mesh, placements []core.Placement, shape []int, fill func(local []int) *core.Tensor) *core.Tensor {
+	l, err := newLayout("distributed tensor", m, shape, placements)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return wrap(l, fill(l.local()))
+}
+
+// Redistribute returns t with other placements, differentiably. It moves as few bytes as each pair of placements allows: it keeps a part,
+// gathers parts, exchanges parts, reduces, or reduces and scatters.
+func Redistribute(t *core.Tensor, placements []core.Placement) *core.Tensor {
+	p, err := of("redistribute", t)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	l, err := newLayout("redistribute", p.mesh, p.shape, placements)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	local := relay(p.here, p.layout, l.placements)
+	if local == p.here {
+		local = local.Alias(true)
+	}
+	return wrap(l, local)
+}
+
+// Local returns the calling rank's part as an ordinary tensor, through which gradients flow. Where the tensor is replicated, the gradient
+// must be too: every rank of the mesh uses the part alike, or grads, the placements of its gradient, say that it does not. Missing ones are
+// those of the tensor.
+func Local(t *core.Tensor, grads []core.Placement) *core.Tensor {
+	p, err := of("to_local", t)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	want := p.gradient()
+	if grads == nil {
+		return p.here.Alias(true)
+	}
+	got, err := newLayout("to_local", p.mesh, p.shape, grads)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return move("to_local", p.here, func(x *core.Tensor) *core.Tensor { return x.Alias(false) },
+		func(x *core.Tensor) *core.Tensor { return relay(x, got, want.placements) })
+}
+
+// Full returns the whole tensor as an ordinary tensor, differentiably. All ranks of the mesh must call it.
+func Full(t *core.Tensor) *core.Tensor {
+	p, err := of("full_tensor", t)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	whole := relay(p.here, p.layout, make([]core.Placement, len(p.placements)))
+	if whole == p.here {
+		whole = whole.Alias(true)
+	}
+	return whole
+}
+
+// Placements returns how t lies on its mesh; nil for an ordinary tensor.
+func Placements(t *core.Tensor) []core.Placement {
+	if p, ok := t.Parts().(*parts); ok {
+		return slices.Clone(p.placements)
+	}
+	return nil
+}
+
+// Mesh returns the mesh of t; nil for an ordinary tensor.
+func Mesh(t *core.Tensor) *mesh.Mesh {
+	if p, ok := t.Parts().(*parts); ok {
+		return p.mesh
+	}
+	return nil
+}
