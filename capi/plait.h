@@ -1004,6 +1004,47 @@ int64_t plait_dlpack_destructor(void);
 // deleter, the address of a C function, is called with its address.
 plait_object plait_dlpack_take(int64_t managed, int64_t deleter);
 
+// --- dtensor ---
+
+// plait_dtensor_distribute returns a distributed tensor with the elements that t has on the first rank of a
+// mesh, placed as n pairs of a kind and a number say: 0 for a replicated tensor, 1 and the dimension for a
+// shard, 2 and how the ranks' elements are combined for a pending one. It is a leaf. Every rank of the mesh
+// calls it.
+plait_tensor plait_dtensor_distribute(plait_tensor t, plait_object mesh, plait_ints placed, int64_t n);
+
+// plait_dtensor_from_local returns the distributed tensor of which t is the calling rank's part. shape, of
+// dims dimensions, is the whole's; dims -1 means that all ranks' parts have t's shape.
+plait_tensor plait_dtensor_from_local(plait_tensor t, plait_object mesh, plait_ints placed, int64_t n,
+		plait_ints shape, int64_t dims);
+
+// plait_dtensor_redistribute returns a distributed tensor with other placements.
+plait_tensor plait_dtensor_redistribute(plait_tensor t, plait_ints placed, int64_t n);
+
+// plait_dtensor_local returns the calling rank's part. The pairs say how its gradient will be placed; n -1
+// means as the tensor is.
+plait_tensor plait_dtensor_local(plait_tensor t, plait_ints grads, int64_t n);
+
+// plait_dtensor_full returns the whole of a distributed tensor. Every rank of its mesh calls it.
+plait_tensor plait_dtensor_full(plait_tensor t);
+
+// plait_dtensor_placements writes the pairs of a distributed tensor's placements and returns their number; 0
+// for an ordinary tensor.
+int64_t plait_dtensor_placements(plait_tensor t, int64_t *out, int64_t n);
+
+// plait_dtensor_mesh returns the mesh of a distributed tensor.
+plait_object plait_dtensor_mesh(plait_tensor t);
+
+// plait_dtensor_local_shape writes the shape of the calling rank's part of a tensor of the given shape.
+plait_status plait_dtensor_local_shape(plait_object mesh, plait_ints placed, int64_t n, plait_ints shape,
+		int64_t dims, int64_t *out);
+
+// plait_dtensor_strict makes ops without a rule for distributed tensors fail instead of gathering their
+// inputs, or not, and returns what was set.
+plait_status plait_dtensor_strict(bool on);
+
+// plait_dtensor_gathered returns how many bytes of parts this process has gathered for ops without a rule.
+int64_t plait_dtensor_gathered(void);
+
 // --- file ---
 
 // plait_file_open maps a safetensors file, checks it and returns an object that stands for it. It may wait

@@ -11,6 +11,8 @@ type Parts interface {
 	Gradient(local *Tensor) *Tensor
 	// Seed returns this rank's part of grad, a gradient of the distributed tensor or nil, as a gradient of Local.
 	Seed(grad *Tensor) (*Tensor, error)
+	// Whole returns all elements of the distributed tensor as an ordinary tensor. All ranks call it.
+	Whole() *Tensor
 	// Apply applies an operation some of whose arguments are distributed tensors.
 	Apply(a Application) []*Tensor
 	// Release releases Local and what else it has.

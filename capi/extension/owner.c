@@ -57,12 +57,18 @@ static PyMemberDef members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+#define DISTRIBUTED (1LL << 60)  // set in the handles of distributed tensors
+
 static PyTypeObject tensor_owner;
 static PyTypeObject *tensor_class = &tensor_owner;  // what own makes
+static PyTypeObject *distributed_class = &tensor_owner;  // and of distributed tensors
 
 static PyObject *own(PyObject *module, PyObject *handle) {
   (void)module;
-  PyObject *t = tensor_class->tp_alloc(tensor_class, 0);
+  int overflow;
+  long long h = PyLong_CheckExact(handle) ? PyLong_AsLongLongAndOverflow(handle, &overflow) : 0;
+  PyTypeObject *cls = h & DISTRIBUTED ? distributed_class : tensor_class;
+  PyObject *t = cls->tp_alloc(cls, 0);
   if (t) {
     Py_INCREF(handle);
     ((owner *)t)->handle = handle;
@@ -122,15 +128,24 @@ static PyTypeObject object_owner = {
     .tp_dealloc = object_dealloc,
 };
 
-static PyObject *set_tensor_class(PyObject *module, PyObject *cls) {
-  (void)module;
+static PyObject *set_class(PyTypeObject **which, PyObject *cls) {
   if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, &tensor_owner)) {
     PyErr_SetString(PyExc_TypeError, "set_tensor_class: want a subclass of TensorOwner");
     return NULL;
   }
   Py_INCREF(cls);  // for good: the class lives as long as the module
-  tensor_class = (PyTypeObject *)cls;
+  *which = (PyTypeObject *)cls;
   Py_RETURN_NONE;
+}
+
+static PyObject *set_tensor_class(PyObject *module, PyObject *cls) {
+  (void)module;
+  return set_class(&tensor_class, cls);
+}
+
+static PyObject *set_distributed_class(PyObject *module, PyObject *cls) {
+  (void)module;
+  return set_class(&distributed_class, cls);
 }
 
 static PyObject *set_operators(PyObject *module, PyObject *args) {
@@ -236,6 +251,7 @@ static PyMethodDef functions[] = {
     {"hold", hold, METH_VARARGS, "Returns what holds a value for the engine, given the dictionary, the key, the value and a tensor's handle."},
     {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
     {"set_tensor_class", set_tensor_class, METH_O, "Says of which class `own` makes tensors."},
+    {"set_distributed_class", set_distributed_class, METH_O, "Says of which class `own` makes distributed tensors."},
     {"set_operators", set_operators, METH_VARARGS,
      "Takes the functions of x, y and a status for what `+`, `-`, `*` and `/` do not do themselves."},
     {"own", own, METH_O, "Returns a tensor that owns a handle."},

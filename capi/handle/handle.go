@@ -20,6 +20,7 @@ type Table[T any] struct {
 	next   int64
 	chunks [maxChunks]atomic.Pointer[chunk[T]]
 	count  atomic.Int64
+	mark   func(v *T) int64 // further bits of the handles
 }
 
 const (
@@ -42,6 +43,9 @@ type slot[T any] struct {
 	value      atomic.Pointer[T]
 }
 
+// Distributed is set in the handles of distributed tensors.
+const Distributed int64 = 1 << 60
+
 // The kinds of handles: each table's handles carry one.
 const (
 	kindTensor int64 = iota
@@ -50,7 +54,12 @@ const (
 )
 
 // Tensors names tensors.
-var Tensors = Table[core.Tensor]{kind: kindTensor}
+var Tensors = Table[core.Tensor]{kind: kindTensor, mark: func(t *core.Tensor) int64 {
+	if t.Parts() != nil {
+		return Distributed
+	}
+	return 0
+}}
 
 // Objects names everything else that is not an error: generators, streams, backward passes, optimisers.
 var Objects = Table[any]{kind: kindObject}
@@ -83,11 +92,15 @@ func (t *Table[T]) Add(v *T) int64 {
 	s.value.Store(v)
 	s.generation.Store(g)
 	t.count.Add(1)
-	return t.kind<<kindShift | g<<indexBits | i
+	h := t.kind<<kindShift | g<<indexBits | i
+	if t.mark != nil {
+		h |= t.mark(v)
+	}
+	return h
 }
 
 func (t *Table[T]) slot(h int64) *slot[T] {
-	if h <= 0 || h>>kindShift != t.kind {
+	if h &^= Distributed; h <= 0 || h>>kindShift != t.kind {
 		return nil
 	}
 	c := t.chunks[h&indexMask>>chunkBits].Load()

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
 
 // The functions here give results as those of other ops, where a dimension that an op works along is divided: they communicate results and
 // not inputs.
@@ -68,12 +72,14 @@ func varOfParts(name string) func(u *Use) []*core.Tensor {
 // normOfParts is a norm as a sum of powers.
 func normOfParts(u *Use) []*core.Tensor {
 	x, p, dims, o := u.Tensors[0], argument[float64](u, 1), argument[[]int](u, 2), argument[ReduceOptions](u, 3)
-	if !u.divided(x, reduced(u, 2, x.Dim())) || o.DType != nil || p < 1 || p > 64 {
+	if !u.divided(x, reduced(u, 2, x.Dim())) || o.DType != nil || p < 1 || p > 64 && !math.IsInf(p, 1) {
 		return nil
 	}
 	w := wide(x)
 	var norm *core.Tensor
 	switch p {
+	case math.Inf(1):
+		norm = Amax(Abs(w), dims, o.KeepDim)
 	case 1:
 		norm = Sum(Abs(w), dims, o.KeepDim)
 	case 2:
@@ -171,7 +177,26 @@ func classLossOfParts(u *Use) []*core.Tensor {
 	if reduction == "none" || u.Tensors[0].Dim() == 1 {
 		return nil
 	}
-	each := u.Again(none)
+	x, target, o := u.Tensors[0], u.Tensors[1], argument[CrossEntropyOptions](u, 2)
+	var each *core.Tensor
+	if u.Op == "cross_entropy" && u.divided(x, []int{1}) && !target.DType().IsFloat() && o.Weight == nil {
+		// No rank ever has the scores of all classes.
+		logs := LogSoftmax(wide(x), 1)
+		own := none[2].(CrossEntropyOptions)
+		own.LabelSmoothing = 0
+		each = NLLLoss(logs, target, own)
+		if s := o.LabelSmoothing; s != 0 {
+			ignored := -100
+			if o.IgnoreIndex != nil {
+				ignored = *o.IgnoreIndex
+			}
+			uniform := Where(Ne(target, core.IntNum(int64(ignored))), Neg(Mean(logs, []int{1}, false)), core.Num(0))
+			each = Add(Mul(each, core.Num(1-s)), Mul(uniform, core.Num(s)))
+		}
+		each = inDType(each, x.DType())
+	} else {
+		each = u.Again(none)
+	}
 	if each.Err() != nil {
 		return []*core.Tensor{each}
 	}
@@ -179,7 +204,6 @@ func classLossOfParts(u *Use) []*core.Tensor {
 	if reduction == "sum" {
 		return []*core.Tensor{sum}
 	}
-	target, o := u.Tensors[1], argument[CrossEntropyOptions](u, 2)
 	if target.DType().IsFloat() {
 		return []*core.Tensor{Div(sum, core.Num(float64(each.Numel())))}
 	}

@@ -164,7 +164,7 @@ func init() {
 	}
 
 	// Indexing.
-	rules["embedding"] = notation("...,Vd->...d")
+	rules["embedding"] = &Rule{Strategies: embedded}
 	rules["gather"] = &Rule{Strategies: gathered}
 	rules["index_select"] = &Rule{Strategies: selected}
 	rules["one_hot"] = &Rule{Strategies: func(u *Use) []Strategy {
@@ -183,7 +183,7 @@ func init() {
 		if u.Tensors[0].Dim() == 1 {
 			return nil
 		}
-		return index(u, []string{"n", "n", ""}, []string{"n"})
+		return append(index(u, []string{"n", "n", ""}, []string{"n"}), likelihoods(u)...)
 	}, Compose: classLossOfParts}
 	ruleNames(classes, "cross_entropy nll_loss")
 }
@@ -200,6 +200,68 @@ func stacked(n int) *Rule {
 		}
 		return to
 	})
+}
+
+// embedded is for embeddings whose indices, columns or rows are divided. A rank that has some of the rows gives zeros for the other indices.
+func embedded(u *Use) []Strategy {
+	list := index(u, []string{"...", "Vd"}, []string{"...d"})
+	o := argument[EmbeddingOptions](u, 2)
+	if n := u.Tensors[1].Size(0); n > 1 && o.PaddingIdx == nil && !o.ScaleGradByFreq {
+		list = append(list, Strategy{
+			In: []core.Placement{core.Replicate(), core.Shard(0)}, Out: []core.Placement{core.Partial(core.Sums)}, Size: n,
+			Local: func(args []any, start, length int) []*core.Tensor {
+				indices, weight := args[0].(*core.Tensor), args[1].(*core.Tensor)
+				if length == 0 {
+					return []*core.Tensor{nothing(weight, append(slices.Clone(indices.Shape()), weight.Size(1)))}
+				}
+				own, local := among(indices, start, length, n)
+				rows := Embedding(local, weight, EmbeddingOptions{})
+				return []*core.Tensor{Where(Unsqueeze(own, -1), rows, core.Num(0))}
+			},
+		})
+	}
+	return list
+}
+
+// nothing returns zeros of a shape, which follow from x, a part without elements: this rank takes part in the derivatives as the others do.
+func nothing(x *core.Tensor, shape []int) *core.Tensor { return Expand(Sum(x, nil, false), shape...) }
+
+// among returns which indices lie in a range of n rows, and the indices counted from its start: 0 for those in the other ranges, and no
+// row, which is an error when it is read, for those in none.
+func among(indices *core.Tensor, start, length, n int) (own, local *core.Tensor) {
+	within := func(first, past int) *core.Tensor {
+		return LogicalAnd(Ge(indices, core.IntNum(int64(first))), Lt(indices, core.IntNum(int64(past))))
+	}
+	own = within(start, start+length)
+	others := Where(within(0, n), core.IntNum(0), core.IntNum(int64(length)))
+	return own, Where(own, Sub(indices, core.IntNum(int64(start))), To(others, indices.DType()))
+}
+
+// likelihoods is for negative log likelihoods, without reduction, of which each rank has some classes.
+func likelihoods(u *Use) []Strategy {
+	x, o := u.Tensors[0], argument[CrossEntropyOptions](u, 2)
+	if u.Op != "nll_loss" || o.Weight != nil || x.Dim() < 2 || x.Size(1) <= 1 {
+		return nil
+	}
+	n := x.Size(1)
+	return []Strategy{{
+		In: []core.Placement{core.Shard(1), core.Replicate(), core.Replicate()}, Out: []core.Placement{core.Partial(core.Sums)}, Size: n,
+		Local: func(args []any, start, length int) []*core.Tensor {
+			x, target := args[0].(*core.Tensor), args[1].(*core.Tensor)
+			if length == 0 {
+				return []*core.Tensor{nothing(x, target.Shape())}
+			}
+			ignored := -100
+			if o.IgnoreIndex != nil {
+				ignored = *o.IgnoreIndex
+			}
+			counted := Ne(target, core.IntNum(int64(ignored)))
+			own, local := among(Where(counted, target, core.IntNum(0)), start, length, n)
+			own = LogicalAnd(own, counted)
+			picked := Squeeze(Gather(x, 1, Unsqueeze(local, 1)), 1)
+			return []*core.Tensor{Where(own, Neg(picked), core.Num(0))}
+		},
+	}}
 }
 
 // channels returns the strategies of an op whose first tensor has its channels in dimension 1, as its other tensors have in dimension 0.

@@ -69,6 +69,18 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 	if len(grads) == 0 {
 		return op.Zeros()
 	}
+	for i, g := range grads {
+		if g.Parts() != nil { // its norm has its norm
+			n := op.VectorNorm(g, o.power(), nil, op.ReduceOptions{})
+			if n.Err() != nil {
+				return n
+			}
+			grads[i] = n.Parts().Whole()
+			if grads[i].Err() != nil {
+				return grads[i]
+			}
+		}
+	}
 	for _, g := range grads {
 		if d := g.Division(); d != nil {
 			return core.ErrorTensor(d.Refuse("clip_grad_norm"))
@@ -137,7 +149,7 @@ func gradients(name string, params []*core.Tensor) (out []*core.Tensor, giveBack
 		if g == nil {
 			continue
 		}
-		if err := g.Usable(name); err != nil {
+		if err := g.Usable(name); err != nil && g.Parts() == nil {
 			return nil, giveBack, core.Errorf(core.StateError, name, "the gradient of parameter %d: %w", i, err)
 		}
 		out = append(out, g)
@@ -230,6 +242,11 @@ func changeGrads(name string, params []*core.Tensor, fill func(c *core.Call, loc
 	defer giveBack()
 	if err != nil {
 		return err
+	}
+	for i, g := range grads {
+		if p := g.Parts(); p != nil {
+			grads[i] = p.Local()
+		}
 	}
 	core.NoGrad(func() {
 		err = byDevice(grads, func(dev core.Device, here []*core.Tensor) error { return changeOn(name, dev, here, fill, k, input) })

@@ -133,6 +133,12 @@ func (o *Optimizer) AddGroup(p Params) error {
 		if p.Names != nil {
 			label = p.Names[i]
 		}
+		if p := t.Parts(); p != nil {
+			if o.algorithm.closure || o.algorithm.apply != nil {
+				return core.Errorf(core.NotImplemented, name, "parameter %s: it looks at parameters as wholes, and this one is placed %v; use an optimiser that works element by element, such as adamw", label, p)
+			}
+			t = p.Local()
+		}
 		if err := t.Usable(name); err != nil {
 			return core.Errorf(core.TypeError, name, "parameter %s: %w", label, err)
 		}

@@ -82,6 +82,9 @@ func (s *GradScaler) unscale(optimizer any, params []*core.Tensor) error {
 		if d := g.Division(); d != nil {
 			step.divided = d
 		}
+		if p := g.Parts(); p != nil {
+			return core.Errorf(core.NotImplemented, "unscale_", "got a gradient placed %v: ranks that scale parts of gradients must agree on what they find", p)
+		}
 		if g.DType() == core.Float16 {
 			return core.Errorf(core.ValueError, "unscale_", "got a gradient in float16, want parameters in float32 that autocast casts")
 		}

@@ -107,7 +107,7 @@ func (p *parts) inputs(a core.Application) (*op.Use, []*parts, error) {
 			return nil, nil, core.Errorf(core.TypeError, a.Op, "input %d is an ordinary tensor of shape %v and another is distributed: distribute it, or use the other's local part", i, t.Shape())
 		case !ok:
 			q = &parts{layout: layout{p.mesh, nil, make([]core.Placement, len(p.placements))}, here: t}
-		case q.mesh != p.mesh:
+		case !same(q.mesh, p.mesh):
 			return nil, nil, core.Errorf(core.ValueError, a.Op, "inputs on two meshes, %v and %v: redistribution between meshes is not possible", p.mesh, q.mesh)
 		}
 		list[i] = q

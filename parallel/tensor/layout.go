@@ -100,3 +100,19 @@ func (l layout) String() string {
 	}
 	return out + "]"
 }
+
+// same reports whether two meshes have the same ranks and groups, as two slices along one axis have.
+func same(a, b *mesh.Mesh) bool {
+	if a == b {
+		return true
+	}
+	if !slices.Equal(a.Shape(), b.Shape()) {
+		return false
+	}
+	for i := range a.Shape() {
+		if a.Group(i) != b.Group(i) {
+			return false
+		}
+	}
+	return true
+}

@@ -46,11 +46,19 @@ func (p *parts) Seed(grad *core.Tensor) (*core.Tensor, error) {
 	switch {
 	case grad.IsNumber() || !ok:
 		return nil, core.Errorf(core.TypeError, "backward", "the gradient of a distributed tensor is a distributed tensor, got %v", grad)
-	case q.mesh != p.mesh || !slices.Equal(q.shape, p.shape):
+	case !same(q.mesh, p.mesh) || !slices.Equal(q.shape, p.shape):
 		return nil, core.Errorf(core.ShapeError, "backward", "got a gradient %v for an output of shape %v, or on another mesh", grad, p.shape)
 	}
 	local := relay(q.here, q.layout, p.gradient().placements)
 	return local, local.Err()
+}
+
+func (p *parts) Whole() *core.Tensor {
+	whole := relay(p.here, p.layout, make([]core.Placement, len(p.placements)))
+	if whole == p.here {
+		whole = whole.Alias(true)
+	}
+	return whole
 }
 
 func (p *parts) Release() {
@@ -192,6 +200,15 @@ func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core
 	return wrap(l, local.Detach().SetRequiresGrad(t.RequiresGrad()))
 }
 
+// LocalShape returns the shape of the calling rank's part of a tensor of the given shape.
+func LocalShape(m *mesh.Mesh, placements []core.Placement, shape []int) ([]int, error) {
+	l, err := newLayout("distributed tensor", m, shape, placements)
+	if err != nil {
+		return nil, err
+	}
+	return l.local(), nil
+}
+
 // Make returns a distributed tensor whose part on each rank fill makes, for the part's shape.
 func Make(m *mesh.Mesh, placements []core.Placement, shape []int, fill func(local []int) *core.Tensor) *core.Tensor {
 	l, err := newLayout("distributed tensor", m, shape, placements)
@@ -245,11 +262,7 @@ func Full(t *core.Tensor) *core.Tensor {
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
-	whole := relay(p.here, p.layout, make([]core.Placement, len(p.placements)))
-	if whole == p.here {
-		whole = whole.Alias(true)
-	}
-	return whole
+	return p.Whole()
 }
 
 // Placements returns how t lies on its mesh; nil for an ordinary tensor.

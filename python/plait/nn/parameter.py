@@ -38,7 +38,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         """Returns a leaf that shares the memory of `data`."""
-        made = _shared(cls, data, PARAMETER)
+        made = _shared(_class_for(cls, data), data, PARAMETER)
         if requires_grad:
             made.requires_grad = True
         return made
@@ -77,6 +77,16 @@ class Buffer(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _rebuild, (BUFFER, *super().__reduce_ex__(protocol))
+
+
+def _class_for(cls: type, data: Any) -> type:
+    """Returns the class of a parameter with such values."""
+    if cls is Parameter and type(data) not in (Tensor, Parameter):
+        from plait.distributed.tensor._dtensor import DistributedParameter, DTensor
+
+        if isinstance(data, DTensor):
+            return DistributedParameter
+    return cls
 
 
 def _shared(cls: type, data: Tensor | None, category: int) -> Any:

@@ -1,0 +1,120 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/capi/handle"
+	"github.com/plait-ml/plait/core"
+	dtensor "github.com/plait-ml/plait/parallel/tensor"
+)
+
+// The kinds of placements, each followed by a number: the dimension of a shard, or how what is pending is combined.
+const (
+	placeReplicate = iota
+	placeShard     // the dimension
+	placePending   // 0 to 4 for sum, avg, product, max, min
+)
+
+// placements reads n pairs of a kind and a number.
+func placements(a Ints, n int64) []core.Placement {
+	out := make([]core.Placement, n)
+	for i, pair := 0, handle.Slice[int64](a, 2*n); i < len(out); i++ {
+		switch pair[2*i] {
+		case placeShard:
+			out[i] = core.Shard(int(pair[2*i+1]))
+		case placePending:
+			out[i] = core.Partial(core.Combination(pair[2*i+1]))
+		}
+	}
+	return out
+}
+
+// DTensorDistribute returns a distributed tensor with the elements that t has on the first rank of a mesh, placed as n pairs of a kind and a
+// number say: 0 for a replicated tensor, 1 and the dimension for a shard, 2 and how the ranks' elements are combined for a pending one. It
+// is a leaf. Every rank of the mesh calls it.
+func DTensorDistribute(t Tensor, mesh Object, placed Ints, n int64) (status Tensor) {
+	defer protect("distribute_tensor", &status)
+	return result(dtensor.Distribute(tensor(t), meshOf(mesh), placements(placed, n)))
+}
+
+// DTensorFromLocal returns the distributed tensor of which t is the calling rank's part. shape, of dims dimensions, is the whole's; dims -1
+// means that all ranks' parts have t's shape.
+func DTensorFromLocal(t Tensor, mesh Object, placed Ints, n int64, shape Ints, dims int64) (status Tensor) {
+	defer protect("from_local", &status)
+	var whole []int
+	if dims >= 0 {
+		whole = append([]int{}, handle.Ints(shape, dims)...)
+	}
+	return result(dtensor.FromLocal(tensor(t), meshOf(mesh), placements(placed, n), whole))
+}
+
+// DTensorRedistribute returns a distributed tensor with other placements.
+func DTensorRedistribute(t Tensor, placed Ints, n int64) (status Tensor) {
+	defer protect("redistribute", &status)
+	return result(dtensor.Redistribute(tensor(t), placements(placed, n)))
+}
+
+// DTensorLocal returns the calling rank's part. The pairs say how its gradient will be placed; n -1 means as the tensor is.
+func DTensorLocal(t Tensor, grads Ints, n int64) (status Tensor) {
+	defer protect("to_local", &status)
+	if n < 0 {
+		return result(dtensor.Local(tensor(t), nil))
+	}
+	return result(dtensor.Local(tensor(t), placements(grads, n)))
+}
+
+// DTensorFull returns the whole of a distributed tensor. Every rank of its mesh calls it.
+func DTensorFull(t Tensor) (status Tensor) {
+	defer protect("full_tensor", &status)
+	return result(dtensor.Full(tensor(t)))
+}
+
+// DTensorPlacements writes the pairs of a distributed tensor's placements and returns their number; 0 for an ordinary tensor.
+func DTensorPlacements(t Tensor, out IntsOut, n int64) (status int64) {
+	defer protect("placements", &status)
+	list := dtensor.Placements(tensor(t))
+	for i, p := range list[:min(int64(len(list)), n)] {
+		pair := handle.Slice[int64](out, 2*n)[2*i:]
+		pair[0], pair[1] = placeReplicate, 0
+		switch p.Kind {
+		case core.Sharded:
+			pair[0], pair[1] = placeShard, int64(p.Dim)
+		case core.Pending:
+			pair[0], pair[1] = placePending, int64(p.Combine)
+		}
+	}
+	return int64(len(list))
+}
+
+// DTensorMesh returns the mesh of a distributed tensor.
+func DTensorMesh(t Tensor) (status Object) {
+	defer protect("device_mesh", &status)
+	m := dtensor.Mesh(tensor(t))
+	if m == nil {
+		return failf(core.TypeError, "device_mesh", "got an ordinary tensor")
+	}
+	return handle.AddObject(m)
+}
+
+// DTensorLocalShape writes the shape of the calling rank's part of a tensor of the given shape.
+func DTensorLocalShape(mesh Object, placed Ints, n int64, shape Ints, dims int64, out IntsOut) (status Status) {
+	defer protect("distributed tensor", &status)
+	local, err := dtensor.LocalShape(meshOf(mesh), placements(placed, n), handle.Ints(shape, dims))
+	if err != nil {
+		return failure(err)
+	}
+	for i, size := range local {
+		handle.Slice[int64](out, dims)[i] = int64(size)
+	}
+	return 0
+}
+
+// DTensorStrict makes ops without a rule for distributed tensors fail instead of gathering their inputs, or not, and returns what was set.
+func DTensorStrict(on bool) (status Status) {
+	defer protect("strict", &status)
+	return truth(dtensor.SetStrict(on))
+}
+
+// DTensorGathered returns how many bytes of parts this process has gathered for ops without a rule.
+func DTensorGathered() (status int64) {
+	defer protect("gathered_bytes", &status)
+	return dtensor.GatheredBytes()
+}

@@ -1,0 +1,116 @@
+"""Distributed tensors made of a shape."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import plait
+from plait import _core
+from plait._engine.runtime import address, check
+from plait._tensor import Tensor
+from plait.distributed.device_mesh import DeviceMesh
+from plait.distributed.tensor._dtensor import DTensor, mesh_or_world
+from plait.distributed.tensor._modules import distribute_tensor
+from plait.distributed.tensor._placements import Placement, Replicate, pairs
+
+
+def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+
+
+def _filled(
+    make: Callable[[tuple[int, ...]], Tensor],
+    size: tuple[Any, ...],
+    device_mesh: DeviceMesh | None,
+    placements: Sequence[Placement] | None,
+    requires_grad: bool,
+) -> DTensor:
+    mesh, shape = mesh_or_world(device_mesh), array("q", _shape(size))
+    placed = placements or [Replicate()] * mesh.ndim
+    numbers, local = pairs(placed), array("q", shape)
+    check(
+        _core.bind_DTensorLocalShape(
+            mesh._h, address(numbers), len(numbers) // 2, address(shape), len(shape), address(local)
+        )
+    )
+    out = DTensor.from_local(make(tuple(local)), mesh, placed, shape=tuple(shape))
+    out.requires_grad = requires_grad
+    return out
+
+
+def zeros(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Returns zeros of the shape `size`; each rank makes its part."""
+    return _filled(lambda s: plait.zeros(s, dtype=dtype), size, device_mesh, placements, requires_grad)
+
+
+def ones(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Returns ones of the shape `size`; each rank makes its part."""
+    return _filled(lambda s: plait.ones(s, dtype=dtype), size, device_mesh, placements, requires_grad)
+
+
+def empty(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Returns a tensor of the shape `size` with undefined values; each rank makes its part."""
+    return _filled(lambda s: plait.empty(s, dtype=dtype), size, device_mesh, placements, requires_grad)
+
+
+def full(
+    size: Sequence[int],
+    fill_value: float,
+    *,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Returns a tensor of the shape `size` filled with a number; each rank makes its part."""
+    return _filled(lambda s: plait.full(s, fill_value, dtype=dtype), (size,), device_mesh, placements, requires_grad)
+
+
+def rand(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Returns uniform random numbers in [0, 1): those that the first rank of the mesh draws for the whole tensor."""
+    whole = plait.rand(_shape(size), dtype=dtype, requires_grad=requires_grad)
+    return distribute_tensor(whole, device_mesh, placements)
+
+
+def randn(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: Any = None,
+    layout: Any = None,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Returns standard normal random numbers: those that the first rank of the mesh draws for the whole tensor."""
+    whole = plait.randn(_shape(size), dtype=dtype, requires_grad=requires_grad)
+    return distribute_tensor(whole, device_mesh, placements)

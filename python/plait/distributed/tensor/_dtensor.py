@@ -1,0 +1,169 @@
+"""The distributed tensor."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from plait import _core
+from plait._engine.runtime import address, check, own
+from plait._tensor import Tensor
+from plait.distributed.device_mesh import DeviceMesh
+from plait.distributed.tensor._placements import Placement, Replicate, from_pairs, pairs
+from plait.nn.parameter import Parameter
+
+
+class DTensor(Tensor):
+    """A tensor whose elements lie on the ranks of a mesh. `distribute_tensor` and `DTensor.from_local` make one.
+
+    Ops, modules, losses and optimisers take it where they take a tensor, and gradients are distributed tensors too. Its
+    shape is that of the whole tensor.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def from_local(
+        local_tensor: Tensor,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        run_check: bool = False,
+        shape: Sequence[int] | None = None,
+        stride: Sequence[int] | None = None,
+    ) -> DTensor:
+        """Returns the distributed tensor of which `local_tensor` is the calling rank's part, differentiably.
+
+        Args:
+            local_tensor: the part
+            device_mesh: the mesh; None means all ranks in a row
+            placements: one for each dimension of the mesh; None means replicated
+            run_check: has no effect: the shape of the part is always checked against `shape`
+            shape: of the whole; None means that all ranks' parts have the same shape
+            stride: has no effect: a distributed tensor has no memory of its own
+
+        Raises:
+            ValueError: if the part has not the shape that the placements give it.
+        """
+        mesh = mesh_or_world(device_mesh)
+        placed = pairs(placements or [Replicate()] * mesh.ndim)
+        sizes = array("q", shape or ())
+        return own_distributed(
+            check(
+                _core.bind_DTensorFromLocal(
+                    local_tensor._h,
+                    mesh._h,
+                    address(placed),
+                    len(placed) // 2,
+                    address(sizes),
+                    -1 if shape is None else len(sizes),
+                )
+            )
+        )
+
+    def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """Returns the calling rank's part as an ordinary tensor, differentiably.
+
+        Args:
+            grad_placements: how the part's gradient lies on the ranks; None means as the tensor does, so a replicated
+                tensor's part must be used alike on all ranks
+        """
+        if grad_placements is None:
+            return own(check(_core.bind_DTensorLocal(self._h, 0, -1)))
+        placed = pairs(grad_placements)
+        return own(check(_core.bind_DTensorLocal(self._h, address(placed), len(placed) // 2)))
+
+    def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """Returns the whole tensor as an ordinary one, differentiably. Every rank of the mesh calls it."""
+        if grad_placements is not None:
+            whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
+            return whole.to_local(grad_placements=grad_placements)
+        return own(check(_core.bind_DTensorFull(self._h)))
+
+    def redistribute(
+        self,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        async_op: bool = False,
+        forward_dtype: Any = None,
+        backward_dtype: Any = None,
+    ) -> DTensor:
+        """Returns the tensor with other placements, differentiably.
+
+        Args:
+            device_mesh: the mesh of the tensor, which cannot change
+            placements: one for each dimension of the mesh
+            async_op: has no effect: every call returns at once
+            forward_dtype: refused
+            backward_dtype: refused
+        """
+        if forward_dtype is not None or backward_dtype is not None:
+            raise NotImplementedError("redistribute: a dtype for the exchange is not supported; convert the tensor")
+        if device_mesh is not None and device_mesh != self.device_mesh:
+            raise NotImplementedError("redistribute: from one mesh to another is not supported")
+        placed = pairs(placements or [Replicate()] * self.device_mesh.ndim)
+        return own_distributed(check(_core.bind_DTensorRedistribute(self._h, address(placed), len(placed) // 2)))
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """How the tensor lies: a placement for each dimension of the mesh."""
+        numbers = array("q", bytes(16 * 8))
+        n = check(_core.bind_DTensorPlacements(self._h, address(numbers), 8))
+        return from_pairs(numbers[: 2 * n])
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh."""
+        return DeviceMesh._from_handle(check(_core.bind_DTensorMesh(self._h)), self.device, None)
+
+    @property
+    def _local_tensor(self) -> Tensor:
+        return self.detach().to_local()
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        placed = ", ".join(repr(p) for p in self.placements)
+        return f"DTensor(local_tensor={self._local_tensor!r}, device_mesh={self.device_mesh!r}, placements=({placed}))"
+
+
+class DistributedParameter(DTensor, Parameter):
+    """A distributed tensor that a module registers as one to be trained."""
+
+    __slots__ = ()
+
+
+def own_distributed(handle: int) -> DTensor:
+    """Returns the distributed tensor of a handle."""
+    return cast("DTensor", own(handle))
+
+
+def mesh_or_world(mesh: DeviceMesh | None) -> DeviceMesh:
+    """Returns the mesh, or all ranks in a row."""
+    if mesh is not None:
+        return mesh
+    from plait.distributed import get_world_size
+
+    return DeviceMesh("cpu", list(range(get_world_size())))
+
+
+def gathered_bytes() -> int:
+    """Returns how many bytes this process has gathered for ops that have no rule for distributed tensors."""
+    return check(_core.bind_DTensorGathered())
+
+
+@contextmanager
+def strict(on: bool = True) -> Iterator[None]:
+    """Within it, an op without a rule for distributed tensors raises NotImplementedError instead of gathering its inputs.
+
+    It holds for all threads of the process.
+    """
+    before = bool(check(_core.bind_DTensorStrict(on)))
+    try:
+        yield
+    finally:
+        check(_core.bind_DTensorStrict(before))
+
+
+_core.set_distributed_class(DTensor)

@@ -1,0 +1,26 @@
+"""Tensor parallelism: the parameters of a module's layers, divided among the ranks of a mesh.
+
+Names are those of torch.distributed.tensor.parallel.
+"""
+
+from plait.distributed.tensor.parallel._parallelize import parallelize_module
+from plait.distributed.tensor.parallel._styles import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleInputOutput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+)
+
+__all__ = [
+    "ColwiseParallel",
+    "ParallelStyle",
+    "PrepareModuleInput",
+    "PrepareModuleInputOutput",
+    "PrepareModuleOutput",
+    "RowwiseParallel",
+    "SequenceParallel",
+    "parallelize_module",
+]

@@ -1,0 +1,51 @@
+"""Plans: which modules are divided how."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from plait.distributed.device_mesh import DeviceMesh
+from plait.distributed.tensor._dtensor import mesh_or_world
+from plait.distributed.tensor.parallel._styles import ParallelStyle
+from plait.nn import Module
+
+
+def parallelize_module(
+    module: Module,
+    device_mesh: DeviceMesh | None = None,
+    parallelize_plan: ParallelStyle | dict[str, ParallelStyle] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> Module:
+    """Divides a module among the ranks of a mesh, in place, and returns it. Every rank calls it with the same plan.
+
+    Args:
+        module: the module
+        device_mesh: a mesh of one dimension; None means all ranks in a row
+        parallelize_plan: a style for the module itself, or styles by the names of submodules, in which * and ? stand for
+            parts of one name between dots
+        src_data_rank: 0: the first rank's parameters are divided
+
+    Raises:
+        ValueError: if the mesh has more dimensions, or a name of the plan is no module's.
+    """
+    mesh = mesh_or_world(device_mesh)
+    if mesh.ndim != 1:
+        raise ValueError(f"parallelize_module: want a mesh of one dimension, such as mesh['tp'], got {mesh}")
+    if src_data_rank != 0:
+        raise NotImplementedError(f"parallelize_module: want src_data_rank 0, got {src_data_rank}")
+    if isinstance(parallelize_plan, ParallelStyle):
+        return parallelize_plan._apply(module, mesh)
+    for pattern, style in (parallelize_plan or {}).items():
+        named = [m for name, m in module.named_modules() if _matches(name, pattern)]
+        if not named:
+            known = ", ".join(name for name, _ in module.named_modules() if name)
+            raise ValueError(f"parallelize_module: the plan names {pattern!r}; the module has {known or 'no submodules'}")
+        for sub in named:
+            style._apply(sub, mesh)
+    return module
+
+
+def _matches(name: str, pattern: str) -> bool:
+    names, patterns = name.split("."), pattern.split(".")
+    return len(names) == len(patterns) and all(map(fnmatchcase, names, patterns))

@@ -1,0 +1,247 @@
+"""How a layer is divided, and how its inputs and outputs lie."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from plait._tensor import Tensor
+from plait.distributed.device_mesh import DeviceMesh
+from plait.distributed.tensor._dtensor import DTensor
+from plait.distributed.tensor._modules import distribute_parameters
+from plait.distributed.tensor._placements import Placement, Replicate, Shard
+from plait.nn import Embedding, Linear, Module
+
+
+class ParallelStyle(ABC):
+    """A way to divide a module, for `parallelize_module`."""
+
+    src_data_rank: int | None = 0
+
+    @abstractmethod
+    def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
+        """Divides the module among the ranks of a mesh of one dimension, and returns it."""
+
+
+def _distributed(x: Any, mesh: DeviceMesh, placement: Placement | None) -> Any:
+    """Returns a tensor as a distributed one; an ordinary tensor is a rank's part."""
+    if placement is None or not isinstance(x, Tensor) or isinstance(x, DTensor):
+        return x
+    return DTensor.from_local(x, mesh, [placement])
+
+
+def _laid(x: Any, placement: Placement | None) -> Any:
+    """Returns a distributed tensor with another placement."""
+    if placement is None or not isinstance(x, DTensor) or x.placements == (placement,):
+        return x
+    return x.redistribute(placements=[placement])
+
+
+class _Layer(ParallelStyle):
+    """A layer with one input and one output."""
+
+    def __init__(self, takes: Placement, works_on: Placement | None, gives: Placement, local_output: bool) -> None:
+        self._takes, self._works_on, self._gives, self._local_output = takes, works_on, gives, local_output
+
+    def _hook(self, module: Module, mesh: DeviceMesh) -> Module:
+        def before(module: Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (_laid(_distributed(inputs[0], mesh, self._takes), self._works_on), *inputs[1:])
+
+        def after(module: Module, inputs: Any, output: Any) -> Any:
+            output = _laid(output, self._gives)
+            return output.to_local() if self._local_output and isinstance(output, DTensor) else output
+
+        module.register_forward_pre_hook(before)
+        module.register_forward_hook(after)
+        return module
+
+
+class ColwiseParallel(_Layer):
+    """Divides the output features of a Linear, or the columns of an Embedding.
+
+    Args:
+        input_layouts: how an ordinary input lies; replicated by default
+        output_layouts: how the output lies; divided along the last dimension by default
+        use_local_output: give the calling rank's part as an ordinary tensor
+    """
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Placement | None = None,
+        output_layouts: Placement | None = None,
+        use_local_output: bool = True,
+    ) -> None:
+        super().__init__(input_layouts or Replicate(), Replicate(), output_layouts or Shard(-1), use_local_output)
+
+    def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
+        if not isinstance(module, Linear | Embedding):
+            raise NotImplementedError(f"ColwiseParallel: want Linear or Embedding, got {type(module).__name__}")
+        dim = 0 if isinstance(module, Linear) else 1
+        distribute_parameters(module, device_mesh, lambda _: [Shard(dim)])
+        return self._hook(module, device_mesh)
+
+
+class RowwiseParallel(_Layer):
+    """Divides the input features of a Linear, or the rows of an Embedding.
+
+    Args:
+        input_layouts: how an ordinary input lies; by default divided along the last dimension, for an Embedding replicated
+        output_layouts: how the output lies; replicated by default. `Shard(1)` reduces and scatters a sequence
+        use_local_output: give the calling rank's part as an ordinary tensor
+    """
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Placement | None = None,
+        output_layouts: Placement | None = None,
+        use_local_output: bool = True,
+    ) -> None:
+        super().__init__(input_layouts or Shard(-1), Shard(-1), output_layouts or Replicate(), use_local_output)
+
+    def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
+        if isinstance(module, Embedding):
+            self._works_on = Replicate()
+            distribute_parameters(module, device_mesh, lambda _: [Shard(0)])
+        elif isinstance(module, Linear):
+            distribute_parameters(
+                module, device_mesh, lambda name: [Shard(1) if name == "weight" else Replicate()]
+            )
+        else:
+            raise NotImplementedError(f"RowwiseParallel: want Linear or Embedding, got {type(module).__name__}")
+        return self._hook(module, device_mesh)
+
+
+class SequenceParallel(_Layer):
+    """Replicates the parameters of a norm or a dropout, which works on a divided sequence.
+
+    Args:
+        sequence_dim: the dimension of the input that is divided
+        use_local_output: give the calling rank's part as an ordinary tensor
+    """
+
+    def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
+        divided = Shard(sequence_dim)
+        super().__init__(divided, divided, divided, use_local_output)
+
+    def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
+        distribute_parameters(module, device_mesh, lambda _: [Replicate()])
+        return self._hook(module, device_mesh)
+
+
+def _each(layouts: Placement | Sequence[Placement | None] | None) -> tuple[Placement | None, ...]:
+    if layouts is None:
+        return ()
+    return (layouts,) if isinstance(layouts, Placement) else tuple(layouts)
+
+
+class PrepareModuleInput(ParallelStyle):
+    """Lays the inputs of a module.
+
+    Args:
+        input_layouts: how each ordinary input lies; None leaves one as it is
+        desired_input_layouts: how each input shall lie
+        input_kwarg_layouts: the same for inputs by name
+        desired_input_kwarg_layouts: the same for inputs by name
+        use_local_output: give the module the calling rank's parts as ordinary tensors
+    """
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Placement | Sequence[Placement | None] | None = None,
+        desired_input_layouts: Placement | Sequence[Placement | None] | None = None,
+        input_kwarg_layouts: dict[str, Placement] | None = None,
+        desired_input_kwarg_layouts: dict[str, Placement] | None = None,
+        use_local_output: bool = False,
+    ) -> None:
+        self._inputs, self._wanted = _each(input_layouts), _each(desired_input_layouts)
+        if len(self._inputs) != len(self._wanted):
+            raise ValueError("PrepareModuleInput: want as many desired_input_layouts as input_layouts")
+        self._named, self._named_wanted = input_kwarg_layouts or {}, desired_input_kwarg_layouts or {}
+        self._local = use_local_output
+
+    def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
+        def lay(x: Any, given: Placement | None, wanted: Placement | None) -> Any:
+            x = _laid(_distributed(x, device_mesh, given), wanted)
+            return x.to_local() if self._local and isinstance(x, DTensor) else x
+
+        def before(module: Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
+            if self._inputs and len(inputs) != len(self._inputs):
+                raise ValueError(f"PrepareModuleInput: got {len(inputs)} inputs and {len(self._inputs)} layouts")
+            if self._inputs:
+                inputs = tuple(map(lay, inputs, self._inputs, self._wanted))
+            return inputs, {k: lay(v, self._named.get(k), self._named_wanted.get(k)) for k, v in named.items()}
+
+        module.register_forward_pre_hook(before, with_kwargs=True)
+        return module
+
+
+class PrepareModuleOutput(ParallelStyle):
+    """Lays the outputs of a module.
+
+    Args:
+        output_layouts: how each ordinary output lies; None leaves one as it is
+        desired_output_layouts: how each output shall lie
+        use_local_output: give the calling rank's parts as ordinary tensors
+    """
+
+    def __init__(
+        self,
+        *,
+        output_layouts: Placement | Sequence[Placement | None],
+        desired_output_layouts: Placement | Sequence[Placement | None],
+        use_local_output: bool = True,
+    ) -> None:
+        self._outputs, self._wanted, self._local = _each(output_layouts), _each(desired_output_layouts), use_local_output
+        if len(self._outputs) != len(self._wanted):
+            raise ValueError("PrepareModuleOutput: want as many desired_output_layouts as output_layouts")
+
+    def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
+        def lay(x: Any, given: Placement | None, wanted: Placement | None) -> Any:
+            x = _laid(_distributed(x, device_mesh, given), wanted)
+            return x.to_local() if self._local and isinstance(x, DTensor) else x
+
+        def after(module: Module, inputs: Any, output: Any) -> Any:
+            if not isinstance(output, tuple):
+                return lay(output, self._outputs[0], self._wanted[0])
+            if len(output) != len(self._outputs):
+                raise ValueError(f"PrepareModuleOutput: got {len(output)} outputs and {len(self._outputs)} layouts")
+            return tuple(map(lay, output, self._outputs, self._wanted))
+
+        module.register_forward_hook(after)
+        return module
+
+
+class PrepareModuleInputOutput(ParallelStyle):
+    """Lays the inputs and the outputs of a module: the arguments of `PrepareModuleInput` and `PrepareModuleOutput`."""
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Placement | Sequence[Placement | None] | None = None,
+        desired_input_layouts: Placement | Sequence[Placement | None] | None = None,
+        input_kwarg_layouts: dict[str, Placement] | None = None,
+        desired_input_kwarg_layouts: dict[str, Placement] | None = None,
+        use_local_input: bool = False,
+        output_layouts: Placement | Sequence[Placement | None],
+        desired_output_layouts: Placement | Sequence[Placement | None],
+        use_local_output: bool = True,
+    ) -> None:
+        self._before = PrepareModuleInput(
+            input_layouts=input_layouts,
+            desired_input_layouts=desired_input_layouts,
+            input_kwarg_layouts=input_kwarg_layouts,
+            desired_input_kwarg_layouts=desired_input_kwarg_layouts,
+            use_local_output=use_local_input,
+        )
+        self._after = PrepareModuleOutput(
+            output_layouts=output_layouts,
+            desired_output_layouts=desired_output_layouts,
+            use_local_output=use_local_output,
+        )
+
+    def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
+        return self._after._apply(self._before._apply(module, device_mesh), device_mesh)
