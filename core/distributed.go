@@ -50,6 +50,14 @@ func (t *Tensor) Parts() Parts {
 	return t.other.parts
 }
 
+// Present is [Tensor.Usable] for who asks about the tensor and not for its elements: it may be distributed.
+func (t *Tensor) Present(op string) error {
+	if t == nil {
+		return t.Usable(op)
+	}
+	return t.here().Usable(op)
+}
+
 // here returns this rank's part of a distributed tensor, and an ordinary tensor as it is.
 func (t *Tensor) here() *Tensor {
 	if t.other != nil && t.other.parts != nil {

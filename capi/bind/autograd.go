@@ -13,7 +13,7 @@ import (
 // RequiresGrad returns 1 if gradients flow to the tensor, else 0.
 func RequiresGrad(t Tensor) Status {
 	v := tensor(t)
-	if err := v.Usable("requires_grad"); err != nil {
+	if err := v.Present("requires_grad"); err != nil {
 		return failure(err)
 	}
 	return truth(v.RequiresGrad())
@@ -28,7 +28,7 @@ func RequiresGradSet(t Tensor, on bool) (status Status) {
 // IsLeaf returns 1 if no recorded operation made the tensor, else 0.
 func IsLeaf(t Tensor) Status {
 	v := tensor(t)
-	if err := v.Usable("is_leaf"); err != nil {
+	if err := v.Present("is_leaf"); err != nil {
 		return failure(err)
 	}
 	return truth(v.IsLeaf())
@@ -37,7 +37,7 @@ func IsLeaf(t Tensor) Status {
 // RetainGrad makes the tensor, the result of an operation, keep its gradient.
 func RetainGrad(t Tensor) Status {
 	v := tensor(t)
-	if err := v.Usable("retain_grad"); err != nil {
+	if err := v.Present("retain_grad"); err != nil {
 		return failure(err)
 	}
 	if !v.RequiresGrad() {
@@ -51,13 +51,16 @@ func RetainGrad(t Tensor) Status {
 func GradGet(t Tensor) (status Tensor) {
 	defer protect("grad", &status)
 	v := tensor(t)
-	if err := v.Usable("grad"); err != nil {
+	if err := v.Present("grad"); err != nil {
 		return failure(err)
 	}
 	g, lender := v.BorrowGrad()
 	defer lender.ReturnGrad()
 	if g == nil {
 		return 0
+	}
+	if g.Parts() != nil { // made for the caller
+		return result(g)
 	}
 	return result(g.Alias(true))
 }
@@ -66,7 +69,7 @@ func GradGet(t Tensor) (status Tensor) {
 func GradReplace(t Tensor, grad Tensor) (status Status) {
 	defer protect("grad", &status)
 	v := tensor(t)
-	if err := v.Usable("grad"); err != nil {
+	if err := v.Present("grad"); err != nil {
 		return failure(err)
 	}
 	if grad == 0 {
@@ -75,7 +78,17 @@ func GradReplace(t Tensor, grad Tensor) (status Status) {
 		}
 		return 0
 	}
-	g := tensor(grad).Alias(true)
+	g := tensor(grad)
+	if p := v.Parts(); p != nil {
+		local, err := p.Seed(g)
+		if err != nil {
+			return failure(err)
+		}
+		v, g = p.Local(), local
+	} else if g.Parts() != nil {
+		return failf(core.TypeError, "grad", "got a distributed gradient for an ordinary tensor")
+	}
+	g = g.Alias(true)
 	if err := g.Err(); err != nil {
 		return failure(err)
 	}
@@ -86,7 +99,7 @@ func GradReplace(t Tensor, grad Tensor) (status Status) {
 // RetainsGrad returns 1 if the tensor, the result of an operation, keeps its gradient, else 0.
 func RetainsGrad(t Tensor) Status {
 	v := tensor(t)
-	if err := v.Usable("retains_grad"); err != nil {
+	if err := v.Present("retains_grad"); err != nil {
 		return failure(err)
 	}
 	return truth(v.RetainsGrad())
@@ -329,7 +342,7 @@ type hook struct{ remove func() }
 func HookAdd(t Tensor, key int64) (status Object) {
 	defer protect("register_hook", &status)
 	v := tensor(t)
-	if err := v.Usable("register_hook"); err != nil {
+	if err := v.Present("register_hook"); err != nil {
 		return failure(err)
 	}
 	hooks := v.TensorHooks()
@@ -343,7 +356,7 @@ func HookAdd(t Tensor, key int64) (status Object) {
 func HookAddPost(t Tensor, key int64) (status Object) {
 	defer protect("register_post_accumulate_grad_hook", &status)
 	v := tensor(t)
-	if err := v.Usable("register_post_accumulate_grad_hook"); err != nil {
+	if err := v.Present("register_post_accumulate_grad_hook"); err != nil {
 		return failure(err)
 	}
 	return handle.AddObject(&hook{v.PostAccumulateHooks().Add(core.Hook{External: uint64(key), Drop: func() { drop(key) }})})

@@ -27,6 +27,14 @@ func placements(a Ints, n int64) []core.Placement {
 	return out
 }
 
+// part returns this rank's part of a distributed tensor, and an ordinary one as it is.
+func part(t *core.Tensor) *core.Tensor {
+	if p := t.Parts(); p != nil {
+		return p.Local()
+	}
+	return t
+}
+
 // DTensorDistribute returns a distributed tensor with the elements that t has on the first rank of a mesh, placed as n pairs of a kind and a
 // number say: 0 for a replicated tensor, 1 and the dimension for a shard, 2 and how the ranks' elements are combined for a pending one. It
 // is a leaf. Every rank of the mesh calls it.

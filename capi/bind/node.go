@@ -23,7 +23,7 @@ func node(h Object) *core.Node {
 // GradNode returns the node that made the tensor, to be released; 0 for a leaf.
 func GradNode(t Tensor) Object {
 	v := tensor(t)
-	if err := v.Usable("grad_fn"); err != nil {
+	if err := v.Present("grad_fn"); err != nil {
 		return failure(err)
 	}
 	e := v.AutogradMeta().Edge()
@@ -38,7 +38,7 @@ func GradNode(t Tensor) Object {
 // it requires none. Release it. [GradIndex] returns which of the node's outputs the tensor is.
 func GradEdge(t Tensor) Object {
 	v := tensor(t)
-	if err := v.Usable("grad_fn"); err != nil {
+	if err := v.Present("grad_fn"); err != nil {
 		return failure(err)
 	}
 	return hold(v.AutogradMeta().Edge().Node)
@@ -47,7 +47,7 @@ func GradEdge(t Tensor) Object {
 // GradIndex returns which of the results of its operation the tensor is.
 func GradIndex(t Tensor) int64 {
 	v := tensor(t)
-	if err := v.Usable("output_nr"); err != nil {
+	if err := v.Present("output_nr"); err != nil {
 		return failure(err)
 	}
 	e := v.AutogradMeta().Edge()

@@ -193,7 +193,7 @@ func OptimLoad(h Object, states Object) (status Status) {
 func GradsDrop(list Tensors, n int64) (status Status) {
 	defer protect("zero_grad", &status)
 	for _, t := range tensors(list, n) {
-		if err := t.Usable("zero_grad"); err != nil {
+		if err := t.Present("zero_grad"); err != nil {
 			return failure(err)
 		}
 		if t.AutogradMeta() != nil {

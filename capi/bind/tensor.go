@@ -23,7 +23,7 @@ func TensorCount() int64 { return handle.Tensors.Len() }
 // TensorDim returns the number of dimensions.
 func TensorDim(t Tensor) Status {
 	v := tensor(t)
-	if err := v.Usable("dim"); err != nil {
+	if err := v.Present("dim"); err != nil {
 		return failure(err)
 	}
 	return int64(v.Dim())
@@ -32,7 +32,7 @@ func TensorDim(t Tensor) Status {
 // TensorShape writes the sizes of the dimensions to shape, which has room for 12, and returns their number.
 func TensorShape(t Tensor, shape IntsOut) Status {
 	v := tensor(t)
-	if err := v.Usable("shape"); err != nil {
+	if err := v.Present("shape"); err != nil {
 		return failure(err)
 	}
 	return copyInts(shape, v.Shape())
@@ -42,7 +42,7 @@ func TensorShape(t Tensor, shape IntsOut) Status {
 // and returns their number.
 func TensorStrides(t Tensor, strides IntsOut) Status {
 	v := tensor(t)
-	if err := v.Usable("stride"); err != nil {
+	if err := v.Present("stride"); err != nil {
 		return failure(err)
 	}
 	return copyInts(strides, v.Strides())
@@ -68,7 +68,7 @@ func TensorOffset(t Tensor) Status {
 // TensorDtype returns the number of the dtype.
 func TensorDtype(t Tensor) Status {
 	v := tensor(t)
-	if err := v.Usable("dtype"); err != nil {
+	if err := v.Present("dtype"); err != nil {
 		return failure(err)
 	}
 	return int64(v.DType())
@@ -77,7 +77,7 @@ func TensorDtype(t Tensor) Status {
 // TensorDevice returns the number of the device; that of the default device for a number.
 func TensorDevice(t Tensor) Status {
 	v := tensor(t)
-	if err := v.Usable("device"); err != nil {
+	if err := v.Present("device"); err != nil {
 		return failure(err)
 	}
 	d := v.Device()
@@ -93,7 +93,7 @@ func TensorDevice(t Tensor) Status {
 // TensorIsContiguous returns 1 if the elements lie row-major without gaps, else 0.
 func TensorIsContiguous(t Tensor) Status {
 	v := tensor(t)
-	if err := v.Usable("is_contiguous"); err != nil {
+	if err := v.Present("is_contiguous"); err != nil {
 		return failure(err)
 	}
 	return truth(v.IsNumber() || v.Contiguous())
@@ -101,7 +101,7 @@ func TensorIsContiguous(t Tensor) Status {
 
 // TensorVersion returns how often the storage was changed in place.
 func TensorVersion(t Tensor) Status {
-	v := tensor(t)
+	v := part(tensor(t))
 	if err := v.Usable("_version"); err != nil {
 		return failure(err)
 	}
@@ -116,7 +116,7 @@ func TensorVersion(t Tensor) Status {
 
 // TensorIsInference returns 1 if the tensor's memory was made in inference mode, else 0.
 func TensorIsInference(t Tensor) Status {
-	v := tensor(t)
+	v := part(tensor(t))
 	if err := v.Usable("is_inference"); err != nil {
 		return failure(err)
 	}
@@ -148,7 +148,7 @@ func TensorStorageBytes(t Tensor) Status {
 // TensorSetCategory counts the tensor's memory under a category: 0 activations, 1 parameters, 2 gradients, 3 optimiser
 // state, 4 communication, 5 buffers.
 func TensorSetCategory(t Tensor, category int64) Status {
-	v := tensor(t)
+	v := part(tensor(t))
 	if err := v.Usable("category"); err != nil {
 		return failure(err)
 	}
@@ -223,7 +223,7 @@ func ResultDtype(operands Tensors, n int64) (status Status) {
 	defer protect("result_type", &status)
 	list := tensors(operands, n)
 	for _, t := range list {
-		if err := t.Usable("result_type"); err != nil {
+		if err := t.Present("result_type"); err != nil {
 			return failure(err)
 		}
 	}

@@ -135,7 +135,11 @@ func byDevice(grads []*core.Tensor, f func(dev core.Device, here []*core.Tensor)
 // gradients returns the gradients that the parameters have, which stay what they are until giveBack is called.
 func gradients(name string, params []*core.Tensor) (out []*core.Tensor, giveBack func(), err error) {
 	var lenders []*core.AutogradMeta
+	var made []*core.Tensor // for the caller, of distributed parameters
 	giveBack = func() {
+		for _, g := range made {
+			g.Release()
+		}
 		for _, meta := range lenders {
 			meta.ReturnGrad()
 		}
@@ -151,6 +155,9 @@ func gradients(name string, params []*core.Tensor) (out []*core.Tensor, giveBack
 		}
 		if err := g.Usable(name); err != nil && g.Parts() == nil {
 			return nil, giveBack, core.Errorf(core.StateError, name, "the gradient of parameter %d: %w", i, err)
+		}
+		if g.Parts() != nil {
+			made = append(made, g)
 		}
 		out = append(out, g)
 	}

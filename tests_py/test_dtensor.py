@@ -1,0 +1,333 @@
+"""Distributed tensors, and layers divided over ranks: equal to one device."""
+
+import copy
+
+import plait
+import pytest
+from plait import distributed as dist
+from plait import nn
+from plait.distributed.device_mesh import init_device_mesh
+from plait.distributed.tensor import (
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_module,
+    distribute_tensor,
+    gathered_bytes,
+    ones,
+    randn,
+    strict,
+    zeros,
+)
+from plait.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from plait.nn import functional as F
+
+
+def on_ranks(n, fn):
+    """Runs fn(rank) on n ranks that share a device and returns what each returned."""
+    results = [None] * n
+
+    def run(rank):
+        results[rank] = fn(rank)
+
+    dist.spawn(run, nprocs=n, timeout=60, devices=["cpu:0"])
+    return results
+
+
+def close(x, y):
+    assert x.shape == y.shape
+    assert plait.allclose(x, y, rtol=1e-9, atol=1e-9), (x - y).abs().max()
+
+
+def test_placements():
+    assert (repr(Shard(1)), repr(Replicate()), repr(Partial())) == ("Shard(dim=1)", "Replicate()", "Partial(sum)")
+    assert Shard(0) == Shard(0) != Shard(1)
+    assert Shard(0).is_shard() and Shard(0).is_shard(0) and not Shard(0).is_shard(1) and Partial("max").is_partial("max")
+    with pytest.raises(ValueError, match="Partial: want one of sum"):
+        Partial("mean")
+
+
+def test_distribute_redistribute_and_gather():
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (3,))
+        x = plait.arange(10).double()
+        d = distribute_tensor(x, mesh, [Shard(0)])
+        assert isinstance(d, DTensor) and d.shape == (10,) and d.placements == (Shard(0),) and d.device_mesh == mesh
+        assert d.to_local().tolist() == x[4 * rank : 4 * rank + 4].tolist()
+        close(d.full_tensor(), x)
+        r = d.redistribute(placements=[Replicate()])
+        assert r.placements == (Replicate(),) and r.to_local().shape == (10,)
+        assert r.redistribute(placements=[Partial()]).full_tensor().tolist() == x.tolist()
+        part = DTensor.from_local(plait.full((2,), float(rank)), mesh, [Partial()])
+        assert part.full_tensor().tolist() == [3, 3]
+        assert part.redistribute(placements=[Shard(0)]).to_local().tolist() == ([3] if rank < 2 else [])
+        assert zeros(4, 5, device_mesh=mesh, placements=[Shard(1)]).to_local().shape == (4, 2 if rank < 2 else 1)
+        assert ones(3, device_mesh=mesh).full_tensor().tolist() == [1, 1, 1]
+        plait.manual_seed(5)
+        drawn = randn(4, 4, device_mesh=mesh, placements=[Shard(0)]).full_tensor()
+        plait.manual_seed(5)
+        close(drawn.double(), plait.randn(4, 4).double())
+        assert "placements=(Shard(dim=0))" in repr(d)
+
+    on_ranks(3, fn)
+
+
+def test_mistakes_are_errors():
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        d = distribute_tensor(plait.ones(4), mesh, [Shard(0)])
+        with pytest.raises(IndexError, match="cannot shard dimension 3"):
+            distribute_tensor(plait.ones(4), mesh, [Shard(3)])
+        with pytest.raises(ValueError, match="2 placements for the 1 dimensions"):
+            distribute_tensor(plait.ones(4), mesh, [Shard(0), Shard(0)])
+        with pytest.raises(TypeError, match="input 1 is an ordinary tensor"):
+            d + plait.ones(4)
+        with pytest.raises(RuntimeError, match="distributed tensor with placements"):
+            d.tolist()
+        with pytest.raises((ValueError, RuntimeError), match="part of shape"):
+            DTensor.from_local(plait.ones(3), mesh, [Shard(0)], shape=(4,))
+        with strict(), pytest.raises(NotImplementedError, match="unique.*no rule"):
+            plait.unique(d)
+        with pytest.raises(ValueError, match="the plan names 'no.such'"):
+            parallelize_module(nn.Sequential(nn.Linear(2, 2)), mesh, {"no.such": ColwiseParallel()})
+        with pytest.raises(ValueError, match="already, as"):
+            distribute_tensor(d, mesh, [Replicate()])
+
+    on_ranks(2, fn)
+
+
+class Block(nn.Module):
+    """A transformer's block whose heads and hidden features can be divided."""
+
+    def __init__(self, width=8, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        h = self.norm1(x)
+        b, t, _ = h.shape
+        q, k, v = (f(h).view(b, t, -1, 2).transpose(1, 2) for f in (self.q, self.k, self.v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, -1)
+        x = x + self.o(y)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Model(nn.Module):
+    """Embedding, blocks and scores."""
+
+    def __init__(self, vocabulary=12, width=8):
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, width)
+        self.blocks = nn.ModuleList([Block(width) for _ in range(2)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def trained(model, ids, targets, loss_of, steps=3):
+    optimizer = plait.optim.AdamW(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(model(ids), targets)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        whole = loss.full_tensor() if isinstance(loss, DTensor) else loss
+        losses.append((whole.item(), (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()))
+    return losses, [p.full_tensor() if isinstance(p, DTensor) else p for p in model.parameters()]
+
+
+def pieces():
+    plait.manual_seed(3)
+    model = Model().double()
+    ids = plait.randint(0, 12, (4, 6))
+    targets = plait.randint(0, 12, (4, 6))
+    return model, ids, targets
+
+
+def cross_entropy(scores, targets):
+    return F.cross_entropy(scores.flatten(0, 1), targets.flatten())
+
+
+PLANS = {
+    "tensor parallel": {
+        "blocks.*.q": ColwiseParallel(),
+        "blocks.*.k": ColwiseParallel(),
+        "blocks.*.v": ColwiseParallel(),
+        "blocks.*.o": RowwiseParallel(),
+        "blocks.*.up": ColwiseParallel(),
+        "blocks.*.down": RowwiseParallel(),
+    },
+    "with the vocabulary": {
+        "embed": RowwiseParallel(),
+        "blocks.*.up": ColwiseParallel(),
+        "blocks.*.down": RowwiseParallel(),
+        "head": ColwiseParallel(output_layouts=Replicate()),
+    },
+}
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("n", [2, 4])
+def test_parallel_layers_train_as_one_device(plan, n):
+    model, ids, targets = pieces()
+    losses, params = trained(copy.deepcopy(model), ids, targets, cross_entropy)
+
+    def fn(rank):
+        mine = parallelize_module(copy.deepcopy(model), init_device_mesh("cpu", (n,)), plan)
+        with strict():
+            got, final = trained(mine, ids, targets, cross_entropy)
+        assert got == pytest.approx(losses, rel=1e-9)
+        for x, y in zip(final, params, strict=True):
+            close(x, y)
+
+    on_ranks(n, fn)
+
+
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0)], ids=["replicated", "sharded"])
+def test_distributed_modules_train_as_one_device(placement):
+    model, ids, targets = pieces()
+    losses, params = trained(copy.deepcopy(model), ids, targets, cross_entropy)
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (3,))
+
+        def divide(name, module, mesh):
+            for key, p in list(module._parameters.items()):
+                if p is not None:
+                    module.register_parameter(key, nn.Parameter(distribute_tensor(p.detach(), mesh, [placement])))
+
+        mine = distribute_module(copy.deepcopy(model), mesh, divide)
+        assert all(isinstance(p, DTensor) and isinstance(p, nn.Parameter) for p in mine.parameters())
+        with strict():
+            before = gathered_bytes()
+            got, final = trained(
+                mine,
+                distribute_tensor(ids, mesh, [Shard(0)]),
+                distribute_tensor(targets, mesh, [Shard(0)]),
+                cross_entropy,
+            )
+            assert gathered_bytes() == before
+        assert got == pytest.approx(losses, rel=1e-9)
+        for x, y in zip(final, params, strict=True):
+            close(x, y)
+
+    on_ranks(3, fn)
+
+
+def test_sequence_parallel_block():
+    plait.manual_seed(1)
+    mlp = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8)).double()
+    x = plait.randn(2, 6, 8).double()
+    want = copy.deepcopy(mlp)
+    want(x).square().sum().backward()
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        mine = parallelize_module(
+            copy.deepcopy(mlp),
+            mesh,
+            {
+                "0": SequenceParallel(),
+                "1": ColwiseParallel(input_layouts=Shard(1), use_local_output=False),
+                "3": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
+            },
+        )
+        y = mine(distribute_tensor(x, mesh, [Shard(1)]))
+        assert y.placements == (Shard(1),)
+        y.square().sum().backward()
+        for p, q in zip(mine.parameters(), want.parameters(), strict=True):
+            close(p.grad.full_tensor(), q.grad)
+
+    on_ranks(2, fn)
+
+
+def test_vocabulary_parallel_loss():
+    plait.manual_seed(2)
+    scores, targets = plait.randn(5, 7).double(), plait.tensor([0, 6, 3, -100, 2])
+    scores.requires_grad = True
+    want = F.cross_entropy(scores, targets, label_smoothing=0.1)
+    want.backward()
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (3,))
+        mine = distribute_tensor(scores.detach(), mesh, [Shard(1)])
+        mine.requires_grad = True
+        with strict():
+            loss = F.cross_entropy(mine, distribute_tensor(targets, mesh), label_smoothing=0.1)
+            loss.backward()
+        assert loss.full_tensor().item() == pytest.approx(want.item(), rel=1e-12)
+        assert mine.grad.placements == (Shard(1),)
+        close(mine.grad.full_tensor(), scores.grad)
+
+    on_ranks(3, fn)
+
+
+def test_two_dimensions():
+    model, ids, targets = pieces()
+    losses, params = trained(copy.deepcopy(model), ids, targets, cross_entropy)
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+
+        def divide(name, module, mesh):
+            for key, p in list(module._parameters.items()):
+                if p is not None:
+                    placed = [Replicate(), Shard(0) if isinstance(module, nn.Linear) else Replicate()]
+                    module.register_parameter(key, nn.Parameter(distribute_tensor(p.detach(), mesh, placed)))
+
+        mine = distribute_module(copy.deepcopy(model), mesh, divide)
+        batch = [Shard(0), Replicate()]
+        with strict():
+            got, final = trained(
+                mine, distribute_tensor(ids, mesh, batch), distribute_tensor(targets, mesh, batch), cross_entropy
+            )
+        assert got == pytest.approx(losses, rel=1e-9)
+        for x, y in zip(final, params, strict=True):
+            close(x, y)
+
+    on_ranks(4, fn)
+
+
+def test_prepared_inputs():
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        layer = parallelize_module(
+            nn.Identity(),
+            mesh,
+            PrepareModuleInput(input_layouts=Shard(0), desired_input_layouts=Replicate()),
+        )
+        out = layer(plait.full((2, 3), float(rank)))
+        assert out.placements == (Replicate(),) and out.shape == (4, 3)
+        assert out.to_local()[:, 0].tolist() == [0, 0, 1, 1]
+
+    on_ranks(2, fn)
+
+
+def test_dropout_is_that_of_one_device():
+    plait.manual_seed(9)
+    x = plait.ones(6, 4)
+    want = F.dropout(x, 0.5)
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        plait.manual_seed(9)
+        got = F.dropout(distribute_tensor(x, mesh, [Shard(0)]), 0.5)
+        assert got.full_tensor().tolist() == want.tolist()
+
+    on_ranks(2, fn)
