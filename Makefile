@@ -79,8 +79,8 @@ test-full: setup lint test test-race test-package  ## all of these, every progra
 	@go test ./parallel/process -all -timeout 1h
 	@internal/make/fuzz 60s
 
-test-gpu: setup  ## the tests of gpu/ on this machine's GPU, under each driver that has one
-	@internal/make/test-gpu
+test-gpu: setup  ## the tests of gpu/ on this machine's GPU, under each driver that has one, or under DRIVERS="cuda webgpu"
+	@internal/make/test-gpu $(DRIVERS)
 
 fuzz: extension  ## random tests beside PyTorch, which goes into an environment of its own: SEED=1 SECONDS=600 KINDS=operations,threads
 	@internal/make/fuzz-venv

@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 		os.Setenv("PLAIT_TUNE", "0") // results must not depend on the user's tuning cache
 	}
 	flag.Parse()
+	if *under != "" {
+		os.Exit(runUnder(*under, m))
+	}
 	if !*translate {
 		os.Exit(m.Run())
 	}
@@ -41,6 +44,29 @@ func TestMain(m *testing.M) {
 }
 
 var translate = flag.Bool("translate", false, "compile each program that the tests have run in CUDA C++ too, at the end")
+
+var under = flag.String("under", "", "run on a hardware GPU under this driver, cuda or webgpu, and fail if no kernel has run")
+
+// runUnder runs the tests on a hardware GPU under the named driver. It returns 3 if there is none, and fails if it has launched no kernel.
+func runUnder(name string, m *testing.M) (code int) {
+	opened, err := core.OpenDevice("gpu")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 3
+	}
+	d := opened.(*gpu.Device)
+	if d.Software() || d.Driver() != name {
+		fmt.Fprintf(os.Stderr, "%v (%s) runs under %s (software: %v), want a GPU of hardware under %s\n", d, d.Name(), d.Driver(), d.Software(), name)
+		return 3
+	}
+	code = m.Run()
+	ran := d.Traffic().Dispatches
+	fmt.Printf("%v (%s) has run %d kernels under %s\n", d, d.Name(), ran, name)
+	if ran == 0 {
+		return 1
+	}
+	return code
+}
 
 var onHost = flag.String("host", "", "run on the host in the place of a GPU that takes CUDA C++: hostcuda, or in the opposite order hostcuda:1")
 
