@@ -203,6 +203,29 @@ func TestScatterIndexOutOfRange(t *testing.T) {
 	})
 }
 
+// TestOneHot compares one kernel's result with the CPU's, for indices of any layout, and checks that a bad index is told.
+func TestOneHot(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		index := op.Reshape(core.FromSlice([]int64{4, 0, 2, 1, 3, 3}), 2, 3)
+		for _, x := range []*core.Tensor{index, op.Transpose(index, 0, 1), op.Select(op.Select(index, 0, 0), 0, 0), op.To(index, core.Int32)} {
+			on := op.ToDevice(x, d)
+			require.NoError(t, d.Synchronize())
+			before := d.Traffic().Dispatches
+			y := op.OneHot(on, 5)
+			require.NoError(t, d.Synchronize())
+			require.Equal(t, 1, d.Traffic().Dispatches-before)
+			want, err := core.Values[int64](op.OneHot(x, 5))
+			require.NoError(t, err)
+			got, err := core.Values[int64](y)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		_, err := core.Values[int64](op.OneHot(op.ToDevice(index, d), 4))
+		require.ErrorContains(t, err, "one_hot: the index at position 0 is out of range for dimension 2 of size 4")
+	})
+}
+
 func TestScatterOfAMillionIndices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large")

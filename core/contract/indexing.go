@@ -12,6 +12,8 @@ var (
 	Index = declare(Contract{Name: "index", Outs: "y", Ins: "x indices...", Ints: "wrap dims..."})
 	// IndexPut combines y[indices[0][b..], indices[1][b..], .., r..] with src[b.., r..], which may be a number.
 	IndexPut = declare(Contract{Name: "index_put", Outs: "y", Ins: "src indices...", Ints: "wrap mode dims..."})
+	// OneHot writes y[b.., k] = 1 where index[b..] == k, and 0 elsewhere. y is contiguous.
+	OneHot = declare(Contract{Name: "one_hot", Outs: "y", Ins: "index"})
 	// EmbeddingBackward writes dweight[v, :], the sum of dy[b.., :] over all b with index[b..] == v.
 	EmbeddingBackward = declare(Contract{Name: "embedding_backward", Outs: "dweight", Ins: "dy index", Ints: "padding by_frequency add"})
 	// MaskCount writes the number of true elements of a mask as an int64.

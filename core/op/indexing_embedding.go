@@ -150,11 +150,6 @@ func OneHot(index *core.Tensor, classes int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(contract.Fill).Out(out).In(core.IntNum(0)))
-	dims := index.Dim()
-	column := core.WrapTensor(op.mode, index.Storage(), index.DType(), append(slices.Clone(index.Shape()), 1),
-		append(slices.Clone(index.Strides()), 1), index.Offset())
-	op.launch(contract.ScatterAttrs{Dim: dims, Mode: contract.ScatterAssign}.AddTo(op.call(contract.Scatter).Out(out).In(column).In(core.IntNum(1))))
-	column.Release()
+	op.launch(op.call(contract.OneHot).Out(out).In(index))
 	return op.done(out)
 }

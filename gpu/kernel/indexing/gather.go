@@ -18,6 +18,7 @@ func init() {
 	kernel.Register(contract.Scatter, scatterCall)
 	kernel.Register(contract.Index, indexCall)
 	kernel.Register(contract.IndexPut, indexPutCall)
+	kernel.Register(contract.OneHot, oneHotCall)
 	kernel.Register(contract.EmbeddingBackward, embeddingBackwardCall)
 }
 
@@ -53,6 +54,48 @@ func gatherCall(r *shader.Recorder, c *core.Call) error {
 		w.Put(shader.CheckIndex("k", "ld_index(at_1)", sizeWord, false))
 		w.Add(`  if (!ok) { %s }
   st_y(at_2, ld_x(at_0 + k * %s));`, fault("i"), step)
+	})
+}
+
+// oneHotColumns is how many elements an invocation writes: a division finds the row of the first only.
+const oneHotColumns = 8
+
+func oneHotCall(r *shader.Recorder, c *core.Call) error {
+	out, index := &c.Outs[0], &c.Ins[0]
+	dim, n := len(index.Shape), out.Numel()
+	if n == 0 {
+		return nil
+	}
+	size := out.Shape[dim]
+	s := shader.New(r, "one_hot")
+	j, y, count, classes := s.In("index", index, expr.I64, expr.Number), s.Out("y", out, expr.I64, expr.Number), s.Uint(n), s.Uint(size)
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return outOfRange(c, at, dim, size) })
+	l := shader.NewLoop(index.Shape, index)
+	rank := s.Specialize(len(l.Sizes))
+	at := s.Loop(&l)
+	groups := shader.Ceil(n, oneHotColumns*shader.Threads)
+	groupsWord := s.Uint(groups)
+	return s.Run(r, groups, func(w *shader.Text) {
+		w.Func("index_of(row: u32) -> pair", "%s  return ld_index(at_0);", shader.WalkAs("at_", "row", rank, 1, at, []string{j}))
+		w.EachGroup(shader.Threads, groupsWord)
+		w.Add(`  var i = group * %[2]du + li;
+  if (i >= %[3]s) { return; }
+  var row = i / %[1]s;
+  var column = i - row * %[1]s;
+  var index = index_of(row);
+  for (var e = 0u; e < %[4]du && i < %[3]s; e++) {
+    var ok = true;`, classes, oneHotColumns*shader.Threads, count, oneHotColumns)
+		w.Put(shader.CheckIndex("k", "index", classes, false))
+		w.Add(`    if (!ok) { %[1]s return; }
+    st_y(%[2]s + i, pair(select(0u, 1u, k == column), 0u));
+    i += %[4]du;
+    column += %[4]du;
+    if (column >= %[3]s && i < %[5]s) {
+      row += column / %[3]s;
+      column = column %% %[3]s;
+      index = index_of(row);
+    }
+  }`, fault("row"), y, classes, shader.Threads, count)
 	})
 }
 

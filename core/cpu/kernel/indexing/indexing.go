@@ -6,6 +6,7 @@
 package indexing
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
@@ -19,6 +20,7 @@ func init() {
 	kernel.Register(contract.Scatter, scatterCall)
 	kernel.Register(contract.Index, indexCall)
 	kernel.Register(contract.IndexPut, putCall)
+	kernel.Register(contract.OneHot, oneHotCall)
 	kernel.Register(contract.EmbeddingBackward, embeddingBackwardCall)
 	kernel.Register(contract.MaskCount, countCall)
 	kernel.Register(contract.MaskPositions, positionsCall)
@@ -143,6 +145,24 @@ func putCall(ctx *kernel.Context, c *core.Call) error {
 	var b bad
 	if !put(ctx.Pool, &self, &from, index, a.Wrap, mode, unsafe.Add(p, 64), &b) {
 		return outOfRange(c, b, int(a.Dims[b.tensor]), c.Outs[0].Shape[b.tensor])
+	}
+	return nil
+}
+
+// oneHotCall writes zeros, and scatters ones along the last dimension of the result.
+func oneHotCall(ctx *kernel.Context, c *core.Call) error {
+	p, err := ctx.Scratch(64)
+	if err != nil {
+		return err
+	}
+	out, column, dim := &c.Outs[0], c.Ins[0], len(c.Ins[0].Shape)
+	column.Shape, column.Strides = append(slices.Clone(column.Shape), 1), append(slices.Clone(column.Strides), 1)
+	copying.Copy(ctx, out, &core.Operand{IsNumber: true})
+	one := number(ctx, p, out.DType, core.IntNumber(1), column.Shape)
+	self, index, src := operand(out), operand(&column), operand(&one)
+	var b bad
+	if !scatter(ctx.Pool, &self, &index, &src, dim, int(contract.ScatterAssign), &b) {
+		return outOfRange(c, b, dim, out.Shape[dim])
 	}
 	return nil
 }
