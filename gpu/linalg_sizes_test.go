@@ -43,14 +43,20 @@ func eachSquare(t *testing.T, fn func(t *testing.T, x, onGPU *core.Tensor)) {
 func identity64(n int) *core.Tensor { return op.To(op.Eye(n, n, op.TensorOptions{}), core.Float64) }
 
 func TestCholeskyOfSizes(t *testing.T) {
-	eachSquare(t, func(t *testing.T, x, _ *core.Tensor) {
+	check := func(t *testing.T, x, _ *core.Tensor) {
 		n := x.Size(-1)
 		positive := op.Add(op.MatMul(x, transposed(x)), op.Mul(identity64(n), core.Num(float64(n))))
 		positive = op.To(op.To(positive, core.Float32), core.Float64)
 		onGPU := op.ToDevice(op.To(positive, core.Float32), device(t))
 		accurate(t, op.Cholesky(positive, false, ""), op.Cholesky(onGPU, false, ""), float64(8+n/4), "l")
 		accurate(t, op.Cholesky(positive, true, ""), op.Cholesky(transposed(onGPU), true, ""), float64(8+n/4), "u")
-	})
+	}
+	eachSquare(t, check)
+	for _, shape := range [][]int{{600, 600}, {2, 544, 544}} { // more than one strip of columns
+		t.Run(fmt.Sprint(shape), func(t *testing.T) {
+			core.Tidy(func() { check(t, op.To(op.Randn(shape...), core.Float64), nil) })
+		})
+	}
 }
 
 // TestLUOfSizes compares the factors, and the pivots exactly.
@@ -209,7 +215,7 @@ func TestDecompositionsGrow(t *testing.T) {
 	opened, err := core.OpenDevice("fakegpu")
 	require.NoError(t, err)
 	d := opened.(*gpu.Device)
-	most := map[string]int{"cholesky": 40, "lu": 60, "inv": 90, "solve": 90, "qr": 170, "eigh": 800, "svd": 1000} // dispatches for n = 512
+	most := map[string]int{"cholesky": 21, "lu": 60, "inv": 90, "solve": 90, "qr": 170, "eigh": 800, "svd": 1000} // dispatches for n = 512
 	for _, c := range decompositions {
 		t.Run(c.name, func(t *testing.T) {
 			var dispatches, groups [4]int

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/gpu"
 )
 
 func TestUnique(t *testing.T) {
@@ -55,6 +56,38 @@ func TestUniqueRange(t *testing.T) {
 			a, b, c := op.Unique(x[0], nil)
 			return []*core.Tensor{a, b, c}
 		}, core.FromSlice(v))
+	}
+}
+
+// TestUniqueGrowsAsSorts checks that the work grows with the number of elements, and is a small multiple of that of sorting them.
+func TestUniqueGrowsAsSorts(t *testing.T) {
+	opened, err := core.OpenDevice("fakegpu")
+	require.NoError(t, err)
+	d := opened.(*gpu.Device)
+	work := func(n int, fn func(x *core.Tensor)) (dispatches, groups int) {
+		core.Tidy(func() {
+			f := core.Float32
+			x := op.EmptyWith([]int{n}, op.TensorOptions{DType: &f, Device: d})
+			require.NoError(t, d.Synchronize())
+			_, before := gpu.Ran(d)
+			already := gpu.Groups(d)
+			fn(x)
+			_ = d.Synchronize() // the results are meaningless
+			_, after := gpu.Ran(d)
+			dispatches, groups = after-before, gpu.Groups(d)-already
+		})
+		return dispatches, groups
+	}
+	last := 0
+	for n := 1 << 16; n <= 1<<22; n *= 4 {
+		sortDispatches, sorted := work(n, func(x *core.Tensor) { op.Sort(x, 0, op.SortOptions{}) })
+		dispatches, groups := work(n, func(x *core.Tensor) { op.Unique(x, nil) })
+		require.LessOrEqual(t, dispatches, sortDispatches+8)
+		require.LessOrEqual(t, groups, 2*sorted)
+		if last > 0 {
+			require.LessOrEqual(t, groups, 4*last+4)
+		}
+		last = groups
 	}
 }
 

@@ -12,13 +12,15 @@ import (
 
 func init() { kernel.Register(contract.LinalgCholesky, choleskyCall) }
 
-// strip is the number of columns of a symmetric update. Of each strip, only the rows from its diagonal on are updated.
-const strip = 1024
+// strip is the number of columns of which a panel subtracts what those before it contribute, and of a symmetric update by a product. Of each
+// strip, only the rows from its diagonal on are updated.
+const strip = 256
 
 // choleskyCall: Outs[0] = the lower triangles L of Ins[0] = L Lᵀ; Outs[1], if present, = the row, counted from 1, at which each matrix
 // failed, or 0.
 //
-// A dispatch factorises a panel of columns, and a product subtracts what it contributes to the columns on its right.
+// A dispatch subtracts from a panel of columns what the strip's columns on its left contribute, and factorises it. After each strip, products
+// subtract what it contributes to the columns on its right.
 func choleskyCall(r *shader.Recorder, c *core.Call) error {
 	x, err := newMatrices(r, c)
 	if err != nil || x.batch == 0 || x.n == 0 {
@@ -26,14 +28,15 @@ func choleskyCall(r *shader.Recorder, c *core.Call) error {
 	}
 	n, width := x.n, panelWidth(x.n)
 	l := block{of: &c.Outs[0], row: n, col: 1, each: n * n}
-	for first := 0; first < n; first += width {
-		if err := x.choleskyPanel(r, l.of, first, width); err != nil {
-			return err
+	for begin := 0; begin < n; begin += strip {
+		for first := begin; first < min(begin+strip, n); first += width {
+			if err := x.choleskyPanel(r, l.of, begin, first, width); err != nil {
+				return err
+			}
 		}
-		for from := first + width; from < n; from += strip {
-			left := l.at(from, first)
-			err := x.product(r, x.whole().at(from, from), left, left.transposed(), n-from, min(strip, n-from), width, -1, 1)
-			if err != nil {
+		for from := begin + strip; from < n; from += strip {
+			left := l.at(from, begin)
+			if err := x.product(r, x.whole().at(from, from), left, left.transposed(), n-from, min(strip, n-from), strip, -1, 1); err != nil {
 				return err
 			}
 		}
@@ -55,11 +58,12 @@ func panelWidth(n int) int {
 	return 32
 }
 
-// choleskyPanel writes columns first to first+width of L, from matrices whose lower triangles hold what is left of A. Each workgroup
-// factorises the square on the diagonal, since that takes less time than another dispatch, and along with it as many rows below. An
-// invocation has elements of one column in registers. The column that is eliminated next is passed to the others through workgroup memory.
-func (x *matrices) choleskyPanel(r *shader.Recorder, l *core.Operand, first, width int) error {
-	const lanes = 8 // invocations for a column
+// choleskyPanel writes columns first to first+width of L, from matrices whose lower triangles hold what is left of A but for the
+// contributions of the columns of L from begin on. Each workgroup factorises the square on the diagonal, since that takes less time than
+// another dispatch, and along with it as many rows below. An invocation has elements of one column in registers. The column that is
+// eliminated next is passed to the others through workgroup memory.
+func (x *matrices) choleskyPanel(r *shader.Recorder, l *core.Operand, begin, first, width int) error {
+	const lanes = 8 // invocations for a column, and vec4 of a row of a tile
 	s := shader.New(r, "cholesky")
 	each := s.Specialize(width) / lanes
 	slots, below := each, x.n-first-width
@@ -67,16 +71,22 @@ func (x *matrices) choleskyPanel(r *shader.Recorder, l *core.Operand, first, wid
 		slots = 2 * each
 	}
 	groups := max(shader.Ceil(below, width), 1)
-	data, status, to := s.RealsOf("data", x.data), s.WordsOf("status", x.status), s.Out("l", l, expr.F32, expr.Number)
-	total, perMatrix, size, begin, count := s.Uint(x.batch*groups), s.Uint(groups), s.Uint(x.n), s.Uint(first), s.Uint(min(width, x.n-first))
+	inside := s.Flag(first > begin) // the strip
+	data, status, to := s.RealsOf("data", x.data), s.WordsOf("status", x.status), s.InOut("l", l, expr.F32)
+	total, perMatrix, size, at, count := s.Uint(x.batch*groups), s.Uint(groups), s.Uint(x.n), s.Uint(first), s.Uint(min(width, x.n-first))
+	from := s.Uint(begin)
 	return s.Run(r, x.batch*groups, func(w *shader.Text) {
 		w.Shared("column", shader.Real, 2, lanes*slots)
+		if inside {
+			w.Shared("tile", shader.Real4, lanes*slots, lanes+1)
+			w.Func("quad(at: u32, inside: bool) -> real4", "if (!inside) { return real4(); }\n  return real4(ld_l(at), ld_l(at + 1u), ld_l(at + 2u), ld_l(at + 3u));")
+		}
 		w.EachGroup(lanes*width, total)
 		w.Add(`  let n = %s;
   let first = %s;
   let count = %s;
   let matrix = group / %s;
-  let part = group %% %s;`, size, begin, count, perMatrix, perMatrix)
+  let part = group %% %s;`, size, at, count, perMatrix, perMatrix)
 		w.Add(`  let lane = li / %[1]du;
   let col = li %% %[1]du;
   let from_ = %[2]s + matrix * n * n + first + col;
@@ -90,6 +100,29 @@ func (x *matrices) choleskyPanel(r *shader.Recorder, l *core.Operand, first, wid
 			w.Add(`  let row%[1]d = %[2]s;
   var a%[1]d = 0.0;
   if (row%[1]d < n && col < count) { a%[1]d = data[from_ + row%[1]d * n]; }`, i, row)
+		}
+		if inside {
+			// The next tile is on its way while one is used.
+			parts := []string{"first", "next"}[:slots/each]
+			for i, part := range parts {
+				w.Add(`  let from%[1]d = %[2]s + li / 8u;
+  let at%[1]d = %[3]s + (matrix * n + from%[1]d) * n + li %% 8u * 4u;
+  var quad%[1]d = quad(at%[1]d + %[4]s, from%[1]d < n);`, i, part, to, from)
+			}
+			w.Add("  for (var k = %s; k < first; k += %du) {", from, width)
+			w.Barrier()
+			for i := range parts {
+				w.Add("    tile[li / 8u + %du][li %% 8u] = quad%d;", width*i, i)
+			}
+			w.Barrier()
+			for i := range parts {
+				w.Add("    quad%[1]d = quad(at%[1]d + k + %[2]du, from%[1]d < n && k + %[2]du < first);", i, width)
+			}
+			w.Add("    for (var q = 0u; q < 8u; q++) {\n      let other = tile[col][q];")
+			for i := range slots {
+				w.Add("      a%d = a%d - dot(tile[lane + %du][q], other);", i, i, lanes*i)
+			}
+			w.Add("    }\n  }")
 		}
 		w.Add(`  var failed = 0u;
   var own = 1.0;
