@@ -74,6 +74,11 @@ enum {
 	PLAIT_BFLOAT16 = 5,
 	PLAIT_FLOAT32 = 6,
 	PLAIT_FLOAT64 = 7,
+	PLAIT_INT8 = 8,
+	PLAIT_INT16 = 9,
+	PLAIT_UINT16 = 10,
+	PLAIT_UINT32 = 11,
+	PLAIT_UINT64 = 12,
 };
 
 // Kinds of errors.
@@ -227,8 +232,8 @@ plait_status plait_tensor_item(plait_tensor t, double *value);
 // 0 otherwise, also where it cannot be read. It does not wait, and leaves errors to who does.
 plait_status plait_tensor_peek(plait_tensor t, double *real, int64_t *whole);
 
-// plait_tensor_int waits for the value of a tensor with one element and writes it, as an integer, to value.
-// It may wait for the device.
+// plait_tensor_int waits for the value of a tensor with one element and writes it, as an integer, to value;
+// of one of uint64 the bits. It may wait for the device.
 plait_status plait_tensor_int(plait_tensor t, int64_t *value);
 
 // plait_tensor_export waits for the tensor's readers and writers and returns an object that keeps its memory

@@ -1,9 +1,12 @@
 package core
 
+import "math"
+
 // A DType is the type of a tensor's elements. The codes are shared with the C kernels (core/cpu/include/plait_kernel.h).
 type DType uint8
 
-// The dtypes. Float16 and BFloat16 are storage formats: arithmetic on them runs in float32.
+// The dtypes. Float16 and BFloat16 are storage formats: arithmetic on them runs in float32. Uint64 is one too: what needs more of its
+// numbers than their low 64 bits is not defined. A new dtype goes to the end, since files and programs have the codes.
 const (
 	Bool DType = iota
 	Uint8
@@ -13,22 +16,34 @@ const (
 	BFloat16
 	Float32
 	Float64
+	Int8
+	Int16
+	Uint16
+	Uint32
+	Uint64
 
 	numDTypes
+
+	// NoDType is what dtypes without a common one promote to. It is not valid.
+	NoDType = numDTypes
 )
 
 // DTypes lists every dtype.
 func DTypes() []DType {
-	return []DType{Bool, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64}
+	return []DType{Bool, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64, Int8, Int16, Uint16, Uint32, Uint64}
 }
 
-var dtypeNames = [numDTypes]string{"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
+var dtypeNames = [numDTypes]string{"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "int8", "int16", "uint16",
+	"uint32", "uint64"}
 
-var dtypeSizes = [numDTypes]int{1, 1, 4, 8, 2, 2, 4, 8}
+var dtypeSizes = [numDTypes]int{1, 1, 4, 8, 2, 2, 4, 8, 1, 2, 2, 4, 8}
 
 // String returns PyTorch's name of the dtype, such as "float32".
 func (d DType) String() string {
-	if d >= numDTypes {
+	switch {
+	case d == NoDType:
+		return "no common dtype"
+	case d > NoDType:
 		return "invalid dtype"
 	}
 	return dtypeNames[d]
@@ -41,13 +56,30 @@ func (d DType) Size() int { return dtypeSizes[d] }
 func (d DType) Valid() bool { return d < numDTypes }
 
 // IsFloat reports whether d is a floating-point dtype.
-func (d DType) IsFloat() bool { return d >= Float16 && d < numDTypes }
+func (d DType) IsFloat() bool { return d >= Float16 && d <= Float64 }
 
 // IsHalf reports whether d is one of the two 16-bit floating-point dtypes.
 func (d DType) IsHalf() bool { return d == Float16 || d == BFloat16 }
 
 // IsInt reports whether d is an integer dtype; Bool is not.
-func (d DType) IsInt() bool { return d >= Uint8 && d <= Int64 }
+func (d DType) IsInt() bool { return d >= Uint8 && d <= Int64 || d >= Int8 && d <= Uint64 }
+
+// IsSigned reports whether d has negative numbers.
+func (d DType) IsSigned() bool { return d != Bool && d != Uint8 && d < Uint16 }
+
+// Limits returns the least and the largest integer of an integer dtype or Bool, as far as an int64 has it.
+func (d DType) Limits() (least, largest int64) {
+	bits := 8 * d.Size()
+	switch {
+	case d == Bool:
+		return 0, 1
+	case d.IsSigned():
+		return -1 << (bits - 1), 1<<(bits-1) - 1
+	case d == Uint64:
+		return 0, math.MaxInt64
+	}
+	return 0, 1<<bits - 1
+}
 
 // Compute returns the dtype in which arithmetic on d runs: float32 for the half dtypes, otherwise d itself.
 func (d DType) Compute() DType {
@@ -68,16 +100,29 @@ func ParseDType(name string) (DType, error) {
 }
 
 // Promote returns the dtype of an operation between elements of a and b, by PyTorch's lattice:
-// bool < uint8 < int32 < int64 < float16, bfloat16 < float32 < float64, and float16 with bfloat16 gives float32.
+// bool < uint8, int8 < int16 < int32 < int64 < float16, bfloat16 < float32 < float64, where uint8 with int8 gives int16, and float16 with
+// bfloat16 float32. As in PyTorch, uint16, uint32 and uint64 have no common dtype with other integers or bools: the result is NoDType.
 func Promote(a, b DType) DType {
-	if a > b {
+	if a == b {
+		return a
+	}
+	if promotionOrder[a] > promotionOrder[b] {
 		a, b = b, a
 	}
-	if a == Float16 && b == BFloat16 {
+	switch {
+	case b >= Uint16 || a >= Uint16 && !b.IsFloat():
+		return NoDType
+	case a == Uint8 && b == Int8:
+		return Int16
+	case a == Float16 && b == BFloat16:
 		return Float32
 	}
 	return b
 }
+
+// promotionOrder orders dtypes so that of two which promote to one of them, that is the later one.
+var promotionOrder = [numDTypes + 1]uint8{Bool: 0, Uint16: 1, Uint32: 2, Uint64: 3, Uint8: 4, Int8: 5, Int16: 6, Int32: 7, Int64: 8, Float16: 9,
+	BFloat16: 10, Float32: 11, Float64: 12, NoDType: 13}
 
 // category returns a dtype's category for type promotion. A 0-d tensor or a plain number only counts if its category is above that of every
 // operand with dimensions.

@@ -12,6 +12,8 @@ func TestPromotionFollowsTheLattice(t *testing.T) {
 		{Bool, Bool, Bool}, {Bool, Uint8, Uint8}, {Uint8, Int32, Int32}, {Int32, Int64, Int64},
 		{Int64, Float16, Float16}, {Int64, BFloat16, BFloat16}, {Float16, BFloat16, Float32},
 		{BFloat16, Float16, Float32}, {Float16, Float32, Float32}, {Float32, Float64, Float64}, {Bool, Float64, Float64},
+		{Uint8, Int8, Int16}, {Int8, Int16, Int16}, {Uint8, Int16, Int16}, {Int16, Int32, Int32}, {Bool, Int8, Int8}, {Uint64, Float16, Float16},
+		{Uint16, BFloat16, BFloat16}, {Uint16, Int32, NoDType}, {Uint32, Bool, NoDType}, {Uint64, Uint32, NoDType}, {NoDType, Uint8, NoDType},
 	} {
 		require.Equal(t, c.want, Promote(c.a, c.b), "%v %v", c.a, c.b)
 		require.Equal(t, c.want, Promote(c.b, c.a), "%v %v", c.b, c.a)
@@ -21,6 +23,11 @@ func TestPromotionFollowsTheLattice(t *testing.T) {
 		parsed, err := ParseDType(a.String())
 		require.NoError(t, err)
 		require.Equal(t, a, parsed)
+	}
+	for d, limits := range map[DType][2]int64{Bool: {0, 1}, Int8: {-128, 127}, Uint16: {0, 65535}, Int32: {math.MinInt32, math.MaxInt32},
+		Uint32: {0, math.MaxUint32}, Int64: {math.MinInt64, math.MaxInt64}, Uint64: {0, math.MaxInt64}} {
+		least, largest := d.Limits()
+		require.Equal(t, limits, [2]int64{least, largest}, d)
 	}
 	_, err := ParseDType("float8")
 	require.ErrorContains(t, err, `unknown dtype "float8"`)

@@ -10,7 +10,7 @@ import (
 
 // An Element is a Go type that can fill a tensor or receive its values.
 type Element interface {
-	bool | uint8 | int32 | int64 | int | float32 | float64
+	bool | uint8 | int8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | int | float32 | float64
 }
 
 func dtypeOf[T Element]() DType {
@@ -20,6 +20,16 @@ func dtypeOf[T Element]() DType {
 		return Bool
 	case uint8:
 		return Uint8
+	case int8:
+		return Int8
+	case int16:
+		return Int16
+	case uint16:
+		return Uint16
+	case uint32:
+		return Uint32
+	case uint64:
+		return Uint64
 	case int32:
 		return Int32
 	case int64, int:
@@ -259,16 +269,22 @@ func values[T Element](t *Tensor, of *pinned) ([]T, error) {
 	p := unsafe.Pointer(&raw[0])
 	switch of.dtype {
 	case Bool, Uint8:
-		for i, v := range raw {
-			out[i] = fromInt[T](int64(v))
-		}
+		fromInts(out, raw)
+	case Int8:
+		fromInts(out, unsafe.Slice((*int8)(p), n))
+	case Int16:
+		fromInts(out, unsafe.Slice((*int16)(p), n))
+	case Uint16:
+		fromInts(out, unsafe.Slice((*uint16)(p), n))
 	case Int32:
-		for i, v := range unsafe.Slice((*int32)(p), n) {
-			out[i] = fromInt[T](int64(v))
-		}
+		fromInts(out, unsafe.Slice((*int32)(p), n))
+	case Uint32:
+		fromInts(out, unsafe.Slice((*uint32)(p), n))
 	case Int64:
-		for i, v := range unsafe.Slice((*int64)(p), n) {
-			out[i] = fromInt[T](v)
+		fromInts(out, unsafe.Slice((*int64)(p), n))
+	case Uint64:
+		for i, v := range unsafe.Slice((*uint64)(p), n) {
+			out[i] = fromUint[T](v)
 		}
 	case Float16:
 		for i, v := range unsafe.Slice((*uint16)(p), n) {
@@ -290,6 +306,26 @@ func values[T Element](t *Tensor, of *pinned) ([]T, error) {
 	return out, nil
 }
 
+func fromInts[T Element, S uint8 | int8 | int16 | uint16 | int32 | uint32 | int64](out []T, in []S) {
+	for i, v := range in {
+		out[i] = fromInt[T](int64(v))
+	}
+}
+
+// fromUint is [fromInt] for numbers that may be too large for an int64.
+func fromUint[T Element](v uint64) T {
+	var out T
+	switch p := any(&out).(type) {
+	case *float32:
+		*p = float32(v)
+	case *float64:
+		*p = float64(v)
+	default:
+		return fromInt[T](int64(v))
+	}
+	return out
+}
+
 func fromInt[T Element](v int64) T {
 	var out T
 	switch p := any(&out).(type) {
@@ -297,6 +333,16 @@ func fromInt[T Element](v int64) T {
 		*p = v != 0
 	case *uint8:
 		*p = uint8(v)
+	case *int8:
+		*p = int8(v)
+	case *int16:
+		*p = int16(v)
+	case *uint16:
+		*p = uint16(v)
+	case *uint32:
+		*p = uint32(v)
+	case *uint64:
+		*p = uint64(v)
 	case *int32:
 		*p = int32(v)
 	case *int64:

@@ -45,7 +45,7 @@ func (c hostCase) String() string { return fmt.Sprintf("%s/%d/%v", c.row.Name, c
 
 // hostTolerance is the tolerance of comparisons by dtype.
 var hostTolerance = map[core.DType]float64{
-	core.Float64: 1e-12, core.Float32: 4e-6, core.Float16: 2e-3, core.BFloat16: 1.6e-2, core.Int64: 0, core.Int32: 0, core.Uint8: 0, core.Bool: 0,
+	core.Float64: 1e-12, core.Float32: 4e-6, core.Float16: 2e-3, core.BFloat16: 1.6e-2, core.Int64: 0, core.Int32: 0, core.Uint8: 0, core.Bool: 0, core.Int8: 0, core.Int16: 0, core.Uint16: 0, core.Uint32: 0,
 }
 
 // hostCases lists the first sample of each row in float32 and in one other dtype, or with -all every sample, and the first in every dtype.

@@ -275,7 +275,7 @@ func TestRegistryInOtherDTypes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
 	}
-	precision := map[core.DType]float64{core.Float16: 2e-3, core.BFloat16: 1.6e-2, core.Int64: 0, core.Int32: 0, core.Uint8: 0, core.Bool: 0}
+	precision := map[core.DType]float64{core.Float16: 2e-3, core.BFloat16: 1.6e-2, core.Int64: 0, core.Int32: 0, core.Uint8: 0, core.Bool: 0, core.Int8: 0, core.Int16: 0, core.Uint16: 0, core.Uint32: 0}
 	for n, r := range op.Rows() {
 		if len(r.Samples) == 0 {
 			continue

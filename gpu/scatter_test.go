@@ -20,7 +20,7 @@ func smallNumbers(rng *rand.Rand, d core.DType, shape ...int) *core.Tensor {
 		switch v[i] = 1; {
 		case rng.IntN(300) == 0:
 			v[i] = 2
-		case d != core.Uint8 && d != core.Bool && rng.IntN(2) == 0:
+		case d.IsSigned() && rng.IntN(2) == 0:
 			v[i] = -1
 		case d == core.Bool:
 			v[i] = float64(rng.IntN(2))
@@ -37,7 +37,7 @@ func indicesBelow(rng *rand.Rand, n int, shape ...int) *core.Tensor {
 	return op.Reshape(core.FromSlice(v, len(v)), shape...)
 }
 
-var everyDType = []core.DType{core.Float32, core.Float16, core.BFloat16, core.Int64, core.Int32, core.Uint8, core.Bool}
+var everyDType = []core.DType{core.Float32, core.Float16, core.BFloat16, core.Int64, core.Int32, core.Int16, core.Uint16, core.Int8, core.Uint8, core.Bool}
 
 // everyScatter returns the results of every scatter mode except the mean, which [scatterMean] returns.
 func everyScatter(dim int) func(x ...*core.Tensor) []*core.Tensor {

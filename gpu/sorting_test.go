@@ -26,7 +26,7 @@ func TestSort(t *testing.T) {
 		if testing.Short() && core.Numel(shape) > 6000 {
 			continue
 		}
-		for _, d := range []core.DType{core.Float32, core.Float16, core.BFloat16, core.Int64, core.Int32, core.Uint8, core.Bool} {
+		for _, d := range []core.DType{core.Float32, core.Float16, core.BFloat16, core.Int64, core.Int32, core.Uint32, core.Int16, core.Uint16, core.Int8, core.Uint8, core.Bool} {
 			if core.Numel(shape) > 20_000 && d != core.Float32 {
 				continue
 			}
@@ -42,7 +42,7 @@ func TestSort(t *testing.T) {
 					case 2:
 						v[i] = math.Inf(1)
 					}
-				} else if d != core.Uint8 && d != core.Bool {
+				} else if d.IsSigned() {
 					v[i] -= 100
 				}
 			}

@@ -263,7 +263,7 @@ func (s *stream) Refuse(c *core.Call) error {
 			return nil
 		}
 	}
-	double := false
+	double, storage := false, c.Kernel == contract.Copy || c.Kernel == contract.Fill
 	for _, list := range [2][]core.Operand{c.Outs, c.Ins} {
 		for i := range list {
 			if m := list[i].Memory.Size; m > reach && m/list[i].DType.Size() > reach {
@@ -273,10 +273,15 @@ func (s *stream) Refuse(c *core.Call) error {
 			if list[i].DType == core.Float64 && list[i].Present() && !list[i].IsNumber {
 				double = true
 			}
+			storage = storage && !list[i].DType.IsFloat()
 		}
 	}
 	if double && !s.device.target.Doubles() {
 		return core.Errorf(core.NotImplemented, c.Op, "float64 is not supported on %v: WGSL has no such type; use float32", s.device)
+	}
+	uint64s := func(o core.Operand) bool { return o.DType == core.Uint64 }
+	if !storage && (slices.ContainsFunc(c.Outs, uint64s) || slices.ContainsFunc(c.Ins, uint64s)) {
+		return core.Errorf(core.NotImplemented, c.Op, "uint64 is not supported on %v but for copies; use int64", s.device)
 	}
 	if kernel.Lookup(c.Kernel) == nil {
 		return s.NoKernel(c)

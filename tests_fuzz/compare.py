@@ -17,6 +17,8 @@ DTYPES = {
     torch.bfloat16: plait.bfloat16,
     torch.int64: plait.int64,
     torch.int32: plait.int32,
+    torch.int16: plait.int16,
+    torch.int8: plait.int8,
     torch.uint8: plait.uint8,
     torch.bool: plait.bool,
 }

@@ -10,7 +10,8 @@ from plait._engine.callbacks import collect
 from plait._tensors.dlpack import _Managed, _pointer, _Versioned
 from plait.utils.dlpack import from_dlpack, to_dlpack
 
-DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
+DTYPES = ["float32", "float64", "float16", "int64", "int32", "int16", "int8", "bool"]
+DTYPES += ["uint8", "uint16", "uint32", "uint64"]
 
 
 class Older:
@@ -163,4 +164,4 @@ def test_refusals():
     with pytest.raises(BufferError, match="streams"):
         plait.ones(2).__dlpack__(stream=7)
     with pytest.raises(TypeError, match="no tensor dtype"):
-        from_dlpack(np.zeros(2, np.int16))
+        from_dlpack(np.zeros(2, np.complex64))

@@ -34,16 +34,6 @@ def test_copies(name):
         assert made.dtype.itemsize == a.dtype.itemsize
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "uint16", "uint32", "uint64"])
-def test_integers_that_tensors_do_not_have(dtype):
-    a = np.array([1, 2, 3], dtype=dtype)
-    with pytest.raises(TypeError, match="give dtype="):
-        plait.tensor(a)
-    assert plait.tensor(a, dtype=plait.int64).tolist() == [1, 2, 3]
-    with pytest.raises(TypeError, match=dtype):
-        plait.from_numpy(a)
-
-
 @pytest.mark.parametrize(
     "array",
     [

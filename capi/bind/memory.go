@@ -111,7 +111,7 @@ func TensorItem(t Tensor, value FloatsOut) (status Status) {
 func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
 	defer protect("item", &status)
 	x := tensor(t)
-	if x.Usable("item") != nil || x.IsNumber() || x.Numel() != 1 || !x.Device().HostAccessible() || !x.WaitFor(0) {
+	if x.Usable("item") != nil || x.IsNumber() || x.Numel() != 1 || x.DType() == core.Uint64 || !x.Device().HostAccessible() || !x.WaitFor(0) {
 		return 0
 	}
 	if s, ok := x.Storage().Stream().(interface{ Failure() error }); !ok || s.Failure() != nil || x.Storage().Err() != nil {
@@ -136,7 +136,7 @@ func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
 	return 2
 }
 
-// TensorInt waits for the value of a tensor with one element and writes it, as an integer, to value.
+// TensorInt waits for the value of a tensor with one element and writes it, as an integer, to value; of one of uint64 the bits.
 //
 //plait:waits
 func TensorInt(t Tensor, value IntsOut) (status Status) {

@@ -227,7 +227,7 @@ func ResultDtype(operands Tensors, n int64) (status Status) {
 			return failure(err)
 		}
 	}
-	return int64(core.ResultType(list...))
+	return common("result_type", core.ResultType(list...))
 }
 
 // PromoteDtypes returns the dtype to which tensors of two dtypes promote.
@@ -236,7 +236,14 @@ func PromoteDtypes(a, b DType) Status {
 	if !x.Valid() || !y.Valid() {
 		return failf(core.DTypeError, "promote_types", "want the numbers of two dtypes, got %d and %d", a, b)
 	}
-	return int64(core.Promote(x, y))
+	return common("promote_types", core.Promote(x, y))
+}
+
+func common(name string, d core.DType) Status {
+	if !d.Valid() {
+		return failf(core.DTypeError, name, "uint16, uint32 and uint64 have no common dtype with other integers or bools; convert one of them")
+	}
+	return int64(d)
 }
 
 func truth(b bool) int64 {

@@ -28,13 +28,14 @@ func code(d core.DType) C.int32_t {
 		return 6
 	case core.BFloat16:
 		return 4
-	case core.Uint8:
-		return 1
 	}
-	if d.IsFloat() {
+	switch {
+	case d.IsFloat():
 		return 2
+	case d.IsSigned():
+		return 0
 	}
-	return 0
+	return 1
 }
 
 // New returns the address of a managed tensor for the memory of t, of version 1 or of the form from before versions; 0

@@ -82,7 +82,8 @@ func setTensor(path string, out reflect.Value, make func() *core.Tensor) error {
 
 // dtypeOfKind has the dtypes that numbers and bools become; an int is an int64.
 var dtypeOfKind = map[reflect.Kind]core.DType{
-	reflect.Bool: core.Bool, reflect.Uint8: core.Uint8, reflect.Int32: core.Int32, reflect.Int64: core.Int64,
+	reflect.Bool: core.Bool, reflect.Int8: core.Int8, reflect.Int16: core.Int16, reflect.Int32: core.Int32, reflect.Int64: core.Int64,
+	reflect.Uint8: core.Uint8, reflect.Uint16: core.Uint16, reflect.Uint32: core.Uint32, reflect.Uint64: core.Uint64,
 	reflect.Int: core.Int64, reflect.Float32: core.Float32, reflect.Float64: core.Float64,
 }
 

@@ -26,7 +26,7 @@ func To(t *core.Tensor, d core.DType) *core.Tensor {
 func castTo(t *core.Tensor, d core.DType) *core.Tensor {
 	op := begin("to").each(t)
 	if op.err == nil && !d.Valid() {
-		op.failf(core.TypeError, "invalid dtype %d", d)
+		op.failf(core.DTypeError, "got %v, want a dtype", d)
 	}
 	if op.err != nil {
 		return op.fail()

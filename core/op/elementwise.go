@@ -17,6 +17,7 @@ type Elementwise struct {
 	inPlaceName string
 	kernel      *expr.Kernel
 	ids         [3]core.KernelID // of the kernel's instances, by compute type
+	wraps       bool             // whether it computes uint64 as int64
 	grads       []*gradient      // by input; nil where no gradient passes
 	uses        []variant        // by the set of inputs that need a gradient
 }
@@ -37,7 +38,7 @@ func elementwise(name, signature, body string, grads ...string) *Elementwise {
 		panic(err)
 	}
 	e := &Elementwise{Name: name, inPlaceName: name + "_", kernel: k, grads: make([]*gradient, len(k.In))}
-	e.ids = kernelIDs(k)
+	e.ids, e.wraps = kernelIDs(k), k.Program.Wraps()
 	for _, id := range e.ids {
 		elementwiseKernels[id] = true
 	}
@@ -274,6 +275,11 @@ func (e *Elementwise) dtype(op *opContext, in []*core.Tensor) core.DType {
 	d := core.ResultType(list...)
 	domain := e.kernel.Domain
 	switch {
+	case !d.Valid():
+		op.common(d, list...)
+		return 0
+	case d == core.Uint64 && domain&expr.Ints != 0 && !e.wraps:
+		op.failf(core.DTypeError, "not defined for %v", d)
 	case d.IsFloat() && domain&expr.Floats == 0:
 		op.failf(core.DTypeError, "got %v, want an integer dtype", d)
 	case !d.IsFloat() && domain&expr.Ints == 0:

@@ -67,8 +67,8 @@ func (s *scatterReduce) apply() *core.Tensor {
 	op := begin(s.name).with(s.x, s.index, s.src)
 	sc := scattering{name: s.name, mode: scatterModes[s.reduce]}
 	s.dim = sc.check(&op, s.x, s.dim, s.index, s.src)
-	if op.err == nil && s.reduce == "mean" && s.x.DType() == core.Bool {
-		op.failf(core.DTypeError, "bool has no mean")
+	if op.err == nil && s.reduce == "mean" && (s.x.DType() == core.Bool || s.x.DType() == core.Uint64) {
+		op.failf(core.DTypeError, "%v has no mean", s.x.DType())
 	}
 	if op.err != nil {
 		return op.fail()
@@ -114,19 +114,24 @@ func (s *scatterReduce) identity() *core.Tensor {
 	case d.IsFloat():
 		return core.Num(math.Inf(1))
 	}
-	low, high := map[core.DType]int64{core.Int32: math.MinInt32, core.Int64: math.MinInt64},
-		map[core.DType]int64{core.Bool: 1, core.Uint8: math.MaxUint8, core.Int32: math.MaxInt32, core.Int64: math.MaxInt64}
-	if s.reduce == "amax" {
-		return core.IntNum(low[d])
+	least, largest := d.Limits()
+	switch {
+	case s.reduce == "amax":
+		return core.IntNum(least)
+	case d == core.Uint64:
+		return core.IntNum(-1) // which wraps around to the largest
 	}
-	return core.IntNum(high[d])
+	return core.IntNum(largest)
 }
 
 // counts returns how many values make each element, at least 1.
 func (s *scatterReduce) counts() *core.Tensor {
 	d := s.x.DType()
-	if d.IsHalf() {
+	switch {
+	case d.IsHalf():
 		d = core.Float32 // counts past 256 are no half floats
+	case d.IsInt():
+		d = core.Int64
 	}
 	o := TensorOptions{DType: &d}
 	start := OnesLike(s.x, o)
@@ -142,7 +147,7 @@ func (s *scatterReduce) divide(sum, count *core.Tensor) *core.Tensor {
 	if sum.DType().IsFloat() {
 		return To(Div(sum, count), sum.DType())
 	}
-	return To(FloorDivide(sum, count), sum.DType())
+	return To(FloorDivide(widened(sum), count), sum.DType())
 }
 
 func scatterReduceDeriv(ctx *core.BackwardContext) {

@@ -40,6 +40,7 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 		}
 		shape[dim] += t.Shape()[dim]
 	}
+	op.common(d, list...)
 	out := op.out(d, shape)
 	if op.err != nil {
 		return op.fail()
@@ -121,6 +122,7 @@ func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
+	op.common(d, tensors...)
 	out := op.out(d, slices.Insert(slices.Clone(first.Shape()), dim, len(tensors)))
 	if op.err != nil {
 		return op.fail()

@@ -95,6 +95,18 @@ func (op *opContext) broadcast(tensors ...*core.Tensor) []int {
 	return s
 }
 
+// common fails where d, to which the tensors promote, is no dtype.
+func (op *opContext) common(d core.DType, tensors ...*core.Tensor) {
+	if op.err != nil || d.Valid() {
+		return
+	}
+	var dtypes []core.DType
+	for _, t := range tensors {
+		dtypes = append(dtypes, t.DType())
+	}
+	op.failf(core.DTypeError, "%v have no common dtype; convert some of them", dtypes)
+}
+
 // shapes formats the shapes of tensors for a message.
 func shapes(tensors ...*core.Tensor) string {
 	s := ""

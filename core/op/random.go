@@ -2,7 +2,6 @@ package op
 
 import (
 	"cmp"
-	"math"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
@@ -163,14 +162,8 @@ func (op *opContext) integerRange(low, high int, d core.DType) {
 		op.failf(core.ValueError, "the range must not be empty, got [%d, %d)", low, high)
 		return
 	}
-	least, most := math.MinInt, math.MaxInt
+	var least, most int64
 	switch d {
-	case core.Bool:
-		least, most = 0, 1
-	case core.Uint8:
-		least, most = 0, math.MaxUint8
-	case core.Int32:
-		least, most = math.MinInt32, math.MaxInt32
 	case core.Float16:
 		least, most = -1<<11, 1<<11
 	case core.BFloat16:
@@ -179,8 +172,10 @@ func (op *opContext) integerRange(low, high int, d core.DType) {
 		least, most = -1<<24, 1<<24
 	case core.Float64:
 		least, most = -1<<53, 1<<53
+	default:
+		least, most = d.Limits()
 	}
-	if low < least || high-1 > most {
+	if int64(low) < least || int64(high-1) > most {
 		op.failf(core.ValueError, "%v holds the integers from %d to %d, got [%d, %d)", d, least, most, low, high)
 	}
 }

@@ -1,25 +1,20 @@
 package op
 
-import (
-	"math"
-
-	"github.com/plait-ml/plait/core"
-)
+import "github.com/plait-ml/plait/core"
 
 // holds returns an error if value is a plain number that an integer dtype d cannot hold. Of a fraction the whole part counts, and
-// in uint8 a negative number stands for the one that it wraps around to.
+// in unsigned integers a negative number stands for the one that it wraps around to.
 func holds(name string, d core.DType, value *core.Tensor) error {
 	if !d.IsInt() || value == nil || !value.IsNumber() {
 		return nil
 	}
 	n := value.Number()
 	fits := !n.DType.IsFloat() || n.Float >= -0x1p63 && n.Float < 0x1p63
-	switch d {
-	case core.Uint8:
-		fits = fits && n.Int >= -math.MaxUint8 && n.Int <= math.MaxUint8
-	case core.Int32:
-		fits = fits && n.Int >= math.MinInt32 && n.Int <= math.MaxInt32
+	least, largest := d.Limits()
+	if !d.IsSigned() {
+		least = -largest
 	}
+	fits = fits && n.Int >= least && n.Int <= largest
 	switch {
 	case fits:
 		return nil
@@ -40,7 +35,7 @@ func boundsHeld(name string, x, low, high *core.Tensor) error {
 		}
 	}
 	if high != nil && high.IsNumber() && high.Number().DType == core.Int64 && high.Number().Int < 0 {
-		if x.DType() == core.Uint8 {
+		if !x.DType().IsSigned() {
 			return core.Errorf(core.ValueError, name, "%v cannot hold the number %d", x.DType(), high.Number().Int)
 		}
 		return holds(name, x.DType(), high)

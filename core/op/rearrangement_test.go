@@ -2,6 +2,7 @@ package op_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
@@ -134,6 +135,10 @@ func TestScatteringValues(t *testing.T) {
 			"index_fill":     {op.IndexFill(x, 1, int64s([]int{2}, -1, 0), core.IntNum(9)), []float64{9, 2, 9, 9, 5, 9}},
 			"masked_scatter": {op.MaskedScatter(x, bools([]int{3}, true, false, true), src), []float64{5, 2, 7, 2, 5, 3}},
 		} {
+			if d == core.Uint64 && strings.HasPrefix(name, "mean") {
+				require.ErrorContains(t, c.got.Err(), "uint64 has no mean")
+				continue
+			}
 			require.NoError(t, c.got.Err(), name)
 			require.Equal(t, d, c.got.DType())
 			for i, v := range values(t, c.got) {

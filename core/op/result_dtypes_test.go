@@ -16,10 +16,11 @@ import (
 //go:embed testdata/result_dtypes.txt
 var resultDTypes string
 
-const dtypeLetters = "builhgfd"
+const dtypeLetters = "builhgfdcswvq"
 
 var lettersOf = map[core.DType]byte{core.Bool: 'b', core.Uint8: 'u', core.Int32: 'i', core.Int64: 'l',
-	core.Float16: 'h', core.BFloat16: 'g', core.Float32: 'f', core.Float64: 'd'}
+	core.Float16: 'h', core.BFloat16: 'g', core.Float32: 'f', core.Float64: 'd',
+	core.Int8: 'c', core.Int16: 's', core.Uint16: 'w', core.Uint32: 'v', core.Uint64: 'q'}
 
 func dtypeNamed(letter byte) core.DType {
 	for d, c := range lettersOf {
@@ -31,7 +32,8 @@ func dtypeNamed(letter byte) core.DType {
 }
 
 // TestResultsHaveTheDTypesOfPyTorch compares with a table: see testdata/result_dtypes.py. What PyTorch refuses is not compared,
-// since there is often a result here; nor is what has no kernel here, the number next to a half.
+// since there is often a result here; nor is what has no kernel here, the number next to a half and
+// the order of uint64.
 func TestResultsHaveTheDTypesOfPyTorch(t *testing.T) {
 	numbers := []*core.Tensor{core.BoolNum(true), core.IntNum(2), core.Num(2.5)}
 	for _, line := range strings.Split(strings.TrimSpace(resultDTypes), "\n") {
@@ -101,6 +103,9 @@ func requireDTypes(t *testing.T, want string, r *op.Row, tensors ...*core.Tensor
 	got := ""
 	for _, o := range r.Call(args...) {
 		if err := o.Wait(); err != nil {
+			if strings.HasSuffix(err.Error(), "not defined for uint64") {
+				return
+			}
 			got += fmt.Sprint(err)
 			continue
 		}

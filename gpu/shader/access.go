@@ -97,7 +97,7 @@ func (a *Access) Declare(w *Text, binding int) {
 		w.text.WriteString(w.Buffer(binding, a.Name, element))
 		return
 	}
-	element := map[core.DType]string{core.Float32: "f32", core.Float64: Real, core.Int32: "i32", core.Int64: Pair}[a.DType]
+	element := map[core.DType]string{core.Float32: "f32", core.Float64: Real, core.Int32: "i32", core.Int64: Pair, core.Uint64: Pair}[a.DType]
 	switch {
 	case a.real4(w):
 		element = Real4
@@ -105,6 +105,8 @@ func (a *Access) Declare(w *Text, binding int) {
 		element = AtomicWord
 	case a.paired(w):
 		element = Pair
+	case a.Vec4 && a.DType == core.Uint32:
+		element = Word4
 	case element == "":
 		element = "u32"
 	case a.Vec4 && a.DType == core.Float32:
@@ -136,30 +138,46 @@ func (a *Access) Loader(w *Text, t expr.Type, k expr.Kind) {
 		}
 		return fmt.Sprintf("%s >> ((e_ & %du) * %du)", place, n-1, 32/n)
 	}
-	var value string
-	switch a.DType {
-	case core.Float16:
-		value = "unpack2x16float(" + bits("1u", 2) + ").x"
-	case core.BFloat16:
-		value = "bitcast<f32>((" + bits("1u", 2) + ") << 16u)"
-	case core.Float32, core.Float64, core.Int32, core.Int64:
-		value = at
-	default:
-		value = "((" + bits("2u", 4) + ") & 255u)"
+	value := at
+	switch PerWord(a.DType) {
+	case 2:
+		value = FromBits(bits("1u", 2), a.DType)
+	case 4:
+		value = FromBits(bits("2u", 4), a.DType)
 	}
 	w.Func("ld_"+a.Name+"(e_: u32) -> "+TypeName(t, k), "return %s;", Convert(value, a.DType, t, k))
 }
+
+// FromBits returns the expression for the value of a dtype smaller than a word, in a form that [Convert] takes, from a word whose lowest bits it is.
+func FromBits(bits string, d core.DType) string {
+	switch d {
+	case core.Float16:
+		return "unpack2x16float(" + bits + ").x"
+	case core.BFloat16:
+		return "bitcast<f32>((" + bits + ") << 16u)"
+	}
+	if shift := 32 - 8*d.Size(); d.IsSigned() {
+		return fmt.Sprintf("(bitcast<i32>((%s) << %du) >> %du)", bits, shift, shift)
+	}
+	return "((" + bits + ") & " + mask(d) + ")"
+}
+
+// mask returns the literal that has the bits of an element smaller than a word.
+func mask(d core.DType) string { return fmt.Sprintf("%#xu", 1<<(8*d.Size())-1) }
+
+// signed reports whether values of a dtype are i32 in programs.
+func signed(d core.DType) bool { return d.IsInt() && d.IsSigned() && d.Size() <= 4 }
 
 // Convert returns the expression that converts a value of a dtype to t. The value is in the form that a load from memory has.
 func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
 	switch {
 	case k == expr.Logic:
 		switch {
-		case from == core.Int64:
+		case from.IsInt() && from.Size() == 8:
 			return "any(" + value + " != pair(0u, 0u))"
 		case from.IsFloat():
 			return "!(" + value + " == 0.0)"
-		case from == core.Int32:
+		case signed(from):
 			return value + " != 0i"
 		}
 		return value + " != 0u"
@@ -169,9 +187,9 @@ func Convert(value string, from core.DType, t expr.Type, k expr.Kind) string {
 		return "real(" + value + ")"
 	case t == expr.I64 && from.IsFloat():
 		return "plait_i64_of_f32(" + value + ")"
-	case t == expr.I64 && from == core.Int32:
+	case t == expr.I64 && signed(from):
 		return "plait_i64_of_i32(" + value + ")"
-	case t == expr.I64 && from.Size() == 1:
+	case t == expr.I64 && from.Size() <= 4:
 		return "pair(" + value + ", 0u)"
 	}
 	return value
@@ -190,7 +208,7 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 			return "select(0u, 0x3f80u, " + value + ")"
 		case core.Int32:
 			return "select(0i, 1i, " + value + ")"
-		case core.Int64:
+		case core.Int64, core.Uint64:
 			return "pair(select(0u, 1u, " + value + "), 0u)"
 		}
 		return "select(0u, 1u, " + value + ")"
@@ -207,12 +225,14 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 			return "plait_bf16(" + value + ")"
 		case core.Int32:
 			return "bitcast<i32>(plait_i64_of_f32(" + value + ").x)"
-		case core.Int64:
+		case core.Int64, core.Uint64:
 			return "plait_i64_of_f32(" + value + ")"
 		case core.Bool:
 			return "select(1u, 0u, " + value + " == 0.0)"
+		case core.Uint32:
+			return "plait_i64_of_f32(" + value + ").x"
 		}
-		return "(plait_i64_of_f32(" + value + ").x & 255u)"
+		return "(plait_i64_of_f32(" + value + ").x & " + mask(to) + ")"
 	}
 	switch to {
 	case core.Float32, core.Float64:
@@ -223,12 +243,14 @@ func Encode(value string, to core.DType, t expr.Type, k expr.Kind) string {
 		return "plait_bf16(plait_f32_of_i64(" + value + "))"
 	case core.Int32:
 		return "bitcast<i32>(" + value + ".x)"
-	case core.Int64:
+	case core.Int64, core.Uint64:
 		return value
 	case core.Bool:
 		return "select(0u, 1u, any(" + value + " != pair(0u, 0u)))"
+	case core.Uint32:
+		return value + ".x"
 	}
-	return "(" + value + ".x & 255u)"
+	return "(" + value + ".x & " + mask(to) + ")"
 }
 
 // Storer writes the function st_NAME, which stores an element. Its local names end in an underscore, so that they differ from the names of
@@ -249,11 +271,11 @@ func (a *Access) Storer(w *Text, t expr.Type, k expr.Kind) {
 		w.Func(sign, "%s[e_] = %s(%s);", a.Name, narrow, value)
 		return
 	}
-	shift, mask, bits := "1u", "0xffffu", 16
+	shift, bits := "1u", 16
 	if n == 4 {
-		shift, mask, bits = "2u", "0xffu", 8
+		shift, bits = "2u", 8
 	}
-	place, keep := a.Name+"[w_]", "~("+mask+" << s_)"
+	place, keep := a.Name+"[w_]", "~("+mask(a.DType)+" << s_)"
 	if a.paired(w) {
 		place = a.Name + "[w_ >> 1u][w_ & 1u]"
 	}
@@ -281,14 +303,7 @@ func (a *Access) LoadVec4(w *Text, t expr.Type, k expr.Kind, e string) string {
 	case a.narrow(w) != "":
 		fmt.Fprintf(&b, "    let v_%s = %s;\n", a.Name, w.LoadNarrow4(a.Name, e))
 		for i := range values {
-			bits := "v_" + a.Name + "." + Component(i)
-			switch a.DType {
-			case core.Float16:
-				bits = "unpack2x16float(" + bits + ").x"
-			case core.BFloat16:
-				bits = "bitcast<f32>(" + bits + " << 16u)"
-			}
-			values[i] = bits
+			values[i] = FromBits("v_"+a.Name+"."+Component(i), a.DType)
 		}
 	case n == 2:
 		if a.paired(w) {
@@ -301,16 +316,16 @@ func (a *Access) LoadVec4(w *Text, t expr.Type, k expr.Kind, e string) string {
 			switch {
 			case a.DType == core.Float16:
 				values[i] = "unpack2x16float(" + word + ")." + Component(i%2)
-			case i%2 == 0:
-				values[i] = "bitcast<f32>(" + word + " << 16u)"
-			default:
+			case a.DType == core.BFloat16 && i%2 == 1:
 				values[i] = "bitcast<f32>(" + word + " & 0xffff0000u)"
+			default:
+				values[i] = FromBits(fmt.Sprintf("%s >> %du", word, i%2*16), a.DType)
 			}
 		}
 	default:
 		fmt.Fprintf(&b, "    let v_%s = %s[(%s) >> 2u];\n", a.Name, a.Name, e)
 		for i := range values {
-			values[i] = fmt.Sprintf("((v_%s >> %du) & 255u)", a.Name, 8*i)
+			values[i] = FromBits(fmt.Sprintf("v_%s >> %du", a.Name, 8*i), a.DType)
 		}
 	}
 	for i, v := range values {
@@ -327,7 +342,7 @@ func (a *Access) StoreVec4(w *Text, t expr.Type, k expr.Kind, e string, values [
 	}
 	switch n := PerWord(a.DType); {
 	case a.whole4():
-		four := map[core.DType]string{core.Float32: "vec4<f32>", core.Float64: Real4, core.Int32: Int4}[a.DType]
+		four := map[core.DType]string{core.Float32: "vec4<f32>", core.Float64: Real4, core.Int32: Int4, core.Uint32: Word4}[a.DType]
 		return fmt.Sprintf("    %s[(%s) >> 2u] = %s(%s);\n", a.Name, e, four, strings.Join(v[:], ", "))
 	case n == 1:
 		var b strings.Builder

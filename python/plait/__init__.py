@@ -18,11 +18,16 @@ from plait._dtype import (
     float64,
     get_default_dtype,
     iinfo,
+    int8,
+    int16,
     int32,
     int64,
     promote_types,
     set_default_dtype,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from plait._dtype import bool_ as bool  # noqa: A004
 from plait._engine import blas as _blas
@@ -56,6 +61,7 @@ double = float64
 half = float16
 long = int64
 int = int32
+short = int16
 newaxis = None
 
 

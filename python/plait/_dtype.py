@@ -40,7 +40,7 @@ class dtype:  # noqa: N801
     @property
     def is_signed(self) -> bool:
         """Whether elements can be negative."""
-        return self.name not in ("bool", "uint8")
+        return self.name != "bool" and not self.name.startswith("uint")
 
 
 def _all() -> list[dtype]:
@@ -52,7 +52,8 @@ def _all() -> list[dtype]:
 
 DTYPES = _all()
 _by_name = {d.name: d for d in DTYPES}
-bool_, uint8, int32, int64 = (_by_name[n] for n in ("bool", "uint8", "int32", "int64"))
+bool_, uint8, uint16, uint32, uint64 = (_by_name[n] for n in ("bool", "uint8", "uint16", "uint32", "uint64"))
+int8, int16, int32, int64 = (_by_name[n] for n in ("int8", "int16", "int32", "int64"))
 float16, bfloat16, float32, float64 = (_by_name[n] for n in ("float16", "bfloat16", "float32", "float64"))
 
 # NumPy has no bfloat16: such tensors are read as float32.
@@ -102,7 +103,7 @@ def set_default_dtype(d: dtype) -> None:
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """Returns the dtype to which tensors of two dtypes promote."""
-    return DTYPES[_core.bind_PromoteDtypes(as_dtype(type1)._number, as_dtype(type2)._number)]
+    return DTYPES[check(_core.bind_PromoteDtypes(as_dtype(type1)._number, as_dtype(type2)._number))]
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:

@@ -95,6 +95,8 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
             return real[0]
         whole = array("q", (0,))
         check(_core.bind_TensorInt(self._h, address(whole)))
+        if self.dtype is dt.uint64:
+            return whole[0] % (1 << 64)
         return bool(whole[0]) if self.dtype is dt.bool_ else whole[0]
 
     def tolist(self) -> Any:

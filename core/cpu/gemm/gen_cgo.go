@@ -3,7 +3,7 @@
 package gemm
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x52822d98
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x3eb56f97
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_gemm_batched

@@ -17,7 +17,22 @@ enum plait_dtype {
   PLAIT_BF16 = 5,
   PLAIT_F32 = 6,
   PLAIT_F64 = 7,
+  PLAIT_I8 = 8,
+  PLAIT_I16 = 9,
+  PLAIT_U16 = 10,
+  PLAIT_U32 = 11,
+  PLAIT_U64 = 12,
+  PLAIT_DTYPES,
 };
+
+// The int64 that is ordered as a uint64 is, and back.
+#define PLAIT_ORDERED(x) ((int64_t)((uint64_t)(x) ^ 0x8000000000000000u))
+
+// The entries of a table by dtype, ENTRY(NAME_u8), ENTRY(NAME_i32) and so on. Bools are bytes.
+#define PLAIT_BY_DTYPE(ENTRY, NAME)                                                             \
+  ENTRY(NAME##_u8), ENTRY(NAME##_u8), ENTRY(NAME##_i32), ENTRY(NAME##_i64), ENTRY(NAME##_f16),  \
+  ENTRY(NAME##_bf16), ENTRY(NAME##_f32), ENTRY(NAME##_f64), ENTRY(NAME##_i8), ENTRY(NAME##_i16), \
+  ENTRY(NAME##_u16), ENTRY(NAME##_u32), ENTRY(NAME##_u64)
 
 // The largest rank of a tensor.
 #define PLAIT_MAX_DIMS 12
@@ -31,6 +46,13 @@ enum plait_dtype {
 
 // PLAIT_INLINE inlines a helper into the cloned loop that calls it, so that it is vectorised in each clone.
 #define PLAIT_INLINE static inline __attribute__((always_inline, unused))
+
+PLAIT_INLINE bool plait_is_float(int64_t dtype) { return dtype >= PLAIT_F16 && dtype <= PLAIT_F64; }
+
+PLAIT_INLINE int64_t plait_dtype_size(int64_t dtype) {
+  static const int8_t sizes[PLAIT_DTYPES] = {1, 1, 4, 8, 2, 2, 4, 8, 1, 2, 2, 4, 8};
+  return sizes[dtype];
+}
 
 PLAIT_INLINE uint32_t plait_f32_bits(float x) {
   uint32_t u;

@@ -13,11 +13,6 @@ typedef struct {
   int64_t stride[PLAIT_MAX_DIMS];
 } plait_view;
 
-PLAIT_INLINE int64_t plait_dtype_size(int64_t dtype) {
-  static const int8_t sizes[8] = {1, 1, 4, 8, 2, 2, 4, 8};
-  return sizes[dtype];
-}
-
 PLAIT_INLINE int64_t plait_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 PLAIT_INLINE int64_t plait_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 PLAIT_INLINE int64_t plait_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -167,6 +167,17 @@ func (p *Program) Free() []string {
 // Uses reports whether the program takes name from outside.
 func (p *Program) Uses(name string) bool { return slices.Contains(p.Free(), name) }
 
+// Wraps reports whether the low 64 bits of unsigned numbers are enough for the program.
+func (p *Program) Wraps() bool {
+	wraps := true
+	p.Walk(func(e Expr) {
+		if c, ok := e.(*Call); ok {
+			wraps = wraps && slices.Contains([]string{"add", "sub", "mul", "neg", "eq", "ne", "bit_and", "bit_or", "bit_xor", "bit_not", "where", "or", "and", "not"}, c.Fn.Name)
+		}
+	})
+	return wraps
+}
+
 // Domain returns where every function and literal of the program has a meaning.
 func (p *Program) Domain() Domain {
 	d := Both

@@ -2,8 +2,9 @@
 
 Run with PyTorch installed: python result_dtypes.py > result_dtypes.txt. Each line says an operation, how its inputs are
 given and the results' dtypes, a word for each dtype of the first input and in it a letter for each dtype, or kind of
-number, of the second: b(ool), u(int8), i(nt32), l (int64), h (float16), g (bfloat16), f(loat32), d (float64), and
-. where PyTorch refuses the inputs. Operations on one tensor have the dtypes of all results in each word.
+number, of the second: b(ool), u(int8), i(nt32), l (int64), h (float16), g (bfloat16), f(loat32), d (float64), c (int8),
+s (int16), w (uint16), v (uint32), q (uint64), and . where PyTorch refuses the inputs. Operations on one tensor have the
+dtypes of all results in each word.
 """
 
 import warnings
@@ -13,6 +14,7 @@ import torch
 LETTERS = {
     "b": torch.bool, "u": torch.uint8, "i": torch.int32, "l": torch.int64,
     "h": torch.float16, "g": torch.bfloat16, "f": torch.float32, "d": torch.float64,
+    "c": torch.int8, "s": torch.int16, "w": torch.uint16, "v": torch.uint32, "q": torch.uint64,
 }  # fmt: skip
 NAMES = {d: c for c, d in LETTERS.items()}
 NUMBERS = (True, 2, 2.5)

@@ -117,6 +117,8 @@ func decode(bits string, d core.DType, zero string, m *elementwise.Kernel, j int
 		bits = "bitcast<real>((" + bits + " ^ " + zero + ") << 16u)"
 	case core.Int32:
 		bits = "bitcast<i32>(" + bits + ")"
+	case core.Int8, core.Int16:
+		bits = shader.FromBits(bits, d)
 	}
 	return shader.Convert(bits, d, m.Compute, m.Kind(j))
 }

@@ -47,7 +47,7 @@ func dtypesOf(r *op.Row) string {
 	}
 	var order []string
 	takes := map[string][]string{}
-	for _, d := range []core.DType{core.Float16, core.BFloat16, core.Float32, core.Float64, core.Bool, core.Uint8, core.Int32, core.Int64} {
+	for _, d := range []core.DType{core.Float16, core.BFloat16, core.Float32, core.Float64, core.Bool, core.Uint8, core.Uint16, core.Int8, core.Int16, core.Int32, core.Int64} {
 		var gives []string
 		for _, out := range probe(r, d) {
 			switch {

@@ -358,7 +358,8 @@ def random_(
 ) -> Tensor:
     """Sets the elements to random integers from `from_` to before `to`; with one bound, from 0 to before it."""
     if to is None:
-        top = {"bool": 2, "uint8": 1 << 8, "int32": (1 << 31) - 1, "int64": (1 << 62)}
+        top = {"bool": 2, "uint8": 1 << 8, "int8": 1 << 7, "int16": 1 << 15, "uint16": 1 << 16, "uint32": 1 << 32}
+        top |= {"int32": (1 << 31) - 1, "int64": 1 << 62, "uint64": 1 << 62}
         top |= {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
         to, from_ = top[input.dtype.name] if from_ is None else from_, None
     return _ops.random_(input, 0 if from_ is None else from_, to=to, generator=generator)

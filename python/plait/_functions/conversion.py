@@ -39,11 +39,13 @@ def _to(name: str, dtype: DType) -> Any:
 
 to_float, to_double, to_half = _to("float", dt.float32), _to("double", dt.float64), _to("half", dt.float16)
 to_bfloat16, to_long, to_int = _to("bfloat16", dt.bfloat16), _to("long", dt.int64), _to("int", dt.int32)
-to_bool, to_byte = _to("bool", dt.bool_), _to("byte", dt.uint8)
+to_bool, to_byte, to_char = _to("bool", dt.bool_), _to("byte", dt.uint8), _to("char", dt.int8)
+to_short = _to("short", dt.int16)
 
 OLD_NAMES = {
     "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16, "BFloat16Tensor": dt.bfloat16,
-    "LongTensor": dt.int64, "IntTensor": dt.int32, "ByteTensor": dt.uint8, "BoolTensor": dt.bool_,
+    "LongTensor": dt.int64, "IntTensor": dt.int32, "ShortTensor": dt.int16, "CharTensor": dt.int8,
+    "ByteTensor": dt.uint8, "BoolTensor": dt.bool_,
 }  # fmt: skip
 
 

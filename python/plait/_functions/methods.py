@@ -100,3 +100,5 @@ class TensorFunctions:
     int = conversion.to_int
     bool = conversion.to_bool
     byte = conversion.to_byte
+    char = conversion.to_char
+    short = conversion.to_short

@@ -37,6 +37,8 @@ STORAGES = {
     "BFloat16Storage": dt.bfloat16,
     "LongStorage": dt.int64,
     "IntStorage": dt.int32,
+    "ShortStorage": dt.int16,
+    "CharStorage": dt.int8,
     "ByteStorage": dt.uint8,
     "BoolStorage": dt.bool_,
 }
@@ -79,9 +81,11 @@ def location_of(d: device) -> str:
 
 
 _TENSOR, _PARAMETER = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_parameter")
+_TENSOR_OF_BYTES = _Global("torch._utils", "_rebuild_tensor_v3")
 _SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
 _DTYPES = {d: _Global("torch", d.name) for d in dt.DTYPES}
 _CLASSES = {d: _Global("torch", name) for d, name in _STORAGE_NAMES.items()}
+_BYTES = _Global("torch.storage", "UntypedStorage")  # of dtypes that PyTorch has no class of storages for
 
 
 class Pickler(pickle._Pickler):
@@ -102,6 +106,8 @@ class Pickler(pickle._Pickler):
     def persistent_id(self, obj: Any) -> Any:
         """Names a storage, whose bytes lie in a record of their own."""
         if isinstance(obj, _Storage):
+            if obj.dtype not in _CLASSES:
+                return "storage", _BYTES, obj.key, obj.location, obj.elements.nbytes
             return "storage", _CLASSES[obj.dtype], obj.key, obj.location, obj.elements.numel()
         return None
 
@@ -112,7 +118,10 @@ class Pickler(pickle._Pickler):
             if self._parameter is not None and isinstance(obj, self._parameter):
                 return _PARAMETER, (obj.detach(), obj.requires_grad, hooks)
             at = obj.storage_offset(), tuple(obj.shape), obj.stride()
-            return _TENSOR, (self._storage(obj), *at, obj.requires_grad, hooks)
+            storage = self._storage(obj)
+            if obj.dtype not in _CLASSES:
+                return _TENSOR_OF_BYTES, (storage, *at, obj.requires_grad, hooks, obj.dtype)
+            return _TENSOR, (storage, *at, obj.requires_grad, hooks)
         if isinstance(obj, Size):
             return _SIZE, (tuple(obj),)
         if isinstance(obj, device):
@@ -186,6 +195,15 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: An
     if requires_grad:
         out.requires_grad = True
     return out
+
+
+def _tensor_of_bytes(
+    storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, d: Any, *_: Any
+) -> Tensor:
+    if not isinstance(storage, Loaded) or not isinstance(d, dt.dtype) or (storage.first | storage.count) % d.itemsize:
+        raise CheckpointError(f"a tensor of {shown(d)} has the storage {shown(storage)}")
+    first, count = storage.first // d.itemsize, storage.count // d.itemsize
+    return _tensor(Loaded(storage.key, storage.elements.view(d), first, count), offset, size, stride, grad)
 
 
 def _parameter(data: Any, requires_grad: Any = True, *_: Any) -> Any:
@@ -327,6 +345,7 @@ class Allowed:
 ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     ("torch._utils", "_rebuild_tensor"): _tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_tensor_v3"): _tensor_of_bytes,
     ("torch._utils", "_rebuild_parameter"): _parameter,
     ("torch._tensor", "_rebuild_from_type_v2"): _typed,
     ("torch", "Tensor"): _refused_directly,
@@ -363,7 +382,7 @@ ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     },
 }
 _VALUES: dict[tuple[str, str], Any] = {("torch", d.name): d for d in dt.DTYPES}
-_VALUES |= {("torch", name): d for name, d in STORAGES.items()}
+_VALUES |= {("torch", name): d for name, d in STORAGES.items()} | {("torch.storage", "UntypedStorage"): dt.uint8}
 
 
 def value_of(module: str, name: str) -> Any:
@@ -376,7 +395,7 @@ def value_of(module: str, name: str) -> Any:
         return _VALUES[module, name]
     if (module, name) in ALLOWED:
         return Allowed(f"{module}.{name}", ALLOWED[module, name])
-    if module == "torch" and (name.endswith("Storage") or name in ("int8", "int16", "complex64", "complex128")):
+    if module == "torch" and (name.endswith("Storage") or name in ("complex64", "complex128")):
         raise CheckpointError(f"it holds torch.{name}, of a dtype that tensors do not have here")
     raise CheckpointError(
         f"it names {module}.{name}, which is not allowed, since it could run any code; "

@@ -41,8 +41,8 @@ def tensor(
         out = _taken(data).detach().to(device=device, dtype=dtype, copy=True)
     else:
         a = _as_array(data)
-        if dtype is None and isinstance(data, list | tuple):
-            _check_mixed(a, data)
+        if a.dtype == np.float64 and a.size and a.max() >= 1 << 63 and isinstance(data, list | tuple):
+            a = _mixed(a, data, dtype)
         out = _from_array(a, dtype, device, isinstance(data, np.ndarray | np.generic))
     if requires_grad:
         out.requires_grad = True
@@ -98,26 +98,29 @@ def _kind(a: np.ndarray) -> str:
 
 
 def _check_range(a: np.ndarray, wanted: dt.dtype | None) -> None:
-    """Raises a ValueError if the result cannot hold one of Python's numbers; in uint8 negative ones wrap around."""
-    if a.dtype.kind == "u" and a.max() >= 1 << 63 and (wanted is None or not wanted.is_floating_point):
-        raise ValueError(f"tensor: int64 cannot hold the number {a.max()}")
-    if wanted is None or wanted.is_floating_point or a.dtype.kind not in "if":
+    """Raises a ValueError if the result cannot hold one of Python's numbers; unsigned, negative ones wrap around."""
+    if wanted is None and a.dtype.kind in "iu":
+        wanted = dt.int64
+    if wanted is None or wanted.is_floating_point or a.dtype.kind not in "iuf":
         return
-    high = {dt.uint8: 1 << 8, dt.int32: 1 << 31}.get(wanted, 1 << 63)
-    least = 1 - high if wanted is dt.uint8 else -high
-    inside = (a > least - 1) & (a < high) if high < 1 << 63 else (a >= least) & (a < float(high))
-    if a.dtype.kind == "i" and high == 1 << 63:
-        return
+    most = dt.iinfo(wanted).max
+    least = dt.iinfo(wanted).min if wanted.is_signed else -most
+    if a.dtype.kind == "f" and wanted.itemsize == 8:  # least - 1 is no float
+        inside = (a >= float(least)) & (a < float(most))
+    else:
+        inside = (a > least - 1) & (a < most + 1)
     if not inside.all():
         raise ValueError(f"tensor: {wanted.name} cannot hold the number {a[~inside].ravel()[0]}")
 
 
-def _check_mixed(a: np.ndarray, data: Any) -> None:
-    """Raises a ValueError for integers that no integer of NumPy's holds together, which it makes floating point."""
-    if a.dtype == np.float64 and a.size and a.max() >= 1 << 63:
-        numbers = np.asarray(data, dtype=object)
-        if all(isinstance(v, int) for v in numbers.flat):
-            raise ValueError(f"tensor: int64 cannot hold the number {numbers.max()}")
+def _mixed(a: np.ndarray, data: Any, dtype: dt.dtype | None) -> np.ndarray:
+    """Returns integers that no integer of NumPy's holds together, which it made floats, as uint64 if wanted."""
+    numbers = np.asarray(data, dtype=object)
+    if dtype not in (None, dt.uint64) or not all(isinstance(v, int) for v in numbers.flat):
+        return a
+    if dtype is None:
+        raise ValueError(f"tensor: int64 cannot hold the number {numbers.max()}")
+    return (numbers % (1 << 64)).astype(np.uint64) if numbers.min() > -1 << 64 and numbers.max() < 1 << 64 else a
 
 
 def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None, typed: bool) -> Tensor:
@@ -126,7 +129,7 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
         raise TypeError(f"tensor: cannot make a tensor of {_kind(a)} elements")
     if not typed and a.size and wanted is not dt.bool_:
         _check_range(a, wanted)
-        if a.dtype.kind == "u":  # Python's integers above int64's, for a floating-point dtype
+        if a.dtype.kind == "u" and wanted is not dt.uint64:  # Python's integers above int64's, for floats
             a = a.astype(np.float64)
     if not typed and a.dtype == np.float64:
         if (wanted or dt.get_default_dtype()) is dt.float32:
@@ -136,13 +139,8 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
     if a.dtype not in dt.FROM_NUMPY:
-        small = {"i1": np.int32, "i2": np.int32, "u2": np.int32, "u4": np.int64, "u8": np.int64}.get(a.dtype.str[1:])
-        if small is None or (typed and wanted is None):
-            known = ", ".join(str(n) for n in dt.FROM_NUMPY)
-            raise TypeError(
-                f"tensor: NumPy dtype {a.dtype} has no tensor dtype; convert it to one of {known}, or give dtype="
-            )
-        a = a.astype(small)
+        known = ", ".join(str(n) for n in dt.FROM_NUMPY)
+        raise TypeError(f"tensor: NumPy dtype {a.dtype} has no tensor dtype; convert it to one of {known}")
     a = np.ascontiguousarray(a).reshape(a.shape)
     shape = array("q", a.shape)
     number = -1 if device is None else open_device(device)

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 # DLPack's numbers of kinds of elements, with their bits.
 _DTYPES = {
+    (0, 8): dt.int8,
+    (0, 16): dt.int16,
     (0, 32): dt.int32,
     (0, 64): dt.int64,
     (1, 8): dt.uint8,
+    (1, 16): dt.uint16,
+    (1, 32): dt.uint32,
+    (1, 64): dt.uint64,
     (2, 16): dt.float16,
     (2, 32): dt.float32,
     (2, 64): dt.float64,

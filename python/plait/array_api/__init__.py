@@ -30,6 +30,8 @@ from plait import float32 as float32
 from plait import float64 as float64
 from plait import floor as floor
 from plait import from_dlpack as from_dlpack
+from plait import int8 as int8
+from plait import int16 as int16
 from plait import int32 as int32
 from plait import int64 as int64
 from plait import isfinite as isfinite
@@ -54,6 +56,9 @@ from plait import tan as tan
 from plait import tanh as tanh
 from plait import trunc as trunc
 from plait import uint8 as uint8
+from plait import uint16 as uint16
+from plait import uint32 as uint32
+from plait import uint64 as uint64
 from plait._public import publish as _publish
 from plait._tensor import Tensor as _Tensor
 from plait.array_api import linalg as linalg

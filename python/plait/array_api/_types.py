@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 
+_SIGNED, _UNSIGNED = ("int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32", "uint64")
+_FLOATING = ("float32", "float64")
 _KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
-    "signed integer": ("int32", "int64"),
-    "unsigned integer": ("uint8",),
-    "integral": ("int32", "int64", "uint8"),
-    "real floating": ("float32", "float64"),
+    "signed integer": _SIGNED,
+    "unsigned integer": _UNSIGNED,
+    "integral": _SIGNED + _UNSIGNED,
+    "real floating": _FLOATING,
     "complex floating": (),
-    "numeric": ("int32", "int64", "uint8", "float32", "float64"),
+    "numeric": _SIGNED + _UNSIGNED + _FLOATING,
 }
 
 

@@ -3,7 +3,7 @@
 package combine
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x35d239de
+#cgo CFLAGS: -DPLAIT_HEADERS=0x594db8a5
 #cgo noescape plaitk_combine
 #cgo nocallback plaitk_combine
 */

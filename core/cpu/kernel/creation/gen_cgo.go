@@ -3,7 +3,7 @@
 package creation
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xd7e95c4b
+#cgo CFLAGS: -DPLAIT_HEADERS=0xc40a1101
 #cgo noescape plaitk_creation_arange
 #cgo nocallback plaitk_creation_arange
 #cgo noescape plaitk_creation_linspace

@@ -132,12 +132,10 @@ func stored(dtype int, v float64) float64 {
 			return 1
 		}
 		return 0
-	case dtype == rawtensor.Uint8:
-		return float64(uint8(int64(v)))
 	case rawtensor.IsFloat(dtype):
 		return rawtensor.Decode(dtype, rawtensor.Encode(dtype, v))
 	}
-	return math.Trunc(v)
+	return rawtensor.Wrap(dtype, int64(v))
 }
 
 func TestNumbersAreScalarsOfTheLoop(t *testing.T) {

@@ -75,14 +75,13 @@ func combine(mode, dtype int, a, b float64) float64 {
 	switch dtype {
 	case rawtensor.Bool:
 		return math.Min(a, 1)
-	case rawtensor.Uint8:
-		return float64(uint8(int64(a)))
-	case rawtensor.Int32:
-		return float64(int32(int64(a)))
 	case rawtensor.Float32:
 		return float64(float32(a))
 	}
-	return a
+	if rawtensor.IsFloat(dtype) {
+		return a
+	}
+	return rawtensor.Wrap(dtype, int64(a))
 }
 
 // skipped reports whether a test skips a combination. Large tensors test how work is split, so they skip most dtypes and

@@ -3,7 +3,7 @@
 package interpolate
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xb1e6d54f
+#cgo CFLAGS: -DPLAIT_HEADERS=0xdc34c67a
 #cgo noescape plaitk_interpolate_backward
 #cgo nocallback plaitk_interpolate_backward
 #cgo noescape plaitk_interpolate_forward

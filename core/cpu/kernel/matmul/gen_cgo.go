@@ -3,7 +3,7 @@
 package matmul
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x64c18790
+#cgo CFLAGS: -DPLAIT_HEADERS=0x6bd9fc9f
 #cgo noescape plaitk_matmul_integers
 #cgo nocallback plaitk_matmul_integers
 */

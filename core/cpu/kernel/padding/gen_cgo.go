@@ -3,7 +3,7 @@
 package padding
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x5ac5c777
+#cgo CFLAGS: -DPLAIT_HEADERS=0x7b0eb2e2
 #cgo noescape plaitk_padding_backward
 #cgo nocallback plaitk_padding_backward
 #cgo noescape plaitk_padding_forward

@@ -3,7 +3,7 @@
 package pooling
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x850e2fee
+#cgo CFLAGS: -DPLAIT_HEADERS=0x8402710a
 #cgo noescape plaitk_pooling_average
 #cgo nocallback plaitk_pooling_average
 #cgo noescape plaitk_pooling_average_grad

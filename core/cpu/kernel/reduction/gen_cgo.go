@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x88990eab
+#cgo CFLAGS: -DPLAIT_HEADERS=0x588a3287
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -3,7 +3,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x743e9a6f
+#cgo CFLAGS: -DPLAIT_HEADERS=0x7cf3bf18
 #cgo noescape plaitk_scan_linear
 #cgo nocallback plaitk_scan_linear
 #cgo noescape plaitk_scan_run

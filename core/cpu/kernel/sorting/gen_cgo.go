@@ -3,7 +3,7 @@
 package sorting
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1ac171f0
+#cgo CFLAGS: -DPLAIT_HEADERS=0x9525c63d
 #cgo noescape plait_pool_threads
 #cgo nocallback plait_pool_threads
 #cgo noescape plaitk_sorting_histogram

@@ -232,10 +232,13 @@ func SortKey(d core.DType, value string) (key string, bits int) {
 		return "key(" + value + ")", 64
 	case d.IsFloat():
 		return "key(" + value + ")", 32
-	case d == core.Uint8:
-		return "pair(0u, " + value + ".x)", 8
 	case d == core.Bool:
 		return "pair(0u, " + value + ".x)", 1
 	}
-	return "pair(0u, " + value + ".x ^ 0x80000000u)", 32
+	bits = 8 * d.Size()
+	if !d.IsSigned() {
+		return "pair(0u, " + value + ".x)", bits
+	}
+	low := uint32(1)<<bits - 1
+	return fmt.Sprintf("pair(0u, (%s.x & %#xu) ^ %#xu)", value, low, low/2+1), bits
 }

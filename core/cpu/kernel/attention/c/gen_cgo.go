@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x2e423b87
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x5c6eb3aa
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

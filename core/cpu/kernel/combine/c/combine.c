@@ -71,28 +71,31 @@ FLOATS(bf16, uint16_t, float, plait_bf16_to_f32, plait_f32_to_bf16)
   BLOCK_FN(xor_##NAME, U, U, SAME, SAME, XOR, NOTHING)
 
 INTEGERS(u8, uint8_t, uint8_t)
+INTEGERS(i8, uint8_t, int8_t)
+INTEGERS(i16, uint16_t, int16_t)
+INTEGERS(u16, uint16_t, uint16_t)
+INTEGERS(u32, uint32_t, uint32_t)
+INTEGERS(u64, uint64_t, uint64_t)
 INTEGERS(i32, uint32_t, int32_t)
 INTEGERS(i64, uint64_t, int64_t)
 
-// The block functions by dtype and operation.
-static const block_fn table[8][PLAITK_COMBINE_OPS] = {
-    [PLAIT_BOOL] = {0, or_u8, and_u8, and_u8, or_u8, and_u8, or_u8, xor_u8},
-    [PLAIT_U8] = {0, sum_u8, product_u8, min_u8, max_u8, and_u8, or_u8, xor_u8},
-    [PLAIT_I32] = {0, sum_i32, product_i32, min_i32, max_i32, and_i32, or_i32, xor_i32},
-    [PLAIT_I64] = {0, sum_i64, product_i64, min_i64, max_i64, and_i64, or_i64, xor_i64},
-    [PLAIT_F16] = {0, sum_f16, product_f16, min_f16, max_f16},
-    [PLAIT_BF16] = {0, sum_bf16, product_bf16, min_bf16, max_bf16},
-    [PLAIT_F32] = {0, sum_f32, product_f32, min_f32, max_f32},
-    [PLAIT_F64] = {0, sum_f64, product_f64, min_f64, max_f64},
-};
+#define OF_INTS(NAME) {0, sum_##NAME, product_##NAME, min_##NAME, max_##NAME, and_##NAME, or_##NAME, xor_##NAME}
+#define OF_FLOATS(NAME) {0, sum_##NAME, product_##NAME, min_##NAME, max_##NAME}
 
-static const int64_t sizes[8] = {1, 1, 4, 8, 2, 2, 4, 8};
+// The block functions by dtype and operation.
+static const block_fn table[PLAIT_DTYPES][PLAITK_COMBINE_OPS] = {
+    [PLAIT_BOOL] = {0, or_u8, and_u8, and_u8, or_u8, and_u8, or_u8, xor_u8},
+    [PLAIT_U8] = OF_INTS(u8), [PLAIT_I32] = OF_INTS(i32), [PLAIT_I64] = OF_INTS(i64),
+    [PLAIT_F16] = OF_FLOATS(f16), [PLAIT_BF16] = OF_FLOATS(bf16), [PLAIT_F32] = OF_FLOATS(f32), [PLAIT_F64] = OF_FLOATS(f64),
+    [PLAIT_I8] = OF_INTS(i8), [PLAIT_I16] = OF_INTS(i16), [PLAIT_U16] = OF_INTS(u16), [PLAIT_U32] = OF_INTS(u32),
+    [PLAIT_U64] = OF_INTS(u64),
+};
 
 void plaitk_combine(int64_t op, int64_t dtype, int64_t n, const void *const *sources, int64_t n_sources, void *const *targets,
                     int64_t n_targets, double divisor) {
   if (op == PLAITK_COPY) {
     for (int64_t t = 0; t < n_targets; t++) {
-      if (targets[t] != sources[0]) memmove(targets[t], sources[0], (size_t)(n * sizes[dtype]));
+      if (targets[t] != sources[0]) memmove(targets[t], sources[0], (size_t)(n * plait_dtype_size(dtype)));
     }
     return;
   }

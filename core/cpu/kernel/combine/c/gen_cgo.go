@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x4007d3b1
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xed3d9c65
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

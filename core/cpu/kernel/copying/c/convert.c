@@ -27,20 +27,27 @@ PLAIT_INLINE int64_t f64_to_i64(double x) {
   int64_t r = (int64_t)(fits ? x : 0.0);
   return fits ? r : INT64_MIN;
 }
+// Negative numbers wrap around.
+PLAIT_INLINE uint64_t f64_to_u64(double x) {
+  return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)f64_to_i64(x - 0x1p63) ^ 0x8000000000000000u : (uint64_t)f64_to_i64(x);
+}
 PLAIT_INLINE int32_t int_to_i32(int64_t x) { return (int32_t)x; }
 PLAIT_INLINE int64_t int_to_i64(int64_t x) { return x; }
 
-// A float becomes uint8 by truncating to an integer and keeping its low 8 bits. A float32 past 2^31 has no low bits, so
-// int32 is wide enough for it.
+// A float becomes an integer of fewer bits by truncating to a wider one and keeping its low bits. A float32 past 2^31 has
+// no low 8 bits, so int32 is wide enough for it.
 #define TO_I32(v) _Generic((v), float: f32_to_i32, double: f64_to_i32, default: int_to_i32)(v)
 #define TO_I64(v) _Generic((v), float: f32_to_i64, double: f64_to_i64, default: int_to_i64)(v)
-#define TO_U8(v) _Generic((v), float: f32_to_i32, double: f64_to_i64, default: int_to_i64)(v)
+#define TO_8(v) _Generic((v), float: f32_to_i32, double: f64_to_i64, default: int_to_i64)(v)
 
 #define LOAD_BOOL(x) ((uint8_t)((x) != 0))
 #define LOAD_SAME(x) (x)
 
 #define STORE_BOOL(v) ((uint8_t)((v) != 0))
-#define STORE_U8(v) ((uint8_t)TO_U8(v))
+#define STORE_8(v) ((uint8_t)TO_8(v))
+#define STORE_16(v) ((uint16_t)TO_I64(v))
+#define STORE_U32(v) ((uint32_t)TO_I64(v))
+#define STORE_U64(v) f64_to_u64((double)(v))
 #define STORE_F16(v) plait_f32_to_f16((float)(v))
 #define STORE_BF16(v) plait_f32_to_bf16((float)(v))
 #define STORE_F32(v) ((float)(v))
@@ -55,7 +62,8 @@ PLAIT_INLINE int64_t int_to_i64(int64_t x) { return x; }
 
 #define CONVERT_FROM(from, S, LOAD)                      \
   CONVERT(from, S, LOAD, b8, uint8_t, STORE_BOOL)      \
-  CONVERT(from, S, LOAD, u8, uint8_t, STORE_U8)          \
+  CONVERT(from, S, LOAD, u8, uint8_t, STORE_8)           \
+  CONVERT(from, S, LOAD, u16, uint16_t, STORE_16)        \
   CONVERT(from, S, LOAD, i32, int32_t, TO_I32)           \
   CONVERT(from, S, LOAD, i64, int64_t, TO_I64)           \
   CONVERT(from, S, LOAD, f16, uint16_t, STORE_F16)       \
@@ -63,21 +71,36 @@ PLAIT_INLINE int64_t int_to_i64(int64_t x) { return x; }
   CONVERT(from, S, LOAD, f32, float, STORE_F32)          \
   CONVERT(from, S, LOAD, f64, double, STORE_F64)
 
+// Unsigned integers have the bits of the signed ones where they come from integers.
+#define CONVERT_FROM_FLOAT(from, S, LOAD)            \
+  CONVERT_FROM(from, S, LOAD)                        \
+  CONVERT(from, S, LOAD, u32, uint32_t, STORE_U32)   \
+  CONVERT(from, S, LOAD, u64, uint64_t, STORE_U64)
+
 CONVERT_FROM(b8, uint8_t, LOAD_BOOL)
 CONVERT_FROM(u8, uint8_t, LOAD_SAME)
+CONVERT_FROM(i8, int8_t, LOAD_SAME)
+CONVERT_FROM(i16, int16_t, LOAD_SAME)
+CONVERT_FROM(u16, uint16_t, LOAD_SAME)
 CONVERT_FROM(i32, int32_t, LOAD_SAME)
+CONVERT_FROM(u32, uint32_t, LOAD_SAME)
 CONVERT_FROM(i64, int64_t, LOAD_SAME)
-CONVERT_FROM(f16, uint16_t, plait_f16_to_f32)
-CONVERT_FROM(bf16, uint16_t, plait_bf16_to_f32)
-CONVERT_FROM(f32, float, LOAD_SAME)
-CONVERT_FROM(f64, double, LOAD_SAME)
+CONVERT_FROM(u64, uint64_t, LOAD_SAME)
+CONVERT_FROM_FLOAT(f16, uint16_t, plait_f16_to_f32)
+CONVERT_FROM_FLOAT(bf16, uint16_t, plait_bf16_to_f32)
+CONVERT_FROM_FLOAT(f32, float, LOAD_SAME)
+CONVERT_FROM_FLOAT(f64, double, LOAD_SAME)
 
-#define ROW(from)                                                                                                \
+#define ROW(from, u32, u64)                                                                                      \
   {convert_##from##_b8, convert_##from##_u8,   convert_##from##_i32, convert_##from##_i64, convert_##from##_f16, \
-   convert_##from##_bf16, convert_##from##_f32, convert_##from##_f64}
+   convert_##from##_bf16, convert_##from##_f32, convert_##from##_f64, convert_##from##_u8, convert_##from##_u16, \
+   convert_##from##_u16, convert_##from##_##u32, convert_##from##_##u64}
+#define INTS(from) ROW(from, i32, i64)
+#define FLOATS(from) ROW(from, u32, u64)
 
-static const plaitk_convert table[8][8] = {ROW(b8), ROW(u8),   ROW(i32), ROW(i64),
-                                           ROW(f16),  ROW(bf16), ROW(f32), ROW(f64)};
+static const plaitk_convert table[PLAIT_DTYPES][PLAIT_DTYPES] = {
+    INTS(b8),    INTS(u8), INTS(i32), INTS(i64), FLOATS(f16), FLOATS(bf16), FLOATS(f32),
+    FLOATS(f64), INTS(i8), INTS(i16), INTS(u16), INTS(u32),   INTS(u64)};
 
 #ifdef HAS_F16C
 // Conversions between float16 and float32 by the processor's instructions: three times as fast as the loops above. The

@@ -41,7 +41,7 @@ void plaitk_copying_copy(plait_pool *pool, const plait_view *out, const plait_vi
 }
 
 void plaitk_copying_fill(plait_pool *pool, const plait_view *out, int64_t integer, double real) {
-  bool is_real = out->dtype >= PLAIT_F16;
+  bool is_real = plait_is_float(out->dtype);
   double value = 0;
   plaitk_copying_converter(out->dtype, is_real ? PLAIT_F64 : PLAIT_I64)(&value, is_real ? (void *)&real : (void *)&integer, 1);
   plait_view in = *out;

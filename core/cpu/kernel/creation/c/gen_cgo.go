@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xf56ef5ff
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xb155fcbd
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

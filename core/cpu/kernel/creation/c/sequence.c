@@ -65,7 +65,7 @@ static void run(plait_pool *pool, sequence_job *j) {
 }
 
 void plaitk_creation_arange(plait_pool *pool, const plait_view *out, int64_t istart, int64_t istep, double start, double step) {
-  bool integer = out->dtype < PLAIT_F16;
+  bool integer = !plait_is_float(out->dtype);
   sequence_job j = {.out = out, .integer = integer, .values = integer ? arange_int : arange_real,
                     .istart = istart, .istep = istep, .a = start, .b = step};
   run(pool, &j);

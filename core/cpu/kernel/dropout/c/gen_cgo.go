@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xd59bc967
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xc1011709
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

@@ -71,6 +71,11 @@ COMBINE(assign2, bits2, bits2, KEEP_NEW)
 COMBINE(assign4, bits4, bits4, KEEP_NEW)
 COMBINE(assign8, bits8, bits8, KEEP_NEW)
 COMBINE_ALL(u8, uint8_t, uint32_t)
+COMBINE_ALL(i8, int8_t, uint32_t)
+COMBINE_ALL(i16, int16_t, uint32_t)
+COMBINE_ALL(u16, uint16_t, uint32_t)
+COMBINE_ALL(u32, uint32_t, uint32_t)
+COMBINE_ALL(u64, uint64_t, uint64_t)
 COMBINE_ALL(i32, int32_t, uint32_t)
 COMBINE_ALL(i64, int64_t, uint64_t)
 COMBINE_ALL(f32, float, float)
@@ -81,10 +86,12 @@ COMBINE_ALL(f64, double, double)
 #define OF_DTYPES(op, of_bool)                                                                                      \
   {                                                                                                                 \
     [PLAIT_BOOL] = PAIR(of_bool##_u8), [PLAIT_U8] = PAIR(op##_u8), [PLAIT_I32] = PAIR(op##_i32),                    \
-    [PLAIT_I64] = PAIR(op##_i64), [PLAIT_F32] = PAIR(op##_f32), [PLAIT_F64] = PAIR(op##_f64)                        \
+    [PLAIT_I64] = PAIR(op##_i64), [PLAIT_F32] = PAIR(op##_f32), [PLAIT_F64] = PAIR(op##_f64),                       \
+    [PLAIT_I8] = PAIR(op##_i8), [PLAIT_I16] = PAIR(op##_i16), [PLAIT_U16] = PAIR(op##_u16),                         \
+    [PLAIT_U32] = PAIR(op##_u32), [PLAIT_U64] = PAIR(op##_u64)                                                      \
   }
 
-static const plaitk_combine combines[PLAITK_MODES][8] = {
+static const plaitk_combine combines[PLAITK_MODES][PLAIT_DTYPES] = {
     [PLAITK_ADD] = OF_DTYPES(add, max),
     [PLAITK_MUL] = OF_DTYPES(mul, min),
     [PLAITK_MAX] = OF_DTYPES(max, max),

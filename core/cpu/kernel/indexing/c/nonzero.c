@@ -13,10 +13,16 @@ struct job {
   switch (j->dtype) {                      \
   case PLAIT_BOOL:                         \
   case PLAIT_U8:                           \
+  case PLAIT_I8:                           \
     DO(uint8_t, x != 0) break;             \
+  case PLAIT_I16:                          \
+  case PLAIT_U16:                          \
+    DO(uint16_t, x != 0) break;            \
   case PLAIT_I32:                          \
+  case PLAIT_U32:                          \
     DO(int32_t, x != 0) break;             \
   case PLAIT_I64:                          \
+  case PLAIT_U64:                          \
     DO(int64_t, x != 0) break;             \
   case PLAIT_F16:                          \
   case PLAIT_BF16:                         \

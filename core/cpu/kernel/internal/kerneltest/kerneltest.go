@@ -68,7 +68,7 @@ func Random(r *rand.Rand, x *rawtensor.Tensor, special bool) {
 		switch {
 		case d == core.Bool:
 			v = float64(r.IntN(2))
-		case d == core.Uint8:
+		case d.IsInt() && !d.IsSigned():
 			v = float64(r.IntN(256))
 		case d.IsInt():
 			v = float64(r.IntN(19) - 9)

@@ -22,14 +22,20 @@ const (
 	BFloat16
 	Float32
 	Float64
+	Int8
+	Int16
+	Uint16
+	Uint32
+	Uint64
 )
 
 // DTypes lists all dtype codes.
-var DTypes = []int{Bool, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64}
+var DTypes = []int{Bool, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64, Int8, Int16, Uint16, Uint32, Uint64}
 
-var names = []string{"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
+var names = []string{"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "int8", "int16", "uint16",
+	"uint32", "uint64"}
 
-var sizes = []int{1, 1, 4, 8, 2, 2, 4, 8}
+var sizes = []int{1, 1, 4, 8, 2, 2, 4, 8, 1, 2, 2, 4, 8}
 
 // Name returns the name of a dtype.
 func Name(dtype int) string { return names[dtype] }
@@ -38,7 +44,7 @@ func Name(dtype int) string { return names[dtype] }
 func Size(dtype int) int { return sizes[dtype] }
 
 // IsFloat reports whether a dtype is a floating-point one.
-func IsFloat(dtype int) bool { return dtype >= Float16 }
+func IsFloat(dtype int) bool { return dtype >= Float16 && dtype <= Float64 }
 
 // A Tensor is a strided view of raw memory. Strides are in elements.
 type Tensor struct {
@@ -191,11 +197,7 @@ func (t *Tensor) SetBits(bits uint64, index ...int) {
 
 // Int returns an element of an integer dtype.
 func (t *Tensor) Int(index ...int) int64 {
-	bits := t.Bits(index...)
-	if t.DType == Int32 {
-		return int64(int32(bits))
-	}
-	return int64(bits)
+	return integer(t.DType, t.Bits(index...))
 }
 
 // Float returns an element of a floating-point dtype.
@@ -298,7 +300,7 @@ func (t *Tensor) Value(index ...int) float64 {
 	if IsFloat(t.DType) {
 		return t.Float(index...)
 	}
-	return float64(t.Int(index...))
+	return Wrap(t.DType, t.Int(index...))
 }
 
 // Each calls fn with every index in row-major order.
@@ -320,9 +322,9 @@ func (t *Tensor) Random(rng *rand.Rand) *Tensor {
 		switch t.DType {
 		case Bool:
 			return float64(rng.IntN(2))
-		case Uint8:
+		case Uint8, Uint16, Uint32, Uint64:
 			return float64(rng.IntN(16))
-		case Int32, Int64:
+		case Int8, Int16, Int32, Int64:
 			return float64(rng.IntN(33) - 16)
 		}
 		return float64(rng.IntN(65)-32) / 4

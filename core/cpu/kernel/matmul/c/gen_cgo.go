@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xe3d4383d
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x0b570e2d
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

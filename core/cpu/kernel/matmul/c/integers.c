@@ -13,29 +13,36 @@ typedef struct integers {
 } integers;
 
 // Sums are unsigned, so that they wrap around.
-#define AXPY(T, NAME)                                                                                     \
-  PLAIT_CLONES static void NAME(uint64_t *restrict sums, uint64_t x, const T *restrict b, int64_t n) {    \
+#define AXPY(T)                                                                                               \
+  PLAIT_CLONES static void axpy_##T(uint64_t *restrict sums, uint64_t x, const T *restrict b, int64_t n) {    \
     _Pragma("omp simd") for (int64_t j = 0; j < n; j++) sums[j] += x * (uint64_t)(int64_t)b[j];           \
   }
 
-AXPY(uint8_t, axpy_u8)
-AXPY(int32_t, axpy_i32)
-AXPY(int64_t, axpy_i64)
+#define EACH_INT(DO)             \
+  case PLAIT_U8: DO(uint8_t)     \
+  case PLAIT_I8: DO(int8_t)      \
+  case PLAIT_I16: DO(int16_t)    \
+  case PLAIT_U16: DO(uint16_t)   \
+  case PLAIT_I32: DO(int32_t)    \
+  case PLAIT_U32: DO(uint32_t)   \
+  default: DO(int64_t)
+
+AXPY(uint8_t)
+AXPY(int8_t)
+AXPY(int16_t)
+AXPY(uint16_t)
+AXPY(int32_t)
+AXPY(uint32_t)
+AXPY(int64_t)
 
 static int64_t load(const void *p, int dtype, int64_t i) {
-  switch (dtype) {
-    case PLAIT_U8: return ((const uint8_t *)p)[i];
-    case PLAIT_I32: return ((const int32_t *)p)[i];
-    default: return ((const int64_t *)p)[i];
-  }
+#define LOAD(T) return (int64_t)((const T *)p)[i];
+  switch (dtype) { EACH_INT(LOAD) }
 }
 
 static void store(void *p, int dtype, int64_t i, uint64_t x) {
-  switch (dtype) {
-    case PLAIT_U8: ((uint8_t *)p)[i] = (uint8_t)x; break;
-    case PLAIT_I32: ((int32_t *)p)[i] = (int32_t)(uint32_t)x; break;
-    default: ((int64_t *)p)[i] = (int64_t)x; break;
-  }
+#define STORE(T) ((T *)p)[i] = (T)x; break;
+  switch (dtype) { EACH_INT(STORE) }
 }
 
 static void sum_columns(const plaitk_gemm *g, int64_t i, int64_t j0, int64_t n, uint64_t *sums) {
@@ -45,12 +52,9 @@ static void sum_columns(const plaitk_gemm *g, int64_t i, int64_t j0, int64_t n, 
     int64_t at = p * g->b_row + j0 * g->b_col;
     if (g->b_col != 1) {
       for (int64_t j = 0; j < n; j++) sums[j] += x * (uint64_t)load(g->b, g->in, at + j * g->b_col);
-    } else if (g->in == PLAIT_U8) {
-      axpy_u8(sums, x, (const uint8_t *)g->b + at, n);
-    } else if (g->in == PLAIT_I32) {
-      axpy_i32(sums, x, (const int32_t *)g->b + at, n);
     } else {
-      axpy_i64(sums, x, (const int64_t *)g->b + at, n);
+#define ADD(T) axpy_##T(sums, x, (const T *)g->b + at, n); break;
+      switch (g->in) { EACH_INT(ADD) }
     }
   }
 }
@@ -73,7 +77,7 @@ static void one_row(const plaitk_gemm *g, int64_t i) {
 static void rows_chunk(void *arg, int64_t chunk) {
   const integers *w = arg;
   int64_t end = (chunk + 1) * w->per_chunk < w->rows ? (chunk + 1) * w->per_chunk : w->rows;
-  int64_t size = w->g->in == PLAIT_U8 ? 1 : w->g->in == PLAIT_I32 ? 4 : 8;
+  int64_t size = plait_dtype_size(w->g->in);
   for (int64_t row = chunk * w->per_chunk; row < end; row++) {
     plaitk_gemm g = *w->g;
     int64_t index = row / g.m;

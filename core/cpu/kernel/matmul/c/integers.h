@@ -4,7 +4,7 @@
 
 #include "../../../include/plait_gemm.h"
 
-// plaitk_matmul_integers is plaitk_gemm_batched for PLAIT_U8, PLAIT_I32 and PLAIT_I64. alpha and beta are whole
+// plaitk_matmul_integers is plaitk_gemm_batched for integers. alpha and beta are whole
 // numbers. Sums are in int64; sums and results wrap around.
 void plaitk_matmul_integers(plait_pool *pool, const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim);
 

@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xdf437e67
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xe8fd1e4f
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

@@ -134,6 +134,11 @@ typedef struct {
   }
 
 MAX(u8, , uint8_t, uint8_t, SAME, SAME, 0)
+MAX(i8, , int8_t, int8_t, SAME, SAME, INT8_MIN)
+MAX(i16, , int16_t, int16_t, SAME, SAME, INT16_MIN)
+MAX(u16, , uint16_t, uint16_t, SAME, SAME, 0)
+MAX(u32, , uint32_t, uint32_t, SAME, SAME, 0)
+MAX(u64, , uint64_t, uint64_t, SAME, SAME, 0)
 MAX(i32, , int32_t, int32_t, SAME, SAME, INT32_MIN)
 MAX(i64, , int64_t, int64_t, SAME, SAME, INT64_MIN)
 MAX(f16, PLAIT_CLONES, uint16_t, float, plait_f16_to_f32, plait_f32_to_f16, -INFINITY)
@@ -233,6 +238,11 @@ void plaitk_pooling_max(plait_pool *pool, const plaitk_pooling_shape *s, const v
   job j = {.s = s, .x = x, .y = y, .index = index};
   switch (s->dtype) {
     case PLAIT_U8: j.run = max_u8; break;
+    case PLAIT_I8: j.run = max_i8; break;
+    case PLAIT_I16: j.run = max_i16; break;
+    case PLAIT_U16: j.run = max_u16; break;
+    case PLAIT_U32: j.run = max_u32; break;
+    case PLAIT_U64: j.run = max_u64; break;
     case PLAIT_I32: j.run = max_i32; break;
     case PLAIT_I64: j.run = max_i64; break;
     case PLAIT_F16: j.run = max_f16; break;

@@ -130,15 +130,13 @@ int64_t plaitk_pooling_scatter(plait_pool *pool, int64_t dtype, int64_t add, int
                                int64_t n_out, const void *in, const int64_t *index, void *out, void *scratch) {
   if (planes * n_out == 0) return planes * n_index == 0 ? -1 : 0;
   job j = {.planes = planes, .n_index = n_index, .n_out = n_out, .in = in, .index = index, .out = out, .bad = -1};
-  switch (dtype) {
-    case PLAIT_BOOL:
-    case PLAIT_U8: j.size = 1; j.run = place_uint8_t; break;
-    case PLAIT_F16: j.size = 2; j.run = add ? add_f16 : place_uint16_t; break;
-    case PLAIT_BF16: j.size = 2; j.run = add ? add_bf16 : place_uint16_t; break;
-    case PLAIT_I32: j.size = 4; j.run = place_uint32_t; break;
-    case PLAIT_F32: j.size = 4; j.run = add ? add_f32 : place_uint32_t; break;
-    case PLAIT_F64: j.size = 8; j.run = add ? add_f64 : place_uint64_t; break;
-    default: j.size = 8; j.run = place_uint64_t;
+  j.size = plait_dtype_size(dtype);
+  switch (add ? dtype : PLAIT_BOOL) {
+    case PLAIT_F16: j.run = add_f16; break;
+    case PLAIT_BF16: j.run = add_bf16; break;
+    case PLAIT_F32: j.run = add_f32; break;
+    case PLAIT_F64: j.run = add_f64; break;
+    default: j.run = j.size == 1 ? place_uint8_t : j.size == 2 ? place_uint16_t : j.size == 4 ? place_uint32_t : place_uint64_t;
   }
   if (add && (dtype == PLAIT_F16 || dtype == PLAIT_BF16)) {
     char *at = scratch;

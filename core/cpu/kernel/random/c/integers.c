@@ -15,19 +15,19 @@ static void store(void *out, int64_t dtype, const int64_t *v, int64_t n) {
   }
   switch (dtype) {
   case PLAIT_BOOL: STORE(uint8_t, v[i] != 0)
+  case PLAIT_I8:
   case PLAIT_U8: STORE(uint8_t, v[i])
-  case PLAIT_I32: STORE(int32_t, v[i])
-  case PLAIT_I64: STORE(int64_t, v[i])
+  case PLAIT_I16:
+  case PLAIT_U16: STORE(uint16_t, v[i])
+  case PLAIT_I32:
+  case PLAIT_U32: STORE(uint32_t, v[i])
+  case PLAIT_I64:
+  case PLAIT_U64: STORE(int64_t, v[i])
   case PLAIT_F16: STORE(uint16_t, plait_f32_to_f16((float)v[i]))
   case PLAIT_BF16: STORE(uint16_t, plait_f32_to_bf16((float)v[i]))
   case PLAIT_F32: STORE(float, v[i])
   case PLAIT_F64: STORE(double, v[i])
   }
-}
-
-static int64_t size_of(int64_t dtype) {
-  static const int64_t sizes[] = {1, 1, 4, 8, 2, 2, 4, 8};
-  return sizes[dtype];
 }
 
 typedef struct {
@@ -83,7 +83,7 @@ static void integer_chunk(void *arg, int64_t chunk) {
     } else {
       scaled_large(y, (m + 1) / 2, t->seed, counter, t->low, t->range);
     }
-    store(t->out + (first + i) * size_of(t->dtype), t->dtype, y, m);
+    store(t->out + (first + i) * plait_dtype_size(t->dtype), t->dtype, y, m);
   }
 }
 
@@ -140,7 +140,7 @@ static void bernoulli_chunk(void *arg, int64_t chunk) {
       for (int64_t k = 0; k < m; k++) limit[k] = probability(t->probabilities, t->pdtype, first + i + k) * 0x1p32;
     }
     bernoulli_words(y, (m + 3) / 4, t->seed, t->offset + (uint64_t)((first + i) / 4), limit, t->probabilities != NULL);
-    store(t->out + (first + i) * size_of(t->dtype), t->dtype, y, m);
+    store(t->out + (first + i) * plait_dtype_size(t->dtype), t->dtype, y, m);
   }
 }
 

@@ -37,12 +37,21 @@
     return 0;                                                                    \
   }
 
+FIND(find_key_i8, int8_t, LOAD_SAME, SAME)
 FIND(find_key_u8, uint8_t, LOAD_SAME, SAME)
+FIND(find_key_i16, int16_t, LOAD_SAME, SAME)
 FIND(find_key_u16, uint16_t, LOAD_SAME, SAME)
 FIND(find_key_i32, int32_t, LOAD_SAME, SAME)
+FIND(find_key_u32, uint32_t, LOAD_SAME, SAME)
+FIND(find_key_u64, uint64_t, LOAD_SAME, SAME)
 FIND(find_key_i64, int64_t, LOAD_SAME, SAME)
+#define find_i8(p, n, k) find_key_i8(p, n, k, k)
 #define find_u8(p, n, k) find_key_u8(p, n, k, k)
+#define find_i16(p, n, k) find_key_i16(p, n, k, k)
+#define find_u16(p, n, k) find_key_u16(p, n, k, k)
 #define find_i32(p, n, k) find_key_i32(p, n, k, k)
+#define find_u32(p, n, k) find_key_u32(p, n, k, k)
+#define find_u64(p, n, k) find_key_u64(p, n, k, k)
 #define find_i64(p, n, k) find_key_i64(p, n, k, k)
 
 // find_max_F and find_min_F find the first element equal to the one with the given key. Zeros of both signs are equal,
@@ -236,12 +245,19 @@ FIND_FLOAT(min, bf16, uint16_t, find_key_u16, 0x7f80u)
   ARG_KEYS(argmin_##SUFFIX, uint16_t, float, uint16_t, 128, double, key_min_##SUFFIX, 0, OP_MAX, key_value_min_##SUFFIX, \
            find_min_##SUFFIX, FLESS)
 
-ARG_KEYS(argmax_u8, uint8_t, int32_t, uint8_t, 256, int64_t, LOAD_SAME, 0, OP_MAX, LOAD_SAME, find_u8, GREATER)
-ARG_KEYS(argmin_u8, uint8_t, int32_t, uint8_t, 256, int64_t, LOAD_SAME, UINT8_MAX, OP_MIN, LOAD_SAME, find_u8, LESS)
-ARG_KEYS(argmax_i32, int32_t, int32_t, int32_t, 64, int64_t, LOAD_SAME, INT32_MIN, OP_MAX, LOAD_SAME, find_i32, GREATER)
-ARG_KEYS(argmin_i32, int32_t, int32_t, int32_t, 64, int64_t, LOAD_SAME, INT32_MAX, OP_MIN, LOAD_SAME, find_i32, LESS)
-ARG_KEYS(argmax_i64, int64_t, int64_t, int64_t, 32, int64_t, LOAD_SAME, INT64_MIN, OP_MAX, LOAD_SAME, find_i64, GREATER)
-ARG_KEYS(argmin_i64, int64_t, int64_t, int64_t, 32, int64_t, LOAD_SAME, INT64_MAX, OP_MIN, LOAD_SAME, find_i64, LESS)
+#define INT_ROWS(SUFFIX, T, C, L, LOWEST, HIGHEST)                                                               \
+  ARG_KEYS(argmax_##SUFFIX, T, C, T, L, int64_t, LOAD_SAME, LOWEST, OP_MAX, LOAD_SAME, find_##SUFFIX, GREATER) \
+  ARG_KEYS(argmin_##SUFFIX, T, C, T, L, int64_t, LOAD_SAME, HIGHEST, OP_MIN, LOAD_SAME, find_##SUFFIX, LESS)
+
+INT_ROWS(i8, int8_t, int32_t, 256, INT8_MIN, INT8_MAX)
+INT_ROWS(u8, uint8_t, int32_t, 256, 0, UINT8_MAX)
+INT_ROWS(i16, int16_t, int32_t, 128, INT16_MIN, INT16_MAX)
+INT_ROWS(u16, uint16_t, int32_t, 128, 0, UINT16_MAX)
+INT_ROWS(i32, int32_t, int32_t, 64, INT32_MIN, INT32_MAX)
+INT_ROWS(u32, uint32_t, int64_t, 64, 0, UINT32_MAX)
+ARG_KEYS(argmax_u64, uint64_t, int64_t, uint64_t, 32, int64_t, LOAD_SAME, 0, OP_MAX, PLAIT_ORDERED, find_u64, GREATER)
+ARG_KEYS(argmin_u64, uint64_t, int64_t, uint64_t, 32, int64_t, LOAD_SAME, UINT64_MAX, OP_MIN, PLAIT_ORDERED, find_u64, LESS)
+INT_ROWS(i64, int64_t, int64_t, 32, INT64_MIN, INT64_MAX)
 HALF_ROWS(f16)
 HALF_ROWS(bf16)
 ARG_FLOATS(argmax_f32, float, int32_t, 32, -INFINITY, OP_MAX, GREATER, FGREATER)
@@ -249,7 +265,13 @@ ARG_FLOATS(argmin_f32, float, int32_t, 32, INFINITY, OP_MIN, LESS, FLESS)
 ARG_FLOATS(argmax_f64, double, int64_t, 16, -INFINITY, OP_MAX, GREATER, FGREATER)
 ARG_FLOATS(argmin_f64, double, int64_t, 16, INFINITY, OP_MIN, LESS, FLESS)
 
+INT_COLS(i8, int8_t, int32_t, int32_t)
 INT_COLS(u8, uint8_t, int32_t, int32_t)
+INT_COLS(i16, int16_t, int32_t, int32_t)
+INT_COLS(u16, uint16_t, int32_t, int32_t)
+ARG_COLS(argmax_u64, uint64_t, int64_t, int64_t, int64_t, PLAIT_ORDERED, GREATER)
+ARG_COLS(argmin_u64, uint64_t, int64_t, int64_t, int64_t, PLAIT_ORDERED, LESS)
+INT_COLS(u32, uint32_t, int64_t, int64_t)
 INT_COLS(i32, int32_t, int32_t, int32_t)
 INT_COLS(i64, int64_t, int64_t, int64_t)
 FLOAT_COLS(f16, uint16_t, float, int32_t, LOAD_F16)
@@ -258,9 +280,7 @@ FLOAT_COLS(f32, float, float, int32_t, LOAD_SAME)
 FLOAT_COLS(f64, double, double, int64_t, LOAD_SAME)
 
 const struct leaf *plaitk_reduction_arg_leaf(int op, int dtype) {
-  static const struct leaf maxima[] = {LEAF(argmax_u8),  LEAF(argmax_u8),   LEAF(argmax_i32), LEAF(argmax_i64),
-                                       LEAF(argmax_f16), LEAF(argmax_bf16), LEAF(argmax_f32), LEAF(argmax_f64)};
-  static const struct leaf minima[] = {LEAF(argmin_u8),  LEAF(argmin_u8),   LEAF(argmin_i32), LEAF(argmin_i64),
-                                       LEAF(argmin_f16), LEAF(argmin_bf16), LEAF(argmin_f32), LEAF(argmin_f64)};
+  static const struct leaf maxima[] = {PLAIT_BY_DTYPE(LEAF, argmax)};
+  static const struct leaf minima[] = {PLAIT_BY_DTYPE(LEAF, argmin)};
   return op == REDUCE_ARGMAX ? &maxima[dtype] : &minima[dtype];
 }

@@ -20,7 +20,7 @@ static enum kind kind_of(const struct plaitk_reduction *r) {
     return COUNTS;
   case REDUCE_SUM:
   case REDUCE_MEAN:
-    return reduce_is_float(r->dtype) ? SUMS : COUNTS;
+    return plait_is_float(r->dtype) ? SUMS : COUNTS;
   case REDUCE_PROD:
     return PRODUCTS;
   case REDUCE_MAX:
@@ -44,7 +44,7 @@ static enum kind kind_of(const struct plaitk_reduction *r) {
 }
 
 void plaitk_reduction_init(const struct plaitk_reduction *r, struct state s, int64_t n) {
-  bool f = reduce_is_float(r->dtype);
+  bool f = plait_is_float(r->dtype);
   switch (kind_of(r)) {
   case SUMS:
     fill_double(s.a, 0, n);
@@ -136,7 +136,7 @@ static void merge_exponentials(struct state dst, struct state src, int64_t n) {
 }
 
 void plaitk_reduction_merge(const struct plaitk_reduction *r, struct state dst, struct state src, int64_t n) {
-  bool f = reduce_is_float(r->dtype);
+  bool f = plait_is_float(r->dtype);
   enum kind kind = kind_of(r);
   switch (kind) {
   case SUMS:
@@ -182,20 +182,21 @@ void plaitk_reduction_merge(const struct plaitk_reduction *r, struct state dst, 
 #define STORE(T, EXPR) \
   EACH((T *)out)[(offset + i * stride)] = (T)(EXPR)
 
+#define STORE_INTS(T) STORE(T, (int64_t)v[i])
+#define STORE_EACH_INT                                             \
+  case PLAIT_BOOL: STORE(uint8_t, v[i] != 0); break;               \
+  case PLAIT_I8:                                                   \
+  case PLAIT_U8: STORE_INTS(uint8_t); break;                       \
+  case PLAIT_I16:                                                  \
+  case PLAIT_U16: STORE_INTS(uint16_t); break;                     \
+  case PLAIT_I32:                                                  \
+  case PLAIT_U32: STORE_INTS(uint32_t); break;                     \
+  case PLAIT_I64:                                                  \
+  case PLAIT_U64: STORE_INTS(int64_t); break;
+
 static void store_doubles(void *out, int dtype, int64_t offset, int64_t stride, const double *v, int64_t n) {
   switch (dtype) {
-  case PLAIT_BOOL:
-    STORE(uint8_t, v[i] != 0);
-    break;
-  case PLAIT_U8:
-    STORE(uint8_t, (int64_t)v[i]);
-    break;
-  case PLAIT_I32:
-    STORE(int32_t, (int64_t)v[i]);
-    break;
-  case PLAIT_I64:
-    STORE(int64_t, v[i]);
-    break;
+    STORE_EACH_INT
   case PLAIT_F16:
     STORE(uint16_t, plait_f32_to_f16((float)v[i]));
     break;
@@ -212,18 +213,7 @@ static void store_doubles(void *out, int dtype, int64_t offset, int64_t stride, 
 
 static void store_ints(void *out, int dtype, int64_t offset, int64_t stride, const int64_t *v, int64_t n) {
   switch (dtype) {
-  case PLAIT_BOOL:
-    STORE(uint8_t, v[i] != 0);
-    break;
-  case PLAIT_U8:
-    STORE(uint8_t, v[i]);
-    break;
-  case PLAIT_I32:
-    STORE(int32_t, v[i]);
-    break;
-  case PLAIT_I64:
-    STORE(int64_t, v[i]);
-    break;
+    STORE_EACH_INT
   default: {
     double f[REDUCE_WIDTH];
     EACH f[i] = (double)v[i];
@@ -313,9 +303,11 @@ void plaitk_reduction_store(const struct plaitk_reduction *r, struct state s, in
   default:
     break;
   }
-  if (reduce_is_float(r->dtype)) {
+  if (plait_is_float(r->dtype)) {
     store_doubles(r->out, r->out_dtype, offset, stride, s.a, n);
   } else {
+    int64_t *a = s.a;
+    if (r->dtype == PLAIT_U64 && r->op != REDUCE_PROD) EACH a[i] = PLAIT_ORDERED(a[i]);
     store_ints(r->out, r->out_dtype, offset, stride, s.a, n);
   }
 }

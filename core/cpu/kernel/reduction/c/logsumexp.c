@@ -164,5 +164,5 @@ LOGSUMEXP_COLS(logsumexp_f64, f64, double, uint64_t, double, TERM_F64)
 const struct leaf *plaitk_reduction_logsumexp_leaf(int dtype) {
   static const struct leaf leaves[] = {LEAF(logsumexp_f16), LEAF(logsumexp_bf16), LEAF(logsumexp_f32),
                                        LEAF(logsumexp_f64)};
-  return dtype < PLAIT_F16 ? NULL : &leaves[dtype - PLAIT_F16];
+  return plait_is_float(dtype) ? &leaves[dtype - PLAIT_F16] : NULL;
 }

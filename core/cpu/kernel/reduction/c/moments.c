@@ -108,5 +108,5 @@ MOMENTS_LEAF(moments_f64, double, double, 32, LOAD_SAME)
 
 const struct leaf *plaitk_reduction_moments_leaf(int dtype) {
   static const struct leaf leaves[] = {LEAF(moments_f16), LEAF(moments_bf16), LEAF(moments_f32), LEAF(moments_f64)};
-  return dtype < PLAIT_F16 ? NULL : &leaves[dtype - PLAIT_F16];
+  return plait_is_float(dtype) ? &leaves[dtype - PLAIT_F16] : NULL;
 }

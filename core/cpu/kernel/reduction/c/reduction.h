@@ -109,8 +109,6 @@ void plaitk_reduction_store(const struct plaitk_reduction *r, struct state s, in
 
 int64_t plaitk_reduction_run(plait_pool *pool, const struct plaitk_reduction *r);
 
-PLAIT_INLINE bool reduce_is_float(int dtype) { return dtype >= PLAIT_F16; }
-
 PLAIT_INLINE struct state state_at(struct state s, int64_t i) {
   struct state t = {(double *)s.a + i, (double *)s.b + i, (double *)s.c + i, s.far};
   return t;
@@ -171,7 +169,9 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
 // PICK_<type>(c, a, b) is c ? a : b without a branch around the computation of a.
 #define PICK_float(c, a, b) plait_vm_pickf(c, a, b)
 #define PICK_double(c, a, b) plait_vm_pick(c, a, b)
+#define PICK_int8_t(c, a, b) ((c) ? (a) : (b))
 #define PICK_uint8_t(c, a, b) ((c) ? (a) : (b))
+#define PICK_int16_t(c, a, b) ((c) ? (a) : (b))
 #define PICK_uint16_t(c, a, b) ((c) ? (a) : (b))
 #define PICK_int32_t(c, a, b) ((c) ? (a) : (b))
 #define PICK_uint32_t(c, a, b) ((c) ? (a) : (b))

@@ -8,8 +8,6 @@ struct job {
   int64_t rows; // rows of a block of columns
 };
 
-static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
-
 static const struct leaf *find_leaf(int op, int dtype) {
   switch (op) {
   case REDUCE_SUM:
@@ -217,7 +215,7 @@ int64_t plaitk_reduction_run(plait_pool *pool, const struct plaitk_reduction *r)
   const struct leaf *leaf = find_leaf(r->op, r->dtype);
   if (leaf == NULL) return 1;
   bool twice = r->op == REDUCE_VAR || r->op == REDUCE_STD || r->op == REDUCE_LOGSUMEXP;
-  struct job j = {r, r->columns ? leaf->cols : leaf->rows, element_size[r->dtype],
+  struct job j = {r, r->columns ? leaf->cols : leaf->rows, plait_dtype_size(r->dtype),
                   twice ? REDUCE_ROWS_TWO : REDUCE_ROWS};
   plait_parallel(pool, r->chunks, r->columns ? cols_chunk : rows_chunk, &j);
   if (r->pieces > 1) plait_parallel(pool, (r->kept + JOIN - 1) / JOIN, join_chunk, &j);

@@ -66,6 +66,12 @@
   EXTREME_LEAVES(min_##SUFFIX, T, C, double, LOAD, STORE, FAT_MOST)
 
 INTS(u8, uint8_t)
+INTS(i8, int8_t)
+INTS(i16, int16_t)
+INTS(u16, uint16_t)
+INTS(u32, uint32_t)
+EXTREME_LEAVES(max_u64, uint64_t, int64_t, int64_t, PLAIT_ORDERED, PLAIT_ORDERED, AT_LEAST)
+EXTREME_LEAVES(min_u64, uint64_t, int64_t, int64_t, PLAIT_ORDERED, PLAIT_ORDERED, AT_MOST)
 INTS(i32, int32_t)
 INTS(i64, int64_t)
 FLOATS(f16, uint16_t, float, LOAD_F16, STORE_F16)
@@ -74,11 +80,7 @@ FLOATS(f32, float, float, LOAD_SAME, STORE_SAME)
 FLOATS(f64, double, double, LOAD_SAME, STORE_SAME)
 
 #define LEAF(name) {name##_rows, name##_columns}
-#define LEAVES(name)                                                                     \
-  {LEAF(name##_u8),  LEAF(name##_u8),   LEAF(name##_i32), LEAF(name##_i64),              \
-   LEAF(name##_f16), LEAF(name##_bf16), LEAF(name##_f32), LEAF(name##_f64)}
-
 const struct scan_leaves *plaitk_scan_extremes(int op, int dtype) {
-  static const struct scan_leaves maxima[] = LEAVES(max), minima[] = LEAVES(min);
+  static const struct scan_leaves maxima[] = {PLAIT_BY_DTYPE(LEAF, max)}, minima[] = {PLAIT_BY_DTYPE(LEAF, min)};
   return op == SCAN_MAX ? &maxima[dtype] : &minima[dtype];
 }

@@ -68,7 +68,7 @@ static void chunk_of(void *arg, int64_t chunk) {
 }
 
 int64_t plaitk_scan_linear(plait_pool *pool, const struct plaitk_linear *l) {
-  if (l->dtype < PLAIT_F16) return 1;
+  if (!plait_is_float(l->dtype)) return 1;
   int64_t groups = l->outer * (l->columns ? (l->inner + SCAN_WIDTH - 1) / SCAN_WIDTH : l->inner);
   plait_parallel(pool, (groups + l->unit - 1) / l->unit, chunk_of, (void *)l);
   return 0;

@@ -77,5 +77,5 @@ LOGSUMEXP_LEAVES(logsumexp_f64, double, double, LOAD_SAME, STORE_SAME)
 const struct scan_leaves *plaitk_scan_logsumexp(int dtype) {
   static const struct scan_leaves leaves[] = {LEAF(logsumexp_f16), LEAF(logsumexp_bf16), LEAF(logsumexp_f32),
                                               LEAF(logsumexp_f64)};
-  return dtype < PLAIT_F16 ? NULL : &leaves[dtype - PLAIT_F16];
+  return plait_is_float(dtype) ? &leaves[dtype - PLAIT_F16] : NULL;
 }

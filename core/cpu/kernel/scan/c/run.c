@@ -10,8 +10,6 @@ struct job {
   bool totals; // this is the first of two passes
 };
 
-static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
-
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool is_sum(const struct plaitk_scan *s) { return s->op == SCAN_SUM || s->op == SCAN_PROD; }
@@ -26,7 +24,7 @@ static int64_t offset_of(int64_t at, int n, const int64_t *size, const int64_t *
 }
 
 static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
-  bool f = s->dtype >= PLAIT_F16;
+  bool f = plait_is_float(s->dtype);
   double *a = t.a, *b = t.b;
   int64_t *ia = t.a, *ib = t.b;
   for (int64_t i = 0; i < n; i++) {
@@ -54,7 +52,7 @@ static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
 
 // merge_state turns t, the state of one piece, into the state after it. s is the state of all pieces before.
 static void merge_state(const struct plaitk_scan *p, struct scan_state s, struct scan_state t) {
-  bool f = p->dtype >= PLAIT_F16;
+  bool f = plait_is_float(p->dtype);
   double *a = s.a, *b = s.b, *x = t.a, *y = t.b;
   int64_t *ia = s.a, *ib = s.b, *ix = t.a, *iy = t.b;
   switch (p->op) {
@@ -181,8 +179,8 @@ int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
     leaves = plaitk_scan_extremes(s->op, s->dtype);
   }
   if (leaves == NULL) return 1;
-  struct job j = {.s = s, .fn = s->columns ? leaves->columns : leaves->rows, .in_size = element_size[s->dtype]};
-  j.out_size = is_sum(s) && s->dtype < PLAIT_F16 ? 8 : j.in_size;
+  struct job j = {.s = s, .fn = s->columns ? leaves->columns : leaves->rows, .in_size = plait_dtype_size(s->dtype)};
+  j.out_size = is_sum(s) && !plait_is_float(s->dtype) ? 8 : j.in_size;
   if (s->pieces == 1) {
     plait_parallel(pool, (s->groups + s->unit - 1) / s->unit, lines_chunk, &j);
     return 0;

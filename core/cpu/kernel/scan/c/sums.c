@@ -62,6 +62,11 @@
 
 // Unsigned, so that integers wrap.
 BOTH(u8, uint8_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
+BOTH(i8, int8_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
+BOTH(i16, int16_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
+BOTH(u16, uint16_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
+BOTH(u32, uint32_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
+BOTH(u64, uint64_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
 BOTH(i32, int32_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
 BOTH(i64, int64_t, uint64_t, uint64_t, LOAD_SAME, STORE_SAME)
 BOTH(f16, uint16_t, double, uint16_t, LOAD_F16, STORE_F16)
@@ -70,11 +75,8 @@ BOTH(f32, float, double, float, LOAD_SAME, STORE_SAME)
 BOTH(f64, double, double, double, LOAD_SAME, STORE_SAME)
 
 #define LEAF(name) {name##_rows, name##_columns}
-#define LEAVES(name)                                                        \
-  {LEAF(name##_u8),  LEAF(name##_u8),   LEAF(name##_i32), LEAF(name##_i64), \
-   LEAF(name##_f16), LEAF(name##_bf16), LEAF(name##_f32), LEAF(name##_f64)}
-
 const struct scan_leaves *plaitk_scan_sums(int op, int dtype) {
-  static const struct scan_leaves sums[] = LEAVES(sum), prods[] = LEAVES(prod);
+  static const struct scan_leaves sums[] = {PLAIT_BY_DTYPE(LEAF, sum)};
+  static const struct scan_leaves prods[] = {PLAIT_BY_DTYPE(LEAF, prod)};
   return op == SCAN_SUM ? &sums[dtype] : &prods[dtype];
 }

@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xc6d65de8
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xe5ba1a42
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

@@ -17,7 +17,7 @@ static double value_at(int dtype, const void *in, int64_t i) {
 // bin_of returns the bin of element i, or -1 if the element is out of range.
 static int64_t bin_of(const struct plaitk_histogram *h, int64_t i) {
   int64_t bin;
-  if (h->dtype < PLAIT_F16) {
+  if (!plait_is_float(h->dtype)) {
     bin = ((const int64_t *)h->in)[i];
     return bin < h->bins ? bin : -1;
   }

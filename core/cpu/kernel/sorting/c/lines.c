@@ -6,8 +6,6 @@ enum {
   BLOCK = 256,
 };
 
-static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
-
 static bool is_few(const struct plaitk_sorting *s) { return s->k <= FEW && s->n >= 4 * s->k; }
 
 // write_result writes the element of a line at `index`, and the index, to the outputs.
@@ -15,7 +13,7 @@ static inline void write_result(const struct plaitk_sorting *s, const char *in, 
   s->indices[out] = (int64_t)index;
   if (s->values == NULL) return;
   int64_t from = (int64_t)index * s->in_stride;
-  switch (element_size[s->dtype]) {
+  switch (plait_dtype_size(s->dtype)) {
   case 1:
     ((uint8_t *)s->values)[out] = ((const uint8_t *)in)[from];
     break;
@@ -74,7 +72,7 @@ static int64_t offset_of(int64_t at, int n, const int64_t *size, const int64_t *
 }
 
 static void one_line(plait_pool *pool, const struct plaitk_sorting *s, int64_t line, char *scratch) {
-  const char *in = (const char *)s->in + offset_of(line, s->nk, s->ksize, s->kin) * element_size[s->dtype];
+  const char *in = (const char *)s->in + offset_of(line, s->nk, s->ksize, s->kin) * plait_dtype_size(s->dtype);
   int64_t out = offset_of(line, s->nk, s->ksize, s->kout);
   if (key_is_wide(s->dtype)) {
     line_wide(pool, s, in, out, scratch);

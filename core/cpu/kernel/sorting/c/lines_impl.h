@@ -10,7 +10,7 @@ static inline bool F(before)(E a, E b) { return KEY(a) != KEY(b) ? KEY(a) < KEY(
 // first_few finds the first k <= FEW entries of a line without storing the others. It keeps the best so far sorted.
 static void F(first_few)(const struct plaitk_sorting *s, const char *in, E *best) {
   E block[BLOCK];
-  int64_t have = 0, size = element_size[s->dtype];
+  int64_t have = 0, size = plait_dtype_size(s->dtype);
   for (int64_t at = 0; at < s->n; at += BLOCK) {
     int64_t n = s->n - at < BLOCK ? s->n - at : BLOCK;
     PASTE(plaitk_sorting_load_, E)(s->dtype, in + at * s->in_stride * size, s->in_stride, at, n, s->descending, block);
@@ -42,7 +42,7 @@ static E F(kth)(E *a, E *tmp, int64_t n, int64_t k, uint32_t *counters) {
 
 static uint64_t F(median)(const struct plaitk_sorting *s, E *a, E *tmp, uint32_t *counters) {
   int64_t nans = 0, first = -1;
-  if (s->dtype >= PLAIT_F16) {
+  if (plait_is_float(s->dtype)) {
     for (int64_t i = 0; i < s->n; i++) {
       if (KEY(a[i]) != key_nan(s->dtype)) continue;
       if (nans++ == 0) first = i;

@@ -21,41 +21,28 @@
 #define PAIR(key, index) (wide){(key), (index)}
 
 LOADER(load_u8, uint8_t, packed, key_u8, uint32_t, PACK)
+LOADER(load_i8, int8_t, packed, key_i8, uint32_t, PACK)
+LOADER(load_i16, int16_t, packed, key_i16, uint32_t, PACK)
+LOADER(load_u16, uint16_t, packed, key_u16, uint32_t, PACK)
 LOADER(load_i32, int32_t, packed, key_i32, uint32_t, PACK)
+LOADER(load_u32, uint32_t, packed, key_u32, uint32_t, PACK)
 LOADER(load_f16, uint16_t, packed, key_f16, uint32_t, PACK)
 LOADER(load_bf16, uint16_t, packed, key_bf16, uint32_t, PACK)
 LOADER(load_f32, float, packed, key_f32, uint32_t, PACK)
 LOADER(load_i64, int64_t, wide, key_i64, uint64_t, PAIR)
+LOADER(load_u64, uint64_t, wide, key_u64, uint64_t, PAIR)
 LOADER(load_f64, double, wide, key_f64, uint64_t, PAIR)
+
+#define LOAD(NAME, T) load_##NAME(in, stride, at, n, flip, a); break;
 
 void plaitk_sorting_load_packed(int dtype, const void *in, int64_t stride, int64_t at, int64_t n, bool descending,
                                 packed *a) {
   uint32_t flip = descending ? UINT32_MAX : 0;
-  switch (dtype) {
-  case PLAIT_BOOL:
-  case PLAIT_U8:
-    load_u8(in, stride, at, n, flip, a);
-    break;
-  case PLAIT_I32:
-    load_i32(in, stride, at, n, flip, a);
-    break;
-  case PLAIT_F16:
-    load_f16(in, stride, at, n, flip, a);
-    break;
-  case PLAIT_BF16:
-    load_bf16(in, stride, at, n, flip, a);
-    break;
-  default:
-    load_f32(in, stride, at, n, flip, a);
-  }
+  switch (dtype) { KEY_EACH_PACKED(LOAD) }
 }
 
 void plaitk_sorting_load_wide(int dtype, const void *in, int64_t stride, int64_t at, int64_t n, bool descending,
                               wide *a) {
   uint64_t flip = descending ? UINT64_MAX : 0;
-  if (dtype == PLAIT_I64) {
-    load_i64(in, stride, at, n, flip, a);
-  } else {
-    load_f64(in, stride, at, n, flip, a);
-  }
+  switch (dtype) { KEY_EACH_WIDE(LOAD) }
 }

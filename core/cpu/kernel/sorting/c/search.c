@@ -9,12 +9,12 @@ struct job {
 };
 
 // Finds the first position whose element is not less than the value, or with `right` greater. NaN is the largest.
-#define SEARCH(NAME, T, K, KEY)                                                                           \
-  static int64_t NAME(const struct plaitk_search *s, const T *sequence, const int64_t *sorter, K value) { \
+#define SEARCH(NAME, T, K)                                                                                       \
+  static int64_t search_##NAME(const struct plaitk_search *s, const T *sequence, const int64_t *sorter, K value) { \
     int64_t at = 0, n = s->n;                                                                             \
     while (n > 0) {                                                                                       \
       int64_t half = n / 2, mid = at + half;                                                              \
-      K key = KEY(sequence[sorter == NULL ? mid : sorter[mid]]);                                          \
+      K key = key_##NAME(sequence[sorter == NULL ? mid : sorter[mid]]);                                          \
       bool below = s->right ? key <= value : key < value;                                                 \
       at = below ? mid + 1 : at;                                                                          \
       n = below ? n - half - 1 : half;                                                                    \
@@ -22,13 +22,18 @@ struct job {
     return at;                                                                                            \
   }
 
-SEARCH(search_u8, uint8_t, uint32_t, key_u8)
-SEARCH(search_i32, int32_t, uint32_t, key_i32)
-SEARCH(search_i64, int64_t, uint64_t, key_i64)
-SEARCH(search_f16, uint16_t, uint32_t, key_f16)
-SEARCH(search_bf16, uint16_t, uint32_t, key_bf16)
-SEARCH(search_f32, float, uint32_t, key_f32)
-SEARCH(search_f64, double, uint64_t, key_f64)
+SEARCH(u8, uint8_t, uint32_t)
+SEARCH(i8, int8_t, uint32_t)
+SEARCH(i16, int16_t, uint32_t)
+SEARCH(u16, uint16_t, uint32_t)
+SEARCH(u32, uint32_t, uint32_t)
+SEARCH(u64, uint64_t, uint64_t)
+SEARCH(i32, int32_t, uint32_t)
+SEARCH(i64, int64_t, uint64_t)
+SEARCH(f16, uint16_t, uint32_t)
+SEARCH(bf16, uint16_t, uint32_t)
+SEARCH(f32, float, uint32_t)
+SEARCH(f64, double, uint64_t)
 
 static void search_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
@@ -37,37 +42,19 @@ static void search_chunk(void *arg, int64_t chunk) {
   int64_t hi = lo + CHUNK < s->per_row ? lo + CHUNK : s->per_row;
   int64_t first = row * s->n, at = row * s->per_row;
   const int64_t *sorter = s->sorter != NULL ? s->sorter + first : NULL;
-#define RUN(NAME, T, KEY)                                                                            \
-  for (int64_t i = at + lo; i < at + hi; i++) {                                                      \
-    int64_t found = NAME(s, (const T *)s->sequence + first, sorter, KEY(((const T *)s->values)[i])); \
-    if (s->out_dtype == PLAIT_I32) {                                                                 \
-      ((int32_t *)s->out)[i] = (int32_t)found;                                                       \
-    } else {                                                                                         \
-      ((int64_t *)s->out)[i] = found;                                                                \
-    }                                                                                                \
-  }
+#define RUN(NAME, T)                                                                                               \
+  for (int64_t i = at + lo; i < at + hi; i++) {                                                                    \
+    int64_t found = search_##NAME(s, (const T *)s->sequence + first, sorter, key_##NAME(((const T *)s->values)[i])); \
+    if (s->out_dtype == PLAIT_I32) {                                                                               \
+      ((int32_t *)s->out)[i] = (int32_t)found;                                                                     \
+    } else {                                                                                                       \
+      ((int64_t *)s->out)[i] = found;                                                                              \
+    }                                                                                                              \
+  }                                                                                                                \
+  break;
   switch (s->dtype) {
-  case PLAIT_BOOL:
-  case PLAIT_U8:
-    RUN(search_u8, uint8_t, key_u8)
-    break;
-  case PLAIT_I32:
-    RUN(search_i32, int32_t, key_i32)
-    break;
-  case PLAIT_I64:
-    RUN(search_i64, int64_t, key_i64)
-    break;
-  case PLAIT_F16:
-    RUN(search_f16, uint16_t, key_f16)
-    break;
-  case PLAIT_BF16:
-    RUN(search_bf16, uint16_t, key_bf16)
-    break;
-  case PLAIT_F32:
-    RUN(search_f32, float, key_f32)
-    break;
-  default:
-    RUN(search_f64, double, key_f64)
+    KEY_EACH_PACKED(RUN)
+    KEY_EACH_WIDE(RUN)
   }
 #undef RUN
 }

@@ -1,11 +1,9 @@
 // Unique elements and unique rows.
 #include "sorting.h"
 
-static const int element_size[] = {1, 1, 4, 8, 2, 2, 4, 8};
-
 // take writes the element at `index` as result number `to`.
 static void take(const struct plaitk_unique *u, uint64_t index, int64_t to) {
-  int size = element_size[u->dtype];
+  int size = plait_dtype_size(u->dtype);
   memcpy((char *)u->values + to * size, (const char *)u->in + (int64_t)index * size, (size_t)size);
 }
 
@@ -38,7 +36,7 @@ static int compare(const struct plaitk_unique *u, int64_t width, int64_t a, int6
   for (int64_t i = 0; i < width; i++) {
     uint64_t x = key_at(u->dtype, u->in, a * width + i), y = key_at(u->dtype, u->in, b * width + i);
     if (x != y) return x < y ? -1 : 1;
-    if (u->dtype >= PLAIT_F16 && x == key_nan(u->dtype)) return 0;
+    if (plait_is_float(u->dtype) && x == key_nan(u->dtype)) return 0;
   }
   *same = true;
   return 0;

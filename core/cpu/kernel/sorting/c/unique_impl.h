@@ -12,7 +12,7 @@ static void F(unique)(plait_pool *pool, const struct plaitk_unique *u) {
   int64_t results = 0;
   for (int64_t i = 0; i < u->n; i++) {
     uint64_t key = PASTE(E, _key)(a[i]), index = PASTE(E, _index)(a[i]);
-    bool nan = u->dtype >= PLAIT_F16 && key == key_nan(u->dtype);
+    bool nan = plait_is_float(u->dtype) && key == key_nan(u->dtype);
     if (i == 0 || nan || key != PASTE(E, _key)(a[i - 1])) {
       take(u, index, results);
       u->counts[results++] = 0;
