@@ -18,6 +18,11 @@ def _grads(parameters: Any) -> list[Tensor]:
     return [g for p in every if (g := p.grad) is not None]
 
 
+def _whole(norm: Any) -> Tensor:
+    """Returns the norm of a distributed gradient as an ordinary tensor."""
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+
 @no_grad()
 def get_total_norm(
     tensors: Iterable[Tensor] | Tensor,
@@ -37,7 +42,7 @@ def get_total_norm(
     if not every:
         return _ops.zeros(())
     p = float(norm_type)
-    norms = [_ops.vector_norm(t.detach(), p) for t in every]
+    norms = [_whole(_ops.vector_norm(t.detach(), p)) for t in every]
     first = norms[0].device
     total = _ops.vector_norm(_ops.stack([n.to(first) for n in norms], 0), p)
     if error_if_nonfinite and not math.isfinite(total.item()):
