@@ -21,6 +21,8 @@ from plait._engine.precision import (
     permitted,
 )
 
+__path__: list[str] = []  # a package, whose modules are made below
+
 
 class _Switches(ModuleType):
     """Names that can be set, over defaults; a module, which scripts import as `plait.backends.cudnn`."""

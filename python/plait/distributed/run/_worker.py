@@ -13,6 +13,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from plait._engine import scripts
 from plait.distributed._environment import started
 from plait.distributed._processes import abort_worlds
 from plait.distributed.run import _child
@@ -48,7 +49,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # lines stay whole, and a process that is killed has said them
     try:
-        _run_python(program[0], kind == "module")
+        scripts.run(program[0], kind == "module")
     except SystemExit as end:
         if code := _exit_code(end.code):
             report.write(code, f"it exited with {end.code}")
@@ -59,23 +60,18 @@ def main() -> None:
     except BaseException as error:
         trace = error.__traceback__
         report.write(1, traceback.format_exception_only(error)[-1].strip())
-        while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>", runpy.__file__):
+        while trace is not None and trace.tb_frame.f_code.co_filename in (
+            __file__,
+            scripts.__file__,
+            "<frozen runpy>",
+            runpy.__file__,
+        ):
             trace = trace.tb_next
         if isinstance(error, KeyboardInterrupt):
             raise error.with_traceback(trace) from None  # Python then ends as a program that Ctrl-C has ended
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         sys.exit(1)
     report.done()
-
-
-def _run_python(name: str, module: bool) -> None:
-    """Runs a script or a module as Python does, with its folder, or the current one, first on the path."""
-    if not sys.flags.safe_path:  # with it, Python has put nothing there
-        sys.path[0] = os.getcwd() if module else str(Path(name).resolve().parent)
-    if module:
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(name, run_name="__main__")
 
 
 def _exit_code(code: object) -> int:

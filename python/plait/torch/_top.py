@@ -1,0 +1,67 @@
+"""The modules of PyTorch's that are none of Plait's: `torch`, `torch.version`, `torch.torch_version` and `torch._C`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import plait
+from plait._engine.missing_names import absent
+
+VERSION = "2.15.0"  # of PyTorch, whose names and behaviour these are
+
+
+def _numbers(version: Any) -> list[int]:
+    """Returns the numbers that a version, text or a tuple, begins with, without zeros at the end."""
+    text = ".".join(map(str, version)) if isinstance(version, tuple | list) else str(version)
+    out = [int(n) for n in re.findall(r"\d+", re.match(r"[\d.]*", text)[0])]  # type: ignore[index]
+    while out and not out[-1]:
+        out.pop()
+    return out
+
+
+def _comparison(compare: Callable[[Any, Any], bool]) -> Any:
+    return lambda self, other: compare(_numbers(self), _numbers(other))
+
+
+class TorchVersion(str):
+    """A version that is compared by its numbers, with text and with tuples."""
+
+    __lt__, __le__ = _comparison(operator.lt), _comparison(operator.le)
+    __gt__, __ge__ = _comparison(operator.gt), _comparison(operator.ge)
+    __eq__, __ne__ = _comparison(operator.eq), _comparison(operator.ne)
+    __hash__ = str.__hash__
+
+
+def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
+    """Returns the modules by name.
+
+    Args:
+        submodule: imports a module below torch, or returns None if there is no such
+    """
+    top, bindings, version = (ModuleType(n, plait.__doc__) for n in ("torch", "torch._C", "torch.version"))
+    names = {k: v for k, v in vars(plait).items() if k[0] != "_" and not isinstance(v, ModuleType)}
+    vars(top).update(names, __version__=TorchVersion(VERSION), __file__=plait.__file__, __path__=[])
+
+    def missing(name: str) -> Any:
+        """Imports a module below at its first use; other names are Plait's, or it has an error for them."""
+        try:
+            value = getattr(plait, name)
+        except AttributeError:
+            if name[:2] == "__" or (value := submodule(name)) is None:
+                raise
+        if isinstance(value, ModuleType) and (value := submodule(name)) is None:
+            raise absent("top", "torch", name)
+        setattr(top, name, value)
+        return value
+
+    top.__getattr__ = missing  # type: ignore[method-assign]
+    vars(bindings).update(_log_api_usage_once=lambda *args: None, __path__=[])
+    vars(version).update({k: v for k, v in vars(plait.version).items() if k[0] != "_"})
+    vars(version).update(__version__=top.__version__, plait=plait.__version__)
+    versions = ModuleType("torch.torch_version")
+    vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
+    return {m.__name__: m for m in (top, bindings, version, versions)}
