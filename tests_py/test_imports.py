@@ -22,6 +22,8 @@ LOWEST = {
 # Imports inside functions: by the importing module, what it imports, and why not at the top.
 INSIDE = {
     "plait": {
+        "plait._functions.checks": "few programs use them",
+        "plait.storage": "few programs use the classes",
         "plait._tensors.legacy_types": "few programs use the old types",
         "plait.distributed.fsdp": "most programs use no ranks",
         "plait.distributed.pipelining": "most programs use no ranks",

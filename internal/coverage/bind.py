@@ -160,7 +160,8 @@ def resolve(module: str, name: str) -> Callable[..., Any] | None:
             owner = getattr(owner, part)
     except (ImportError, AttributeError):
         return None
-    return owner if callable(owner) else None
+    # A name that refuses to be used is not there.
+    return owner if callable(owner) and type(owner).__name__ != "Refused" else None
 
 
 def signature(module: str, name: str, thing: Any) -> inspect.Signature:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = (
     "torch.nn.parallel", "torch.nn.utils", "torch.nn", "torch.optim", "torch.autograd", "torch.cuda.amp", "torch.cuda",
     "torch.utils.data", "torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed",
-    "torch.distributions", "torch.multiprocessing", "torch.profiler", "torch",
+    "torch.distributions", "torch.fx", "torch.multiprocessing", "torch.profiler", "torch",
 )  # fmt: skip
 BELOW_TOP = ("torch.functional", "torch.storage", "torch.types")
 

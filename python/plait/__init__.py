@@ -8,6 +8,7 @@ from typing import Any as _Any
 
 from plait import accelerator, backends, cpu, cuda, linalg, return_types, special, version
 from plait._device import device, get_default_device, set_default_device
+from plait._dtype import ABSENT as _ABSENT_DTYPES
 from plait._dtype import (
     bfloat16,
     can_cast,
@@ -80,8 +81,8 @@ from plait.utils.summary import summary as summary  # noqa: E402
 def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
     if name in (
-        "array_api", "autograd", "compiler", "distributed", "distributions", "jit",
-        "multiprocessing", "nn", "optim", "random", "testing",
+        "array_api", "autograd", "compiler", "distributed", "distributions", "fx", "hub", "jit", "library",
+        "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "random", "storage", "testing", "types",
     ):  # fmt: skip
         import importlib
 
@@ -98,9 +99,27 @@ def __getattr__(name: str) -> _Any:
         from plait.distributed import fsdp
 
         return getattr(fsdp, name)
+    if name in ("TypedStorage", "UntypedStorage"):
+        from plait import storage
+
+        return getattr(storage, name)
     if name.endswith("Tensor"):
         from plait._tensors.legacy_types import TYPES
 
         if name in TYPES:
             return TYPES[name]
+    if name in (
+        "_assert",
+        "_check",
+        "_check_index",
+        "_check_not_implemented",
+        "_check_type",
+        "_check_value",
+        "_check_with",
+    ):
+        from plait._functions import checks
+
+        return getattr(checks, name)
+    if name in _ABSENT_DTYPES:
+        return _ABSENT_DTYPES[name]
     raise _absent("top", "plait", name)

@@ -8,6 +8,7 @@ import numpy as np
 
 from plait import _core
 from plait._engine.runtime import check
+from plait._errors import MissingFeatureError
 
 
 class dtype:  # noqa: N801
@@ -34,13 +35,28 @@ class dtype:  # noqa: N801
 
     @property
     def is_complex(self) -> bool:
-        """Whether elements are complex: never, there are no such dtypes."""
-        return False
+        """Whether elements are complex numbers: there are no tensors of such dtypes."""
+        return "complex" in self.name
 
     @property
     def is_signed(self) -> bool:
         """Whether elements can be negative."""
         return self.name != "bool" and not self.name.startswith("uint")
+
+
+class AbsentDtype(dtype):
+    """A dtype of PyTorch's that programs compare with, and of which there are no tensors: `plait.complex64` and others."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, itemsize: int) -> None:
+        self.name, self.itemsize = name, itemsize
+
+    @property
+    def _number(self) -> int:  # type: ignore[override]
+        raise MissingFeatureError(
+            f"plait.{self.name}: there are no tensors of this dtype, but of {', '.join(d.name for d in DTYPES)}"
+        )
 
 
 def _all() -> list[dtype]:
@@ -56,6 +72,19 @@ bool_, uint8, uint16, uint32, uint64 = (_by_name[n] for n in ("bool", "uint8", "
 int8, int16, int32, int64 = (_by_name[n] for n in ("int8", "int16", "int32", "int64"))
 float16, bfloat16, float32, float64 = (_by_name[n] for n in ("float16", "bfloat16", "float32", "float64"))
 
+ABSENT = {
+    name: AbsentDtype(name, itemsize)
+    for itemsize, names in (
+        (1, "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2"),
+        (1, "qint8 quint8"),
+        (4, "complex32 qint32"),
+        (8, "complex64"),
+        (16, "complex128"),
+    )
+    for name in names.split()
+}
+ABSENT |= {"chalf": ABSENT["complex32"], "cfloat": ABSENT["complex64"], "cdouble": ABSENT["complex128"]}
+
 # NumPy has no bfloat16: such tensors are read as float32.
 TO_NUMPY = {d: np.dtype(d.name) for d in DTYPES if d is not bfloat16}
 FROM_NUMPY = {n: d for d, n in TO_NUMPY.items()}
@@ -65,6 +94,7 @@ _FROM_PYTHON = {bool: bool_, int: int64}
 def as_dtype(value: Any) -> dtype:
     """Returns the dtype that a dtype, a Python type or a NumPy dtype names."""
     if isinstance(value, dtype):
+        value._number  # noqa: B018  # raises where there are no such tensors
         return value
     if value is float:
         return get_default_dtype()
@@ -123,16 +153,26 @@ def as_numpy(value: Any, name: str) -> np.dtype[Any]:
     return TO_NUMPY[d]
 
 
+# The limits of dtypes that NumPy lacks: eps, max, tiny, resolution.
+_LIMITS = {
+    "bfloat16": (2.0**-7, 3.3895313892515355e38, 2.0**-126, 0.01),
+    "float8_e4m3fn": (2.0**-3, 448.0, 2.0**-6, 1.0),
+    "float8_e4m3fnuz": (2.0**-3, 240.0, 2.0**-7, 1.0),
+    "float8_e5m2": (2.0**-2, 57344.0, 2.0**-14, 1.0),
+    "float8_e5m2fnuz": (2.0**-2, 57344.0, 2.0**-15, 1.0),
+}
+
+
 class finfo:  # noqa: N801
     """The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
 
     def __init__(self, type: dtype | None = None) -> None:
-        d = as_dtype(type) if type is not None else get_default_dtype()
-        if not d.is_floating_point:
+        d = type if isinstance(type, dtype) else as_dtype(type) if type is not None else get_default_dtype()
+        if not d.is_floating_point or (isinstance(d, AbsentDtype) and d.name not in _LIMITS):
             raise TypeError(f"finfo: want a floating-point dtype, got {d}")
         self.dtype, self.bits = d.name, 8 * d.itemsize
-        if d is bfloat16:
-            self.eps, self.max, self.tiny, self.resolution = 2.0**-7, 3.3895313892515355e38, 2.0**-126, 0.01
+        if d.name in _LIMITS:
+            self.eps, self.max, self.tiny, self.resolution = _LIMITS[d.name]
         else:
             info = np.finfo(TO_NUMPY[d])
             self.eps, self.max, self.tiny = float(info.eps), float(info.max), float(info.tiny)
@@ -148,10 +188,10 @@ class iinfo:  # noqa: N801
     """The limits of an integer dtype: bits, min, max."""
 
     def __init__(self, type: dtype) -> None:
-        d = as_dtype(type)
-        if d.is_floating_point or d is bool_:
+        d = type if isinstance(type, dtype) else as_dtype(type)
+        if not d.name.startswith(("int", "uint")):
             raise TypeError(f"iinfo: want an integer dtype, got {d}")
-        info = np.iinfo(TO_NUMPY[d])
+        info = np.iinfo(d.name)
         self.dtype, self.bits, self.min, self.max = d.name, info.bits, int(info.min), int(info.max)
 
     def __repr__(self) -> str:

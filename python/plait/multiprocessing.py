@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing as _multiprocessing
-from typing import Any as _Any
 
-from plait._errors import MissingFeatureError as _MissingFeatureError
+from plait._engine.missing_names import refusing as _refusing
 from plait.distributed._spawn import SpawnContext, spawn
 
 __all__ = ["SpawnContext", "cpu_count", "freeze_support", "get_start_method", "set_start_method", "spawn"]
@@ -26,10 +25,9 @@ def freeze_support() -> None:
     """Has no effect: ranks are threads."""
 
 
-def __getattr__(name: str) -> _Any:
-    if name.startswith("_") or not hasattr(_multiprocessing, name):
-        raise AttributeError(f"plait.multiprocessing has no attribute {name!r}")
-    raise _MissingFeatureError(
-        f"plait.multiprocessing.{name}: ranks are threads, which spawn(fn, nprocs=n) starts and which share memory; "
-        "for processes without tensors there is Python's own multiprocessing"
-    )
+__getattr__ = _refusing(
+    __name__,
+    " ".join(n for n in dir(_multiprocessing) if n[0] != "_"),
+    "ranks are threads, which spawn(fn, nprocs=n) starts and which share memory; for processes without tensors there "
+    "is Python's own multiprocessing",
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from plait._errors import MissingFeatureError
@@ -38,3 +39,34 @@ def absent(area: str, where: str, name: str, owner: Any = None) -> AttributeErro
     return MissingFeatureError(
         f"{where}.{name}: this name of PyTorch's is not there yet; docs/coverage.md lists what is"
     )
+
+
+class Refused(type):
+    """The class of names that can be imported and inherited from, and raise when they are used."""
+
+    _why = ""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise MissingFeatureError(cls._why)
+
+    def __getattr__(cls, name: str) -> Any:
+        raise MissingFeatureError(cls._why)
+
+
+def refusing(where: str, names: str, why: str) -> Callable[[str], Any]:
+    """Returns the `__getattr__` of a module whose names are there to be imported, and raise when they are used.
+
+    Args:
+        where: the module
+        names: its names
+        why: why they are not there, for the message
+    """
+
+    def missing(name: str) -> Any:
+        if name not in names.split():
+            raise absent("", where, name)
+        refused = Refused(name, (), {"_why": f"{where}.{name}: {why}", "__module__": where})
+        setattr(sys.modules[where], name, refused)
+        return refused
+
+    return missing

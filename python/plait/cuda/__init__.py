@@ -11,7 +11,7 @@ from plait._device import device as _device
 from plait._device import device_count as _count
 from plait._device import open_device as _open_device
 from plait._device import synchronize as _synchronize
-from plait._engine.missing_names import absent as _absent
+from plait._engine.missing_names import refusing as _refusing
 from plait._engine.rank import here as _here
 from plait._errors import OutOfMemoryError
 from plait._functions.config import memory_stats as _memory_stats
@@ -27,12 +27,13 @@ from plait.cuda.random import (
     set_rng_state,
     set_rng_state_all,
 )
-from plait.cuda.streams import Event, Stream, current_stream, default_stream, set_stream, stream
+from plait.cuda.streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [
     "Event",
     "OutOfMemoryError",
     "Stream",
+    "StreamContext",
     "current_device",
     "current_stream",
     "default_stream",
@@ -247,4 +248,11 @@ def __getattr__(name: str) -> Any:
 
         if name in GPU_TYPES:
             return GPU_TYPES[name]
-    raise _absent("cuda", "plait.cuda", name)
+    return _graphs(name)
+
+
+_graphs = _refusing(
+    __name__,
+    "CUDAGraph graph graph_pool_handle is_current_stream_capturing make_graphed_callables",
+    "graphs are not captured by hand; plait.compile(step) records a step and replays it",
+)

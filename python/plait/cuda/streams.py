@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from types import TracebackType
 from typing import Any
@@ -11,7 +12,7 @@ from plait._device import DeviceLike, current_gpu, open_device, synchronize
 from plait._device import device as _device
 from plait._engine.runtime import SLICE, Owner, check
 
-__all__ = ["Event", "Stream", "current_stream", "default_stream", "set_stream", "stream"]
+__all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
 
 
 class Event:
@@ -115,3 +116,11 @@ def current_stream(device: DeviceLike | None = None) -> Stream:
 
 
 default_stream = current_stream
+
+
+class StreamContext(contextlib.nullcontext[None]):
+    """A context in which work goes onto a stream, as it does by itself."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        super().__init__()
+        self.stream = stream

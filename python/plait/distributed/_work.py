@@ -32,6 +32,9 @@ class ReduceOp(enum.IntEnum):
     BXOR = 7
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # as PyTorch names the type of its members
+
+
 class Work(_core.ObjectOwner):
     """The handle of a collective that may still run.
 

@@ -9,6 +9,7 @@ from typing import Any as _Any
 
 from plait._engine.missing_names import absent as _absent
 from plait._public import publish as _publish
+from plait.distributions import constraints as constraints
 from plait.distributions import transforms as transforms
 from plait.distributions._continuous import Exponential as Exponential
 from plait.distributions._continuous import Laplace as Laplace

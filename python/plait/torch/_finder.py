@@ -8,12 +8,24 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
+from plait._engine.missing_names import refusing
 from plait.torch._homes import HOMES
+from plait.torch._refused import REFUSED
 from plait.torch._top import modules
 
 # Modules that PyTorch does not have, and those under a private name that it does.
 OURS = {"array_api", "flight_records", "info", "safetensors", "torch"}
-PRIVATE = {"_C", "_checkpoint", "_comm_hooks", "_composable", "_dynamo", "_pytree", "_utils"}
+PRIVATE = {
+    "_C",
+    "_checkpoint",
+    "_comm_hooks",
+    "_composable",
+    "_dynamo",
+    "_functional_collectives",
+    "_pytree",
+    "_trace_wrapped_higher_order_op",
+    "_utils",
+}
 
 
 def import_if_there(name: str) -> ModuleType | None:
@@ -84,6 +96,11 @@ class Finder:
     def _module(self, name: str) -> ModuleType | None:
         if name in self._made:
             return self._made[name]
+        if name in REFUSED:
+            why, names = REFUSED[name]
+            refused = self._made[name] = ModuleType(name, f"Not there: {why}.")
+            refused.__getattr__ = refusing(name, names, why)  # type: ignore[method-assign]
+            return self._below(name, refused)
         parts = name.split(".")[1:]
         if parts[0] in OURS or any(p[0] == "_" and p not in {*PRIVATE, "__main__"} for p in parts):
             return None
@@ -91,7 +108,14 @@ class Finder:
         module = import_if_there(path)
         if name in HOMES:
             module = self._with_homes(name, module)
-        if module and not hasattr(module, "__path__") and any(h.startswith(f"{name}.") for h in HOMES):
+        return module and self._below(name, module)
+
+    def _below(self, name: str, module: ModuleType) -> ModuleType:
+        """Notes a module's place below another, and makes it a package if PyTorch has modules below it."""
+        above, _, last = name.rpartition(".")
+        if last not in vars(sys.modules[above]):
+            self._added.append((sys.modules[above], last))
+        if not hasattr(module, "__path__") and any(m.startswith(f"{name}.") for m in (*HOMES, *REFUSED)):
             self._add(module, "__path__", [])
         return module
 
@@ -109,8 +133,6 @@ class Finder:
             if not found:
                 return None
             module = self._made[name] = ModuleType(name, f"PyTorch's home of names of `{package}`.")
-            above, _, last = name.rpartition(".")
-            self._add(sys.modules[above], last, module)
         for n, value in found.items():
             if n not in vars(module):
                 self._add(module, n, value)

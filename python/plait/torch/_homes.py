@@ -252,6 +252,24 @@ torch.distributions Wishart
 torch atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod cdist
 chain_matmul einsum lu meshgrid norm split stft tensordot unique unique_consecutive unravel_index
 """,
+    "torch.fx.graph": """
+torch.fx CodeGen Graph
+""",
+    "torch.fx.graph_module": """
+torch.fx GraphModule
+""",
+    "torch.fx.interpreter": """
+torch.fx Interpreter Transformer
+""",
+    "torch.fx.node": """
+torch.fx Node has_side_effect map_arg
+""",
+    "torch.fx.proxy": """
+torch.fx Proxy
+""",
+    "torch.fx.subgraph_rewriter": """
+torch.fx replace_pattern
+""",
     "torch.multiprocessing.reductions": """
 torch.multiprocessing init_reductions
 """,

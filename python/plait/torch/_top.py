@@ -36,6 +36,22 @@ class TorchVersion(str):
     __hash__ = str.__hash__
 
 
+class _Keys:
+    """PyTorch's keys of dispatch, which torchvision names when it is imported: each is its name."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+BINDINGS = {
+    "DispatchKey": _Keys(),
+    "DispatchKeySet": lambda key: frozenset({key}),
+    "_TensorMeta": type(plait.Tensor),
+    "_get_tracing_state": lambda: None,
+    "_log_api_usage_once": lambda *args: None,
+}
+
+
 def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     """Returns the modules by name.
 
@@ -59,9 +75,9 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
         return value
 
     top.__getattr__ = missing  # type: ignore[method-assign]
-    vars(bindings).update(_log_api_usage_once=lambda *args: None, __path__=[])
+    vars(bindings).update(BINDINGS, __path__=[])
     vars(version).update({k: v for k, v in vars(plait.version).items() if k[0] != "_"})
     vars(version).update(__version__=top.__version__, plait=plait.__version__)
-    versions = ModuleType("torch.torch_version")
+    versions, operators = ModuleType("torch.torch_version"), ModuleType("torch._custom_ops")
     vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
-    return {m.__name__: m for m in (top, bindings, version, versions)}
+    return {m.__name__: m for m in (top, bindings, version, versions, operators)}

@@ -19,7 +19,7 @@ class TreeMethods:
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _non_persistent_buffers_set: set[str]
-    _modules: dict[str, Module | None]
+    _modules: dict[str, Any]
 
     # --- registration ---
 

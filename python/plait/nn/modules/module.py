@@ -21,7 +21,7 @@ from plait.nn.modules._hooks import (
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
-from plait.nn.modules._state import StateMethods
+from plait.nn.modules._state import IncompatibleKeys, StateMethods
 from plait.nn.modules._tree import new_tables
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
 
@@ -251,6 +251,8 @@ def describe(name: str, extra: str, lines: list[str]) -> str:
         return f"{name}({extra})"
     return f"{name}(\n  " + "\n  ".join([*head, *lines]) + "\n)"
 
+
+_IncompatibleKeys = IncompatibleKeys  # as libraries import it
 
 __all__ = [
     "Module",

@@ -33,7 +33,7 @@ def _itself(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-unused = export = script_if_tracing = _itself
+unused = export = script_if_tracing = _script_if_tracing = _overload_method = _overload = _itself
 
 
 def annotate(the_type: Any, the_value: T) -> T:

@@ -1,0 +1,103 @@
+"""Which values parameters and samples may have: `constraints.positive.check(x)` says it of each element or vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from plait import linalg
+from plait._tensor import Tensor
+
+__all__ = [
+    "Constraint", "boolean", "greater_than", "greater_than_eq", "half_open_interval", "integer_interval", "interval",
+    "less_than", "lower_cholesky", "lower_triangular", "nonnegative", "nonnegative_integer", "positive",
+    "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector", "simplex",
+    "symmetric", "unit_interval",
+]  # fmt: skip
+
+
+class Constraint:
+    """What values have to fulfil. `event_dim` is the number of dimensions that are looked at together."""
+
+    is_discrete = False
+    event_dim = 0
+
+    def __init__(
+        self, name: str, check: Callable[[Tensor], Tensor], event_dim: int = 0, is_discrete: bool = False
+    ) -> None:
+        self._name, self._check, self.event_dim, self.is_discrete = name, check, event_dim, is_discrete
+
+    def check(self, value: Tensor) -> Tensor:
+        """Returns a bool for each element, or vector or matrix: whether it fulfils the constraint."""
+        return self._check(value)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def greater_than(lower_bound: Any) -> Constraint:
+    """Returns the constraint of being greater than a bound."""
+    return Constraint(f"GreaterThan(lower_bound={lower_bound})", lambda x: x > lower_bound)
+
+
+def greater_than_eq(lower_bound: Any) -> Constraint:
+    """Returns the constraint of being a bound or greater."""
+    return Constraint(f"GreaterThanEq(lower_bound={lower_bound})", lambda x: x >= lower_bound)
+
+
+def less_than(upper_bound: Any) -> Constraint:
+    """Returns the constraint of being less than a bound."""
+    return Constraint(f"LessThan(upper_bound={upper_bound})", lambda x: x < upper_bound)
+
+
+def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    """Returns the constraint of being between two bounds, or one of them."""
+    bounds = f"lower_bound={lower_bound}, upper_bound={upper_bound}"
+    return Constraint(f"Interval({bounds})", lambda x: (x >= lower_bound) & (x <= upper_bound))
+
+
+def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    """Returns the constraint of being between two bounds, or the lower one."""
+    bounds = f"lower_bound={lower_bound}, upper_bound={upper_bound}"
+    return Constraint(f"HalfOpenInterval({bounds})", lambda x: (x >= lower_bound) & (x < upper_bound))
+
+
+def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    """Returns the constraint of being a whole number between two bounds, or one of them."""
+    return Constraint(
+        f"IntegerInterval(lower_bound={lower_bound}, upper_bound={upper_bound})",
+        lambda x: (x % 1 == 0) & (x >= lower_bound) & (x <= upper_bound),
+        is_discrete=True,
+    )
+
+
+def _integers_from(lower_bound: int) -> Constraint:
+    name = f"IntegerGreaterThan(lower_bound={lower_bound})"
+    return Constraint(name, lambda x: (x % 1 == 0) & (x >= lower_bound), is_discrete=True)
+
+
+def _is_symmetric(x: Tensor) -> Tensor:
+    near = (x - x.mT).abs() <= 1e-6 + 1e-5 * x.mT.abs()
+    return near.all(-1).all(-1)
+
+
+def _is_simplex(x: Tensor) -> Tensor:
+    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)
+
+
+real = Constraint("Real()", lambda x: ~x.isnan())
+real_vector = Constraint("IndependentConstraint(Real(), 1)", lambda x: (~x.isnan()).all(-1), 1)
+boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), is_discrete=True)
+positive, nonnegative = greater_than(0.0), greater_than_eq(0.0)
+positive_integer, nonnegative_integer = _integers_from(1), _integers_from(0)
+unit_interval = interval(0.0, 1.0)
+simplex = Constraint("Simplex()", _is_simplex, 1)
+symmetric = Constraint("Symmetric()", _is_symmetric, 2)
+lower_triangular = Constraint("LowerTriangular()", lambda x: (x.tril() == x).all(-1).all(-1), 2)
+lower_cholesky = Constraint(
+    "LowerCholesky()", lambda x: (x.tril() == x).all(-1).all(-1) & (x.diagonal(dim1=-2, dim2=-1) > 0).all(-1), 2
+)
+positive_semidefinite = Constraint(
+    "PositiveSemidefinite()", lambda x: _is_symmetric(x) & (linalg.eigvalsh(x) >= 0).all(-1), 2
+)
+positive_definite = Constraint("PositiveDefinite()", lambda x: _is_symmetric(x) & (linalg.cholesky_ex(x).info == 0), 2)

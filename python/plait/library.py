@@ -1,0 +1,159 @@
+"""Operations of a program's own: `custom_op` makes one of a function, and `plait.ops` has it by its name.
+
+What is said to PyTorch's compiler about an operation has no effect: there is none.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from plait._engine.missing_names import refusing as _refusing
+from plait.autograd.function import Function
+
+__all__ = [
+    "CustomOpDef", "custom_op", "impl_abstract", "register_autocast", "register_autograd", "register_fake",
+    "register_kernel", "register_vmap",
+]  # fmt: skip
+
+# Operations by namespace and name, which `plait.ops` has.
+OPERATIONS: dict[tuple[str, str], CustomOpDef] = {}
+
+
+class CustomOpDef:
+    """An operation made of a function, which computes without gradients. `register_autograd` gives it a derivative."""
+
+    def __init__(self, name: str, fn: Callable[..., Any]) -> None:
+        self._name, self._signature = name, inspect.signature(fn)
+        self._kernels: dict[str | None, Callable[..., Any]] = {None: fn}
+        self.__name__, self.__doc__ = fn.__name__, fn.__doc__
+        self.register_autograd(self._no_derivative)
+
+    def _no_derivative(self, ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError(f"{self._name}: no derivative: give one to register_autograd")
+
+    @property
+    def default(self) -> CustomOpDef:
+        """The operation: it has one overload."""
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the operation."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return self._function.apply(*bound.args, *bound.kwargs.values())
+
+    def _run(self, values: tuple[Any, ...]) -> Any:
+        parameters = self._signature.parameters.values()
+        named = {p.name: v for p, v in zip(parameters, values, strict=True) if p.kind is p.KEYWORD_ONLY}
+        device = next((v.device.type for v in values if hasattr(v, "device")), None)
+        kernel = self._kernels.get(device, self._kernels[None])
+        return kernel(*values[: len(values) - len(named)], **named)
+
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., None] | None = None
+    ) -> None:
+        """Gives the operation a derivative.
+
+        Args:
+            backward: `backward(ctx, *grads)` returns a gradient, or None, for each argument
+            setup_context: `setup_context(ctx, inputs, output)` keeps in ctx what backward needs
+        """
+
+        def forward(ctx: Any, *args: Any) -> Any:
+            out = self._run(args)
+            if setup_context is not None:
+                setup_context(ctx, args, out)
+            return out
+
+        methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        self._function: Any = type(self._name, (Function,), methods)
+
+    def register_kernel(self, device_types: str | Iterable[str] | None, fn: Callable[..., Any] | None = None) -> Any:
+        """Has another function compute on devices of some types; also a decorator."""
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            for d in [device_types] if device_types is None or isinstance(device_types, str) else device_types:
+                self._kernels[d] = function
+            return function
+
+        return register if fn is None else register(fn)
+
+    def register_fake(self, fn: Any = None, /) -> Any:
+        """Returns a function as it is, or a decorator that does."""
+        return fn if fn is not None else lambda function: function
+
+    register_vmap = register_torch_dispatch = register_fake
+
+
+def custom_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str] = (),
+    device_types: Any = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
+    """Makes an operation of a function; also a decorator.
+
+    Args:
+        name: "namespace::name", by which `plait.ops` has it
+        fn: the function, which is run without gradients
+        mutates_args: has no effect
+        device_types: has no effect: the function runs on any device
+        schema: has no effect
+        tags: has no effect
+    """
+    space, found, last = name.partition("::")
+    if not found:
+        raise ValueError(f"custom_op: want a name like namespace::name, got {name!r}")
+
+    def make(function: Callable[..., Any]) -> CustomOpDef:
+        operation = OPERATIONS[space, last] = CustomOpDef(name, function)
+        return operation
+
+    return make if fn is None else make(fn)
+
+
+def _operation(op: Any) -> CustomOpDef | None:
+    """Returns an operation by its name; None for one that is not of this program."""
+    return op if isinstance(op, CustomOpDef) else OPERATIONS.get(tuple(str(op).split("::", 1)))  # type: ignore[arg-type]
+
+
+def register_autograd(
+    op: Any, backward: Callable[..., Any], /, *, setup_context: Callable[..., None] | None = None, lib: Any = None
+) -> None:
+    """Gives an operation a derivative; see `CustomOpDef.register_autograd`. No effect for one that is not there."""
+    operation = _operation(op)
+    if operation is not None:
+        operation.register_autograd(backward, setup_context=setup_context)
+
+
+def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """Has another function compute an operation on devices of some types; also a decorator."""
+    operation = _operation(op)
+    if operation is None:
+        raise ValueError(f"register_kernel: there is no operation {op}")
+    return operation.register_kernel(device_types, func)
+
+
+def register_fake(op: Any, func: Any = None, /, **kwargs: Any) -> Any:
+    """Returns a function as it is, or a decorator that does."""
+    return func if func is not None else lambda function: function
+
+
+impl_abstract = register_vmap = register_fake
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, **kwargs: Any) -> None:
+    """Has no effect: the operations that a function is made of are cast."""
+
+
+__getattr__ = _refusing(
+    __name__,
+    "Library define impl infer_schema triton_op wrap_triton",
+    "operations are made by custom_op alone, of functions in Python",
+)

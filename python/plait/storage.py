@@ -1,0 +1,7 @@
+"""The memory behind tensors, under PyTorch's names."""
+
+from plait._tensors.storage import Storage
+
+__all__ = ["TypedStorage", "UntypedStorage"]
+
+TypedStorage = UntypedStorage = Storage
