@@ -23,6 +23,7 @@ LOWEST = {
 INSIDE = {
     "plait": {
         "plait._functions.checks": "few programs use them",
+        "plait._functions.foreach": "few programs use them",
         "plait.storage": "few programs use the classes",
         "plait._tensors.legacy_types": "few programs use the old types",
         "plait.distributed.fsdp": "most programs use no ranks",

@@ -99,6 +99,11 @@ def __getattr__(name: str) -> _Any:
         from plait.distributed import fsdp
 
         return getattr(fsdp, name)
+    if name.startswith("_foreach_"):
+        from plait._functions.foreach import foreach
+
+        if (function := foreach(name.removeprefix("_foreach_"))) is not None:
+            return function
     if name in ("TypedStorage", "UntypedStorage"):
         from plait import storage
 

@@ -122,7 +122,18 @@ cuda = _Switches(
     matmul=_Products("cuda.matmul", allow_fp16_accumulation=False),
     preferred_linalg_library=None,
 )
+
+
+class _Processor(_Switches):
+    """The instructions of processors."""
+
+    def get_cpu_capability(self) -> str:
+        """Returns "DEFAULT": which instructions kernels use is not for programs to choose by."""
+        return "DEFAULT"
+
+
+cpu = _Processor("cpu")
 mps, mkl, mkldnn, openmp, opt_einsum = (
     _Switches(name, enabled=False) for name in ("mps", "mkl", "mkldnn", "openmp", "opt_einsum")
 )
-sys.modules.update({m.__name__: m for m in (cudnn, cuda, mps, mkl, mkldnn, openmp, opt_einsum)})
+sys.modules.update({m.__name__: m for m in (cudnn, cuda, cpu, mps, mkl, mkldnn, openmp, opt_einsum)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
 from collections.abc import Callable
@@ -44,6 +45,7 @@ class _Keys:
 
 
 BINDINGS = {
+    "DisableTorchFunctionSubclass": contextlib.nullcontext,  # no class overrides functions
     "DispatchKey": _Keys(),
     "DispatchKeySet": lambda key: frozenset({key}),
     "_TensorMeta": type(plait.Tensor),
