@@ -1,0 +1,271 @@
+"""Trains models of libraries for one step and prints the numbers: `python cases.py LIBRARY`.
+
+It runs with PyTorch and behind `plait.torch`. Parameters and inputs are the same everywhere, which random numbers are
+not. A case prints its loss, the norm of all gradients, the mean size of the parameters after one step of SGD, and the
+loss then.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+Step = Callable[[], torch.Tensor]
+
+
+def spread(*shape: int, scale: float = 1.0, phase: float = 0.0) -> torch.Tensor:
+    """Returns a tensor of numbers between -1 and 1 that look random and are the same everywhere, times a scale."""
+    n = torch.arange(math.prod(shape)) * 48271 + int(1000 * phase)
+    n = n * (n + 7) % 65537
+    return ((n * (n + 11) % 65537).float() / 32768.5 - 1).mul(scale).reshape(shape)
+
+
+def tokens(rows: int, columns: int, count: int) -> torch.Tensor:
+    """Returns indices below a number."""
+    return (torch.arange(rows * columns).reshape(rows, columns) * 7 + 3) % count
+
+
+def filled(model: nn.Module) -> nn.Module:
+    """Fills a model's parameters."""
+    with torch.no_grad():
+        for i, (name, p) in enumerate(model.named_parameters()):
+            if p.dim() > 1:
+                p.copy_(spread(*p.shape, scale=(5.0 / p[0].numel()) ** 0.5, phase=float(i)))
+            elif p.dim() == 1:
+                p.copy_(spread(*p.shape, scale=0.1, phase=float(i)) + (0.0 if "bias" in name else 1.0))
+    return model
+
+
+def facts(model: nn.Module, loss_of: Step) -> dict[str, float]:
+    """Returns the numbers of one step."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(parameters, lr=0.05)
+    loss = loss_of()
+    loss.backward()
+    gradient = sum(float(p.grad.double().square().sum()) for p in parameters if p.grad is not None) ** 0.5
+    optimizer.step()
+    size = sum(float(p.detach().double().abs().sum()) for p in parameters) / sum(p.numel() for p in parameters)
+    return {"loss": float(loss), "gradient": gradient, "parameters": size, "after": float(loss_of())}
+
+
+def classified(model: nn.Module, size: int, classes: int = 5) -> dict[str, float]:
+    """Returns the numbers of a model that classifies images."""
+    filled(model).eval()  # no dropout, whose numbers are random
+    images, labels = spread(2, 3, size, size), torch.tensor([1, 3])
+    return facts(model, lambda: nn.functional.cross_entropy(model(images)[:, :classes], labels))
+
+
+def einops() -> Iterator[tuple[str, Any]]:
+    from einops import rearrange, reduce, repeat
+    from einops.layers.torch import Rearrange, Reduce
+
+    class Patches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cut = Rearrange("b c (h p) (w q) -> b (h w) (p q c)", p=4, q=4)
+            self.layer = nn.Linear(48, 8)
+            self.pool = Reduce("b n d -> b d", "mean")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = rearrange(self.layer(self.cut(x)), "b n (h d) -> (b h) n d", h=2)
+            y = y + repeat(reduce(y, "b n d -> b d", "max"), "b d -> b n d", n=y.shape[1])
+            return self.pool(rearrange(y, "(b h) n d -> b n (h d)", h=2))
+
+    yield "layers and functions", lambda: classified(Patches(), 16)
+
+
+def timm() -> Iterator[tuple[str, Any]]:
+    import timm
+
+    options = {
+        "resnet18": {}, "convnext_atto": {}, "efficientnet_b0": {}, "mobilenetv3_small_050": {}, "regnetx_002": {},
+        "repvgg_a0": {}, "res2net50_14w_8s": {}, "mixer_s32_224": {"img_size": 64},
+        "vit_tiny_patch16_224": {"img_size": 64}, "swin_tiny_patch4_window7_224": {"img_size": 64, "window_size": 2},
+        "cait_xxs24_224": {"img_size": 64}, "pvt_v2_b0": {}, "poolformer_s12": {}, "edgenext_xx_small": {},
+    }  # fmt: skip
+    for name, arguments in options.items():
+        yield name, lambda n=name, a=arguments: classified(timm.create_model(n, num_classes=5, **a), 64)
+
+
+def torchvision() -> Iterator[tuple[str, Any]]:
+    from torchvision import models, ops
+    from torchvision.transforms import v2
+
+    for name in (
+        "alexnet", "resnet18", "squeezenet1_1", "densenet121", "googlenet", "shufflenet_v2_x0_5", "mobilenet_v3_small",
+        "mnasnet0_5", "regnet_y_400mf", "efficientnet_b0", "swin_t",
+    ):  # fmt: skip
+        extra = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
+        yield name, lambda n=name, e=extra: classified(getattr(models, n)(num_classes=5, **e), 64)
+    yield "vit_b_16", lambda: classified(models.VisionTransformer(64, 16, 2, 2, 32, 64, num_classes=5), 64)
+
+    def boxes() -> dict[str, float]:
+        a = torch.tensor([[0.0, 0.0, 4.0, 4.0], [1.0, 1.0, 3.0, 5.0]])
+        b = torch.tensor([[2.0, 2.0, 6.0, 6.0], [0.0, 1.0, 3.0, 4.0]])
+        return {
+            "iou": float(ops.box_iou(a, b).sum()),
+            "generalized": float(ops.generalized_box_iou(a, b).sum()),
+            "focal": float(
+                ops.sigmoid_focal_loss(spread(4, 3), (spread(4, 3, phase=1.0) > 0).float(), reduction="sum")
+            ),
+        }
+
+    def transformed() -> dict[str, float]:
+        image = spread(3, 12, 10).abs()
+        out = {
+            "resize": v2.Resize((7, 9), antialias=False)(image), "crop": v2.CenterCrop(6)(image),
+            "normalize": v2.Normalize([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])(image), "gray": v2.Grayscale()(image),
+            "flip": v2.functional.horizontal_flip(image) * spread(3, 12, 10), "pad": v2.Pad(2, fill=0.5)(image),
+        }  # fmt: skip
+        return {k: float(v.double().sum()) for k, v in out.items()}
+
+    yield "boxes and losses", boxes
+    yield "transforms", transformed
+
+
+def vit_pytorch() -> Iterator[tuple[str, Any]]:
+    from vit_pytorch import SimpleViT, ViT
+    from vit_pytorch.cait import CaiT
+    from vit_pytorch.cct import CCT
+    from vit_pytorch.deepvit import DeepViT
+    from vit_pytorch.pit import PiT
+
+    size = {"dim": 32, "depth": 2, "heads": 2, "mlp_dim": 64, "num_classes": 5, "image_size": 32, "patch_size": 8}
+    yield "ViT", lambda: classified(ViT(**size), 32)
+    yield "SimpleViT", lambda: classified(SimpleViT(**size), 32)
+    yield "DeepViT", lambda: classified(DeepViT(**size), 32)
+    yield "CaiT", lambda: classified(CaiT(**size, cls_depth=1), 32)
+    yield "PiT", lambda: classified(PiT(**{**size, "depth": (1, 1)}), 32)
+    yield "CCT", lambda: classified(
+        CCT(img_size=32, embedding_dim=32, n_conv_layers=1, kernel_size=7, stride=2, padding=3, pooling_kernel_size=3,
+            pooling_stride=2, pooling_padding=1, num_layers=2, num_heads=2, mlp_ratio=2.0, num_classes=5,
+            positional_embedding="learnable"), 32
+    )  # fmt: skip
+
+
+def transformers() -> Iterator[tuple[str, Any]]:
+    import transformers as hf
+
+    small = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
+
+    def language(model: Any) -> dict[str, float]:
+        filled(model).eval()
+        ids = tokens(2, 12, 90)
+        out = facts(model, lambda: model(input_ids=ids, labels=ids).loss)
+        made = model.generate(ids[:, :4], max_new_tokens=6, do_sample=False, pad_token_id=0)
+        return {**out, "generated": float((made * torch.arange(1, made.shape[1] + 1)).sum())}
+
+    yield (
+        "GPT-2",
+        lambda: language(
+            hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=90, n_positions=32, n_embd=32, n_layer=2, n_head=2))
+        ),
+    )
+    yield (
+        "Llama",
+        lambda: language(
+            hf.LlamaForCausalLM(
+                hf.LlamaConfig(vocab_size=90, num_key_value_heads=1, max_position_embeddings=32, **small)
+            )
+        ),
+    )
+    yield (
+        "Qwen2",
+        lambda: language(
+            hf.Qwen2ForCausalLM(
+                hf.Qwen2Config(vocab_size=90, num_key_value_heads=1, max_position_embeddings=32, **small)
+            )
+        ),
+    )
+
+    def masked() -> dict[str, float]:
+        model: Any = filled(
+            hf.BertForMaskedLM(hf.BertConfig(vocab_size=90, max_position_embeddings=32, **small))
+        ).eval()
+        ids, mask = tokens(2, 12, 90), torch.ones(2, 12, dtype=torch.int64)
+        mask[1, 8:] = 0
+        return facts(model, lambda: model(input_ids=ids, attention_mask=mask, labels=ids).loss)
+
+    def images() -> dict[str, float]:
+        config = hf.ViTConfig(image_size=32, patch_size=8, num_labels=5, **small)
+        model: Any = filled(hf.ViTForImageClassification(config)).eval()
+        pixels, labels = spread(2, 3, 32, 32), torch.tensor([1, 3])
+        return facts(model, lambda: model(pixel_values=pixels, labels=labels).loss)
+
+    def sequences() -> dict[str, float]:
+        config = hf.T5Config(
+            vocab_size=90, d_model=32, d_kv=16, d_ff=48, num_layers=2, num_heads=2, decoder_start_token_id=0
+        )
+        model: Any = filled(hf.T5ForConditionalGeneration(config)).eval()
+        ids = tokens(2, 12, 90)
+        return facts(model, lambda: model(input_ids=ids, labels=ids[:, :7].contiguous()).loss)
+
+    def speech() -> dict[str, float]:
+        config = hf.WhisperConfig(
+            vocab_size=90, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+            decoder_attention_heads=2, encoder_ffn_dim=48, decoder_ffn_dim=48, num_mel_bins=8, max_source_positions=16,
+            max_target_positions=32, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+        )  # fmt: skip
+        model: Any = filled(hf.WhisperForConditionalGeneration(config)).eval()
+        sound, ids = spread(2, 8, 32), tokens(2, 9, 90)
+        return facts(model, lambda: model(input_features=sound, labels=ids).loss)
+
+    yield "BERT", masked
+    yield "ViT", images
+    yield "T5", sequences
+    yield "Whisper", speech
+
+
+def torchmetrics() -> Iterator[tuple[str, Any]]:
+    import torchmetrics as tm
+    from torchmetrics.functional import cosine_similarity, spearman_corrcoef
+
+    def measured() -> dict[str, float]:
+        scores, labels = spread(20, 4).softmax(1), tokens(1, 20, 4)[0]
+        guess, truth = spread(30), spread(30, phase=0.4)
+        metrics = {
+            "accuracy": tm.Accuracy("multiclass", num_classes=4), "f1": tm.F1Score("multiclass", num_classes=4),
+            "auroc": tm.AUROC("multiclass", num_classes=4), "ece": tm.CalibrationError("multiclass", num_classes=4),
+            "confusion": tm.ConfusionMatrix("multiclass", num_classes=4),
+        }  # fmt: skip
+        out = {}
+        for name, metric in metrics.items():
+            for half in range(2):
+                metric.update(scores[half * 10 : half * 10 + 10], labels[half * 10 : half * 10 + 10])
+            value = metric.compute().double()
+            out[name] = float((value * torch.arange(1, value.numel() + 1).reshape(value.shape)).sum())
+        for name, made in {"mse": tm.MeanSquaredError(), "r2": tm.R2Score(), "pearson": tm.PearsonCorrCoef()}.items():
+            out[name] = float(made(guess, truth))
+        out["spearman"] = float(spearman_corrcoef(guess, truth))
+        out["cosine"] = float(cosine_similarity(guess[None], truth[None]))
+        return out
+
+    yield "metrics", measured
+
+
+CASES = {f.__name__: f for f in (einops, timm, torchvision, vit_pytorch, transformers, torchmetrics)}
+
+
+def main() -> None:
+    """Prints the numbers of a library's cases, or of those that are named after it; a line of JSON for each."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(2)
+    library, *wanted = sys.argv[1:]
+    for name, case in CASES[library]():
+        if not wanted or name in wanted:
+            try:
+                result = case()
+            except Exception as error:  # the others are measured all the same
+                result = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+            print(json.dumps({"case": name, **result}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Libraries written for PyTorch give its numbers behind `plait.torch`, in an environment without it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import plait
+import pytest
+from libraries.page import PAGE, page
+
+HERE = Path(__file__).resolve().parent / "libraries"
+FACTS = json.loads((HERE / "facts.json").read_text("utf-8"))
+
+
+def test_page_is_what_the_facts_say():
+    assert PAGE.read_text("utf-8") == page()
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """Makes an environment of wheels, with the package of this checkout, and returns its interpreter."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = folder / "bin/python"
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
+    subprocess.run([*install, "-r", HERE / "requirements.txt"], check=True)
+    packages = folder / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    (packages / "plait.pth").write_text(f"{Path(plait.__file__).parent.parent}\n")
+    return python
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", sorted(FACTS.keys() - {"torch"}))
+def test_numbers_are_pytorchs(python, library):
+    done = subprocess.run(
+        [python, "-m", "plait.torch", HERE / "cases.py", library],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [r for r in rows if "error" in r] == []
+    found = {r.pop("case"): r for r in rows}
+    wanted = FACTS[library]["cases"]
+    assert found.keys() == wanted.keys()
+    for case, numbers in wanted.items():
+        assert found[case] == pytest.approx(numbers, rel=1e-4, abs=1e-6), case
