@@ -356,3 +356,25 @@ def test_a_dropped_optimizer_frees_its_parameters_at_once():
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_a_wrapper_need_not_call_init():
+    class Wrapper(optim.Optimizer):
+        def __init__(self, inner):
+            self.inner, self.param_groups, self.state = inner, inner.param_groups, inner.state
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+    p = plait.nn.Parameter(plait.ones(2))
+    wrapper = Wrapper(optim.SGD([p], lr=0.5))
+    seen = []
+    wrapper.register_step_post_hook(lambda *_: seen.append(1))
+    schedule = optim.lr_scheduler.StepLR(wrapper, 1, 0.1)
+    p.sum().backward()
+    wrapper.step()
+    schedule.step()
+    wrapper.zero_grad()
+    assert p.tolist() == [0.5, 0.5] and p.grad is None and seen == [1]
+    assert wrapper.state_dict()["param_groups"][0]["lr"] == pytest.approx(0.05) and wrapper.defaults == {}
+    assert repr(wrapper).startswith("Wrapper")

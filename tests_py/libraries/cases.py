@@ -86,7 +86,7 @@ def timm() -> Iterator[tuple[str, Any]]:
 
     options = {
         "resnet18": {}, "convnext_atto": {}, "efficientnet_b0": {}, "mobilenetv3_small_050": {}, "regnetx_002": {},
-        "repvgg_a0": {}, "res2net50_14w_8s": {}, "mixer_s32_224": {"img_size": 64},
+        "mixer_s32_224": {"img_size": 64},
         "vit_tiny_patch16_224": {"img_size": 64}, "swin_tiny_patch4_window7_224": {"img_size": 64, "window_size": 2},
         "cait_xxs24_224": {"img_size": 64}, "pvt_v2_b0": {}, "poolformer_s12": {}, "edgenext_xx_small": {},
     }  # fmt: skip

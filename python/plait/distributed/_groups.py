@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from plait import _core
+from plait._device import device as _device
 from plait._engine.rank import here, place
 from plait._engine.runtime import address, check
 from plait.distributed._environment import started
@@ -20,6 +21,7 @@ __all__ = [
     "GroupMember",
     "ProcessGroup",
     "get_backend",
+    "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",
@@ -182,6 +184,11 @@ def is_initialized() -> bool:
 def is_mpi_available() -> bool:
     """Returns whether ranks can be processes, which needs Linux and a library of MPI."""
     return _core.bind_MPIAvailable(sys.prefix) != 0
+
+
+def get_default_backend_for_device(device: str | _device) -> str:
+    """Returns PyTorch's name of the backend of a kind of device: gloo for CPUs and nccl for GPUs."""
+    return "gloo" if _device(device).type == "cpu" else "nccl"
 
 
 def is_gloo_available() -> bool:

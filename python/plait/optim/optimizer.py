@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from plait import _core
@@ -43,6 +44,15 @@ class Optimizer:
     param_groups: list[dict[str, Any]]
     state: Any
 
+    # A subclass that wraps another optimiser may not call `__init__`.
+    defaults: Any = MappingProxyType({})
+    _inside_step = False
+    _stepped = False  # for schedulers, which want to come after
+
+    @functools.cached_property
+    def _hooks(self) -> dict[str, OrderedDict[int, Callable[..., Any]]]:
+        return {}
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
@@ -65,9 +75,7 @@ class Optimizer:
 
     def _prepare(self) -> None:
         """Makes what is not saved with the optimiser."""
-        self._hooks: dict[str, OrderedDict[int, Callable[..., Any]]] = {}
-        self._inside_step = False
-        self._stepped = False  # for schedulers, which want to come after
+        self._hooks = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": dict(self.state), "param_groups": self.param_groups}
