@@ -1,8 +1,9 @@
+import gzip
 import json
 
 import plait
 import pytest
-from plait.profiler import ProfilerActivity, profile, record_function
+from plait.profiler import ProfilerAction, ProfilerActivity, profile, record_function
 
 
 def run():
@@ -78,8 +79,6 @@ def test_one_at_a_time():
         plait.ones(2)
     p.stop()
     assert isinstance(p.events(), list)
-    with pytest.raises(NotImplementedError):
-        profile(schedule=lambda step: None)
 
 
 def test_an_exception_ends_the_profile():
@@ -100,3 +99,40 @@ def test_record_function_decorates():
         assert step(1) == 2
     assert [e.name for e in p.events()] == ["step"]
     assert step(1) == 2
+
+
+def test_schedules_are_cycles():
+    of = {"n": ProfilerAction.NONE, "w": ProfilerAction.WARMUP, "r": ProfilerAction.RECORD}
+    of["s"] = ProfilerAction.RECORD_AND_SAVE
+    for arguments, wanted in (
+        ({"wait": 1, "warmup": 1, "active": 2}, "nwrsnwrsnw"),
+        ({"wait": 1, "warmup": 1, "active": 2, "repeat": 1}, "nwrsnnnnnn"),
+        ({"wait": 2, "warmup": 0, "active": 1, "skip_first": 3}, "nnnnnsnnsn"),
+        ({"wait": 2, "warmup": 1, "active": 1, "skip_first": 1, "skip_first_wait": 1}, "nwsnnwsnnw"),
+    ):
+        made = plait.profiler.schedule(**arguments)
+        assert [made(i) for i in range(10)] == [of[c] for c in wanted], arguments
+    with pytest.raises(ValueError, match="active of at least 1, got wait=0, warmup=0, active=0"):
+        plait.profiler.schedule(wait=0, warmup=0, active=0)
+
+
+def test_steps_are_collected_by_a_schedule(tmp_path):
+    seen = []
+    write = plait.profiler.tensorboard_trace_handler(tmp_path / "traces", "worker")
+
+    def ready(p):
+        write(p)
+        seen.append((p.step_num, sorted({e.name for e in p.events() if e.is_range})))
+
+    cycles = plait.profiler.schedule(wait=1, warmup=1, active=2)
+    with plait.profiler.profile(schedule=cycles, on_trace_ready=ready) as p:
+        for i in range(7):
+            with plait.profiler.record_function(f"step {i}"):
+                plait.ones(3).add(1)
+            p.step()
+    assert seen == [(4, ["step 2", "step 3"]), (7, ["step 6"])]
+    files = sorted((tmp_path / "traces").iterdir())
+    assert len(files) == 2 and all(f.name.startswith("worker.") and f.suffix == ".json" for f in files)
+    plait.profiler.tensorboard_trace_handler(tmp_path, use_gzip=True)(p)
+    (packed,) = tmp_path.glob("*.json.gz")
+    assert json.loads(gzip.decompress(packed.read_bytes()))["traceEvents"]

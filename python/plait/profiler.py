@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import enum
 import functools
+import gzip
 import json
 import os
+import shutil
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,7 +18,6 @@ from typing import Any, TypeVar
 from plait import _core
 from plait._device import synchronize
 from plait._engine.runtime import check
-from plait._errors import MissingFeatureError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +27,77 @@ class ProfilerActivity(enum.Enum):
 
     CPU = "cpu"
     CUDA = "cuda"
+
+
+class ProfilerAction(enum.Enum):
+    """What a profile does in a step of the program, as a schedule says."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Callable[[int], ProfilerAction]:
+    """Returns a schedule for `profile`: cycles of steps that are passed over, and steps that are collected.
+
+    Args:
+        wait: steps at the start of a cycle that are passed over
+        warmup: steps after these that are passed over too
+        active: steps at the end of a cycle that are collected
+        repeat: the number of cycles, 0 for no end
+        skip_first: steps before the first cycle
+        skip_first_wait: if not 0, the first cycle has no `wait`
+    """
+    if min(wait, warmup, repeat, skip_first) < 0 or active < 1:
+        raise ValueError(
+            f"schedule: want wait, warmup, repeat and skip_first of at least 0, and active of at least 1, "
+            f"got wait={wait}, warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}"
+        )
+    length = wait + warmup + active
+
+    def action(step: int) -> ProfilerAction:
+        step -= skip_first
+        if step < 0:
+            return ProfilerAction.NONE
+        cycle, place = divmod(step + (wait if skip_first_wait else 0), length)
+        if (repeat and cycle >= repeat) or place < wait:
+            return ProfilerAction.NONE
+        if place < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD if place < length - 1 else ProfilerAction.RECORD_AND_SAVE
+
+    return action
+
+
+def tensorboard_trace_handler(
+    dir_name: str | os.PathLike[str],
+    worker_name: str | None = None,
+    use_gzip: bool = False,
+    use_python_export: bool = False,
+) -> Callable[[profile], None]:
+    """Returns a function for `on_trace_ready` that writes each trace into a file of a folder.
+
+    Args:
+        dir_name: the folder, which is made if it is not there
+        worker_name: the start of the file's name; by default the machine's name and the process's number
+        use_gzip: compress the files
+        use_python_export: has no effect
+    """
+    worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+
+    def write(done: profile) -> None:
+        os.makedirs(dir_name, exist_ok=True)
+        path = os.path.join(dir_name, f"{worker}.{time.time_ns()}.pt.trace.json")
+        done.export_chrome_trace(path)
+        if use_gzip:
+            with open(path, "rb") as plain, gzip.open(f"{path}.gz", "wb") as packed:
+                shutil.copyfileobj(plain, packed)
+            os.remove(path)
+
+    return write
 
 
 @dataclass(frozen=True)
@@ -154,6 +228,7 @@ class _Ranges:
 
 
 _active: _Ranges | None = None
+_RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
 class profile:  # noqa: N801
@@ -164,8 +239,9 @@ class profile:  # noqa: N801
     Args:
         activities: has no effect, everything is collected
         record_shapes: keep the shapes of inputs
-        schedule: not there
-        on_trace_ready: called with the profile at its end
+        schedule: says of each step, which `step` ends, whether to collect it; `schedule(...)` makes one. By default all
+            is collected
+        on_trace_ready: called with the profile at its end, and at the end of each cycle of a schedule
         profile_memory: not collected, as what the arguments behind it ask for
     """
 
@@ -173,7 +249,7 @@ class profile:  # noqa: N801
         self,
         *,
         activities: Iterable[ProfilerActivity] | None = None,
-        schedule: Any = None,
+        schedule: Callable[[int], ProfilerAction] | None = None,
         on_trace_ready: Callable[[profile], Any] | None = None,
         record_shapes: bool = False,
         profile_memory: bool = False,
@@ -186,28 +262,38 @@ class profile:  # noqa: N801
         custom_trace_id_callback: Callable[[], str] | None = None,
         post_processing_timeout_s: float | None = None,
     ) -> None:
-        if schedule is not None:
-            raise MissingFeatureError("profile: there are no schedules; start and stop profiles instead")
+        self._schedule = schedule or (lambda step: ProfilerAction.RECORD)
+        self._collects = False
+        self.step_num = 0
         self._shapes, self._ready = record_shapes, on_trace_ready
         self._events: list[Event] = []
 
     def start(self) -> None:
-        """Begins to collect.
+        """Begins the first step, and to collect if the schedule says so.
 
         Raises:
             RuntimeError: if another profile is being collected.
         """
+        self.step_num = 0
+        self._action = self._schedule(0)
+        if self._action in _RECORDS:
+            self._begin()
+
+    def _begin(self) -> None:
         global _active
         synchronize()
         check(_core.bind_ProfileStart(self._shapes))
         _active = _Ranges()
+        self._collects = True
 
     def stop(self) -> None:
         """Ends the collection; a second call does nothing."""
         global _active
-        ranges, _active = _active, None
-        if ranges is None:
+        if not self._collects:
             return
+        self._collects = False
+        ranges, _active = _active, None
+        assert ranges
         try:
             synchronize()
         finally:
@@ -219,7 +305,13 @@ class profile:  # noqa: N801
             self._ready(self)
 
     def step(self) -> None:
-        """Does nothing: there are no schedules."""
+        """Ends a step of the program, and begins the next one."""
+        before, self.step_num = self._action, self.step_num + 1
+        self._action = self._schedule(self.step_num)
+        if before is ProfilerAction.RECORD_AND_SAVE or self._action not in _RECORDS:
+            self.stop()
+        if self._action in _RECORDS and not self._collects:
+            self._begin()
 
     def __enter__(self) -> profile:
         self.start()
@@ -317,4 +409,7 @@ class record_function:  # noqa: N801
         return wrapped  # type: ignore[return-value]
 
 
-__all__ = ["Event", "EventAverage", "EventList", "ProfilerActivity", "profile", "record_function"]
+__all__ = [
+    "Event", "EventAverage", "EventList", "ProfilerAction", "ProfilerActivity", "profile", "record_function",
+    "schedule", "tensorboard_trace_handler",
+]  # fmt: skip
