@@ -160,6 +160,8 @@ def test_annotations_of_classes_can_be_read():
 
 
 def test_older_places():
+    from plait.distributed.tensor import Shard
+    from plait.distributed.tensor.placement_types import Shard as Again
     from plait.jit.annotations import BroadcastingList2, List
     from plait.nn.modules.module import _IncompatibleKeys
     from plait.onnx.symbolic_helper import parse_args
@@ -167,6 +169,7 @@ def test_older_places():
     from plait.types import Device, Number
     from plait.utils.model_zoo import load_url, tqdm
 
+    assert Again is Shard
     assert BroadcastingList2[int] and List[int] and Device and issubclass(bool, Number) and tqdm
     assert isinstance(plait.ones(1).untyped_storage(), UntypedStorage) and plait.UntypedStorage is UntypedStorage
     assert type(nn.Linear(1, 1).load_state_dict({}, strict=False)) is _IncompatibleKeys

@@ -2,9 +2,6 @@
 
 _RPC = "there are no remote calls; ranks send tensors and objects to each other by torch.distributed"
 _QUANTISED = "models are not quantised"
-_STRIDED = "ranks have whole parts of distributed tensors: Shard, Replicate and Partial say which"
-    "there are no distributed tensors in Python; fully_shard splits a model's parameters between ranks"
-)
 
 # By module: why it is not there, and its names.
 REFUSED = {
@@ -28,7 +25,6 @@ REFUSED = {
         "a distributed tensor's to_local has its part",
         "compute_local_shape_and_global_offset",
     ),
-    "torch.distributed.tensor.placement_types": (_STRIDED, "_StridedShard DTensorSpec TensorMeta"),
     "torch.nn.attention.flex_attention": (
         "there is no flexible attention; give scaled_dot_product_attention a mask",
         "AuxOutput AuxRequest BlockMask _DEFAULT_SPARSE_BLOCK_SIZE and_masks create_block_mask create_mask "

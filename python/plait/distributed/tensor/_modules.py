@@ -40,9 +40,7 @@ def distribute_tensor(
             )
         return tensor
     numbers = pairs(placed)
-    return own_distributed(
-        check(_core.bind_DTensorDistribute(tensor._h, mesh._h, address(numbers), len(numbers) // 2))
-    )
+    return own_distributed(check(_core.bind_DTensorDistribute(tensor._h, mesh._h, address(numbers), len(numbers) // 2)))
 
 
 def distribute_parameters(module: Module, mesh: DeviceMesh, placements: Callable[[str], Sequence[Placement]]) -> None:

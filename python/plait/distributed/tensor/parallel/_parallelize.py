@@ -40,7 +40,9 @@ def parallelize_module(
         named = [m for name, m in module.named_modules() if _matches(name, pattern)]
         if not named:
             known = ", ".join(name for name, _ in module.named_modules() if name)
-            raise ValueError(f"parallelize_module: the plan names {pattern!r}; the module has {known or 'no submodules'}")
+            raise ValueError(
+                f"parallelize_module: the plan names {pattern!r}; the module has {known or 'no submodules'}"
+            )
         for sub in named:
             style._apply(sub, mesh)
     return module

@@ -106,9 +106,7 @@ class RowwiseParallel(_Layer):
             self._works_on = Replicate()
             distribute_parameters(module, device_mesh, lambda _: [Shard(0)])
         elif isinstance(module, Linear):
-            distribute_parameters(
-                module, device_mesh, lambda name: [Shard(1) if name == "weight" else Replicate()]
-            )
+            distribute_parameters(module, device_mesh, lambda name: [Shard(1) if name == "weight" else Replicate()])
         else:
             raise NotImplementedError(f"RowwiseParallel: want Linear or Embedding, got {type(module).__name__}")
         return self._hook(module, device_mesh)
@@ -195,7 +193,11 @@ class PrepareModuleOutput(ParallelStyle):
         desired_output_layouts: Placement | Sequence[Placement | None],
         use_local_output: bool = True,
     ) -> None:
-        self._outputs, self._wanted, self._local = _each(output_layouts), _each(desired_output_layouts), use_local_output
+        self._outputs, self._wanted, self._local = (
+            _each(output_layouts),
+            _each(desired_output_layouts),
+            use_local_output,
+        )
         if len(self._outputs) != len(self._wanted):
             raise ValueError("PrepareModuleOutput: want as many desired_output_layouts as output_layouts")
 
