@@ -36,6 +36,8 @@ type Rule struct {
 	Compose func(u *Use) []*core.Tensor
 	// Shape is one more than the index of the argument that is the shape of the result; 0 if there is none.
 	Shape int
+	// Rest says that a -1 in that shape stands for what is left of the elements.
+	Rest bool
 }
 
 // A Use is the use of an op on distributed tensors.
@@ -378,8 +380,8 @@ func divisionsOf(from, to []int, ranks int) []int {
 	return out
 }
 
-// sizesFor returns a shape with its -1 replaced, for a tensor of numel elements; or nil.
-func sizesFor(shape []int, numel int) []int {
+// SizesFor returns a shape with its -1 replaced, for a tensor of numel elements; or nil.
+func SizesFor(shape []int, numel int) []int {
 	out := slices.Clone(shape)
 	if i := slices.Index(out, -1); i >= 0 {
 		out[i] = 1

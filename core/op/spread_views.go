@@ -134,8 +134,8 @@ func viewRules() map[string]*Rule {
 			return list
 		}})
 	}
-	reshape := reshaping(func(u *Use, shape []int) []int { return sizesFor(argument[[]int](u, 1), core.Numel(shape)) })
-	reshape.Shape = 2
+	reshape := reshaping(func(u *Use, shape []int) []int { return SizesFor(argument[[]int](u, 1), core.Numel(shape)) })
+	reshape.Shape, reshape.Rest = 2, true
 	out["reshape"], out["view"] = reshape, reshape
 	out["flatten"] = reshaping(func(u *Use, shape []int) []int {
 		n := len(shape)

@@ -174,7 +174,7 @@ func alike(s op.Strategy) bool {
 // run calls the op for this rank's parts.
 func (p *parts) run(a core.Application, rule *op.Rule, list []*parts, chosen []op.Strategy, args []any) []*core.Tensor {
 	if rule != nil && rule.Shape > 0 {
-		args = p.sized(rule.Shape-1, chosen, args)
+		args = p.sized(rule, list[0].shape, chosen, args)
 	}
 	for _, way := range chosen {
 		if way.Local == nil {
@@ -194,9 +194,15 @@ func (p *parts) run(a core.Application, rule *op.Rule, list []*parts, chosen []o
 	return a.Call(args)
 }
 
-// sized returns the arguments with the shape of the result replaced by that of this rank's part.
-func (p *parts) sized(at int, chosen []op.Strategy, args []any) []any {
+// sized returns the arguments with the shape of the result, of an input of the given shape, replaced by that of this rank's part.
+func (p *parts) sized(rule *op.Rule, input []int, chosen []op.Strategy, args []any) []any {
+	at := rule.Shape - 1
 	shape, ok := args[at].([]int)
+	if ok && rule.Rest {
+		if shape = op.SizesFor(shape, core.Numel(input)); shape == nil {
+			ok = false // the op says what is wrong
+		}
+	}
 	if !ok {
 		return args
 	}

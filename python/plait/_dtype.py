@@ -45,7 +45,7 @@ class dtype:  # noqa: N801
 
 
 class AbsentDtype(dtype):
-    """A dtype of PyTorch's that programs compare with, and of which there are no tensors: `plait.complex64` and others."""
+    """A dtype of PyTorch's that programs compare with, but of which there are no tensors, such as `plait.complex64`."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
 """Distributed tensors: tensors whose elements lie on the ranks of a mesh.
 
-Names are those of torch.distributed.tensor. A `DTensor` is used like any tensor; each op lays its inputs as it needs them,
-works on the calling rank's part, and says how its result lies. All ranks of the mesh call the same functions in the same
-order.
+Names are those of torch.distributed.tensor. A `DTensor` is used like any tensor; each op lays its inputs as it needs
+them, works on the calling rank's part, and says how its result lies. All ranks of the mesh call the same functions in
+the same order.
 """
 
 from plait.distributed.device_mesh import DeviceMesh, init_device_mesh

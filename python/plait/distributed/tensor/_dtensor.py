@@ -10,6 +10,7 @@ from typing import Any, cast
 from plait import _core
 from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
+from plait.distributed._groups import get_world_size
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._placements import Placement, Replicate, from_pairs, pairs
 from plait.nn.parameter import Parameter
@@ -121,9 +122,10 @@ class DTensor(Tensor):
 
     @property
     def _local_tensor(self) -> Tensor:
-        return self.detach().to_local()
+        apart = self.detach()  # alive during the call
+        return own(check(_core.bind_DTensorLocal(apart._h, 0, -1)))
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         placed = ", ".join(repr(p) for p in self.placements)
         return f"DTensor(local_tensor={self._local_tensor!r}, device_mesh={self.device_mesh!r}, placements=({placed}))"
 
@@ -143,8 +145,6 @@ def mesh_or_world(mesh: DeviceMesh | None) -> DeviceMesh:
     """Returns the mesh, or all ranks in a row."""
     if mesh is not None:
         return mesh
-    from plait.distributed import get_world_size
-
     return DeviceMesh("cpu", list(range(get_world_size())))
 
 
@@ -155,7 +155,7 @@ def gathered_bytes() -> int:
 
 @contextmanager
 def strict(on: bool = True) -> Iterator[None]:
-    """Within it, an op without a rule for distributed tensors raises NotImplementedError instead of gathering its inputs.
+    """Makes an op without a rule for distributed tensors raise NotImplementedError instead of gathering its inputs.
 
     It holds for all threads of the process.
     """

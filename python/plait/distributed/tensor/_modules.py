@@ -44,7 +44,7 @@ def distribute_tensor(
 
 
 def distribute_parameters(module: Module, mesh: DeviceMesh, placements: Callable[[str], Sequence[Placement]]) -> None:
-    """Replaces a module's own parameters and buffers that are not distributed yet, as `placements` says for each name."""
+    """Distributes a module's own parameters and buffers that are not yet, as `placements` says for each name."""
     for name, p in list(module._parameters.items()):
         if p is not None and not isinstance(p, DTensor):
             made = distribute_tensor(p.detach(), mesh, placements(name))
@@ -66,8 +66,8 @@ def distribute_module(
     Args:
         module: the module
         device_mesh: the mesh; None means all ranks in a row
-        partition_fn: called with the name of each submodule, itself and the mesh; it may register distributed parameters.
-            Others become replicated
+        partition_fn: called with the name of each submodule, itself and the mesh, to register distributed parameters;
+            others become replicated
         input_fn: called with the module, its inputs and the mesh before each forward; it returns what takes their place
         output_fn: called with the module, its output and the mesh after each forward; it returns what takes its place
     """

@@ -22,8 +22,8 @@ def parallelize_module(
     Args:
         module: the module
         device_mesh: a mesh of one dimension; None means all ranks in a row
-        parallelize_plan: a style for the module itself, or styles by the names of submodules, in which * and ? stand for
-            parts of one name between dots
+        parallelize_plan: a style for the module itself, or styles by the names of submodules, in which * and ? stand
+            for parts of one name between dots
         src_data_rank: 0: the first rank's parameters are divided
 
     Raises:

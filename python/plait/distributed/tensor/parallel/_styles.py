@@ -41,12 +41,14 @@ def _laid(x: Any, placement: Placement | None) -> Any:
 class _Layer(ParallelStyle):
     """A layer with one input and one output."""
 
-    def __init__(self, takes: Placement, works_on: Placement | None, gives: Placement, local_output: bool) -> None:
-        self._takes, self._works_on, self._gives, self._local_output = takes, works_on, gives, local_output
+    def __init__(self, takes: Placement | None, gives: Placement, local_output: bool) -> None:
+        self._takes, self._gives, self._local_output = takes, gives, local_output
 
-    def _hook(self, module: Module, mesh: DeviceMesh) -> Module:
+    def _hook(self, module: Module, mesh: DeviceMesh, works_on: Placement) -> Module:
+        takes = self._takes or works_on
+
         def before(module: Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-            return (_laid(_distributed(inputs[0], mesh, self._takes), self._works_on), *inputs[1:])
+            return (_laid(_distributed(inputs[0], mesh, takes), works_on), *inputs[1:])
 
         def after(module: Module, inputs: Any, output: Any) -> Any:
             output = _laid(output, self._gives)
@@ -73,21 +75,21 @@ class ColwiseParallel(_Layer):
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
-        super().__init__(input_layouts or Replicate(), Replicate(), output_layouts or Shard(-1), use_local_output)
+        super().__init__(input_layouts, output_layouts or Shard(-1), use_local_output)
 
     def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
         if not isinstance(module, Linear | Embedding):
             raise NotImplementedError(f"ColwiseParallel: want Linear or Embedding, got {type(module).__name__}")
         dim = 0 if isinstance(module, Linear) else 1
         distribute_parameters(module, device_mesh, lambda _: [Shard(dim)])
-        return self._hook(module, device_mesh)
+        return self._hook(module, device_mesh, Replicate())
 
 
 class RowwiseParallel(_Layer):
     """Divides the input features of a Linear, or the rows of an Embedding.
 
     Args:
-        input_layouts: how an ordinary input lies; by default divided along the last dimension, for an Embedding replicated
+        input_layouts: how an ordinary input lies; along the last dimension by default, an Embedding's replicated
         output_layouts: how the output lies; replicated by default. `Shard(1)` reduces and scatters a sequence
         use_local_output: give the calling rank's part as an ordinary tensor
     """
@@ -99,17 +101,16 @@ class RowwiseParallel(_Layer):
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
-        super().__init__(input_layouts or Shard(-1), Shard(-1), output_layouts or Replicate(), use_local_output)
+        super().__init__(input_layouts, output_layouts or Replicate(), use_local_output)
 
     def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
         if isinstance(module, Embedding):
-            self._works_on = Replicate()
             distribute_parameters(module, device_mesh, lambda _: [Shard(0)])
-        elif isinstance(module, Linear):
+            return self._hook(module, device_mesh, Replicate())
+        if isinstance(module, Linear):
             distribute_parameters(module, device_mesh, lambda name: [Shard(1) if name == "weight" else Replicate()])
-        else:
-            raise NotImplementedError(f"RowwiseParallel: want Linear or Embedding, got {type(module).__name__}")
-        return self._hook(module, device_mesh)
+            return self._hook(module, device_mesh, Shard(-1))
+        raise NotImplementedError(f"RowwiseParallel: want Linear or Embedding, got {type(module).__name__}")
 
 
 class SequenceParallel(_Layer):
@@ -121,12 +122,12 @@ class SequenceParallel(_Layer):
     """
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
-        divided = Shard(sequence_dim)
-        super().__init__(divided, divided, divided, use_local_output)
+        self._divided = Shard(sequence_dim)
+        super().__init__(None, self._divided, use_local_output)
 
     def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
         distribute_parameters(module, device_mesh, lambda _: [Replicate()])
-        return self._hook(module, device_mesh)
+        return self._hook(module, device_mesh, self._divided)
 
 
 def _each(layouts: Placement | Sequence[Placement | None] | None) -> tuple[Placement | None, ...]:
