@@ -25,7 +25,7 @@ def get_dir() -> str:
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
-    """Names the folder that `get_dir` returns."""
+    """Names the folder that `get_dir` returns in this process."""
     global _dir
     _dir = os.path.expanduser(d)
 

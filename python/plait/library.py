@@ -97,7 +97,7 @@ def custom_op(
     schema: str | None = None,
     tags: Any = None,
 ) -> Any:
-    """Makes an operation of a function; also a decorator.
+    """Makes an operation of a function, for the whole process; also a decorator.
 
     Args:
         name: "namespace::name", by which `plait.ops` has it

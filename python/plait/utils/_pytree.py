@@ -192,7 +192,7 @@ def register_pytree_node(
     from_dumpable_context: Any = None,
     flatten_with_keys_fn: Callable[[Any], tuple[list[Any], Context]] | None = None,
 ) -> None:
-    """Makes a class a container.
+    """Makes a class a container, for the whole process.
 
     Args:
         cls: the class; its subclasses stay leaves
