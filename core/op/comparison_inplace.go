@@ -61,9 +61,6 @@ func compareInPlace(name string, compare func(x, y *core.Tensor) *core.Tensor, x
 
 // AllClose returns, as a bool without dimensions, whether all elements of x and y are close, as [IsClose] has it.
 func AllClose(x, y *core.Tensor, rtol, atol float64, equalNaN bool) *core.Tensor {
-	if parts := distributed(x, y); parts != nil {
-		return handOn(parts, "allclose", x, y, rtol, atol, equalNaN)
-	}
 	return compose("allclose", func() *core.Tensor { return All(IsClose(x, y, rtol, atol, equalNaN), nil, false) })
 }
 

@@ -42,17 +42,11 @@ func flipDeriv(ctx *core.BackwardContext) { ctx.Set(0, Flip(ctx.Grad(), ctx.Node
 
 // Fliplr returns x with its columns, dimension 1, in reverse order.
 func Fliplr(x *core.Tensor) *core.Tensor {
-	if parts := distributed(x); parts != nil {
-		return handOn(parts, "fliplr", x)
-	}
 	return Flip(x, []int{1})
 }
 
 // Flipud returns x with its rows, dimension 0, in reverse order.
 func Flipud(x *core.Tensor) *core.Tensor {
-	if parts := distributed(x); parts != nil {
-		return handOn(parts, "flipud", x)
-	}
 	return Flip(x, []int{0})
 }
 
@@ -282,9 +276,6 @@ func repeatDeriv(ctx *core.BackwardContext) {
 // Tile returns x repeated along its last dimensions as often as repeats says; x gets dimensions of size 1 in front if it
 // has fewer.
 func Tile(x *core.Tensor, repeats ...int) *core.Tensor {
-	if parts := distributed(x); parts != nil {
-		return handOn(parts, "tile", x, repeats)
-	}
 	if err := x.Err(); err == nil {
 		for len(repeats) < x.Dim() {
 			repeats = slices.Insert(slices.Clone(repeats), 0, 1)

@@ -166,8 +166,5 @@ func DiagEmbed(x *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 
 // DiagFlat returns the matrix with the elements of x on the given diagonal and zeros elsewhere.
 func DiagFlat(x *core.Tensor, offset int) *core.Tensor {
-	if parts := distributed(x); parts != nil {
-		return handOn(parts, "diagflat", x, offset)
-	}
 	return compose("diagflat", func() *core.Tensor { return Diag(Ravel(x), offset) })
 }

@@ -152,9 +152,6 @@ func (op *opContext) selectAlong(kernel core.KernelID, x *core.Tensor, dim int, 
 
 // MSort returns x sorted along its first dimension.
 func MSort(x *core.Tensor) *core.Tensor {
-	if parts := distributed(x); parts != nil {
-		return handOn(parts, "msort", x)
-	}
 	return compose("msort", func() *core.Tensor {
 		values, _ := Sort(x, 0, SortOptions{Stable: true})
 		return values

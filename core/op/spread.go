@@ -182,6 +182,13 @@ func index(u *Use, ins, outs []string) (list []Strategy) {
 			}
 		}
 	}
+	for i, t := range u.Tensors { // of shapes that do not fit, the op tells
+		for d, l := range in[i].labels {
+			if n := t.Shape()[d]; n != sizes[l] && n != 1 {
+				return nil
+			}
+		}
+	}
 	out := make([]term, len(outs))
 	for i, s := range outs {
 		out[i] = parse(s, 0, lead)
@@ -297,7 +304,7 @@ func reduced(u *Use, i, n int) (list []int) {
 	case []int:
 		list = a
 	}
-	if list == nil || len(list) == 0 {
+	if len(list) == 0 {
 		return same(n)
 	}
 	out := make([]int, 0, len(list))

@@ -176,6 +176,10 @@ func init() {
 
 	rules["scaled_dot_product_attention"] = &Rule{Strategies: attended}
 
+	for name, r := range moreRules() {
+		rules[name] = r
+	}
+
 	// Losses.
 	ruleNames(loss(each), `mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits
 		soft_margin_loss poisson_nll_loss hinge_embedding_loss margin_ranking_loss`)
@@ -430,6 +434,14 @@ func reductionOf(args []any) (reduction string, none []any) {
 			none[i] = a
 			return reduction, none
 		case PoissonNLLOptions:
+			reduction, a.Reduction = a.Reduction, "none"
+			none[i] = a
+			return reduction, none
+		case TripletMarginOptions:
+			reduction, a.Reduction = a.Reduction, "none"
+			none[i] = a
+			return reduction, none
+		case MultiMarginOptions:
 			reduction, a.Reduction = a.Reduction, "none"
 			none[i] = a
 			return reduction, none

@@ -81,9 +81,6 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 
 // CorrCoef returns the correlation coefficients of variables, the rows of x [variables, observations], or 1 for a single one.
 func CorrCoef(x *core.Tensor) *core.Tensor {
-	if parts := distributed(x); parts != nil {
-		return handOn(parts, "corrcoef", x)
-	}
 	return compose("corrcoef", func() *core.Tensor {
 		c := Cov(x, 1, CovOptions{})
 		if c.Err() != nil {

@@ -128,25 +128,16 @@ func Unsqueeze(t *core.Tensor, dim int) *core.Tensor {
 
 // AtLeast1D returns t, a 0-d tensor as one of shape [1].
 func AtLeast1D(t *core.Tensor) *core.Tensor {
-	if parts := distributed(t); parts != nil {
-		return handOn(parts, "atleast_1d", t)
-	}
 	return atLeast(t, 1)
 }
 
 // AtLeast2D returns t with dimensions of size 1 in front, to have at least two.
 func AtLeast2D(t *core.Tensor) *core.Tensor {
-	if parts := distributed(t); parts != nil {
-		return handOn(parts, "atleast_2d", t)
-	}
 	return atLeast(t, 2)
 }
 
 // AtLeast3D returns t with at least three dimensions: a vector becomes a row [1, n, 1], a matrix [m, n, 1].
 func AtLeast3D(t *core.Tensor) *core.Tensor {
-	if parts := distributed(t); parts != nil {
-		return handOn(parts, "atleast_3d", t)
-	}
 	return atLeast(t, 3)
 }
 

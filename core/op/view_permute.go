@@ -81,9 +81,6 @@ func transposeDeriv(ctx *core.BackwardContext) {
 
 // SwapAxes returns Transpose(t, axis0, axis1).
 func SwapAxes(t *core.Tensor, axis0, axis1 int) *core.Tensor {
-	if parts := distributed(t); parts != nil {
-		return handOn(parts, "swapaxes", t, axis0, axis1)
-	}
 	return Transpose(t, axis0, axis1)
 }
 

@@ -240,8 +240,5 @@ func Unfold(t *core.Tensor, dim, size, step int) *core.Tensor {
 
 // NarrowCopy returns a copy of what [Narrow] returns.
 func NarrowCopy(t *core.Tensor, dim, start, length int) *core.Tensor {
-	if parts := distributed(t); parts != nil {
-		return handOn(parts, "narrow_copy", t, dim, start, length)
-	}
 	return compose("narrow_copy", func() *core.Tensor { return Clone(Narrow(t, dim, start, length)) })
 }

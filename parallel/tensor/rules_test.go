@@ -1,0 +1,90 @@
+package tensor_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/mesh"
+	"github.com/plait-ml/plait/parallel/tensor"
+)
+
+// TestRowsWithoutARule compares the list in the documentation with the registry: at least 9 rows in 10 have a rule.
+func TestRowsWithoutARule(t *testing.T) {
+	var without []string
+	for _, r := range op.Rows() {
+		if op.RuleOf(r.Name) == nil {
+			without = append(without, "`"+r.Name+"`")
+		}
+	}
+	assert.LessOrEqual(t, 10*len(without), len(op.Rows()))
+	text, err := os.ReadFile("../../docs/distributed-tensors.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(text), "These have no rule:")
+	require.True(t, found)
+	list, _, _ := strings.Cut(rest, ".\n")
+	got := strings.Fields(strings.ReplaceAll(list, ",", " "))
+	slices.Sort(got)
+	assert.Equal(t, without, got, "docs/distributed-tensors.md should list: %s", strings.Join(without, ", "))
+}
+
+// TestColumnsThenRows counts: a layer divided by columns and one divided by rows take one all-reduce forward and one backward, however
+// many layers read the input.
+func TestColumnsThenRows(t *testing.T) {
+	onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+		calls := func() int { return len(m.Group(0).Recorder()) }
+		distribute := func(x *core.Tensor, p core.Placement) *core.Tensor {
+			return tensor.Distribute(x, m, []core.Placement{p})
+		}
+		x := distribute(op.Randn(3, 4), core.Replicate()).SetRequiresGrad(true)
+		up := distribute(op.Randn(8, 4), core.Shard(0)).SetRequiresGrad(true)
+		gate := distribute(op.Randn(8, 4), core.Shard(0)).SetRequiresGrad(true)
+		down := distribute(op.Randn(4, 8), core.Shard(1)).SetRequiresGrad(true)
+		before := calls()
+		h := op.Mul(op.Silu(op.Linear(x, gate, nil)), op.Linear(x, up, nil))
+		y := tensor.Redistribute(op.Linear(h, down, nil), []core.Placement{core.Replicate()})
+		if err := y.Err(); err != nil {
+			return err
+		}
+		if n := calls() - before; n != 1 {
+			return fmt.Errorf("%d collectives forward, want 1", n)
+		}
+		if err := autograd.Backward(op.Sum(y, nil, false)); err != nil {
+			return err
+		}
+		if n := calls() - before; n != 2 {
+			return fmt.Errorf("%d collectives in all, want 2", n)
+		}
+		return nil
+	})
+}
+
+// TestMistakes looks at what errors say.
+func TestMistakes(t *testing.T) {
+	onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+		x := tensor.Distribute(op.Ones(4, 3), m, []core.Placement{core.Shard(0)})
+		for want, got := range map[string]*core.Tensor{
+			"cannot shard dimension 2":       tensor.Distribute(op.Ones(4, 3), m, []core.Placement{core.Shard(2)}),
+			"2 placements for the 1":         tensor.Redistribute(x, []core.Placement{core.Replicate(), core.Replicate()}),
+			"input 1 is an ordinary tensor":  op.Add(x, op.Ones(3)),
+			"want a distributed tensor":      tensor.Full(op.Ones(3)),
+			"has a part of shape":            tensor.FromLocal(op.Ones(4), m, []core.Placement{core.Shard(0)}, []int{5}),
+			"needs another placement":        op.AddInPlace(tensor.Distribute(op.Ones(4, 3), m, []core.Placement{core.Partial(core.Sums)}), core.Num(1)),
+			"shapes [[4 3] [3 4]] do not":    op.Add(x, tensor.Distribute(op.Ones(3, 4), m, nil)),
+			"no gradient passes through Par": op.Exp(tensor.FromLocal(op.Ones(4).SetRequiresGrad(true), m, []core.Placement{core.Partial(core.Maxima)}, nil)),
+		} {
+			if err := got.Err(); err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("got %v, want an error with %q", got, want)
+			}
+		}
+		return nil
+	})
+}
