@@ -92,6 +92,14 @@ func TestCase01AllReduce(t *testing.T) {
 									w = float64(core.BFloat16Value(core.BFloat16Bits(float32(w))))
 								case core.Uint8:
 									w = float64(uint8(int(w)))
+								case core.Int8:
+									w = float64(int8(int(w)))
+								case core.Int16:
+									w = float64(int16(int(w)))
+								case core.Uint16:
+									w = float64(uint16(int(w)))
+								case core.Uint32:
+									w = float64(uint32(int(w)))
 								}
 								if got[j] != w {
 									return fmt.Errorf("%v of %v over %d ranks, %d elements: element %d is %v, want %v", o, d, world, n, j, got[j], w)
