@@ -7,7 +7,18 @@ from pathlib import Path
 
 from plait import _core
 
-CLASSES = {"Held", "ObjectOwner", "Scope", "TensorOwner", "hold", "own", "peek", "set_operators", "set_tensor_class"}
+CLASSES = {
+    "Held",
+    "ObjectOwner",
+    "Scope",
+    "TensorOwner",
+    "hold",
+    "own",
+    "peek",
+    "set_distributed_class",
+    "set_operators",
+    "set_tensor_class",
+}
 
 
 def test_only_functions_of_the_project_are_there():
