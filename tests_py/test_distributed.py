@@ -269,7 +269,7 @@ def test_names_of_multiprocessing():
     assert mp.get_start_method() == "thread"
     assert mp.cpu_count() >= 1
     with pytest.raises(NotImplementedError, match=r"multiprocessing\.Process: ranks are threads, which spawn"):
-        mp.Process
+        mp.Process(target=print)
     with pytest.raises(AttributeError, match="no attribute 'Prozess'"):
         mp.Prozess
 

@@ -99,7 +99,8 @@ def call(function):
     return function(*positional, **named)
 
 
-# Those that start threads, wait for others, change what the rest of this process can do, or make as many things as they are asked for.
+# Those that start threads, wait for others, change what the rest of this process can do, or make as many things as they
+# are asked for.
 APART = ("spawn", "set_num_threads", "set_num_interop_threads", "init_process_group", "irecv", "recv", "summary",
          "forks", "TCPStore")
 log = os.fdopen(os.dup(1), "w", buffering=1)
