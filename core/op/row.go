@@ -171,16 +171,7 @@ func callFunc(name string, fn any, args []any) []*core.Tensor {
 	for i := len(in); i < t.NumIn() && !(t.IsVariadic() && i == t.NumIn()-1); i++ {
 		in = append(in, reflect.Zero(t.In(i)))
 	}
-	var out []*core.Tensor
-	for _, v := range f.Call(in) {
-		switch x := v.Interface().(type) {
-		case *core.Tensor:
-			out = append(out, x)
-		case []*core.Tensor:
-			out = append(out, x...)
-		}
-	}
-	return out
+	return results(f.Call(in))
 }
 
 // input is the argument that most operations have first.
