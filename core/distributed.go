@@ -15,6 +15,8 @@ type Parts interface {
 	Whole() *Tensor
 	// Apply applies an operation some of whose arguments are distributed tensors.
 	Apply(a Application) []*Tensor
+	// Pending reports whether the elements are combined of those of all ranks, so that changing each rank's is not changing the whole.
+	Pending() bool
 	// Release releases Local and what else it has.
 	Release()
 	// String returns the placements, such as "[Shard(0), Replicate()]".

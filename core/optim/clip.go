@@ -176,6 +176,9 @@ func GradPowerSum(params []*core.Tensor, o ClipOptions) *core.Tensor {
 		return op.Zeros()
 	}
 	for _, g := range grads {
+		if p := g.Parts(); p != nil {
+			return core.ErrorTensor(core.Errorf(core.NotImplemented, "clip_grad_norm", "got a gradient placed %v beside those of a sharded model", p))
+		}
 		if g.Device() != grads[0].Device() {
 			return core.ErrorTensor(core.Errorf(core.DeviceError, "clip_grad_norm", "gradients on different devices, got %v and %v", grads[0].Device(), g.Device()))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/mesh"
 	"github.com/plait-ml/plait/parallel/tensor"
 )
@@ -63,6 +64,17 @@ func TestColumnsThenRows(t *testing.T) {
 		}
 		if n := calls() - before; n != 2 {
 			return fmt.Errorf("%d collectives in all, want 2", n)
+		}
+		return nil
+	})
+}
+
+// TestPendingParameters refuses parameters of which every rank would change a part of the sum by the whole step.
+func TestPendingParameters(t *testing.T) {
+	onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+		p := tensor.Distribute(op.Ones(4), m, []core.Placement{core.Partial(core.Sums)}).SetRequiresGrad(true)
+		if _, err := optim.NewSGD([]*core.Tensor{p}, optim.Hyper{"lr": 1}); err == nil || !strings.Contains(err.Error(), "redistribute it") {
+			return fmt.Errorf("got %v, want an error", err)
 		}
 		return nil
 	})

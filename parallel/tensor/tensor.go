@@ -53,6 +53,10 @@ func (p *parts) Seed(grad *core.Tensor) (*core.Tensor, error) {
 	return local, local.Err()
 }
 
+func (p *parts) Pending() bool {
+	return slices.ContainsFunc(p.placements, func(q core.Placement) bool { return q.Kind == core.Pending })
+}
+
 func (p *parts) Whole() *core.Tensor {
 	whole := relay(p.here, p.layout, make([]core.Placement, len(p.placements)))
 	if whole == p.here {
