@@ -229,8 +229,9 @@ def test_ctrl_c_leaves_a_record(tmp_path):
     def run(rank):
         dist.init_process_group(flight_records=tmp_path)
         if rank == 0:
-            threading.Timer(0.3, _thread.interrupt_main).start()
             stop.wait(30)
+        else:
+            threading.Timer(0.3, _thread.interrupt_main).start()
         dist.barrier()
 
     stop = threading.Event()
