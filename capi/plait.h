@@ -1014,7 +1014,7 @@ plait_object plait_dlpack_take(int64_t managed, int64_t deleter);
 // plait_dtensor_distribute returns a distributed tensor with the elements that t has on the first rank of a
 // mesh, placed as n pairs of a kind and a number say: 0 for a replicated tensor, 1 and the dimension for a
 // shard, 2 and how the ranks' elements are combined for a pending one. It is a leaf. Every rank of the mesh
-// calls it.
+// calls it. It may wait for the device.
 plait_tensor plait_dtensor_distribute(plait_tensor t, plait_object mesh, plait_ints placed, int64_t n);
 
 // plait_dtensor_from_local returns the distributed tensor of which t is the calling rank's part. shape, of

@@ -9,8 +9,9 @@ type Parts interface {
 	With(local *Tensor) *Tensor
 	// Gradient is With for a gradient of Local.
 	Gradient(local *Tensor) *Tensor
-	// Seed returns this rank's part of grad, a gradient of the distributed tensor or nil, as a gradient of Local.
-	Seed(grad *Tensor) (*Tensor, error)
+	// Seed returns this rank's part of grad, a gradient of the distributed tensor or nil, as a gradient of Local, for the operation of the
+	// given name. It moves a gradient that lies otherwise.
+	Seed(name string, grad *Tensor) (*Tensor, error)
 	// Whole returns all elements of the distributed tensor as an ordinary tensor. All ranks call it.
 	Whole() *Tensor
 	// Apply applies an operation some of whose arguments are distributed tensors.

@@ -74,12 +74,22 @@ func (meta *AutogradMeta) ReturnGrad() {
 
 // SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.
 func (t *Tensor) SetGrad(g *Tensor) {
-	if p := g.Parts(); p != nil {
-		local := p.Local().Alias(true)
+	meta := t.EnsureAutogradMeta()
+	if p := t.Parts(); p != nil && g != nil {
+		local, err := p.Seed("grad", g)
+		if err == nil {
+			local = local.Alias(true)
+		} else {
+			local = ErrorTensor(err)
+		}
 		g.Release()
 		g = local
+	} else if g.Parts() != nil {
+		err := Errorf(TypeError, "grad", "got a distributed gradient with placements %v for an ordinary tensor, want an ordinary one", g.Parts())
+		g.Release()
+		g = ErrorTensor(err)
 	}
-	t.EnsureAutogradMeta().SetGrad(g)
+	meta.SetGrad(g)
 }
 
 // SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.

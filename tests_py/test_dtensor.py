@@ -336,3 +336,32 @@ def test_dropout_is_that_of_one_device():
         assert got.full_tensor().tolist() == want.tolist()
 
     on_ranks(2, fn)
+
+
+def test_ranks_with_seeds_of_their_own_draw_alike():
+    plait.manual_seed(5)
+    want = F.dropout(plait.ones(6, 4), 0.5)
+
+    def fn(rank):
+        plait.manual_seed(5 + rank)
+        mesh = init_device_mesh("cpu", (2,))
+        model = parallelize_module(nn.Linear(4, 4), mesh, ColwiseParallel())
+        model(plait.ones(1, 4))
+        ordinary = plait.randn(3)
+        drawn = [plait.empty(3) for _ in range(2)]
+        dist.all_gather(drawn, ordinary)
+        assert drawn[0].tolist() == drawn[1].tolist()
+        plait.manual_seed(5 + rank)
+        whole = distribute_tensor(plait.ones(6, 4), mesh)
+        assert F.dropout(whole, 0.5).to_local().tolist() == want.tolist()
+
+    on_ranks(2, fn)
+
+
+def test_mesh_of_all_ranks_is_the_same():
+    def fn(rank):
+        a, b = ones(4, placements=[Shard(0)]), ones(4, placements=[Shard(0)])
+        assert a.device_mesh == b.device_mesh
+        assert (a + b).full_tensor().tolist() == [2] * 4
+
+    on_ranks(2, fn)

@@ -80,7 +80,7 @@ func GradReplace(t Tensor, grad Tensor) (status Status) {
 	}
 	g := tensor(grad)
 	if p := v.Parts(); p != nil {
-		local, err := p.Seed(g)
+		local, err := p.Seed("grad", g)
 		if err != nil {
 			return failure(err)
 		}

@@ -38,6 +38,8 @@ func part(t *core.Tensor) *core.Tensor {
 // DTensorDistribute returns a distributed tensor with the elements that t has on the first rank of a mesh, placed as n pairs of a kind and a
 // number say: 0 for a replicated tensor, 1 and the dimension for a shard, 2 and how the ranks' elements are combined for a pending one. It
 // is a leaf. Every rank of the mesh calls it.
+//
+//plait:waits
 func DTensorDistribute(t Tensor, mesh Object, placed Ints, n int64) (status Tensor) {
 	defer protect("distribute_tensor", &status)
 	return result(dtensor.Distribute(tensor(t), meshOf(mesh), placements(placed, n)))

@@ -22,7 +22,7 @@ func localSeeds(outputs, grads []*core.Tensor) (localOutputs, localGrads []*core
 			}
 		}
 		outputs[i] = p.Local()
-		if grads[i], err = p.Seed(grads[i]); err != nil {
+		if grads[i], err = p.Seed("backward", grads[i]); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -1,11 +1,13 @@
 package tensor
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/mesh"
 )
 
 // draws are the ops that fill a tensor with random numbers, and masks those that multiply one by random numbers of its shape.
@@ -13,6 +15,26 @@ var (
 	draws = strings.Fields("normal_ uniform_ random_ exponential_ cauchy_ geometric_ log_normal_ trunc_normal_ bernoulli_ rand_like randn_like randint_like")
 	masks = strings.Fields("dropout dropout1d dropout2d dropout3d")
 )
+
+// agree gives all ranks of a mesh the state of its first rank's generator for a device, unless they have agreed already and have not set a
+// seed since. So replicated draws are equal, and divided ones are parts of one draw. It waits for the ranks.
+func agree(m *mesh.Mesh, d core.Device) error {
+	gen := core.CurrentContext().Generator(d)
+	for i := range m.Shape() {
+		g := m.Group(i)
+		if !gen.Agree(g) {
+			continue
+		}
+		seed, offset := gen.State()
+		w := g.For("the state of random generators").StartExchange("distribute_tensor", binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, seed), offset))
+		if err := w.Wait(); err != nil {
+			return err
+		}
+		first := w.Payloads()[0]
+		gen.SetState(binary.LittleEndian.Uint64(first), binary.LittleEndian.Uint64(first[8:]))
+	}
+	return nil
+}
 
 // random applies an op that draws random numbers for divided tensors: each rank draws those of the whole tensor and keeps its part, so that
 // the ranks' generators stay alike and the numbers are those of one device. ok says whether the op is one.

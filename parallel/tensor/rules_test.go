@@ -101,3 +101,55 @@ func TestMistakes(t *testing.T) {
 		return nil
 	})
 }
+
+func alike(x, y *core.Tensor) bool { return equal([]*core.Tensor{x}, []*core.Tensor{y}) == nil }
+
+// TestRandomStatesAgree draws on ranks with seeds of their own: replicated numbers are equal, and divided ones are those of one device.
+func TestRandomStatesAgree(t *testing.T) {
+	for _, shape := range [][]int{{3}, {2, 2}} {
+		onMesh(t, shape, func(m *mesh.Mesh) error {
+			for again := range 2 { // with the second seeds too
+				seed := uint64(7 + 10*again)
+				core.ManualSeed(seed)
+				want := op.Dropout(op.Ones(6, 5), 0.5, true)
+				core.ManualSeed(seed + uint64(10*m.Coordinate()[0]+len(m.Coordinate())*m.Coordinate()[len(m.Coordinate())-1]))
+				replicated := tensor.Distribute(op.Ones(6, 5), m, nil)
+				state := func() string { return fmt.Sprint(core.CurrentContext().Generator(want.Device()).State()) }
+				before := state()
+				if got := op.Dropout(replicated, 0.5, true).Parts().Local(); !alike(got, want) {
+					return fmt.Errorf("replicated: %v, want %v", got, want)
+				}
+				if state() == before {
+					return fmt.Errorf("the generator has not moved")
+				}
+				core.ManualSeed(seed)
+				sharded := tensor.Distribute(op.Ones(6, 5), m, []core.Placement{core.Shard(0)})
+				if got := tensor.Full(op.Dropout(sharded, 0.5, true)); !alike(got, want) {
+					return fmt.Errorf("divided: %v, want %v", got, want)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// TestGradientsThatAreSet lie as their tensor's gradient does, or are refused.
+func TestGradientsThatAreSet(t *testing.T) {
+	onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+		p := tensor.Distribute(op.Ones(4), m, []core.Placement{core.Shard(0)}).SetRequiresGrad(true)
+		p.SetGrad(tensor.Distribute(op.Ones(4), m, nil))
+		if got := p.Grad(); !slices.Equal(tensor.Placements(got), tensor.Placements(p)) || !alike(tensor.Full(got), op.Ones(4)) {
+			return fmt.Errorf("got %v with placements %v", got, tensor.Placements(got))
+		}
+		p.SetGrad(op.Ones(4))
+		if err := p.Grad().Err(); err == nil || !strings.Contains(err.Error(), "is a distributed tensor") {
+			return fmt.Errorf("an ordinary gradient: got %v, want an error", err)
+		}
+		x := op.Ones(4).SetRequiresGrad(true)
+		x.SetGrad(tensor.Distribute(op.Ones(4), m, nil))
+		if err := x.Grad().Err(); err == nil || !strings.Contains(err.Error(), "for an ordinary tensor") {
+			return fmt.Errorf("a distributed gradient: got %v, want an error", err)
+		}
+		return nil
+	})
+}

@@ -32,10 +32,10 @@ func (p *parts) With(local *core.Tensor) *core.Tensor { return wrap(p.layout, lo
 
 func (p *parts) Gradient(local *core.Tensor) *core.Tensor { return wrap(p.gradient(), local) }
 
-func (p *parts) Seed(grad *core.Tensor) (*core.Tensor, error) {
+func (p *parts) Seed(name string, grad *core.Tensor) (*core.Tensor, error) {
 	if grad == nil {
 		if n := core.Numel(p.shape); n != 1 {
-			return nil, core.Errorf(core.ValueError, "backward", "a gradient can be implied only for an output with one element, got shape %v", p.shape)
+			return nil, core.Errorf(core.ValueError, name, "a gradient can be implied only for an output with one element, got shape %v", p.shape)
 		}
 		if p.here.Numel() != 1 {
 			return op.OnesLike(p.here, op.TensorOptions{}), nil // another rank has the element
@@ -45,9 +45,9 @@ func (p *parts) Seed(grad *core.Tensor) (*core.Tensor, error) {
 	q, ok := grad.Parts().(*parts)
 	switch {
 	case grad.IsNumber() || !ok:
-		return nil, core.Errorf(core.TypeError, "backward", "the gradient of a distributed tensor is a distributed tensor, got %v", grad)
+		return nil, core.Errorf(core.TypeError, name, "the gradient of a distributed tensor is a distributed tensor, got %v", grad)
 	case !same(q.mesh, p.mesh) || !slices.Equal(q.shape, p.shape):
-		return nil, core.Errorf(core.ShapeError, "backward", "got a gradient %v for an output of shape %v, or on another mesh", grad, p.shape)
+		return nil, core.Errorf(core.ShapeError, name, "got a gradient %v for a tensor of shape %v, or on another mesh", grad, p.shape)
 	}
 	local := relay(q.here, q.layout, p.gradient().placements)
 	return local, local.Err()
@@ -178,6 +178,9 @@ func FromLocal(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, sh
 
 // Distribute returns a distributed tensor with the elements that t has on the first rank of the mesh. It is a leaf, which requires a
 // gradient if t does. On the other ranks t gives the shape and the dtype.
+//
+// The first call for a mesh, and the first after the ranks have set a seed, gives all ranks the state of the first rank's random generator,
+// and waits for them.
 func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core.Tensor {
 	const name = "distribute_tensor"
 	if err := t.Usable(name); err != nil {
@@ -185,6 +188,9 @@ func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core
 	}
 	l, err := newLayout(name, m, t.Shape(), placements)
 	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	if err := agree(m, t.Device()); err != nil {
 		return core.ErrorTensor(err)
 	}
 	var local *core.Tensor

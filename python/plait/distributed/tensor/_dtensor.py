@@ -10,7 +10,8 @@ from typing import Any, cast
 from plait import _core
 from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
-from plait.distributed._groups import get_world_size
+from plait.distributed._default_group import init_process_group
+from plait.distributed._groups import is_initialized, resolve_group
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._placements import Placement, Replicate, from_pairs, pairs
 from plait.nn.parameter import Parameter
@@ -145,7 +146,10 @@ def mesh_or_world(mesh: DeviceMesh | None) -> DeviceMesh:
     """Returns the mesh, or all ranks in a row."""
     if mesh is not None:
         return mesh
-    return DeviceMesh("cpu", list(range(get_world_size())))
+    if not is_initialized():
+        init_process_group()
+    world = resolve_group(None, "device_mesh")
+    return DeviceMesh._create("cpu", (world.size(),), None, None, groups=[world])
 
 
 def gathered_bytes() -> int:
