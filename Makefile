@@ -24,7 +24,7 @@ SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128 PLAIT_TEST_DRIVERS="
 # What the compiled module of the Python package is made of.
 SOURCES := $(shell find core gpu parallel capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
-.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist lint fmt clean
+.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist docs docs-serve lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -105,6 +105,12 @@ sdist: setup  ## build the source distribution into dist
 	@mkdir -p dist
 	@.venv/bin/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist")' >/dev/null
 	@ls -1sh dist/*.tar.gz
+
+docs:  ## build the documentation site into build/site; a warning is an error
+	@internal/make/docs
+
+docs-serve:  ## show the documentation site at http://127.0.0.1:8000, and build it again when a page changes
+	@internal/make/docs --serve
 
 lint: setup  ## gofmt, vet, staticcheck, C warnings as errors, ruff and mypy
 	@internal/make/lint

@@ -1,0 +1,119 @@
+"""What MkDocs is told beside mkdocs.yml: the pages of the API reference, and links to files outside docs/."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import griffe
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[2]
+FORGE = "https://github.com/plait-ml/plait/blob/main/"
+log = logging.getLogger("mkdocs.hooks.plait")
+
+# A page each; every class of those in PER_CLASS has one of its own.
+MODULES = """
+nn nn.functional nn.init nn.utils nn.parallel optim optim.lr_scheduler linalg amp autograd cuda func utils.data profiler
+distributed distributed.fsdp distributed.tensor distributed.pipelining distributed.checkpoint distributed.device_mesh distributions
+""".split()
+PER_CLASS = ("nn", "optim")
+
+
+def public(package: griffe.Module, module: str) -> tuple[list[tuple[str, griffe.Object]], list[str]]:
+    """Returns the documented classes and functions of a module, and the functions whose docstring only a call makes."""
+    found, made = [], []
+    for name, member in sorted(package[module].members.items()):
+        if name.startswith("_"):
+            continue
+        try:
+            target = member.final_target if member.is_alias else member
+        except griffe.AliasResolutionError:  # from another package, or made at import time
+            continue
+        if not target.path.startswith("plait."):
+            continue
+        if (target.is_class or target.is_function) and target.docstring:
+            found.append((name, target))
+        elif target.is_attribute:
+            made.append(name)
+    return found, made
+
+
+def summary(target: griffe.Object) -> str:
+    """Returns the first line of a docstring as the cell of a table."""
+    return target.docstring.value.splitlines()[0].replace("|", "\\|").replace("*", "\\*").replace("[", "\\[")
+
+
+def operations() -> dict[str, str]:
+    """Returns where docs/reference has each function of Python."""
+    found = {}
+    for page in sorted((ROOT / "docs/reference").glob("*.md")):
+        entry = ""
+        for line in page.read_text("utf-8").splitlines():
+            if line.startswith("## "):
+                entry = line[3:]
+            elif match := re.match(r"- (?:Python|In place): `(plait\.[\w.]+)\(", line):
+                found.setdefault(match[1], f"{page.name}#{entry.lower()}")
+    return found
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the pages of the API reference."""
+    loader = griffe.GriffeLoader(search_paths=[ROOT / "python"], allow_inspection=False)
+    package = loader.load("plait")
+    loader.expand_exports(package)
+    loader.expand_wildcards(package)
+    loader.resolve_aliases(external=False, implicit=True)
+    where = operations()
+
+    def add(path: str, text: str) -> None:
+        files.append(File.generated(config, f"api/{path}.md", content=text))
+
+    index = ["# Python API", "", "Operations are in the [reference](../reference/README.md). Modules:", ""]
+    for module in MODULES:
+        index.append(f"- [plait.{module}]({module}.md): {package[module].docstring.value.splitlines()[0]}")
+        found, made = public(package, module)
+        lines = [
+            f"# plait.{module}",
+            "",
+            package[module].docstring.value.replace("\n", "\n\n", 1),
+            "",
+            "| | |",
+            "| --- | --- |",
+        ]
+        below = []
+        for name, target in found:
+            path = f"plait.{module}.{name}"
+            if module in PER_CLASS and target.is_class:
+                lines.append(f"| [`{name}`]({module}/{name}.md) | {summary(target)} |")
+                add(f"{module}/{name}", f"# {name}\n\n::: {path}\n")
+            else:
+                lines.append(f"| [`{name}`](#{path}) | {summary(target)} |")
+                below += ["", f"::: {path}"]
+        lines += [
+            f"| [`{name}`](../reference/{where[path]}) | |"
+            for name in made
+            if (path := f"plait.{module}.{name}") in where
+        ]
+        add(module, "\n".join(lines + below) + "\n")
+    add("index", "\n".join(index) + "\n")
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Leads links to files of the repository that are no pages to the forge, and warns of those that lead nowhere."""
+    if page.file.generated_by:
+        return markdown
+    here = Path(page.file.abs_src_path).parent
+
+    def elsewhere(match: re.Match[str]) -> str:
+        target = (here / match[1]).resolve()
+        if target.is_relative_to(ROOT / "docs"):
+            return match[0]
+        if not target.exists():
+            log.warning("%s: the link %s leads nowhere", page.file.src_uri, match[1])
+        return f"]({FORGE}{target.relative_to(ROOT)}{match[2] or ''})"
+
+    return re.sub(r"\]\((\.\.?/[^)#\s]*)(#[^)\s]*)?\)", elsewhere, markdown)
