@@ -15,10 +15,29 @@ FORGE = "https://github.com/plait-ml/plait/blob/main/"
 log = logging.getLogger("mkdocs.hooks.plait")
 
 # A page each; every class of those in PER_CLASS has one of its own.
-MODULES = """
-nn nn.functional nn.init nn.utils nn.parallel optim optim.lr_scheduler linalg amp autograd cuda func utils.data profiler
-distributed distributed.fsdp distributed.tensor distributed.pipelining distributed.checkpoint distributed.device_mesh distributions
-""".split()
+MODULES = [
+    "nn",
+    "nn.functional",
+    "nn.init",
+    "nn.utils",
+    "nn.parallel",
+    "optim",
+    "optim.lr_scheduler",
+    "linalg",
+    "amp",
+    "autograd",
+    "cuda",
+    "func",
+    "utils.data",
+    "profiler",
+    "distributed",
+    "distributed.fsdp",
+    "distributed.tensor",
+    "distributed.pipelining",
+    "distributed.checkpoint",
+    "distributed.device_mesh",
+    "distributions",
+]
 PER_CLASS = ("nn", "optim")
 
 
