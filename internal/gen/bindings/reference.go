@@ -52,7 +52,7 @@ func (m *manual) pages(families []*family) map[string]string {
 			if i+1 < len(f.calls) && f.calls[i+1].row == c.row {
 				other = f.calls[i+1]
 			}
-			names = append(names, fmt.Sprintf("[%s](%s.md#%s)", c.row.Name, f.name, c.row.Name))
+			names = append(names, fmt.Sprintf("[%s](%s.md#%s)", c.row.Name, f.name, strings.ToLower(c.row.Name)))
 			m.entry(&body, c, other)
 		}
 		fmt.Fprintf(&index, "| [%s](%s.md) | %s |\n", f.name, f.name, strings.Join(names, ", "))
