@@ -26,8 +26,9 @@ func TestSort(t *testing.T) {
 		if testing.Short() && core.Numel(shape) > 6000 {
 			continue
 		}
-		for _, d := range []core.DType{core.Float32, core.Float16, core.BFloat16, core.Int64, core.Int32, core.Uint32, core.Int16, core.Uint16, core.Int8, core.Uint8, core.Bool} {
-			if core.Numel(shape) > 20_000 && d != core.Float32 {
+		for i, d := range []core.DType{core.Float32, core.Int64, core.Float16, core.BFloat16, core.Int32, core.Uint32, core.Int16, core.Uint16, core.Int8, core.Uint8, core.Bool} {
+			// The dtypes of a kind differ in how an element is read, which one shape of one launch and one of several tell.
+			if !*all && i > 1 && len(shape) != 2 && shape[0] != 1025 || core.Numel(shape) > 20_000 && d != core.Float32 {
 				continue
 			}
 			v := make([]float64, core.Numel(shape))
