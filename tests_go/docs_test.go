@@ -161,6 +161,9 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		}
 		prose := goBlock.ReplaceAllString(string(source), "")
 		for _, m := range link.FindAllStringSubmatch(prose, -1) {
+			if strings.HasPrefix(m[1], "api/") { // pages that the site's build makes, whose strict mode checks the links
+				continue
+			}
 			_, err := os.Stat(filepath.Join(root, filepath.Dir(name), m[1]))
 			require.NoError(t, err, "%s: link to %s", name, m[1])
 		}

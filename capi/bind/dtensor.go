@@ -42,7 +42,9 @@ func part(t *core.Tensor) *core.Tensor {
 //plait:waits
 func DTensorDistribute(t Tensor, mesh Object, placed Ints, n int64) (status Tensor) {
 	defer protect("distribute_tensor", &status)
-	return result(dtensor.Distribute(tensor(t), meshOf(mesh), placements(placed, n)))
+	v := tensor(t)
+	defer using(v)()
+	return result(dtensor.Distribute(v, meshOf(mesh), placements(placed, n)))
 }
 
 // DTensorFromLocal returns the distributed tensor of which t is the calling rank's part. shape, of dims dimensions, is the whole's; dims -1
