@@ -112,7 +112,7 @@ docs:  ## build the documentation site into build/site; a warning is an error
 docs-serve:  ## show the documentation site at http://127.0.0.1:8000, and build it again when a page changes
 	@internal/make/docs --serve
 
-lint: setup  ## gofmt, vet, staticcheck, C warnings as errors, ruff and mypy
+lint: setup  ## gofmt, vet, staticcheck, C warnings as errors, ruff, mypy, the documentation site
 	@internal/make/lint
 
 fmt: setup  ## format the Go and Python files

@@ -72,24 +72,36 @@ func (meta *AutogradMeta) ReturnGrad() {
 	}
 }
 
-// SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.
+// SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope. A g that
+// [Tensor.LocalGrad] refuses is replaced by the error.
 func (t *Tensor) SetGrad(g *Tensor) {
 	meta := t.EnsureAutogradMeta()
-	if p := t.Parts(); p != nil && g != nil {
-		local, err := p.Seed("grad", g)
-		if err == nil {
-			local = local.Alias(true)
-		} else {
+	if g != nil {
+		local, err := t.LocalGrad(g)
+		switch {
+		case err != nil:
 			local = ErrorTensor(err)
+		case local != g:
+			local = local.Alias(true)
 		}
-		g.Release()
-		g = local
-	} else if g.Parts() != nil {
-		err := Errorf(TypeError, "grad", "got a distributed gradient with placements %v for an ordinary tensor, want an ordinary one", g.Parts())
-		g.Release()
-		g = ErrorTensor(err)
+		if local != g {
+			g.Release()
+			g = local
+		}
 	}
 	meta.SetGrad(g)
+}
+
+// LocalGrad returns what [Tensor.SetGrad] keeps of a gradient for t: g itself, or for a distributed tensor this rank's part of g, which it
+// moves to t's placements. Only one of t and g being distributed is an error.
+func (t *Tensor) LocalGrad(g *Tensor) (*Tensor, error) {
+	if p := t.Parts(); p != nil {
+		return p.Seed("grad", g)
+	}
+	if g.Parts() != nil {
+		return nil, Errorf(TypeError, "grad", "got a distributed gradient for an ordinary tensor, want an ordinary one")
+	}
+	return g, nil
 }
 
 // SetGrad replaces the gradient; nil removes it. It takes over the caller's reference to g, and g leaves its scope.

@@ -12,8 +12,6 @@ type Generator struct {
 	mu     sync.Mutex
 	seed   uint64
 	offset uint64
-	seeds  uint64         // how often it was seeded
-	agreed map[any]uint64 // seeds when [Generator.Agree] was last called, by who called
 }
 
 // NewGenerator returns a generator at the start of the seed's sequence.
@@ -35,24 +33,6 @@ func (g *Generator) Next(n uint64) (seed, offset uint64) {
 func (g *Generator) Seed(seed uint64) {
 	refuseRecording(seedsInStep)
 	g.SetState(seed, 0)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.seeds++
-}
-
-// Agree reports whether g was seeded since the last call with the same key, such as a group of ranks whose generators shall be alike, or
-// there was no such call.
-func (g *Generator) Agree(key any) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if last, ok := g.agreed[key]; ok && last == g.seeds {
-		return false
-	}
-	if g.agreed == nil {
-		g.agreed = map[any]uint64{}
-	}
-	g.agreed[key] = g.seeds
-	return true
 }
 
 // State returns the seed and the next counter.

@@ -78,21 +78,15 @@ func GradReplace(t Tensor, grad Tensor) (status Status) {
 		}
 		return 0
 	}
-	g := tensor(grad)
-	if p := v.Parts(); p != nil {
-		local, err := p.Seed("grad", g)
-		if err != nil {
-			return failure(err)
-		}
-		v, g = p.Local(), local
-	} else if g.Parts() != nil {
-		return failf(core.TypeError, "grad", "got a distributed gradient for an ordinary tensor")
+	g, err := v.LocalGrad(tensor(grad))
+	if err != nil {
+		return failure(err)
 	}
 	g = g.Alias(true)
 	if err := g.Err(); err != nil {
 		return failure(err)
 	}
-	v.SetGrad(g)
+	v.EnsureAutogradMeta().SetGrad(g)
 	return 0
 }
 

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -16,22 +17,22 @@ var (
 	masks = strings.Fields("dropout dropout1d dropout2d dropout3d")
 )
 
-// agree gives all ranks of a mesh the state of its first rank's generator for a device, unless they have agreed already and have not set a
-// seed since. So replicated draws are equal, and divided ones are parts of one draw. It waits for the ranks.
-func agree(m *mesh.Mesh, d core.Device) error {
+// alignGenerators gives all ranks of a mesh the state of its first rank's generator for a device. So replicated draws are equal, and
+// divided ones are parts of one draw. It waits for the ranks, and they exchange their states at every call: no rank could know alone that
+// another has drawn or set a seed.
+func alignGenerators(m *mesh.Mesh, d core.Device) error {
 	gen := core.CurrentContext().Generator(d)
 	for i := range m.Shape() {
-		g := m.Group(i)
-		if !gen.Agree(g) {
-			continue
-		}
 		seed, offset := gen.State()
-		w := g.For("the state of random generators").StartExchange("distribute_tensor", binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, seed), offset))
+		state := binary.LittleEndian.AppendUint64(nil, seed)
+		state = binary.LittleEndian.AppendUint64(state, offset)
+		w := m.Group(i).For("the state of random generators").StartExchange("distribute_tensor", state)
 		if err := w.Wait(); err != nil {
 			return err
 		}
-		first := w.Payloads()[0]
-		gen.SetState(binary.LittleEndian.Uint64(first), binary.LittleEndian.Uint64(first[8:]))
+		if first := w.Payloads()[0]; !bytes.Equal(first, state) {
+			gen.SetState(binary.LittleEndian.Uint64(first), binary.LittleEndian.Uint64(first[8:]))
+		}
 	}
 	return nil
 }

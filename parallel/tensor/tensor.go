@@ -179,8 +179,7 @@ func FromLocal(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, sh
 // Distribute returns a distributed tensor with the elements that t has on the first rank of the mesh. It is a leaf, which requires a
 // gradient if t does. On the other ranks t gives the shape and the dtype.
 //
-// The first call for a mesh, and the first after the ranks have set a seed, gives all ranks the state of the first rank's random generator,
-// and waits for them.
+// It gives all ranks the state of the first rank's random generator, and waits for them.
 func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core.Tensor {
 	const name = "distribute_tensor"
 	if err := t.Usable(name); err != nil {
@@ -190,7 +189,7 @@ func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
-	if err := agree(m, t.Device()); err != nil {
+	if err := alignGenerators(m, t.Device()); err != nil {
 		return core.ErrorTensor(err)
 	}
 	var local *core.Tensor

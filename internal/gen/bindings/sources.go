@@ -63,7 +63,11 @@ func (s *sources) more(name string) string {
 			paragraphs[i] = oneLine(p)
 		}
 	}
-	paragraphs[0] = strings.TrimPrefix(paragraphs[0], new(doc.Package).Synopsis(text))
+	first := new(doc.Package).Synopsis(text)
+	paragraphs[0] = strings.TrimPrefix(paragraphs[0], first)
+	if strings.Count(first, "(") > strings.Count(first, ")") { // the point of "et al." within a source ends no sentence
+		_, paragraphs[0], _ = strings.Cut(paragraphs[0], ").")
+	}
 	text = strings.TrimSpace(strings.Join(paragraphs, "\n\n"))
 	return docLink.ReplaceAllStringFunc(text, func(link string) string {
 		if n := link[1 : len(link)-1]; s.funcs[n] != nil {
