@@ -1,7 +1,8 @@
-"""Python in the documents runs, and prints what it says."""
+"""Python in the documents runs, and prints what it says; the picture is that of the report."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -37,3 +38,12 @@ def test_python_block(code: str, tmp_path: Path) -> None:
 
 def test_readme_has_python() -> None:
     assert any(p.id.startswith("README.md") for p in BLOCKS)
+
+
+def test_picture_is_of_the_report() -> None:
+    spec = importlib.util.spec_from_file_location("docs_picture", ROOT / "internal/docs/picture.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PICTURE.read_text("utf-8") == module.picture()
+    passes = [sum(map(len, module.spans(name))) for name, _ in module.SCHEDULES]
+    assert passes == [4 * 8 * 2, 8 * 8 * 3]  # stages, micro-batches, passes of each
