@@ -324,6 +324,12 @@ def test_modules_of_pytorch_go_into_ours():
     assert again["2.bias"].tolist() == values["model"]["2.bias"]
 
 
+def test_what_pytorch_alone_can_make_is_said():
+    whole = pickled(b"ctorch.nn.modules.container\nSequential\n)\x81.")
+    with pytest.raises(CheckpointError, match=r"container\.Sequential, which PyTorch alone can make.*state_dict"):
+        load(whole, weights_only=False)
+
+
 def test_parameters_stay_parameters():
     p = through({"p": plait.nn.Parameter(plait.ones(2), requires_grad=False)})["p"]
     assert isinstance(p, plait.nn.Parameter) and not p.requires_grad and p.tolist() == [1.0, 1.0]

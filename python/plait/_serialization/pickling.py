@@ -385,8 +385,8 @@ _VALUES: dict[tuple[str, str], Any] = {("torch", d.name): d for d in dt.DTYPES}
 _VALUES |= {("torch", name): d for name, d in STORAGES.items()} | {("torch.storage", "UntypedStorage"): dt.uint8}
 
 
-def value_of(module: str, name: str) -> Any:
-    """Returns what a name stands for: something `Allowed`, or a dtype.
+def value_of(module: str, name: str, trusted: bool = False) -> Any:
+    """Returns what a name stands for: something `Allowed`, or a dtype. Of a file that is trusted, it is one of torch's.
 
     Raises:
         CheckpointError: for a name that stands for nothing in a checkpoint.
@@ -397,6 +397,10 @@ def value_of(module: str, name: str) -> Any:
         return Allowed(f"{module}.{name}", ALLOWED[module, name])
     if module == "torch" and (name.endswith("Storage") or name in ("complex64", "complex128")):
         raise CheckpointError(f"it holds torch.{name}, of a dtype that tensors do not have here")
+    if trusted:
+        raise CheckpointError(
+            f"it names {module}.{name}, which PyTorch alone can make; save a module's state_dict() there, and load that"
+        )
     raise CheckpointError(
         f"it names {module}.{name}, which is not allowed, since it could run any code; "
         "if you trust the file, use weights_only=False"
