@@ -17,23 +17,40 @@ DOCUMENTS = [
     *ROOT.glob("examples/**/*.md"),
     *ROOT.glob("benchmarks/*.md"),
 ]
-BLOCKS = [
-    pytest.param(code, id=f"{path.relative_to(ROOT)}-{i}")
-    for path in sorted(DOCUMENTS)
-    for i, code in enumerate(re.findall(r"^```python\n(.*?)^```", path.read_text(), re.M | re.S), start=1)
-]
+TUTORIALS = ROOT / "docs/tutorials"
+END = "\x1e"  # what is printed after each piece of a program
 
 
-@pytest.mark.parametrize("code", BLOCKS)
-def test_python_block(code: str, tmp_path: Path) -> None:
-    """A block is a whole program; its comment "# Output:", if there is one, says what it prints."""
+def programs() -> list[object]:
+    """Returns the documents' programs: a block is one, and the blocks of a tutorial's page are the pieces of one."""
+    found = []
+    for path in sorted(DOCUMENTS):
+        name = path.relative_to(ROOT)
+        blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.M | re.S)
+        if path.parent == TUTORIALS:
+            found.append(pytest.param(blocks, id=str(name)))
+        else:
+            found += [pytest.param([code], id=f"{name}-{i}") for i, code in enumerate(blocks, start=1)]
+    return found
+
+
+BLOCKS = programs()
+
+
+@pytest.mark.parametrize("pieces", BLOCKS)
+def test_python_block(pieces: list[str], tmp_path: Path) -> None:
+    """The comment "# Output:" that a piece of a program ends with, if there is one, says what it prints."""
+    code = "".join(f"{piece}\nprint({END!r}, flush=True)\n" for piece in pieces)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], check=False, cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    if "# Output:\n" in code:
-        wanted = code.partition("# Output:\n")[2]
-        assert done.stdout.strip() == re.sub(r"^# ?", "", wanted, flags=re.M).strip()
+    *parts, after = done.stdout.split(f"{END}\n")
+    assert not after
+    for piece, printed in zip(pieces, parts, strict=True):
+        if "# Output:\n" in piece:
+            wanted = piece.partition("# Output:\n")[2]
+            assert printed.strip() == re.sub(r"^# ?", "", wanted, flags=re.M).strip()
 
 
 def test_readme_has_python() -> None:
