@@ -43,6 +43,11 @@ func plait_dtensor_placements(t C.plait_tensor, out *C.int64_t, n C.int64_t) C.i
 	return C.int64_t(bind.DTensorPlacements(int64(t), int64(uintptr(unsafe.Pointer(out))), int64(n)))
 }
 
+//export plait_dtensor_placements_like
+func plait_dtensor_placements_like(t C.plait_tensor, shape C.plait_ints, dims C.int64_t, out *C.int64_t, n C.int64_t) C.int64_t {
+	return C.int64_t(bind.DTensorPlacementsLike(int64(t), int64(uintptr(unsafe.Pointer(shape))), int64(dims), int64(uintptr(unsafe.Pointer(out))), int64(n)))
+}
+
 //export plait_dtensor_mesh
 func plait_dtensor_mesh(t C.plait_tensor) C.plait_object {
 	return C.plait_object(bind.DTensorMesh(int64(t)))

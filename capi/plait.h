@@ -1036,6 +1036,11 @@ plait_tensor plait_dtensor_full(plait_tensor t);
 // for an ordinary tensor.
 int64_t plait_dtensor_placements(plait_tensor t, int64_t *out, int64_t n);
 
+// plait_dtensor_placements_like writes the pairs of the placements with which a tensor of the given shape
+// lies as a distributed tensor does, and returns their number; 0 for an ordinary tensor.
+int64_t plait_dtensor_placements_like(plait_tensor t, plait_ints shape, int64_t dims, int64_t *out,
+		int64_t n);
+
 // plait_dtensor_mesh returns the mesh of a distributed tensor.
 plait_object plait_dtensor_mesh(plait_tensor t);
 

@@ -14,6 +14,18 @@ type Parts interface {
 	Seed(name string, grad *Tensor) (*Tensor, error)
 	// Whole returns all elements of the distributed tensor as an ordinary tensor. All ranks call it.
 	Whole() *Tensor
+	// Like returns a distributed tensor of the given shape whose part on this rank fill makes, for the part's shape. It lies as the
+	// distributed tensor does: sharded along dimensions that have the same size in both, elsewhere replicated.
+	Like(shape []int, fill func(local []int) *Tensor) *Tensor
+	// Take returns this rank's part of t, a tensor of the same shape, for the operation of the given name. Of an ordinary tensor every rank
+	// has all elements. It moves a distributed one that lies otherwise, and then all ranks call it. It may return t, or t's own part.
+	Take(name string, t *Tensor) (*Tensor, error)
+	// First reports whether this rank is the first of those that have the same elements.
+	First() bool
+	// Beside reports whether q is on the same mesh.
+	Beside(q Parts) bool
+	// Combine returns the combination of all ranks' tensors, which are ordinary ones of one shape. All ranks call it.
+	Combine(t *Tensor, c Combination) *Tensor
 	// Apply applies an operation some of whose arguments are distributed tensors.
 	Apply(a Application) []*Tensor
 	// Pending reports whether the elements are combined of those of all ranks, so that changing each rank's is not changing the whole.

@@ -82,7 +82,18 @@ func DTensorFull(t Tensor) (status Tensor) {
 // DTensorPlacements writes the pairs of a distributed tensor's placements and returns their number; 0 for an ordinary tensor.
 func DTensorPlacements(t Tensor, out IntsOut, n int64) (status int64) {
 	defer protect("placements", &status)
-	list := dtensor.Placements(tensor(t))
+	return writePlacements(dtensor.Placements(tensor(t)), out, n)
+}
+
+// DTensorPlacementsLike writes the pairs of the placements with which a tensor of the given shape lies as a distributed tensor does, and
+// returns their number; 0 for an ordinary tensor.
+func DTensorPlacementsLike(t Tensor, shape Ints, dims int64, out IntsOut, n int64) (status int64) {
+	defer protect("placements", &status)
+	return writePlacements(dtensor.PlacementsLike(tensor(t), handle.Ints(shape, dims)), out, n)
+}
+
+// writePlacements writes up to n pairs and returns how many there are.
+func writePlacements(list []core.Placement, out IntsOut, n int64) int64 {
 	for i, p := range list[:min(int64(len(list)), n)] {
 		pair := handle.Slice[int64](out, 2*n)[2*i:]
 		pair[0], pair[1] = placeReplicate, 0

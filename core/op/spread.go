@@ -194,7 +194,8 @@ func index(u *Use, ins, outs []string) (list []Strategy) {
 		out[i] = parse(s, 0, lead)
 	}
 	for _, l := range order {
-		if l.letter >= 'A' && l.letter <= 'Z' || sizes[l] <= 1 {
+		// Nothing is gained by dividing one row or none, but an op in place leaves its tensor where it is.
+		if l.letter >= 'A' && l.letter <= 'Z' || sizes[l] <= 1 && !strings.HasSuffix(u.Op, "_") {
 			continue
 		}
 		s := Strategy{In: u.replicated(), Size: sizes[l]}

@@ -51,7 +51,7 @@ func (l *launched) undo() {
 			delete(b.slot.states, name)
 		}
 		for _, t := range b.slot.states {
-			t.Recover()
+			part(t).Recover()
 		}
 	}
 }

@@ -46,12 +46,21 @@ type Group struct {
 
 // A slot is a parameter with what an optimiser keeps for it.
 type slot struct {
-	param   *core.Tensor
+	whole   *core.Tensor // the parameter as it was given
+	param   *core.Tensor // what this rank changes: the parameter, or its part of a distributed one
 	name    string
-	count   float64 // steps so far
-	carried float64 // what the last step left; see [algorithm].carries
-	states  map[string]*core.Tensor
-	history *core.AutogradMeta // the parameter's when it was given
+	count   float64                 // steps so far
+	carried float64                 // what the last step left; see [algorithm].carries
+	states  map[string]*core.Tensor // distributed where the parameter is
+	history *core.AutogradMeta      // the parameter's when it was given
+}
+
+// part returns this rank's part of a distributed tensor, and an ordinary tensor as it is.
+func part(t *core.Tensor) *core.Tensor {
+	if p := t.Parts(); p != nil {
+		return p.Local()
+	}
+	return t
 }
 
 // masterState is the name of the float32 copy of a half parameter among its states.
@@ -133,6 +142,7 @@ func (o *Optimizer) AddGroup(p Params) error {
 		if p.Names != nil {
 			label = p.Names[i]
 		}
+		whole := t
 		if p := t.Parts(); p != nil {
 			if o.algorithm.closure || o.algorithm.apply != nil {
 				return core.Errorf(core.NotImplemented, name, "parameter %s: it looks at parameters as wholes, and this one is placed %v; use an optimiser that works element by element, such as adamw", label, p)
@@ -163,7 +173,7 @@ func (o *Optimizer) AddGroup(p Params) error {
 			return core.Errorf(core.ValueError, name, "parameter %s was given twice", label)
 		}
 		seen[t] = true
-		g.slots = append(g.slots, &slot{param: t, name: label, carried: 1, states: map[string]*core.Tensor{}, history: t.EnsureAutogradMeta()})
+		g.slots = append(g.slots, &slot{whole: whole, param: t, name: label, carried: 1, states: map[string]*core.Tensor{}, history: t.EnsureAutogradMeta()})
 	}
 	maps.Copy(o.known, seen)
 	o.groups = append(o.groups, g)
@@ -184,7 +194,7 @@ func (o *Optimizer) Groups() []*Group {
 func (g *Group) Params() []*core.Tensor {
 	out := make([]*core.Tensor, len(g.slots))
 	for i, s := range g.slots {
-		out[i] = s.param
+		out[i] = s.whole
 	}
 	return out
 }
@@ -279,7 +289,7 @@ func (o *Optimizer) StateBytes() int {
 	for _, g := range o.groups {
 		for _, s := range g.slots {
 			for _, t := range s.states {
-				n += t.Storage().Size()
+				n += part(t).Storage().Size()
 			}
 		}
 	}

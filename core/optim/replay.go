@@ -88,15 +88,15 @@ func (it *item) fits(o *Optimizer) error {
 	names := o.algorithm.states(h)
 	n := 0
 	for _, name := range names {
-		if _, has := o.algorithm.stateShape(name, s.param.Shape()); !has {
+		if _, has := o.algorithm.stateShape(name, s.whole.Shape()); !has {
 			continue
 		}
-		if n >= len(it.states) || s.states[name] != it.states[n] {
+		if n >= len(it.states) || part(s.states[name]) != it.states[n] {
 			return changed("other states are used")
 		}
 		n++
 	}
-	if n != len(it.states) || (h["master_weights"] != 0 && s.param.DType().IsHalf()) != (it.master != nil) || s.states[masterState] != it.master {
+	if n != len(it.states) || (h["master_weights"] != 0 && s.param.DType().IsHalf()) != (it.master != nil) || part(s.states[masterState]) != it.master {
 		return changed("other states are used")
 	}
 	_, err := it.next(o)

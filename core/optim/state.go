@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -95,7 +96,8 @@ func (o *Optimizer) State(n int) (ParamState, bool) {
 }
 
 // LoadStateDict puts the optimiser in the state d, copying its tensors. Groups must have as many parameters as those of
-// d, states the parameters' shapes; on an error nothing has changed.
+// d, states the parameters' shapes; on an error nothing has changed. The state of a distributed parameter is distributed, and moved if it
+// lies otherwise than the parameter, or this rank's part.
 func (o *Optimizer) LoadStateDict(d *StateDict) error {
 	o.lock()
 	defer o.mu.Unlock()
@@ -138,7 +140,7 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 		for k, s := range g.slots {
 			n := d.Groups[i].Params[k]
 			ps, ok := d.Params[n]
-			f := &slot{param: s.param, name: s.name, carried: 1, states: map[string]*core.Tensor{}, history: s.history}
+			f := &slot{whole: s.whole, param: s.param, name: s.name, carried: 1, states: map[string]*core.Tensor{}, history: s.history}
 			fresh[s] = f
 			if !ok {
 				continue
@@ -147,8 +149,8 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 			if v, ok := ps.Numbers[o.algorithm.carries]; ok {
 				f.carried = v
 			}
-			for state, t := range ps.Tensors {
-				c, err := copyState(o.algorithm, s, state, t)
+			for _, state := range slices.Sorted(maps.Keys(ps.Tensors)) { // in one order on all ranks, which move them together
+				c, err := copyState(o.algorithm, s, state, ps.Tensors[state])
 				if err != nil {
 					return fail(err)
 				}
@@ -171,34 +173,64 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 	return nil
 }
 
-// copyState returns a copy of t as a state of s: of its shape, on its device, in the dtype of states.
-func copyState(a *algorithm, s *slot, state string, t *core.Tensor) (*core.Tensor, error) {
-	name := a.name
-	if err := t.Usable(name); err != nil {
-		return nil, core.Errorf(core.ValueError, name, "state %q of parameter %s: %w", state, s.name, err)
-	}
-	if shape, _ := a.stateShape(state, s.param.Shape()); !slices.Equal(t.Shape(), shape) {
-		return nil, core.Errorf(core.ShapeError, name, "state %q of parameter %s has another shape, got %v, want %v", state, s.name, t.Shape(), shape)
+// copyState returns a copy of t as a state of s: of its shape, placed as the parameter, on its device, in the dtype of states.
+func copyState(a *algorithm, s *slot, state string, t *core.Tensor) (c *core.Tensor, err error) {
+	if err := t.Present(a.name); err != nil {
+		return nil, core.Errorf(core.ValueError, a.name, "state %q of parameter %s: %w", state, s.name, err)
 	}
 	d := core.Float32
 	if s.param.DType() == core.Float64 {
 		d = core.Float64
 	}
-	return keptCopy(t, d, s.param.Device())
+	shape, _ := a.stateShape(state, s.whole.Shape())
+	c = s.like(shape, func(shape []int) *core.Tensor { return emptyState(shape, d, s.param.Device()) }).Keep()
+	if err = c.Err(); err == nil {
+		core.NoGrad(func() { core.Tidy(func() { err = s.fill(a, state, c, t) }) })
+	}
+	if err != nil {
+		c.Release()
+		return nil, err
+	}
+	return c, nil
+}
+
+// fill copies t to c, a state of the parameter: t is like it, or lies otherwise on the same mesh, or is this rank's part.
+func (s *slot) fill(a *algorithm, state string, c, t *core.Tensor) error {
+	wrong := func(got, want any) error {
+		return core.Errorf(core.ShapeError, a.name, "state %q of parameter %s has another shape, got %v, want %v", state, s.name, got, want)
+	}
+	to, from := part(c), t
+	switch p := c.Parts(); {
+	case p == nil && t.Parts() != nil:
+		return core.Errorf(core.TypeError, a.name, "state %q of parameter %s, which is not distributed: got %v, want an ordinary tensor of shape %v", state, s.name, t, c.Shape())
+	case p == nil && !slices.Equal(t.Shape(), c.Shape()):
+		return wrong(t.Shape(), c.Shape())
+	case t.Parts() != nil && !slices.Equal(t.Shape(), c.Shape()):
+		return wrong(t, c)
+	case t.Parts() == nil && !slices.Equal(t.Shape(), to.Shape()):
+		return wrong(t.Shape(), fmt.Sprintf("%v, or this rank's part of it, of shape %v", c, to.Shape()))
+	case t.Parts() != nil:
+		var err error
+		if from, err = p.Take(a.name, t); err != nil {
+			return err
+		}
+	}
+	return op.CopyInPlace(to, from).Err()
+}
+
+// emptyState returns an uninitialised tensor that is counted as optimiser state and belongs to no scope.
+func emptyState(shape []int, d core.DType, dev core.Device) (t *core.Tensor) {
+	core.WithCategory(core.OptimizerState, func() { t = op.EmptyWith(shape, op.TensorOptions{DType: &d, Device: dev}).Keep() })
+	return t
 }
 
 // keptCopy returns a contiguous copy of t that is counted as optimiser state.
 func keptCopy(t *core.Tensor, d core.DType, dev core.Device) (c *core.Tensor, err error) {
-	core.NoGrad(func() {
-		core.WithCategory(core.OptimizerState, func() {
-			c = op.EmptyWith(t.Shape(), op.TensorOptions{DType: &d, Device: dev})
-			if err = op.CopyInPlace(c, t).Err(); err != nil {
-				c.Release()
-				return
-			}
-			c.Keep()
-		})
-	})
+	c = emptyState(t.Shape(), d, dev)
+	core.NoGrad(func() { err = op.CopyInPlace(c, t).Err() })
+	if err != nil {
+		c.Release()
+	}
 	return c, err
 }
 

@@ -123,7 +123,7 @@ func (p *plan) prepare(o *Optimizer) error {
 			}
 			it := item{slot: s, of: g, place: place, hyper: g.values(), param: p.contiguous(s.param), grad: p.contiguous(grad)}
 			for _, name := range names {
-				if _, has := o.algorithm.stateShape(name, s.param.Shape()); !has {
+				if _, has := o.algorithm.stateShape(name, s.whole.Shape()); !has {
 					continue
 				}
 				t, err := p.state(o, g, &it, name)
@@ -187,7 +187,7 @@ func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
 		return core.Errorf(core.DeviceError, op, "parameter %s: the gradient is on another device, got %v, want %v", s.name, grad.Device(), s.param.Device())
 	}
 	for name, t := range s.states {
-		shape, _ := a.stateShape(name, s.param.Shape())
+		shape, _ := a.stateShape(name, s.whole.Shape())
 		if t.Device() != s.param.Device() || !slices.Equal(t.Shape(), shape) {
 			return core.Errorf(core.StateError, op, "parameter %s has changed since its state was made, got %v, want %v on %v", s.name,
 				s.param, t.Shape(), t.Device())
@@ -206,11 +206,11 @@ func (p *plan) contiguous(t *core.Tensor) *core.Tensor {
 	return c
 }
 
-// state returns a state of the item's parameter, making it if need be.
+// state returns a state of the item's parameter, or this rank's part of it, making it if need be.
 func (p *plan) state(o *Optimizer, g *Group, it *item, name string) (t *core.Tensor, err error) {
 	s := it.slot
 	if t := s.states[name]; t != nil {
-		return t, nil
+		return part(t), nil
 	}
 	d := core.Float32
 	if s.param.DType() == core.Float64 {
@@ -218,15 +218,19 @@ func (p *plan) state(o *Optimizer, g *Group, it *item, name string) (t *core.Ten
 	}
 	core.WithCategory(core.OptimizerState, func() {
 		if name == masterState {
-			t = op.To(s.param, d)
+			if t = op.To(s.param, d); s.whole != s.param {
+				t = s.whole.Parts().With(t)
+			}
 			return
 		}
 		start := 0.0
 		if o.algorithm.start != nil {
 			start = o.algorithm.start(g.values(), name)
 		}
-		shape, _ := o.algorithm.stateShape(name, s.param.Shape())
-		t = op.Full(shape, core.Num(start), op.TensorOptions{DType: &d, Device: s.param.Device()})
+		shape, _ := o.algorithm.stateShape(name, s.whole.Shape())
+		t = s.like(shape, func(shape []int) *core.Tensor {
+			return op.Full(shape, core.Num(start), op.TensorOptions{DType: &d, Device: s.param.Device()})
+		})
 	})
 	if err := t.Err(); err != nil {
 		return nil, core.Errorf(core.MemoryError, o.algorithm.name, "parameter %s: %w", s.name, err)
@@ -234,7 +238,15 @@ func (p *plan) state(o *Optimizer, g *Group, it *item, name string) (t *core.Ten
 	t.Keep()
 	s.states[name] = t
 	p.made, it.made = append(p.made, made{s, name}), append(it.made, name)
-	return t, nil
+	return part(t), nil
+}
+
+// like returns a tensor of the given shape that fill makes, distributed as the parameter is.
+func (s *slot) like(shape []int, fill func(shape []int) *core.Tensor) *core.Tensor {
+	if p := s.whole.Parts(); p != nil {
+		return p.Like(shape, fill)
+	}
+	return fill(shape)
 }
 
 // run launches the step on each device and counts it.

@@ -22,6 +22,7 @@ import (
 // Errors, on every rank and with all pieces unchanged: a folder without a checkpoint; tensors or values that it lacks; tensors of another
 // shape; a file that is missing, truncated or modified. The error names the file and the tensor.
 func Load(dir string, want State, group *collective.Group) (map[string]json.RawMessage, error) {
+	want = localState(want)
 	w, pieces := worldOf(group, "a load"), want.Pieces
 	var r *reader
 	var plans [][]overlap

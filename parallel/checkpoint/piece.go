@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/tensor"
 )
 
 // A State is what a rank saves, or wants to load.
@@ -22,12 +23,45 @@ type State struct {
 // A Piece is a rank's shard of a tensor.
 type Piece struct {
 	Name   string       // of the whole tensor
-	Tensor *core.Tensor // the shard, in any layout
+	Tensor *core.Tensor // the shard, in any layout; or a distributed tensor, which says where its shards are
 	Shape  []int        // shape of the whole tensor; nil if the piece is all of it
 	Offset []int        // position of the shard in the whole; nil for the origin
 	// Any allows ranks to hold different values of this piece, such as batch norm statistics. The lowest rank's values are saved. Without
 	// it different values are an error.
 	Any bool
+}
+
+// localState returns s with this rank's parts in place of distributed tensors.
+func localState(s State) State {
+	if s.Problem == nil {
+		s.Pieces, s.Problem = localPieces(s.Pieces)
+	}
+	return s
+}
+
+// localPieces returns the pieces with this rank's parts in place of distributed tensors. It leaves out empty parts.
+func localPieces(pieces []Piece) ([]Piece, error) {
+	if !slices.ContainsFunc(pieces, func(p Piece) bool { return p.Tensor.Parts() != nil }) {
+		return pieces, nil
+	}
+	var list []Piece
+	for _, p := range pieces {
+		if parts := p.Tensor.Parts(); parts != nil {
+			switch {
+			case p.Shape != nil || p.Offset != nil:
+				return nil, errorf(core.ValueError, "tensor %q: got a distributed tensor with a shape %v and an offset %v, want none: its placements say where its parts are", p.Name, p.Shape, p.Offset)
+			case parts.Pending():
+				return nil, errorf(core.ValueError, "tensor %q is placed %v, want Shard or Replicate: its elements are combined of those of all ranks; redistribute it first", p.Name, parts)
+			}
+			here := parts.Local()
+			if here.Numel() == 0 && p.Tensor.Numel() > 0 {
+				continue
+			}
+			p.Shape, p.Offset, p.Tensor = slices.Clone(p.Tensor.Shape()), tensor.Offset(p.Tensor), here
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }
 
 // whole returns the shape of the whole tensor.

@@ -17,11 +17,14 @@ import (
 // Errors, on every rank: those of [Save] for pieces that do not match, and those of [Load] for pieces that no rank has, both with all
 // wanted pieces unchanged; errors of the group, such as a rank that has left.
 func Reshard(have, want []Piece, group *collective.Group) error {
-	m, err := newMove(have, want, worldOf(group, "a reshard"))
+	have, problem := localPieces(have)
+	if problem == nil {
+		want, problem = localPieces(want)
+	}
+	m, err := newMove(have, want, problem, worldOf(group, "a reshard"))
 	if err != nil {
 		return err
 	}
-	err = nil
 	core.NoGrad(func() {
 		for _, name := range m.plan.names {
 			if err = m.tensor(name); err != nil {
@@ -81,7 +84,11 @@ func Scatter(whole map[string]*core.Tensor, want []Piece, root int, group *colle
 
 // describeAll returns a description of every tensor of which a rank has a piece, by name.
 func describeAll(have []Piece, w world) (map[string]pieceDescription, error) {
-	mine, problem := describe(have)
+	have, problem := localPieces(have)
+	var mine []pieceDescription
+	if problem == nil {
+		mine, problem = describe(have)
+	}
 	all, err := exchange(w, mine, problem)
 	if err != nil {
 		return nil, err
@@ -103,11 +110,14 @@ type move struct {
 	wants      []map[string][]box // by rank
 }
 
-func newMove(have, want []Piece, w world) (*move, error) {
+// newMove plans a move. A rank with a problem gets it back, and the others an error that names the rank.
+func newMove(have, want []Piece, problem error, w world) (*move, error) {
 	type both struct{ Have, Want []pieceDescription }
 	var mine both
-	var problem error
-	if mine.Have, problem = describe(have); problem == nil {
+	if problem == nil {
+		mine.Have, problem = describe(have)
+	}
+	if problem == nil {
 		mine.Want, problem = describe(want)
 	}
 	all, err := exchange(w, mine, problem)

@@ -119,6 +119,7 @@ type saveJob struct {
 
 // beginSave plans a save. Either all ranks return the same error, or none does.
 func beginSave(dir string, s State, w world) (*saveJob, error) {
+	s = localState(s)
 	sv := &saveJob{}
 	var problem error
 	d := rankDescription{}

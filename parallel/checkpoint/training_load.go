@@ -192,8 +192,15 @@ func (l *loading) allocate(name string, info Info, p *core.Tensor) (*core.Tensor
 		}
 	}
 	var t *core.Tensor
+	empty := func(shape []int) *core.Tensor {
+		return op.EmptyWith(shape, op.TensorOptions{DType: &info.DType, Device: p.Device()})
+	}
 	core.WithCategory(core.OptimizerState, func() {
-		t = op.EmptyWith(shape, op.TensorOptions{DType: &info.DType, Device: p.Device()}).Keep()
+		if parts := p.Parts(); parts != nil {
+			t = parts.Like(shape, empty).Keep()
+		} else {
+			t = empty(shape).Keep()
+		}
 	})
 	if err := t.Err(); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)

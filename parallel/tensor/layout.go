@@ -79,6 +79,17 @@ func (l layout) with(placements []core.Placement) layout {
 // sharded reports whether dimension d is sharded.
 func (l layout) sharded(d int) bool { return slices.Contains(l.placements, core.Shard(d)) }
 
+// like returns the layout of a tensor of another shape that lies as one of this layout does; see [core.Parts].
+func (l layout) like(shape []int) layout {
+	out := layout{l.mesh, slices.Clone(shape), make([]core.Placement, len(l.placements))}
+	for i, q := range l.placements {
+		if q.Kind == core.Sharded && len(shape) == len(l.shape) && shape[q.Dim] == l.shape[q.Dim] {
+			out.placements[i] = q
+		}
+	}
+	return out
+}
+
 // gradient returns the placements of a gradient: replicated where the tensor is pending.
 func (l layout) gradient() layout {
 	out := slices.Clone(l.placements)

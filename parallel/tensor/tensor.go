@@ -42,15 +42,57 @@ func (p *parts) Seed(name string, grad *core.Tensor) (*core.Tensor, error) {
 		}
 		return nil, nil
 	}
-	q, ok := grad.Parts().(*parts)
-	switch {
-	case grad.IsNumber() || !ok:
+	if _, ok := grad.Parts().(*parts); grad.Err() == nil && !ok {
 		return nil, core.Errorf(core.TypeError, name, "the gradient of a distributed tensor is a distributed tensor, got %v", grad)
-	case !same(q.mesh, p.mesh) || !slices.Equal(q.shape, p.shape):
-		return nil, core.Errorf(core.ShapeError, name, "got a gradient %v for a tensor of shape %v, or on another mesh", grad, p.shape)
+	}
+	return p.Take(name, grad)
+}
+
+func (p *parts) Take(name string, t *core.Tensor) (*core.Tensor, error) {
+	if err := t.Present(name); err != nil {
+		return nil, err
+	}
+	q, ok := t.Parts().(*parts)
+	if !ok {
+		q = &parts{layout: layout{p.mesh, t.Shape(), make([]core.Placement, len(p.placements))}, here: t}
+	}
+	switch {
+	case !same(q.mesh, p.mesh):
+		return nil, core.Errorf(core.ValueError, name, "got %v on the mesh %v, want the mesh %v: redistribution between meshes is not possible", t, q.mesh, p.mesh)
+	case !slices.Equal(q.shape, p.shape):
+		return nil, core.Errorf(core.ShapeError, name, "got %v, want the shape %v", t, p.shape)
 	}
 	local := relay(q.here, q.layout, p.gradient().placements)
 	return local, local.Err()
+}
+
+func (p *parts) First() bool {
+	for i, c := range p.mesh.Coordinate() {
+		if c > 0 && p.placements[i].Kind != core.Sharded {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *parts) Beside(q core.Parts) bool {
+	other, ok := q.(*parts)
+	return ok && same(p.mesh, other.mesh)
+}
+
+func (p *parts) Combine(t *core.Tensor, c core.Combination) *core.Tensor {
+	for i := range p.placements {
+		if t.Err() != nil {
+			break
+		}
+		t = combined(p.mesh.Group(i), t, c)
+	}
+	return t
+}
+
+func (p *parts) Like(shape []int, fill func(local []int) *core.Tensor) *core.Tensor {
+	l := p.like(shape)
+	return wrap(l, fill(l.local()))
 }
 
 func (p *parts) Pending() bool {
@@ -218,6 +260,19 @@ func LocalShape(m *mesh.Mesh, placements []core.Placement, shape []int) ([]int, 
 	return l.local(), nil
 }
 
+// Offset returns where the calling rank's part of a distributed tensor begins in the whole; nil for an ordinary tensor.
+func Offset(t *core.Tensor) []int {
+	p, ok := t.Parts().(*parts)
+	if !ok {
+		return nil
+	}
+	out := make([]int, len(p.shape))
+	for d := range out {
+		out[d], _ = p.span(d, len(p.placements))
+	}
+	return out
+}
+
 // Make returns a distributed tensor whose part on each rank fill makes, for the part's shape.
 func Make(m *mesh.Mesh, placements []core.Placement, shape []int, fill func(local []int) *core.Tensor) *core.Tensor {
 	l, err := newLayout("distributed tensor", m, shape, placements)
@@ -278,6 +333,15 @@ func Full(t *core.Tensor) *core.Tensor {
 func Placements(t *core.Tensor) []core.Placement {
 	if p, ok := t.Parts().(*parts); ok {
 		return slices.Clone(p.placements)
+	}
+	return nil
+}
+
+// PlacementsLike returns how a tensor of the given shape lies that lies as t does: it is sharded along dimensions that have the same size in
+// both, elsewhere replicated. For an ordinary t it returns nil.
+func PlacementsLike(t *core.Tensor, shape []int) []core.Placement {
+	if p, ok := t.Parts().(*parts); ok {
+		return p.like(shape).placements
 	}
 	return nil
 }

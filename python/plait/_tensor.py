@@ -204,13 +204,16 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
             return memo[id(self)]
         if not self.is_leaf:
             raise RuntimeError("deepcopy: only leaves can be copied with their gradient; use detach().clone()")
-        copy = self._like(deep_copied(self, memo))
+        copy = self._like(self._deep_copied(memo))
         copy.requires_grad = self.requires_grad
         memo[id(self)] = copy
         if (grad := self.grad) is not None:
             copy.grad = deepcopy(grad, memo)
         copy.__dict__.update(deepcopy(self.__dict__, memo))
         return copy
+
+    def _deep_copied(self, memo: dict[int, Any]) -> Tensor:
+        return deep_copied(self, memo)
 
     def _like(self, made: Tensor) -> Any:
         """Returns `made` as an object of this tensor's class."""

@@ -232,6 +232,10 @@ class Optimizer:
         if isinstance(value, Tensor):
             if key == "step":
                 return value.clone()
+            if hasattr(p, "device_mesh") or hasattr(value, "device_mesh"):
+                from plait.distributed.tensor._alike import state_like
+
+                value = state_like(p, key, value)
             dtype = p.dtype if value.dtype.is_floating_point else None
             return value.to(device=p.device, dtype=dtype, copy=True)
         if isinstance(value, dict):

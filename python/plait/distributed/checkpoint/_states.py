@@ -10,6 +10,8 @@ from plait._errors import CheckpointError
 from plait._tensor import Tensor
 from plait.distributed._placement import copy_placement, local_part, placement_of, reshard, set_placement
 from plait.distributed.checkpoint.metadata import Metadata
+from plait.distributed.tensor._alike import empty_like, laid_like
+from plait.distributed.tensor._dtensor import DTensor
 from plait.nn.modules._state import varies, vary
 from plait.nn.modules.module import Module
 from plait.nn.parallel.data_parallel import DataParallel
@@ -64,6 +66,18 @@ def parameters(optimizer: Optimizer) -> dict[Any, Tensor]:
     return dict(enumerate(p for g in optimizer.param_groups for p in g["params"]))
 
 
+def part_for(value: Any, model: Tensor) -> Any:
+    """Returns what a rank keeps of a full tensor for `model`: all of it, a part of it, or a distributed tensor."""
+    if isinstance(model, DTensor) and isinstance(value, Tensor):
+        return laid_like(value, model)
+    return local_part(value, model)
+
+
+def divided(value: Any) -> bool:
+    """Whether a value is a distributed tensor or a part of a sharded one."""
+    return isinstance(value, DTensor) or placement_of(value) is not None
+
+
 class States(dict[Any, Any]):
     """An optimiser's state by parameter. It knows the parameters, so that a load can create missing tensors.
 
@@ -95,7 +109,7 @@ class States(dict[Any, Any]):
 
     def local_part(self, key: Any, kept: dict[str, Any]) -> dict[str, Any]:
         """Returns a parameter's state with this rank's parts of full tensors."""
-        return {k: v if k in self.numbers else local_part(v, self.params[key]) for k, v in kept.items()}
+        return {k: v if k in self.numbers else part_for(v, self.params[key]) for k, v in kept.items()}
 
     def await_all(self, full: bool = False, device: Any = None, flat: bool = False) -> None:
         """Adds an empty entry for each parameter without a state. A load fills it, whichever dict holds it by then.
@@ -137,6 +151,8 @@ class States(dict[Any, Any]):
         placement = None if name in self.numbers else placement_of(param)
         if isinstance(place, Awaited) and place.full:
             return _ops.empty(shape, dtype=dtype, device=place.device or param.device)
+        if isinstance(param, DTensor) and name not in self.numbers:
+            return empty_like(param, shape, dtype)
         if placement is None or tuple(shape) != placement.shape:
             return _ops.empty(shape, dtype=dtype, device=param.device)
         return set_placement(_ops.empty(param.shape, dtype=dtype, device=param.device), placement)

@@ -15,17 +15,20 @@ from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._groups import get_rank, is_initialized, resolve_group
 from plait.distributed._objects import broadcast_object_list
-from plait.distributed._placement import local_part, placement_of, set_placement
+from plait.distributed._placement import placement_of, set_placement
 from plait.distributed.checkpoint._moving import gather_full, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._states import (
     States,
+    divided,
     flat_states,
     model_state,
     nested,
     optimizer_state,
+    part_for,
     unwrapped_names,
 )
+from plait.distributed.tensor._dtensor import DTensor
 from plait.nn.modules._state import IncompatibleKeys, varies, vary
 from plait.nn.modules.module import Module
 from plait.optim.optimizer import Optimizer
@@ -154,7 +157,7 @@ def set_model_state_dict(
 
     Args:
         model: the model
-        model_state_dict: full tensors, or this rank's pieces
+        model_state_dict: full tensors, this rank's pieces, or distributed tensors
         options: with `broadcast_from_rank0`, the state of rank 0 is loaded
 
     Returns:
@@ -176,11 +179,10 @@ def set_model_state_dict(
     pairs = []
     for name, target in mine.items():
         if name not in missing and isinstance(target, Tensor):
-            source = local_part(model_state_dict[name], target)
-            if source.shape != target.shape or placement_of(source) not in (None, placement_of(target)):
-                raise ValueError(
-                    f"set_model_state_dict: {name!r}: got shape {list(source.shape)}, want {list(target.shape)}"
-                )
+            source = part_for(model_state_dict[name], target)
+            fits = isinstance(source, DTensor) == isinstance(target, DTensor)
+            if not fits or source.shape != target.shape or placement_of(source) not in (None, placement_of(target)):
+                raise ValueError(f"set_model_state_dict: {name!r}: got {_described(source)}, want {_described(target)}")
             pairs.append((target, source))
     for target, source in pairs:
         target.copy_(source)
@@ -253,7 +255,7 @@ def _gather_and_move(state: dict[str, Any], whole: bool, where: device | None, h
     """Returns a state with full tensors or pieces, moved to `where` if given. It is empty unless `here`."""
     gathers: dict[str, Tensor] = {}
     if whole:
-        pieces = {n: t for n, t in flatten(state).items() if isinstance(t, Tensor) and placement_of(t) is not None}
+        pieces = {n: t for n, t in flatten(state).items() if divided(t)}
         if pieces:
             gathers = gather_full(pieces, here, where)
     if not here:
@@ -305,6 +307,11 @@ def state_from_rank0(state: dict[str, Any], params: dict[str, Tensor]) -> dict[s
         params: the parameters by name
     """
     return _from_rank0(state, States({}, dict(params), {"step"}))
+
+
+def _described(t: Tensor) -> str:
+    placed = f" placed {list(t.placements)}" if isinstance(t, DTensor) else ""
+    return f"shape {list(t.shape)}{placed}"
 
 
 def _is_rank0() -> bool:

@@ -20,13 +20,14 @@ def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
 
 
-def _filled(
+def filled(
     make: Callable[[tuple[int, ...]], Tensor],
     size: tuple[Any, ...],
     device_mesh: DeviceMesh | None,
     placements: Sequence[Placement] | None,
     requires_grad: bool,
 ) -> DTensor:
+    """Returns a distributed tensor of whose parts `make` makes one, for the part's shape."""
     mesh, shape = mesh_or_world(device_mesh), array("q", _shape(size))
     placed = placements or [Replicate()] * mesh.ndim
     numbers, local = pairs(placed), array("q", shape)
@@ -49,7 +50,7 @@ def zeros(
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
     """Returns zeros of the shape `size`; each rank makes its part."""
-    return _filled(lambda s: plait.zeros(s, dtype=dtype), size, device_mesh, placements, requires_grad)
+    return filled(lambda s: plait.zeros(s, dtype=dtype), size, device_mesh, placements, requires_grad)
 
 
 def ones(
@@ -61,7 +62,7 @@ def ones(
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
     """Returns ones of the shape `size`; each rank makes its part."""
-    return _filled(lambda s: plait.ones(s, dtype=dtype), size, device_mesh, placements, requires_grad)
+    return filled(lambda s: plait.ones(s, dtype=dtype), size, device_mesh, placements, requires_grad)
 
 
 def empty(
@@ -73,7 +74,7 @@ def empty(
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
     """Returns a tensor of the shape `size` with undefined values; each rank makes its part."""
-    return _filled(lambda s: plait.empty(s, dtype=dtype), size, device_mesh, placements, requires_grad)
+    return filled(lambda s: plait.empty(s, dtype=dtype), size, device_mesh, placements, requires_grad)
 
 
 def full(
@@ -87,7 +88,7 @@ def full(
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
     """Returns a tensor of the shape `size` filled with a number; each rank makes its part."""
-    return _filled(lambda s: plait.full(s, fill_value, dtype=dtype), (size,), device_mesh, placements, requires_grad)
+    return filled(lambda s: plait.full(s, fill_value, dtype=dtype), (size,), device_mesh, placements, requires_grad)
 
 
 def rand(

@@ -10,6 +10,7 @@ from typing import Any, cast
 from plait import _core
 from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
+from plait._tensors.storage import deep_copied
 from plait.distributed._default_group import init_process_group
 from plait.distributed._groups import is_initialized, resolve_group
 from plait.distributed.device_mesh import DeviceMesh
@@ -125,6 +126,10 @@ class DTensor(Tensor):
     def _local_tensor(self) -> Tensor:
         apart = self.detach()  # alive during the call
         return own(check(_core.bind_DTensorLocal(apart._h, 0, -1)))
+
+    def _deep_copied(self, memo: dict[int, Any]) -> Tensor:
+        local = deep_copied(self._local_tensor, memo)
+        return DTensor.from_local(local, self.device_mesh, self.placements, shape=self.shape)
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         placed = ", ".join(repr(p) for p in self.placements)
