@@ -23,6 +23,7 @@ def test_operations_are_counted():
     assert matmul.device == "cpu:0" and 0 < matmul.shortest <= matmul.cpu_time <= matmul.longest
     assert matmul.total == matmul.cpu_time_total == matmul.self_cpu_time_total and matmul.device_time_total == 0
     assert averages["products"].is_range and averages["products"].count == 1
+    assert averages["products"].cpu_time_total > 0 and averages["products"].device_time_total == 0
     assert all(e.shapes is None for e in p.events())
 
 

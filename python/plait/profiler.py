@@ -130,8 +130,8 @@ class EventAverage:
 
     @property
     def cpu_time_total(self) -> float:
-        """The time on CPU devices."""
-        return self.total if self.device.startswith("cpu") else 0.0
+        """The time on CPU devices, and of ranges, which the host measures."""
+        return self.total if self.is_range or self.device.startswith("cpu") else 0.0
 
     @property
     def device_time_total(self) -> float:
