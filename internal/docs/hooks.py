@@ -121,8 +121,14 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def readme() -> str:
+    """Returns the README as a part of Home, which has the title and lists the pages itself."""
+    text = (ROOT / "README.md").read_text("utf-8").removeprefix("# Plait\n").partition("## Where to read on\n")[0]
+    return re.sub(r"\]\((?!https?:)(docs/)?", lambda m: "](" if m[1] else "](../", text).strip()
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Leads links to files of the repository that are no pages to the forge, and warns of those that lead nowhere."""
+    """Leads links to files outside docs/ to the forge, titles excerpts with their file, and puts the README on Home."""
     if page.file.generated_by:
         return markdown
     here = Path(page.file.abs_src_path).parent
@@ -135,4 +141,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             log.warning("%s: the link %s leads nowhere", page.file.src_uri, match[1])
         return f"]({FORGE}{target.relative_to(ROOT)}{match[2] or ''})"
 
+    if page.is_homepage:
+        markdown = re.sub(r"^\[The README\].*$", lambda _: readme(), markdown, flags=re.M)
+    markdown = re.sub(r"^( *```\w+) ([^\s\"]+)$", r'\1 title="\2"', markdown, flags=re.M)  # the file of an excerpt
     return re.sub(r"\]\((\.\.?/[^)#\s]*)(#[^)\s]*)?\)", elsewhere, markdown)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Warns of a block of code that the page shows as text."""
+    if "```" in html:
+        log.warning("%s: a block of code is not understood: %.60r", page.file.src_uri, html[html.index("```") :])
+    return html
