@@ -21,9 +21,15 @@ from plait.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from plait.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 NAMES = [
-    *("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Lion", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
+    *("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Lion", "Muon", "NAdam", "RAdam"),
+    *("RMSprop", "Rprop", "SGD"),
 ]
-MORE = {"SGD": {"momentum": 0.9}, "Adam": {"amsgrad": True}, "RMSprop": {"momentum": 0.5, "centered": True}}
+MORE = {
+    "SGD": {"momentum": 0.9},
+    "Adam": {"amsgrad": True},
+    "RMSprop": {"momentum": 0.5, "centered": True},
+    "LBFGS": {"history_size": 3, "max_iter": 4},
+}
 
 
 def start(seed=0):
@@ -90,8 +96,8 @@ def test_optimizers_go_on_in_another_layout(name, first, then):
         half = train(m, o, 0, 2)
         state = o.state_dict()
         for n, p in enumerate(m.parameters()):
-            for key, value in state["state"][n].items():
-                if value.shape == p.shape:
+            for key, value in state["state"].get(n, {}).items():
+                if isinstance(value, plait.Tensor) and value.shape == p.shape:
                     assert isinstance(value, DTensor) and value.placements == p.placements, key
                     assert value.device_mesh == p.device_mesh
         other = start()
@@ -190,14 +196,15 @@ def in_layout(layout, fn):
     return on_ranks(plait.zeros(shape).numel(), run)
 
 
+@pytest.mark.parametrize("name", ["Adafactor", "AdamW", "LBFGS", "Muon"])
 @pytest.mark.parametrize("saving", LAYOUTS.values(), ids=LAYOUTS)
-def test_every_layout_loads_every_other(tmp_path, saving):
+def test_every_layout_loads_every_other(tmp_path, saving, name):
     alone = start()
-    want = train(alone, optimizer_of("AdamW", alone), 0, 4)
+    want = train(alone, optimizer_of(name, alone), 0, 4)
 
     def save(distribute):
         m = distribute(start())
-        o = optimizer_of("AdamW", m)
+        o = optimizer_of(name, m)
         train(m, o, 0, 2)
         dcp.save({"m": m, "o": o}, checkpoint_id=tmp_path / "objects")
         dcp.async_save(dict(zip("mo", get_state_dict(m, o), strict=True)), checkpoint_id=tmp_path / "names").result()
@@ -205,13 +212,13 @@ def test_every_layout_loads_every_other(tmp_path, saving):
     def load(distribute):
         for seed in (1, 2):
             m = distribute(start(seed))
-            o = optimizer_of("AdamW", m)
+            o = optimizer_of(name, m)
             if seed == 2:
                 train(m, o, 0, 1)
             dcp.load({"m": m, "o": o}, checkpoint_id=tmp_path / "objects")
             close(train(m, o, 2, 4), want)
         m = distribute(start(1))
-        o = optimizer_of("AdamW", m)
+        o = optimizer_of(name, m)
         state = dict(zip("mo", get_state_dict(m, o), strict=True))
         dcp.load(state, checkpoint_id=tmp_path / "names")
         set_state_dict(m, o, model_state_dict=state["m"], optim_state_dict=state["o"])
@@ -220,6 +227,77 @@ def test_every_layout_loads_every_other(tmp_path, saving):
     in_layout(saving, save)
     for layout in LAYOUTS.values():
         in_layout(layout, load)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_of_ordinary_and_distributed_parameters(search):
+    """The loss is a distributed tensor; one parameter is the same on both ranks."""
+
+    def build():
+        plait.manual_seed(0)
+        return [plait.randn(s).double().requires_grad_() for s in [(3, 5), (4,), (2, 2)]]
+
+    def run(params, scale):
+        o = plait.optim.LBFGS(params, lr=0.1, max_iter=5, history_size=2, line_search_fn=search)
+
+        def closure():
+            o.zero_grad()
+            whole = [p.sub(0.5).square().mul(i + 1.0).sum() for i, p in enumerate(params)]
+            loss = sum(x.square() + x for x in (scale(x) for x in whole))
+            loss.backward()
+            return loss
+
+        losses = [full(o.step(closure)).item() for _ in range(4)]
+        return losses, [full(p).detach() for p in params]
+
+    losses, want = run(build(), lambda x: x)
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        a, b, c = build()
+        a, b = (distribute_tensor(x.detach(), mesh, [Shard(0)]).requires_grad_() for x in (a, b))
+        got, params = run([a, b, c], lambda x: x if isinstance(x, DTensor) else distribute_tensor_of(x, mesh))
+        assert got == pytest.approx(losses, rel=1e-9)
+        close(params, want)
+
+    def distribute_tensor_of(x, mesh):
+        return DTensor.from_local(x, mesh, [Replicate()])
+
+    on_ranks(2, fn)
+
+
+@pytest.mark.parametrize("placement", [Shard(0), Shard(1), Replicate()], ids=str)
+def test_grad_scaler(placement):
+    alone = start()
+    o, scaler = optimizer_of("SGD", alone), plait.amp.GradScaler("cpu", init_scale=8.0)
+
+    def step(m, o, scaler, bad):
+        x = plait.ones(4, 3).double()
+        if isinstance(m[0].weight, DTensor):
+            x = distribute_tensor(x, m[0].weight.device_mesh)
+        o.zero_grad()
+        scaler.scale(m(x).square().sum()).backward()
+        if bad:
+            g = full(m[0].weight.grad).clone()
+            g[0, 0] = float("inf")  # of one rank, if it is divided
+            w = m[0].weight
+            w.grad = distribute_tensor(g, w.device_mesh, w.placements) if isinstance(w, DTensor) else g
+        scaler.step(o)
+        scaler.update()
+
+    for i in range(4):
+        step(alone, o, scaler, i == 1)
+    assert scaler.get_scale() == 4
+
+    def fn(rank):
+        m = divided(start(), init_device_mesh("cpu", (2,)), [placement])
+        o, mine = optimizer_of("SGD", m), plait.amp.GradScaler("cpu", init_scale=8.0)
+        for i in range(4):
+            step(m, o, mine, i == 1)
+        assert mine.get_scale() == 4
+        close([full(p) for p in m.parameters()], alone.parameters())
+
+    on_ranks(2, fn)
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -257,6 +335,26 @@ def test_full_states(flat):
                 pieces = get_model_state_dict(m, options=StateDictOptions(cpu_offload=True))
                 assert all(isinstance(v, DTensor) for v in pieces.values())
                 close(train(m, o, 2, 4), want)
+
+    on_ranks(2, fn)
+
+
+def test_buffers_without_dimensions(tmp_path):
+    norm = nn.BatchNorm1d(3)
+    norm(plait.arange(12.0).reshape(4, 3))
+    full_state = copy.deepcopy(get_model_state_dict(norm))
+    dcp.save({"m": norm}, checkpoint_id=tmp_path)
+
+    def fn(rank):
+        for load in (
+            lambda m: set_model_state_dict(m, full_state),
+            lambda m: dcp.load({"m": m}, checkpoint_id=tmp_path),
+        ):
+            m = distribute_module(nn.BatchNorm1d(3), init_device_mesh("cpu", (2,)))
+            load(m)
+            assert m.num_batches_tracked.full_tensor().item() == 1
+            got = get_model_state_dict(m, options=StateDictOptions(full_state_dict=True))
+            assert {k: v.tolist() for k, v in got.items()} == {k: v.tolist() for k, v in full_state.items()}
 
     on_ranks(2, fn)
 

@@ -1,7 +1,9 @@
 package optim
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
@@ -103,8 +105,22 @@ func muon(h Hyper, p, g *core.Tensor, s map[string]*core.Tensor, _ float64) (*co
 	if h["match_rms"] != 0 {
 		ratio = 0.2 * math.Sqrt(max(rows, columns))
 	}
-	update = op.To(orthogonal(update, h), p.DType())
+	update = onWhole(update, func(x *core.Tensor) *core.Tensor { return op.To(orthogonal(x, h), p.DType()) })
 	return op.Sub(shrunk(h, p), op.Mul(update, core.Num(h["lr"]*ratio))), map[string]*core.Tensor{"momentum_buffer": buffer}
+}
+
+// onWhole returns f of t. Of a distributed t every rank computes f of the whole, so that it is what one device computes, and keeps its part.
+func onWhole(t *core.Tensor, f func(*core.Tensor) *core.Tensor) *core.Tensor {
+	p := t.Parts()
+	if p == nil {
+		return f(t)
+	}
+	y := f(p.Whole())
+	local, err := p.Take("muon", y)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return p.With(local.Alias(false))
 }
 
 // orthogonal returns about the orthogonal matrix nearest to x, by Newton and Schulz's iteration in bfloat16, which rounds
@@ -139,14 +155,18 @@ func (p *plan) runComposed(o *Optimizer) (err error) {
 				if s.param.DType() == core.Float64 {
 					d = core.Float64
 				}
-				param, grad := op.To(s.param, d), op.To(it.grad, d)
+				param, grad := op.To(s.whole, d), it.grad
+				if p := s.whole.Parts(); p != nil {
+					grad = p.Gradient(grad.Alias(false))
+				}
+				grad = op.To(grad, d)
 				if it.hyper["maximize"] != 0 {
 					grad = op.Neg(grad)
 				}
 				next, states := o.algorithm.apply(it.hyper, param, grad, s.states, s.count+1)
-				list := []*core.Tensor{next}
-				for name, t := range states {
-					changed, list = append(changed, s.states[name]), append(list, t)
+				list := []*core.Tensor{like(s.whole, next)}
+				for _, name := range slices.Sorted(maps.Keys(states)) { // in one order on all ranks
+					changed, list = append(changed, part(s.states[name])), append(list, like(s.states[name], states[name]))
 				}
 				return list
 			})...)
@@ -170,6 +190,19 @@ func (p *plan) runComposed(o *Optimizer) (err error) {
 		p.made = nil
 	})
 	return err
+}
+
+// like returns t, a result for old, or this rank's part of it where old is distributed.
+func like(old, t *core.Tensor) *core.Tensor {
+	p := old.Parts()
+	if p == nil || t.Err() != nil {
+		return t
+	}
+	local, err := p.Take("step", t)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return local.Alias(false)
 }
 
 // together makes all tensors of a device fail if computing one of them does.

@@ -3,14 +3,14 @@ package optim
 import (
 	"errors"
 	"math"
-	"strconv"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
 
 // NewLBFGS returns the limited-memory BFGS method (Liu and Nocedal 1989, "On the limited memory BFGS method for large
-// scale optimization") over all parameters as one vector; they must be on one device and of one dtype. It steps with
+// scale optimization") over all parameters as one vector; they must be on one device and of one dtype, and distributed ones on one mesh,
+// where each rank keeps its parts of the vectors. It steps with
 // [Optimizer.StepWith], which ends after max_eval evaluations of the loss, or after one more that a line search ends with.
 // Hyperparameters: lr 1, max_iter 20, max_eval 0 (5/4 max_iter), tolerance_grad 1e-7, tolerance_change 1e-9,
 // history_size 100, strong_wolfe 0 (1 searches along each direction for a step that meets the strong Wolfe conditions,
@@ -41,6 +41,8 @@ type lbfgs struct {
 	moves       []*core.Tensor
 	curvatures  []float64 // 1 over the product of the two
 	scale       float64   // of the initial inverse Hessian
+
+	shown map[string]*core.Tensor // see [Optimizer.wholeVectors]
 }
 
 func (l *lbfgs) tensors() []*core.Tensor {
@@ -57,6 +59,7 @@ func (l *lbfgs) release() {
 	for _, t := range l.tensors() {
 		t.Release()
 	}
+	l.forget()
 }
 
 func (l *lbfgs) bytes() int {
@@ -71,6 +74,7 @@ func (l *lbfgs) bytes() int {
 // error stops everything that follows.
 type problem struct {
 	slots []*slot
+	ranks *sharing // nil if no parameter is distributed
 	loss  func() (*core.Tensor, error)
 	hyper Hyper
 	err   error
@@ -97,15 +101,22 @@ func (p *problem) read(t *core.Tensor) float64 {
 	return v
 }
 
-func (p *problem) dot(x, y *core.Tensor) float64 { return p.read(op.Dot(x, y)) }
+func (p *problem) dot(x, y *core.Tensor) float64 {
+	if p.ranks != nil && p.err == nil {
+		return p.read(p.ranks.dot(x, y))
+	}
+	return p.read(op.Dot(x, y))
+}
 
 // norm returns the sum (power 1) or the largest (power infinity) of the absolute values of x.
 func (p *problem) norm(x *core.Tensor, power float64) float64 {
 	if p.err != nil {
 		return 0
 	}
-	n := reduceList([]*core.Tensor{x}, power, true)
-	return p.read(n)
+	if p.ranks != nil {
+		return p.read(p.ranks.norm(x, power))
+	}
+	return p.read(reduceList([]*core.Tensor{x}, power, true))
 }
 
 // add returns x + a y.
@@ -123,6 +134,9 @@ func (p *problem) evaluate() (float64, *core.Tensor) {
 		return 0, nil
 	}
 	v, err := evaluate(p.loss)
+	if err == nil && p.ranks != nil {
+		v, err = p.ranks.agreed(v, p.slots[0].param)
+	}
 	if err != nil {
 		p.err = err
 		return 0, nil
@@ -197,6 +211,9 @@ func (o *Optimizer) stepLBFGS(loss func() (*core.Tensor, error)) (first float64,
 				return
 			}
 		}
+		if p.ranks, err = shared(g.slots); err != nil {
+			return
+		}
 		before := make([]*core.Tensor, len(g.slots))
 		for i, s := range g.slots {
 			before[i] = p.hold(op.Clone(s.param))
@@ -219,6 +236,8 @@ func (o *Optimizer) stepLBFGS(loss func() (*core.Tensor, error)) (first float64,
 			return
 		}
 		next.keep(p)
+		old.forget()
+		next.shown = nil
 		p.release(&next)
 		for _, t := range old.tensors() {
 			if !contains(next.tensors(), t) {
@@ -334,67 +353,4 @@ func (l *lbfgs) towards(p *problem, grad *core.Tensor) *core.Tensor {
 		d = p.add(d, l.moves[i], alpha[i]-p.dot(l.changes[i], d)*l.curvatures[i])
 	}
 	return d
-}
-
-// state returns the method's memory as the state of parameter 0.
-func (l *lbfgs) state() ParamState {
-	s := ParamState{Step: float64(l.iterations), Tensors: map[string]*core.Tensor{}, Numbers: map[string]float64{
-		"func_evals": float64(l.evaluations), "t": l.rate, "prev_loss": l.loss, "H_diag": l.scale, "history": float64(len(l.moves))}}
-	for i := range l.moves {
-		n := strconv.Itoa(i)
-		s.Tensors["old_dirs."+n], s.Tensors["old_stps."+n] = l.changes[i], l.moves[i]
-		s.Numbers["ro."+n] = l.curvatures[i]
-	}
-	if l.direction != nil {
-		s.Tensors["d"], s.Tensors["prev_flat_grad"] = l.direction, l.grad
-	}
-	return s
-}
-
-// loadLBFGS is LoadStateDict for the method.
-func (o *Optimizer) loadLBFGS(d *StateDict, h Hyper) error {
-	g := o.groups[0]
-	n := 0
-	for _, s := range g.slots {
-		n += s.param.Numel()
-	}
-	var l *lbfgs
-	if ps, ok := d.Params[0]; ok {
-		l = &lbfgs{iterations: int(ps.Step), evaluations: int(ps.Numbers["func_evals"]), rate: ps.Numbers["t"], loss: ps.Numbers["prev_loss"],
-			scale: ps.Numbers["H_diag"]}
-		var err error
-		take := func(name string) *core.Tensor {
-			t := ps.Tensors[name]
-			if err != nil {
-				return nil
-			}
-			if t == nil || t.Dim() != 1 || t.Size(0) != n {
-				err = core.Errorf(core.ShapeError, "lbfgs", "state %q is missing or of another shape, got %v, want [%d]", name, t, n)
-				return nil
-			}
-			var c *core.Tensor
-			c, err = keptCopy(t, g.slots[0].param.DType(), g.slots[0].param.Device())
-			return c
-		}
-		if ps.Step > 0 {
-			l.direction, l.grad = take("d"), take("prev_flat_grad")
-		}
-		for i := range int(ps.Numbers["history"]) {
-			k := strconv.Itoa(i)
-			y, s := take("old_dirs."+k), take("old_stps."+k)
-			if err != nil {
-				break
-			}
-			l.changes, l.moves, l.curvatures = append(l.changes, y), append(l.moves, s), append(l.curvatures, ps.Numbers["ro."+k])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if o.lbfgs != nil {
-		o.lbfgs.release()
-	}
-	o.lbfgs = l
-	g.hyper.Store(&h)
-	return nil
 }

@@ -144,9 +144,6 @@ func (o *Optimizer) AddGroup(p Params) error {
 		}
 		whole := t
 		if p := t.Parts(); p != nil {
-			if o.algorithm.closure || o.algorithm.apply != nil {
-				return core.Errorf(core.NotImplemented, name, "parameter %s: it looks at parameters as wholes, and this one is placed %v; use an optimiser that works element by element, such as adamw", label, p)
-			}
 			if p.Pending() {
 				return core.Errorf(core.ValueError, name, "parameter %s is placed %v: every rank would add the step to its part of the sum; redistribute it", label, p)
 			}

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/plait-ml/plait/core"
@@ -78,12 +79,16 @@ func (s *GradScaler) unscale(optimizer any, params []*core.Tensor) error {
 	if err != nil {
 		return err
 	}
-	for _, g := range grads {
+	var meshes []core.Parts // one on each
+	for i, g := range grads {
 		if d := g.Division(); d != nil {
 			step.divided = d
 		}
 		if p := g.Parts(); p != nil {
-			return core.Errorf(core.NotImplemented, "unscale_", "got a gradient placed %v: ranks that scale parts of gradients must agree on what they find", p)
+			if !slices.ContainsFunc(meshes, p.Beside) {
+				meshes = append(meshes, p)
+			}
+			grads[i] = p.Local()
 		}
 		if g.DType() == core.Float16 {
 			return core.Errorf(core.ValueError, "unscale_", "got a gradient in float16, want parameters in float32 that autocast casts")
@@ -100,9 +105,27 @@ func (s *GradScaler) unscale(optimizer any, params []*core.Tensor) error {
 			step.found = append(step.found, found)
 			return changeOn("unscale_", dev, here, func(c *core.Call, _ *core.Tensor) { c.Out(found).Float(inverse) }, contract.OptimUnscale, nil)
 		})
+		if err == nil && len(meshes) > 0 {
+			err = step.agree(meshes)
+		}
 	})
 	step.unscaled = true
 	return err
+}
+
+// agree adds what the ranks of meshes, which have other parts of the gradients, have found.
+func (p *scaledStep) agree(meshes []core.Parts) error {
+	core.Tidy(func() {
+		anywhere := p.found[0]
+		for _, f := range p.found[1:] {
+			anywhere = op.Maximum(anywhere, op.ToDevice(f, anywhere.Device()))
+		}
+		for _, m := range meshes {
+			anywhere = m.Combine(anywhere, core.Maxima)
+		}
+		p.found = append(p.found, anywhere.Alias(false).Keep())
+	})
+	return p.found[len(p.found)-1].Err()
 }
 
 // Found returns, for each device, a number that is not 0 if [GradScaler.Unscale] found a gradient there that is not finite, for

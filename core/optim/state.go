@@ -34,7 +34,8 @@ type ParamState struct {
 	Tensors map[string]*core.Tensor `json:"-"`
 }
 
-// StateDict returns the optimiser's state. The tensors are the optimiser's own and go on changing with it.
+// StateDict returns the optimiser's state. The tensors are the optimiser's own and go on changing with it. Those of L-BFGS for distributed
+// parameters are gathered: every rank of the mesh calls it.
 func (o *Optimizer) StateDict() *StateDict {
 	o.lock()
 	defer o.mu.Unlock()
@@ -57,7 +58,7 @@ func (o *Optimizer) StateDict() *StateDict {
 		d.Groups = append(d.Groups, gs)
 	}
 	if o.lbfgs != nil {
-		d.Params[0] = o.lbfgs.state()
+		d.Params[0] = o.lbfgs.state(o.wholeVectors())
 	}
 	return d
 }
@@ -83,7 +84,7 @@ func (o *Optimizer) State(n int) (ParamState, bool) {
 		if n != 0 || o.lbfgs == nil {
 			return ParamState{}, false
 		}
-		return o.lbfgs.state(), true
+		return o.lbfgs.state(o.wholeVectors()), true
 	}
 	o.settle()
 	for _, g := range o.groups {

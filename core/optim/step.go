@@ -52,9 +52,14 @@ func (o *Optimizer) StepWith(loss func() (*core.Tensor, error)) (float64, error)
 func evaluate(loss func() (*core.Tensor, error)) (v float64, err error) {
 	core.EnableGrad(func() {
 		var t *core.Tensor
-		if t, err = loss(); err == nil {
-			v, err = t.Item()
+		if t, err = loss(); err != nil {
+			return
 		}
+		if p := t.Parts(); p != nil {
+			t = p.Whole()
+			defer t.Release()
+		}
+		v, err = t.Item()
 	})
 	return v, err
 }

@@ -3,11 +3,13 @@ package tensor_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/mesh"
@@ -29,11 +31,9 @@ func startOf(step int) []*core.Tensor {
 
 func ptr[T any](v T) *T { return &v }
 
-// optimizers returns the algorithms that change parameters element by element.
+// optimizers returns the algorithms that make steps from gradients.
 func optimizers() []string {
-	return slices.DeleteFunc(optim.Algorithms(), func(name string) bool {
-		return slices.Contains([]string{"adafactor", "lbfgs", "muon"}, name)
-	})
+	return slices.DeleteFunc(optim.Algorithms(), func(name string) bool { return name == "lbfgs" })
 }
 
 // distributedAs returns the tensors as leaves with one placement.
@@ -119,7 +119,7 @@ func TestOptimizersOfDistributedParameters(t *testing.T) {
 						p := d.Params[i]
 						for _, state := range slices.Sorted(maps.Keys(p.Tensors)) {
 							s := p.Tensors[state]
-							if !slices.Equal(tensor.Placements(s), tensor.Placements(params[i])) || tensor.Mesh(s) != m {
+							if want := tensor.PlacementsLike(params[i], s.Shape()); !slices.Equal(tensor.Placements(s), want) || tensor.Mesh(s) != m {
 								return fmt.Errorf("state %s of parameter %d lies as %v, want %v", state, i, s, params[i])
 							}
 							if err := near(state, s, one.Params[i].Tensors[state]); err != nil {
@@ -198,4 +198,178 @@ func TestStatesThatDoNotFit(t *testing.T) {
 		}
 		return near("exp_avg", o.StateDict().Params[0].Tensors["exp_avg"], before)
 	})
+}
+
+// powers is a loss of distributed and ordinary parameters: the sums of weighted fourth and second powers of their distance from what they
+// shall be.
+func powers(params []*core.Tensor) *core.Tensor {
+	var loss *core.Tensor
+	for i, p := range params {
+		goal := startOf(3)[i%len(trainedShapes)]
+		if p.Parts() != nil {
+			goal = tensor.Redistribute(tensor.FromLocal(goal, tensor.Mesh(p), nil, nil), tensor.Placements(p))
+		}
+		square := op.Square(op.Sub(p, goal))
+		sum := full(op.Add(op.Sum(op.Square(square), nil, false), op.Mul(op.Sum(square, nil, false), core.Num(float64(i+1)))))
+		if loss == nil {
+			loss = sum
+		} else {
+			loss = op.Add(loss, sum)
+		}
+	}
+	return loss
+}
+
+// descend makes some steps of an L-BFGS.
+func descend(o *optim.Optimizer, params []*core.Tensor, n int) (first float64, err error) {
+	for range n {
+		if first, err = o.StepWith(func() (*core.Tensor, error) {
+			o.ZeroGrad()
+			loss := powers(params)
+			return loss, autograd.Backward(loss)
+		}); err != nil {
+			return first, err
+		}
+	}
+	return first, nil
+}
+
+// TestLBFGSOfDistributedParameters goes where one device goes; half way a new optimiser, of parameters that lie otherwise or are on one
+// device, takes over.
+func TestLBFGSOfDistributedParameters(t *testing.T) {
+	places := []core.Placement{core.Shard(0), core.Shard(1), core.Replicate()}
+	for _, search := range []float64{0, 1} {
+		h := optim.Hyper{"lr": 0.5, "max_iter": 3, "history_size": 3, "strong_wolfe": search}
+		if search == 0 {
+			h["lr"] = 0.02
+		}
+		for n, first := range places {
+			t.Run(fmt.Sprintf("%v/%v", search, first), func(t *testing.T) {
+				onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+					ordinary := func() *core.Tensor { return startOf(50)[0].Detach().SetRequiresGrad(true) }
+					lone := func(list []*core.Tensor) []*core.Tensor {
+						out := []*core.Tensor{}
+						for _, x := range list {
+							out = append(out, op.Clone(full(x).Detach()).SetRequiresGrad(true))
+						}
+						return out
+					}
+					want := append(lone(startOf(100)), ordinary())
+					params := append(distributedAs(startOf(100), m, first), ordinary())
+					alone, err := optim.NewLBFGS(want, h)
+					if err != nil {
+						return err
+					}
+					o, err := optim.NewLBFGS(params, h)
+					if err != nil {
+						return err
+					}
+					for range 2 {
+						x, err := descend(alone, want, 1)
+						if err != nil {
+							return err
+						}
+						if y, err := descend(o, params, 1); err != nil || math.Abs(x-y) > 1e-9 {
+							return fmt.Errorf("the loss is %v, want %v: %w", y, x, err)
+						}
+					}
+					d, one := o.StateDict(), alone.StateDict()
+					if len(d.Params[0].Tensors) != len(one.Params[0].Tensors) || len(one.Params[0].Tensors) < 4 {
+						return fmt.Errorf("%d vectors, want %d", len(d.Params[0].Tensors), len(one.Params[0].Tensors))
+					}
+					for _, name := range slices.Sorted(maps.Keys(one.Params[0].Tensors)) {
+						if err := near(name, d.Params[0].Tensors[name], one.Params[0].Tensors[name]); err != nil {
+							return err
+						}
+					}
+					then := places[(n+1)%len(places)]
+					moved := distributedAs(lone(params[:2]), m, then)
+					moved = append(moved, op.Clone(params[2].Detach()).SetRequiresGrad(true))
+					for _, next := range [][]*core.Tensor{moved, lone(params)} {
+						o, err := optim.NewLBFGS(next, h)
+						if err != nil {
+							return err
+						}
+						if err := o.LoadStateDict(d); err != nil {
+							return err
+						}
+						if _, err := descend(o, next, 2); err != nil {
+							return err
+						}
+					}
+					if _, err := descend(alone, want, 2); err != nil {
+						return err
+					}
+					for i := range want {
+						if err := near(fmt.Sprint("parameter ", i), moved[i], want[i]); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// TestLBFGSOfRanksThatDisagree says so, on all ranks.
+func TestLBFGSOfRanksThatDisagree(t *testing.T) {
+	onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+		p := distributedAs(startOf(0)[:1], m, core.Shard(0))
+		o, err := optim.NewLBFGS(p, optim.Hyper{})
+		if err != nil {
+			return err
+		}
+		_, err = o.StepWith(func() (*core.Tensor, error) {
+			loss := op.Mul(powers(p), core.Num(float64(1+m.Coordinate()[0])))
+			return loss, autograd.Backward(loss)
+		})
+		if err == nil || !strings.Contains(err.Error(), "the ranks have other losses") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
+
+// TestScalerOfDistributedGradients leaves a step out on all ranks if one of them finds a gradient that is not finite.
+func TestScalerOfDistributedGradients(t *testing.T) {
+	for _, place := range []core.Placement{core.Shard(0), core.Shard(1), core.Replicate()} {
+		onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+			p := distributedAs(startOf(0), m, place)
+			o, err := optim.NewSGD(p, optim.Hyper{"lr": 1})
+			if err != nil {
+				return err
+			}
+			s := optim.NewGradScaler()
+			s.SetScale(4)
+			for step, bad := range []float64{1, math.Inf(1), math.NaN()} {
+				for i, x := range p {
+					g := op.Full(x.Shape(), core.Num(8), op.TensorOptions{DType: ptr(core.Float64)})
+					if i == 0 { // of rank 0 alone, if it is divided
+						op.FillInPlace(op.Narrow(op.Narrow(g, 0, 0, 1), 1, 0, 1), core.Num(bad*8))
+					}
+					x.SetGrad(tensor.Distribute(g, m, []core.Placement{place}))
+				}
+				before := op.Clone(tensor.Full(p[1]).Detach())
+				finite, err := s.Step(o)
+				if err != nil || finite != (step == 0) {
+					return fmt.Errorf("gradient %v: finite is %v, %w", bad, finite, err)
+				}
+				want := before
+				if finite {
+					want = op.Sub(before, core.Num(2))
+				}
+				if err := near("parameter", p[1], want); err != nil {
+					return err
+				}
+				if err := s.Update(); err != nil {
+					return err
+				}
+			}
+			if s.Scale != 1 {
+				return fmt.Errorf("the factor is %v, want 1", s.Scale)
+			}
+			return nil
+		})
+	}
 }

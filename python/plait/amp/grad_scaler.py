@@ -18,7 +18,7 @@ class GradScaler(_core.ObjectOwner):
     """Multiplies losses by a factor, and divides gradients by it before the step.
 
     A step whose gradients are not all finite is left out, and the factor becomes smaller; after `growth_interval` good
-    ones it becomes larger. Ranks that have parts of the parameters (`plait.FSDP`) decide together::
+    ones it becomes larger. Ranks that have parts of parameters (`plait.FSDP`, distributed tensors) decide together::
 
         scaler.scale(loss).backward()
         scaler.step(optimizer)

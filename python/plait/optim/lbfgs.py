@@ -16,7 +16,9 @@ from plait.optim.optimizer import Closure, ParamsT
 class LBFGS(EngineOptimizer):
     """The limited-memory BFGS method (Liu and Nocedal 1989) over all parameters as one vector.
 
-    A step evaluates the closure several times. Parameters are one group, on one device and of one dtype.
+    A step evaluates the closure several times. Parameters are one group, on one device and of one dtype. Distributed
+    parameters are on one mesh, whose ranks keep parts of the vectors, and the closure returns equal losses there. The
+    state has whole vectors, which are gathered: all ranks call `state_dict`.
 
     Args:
         params: parameters

@@ -68,7 +68,7 @@ def parameters(optimizer: Optimizer) -> dict[Any, Tensor]:
 
 def part_for(value: Any, model: Tensor) -> Any:
     """Returns what a rank keeps of a full tensor for `model`: all of it, a part of it, or a distributed tensor."""
-    if isinstance(model, DTensor) and isinstance(value, Tensor):
+    if isinstance(model, DTensor) and isinstance(value, Tensor) and value.dim() == model.dim():
         return laid_like(value, model)
     return local_part(value, model)
 
@@ -109,7 +109,10 @@ class States(dict[Any, Any]):
 
     def local_part(self, key: Any, kept: dict[str, Any]) -> dict[str, Any]:
         """Returns a parameter's state with this rank's parts of full tensors."""
-        return {k: v if k in self.numbers else part_for(v, self.params[key]) for k, v in kept.items()}
+        return {
+            k: v if k in self.numbers or getattr(v, "ndim", None) == 0 else part_for(v, self.params[key])
+            for k, v in kept.items()
+        }
 
     def await_all(self, full: bool = False, device: Any = None, flat: bool = False) -> None:
         """Adds an empty entry for each parameter without a state. A load fills it, whichever dict holds it by then.
@@ -151,7 +154,7 @@ class States(dict[Any, Any]):
         placement = None if name in self.numbers else placement_of(param)
         if isinstance(place, Awaited) and place.full:
             return _ops.empty(shape, dtype=dtype, device=place.device or param.device)
-        if isinstance(param, DTensor) and name not in self.numbers:
+        if isinstance(param, DTensor) and name not in self.numbers and len(shape) == param.dim() > 0:
             return empty_like(param, shape, dtype)
         if placement is None or tuple(shape) != placement.shape:
             return _ops.empty(shape, dtype=dtype, device=param.device)
