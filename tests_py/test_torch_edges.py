@@ -1,5 +1,7 @@
 """Results at the edges of functions, as PyTorch 2.15 computes them."""
 
+import functools
+
 import numpy as np
 import plait
 import pytest
@@ -27,6 +29,33 @@ def test_clamp_shares_the_gradient_with_a_bound_that_is_a_tensor():
     ]
     assert gradient(lambda x, low: x.clamp(min=low), [1.0, 2, 0], [1.0, 1, 1]) == [[0.5, 1, 0], [0.5, 0, 1]]
     assert gradient(lambda x, high: x.clamp(max=high), [1.0, 2, 0], [1.0, 1, 1]) == [[0.5, 0, 1], [0.5, 1, 0]]
+
+
+def test_gradients_where_a_function_has_a_kink():
+    assert gradient(F.hardswish, [-4.0, -3, -1.5, 3, 4]) == [[0, 0, 0, 1, 1]]
+    nan = float("nan")
+    x, y = [1.0, 1, 2, nan, 1, nan], [1.0, 2, 1, 1, nan, nan]
+    assert gradient(plait.fmax, x, y) == [[0.5, 0, 1, 0, 1, 1], [0.5, 1, 0, 1, 0, 0]]
+    assert gradient(plait.fmin, x, y) == [[0.5, 1, 0, 0, 1, 1], [0.5, 0, 1, 1, 0, 0]]
+    assert gradient(plait.atan2, [0.0, -0.0, 2, 0], [0.0, 0, 0, 2]) == [[0, 0, 0, 0.5], [0, 0, -0.5, 0]]
+    ones = plait.ones(3, dtype=plait.float64)
+    ranking = functools.partial(F.margin_ranking_loss, target=ones, margin=0.5, reduction="none")
+    assert gradient(ranking, [0.5, 0.0, 1.0], [0.0, 0.0, 0.0]) == [[0, -1, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    "drop", [F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout]
+)
+def test_dropout_that_drops_nothing_leaves_its_input_alone(drop):
+    x = plait.ones(2, 3, 4, 4, 4)[:, :, :, 0, 0] if drop is F.dropout1d else plait.ones(2, 3, 4, 4, 4)
+    state = plait.get_rng_state()
+    for inplace in (False, True):
+        assert drop(x, 0.5, training=False, inplace=inplace) is x
+        assert drop(x, 0.0, training=True, inplace=inplace) is x
+    assert x._version == 0 and plait.get_rng_state() == state
+    z = plait.ones(2, 4, requires_grad=True)
+    F.dropout(z.softmax(-1), 0.5, training=False, inplace=True).sum().backward()  # softmax has kept what it returned
+    assert z.grad.tolist() == [[0.0] * 4] * 2
 
 
 def test_index_fill_counts_a_place_once():

@@ -12,7 +12,7 @@ var (
 	relu6Op       = elementwise("relu6", "x", "min(max(x, 0), 6)", "where(x > 0 && x < 6, grad, 0)")
 	hardsigmoidOp = elementwise("hardsigmoid", "x", "min(max(x + 3, 0), 6)/6", "where(x > -3 && x < 3, grad/6, 0)")
 	hardswishOp   = elementwise("hardswish", "x", "x*min(max(x + 3, 0), 6)/6",
-		"where(x < -3, 0, where(x <= 3, grad*(x/3 + 0.5), grad))")
+		"where(x <= -3, 0, where(x < 3, grad*(x/3 + 0.5), grad))")
 	hardshrinkOp = elementwise("hardshrink", "x; lambda", "where(x >= -lambda && x <= lambda, 0, x)",
 		"where(x >= -lambda && x <= lambda, 0, grad)")
 	softshrinkOp = elementwise("softshrink", "x; lambda", "where(x > lambda, x - lambda, where(x < -lambda, x + lambda, 0*x))",

@@ -8,9 +8,9 @@ var (
 	minimumOp = elementwise("minimum", "x, y", "min(x, y)",
 		"where(x == y, grad/2, where(x > y, 0, grad))", "where(x == y, grad/2, where(y > x, 0, grad))")
 	fmaxOp = elementwise("fmax", "x, y", "where(isnan(y), x, where(isnan(x), y, max(x, y)))",
-		"where(x >= y || isnan(y), grad, 0)", "where(x >= y || isnan(y), 0, grad)")
+		"where(x == y, grad/2, where(x > y || isnan(y), grad, 0))", "where(x == y, grad/2, where(x > y || isnan(y), 0, grad))")
 	fminOp = elementwise("fmin", "x, y", "where(isnan(y), x, where(isnan(x), y, min(x, y)))",
-		"where(x <= y || isnan(y), grad, 0)", "where(x <= y || isnan(y), 0, grad)")
+		"where(x == y, grad/2, where(x < y || isnan(y), grad, 0))", "where(x == y, grad/2, where(x < y || isnan(y), 0, grad))")
 
 	// Where x equals one bound, each gets half the gradient; where it equals both, x gets it.
 	clampOp = elementwise("clamp", "x, low, high", "min(max(x, low), high)",

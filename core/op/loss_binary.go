@@ -32,8 +32,8 @@ var (
 		"where(t != 1, max(margin - x, 0), 0) + where(t != -1, x, 0)",
 		"grad*(where(t != -1, 1, 0) - where(t != 1, where(margin - x > 0, 1, 0), 0))", "")
 	marginRankingOp = elementwise("margin_ranking_loss", "x, y, t; margin", "max(t*(y - x) + margin, 0)",
-		"where(t*(y - x) + margin >= 0, -grad*t, 0)", "where(t*(y - x) + margin >= 0, grad*t, 0)",
-		"where(t*(y - x) + margin >= 0, grad*(y - x), 0)")
+		"where(t*(y - x) + margin > 0, -grad*t, 0)", "where(t*(y - x) + margin > 0, grad*t, 0)",
+		"where(t*(y - x) + margin > 0, grad*(y - x), 0)")
 )
 
 // BCEOptions are the optional arguments of [BinaryCrossEntropy] and [BinaryCrossEntropyWithLogits].

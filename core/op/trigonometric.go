@@ -9,7 +9,8 @@ var (
 	asinOp  = elementwise("asin", "x", "asin(x)", "grad*rsqrt(1 - x*x)")
 	acosOp  = elementwise("acos", "x", "acos(x)", "-grad*rsqrt(1 - x*x)")
 	atanOp  = elementwise("atan", "x", "atan(x)", "grad/(1 + x*x)")
-	atan2Op = elementwise("atan2", "x, y", "atan2(x, y)", "grad*y/(x*x + y*y)", "-grad*x/(x*x + y*y)")
+	atan2Op = elementwise("atan2", "x, y", "atan2(x, y)",
+		"where(x == 0 && y == 0, 0, grad*y/(x*x + y*y))", "where(x == 0 && y == 0, 0, -grad*x/(x*x + y*y))")
 	sinhOp  = elementwise("sinh", "x", "sinh(x)", "grad*cosh(x)")
 	coshOp  = elementwise("cosh", "x", "cosh(x)", "grad*sinh(x)")
 	asinhOp = elementwise("asinh", "x", "asinh(x)", "grad*rsqrt(x*x + 1)")

@@ -17,10 +17,10 @@ __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "f
 def _drop(function: Callable[..., Tensor], input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     if not 0 <= p <= 1:
         raise ValueError(f"{function.__name__}: the probability must lie between 0 and 1, got {p}")
-    if not training and not input.dtype.is_floating_point:
+    if not training or p == 0:
         return input
     out = function(input, p, training)
-    return _ops.copy_(input, out) if inplace and out is not input else out
+    return _ops.copy_(input, out) if inplace else out
 
 
 @checked

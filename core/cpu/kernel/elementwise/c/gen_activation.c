@@ -423,7 +423,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_f64) {
   return 0;
 }
 
-// where(x < -3, 0, where(x <= 3, grad * (x / 3 + 0.5), grad))
+// where(x <= -3, 0, where(x < 3, grad * (x / 3 + 0.5), grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -432,12 +432,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = ((x_ < -3.0f) ? 0.0f : ((x_ <= 3.0f) ? (grad_ * (x_ / 3.0f + 0.5f)) : grad_));
+    out0[i] = ((x_ <= -3.0f) ? 0.0f : ((x_ < 3.0f) ? (grad_ * (x_ / 3.0f + 0.5f)) : grad_));
   }
   return 0;
 }
 
-// where(x < -3, 0, where(x <= 3, grad * (x / 3 + 0.5), grad))
+// where(x <= -3, 0, where(x < 3, grad * (x / 3 + 0.5), grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -446,7 +446,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardswish_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = ((x_ < -3.0) ? 0.0 : ((x_ <= 3.0) ? (grad_ * (x_ / 3.0 + 0.5)) : grad_));
+    out0[i] = ((x_ <= -3.0) ? 0.0 : ((x_ < 3.0) ? (grad_ * (x_ / 3.0 + 0.5)) : grad_));
   }
   return 0;
 }

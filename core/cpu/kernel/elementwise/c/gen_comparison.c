@@ -540,7 +540,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_f64) {
   return 0;
 }
 
-// where(x >= y || isnan(y), grad, 0)
+// where(x == y, grad / 2, where(x > y || isnan(y), grad, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -551,12 +551,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = (((x_ >= y_) | ew_isnan_f32(y_)) ? grad_ : 0.0f);
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (((x_ > y_) | ew_isnan_f32(y_)) ? grad_ : 0.0f));
   }
   return 0;
 }
 
-// where(x >= y || isnan(y), grad, 0)
+// where(x == y, grad / 2, where(x > y || isnan(y), grad, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -567,12 +567,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = (((x_ >= y_) | ew_isnan_f64(y_)) ? grad_ : 0.0);
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (((x_ > y_) | ew_isnan_f64(y_)) ? grad_ : 0.0));
   }
   return 0;
 }
 
-// where(x >= y || isnan(y), 0, grad)
+// where(x == y, grad / 2, where(x > y || isnan(y), 0, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_y_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -583,12 +583,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = (((x_ >= y_) | ew_isnan_f32(y_)) ? 0.0f : grad_);
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (((x_ > y_) | ew_isnan_f32(y_)) ? 0.0f : grad_));
   }
   return 0;
 }
 
-// where(x >= y || isnan(y), 0, grad)
+// where(x == y, grad / 2, where(x > y || isnan(y), 0, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -599,7 +599,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = (((x_ >= y_) | ew_isnan_f64(y_)) ? 0.0 : grad_);
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (((x_ > y_) | ew_isnan_f64(y_)) ? 0.0 : grad_));
   }
   return 0;
 }
@@ -632,7 +632,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_f64) {
   return 0;
 }
 
-// where(x <= y || isnan(y), grad, 0)
+// where(x == y, grad / 2, where(x < y || isnan(y), grad, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -643,12 +643,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = (((x_ <= y_) | ew_isnan_f32(y_)) ? grad_ : 0.0f);
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (((x_ < y_) | ew_isnan_f32(y_)) ? grad_ : 0.0f));
   }
   return 0;
 }
 
-// where(x <= y || isnan(y), grad, 0)
+// where(x == y, grad / 2, where(x < y || isnan(y), grad, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -659,12 +659,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = (((x_ <= y_) | ew_isnan_f64(y_)) ? grad_ : 0.0);
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (((x_ < y_) | ew_isnan_f64(y_)) ? grad_ : 0.0));
   }
   return 0;
 }
 
-// where(x <= y || isnan(y), 0, grad)
+// where(x == y, grad / 2, where(x < y || isnan(y), 0, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_y_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -675,12 +675,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = (((x_ <= y_) | ew_isnan_f32(y_)) ? 0.0f : grad_);
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (((x_ < y_) | ew_isnan_f32(y_)) ? 0.0f : grad_));
   }
   return 0;
 }
 
-// where(x <= y || isnan(y), 0, grad)
+// where(x == y, grad / 2, where(x < y || isnan(y), 0, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -691,7 +691,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = (((x_ <= y_) | ew_isnan_f64(y_)) ? 0.0 : grad_);
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (((x_ < y_) | ew_isnan_f64(y_)) ? 0.0 : grad_));
   }
   return 0;
 }

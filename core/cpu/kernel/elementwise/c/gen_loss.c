@@ -1033,7 +1033,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_i64) {
   return 0;
 }
 
-// where(t * (y - x) + margin >= 0, -grad * t, 0)
+// where(t * (y - x) + margin > 0, -grad * t, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1047,12 +1047,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_x_f32) {
     const float x_ = in1[i];
     const float y_ = in2[i];
     const float t_ = in3[i];
-    out0[i] = (((t_ * (y_ - x_) + margin_) >= 0.0f) ? (-grad_ * t_) : 0.0f);
+    out0[i] = (((t_ * (y_ - x_) + margin_) > 0.0f) ? (-grad_ * t_) : 0.0f);
   }
   return 0;
 }
 
-// where(t * (y - x) + margin >= 0, -grad * t, 0)
+// where(t * (y - x) + margin > 0, -grad * t, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1066,12 +1066,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_x_f64) {
     const double x_ = in1[i];
     const double y_ = in2[i];
     const double t_ = in3[i];
-    out0[i] = (((t_ * (y_ - x_) + margin_) >= 0.0) ? (-grad_ * t_) : 0.0);
+    out0[i] = (((t_ * (y_ - x_) + margin_) > 0.0) ? (-grad_ * t_) : 0.0);
   }
   return 0;
 }
 
-// where(t * (y - x) + margin >= 0, grad * t, 0)
+// where(t * (y - x) + margin > 0, grad * t, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_y_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1085,12 +1085,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_y_f32) {
     const float x_ = in1[i];
     const float y_ = in2[i];
     const float t_ = in3[i];
-    out0[i] = (((t_ * (y_ - x_) + margin_) >= 0.0f) ? (grad_ * t_) : 0.0f);
+    out0[i] = (((t_ * (y_ - x_) + margin_) > 0.0f) ? (grad_ * t_) : 0.0f);
   }
   return 0;
 }
 
-// where(t * (y - x) + margin >= 0, grad * t, 0)
+// where(t * (y - x) + margin > 0, grad * t, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1104,12 +1104,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_y_f64) {
     const double x_ = in1[i];
     const double y_ = in2[i];
     const double t_ = in3[i];
-    out0[i] = (((t_ * (y_ - x_) + margin_) >= 0.0) ? (grad_ * t_) : 0.0);
+    out0[i] = (((t_ * (y_ - x_) + margin_) > 0.0) ? (grad_ * t_) : 0.0);
   }
   return 0;
 }
 
-// where(t * (y - x) + margin >= 0, grad * (y - x), 0)
+// where(t * (y - x) + margin > 0, grad * (y - x), 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_t_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1123,12 +1123,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_t_f32) {
     const float x_ = in1[i];
     const float y_ = in2[i];
     const float t_ = in3[i];
-    out0[i] = (((t_ * (y_ - x_) + margin_) >= 0.0f) ? (grad_ * (y_ - x_)) : 0.0f);
+    out0[i] = (((t_ * (y_ - x_) + margin_) > 0.0f) ? (grad_ * (y_ - x_)) : 0.0f);
   }
   return 0;
 }
 
-// where(t * (y - x) + margin >= 0, grad * (y - x), 0)
+// where(t * (y - x) + margin > 0, grad * (y - x), 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1142,7 +1142,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(margin_ranking_loss_grad_t_f64) {
     const double x_ = in1[i];
     const double y_ = in2[i];
     const double t_ = in3[i];
-    out0[i] = (((t_ * (y_ - x_) + margin_) >= 0.0) ? (grad_ * (y_ - x_)) : 0.0);
+    out0[i] = (((t_ * (y_ - x_) + margin_) > 0.0) ? (grad_ * (y_ - x_)) : 0.0);
   }
   return 0;
 }

@@ -284,7 +284,7 @@ PLAITK_ELEMENTWISE_LOOP(atan2_f64) {
   return 0;
 }
 
-// grad * y / (x * x + y * y)
+// where(x == 0 && y == 0, 0, grad * y / (x * x + y * y))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -295,12 +295,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = grad_ * y_ / (x_ * x_ + y_ * y_);
+    out0[i] = (((x_ == 0.0f) & (y_ == 0.0f)) ? 0.0f : (grad_ * y_ / (x_ * x_ + y_ * y_)));
   }
   return 0;
 }
 
-// grad * y / (x * x + y * y)
+// where(x == 0 && y == 0, 0, grad * y / (x * x + y * y))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -311,12 +311,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = grad_ * y_ / (x_ * x_ + y_ * y_);
+    out0[i] = (((x_ == 0.0) & (y_ == 0.0)) ? 0.0 : (grad_ * y_ / (x_ * x_ + y_ * y_)));
   }
   return 0;
 }
 
-// -grad * x / (x * x + y * y)
+// where(x == 0 && y == 0, 0, -grad * x / (x * x + y * y))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_grad_y_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -327,12 +327,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = -grad_ * x_ / (x_ * x_ + y_ * y_);
+    out0[i] = (((x_ == 0.0f) & (y_ == 0.0f)) ? 0.0f : (-grad_ * x_ / (x_ * x_ + y_ * y_)));
   }
   return 0;
 }
 
-// -grad * x / (x * x + y * y)
+// where(x == 0 && y == 0, 0, -grad * x / (x * x + y * y))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -343,7 +343,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = -grad_ * x_ / (x_ * x_ + y_ * y_);
+    out0[i] = (((x_ == 0.0) & (y_ == 0.0)) ? 0.0 : (-grad_ * x_ / (x_ * x_ + y_ * y_)));
   }
   return 0;
 }
