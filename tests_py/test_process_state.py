@@ -17,6 +17,7 @@ SHARED = {
     "_errors._classes": "a cache of classes, which setdefault keeps one of each kind",
     "_device._drivers": "a cache of what never changes: the driver of an open GPU",
     "_device._first_word": "the program's first word for a GPU, which is the process's, as device says",
+    "_serialization/allowed_classes._allowed": "what the process allows in checkpoints, as add_safe_globals says",
     "_engine/precision._fast": "a permission of the process, as set_float32_matmul_precision says",
     "_engine/callbacks._next_key": "an iterator over keys that are never given twice",
     "_engine/callbacks._shared": "what the one engine of the process refers to, by keys that are never given twice",

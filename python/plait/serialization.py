@@ -18,9 +18,16 @@ import numpy as np
 from plait import _core
 from plait._engine.runtime import check, wait_value
 from plait._errors import CheckpointError, checkpoint_error, checkpoint_errors
+from plait._serialization.allowed_classes import (
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    safe_globals,
+)
 from plait._serialization.archives import MAGIC, Archive, CallerError, MapLocation, Row, name_of
 from plait._serialization.files import replaced
 from plait._serialization.pickling import Pickler
+from plait._serialization.unpickling import refused_names
 from plait._tensor import Tensor
 
 FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
@@ -145,8 +152,8 @@ def load(
             all elements on the CPU and the file's device that returns the tensor to use, or None; by default they go
             where they were
         pickle_module: only Python's own
-        weights_only: take tensors, numbers, strings and containers alone. With False the file can run any code: load
-            what you trust. None is True
+        weights_only: take tensors, numbers, strings and containers alone, and what `add_safe_globals` allows. With
+            False the file can run any code: load what you trust. None is True
         mmap: has no effect
         pickle_load_args: encoding, errors and fix_imports, which mean nothing for strings of Python 3
 
@@ -170,6 +177,23 @@ def load(
                 return _load(file, path, map_location, weights_only is not False)
     except CallerError as caller:
         raise caller.error from None
+
+
+def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
+    """Returns the classes and functions that a file names and `load` refuses, as "module.name", in order.
+
+    Args:
+        f: a path, or a file open for reading bytes that can seek, of a zip archive as `save` writes
+
+    Raises:
+        CheckpointError: if it is no such file.
+    """
+    with checkpoint_errors("get_unsafe_globals_in_checkpoint", _path_of(f)), contextlib.ExitStack() as stack:
+        file = f if not isinstance(f, str | os.PathLike) else stack.enter_context(open(f, "rb"))
+        try:
+            return refused_names(Archive(file, None).pickle())
+        except (zipfile.BadZipFile, EOFError) as error:
+            raise CheckpointError(f"it is no checkpoint in a zip archive: {error}") from None
 
 
 def _load(file: IO[bytes], path: str, where: MapLocation, weights_only: bool) -> Any:
@@ -207,4 +231,7 @@ def _contents(file: IO[bytes]) -> io.BytesIO | mmap.mmap:
     return mapped
 
 
-__all__ = ["CheckpointError", "load", "save"]
+__all__ = [
+    "CheckpointError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint",
+    "load", "safe_globals", "save",
+]  # fmt: skip

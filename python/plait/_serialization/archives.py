@@ -155,7 +155,11 @@ class Archive(_Source):
             order = self._read("byteorder").decode("ascii", "replace")
             if order != sys.byteorder:
                 raise CheckpointError(f"its bytes are in {shown(order)} order, this machine's are in {sys.byteorder}")
-        return self._unpickled(self._read("data.pkl"), weights_only)
+        return self._unpickled(self.pickle(), weights_only)
+
+    def pickle(self) -> bytes:
+        """Returns the pickle of the object."""
+        return self._read("data.pkl")
 
     def _read(self, name: str) -> bytes:
         try:

@@ -18,6 +18,7 @@ from plait._engine.runtime import MAX_DIMS, check, own
 from plait._errors import CheckpointError
 from plait._layout import Size
 from plait._modes import no_grad
+from plait._serialization.allowed_classes import REFUSED
 from plait._tensor import Tensor
 
 
@@ -401,7 +402,9 @@ def value_of(module: str, name: str, trusted: bool = False) -> Any:
         raise CheckpointError(
             f"it names {module}.{name}, which PyTorch alone can make; save a module's state_dict() there, and load that"
         )
+    never = module.partition(".")[0] in REFUSED
     raise CheckpointError(
         f"it names {module}.{name}, which is not allowed, since it could run any code; "
-        "if you trust the file, use weights_only=False"
+        + ("" if never else "if you trust that, use serialization.add_safe_globals; ")
+        + "if you trust the file, use weights_only=False"
     )

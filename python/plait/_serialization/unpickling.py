@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from plait._errors import CheckpointError, damage
+from plait._serialization.allowed_classes import REFUSED, allowed
 from plait._serialization.pickling import ALLOWED, Allowed, _numpy_data, checked_key, pairs, shown, value_of
 
 _MARK = object()
@@ -26,10 +27,10 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class DataUnpickler:
-    """Reads a pickle of numbers, strings, containers and tensors. Every other name in it is an error.
+    """Reads a pickle of numbers, strings, containers and tensors, and of what `add_safe_globals` allows.
 
-    It runs the pickle's instructions itself: only what `_pickling.ALLOWED` lists is ever called, and only objects that
-    the pickle made are ever changed.
+    Every other name in it is an error. It runs the pickle's instructions itself: only what `_pickling.ALLOWED` lists,
+    and what the program allows, is ever called, and only objects that the pickle made are ever changed.
     """
 
     def __init__(self, storage: Callable[[Any], Any]) -> None:
@@ -44,6 +45,7 @@ class DataUnpickler:
         """
         import pickletools  # slow to import, and few programs read such files
 
+        self._allowed = allowed()
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         with damage("its pickle"):
@@ -85,15 +87,22 @@ class DataUnpickler:
             self._fill(name)
         elif name == "GLOBAL":
             module, _, attribute = arg.partition(" ")
-            stack.append(value_of(module, attribute))
+            stack.append(_checked_name(self._allowed, module, attribute))
         elif name == "STACK_GLOBAL":
             attribute, module = stack.pop(), stack.pop()
-            stack.append(value_of(str(module), str(attribute)))
+            stack.append(_checked_name(self._allowed, str(module), str(attribute)))
         elif name == "REDUCE":
             args, made = stack.pop(), stack.pop()
-            if not isinstance(made, Allowed) or not isinstance(args, tuple):
+            run = made.run if isinstance(made, Allowed) else self._allowed_itself(made)
+            if run is None or not isinstance(args, tuple):
                 raise CheckpointError(f"it calls {shown(made)}, which is not allowed")
-            stack.append(made.run(*args))
+            stack.append(run(*args))
+        elif name in ("NEWOBJ", "NEWOBJ_EX"):
+            kwargs = stack.pop() if name == "NEWOBJ_EX" else {}
+            args, made = stack.pop(), stack.pop()
+            if not isinstance(self._allowed_itself(made), type):
+                raise CheckpointError(f"it makes a new {shown(made)}, which is not allowed")
+            stack.append(made.__new__(made, *args, **kwargs))
         elif name == "BINPERSID":
             stack.append(self._storage(stack.pop()))
         elif name == "BUILD":
@@ -105,6 +114,10 @@ class DataUnpickler:
             self._marked()
         elif name not in ("PROTO", "FRAME"):
             raise CheckpointError(f"its pickle has the instruction {name}, which is not allowed")
+
+    def _allowed_itself(self, value: Any) -> Any:
+        """Returns a class or function if the program allows it, else None."""
+        return value if any(value is a for a in self._allowed.values()) else None
 
     def _top(self, n: int) -> list[Any]:
         if len(self._stack) < n or any(v is _MARK for v in self._stack[-n:]):
@@ -153,13 +166,55 @@ class DataUnpickler:
                 if known is value:
                     self._memo[key] = filled
             return filled
+        if self._allowed_itself(type(value)) is not None:
+            return _with_own_state(value, state)
         raise CheckpointError(f"it sets the state of a {type(value).__name__}, which is not allowed")
+
+
+def _checked_name(allowed: dict[str, Any], module: str, name: str) -> Any:
+    """Returns what a name stands for: what it is in every checkpoint, or what the program allows by it."""
+    own = allowed.get(f"{module}.{name}")
+    if own is None or (module, name) in ALLOWED or module.partition(".")[0] in REFUSED:
+        return value_of(module, name)
+    return own
+
+
+def _with_own_state(value: Any, state: Any) -> Any:
+    """Gives an object its state as pickle does."""
+    if hasattr(value, "__setstate__"):
+        value.__setstate__(state)
+        return value
+    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    vars(value).update(attributes) if attributes else None
+    for name, kept in (slots or {}).items():
+        setattr(value, name, kept)
+    return value
 
 
 def _pairs(values: list[Any]) -> dict[Any, Any]:
     if len(values) % 2:
         raise ValueError("a key without a value")
     return pairs(zip(values[::2], values[1::2], strict=True))
+
+
+def refused_names(data: bytes) -> list[str]:
+    """Returns the names in a pickle that `DataUnpickler` refuses, each once, sorted."""
+    import pickletools
+
+    known, found = allowed(), set()
+    texts: list[str] = []
+    with damage("its pickle"):
+        for op, arg, _ in pickletools.genops(data):
+            if "UNICODE" in op.name:
+                texts.append(str(arg))
+            elif op.name in ("GLOBAL", "STACK_GLOBAL"):
+                # The two texts before a name from the stack are its parts.
+                module, name = str(arg).split(" ", 1) if op.name == "GLOBAL" else texts[-2:]
+                try:
+                    _checked_name(known, module, name)
+                except CheckpointError:
+                    found.add(f"{module}.{name}")
+    return sorted(found)
 
 
 class _ObjectUnpickler(pickle.Unpickler):
