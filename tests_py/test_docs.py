@@ -17,7 +17,7 @@ DOCUMENTS = [
     *ROOT.glob("examples/**/*.md"),
     *ROOT.glob("benchmarks/*.md"),
 ]
-TUTORIALS = ROOT / "docs/tutorials"
+TUTORIALS, PICTURES = ROOT / "docs/tutorials", ROOT / "docs/pictures"
 END = "\x1e"  # what is printed after each piece of a program
 
 
@@ -51,6 +51,14 @@ def test_python_block(pieces: list[str], tmp_path: Path) -> None:
         if "# Output:\n" in piece:
             wanted = piece.partition("# Output:\n")[2]
             assert printed.strip() == re.sub(r"^# ?", "", wanted, flags=re.M).strip()
+    for picture in tmp_path.glob("*.svg"):
+        if (PICTURES / picture.name).exists():
+            assert picture.read_text("utf-8") == (PICTURES / picture.name).read_text("utf-8"), picture.name
+
+
+def test_pictures_are_made() -> None:
+    saved = re.findall(r'save\("(\w+\.svg)"\)', "".join("".join(p.values[0]) for p in BLOCKS))
+    assert {p.name for p in PICTURES.iterdir()} <= {*saved, "pipelines.svg"}
 
 
 def test_readme_has_python() -> None:
