@@ -14,20 +14,26 @@ ROOT = Path(__file__).resolve().parents[2]
 FORGE = "https://github.com/plait-ml/plait/blob/main/"
 log = logging.getLogger("mkdocs.hooks.plait")
 
-# A page each; every class of those in PER_CLASS has one of its own.
+# A page each; every class of those in PER_CLASS has one of its own. The package itself comes first.
 MODULES = [
+    "",
     "nn",
     "nn.functional",
     "nn.init",
     "nn.utils",
+    "nn.utils.rnn",
     "nn.parallel",
     "optim",
     "optim.lr_scheduler",
+    "optim.swa_utils",
     "linalg",
     "amp",
     "autograd",
+    "autograd.graph",
     "cuda",
     "func",
+    "serialization",
+    "utils.checkpoint",
     "utils.data",
     "profiler",
     "distributed",
@@ -44,8 +50,13 @@ PER_CLASS = ("nn", "optim")
 def public(package: griffe.Module, module: str) -> tuple[list[tuple[str, griffe.Object]], list[str]]:
     """Returns the documented classes and functions of a module, and the functions whose docstring only a call makes."""
     found, made = [], []
-    for name, member in sorted(package[module].members.items()):
-        if name.startswith("_"):
+    scope = package[module] if module else package
+    if scope.exports is not None:
+        names = {str(name) for name in scope.exports}
+    else:  # what a module imports for its own use is not public; what a package imports is
+        names = scope.members.keys() - (set() if scope.is_init_module else scope.imports.keys())
+    for name, member in sorted(scope.members.items()):
+        if name.startswith("_") or name not in names:
             continue
         try:
             target = member.final_target if member.is_alias else member
@@ -78,6 +89,20 @@ def operations() -> dict[str, str]:
     return found
 
 
+def tensor(package: griffe.Module, where: dict[str, str]) -> str:
+    """Returns the page of the class Tensor: what it has beside operations."""
+    members = []
+    for name, member in sorted(package["Tensor"].final_target.all_members.items()):
+        target = member.final_target if member.is_alias else member
+        if not name.startswith("_") and target.docstring and f"plait.{name.removesuffix('_')}" not in where:
+            members.append(name)
+    about = (
+        "[Operations](../reference/README.md) are methods too, under their names; those that end in `_` work in place."
+    )
+    options = f"    options: {{inherited_members: true, members: [{', '.join(members)}]}}"
+    return f"# plait.Tensor\n\n{about}\n\n::: plait.Tensor\n{options}\n"
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Adds the pages of the API reference."""
     loader = griffe.GriffeLoader(search_paths=[ROOT / "python"], allow_inspection=False)
@@ -92,19 +117,27 @@ def on_files(files: Any, config: Any) -> Any:
 
     index = ["# Python API", "", "Operations are in the [reference](../reference/README.md). Modules:", ""]
     for module in MODULES:
-        index.append(f"- [plait.{module}]({module}.md): {package[module].docstring.value.splitlines()[0]}")
+        scope, full = (package[module], f"plait.{module}") if module else (package, "plait")
+        index.append(f"- [{full}]({module or full}.md): {scope.docstring.value.splitlines()[0]}")
         found, made = public(package, module)
+        about = scope.docstring.value.replace("\n", "\n\n", 1)
+        if not module:  # has every operation, which has an entry in the reference
+            found = [(name, t) for name, t in found if name != "Tensor" and f"plait.{name}" not in where]
+            made = []
+            about += "\n\nThe [operations](../reference/README.md) are here too, and [`Tensor`](Tensor.md)."
+            index.append(f"- [plait.Tensor](Tensor.md): {summary(package['Tensor'].final_target)}")
+            add("Tensor", tensor(package, where))
         lines = [
-            f"# plait.{module}",
+            f"# {full}",
             "",
-            package[module].docstring.value.replace("\n", "\n\n", 1),
+            about,
             "",
             "| | |",
             "| --- | --- |",
         ]
         below = []
         for name, target in found:
-            path = f"plait.{module}.{name}"
+            path = f"{full}.{name}"
             if module in PER_CLASS and target.is_class:
                 lines.append(f"| [`{name}`]({module}/{name}.md) | {summary(target)} |")
                 add(f"{module}/{name}", f"# {name}\n\n::: {path}\n")
@@ -112,11 +145,9 @@ def on_files(files: Any, config: Any) -> Any:
                 lines.append(f"| [`{name}`](#{path}) | {summary(target)} |")
                 below += ["", f"::: {path}"]
         lines += [
-            f"| [`{name}`](../reference/{where[path]}) | |"
-            for name in made
-            if (path := f"plait.{module}.{name}") in where
+            f"| [`{name}`](../reference/{where[path]}) | |" for name in made if (path := f"{full}.{name}") in where
         ]
-        add(module, "\n".join(lines + below) + "\n")
+        add(module or full, "\n".join(lines + below) + "\n")
     add("index", "\n".join(index) + "\n")
     return files
 
