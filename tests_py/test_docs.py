@@ -72,3 +72,18 @@ def test_picture_is_of_the_report() -> None:
     assert module.PICTURE.read_text("utf-8") == module.picture()
     passes = [sum(map(len, module.spans(name))) for name, _ in module.SCHEDULES]
     assert passes == [4 * 8 * 2, 8 * 8 * 3]  # stages, micro-batches, passes of each
+
+
+def test_figures_are_of_the_reports() -> None:
+    """Each row of the README's table has the command and, rounded, the figures of the report that it names."""
+    rows = re.findall(
+        r"^\|(.*)\|(.*)\| `(.*)` \(\[report\]\((.*)\)\) \|$", (ROOT / "README.md").read_text("utf-8"), re.M
+    )
+    assert len(rows) == 5
+    for what, figures, command, report in rows:
+        text = (ROOT / report).read_text("utf-8")
+        assert command in text, what
+        measured = [float(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?:\.\d+)?", text)]
+        for figure in re.findall(r"(?<!PyTorch )\b(\d+\.(\d+))( MB)?", figures):
+            scale = 1e6 if figure[2] else 1
+            assert any(round(m / scale, len(figure[1])) == float(figure[0]) for m in measured), (what, figure)
