@@ -25,6 +25,7 @@ from plait.distributed.tensor.parallel import (
     PrepareModuleInput,
     RowwiseParallel,
     SequenceParallel,
+    loss_parallel,
     parallelize_module,
 )
 from plait.nn import functional as F
@@ -280,6 +281,116 @@ def test_vocabulary_parallel_loss():
         close(mine.grad.full_tensor(), scores.grad)
 
     on_ranks(3, fn)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_loss_parallel(reduction, weighted):
+    """Targets and weights may be ordinary tensors, and losses are whole on every rank."""
+    plait.manual_seed(2)
+    scores, targets = plait.randn(5, 13).double(), plait.tensor([0, 6, 3, -100, 2])
+    scores.requires_grad = True
+    weight = plait.rand(13).double() if weighted else None
+    losses = {
+        "cross entropy": lambda x: F.cross_entropy(x, targets, weight, reduction=reduction, label_smoothing=0.1),
+        "likelihood": lambda x: F.nll_loss(F.log_softmax(x, 1), targets, weight, reduction=reduction),
+        "module": lambda x: nn.CrossEntropyLoss(weight, reduction=reduction)(x, targets),
+    }
+    want = {}
+    for name, loss in losses.items():
+        scores.grad = None
+        y = loss(scores)
+        y.sum().backward()
+        want[name] = y.detach(), scores.grad
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (3,))
+        for name, loss in losses.items():
+            mine = distribute_tensor(scores.detach(), mesh, [Shard(1)])
+            mine.requires_grad = True
+            with strict(), loss_parallel():
+                y = loss(mine)
+                y.sum().backward()
+            assert y.placements == (Replicate(),)
+            close(y.to_local().detach(), want[name][0])
+            assert mine.grad.placements == (Shard(1),)
+            close(mine.grad.full_tensor(), want[name][1])
+
+    on_ranks(3, fn)
+
+
+def test_loss_parallel_on_a_mesh_of_two_dimensions():
+    plait.manual_seed(2)
+    scores, targets = plait.randn(4, 7).double(), plait.tensor([0, 6, 3, 2])
+    scores.requires_grad = True
+    want = F.cross_entropy(scores, targets)
+    want.backward()
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2, 2))
+        mine = distribute_tensor(scores.detach(), mesh, [Shard(0), Shard(1)])
+        mine.requires_grad = True
+        with loss_parallel():
+            loss = F.cross_entropy(mine, distribute_tensor(targets, mesh, [Shard(0), Replicate()]))
+            assert loss.item() == pytest.approx(want.item(), rel=1e-12)
+            each = F.cross_entropy(mine, distribute_tensor(targets, mesh, [Shard(0), Replicate()]), reduction="none")
+            assert each.placements == (Shard(0), Replicate())
+            with pytest.raises(ValueError, match="an ordinary target beside scores placed"):
+                F.cross_entropy(mine, targets)
+        loss.backward()
+        close(mine.grad.full_tensor(), scores.grad)
+
+    on_ranks(4, fn)
+
+
+def test_loss_parallel_refuses_whole_scores():
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        targets = plait.tensor([0, 1])
+        with loss_parallel():
+            for placement in (Replicate(), Shard(0), Partial()):
+                scores = distribute_tensor(plait.ones(2, 4), mesh, [placement])
+                with pytest.raises(ValueError, match="divides along dimension 1, the classes, got placements"):
+                    F.cross_entropy(scores, targets)
+            assert F.cross_entropy(plait.zeros(2, 4), targets).item() == pytest.approx(1.3862943611)  # log 4
+        with pytest.raises(TypeError, match="input 1 is an ordinary tensor"):
+            F.cross_entropy(distribute_tensor(plait.ones(2, 4), mesh, [Shard(1)]), targets)
+
+    on_ranks(2, fn)
+
+
+def test_one_element():
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        x = distribute_tensor(plait.arange(4.0), mesh, [Shard(0)])
+        total = x.sum()
+        assert total.item() == float(total) == 6 and int(total) == 6 and bool(total > 5) and f"{total:.1f}" == "6.0"
+        assert distribute_tensor(plait.tensor([3]), mesh, [Shard(0)]).item() == 3  # which rank 0 has
+        with pytest.raises((ValueError, RuntimeError), match="item"):
+            x.item()
+
+    on_ranks(2, fn)
+
+
+def test_a_model_with_a_divided_vocabulary_trains_by_loss_parallel():
+    model, ids, targets = pieces()
+    losses, params = trained(copy.deepcopy(model), ids, targets, cross_entropy)
+    plan = {
+        **PLANS["tensor parallel"],
+        "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
+        "head": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False),
+    }
+
+    def fn(rank):
+        mine = parallelize_module(copy.deepcopy(model), init_device_mesh("cpu", (2,)), plan)
+        with strict(), loss_parallel():
+            got, final = trained(mine, ids, targets, cross_entropy)
+        for step, want in zip(got, losses, strict=True):
+            assert step == pytest.approx(want, rel=1e-9)
+        for x, y in zip(final, params, strict=True):
+            close(x, y)
+
+    on_ranks(2, fn)
 
 
 def test_two_dimensions():

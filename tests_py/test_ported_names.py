@@ -13,6 +13,9 @@ import plait.backends.cudnn as cudnn
 import plait.backends.cuda, plait.backends.mps
 from plait.backends import cudnn as again
 from plait.distributed._composable.fsdp import MixedPrecisionPolicy, fully_shard
+from plait.distributed._tensor import DTensor, Shard
+from plait.distributed._tensor.device_mesh import init_device_mesh
+from plait.distributed._tensor.placement_types import Replicate
 from plait.nn.modules.utils import _ntuple, _pair
 from plait.utils.data._utils.collate import default_collate
 from plait.utils.hooks import RemovableHandle

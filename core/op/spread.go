@@ -345,7 +345,9 @@ func combining(r *Rule, i int, c core.Combination) *Rule {
 		list := r.Strategies(u)
 		t := u.Tensors[0]
 		for _, d := range reduced(u, i, t.Dim()) {
-			if t.Shape()[d] <= 1 || c != core.Sums && t.Shape()[d]%u.Ranks != 0 { // of no elements there is no maximum
+			// Of no elements there is no maximum, and fewer than the square of the ranks may leave a rank without one.
+			n := t.Shape()[d]
+			if n <= 1 || c != core.Sums && n%u.Ranks != 0 && n < u.Ranks*u.Ranks {
 				continue
 			}
 			s := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(c)}}

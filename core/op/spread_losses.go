@@ -84,15 +84,113 @@ func likelihoods(u *Use) []Strategy {
 			if length == 0 {
 				return []*core.Tensor{nothing(x, target.Shape())}
 			}
-			ignored := -100
-			if o.IgnoreIndex != nil {
-				ignored = *o.IgnoreIndex
-			}
-			counted := Ne(target, core.IntNum(int64(ignored)))
+			counted := counts(target, o)
 			own, local := among(Where(counted, target, core.IntNum(0)), start, length, n)
 			own = LogicalAnd(own, counted)
 			picked := Squeeze(Gather(x, 1, Unsqueeze(local, 1)), 1)
 			return []*core.Tensor{Where(own, Neg(picked), core.Num(0))}
 		},
 	}}
+}
+
+// classLossOfParts reduces the losses of the elements; a mean is weighted by the classes' weights.
+func classLossOfParts(u *Use) []*core.Tensor {
+	reduction, none := reductionOf(u.Args)
+	x, target, o := u.Tensors[0], u.Tensors[1], argument[CrossEntropyOptions](u, 2)
+	if x.Dim() == 1 {
+		return oneClassLossOfParts(u, reduction)
+	}
+	each := classLossesOfParts(u)
+	switch {
+	case each == nil && reduction == "none":
+		return nil
+	case each == nil:
+		each = u.Again(none)
+	}
+	if each.Err() != nil || reduction == "none" {
+		return []*core.Tensor{each}
+	}
+	sum := Sum(each, nil, false)
+	if reduction == "sum" {
+		return []*core.Tensor{sum}
+	}
+	if target.DType().IsFloat() {
+		return []*core.Tensor{Div(sum, core.Num(float64(each.Numel())))}
+	}
+	return []*core.Tensor{Div(sum, Sum(classWeights(target, counts(target, o), o.Weight, each.DType()), nil, false))}
+}
+
+// oneClassLossOfParts is the loss of the scores of one sample, as those of a batch of one.
+func oneClassLossOfParts(u *Use, reduction string) []*core.Tensor {
+	x, target := u.Tensors[0], u.Tensors[1]
+	if !u.divided(x, []int{0}) {
+		return nil
+	}
+	if target.Parts() == nil {
+		target = u.Parts.Like(nil, func([]int) *core.Tensor { return target.Alias(true) })
+	}
+	out := u.Again([]any{Unsqueeze(x, 0), Unsqueeze(target, 0), u.Args[2]})
+	if reduction == "none" {
+		out = Squeeze(out, 0)
+	}
+	return []*core.Tensor{out}
+}
+
+// classLossesOfParts returns the losses of the elements if the classes are divided, so that no rank ever has the scores of all classes;
+// otherwise, or where strategies do that, nil.
+func classLossesOfParts(u *Use) *core.Tensor {
+	x, target, o := u.Tensors[0], u.Tensors[1], argument[CrossEntropyOptions](u, 2)
+	if !u.divided(x, []int{1}) || u.Op == "nll_loss" && o.Weight == nil {
+		return nil
+	}
+	logs := wide(x)
+	if u.Op == "cross_entropy" {
+		logs = LogSoftmax(logs, 1)
+	}
+	weighted := logs
+	if o.Weight != nil {
+		shape := make([]int, x.Dim())
+		for d := range shape {
+			shape[d] = 1
+		}
+		shape[1] = -1
+		weighted = Mul(logs, Reshape(inDType(o.Weight, logs.DType()), shape...))
+	}
+	s := o.LabelSmoothing
+	if target.DType().IsFloat() {
+		t := wide(target)
+		if s != 0 {
+			t = Add(Mul(t, core.Num(1-s)), core.Num(s/float64(x.Size(1))))
+		}
+		return inDType(Neg(Sum(Mul(weighted, t), []int{1}, false)), x.DType())
+	}
+	each := NLLLoss(logs, target, CrossEntropyOptions{IgnoreIndex: o.IgnoreIndex, Reduction: "none"})
+	counted := counts(target, o)
+	if o.Weight != nil {
+		each = Mul(each, classWeights(target, counted, o.Weight, each.DType()))
+	}
+	if s != 0 {
+		uniform := Where(counted, Neg(Mean(weighted, []int{1}, false)), core.Num(0))
+		each = Add(Mul(each, core.Num(1-s)), Mul(uniform, core.Num(s)))
+	}
+	return inDType(each, x.DType())
+}
+
+// counts returns which class indices are not ignored.
+func counts(target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
+	ignored := -100
+	if o.IgnoreIndex != nil {
+		ignored = *o.IgnoreIndex
+	}
+	return Ne(target, core.IntNum(int64(ignored)))
+}
+
+// classWeights returns the weight of each element's class, 1 without weights, and 0 for those that do not count.
+func classWeights(target, counted, weight *core.Tensor, d core.DType) *core.Tensor {
+	weights := inDType(counted, d)
+	if weight == nil {
+		return weights
+	}
+	at := Where(counted, target, core.IntNum(0))
+	return Mul(weights, Reshape(IndexSelect(weight, 0, Flatten(at, 0, -1)), target.Shape()...))
 }

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from plait import _core
 from plait._engine.runtime import address, check, own
-from plait._tensor import Tensor
+from plait._tensor import Number, Tensor
 from plait._tensors.storage import deep_copied
 from plait.distributed._default_group import init_process_group
 from plait.distributed._groups import is_initialized, resolve_group
@@ -109,6 +109,16 @@ class DTensor(Tensor):
             raise NotImplementedError("redistribute: from one mesh to another is not supported")
         placed = pairs(placements or [Replicate()] * self.device_mesh.ndim)
         return own_distributed(check(_core.bind_DTensorRedistribute(self._h, address(placed), len(placed) // 2)))
+
+    def item(self) -> Number:
+        """Waits for the only element, on whichever rank it is, and returns it as a Python number.
+
+        Every rank of the mesh calls it, also as `float(t)`, `int(t)` or `bool(t)`.
+
+        Raises:
+            ValueError: if there is not exactly one element.
+        """
+        return self.full_tensor().item() if self.numel() == 1 else super().item()
 
     @property
     def placements(self) -> tuple[Placement, ...]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._engine.warnings import warn
@@ -61,6 +61,31 @@ def watched(reduction: str, target: Tensor, weight: Tensor | None, ignored: int 
         total = mean_over(target, weight, ignored)
         if total is not None:
             _watch.found.append(total)
+
+
+class _ClassLosses(threading.local):
+    """What computes losses of classes in place of their op, given the op and its arguments."""
+
+    lay: Callable[..., Tensor] | None = None
+
+
+_class_losses = _ClassLosses()
+
+
+@contextmanager
+def laying_class_losses(lay: Callable[..., Tensor]) -> Iterator[None]:
+    """Inside, `lay(op, input, target, weight, ...)` computes `cross_entropy` and `nll_loss`."""
+    before, _class_losses.lay = _class_losses.lay, lay
+    try:
+        yield
+    finally:
+        _class_losses.lay = before
+
+
+def class_loss(op: Callable[..., Tensor], *args: Any) -> Tensor:
+    """Returns a loss of classes."""
+    lay = _class_losses.lay
+    return op(*args) if lay is None else lay(op, *args)
 
 
 def warn_shapes(name: str, input: Tensor, target: Tensor) -> None:

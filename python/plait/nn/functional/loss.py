@@ -9,7 +9,7 @@ from plait import _ops
 from plait._engine.runtime import TensorBase
 from plait._engine.warnings import warn
 from plait._functions._checked import checked
-from plait.nn.functional._loss_reduction import legacy_reduction, warn_shapes, watched, weighted
+from plait.nn.functional._loss_reduction import class_loss, legacy_reduction, warn_shapes, watched, weighted
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -120,7 +120,7 @@ def cross_entropy(
     # The default goes with indices alone.
     ignored = None if ignore_index < 0 and target.dtype.is_floating_point else ignore_index
     watched(reduction, target, weight, ignored)
-    return _ops.cross_entropy(input, target, weight, ignored, reduction, label_smoothing)
+    return class_loss(_ops.cross_entropy, input, target, weight, ignored, reduction, label_smoothing)
 
 
 @checked
@@ -136,7 +136,7 @@ def nll_loss(
     """Returns the negative log-likelihood of class indices [N, ...] under log-probabilities [N, C, ...]."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     watched(reduction, target, weight, ignore_index)
-    return _ops.nll_loss(input, target, weight, ignore_index, reduction)
+    return class_loss(_ops.nll_loss, input, target, weight, ignore_index, reduction)
 
 
 @checked

@@ -3,6 +3,7 @@
 Names are those of torch.distributed.tensor.parallel.
 """
 
+from plait.distributed.tensor.parallel._loss import loss_parallel
 from plait.distributed.tensor.parallel._parallelize import parallelize_module
 from plait.distributed.tensor.parallel._styles import (
     ColwiseParallel,
@@ -22,5 +23,6 @@ __all__ = [
     "PrepareModuleOutput",
     "RowwiseParallel",
     "SequenceParallel",
+    "loss_parallel",
     "parallelize_module",
 ]
