@@ -289,3 +289,22 @@ def test_record_in_a_launched_script(tmp_path):
     (name,) = files(tmp_path / "logs")
     assert name == "attempt_0/0/error.json"
     assert "ValueError: boom" in files(tmp_path / "logs")[name]
+
+
+def test_the_older_command_says_the_local_rank(tmp_path):
+    if not KINDS[KIND]:
+        pytest.skip("no mpiexec is installed")
+    path = written(tmp_path / "says.py", "import sys, os\nprint(*sys.argv[1:], 'RANK' in os.environ)\n")
+    for extra, said in (([], "--local-rank=1 --lr 1 True"), (["--use-env"], "--lr 1 True")):
+        done = subprocess.run(
+            [sys.executable, "-m", "plait.torch", "-m", "torch.distributed.launch", "--mpi", KINDS[KIND],
+             "--nproc-per-node", "2", *extra, path, "--lr", "1"],
+            check=False, capture_output=True, text=True, timeout=90,
+            env=os.environ | {"PLAIT_MPI": KIND, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.splitlines())[-1] == said
+    with pytest.raises(SystemExit):
+        _arguments.read(["--no-python", "program"], launch=True)
+    with pytest.raises(SystemExit):
+        _arguments.read(["--use-env", "program"])

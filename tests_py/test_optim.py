@@ -378,3 +378,29 @@ def test_a_wrapper_need_not_call_init():
     assert p.tolist() == [0.5, 0.5] and p.grad is None and seen == [1]
     assert wrapper.state_dict()["param_groups"][0]["lr"] == pytest.approx(0.05) and wrapper.defaults == {}
     assert repr(wrapper).startswith("Wrapper")
+
+
+@pytest.mark.parametrize("kind", [plait.optim.SGD, plait.optim.AdamW, plait.optim.RMSprop])
+def test_groups_without_parameters(kind):
+    x, y = (plait.nn.Parameter(plait.tensor([v])) for v in (2.0, 3.0))
+    nothing = kind([{"params": []}], lr=0.1)
+    nothing.step()
+    nothing.load_state_dict(nothing.state_dict())
+    assert nothing.state_dict()["state"] == {}
+    for optimizer in (
+        kind([{"params": []}, {"params": [x], "lr": 0.5}, {"params": []}, {"params": [y]}], lr=0.1),
+        nothing,
+    ):
+        if optimizer is nothing:
+            nothing.add_param_group({"params": [x], "lr": 0.5})
+            nothing.add_param_group({"params": [y]})
+        alone = [plait.nn.Parameter(p.detach().clone()) for p in (x, y)]
+        same = kind([{"params": alone[:1], "lr": 0.5}, {"params": alone[1:]}], lr=0.1)
+        for _ in range(2):
+            (x * y).backward()
+            alone[0].mul(alone[1]).backward()
+            optimizer.param_groups[-1]["lr"] = same.param_groups[-1]["lr"] = 0.2
+            for o in (optimizer, same):
+                o.step()
+                o.zero_grad()
+        assert [x.tolist(), y.tolist()] == [p.tolist() for p in alone]

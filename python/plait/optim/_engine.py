@@ -85,6 +85,7 @@ class EngineOptimizer(Optimizer):
         self._owner: Owner | None = None  # of the handle
         self._sent: list[tuple[float, ...]] = []  # hyperparameters that the engine has
         self._members: list[list[int]] = []  # ids of the parameters that it has
+        self._numbered: list[int] = []  # the numbers of its groups; -1 for one without parameters, which it lacks
         self._names = ",".join(name for name, _, _ in self._hyper)
         # States refers to the optimiser, which therefore does not hold it: a cycle waits for the garbage collector.
         self._dicts: dict[Any, Any] = {}
@@ -127,7 +128,8 @@ class EngineOptimizer(Optimizer):
         loss = evaluate(closure)
         self._sync()
         note_step(self)
-        call(_core.bind_OptimStep, self._handle)
+        if self._handle:
+            call(_core.bind_OptimStep, self._handle)
         return loss
 
     # --- keeping the engine informed ---
@@ -148,8 +150,10 @@ class EngineOptimizer(Optimizer):
         for i, g in enumerate(groups):
             values = self._values(g)
             if values != self._sent[i]:
-                numbers = array("d", values)
-                check(_core.bind_OptimSet(self._handle, i, self._names, address(numbers), len(numbers)))
+                if self._numbered[i] >= 0:
+                    numbers = array("d", values)
+                    given = (self._names, address(numbers), len(numbers))
+                    check(_core.bind_OptimSet(self._handle, self._numbered[i], *given))
                 self._sent[i] = values
 
     def _rebuild(self) -> None:
@@ -157,12 +161,16 @@ class EngineOptimizer(Optimizer):
         states = {**self._pending, **dict(self.state)} if self._handle else self._pending
         owner: Owner | None = None
         sent, members = [], []
+        numbered: list[int] = []
         for g in self.param_groups:
             values = self._values(g)
             numbers = array("d", values)
             params = array("q", [p._h for p in g["params"]])
             given = (self._names, address(numbers), len(numbers), address(params), len(params))
-            if owner is None:
+            numbered.append(1 + max(numbered, default=-1) if params else -1)
+            if not params:
+                pass
+            elif owner is None:
                 owner = Owner(check(_core.bind_OptimNew(self._algorithm, *given)))
             else:
                 check(_core.bind_OptimAddGroup(owner._h, *given))
@@ -170,14 +178,15 @@ class EngineOptimizer(Optimizer):
             members.append(list(map(id, g["params"])))
         places = {id(p): i for i, p in enumerate(p for g in self.param_groups for p in g["params"])}
         handle = owner._h if owner is not None else 0
-        if states:
+        if states and handle:
             self._send(handle, places, states)
         self._owner, self._handle = owner, handle
-        self._sent, self._members, self._places = sent, members, places
+        self._sent, self._members, self._places, self._numbered = sent, members, places, numbered
         self._pending = {}
 
     def _replace(self, states: dict[Any, Any]) -> None:
-        self._send(self._handle, self._places, states)
+        if self._handle:
+            self._send(self._handle, self._places, states)
 
     def _load(self, state: dict[Any, Any], groups: list[dict[str, Any]]) -> None:
         for g in groups:

@@ -7,12 +7,12 @@ import sys
 from plait.distributed.run import _arguments, _job, _mpiexec
 
 
-def main() -> None:
-    """Runs the command and ends the program."""
+def main(launch: bool = False) -> None:
+    """Runs the command, or that of `plait.distributed.launch`, and ends the program."""
     try:
-        sys.exit(_job.run(_arguments.read()))
+        sys.exit(_job.run(_arguments.read(launch=launch)))
     except _mpiexec.LaunchError as error:
-        sys.exit(f"plait.distributed.run: {error}")
+        sys.exit(f"plait.distributed.{'launch' if launch else 'run'}: {error}")
 
 
 if __name__ == "__main__":

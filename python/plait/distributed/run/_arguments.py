@@ -30,6 +30,7 @@ class Arguments:
     mpi: str
     module: bool  # the script is a module's name
     python: bool  # the script is Python's
+    local_rank: bool  # its first argument is the local rank
     verbose: bool
     dry_run: bool
     grace: float  # seconds that ranks get to end after one has failed
@@ -87,10 +88,17 @@ def _said(read: Callable[[str], T]) -> Callable[[str], T]:
     return flag
 
 
-def read(argv: Sequence[str] | None = None) -> Arguments:
-    """Reads the command line. Wrong flags end the program with a message, as argparse's do."""
+def read(argv: Sequence[str] | None = None, launch: bool = False) -> Arguments:
+    """Reads the command line. Wrong flags end the program with a message, as argparse's do.
+
+    Args:
+        argv: the flags; by default this program's
+        launch: they are those of `plait.distributed.launch`
+    """
     parser = argparse.ArgumentParser(
-        prog="python -m plait.distributed.run", description="Starts a script on several processes.", allow_abbrev=False
+        prog=f"python -m plait.distributed.{'launch' if launch else 'run'}",
+        description="Starts a script on several processes.",
+        allow_abbrev=False,
     )
 
     def flag(name: str, **options: object) -> None:
@@ -106,6 +114,8 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
     flag("grace", type=float, default=30.0, help="seconds that processes get to end after one has failed")
     flag("mpi", default=os.environ.get("PLAIT_MPI", ""), help="openmpi, mpich, or the path of an mpiexec")
     flag("no-python", action="store_true", help="the script is a program of its own")
+    if launch:
+        flag("use-env", action="store_true", help="do not give the script --local-rank: it reads LOCAL_RANK")
     flag("log-dir", default="", help="folder for files of each process's output, in a folder of this run")
     both = "0 none, 1 stdout, 2 stderr, 3 both, or local ranks, as in 0:1,1:2"
     parser.add_argument("-r", "--redirects", type=_said(_logs.streams), default={}, help=f"what goes to files: {both}")
@@ -155,6 +165,9 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
         nodes = min(nodes, len(hosts))  # more than that are spare
     elif hosts and len(hosts) != nodes:
         parser.error(f"--hosts names {len(hosts)} nodes, --nnodes says {nodes}")
+    local_rank = launch and not given.use_env
+    if given.no_python and local_rank:
+        parser.error("--no-python wants --use-env: the program is not given --local-rank")
     if given.no_python and given.module:
         parser.error("--module is for Python, and --no-python says that the script is not")
     if given.max_restarts < 0:
@@ -182,6 +195,7 @@ def read(argv: Sequence[str] | None = None) -> Arguments:
         mpi=given.mpi,
         module=given.module,
         python=not given.no_python,
+        local_rank=local_rank,
         verbose=given.verbose,
         dry_run=given.dry_run,
         grace=max(given.grace, 0.0),

@@ -93,6 +93,7 @@ def _variables(a: Arguments, attempt: int, folder: Path) -> dict[str, str]:
         _worker.REPORTS: str(folder),
         FAILURE: str(folder / "failure"),
         _worker.SCRIPT: "program" if not a.python else "module" if a.module else "script",
+        **({_worker.LOCAL_RANK: "1"} if a.local_rank else {}),
     }
 
 

@@ -18,9 +18,9 @@ from plait.distributed._environment import started
 from plait.distributed._processes import abort_worlds
 from plait.distributed.run import _child
 
-# Variables of the launcher for its processes: the folder of their reports, if it is on the same machine, and what the
-# script is.
-REPORTS, SCRIPT = "PLAIT_RUN_REPORTS", "PLAIT_RUN_SCRIPT"
+# Variables of the launcher for its processes: the folder of their reports, if it is on the same machine, what the
+# script is, and whether its first argument is to be the local rank.
+REPORTS, SCRIPT, LOCAL_RANK = "PLAIT_RUN_REPORTS", "PLAIT_RUN_SCRIPT", "PLAIT_RUN_LOCAL_RANK"
 
 
 def main() -> None:
@@ -43,6 +43,8 @@ def main() -> None:
         os.close(null)
     report = _Report(place.rank)
     kind, program = os.environ.pop(SCRIPT, "script"), sys.argv[1:]
+    if os.environ.pop(LOCAL_RANK, ""):
+        program.insert(1, f"--local-rank={place.local_rank}")
     if kind == "program":
         sys.exit(_run_program(program, report))
     sys.argv = program
