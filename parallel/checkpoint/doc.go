@@ -1,7 +1,7 @@
 // Package checkpoint saves the training state of many ranks and loads it into any other layout: another world size, other shards, or one
 // device.
 //
-// Each rank lists its [Piece]s: shards of named tensors. [Save] writes a folder:
+// Each rank lists its [Piece]s: shards of named tensors, or distributed tensors, of which each rank's part is one. [Save] writes a folder:
 //
 //	index.json                                  the file of every piece, and values that are no tensors
 //	<save>-00000-of-00004.safetensors           the pieces that rank 0 wrote

@@ -82,10 +82,11 @@ def save(
 ) -> None:
     """Saves a state to a folder. Whatever happens, the folder holds either this checkpoint or the one before.
 
-    All ranks call it with the same folder. Only one save at a time may write to a folder. FSDP tensors are saved as
-    shards, and tensors that all ranks have are saved once. Ranks on devices of one kind must then have equal values,
-    except in buffers of modules, such as the statistics of a batch norm, where the lowest rank's values are saved.
-    Other values may be numbers, text, lists, tuples and dicts. Values that differ between ranks need different names.
+    All ranks call it with the same folder. Only one save at a time may write to a folder. FSDP tensors and distributed
+    ones are saved as shards, and what several ranks have is saved once. Ranks on devices of one kind must then have
+    equal values, except in buffers of modules, such as the statistics of a batch norm, where the lowest rank's values
+    are saved. Other values may be numbers, text, lists, tuples and dicts. Values that differ between ranks need
+    different names.
 
     Args:
         state_dict: nested dicts; modules, optimisers and other objects with `state_dict` and `load_state_dict` are

@@ -24,11 +24,21 @@ class ParallelStyle(ABC):
         """Divides the module among the ranks of a mesh of one dimension, and returns it."""
 
 
-def _distributed(x: Any, mesh: DeviceMesh, placement: Placement | None) -> Any:
-    """Returns a tensor as a distributed one; an ordinary tensor is a rank's part."""
+def _distributed(x: Any, mesh: DeviceMesh, placement: Placement | None, features: int | None = None) -> Any:
+    """Returns a tensor as a distributed one; an ordinary tensor is a rank's part.
+
+    Args:
+        x: the tensor; what is no tensor, or None, is returned as it is
+        mesh: the mesh
+        placement: how the tensor lies
+        features: the size of the whole's last dimension, of which ranks may have parts of different sizes
+    """
     if placement is None or not isinstance(x, Tensor) or isinstance(x, DTensor):
         return x
-    return DTensor.from_local(x, mesh, [placement])
+    shape = None
+    if features is not None and isinstance(placement, Shard) and placement.dim in (-1, x.dim() - 1):
+        shape = (*x.shape[:-1], features)
+    return DTensor.from_local(x, mesh, [placement], shape=shape)
 
 
 def _laid(x: Any, placement: Placement | None) -> Any:
@@ -46,9 +56,10 @@ class _Layer(ParallelStyle):
 
     def _hook(self, module: Module, mesh: DeviceMesh, works_on: Placement) -> Module:
         takes = self._takes or works_on
+        features = module.in_features if isinstance(module, Linear) else None
 
         def before(module: Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-            return (_laid(_distributed(inputs[0], mesh, takes), works_on), *inputs[1:])
+            return (_laid(_distributed(inputs[0], mesh, takes, features), works_on), *inputs[1:])
 
         def after(module: Module, inputs: Any, output: Any) -> Any:
             output = _laid(output, self._gives)
