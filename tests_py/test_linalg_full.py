@@ -150,3 +150,59 @@ def test_errors_of_others_stay_what_they_are():
         linalg.cholesky(plait.eye(2))
     assert linalg.inv(plait.ones(2, 0, 0)).shape == (2, 0, 0)
     assert linalg.inv(plait.ones(2, 2, device="meta")).shape == (2, 2)
+
+
+@pytest.mark.parametrize("shape", [(9, 5), (5, 9), (2, 3, 7, 7)])
+def test_svd_lowrank(shape):
+    plait.manual_seed(0)
+    *batch, m, n = shape
+    values = np.array([4.0, 2.0, 0.5])
+    a = (
+        np.linalg.qr(RNG.normal(size=(*batch, m, 3)))[0]
+        * values
+        @ np.swapaxes(np.linalg.qr(RNG.normal(size=(*batch, n, 3)))[0], -1, -2)
+    )
+    x = plait.tensor(a, requires_grad=True)
+    u, s, v = plait.svd_lowrank(x, q=4)
+    assert (u.shape, s.shape, v.shape) == ((*batch, m, 4), (*batch, 4), (*batch, n, 4))
+    assert np.allclose((u * s.unsqueeze(-2) @ v.mT).detach().numpy(), a)
+    assert np.allclose(s.detach().numpy(), [*values, 0.0])
+    s[..., :3].sum().backward()  # of singular values it is U V^T
+    found, wanted = x.grad.numpy(), (u[..., :3] @ v[..., :3].mT).detach().numpy()
+    assert np.allclose(found, wanted)
+    shift = plait.tensor(RNG.normal(size=n))
+    assert np.allclose(plait.svd_lowrank(x.detach() + shift, 3, M=shift)[1].numpy(), values)
+
+
+def test_svd_lowrank_of_a_decaying_spectrum_is_near():
+    plait.manual_seed(0)
+    a = RNG.normal(size=(40, 30)) @ np.diag(0.7 ** np.arange(30))
+    exact = np.linalg.svd(a, compute_uv=False)
+    for niter, near in ((0, 0.1), (2, 1e-3)):
+        s = plait.svd_lowrank(plait.tensor(a), q=10, niter=niter)[1].numpy()
+        assert np.abs(s[:5] / exact[:5] - 1).max() < near
+
+
+def test_pca_lowrank():
+    plait.manual_seed(0)
+    a = RNG.normal(size=(20, 3)) @ RNG.normal(size=(3, 8)) + RNG.normal(size=8)
+    u, s, v = plait.pca_lowrank(plait.tensor(a), q=3)
+    centred = a - a.mean(0)
+    assert np.allclose((u * s @ v.mT).numpy(), centred)
+    assert np.allclose(s.numpy(), np.linalg.svd(centred, compute_uv=False)[:3])
+    assert [t.shape for t in plait.svd_lowrank(plait.ones(3, 4))] == [(3, 3), (3,), (4, 3)]
+    assert [t.shape for t in plait.pca_lowrank(plait.tensor(a))] == [(20, 6), (6,), (8, 6)]
+    s = plait.pca_lowrank(plait.tensor(a), q=4, center=False)[1].numpy()
+    assert np.allclose(s, np.linalg.svd(a, compute_uv=False)[:4])
+
+
+def test_wrong_lowrank_arguments():
+    x = plait.ones(3, 4)
+    for call, text in (
+        (lambda: plait.svd_lowrank(x, -1), "svd_lowrank: q and niter must not be negative, got -1 and 2"),
+        (lambda: plait.svd_lowrank(x, 2, -1), "svd_lowrank: q and niter must not be negative, got 2 and -1"),
+        (lambda: plait.pca_lowrank(x, 5), "pca_lowrank: q must lie between 0 and .*, 3, got 5"),
+        (lambda: plait.pca_lowrank(x, -1), "pca_lowrank: q must lie between 0 and .*, 3, got -1"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()

@@ -79,21 +79,21 @@ logit logit_ logspace logsumexp long lt lu_solve lu_unpack manual_seed margin_ra
 masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean median meshgrid min minimum mm
 mode moveaxis movedim msort mul multinomial multiply mv mvlgamma nan nan_to_num nan_to_num_ nanmean nanmedian
 nanquantile nansum narrow ne neg neg_ negative negative_ newaxis nextafter no_grad nonzero nonzero_static norm
-normal not_equal numel ones ones_like outer pairwise_distance pdist permute pi pinverse pixel_shuffle
-pixel_unshuffle poisson poisson_nll_loss polygamma positive pow prelu preserve_format prod promote_types put
-quantile rad2deg rad2deg_ rand rand_like randint randint_like randn randn_like randperm range ravel real
-reciprocal reciprocal_ relu relu_ remainder renorm repeat_interleave reshape resize_as_ resolve_conj
-resolve_neg result_type rms_norm roll rot90 round round_ row_stack rrelu rrelu_ rsqrt rsqrt_ rsub save
-scalar_tensor scatter scatter_add scatter_reduce searchsorted seed select select_scatter selu selu_
+normal not_equal numel ones ones_like outer pairwise_distance pdist permute pi pca_lowrank pinverse
+pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polygamma positive pow prelu preserve_format prod
+promote_types put quantile rad2deg rad2deg_ rand rand_like randint randint_like randn randn_like randperm
+range ravel real reciprocal reciprocal_ relu relu_ remainder renorm repeat_interleave reshape resize_as_
+resolve_conj resolve_neg result_type rms_norm roll rot90 round round_ row_stack rrelu rrelu_ rsqrt rsqrt_ rsub
+save scalar_tensor scatter scatter_add scatter_reduce searchsorted seed select select_scatter selu selu_
 set_default_device set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision
 set_flush_denormal set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always sgn
 short sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_ slice_scatter slogdet softmax sort split
 split_with_sizes sqrt sqrt_ square square_ squeeze stack std std_mean stft strided sub subtract sum svd
-swapaxes swapdims t take take_along_dim tan tan_ tanh tanh_ tensor tensor_split tensordot threshold threshold_
-tile topk trace transpose trapezoid trapz triangular_solve tril tril_indices triplet_margin_loss triu
-triu_indices true_divide trunc trunc_ typename uint8 unbind unflatten unique_consecutive unravel_index
-unsafe_chunk unsafe_split unsqueeze use_deterministic_algorithms vander var var_mean vdot vmap vsplit vstack
-where xlogy xlogy_ zero_ zeros zeros_like
+svd_lowrank swapaxes swapdims t take take_along_dim tan tan_ tanh tanh_ tensor tensor_split tensordot
+threshold threshold_ tile topk trace transpose trapezoid trapz triangular_solve tril tril_indices
+triplet_margin_loss triu triu_indices true_divide trunc trunc_ typename uint8 unbind unflatten
+unique_consecutive unravel_index unsafe_chunk unsafe_split unsqueeze use_deterministic_algorithms vander var
+var_mean vdot vmap vsplit vstack where xlogy xlogy_ zero_ zeros zeros_like
 """,
     "linalg": """
 LinAlgError cholesky cholesky_ex cross det diagonal eig eigh eigvals eigvalsh householder_product inv inv_ex

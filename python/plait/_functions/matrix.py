@@ -39,10 +39,12 @@ __all__ = [
     "matrix_exp",
     "matrix_power",
     "mvlgamma",
+    "pca_lowrank",
     "pinverse",
     "qr",
     "slogdet",
     "svd",
+    "svd_lowrank",
     "triangular_solve",
 ]  # fmt: skip
 
@@ -244,6 +246,55 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any =
     if not compute_uv:
         u, vh = _ops.zeros_like(u), _ops.zeros_like(vh)
     return store(out, SVD(u, s, vh.mT))
+
+
+@checked
+def svd_lowrank(
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns U, S and V with A - M near U diag(S) V^T, by the random projections of Halko et al. 2009, 5.1.
+
+    Args:
+        A: matrices (..., m, n) of floats
+        q: how many singular values, at most m or n; more than wanted make those more exact
+        niter: how often the projection is refined
+        M: subtracted from A; it broadcasts to it
+
+    Raises:
+        ValueError: for a negative q or niter.
+    """
+    q, niter = 6 if q is None else q, 2 if niter is None else niter
+    if q < 0 or niter < 0:
+        raise ValueError(f"svd_lowrank: q and niter must not be negative, got {q} and {niter}")
+    m, n = A.shape[-2:]
+    matrices = A if M is None else A - M.broadcast_to(A.shape)
+    tall = matrices if m >= n else matrices.mT
+    basis = la.qr(tall @ _ops.randn((tall.shape[-1], q), dtype=A.dtype, device=A.device))[0]
+    for _ in range(niter):
+        basis = la.qr(tall @ la.qr(tall.mT @ basis)[0])[0]
+    u, s, vh = la.svd(basis.mT @ tall, False)
+    u = basis @ u
+    return (u, s, vh.mT) if m >= n else (vh.mT, s, u)
+
+
+@checked
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns U, S and V of `svd_lowrank`: V's columns are the principal directions of A's rows.
+
+    Args:
+        A: matrices (..., m, n) of m samples
+        q: how many directions; by default 6, or m or n where that is less
+        center: subtract the rows' mean
+        niter: how often the projection is refined
+
+    Raises:
+        ValueError: for a q beyond the sides of the matrices, or a negative niter.
+    """
+    smallest = min(A.shape[-2:])
+    q = min(6, smallest) if q is None else q
+    if not 0 <= q <= smallest:
+        raise ValueError(f"pca_lowrank: q must lie between 0 and the smaller side of the matrices, {smallest}, got {q}")
+    return svd_lowrank(A, q, niter, _ops.mean(A, (-2,), True) if center else None)
 
 
 @checked

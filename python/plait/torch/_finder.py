@@ -98,10 +98,7 @@ class Finder:
         if name in self._made:
             return self._made[name]
         if name in REFUSED:
-            why, names = REFUSED[name]
-            refused = self._made[name] = ModuleType(name, f"Not there: {why}.")
-            refused.__getattr__ = refusing(name, names, why)  # type: ignore[method-assign]
-            return self._below(name, refused)
+            return self._refused(name, *REFUSED[name])
         parts = name.split(".")[1:]
         if parts[0] in OURS or any(p[0] == "_" and p not in {*PRIVATE, "__main__"} for p in parts):
             return None
@@ -110,6 +107,12 @@ class Finder:
         if name in HOMES:
             module = self._with_homes(name, module)
         return module and self._below(name, module)
+
+    def _refused(self, name: str, why: str, names: str) -> ModuleType:
+        """Returns a module whose names can be imported, and raise when they are used."""
+        refused = self._made[name] = ModuleType(name, f"Not there: {why}.")
+        refused.__getattr__ = refusing(name, names, why)  # type: ignore[method-assign]
+        return self._below(name, refused)
 
     def _below(self, name: str, module: ModuleType) -> ModuleType:
         """Notes a module's place below another, and makes it a package if PyTorch has modules below it."""
@@ -130,9 +133,9 @@ class Finder:
                 found[n] = getattr(owner, n)
             except AttributeError:
                 continue
+        if module is None and not found:
+            return self._refused(name, "docs/coverage.md lists what is there, and this is not yet", " ".join(names))
         if module is None:
-            if not found:
-                return None
             module = self._made[name] = ModuleType(name, f"PyTorch's home of names of `{package}`.")
         for n, value in found.items():
             if n not in vars(module):
