@@ -1,6 +1,7 @@
 """Optimisers and checkpoints of distributed tensors: training goes on as on one device, in every layout."""
 
 import copy
+import time
 
 import plait
 import pytest
@@ -418,3 +419,25 @@ def test_parallel_layers_go_on(tmp_path):
     run(2, 0, 0, 2, True)
     for n in (0, 2, 3, 4):
         run(n, 1, 2, 4, False)
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Muon"])
+def test_more_calls_than_a_queue_holds_before_the_other_rank_comes(name):
+    """A rank whose queue is full lets the others, whose threads need Python's lock, come."""
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        whole = plait.arange(6.0).reshape(2, 3)
+        params = [distribute_tensor(whole + i, mesh, [Shard(i % 2)]).requires_grad_() for i in range(150)]
+        optimizer = getattr(plait.optim, name)(params, lr=0.01)
+        for p in params:
+            p.grad = p.detach()
+        if rank == 1:
+            time.sleep(0.3)
+        optimizer.step()
+        moved = params[0].detach()
+        for i in range(1500):
+            moved = moved.redistribute(placements=[Shard(i % 2)])
+        assert plait.allclose(moved.full_tensor(), params[0].full_tensor())
+
+    on_ranks(2, fn)

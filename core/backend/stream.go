@@ -186,7 +186,9 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 	t := s.Tail.Load() + 1
 	for t-s.taken.Load() > queueSize {
 		s.mu.Unlock()
-		s.Until(s.taken, t-1-queueSize/2) // wait for half the queue: waking up for every slot would take the core from the workers
+		// Wait for half the queue: waking up for every slot would take the core from the workers. What was launched may wait for a rank
+		// whose thread needs the foreign lock.
+		core.WithoutForeignLock(func() { s.Until(s.taken, t-1-queueSize/2) })
 		s.mu.Lock()
 		t = s.Tail.Load() + 1
 	}

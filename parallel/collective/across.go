@@ -207,7 +207,7 @@ func (m *rendezvous) record(p *rankCall) {
 
 // lose fails the transfers with a process. Its ranks are removed already.
 func (m *rendezvous) lose(process int, err error) {
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	for _, j := range m.jobs {
 		j.lose(process, err)
@@ -246,7 +246,7 @@ func (m *rendezvous) awaitsOthers(w *Work) bool {
 	if len(m.peers) == 0 {
 		return false
 	}
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	for _, r := range m.rounds {
 		if !slices.ContainsFunc(r.calls, func(p *rankCall) bool { return p != nil && p.work == w }) {

@@ -63,7 +63,7 @@ func (l *local) start(o *Operation) *Work {
 // split makes the rank's part in a subgroup. Each of its ranks calls it with the same ranks and the same key, which must be new.
 func (l *local) split(ranks []int, key uint64) *local {
 	m := l.rendezvous
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	c := m.children[key]
 	if c == nil {

@@ -14,7 +14,7 @@ const anyone = -1
 
 // pair matches a send with a recv, in the order of the calls, or queues it. Sends to other processes are matched there.
 func (m *rendezvous) pair(p *rankCall) {
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	if r := m.revoked[p.op.channel]; r != nil {
 		p.fail(r.err)
@@ -136,7 +136,7 @@ func (m *rendezvous) transfer(send, recv *rankCall) {
 
 // giveUp fails a send or a recv without a counterpart after its timeout.
 func (m *rendezvous) giveUp(list *[]*rankCall, p *rankCall) {
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	i := slices.Index(*list, p)
 	if i < 0 {

@@ -102,7 +102,7 @@ func (m *rendezvous) transferAcross(send, recv *rankCall, small bool) {
 
 // withdraw fails a send without a recv after its timeout.
 func (m *rendezvous) withdraw(p *rankCall) {
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	if m.outgoing[p.number] != p {
 		return

@@ -17,6 +17,7 @@ type rendezvous struct {
 	ranks []int  // world ranks
 	peers []int  // the other processes that have ranks of the group
 
+	// Who holds mu may launch, which may wait for space in a queue, and for the foreign lock after that: lock it with [core.Lock].
 	mu         sync.Mutex
 	rounds     map[roundKey]*round    // not settled yet, or not yet seen by every rank
 	revoked    map[uint64]*revocation // by channel, until every rank has revoked it
@@ -98,7 +99,7 @@ func (m *rendezvous) relayOf(from, to int) *relay {
 
 // waitRelays waits until no relay has a job of rank i.
 func (m *rendezvous) waitRelays(i int) {
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	var mine []*relay
 	for key, r := range m.relays {
 		if key[0] == everyone || key[0] == i || key[1] == i {
@@ -113,7 +114,7 @@ func (m *rendezvous) waitRelays(i int) {
 
 // removeRank fails everything that waits for rank i. Rounds at which it has arrived continue. It reports whether the rank was there.
 func (m *rendezvous) removeRank(i int, err error) bool {
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	return m.remove(i, err)
 }

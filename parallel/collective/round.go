@@ -65,7 +65,7 @@ func (r *round) forget() {
 
 // join adds a call of this process's rank to its round.
 func (m *rendezvous) join(p *rankCall) {
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	if r := m.revoked[p.op.channel]; r != nil {
 		p.fail(r.err)
@@ -108,7 +108,7 @@ func (m *rendezvous) arrive(p *rankCall) {
 
 // failRound fails the round because p's tensors cannot take part.
 func (m *rendezvous) failRound(p *rankCall, err error) {
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	if m.revoked[p.op.channel] != nil {
 		return
@@ -259,7 +259,7 @@ func (m *rendezvous) elsewhere(i int) string {
 // rank may be late only, and the ranks agree again as soon as it has seen this error.
 func (r *round) expire(after time.Duration, log func(string)) {
 	m := r.rendezvous
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	defer m.mu.Unlock()
 	if r.over {
 		return
