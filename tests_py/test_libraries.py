@@ -31,11 +31,9 @@ def python(tmp_path_factory):
     return python
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("library", sorted(FACTS.keys() - {"torch"}))
-def test_numbers_are_pytorchs(python, library):
+def measured(python, numbers, library):
     done = subprocess.run(
-        [python, "-m", "plait.torch", HERE / "cases.py", library],
+        [python, "-m", "plait.torch", HERE / "cases.py", numbers, library],
         check=False,
         capture_output=True,
         text=True,
@@ -44,8 +42,21 @@ def test_numbers_are_pytorchs(python, library):
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [r for r in rows if "error" in r] == []
-    found = {r.pop("case"): r for r in rows}
+    return {r.pop("case"): r for r in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", sorted(FACTS.keys() - {"torch"}))
+def test_numbers_are_pytorchs(python, library):
+    exact, found = measured(python, "float64", library), measured(python, "float32", library)
     wanted = FACTS[library]["cases"]
-    assert found.keys() == wanted.keys()
-    for case, numbers in wanted.items():
-        assert found[case] == pytest.approx(numbers, rel=1e-4, abs=1e-6), case
+    assert found.keys() == exact.keys() == wanted.keys()
+    for case, facts in wanted.items():
+        numbers = {k: v for k, v in facts.items() if k != "distance"}
+        # Libraries compute some numbers in float32 even so, and PyTorch has constants of float32.
+        assert exact[case] == pytest.approx(numbers, rel=1e-5, abs=1e-9), case
+        # Where PyTorch's own float32 is more than thirty roundings off, a relu or a maximum has gone the other way by
+        # rounding, and gradients jump. What comes before them does not.
+        if facts["distance"] > 2e-6:
+            numbers = {k: v for k, v in numbers.items() if k not in ("gradient", "parameters", "after", "merged")}
+        assert {k: found[case][k] for k in numbers} == pytest.approx(numbers, rel=1e-4, abs=1e-6), case

@@ -1,8 +1,9 @@
-"""Trains models of libraries for one step and prints the numbers: `python cases.py LIBRARY`.
+"""Trains models of libraries for one step and prints the numbers: `python cases.py DTYPE LIBRARY [CASE]...`.
 
-It runs with PyTorch and behind `plait.torch`. Parameters and inputs are the same everywhere, which random numbers are
-not. A case prints its loss, the norm of all gradients, the mean size of the parameters after one step of SGD, and the
-loss then.
+It runs with PyTorch and behind `plait.torch`, in float32 and in float64. Parameters and inputs are the same everywhere,
+which random numbers are not; `float32+3` makes them larger by three roundings, which shows how far rounding carries.
+A case prints its loss, the norm of all gradients, the mean size of the parameters and of the buffers after one step of
+SGD whose gradients are clipped, and the loss then.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ import torch
 from torch import nn
 
 Step = Callable[[], torch.Tensor]
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+LARGER = [1.0]  # what all numbers are multiplied by
 
 
 def spread(*shape: int, scale: float = 1.0, phase: float = 0.0) -> torch.Tensor:
     """Returns a tensor of numbers between -1 and 1 that look random and are the same everywhere, times a scale."""
     n = torch.arange(math.prod(shape)) * 48271 + int(1000 * phase)
     n = n * (n + 7) % 65537
-    return ((n * (n + 11) % 65537).float() / 32768.5 - 1).mul(scale).reshape(shape)
+    numbers = ((n * (n + 11) % 65537).float() / 32768.5 - 1).mul(scale * LARGER[0])
+    return numbers.reshape(shape).to(torch.get_default_dtype())
 
 
 def tokens(rows: int, columns: int, count: int) -> torch.Tensor:
@@ -34,6 +38,7 @@ def tokens(rows: int, columns: int, count: int) -> torch.Tensor:
 
 def filled(model: nn.Module) -> nn.Module:
     """Fills a model's parameters."""
+    model.to(torch.get_default_dtype())
     with torch.no_grad():
         for i, (name, p) in enumerate(model.named_parameters()):
             if p.dim() > 1:
@@ -43,6 +48,11 @@ def filled(model: nn.Module) -> nn.Module:
     return model
 
 
+def size_of(tensors: list[torch.Tensor]) -> float:
+    """Returns the mean absolute value of all elements."""
+    return sum(float(t.detach().double().abs().sum()) for t in tensors) / max(1, sum(t.numel() for t in tensors))
+
+
 def facts(model: nn.Module, loss_of: Step) -> dict[str, float]:
     """Returns the numbers of one step."""
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -50,15 +60,20 @@ def facts(model: nn.Module, loss_of: Step) -> dict[str, float]:
     loss = loss_of()
     loss.backward()
     gradient = sum(float(p.grad.double().square().sum()) for p in parameters if p.grad is not None) ** 0.5
+    nn.utils.clip_grad_norm_(parameters, 1.0)  # a step of any model is small
     optimizer.step()
-    size = sum(float(p.detach().double().abs().sum()) for p in parameters) / sum(p.numel() for p in parameters)
-    return {"loss": float(loss), "gradient": gradient, "parameters": size, "after": float(loss_of())}
+    out = {"loss": float(loss), "gradient": gradient, "parameters": size_of(parameters)}
+    if buffers := [b for b in model.buffers() if b.is_floating_point()]:
+        out["buffers"] = size_of(buffers)
+    return {**out, "after": float(loss_of())}
 
 
 def classified(model: nn.Module, size: int, classes: int = 5) -> dict[str, float]:
     """Returns the numbers of a model that classifies images."""
-    filled(model).eval()  # no dropout, whose numbers are random
-    images, labels = spread(2, 3, size, size), torch.tensor([1, 3])
+    filled(model)
+    for module in model.modules():  # no dropout, whose numbers are random
+        module.train(isinstance(module, NORMS))
+    images, labels = spread(4, 3, size, size), torch.tensor([1, 3, 0, 2])
     return facts(model, lambda: nn.functional.cross_entropy(model(images)[:, :classes], labels))
 
 
@@ -85,13 +100,21 @@ def timm() -> Iterator[tuple[str, Any]]:
     import timm
 
     options = {
-        "resnet18": {}, "convnext_atto": {}, "efficientnet_b0": {}, "mobilenetv3_small_050": {}, "regnetx_002": {},
-        "mixer_s32_224": {"img_size": 64},
-        "vit_tiny_patch16_224": {"img_size": 64}, "swin_tiny_patch4_window7_224": {"img_size": 64, "window_size": 2},
-        "cait_xxs24_224": {"img_size": 64}, "pvt_v2_b0": {}, "poolformer_s12": {}, "edgenext_xx_small": {},
+        "mixer_s32_224": {"img_size": 64}, "gmlp_ti16_224": {"img_size": 64}, "vit_tiny_patch16_224": {"img_size": 64},
+        "swin_tiny_patch4_window7_224": {"img_size": 64, "window_size": 2}, "cait_xxs24_224": {"img_size": 64},
+        "coat_tiny": {"img_size": 64}, "convit_tiny": {"img_size": 64}, "levit_128s": {"img_size": 64},
+        "pit_ti_224": {"img_size": 64}, "xcit_nano_12_p8_224": {"img_size": 64},
+        "efficientformerv2_s0": {"img_size": 64}, "test_vit_relpos": {"img_size": 64}, "test_coatnet": {"img_size": 64},
     }  # fmt: skip
-    for name, arguments in options.items():
-        yield name, lambda n=name, a=arguments: classified(timm.create_model(n, num_classes=5, **a), 64)
+    for name in (
+        *options, "resnet18", "convnext_atto", "efficientnet_b0", "mobilenetv3_small_050", "regnetx_002", "pvt_v2_b0",
+        "poolformer_s12", "edgenext_xx_small", "ghostnet_050", "repvgg_a0", "test_nfnet", "test_mambaout",
+        "starnet_s050", "dla46x_c", "dpn48b", "densenet121", "resnest14d", "mobilevit_xxs", "repghostnet_050",
+        "ese_vovnet19b_slim_dw", "efficientvit_b0", "cspnext_tiny", "iformer_t", "fasternet_t0",
+        "cs3darknet_focus_s", "lcnetv2_small", "swiftformer_xs", "inception_next_atto", "fastvit_t8", "rexnet_100",
+        "mobileone_s1", "hgnetv2_b0", "repvit_m1",
+    ):  # fmt: skip
+        yield name, lambda n=name: classified(timm.create_model(n, num_classes=5, **options.get(n, {})), 64)
 
 
 def torchvision() -> Iterator[tuple[str, Any]]:
@@ -223,6 +246,33 @@ def transformers() -> Iterator[tuple[str, Any]]:
     yield "Whisper", speech
 
 
+def peft() -> Iterator[tuple[str, Any]]:
+    import peft
+    import transformers as hf
+
+    def adapted(config: Any, merged: bool = False) -> dict[str, float]:
+        small = hf.LlamaConfig(
+            vocab_size=90, num_key_value_heads=1, max_position_embeddings=32, num_hidden_layers=2,
+            num_attention_heads=2, hidden_size=32, intermediate_size=48,
+        )  # fmt: skip
+        model: Any = peft.get_peft_model(hf.LlamaForCausalLM(small), config)
+        filled(model).eval()
+        ids = tokens(2, 12, 90)
+        out = facts(model, lambda: model(input_ids=ids, labels=ids).loss)
+        if merged:
+            out["merged"] = float(model.merge_and_unload()(input_ids=ids, labels=ids).loss)
+        return out
+
+    into: dict[str, Any] = {"task_type": "CAUSAL_LM", "target_modules": ["q_proj", "v_proj"]}
+    ahead: dict[str, Any] = {"task_type": "CAUSAL_LM", "num_virtual_tokens": 3}
+    yield "LoRA", lambda: adapted(peft.LoraConfig(r=4, **into), merged=True)
+    yield "DoRA", lambda: adapted(peft.LoraConfig(r=4, use_dora=True, **into), merged=True)
+    yield "LoHa", lambda: adapted(peft.LoHaConfig(r=4, **into))
+    yield "IA3", lambda: adapted(peft.IA3Config(feedforward_modules=[], **into), merged=True)
+    yield "prompt tuning", lambda: adapted(peft.PromptTuningConfig(**ahead))
+    yield "prefix tuning", lambda: adapted(peft.PrefixTuningConfig(**ahead))
+
+
 def torchmetrics() -> Iterator[tuple[str, Any]]:
     import torchmetrics as tm
     from torchmetrics.functional import cosine_similarity, spearman_corrcoef
@@ -250,14 +300,17 @@ def torchmetrics() -> Iterator[tuple[str, Any]]:
     yield "metrics", measured
 
 
-CASES = {f.__name__: f for f in (einops, timm, torchvision, vit_pytorch, transformers, torchmetrics)}
+CASES = {f.__name__: f for f in (einops, timm, torchvision, vit_pytorch, transformers, peft, torchmetrics)}
 
 
 def main() -> None:
     """Prints the numbers of a library's cases, or of those that are named after it; a line of JSON for each."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(2)
-    library, *wanted = sys.argv[1:]
+    numbers, library, *wanted = sys.argv[1:]
+    dtype, _, roundings = numbers.partition("+")
+    torch.set_default_dtype(getattr(torch, dtype))
+    LARGER[0] += int(roundings or 0) * 2.0**-23
     for name, case in CASES[library]():
         if not wanted or name in wanted:
             try:
