@@ -20,6 +20,7 @@ def test_tensors_on_a_gpu() -> None:
         assert plait.cuda.device_count() >= 1
         properties = plait.cuda.get_device_properties()
         assert properties.name == plait.cuda.get_device_name() != ""
+        assert plait.cuda.get_device_capability() == (properties.major, properties.minor)
         assert properties.max_tensor_size >= 1 << 27 and properties.max_threads_per_workgroup >= 256, properties
         assert properties.driver in ("cuda", "webgpu") and properties.total_memory > 0, properties
         other = "cuda" if properties.driver == "webgpu" else "webgpu"

@@ -78,3 +78,28 @@ def test_the_cpu_computes_as_before() -> None:
     want = x @ x.T
     plait.set_float32_matmul_precision("medium")
     assert plait.equal(x @ x.T, want)
+
+
+def test_flags_set_switches_within_a_context():
+    names = ("enabled", "benchmark", "deterministic", "allow_tf32", "benchmark_limit")
+    before = [getattr(cudnn, n) for n in names]
+    with cudnn.flags(enabled=True, deterministic=False):
+        assert (cudnn.enabled, cudnn.deterministic, cudnn.allow_tf32) == (True, False, False)
+        with cudnn.flags(allow_tf32=True):
+            assert cudnn.allow_tf32 and cudnn.fp32_precision == "tf32"
+        with cudnn.flags(fp32_precision="tf32"):
+            assert cudnn.allow_tf32
+        assert not cudnn.allow_tf32
+    with pytest.raises(ValueError, match="want ieee, tf32 or none"), cudnn.flags(benchmark=False, fp32_precision="x"):
+        pass
+    assert [getattr(cudnn, n) for n in names] == before
+
+
+def test_ways_of_attention_are_what_was_said():
+    cuda = plait.backends.cuda
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        enable, enabled = getattr(cuda, f"enable_{name}_sdp"), getattr(cuda, f"{name}_sdp_enabled")
+        assert enabled() is True
+        enable(False)
+        assert enabled() is False
+        enable(True)

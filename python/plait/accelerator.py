@@ -10,6 +10,7 @@ from plait._device import device as _device
 __all__ = [
     "current_accelerator",
     "current_device_index",
+    "current_stream",
     "device_count",
     "empty_cache",
     "is_available",
@@ -19,13 +20,18 @@ __all__ = [
     "memory_stats",
     "reset_peak_memory_stats",
     "set_device_index",
+    "set_stream",
     "synchronize",
 ]
 
 device_count, is_available, synchronize = _cuda.device_count, _cuda.is_available, _cuda.synchronize
 empty_cache, memory_stats, memory_allocated = _cuda.empty_cache, _cuda.memory_stats, _cuda.memory_allocated
 max_memory_allocated, memory_reserved = _cuda.max_memory_allocated, _cuda.memory_reserved
-reset_peak_memory_stats = _cuda.reset_peak_memory_stats
+reset_peak_memory_stats, current_stream, set_stream = (
+    _cuda.reset_peak_memory_stats,
+    _cuda.current_stream,
+    _cuda.set_stream,
+)
 current_device_index = current_device_idx = _cuda.current_device
 
 

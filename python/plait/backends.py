@@ -7,7 +7,9 @@ twin for float16.
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -115,10 +117,84 @@ class _Cudnn(_Switches):
     def benchmark(self, on: bool) -> None:
         _core.bind_DeviceBenchmarkSet(bool(on))
 
+    @contextlib.contextmanager
+    def flags(
+        self,
+        enabled: bool = False,
+        benchmark: bool = False,
+        benchmark_limit: int = 10,
+        deterministic: bool = False,
+        allow_tf32: bool | None = None,
+        fp32_precision: str = "none",
+    ) -> Iterator[None]:
+        """Sets switches within a context.
+
+        Args:
+            enabled: can be read, and has no effect, as benchmark_limit and deterministic
+            benchmark: whether GPUs measure, see there
+            benchmark_limit: see enabled
+            deterministic: see enabled
+            allow_tf32: whether convolutions may round to TF32; by default as before, where PyTorch allows it
+            fp32_precision: the same by "ieee" or "tf32"
+        """
+        values = {
+            "enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit,
+            "deterministic": deterministic, "allow_tf32": self.allow_tf32 if allow_tf32 is None else allow_tf32,
+        }  # fmt: skip
+        before = {name: getattr(self, name) for name in values}
+        try:
+            for name, value in values.items():
+                setattr(self, name, value)
+            if fp32_precision != "none":
+                self.fp32_precision = fp32_precision
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+
+
+class _Cuda(_Switches):
+    """Which ways of computing attention PyTorch may choose. Plait has one, whatever is said here."""
+
+    _attention: dict[str, bool]
+
+    def enable_flash_sdp(self, enabled: bool) -> None:
+        """Has no effect but on `flash_sdp_enabled`."""
+        self._attention["flash"] = bool(enabled)
+
+    def flash_sdp_enabled(self) -> bool:
+        """Returns what `enable_flash_sdp` was told; at first True."""
+        return self._attention["flash"]
+
+    def enable_mem_efficient_sdp(self, enabled: bool) -> None:
+        """Has no effect but on `mem_efficient_sdp_enabled`."""
+        self._attention["mem_efficient"] = bool(enabled)
+
+    def mem_efficient_sdp_enabled(self) -> bool:
+        """Returns what `enable_mem_efficient_sdp` was told; at first True."""
+        return self._attention["mem_efficient"]
+
+    def enable_math_sdp(self, enabled: bool) -> None:
+        """Has no effect but on `math_sdp_enabled`."""
+        self._attention["math"] = bool(enabled)
+
+    def math_sdp_enabled(self) -> bool:
+        """Returns what `enable_math_sdp` was told; at first True."""
+        return self._attention["math"]
+
+    def enable_cudnn_sdp(self, enabled: bool) -> None:
+        """Has no effect but on `cudnn_sdp_enabled`."""
+        self._attention["cudnn"] = bool(enabled)
+
+    def cudnn_sdp_enabled(self) -> bool:
+        """Returns what `enable_cudnn_sdp` was told; at first True."""
+        return self._attention["cudnn"]
+
 
 cudnn = _Cudnn("cudnn", enabled=False, deterministic=True, benchmark_limit=0, conv=_Convolutions("cudnn.conv"))
-cuda = _Switches(
+cuda = _Cuda(
     "cuda",
+    _attention={"flash": True, "mem_efficient": True, "math": True, "cudnn": True},
     matmul=_Products("cuda.matmul", allow_fp16_accumulation=False),
     preferred_linalg_library=None,
 )

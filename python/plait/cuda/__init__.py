@@ -40,6 +40,7 @@ __all__ = [
     "device",
     "device_count",
     "empty_cache",
+    "get_device_capability",
     "get_device_name",
     "get_device_properties",
     "get_rng_state",
@@ -177,6 +178,12 @@ def get_device_properties(device: DeviceLike | None = None) -> DeviceProperties:
         driver=_core.bind_DeviceDriver(number),
         driver_reason=_core.bind_DeviceDriverReason(number),
     )
+
+
+def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
+    """Returns the compute capability of a GPU, as (9, 0) is an H100's; (0, 0) where the driver does not say."""
+    said = get_device_properties(device)
+    return said.major, said.minor
 
 
 def transfer_stats(device: DeviceLike | None = None) -> dict[str, int]:
