@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import plait
-from plait._engine.missing_names import absent
+from plait._engine.missing_names import Refused, absent
 
 VERSION = "2.15.0"  # of PyTorch, whose names and behaviour these are
 
@@ -63,6 +63,8 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     top, bindings, version = (ModuleType(n, plait.__doc__) for n in ("torch", "torch._C", "torch.version"))
     names = {k: v for k, v in vars(plait).items() if k[0] != "_" and not isinstance(v, ModuleType)}
     vars(top).update(names, __version__=TorchVersion(VERSION), __file__=plait.__file__, __path__=[])
+    why = "torch.PyTorchFileReader: a file's records are not read one by one; use torch.load"
+    vars(top)["PyTorchFileReader"] = Refused("PyTorchFileReader", (), {"_why": why, "__module__": "torch"})
 
     def missing(name: str) -> Any:
         """Imports a module below at its first use; other names are Plait's, or it has an error for them."""
