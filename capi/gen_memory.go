@@ -48,6 +48,11 @@ func plait_tensor_peek(t C.plait_tensor, real *C.double, whole *C.int64_t) C.pla
 	return C.plait_status(bind.TensorPeek(int64(t), int64(uintptr(unsafe.Pointer(real))), int64(uintptr(unsafe.Pointer(whole)))))
 }
 
+//export plait_tensor_complex
+func plait_tensor_complex(t C.plait_tensor, parts *C.double) C.plait_status {
+	return C.plait_status(bind.TensorComplex(int64(t), int64(uintptr(unsafe.Pointer(parts)))))
+}
+
 //export plait_tensor_int
 func plait_tensor_int(t C.plait_tensor, value *C.int64_t) C.plait_status {
 	return C.plait_status(bind.TensorInt(int64(t), int64(uintptr(unsafe.Pointer(value)))))

@@ -113,6 +113,11 @@ func plait_tensor_number(kind C.int64_t, value C.double, integer C.int64_t) C.pl
 	return C.plait_tensor(bind.TensorNumber(int64(kind), float64(value), int64(integer)))
 }
 
+//export plait_tensor_complex_number
+func plait_tensor_complex_number(re C.double, im C.double) C.plait_tensor {
+	return C.plait_tensor(bind.TensorComplexNumber(float64(re), float64(im)))
+}
+
 //export plait_result_dtype
 func plait_result_dtype(operands C.plait_tensors, n C.int64_t) C.plait_status {
 	return C.plait_status(bind.ResultDtype(int64(uintptr(unsafe.Pointer(operands))), int64(n)))

@@ -79,6 +79,8 @@ enum {
 	PLAIT_UINT16 = 10,
 	PLAIT_UINT32 = 11,
 	PLAIT_UINT64 = 12,
+	PLAIT_COMPLEX64 = 13,
+	PLAIT_COMPLEX128 = 14,
 };
 
 // Kinds of errors.
@@ -190,6 +192,9 @@ plait_tensor plait_tensor_to_device(plait_tensor t, plait_device to, bool queued
 // number does. kind is -1 for a floating-point number, -2 for an integer, -3 for a bool.
 plait_tensor plait_tensor_number(int64_t kind, double value, int64_t integer);
 
+// plait_tensor_complex_number is plait_tensor_number for a complex number.
+plait_tensor plait_tensor_complex_number(double re, double im);
+
 // plait_result_dtype returns the dtype to which operands promote.
 plait_status plait_result_dtype(plait_tensors operands, int64_t n);
 
@@ -231,6 +236,10 @@ plait_status plait_tensor_item(plait_tensor t, double *value);
 // memory, and returns 1 for a floating-point number in real, 2 for an integer and 3 for a bool in whole, and
 // 0 otherwise, also where it cannot be read. It does not wait, and leaves errors to who does.
 plait_status plait_tensor_peek(plait_tensor t, double *real, int64_t *whole);
+
+// plait_tensor_complex waits for the value of a tensor with one element and writes its real and imaginary
+// part to parts. It may wait for the device.
+plait_status plait_tensor_complex(plait_tensor t, double *parts);
 
 // plait_tensor_int waits for the value of a tensor with one element and writes it, as an integer, to value;
 // of one of uint64 the bits. It may wait for the device.
@@ -2010,7 +2019,7 @@ plait_tensor plait_remainder(plait_tensor input, plait_tensor other, double othe
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_remainder_in_place(plait_tensor input, plait_tensor other, double other_number);
 
-// -1, 0 or 1 by the sign: another name of sign.
+// Returns input/|input|, and 0 at 0: of real numbers -1, 0 or 1 by the sign.
 plait_tensor plait_sgn(plait_tensor input);
 
 // sgn in place: changes input.
@@ -2180,6 +2189,36 @@ plait_status plait_ne_in_place(plait_tensor input, plait_tensor other, double ot
 
 // Returns where the sign of input is set.
 plait_tensor plait_signbit(plait_tensor input);
+
+// --- complex ---
+
+// Returns the angles in the complex plane, in radians: of real numbers pi where they are negative, else 0.
+plait_tensor plait_angle(plait_tensor input);
+
+// Complex numbers of two tensors of real ones: their real and imaginary parts.
+//   - real: float32 or float64
+//   - imag: of the same dtype
+plait_tensor plait_complex(plait_tensor real, plait_tensor imag);
+
+// The conjugates of complex numbers; a real tensor as it is.
+plait_tensor plait_conj(plait_tensor input);
+
+// The imaginary parts of complex numbers, as a view.
+plait_tensor plait_imag(plait_tensor input);
+
+// Complex numbers of their absolute values and angles.
+//   - abs: float32 or float64
+//   - angle: of the same dtype, in radians
+plait_tensor plait_polar(plait_tensor abs, plait_tensor angle);
+
+// The real parts of complex numbers, as a view; a real tensor as it is.
+plait_tensor plait_real(plait_tensor input);
+
+// Pairs of real numbers, in the last dimension, as a view of complex numbers.
+plait_tensor plait_view_as_complex(plait_tensor input);
+
+// The parts of complex numbers: a view with one more dimension of size 2 at the end.
+plait_tensor plait_view_as_real(plait_tensor input);
 
 // --- conv ---
 
@@ -3398,7 +3437,8 @@ plait_tensor plait_outer(plait_tensor input, plait_tensor vec2);
 plait_tensor plait_tensordot(plait_tensor input, plait_tensor other, plait_ints dims_self,
 		int64_t dims_self_len, plait_ints dims_other, int64_t dims_other_len);
 
-// The sum of the products of the elements of two vectors of one size: another name of dot.
+// The sum of the products of the elements of two vectors of one size, of which those of the first are
+// conjugated.
 //   - other: a vector
 plait_tensor plait_vdot(plait_tensor input, plait_tensor other);
 

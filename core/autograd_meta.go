@@ -139,7 +139,7 @@ func (t *Tensor) IsLeaf() bool {
 }
 
 // SetRequiresGrad turns requires_grad of a leaf on or off. It returns t, or a tensor that carries an error if t is not a leaf or its dtype
-// is not floating-point.
+// is neither floating-point nor complex.
 func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	if p := t.Parts(); p != nil {
 		if err := p.Local().SetRequiresGrad(on).Err(); err != nil {
@@ -150,8 +150,8 @@ func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	if err := t.Usable("requires_grad"); err != nil {
 		return ErrorTensor(err)
 	}
-	if on && (!t.dtype.IsFloat() || t.isNumber) {
-		return ErrorTensor(Errorf(DTypeError, "requires_grad", "only tensors of a floating-point dtype can require gradients, got %v", t))
+	if on && (!t.dtype.Differentiable() || t.isNumber) {
+		return ErrorTensor(Errorf(DTypeError, "requires_grad", "only tensors of a floating-point or complex dtype can require gradients, got %v", t))
 	}
 	if on && t.storage.inference && !CurrentMode().Inference() {
 		return ErrorTensor(Errorf(StateError, "requires_grad", "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed; clone it first"))

@@ -60,6 +60,7 @@ type Operand struct {
 	partial     bool // other calls write to other parts of the memory at the same time
 	crossStream bool // other streams use the memory too
 	borrowed    bool // from a [Borrowed], whose waits the caller adds
+	pair        bool // of a complex tensor, as its parts
 	recorded    bool // of a replay: its epoch is first plus the number of the replay
 	storage     *Storage
 	epoch       uint32
@@ -127,6 +128,7 @@ type Call struct {
 	err         error // of an operand without memory
 	shared      bool  // uses memory that code outside the engine reads and writes
 	crossStream bool  // uses memory that other streams use too
+	pairs       bool  // has complex operands
 	outs        [2]Operand
 	ins         [4]Operand
 }
@@ -144,7 +146,7 @@ func (c *Call) Reset(s Stream, k KernelID, op string) {
 	c.Ints, c.Floats, c.waits = c.Ints[:0], c.Floats[:0], c.waits[:0]
 	c.Work, c.InPlace, c.Overwrites, c.Fn, c.HostOnly, c.Mark, c.Own, c.OnLaunch, c.OnSkip, c.OnCancel = 0, false, false, nil, false, nil, nil, nil, nil, nil
 	c.OnReplay = nil
-	c.err, c.shared, c.crossStream = nil, false, false
+	c.err, c.shared, c.crossStream, c.pairs = nil, false, false, false
 }
 
 // Clear drops the call's references.
@@ -261,6 +263,9 @@ func (c *Call) operand(o *Operand, t *Tensor) {
 	o.present, o.DType, o.Shape, o.Strides = true, t.dtype, t.shape, t.strides
 	if t.isNumber {
 		o.IsNumber, o.Number = true, t.other.number
+		if t.dtype.IsComplex() {
+			o.pair, c.pairs = true, true
+		}
 		return
 	}
 	s := t.storage
@@ -271,6 +276,10 @@ func (c *Call) operand(o *Operand, t *Tensor) {
 		return
 	}
 	o.Memory, o.Offset, o.storage, o.epoch = s.alloc.memory, t.offset, s, s.epoch
+	if t.dtype.IsComplex() {
+		o.split()
+		c.pairs = true
+	}
 	c.Work = max(c.Work, Numel(t.shape))
 	if s.shared.Load() > 0 {
 		c.shared = true

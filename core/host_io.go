@@ -10,7 +10,7 @@ import (
 
 // An Element is a Go type that can fill a tensor or receive its values.
 type Element interface {
-	bool | uint8 | int8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | int | float32 | float64
+	bool | uint8 | int8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | int | float32 | float64 | complex64 | complex128
 }
 
 func dtypeOf[T Element]() DType {
@@ -36,6 +36,10 @@ func dtypeOf[T Element]() DType {
 		return Int64
 	case float32:
 		return Float32
+	case complex64:
+		return Complex64
+	case complex128:
+		return Complex128
 	}
 	return Float64
 }
@@ -232,6 +236,10 @@ func (p *pinned) bytes() ([]byte, error) {
 
 // FirstNaN waits for the tensor's value and returns the row-major index of its first NaN, or -1.
 func FirstNaN(t *Tensor) (int, error) {
+	if t.DType().IsComplex() {
+		v, err := Values[complex128](t)
+		return slices.IndexFunc(v, func(z complex128) bool { return math.IsNaN(real(z)) || math.IsNaN(imag(z)) }), err
+	}
 	if !t.DType().IsFloat() {
 		return -1, nil
 	}
@@ -256,6 +264,9 @@ func values[T Element](t *Tensor, of *pinned) ([]T, error) {
 			return []T{fromFloat[T](t.other.number.Float)}, nil
 		}
 		return []T{fromInt[T](t.other.number.Int)}, nil
+	}
+	if of.dtype.IsComplex() && !dtypeOf[T]().IsComplex() {
+		return nil, Errorf(DTypeError, "read", "got a tensor of %v, want real numbers; take its real or imaginary part", of.dtype)
 	}
 	raw, err := of.bytes()
 	if err != nil {
@@ -302,6 +313,14 @@ func values[T Element](t *Tensor, of *pinned) ([]T, error) {
 		for i, v := range unsafe.Slice((*float64)(p), n) {
 			out[i] = fromFloat[T](v)
 		}
+	case Complex64:
+		for i, v := range unsafe.Slice((*complex64)(p), n) {
+			out[i] = fromComplex[T](complex128(v))
+		}
+	case Complex128:
+		for i, v := range unsafe.Slice((*complex128)(p), n) {
+			out[i] = fromComplex[T](v)
+		}
 	}
 	return out, nil
 }
@@ -320,6 +339,10 @@ func fromUint[T Element](v uint64) T {
 		*p = float32(v)
 	case *float64:
 		*p = float64(v)
+	case *complex64:
+		*p = complex(float32(v), 0)
+	case *complex128:
+		*p = complex(float64(v), 0)
 	default:
 		return fromInt[T](int64(v))
 	}
@@ -353,6 +376,10 @@ func fromInt[T Element](v int64) T {
 		*p = float32(v)
 	case *float64:
 		*p = float64(v)
+	case *complex64:
+		*p = complex(float32(v), 0)
+	case *complex128:
+		*p = complex(float64(v), 0)
 	}
 	return out
 }
@@ -366,11 +393,26 @@ func fromFloat[T Element](v float64) T {
 		*p = float32(v)
 	case *float64:
 		*p = v
+	case *complex64:
+		*p = complex(float32(v), 0)
+	case *complex128:
+		*p = complex(v, 0)
 	default:
 		if math.IsNaN(v) {
 			return fromInt[T](0)
 		}
 		return fromInt[T](truncate(v))
+	}
+	return out
+}
+
+func fromComplex[T Element](v complex128) T {
+	var out T
+	switch p := any(&out).(type) {
+	case *complex64:
+		*p = complex64(v)
+	case *complex128:
+		*p = v
 	}
 	return out
 }
@@ -383,6 +425,9 @@ func (t *Tensor) Item() (float64, error) {
 
 // Int waits for the value of a tensor with one element and returns it as an integer.
 func (t *Tensor) Int() (int64, error) { return item[int64](t) }
+
+// Complex waits for the value of a tensor with one element and returns it as a complex number.
+func (t *Tensor) Complex() (complex128, error) { return item[complex128](t) }
 
 func item[T Element](t *Tensor) (T, error) {
 	var zero T

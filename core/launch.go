@@ -13,6 +13,9 @@ func Synchronous() { synchronous.Store(true) }
 // a time, so that the error is not another thread's.
 func Launch(s Stream, c *Call) error {
 	err := c.Err()
+	if err == nil && c.pairs {
+		err = c.fitPairs()
+	}
 	if err == nil {
 		err = s.Refuse(c)
 	}

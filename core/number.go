@@ -1,11 +1,12 @@
 package core
 
-// A Number is a plain scalar from the host: a bool, an integer or a floating-point value. It has a dtype but no memory. Kernels take it as
+// A Number is a plain scalar from the host: a bool, an integer, a floating-point or a complex value. It has a dtype but no memory. Kernels take it as
 // an immediate.
 type Number struct {
-	Float float64 // the value, converted if it is a bool or an integer
+	Float float64 // the value, converted if it is a bool or an integer; the real part if it is complex
+	Imag  float64 // the imaginary part
 	Int   int64   // the value, truncated if it is floating-point
-	DType DType   // Bool, Int64, or a floating-point dtype
+	DType DType   // Bool, Int64, a floating-point or a complex dtype
 }
 
 // FloatNumber returns v as a floating-point number of the default dtype's category.
@@ -21,6 +22,11 @@ func BoolNumber(v bool) Number {
 		n.Float, n.Int = 1, 1
 	}
 	return n
+}
+
+// ComplexNumber returns v as a complex number.
+func ComplexNumber(v complex128) Number {
+	return Number{Float: real(v), Imag: imag(v), Int: truncate(real(v)), DType: Complex64}
 }
 
 func truncate(v float64) int64 {
@@ -41,6 +47,11 @@ func IntNum(v int64) *Tensor { return numberTensor(IntNumber(v), Int64) }
 
 // BoolNum is [Num] for a bool.
 func BoolNum(v bool) *Tensor { return numberTensor(BoolNumber(v), Bool) }
+
+// ComplexNum is [Num] for a complex number. Operations that are not defined for complex numbers refuse it.
+func ComplexNum(v complex128) *Tensor {
+	return numberTensor(ComplexNumber(v), CurrentContext().DefaultDType().Complex())
+}
 
 // IsNumber reports whether t is a plain number (see [Num]).
 func (t *Tensor) IsNumber() bool { return t.isNumber }

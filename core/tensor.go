@@ -131,7 +131,7 @@ func (t *Tensor) Alias(withGraph bool) *Tensor {
 	a := WrapTensor(m, t.storage, t.dtype, t.shape, t.strides, t.offset)
 	if withGraph {
 		meta := t.autograd.Load()
-		if meta == nil && t.dtype.IsFloat() {
+		if meta == nil && t.dtype.Differentiable() {
 			meta = t.EnsureAutogradMeta() // the two share what an in-place operation on either will record
 		}
 		if meta != nil {
@@ -268,6 +268,8 @@ func (t *Tensor) String() string {
 		return "nil tensor"
 	case t.failed() != nil:
 		return "error: " + t.failed().Error()
+	case t.isNumber && t.dtype.IsComplex():
+		return fmt.Sprintf("number %v", complex(t.other.number.Float, t.other.number.Imag))
 	case t.isNumber:
 		return fmt.Sprintf("number %v", t.other.number.Float)
 	case t.isReleased():

@@ -39,6 +39,7 @@ CASES = [
     *[(n, (P, X if n != "pow" else V), {}) for n in BINARY],
     *[(n, (I, I % 3), {}) for n in WHOLE],
     *[(n, (B, B[::-1].copy()), {}) for n in ("logical_and", "logical_or", "logical_xor")],
+    *[(n, (X + 1j * X[::-1],), {}) for n in ("imag", "real", "conj", "abs", "sqrt", "exp", "tanh")],
     ("clip", (X,), {"min": 0.0, "max": 3.0}),
     ("clip", (X, 0.0, 2.0), {}),
     ("clip", (X,), {"max": V}),
@@ -213,7 +214,7 @@ def test_decompositions():
 def test_every_name_of_the_standard_is_tested_or_a_value():
     tested = {c[0] for c in CASES} | {"concat", "stack"}
     values = """Array e inf nan pi newaxis bool int8 int16 int32 int64 uint8 uint16 uint32 uint64
-    float32 float64 finfo iinfo from_dlpack linalg
+    float32 float64 complex64 complex128 finfo iinfo from_dlpack linalg
     empty empty_like __array_api_version__ __array_namespace_info__""".split()
     assert set(XP.__all__) == tested | set(values)
     assert set(XP.linalg.__all__) == set(LINALG) | {"qr", "svd", "eigh"}
@@ -235,7 +236,7 @@ def test_what_it_refuses():
         (lambda: XP.isdtype(plait.float32, "fractional"), ValueError, "unknown kind"),
         (lambda: XP.asarray([1.0], copy=False), ValueError, "forbids the copy"),
         (lambda: XP.nonzero(plait.tensor(1)), ValueError, "0-d"),
-        (lambda: XP.complex64, AttributeError, "complex64"),
+        (lambda: XP.fft, AttributeError, "fft"),
     ]:
         with pytest.raises(error, match=message):
             call()
@@ -330,5 +331,5 @@ def test_limits_of_integers(name):
 
 def test_what_the_document_says_is_not_there():
     page = (Path(plait.__file__).parents[2] / "docs/array_api.md").read_text("utf-8")
-    for name in ("complex64", "complex128", "imag", "fft"):
+    for name in ("fft",):
         assert f"`{name}`" in page and not hasattr(XP, name)

@@ -44,7 +44,6 @@ REASONS = {
 }
 # Others, by file, function and name, or * for all of a function's.
 PLACES = {
-    "_functions/conversion.py is_complex input": "there are no complex dtypes",
     "_functions/conversion.py is_pinned device": REASONS["pin_memory"],
     "_functions/conversion.py pin_memory device": REASONS["pin_memory"],
     "_functions/conversion.py to_dense masked_grad": "there are no sparse tensors",

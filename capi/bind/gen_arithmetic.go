@@ -422,24 +422,24 @@ func RemainderInPlace(input Tensor, other Tensor, otherNumber float64) (status S
 	return changed(op.RemainderInPlace(t0, t1))
 }
 
-// Sgn applies the operation sgn. -1, 0 or 1 by the sign: another name of sign.
+// Sgn applies the operation sgn. Returns input/|input|, and 0 at 0: of real numbers -1, 0 or 1 by the sign.
 func Sgn(input Tensor) (status Tensor) {
 	defer protect("sgn", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.Sign(t0), t0)
+	return result(op.Sgn(t0), t0)
 }
 
-// SgnInPlace applies the operation sgn_. -1, 0 or 1 by the sign: another name of sign.
+// SgnInPlace applies the operation sgn_. Returns input/|input|, and 0 at 0: of real numbers -1, 0 or 1 by the sign.
 func SgnInPlace(input Tensor) (status Status) {
 	defer protect("sgn_", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	return changed(op.SignInPlace(t0))
+	return changed(op.SgnInPlace(t0))
 }
 
 // Sign applies the operation sign. Returns -1, 0 or 1 by the sign.

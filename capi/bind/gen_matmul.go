@@ -285,7 +285,7 @@ func Tensordot(input Tensor, other Tensor, dimsSelf Ints, dimsSelfLen int64, dim
 	return result(op.TensorDot(t0, t1, ints(dimsSelf, dimsSelfLen), ints(dimsOther, dimsOtherLen)), t0, t1)
 }
 
-// Vdot applies the operation vdot. The sum of the products of the elements of two vectors of one size: another name of dot.
+// Vdot applies the operation vdot. The sum of the products of the elements of two vectors of one size, of which those of the first are conjugated.
 func Vdot(input Tensor, other Tensor) (status Tensor) {
 	defer protect("vdot", &status)
 	if queueNearlyFull() {
@@ -293,5 +293,5 @@ func Vdot(input Tensor, other Tensor) (status Tensor) {
 	}
 	t0 := tensor(input)
 	t1 := tensor(other)
-	return result(op.Dot(t0, t1), t0, t1)
+	return result(op.VDot(t0, t1), t0, t1)
 }

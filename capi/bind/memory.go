@@ -111,7 +111,7 @@ func TensorItem(t Tensor, value FloatsOut) (status Status) {
 func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
 	defer protect("item", &status)
 	x := tensor(t)
-	if x.Usable("item") != nil || x.IsNumber() || x.Numel() != 1 || x.DType() == core.Uint64 || !x.Device().HostAccessible() || !x.WaitFor(0) {
+	if x.Usable("item") != nil || x.IsNumber() || x.Numel() != 1 || x.DType() == core.Uint64 || x.DType().IsComplex() || !x.Device().HostAccessible() || !x.WaitFor(0) {
 		return 0
 	}
 	if s, ok := x.Storage().Stream().(interface{ Failure() error }); !ok || s.Failure() != nil || x.Storage().Err() != nil {
@@ -134,6 +134,22 @@ func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
 		return 3
 	}
 	return 2
+}
+
+// TensorComplex waits for the value of a tensor with one element and writes its real and imaginary part to parts.
+//
+//plait:waits
+func TensorComplex(t Tensor, parts FloatsOut) (status Status) {
+	defer protect("item", &status)
+	x := tensor(t)
+	defer using(x)()
+	v, err := x.Complex()
+	if err != nil {
+		return failure(err)
+	}
+	out := handle.Slice[float64](parts, 2)
+	out[0], out[1] = real(v), imag(v)
+	return 0
 }
 
 // TensorInt waits for the value of a tensor with one element and writes it, as an integer, to value; of one of uint64 the bits.

@@ -218,6 +218,11 @@ func TensorNumber(kind int64, value float64, integer int64) Tensor {
 	return handle.Tensors.Add(core.Num(value))
 }
 
+// TensorComplexNumber is [TensorNumber] for a complex number.
+func TensorComplexNumber(re float64, im float64) Tensor {
+	return handle.Tensors.Add(core.ComplexNum(complex(re, im)))
+}
+
 // ResultDtype returns the dtype to which operands promote.
 func ResultDtype(operands Tensors, n int64) (status Status) {
 	defer protect("result_type", &status)

@@ -30,6 +30,8 @@ func code(d core.DType) C.int32_t {
 		return 4
 	}
 	switch {
+	case d.IsComplex():
+		return 5
 	case d.IsFloat():
 		return 2
 	case d.IsSigned():

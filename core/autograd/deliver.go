@@ -25,7 +25,7 @@ func (r *Run) deliver(p *nodeRun) (*Request, error) {
 		s := r.states[e.Node]
 		if g != nil {
 			d, shape := e.Node.OutputMeta(e.Index)
-			if slices.Contains(p.mixed, i) && g.DType().IsFloat() {
+			if slices.Contains(p.mixed, i) && g.DType().Differentiable() {
 				d = g.DType()
 			}
 			if err := sameShape("gradient of "+p.node.Name, shape, d, g); err != nil {

@@ -7,12 +7,14 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// Check compares the gradients of fn with central differences. Inputs must be float64. fn must depend only on the inputs' values. Inputs
+// Check compares the gradients of fn with central differences. Inputs must be float64 or complex128, of which it changes the real and
+// imaginary parts. fn must depend only on the inputs' values. Inputs
 // that do not require a gradient stay fixed. The error names the first element that differs by more than atol + rtol*|numeric|.
 func Check(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor, eps, atol, rtol float64) error {
 	if err := checkable(fn, inputs); err != nil {
 		return err
 	}
+	fn = ofParts(fn)
 	outputs := fn(inputs)
 	var differentiable []int
 	for i, o := range outputs {
@@ -25,7 +27,7 @@ func Check(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor,
 	}
 	var wanted []*core.Tensor
 	for _, t := range inputs {
-		if t.DType().IsFloat() && t.RequiresGrad() {
+		if t.DType().Differentiable() && t.RequiresGrad() {
 			wanted = append(wanted, t)
 		}
 	}
@@ -56,6 +58,25 @@ func Check(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor,
 	return nil
 }
 
+// ofParts returns fn with the parts of complex outputs in their place.
+func ofParts(fn func(inputs []*core.Tensor) []*core.Tensor) func(inputs []*core.Tensor) []*core.Tensor {
+	return func(inputs []*core.Tensor) []*core.Tensor {
+		outputs := fn(inputs)
+		for i, o := range outputs {
+			outputs[i] = parts(o)
+		}
+		return outputs
+	}
+}
+
+// parts returns a complex tensor as the real one of its parts, and others as they are.
+func parts(t *core.Tensor) *core.Tensor {
+	if t.Err() == nil && t.DType().IsComplex() {
+		return op.ViewAsReal(t)
+	}
+	return t
+}
+
 // checkable returns an error if fn or an input cannot be used.
 func checkable(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.Tensor) error {
 	if fn == nil {
@@ -74,9 +95,10 @@ func CheckDouble(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.T
 	if err := checkable(fn, inputs); err != nil {
 		return err
 	}
+	fn = ofParts(fn)
 	var wanted []int
 	for i, t := range inputs {
-		if t.DType().IsFloat() && t.RequiresGrad() {
+		if t.DType().Differentiable() && t.RequiresGrad() {
 			wanted = append(wanted, i)
 		}
 	}
@@ -129,9 +151,9 @@ func CheckDouble(fn func(inputs []*core.Tensor) []*core.Tensor, inputs []*core.T
 // compare compares the gradient of t with differences.
 func compare(fn func([]*core.Tensor) []*core.Tensor, inputs []*core.Tensor, t *core.Tensor, o int, weights []float64,
 	gradient *core.Tensor, eps, atol, rtol float64) error {
-	analytic := make([]float64, t.Numel())
+	analytic := make([]float64, parts(t.Detach()).Numel())
 	if gradient != nil {
-		v, err := core.Values[float64](gradient)
+		v, err := core.Values[float64](parts(gradient.Detach()))
 		if err != nil {
 			return err
 		}
@@ -161,7 +183,8 @@ func projection(n int) []float64 {
 
 // differences returns the derivative of the weighted sum of output o with respect to each element of t.
 func differences(fn func([]*core.Tensor) []*core.Tensor, inputs []*core.Tensor, t *core.Tensor, o int, weights []float64, eps float64) ([]float64, error) {
-	value, err := core.Values[float64](t)
+	place := parts(t.Detach())
+	value, err := core.Values[float64](place)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +195,7 @@ func differences(fn func([]*core.Tensor) []*core.Tensor, inputs []*core.Tensor, 
 		defer func() { value[i] = old }()
 		core.NoGrad(func() {
 			core.Tidy(func() {
-				op.CopyInPlace(t, core.FromSlice(value, t.Shape()...))
+				op.CopyInPlace(place, core.FromSlice(value, place.Shape()...))
 				var y []float64
 				if y, err = core.Values[float64](fn(inputs)[o]); err != nil {
 					return
@@ -197,6 +220,6 @@ func differences(fn func([]*core.Tensor) []*core.Tensor, inputs []*core.Tensor, 
 		}
 		out[i] = (high - low) / (2 * eps)
 	}
-	core.NoGrad(func() { op.CopyInPlace(t, core.FromSlice(value, t.Shape()...)) })
+	core.NoGrad(func() { op.CopyInPlace(place, core.FromSlice(value, place.Shape()...)) })
 	return out, t.Wait()
 }

@@ -167,6 +167,9 @@ func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 		if t.Numel() != 1 {
 			return nil, core.Errorf(core.ShapeError, "backward", "output %d has shape %v and needs an explicit gradient; only an output with one element has an implicit one", i, t.Shape())
 		}
+		if t.DType().IsComplex() {
+			return nil, core.Errorf(core.DTypeError, "backward", "output %d is %v and needs an explicit gradient; only real outputs have an implicit one", i, t.DType())
+		}
 		var ones *core.Tensor
 		core.NoGrad(func() { ones = op.OnesLike(t, op.TensorOptions{}).Keep() })
 		return ones, ones.Err()
@@ -174,7 +177,7 @@ func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 	if err := g.Usable("backward"); err != nil {
 		return nil, err
 	}
-	if g.DType() != t.DType() && g.DType().IsFloat() {
+	if g.DType() != t.DType() && (g.DType().IsFloat() || g.DType().IsComplex() && t.DType().IsComplex()) {
 		core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(r.options.CreateGraph) }, func() { g = op.To(g, t.DType()).Keep() })
 		defer g.Release()
 		if err := g.Err(); err != nil {

@@ -27,8 +27,9 @@ import (
 // at the end of the list it may be left out. A name that ends in "..." stands for any number of entries.
 type Contract struct {
 	Name         string
-	Outs, Ins    string // operands
-	Ints, Floats string // attributes
+	Outs, Ins    string     // operands
+	Ints, Floats string     // attributes
+	Pairs        core.Pairs // what it makes of complex operands
 }
 
 var contracts = map[core.KernelID]*Contract{}
@@ -40,6 +41,9 @@ func declare(c Contract) core.KernelID {
 		panic(fmt.Sprintf("contract: kernel %q is declared twice", c.Name))
 	}
 	contracts[id] = &c
+	if c.Pairs != core.NoPairs {
+		core.DeclarePairs(c.Pairs, id)
+	}
 	if at := slices.Index(strings.Fields(c.Ints), "seed"); at >= 0 {
 		core.DeclareSeeded(id, at)
 	}

@@ -4,14 +4,14 @@ import "github.com/plait-ml/plait/core"
 
 var (
 	// Gather writes y[.., j, ..] = x[.., index[.., j, ..], ..] along a dimension.
-	Gather = declare(Contract{Name: "gather", Outs: "y", Ins: "x index", Ints: "dim"})
+	Gather = declare(Contract{Name: "gather", Outs: "y", Ins: "x index", Ints: "dim", Pairs: core.Shared})
 	// Scatter combines y[.., index[.., j, ..], ..] with src[.., j, ..] along a dimension. src may be a number.
-	Scatter = declare(Contract{Name: "scatter", Outs: "y", Ins: "index src", Ints: "dim mode"})
+	Scatter = declare(Contract{Name: "scatter", Outs: "y", Ins: "index src", Ints: "dim mode", Pairs: core.Shared})
 	// Index writes y[b.., r..] = x[indices[0][b..], indices[1][b..], .., r..]. The indices are tensors of one shape,
 	// for the first dimensions of x. dims are the numbers that error messages give these dimensions.
-	Index = declare(Contract{Name: "index", Outs: "y", Ins: "x indices...", Ints: "wrap dims..."})
+	Index = declare(Contract{Name: "index", Outs: "y", Ins: "x indices...", Ints: "wrap dims...", Pairs: core.Leading})
 	// IndexPut combines y[indices[0][b..], indices[1][b..], .., r..] with src[b.., r..], which may be a number.
-	IndexPut = declare(Contract{Name: "index_put", Outs: "y", Ins: "src indices...", Ints: "wrap mode dims..."})
+	IndexPut = declare(Contract{Name: "index_put", Outs: "y", Ins: "src indices...", Ints: "wrap mode dims...", Pairs: core.Leading})
 	// OneHot writes y[b.., k] = 1 where index[b..] == k, and 0 elsewhere. y is contiguous.
 	OneHot = declare(Contract{Name: "one_hot", Outs: "y", Ins: "index"})
 	// EmbeddingBackward writes dweight[v, :], the sum of dy[b.., :] over all b with index[b..] == v.
@@ -21,10 +21,10 @@ var (
 	// MaskPositions writes the indices of the true elements of a mask, one per column: int64 of shape [dims, count].
 	MaskPositions = declare(Contract{Name: "mask_positions", Outs: "positions", Ins: "mask"})
 	// MaskedSelect writes the elements of x where mask is true to y, in row-major order. y is contiguous.
-	MaskedSelect = declare(Contract{Name: "masked_select", Outs: "y", Ins: "x mask"})
+	MaskedSelect = declare(Contract{Name: "masked_select", Outs: "y", Ins: "x mask", Pairs: core.Shared})
 	// MaskedScatter overwrites the elements of y where mask is true by the elements of src, in order. src is
 	// contiguous.
-	MaskedScatter = declare(Contract{Name: "masked_scatter", Outs: "y", Ins: "mask src"})
+	MaskedScatter = declare(Contract{Name: "masked_scatter", Outs: "y", Ins: "mask src", Pairs: core.Shared})
 	// Nonzero writes the indices of the nonzero elements of x, one per row: int64 of shape [count, dims]. x is
 	// contiguous.
 	Nonzero = declare(Contract{Name: "nonzero", Outs: "positions", Ins: "x"})

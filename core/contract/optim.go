@@ -6,7 +6,7 @@ import "github.com/plait-ml/plait/core"
 var (
 	// OptimStep updates parameters by their gradients. For each parameter the outputs are the parameter, its states,
 	// and its float32 master copy if it has one. Each parameter has its own [OptimStepAttrs].
-	OptimStep = declare(Contract{Name: "optim_step", Outs: "params_and_states...", Ins: "grads...", Ints: "attrs...", Floats: "numbers..."})
+	OptimStep = declare(Contract{Name: "optim_step", Outs: "params_and_states...", Ins: "grads...", Ints: "attrs...", Floats: "numbers...", Pairs: core.Leading})
 	// OptimNorm writes the p-norm over all elements of all inputs, or its p-th power, to a 0-d output.
 	OptimNorm = declare(Contract{Name: "optim_norm", Outs: "norm", Ins: "grads...", Ints: "root", Floats: "p"})
 	// OptimClip multiplies all outputs by limit / norm if the norm exceeds the limit.

@@ -5,15 +5,15 @@ import "github.com/plait-ml/plait/core"
 // Reductions take the dimensions to reduce as their only integers. These dimensions are absent in the results, or have
 // size 1.
 var (
-	Sum          = reduction("sum")
-	Mean         = reduction("mean")
-	Prod         = reduction("prod")
-	Amax         = reduction("amax")
-	Amin         = reduction("amin")
-	Any          = reduction("any")
-	All          = reduction("all")
-	CountNonzero = reduction("count_nonzero")
-	LogSumExp    = reduction("logsumexp")
+	Sum          = reduction("sum", core.Linear)
+	Mean         = reduction("mean", core.Linear)
+	Prod         = reduction("prod", core.NoPairs)
+	Amax         = reduction("amax", core.NoPairs)
+	Amin         = reduction("amin", core.NoPairs)
+	Any          = reduction("any", core.NoPairs)
+	All          = reduction("all", core.NoPairs)
+	CountNonzero = reduction("count_nonzero", core.NoPairs)
+	LogSumExp    = reduction("logsumexp", core.NoPairs)
 
 	// Var and Std also write the mean, if it is requested.
 	Var = declare(Contract{Name: "var", Outs: "y mean?", Ins: "x", Ints: "dims...", Floats: "correction"})
@@ -26,8 +26,8 @@ var (
 	Norm = declare(Contract{Name: "norm", Outs: "y", Ins: "x", Ints: "dims...", Floats: "p"})
 )
 
-func reduction(name string) core.KernelID {
-	return declare(Contract{Name: name, Outs: "y", Ins: "x", Ints: "dims..."})
+func reduction(name string, pairs core.Pairs) core.KernelID {
+	return declare(Contract{Name: name, Outs: "y", Ins: "x", Ints: "dims...", Pairs: pairs})
 }
 
 // ReductionParam returns the float attribute of a reduction: the correction of [Var] and [Std], the p of [Norm]. Others

@@ -4,7 +4,7 @@ import "github.com/plait-ml/plait/core"
 
 var (
 	// CumSum, CumProd and LogCumSumExp write running reductions along a dimension.
-	CumSum       = declare(Contract{Name: "cumsum", Outs: "y", Ins: "x", Ints: "dim reverse"})
+	CumSum       = declare(Contract{Name: "cumsum", Outs: "y", Ins: "x", Ints: "dim reverse", Pairs: core.Linear})
 	CumProd      = declare(Contract{Name: "cumprod", Outs: "y", Ins: "x", Ints: "dim reverse"})
 	LogCumSumExp = declare(Contract{Name: "logcumsumexp", Outs: "y", Ins: "x", Ints: "dim reverse"})
 	// CumMax and CumMin also write the index of each running extremum. They have no reverse.

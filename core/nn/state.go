@@ -97,14 +97,14 @@ func ToDevice(m Module, dev core.Device) error {
 	return replaceAll(m, func(t *core.Tensor) *core.Tensor { return op.ToDevice(t, dev) })
 }
 
-// ToDType converts the floating-point parameters and buffers of m to d, with the gradients they have. They become new
+// ToDType converts the floating-point and complex parameters and buffers of m to d, a floating-point or complex dtype, with the gradients they have. They become new
 // tensors, and the old ones are released: make optimisers afterwards.
 func ToDType(m Module, d core.DType) error {
-	if !d.IsFloat() {
-		return core.Errorf(core.TypeError, "to", "a module's dtype must be floating point, got %v", d)
+	if !d.Differentiable() {
+		return core.Errorf(core.TypeError, "to", "a module's dtype must be floating point or complex, got %v", d)
 	}
 	return replaceAll(m, func(t *core.Tensor) *core.Tensor {
-		if !t.DType().IsFloat() {
+		if !t.DType().Differentiable() {
 			return t
 		}
 		return op.To(t, d)

@@ -3,16 +3,16 @@ package op
 import "github.com/plait-ml/plait/core"
 
 var (
-	addOp        = elementwise("add", "x, y", "x + y", "grad", "grad")
-	addScaledOp  = elementwise("add_scaled", "x, y; alpha", "x + alpha*y", "grad", "alpha*grad")
-	subOp        = elementwise("sub", "x, y", "x - y", "grad", "-grad")
-	mulOp        = elementwise("mul", "x, y", "x * y", "grad*y", "grad*x")
-	divOp        = elementwise("div", "x, y", "x / y", "grad/y", "-grad * ((x/y) / y)")
-	negOp        = elementwise("neg", "x", "-x", "-grad")
-	absOp        = elementwise("abs", "x", "abs(x)", "grad*sign(x)")
+	addOp        = elementwise("add", "x, y", "x + y", "grad", "grad").overComplex("xr + yr, xi + yi")
+	addScaledOp  = elementwise("add_scaled", "x, y; alpha", "x + alpha*y", "grad", "alpha*grad").overComplex("xr + alpha*yr, xi + alpha*yi")
+	subOp        = elementwise("sub", "x, y", "x - y", "grad", "-grad").overComplex("xr - yr, xi - yi")
+	mulOp        = elementwise("mul", "x, y", "x * y", "grad*y", "grad*x").overComplex("xr*yr - xi*yi, xr*yi + xi*yr")
+	divOp        = elementwise("div", "x, y", "x / y", "grad/y", "-grad * ((x/y) / y)").overComplex(quotient("xr", "xi", "yr", "yi"))
+	negOp        = elementwise("neg", "x", "-x", "-grad").overComplex("-xr, -xi")
+	absOp        = elementwise("abs", "x", "abs(x)", "grad*sign(x)").overComplex("hypot(xr, xi)")
 	signOp       = elementwise("sign", "x", "sign(x)", "0")
-	squareOp     = elementwise("square", "x", "x * x", "2*grad*x")
-	reciprocalOp = elementwise("reciprocal", "x", "1 / x", "-grad*out*out")
+	squareOp     = elementwise("square", "x", "x * x", "2*grad*x").overComplex("xr*xr - xi*xi, 2*xr*xi")
+	reciprocalOp = elementwise("reciprocal", "x", "1 / x", "-grad*out*out").overComplex(quotient("1", "0", "xr", "xi"))
 )
 
 // Add returns x + y, elementwise. Shapes broadcast and dtypes promote; the sum of two bools is their or.
@@ -154,7 +154,7 @@ func init() {
 		unaryRow(reciprocalOp, Reciprocal, ReciprocalInPlace, "Returns 1 / input.", 0.5, 2),
 		Row{Name: "heaviside", Func: Heaviside, InPlace: HeavisideInPlace, Args: inputAnd(Arg{Name: "values"}), NoGrad: "it is not differentiable", Memory: true,
 			Doc: "0 where the input is negative, values where it is 0, and 1 elsewhere.", Samples: binary(steps, Shaped)},
-		Row{Name: "sgn", Func: Sign, InPlace: SignInPlace, Args: inputAnd(), Memory: true, Doc: "-1, 0 or 1 by the sign: another name of sign.", Samples: []Sample{{Args: []any{Shaped(3, 4)}}}},
+		unaryRow(sgnOp, Sgn, SgnInPlace, "Returns input/|input|, and 0 at 0: of real numbers -1, 0 or 1 by the sign.", 0, 0),
 		Row{Name: "true_divide", Func: Div, InPlace: DivInPlace, Args: number, Memory: true, Doc: "input / other, of integers too as floats: another name of div.", Samples: binary(Shaped, apart)},
 	)
 }

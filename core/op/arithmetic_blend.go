@@ -4,10 +4,13 @@ import "github.com/plait-ml/plait/core"
 
 var (
 	lerpOp = elementwise("lerp", "x, y, weight", "where(abs(weight) < 0.5, x + weight*(y - x), y - (y - x)*(1 - weight))",
-		"grad*(1 - weight)", "grad*weight", "grad*(y - x)")
-	addcmulOp = elementwise("addcmul", "x, a, b; value", "x + value*a*b", "grad", "grad*value*b", "grad*value*a")
+		"grad*(1 - weight)", "grad*weight", "grad*(y - x)").
+		overComplex("near = hypot(weightr, weighti) < 0.5; dr = yr - xr; di = yi - xi; ur = where(near, weightr, weightr - 1); " +
+			"ui = weighti; where(near, xr, yr) + ur*dr - ui*di, where(near, xi, yi) + ur*di + ui*dr")
+	addcmulOp = elementwise("addcmul", "x, a, b; value", "x + value*a*b", "grad", "grad*value*b", "grad*value*a").
+			overComplex("xr + value*(ar*br - ai*bi), xi + value*(ar*bi + ai*br)")
 	addcdivOp = elementwise("addcdiv", "x, a, b; value", "x + value*a/b",
-		"grad", "grad*value/b", "-grad*value*a/(b*b)")
+		"grad", "grad*value/b", "-grad*value*a/(b*b)").overComplex(scaledQuotient())
 )
 
 // Lerp returns x + weight*(y - x), elementwise; exactly y where weight is 1.

@@ -4,13 +4,17 @@ import "github.com/plait-ml/plait/core"
 
 var (
 	powOp = elementwise("pow", "x, y", "pow(x, y)",
-		"where(y == 0, 0, grad*y*pow(x, y - 1))", "where(x == 0 && y >= 0, 0, grad*out*log(x))")
-	cubeOp = elementwise("cube", "x", "x * x * x", "3*grad*x*x")
+		"where(y == 0, 0, grad*y*pow(x, y - 1))", "where(x == 0 && y >= 0, 0, grad*out*log(x))").
+		overComplex("r = hypot(xr, xi); l = log(r); a = atan2(xi, xr); m = exp(yr*l - yi*a); t = yr*a + yi*l; "+
+			"where(r == 0, where(yr == 0 && yi == 0, 1, where(yr > 0, 0, nan)), m*cos(t)), "+
+			"where(r == 0, where(yr >= 0, 0, nan), m*sin(t))",
+			"where(y == 0, 0, grad*y*pow(x, y - 1))", "where(x == 0, 0, grad*out*log(x))")
+	cubeOp = elementwise("cube", "x", "x * x * x", "3*grad*x*x").overComplex("sr = xr*xr - xi*xi; si = 2*xr*xi; sr*xr - si*xi, sr*xi + si*xr")
 )
 
 // power returns the operation that raises x to y where there is a cheaper one than pow.
 func power(x, y *core.Tensor) *Elementwise {
-	if x == nil || y == nil || x.Err() != nil || !y.IsNumber() || !x.DType().IsFloat() && (y.DType().IsFloat() || x.DType() == core.Bool) {
+	if x == nil || y == nil || x.Err() != nil || !y.IsNumber() || y.DType().IsComplex() || !x.DType().Differentiable() && (y.DType().IsFloat() || x.DType() == core.Bool) {
 		return nil
 	}
 	switch y.Number().Float {
@@ -19,7 +23,7 @@ func power(x, y *core.Tensor) *Elementwise {
 	case 3:
 		return cubeOp
 	}
-	if !x.DType().IsFloat() {
+	if !x.DType().Differentiable() {
 		return nil
 	}
 	switch y.Number().Float {
@@ -35,7 +39,7 @@ func power(x, y *core.Tensor) *Elementwise {
 
 // negativePower returns an error for a power of integers to a negative number.
 func negativePower(name string, x, y *core.Tensor) error {
-	if x != nil && y != nil && x.Err() == nil && y.IsNumber() && !core.ResultType(x, y).IsFloat() && y.Number().Int < 0 {
+	if x != nil && y != nil && x.Err() == nil && y.IsNumber() && !core.ResultType(x, y).Differentiable() && y.Number().Int < 0 {
 		return core.Errorf(core.ValueError, name, "integers have no negative integer powers, got the exponent %d", y.Number().Int)
 	}
 	return nil
@@ -74,12 +78,16 @@ func PowInPlace(x, y *core.Tensor) *core.Tensor {
 	return powOp.applyInPlace(nil, x, y)
 }
 
-// FloatPower returns x to the power y in float64.
+// FloatPower returns x to the power y in float64, or complex128 if one of them is complex.
 func FloatPower(x, y *core.Tensor) *core.Tensor {
 	if parts := distributed(x, y); parts != nil {
 		return handOn(parts, "float_power", x, y)
 	}
-	return compose("float_power", func() *core.Tensor { return Pow(castTo(x, core.Float64), castTo(y, core.Float64)) })
+	d := core.Float64
+	if isComplex(x, y) {
+		d = core.Complex128
+	}
+	return compose("float_power", func() *core.Tensor { return Pow(castTo(x, d), castTo(y, d)) })
 }
 
 // FloatPowerInPlace raises x, which must be float64, to the power y and returns it.
@@ -88,7 +96,7 @@ func FloatPowerInPlace(x, y *core.Tensor) *core.Tensor {
 		return handOn(parts, "float_power_", x, y)
 	}
 	const name = "float_power_"
-	if x.Usable(name) == nil && x.DType() != core.Float64 {
+	if x.Usable(name) == nil && x.DType() != core.Float64 && x.DType() != core.Complex128 {
 		return core.ErrorTensor(core.Errorf(core.DTypeError, name, "a tensor of %v cannot hold a result of float64", x.DType()))
 	}
 	return replace(name, func(x *core.Tensor) *core.Tensor { return FloatPower(x, y) }, x, y)

@@ -7,22 +7,27 @@ import (
 )
 
 var (
-	eqOp = elementwise("eq", "x, y", "x == y")
-	neOp = elementwise("ne", "x, y", "x != y")
+	eqOp = elementwise("eq", "x, y", "x == y").overComplex("xr == yr && xi == yi")
+	neOp = elementwise("ne", "x, y", "x != y").overComplex("xr != yr || xi != yi")
 	ltOp = elementwise("lt", "x, y", "x < y")
 	leOp = elementwise("le", "x, y", "x <= y")
 	gtOp = elementwise("gt", "x, y", "x > y")
 	geOp = elementwise("ge", "x, y", "x >= y")
 
-	isnanOp    = elementwise("isnan", "x", "isnan(x)")
-	isinfOp    = elementwise("isinf", "x", "isinf(x)")
-	isfiniteOp = elementwise("isfinite", "x", "!(isnan(x) || isinf(x))")
+	isnanOp    = elementwise("isnan", "x", "isnan(x)").overComplex("isnan(xr) || isnan(xi)")
+	isinfOp    = elementwise("isinf", "x", "isinf(x)").overComplex("isinf(xr) || isinf(xi)")
+	isfiniteOp = elementwise("isfinite", "x", "!(isnan(x) || isinf(x))").overComplex("!(isnan(xr) || isinf(xr) || isnan(xi) || isinf(xi))")
 	signbitOp  = elementwise("signbit", "x", "copysign(1, x) < 0")
 
 	iscloseOp = elementwise("isclose", "x, y; rtol, atol",
-		"x == y || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol*abs(y)")
+		"x == y || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol*abs(y)").
+		overComplex("same = xr == yr && xi == yi; finite = !isinf(xr) && !isinf(xi) && !isinf(yr) && !isinf(yi); " +
+			"same || finite && hypot(xr - yr, xi - yi) <= atol + rtol*hypot(yr, yi)")
 	iscloseNaNOp = elementwise("isclose_nan", "x, y; rtol, atol",
-		"x == y || isnan(x) && isnan(y) || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol*abs(y)")
+		"x == y || isnan(x) && isnan(y) || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol*abs(y)").
+		overComplex("same = xr == yr && xi == yi; finite = !isinf(xr) && !isinf(xi) && !isinf(yr) && !isinf(yi); " +
+			"unknown = (isnan(xr) || isnan(xi)) && (isnan(yr) || isnan(yi)); " +
+			"same || unknown || finite && hypot(xr - yr, xi - yi) <= atol + rtol*hypot(yr, yi)")
 )
 
 // Eq returns whether x equals y, elementwise, as bools.

@@ -9,8 +9,8 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, and everything but zero is
-// true. If t has the dtype already, it returns t itself (a new reference to it).
+// To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, everything but zero is true, and of
+// complex numbers a real dtype keeps the real parts. If t has the dtype already, it returns t itself (a new reference to it).
 func To(t *core.Tensor, d core.DType) *core.Tensor {
 	if parts := distributed(t); parts != nil {
 		return handOn(parts, "to", t, d)
@@ -34,17 +34,35 @@ func castTo(t *core.Tensor, d core.DType) *core.Tensor {
 	if t.DType() == d && !t.IsNumber() {
 		return t
 	}
+	if t.DType().IsComplex() && d == core.Bool {
+		return op.compose(func() *core.Tensor { return Any(ViewAsReal(t), []int{-1}, false) })
+	}
 	out := op.out(d, t.Shape())
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(contract.Copy).Out(out).In(t))
-	if op.grad && d.IsFloat() {
+	op.convert(out, t)
+	if op.grad && d.Differentiable() {
 		n := op.node(toDeriv, t)
 		n.Any = converted{}
 		op.attach(n, out)
 	}
 	return op.done(out)
+}
+
+// convert launches the copy of t, which may be a number, to out, of any dtype. Of complex numbers, a real dtype gets the real parts.
+func (op *opContext) convert(out, t *core.Tensor) {
+	switch to, from := out.DType().IsComplex(), t.DType().IsComplex(); {
+	case to && t.IsNumber():
+		re, im := numberParts(t)
+		op.setParts(out, re, im)
+	case to && !from:
+		op.setParts(out, t, core.IntNum(0))
+	case from && !to:
+		op.launch(op.call(contract.Copy).Out(out).In(op.own(half(op.mode, t, 0))))
+	default:
+		op.launch(op.call(contract.Copy).Out(out).In(t))
+	}
 }
 
 func toDeriv(ctx *core.BackwardContext) {
@@ -166,14 +184,42 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		from = op.repeated(from, t.Shape())
 		defer from.Release()
 	}
-	c := op.call(contract.Copy).Out(t).In(from)
-	c.InPlace, c.Overwrites = true, true
-	op.launch(c)
+	if t.DType().IsComplex() || from.DType().IsComplex() {
+		op.overwriteComplex(t, from)
+	} else {
+		c := op.call(contract.Copy).Out(t).In(from)
+		c.InPlace, c.Overwrites = true, true
+		op.launch(c)
+	}
 	op.changed(t)
-	if op.grad && t.DType().IsFloat() {
+	if op.grad && t.DType().Differentiable() {
 		op.rebase(op.node(copyInPlaceDeriv, t, src), t)
 	}
 	return op.changedTo(t)
+}
+
+// overwriteComplex writes from, of t's shape or a number, to t, if one of them is complex.
+func (op *opContext) overwriteComplex(t, from *core.Tensor) {
+	write := func(to, from *core.Tensor) {
+		c := op.call(contract.Copy).Out(to).In(from)
+		c.InPlace, c.Overwrites = true, true
+		op.launch(c)
+	}
+	switch to, is := t.DType().IsComplex(), from.DType().IsComplex(); {
+	case to && from.IsNumber():
+		re, im := numberParts(from)
+		write(op.own(half(op.mode, t, 0)), re)
+		write(op.own(half(op.mode, t, 1)), im)
+	case from.IsNumber():
+		op.failf(core.DTypeError, "a tensor of %v cannot hold the complex number %v", t.DType(), complex(from.Number().Float, from.Number().Imag))
+	case to && is:
+		write(t, from)
+	case to:
+		write(op.own(half(op.mode, t, 0)), from)
+		write(op.own(half(op.mode, t, 1)), core.IntNum(0))
+	default:
+		write(t, op.own(half(op.mode, from, 0)))
+	}
 }
 
 // copyInPlaceDeriv sets a gradient of zeros for the old value, so that a leaf that was overwritten gets one.

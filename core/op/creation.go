@@ -46,6 +46,7 @@ func (op *opContext) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
+	op.end()
 	if op.division != nil {
 		t.Divide(op.division)
 	}
@@ -59,11 +60,24 @@ func (op *opContext) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
 func filled(name string, like *core.Tensor, shape []int, d core.DType, value *core.Tensor, o TensorOptions) *core.Tensor {
 	op := begin(name).like(like, o)
 	op.check(holds(name, d, value))
+	if op.err == nil && value.DType().IsComplex() && !d.IsComplex() {
+		op.failf(core.DTypeError, "a tensor of %v cannot hold a complex number", d)
+	}
 	t := op.out(d, shape)
 	if op.err == nil {
-		op.launch(op.call(contract.Fill).Out(t).In(value))
+		op.fill(t, value)
 	}
 	return op.finish(t, o)
+}
+
+// fill launches the kernel that sets the elements of t, a new tensor, to a number.
+func (op *opContext) fill(t, value *core.Tensor) {
+	if t.DType().IsComplex() {
+		re, im := numberParts(value)
+		op.setParts(t, re, im)
+		return
+	}
+	op.launch(op.call(contract.Fill).Out(t).In(value))
 }
 
 // Zeros returns zeros of the default dtype.
@@ -169,6 +183,11 @@ func Eye(n, m int, o TensorOptions) *core.Tensor {
 	}
 	op.launch(op.call(contract.Fill).Out(t).In(core.IntNum(0)))
 	diagonal := core.WrapTensor(op.mode, t.Storage(), t.DType(), []int{min(n, m)}, []int{m + 1}, 0)
+	if t.DType().IsComplex() {
+		all := diagonal
+		diagonal = half(op.mode, all, 0)
+		all.Release()
+	}
 	c := op.call(contract.Fill).Out(diagonal).In(core.IntNum(1))
 	c.InPlace = true
 	op.launch(c)
@@ -189,6 +208,9 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 	for _, v := range []*core.Tensor{start, end, step} {
 		if err := wantNumber("arange", v); err != nil {
 			return core.ErrorTensor(err)
+		}
+		if v.DType().IsComplex() {
+			return core.ErrorTensor(core.Errorf(core.DTypeError, "arange", "got the complex %v, want a real one", v))
 		}
 		if v.DType().IsFloat() {
 			d = core.CurrentContext().DefaultDType()

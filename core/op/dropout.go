@@ -15,6 +15,12 @@ func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
 	if parts := distributed(x); parts != nil {
 		return handOn(parts, "dropout", x, p, training)
 	}
+	if x.Err() == nil && x.DType().IsComplex() {
+		return compose("dropout", func() *core.Tensor {
+			part := x.DType().Part()
+			return Mul(x, Dropout(OnesLike(x, TensorOptions{DType: &part}), p, training))
+		})
+	}
 	op := begin("dropout", &x)
 	op.floatTensor(x)
 	op.probability(p)

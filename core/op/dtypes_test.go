@@ -37,9 +37,9 @@ func TestDTypesAgreeWithFloat64(t *testing.T) {
 			got := m.apply(r.Call, args, m.leaves)
 			require.Equal(t, len(want), len(got))
 			for i := range want {
-				w, err := core.Values[float64](want[i])
+				w, err := realValues(want[i])
 				require.NoError(t, err)
-				g, err := core.Values[float64](got[i])
+				g, err := realValues(got[i])
 				require.NoError(t, err, "%v", d)
 				require.Equal(t, want[i].Shape(), got[i].Shape())
 				scale := 1.0
@@ -79,7 +79,7 @@ func TestIntegersAgreeWithFloat64(t *testing.T) {
 			var wanted [][]float64
 			var failure error // of these values, such as those of a singular matrix
 			for _, x := range want {
-				v, err := core.Values[float64](x)
+				v, err := realValues(x)
 				wanted, failure = append(wanted, v), errors.Join(failure, err)
 			}
 			got := m.apply(r.Call, args, whole)
@@ -92,7 +92,7 @@ func TestIntegersAgreeWithFloat64(t *testing.T) {
 				if intermediate[r.Name] && (d.IsInt() && (d.Size() < 4 || !d.IsSigned()) || d == core.Bool) {
 					continue
 				}
-				g, err := core.Values[float64](x)
+				g, err := realValues(x)
 				if failure != nil || err != nil && !finite(wanted[i]) {
 					require.ErrorContains(t, err, "integer division by zero")
 					continue
@@ -121,7 +121,7 @@ func wholeInputs(t *testing.T, leaves []*core.Tensor, d core.DType, integers boo
 		e, w := x, x
 		if x.DType() == core.Float64 || integers && x.DType() == core.Int64 {
 			found = true
-			v, err := core.Values[float64](x)
+			v, err := realValues(x)
 			require.NoError(t, err)
 			for i := range v {
 				v[i] = math.Round(math.Mod(4*v[i], 100)) + 0 // not -0

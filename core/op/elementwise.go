@@ -20,6 +20,7 @@ type Elementwise struct {
 	wraps       bool             // whether it computes uint64 as int64
 	grads       []*gradient      // by input; nil where no gradient passes
 	uses        []variant        // by the set of inputs that need a gradient
+	complex     *complexForm     // nil if the operation is not defined for complex numbers
 }
 
 // A variant is an elementwise operation as recorded when a certain set of inputs needs a gradient.
@@ -50,10 +51,7 @@ func elementwise(name, signature, body string, grads ...string) *Elementwise {
 			panic(err)
 		}
 	}
-	e.uses = make([]variant, 1<<len(k.In))
-	for set := range e.uses {
-		e.uses[set] = e.variant(set)
-	}
+	e.uses = e.variants(e.grads)
 	elementwiseOps[name] = e
 	return e
 }
@@ -74,10 +72,19 @@ func kernelIDs(k *expr.Kernel) (ids [3]core.KernelID) {
 	return ids
 }
 
-func (e *Elementwise) variant(set int) variant {
+// variants returns what the operation saves for derivatives, by the set of inputs that need a gradient.
+func (e *Elementwise) variants(grads []*gradient) []variant {
+	list := make([]variant, 1<<len(e.kernel.In))
+	for set := range list {
+		list[set] = e.variant(grads, set)
+	}
+	return list
+}
+
+func (e *Elementwise) variant(grads []*gradient, set int) variant {
 	v := variant{op: e}
 	uses := func(name string) bool {
-		return slices.ContainsFunc(e.grads, func(g *gradient) bool {
+		return slices.ContainsFunc(grads, func(g *gradient) bool {
 			return g != nil && set>>g.input&1 != 0 && g.program.Uses(name)
 		})
 	}
@@ -100,6 +107,9 @@ func (e *Elementwise) Kernels() []*expr.Kernel {
 			list = append(list, g.kernel)
 		}
 	}
+	if e.complex != nil {
+		list = append(list, e.complex.kernel)
+	}
 	return list
 }
 
@@ -121,6 +131,11 @@ func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
 
 // run is the rest of apply, for an op that has begun.
 func (e *Elementwise) run(op *opContext, attrs []float64, in []*core.Tensor) *core.Tensor {
+	if op.err == nil && isComplex(in...) {
+		if in = e.truths(op, in); isComplex(in...) {
+			return e.runComplex(op, attrs, in)
+		}
+	}
 	d := e.dtype(op, in)
 	e.fit(op, d, attrs)
 	result := d
@@ -151,6 +166,11 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 			return []*core.Tensor{e.applyInPlace(attrs, in[0], in[1:]...)}
 		}})[0]
 	}
+	if isComplex(in...) {
+		return replace(e.inPlaceName, func(x *core.Tensor) *core.Tensor {
+			return e.apply(attrs, append([]*core.Tensor{x}, others...)...)
+		}, t, others...)
+	}
 	op := begin(e.inPlaceName).each(in...)
 	op.inPlace(t)
 	d := e.dtype(&op, in)
@@ -172,7 +192,7 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 			in[i+1] = op.own(Clone(x))
 		}
 	}
-	if op.err == nil && op.grad && slices.Contains(e.uses[e.needs(in)].saves, 0) {
+	if op.err == nil && op.grad && slices.Contains(e.uses[needs(e.grads, in)].saves, 0) {
 		values = append([]*core.Tensor{op.own(Clone(t))}, in[1:]...)
 	}
 	if op.err != nil {
@@ -225,12 +245,17 @@ func fillAttrs(c *core.Call, d core.DType, attrs []float64) {
 // record returns the node of an op, or nil if no gradient passes. values are what its derivative takes for the
 // inputs.
 func (e *Elementwise) record(op *opContext, attrs []float64, in, values []*core.Tensor, out *core.Tensor) *core.Node {
-	set := e.needs(in)
+	return e.recordAs(op, e.grads, e.uses, elementwiseDeriv, attrs, in, values, out)
+}
+
+// recordAs is record with the given derivatives.
+func (e *Elementwise) recordAs(op *opContext, grads []*gradient, uses []variant, deriv core.Deriv, attrs []float64, in, values []*core.Tensor, out *core.Tensor) *core.Node {
+	set := needs(grads, in)
 	if set == 0 {
 		return nil
 	}
-	n := op.node(elementwiseDeriv, in...)
-	v := &e.uses[set]
+	n := op.node(deriv, in...)
+	v := &uses[set]
 	n.Any = v
 	if len(attrs) > 0 {
 		n.Floats = slices.Clone(attrs)
@@ -246,10 +271,10 @@ func (e *Elementwise) record(op *opContext, attrs []float64, in, values []*core.
 }
 
 // needs returns the set of inputs that need a gradient and can have one.
-func (e *Elementwise) needs(in []*core.Tensor) int {
+func needs(grads []*gradient, in []*core.Tensor) int {
 	set := 0
 	for i, x := range in {
-		if e.grads[i] != nil && x.RequiresGrad() {
+		if grads[i] != nil && x.RequiresGrad() {
 			set |= 1 << i
 		}
 	}
@@ -299,9 +324,11 @@ func computeType(d core.DType) expr.Type {
 	return expr.F32
 }
 
-// class orders dtypes by what they can hold: truth values, integers, floats.
+// class orders dtypes by what they can hold: truth values, integers, floats, complex numbers.
 func class(d core.DType) int {
 	switch {
+	case d.IsComplex():
+		return 3
 	case d.IsFloat():
 		return 2
 	case d.IsInt():

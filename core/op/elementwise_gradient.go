@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
@@ -112,7 +111,12 @@ func (e *Elementwise) fused(ctx *core.BackwardContext, g *gradient, values []*co
 
 // interpret computes the gradient by operations that record their own derivatives.
 func (e *Elementwise) interpret(ctx *core.BackwardContext, g *gradient, values []*core.Tensor) *core.Tensor {
-	env := map[string]*core.Tensor{"grad": ctx.Grad(), "out": values[len(e.kernel.In)]}
+	return e.interpretWith(ctx, g, ctx.Grad(), values)
+}
+
+// interpretWith is interpret for another gradient of the result.
+func (e *Elementwise) interpretWith(ctx *core.BackwardContext, g *gradient, grad *core.Tensor, values []*core.Tensor) *core.Tensor {
+	env := map[string]*core.Tensor{"grad": grad, "out": values[len(e.kernel.In)]}
 	for i, p := range e.kernel.In {
 		env[p.Name] = values[i]
 	}
@@ -157,6 +161,6 @@ func fullLike(t *core.Tensor, v float64, d core.DType, shape []int) *core.Tensor
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(contract.Fill).Out(r).In(core.Num(v)))
+	op.fill(r, core.Num(v))
 	return op.done(r)
 }

@@ -3,15 +3,17 @@ package op
 import "github.com/plait-ml/plait/core"
 
 var (
-	expOp   = elementwise("exp", "x", "exp(x)", "grad*out")
-	exp2Op  = elementwise("exp2", "x", "exp2(x)", "grad*out*0.6931471805599453")
-	expm1Op = elementwise("expm1", "x", "expm1(x)", "grad*(out + 1)")
-	logOp   = elementwise("log", "x", "log(x)", "grad/x")
-	log2Op  = elementwise("log2", "x", "log2(x)", "grad/(x*0.6931471805599453)")
-	log10Op = elementwise("log10", "x", "log10(x)", "grad/(x*2.302585092994046)")
-	log1pOp = elementwise("log1p", "x", "log1p(x)", "grad/(x + 1)")
-	sqrtOp  = elementwise("sqrt", "x", "sqrt(x)", "grad/(2*out)")
-	rsqrtOp = elementwise("rsqrt", "x", "rsqrt(x)", "-0.5*grad*out*out*out")
+	expOp   = elementwise("exp", "x", "exp(x)", "grad*out").overComplex(complexExp("xr", "xi"))
+	exp2Op  = elementwise("exp2", "x", "exp2(x)", "grad*out*0.6931471805599453").overComplex("e = exp2(xr); t = xi*0.6931471805599453; e*cos(t), where(xi == 0, xi, e*sin(t))")
+	expm1Op = elementwise("expm1", "x", "expm1(x)", "grad*(out + 1)").
+		overComplex("e = exp(xr); s = sin(0.5*xi); expm1(xr)*cos(xi) - 2*s*s, where(xi == 0, xi, e*sin(xi))")
+	logOp   = elementwise("log", "x", "log(x)", "grad/x").overComplex("log(hypot(xr, xi)), atan2(xi, xr)")
+	log2Op  = elementwise("log2", "x", "log2(x)", "grad/(x*0.6931471805599453)").overComplex("log2(hypot(xr, xi)), atan2(xi, xr)*1.4426950408889634")
+	log10Op = elementwise("log10", "x", "log10(x)", "grad/(x*2.302585092994046)").overComplex("log10(hypot(xr, xi)), atan2(xi, xr)*0.4342944819032518")
+	log1pOp = elementwise("log1p", "x", "log1p(x)", "grad/(x + 1)").
+		overComplex("r = hypot(xr + 1, xi); d = xr*(2 + xr) + xi*xi; where(r < 2 && r > 0.5, 0.5*log1p(d), log(r)), atan2(xi, xr + 1)")
+	sqrtOp  = elementwise("sqrt", "x", "sqrt(x)", "grad/(2*out)").overComplex(root("s", "xr", "xi") + "sre, sim")
+	rsqrtOp = elementwise("rsqrt", "x", "rsqrt(x)", "-0.5*grad*out*out*out").overComplex(root("s", "xr", "xi") + quotient("1", "0", "sre", "sim"))
 
 	logaddexpOp = elementwise("logaddexp", "x, y",
 		"where(x == y, x + 0.6931471805599453, max(x, y) + log1p(exp(-abs(x - y))))",

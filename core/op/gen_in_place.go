@@ -314,6 +314,11 @@ func SeluInPlace(x *core.Tensor) *core.Tensor {
 	return seluOp.applyInPlace(nil, x)
 }
 
+// SgnInPlace replaces x by what [Sgn] returns, and returns it.
+func SgnInPlace(x *core.Tensor) *core.Tensor {
+	return sgnOp.applyInPlace(nil, x)
+}
+
 // SigmoidInPlace replaces x by what [Sigmoid] returns, and returns it.
 func SigmoidInPlace(x *core.Tensor) *core.Tensor {
 	return sigmoidOp.applyInPlace(nil, x)

@@ -185,6 +185,7 @@ func (s *selection) write(x, v *core.Tensor, mode contract.ScatterMode) *core.Te
 	op := begin(s.name).with(append([]*core.Tensor{x, v}, s.index...)...)
 	op.given(x, v)
 	s.check(&op, x)
+	v = op.asComplex(x, v)
 	s.values(&op, x, v)
 	if op.err != nil {
 		return op.fail()
@@ -195,7 +196,7 @@ func (s *selection) write(x, v *core.Tensor, mode contract.ScatterMode) *core.Te
 	}
 	op.launch(op.call(contract.Copy).Out(out).In(x))
 	s.put(&op, out, v, mode, false)
-	if op.grad && x.DType().IsFloat() {
+	if op.grad && x.DType().Differentiable() {
 		op.attach(s.putNode(&op, x, v, mode), out)
 	}
 	return op.done(out)
@@ -206,6 +207,7 @@ func (s *selection) writeInPlace(x, v *core.Tensor, mode contract.ScatterMode) *
 	op := begin(s.name + "_").with(append([]*core.Tensor{x, v}, s.index...)...)
 	op.given(x, v)
 	s.check(&op, x)
+	v = op.asComplex(x, v)
 	s.values(&op, x, v)
 	op.inPlace(x)
 	if op.err != nil {
@@ -220,7 +222,7 @@ func (s *selection) writeInPlace(x, v *core.Tensor, mode contract.ScatterMode) *
 	}
 	s.put(&op, x, v, mode, true)
 	op.changed(x)
-	if op.grad && x.DType().IsFloat() {
+	if op.grad && x.DType().Differentiable() {
 		op.rebase(s.putNode(&op, x, v, mode), x)
 	}
 	return op.changedTo(x)
@@ -231,6 +233,9 @@ func (s *selection) put(op *opContext, x, v *core.Tensor, mode contract.ScatterM
 	if !v.IsNumber() {
 		v = op.repeated(v, s.result(x))
 		defer v.Release()
+	}
+	if x.DType().IsComplex() && mode != contract.ScatterAssign && mode != contract.ScatterAdd {
+		op.failf(core.DTypeError, "not defined for %v", x.DType())
 	}
 	s.launch(op, x, v, func(x, v *core.Tensor) *core.Call {
 		c := contract.SetIndexPut(op.call(contract.IndexPut).Out(x).In(v), s.wrap, mode, s.dims)

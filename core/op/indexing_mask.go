@@ -115,7 +115,7 @@ func MaskedScatterInPlace(x, mask, source *core.Tensor) *core.Tensor {
 		return op.fail()
 	}
 	op.changed(x)
-	if op.grad && x.DType().IsFloat() {
+	if op.grad && x.DType().Differentiable() {
 		op.rebase(op.node(maskedScatterDeriv, x, source).Save(mask), x)
 	}
 	return op.changedTo(x)
@@ -169,6 +169,9 @@ func NonZero(x *core.Tensor) *core.Tensor {
 	op := begin("nonzero", &x)
 	return op.compose(func() *core.Tensor {
 		in := op.own(Contiguous(x.Detach()))
+		if op.err == nil && in.DType().IsComplex() {
+			in = op.own(castTo(in, core.Bool))
+		}
 		n, err := CountNonzero(in, nil).Int()
 		op.check(err)
 		out := op.out(core.Int64, []int{int(n), x.Dim()})

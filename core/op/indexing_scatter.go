@@ -52,6 +52,14 @@ func (s *scattering) check(op *opContext, x *core.Tensor, dim int, index, src *c
 	return dim
 }
 
+// complexSource returns src, or where x is complex and src is a number, a tensor of it for each index.
+func (op *opContext) complexSource(x, index, src *core.Tensor) *core.Tensor {
+	if z := op.asComplex(x, src); z != src && op.err == nil {
+		return op.own(op.repeated(z, index.Shape()))
+	}
+	return src
+}
+
 // rank1 reports whether some of the operands, but not all, have no dimensions; they count as having one.
 func rank1(x, index, src *core.Tensor) bool {
 	for _, t := range []*core.Tensor{x, index, src} {
@@ -73,6 +81,7 @@ func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *co
 		})
 	}
 	dim = s.check(&op, x, dim, index, src)
+	src = op.complexSource(x, index, src)
 	if op.err == nil {
 		op.check(holds(s.name, x.DType(), src))
 	}
@@ -82,7 +91,7 @@ func (s *scattering) apply(x *core.Tensor, dim int, index, src *core.Tensor) *co
 	}
 	op.launch(op.call(contract.Copy).Out(out).In(x))
 	s.launch(&op, out, dim, index, src, false)
-	if op.grad && x.DType().IsFloat() {
+	if op.grad && x.DType().Differentiable() {
 		op.attach(s.node(&op, x, dim, index, src), out)
 	}
 	return op.done(out)
@@ -102,6 +111,7 @@ func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tens
 		return x
 	}
 	dim = s.check(&op, x, dim, index, src)
+	src = op.complexSource(x, index, src)
 	op.inPlace(x)
 	if op.err != nil {
 		return op.fail()
@@ -112,7 +122,7 @@ func (s *scattering) applyInPlace(x *core.Tensor, dim int, index, src *core.Tens
 	}
 	s.launch(&op, x, dim, index, src, true)
 	op.changed(x)
-	if op.grad && x.DType().IsFloat() {
+	if op.grad && x.DType().Differentiable() {
 		op.rebase(s.node(&op, x, dim, index, src), x)
 	}
 	return op.changedTo(x)

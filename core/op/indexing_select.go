@@ -93,7 +93,7 @@ func scaled(t *core.Tensor, alpha float64) *core.Tensor {
 	if alpha == 1 || t.Err() != nil {
 		return t
 	}
-	if t.DType().IsFloat() {
+	if t.DType().Differentiable() {
 		return Mul(t, core.Num(alpha))
 	}
 	if alpha != math.Trunc(alpha) {

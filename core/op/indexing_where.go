@@ -3,10 +3,10 @@ package op
 import "github.com/plait-ml/plait/core"
 
 var whereOp = elementwise("where", "condition logic, x, y", "where(condition, x, y)",
-	"", "where(condition, grad, 0)", "where(condition, 0, grad)")
+	"", "where(condition, grad, 0)", "where(condition, 0, grad)").overComplex("where(condition, xr, yr), where(condition, xi, yi)")
 
 var maskedFillOp = elementwise("masked_fill", "x, mask logic, value", "where(mask, value, x)",
-	"where(mask, 0, grad)", "", "where(mask, grad, 0)")
+	"where(mask, 0, grad)", "", "where(mask, grad, 0)").overComplex("where(mask, valuer, xr), where(mask, valuei, xi)")
 
 // condition returns an error unless c can be one.
 func condition(name string, c *core.Tensor) error {

@@ -107,7 +107,7 @@ func (op *opContext) rebase(n *core.Node, t *core.Tensor) {
 	c.DeclareOutput(0, dtype, shape)
 	c.SetInputMeta(0, dtype, shape)
 	c.SetInner(n)
-	c.Any = &slice{baseShape: shape, baseStrides: strides, shape: t.Shape(), strides: t.Strides(), offset: t.Offset() - offset}
+	c.Any = layoutIn(dtype, shape, strides, offset, t)
 	base.Rebase(c, 0)
 	c.Release()
 }
@@ -117,6 +117,46 @@ type slice struct {
 	baseShape, baseStrides []int
 	shape, strides         []int
 	offset                 int // of the view, relative to the base
+	// parts says that one of them is complex and the other real. The view's layout is then that of its real numbers.
+	parts bool
+}
+
+// layoutIn returns where a view lies in the tensor of the given dtype and layout.
+func layoutIn(dtype core.DType, shape, strides []int, offset int, view *core.Tensor) *slice {
+	s := &slice{baseShape: shape, baseStrides: strides, shape: view.Shape(), strides: view.Strides(), offset: view.Offset() - offset}
+	switch is := view.DType().IsComplex(); {
+	case is == dtype.IsComplex():
+	case is:
+		v := ViewAsReal(view.Detach())
+		s.shape, s.strides, s.offset, s.parts = v.Shape(), v.Strides(), v.Offset()-offset, true
+	default:
+		s.offset, s.parts = view.Offset()-2*offset, true
+	}
+	return s
+}
+
+// reals returns t, a gradient of the base or the view, or the tensor of its parts if the slice is one of parts.
+func (s *slice) reals(t *core.Tensor) *core.Tensor {
+	if s.parts && t.Err() == nil && t.DType().IsComplex() {
+		return ViewAsReal(t)
+	}
+	return t
+}
+
+// as undoes reals for a base of dtype d.
+func (s *slice) as(d core.DType, t *core.Tensor) *core.Tensor {
+	if t.Err() != nil || !s.parts || !d.IsComplex() {
+		return t
+	}
+	return ViewAsComplex(paired(t))
+}
+
+// viewed returns t, with the layout of the slice, as one of the view's dtype if the base's is d.
+func (s *slice) viewed(d core.DType, t *core.Tensor) *core.Tensor {
+	if t.Err() != nil || !s.parts || d.IsComplex() {
+		return t
+	}
+	return ViewAsComplex(paired(t))
 }
 
 // flatten lays g, a gradient of the base, out as the base lies in memory. A dense row-major base already is.
@@ -151,8 +191,9 @@ func (s *slice) gather(flat *core.Tensor) *core.Tensor {
 // operation's other inputs.
 func copySliceDeriv(ctx *core.BackwardContext) {
 	s := ctx.Node.Any.(*slice)
-	flat := s.flatten(ctx.Grad())
-	part := AsStrided(flat, s.shape, s.strides, s.offset)
+	base := ctx.Grad().DType()
+	flat := s.reals(s.flatten(ctx.Grad()))
+	part := s.viewed(base, AsStrided(flat, s.shape, s.strides, s.offset))
 	grads, err := ctx.Inner([]*core.Tensor{part})
 	if err != nil {
 		ctx.Fail(err)
@@ -163,7 +204,7 @@ func copySliceDeriv(ctx *core.BackwardContext) {
 		if r == nil {
 			r = zerosFor(part, part.DType(), part.Shape())
 		}
-		ctx.Set(0, s.gather(AsStridedScatter(flat, r, s.shape, s.strides, s.offset)))
+		ctx.Set(0, s.gather(s.as(base, AsStridedScatter(flat, s.reals(r), s.shape, s.strides, s.offset))))
 	}
 	for i := 1; i < len(grads); i++ {
 		if grads[i] != nil {
@@ -178,7 +219,7 @@ func init() {
 		base.Retain()
 		n := core.NewNodeWithEdges(core.CurrentMode(), "as_strided", asStridedDeriv, []core.Edge{{Node: base, Index: index}})
 		n.SetInputMeta(0, dtype, shape)
-		n.Any = &slice{baseShape: shape, baseStrides: strides, shape: view.Shape(), strides: view.Strides(), offset: view.Offset() - offset}
+		n.Any = layoutIn(dtype, shape, strides, offset, view)
 		return n
 	})
 }

@@ -48,9 +48,17 @@ func reachesBase(t *testing.T, r *op.Row, s op.Sample) {
 		}
 		name := fmt.Sprintf("%s %s: input %d", r.Name, s.Name, i)
 		require.True(t, m.leaves[i].RequiresGrad(), name)
-		require.NoError(t, autograd.Backward(op.Sum(m.leaves[i], nil, false)), name)
+		require.NoError(t, autograd.Backward(op.Sum(sumOfParts(m.leaves[i]), nil, false)), name)
 		require.Equal(t, []float64{float64(o.Numel())}, values(t, leaf.Grad()), name)
 	}
+}
+
+// sumOfParts returns the sums of the real and imaginary parts of complex numbers, and real numbers as they are.
+func sumOfParts(x *core.Tensor) *core.Tensor {
+	if x.DType().IsComplex() {
+		return op.Add(op.Real(x), op.Imag(x))
+	}
+	return x
 }
 
 // TestAnIndexOfAllIsAView marks a view of all elements as a leaf, which does not make the base one.

@@ -192,7 +192,7 @@ func TestPadAgainstItsDefinition(t *testing.T) {
 			require.Equal(t, want, values(t, y), "%s %v", mode, pad)
 		}
 	}
-	for _, d := range core.DTypes() {
+	for _, d := range core.RealDTypes() {
 		y := op.Pad(op.To(core.FromSlice([]int64{1, 0, 1}, 3), d), []int{1, 1}, op.PadOptions{Value: 1})
 		require.Equal(t, d, y.DType())
 		require.Equal(t, []float64{1, 1, 0, 1, 1}, values(t, y), d)

@@ -41,6 +41,12 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 		shape[dim] += t.Shape()[dim]
 	}
 	op.common(d, list...)
+	if op.err == nil && d.IsComplex() {
+		list = slices.Clone(list)
+		for i, t := range list {
+			list[i] = op.own(To(t, d))
+		}
+	}
 	out := op.out(d, shape)
 	if op.err != nil {
 		return op.fail()
@@ -123,6 +129,12 @@ func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
 		return op.fail()
 	}
 	op.common(d, tensors...)
+	if op.err == nil && d.IsComplex() {
+		tensors = slices.Clone(tensors)
+		for i, t := range tensors {
+			tensors[i] = op.own(To(t, d))
+		}
+	}
 	out := op.out(d, slices.Insert(slices.Clone(first.Shape()), dim, len(tensors)))
 	if op.err != nil {
 		return op.fail()

@@ -230,7 +230,7 @@ func (m *maker) checkAlong(fn func(in []*core.Tensor) []*core.Tensor, atol, rtol
 		if err := o.Err(); err != nil {
 			return err
 		}
-		if o.DType().IsFloat() && o.RequiresGrad() {
+		if o.DType().Differentiable() && o.RequiresGrad() {
 			which, outputs, seeds = append(which, i), append(outputs, o), append(seeds, m.weights(o.Shape()))
 		}
 	}
@@ -243,7 +243,7 @@ func (m *maker) checkAlong(fn func(in []*core.Tensor) []*core.Tensor, atol, rtol
 	}
 	at := make([][]float64, len(wanted))
 	for i, x := range wanted {
-		if at[i], err = core.Values[float64](x); err != nil {
+		if at[i], err = realValues(x); err != nil {
 			return err
 		}
 		if g := grads[i]; g != nil && !slices.Equal(g.Shape(), x.Shape()) {
@@ -261,7 +261,7 @@ func (m *maker) checkAlong(fn func(in []*core.Tensor) []*core.Tensor, atol, rtol
 			if g == nil {
 				continue
 			}
-			v, err := core.Values[float64](g)
+			v, err := realValues(g)
 			if err != nil {
 				return err
 			}
@@ -281,7 +281,7 @@ func (m *maker) checkAlong(fn func(in []*core.Tensor) []*core.Tensor, atol, rtol
 					out := fn(m.leaves)
 					for i, w := range seeds {
 						var s []float64
-						if s, err = core.Values[float64](op.Sum(op.Mul(out[which[i]], w), nil, false)); err != nil {
+						if s, err = realValues(op.Sum(op.Mul(out[which[i]], w), nil, false)); err != nil {
 							return
 						}
 						sums[k] += s[0]
@@ -312,7 +312,13 @@ func set(leaf *core.Tensor, at, direction []float64, by float64) {
 	for i := range v {
 		v[i] += by * direction[i]
 	}
-	core.NoGrad(func() { op.CopyInPlace(leaf, core.FromSlice(v, leaf.Shape()...)) })
+	core.NoGrad(func() {
+		place := leaf.Detach()
+		if leaf.DType().IsComplex() {
+			place = op.ViewAsReal(place)
+		}
+		op.CopyInPlace(place, core.FromSlice(v, place.Shape()...))
+	})
 }
 
 // weights returns a tensor of random numbers from 0.5 to 1.5.

@@ -103,3 +103,14 @@ func Dot(x, y *core.Tensor) *core.Tensor {
 	}
 	return ranked("dot", x, y, 1, 1, "two vectors")
 }
+
+// VDot is [Dot] with the elements of x conjugated.
+func VDot(x, y *core.Tensor) *core.Tensor {
+	if parts := distributed(x, y); parts != nil {
+		return handOn(parts, "vdot", x, y)
+	}
+	if x.Err() != nil || !x.DType().IsComplex() {
+		return ranked("vdot", x, y, 1, 1, "two vectors")
+	}
+	return compose("vdot", func() *core.Tensor { return Dot(Conj(x), y) })
+}

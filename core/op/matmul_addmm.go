@@ -201,7 +201,7 @@ func (op *opContext) checkSum(input, x, y *core.Tensor, rank int, f addForm) []i
 	if op.err == nil && rank == 3 && x.Size(0) != y.Size(0) {
 		op.failf(core.ShapeError, "the stacks have different heights, got %s", shapes(x, y))
 	}
-	if op.err == nil && !x.DType().IsFloat() && (f.alpha != math.Trunc(f.alpha) || f.beta != math.Trunc(f.beta)) {
+	if op.err == nil && !x.DType().Differentiable() && (f.alpha != math.Trunc(f.alpha) || f.beta != math.Trunc(f.beta)) {
 		op.failf(core.DTypeError, "beta and alpha must be whole numbers for %v, got %v and %v", x.DType(), f.beta, f.alpha)
 	}
 	return op.productShape(x, y, f.productForm)
@@ -212,6 +212,15 @@ func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *cor
 	shape := op.checkSum(input, x, y, rank, f)
 	if op.err == nil && !broadcastsTo(input.Shape(), shape) {
 		op.failf(core.ShapeError, "input %v does not broadcast to %v", input.Shape(), shape)
+	}
+	if op.err == nil && x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor {
+			p := product(name, x, y, f.productForm)
+			if f.beta == 0 {
+				return p
+			}
+			return AddScaled(p, input, f.beta)
+		})
 	}
 	out := op.out2(x, shape)
 	if op.err != nil {

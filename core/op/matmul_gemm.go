@@ -106,6 +106,9 @@ func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
 
 // product is the rest of the function product, for an op that has checked that x and y are stacks of matrices of one dtype.
 func (op *opContext) product(x, y *core.Tensor, f productForm) *core.Tensor {
+	if op.err == nil && x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return complexProduct(op.name, x, y, f) })
+	}
 	out := op.out2(x, op.productShape(x, y, f))
 	if op.err != nil {
 		return op.fail()
@@ -118,6 +121,25 @@ func (op *opContext) product(x, y *core.Tensor, f productForm) *core.Tensor {
 		op.attach(n, out)
 	}
 	return op.done(out)
+}
+
+// complexProduct is product for complex matrices: one product of real matrices. A row of x in memory is the row of its real and imaginary
+// parts in turn. Below each row of y it needs i times the row, so that the products of the parts add up to those of y's rows in memory.
+func complexProduct(name string, x, y *core.Tensor, f productForm) *core.Tensor {
+	if f.ta {
+		x = Transpose(x, -1, -2)
+	}
+	if f.tb {
+		y = Transpose(y, -1, -2)
+	}
+	if kx, ky := x.Size(-1), y.Size(-2); kx != ky {
+		return core.ErrorTensor(core.Errorf(core.ShapeError, name, "inner dimensions differ, got %s", shapes(x, y)))
+	}
+	left := Flatten(ViewAsReal(Contiguous(x)), -2, -1)
+	turned := Complex(Neg(Imag(y)), Real(y))
+	right := Flatten(Flatten(ViewAsReal(Stack([]*core.Tensor{y, turned}, -2)), -2, -1), -3, -2)
+	z := product(name, left, right, productForm{alpha: f.alpha})
+	return ViewAsComplex(paired(Unflatten(z, -1, y.Size(-1), 2)))
 }
 
 // out2 allocates a result of the dtype of t, which is only looked at if nothing has failed.

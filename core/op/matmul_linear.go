@@ -21,6 +21,9 @@ func Linear(x, weight, bias *core.Tensor) *core.Tensor {
 	if x.Dim() == 1 || weight.Dim() == 1 {
 		return op.compose(func() *core.Tensor { return vectorLinear(x, weight, bias) })
 	}
+	if x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return complexLinear(x, weight, bias) })
+	}
 	shape := append([]int(nil), x.Shape()...)
 	shape[len(shape)-1] = weight.Size(0)
 	out := op.out(x.DType(), shape)
@@ -35,6 +38,15 @@ func Linear(x, weight, bias *core.Tensor) *core.Tensor {
 		op.attach(n, out)
 	}
 	return op.done(out)
+}
+
+// complexLinear is Linear for complex numbers and a matrix of weights.
+func complexLinear(x, weight, bias *core.Tensor) *core.Tensor {
+	y := MatMul(x, Transpose(weight, 0, 1))
+	if bias == nil {
+		return y
+	}
+	return Add(y, bias)
 }
 
 func (op *opContext) linearShapes(x, weight, bias *core.Tensor) {

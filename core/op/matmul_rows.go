@@ -90,7 +90,7 @@ func init() {
 				{Name: "no bias", Args: []any{Shaped(2, 2, 3), Shaped(2, 2, 2), Shaped(2, 3, 2), nil}},
 				{Name: "vector", Args: []any{Shaped(3), Shaped(2), Shaped(2, 3, 2), Shaped(2)}},
 			}},
-		Row{Name: "vdot", Func: Dot, Args: two, Doc: "The sum of the products of the elements of two vectors of one size: another name of dot.", Samples: []Sample{{Args: []any{Shaped(5), Shaped(5)}}}},
+		Row{Name: "vdot", Func: VDot, Args: two, Doc: "The sum of the products of the elements of two vectors of one size, of which those of the first are conjugated.", Samples: []Sample{{Args: []any{Shaped(5), Shaped(5)}}}},
 		Row{Name: "chain_matmul", Func: MultiDot, Args: []Arg{{Name: "matrices"}}, Doc: "The product of several matrices, in the cheapest order.",
 			Samples: []Sample{{Args: []any{[]T{Shaped(2, 3), Shaped(3, 4), Shaped(4, 2)}}}}},
 	)

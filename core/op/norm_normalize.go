@@ -12,7 +12,9 @@ func Normalize(x *core.Tensor, p float64, dim int, eps float64) *core.Tensor {
 		return handOn(parts, "normalize", x, p, dim, eps)
 	}
 	op := begin("normalize", &x)
-	op.floatTensor(x)
+	if op.err == nil && !x.DType().IsComplex() {
+		op.floatTensor(x)
+	}
 	dim = op.dim(dim, x)
 	return op.compose(func() *core.Tensor {
 		if x.Dim() == 0 {

@@ -80,7 +80,7 @@ func (op *opContext) attach(n *core.Node, outs ...*core.Tensor) {
 	op.check(n.Problem())
 	last := -1
 	for i, t := range outs {
-		if t.DType().IsFloat() {
+		if t.DType().Differentiable() {
 			last = i
 		}
 	}
@@ -88,7 +88,7 @@ func (op *opContext) attach(n *core.Node, outs ...*core.Tensor) {
 		switch {
 		case i == last:
 			n.AttachLast(t, i)
-		case t.DType().IsFloat():
+		case t.DType().Differentiable():
 			n.Attach(t, i)
 		default:
 			n.DeclareOutput(i, t.DType(), t.Shape())
@@ -155,8 +155,16 @@ func (op *opContext) view(x *core.Tensor, shape, strides []int, offset int, deri
 	if op.err != nil {
 		return op.fail()
 	}
-	v := core.WrapTensor(op.mode, x.Storage(), x.DType(), shape, strides, offset)
-	if !x.DType().IsFloat() {
+	return op.viewAs(x.DType(), x, shape, strides, offset, deriv, keep)
+}
+
+// viewAs is view with a result of dtype d: that of x, or, with strides and offset in its elements, one of the same parts.
+func (op *opContext) viewAs(d core.DType, x *core.Tensor, shape, strides []int, offset int, deriv core.Deriv, keep func(n *core.Node)) *core.Tensor {
+	if op.err != nil {
+		return op.fail()
+	}
+	v := core.WrapTensor(op.mode, x.Storage(), d, shape, strides, offset)
+	if !x.DType().Differentiable() {
 		return v
 	}
 	if op.mode.GradEnabled() {

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+)
 
 // begin starts an op and is its first line. Of each input it takes the address, because under autocast the input is replaced by the
 // cast that the op's row asks for ([Row.Autocast]); the op owns the cast. Inputs must be usable and on one device, whose current stream
@@ -97,6 +101,10 @@ func (op *opContext) input(t *core.Tensor, dev core.Device) core.Device {
 	}
 	if err := t.Usable(op.name); err != nil {
 		op.err = err
+		return dev
+	}
+	if t.DType().IsComplex() && !takesComplex[strings.TrimSuffix(op.name, "_")] {
+		op.failf(core.DTypeError, "not defined for %v", t.DType())
 		return dev
 	}
 	if t.IsNumber() {

@@ -44,6 +44,14 @@ func Pad(x *core.Tensor, pad []int, o PadOptions) *core.Tensor {
 	if o.Mode == "circular" && slices.ContainsFunc(pad, func(n int) bool { return n < 0 }) {
 		return op.compose(func() *core.Tensor { return p.cropThenPad(x, pad, o) })
 	}
+	if x.DType().IsComplex() {
+		if o.Value != 0 {
+			return op.compose(func() *core.Tensor { return Complex(Pad(Real(x), pad, o), Pad(Imag(x), pad, PadOptions{Mode: o.Mode})) })
+		}
+		return op.compose(func() *core.Tensor {
+			return onParts(x, func(parts *core.Tensor) *core.Tensor { return Pad(parts, append([]int{0, 0}, pad...), o) })
+		})
+	}
 	return op.passOn(p.apply("pad", contract.Pad, x, p.out, o.Value))
 }
 

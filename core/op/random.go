@@ -2,6 +2,8 @@ package op
 
 import (
 	"cmp"
+	"math"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
@@ -79,8 +81,11 @@ func drawNew(name string, shape []int, o RandomOptions, distribution contract.Di
 	if o.DType != nil {
 		d = *o.DType
 	}
+	if op.err == nil && d.IsComplex() {
+		return op.compose(func() *core.Tensor { return drawComplex(name, shape, d, o, distribution) })
+	}
 	if !d.IsFloat() {
-		op.failf(core.DTypeError, "the result must be of a floating-point dtype, got %v", d)
+		op.failf(core.DTypeError, "the result must be of a floating-point or complex dtype, got %v", d)
 	}
 	out := op.out(d, shape)
 	if op.err != nil {
@@ -90,6 +95,17 @@ func drawNew(name string, shape []int, o RandomOptions, distribution contract.Di
 	c := contract.RandomAttrs{Distribution: distribution, Seed: seed, Offset: offset, Parameters: parameters}.AddTo(op.call(contract.Random).Out(out))
 	op.launchRandom(c, 4)
 	return op.done(out)
+}
+
+// drawComplex returns complex numbers whose parts are uniform in [0, 1), or normal with the variance 1/2, so that the numbers' is 1.
+func drawComplex(name string, shape []int, d core.DType, o RandomOptions, distribution contract.Distribution) *core.Tensor {
+	part := d.Part()
+	o.DType = &part
+	parameter := 1.0
+	if distribution == contract.Normal {
+		parameter = math.Sqrt(0.5)
+	}
+	return ViewAsComplex(drawNew(name, append(slices.Clone(shape), 2), o, distribution, 0, parameter))
 }
 
 // wordsOf returns how many 32-bit words an element of a continuous distribution takes.

@@ -87,7 +87,7 @@ func TestRandomErrors(t *testing.T) {
 	for want, y := range map[string]*core.Tensor{
 		"randint: the range must not be empty, got [3, 3)":                                                  Randint(3, 3, 2),
 		"randint: uint8 holds the integers from 0 to 255, got [0, 257)":                                     RandintWith(0, 257, []int{2}, RandomOptions{DType: new(core.Uint8)}),
-		"rand: the result must be of a floating-point dtype, got int64":                                     RandWith([]int{2}, RandomOptions{DType: new(core.Int64)}),
+		"rand: the result must be of a floating-point or complex dtype, got int64":                          RandWith([]int{2}, RandomOptions{DType: new(core.Int64)}),
 		"randperm: the length must not be negative, got -1":                                                 Randperm(-1),
 		"uniform_: the range must be finite and not reversed, got [2, 1)":                                   UniformInPlace(x, 2, 1, RandomOptions{}),
 		"normal_: the standard deviation must not be negative, got NaN":                                     NormalInPlace(x, 0, math.NaN(), RandomOptions{}),

@@ -8,6 +8,9 @@ func holds(name string, d core.DType, value *core.Tensor) error {
 	if !d.IsInt() || value == nil || !value.IsNumber() {
 		return nil
 	}
+	if value.DType().IsComplex() {
+		return core.Errorf(core.DTypeError, name, "%v cannot hold a complex number", d)
+	}
 	n := value.Number()
 	fits := !n.DType.IsFloat() || n.Float >= -0x1p63 && n.Float < 0x1p63
 	least, largest := d.Limits()

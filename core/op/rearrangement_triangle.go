@@ -51,6 +51,11 @@ func (op *opContext) lastTwo(x *core.Tensor) {
 func triangle(name string, x *core.Tensor, diagonal int, upper bool) *core.Tensor {
 	op := begin(name, &x)
 	op.lastTwo(x)
+	if op.err == nil && x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor {
+			return Complex(triangle(name, Real(x), diagonal, upper), triangle(name, Imag(x), diagonal, upper))
+		})
+	}
 	out := op.out(dtypeOf(x), shapeOf(x))
 	if op.err != nil {
 		return op.fail()

@@ -46,6 +46,9 @@ func count(name string, k core.KernelID, x *core.Tensor, dims []int, keepdim boo
 	if op.err != nil {
 		return op.fail()
 	}
+	if x.DType().IsComplex() {
+		x = op.own(castTo(x, core.Bool))
+	}
 	out := op.reduce(k, x, r, d)
 	return op.done(out)
 }

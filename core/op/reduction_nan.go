@@ -7,10 +7,11 @@ func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	if parts := distributed(x); parts != nil {
 		return handOn(parts, "nansum", x, dims, keepdim)
 	}
-	if x.Err() == nil && !x.DType().IsFloat() {
+	if x.Err() == nil && !x.DType().Differentiable() {
 		return Sum(x, dims, keepdim)
 	}
-	return compose("nansum", func() *core.Tensor { return Sum(Where(IsNaN(x), core.Num(0), x), dims, keepdim) })
+	op := begin("nansum", &x)
+	return op.compose(func() *core.Tensor { return Sum(Where(IsNaN(x), core.Num(0), x), dims, keepdim) })
 }
 
 // NanMean returns the mean of the elements of x, which must be floating point, over dims, or over all dimensions if there

@@ -26,7 +26,7 @@ func Norm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
 
 // VectorNorm returns the p-norm of x over dims, or over all dimensions if there are none: the p-th root of the sum of
 // |x|^p, the largest |x| for p = inf, the smallest for -inf, and the number of elements that are not zero for 0. x must
-// be floating point. The gradient is 0 where the norm is; equal extremes share it evenly.
+// be floating point or complex. The gradient is 0 where the norm is; equal extremes share it evenly.
 func VectorNorm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
 	if parts := distributed(x); parts != nil {
 		return handOn(parts, "vector_norm", x, p, dims, o)
@@ -35,6 +35,13 @@ func VectorNorm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Te
 }
 
 func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
+	if x.Err() == nil && x.DType().IsComplex() {
+		if o.DType != nil {
+			part := o.DType.Part()
+			o.DType = &part
+		}
+		return compose(name, func() *core.Tensor { return vectorNorm(name, Abs(x), p, dims, o) })
+	}
 	if o.DType != nil && x.Err() == nil && *o.DType != x.DType() {
 		return compose(name, func() *core.Tensor {
 			return vectorNorm(name, castTo(x, *o.DType), p, dims, ReduceOptions{KeepDim: o.KeepDim})

@@ -20,6 +20,9 @@ func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
+	if x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return complexProd(x, r) })
+	}
 	out := op.reduce(contract.Prod, x, r, sumType(x.DType()))
 	if op.err != nil {
 		return op.fail()

@@ -7,7 +7,7 @@ import (
 
 // sumType returns the dtype of sums and products of elements of dtype d.
 func sumType(d core.DType) core.DType {
-	if d.IsFloat() {
+	if d.Differentiable() {
 		return d
 	}
 	return core.Int64
@@ -34,7 +34,7 @@ func SumWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 	return sum("sum", contract.Sum, sumDeriv, x, dims, o)
 }
 
-// Mean returns the mean of x, which must be floating point, over dims, or over all dimensions if there are none: the sum,
+// Mean returns the mean of x, which must be floating point or complex, over dims, or over all dimensions if there are none: the sum,
 // divided once. The mean of nothing is NaN.
 func Mean(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	return MeanWith(x, dims, ReduceOptions{KeepDim: keepdim})
@@ -50,8 +50,8 @@ func MeanWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 		t := x.DType()
 		d = &t
 	}
-	if d != nil && !d.IsFloat() {
-		return core.ErrorTensor(core.Errorf(core.DTypeError, "mean", "got %v, want a floating-point dtype", *d))
+	if d != nil && !d.Differentiable() {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, "mean", "got %v, want a floating-point or complex dtype", *d))
 	}
 	return sum("mean", contract.Mean, meanDeriv, x, dims, o)
 }
@@ -83,6 +83,9 @@ func sum(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dims []
 // sumsAs reports whether the sum of elements of dtype d, rounded to the result's, is that of the elements converted to the
 // result's: kernels sum halves in float32 and integers in int64.
 func sumsAs(d, result core.DType) bool {
+	if d.IsComplex() || result.IsComplex() {
+		return d == result
+	}
 	if d.IsFloat() {
 		return d == result || d.IsHalf() && result == core.Float32
 	}

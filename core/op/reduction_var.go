@@ -1,6 +1,8 @@
 package op
 
 import (
+	"strings"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 )
@@ -47,8 +49,27 @@ func StdMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (std,
 	return moments("std_mean", contract.Std, x, dims, correction, keepdim, true)
 }
 
+// complexMoments is moments for complex numbers, whose variance is that of their real parts plus that of their imaginary ones.
+func complexMoments(name string, x *core.Tensor, dims []int, correction float64, keepdim, wantMean bool) (out, mean *core.Tensor) {
+	out = compose(name, func() *core.Tensor {
+		v := Add(Var(Real(x), dims, correction, keepdim), Var(Imag(x), dims, correction, keepdim))
+		if strings.HasPrefix(name, "std") {
+			zero := Eq(v, core.IntNum(0)) // where the root has no derivative
+			return Where(zero, v, Sqrt(Where(zero, core.IntNum(1), v)))
+		}
+		return v
+	})
+	if wantMean && out.Err() == nil {
+		return out, Mean(x, dims, keepdim)
+	}
+	return out, out
+}
+
 // moments computes the spread of x and, for its derivative or if it is wanted, the mean.
 func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correction float64, keepdim, wantMean bool) (out, mean *core.Tensor) {
+	if x.Err() == nil && x.DType().IsComplex() {
+		return complexMoments(name, x, dims, correction, keepdim, wantMean)
+	}
 	op := begin(name, &x)
 	op.floating("the input", x)
 	r := op.reduction(x, dims, keepdim)

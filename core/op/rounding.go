@@ -17,14 +17,14 @@ var (
 
 // rounded applies e to floats; integers are as they are.
 func rounded(e *Elementwise, x *core.Tensor) *core.Tensor {
-	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
+	if x != nil && x.Err() == nil && !x.DType().Differentiable() {
 		return Clone(x)
 	}
 	return e.apply(nil, x)
 }
 
 func roundedInPlace(e *Elementwise, x *core.Tensor) *core.Tensor {
-	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
+	if x != nil && x.Err() == nil && !x.DType().Differentiable() {
 		return x
 	}
 	return e.applyInPlace(nil, x)

@@ -62,6 +62,8 @@ type Sample struct {
 	Args []any
 	// Loose scales the tolerance for results of low precision and gradients; 0 means 1.
 	Loose float64
+	// Dense says that the tensors lie row-major without gaps.
+	Dense bool
 	// DTypes are the dtypes other than float64 in which the operation also works on this sample; nil means float32,
 	// float16 and bfloat16.
 	DTypes []core.DType

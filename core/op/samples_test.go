@@ -75,7 +75,7 @@ func (m *maker) make(s op.T) *core.Tensor {
 		d = s.DType
 	}
 	shape := append([]int{}, s.Shape...) // not nil: without a shape there is one element, of no dimension
-	differentiable := m.grad && d.IsFloat() && !s.NoGrad
+	differentiable := m.grad && d.Differentiable() && !s.NoGrad
 	expanded := -1
 	if m.layout == broadcast && !s.Fixed && !s.Distinct && s.Values == nil {
 		for i, n := range shape {
@@ -87,6 +87,9 @@ func (m *maker) make(s op.T) *core.Tensor {
 		}
 	}
 	n := core.Numel(shape)
+	if d.IsComplex() {
+		n *= 2
+	}
 	t := place(m.values(s, n), d, shape, m.layout)
 	if differentiable {
 		t = t.Detach().SetRequiresGrad(true)
@@ -100,7 +103,12 @@ func (m *maker) make(s op.T) *core.Tensor {
 
 // place returns a tensor with the given elements in the given layout.
 func place(values []float64, d core.DType, shape []int, l layout) *core.Tensor {
-	t := op.To(op.Reshape(core.FromSlice(values, len(values)), shape...), d)
+	var t *core.Tensor
+	if d.IsComplex() {
+		t = op.To(op.ViewAsComplex(op.Reshape(core.FromSlice(values, len(values)), append(slices.Clone(shape), 2)...)), d)
+	} else {
+		t = op.To(op.Reshape(core.FromSlice(values, len(values)), shape...), d)
+	}
 	switch {
 	case l == transposed && len(shape) > 1:
 		perm := make([]int, len(shape))
@@ -121,6 +129,9 @@ func place(values []float64, d core.DType, shape []int, l layout) *core.Tensor {
 
 // arguments returns the sample's arguments with its tensors made.
 func (m *maker) arguments(s op.Sample) []any {
+	if s.Dense {
+		m.layout = contiguous
+	}
 	args := make([]any, len(s.Args))
 	for i, a := range s.Args {
 		switch x := a.(type) {
@@ -171,6 +182,14 @@ func (m *maker) apply(f func(args ...any) []*core.Tensor, args []any, inputs []*
 	}
 	core.ManualSeed(7)
 	return f(in...)
+}
+
+// realValues returns the elements of a tensor, and of a complex one the parts.
+func realValues(x *core.Tensor) ([]float64, error) {
+	if x.Err() == nil && x.DType().IsComplex() {
+		x = op.ViewAsReal(x.Detach())
+	}
+	return core.Values[float64](x)
 }
 
 // inRank runs a test in a rank of its own, so that parallel tests have their own random numbers, and its memory is

@@ -91,6 +91,9 @@ func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim in
 	if x.Dim() == 0 {
 		return op.compose(func() *core.Tensor { return Reshape(scan(name, k, deriv, Reshape(x, 1), 0, save, reverse)) })
 	}
+	if name == "cumprod" && x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return complexCumProd(x, dim) })
+	}
 	out := op.out(sumType(x.DType()), x.Shape())
 	if op.err != nil {
 		return op.fail()

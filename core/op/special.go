@@ -116,7 +116,15 @@ func NanToNum(x *core.Tensor, nan float64, posinf, neginf *core.Tensor) *core.Te
 	if parts := distributed(x, posinf, neginf); parts != nil {
 		return handOn(parts, "nan_to_num", x, nan, posinf, neginf)
 	}
+	if isComplex(posinf, neginf) {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, "nan_to_num", "got a complex number for an infinity, want a real one"))
+	}
 	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
+		if x.DType().IsComplex() {
+			return compose("nan_to_num", func() *core.Tensor {
+				return onParts(x, func(parts *core.Tensor) *core.Tensor { return NanToNum(parts, nan, posinf, neginf) })
+			})
+		}
 		return Clone(x)
 	}
 	return nanToNumOp.apply(finiteLimits(x, nan, posinf, neginf), x)
@@ -127,7 +135,13 @@ func NanToNumInPlace(x *core.Tensor, nan float64, posinf, neginf *core.Tensor) *
 	if parts := distributed(x, posinf, neginf); parts != nil {
 		return handOn(parts, "nan_to_num_", x, nan, posinf, neginf)
 	}
+	if isComplex(posinf, neginf) {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, "nan_to_num_", "got a complex number for an infinity, want a real one"))
+	}
 	if x != nil && x.Err() == nil && !x.DType().IsFloat() {
+		if x.DType().IsComplex() {
+			return replace("nan_to_num_", func(x *core.Tensor) *core.Tensor { return NanToNum(x, nan, posinf, neginf) }, x)
+		}
 		return x
 	}
 	return nanToNumOp.applyInPlace(finiteLimits(x, nan, posinf, neginf), x)

@@ -22,10 +22,12 @@ func init() {
 	rules = map[string]*Rule{}
 	ruleNames(each, `clamp celu gelu ceil floor round trunc float_power square pow heaviside ldexp isclose  logit lcm nextafter
 		nan_to_num masked_fill where zeros_like ones_like full_like empty_like frexp polygamma fill_ zero_ eq_ ne_ lt_ le_ gt_ ge_ softshrink
-		float_power_ lerp i0 igamma igammac xlogy`)
-	ruleNames(linear(each), "add sub neg clone contiguous copy_ to")
+		float_power_ lerp i0 igamma igammac xlogy polar`)
+	ruleNames(linear(each), "add sub neg clone contiguous copy_ to real imag complex")
 	ruleNames(notation("...*,...*->..."), "mul")
 	ruleNames(notation("...*,...->..."), "div")
+	ruleNames(linear(notation("...->...P")), "view_as_real")
+	ruleNames(linear(notation("...P->...")), "view_as_complex")
 	rules["prelu"] = &Rule{Strategies: func(u *Use) []Strategy {
 		if w := u.Tensors[1]; w.Dim() == 1 && w.Shape()[0] > 1 && u.Tensors[0].Dim() > 1 {
 			return channels(1)(u)

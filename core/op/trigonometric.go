@@ -3,19 +3,22 @@ package op
 import "github.com/plait-ml/plait/core"
 
 var (
-	sinOp   = elementwise("sin", "x", "sin(x)", "grad*cos(x)")
-	cosOp   = elementwise("cos", "x", "cos(x)", "-grad*sin(x)")
-	tanOp   = elementwise("tan", "x", "tan(x)", "grad*(1 + out*out)")
-	asinOp  = elementwise("asin", "x", "asin(x)", "grad*rsqrt(1 - x*x)")
-	acosOp  = elementwise("acos", "x", "acos(x)", "-grad*rsqrt(1 - x*x)")
-	atanOp  = elementwise("atan", "x", "atan(x)", "grad/(1 + x*x)")
+	sinOp  = elementwise("sin", "x", "sin(x)", "grad*cos(x)").overComplex("sin(xr)*cosh(xi), cos(xr)*sinh(xi)")
+	cosOp  = elementwise("cos", "x", "cos(x)", "-grad*sin(x)").overComplex("cos(xr)*cosh(xi), -sin(xr)*sinh(xi)")
+	tanOp  = elementwise("tan", "x", "tan(x)", "grad*(1 + out*out)").overComplex(complexTanh("-xi", "xr") + "b, -a")
+	asinOp = elementwise("asin", "x", "asin(x)", "grad*rsqrt(1 - x*x)").overComplex(complexAsin("xr", "xi") + "a, b")
+	acosOp = elementwise("acos", "x", "acos(x)", "-grad*rsqrt(1 - x*x)").
+		overComplex(root("p", "1 - xr", "-xi") + root("q", "1 + xr", "xi") + "2*atan2(pre, qre), asinh(qre*pim - qim*pre)")
+	atanOp  = elementwise("atan", "x", "atan(x)", "grad/(1 + x*x)").overComplex(complexAtanh("-xi", "xr") + "b, -a")
 	atan2Op = elementwise("atan2", "x, y", "atan2(x, y)",
 		"where(x == 0 && y == 0, 0, grad*y/(x*x + y*y))", "where(x == 0 && y == 0, 0, -grad*x/(x*x + y*y))")
-	sinhOp  = elementwise("sinh", "x", "sinh(x)", "grad*cosh(x)")
-	coshOp  = elementwise("cosh", "x", "cosh(x)", "grad*sinh(x)")
-	asinhOp = elementwise("asinh", "x", "asinh(x)", "grad*rsqrt(x*x + 1)")
-	acoshOp = elementwise("acosh", "x", "acosh(x)", "grad*rsqrt(x*x - 1)")
-	atanhOp = elementwise("atanh", "x", "atanh(x)", "grad/(1 - x*x)")
+	sinhOp  = elementwise("sinh", "x", "sinh(x)", "grad*cosh(x)").overComplex("sinh(xr)*cos(xi), cosh(xr)*sin(xi)")
+	coshOp  = elementwise("cosh", "x", "cosh(x)", "grad*sinh(x)").overComplex("cosh(xr)*cos(xi), sinh(xr)*sin(xi)")
+	asinhOp = elementwise("asinh", "x", "asinh(x)", "grad*rsqrt(x*x + 1)").overComplex(complexAsin("-xi", "xr") + "b, -a")
+	acoshOp = elementwise("acosh", "x", "acosh(x)", "grad*rsqrt(x*x - 1)").
+		overComplex(root("p", "xr - 1", "xi")+root("q", "xr + 1", "xi")+"asinh(pre*qre + pim*qim), 2*atan2(pim, qre)",
+			"grad*rsqrt(x - 1)*rsqrt(x + 1)")
+	atanhOp = elementwise("atanh", "x", "atanh(x)", "grad/(1 - x*x)").overComplex(complexAtanh("xr", "xi") + "a, b")
 	hypotOp = elementwise("hypot", "x, y", "hypot(x, y)", "grad*(x/out)", "grad*(y/out)")
 	sincOp  = elementwise("sinc", "x", "t = pi*x; where(x == 0, 1, sin(t)/t)",
 		"t = pi*x; where(x == 0, 0, grad*pi*(t*cos(t) - sin(t))/(t*t))")

@@ -59,10 +59,17 @@ func reach(shape, strides []int, offset int) (low, high int) {
 
 func asStridedDeriv(ctx *core.BackwardContext) {
 	s := ctx.Node.Any.(*slice)
-	g := ctx.Grad()
-	if core.Numel(s.shape) == 0 || core.Numel(s.baseShape) == 0 {
-		ctx.Set(0, zerosFor(g, g.DType(), s.baseShape))
+	if s.parts {
+		ctx.Set(0, s.partsGrad(ctx))
 		return
+	}
+	ctx.Set(0, s.baseGrad(ctx.Grad()))
+}
+
+// baseGrad returns the gradient of the base from g, the view's.
+func (s *slice) baseGrad(g *core.Tensor) *core.Tensor {
+	if core.Numel(s.shape) == 0 || core.Numel(s.baseShape) == 0 {
+		return zerosFor(g, g.DType(), s.baseShape)
 	}
 	// The view may have elements that the base has not, and elements of the base may share memory and then its gradient.
 	low, high := reach(s.shape, s.strides, s.offset)
@@ -74,7 +81,22 @@ func asStridedDeriv(ctx *core.BackwardContext) {
 		ones := OnesLike(sum, TensorOptions{})
 		sum = Div(sum, AsStrided(asStridedAdd(flat, ones, s.baseShape, s.baseStrides, -low), s.baseShape, s.baseStrides, -low))
 	}
-	ctx.Set(0, sum)
+	return sum
+}
+
+// partsGrad is baseGrad for a slice of parts.
+func (s *slice) partsGrad(ctx *core.BackwardContext) *core.Tensor {
+	g, base := s.reals(ctx.Grad()), *s
+	if !ctx.InputDType(0).IsComplex() {
+		return base.baseGrad(g)
+	}
+	base.baseShape = append(slices.Clone(s.baseShape), 2)
+	base.baseStrides = make([]int, len(s.baseStrides), len(s.baseStrides)+1)
+	for i, n := range s.baseStrides {
+		base.baseStrides[i] = 2 * n
+	}
+	base.baseStrides = append(base.baseStrides, 1)
+	return ViewAsComplex(paired(base.baseGrad(g)))
 }
 
 // asStridedAdd returns base with src added at the given layout, whose elements may share memory.

@@ -17,16 +17,16 @@ func TestErrorsOfConstruction(t *testing.T) {
 		`sgd: unknown hyperparameter, got "momentun", want one of dampening, lr, master_weights, maximize, momentum, nesterov, weight_decay`: func() (*Optimizer, error) {
 			return NewSGD(list, Hyper{"momentun": 1})
 		},
-		"sgd: lr must be at least 0, got -1":                                                      func() (*Optimizer, error) { return NewSGD(list, Hyper{"lr": -1}) },
-		"adam: beta1 must be in [0, 1), got 1":                                                    func() (*Optimizer, error) { return NewAdam(list, Hyper{"beta1": 1}) },
-		"adam: eps must be at least 0, got NaN":                                                   func() (*Optimizer, error) { return NewAdam(list, Hyper{"eps": math.NaN()}) },
-		"adam: amsgrad must be 0 or 1, got 2":                                                     func() (*Optimizer, error) { return NewAdam(list, Hyper{"amsgrad": 2}) },
-		"sgd: nesterov wants a momentum above 0 and no dampening, got momentum 0 and dampening 0": func() (*Optimizer, error) { return NewSGD(list, Hyper{"nesterov": 1}) },
-		"rprop: want 0 < eta_minus < 1 < eta_plus, got 0.5 and 0.9":                               func() (*Optimizer, error) { return NewRprop(list, Hyper{"eta_plus": 0.9}) },
-		"adamw: got an empty list of parameters":                                                  func() (*Optimizer, error) { return NewAdamW(nil, nil) },
-		"adamw: parameter 1 of group 0 was given twice":                                           func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{p, p}, nil) },
-		"adamw: parameter 0 of group 0 must be a floating-point tensor, got int64[1] on cpu:0":    func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{core.FromSlice([]int64{1})}, nil) },
-		"adamw: parameter 0 of group 0 is the result of an operation, want a leaf":                func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{op.Mul(p, p)}, nil) },
+		"sgd: lr must be at least 0, got -1":                                                              func() (*Optimizer, error) { return NewSGD(list, Hyper{"lr": -1}) },
+		"adam: beta1 must be in [0, 1), got 1":                                                            func() (*Optimizer, error) { return NewAdam(list, Hyper{"beta1": 1}) },
+		"adam: eps must be at least 0, got NaN":                                                           func() (*Optimizer, error) { return NewAdam(list, Hyper{"eps": math.NaN()}) },
+		"adam: amsgrad must be 0 or 1, got 2":                                                             func() (*Optimizer, error) { return NewAdam(list, Hyper{"amsgrad": 2}) },
+		"sgd: nesterov wants a momentum above 0 and no dampening, got momentum 0 and dampening 0":         func() (*Optimizer, error) { return NewSGD(list, Hyper{"nesterov": 1}) },
+		"rprop: want 0 < eta_minus < 1 < eta_plus, got 0.5 and 0.9":                                       func() (*Optimizer, error) { return NewRprop(list, Hyper{"eta_plus": 0.9}) },
+		"adamw: got an empty list of parameters":                                                          func() (*Optimizer, error) { return NewAdamW(nil, nil) },
+		"adamw: parameter 1 of group 0 was given twice":                                                   func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{p, p}, nil) },
+		"adamw: parameter 0 of group 0 must be a floating-point or complex tensor, got int64[1] on cpu:0": func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{core.FromSlice([]int64{1})}, nil) },
+		"adamw: parameter 0 of group 0 is the result of an operation, want a leaf":                        func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{op.Mul(p, p)}, nil) },
 		`optim: unknown algorithm, got "adamm", want one of adadelta, adafactor, adagrad, adam, adamax, adamw, asgd, lbfgs, lion, muon, nadam, radam, rmsprop, rprop, sgd`: func() (*Optimizer, error) {
 			return New("adamm", nil, Params{Tensors: list})
 		},

@@ -152,8 +152,11 @@ func (o *Optimizer) AddGroup(p Params) error {
 		if err := t.Usable(name); err != nil {
 			return core.Errorf(core.TypeError, name, "parameter %s: %w", label, err)
 		}
-		if t.IsNumber() || !t.DType().IsFloat() {
-			return core.Errorf(core.DTypeError, name, "parameter %s must be a floating-point tensor, got %v", label, t)
+		if t.IsNumber() || !t.DType().Differentiable() {
+			return core.Errorf(core.DTypeError, name, "parameter %s must be a floating-point or complex tensor, got %v", label, t)
+		}
+		if t.DType().IsComplex() && (o.algorithm.closure || o.algorithm.apply != nil) {
+			return core.Errorf(core.DTypeError, name, "parameter %s: not defined for %v; use the real tensor that view_as_real gives", label, t.DType())
 		}
 		if accepts := o.algorithm.accepts; accepts != nil {
 			if err := accepts(t); err != nil {

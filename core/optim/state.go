@@ -179,10 +179,7 @@ func copyState(a *algorithm, s *slot, state string, t *core.Tensor) (c *core.Ten
 	if err := t.Present(a.name); err != nil {
 		return nil, core.Errorf(core.ValueError, a.name, "state %q of parameter %s: %w", state, s.name, err)
 	}
-	d := core.Float32
-	if s.param.DType() == core.Float64 {
-		d = core.Float64
-	}
+	d := stateDType(s.param)
 	shape, _ := a.stateShape(state, s.whole.Shape())
 	c = s.like(shape, func(shape []int) *core.Tensor { return emptyState(shape, d, s.param.Device()) }).Keep()
 	if err = c.Err(); err == nil {

@@ -211,16 +211,21 @@ func (p *plan) contiguous(t *core.Tensor) *core.Tensor {
 	return c
 }
 
+// stateDType returns the dtype of a parameter's states.
+func stateDType(param *core.Tensor) core.DType {
+	if d := param.DType(); d == core.Float64 || d.IsComplex() {
+		return d
+	}
+	return core.Float32
+}
+
 // state returns a state of the item's parameter, or this rank's part of it, making it if need be.
 func (p *plan) state(o *Optimizer, g *Group, it *item, name string) (t *core.Tensor, err error) {
 	s := it.slot
 	if t := s.states[name]; t != nil {
 		return part(t), nil
 	}
-	d := core.Float32
-	if s.param.DType() == core.Float64 {
-		d = core.Float64
-	}
+	d := stateDType(s.param)
 	core.WithCategory(core.OptimizerState, func() {
 		if name == masterState {
 			if t = op.To(s.param, d); s.whole != s.param {
@@ -232,9 +237,13 @@ func (p *plan) state(o *Optimizer, g *Group, it *item, name string) (t *core.Ten
 		if o.algorithm.start != nil {
 			start = o.algorithm.start(g.values(), name)
 		}
+		value := core.Num(start)
+		if d.IsComplex() { // whose parts are parameters of their own
+			value = core.ComplexNum(complex(start, start))
+		}
 		shape, _ := o.algorithm.stateShape(name, s.whole.Shape())
 		t = s.like(shape, func(shape []int) *core.Tensor {
-			return op.Full(shape, core.Num(start), op.TensorOptions{DType: &d, Device: s.param.Device()})
+			return op.Full(shape, value, op.TensorOptions{DType: &d, Device: s.param.Device()})
 		})
 	})
 	if err := t.Err(); err != nil {

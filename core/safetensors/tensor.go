@@ -15,7 +15,7 @@ import (
 var dtypes = map[DType]core.DType{
 	BOOL: core.Bool, U8: core.Uint8, I32: core.Int32, I64: core.Int64,
 	I8: core.Int8, I16: core.Int16, U16: core.Uint16, U32: core.Uint32, U64: core.Uint64,
-	F16: core.Float16, BF16: core.BFloat16, F32: core.Float32, F64: core.Float64,
+	F16: core.Float16, BF16: core.BFloat16, F32: core.Float32, F64: core.Float64, C64: core.Complex64,
 }
 
 // DTypeOf returns the element type of tensors with the given dtype.

@@ -117,7 +117,7 @@ def page() -> str:
     lines = [
         "# Which of PyTorch's names are there",
         "",
-        "PyTorch's documented public names, without those of sparse, quantised and complex tensors, of single vendors'",
+        "PyTorch's documented public names, without those of sparse and quantised tensors, of single vendors'",
         "devices and of deprecated features. A name that is not there raises `NotImplementedError` and says so.",
         "`plait.array_api` has the names of the array API standard: see [array_api.md](array_api.md). Written by",
         "`internal/coverage/coverage.py`.",

@@ -193,7 +193,8 @@ func (g *Group) start(o *Operation, ins, outs []*core.Tensor) *Work {
 func wholes(o *Operation, ts []*core.Tensor) ([]Piece, error) {
 	list := make([]Piece, len(ts))
 	for i, t := range ts {
-		if err := t.Usable(o.name()); err != nil {
+		t, _, err := o.usable(t)
+		if err != nil {
 			return nil, err
 		}
 		list[i] = Piece{Tensor: t, N: t.Numel()}
@@ -223,7 +224,8 @@ func (g *Group) cutAll(o *Operation, ts []*core.Tensor, sizes [][]int) ([]Piece,
 func (g *Group) startPieces(o *Operation, ins, outs []*core.Tensor, inParts, outParts int) *Work {
 	pieces := func(ts []*core.Tensor, parts int) (list []Piece, err error) {
 		for _, t := range ts {
-			if err := t.Usable(o.name()); err != nil {
+			moved, scale, err := o.usable(t)
+			if err != nil {
 				return nil, err
 			}
 			n := t.Numel()
@@ -231,7 +233,7 @@ func (g *Group) startPieces(o *Operation, ins, outs []*core.Tensor, inParts, out
 				return nil, core.Errorf(core.ShapeError, o.name(), "%d elements, of shape %v, do not divide into %d equal parts", n, t.Shape(), parts)
 			}
 			for i := range parts {
-				list = append(list, Piece{Tensor: t, From: i * (n / parts), N: n / parts})
+				list = append(list, Piece{Tensor: moved, From: scale * i * (n / parts), N: scale * (n / parts)})
 			}
 		}
 		return list, nil
@@ -249,7 +251,8 @@ func (g *Group) startPieces(o *Operation, ins, outs []*core.Tensor, inParts, out
 
 // cut splits t into parts of the given sizes.
 func (g *Group) cut(o *Operation, t *core.Tensor, sizes []int) ([]Piece, error) {
-	if err := t.Usable(o.name()); err != nil {
+	moved, scale, err := o.usable(t)
+	if err != nil {
 		return nil, err
 	}
 	n, size := t.Numel(), g.Size()
@@ -265,7 +268,7 @@ func (g *Group) cut(o *Operation, t *core.Tensor, sizes []int) ([]Piece, error) 
 	var list []Piece
 	at := 0
 	for _, s := range sizes {
-		list = append(list, Piece{Tensor: t, From: at, N: s})
+		list = append(list, Piece{Tensor: moved, From: scale * at, N: scale * s})
 		at += s
 		if s < 0 {
 			at = -1

@@ -6,6 +6,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
+	"github.com/plait-ml/plait/core/op"
 )
 
 // A Carrier copies tensors between devices for one thread that drives them all. Each pair of devices has its own streams, so a copy waits
@@ -50,6 +51,11 @@ func (c *Carrier) Copy(to, from *core.Tensor) error {
 	}
 	if to.DType() != from.DType() || to.Numel() != from.Numel() || to.Device() == from.Device() {
 		return core.Errorf(core.ShapeError, name, "cannot copy %v to %v: dtypes and sizes must be equal, and the devices different", from, to)
+	}
+	if from.DType().IsComplex() {
+		to, from = op.ViewAsReal(to.Detach()), op.ViewAsReal(from.Detach())
+		defer to.Release()
+		defer from.Release()
 	}
 	n := from.Numel()
 	send := &rankCall{rank: 0, op: &Operation{Kind: KindSend, Ins: []Piece{{Tensor: from, N: n}}, Note: name}, work: newWork(name)}

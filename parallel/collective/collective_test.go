@@ -64,7 +64,7 @@ func TestCase01AllReduce(t *testing.T) {
 		for _, devices := range [][]string{onCPU0, {"cpu:0", "cpu:1"}} {
 			err := spawn(world, devices, longTimeout, func(r *Rank) error {
 				for _, n := range sizes {
-					for _, d := range core.DTypes() {
+					for _, d := range core.RealDTypes() {
 						for o := Sum; o <= BitXor; o++ {
 							if d == core.Bool || o.check("", d) != nil {
 								continue

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
 )
 
 // A Kind is a kind of collective.
@@ -84,11 +85,39 @@ type Operation struct {
 	Purpose string // such as "unit 3 (layers.2)"; see [Group.For]
 	Timeout time.Duration
 
-	group       string          // name of the group, for messages
-	channel     uint64          // channel that Seq counts in; see [Group.Channel]
-	made        core.Event      // nothing launched after it writes to Ins; nil means everything launched so far
-	countStaged func(bytes int) // counts bytes copied through stages
-	rootLast    bool            // of a reduce: the root's pieces are joined last, not in rank order
+	group       string                        // name of the group, for messages
+	channel     uint64                        // channel that Seq counts in; see [Group.Channel]
+	made        core.Event                    // nothing launched after it writes to Ins; nil means everything launched so far
+	countStaged func(bytes int)               // counts bytes copied through stages
+	views       map[*core.Tensor]*core.Tensor // of complex tensors, as their parts
+	rootLast    bool                          // of a reduce: the root's pieces are joined last, not in rank order
+}
+
+// usable returns the tensor that the operation moves for t, t itself or for a complex one the real tensor of its parts, and how many
+// elements of it an element of t has.
+func (o *Operation) usable(t *core.Tensor) (*core.Tensor, int, error) {
+	if err := t.Usable(o.name()); err != nil {
+		return nil, 0, err
+	}
+	if !t.DType().IsComplex() {
+		return t, 1, nil
+	}
+	if o.Kind.reduces() {
+		if err := o.Op.check(o.name(), t.DType()); err != nil {
+			return nil, 0, err
+		}
+	}
+	v := o.views[t]
+	if v == nil {
+		if v = op.ViewAsReal(t.Detach()); v.Err() != nil {
+			return nil, 0, v.Err()
+		}
+		if o.views == nil {
+			o.views = map[*core.Tensor]*core.Tensor{}
+		}
+		o.views[t] = v
+	}
+	return v, 2, nil
 }
 
 // name returns the operation's name for messages, such as "all_reduce".

@@ -40,7 +40,9 @@ func (o ReduceOp) check(op string, d core.DType) error {
 	switch {
 	case int(o) >= len(reduceOps):
 		return core.Errorf(core.ValueError, op, "got the reduction %d, want one of sum, avg, product, min, max, band, bor and bxor", o)
-	case o == Avg && !d.IsFloat():
+	case d.IsComplex() && o != Sum && o != Avg:
+		return core.Errorf(core.DTypeError, op, "%v is not defined for %v, want sum or avg", o, d)
+	case o == Avg && !d.Differentiable():
 		return core.Errorf(core.DTypeError, op, "avg wants a floating-point dtype, got %v; sum and divide", d)
 	case o >= BitAnd && d.IsFloat():
 		return core.Errorf(core.DTypeError, op, "%v wants an integer dtype or bool, got %v", o, d)

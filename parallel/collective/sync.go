@@ -90,7 +90,11 @@ func launchGroup(like *Operation, lists [][]*core.Tensor, numbers []int, made []
 		o := *like
 		p := &rankCall{rank: d, op: &o, work: newWork(o.Note)}
 		for _, i := range numbers {
-			p.op.Ins = append(p.op.Ins, Piece{Tensor: list[i], N: list[i].Numel()})
+			t, _, err := p.op.usable(list[i])
+			if err != nil {
+				return nil, err
+			}
+			p.op.Ins = append(p.op.Ins, Piece{Tensor: t, N: t.Numel()})
 		}
 		if o.Kind == KindAllReduce || (o.Kind == KindReduce) == (d == 0) {
 			p.op.Outs = p.op.Ins

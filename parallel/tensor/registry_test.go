@@ -168,6 +168,9 @@ func read(x *core.Tensor) ([]float64, error) {
 	if x == nil {
 		return nil, nil
 	}
+	if x.Err() == nil && x.DType().IsComplex() {
+		x = op.ViewAsReal(x.Detach())
+	}
 	b, err := core.Values[float64](op.To(x, core.Float64))
 	return b, err
 }

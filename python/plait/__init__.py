@@ -12,6 +12,8 @@ from plait._dtype import ABSENT as _ABSENT_DTYPES
 from plait._dtype import (
     bfloat16,
     can_cast,
+    complex64,
+    complex128,
     dtype,
     finfo,
     float16,
@@ -31,6 +33,8 @@ from plait._dtype import (
     uint64,
 )
 from plait._dtype import bool_ as bool  # noqa: A004
+from plait._dtype import complex64 as cfloat
+from plait._dtype import complex128 as cdouble
 from plait._engine import blas as _blas
 from plait._engine import cuda as _cuda
 from plait._engine.missing_names import absent as _absent

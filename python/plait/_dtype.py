@@ -35,7 +35,7 @@ class dtype:  # noqa: N801
 
     @property
     def is_complex(self) -> bool:
-        """Whether elements are complex numbers: there are no tensors of such dtypes."""
+        """Whether elements are complex numbers."""
         return "complex" in self.name
 
     @property
@@ -45,7 +45,7 @@ class dtype:  # noqa: N801
 
 
 class AbsentDtype(dtype):
-    """A dtype of PyTorch's that programs compare with, but of which there are no tensors, such as `plait.complex64`."""
+    """A dtype of PyTorch's that programs compare with, but of which there are no tensors, such as `plait.complex32`."""
 
     __slots__ = ()
 
@@ -71,6 +71,7 @@ _by_name = {d.name: d for d in DTYPES}
 bool_, uint8, uint16, uint32, uint64 = (_by_name[n] for n in ("bool", "uint8", "uint16", "uint32", "uint64"))
 int8, int16, int32, int64 = (_by_name[n] for n in ("int8", "int16", "int32", "int64"))
 float16, bfloat16, float32, float64 = (_by_name[n] for n in ("float16", "bfloat16", "float32", "float64"))
+complex64, complex128 = (_by_name[n] for n in ("complex64", "complex128"))
 
 ABSENT = {
     name: AbsentDtype(name, itemsize)
@@ -78,12 +79,10 @@ ABSENT = {
         (1, "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2"),
         (1, "qint8 quint8"),
         (4, "complex32 qint32"),
-        (8, "complex64"),
-        (16, "complex128"),
     )
     for name in names.split()
 }
-ABSENT |= {"chalf": ABSENT["complex32"], "cfloat": ABSENT["complex64"], "cdouble": ABSENT["complex128"]}
+ABSENT["chalf"] = ABSENT["complex32"]
 
 # NumPy has no bfloat16: such tensors are read as float32.
 TO_NUMPY = {d: np.dtype(d.name) for d in DTYPES if d is not bfloat16}
@@ -98,6 +97,8 @@ def as_dtype(value: Any) -> dtype:
         return value
     if value is float:
         return get_default_dtype()
+    if value is complex:
+        return complex128 if get_default_dtype() is float64 else complex64
     try:
         if value in _FROM_PYTHON:
             return _FROM_PYTHON[value]
@@ -137,12 +138,17 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
-    """Whether a dtype is converted to another in place: not floats to integers, nor those to bool."""
+    """Whether a dtype is converted to another in place: to one of the same or a higher kind, as bool to floats."""
 
     def rank(d: dtype) -> int:
-        return 2 if d.is_floating_point else 0 if d is bool_ else 1
+        return 3 if d.is_complex else 2 if d.is_floating_point else 0 if d is bool_ else 1
 
     return rank(as_dtype(from_)) <= rank(as_dtype(to))
+
+
+def complex_parts(d: dtype) -> dtype:
+    """Returns the dtype of the real and imaginary parts of a complex dtype, and others as they are."""
+    return {complex64: float32, complex128: float64}.get(d, d)
 
 
 def as_numpy(value: Any, name: str) -> np.dtype[Any]:
@@ -164,10 +170,15 @@ _LIMITS = {
 
 
 class finfo:  # noqa: N801
-    """The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
+    """The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution.
+
+    Those of a complex dtype are its parts'.
+    """
 
     def __init__(self, type: dtype | None = None) -> None:
         d = type if isinstance(type, dtype) else as_dtype(type) if type is not None else get_default_dtype()
+        if d.is_complex and not isinstance(d, AbsentDtype):
+            d = complex_parts(d)
         if not d.is_floating_point or (isinstance(d, AbsentDtype) and d.name not in _LIMITS):
             raise TypeError(f"finfo: want a floating-point dtype, got {d}")
         self.dtype, self.bits = d.name, 8 * d.itemsize

@@ -9,22 +9,22 @@ arccos_ arccosh arccosh_ arcsin arcsin_ arcsinh arcsinh_ arctan arctan2 arctan2_
 argmax argmin argsort argwhere as_strided as_strided_ as_strided_scatter asin asin_ asinh asinh_ atan atan2
 atan2_ atan_ atanh atanh_ backward baddbmm baddbmm_ bernoulli bernoulli_ bfloat16 bincount bitwise_and
 bitwise_and_ bitwise_left_shift bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_
-bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ bmm bool broadcast_to byte cauchy_ ceil
-ceil_ char cholesky cholesky_inverse cholesky_solve chunk clamp clamp_ clamp_max clamp_max_ clamp_min
-clamp_min_ clip clip_ clone conj conj_physical contiguous copy_ copysign copysign_ corrcoef cos cos_ cosh
-cosh_ count_nonzero cov cpu cross cuda cummax cummin cumprod cumprod_ cumsum cumsum_ data data_ptr deg2rad
-deg2rad_ det detach detach_ device diag diag_embed diagflat diagonal diagonal_scatter diff digamma digamma_
-dim dim_order dist div div_ divide divide_ dot double dsplit element_size eq eq_ equal erf erf_ erfc erfc_
-erfinv erfinv_ exp exp2 exp2_ exp_ expand expand_as expm1 expm1_ exponential_ fill_ fill_diagonal_ fix fix_
-flatten flip fliplr flipud float float_power float_power_ floor floor_ floor_divide floor_divide_ fmax fmin
-fmod fmod_ frac frac_ frexp gather gcd gcd_ ge ge_ geometric_ ger get_device grad grad_fn greater greater_
-greater_equal greater_equal_ gt gt_ half hardshrink heaviside heaviside_ histc histogram hsplit hypot hypot_
-i0 i0_ igamma igamma_ igammac igammac_ index index_add index_add_ index_copy index_copy_ index_fill
-index_fill_ index_put index_put_ index_reduce_ index_select inner int inverse is_conj is_contiguous is_cpu
-is_cuda is_floating_point is_inference is_leaf is_meta is_neg is_nonzero is_pinned is_same_size is_set_to
-is_shared is_signed isclose isfinite isinf isnan isneginf isposinf isreal istft item itemsize kron kthvalue
-layout lcm lcm_ ldexp ldexp_ le le_ lerp lerp_ less less_ less_equal less_equal_ lgamma lgamma_ log log10
-log10_ log1p log1p_ log2 log2_ log_ log_normal_ log_softmax logaddexp logaddexp2 logcumsumexp logdet
+bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ bmm bool broadcast_to byte cauchy_ cdouble
+ceil ceil_ cfloat char cholesky cholesky_inverse cholesky_solve chunk clamp clamp_ clamp_max clamp_max_
+clamp_min clamp_min_ clip clip_ clone conj conj_physical contiguous copy_ copysign copysign_ corrcoef cos cos_
+cosh cosh_ count_nonzero cov cpu cross cuda cummax cummin cumprod cumprod_ cumsum cumsum_ data data_ptr
+deg2rad deg2rad_ det detach detach_ device diag diag_embed diagflat diagonal diagonal_scatter diff digamma
+digamma_ dim dim_order dist div div_ divide divide_ dot double dsplit element_size eq eq_ equal erf erf_ erfc
+erfc_ erfinv erfinv_ exp exp2 exp2_ exp_ expand expand_as expm1 expm1_ exponential_ fill_ fill_diagonal_ fix
+fix_ flatten flip fliplr flipud float float_power float_power_ floor floor_ floor_divide floor_divide_ fmax
+fmin fmod fmod_ frac frac_ frexp gather gcd gcd_ ge ge_ geometric_ ger get_device grad grad_fn greater
+greater_ greater_equal greater_equal_ gt gt_ half hardshrink heaviside heaviside_ histc histogram hsplit hypot
+hypot_ i0 i0_ igamma igamma_ igammac igammac_ imag index index_add index_add_ index_copy index_copy_
+index_fill index_fill_ index_put index_put_ index_reduce_ index_select inner int inverse is_conj is_contiguous
+is_cpu is_cuda is_floating_point is_inference is_leaf is_meta is_neg is_nonzero is_pinned is_same_size
+is_set_to is_shared is_signed isclose isfinite isinf isnan isneginf isposinf isreal istft item itemsize kron
+kthvalue layout lcm lcm_ ldexp ldexp_ le le_ lerp lerp_ less less_ less_equal less_equal_ lgamma lgamma_ log
+log10 log10_ log1p log1p_ log2 log2_ log_ log_normal_ log_softmax logaddexp logaddexp2 logcumsumexp logdet
 logical_and logical_and_ logical_not logical_not_ logical_or logical_or_ logical_xor logical_xor_ logit logit_
 logsumexp long lt lt_ lu lu_solve mH mT map_ masked_fill masked_fill_ masked_scatter masked_scatter_
 masked_select matmul matrix_exp matrix_power max maximum mean median min minimum mm mode moveaxis movedim
@@ -54,46 +54,47 @@ as_strided_ as_strided_scatter as_tensor asarray asin asin_ asinh asinh_ atan at
 atleast_1d atleast_2d atleast_3d avg_pool1d baddbmm bartlett_window batch_norm bernoulli bfloat16 bilinear
 binary_cross_entropy_with_logits bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or
 bitwise_right_shift bitwise_xor blackman_window block_diag bmm bool broadcast_tensors broadcast_to bucketize
-can_cast cartesian_prod cat cdist ceil ceil_ celu celu_ chain_matmul channel_shuffle channels_last
-cholesky_inverse cholesky_solve chunk clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_ clip clip_ clone
-column_stack combinations compile concat concatenate conj conj_physical contiguous_format conv1d conv2d conv3d
-conv_transpose1d conv_transpose2d conv_transpose3d copysign corrcoef cos cos_ cosh cosh_ cosine_embedding_loss
-cosine_similarity count_nonzero cov cross ctc_loss cummax cummin cumprod cumsum cumulative_trapezoid deg2rad
-deg2rad_ det detach detach_ device diag diag_embed diagflat diagonal diagonal_scatter diff digamma dist div
-divide dot double dropout dropout_ dsplit dstack dtype e einsum embedding embedding_bag embedding_renorm_
-empty empty_like empty_permuted empty_strided enable_grad eq equal erf erf_ erfc erfc_ erfinv exp exp2 exp2_
-exp_ expm1 expm1_ eye feature_alpha_dropout feature_alpha_dropout_ fill fill_ finfo fix fix_ flatten flip
-fliplr flipud float float16 float32 float64 float_power floor floor_ floor_divide fmax fmin fmod frac frac_
-frexp from_dlpack from_numpy frombuffer full full_like gather gcd gcd_ ge ger get_default_device
-get_default_dtype get_deterministic_debug_mode get_device get_device_module get_float32_matmul_precision
-get_num_interop_threads get_num_threads get_rng_state gradient greater greater_equal group_norm gt half
-hamming_window hann_window hardshrink heaviside hinge_embedding_loss histc histogram histogramdd hsplit hstack
-hypot i0 i0_ igamma igammac iinfo index_add index_fill index_put index_put_ index_reduce index_select inf
-inference_mode initial_seed inner instance_norm int int32 int64 inverse is_conj
-is_deterministic_algorithms_warn_only_enabled is_floating_point is_grad_enabled is_inference
-is_inference_mode_enabled is_neg is_nonzero is_same_size is_signed is_storage is_tensor is_warn_always_enabled
-isclose isfinite isin isinf isnan isneginf isposinf isreal istft kaiser_window kl_div kron kthvalue layer_norm
-layout lcm lcm_ ldexp ldexp_ le lerp less less_equal lgamma linspace load log log10 log10_ log1p log1p_ log2
-log2_ log_ log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and logical_not logical_or logical_xor
-logit logit_ logspace logsumexp long lt lu_solve lu_unpack manual_seed margin_ranking_loss masked_fill
-masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean median meshgrid min minimum mm
-mode moveaxis movedim msort mul multinomial multiply mv mvlgamma nan nan_to_num nan_to_num_ nanmean nanmedian
-nanquantile nansum narrow ne neg neg_ negative negative_ newaxis nextafter no_grad nonzero nonzero_static norm
-normal not_equal numel ones ones_like outer pairwise_distance pdist permute pi pca_lowrank pinverse
-pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polygamma positive pow prelu preserve_format prod
-promote_types put quantile rad2deg rad2deg_ rand rand_like randint randint_like randn randn_like randperm
-range ravel real reciprocal reciprocal_ relu relu_ remainder renorm repeat_interleave reshape resize_as_
-resolve_conj resolve_neg result_type rms_norm roll rot90 round round_ row_stack rrelu rrelu_ rsqrt rsqrt_ rsub
-save scalar_tensor scatter scatter_add scatter_reduce searchsorted seed select select_scatter selu selu_
-set_default_device set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision
-set_flush_denormal set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always sgn
-short sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_ slice_scatter slogdet softmax sort split
-split_with_sizes sqrt sqrt_ square square_ squeeze stack std std_mean stft strided sub subtract sum svd
-svd_lowrank swapaxes swapdims t take take_along_dim tan tan_ tanh tanh_ tensor tensor_split tensordot
-threshold threshold_ tile topk trace transpose trapezoid trapz triangular_solve tril tril_indices
-triplet_margin_loss triu triu_indices true_divide trunc trunc_ typename uint8 unbind unflatten
-unique_consecutive unravel_index unsafe_chunk unsafe_split unsqueeze use_deterministic_algorithms vander var
-var_mean vdot vmap vsplit vstack where xlogy xlogy_ zero_ zeros zeros_like
+can_cast cartesian_prod cat cdist cdouble ceil ceil_ celu celu_ cfloat chain_matmul channel_shuffle
+channels_last cholesky_inverse cholesky_solve chunk clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_
+clip clip_ clone column_stack combinations compile complex complex128 complex64 concat concatenate conj
+conj_physical contiguous_format conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+copysign corrcoef cos cos_ cosh cosh_ cosine_embedding_loss cosine_similarity count_nonzero cov cross ctc_loss
+cummax cummin cumprod cumsum cumulative_trapezoid deg2rad deg2rad_ det detach detach_ device diag diag_embed
+diagflat diagonal diagonal_scatter diff digamma dist div divide dot double dropout dropout_ dsplit dstack
+dtype e einsum embedding embedding_bag embedding_renorm_ empty empty_like empty_permuted empty_strided
+enable_grad eq equal erf erf_ erfc erfc_ erfinv exp exp2 exp2_ exp_ expm1 expm1_ eye feature_alpha_dropout
+feature_alpha_dropout_ fill fill_ finfo fix fix_ flatten flip fliplr flipud float float16 float32 float64
+float_power floor floor_ floor_divide fmax fmin fmod frac frac_ frexp from_dlpack from_numpy frombuffer full
+full_like gather gcd gcd_ ge ger get_default_device get_default_dtype get_deterministic_debug_mode get_device
+get_device_module get_float32_matmul_precision get_num_interop_threads get_num_threads get_rng_state gradient
+greater greater_equal group_norm gt half hamming_window hann_window hardshrink heaviside hinge_embedding_loss
+histc histogram histogramdd hsplit hstack hypot i0 i0_ igamma igammac iinfo imag index_add index_fill
+index_put index_put_ index_reduce index_select inf inference_mode initial_seed inner instance_norm int int32
+int64 inverse is_conj is_deterministic_algorithms_warn_only_enabled is_floating_point is_grad_enabled
+is_inference is_inference_mode_enabled is_neg is_nonzero is_same_size is_signed is_storage is_tensor
+is_warn_always_enabled isclose isfinite isin isinf isnan isneginf isposinf isreal istft kaiser_window kl_div
+kron kthvalue layer_norm layout lcm lcm_ ldexp ldexp_ le lerp less less_equal lgamma linspace load log log10
+log10_ log1p log1p_ log2 log2_ log_ log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and
+logical_not logical_or logical_xor logit logit_ logspace logsumexp long lt lu_solve lu_unpack manual_seed
+margin_ranking_loss masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean
+median meshgrid min minimum mm mode moveaxis movedim msort mul multinomial multiply mv mvlgamma nan nan_to_num
+nan_to_num_ nanmean nanmedian nanquantile nansum narrow ne neg neg_ negative negative_ newaxis nextafter
+no_grad nonzero nonzero_static norm normal not_equal numel ones ones_like outer pairwise_distance pdist
+permute pi pca_lowrank pinverse pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polar polygamma
+positive pow prelu preserve_format prod promote_types put quantile rad2deg rad2deg_ rand rand_like randint
+randint_like randn randn_like randperm range ravel real reciprocal reciprocal_ relu relu_ remainder renorm
+repeat_interleave reshape resize_as_ resolve_conj resolve_neg result_type rms_norm roll rot90 round round_
+row_stack rrelu rrelu_ rsqrt rsqrt_ rsub save scalar_tensor scatter scatter_add scatter_reduce searchsorted
+seed select select_scatter selu selu_ set_default_device set_default_tensor_type set_deterministic_debug_mode
+set_float32_matmul_precision set_flush_denormal set_num_interop_threads set_num_threads set_printoptions
+set_rng_state set_warn_always sgn short sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_
+slice_scatter slogdet softmax sort split split_with_sizes sqrt sqrt_ square square_ squeeze stack std std_mean
+stft strided sub subtract sum svd svd_lowrank swapaxes swapdims t take take_along_dim tan tan_ tanh tanh_
+tensor tensor_split tensordot threshold threshold_ tile topk trace transpose trapezoid trapz triangular_solve
+tril tril_indices triplet_margin_loss triu triu_indices true_divide trunc trunc_ typename uint8 unbind
+unflatten unique_consecutive unravel_index unsafe_chunk unsafe_split unsqueeze use_deterministic_algorithms
+vander var var_mean vdot view_as_complex view_as_real vmap vsplit vstack where xlogy xlogy_ zero_ zeros
+zeros_like
 """,
     "linalg": """
 LinAlgError cholesky cholesky_ex cross det diagonal eig eigh eigvals eigvalsh householder_product inv inv_ex

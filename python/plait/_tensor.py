@@ -89,6 +89,10 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
         if value is not None:
             return value
         wait_value(self._h)
+        if self.dtype.is_complex:
+            parts = array("d", (0.0, 0.0))
+            check(_core.bind_TensorComplex(self._h, address(parts)))
+            return complex(*parts)  # type: ignore[return-value]
         if self.dtype.is_floating_point:
             real = array("d", (0.0,))
             check(_core.bind_TensorItem(self._h, address(real)))
@@ -155,7 +159,7 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMe
         return int(self.item())
 
     def __index__(self) -> int:
-        if self.dtype.is_floating_point:
+        if self.dtype.is_floating_point or self.dtype.is_complex:
             raise TypeError(f"index: only integer tensors of one element can be an index, got {self.dtype}")
         return int(self.item())
 

@@ -19,6 +19,7 @@ __all__ = ["assert_close"]
 # rtol and atol by dtype; others are compared exactly.
 _TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
 }  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def _sequence(value: Any) -> bool:
 def _as_tensor(value: Any) -> Tensor:
     if is_tensor(value):
         return value.detach()
-    if isinstance(value, bool | int | float | np.ndarray | np.generic):
+    if isinstance(value, bool | int | float | complex | np.ndarray | np.generic):
         return tensor(np.asarray(value))
     raise TypeError(f"assert_close: want tensors, arrays or numbers, got {type(value).__name__}")
 
@@ -105,16 +106,17 @@ def _difference(x: Tensor, y: Tensor, rtol: float | None, atol: float | None, eq
         pairs = [_TOLERANCES.get(d.name, (0.0, 0.0)) for d in (x.dtype, y.dtype)]
         rtol, atol = max(p[0] for p in pairs), max(p[1] for p in pairs)
     a, e = to_numpy(_ops.to(x, dtype=dtype)), to_numpy(_ops.to(y, dtype=dtype))
-    if dtype.is_floating_point:
-        a, e = a.astype(np.float64), e.astype(np.float64)
+    wide: Any = np.complex128 if dtype.is_complex else np.float64
+    if dtype.is_floating_point or dtype.is_complex:
+        a, e = a.astype(wide), e.astype(wide)
     close = np.isclose(a, e, rtol=rtol, atol=atol, equal_nan=equal_nan) if rtol or atol else a == e
-    if not (rtol or atol) and equal_nan and dtype.is_floating_point:
+    if not (rtol or atol) and equal_nan and (dtype.is_floating_point or dtype.is_complex):
         close |= np.isnan(a) & np.isnan(e)
     if close.all():
         return ""
     with np.errstate(all="ignore"):
-        off = np.abs(a.astype(np.float64) - e.astype(np.float64))
-        relative = off / np.abs(e.astype(np.float64))
+        off = np.abs(a.astype(wide) - e.astype(wide))
+        relative = off / np.abs(e.astype(wide))
     bad = np.where(close, 0, np.nan_to_num(off, nan=np.inf))
     at = np.unravel_index(int(bad.argmax()), bad.shape)
     place = tuple(int(i) for i in at)

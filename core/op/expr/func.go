@@ -164,7 +164,7 @@ var table = []*Func{
 		int:   func(a []int64) int64 { return choose(a[0] != 0, a[1], a[2]) }},
 
 	both("abs", "abs", 1, f1(math.Abs), i1(absInt)),
-	both("sign", "sign", 1, f1(signFloat), i1(signInt)),
+	both("sign", "sgn", 1, f1(signFloat), i1(signInt)),
 	both("min", "minimum", 2, f2(minFloat), i2(func(a, b int64) int64 { return min(a, b) })),
 	both("max", "maximum", 2, f2(maxFloat), i2(func(a, b int64) int64 { return max(a, b) })),
 	quotient("fmod", math.Mod, fmodInt),

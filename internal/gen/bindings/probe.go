@@ -47,7 +47,8 @@ func dtypesOf(r *op.Row) string {
 	}
 	var order []string
 	takes := map[string][]string{}
-	for _, d := range []core.DType{core.Float16, core.BFloat16, core.Float32, core.Float64, core.Bool, core.Uint8, core.Uint16, core.Int8, core.Int16, core.Int32, core.Int64} {
+	for _, d := range []core.DType{core.Float16, core.BFloat16, core.Float32, core.Float64, core.Bool, core.Uint8, core.Uint16, core.Int8, core.Int16, core.Int32, core.Int64,
+		core.Complex64, core.Complex128} {
 		var gives []string
 		for _, out := range probe(r, d) {
 			switch {
@@ -95,7 +96,10 @@ func wide(r *op.Row) bool {
 		return false
 	}
 	for _, s := range r.Samples {
-		asked := slices.ContainsFunc(s.Args, func(a any) bool { _, ok := a.(core.DType); return ok })
+		asked := slices.ContainsFunc(s.Args, func(a any) bool {
+			_, ok := a.(core.DType)
+			return ok || slices.ContainsFunc(tensorsOf(a), func(t op.T) bool { return t.Fixed && t.DType.IsComplex() })
+		})
 		for _, out := range apply(r, s, core.Float32, false) {
 			if asked || out.Err() != nil || out.DType() != core.Float64 {
 				return false

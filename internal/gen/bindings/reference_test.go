@@ -63,7 +63,7 @@ func TestEntriesOfTheReference(t *testing.T) {
 			"- Go: `op.CumSumWith(x *core.Tensor, dim int, o ScanOptions) *core.Tensor`",
 			"- In place: `Tensor.cumsum_(dim: int, *, dtype: DType | None = None) -> Tensor`", "- In place: `op.CumSumInPlace`, `plait_cumsum_in_place`",
 			"`([3, 4], -1)` → `[3, 4]`",
-			"- Dtypes: float16, bfloat16, float32, float64, int64 → the same; bool, uint8, uint16, int8, int16, int32 → int64",
+			"- Dtypes: float16, bfloat16, float32, float64, int64, complex64, complex128 → the same; bool, uint8, uint16, int8, int16, int32 → int64",
 			"- Autocast: to float32 on a GPU",
 		},
 		"float_power":     {"- GPU: none: the result is float64"},

@@ -53,7 +53,7 @@ def is_accident(error: BaseException) -> bool:
 
 _WANTED: dict[str, Callable[[Any], bool]] = {
     "Tensor": lambda v: isinstance(v, TensorBase),
-    "Number": lambda v: isinstance(v, int | float) or getattr(v, "ndim", None) == 0,
+    "Number": lambda v: isinstance(v, int | float | complex) or getattr(v, "ndim", None) == 0,
     "Sequence[Tensor]": lambda v: isinstance(v, Sequence) and all(isinstance(t, TensorBase) for t in v),
     "Sequence[int]": lambda v: _are(v, lambda i: hasattr(i, "__index__")),
     "Sequence[float]": lambda v: _are(v, lambda i: isinstance(i, int | float)),

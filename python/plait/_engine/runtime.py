@@ -225,7 +225,7 @@ def handles(tensors: Any) -> array[int]:
 
 
 class _Numbers(threading.local):
-    """The tensors that stood for the thread's last large integers, more than an operation takes."""
+    """The tensors that stood for the thread's last large integers and complex numbers, more than an operation takes."""
 
     def __init__(self) -> None:
         self.last: deque[Tensor] = deque(maxlen=64)
@@ -248,8 +248,12 @@ def number(value: Any) -> tuple[int, float]:
         h = check(_core.bind_TensorNumber(-2, 0.0, value))
         _numbers.last.append(own(h))
         return h, 0.0
+    if isinstance(value, complex):
+        h = check(_core.bind_TensorComplexNumber(value.real, value.imag))
+        _numbers.last.append(own(h))
+        return h, 0.0
     kind = getattr(getattr(value, "dtype", None), "kind", None)
-    if kind in ("b", "i", "u", "f") and getattr(value, "ndim", None) == 0:
+    if kind in ("b", "i", "u", "f", "c") and getattr(value, "ndim", None) == 0:
         return number(value.item())
     raise TypeError
 

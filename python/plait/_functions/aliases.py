@@ -27,6 +27,7 @@ bitwise_left_shift, bitwise_right_shift = _with_out(_ops.bitwise_left_shift), _w
 bmm, mm, mv, dot, matmul = (_with_out(f) for f in (_ops.bmm, _ops.mm, _ops.mv, _ops.dot, _ops.matmul))
 ceil, floor, trunc, frac = _with_out(_ops.ceil), _with_out(_ops.floor), _with_out(_ops.trunc), _with_out(_ops.frac)
 fix = trunc
+complex, polar = _with_out(_ops.complex), _with_out(_ops.polar)
 copysign = _with_out(_ops.copysign)
 cos, cosh, sin, sinh, tan, tanh = (
     _with_out(f) for f in (_ops.cos, _ops.cosh, _ops.sin, _ops.sinh, _ops.tan, _ops.tanh)
@@ -80,7 +81,7 @@ divide, clip = _arithmetic.div, _arithmetic.clamp
 concat = concatenate = _shape.cat
 moveaxis = movedim = _shape.movedim
 transpose = _ops.transpose
-adjoint = _ops.mT
+adjoint = _conversion.adjoint
 trapz = _order.trapezoid
 unsafe_chunk = _ops.chunk
 logdet, slogdet = _matrix.logdet, _matrix.slogdet

@@ -69,8 +69,8 @@ def rsub(input: Tensor, other: Operand, alpha: Number = 1) -> Tensor:
 
 
 def _times(name: str, input: Tensor, other: Operand, alpha: Number) -> Any:
-    whole = not input.dtype.is_floating_point and not operand(other, name).dtype.is_floating_point
-    if whole and isinstance(alpha, float):
+    dtypes = (input.dtype, operand(other, name).dtype)
+    if not any(d.is_floating_point or d.is_complex for d in dtypes) and isinstance(alpha, float):
         raise TypeError(f"{name}: alpha must be an integer for integer tensors, got {alpha}")
     return other * alpha if is_scalar(other) else _ops.mul(operand(other, name), alpha)
 
@@ -185,7 +185,7 @@ def nan_to_num(
     out: Tensor | None = None,
 ) -> Tensor:
     """Returns the elements with NaN replaced by 0, and infinities by the dtype's largest and smallest numbers."""
-    if not input.dtype.is_floating_point:
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
         return store(out, _ops.clone(input))
     return store(out, _ops.nan_to_num(input, *_finite(nan, posinf, neginf)))
 
@@ -283,7 +283,9 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @checked
 def isreal(input: Tensor) -> Tensor:
-    """Returns where the elements are real numbers: everywhere."""
+    """Returns where the elements are real numbers: where their imaginary parts are 0."""
+    if input.dtype.is_complex:
+        return _ops.eq(_ops.imag(input), 0)
     return _ops.ones_like(input, dtype=_bool())
 
 

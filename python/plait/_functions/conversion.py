@@ -9,6 +9,7 @@ from plait import _dtype as dt
 from plait._device import DeviceLike, current_gpu, open_device
 from plait._device import device as Device
 from plait._engine.runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
+from plait._engine.warnings import warn
 from plait._functions._checked import checked, made_method
 from plait._functions._common import check_format, forget_layout, operand, store
 from plait._layout import MemoryFormat, contiguous_format, preserve_format
@@ -28,10 +29,16 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _converted(t: Tensor, dtype: DType) -> Tensor:
+    if t.dtype.is_complex and not (dtype.is_complex or dtype is dt.bool_):
+        warn(f"to: {dtype.name} keeps only the real parts of complex numbers; take them by .real if that is meant")
+    return _ops.to(t, dtype=dtype)
+
+
 def _to(name: str, dtype: DType) -> Any:
     def method(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
         check_format(name, memory_format)
-        return self if self.dtype is dtype else _ops.to(self, dtype=dtype)
+        return self if self.dtype is dtype else _converted(self, dtype)
 
     method.__doc__ = f"Returns the tensor converted to {dtype.name}; itself if it is of that dtype."
     return made_method(method, name)
@@ -41,11 +48,13 @@ to_float, to_double, to_half = _to("float", dt.float32), _to("double", dt.float6
 to_bfloat16, to_long, to_int = _to("bfloat16", dt.bfloat16), _to("long", dt.int64), _to("int", dt.int32)
 to_bool, to_byte, to_char = _to("bool", dt.bool_), _to("byte", dt.uint8), _to("char", dt.int8)
 to_short = _to("short", dt.int16)
+to_cfloat, to_cdouble = _to("cfloat", dt.complex64), _to("cdouble", dt.complex128)
 
 OLD_NAMES = {
     "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16, "BFloat16Tensor": dt.bfloat16,
     "LongTensor": dt.int64, "IntTensor": dt.int32, "ShortTensor": dt.int16, "CharTensor": dt.int8,
-    "ByteTensor": dt.uint8, "BoolTensor": dt.bool_,
+    "ByteTensor": dt.uint8, "BoolTensor": dt.bool_, "ComplexFloatTensor": dt.complex64,
+    "ComplexDoubleTensor": dt.complex128,
 }  # fmt: skip
 
 
@@ -117,7 +126,7 @@ def to(
         if number != check(_core.bind_TensorDevice(self._h)):
             out = own(call(_core.bind_TensorToDevice, out._h, number, bool(non_blocking)))
     if dtype is not None and (d := dt.as_dtype(dtype)) is not out.dtype:
-        out = _ops.to(out, dtype=d)
+        out = _converted(out, d)
     return _ops.clone(out) if copy and out is self else out
 
 
@@ -176,8 +185,8 @@ def is_floating_point(input: Tensor) -> bool:
 
 @checked
 def is_complex(input: Tensor) -> bool:
-    """Whether the elements are complex numbers: never, there are no such dtypes."""
-    return False
+    """Whether the elements are complex numbers."""
+    return input.dtype.is_complex
 
 
 @checked
@@ -312,31 +321,37 @@ def positive(input: Tensor) -> Tensor:
 
 @checked
 def conj(input: Tensor) -> Tensor:
-    """Returns the tensor: its elements are real."""
-    return input
+    """Returns the conjugates of complex numbers; a real tensor as it is."""
+    return _ops.conj(input) if input.dtype.is_complex else input
 
 
 @checked
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Returns the tensor: its elements are real."""
-    return store(out, input)
+    """Returns the conjugates of complex numbers; a real tensor as it is."""
+    return store(out, conj(input))
 
 
 @checked
 def conj_physical_(input: Tensor) -> Tensor:
-    """Returns the tensor: its elements are real."""
-    return input
+    """Replaces complex numbers by their conjugates, and returns the tensor."""
+    return input.copy_(_ops.conj(input)) if input.dtype.is_complex else input
+
+
+@checked
+def adjoint(input: Tensor) -> Tensor:
+    """Returns the tensor with the last two dimensions exchanged and complex numbers conjugated."""
+    return conj(_ops.mT(input))
 
 
 @checked
 def real(input: Tensor) -> Tensor:
-    """Returns the tensor: its elements are real."""
-    return input
+    """Returns a view of the real parts of complex numbers; a real tensor as it is."""
+    return input.real
 
 
 @checked
 def resolve_conj(input: Tensor) -> Tensor:
-    """Returns the tensor: its elements are real."""
+    """Returns the tensor: conjugates are always computed."""
     return input
 
 
@@ -358,13 +373,8 @@ def is_pinned(self: Tensor, device: DeviceLike | None = None) -> bool:
 
 @checked
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Returns the angles of real numbers: pi for negative ones, else 0."""
-    from math import pi
-
-    if not input.dtype.is_floating_point:
-        input = _ops.to(input, dtype=dt.get_default_dtype())
-    angles = _ops.where(_ops.isnan(input), input, _ops.where(_ops.lt(input, 0), pi, _ops.zeros_like(input)))
-    return store(out, angles)
+    """Returns the angles in the complex plane, in radians: of real numbers pi for negative ones, else 0."""
+    return store(out, _ops.angle(input))
 
 
 @checked

@@ -171,6 +171,8 @@ def _of_value(value: Any) -> DType:
         return value.dtype
     if isinstance(value, bool):
         return dt.bool_
+    if isinstance(value, complex) or getattr(getattr(value, "dtype", None), "kind", "f") == "c":
+        return dt.as_dtype(complex)
     whole = isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "f") in "iu"
     return dt.int64 if whole else dt.get_default_dtype()
 

@@ -332,7 +332,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
 
     if p < 1:
         raise ValueError(f"mvlgamma: p must be at least 1, got {p}")
-    x = input if input.dtype.is_floating_point else input.to(get_default_dtype())
+    x = input if input.dtype.is_floating_point or input.dtype.is_complex else input.to(get_default_dtype())
     halves = _ops.arange(0, end=-p / 2, step=-0.5, dtype=x.dtype, device=x.device)
     terms = _ops.lgamma(_ops.unsqueeze(x, -1) + halves)
     return store(out, _ops.sum(terms, (-1,)) + p * (p - 1) / 4 * log(pi))

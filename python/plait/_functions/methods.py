@@ -47,7 +47,7 @@ class TensorFunctions:
     unsafe_chunk = _ops.chunk
     moveaxis = _ops.movedim
     swapdims, swapdims_ = _ops.transpose, shape.transpose_
-    adjoint = _ops.mT
+    adjoint = method(conversion.adjoint)
     det, inverse, matrix_exp, matrix_power = la.det, la.inv, la.matrix_exp, la.matrix_power
 
     # The functions of these names have other arguments.
@@ -102,3 +102,5 @@ class TensorFunctions:
     byte = conversion.to_byte
     char = conversion.to_char
     short = conversion.to_short
+    cfloat = conversion.to_cfloat
+    cdouble = conversion.to_cdouble

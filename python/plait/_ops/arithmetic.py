@@ -655,7 +655,7 @@ _sgn = _core.bind_Sgn
 
 
 def sgn(input: Tensor) -> Tensor:
-    """-1, 0 or 1 by the sign: another name of sign."""
+    """Returns input/|input|, and 0 at 0: of real numbers -1, 0 or 1 by the sign."""
     try:
         status = _sgn(input._h)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -37,6 +37,7 @@ from plait._ops import (
     floor_,
     frac_,
     gcd_,
+    imag,
     index_fill,
     isfinite,
     isinf,
@@ -71,6 +72,8 @@ from plait._ops import (
     threshold_,
     trunc_,
     unflatten,
+    view_as_complex,
+    view_as_real,
     xlogy_,
     zero_,
 )

@@ -452,7 +452,8 @@ _vdot = _core.bind_Vdot
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """The sum of the products of the elements of two vectors of one size: another name of dot.
+    """The sum of the products of the elements of two vectors of one size, of which those of the first are
+    conjugated.
 
     Args:
         other: a vector

@@ -32,7 +32,7 @@ def tensor(
     Args:
         data: the values
         dtype: of the result; by default that of an array or tensor, the default dtype for Python floats, int64 for
-            ints, bool for bools
+            ints, bool for bools, the complex dtype with parts of the default dtype for complex numbers
         device: where the result goes; the default device, or that of a tensor
         requires_grad: whether the result collects its gradient
         pin_memory: has no effect
@@ -93,7 +93,7 @@ def _kind(a: np.ndarray) -> str:
         return "bytes" if a.dtype.kind == "S" else "str"
     if a.dtype.kind != "O":
         return str(a.dtype)
-    odd = [type(v).__name__ for v in a.flat if not isinstance(v, int | float)]
+    odd = [type(v).__name__ for v in a.flat if not isinstance(v, int | float | complex)]
     return odd[0] if odd else "int beyond 64 bits"
 
 
@@ -125,12 +125,18 @@ def _mixed(a: np.ndarray, data: Any, dtype: dt.dtype | None) -> np.ndarray:
 
 def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None, typed: bool) -> Tensor:
     wanted = None if dtype is None else dt.as_dtype(dtype)
-    if a.dtype.kind in "OSUVMmc":
+    if a.dtype.kind in "OSUVMm":
         raise TypeError(f"tensor: cannot make a tensor of {_kind(a)} elements")
     if not typed and a.size and wanted is not dt.bool_:
         _check_range(a, wanted)
         if a.dtype.kind == "u" and wanted is not dt.uint64:  # Python's integers above int64's, for floats
             a = a.astype(np.float64)
+    if not typed and a.dtype == np.complex128:
+        wanted = wanted or (dt.complex128 if dt.get_default_dtype() is dt.float64 else dt.complex64)
+        if not wanted.is_complex:
+            raise TypeError(f"tensor: {wanted.name} cannot hold complex numbers; take their real parts")
+        with np.errstate(over="ignore"):
+            a = a.astype(dt.TO_NUMPY[wanted])
     if not typed and a.dtype == np.float64:
         if (wanted or dt.get_default_dtype()) is dt.float32:
             with np.errstate(over="ignore"):

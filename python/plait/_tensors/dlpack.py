@@ -29,6 +29,8 @@ _DTYPES = {
     (2, 32): dt.float32,
     (2, 64): dt.float64,
     (4, 16): dt.bfloat16,
+    (5, 64): dt.complex64,
+    (5, 128): dt.complex128,
     (6, 8): dt.bool_,
 }
 _CPU = 1

@@ -123,12 +123,30 @@ class TensorFacts:
         """A view with the last two dimensions exchanged."""
         return _ops.mT(self)
 
-    H = mH = mT  # noqa: N815
+    @property
+    def mH(self: Any) -> Tensor:  # noqa: N802
+        """The tensor with the last two dimensions exchanged and complex numbers conjugated."""
+        return _ops.conj(_ops.mT(self))
+
+    H = mH
 
     @property
     def real(self: Any) -> Tensor:
-        """The tensor: its elements are real."""
-        return self
+        """A view of the real parts of complex numbers; a real tensor as it is. What is assigned is copied to them."""
+        return _ops.real(self) if self.dtype.is_complex else self
+
+    @real.setter
+    def real(self: Any, value: Any) -> None:
+        self.real.copy_(value)
+
+    @property
+    def imag(self: Any) -> Tensor:
+        """A view of the imaginary parts of complex numbers. What is assigned is copied to them."""
+        return _ops.imag(self)
+
+    @imag.setter
+    def imag(self: Any, value: Any) -> None:
+        self.imag.copy_(value)
 
     @property
     def layout(self) -> Layout:

@@ -77,7 +77,7 @@ def tensor_repr(t: Tensor) -> str:
         suffix.append(f"device='{t.device}'")
     if t.numel() == 0 and len(t.shape) != 1 and not t.is_meta:
         suffix.append(f"size={tuple(t.shape)}")
-    if dtype not in (dt.get_default_dtype(), dt.int64, dt.bool_) or (
+    if dtype not in (dt.get_default_dtype(), dt.as_dtype(complex), dt.int64, dt.bool_) or (
         t.numel() == 0 and dtype is not dt.get_default_dtype()
     ):
         suffix.append(f"dtype={dtype}")
@@ -107,6 +107,11 @@ def _summary(t: Tensor) -> Tensor:
 
 def _formatter(values: np.ndarray) -> tuple[list[str], int]:
     flat = values.reshape(-1)
+    if values.dtype.kind == "c":
+        (reals, real_width), (imags, imag_width) = _formatter(flat.real), _formatter(np.abs(flat.imag))
+        signs = ["-" if negative else "+" for negative in np.signbit(flat.imag)]
+        parts = zip(reals, signs, imags, strict=True)
+        return [f"{r.rjust(real_width)}{sign}{i}j" for r, sign, i in parts], real_width + imag_width + 2
     if values.dtype.kind in "biu":
         texts = [str(v) for v in flat.tolist()]
         return texts, max(map(len, texts), default=0)

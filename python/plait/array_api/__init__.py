@@ -21,6 +21,8 @@ from plait import atanh as atanh
 from plait import bitwise_not as _bitwise_not
 from plait import bool as bool
 from plait import ceil as ceil
+from plait import complex64 as complex64
+from plait import complex128 as complex128
 from plait import conj as conj
 from plait import cos as cos
 from plait import cosh as cosh
@@ -30,6 +32,7 @@ from plait import float32 as float32
 from plait import float64 as float64
 from plait import floor as floor
 from plait import from_dlpack as from_dlpack
+from plait import imag as imag
 from plait import int8 as int8
 from plait import int16 as int16
 from plait import int32 as int32

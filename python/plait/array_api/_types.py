@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plait
+from plait._dtype import as_dtype
 from plait._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -15,14 +16,15 @@ __all__ = ["__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "
 
 _SIGNED, _UNSIGNED = ("int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32", "uint64")
 _FLOATING = ("float32", "float64")
+_COMPLEX = ("complex64", "complex128")
 _KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "signed integer": _SIGNED,
     "unsigned integer": _UNSIGNED,
     "integral": _SIGNED + _UNSIGNED,
     "real floating": _FLOATING,
-    "complex floating": (),
-    "numeric": _SIGNED + _UNSIGNED + _FLOATING,
+    "complex floating": _COMPLEX,
+    "numeric": _SIGNED + _UNSIGNED + _FLOATING + _COMPLEX,
 }
 
 
@@ -55,14 +57,14 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
         raise ValueError("result_type: want at least one array, dtype or number")
     found: Any = None
     for value in arrays_and_dtypes:
-        if not isinstance(value, bool | int | float):
+        if not isinstance(value, bool | int | float | complex):
             dtype = value.dtype if isinstance(value, Tensor) else value
             found = dtype if found is None else plait.promote_types(found, dtype)
     if found is None:
         raise ValueError("result_type: want at least one array or dtype")
-    numbers = [v for v in arrays_and_dtypes if isinstance(v, bool | int | float)]
+    numbers = [v for v in arrays_and_dtypes if isinstance(v, bool | int | float | complex)]
     for number in numbers:
-        found = plait.result_type(plait.empty(1, dtype=found), number)
+        found = plait.result_type(plait.empty(1, dtype=found), number)  # type: ignore[arg-type]
     return found
 
 
@@ -112,8 +114,13 @@ class Info:
         return plait.get_default_device()
 
     def default_dtypes(self, *, device: DeviceLike | None = None) -> dict[str, DType]:
-        """Returns the dtypes of arrays made without one; there is none for complex numbers."""
-        return {"real floating": plait.get_default_dtype(), "integral": plait.int64, "indexing": plait.int64}
+        """Returns the dtypes of arrays made without one."""
+        return {
+            "real floating": plait.get_default_dtype(),
+            "complex floating": as_dtype(complex),
+            "integral": plait.int64,
+            "indexing": plait.int64,
+        }
 
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, DType]:
         """Returns the standard's dtypes that are there, all or those of a kind or of several."""

@@ -227,7 +227,7 @@ class Function:
             for i, o in enumerate(outputs):
                 if not isinstance(o, Tensor):
                     continue
-                wanted = o.dtype.is_floating_point and id(o) not in plain
+                wanted = (o.dtype.is_floating_point or o.dtype.is_complex) and id(o) not in plain
                 out, how = o, _MADE
                 if id(o) in dirty:
                     if o.is_leaf and o.requires_grad:

@@ -75,12 +75,12 @@ def gradcheck(
     for which in range(len(outputs())):
         for _ in range(2):
             y = outputs()[which]  # anew, since inputs have been moved
-            w = rng.uniform(0.5, 1.5, size=tuple(y.shape))
-            v = tensor(w, dtype=y.dtype, device=y.device)
+            w = rng.uniform(0.5, 1.5, size=_parts(to_numpy(y.detach())).shape)
+            v = tensor(_joined(w, y), dtype=y.dtype, device=y.device)
             found = [grad((y,), checked, (v,), retain_graph=True, allow_unused=True) for _ in range(2)]
             for i, (x, g, again) in enumerate(zip(checked, *found, strict=True)):
-                got = np.zeros(tuple(x.shape)) if g is None else to_numpy(g.detach()).astype(float)
-                if again is not None and np.abs(to_numpy(again.detach()) - got).max(initial=0) > nondet_tol:
+                got = _parts(to_numpy((x if g is None else g).detach())).astype(float) * (g is not None)
+                if again is not None and np.abs(_parts(to_numpy(again.detach())) - got).max(initial=0) > nondet_tol:
                     return _fail(raise_exception, f"output {which}, input {i}: two backward passes differ")
                 want = _numeric(func, given, x, which, w, eps)
                 if not np.allclose(got, want, rtol=rtol, atol=atol):
@@ -97,20 +97,34 @@ def _fail(raises: bool, message: str) -> bool:
 
 @no_grad()
 def _numeric(func: Callable[..., Any], given: Any, x: Tensor, which: int, w: Any, eps: float) -> Any:
-    """Returns the gradient of the sum of w times an output by central differences."""
-    data, base = x.detach(), to_numpy(x.detach())
+    """Returns the gradient of the sum of w times an output by central differences, of complex inputs by part."""
+    data, base = x.detach(), _parts(to_numpy(x.detach()))
     out = np.zeros(base.shape)
     for at in np.ndindex(base.shape):
         sums = []
         for sign in (1, -1):
             moved = base.copy()
             moved[at] += sign * eps
-            data.copy_(tensor(moved, dtype=x.dtype, device=x.device))
-            results = [y for y in _tuple(func(*given)) if isinstance(y, Tensor) and y.dtype.is_floating_point]
-            sums.append(float((to_numpy(results[which].detach()) * w).sum()))
+            data.copy_(tensor(_joined(moved, x), dtype=x.dtype, device=x.device))
+            results = [y for y in _tuple(func(*given)) if isinstance(y, Tensor) and _differentiable(y)]
+            sums.append(float((_parts(to_numpy(results[which].detach())) * w).sum()))
         out[at] = (sums[0] - sums[1]) / (2 * eps)
-    data.copy_(tensor(base, dtype=x.dtype, device=x.device))
+    data.copy_(tensor(_joined(base, x), dtype=x.dtype, device=x.device))
     return out
+
+
+def _differentiable(y: Tensor) -> bool:
+    return y.dtype.is_floating_point or y.dtype.is_complex
+
+
+def _parts(a: Any) -> Any:
+    """Returns complex numbers as their parts, in one more dimension, and real numbers as they are."""
+    return np.stack([a.real, a.imag], -1) if np.iscomplexobj(a) else a
+
+
+def _joined(parts: Any, like: Tensor) -> Any:
+    """Undoes `_parts` for a tensor like another."""
+    return parts[..., 0] + 1j * parts[..., 1] if like.dtype.is_complex else parts
 
 
 def gradgradcheck(

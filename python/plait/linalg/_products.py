@@ -92,8 +92,8 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
-    """Returns the sums of the products of the elements along a dimension."""
-    return store(out, _ops.sum(_ops.mul(x, y), dim))
+    """Returns the sums of the products of the elements along a dimension, of which those of x are conjugated."""
+    return store(out, _ops.sum(_ops.mul(_ops.conj(x), y), dim))
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -104,7 +104,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 def vander(x: Tensor, N: int | None = None) -> Tensor:
     """Returns the matrix of ascending powers of the elements of vectors."""
     n = (x.shape[-1] if x.shape else 1) if N is None else N
-    if not x.dtype.is_floating_point:
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
         x = x.long()
     column = _ops.reshape(x, (*(x.shape or (1,)), 1))
     return _ops.pow(column, _ops.arange(0, end=n, dtype=x.dtype, device=x.device))

@@ -49,7 +49,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[T
     @no_grad()
     def update(averaged: list[Tensor], current: list[Tensor], _count: Any) -> None:
         for a, c in zip(averaged, current, strict=True):
-            a.lerp_(c.to(a.dtype), 1 - decay) if a.dtype.is_floating_point else a.copy_(c)
+            a.lerp_(c.to(a.dtype), 1 - decay) if a.dtype.is_floating_point or a.dtype.is_complex else a.copy_(c)
 
     return update
 
@@ -61,7 +61,7 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
     def update(averaged: list[Tensor], current: list[Tensor], count: Any) -> None:
         part = 1 / (float(count) + 1)
         for a, c in zip(averaged, current, strict=True):
-            a.lerp_(c.to(a.dtype), part) if a.dtype.is_floating_point else a.copy_(c)
+            a.lerp_(c.to(a.dtype), part) if a.dtype.is_floating_point or a.dtype.is_complex else a.copy_(c)
 
     return update
 

@@ -153,11 +153,12 @@ class Module(StateMethods, HookMethods):
                 queued = a
             elif a is not None:
                 raise TypeError(f"Module.to: want a device, a dtype or a tensor, got {type(a).__name__}")
-        if dtype is not None and not dtype.is_floating_point:
-            raise TypeError(f"Module.to: want a floating-point dtype, got {dtype}")
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(f"Module.to: want a floating-point or complex dtype, got {dtype}")
 
         def moved(t: Tensor) -> Tensor:
-            return t.to(device=device, dtype=dtype if t.dtype.is_floating_point else None, non_blocking=queued)
+            numbers = t.dtype.is_floating_point or t.dtype.is_complex
+            return t.to(device=device, dtype=dtype if numbers else None, non_blocking=queued)
 
         return self._apply(moved)
 

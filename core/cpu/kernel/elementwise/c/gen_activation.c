@@ -1038,6 +1038,51 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_grad_x_f64) {
   return 0;
 }
 
+// tx = 0.5 * xr; ty = 0.5 * xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); 0.5 + 0.5 * a, 0.5 * b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float tx_ = 0.5f * xr_;
+    const float ty_ = 0.5f * xi_;
+    const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+    const float tc_ = plait_vm_cosf(ty_);
+    const float tn_ = tc_ * tc_ + ts_ * ts_;
+    const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+    const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
+    out0[i] = 0.5f + 0.5f * a_;
+    out1[i] = 0.5f * b_;
+  }
+  return 0;
+}
+
+// tx = 0.5 * xr; ty = 0.5 * xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); 0.5 + 0.5 * a, 0.5 * b
+PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double tx_ = 0.5 * xr_;
+    const double ty_ = 0.5 * xi_;
+    const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+    const double tc_ = plait_vm_cos(ty_);
+    const double tn_ = tc_ * tc_ + ts_ * ts_;
+    const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+    const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
+    out0[i] = 0.5 + 0.5 * a_;
+    out1[i] = 0.5 * b_;
+  }
+  return 0;
+}
+
 // x * sigmoid(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_f32) {
   const float *in0 = in[0];
@@ -1300,6 +1345,51 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_grad_x_f64) {
   return 0;
 }
 
+// tx = xr; ty = xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); a, b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float tx_ = xr_;
+    const float ty_ = xi_;
+    const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+    const float tc_ = plait_vm_cosf(ty_);
+    const float tn_ = tc_ * tc_ + ts_ * ts_;
+    const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+    const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
+    out0[i] = a_;
+    out1[i] = b_;
+  }
+  return 0;
+}
+
+// tx = xr; ty = xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); a, b
+PLAITK_ELEMENTWISE_LOOP(tanh_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double tx_ = xr_;
+    const double ty_ = xi_;
+    const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+    const double tc_ = plait_vm_cos(ty_);
+    const double tn_ = tc_ * tc_ + ts_ * ts_;
+    const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+    const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
+    out0[i] = a_;
+    out1[i] = b_;
+  }
+  return 0;
+}
+
 // x - tanh(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_f32) {
   const float *in0 = in[0];
@@ -1426,7 +1516,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_grad_x_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_activation[108] = {
+const plaitk_elementwise_kernel plaitk_elementwise_activation[112] = {
     {celu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {celu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {celu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1505,6 +1595,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_activation[108] = {
     {sigmoid_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sigmoid_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sigmoid_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sigmoid_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sigmoid_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {silu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {silu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {silu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1526,6 +1618,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_activation[108] = {
     {tanh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {tanh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {tanh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tanh_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tanh_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {tanhshrink_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {tanhshrink_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {tanhshrink_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},

@@ -66,6 +66,33 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(abs_grad_x_f64) {
   return 0;
 }
 
+// hypot(xr, xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(abs_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = ew_hypot_f32(xr_, xi_);
+  }
+  return 0;
+}
+
+// hypot(xr, xi)
+PLAITK_ELEMENTWISE_LOOP(abs_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = ew_hypot_f64(xr_, xi_);
+  }
+  return 0;
+}
+
 // x + y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_f32) {
   const float *in0 = in[0];
@@ -104,6 +131,46 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_i64) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
     out0[i] = ew_add_i64(x_, y_);
+  }
+  return 0;
+}
+
+// xr + yr, xi + yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    out0[i] = xr_ + yr_;
+    out1[i] = xi_ + yi_;
+  }
+  return 0;
+}
+
+// xr + yr, xi + yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    out0[i] = xr_ + yr_;
+    out1[i] = xi_ + yi_;
   }
   return 0;
 }
@@ -175,6 +242,48 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_grad_y_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     out0[i] = alpha_ * grad_;
+  }
+  return 0;
+}
+
+// xr + alpha * yr, xi + alpha * yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+  const float alpha_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    out0[i] = xr_ + alpha_ * yr_;
+    out1[i] = xi_ + alpha_ * yi_;
+  }
+  return 0;
+}
+
+// xr + alpha * yr, xi + alpha * yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  const double alpha_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    out0[i] = xr_ + alpha_ * yr_;
+    out1[i] = xi_ + alpha_ * yi_;
   }
   return 0;
 }
@@ -277,6 +386,66 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_grad_b_f64) {
   return 0;
 }
 
+// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = v / u; n = u + v * k; xr + value * where(w, ar + ai * k, ar * k + ai) / n, xi + value * where(w, ai - ar * k, ai * k - ar) / n
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  const float *in4 = in[4];
+  const float *in5 = in[5];
+  float *out0 = out[0];
+  float *out1 = out[1];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float ar_ = in2[i];
+    const float ai_ = in3[i];
+    const float br_ = in4[i];
+    const float bi_ = in5[i];
+    const bool w_ = ew_abs_f32(br_) >= ew_abs_f32(bi_);
+    const float u_ = (w_ ? br_ : bi_);
+    const float v_ = (w_ ? bi_ : br_);
+    const float k_ = v_ / u_;
+    const float n_ = u_ + v_ * k_;
+    out0[i] = xr_ + value_ * (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
+    out1[i] = xi_ + value_ * (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
+  }
+  return 0;
+}
+
+// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = v / u; n = u + v * k; xr + value * where(w, ar + ai * k, ar * k + ai) / n, xi + value * where(w, ai - ar * k, ai * k - ar) / n
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  const double *in4 = in[4];
+  const double *in5 = in[5];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double ar_ = in2[i];
+    const double ai_ = in3[i];
+    const double br_ = in4[i];
+    const double bi_ = in5[i];
+    const bool w_ = ew_abs_f64(br_) >= ew_abs_f64(bi_);
+    const double u_ = (w_ ? br_ : bi_);
+    const double v_ = (w_ ? bi_ : br_);
+    const double k_ = v_ / u_;
+    const double n_ = u_ + v_ * k_;
+    out0[i] = xr_ + value_ * (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
+    out1[i] = xi_ + value_ * (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
+  }
+  return 0;
+}
+
 // x + value * a * b
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_f32) {
   const float *in0 = in[0];
@@ -358,6 +527,56 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_grad_a_f64) {
   return 0;
 }
 
+// xr + value * (ar * br - ai * bi), xi + value * (ar * bi + ai * br)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  const float *in4 = in[4];
+  const float *in5 = in[5];
+  float *out0 = out[0];
+  float *out1 = out[1];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float ar_ = in2[i];
+    const float ai_ = in3[i];
+    const float br_ = in4[i];
+    const float bi_ = in5[i];
+    out0[i] = xr_ + value_ * (ar_ * br_ - ai_ * bi_);
+    out1[i] = xi_ + value_ * (ar_ * bi_ + ai_ * br_);
+  }
+  return 0;
+}
+
+// xr + value * (ar * br - ai * bi), xi + value * (ar * bi + ai * br)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  const double *in4 = in[4];
+  const double *in5 = in[5];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double ar_ = in2[i];
+    const double ai_ = in3[i];
+    const double br_ = in4[i];
+    const double bi_ = in5[i];
+    out0[i] = xr_ + value_ * (ar_ * br_ - ai_ * bi_);
+    out1[i] = xi_ + value_ * (ar_ * bi_ + ai_ * br_);
+  }
+  return 0;
+}
+
 // x / y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_f32) {
   const float *in0 = in[0];
@@ -414,6 +633,56 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f64) {
     const double x_ = in1[i];
     const double y_ = in2[i];
     out0[i] = -grad_ * (x_ / y_ / y_);
+  }
+  return 0;
+}
+
+// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = v / u; n = u + v * k; where(w, xr + xi * k, xr * k + xi) / n, where(w, xi - xr * k, xi * k - xr) / n
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    const bool w_ = ew_abs_f32(yr_) >= ew_abs_f32(yi_);
+    const float u_ = (w_ ? yr_ : yi_);
+    const float v_ = (w_ ? yi_ : yr_);
+    const float k_ = v_ / u_;
+    const float n_ = u_ + v_ * k_;
+    out0[i] = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
+    out1[i] = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
+  }
+  return 0;
+}
+
+// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = v / u; n = u + v * k; where(w, xr + xi * k, xr * k + xi) / n, where(w, xi - xr * k, xi * k - xr) / n
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    const bool w_ = ew_abs_f64(yr_) >= ew_abs_f64(yi_);
+    const double u_ = (w_ ? yr_ : yi_);
+    const double v_ = (w_ ? yi_ : yr_);
+    const double k_ = v_ / u_;
+    const double n_ = u_ + v_ * k_;
+    out0[i] = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
+    out1[i] = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
   }
   return 0;
 }
@@ -667,6 +936,63 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_weight_f64) {
   return 0;
 }
 
+// near = hypot(weightr, weighti) < 0.5; dr = yr - xr; di = yi - xi; ur = where(near, weightr, weightr - 1); ui = weighti; where(near, xr, yr) + ur * dr - ui * di, where(near, xi, yi) + ur * di + ui * dr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  const float *in4 = in[4];
+  const float *in5 = in[5];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    const float weightr_ = in4[i];
+    const float weighti_ = in5[i];
+    const bool near_ = ew_hypot_f32(weightr_, weighti_) < 0.5f;
+    const float dr_ = yr_ - xr_;
+    const float di_ = yi_ - xi_;
+    const float ur_ = (near_ ? weightr_ : (weightr_ - 1.0f));
+    const float ui_ = weighti_;
+    out0[i] = (near_ ? xr_ : yr_) + ur_ * dr_ - ui_ * di_;
+    out1[i] = (near_ ? xi_ : yi_) + ur_ * di_ + ui_ * dr_;
+  }
+  return 0;
+}
+
+// near = hypot(weightr, weighti) < 0.5; dr = yr - xr; di = yi - xi; ur = where(near, weightr, weightr - 1); ui = weighti; where(near, xr, yr) + ur * dr - ui * di, where(near, xi, yi) + ur * di + ui * dr
+PLAITK_ELEMENTWISE_LOOP(lerp_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  const double *in4 = in[4];
+  const double *in5 = in[5];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    const double weightr_ = in4[i];
+    const double weighti_ = in5[i];
+    const bool near_ = ew_hypot_f64(weightr_, weighti_) < 0.5;
+    const double dr_ = yr_ - xr_;
+    const double di_ = yi_ - xi_;
+    const double ur_ = (near_ ? weightr_ : (weightr_ - 1.0));
+    const double ui_ = weighti_;
+    out0[i] = (near_ ? xr_ : yr_) + ur_ * dr_ - ui_ * di_;
+    out1[i] = (near_ ? xi_ : yi_) + ur_ * di_ + ui_ * dr_;
+  }
+  return 0;
+}
+
 // x * y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_i64) {
   const int64_t *in0 = in[0];
@@ -677,6 +1003,46 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_i64) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
     out0[i] = ew_mul_i64(x_, y_);
+  }
+  return 0;
+}
+
+// xr * yr - xi * yi, xr * yi + xi * yr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    out0[i] = xr_ * yr_ - xi_ * yi_;
+    out1[i] = xr_ * yi_ + xi_ * yr_;
+  }
+  return 0;
+}
+
+// xr * yr - xi * yi, xr * yi + xi * yr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    out0[i] = xr_ * yr_ - xi_ * yi_;
+    out1[i] = xr_ * yi_ + xi_ * yr_;
   }
   return 0;
 }
@@ -713,6 +1079,38 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     out0[i] = ew_neg_i64(x_);
+  }
+  return 0;
+}
+
+// -xr, -xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = -xr_;
+    out1[i] = -xi_;
+  }
+  return 0;
+}
+
+// -xr, -xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = -xr_;
+    out1[i] = -xi_;
   }
   return 0;
 }
@@ -824,6 +1222,55 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_y_f64) {
   return 0;
 }
 
+// r = hypot(xr, xi); l = log(r); a = atan2(xi, xr); m = exp(yr * l - yi * a); t = yr * a + yi * l; where(r == 0, where(yr == 0 && yi == 0, 1, where(yr > 0, 0, nan)), m * cos(t)), where(r == 0, where(yr >= 0, 0, nan), m * sin(t))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    const float r_ = ew_hypot_f32(xr_, xi_);
+    const float l_ = plait_vm_logf(r_);
+    const float a_ = plait_vm_atan2f(xi_, xr_);
+    const float m_ = plait_vm_expf(yr_ * l_ - yi_ * a_);
+    const float t_ = yr_ * a_ + yi_ * l_;
+    out0[i] = ((r_ == 0.0f) ? (((yr_ == 0.0f) & (yi_ == 0.0f)) ? 1.0f : ((yr_ > 0.0f) ? 0.0f : NAN)) : (m_ * plait_vm_cosf(t_)));
+    out1[i] = ((r_ == 0.0f) ? ((yr_ >= 0.0f) ? 0.0f : NAN) : (m_ * plait_vm_sinf(t_)));
+  }
+  return 0;
+}
+
+// r = hypot(xr, xi); l = log(r); a = atan2(xi, xr); m = exp(yr * l - yi * a); t = yr * a + yi * l; where(r == 0, where(yr == 0 && yi == 0, 1, where(yr > 0, 0, nan)), m * cos(t)), where(r == 0, where(yr >= 0, 0, nan), m * sin(t))
+PLAITK_ELEMENTWISE_LOOP(pow_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    const double r_ = ew_hypot_f64(xr_, xi_);
+    const double l_ = plait_vm_log(r_);
+    const double a_ = plait_vm_atan2(xi_, xr_);
+    const double m_ = plait_vm_exp(yr_ * l_ - yi_ * a_);
+    const double t_ = yr_ * a_ + yi_ * l_;
+    out0[i] = ((r_ == 0.0) ? (((yr_ == 0.0) & (yi_ == 0.0)) ? 1.0 : ((yr_ > 0.0) ? 0.0 : (double)NAN)) : (m_ * plait_vm_cos(t_)));
+    out1[i] = ((r_ == 0.0) ? ((yr_ >= 0.0) ? 0.0 : (double)NAN) : (m_ * plait_vm_sin(t_)));
+  }
+  return 0;
+}
+
 // x * x * x
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_f32) {
   const float *in0 = in[0];
@@ -888,6 +1335,42 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_grad_x_f64) {
   return 0;
 }
 
+// sr = xr * xr - xi * xi; si = 2 * xr * xi; sr * xr - si * xi, sr * xi + si * xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float sr_ = xr_ * xr_ - xi_ * xi_;
+    const float si_ = 2.0f * xr_ * xi_;
+    out0[i] = sr_ * xr_ - si_ * xi_;
+    out1[i] = sr_ * xi_ + si_ * xr_;
+  }
+  return 0;
+}
+
+// sr = xr * xr - xi * xi; si = 2 * xr * xi; sr * xr - si * xi, sr * xi + si * xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double sr_ = xr_ * xr_ - xi_ * xi_;
+    const double si_ = 2.0 * xr_ * xi_;
+    out0[i] = sr_ * xr_ - si_ * xi_;
+    out1[i] = sr_ * xi_ + si_ * xr_;
+  }
+  return 0;
+}
+
 // 1 / x
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_f32) {
   const float *in0 = in[0];
@@ -936,6 +1419,48 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_grad_x_f64) {
     const double grad_ = in0[i];
     const double out_ = in1[i];
     out0[i] = -grad_ * out_ * out_;
+  }
+  return 0;
+}
+
+// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = v / u; n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const bool w_ = ew_abs_f32(xr_) >= ew_abs_f32(xi_);
+    const float u_ = (w_ ? xr_ : xi_);
+    const float v_ = (w_ ? xi_ : xr_);
+    const float k_ = v_ / u_;
+    const float n_ = u_ + v_ * k_;
+    out0[i] = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
+    out1[i] = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
+  }
+  return 0;
+}
+
+// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = v / u; n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const bool w_ = ew_abs_f64(xr_) >= ew_abs_f64(xi_);
+    const double u_ = (w_ ? xr_ : xi_);
+    const double v_ = (w_ ? xi_ : xr_);
+    const double k_ = v_ / u_;
+    const double n_ = u_ + v_ * k_;
+    out0[i] = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
+    out1[i] = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;
   }
   return 0;
 }
@@ -1014,7 +1539,7 @@ PLAITK_ELEMENTWISE_LOOP(remainder_grad_y_f64) {
 }
 
 // sign(x)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sign_f32) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sgn_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
 #pragma omp simd
@@ -1026,7 +1551,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sign_f32) {
 }
 
 // sign(x)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sign_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sgn_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
 #pragma omp simd
@@ -1038,13 +1563,46 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sign_f64) {
 }
 
 // sign(x)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sign_i64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sgn_i64) {
   const int64_t *in0 = in[0];
   int64_t *out0 = out[0];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     out0[i] = ew_sign_i64(x_);
+  }
+  return 0;
+}
+
+// r = hypot(xr, xi); where(r == 0, 0, xr / r), where(r == 0, 0, xi / r)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sgn_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float r_ = ew_hypot_f32(xr_, xi_);
+    out0[i] = ((r_ == 0.0f) ? 0.0f : (xr_ / r_));
+    out1[i] = ((r_ == 0.0f) ? 0.0f : (xi_ / r_));
+  }
+  return 0;
+}
+
+// r = hypot(xr, xi); where(r == 0, 0, xr / r), where(r == 0, 0, xi / r)
+PLAITK_ELEMENTWISE_LOOP(sgn_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double r_ = ew_hypot_f64(xr_, xi_);
+    out0[i] = ((r_ == 0.0) ? 0.0 : (xr_ / r_));
+    out1[i] = ((r_ == 0.0) ? 0.0 : (xi_ / r_));
   }
   return 0;
 }
@@ -1113,6 +1671,38 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(square_grad_x_f64) {
   return 0;
 }
 
+// xr * xr - xi * xi, 2 * xr * xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(square_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = xr_ * xr_ - xi_ * xi_;
+    out1[i] = 2.0f * xr_ * xi_;
+  }
+  return 0;
+}
+
+// xr * xr - xi * xi, 2 * xr * xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(square_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = xr_ * xr_ - xi_ * xi_;
+    out1[i] = 2.0 * xr_ * xi_;
+  }
+  return 0;
+}
+
 // x - y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_f32) {
   const float *in0 = in[0];
@@ -1151,6 +1741,46 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_i64) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
     out0[i] = ew_sub_i64(x_, y_);
+  }
+  return 0;
+}
+
+// xr - yr, xi - yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    out0[i] = xr_ - yr_;
+    out1[i] = xi_ - yi_;
+  }
+  return 0;
+}
+
+// xr - yr, xi - yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    out0[i] = xr_ - yr_;
+    out1[i] = xi_ - yi_;
   }
   return 0;
 }
@@ -1198,26 +1828,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(trunc_divide_float_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[98] = {
+const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[131] = {
     {abs_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {abs_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {abs_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {abs_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {abs_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {abs_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {abs_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {add_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {add_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {add_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {add_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {add_scaled_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {add_scaled_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {add_scaled_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
     {add_scaled_grad_y_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {add_scaled_grad_y_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {add_scaled_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_scaled_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {addcdiv_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {addcdiv_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {addcdiv_grad_a_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {addcdiv_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {addcdiv_grad_b_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {addcdiv_grad_b_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_complex_f32, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_complex_f64, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {addcmul_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {addcmul_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {addcmul_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -1225,12 +1863,16 @@ const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[98] = {
     {addcmul_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {addcmul_grad_a_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {addcmul_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_complex_f32, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_complex_f64, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {div_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {div_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {div_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {div_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {div_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {div_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {floor_divide_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {floor_divide_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {floor_divide_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -1248,6 +1890,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[98] = {
     {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {lerp_grad_weight_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {lerp_grad_weight_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_complex_f32, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_complex_f64, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {mul_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -1255,11 +1899,15 @@ const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[98] = {
     {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mul_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {mul_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {neg_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {neg_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {neg_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {pow_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {pow_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {pow_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -1267,33 +1915,48 @@ const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[98] = {
     {pow_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {pow_grad_y_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {pow_grad_y_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {cube_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {cube_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {cube_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {cube_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {cube_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cube_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cube_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {reciprocal_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {reciprocal_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {reciprocal_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {reciprocal_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {reciprocal_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {reciprocal_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {remainder_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {remainder_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {remainder_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
     {remainder_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {remainder_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sign_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sign_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sign_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {sgn_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sgn_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sgn_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {sgn_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sgn_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sgn_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sgn_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sgn_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {square_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {square_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {square_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {square_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {square_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {square_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {square_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {sub_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sub_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {sub_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
     {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sub_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sub_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {trunc_divide_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
     {trunc_divide_float_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {trunc_divide_float_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},

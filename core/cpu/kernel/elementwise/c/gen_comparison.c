@@ -512,6 +512,42 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_i64) {
   return 0;
 }
 
+// xr == yr && xi == yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    out0[i] = (xr_ == yr_) & (xi_ == yi_);
+  }
+  return 0;
+}
+
+// xr == yr && xi == yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    out0[i] = (xr_ == yr_) & (xi_ == yi_);
+  }
+  return 0;
+}
+
 // where(isnan(y), x, where(isnan(x), y, max(x, y)))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_f32) {
   const float *in0 = in[0];
@@ -812,6 +848,49 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_f64) {
   return 0;
 }
 
+// same = xr == yr && xi == yi; finite = !isinf(xr) && !isinf(xi) && !isinf(yr) && !isinf(yi); same || finite && hypot(xr - yr, xi - yi) <= atol + rtol * hypot(yr, yi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  uint8_t *out0 = out[0];
+  const float rtol_ = (float)attr[0].f;
+  const float atol_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    const bool same_ = (xr_ == yr_) & (xi_ == yi_);
+    const bool finite_ = ((!ew_isinf_f32(xr_) & !ew_isinf_f32(xi_)) & !ew_isinf_f32(yr_)) & !ew_isinf_f32(yi_);
+    out0[i] = same_ | (finite_ & (ew_hypot_f32(xr_ - yr_, xi_ - yi_) <= (atol_ + rtol_ * ew_hypot_f32(yr_, yi_))));
+  }
+  return 0;
+}
+
+// same = xr == yr && xi == yi; finite = !isinf(xr) && !isinf(xi) && !isinf(yr) && !isinf(yi); same || finite && hypot(xr - yr, xi - yi) <= atol + rtol * hypot(yr, yi)
+PLAITK_ELEMENTWISE_LOOP(isclose_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  uint8_t *out0 = out[0];
+  const double rtol_ = (double)attr[0].f;
+  const double atol_ = (double)attr[1].f;
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    const bool same_ = (xr_ == yr_) & (xi_ == yi_);
+    const bool finite_ = ((!ew_isinf_f64(xr_) & !ew_isinf_f64(xi_)) & !ew_isinf_f64(yr_)) & !ew_isinf_f64(yi_);
+    out0[i] = same_ | (finite_ & (ew_hypot_f64(xr_ - yr_, xi_ - yi_) <= (atol_ + rtol_ * ew_hypot_f64(yr_, yi_))));
+  }
+  return 0;
+}
+
 // x == y || isnan(x) && isnan(y) || !isinf(x) && !isinf(y) && abs(x - y) <= atol + rtol * abs(y)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_nan_f32) {
   const float *in0 = in[0];
@@ -844,6 +923,51 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_nan_f64) {
   return 0;
 }
 
+// same = xr == yr && xi == yi; finite = !isinf(xr) && !isinf(xi) && !isinf(yr) && !isinf(yi); unknown = (isnan(xr) || isnan(xi)) && (isnan(yr) || isnan(yi)); same || unknown || finite && hypot(xr - yr, xi - yi) <= atol + rtol * hypot(yr, yi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isclose_nan_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  uint8_t *out0 = out[0];
+  const float rtol_ = (float)attr[0].f;
+  const float atol_ = (float)attr[1].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    const bool same_ = (xr_ == yr_) & (xi_ == yi_);
+    const bool finite_ = ((!ew_isinf_f32(xr_) & !ew_isinf_f32(xi_)) & !ew_isinf_f32(yr_)) & !ew_isinf_f32(yi_);
+    const bool unknown_ = (ew_isnan_f32(xr_) | ew_isnan_f32(xi_)) & (ew_isnan_f32(yr_) | ew_isnan_f32(yi_));
+    out0[i] = (same_ | unknown_) | (finite_ & (ew_hypot_f32(xr_ - yr_, xi_ - yi_) <= (atol_ + rtol_ * ew_hypot_f32(yr_, yi_))));
+  }
+  return 0;
+}
+
+// same = xr == yr && xi == yi; finite = !isinf(xr) && !isinf(xi) && !isinf(yr) && !isinf(yi); unknown = (isnan(xr) || isnan(xi)) && (isnan(yr) || isnan(yi)); same || unknown || finite && hypot(xr - yr, xi - yi) <= atol + rtol * hypot(yr, yi)
+PLAITK_ELEMENTWISE_LOOP(isclose_nan_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  uint8_t *out0 = out[0];
+  const double rtol_ = (double)attr[0].f;
+  const double atol_ = (double)attr[1].f;
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    const bool same_ = (xr_ == yr_) & (xi_ == yi_);
+    const bool finite_ = ((!ew_isinf_f64(xr_) & !ew_isinf_f64(xi_)) & !ew_isinf_f64(yr_)) & !ew_isinf_f64(yi_);
+    const bool unknown_ = (ew_isnan_f64(xr_) | ew_isnan_f64(xi_)) & (ew_isnan_f64(yr_) | ew_isnan_f64(yi_));
+    out0[i] = (same_ | unknown_) | (finite_ & (ew_hypot_f64(xr_ - yr_, xi_ - yi_) <= (atol_ + rtol_ * ew_hypot_f64(yr_, yi_))));
+  }
+  return 0;
+}
+
 // !(isnan(x) || isinf(x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_f32) {
   const float *in0 = in[0];
@@ -864,6 +988,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = !(ew_isnan_f64(x_) | ew_isinf_f64(x_));
+  }
+  return 0;
+}
+
+// !(isnan(xr) || isinf(xr) || isnan(xi) || isinf(xi))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = !(((ew_isnan_f32(xr_) | ew_isinf_f32(xr_)) | ew_isnan_f32(xi_)) | ew_isinf_f32(xi_));
+  }
+  return 0;
+}
+
+// !(isnan(xr) || isinf(xr) || isnan(xi) || isinf(xi))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = !(((ew_isnan_f64(xr_) | ew_isinf_f64(xr_)) | ew_isnan_f64(xi_)) | ew_isinf_f64(xi_));
   }
   return 0;
 }
@@ -892,6 +1044,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_f64) {
   return 0;
 }
 
+// isinf(xr) || isinf(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = ew_isinf_f32(xr_) | ew_isinf_f32(xi_);
+  }
+  return 0;
+}
+
+// isinf(xr) || isinf(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = ew_isinf_f64(xr_) | ew_isinf_f64(xi_);
+  }
+  return 0;
+}
+
 // isnan(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_f32) {
   const float *in0 = in[0];
@@ -912,6 +1092,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = ew_isnan_f64(x_);
+  }
+  return 0;
+}
+
+// isnan(xr) || isnan(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = ew_isnan_f32(xr_) | ew_isnan_f32(xi_);
+  }
+  return 0;
+}
+
+// isnan(xr) || isnan(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = ew_isnan_f64(xr_) | ew_isnan_f64(xi_);
   }
   return 0;
 }
@@ -1170,6 +1378,42 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_i64) {
   return 0;
 }
 
+// xr != yr || xi != yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    out0[i] = (xr_ != yr_) | (xi_ != yi_);
+  }
+  return 0;
+}
+
+// xr != yr || xi != yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    out0[i] = (xr_ != yr_) | (xi_ != yi_);
+  }
+  return 0;
+}
+
 // copysign(1, x) < 0
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(signbit_f32) {
   const float *in0 = in[0];
@@ -1194,7 +1438,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(signbit_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_comparison[94] = {
+const plaitk_elementwise_kernel plaitk_elementwise_comparison[108] = {
     {clamp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {clamp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {clamp_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -1236,6 +1480,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_comparison[94] = {
     {eq_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {eq_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {eq_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {eq_complex_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {eq_complex_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {fmax_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {fmax_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {fmax_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1256,14 +1502,24 @@ const plaitk_elementwise_kernel plaitk_elementwise_comparison[94] = {
     {gt_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
     {isclose_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {isclose_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_complex_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_complex_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {isclose_nan_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {isclose_nan_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_nan_complex_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_nan_complex_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {isfinite_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
     {isfinite_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isfinite_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isfinite_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {isinf_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
     {isinf_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isinf_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isinf_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {isnan_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
     {isnan_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isnan_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isnan_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {le_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {le_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {le_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
@@ -1287,6 +1543,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_comparison[94] = {
     {ne_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
     {ne_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {ne_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {ne_complex_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {ne_complex_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
     {signbit_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
     {signbit_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
 };

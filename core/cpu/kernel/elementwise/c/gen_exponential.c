@@ -54,6 +54,39 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_grad_x_f64) {
   return 0;
 }
 
+// e = exp(xr); e * cos(xi), where(xi == 0, xi, e * sin(xi))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float e_ = plait_vm_expf(xr_);
+    out0[i] = e_ * plait_vm_cosf(xi_);
+    out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_)));
+  }
+  return 0;
+}
+
+// e = exp(xr); e * cos(xi), where(xi == 0, xi, e * sin(xi))
+PLAITK_ELEMENTWISE_LOOP(exp_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double e_ = plait_vm_exp(xr_);
+    out0[i] = e_ * plait_vm_cos(xi_);
+    out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_)));
+  }
+  return 0;
+}
+
 // exp2(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_f32) {
   const float *in0 = in[0];
@@ -105,6 +138,41 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_grad_x_f64) {
   return 0;
 }
 
+// e = exp2(xr); t = xi * 0.6931471805599453; e * cos(t), where(xi == 0, xi, e * sin(t))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float e_ = plait_vm_exp2f(xr_);
+    const float t_ = xi_ * 0.6931471805599453f;
+    out0[i] = e_ * plait_vm_cosf(t_);
+    out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(t_)));
+  }
+  return 0;
+}
+
+// e = exp2(xr); t = xi * 0.6931471805599453; e * cos(t), where(xi == 0, xi, e * sin(t))
+PLAITK_ELEMENTWISE_LOOP(exp2_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double e_ = plait_vm_exp2(xr_);
+    const double t_ = xi_ * 0.6931471805599453;
+    out0[i] = e_ * plait_vm_cos(t_);
+    out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(t_)));
+  }
+  return 0;
+}
+
 // expm1(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_f32) {
   const float *in0 = in[0];
@@ -152,6 +220,41 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_grad_x_f64) {
     const double grad_ = in0[i];
     const double out_ = in1[i];
     out0[i] = grad_ * (out_ + 1.0);
+  }
+  return 0;
+}
+
+// e = exp(xr); s = sin(0.5 * xi); expm1(xr) * cos(xi) - 2 * s * s, where(xi == 0, xi, e * sin(xi))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float e_ = plait_vm_expf(xr_);
+    const float s_ = plait_vm_sinf(0.5f * xi_);
+    out0[i] = plait_vm_expm1f(xr_) * plait_vm_cosf(xi_) - 2.0f * s_ * s_;
+    out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_)));
+  }
+  return 0;
+}
+
+// e = exp(xr); s = sin(0.5 * xi); expm1(xr) * cos(xi) - 2 * s * s, where(xi == 0, xi, e * sin(xi))
+PLAITK_ELEMENTWISE_LOOP(expm1_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double e_ = plait_vm_exp(xr_);
+    const double s_ = plait_vm_sin(0.5 * xi_);
+    out0[i] = plait_vm_expm1(xr_) * plait_vm_cos(xi_) - 2.0 * s_ * s_;
+    out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_)));
   }
   return 0;
 }
@@ -208,6 +311,37 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log_grad_x_f64) {
   return 0;
 }
 
+// log(hypot(xr, xi)), atan2(xi, xr)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = plait_vm_logf(ew_hypot_f32(xr_, xi_));
+    out1[i] = plait_vm_atan2f(xi_, xr_);
+  }
+  return 0;
+}
+
+// log(hypot(xr, xi)), atan2(xi, xr)
+PLAITK_ELEMENTWISE_LOOP(log_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = plait_vm_log(ew_hypot_f64(xr_, xi_));
+    out1[i] = plait_vm_atan2(xi_, xr_);
+  }
+  return 0;
+}
+
 // log10(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log10_f32) {
   const float *in0 = in[0];
@@ -255,6 +389,37 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log10_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     out0[i] = grad_ / (x_ * 2.302585092994046);
+  }
+  return 0;
+}
+
+// log10(hypot(xr, xi)), atan2(xi, xr) * 0.4342944819032518
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log10_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = plait_vm_log10f(ew_hypot_f32(xr_, xi_));
+    out1[i] = plait_vm_atan2f(xi_, xr_) * 0.4342944819032518f;
+  }
+  return 0;
+}
+
+// log10(hypot(xr, xi)), atan2(xi, xr) * 0.4342944819032518
+PLAITK_ELEMENTWISE_LOOP(log10_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = plait_vm_log10(ew_hypot_f64(xr_, xi_));
+    out1[i] = plait_vm_atan2(xi_, xr_) * 0.4342944819032518;
   }
   return 0;
 }
@@ -310,6 +475,41 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log1p_grad_x_f64) {
   return 0;
 }
 
+// r = hypot(xr + 1, xi); d = xr * (2 + xr) + xi * xi; where(r < 2 && r > 0.5, 0.5 * log1p(d), log(r)), atan2(xi, xr + 1)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log1p_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float r_ = ew_hypot_f32(xr_ + 1.0f, xi_);
+    const float d_ = xr_ * (2.0f + xr_) + xi_ * xi_;
+    out0[i] = (((r_ < 2.0f) & (r_ > 0.5f)) ? (0.5f * plait_vm_log1pf(d_)) : plait_vm_logf(r_));
+    out1[i] = plait_vm_atan2f(xi_, xr_ + 1.0f);
+  }
+  return 0;
+}
+
+// r = hypot(xr + 1, xi); d = xr * (2 + xr) + xi * xi; where(r < 2 && r > 0.5, 0.5 * log1p(d), log(r)), atan2(xi, xr + 1)
+PLAITK_ELEMENTWISE_LOOP(log1p_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double r_ = ew_hypot_f64(xr_ + 1.0, xi_);
+    const double d_ = xr_ * (2.0 + xr_) + xi_ * xi_;
+    out0[i] = (((r_ < 2.0) & (r_ > 0.5)) ? (0.5 * plait_vm_log1p(d_)) : plait_vm_log(r_));
+    out1[i] = plait_vm_atan2(xi_, xr_ + 1.0);
+  }
+  return 0;
+}
+
 // log2(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log2_f32) {
   const float *in0 = in[0];
@@ -357,6 +557,37 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log2_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     out0[i] = grad_ / (x_ * 0.6931471805599453);
+  }
+  return 0;
+}
+
+// log2(hypot(xr, xi)), atan2(xi, xr) * 1.4426950408889634
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log2_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = plait_vm_log2f(ew_hypot_f32(xr_, xi_));
+    out1[i] = plait_vm_atan2f(xi_, xr_) * 1.4426950408889634f;
+  }
+  return 0;
+}
+
+// log2(hypot(xr, xi)), atan2(xi, xr) * 1.4426950408889634
+PLAITK_ELEMENTWISE_LOOP(log2_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = plait_vm_log2(ew_hypot_f64(xr_, xi_));
+    out1[i] = plait_vm_atan2(xi_, xr_) * 1.4426950408889634;
   }
   return 0;
 }
@@ -595,6 +826,59 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_grad_x_f64) {
   return 0;
 }
 
+// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = v / u; n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float sa_ = xr_;
+    const float sb_ = xi_;
+    const float sh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(sa_) + ew_hypot_f32(sa_, sb_)));
+    const float sk_ = ((sh_ == 0.0f) ? 0.0f : (0.5f * sb_ / sh_));
+    const float sre_ = ((sa_ >= 0.0f) ? sh_ : ew_abs_f32(sk_));
+    const float sim_ = ((sa_ >= 0.0f) ? ((sh_ == 0.0f) ? sb_ : sk_) : ew_copysign_f32(sh_, sb_));
+    const bool w_ = ew_abs_f32(sre_) >= ew_abs_f32(sim_);
+    const float u_ = (w_ ? sre_ : sim_);
+    const float v_ = (w_ ? sim_ : sre_);
+    const float k_ = v_ / u_;
+    const float n_ = u_ + v_ * k_;
+    out0[i] = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
+    out1[i] = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
+  }
+  return 0;
+}
+
+// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = v / u; n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double sa_ = xr_;
+    const double sb_ = xi_;
+    const double sh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(sa_) + ew_hypot_f64(sa_, sb_)));
+    const double sk_ = ((sh_ == 0.0) ? 0.0 : (0.5 * sb_ / sh_));
+    const double sre_ = ((sa_ >= 0.0) ? sh_ : ew_abs_f64(sk_));
+    const double sim_ = ((sa_ >= 0.0) ? ((sh_ == 0.0) ? sb_ : sk_) : ew_copysign_f64(sh_, sb_));
+    const bool w_ = ew_abs_f64(sre_) >= ew_abs_f64(sim_);
+    const double u_ = (w_ ? sre_ : sim_);
+    const double v_ = (w_ ? sim_ : sre_);
+    const double k_ = v_ / u_;
+    const double n_ = u_ + v_ * k_;
+    out0[i] = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
+    out1[i] = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;
+  }
+  return 0;
+}
+
 // sqrt(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sqrt_f32) {
   const float *in0 = in[0];
@@ -643,6 +927,49 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sqrt_grad_x_f64) {
     const double grad_ = in0[i];
     const double out_ = in1[i];
     out0[i] = grad_ / (2.0 * out_);
+  }
+  return 0;
+}
+
+// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); sre, sim
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sqrt_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float sa_ = xr_;
+    const float sb_ = xi_;
+    const float sh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(sa_) + ew_hypot_f32(sa_, sb_)));
+    const float sk_ = ((sh_ == 0.0f) ? 0.0f : (0.5f * sb_ / sh_));
+    const float sre_ = ((sa_ >= 0.0f) ? sh_ : ew_abs_f32(sk_));
+    const float sim_ = ((sa_ >= 0.0f) ? ((sh_ == 0.0f) ? sb_ : sk_) : ew_copysign_f32(sh_, sb_));
+    out0[i] = sre_;
+    out1[i] = sim_;
+  }
+  return 0;
+}
+
+// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); sre, sim
+PLAITK_ELEMENTWISE_LOOP(sqrt_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double sa_ = xr_;
+    const double sb_ = xi_;
+    const double sh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(sa_) + ew_hypot_f64(sa_, sb_)));
+    const double sk_ = ((sh_ == 0.0) ? 0.0 : (0.5 * sb_ / sh_));
+    const double sre_ = ((sa_ >= 0.0) ? sh_ : ew_abs_f64(sk_));
+    const double sim_ = ((sa_ >= 0.0) ? ((sh_ == 0.0) ? sb_ : sk_) : ew_copysign_f64(sh_, sb_));
+    out0[i] = sre_;
+    out1[i] = sim_;
   }
   return 0;
 }
@@ -739,35 +1066,49 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_y_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_exponential[54] = {
+const plaitk_elementwise_kernel plaitk_elementwise_exponential[72] = {
     {exp_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {exp_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {exp_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {exp_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {exp_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {exp_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {exp2_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {exp2_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {exp2_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {exp2_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {exp2_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {exp2_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {expm1_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {expm1_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {expm1_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {expm1_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {expm1_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {expm1_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {log_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {log_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {log_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {log_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {log10_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {log10_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {log10_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {log10_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log10_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log10_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {log1p_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {log1p_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {log1p_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {log1p_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log1p_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log1p_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {log2_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {log2_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {log2_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {log2_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log2_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log2_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {logaddexp_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {logaddexp_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {logaddexp_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -784,10 +1125,14 @@ const plaitk_elementwise_kernel plaitk_elementwise_exponential[54] = {
     {rsqrt_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {rsqrt_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {rsqrt_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {rsqrt_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {rsqrt_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {sqrt_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {sqrt_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sqrt_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sqrt_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sqrt_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sqrt_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {xlogy_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {xlogy_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {xlogy_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},

@@ -106,6 +106,50 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_grad_value_f64) {
   return 0;
 }
 
+// where(mask, valuer, xr), where(mask, valuei, xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const uint8_t *in2 = in[2];
+  const float *in3 = in[3];
+  const float *in4 = in[4];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const bool mask_ = in2[i] != 0;
+    const float valuer_ = in3[i];
+    const float valuei_ = in4[i];
+    out0[i] = (mask_ ? valuer_ : xr_);
+    out1[i] = (mask_ ? valuei_ : xi_);
+  }
+  return 0;
+}
+
+// where(mask, valuer, xr), where(mask, valuei, xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const uint8_t *in2 = in[2];
+  const double *in3 = in[3];
+  const double *in4 = in[4];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const bool mask_ = in2[i] != 0;
+    const double valuer_ = in3[i];
+    const double valuei_ = in4[i];
+    out0[i] = (mask_ ? valuer_ : xr_);
+    out1[i] = (mask_ ? valuei_ : xi_);
+  }
+  return 0;
+}
+
 // where(condition, x, y)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_f32) {
   const uint8_t *in0 = in[0];
@@ -154,7 +198,51 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_i64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_indexing[14] = {
+// where(condition, xr, yr), where(condition, xi, yi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f32) {
+  const uint8_t *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  const float *in4 = in[4];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const bool condition_ = in0[i] != 0;
+    const float xr_ = in1[i];
+    const float xi_ = in2[i];
+    const float yr_ = in3[i];
+    const float yi_ = in4[i];
+    out0[i] = (condition_ ? xr_ : yr_);
+    out1[i] = (condition_ ? xi_ : yi_);
+  }
+  return 0;
+}
+
+// where(condition, xr, yr), where(condition, xi, yi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f64) {
+  const uint8_t *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  const double *in4 = in[4];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const bool condition_ = in0[i] != 0;
+    const double xr_ = in1[i];
+    const double xi_ = in2[i];
+    const double yr_ = in3[i];
+    const double yi_ = in4[i];
+    out0[i] = (condition_ ? xr_ : yr_);
+    out1[i] = (condition_ ? xi_ : yi_);
+  }
+  return 0;
+}
+
+const plaitk_elementwise_kernel plaitk_elementwise_indexing[18] = {
     {masked_fill_f32, 3, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32}},
     {masked_fill_f64, 3, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64}},
     {masked_fill_i64, 3, 1, {PLAIT_I64, PLAIT_BOOL, PLAIT_I64, PLAIT_I64}},
@@ -162,6 +250,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_indexing[14] = {
     {masked_fill_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
     {masked_fill_grad_value_f32, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
     {masked_fill_grad_value_f64, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
+    {masked_fill_complex_f32, 5, 2, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {masked_fill_complex_f64, 5, 2, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {where_f32, 3, 1, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {where_f64, 3, 1, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {where_i64, 3, 1, {PLAIT_BOOL, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -169,4 +259,6 @@ const plaitk_elementwise_kernel plaitk_elementwise_indexing[14] = {
     {masked_fill_grad_value_f64, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
     {masked_fill_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
     {masked_fill_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
+    {where_complex_f32, 5, 2, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {where_complex_f64, 5, 2, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

@@ -53,6 +53,61 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acos_grad_x_f64) {
   return 0;
 }
 
+// pa = 1 - xr; pb = -xi; ph = sqrt(0.5 * (abs(pa) + hypot(pa, pb))); pk = where(ph == 0, 0, 0.5 * pb / ph); pre = where(pa >= 0, ph, abs(pk)); pim = where(pa >= 0, where(ph == 0, pb, pk), copysign(ph, pb)); qa = 1 + xr; qb = xi; qh = sqrt(0.5 * (abs(qa) + hypot(qa, qb))); qk = where(qh == 0, 0, 0.5 * qb / qh); qre = where(qa >= 0, qh, abs(qk)); qim = where(qa >= 0, where(qh == 0, qb, qk), copysign(qh, qb)); 2 * atan2(pre, qre), asinh(qre * pim - qim * pre)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acos_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float pa_ = 1.0f - xr_;
+    const float pb_ = -xi_;
+    const float ph_ = ew_sqrt_f32(0.5f * (ew_abs_f32(pa_) + ew_hypot_f32(pa_, pb_)));
+    const float pk_ = ((ph_ == 0.0f) ? 0.0f : (0.5f * pb_ / ph_));
+    const float pre_ = ((pa_ >= 0.0f) ? ph_ : ew_abs_f32(pk_));
+    const float pim_ = ((pa_ >= 0.0f) ? ((ph_ == 0.0f) ? pb_ : pk_) : ew_copysign_f32(ph_, pb_));
+    const float qa_ = 1.0f + xr_;
+    const float qb_ = xi_;
+    const float qh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(qa_) + ew_hypot_f32(qa_, qb_)));
+    const float qk_ = ((qh_ == 0.0f) ? 0.0f : (0.5f * qb_ / qh_));
+    const float qre_ = ((qa_ >= 0.0f) ? qh_ : ew_abs_f32(qk_));
+    const float qim_ = ((qa_ >= 0.0f) ? ((qh_ == 0.0f) ? qb_ : qk_) : ew_copysign_f32(qh_, qb_));
+    out0[i] = 2.0f * plait_vm_atan2f(pre_, qre_);
+    out1[i] = plait_vm_asinhf(qre_ * pim_ - qim_ * pre_);
+  }
+  return 0;
+}
+
+// pa = 1 - xr; pb = -xi; ph = sqrt(0.5 * (abs(pa) + hypot(pa, pb))); pk = where(ph == 0, 0, 0.5 * pb / ph); pre = where(pa >= 0, ph, abs(pk)); pim = where(pa >= 0, where(ph == 0, pb, pk), copysign(ph, pb)); qa = 1 + xr; qb = xi; qh = sqrt(0.5 * (abs(qa) + hypot(qa, qb))); qk = where(qh == 0, 0, 0.5 * qb / qh); qre = where(qa >= 0, qh, abs(qk)); qim = where(qa >= 0, where(qh == 0, qb, qk), copysign(qh, qb)); 2 * atan2(pre, qre), asinh(qre * pim - qim * pre)
+PLAITK_ELEMENTWISE_LOOP(acos_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double pa_ = 1.0 - xr_;
+    const double pb_ = -xi_;
+    const double ph_ = ew_sqrt_f64(0.5 * (ew_abs_f64(pa_) + ew_hypot_f64(pa_, pb_)));
+    const double pk_ = ((ph_ == 0.0) ? 0.0 : (0.5 * pb_ / ph_));
+    const double pre_ = ((pa_ >= 0.0) ? ph_ : ew_abs_f64(pk_));
+    const double pim_ = ((pa_ >= 0.0) ? ((ph_ == 0.0) ? pb_ : pk_) : ew_copysign_f64(ph_, pb_));
+    const double qa_ = 1.0 + xr_;
+    const double qb_ = xi_;
+    const double qh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(qa_) + ew_hypot_f64(qa_, qb_)));
+    const double qk_ = ((qh_ == 0.0) ? 0.0 : (0.5 * qb_ / qh_));
+    const double qre_ = ((qa_ >= 0.0) ? qh_ : ew_abs_f64(qk_));
+    const double qim_ = ((qa_ >= 0.0) ? ((qh_ == 0.0) ? qb_ : qk_) : ew_copysign_f64(qh_, qb_));
+    out0[i] = 2.0 * plait_vm_atan2(pre_, qre_);
+    out1[i] = plait_vm_asinh(qre_ * pim_ - qim_ * pre_);
+  }
+  return 0;
+}
+
 // acosh(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acosh_f32) {
   const float *in0 = in[0];
@@ -100,6 +155,61 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acosh_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     out0[i] = grad_ * ew_rsqrt_f64(x_ * x_ - 1.0);
+  }
+  return 0;
+}
+
+// pa = xr - 1; pb = xi; ph = sqrt(0.5 * (abs(pa) + hypot(pa, pb))); pk = where(ph == 0, 0, 0.5 * pb / ph); pre = where(pa >= 0, ph, abs(pk)); pim = where(pa >= 0, where(ph == 0, pb, pk), copysign(ph, pb)); qa = xr + 1; qb = xi; qh = sqrt(0.5 * (abs(qa) + hypot(qa, qb))); qk = where(qh == 0, 0, 0.5 * qb / qh); qre = where(qa >= 0, qh, abs(qk)); qim = where(qa >= 0, where(qh == 0, qb, qk), copysign(qh, qb)); asinh(pre * qre + pim * qim), 2 * atan2(pim, qre)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acosh_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float pa_ = xr_ - 1.0f;
+    const float pb_ = xi_;
+    const float ph_ = ew_sqrt_f32(0.5f * (ew_abs_f32(pa_) + ew_hypot_f32(pa_, pb_)));
+    const float pk_ = ((ph_ == 0.0f) ? 0.0f : (0.5f * pb_ / ph_));
+    const float pre_ = ((pa_ >= 0.0f) ? ph_ : ew_abs_f32(pk_));
+    const float pim_ = ((pa_ >= 0.0f) ? ((ph_ == 0.0f) ? pb_ : pk_) : ew_copysign_f32(ph_, pb_));
+    const float qa_ = xr_ + 1.0f;
+    const float qb_ = xi_;
+    const float qh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(qa_) + ew_hypot_f32(qa_, qb_)));
+    const float qk_ = ((qh_ == 0.0f) ? 0.0f : (0.5f * qb_ / qh_));
+    const float qre_ = ((qa_ >= 0.0f) ? qh_ : ew_abs_f32(qk_));
+    const float qim_ = ((qa_ >= 0.0f) ? ((qh_ == 0.0f) ? qb_ : qk_) : ew_copysign_f32(qh_, qb_));
+    out0[i] = plait_vm_asinhf(pre_ * qre_ + pim_ * qim_);
+    out1[i] = 2.0f * plait_vm_atan2f(pim_, qre_);
+  }
+  return 0;
+}
+
+// pa = xr - 1; pb = xi; ph = sqrt(0.5 * (abs(pa) + hypot(pa, pb))); pk = where(ph == 0, 0, 0.5 * pb / ph); pre = where(pa >= 0, ph, abs(pk)); pim = where(pa >= 0, where(ph == 0, pb, pk), copysign(ph, pb)); qa = xr + 1; qb = xi; qh = sqrt(0.5 * (abs(qa) + hypot(qa, qb))); qk = where(qh == 0, 0, 0.5 * qb / qh); qre = where(qa >= 0, qh, abs(qk)); qim = where(qa >= 0, where(qh == 0, qb, qk), copysign(qh, qb)); asinh(pre * qre + pim * qim), 2 * atan2(pim, qre)
+PLAITK_ELEMENTWISE_LOOP(acosh_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double pa_ = xr_ - 1.0;
+    const double pb_ = xi_;
+    const double ph_ = ew_sqrt_f64(0.5 * (ew_abs_f64(pa_) + ew_hypot_f64(pa_, pb_)));
+    const double pk_ = ((ph_ == 0.0) ? 0.0 : (0.5 * pb_ / ph_));
+    const double pre_ = ((pa_ >= 0.0) ? ph_ : ew_abs_f64(pk_));
+    const double pim_ = ((pa_ >= 0.0) ? ((ph_ == 0.0) ? pb_ : pk_) : ew_copysign_f64(ph_, pb_));
+    const double qa_ = xr_ + 1.0;
+    const double qb_ = xi_;
+    const double qh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(qa_) + ew_hypot_f64(qa_, qb_)));
+    const double qk_ = ((qh_ == 0.0) ? 0.0 : (0.5 * qb_ / qh_));
+    const double qre_ = ((qa_ >= 0.0) ? qh_ : ew_abs_f64(qk_));
+    const double qim_ = ((qa_ >= 0.0) ? ((qh_ == 0.0) ? qb_ : qk_) : ew_copysign_f64(qh_, qb_));
+    out0[i] = plait_vm_asinh(pre_ * qre_ + pim_ * qim_);
+    out1[i] = 2.0 * plait_vm_atan2(pim_, qre_);
   }
   return 0;
 }
@@ -155,6 +265,65 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asin_grad_x_f64) {
   return 0;
 }
 
+// pa = 1 - xr; pb = -xi; ph = sqrt(0.5 * (abs(pa) + hypot(pa, pb))); pk = where(ph == 0, 0, 0.5 * pb / ph); pre = where(pa >= 0, ph, abs(pk)); pim = where(pa >= 0, where(ph == 0, pb, pk), copysign(ph, pb)); qa = 1 + xr; qb = xi; qh = sqrt(0.5 * (abs(qa) + hypot(qa, qb))); qk = where(qh == 0, 0, 0.5 * qb / qh); qre = where(qa >= 0, qh, abs(qk)); qim = where(qa >= 0, where(qh == 0, qb, qk), copysign(qh, qb)); a = atan2(xr, pre * qre - pim * qim); b = asinh(pre * qim - pim * qre); a, b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asin_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float pa_ = 1.0f - xr_;
+    const float pb_ = -xi_;
+    const float ph_ = ew_sqrt_f32(0.5f * (ew_abs_f32(pa_) + ew_hypot_f32(pa_, pb_)));
+    const float pk_ = ((ph_ == 0.0f) ? 0.0f : (0.5f * pb_ / ph_));
+    const float pre_ = ((pa_ >= 0.0f) ? ph_ : ew_abs_f32(pk_));
+    const float pim_ = ((pa_ >= 0.0f) ? ((ph_ == 0.0f) ? pb_ : pk_) : ew_copysign_f32(ph_, pb_));
+    const float qa_ = 1.0f + xr_;
+    const float qb_ = xi_;
+    const float qh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(qa_) + ew_hypot_f32(qa_, qb_)));
+    const float qk_ = ((qh_ == 0.0f) ? 0.0f : (0.5f * qb_ / qh_));
+    const float qre_ = ((qa_ >= 0.0f) ? qh_ : ew_abs_f32(qk_));
+    const float qim_ = ((qa_ >= 0.0f) ? ((qh_ == 0.0f) ? qb_ : qk_) : ew_copysign_f32(qh_, qb_));
+    const float a_ = plait_vm_atan2f(xr_, pre_ * qre_ - pim_ * qim_);
+    const float b_ = plait_vm_asinhf(pre_ * qim_ - pim_ * qre_);
+    out0[i] = a_;
+    out1[i] = b_;
+  }
+  return 0;
+}
+
+// pa = 1 - xr; pb = -xi; ph = sqrt(0.5 * (abs(pa) + hypot(pa, pb))); pk = where(ph == 0, 0, 0.5 * pb / ph); pre = where(pa >= 0, ph, abs(pk)); pim = where(pa >= 0, where(ph == 0, pb, pk), copysign(ph, pb)); qa = 1 + xr; qb = xi; qh = sqrt(0.5 * (abs(qa) + hypot(qa, qb))); qk = where(qh == 0, 0, 0.5 * qb / qh); qre = where(qa >= 0, qh, abs(qk)); qim = where(qa >= 0, where(qh == 0, qb, qk), copysign(qh, qb)); a = atan2(xr, pre * qre - pim * qim); b = asinh(pre * qim - pim * qre); a, b
+PLAITK_ELEMENTWISE_LOOP(asin_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double pa_ = 1.0 - xr_;
+    const double pb_ = -xi_;
+    const double ph_ = ew_sqrt_f64(0.5 * (ew_abs_f64(pa_) + ew_hypot_f64(pa_, pb_)));
+    const double pk_ = ((ph_ == 0.0) ? 0.0 : (0.5 * pb_ / ph_));
+    const double pre_ = ((pa_ >= 0.0) ? ph_ : ew_abs_f64(pk_));
+    const double pim_ = ((pa_ >= 0.0) ? ((ph_ == 0.0) ? pb_ : pk_) : ew_copysign_f64(ph_, pb_));
+    const double qa_ = 1.0 + xr_;
+    const double qb_ = xi_;
+    const double qh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(qa_) + ew_hypot_f64(qa_, qb_)));
+    const double qk_ = ((qh_ == 0.0) ? 0.0 : (0.5 * qb_ / qh_));
+    const double qre_ = ((qa_ >= 0.0) ? qh_ : ew_abs_f64(qk_));
+    const double qim_ = ((qa_ >= 0.0) ? ((qh_ == 0.0) ? qb_ : qk_) : ew_copysign_f64(qh_, qb_));
+    const double a_ = plait_vm_atan2(xr_, pre_ * qre_ - pim_ * qim_);
+    const double b_ = plait_vm_asinh(pre_ * qim_ - pim_ * qre_);
+    out0[i] = a_;
+    out1[i] = b_;
+  }
+  return 0;
+}
+
 // asinh(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asinh_f32) {
   const float *in0 = in[0];
@@ -206,6 +375,65 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asinh_grad_x_f64) {
   return 0;
 }
 
+// pa = 1 - -xi; pb = -xr; ph = sqrt(0.5 * (abs(pa) + hypot(pa, pb))); pk = where(ph == 0, 0, 0.5 * pb / ph); pre = where(pa >= 0, ph, abs(pk)); pim = where(pa >= 0, where(ph == 0, pb, pk), copysign(ph, pb)); qa = 1 + -xi; qb = xr; qh = sqrt(0.5 * (abs(qa) + hypot(qa, qb))); qk = where(qh == 0, 0, 0.5 * qb / qh); qre = where(qa >= 0, qh, abs(qk)); qim = where(qa >= 0, where(qh == 0, qb, qk), copysign(qh, qb)); a = atan2(-xi, pre * qre - pim * qim); b = asinh(pre * qim - pim * qre); b, -a
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asinh_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float pa_ = 1.0f - -xi_;
+    const float pb_ = -xr_;
+    const float ph_ = ew_sqrt_f32(0.5f * (ew_abs_f32(pa_) + ew_hypot_f32(pa_, pb_)));
+    const float pk_ = ((ph_ == 0.0f) ? 0.0f : (0.5f * pb_ / ph_));
+    const float pre_ = ((pa_ >= 0.0f) ? ph_ : ew_abs_f32(pk_));
+    const float pim_ = ((pa_ >= 0.0f) ? ((ph_ == 0.0f) ? pb_ : pk_) : ew_copysign_f32(ph_, pb_));
+    const float qa_ = 1.0f + -xi_;
+    const float qb_ = xr_;
+    const float qh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(qa_) + ew_hypot_f32(qa_, qb_)));
+    const float qk_ = ((qh_ == 0.0f) ? 0.0f : (0.5f * qb_ / qh_));
+    const float qre_ = ((qa_ >= 0.0f) ? qh_ : ew_abs_f32(qk_));
+    const float qim_ = ((qa_ >= 0.0f) ? ((qh_ == 0.0f) ? qb_ : qk_) : ew_copysign_f32(qh_, qb_));
+    const float a_ = plait_vm_atan2f(-xi_, pre_ * qre_ - pim_ * qim_);
+    const float b_ = plait_vm_asinhf(pre_ * qim_ - pim_ * qre_);
+    out0[i] = b_;
+    out1[i] = -a_;
+  }
+  return 0;
+}
+
+// pa = 1 - -xi; pb = -xr; ph = sqrt(0.5 * (abs(pa) + hypot(pa, pb))); pk = where(ph == 0, 0, 0.5 * pb / ph); pre = where(pa >= 0, ph, abs(pk)); pim = where(pa >= 0, where(ph == 0, pb, pk), copysign(ph, pb)); qa = 1 + -xi; qb = xr; qh = sqrt(0.5 * (abs(qa) + hypot(qa, qb))); qk = where(qh == 0, 0, 0.5 * qb / qh); qre = where(qa >= 0, qh, abs(qk)); qim = where(qa >= 0, where(qh == 0, qb, qk), copysign(qh, qb)); a = atan2(-xi, pre * qre - pim * qim); b = asinh(pre * qim - pim * qre); b, -a
+PLAITK_ELEMENTWISE_LOOP(asinh_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double pa_ = 1.0 - -xi_;
+    const double pb_ = -xr_;
+    const double ph_ = ew_sqrt_f64(0.5 * (ew_abs_f64(pa_) + ew_hypot_f64(pa_, pb_)));
+    const double pk_ = ((ph_ == 0.0) ? 0.0 : (0.5 * pb_ / ph_));
+    const double pre_ = ((pa_ >= 0.0) ? ph_ : ew_abs_f64(pk_));
+    const double pim_ = ((pa_ >= 0.0) ? ((ph_ == 0.0) ? pb_ : pk_) : ew_copysign_f64(ph_, pb_));
+    const double qa_ = 1.0 + -xi_;
+    const double qb_ = xr_;
+    const double qh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(qa_) + ew_hypot_f64(qa_, qb_)));
+    const double qk_ = ((qh_ == 0.0) ? 0.0 : (0.5 * qb_ / qh_));
+    const double qre_ = ((qa_ >= 0.0) ? qh_ : ew_abs_f64(qk_));
+    const double qim_ = ((qa_ >= 0.0) ? ((qh_ == 0.0) ? qb_ : qk_) : ew_copysign_f64(qh_, qb_));
+    const double a_ = plait_vm_atan2(-xi_, pre_ * qre_ - pim_ * qim_);
+    const double b_ = plait_vm_asinh(pre_ * qim_ - pim_ * qre_);
+    out0[i] = b_;
+    out1[i] = -a_;
+  }
+  return 0;
+}
+
 // atan(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan_f32) {
   const float *in0 = in[0];
@@ -253,6 +481,47 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     out0[i] = grad_ / (1.0 + x_ * x_);
+  }
+  return 0;
+}
+
+// ax = -xi; ay = xr; an = (1 - ax) * (1 - ax) + ay * ay; a = 0.25 * log1p(4 * ax / an); b = 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay); b, -a
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float ax_ = -xi_;
+    const float ay_ = xr_;
+    const float an_ = (1.0f - ax_) * (1.0f - ax_) + ay_ * ay_;
+    const float a_ = 0.25f * plait_vm_log1pf(4.0f * ax_ / an_);
+    const float b_ = 0.5f * plait_vm_atan2f(2.0f * ay_, (1.0f - ax_) * (1.0f + ax_) - ay_ * ay_);
+    out0[i] = b_;
+    out1[i] = -a_;
+  }
+  return 0;
+}
+
+// ax = -xi; ay = xr; an = (1 - ax) * (1 - ax) + ay * ay; a = 0.25 * log1p(4 * ax / an); b = 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay); b, -a
+PLAITK_ELEMENTWISE_LOOP(atan_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double ax_ = -xi_;
+    const double ay_ = xr_;
+    const double an_ = (1.0 - ax_) * (1.0 - ax_) + ay_ * ay_;
+    const double a_ = 0.25 * plait_vm_log1p(4.0 * ax_ / an_);
+    const double b_ = 0.5 * plait_vm_atan2(2.0 * ay_, (1.0 - ax_) * (1.0 + ax_) - ay_ * ay_);
+    out0[i] = b_;
+    out1[i] = -a_;
   }
   return 0;
 }
@@ -399,6 +668,47 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atanh_grad_x_f64) {
   return 0;
 }
 
+// ax = xr; ay = xi; an = (1 - ax) * (1 - ax) + ay * ay; a = 0.25 * log1p(4 * ax / an); b = 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay); a, b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atanh_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float ax_ = xr_;
+    const float ay_ = xi_;
+    const float an_ = (1.0f - ax_) * (1.0f - ax_) + ay_ * ay_;
+    const float a_ = 0.25f * plait_vm_log1pf(4.0f * ax_ / an_);
+    const float b_ = 0.5f * plait_vm_atan2f(2.0f * ay_, (1.0f - ax_) * (1.0f + ax_) - ay_ * ay_);
+    out0[i] = a_;
+    out1[i] = b_;
+  }
+  return 0;
+}
+
+// ax = xr; ay = xi; an = (1 - ax) * (1 - ax) + ay * ay; a = 0.25 * log1p(4 * ax / an); b = 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay); a, b
+PLAITK_ELEMENTWISE_LOOP(atanh_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double ax_ = xr_;
+    const double ay_ = xi_;
+    const double an_ = (1.0 - ax_) * (1.0 - ax_) + ay_ * ay_;
+    const double a_ = 0.25 * plait_vm_log1p(4.0 * ax_ / an_);
+    const double b_ = 0.5 * plait_vm_atan2(2.0 * ay_, (1.0 - ax_) * (1.0 + ax_) - ay_ * ay_);
+    out0[i] = a_;
+    out1[i] = b_;
+  }
+  return 0;
+}
+
 // cos(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_f32) {
   const float *in0 = in[0];
@@ -449,6 +759,37 @@ PLAITK_ELEMENTWISE_LOOP(cos_grad_x_f64) {
   return 0;
 }
 
+// cos(xr) * cosh(xi), -sin(xr) * sinh(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = plait_vm_cosf(xr_) * plait_vm_coshf(xi_);
+    out1[i] = -plait_vm_sinf(xr_) * plait_vm_sinhf(xi_);
+  }
+  return 0;
+}
+
+// cos(xr) * cosh(xi), -sin(xr) * sinh(xi)
+PLAITK_ELEMENTWISE_LOOP(cos_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = plait_vm_cos(xr_) * plait_vm_cosh(xi_);
+    out1[i] = -plait_vm_sin(xr_) * plait_vm_sinh(xi_);
+  }
+  return 0;
+}
+
 // cosh(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_f32) {
   const float *in0 = in[0];
@@ -495,6 +836,37 @@ PLAITK_ELEMENTWISE_LOOP(cosh_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     out0[i] = grad_ * plait_vm_sinh(x_);
+  }
+  return 0;
+}
+
+// cosh(xr) * cos(xi), sinh(xr) * sin(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = plait_vm_coshf(xr_) * plait_vm_cosf(xi_);
+    out1[i] = plait_vm_sinhf(xr_) * plait_vm_sinf(xi_);
+  }
+  return 0;
+}
+
+// cosh(xr) * cos(xi), sinh(xr) * sin(xi)
+PLAITK_ELEMENTWISE_LOOP(cosh_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = plait_vm_cosh(xr_) * plait_vm_cos(xi_);
+    out1[i] = plait_vm_sinh(xr_) * plait_vm_sin(xi_);
   }
   return 0;
 }
@@ -656,6 +1028,37 @@ PLAITK_ELEMENTWISE_LOOP(sin_grad_x_f64) {
   return 0;
 }
 
+// sin(xr) * cosh(xi), cos(xr) * sinh(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = plait_vm_sinf(xr_) * plait_vm_coshf(xi_);
+    out1[i] = plait_vm_cosf(xr_) * plait_vm_sinhf(xi_);
+  }
+  return 0;
+}
+
+// sin(xr) * cosh(xi), cos(xr) * sinh(xi)
+PLAITK_ELEMENTWISE_LOOP(sin_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = plait_vm_sin(xr_) * plait_vm_cosh(xi_);
+    out1[i] = plait_vm_cos(xr_) * plait_vm_sinh(xi_);
+  }
+  return 0;
+}
+
 // t = pi * x; where(x == 0, 1, sin(t) / t)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_f32) {
   const float *in0 = in[0];
@@ -760,6 +1163,37 @@ PLAITK_ELEMENTWISE_LOOP(sinh_grad_x_f64) {
   return 0;
 }
 
+// sinh(xr) * cos(xi), cosh(xr) * sin(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = plait_vm_sinhf(xr_) * plait_vm_cosf(xi_);
+    out1[i] = plait_vm_coshf(xr_) * plait_vm_sinf(xi_);
+  }
+  return 0;
+}
+
+// sinh(xr) * cos(xi), cosh(xr) * sin(xi)
+PLAITK_ELEMENTWISE_LOOP(sinh_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = plait_vm_sinh(xr_) * plait_vm_cos(xi_);
+    out1[i] = plait_vm_cosh(xr_) * plait_vm_sin(xi_);
+  }
+  return 0;
+}
+
 // tan(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_f32) {
   const float *in0 = in[0];
@@ -811,27 +1245,82 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_grad_x_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[68] = {
+// tx = -xi; ty = xr; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); b, -a
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float tx_ = -xi_;
+    const float ty_ = xr_;
+    const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+    const float tc_ = plait_vm_cosf(ty_);
+    const float tn_ = tc_ * tc_ + ts_ * ts_;
+    const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+    const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
+    out0[i] = b_;
+    out1[i] = -a_;
+  }
+  return 0;
+}
+
+// tx = -xi; ty = xr; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); b, -a
+PLAITK_ELEMENTWISE_LOOP(tan_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double tx_ = -xi_;
+    const double ty_ = xr_;
+    const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+    const double tc_ = plait_vm_cos(ty_);
+    const double tn_ = tc_ * tc_ + ts_ * ts_;
+    const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+    const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
+    out0[i] = b_;
+    out1[i] = -a_;
+  }
+  return 0;
+}
+
+const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[90] = {
     {acos_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {acos_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {acos_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {acos_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {acos_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {acos_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {acosh_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {acosh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {acosh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {acosh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {acosh_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {acosh_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {asin_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {asin_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {asin_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {asin_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {asin_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {asin_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {asinh_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {asinh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {asinh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {asinh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {asinh_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {asinh_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {atan_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {atan_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {atan_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {atan_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atan_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atan_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {atan2_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {atan2_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {atan2_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -842,14 +1331,20 @@ const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[68] = {
     {atanh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {atanh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {atanh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atanh_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atanh_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {cos_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {cos_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {cos_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {cos_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cos_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cos_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {cosh_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {cosh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {cosh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {cosh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cosh_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cosh_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {deg2rad_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {deg2rad_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {deg2rad_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
@@ -868,6 +1363,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[68] = {
     {sin_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sin_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sin_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sin_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sin_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {sinc_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {sinc_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sinc_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -876,8 +1373,12 @@ const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[68] = {
     {sinh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sinh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sinh_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sinh_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sinh_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {tan_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {tan_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {tan_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {tan_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tan_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tan_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

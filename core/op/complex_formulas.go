@@ -1,0 +1,54 @@
+package op
+
+import "strings"
+
+// Formulas of functions of complex numbers, as text for [Elementwise.overComplex]. They keep their accuracy where the usual ones lose it to
+// cancellation, overflow or the choice of a branch.
+
+// quotient returns the parts of (a + ib)/(c + id), by Smith's method.
+// Reference: Smith, "Algorithm 116: complex division" (1962).
+func quotient(a, b, c, d string) string {
+	return strings.NewReplacer("$a", a, "$b", b, "$c", c, "$d", d).Replace(
+		"w = abs($c) >= abs($d); u = where(w, $c, $d); v = where(w, $d, $c); k = v/u; n = u + v*k; " +
+			"where(w, $a + $b*k, $a*k + $b)/n, where(w, $b - $a*k, $b*k - $a)/n")
+}
+
+// scaledQuotient returns the parts of x + value*a/b.
+func scaledQuotient() string {
+	q := quotient("ar", "ai", "br", "bi")
+	q = strings.Replace(q, "; where(w, ar", "; xr + value*where(w, ar", 1)
+	return strings.Replace(q, ", where(w, ai", ", xi + value*where(w, ai", 1)
+}
+
+// complexExp returns the parts of e^(a + ib). A real number keeps its imaginary part of 0 where the exponential overflows.
+func complexExp(a, b string) string {
+	return strings.NewReplacer("$a", a, "$b", b).Replace("e = exp($a); e*cos($b), where($b == 0, $b, e*sin($b))")
+}
+
+// root assigns the parts of the square root of a + ib, whose real part is not negative, to names that begin with name.
+func root(name, a, b string) string {
+	return strings.NewReplacer("@", name, "$a", a, "$b", b).Replace(
+		"@a = $a; @b = $b; @h = sqrt(0.5*(abs(@a) + hypot(@a, @b))); @k = where(@h == 0, 0, 0.5*@b/@h); " +
+			"@re = where(@a >= 0, @h, abs(@k)); @im = where(@a >= 0, where(@h == 0, @b, @k), copysign(@h, @b)); ")
+}
+
+// complexTanh assigns the parts of tanh(x + iy) to a and b.
+func complexTanh(x, y string) string {
+	return strings.NewReplacer("$x", x, "$y", y).Replace(
+		"tx = $x; ty = $y; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc*tc + ts*ts; " +
+			"a = where(abs(tx) > 20, sign(tx), ts*sqrt(1 + ts*ts)/tn); " +
+			"b = where(abs(tx) > 20, 4*sin(ty)*tc*exp(-2*abs(tx)), sin(ty)*tc/tn); ")
+}
+
+// complexAsin assigns the parts of the inverse sine of x + iy to a and b.
+// Reference: Kahan, "Branch cuts for complex elementary functions" (1987).
+func complexAsin(x, y string) string {
+	return root("p", "1 - ("+x+")", "-("+y+")") + root("q", "1 + ("+x+")", y) +
+		"a = atan2(" + x + ", pre*qre - pim*qim); b = asinh(pre*qim - pim*qre); "
+}
+
+// complexAtanh assigns the parts of the inverse hyperbolic tangent of x + iy to a and b.
+func complexAtanh(x, y string) string {
+	return strings.NewReplacer("$x", x, "$y", y).Replace(
+		"ax = $x; ay = $y; an = (1 - ax)*(1 - ax) + ay*ay; a = 0.25*log1p(4*ax/an); b = 0.5*atan2(2*ay, (1 - ax)*(1 + ax) - ay*ay); ")
+}
