@@ -121,7 +121,6 @@ def test_modules():
     m = nn.Linear(3, 2).to(plait.cfloat)
     y = m(plait.randn(4, 3, dtype=plait.cfloat))
     assert y.dtype is m.weight.dtype is plait.complex64
-    assert nn.Linear(3, 2).load_state_dict({k: v.real for k, v in m.state_dict().items()}) is not None
 
 
 def test_rotary_embedding():
@@ -161,9 +160,30 @@ def test_going_out_and_coming_back(tmp_path):
         plait.testing.assert_close(z, z.conj())
 
 
+def test_lists_of_real_numbers_and_layers_of_complex_dtypes():
+    assert plait.tensor([1.5, 2], dtype=plait.cfloat).tolist() == [1.5, 2]
+    assert plait.tensor([1, 2], dtype=plait.cdouble).tolist() == [1, 2]
+    m = nn.Linear(3, 2, dtype=plait.cfloat)
+    assert m.weight.dtype is plait.cfloat and m.weight.imag.abs().max() > 0
+    assert nn.ParameterList([nn.Parameter(m.weight), nn.Parameter(plait.ones(1))]).double()[0].dtype is plait.cfloat
+
+
+def test_powers_of_negative_numbers():
+    z = plait.tensor([1 + 1j], requires_grad=True)
+    ((-1.5) ** z).abs().sum().backward()
+    assert plait.isfinite(z.grad).all()
+    x = plait.tensor([1 + 2j], requires_grad=True)
+    (y := x * 1).conj_physical_()
+    y.abs().sum().backward()
+    assert plait.ldexp(plait.tensor([1.0]), plait.tensor([1j])).dtype is plait.cfloat
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda z: plait.ones(2).copy_(z), "a tensor of float32 cannot hold complex numbers"),
+        (lambda z: nn.Linear(1, 1).load_state_dict({"weight": z[:1, None], "bias": z[:1]}), "cannot hold complex"),
+        (lambda z: plait.func.jacrev(lambda x: x * 1j)(plait.ones(2)), "not defined for complex numbers"),
         (lambda z: z < z, "lt: not defined for complex64"),
         (lambda z: z.max(), "amax: not defined for complex64"),
         (plait.sort, "sort: not defined for complex64"),

@@ -17,7 +17,7 @@ var (
 		"where(x >= -lambda && x <= lambda, 0, grad)")
 	softshrinkOp = elementwise("softshrink", "x; lambda", "where(x > lambda, x - lambda, where(x < -lambda, x + lambda, 0*x))",
 		"where(x >= -lambda && x <= lambda, 0, grad)")
-	sigmoidOp    = elementwise("sigmoid", "x", "sigmoid(x)", "grad*(1 - out)*out").overComplex(complexTanh("0.5*xr", "0.5*xi") + "0.5 + 0.5*a, 0.5*b")
+	sigmoidOp    = elementwise("sigmoid", "x", "sigmoid(x)", "grad*(1 - out)*out").overComplex(complexSigmoid("xr", "xi"))
 	tanhOp       = elementwise("tanh", "x", "tanh(x)", "grad*(1 - out*out)").overComplex(complexTanh("xr", "xi") + "a, b")
 	tanhshrinkOp = elementwise("tanhshrink", "x", "x - tanh(x)", "t = tanh(x); grad*t*t")
 	softsignOp   = elementwise("softsign", "x", "x/(1 + abs(x))", "d = 1 + abs(x); grad/(d*d)")

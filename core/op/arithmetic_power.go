@@ -109,7 +109,7 @@ func Ldexp(x, y *core.Tensor) *core.Tensor {
 	}
 	return compose("ldexp", func() *core.Tensor {
 		z := Mul(x, Exp2(y))
-		if z.Err() == nil && x.DType().IsFloat() && !y.DType().IsFloat() {
+		if z.Err() == nil && x.DType().IsFloat() && !y.DType().Differentiable() {
 			return To(z, x.DType())
 		}
 		return z

@@ -19,6 +19,7 @@ var (
 func init() {
 	absOp.derivedBy(func(grad, x *core.Tensor) *core.Tensor { return Mul(grad, Sgn(x)) })
 	conjOp.derivedBy(func(grad, _ *core.Tensor) *core.Tensor { return Conj(grad) })
+	conjOp.complex.uses[1].saves = nil // it needs the gradient alone
 	sgnOp.derivedBy(sgnGrad)
 	angleOp.derivedBy(angleGrad)
 }
@@ -236,6 +237,16 @@ func numberAs(v, x *core.Tensor) *core.Tensor {
 // 2 at the end.
 func onParts(x *core.Tensor, fn func(parts *core.Tensor) *core.Tensor) *core.Tensor {
 	return ViewAsComplex(paired(fn(ViewAsReal(x))))
+}
+
+// onPartsInPlace lets fn change the parts of x, which onParts describes, and returns x.
+func onPartsInPlace(x *core.Tensor, fn func(parts *core.Tensor) *core.Tensor) *core.Tensor {
+	parts := ViewAsReal(x)
+	defer parts.Release()
+	if r := fn(parts); r.Err() != nil {
+		return r
+	}
+	return x
 }
 
 // Polar returns the complex numbers of the given absolute values and angles, in radians: two tensors of float32 or of float64 that broadcast.

@@ -9,7 +9,7 @@ import "strings"
 // Reference: Smith, "Algorithm 116: complex division" (1962).
 func quotient(a, b, c, d string) string {
 	return strings.NewReplacer("$a", a, "$b", b, "$c", c, "$d", d).Replace(
-		"w = abs($c) >= abs($d); u = where(w, $c, $d); v = where(w, $d, $c); k = v/u; n = u + v*k; " +
+		"w = abs($c) >= abs($d); u = where(w, $c, $d); v = where(w, $d, $c); k = where(u == 0, 0, v/u); n = u + v*k; " +
 			"where(w, $a + $b*k, $a*k + $b)/n, where(w, $b - $a*k, $b*k - $a)/n")
 }
 
@@ -47,8 +47,18 @@ func complexAsin(x, y string) string {
 		"a = atan2(" + x + ", pre*qre - pim*qim); b = asinh(pre*qim - pim*qre); "
 }
 
-// complexAtanh assigns the parts of the inverse hyperbolic tangent of x + iy to a and b.
+// complexAtanh assigns the parts of the inverse hyperbolic tangent of x + iy to a and b. It is computed for the absolute value of x, since
+// the logarithm cancels for negative ones, and for large numbers by what it tends to.
 func complexAtanh(x, y string) string {
 	return strings.NewReplacer("$x", x, "$y", y).Replace(
-		"ax = $x; ay = $y; an = (1 - ax)*(1 - ax) + ay*ay; a = 0.25*log1p(4*ax/an); b = 0.5*atan2(2*ay, (1 - ax)*(1 + ax) - ay*ay); ")
+		"ax = $x; ay = $y; am = abs(ax); large = max(am, abs(ay)) > 1e8; an = (1 - am)*(1 - am) + ay*ay; ah = hypot(ax, ay); " +
+			"a = where(large, where(isinf(ah), 0*sign(ax), ax/ah/ah), copysign(0.25*log1p(4*am/an), ax)); " +
+			"b = where(large, copysign(0.5*pi, ay), 0.5*atan2(2*ay, (1 - ax)*(1 + ax) - ay*ay)); ")
+}
+
+// complexSigmoid returns the parts of 1/(1 + e^-(x + iy)), by the exponential that does not overflow.
+func complexSigmoid(x, y string) string {
+	return strings.NewReplacer("$x", x, "$y", y).Replace(
+		"e = exp(-abs($x)); wr = e*cos($y); wi = where($x < 0, 1, -1)*e*sin($y); d = (1 + wr)*(1 + wr) + wi*wi; " +
+			"where($x < 0, wr*(1 + wr) + wi*wi, 1 + wr)/d, where($x < 0, wi, -wi)/d")
 }

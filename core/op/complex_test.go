@@ -169,7 +169,7 @@ func TestComplexMoves(t *testing.T) {
 		"masked_fill": func(x *core.Tensor) *core.Tensor {
 			return op.MaskedFill(x, op.Gt(op.Real(other), core.IntNum(0)), core.Num(2))
 		},
-		"to complex64": func(x *core.Tensor) *core.Tensor { return op.To(op.To(x, core.Complex128), core.Float64) },
+		"to":           func(x *core.Tensor) *core.Tensor { return op.To(op.Real(op.To(x, core.Complex128)), core.Complex128) },
 		"view_as_real": op.ViewAsReal,
 		"parts":        func(x *core.Tensor) *core.Tensor { return op.ViewAsComplex(op.Square(op.ViewAsReal(x))) },
 		"matmul":       func(x *core.Tensor) *core.Tensor { return op.MatMul(x, op.Transpose(op.Conj(other), 0, 1)) },
@@ -198,5 +198,30 @@ func TestComplexMoves(t *testing.T) {
 			require.NoError(t, autograd.CheckDouble(func(in []*core.Tensor) []*core.Tensor { return []*core.Tensor{op.Mul(fn(in[0]), fn(in[0]))} },
 				[]*core.Tensor{complexes(3, 4).SetRequiresGrad(true)}, 1e-5, 1e-5, 1e-5))
 		})
+	}
+}
+
+// TestComplexFormulasKeepTheirAccuracy evaluates functions where the usual formulas cancel, overflow or divide by zero. The values
+// are those of Python's cmath.
+func TestComplexFormulasKeepTheirAccuracy(t *testing.T) {
+	inf := math.Inf(1)
+	for name, c := range map[string]struct {
+		fn   func(x *core.Tensor) *core.Tensor
+		z    complex128
+		want complex128
+	}{
+		"atanh near -1":       {op.Atanh, complex(-1, 1e-7), complex(-8.405621415759134, 0.7853981883974483)},
+		"atan near i":         {op.Atan, complex(1e-4, 1), complex(0.7854231633974275, 4.951743776893064)},
+		"atan of infinity":    {op.Atan, complex(inf, 0), complex(math.Pi/2, 0)},
+		"atanh of a large i":  {op.Atanh, 1e300i, complex(0, math.Pi/2)},
+		"sigmoid far left":    {op.Sigmoid, -40, complex(math.Exp(-40), 0)},
+		"sinh that overflows": {op.Sinh, 1000, complex(inf, 0)},
+		"division by zero":    {func(x *core.Tensor) *core.Tensor { return op.Div(x, core.Num(0)) }, complex(1, 1), complex(inf, inf)},
+	} {
+		got, err := c.fn(core.Scalar(c.z)).Complex()
+		require.NoError(t, err, name)
+		for _, part := range [][2]float64{{real(got), real(c.want)}, {imag(got), imag(c.want)}} {
+			require.True(t, part[0] == part[1] || math.Abs(part[0]-part[1]) <= 1e-9*math.Abs(part[1]), "%s: got %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -9,11 +9,14 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, everything but zero is true, and of
-// complex numbers a real dtype keeps the real parts. If t has the dtype already, it returns t itself (a new reference to it).
+// To returns t converted to dtype d, as PyTorch converts: floats are truncated to integers, and everything but zero is
+// true. Complex numbers are not converted to real ones: [Real] takes their real parts. If t has the dtype already, it returns t itself (a new reference to it).
 func To(t *core.Tensor, d core.DType) *core.Tensor {
 	if parts := distributed(t); parts != nil {
 		return handOn(parts, "to", t, d)
+	}
+	if t.Err() == nil && t.DType().IsComplex() && d.Valid() && !d.IsComplex() && d != core.Bool {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, "to", "%v cannot hold complex numbers; take their real parts", d))
 	}
 	c := castTo(t, d)
 	if c == t {
@@ -22,7 +25,8 @@ func To(t *core.Tensor, d core.DType) *core.Tensor {
 	return c
 }
 
-// castTo is [To] without a new reference: if t has the dtype already, it returns t.
+// castTo is [To] without a new reference: if t has the dtype already, it returns t. Of complex numbers it keeps the real parts, as gradients
+// of real numbers are.
 func castTo(t *core.Tensor, d core.DType) *core.Tensor {
 	op := begin("to").each(t)
 	if op.err == nil && !d.Valid() {
@@ -70,7 +74,7 @@ func toDeriv(ctx *core.BackwardContext) {
 		ctx.SetMixed(0, ctx.Grad().Alias(true))
 		return
 	}
-	ctx.Set(0, To(ctx.Grad(), ctx.InputDType(0)))
+	ctx.Set(0, castTo(ctx.Grad(), ctx.InputDType(0)))
 }
 
 // ToDevice returns a contiguous copy of t on the given device; t itself (a new reference to it) if it is there already.
@@ -218,7 +222,7 @@ func (op *opContext) overwriteComplex(t, from *core.Tensor) {
 		write(op.own(half(op.mode, t, 0)), from)
 		write(op.own(half(op.mode, t, 1)), core.IntNum(0))
 	default:
-		write(t, op.own(half(op.mode, from, 0)))
+		op.failf(core.DTypeError, "a tensor of %v cannot hold complex numbers; take their real parts", t.DType())
 	}
 }
 
@@ -228,7 +232,7 @@ func copyInPlaceDeriv(ctx *core.BackwardContext) {
 		ctx.Set(0, zerosFor(ctx.Grad(), ctx.InputDType(0), ctx.InputShape(0)))
 	}
 	if ctx.Needs(1) {
-		ctx.Set(1, To(sumTo(ctx.Grad(), ctx.InputShape(1)), ctx.InputDType(1)))
+		ctx.Set(1, castTo(sumTo(ctx.Grad(), ctx.InputShape(1)), ctx.InputDType(1)))
 	}
 }
 

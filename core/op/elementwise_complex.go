@@ -180,9 +180,9 @@ func elementwiseComplexDeriv(ctx *core.BackwardContext) {
 		if values[i].Err() != nil {
 			return
 		}
-		if x := values[i]; x.IsNumber() && x.DType().IsComplex() { // with which programs do not compute
+		if x := values[i]; x.IsNumber() && (x.DType().IsComplex() || v.op.complex.widens) { // with which programs do not compute
 			values[i] = numberAs(x, ctx.Grad())
-		} else if v.op.complex.widens && !x.IsNumber() {
+		} else if v.op.complex.widens {
 			values[i] = castTo(x, ctx.OutputDType(0))
 		}
 	}

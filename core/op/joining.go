@@ -93,7 +93,7 @@ func catDeriv(ctx *core.BackwardContext) {
 	for i := range ctx.Node.Edges() {
 		n := ctx.InputShape(i)[dim]
 		if ctx.Needs(i) {
-			ctx.Set(i, To(Narrow(ctx.Grad(), dim, at, n), ctx.InputDType(i)))
+			ctx.Set(i, castTo(Narrow(ctx.Grad(), dim, at, n), ctx.InputDType(i)))
 		}
 		at += n
 	}
@@ -163,7 +163,7 @@ func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
 func stackDeriv(ctx *core.BackwardContext) {
 	for i := range ctx.Node.Edges() {
 		if ctx.Needs(i) {
-			ctx.Set(i, To(Select(ctx.Grad(), ctx.Node.Ints[0], i), ctx.InputDType(i)))
+			ctx.Set(i, castTo(Select(ctx.Grad(), ctx.Node.Ints[0], i), ctx.InputDType(i)))
 		}
 	}
 }

@@ -13,6 +13,9 @@ func UniformInPlace(t *core.Tensor, low, high float64, o RandomOptions) *core.Te
 	if parts := distributed(t); parts != nil {
 		return handOn(parts, "uniform_", t, low, high, o)
 	}
+	if isComplex(t) { // the parts are uniform
+		return onPartsInPlace(t, func(parts *core.Tensor) *core.Tensor { return UniformInPlace(parts, low, high, o) })
+	}
 	op := begin("uniform_", &t)
 	if !(low <= high) || math.IsInf(high-low, 0) {
 		op.failf(core.ValueError, "the range must be finite and not reversed, got [%v, %v)", low, high)
@@ -24,6 +27,13 @@ func UniformInPlace(t *core.Tensor, low, high float64, o RandomOptions) *core.Te
 func NormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Tensor {
 	if parts := distributed(t); parts != nil {
 		return handOn(parts, "normal_", t, mean, std, o)
+	}
+	if isComplex(t) { // the parts have half of the variance each
+		r := onPartsInPlace(t, func(parts *core.Tensor) *core.Tensor { return NormalInPlace(parts, 0, std*math.Sqrt(0.5), o) })
+		if r.Err() != nil || mean == 0 {
+			return r
+		}
+		return AddInPlace(t, core.Num(mean))
 	}
 	op := begin("normal_", &t)
 	op.spread("the standard deviation", std)

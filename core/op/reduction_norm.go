@@ -18,6 +18,9 @@ var (
 
 // Norm is [VectorNorm] under its other name.
 func Norm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
+	if x.Err() == nil && x.DType().IsComplex() {
+		return compose("norm", func() *core.Tensor { return Norm(Abs(x), p, dims, o.ofParts()) })
+	}
 	if parts := distributed(x); parts != nil {
 		return handOn(parts, "norm", x, p, dims, o)
 	}
@@ -28,20 +31,25 @@ func Norm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
 // |x|^p, the largest |x| for p = inf, the smallest for -inf, and the number of elements that are not zero for 0. x must
 // be floating point or complex. The gradient is 0 where the norm is; equal extremes share it evenly.
 func VectorNorm(x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
+	if x.Err() == nil && x.DType().IsComplex() {
+		return compose("vector_norm", func() *core.Tensor { return VectorNorm(Abs(x), p, dims, o.ofParts()) })
+	}
 	if parts := distributed(x); parts != nil {
 		return handOn(parts, "vector_norm", x, p, dims, o)
 	}
 	return vectorNorm("vector_norm", x, p, dims, o)
 }
 
-func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
-	if x.Err() == nil && x.DType().IsComplex() {
-		if o.DType != nil {
-			part := o.DType.Part()
-			o.DType = &part
-		}
-		return compose(name, func() *core.Tensor { return vectorNorm(name, Abs(x), p, dims, o) })
+// ofParts returns the options for the parts of complex numbers.
+func (o ReduceOptions) ofParts() ReduceOptions {
+	if o.DType != nil {
+		part := o.DType.Part()
+		o.DType = &part
 	}
+	return o
+}
+
+func vectorNorm(name string, x *core.Tensor, p float64, dims []int, o ReduceOptions) *core.Tensor {
 	if o.DType != nil && x.Err() == nil && *o.DType != x.DType() {
 		return compose(name, func() *core.Tensor {
 			return vectorNorm(name, castTo(x, *o.DType), p, dims, ReduceOptions{KeepDim: o.KeepDim})

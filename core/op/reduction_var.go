@@ -17,6 +17,10 @@ var (
 // sum of squared deviations from the mean divided by the number of elements less the correction (1 for a sample, 0 for a
 // whole population). It is NaN where nothing is left to divide by.
 func Var(x *core.Tensor, dims []int, correction float64, keepdim bool) *core.Tensor {
+	if x.Err() == nil && x.DType().IsComplex() {
+		out, _ := complexMoments("var", x, dims, correction, keepdim, false)
+		return out
+	}
 	if parts := distributed(x); parts != nil {
 		return handOn(parts, "var", x, dims, correction, keepdim)
 	}
@@ -26,6 +30,10 @@ func Var(x *core.Tensor, dims []int, correction float64, keepdim bool) *core.Ten
 
 // Std returns the square root of [Var].
 func Std(x *core.Tensor, dims []int, correction float64, keepdim bool) *core.Tensor {
+	if x.Err() == nil && x.DType().IsComplex() {
+		out, _ := complexMoments("std", x, dims, correction, keepdim, false)
+		return out
+	}
 	if parts := distributed(x); parts != nil {
 		return handOn(parts, "std", x, dims, correction, keepdim)
 	}
@@ -35,6 +43,9 @@ func Std(x *core.Tensor, dims []int, correction float64, keepdim bool) *core.Ten
 
 // VarMean returns [Var] and [Mean] of x, found in one pass.
 func VarMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (variance, mean *core.Tensor) {
+	if x.Err() == nil && x.DType().IsComplex() {
+		return complexMoments("var_mean", x, dims, correction, keepdim, true)
+	}
 	if parts := distributed(x); parts != nil {
 		return handOn2(parts, "var_mean", x, dims, correction, keepdim)
 	}
@@ -43,6 +54,9 @@ func VarMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (vari
 
 // StdMean returns [Std] and [Mean] of x, found in one pass.
 func StdMean(x *core.Tensor, dims []int, correction float64, keepdim bool) (std, mean *core.Tensor) {
+	if x.Err() == nil && x.DType().IsComplex() {
+		return complexMoments("std_mean", x, dims, correction, keepdim, true)
+	}
 	if parts := distributed(x); parts != nil {
 		return handOn2(parts, "std_mean", x, dims, correction, keepdim)
 	}
@@ -67,9 +81,6 @@ func complexMoments(name string, x *core.Tensor, dims []int, correction float64,
 
 // moments computes the spread of x and, for its derivative or if it is wanted, the mean.
 func moments(name string, k core.KernelID, x *core.Tensor, dims []int, correction float64, keepdim, wantMean bool) (out, mean *core.Tensor) {
-	if x.Err() == nil && x.DType().IsComplex() {
-		return complexMoments(name, x, dims, correction, keepdim, wantMean)
-	}
 	op := begin(name, &x)
 	op.floating("the input", x)
 	r := op.reduction(x, dims, keepdim)

@@ -3,8 +3,8 @@ package op
 import "github.com/plait-ml/plait/core"
 
 var (
-	sinOp  = elementwise("sin", "x", "sin(x)", "grad*cos(x)").overComplex("sin(xr)*cosh(xi), cos(xr)*sinh(xi)")
-	cosOp  = elementwise("cos", "x", "cos(x)", "-grad*sin(x)").overComplex("cos(xr)*cosh(xi), -sin(xr)*sinh(xi)")
+	sinOp  = elementwise("sin", "x", "sin(x)", "grad*cos(x)").overComplex("where(xr == 0, xr, sin(xr)*cosh(xi)), where(xi == 0, xi, cos(xr)*sinh(xi))")
+	cosOp  = elementwise("cos", "x", "cos(x)", "-grad*sin(x)").overComplex("cos(xr)*cosh(xi), where(xr == 0 || xi == 0, -xr*xi, -sin(xr)*sinh(xi))")
 	tanOp  = elementwise("tan", "x", "tan(x)", "grad*(1 + out*out)").overComplex(complexTanh("-xi", "xr") + "b, -a")
 	asinOp = elementwise("asin", "x", "asin(x)", "grad*rsqrt(1 - x*x)").overComplex(complexAsin("xr", "xi") + "a, b")
 	acosOp = elementwise("acos", "x", "acos(x)", "-grad*rsqrt(1 - x*x)").
@@ -12,8 +12,8 @@ var (
 	atanOp  = elementwise("atan", "x", "atan(x)", "grad/(1 + x*x)").overComplex(complexAtanh("-xi", "xr") + "b, -a")
 	atan2Op = elementwise("atan2", "x, y", "atan2(x, y)",
 		"where(x == 0 && y == 0, 0, grad*y/(x*x + y*y))", "where(x == 0 && y == 0, 0, -grad*x/(x*x + y*y))")
-	sinhOp  = elementwise("sinh", "x", "sinh(x)", "grad*cosh(x)").overComplex("sinh(xr)*cos(xi), cosh(xr)*sin(xi)")
-	coshOp  = elementwise("cosh", "x", "cosh(x)", "grad*sinh(x)").overComplex("cosh(xr)*cos(xi), sinh(xr)*sin(xi)")
+	sinhOp  = elementwise("sinh", "x", "sinh(x)", "grad*cosh(x)").overComplex("where(xr == 0, xr, sinh(xr)*cos(xi)), where(xi == 0, xi, cosh(xr)*sin(xi))")
+	coshOp  = elementwise("cosh", "x", "cosh(x)", "grad*sinh(x)").overComplex("cosh(xr)*cos(xi), where(xr == 0 || xi == 0, xr*xi, sinh(xr)*sin(xi))")
 	asinhOp = elementwise("asinh", "x", "asinh(x)", "grad*rsqrt(x*x + 1)").overComplex(complexAsin("-xi", "xr") + "b, -a")
 	acoshOp = elementwise("acosh", "x", "acosh(x)", "grad*rsqrt(x*x - 1)").
 		overComplex(root("p", "xr - 1", "xi")+root("q", "xr + 1", "xi")+"asinh(pre*qre + pim*qim), 2*atan2(pim, qre)",

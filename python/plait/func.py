@@ -223,6 +223,8 @@ def jacrev(
 
 def _rows(inputs: _Inputs, y: Tensor) -> list[Tensor]:
     """Returns the Jacobians of one result: a backward pass for each of its elements."""
+    if any(t.dtype.is_complex for t in (y, *inputs.leaves)):
+        raise TypeError("jacrev: not defined for complex numbers; take functions of their view_as_real")
     rows = []
     for i in range(y.numel()):
         unit = _ops.zeros_like(y).reshape(-1)

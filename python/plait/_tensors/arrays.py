@@ -101,7 +101,7 @@ def _check_range(a: np.ndarray, wanted: dt.dtype | None) -> None:
     """Raises a ValueError if the result cannot hold one of Python's numbers; unsigned, negative ones wrap around."""
     if wanted is None and a.dtype.kind in "iu":
         wanted = dt.int64
-    if wanted is None or wanted.is_floating_point or a.dtype.kind not in "iuf":
+    if wanted is None or wanted.is_floating_point or wanted.is_complex or a.dtype.kind not in "iuf":
         return
     most = dt.iinfo(wanted).max
     least = dt.iinfo(wanted).min if wanted.is_signed else -most

@@ -111,6 +111,8 @@ def jacobian(
         out, ys = _run(func, xs)
         rows = []
         for y in ys:
+            if any(t.dtype.is_complex for t in (y, *xs)):
+                raise TypeError("jacobian: not defined for complex numbers; take functions of their view_as_real")
             columns: list[list[Tensor]] = [[] for _ in xs]
             for i in range(y.numel()):
                 e = _ops.zeros_like(y).reshape(-1)

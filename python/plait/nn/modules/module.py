@@ -166,21 +166,24 @@ class Module(StateMethods, HookMethods):
         """Makes all parameters and buffers, of whatever dtype, ones of `dst_type`, and returns self."""
         return self._apply(lambda t: t.type(dst_type))
 
+    def _floats_to(self: T, dtype: dt.dtype) -> T:
+        return self._apply(lambda t: t.to(dtype=dtype) if t.dtype.is_floating_point else t)
+
     def float(self: T) -> T:
         """Makes floating-point parameters and buffers float32 and returns self."""
-        return self.to(dtype=dt.float32)
+        return self._floats_to(dt.float32)
 
     def double(self: T) -> T:
         """Makes floating-point parameters and buffers float64 and returns self."""
-        return self.to(dtype=dt.float64)
+        return self._floats_to(dt.float64)
 
     def half(self: T) -> T:
         """Makes floating-point parameters and buffers float16 and returns self."""
-        return self.to(dtype=dt.float16)
+        return self._floats_to(dt.float16)
 
     def bfloat16(self: T) -> T:
         """Makes floating-point parameters and buffers bfloat16 and returns self."""
-        return self.to(dtype=dt.bfloat16)
+        return self._floats_to(dt.bfloat16)
 
     def cpu(self: T) -> T:
         """Moves parameters and buffers to the CPU and returns self."""

@@ -1038,7 +1038,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_grad_x_f64) {
   return 0;
 }
 
-// tx = 0.5 * xr; ty = 0.5 * xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); 0.5 + 0.5 * a, 0.5 * b
+// e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d, where(xr < 0, wi, -wi) / d
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1048,20 +1048,17 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
     const float xi_ = in1[i];
-    const float tx_ = 0.5f * xr_;
-    const float ty_ = 0.5f * xi_;
-    const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
-    const float tc_ = plait_vm_cosf(ty_);
-    const float tn_ = tc_ * tc_ + ts_ * ts_;
-    const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
-    const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
-    out0[i] = 0.5f + 0.5f * a_;
-    out1[i] = 0.5f * b_;
+    const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
+    const float wr_ = e_ * plait_vm_cosf(xi_);
+    const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_sinf(xi_);
+    const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
+    out0[i] = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
+    out1[i] = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
   }
   return 0;
 }
 
-// tx = 0.5 * xr; ty = 0.5 * xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); 0.5 + 0.5 * a, 0.5 * b
+// e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d, where(xr < 0, wi, -wi) / d
 PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1070,15 +1067,12 @@ PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
-    const double tx_ = 0.5 * xr_;
-    const double ty_ = 0.5 * xi_;
-    const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
-    const double tc_ = plait_vm_cos(ty_);
-    const double tn_ = tc_ * tc_ + ts_ * ts_;
-    const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
-    const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
-    out0[i] = 0.5 + 0.5 * a_;
-    out1[i] = 0.5 * b_;
+    const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
+    const double wr_ = e_ * plait_vm_cos(xi_);
+    const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_sin(xi_);
+    const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
+    out0[i] = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
+    out1[i] = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
   }
   return 0;
 }

@@ -386,7 +386,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_grad_b_f64) {
   return 0;
 }
 
-// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = v / u; n = u + v * k; xr + value * where(w, ar + ai * k, ar * k + ai) / n, xi + value * where(w, ai - ar * k, ai * k - ar) / n
+// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; xr + value * where(w, ar + ai * k, ar * k + ai) / n, xi + value * where(w, ai - ar * k, ai * k - ar) / n
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -408,7 +408,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32) {
     const bool w_ = ew_abs_f32(br_) >= ew_abs_f32(bi_);
     const float u_ = (w_ ? br_ : bi_);
     const float v_ = (w_ ? bi_ : br_);
-    const float k_ = v_ / u_;
+    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     out0[i] = xr_ + value_ * (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
     out1[i] = xi_ + value_ * (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
@@ -416,7 +416,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32) {
   return 0;
 }
 
-// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = v / u; n = u + v * k; xr + value * where(w, ar + ai * k, ar * k + ai) / n, xi + value * where(w, ai - ar * k, ai * k - ar) / n
+// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; xr + value * where(w, ar + ai * k, ar * k + ai) / n, xi + value * where(w, ai - ar * k, ai * k - ar) / n
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -438,7 +438,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64) {
     const bool w_ = ew_abs_f64(br_) >= ew_abs_f64(bi_);
     const double u_ = (w_ ? br_ : bi_);
     const double v_ = (w_ ? bi_ : br_);
-    const double k_ = v_ / u_;
+    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     out0[i] = xr_ + value_ * (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
     out1[i] = xi_ + value_ * (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
@@ -637,7 +637,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f64) {
   return 0;
 }
 
-// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = v / u; n = u + v * k; where(w, xr + xi * k, xr * k + xi) / n, where(w, xi - xr * k, xi * k - xr) / n
+// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; where(w, xr + xi * k, xr * k + xi) / n, where(w, xi - xr * k, xi * k - xr) / n
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -654,7 +654,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32) {
     const bool w_ = ew_abs_f32(yr_) >= ew_abs_f32(yi_);
     const float u_ = (w_ ? yr_ : yi_);
     const float v_ = (w_ ? yi_ : yr_);
-    const float k_ = v_ / u_;
+    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     out0[i] = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
     out1[i] = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
@@ -662,7 +662,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32) {
   return 0;
 }
 
-// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = v / u; n = u + v * k; where(w, xr + xi * k, xr * k + xi) / n, where(w, xi - xr * k, xi * k - xr) / n
+// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; where(w, xr + xi * k, xr * k + xi) / n, where(w, xi - xr * k, xi * k - xr) / n
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -679,7 +679,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64) {
     const bool w_ = ew_abs_f64(yr_) >= ew_abs_f64(yi_);
     const double u_ = (w_ ? yr_ : yi_);
     const double v_ = (w_ ? yi_ : yr_);
-    const double k_ = v_ / u_;
+    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     out0[i] = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
     out1[i] = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
@@ -1423,7 +1423,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_grad_x_f64) {
   return 0;
 }
 
-// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = v / u; n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1436,7 +1436,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32) {
     const bool w_ = ew_abs_f32(xr_) >= ew_abs_f32(xi_);
     const float u_ = (w_ ? xr_ : xi_);
     const float v_ = (w_ ? xi_ : xr_);
-    const float k_ = v_ / u_;
+    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     out0[i] = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
     out1[i] = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
@@ -1444,7 +1444,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32) {
   return 0;
 }
 
-// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = v / u; n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1457,7 +1457,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64) {
     const bool w_ = ew_abs_f64(xr_) >= ew_abs_f64(xi_);
     const double u_ = (w_ ? xr_ : xi_);
     const double v_ = (w_ ? xi_ : xr_);
-    const double k_ = v_ / u_;
+    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     out0[i] = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
     out1[i] = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;

@@ -826,7 +826,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_grad_x_f64) {
   return 0;
 }
 
-// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = v / u; n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = where(u == 0, 0, v / u); n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -845,7 +845,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f32) {
     const bool w_ = ew_abs_f32(sre_) >= ew_abs_f32(sim_);
     const float u_ = (w_ ? sre_ : sim_);
     const float v_ = (w_ ? sim_ : sre_);
-    const float k_ = v_ / u_;
+    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     out0[i] = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
     out1[i] = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
@@ -853,7 +853,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f32) {
   return 0;
 }
 
-// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = v / u; n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = where(u == 0, 0, v / u); n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
 PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -871,7 +871,7 @@ PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f64) {
     const bool w_ = ew_abs_f64(sre_) >= ew_abs_f64(sim_);
     const double u_ = (w_ ? sre_ : sim_);
     const double v_ = (w_ ? sim_ : sre_);
-    const double k_ = v_ / u_;
+    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     out0[i] = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
     out1[i] = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;

@@ -485,7 +485,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan_grad_x_f64) {
   return 0;
 }
 
-// ax = -xi; ay = xr; an = (1 - ax) * (1 - ax) + ay * ay; a = 0.25 * log1p(4 * ax / an); b = 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay); b, -a
+// ax = -xi; ay = xr; am = abs(ax); large = max(am, abs(ay)) > 1e8; an = (1 - am) * (1 - am) + ay * ay; ah = hypot(ax, ay); a = where(large, where(isinf(ah), 0 * sign(ax), ax / ah / ah), copysign(0.25 * log1p(4 * am / an), ax)); b = where(large, copysign(0.5 * pi, ay), 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay)); b, -a
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -497,16 +497,19 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan_complex_f32) {
     const float xi_ = in1[i];
     const float ax_ = -xi_;
     const float ay_ = xr_;
-    const float an_ = (1.0f - ax_) * (1.0f - ax_) + ay_ * ay_;
-    const float a_ = 0.25f * plait_vm_log1pf(4.0f * ax_ / an_);
-    const float b_ = 0.5f * plait_vm_atan2f(2.0f * ay_, (1.0f - ax_) * (1.0f + ax_) - ay_ * ay_);
+    const float am_ = ew_abs_f32(ax_);
+    const bool large_ = ew_max_f32(am_, ew_abs_f32(ay_)) > 1e8f;
+    const float an_ = (1.0f - am_) * (1.0f - am_) + ay_ * ay_;
+    const float ah_ = ew_hypot_f32(ax_, ay_);
+    const float a_ = (large_ ? (ew_isinf_f32(ah_) ? (0.0f * ew_sign_f32(ax_)) : (ax_ / ah_ / ah_)) : ew_copysign_f32(0.25f * plait_vm_log1pf(4.0f * am_ / an_), ax_));
+    const float b_ = (large_ ? ew_copysign_f32(0.5f * 3.141592653589793f, ay_) : (0.5f * plait_vm_atan2f(2.0f * ay_, (1.0f - ax_) * (1.0f + ax_) - ay_ * ay_)));
     out0[i] = b_;
     out1[i] = -a_;
   }
   return 0;
 }
 
-// ax = -xi; ay = xr; an = (1 - ax) * (1 - ax) + ay * ay; a = 0.25 * log1p(4 * ax / an); b = 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay); b, -a
+// ax = -xi; ay = xr; am = abs(ax); large = max(am, abs(ay)) > 1e8; an = (1 - am) * (1 - am) + ay * ay; ah = hypot(ax, ay); a = where(large, where(isinf(ah), 0 * sign(ax), ax / ah / ah), copysign(0.25 * log1p(4 * am / an), ax)); b = where(large, copysign(0.5 * pi, ay), 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay)); b, -a
 PLAITK_ELEMENTWISE_LOOP(atan_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -517,9 +520,12 @@ PLAITK_ELEMENTWISE_LOOP(atan_complex_f64) {
     const double xi_ = in1[i];
     const double ax_ = -xi_;
     const double ay_ = xr_;
-    const double an_ = (1.0 - ax_) * (1.0 - ax_) + ay_ * ay_;
-    const double a_ = 0.25 * plait_vm_log1p(4.0 * ax_ / an_);
-    const double b_ = 0.5 * plait_vm_atan2(2.0 * ay_, (1.0 - ax_) * (1.0 + ax_) - ay_ * ay_);
+    const double am_ = ew_abs_f64(ax_);
+    const bool large_ = ew_max_f64(am_, ew_abs_f64(ay_)) > 1e8;
+    const double an_ = (1.0 - am_) * (1.0 - am_) + ay_ * ay_;
+    const double ah_ = ew_hypot_f64(ax_, ay_);
+    const double a_ = (large_ ? (ew_isinf_f64(ah_) ? (0.0 * ew_sign_f64(ax_)) : (ax_ / ah_ / ah_)) : ew_copysign_f64(0.25 * plait_vm_log1p(4.0 * am_ / an_), ax_));
+    const double b_ = (large_ ? ew_copysign_f64(0.5 * 3.141592653589793, ay_) : (0.5 * plait_vm_atan2(2.0 * ay_, (1.0 - ax_) * (1.0 + ax_) - ay_ * ay_)));
     out0[i] = b_;
     out1[i] = -a_;
   }
@@ -668,7 +674,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atanh_grad_x_f64) {
   return 0;
 }
 
-// ax = xr; ay = xi; an = (1 - ax) * (1 - ax) + ay * ay; a = 0.25 * log1p(4 * ax / an); b = 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay); a, b
+// ax = xr; ay = xi; am = abs(ax); large = max(am, abs(ay)) > 1e8; an = (1 - am) * (1 - am) + ay * ay; ah = hypot(ax, ay); a = where(large, where(isinf(ah), 0 * sign(ax), ax / ah / ah), copysign(0.25 * log1p(4 * am / an), ax)); b = where(large, copysign(0.5 * pi, ay), 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay)); a, b
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atanh_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -680,16 +686,19 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atanh_complex_f32) {
     const float xi_ = in1[i];
     const float ax_ = xr_;
     const float ay_ = xi_;
-    const float an_ = (1.0f - ax_) * (1.0f - ax_) + ay_ * ay_;
-    const float a_ = 0.25f * plait_vm_log1pf(4.0f * ax_ / an_);
-    const float b_ = 0.5f * plait_vm_atan2f(2.0f * ay_, (1.0f - ax_) * (1.0f + ax_) - ay_ * ay_);
+    const float am_ = ew_abs_f32(ax_);
+    const bool large_ = ew_max_f32(am_, ew_abs_f32(ay_)) > 1e8f;
+    const float an_ = (1.0f - am_) * (1.0f - am_) + ay_ * ay_;
+    const float ah_ = ew_hypot_f32(ax_, ay_);
+    const float a_ = (large_ ? (ew_isinf_f32(ah_) ? (0.0f * ew_sign_f32(ax_)) : (ax_ / ah_ / ah_)) : ew_copysign_f32(0.25f * plait_vm_log1pf(4.0f * am_ / an_), ax_));
+    const float b_ = (large_ ? ew_copysign_f32(0.5f * 3.141592653589793f, ay_) : (0.5f * plait_vm_atan2f(2.0f * ay_, (1.0f - ax_) * (1.0f + ax_) - ay_ * ay_)));
     out0[i] = a_;
     out1[i] = b_;
   }
   return 0;
 }
 
-// ax = xr; ay = xi; an = (1 - ax) * (1 - ax) + ay * ay; a = 0.25 * log1p(4 * ax / an); b = 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay); a, b
+// ax = xr; ay = xi; am = abs(ax); large = max(am, abs(ay)) > 1e8; an = (1 - am) * (1 - am) + ay * ay; ah = hypot(ax, ay); a = where(large, where(isinf(ah), 0 * sign(ax), ax / ah / ah), copysign(0.25 * log1p(4 * am / an), ax)); b = where(large, copysign(0.5 * pi, ay), 0.5 * atan2(2 * ay, (1 - ax) * (1 + ax) - ay * ay)); a, b
 PLAITK_ELEMENTWISE_LOOP(atanh_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -700,9 +709,12 @@ PLAITK_ELEMENTWISE_LOOP(atanh_complex_f64) {
     const double xi_ = in1[i];
     const double ax_ = xr_;
     const double ay_ = xi_;
-    const double an_ = (1.0 - ax_) * (1.0 - ax_) + ay_ * ay_;
-    const double a_ = 0.25 * plait_vm_log1p(4.0 * ax_ / an_);
-    const double b_ = 0.5 * plait_vm_atan2(2.0 * ay_, (1.0 - ax_) * (1.0 + ax_) - ay_ * ay_);
+    const double am_ = ew_abs_f64(ax_);
+    const bool large_ = ew_max_f64(am_, ew_abs_f64(ay_)) > 1e8;
+    const double an_ = (1.0 - am_) * (1.0 - am_) + ay_ * ay_;
+    const double ah_ = ew_hypot_f64(ax_, ay_);
+    const double a_ = (large_ ? (ew_isinf_f64(ah_) ? (0.0 * ew_sign_f64(ax_)) : (ax_ / ah_ / ah_)) : ew_copysign_f64(0.25 * plait_vm_log1p(4.0 * am_ / an_), ax_));
+    const double b_ = (large_ ? ew_copysign_f64(0.5 * 3.141592653589793, ay_) : (0.5 * plait_vm_atan2(2.0 * ay_, (1.0 - ax_) * (1.0 + ax_) - ay_ * ay_)));
     out0[i] = a_;
     out1[i] = b_;
   }
@@ -759,7 +771,7 @@ PLAITK_ELEMENTWISE_LOOP(cos_grad_x_f64) {
   return 0;
 }
 
-// cos(xr) * cosh(xi), -sin(xr) * sinh(xi)
+// cos(xr) * cosh(xi), where(xr == 0 || xi == 0, -xr * xi, -sin(xr) * sinh(xi))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -770,12 +782,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_complex_f32) {
     const float xr_ = in0[i];
     const float xi_ = in1[i];
     out0[i] = plait_vm_cosf(xr_) * plait_vm_coshf(xi_);
-    out1[i] = -plait_vm_sinf(xr_) * plait_vm_sinhf(xi_);
+    out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (-xr_ * xi_) : (-plait_vm_sinf(xr_) * plait_vm_sinhf(xi_)));
   }
   return 0;
 }
 
-// cos(xr) * cosh(xi), -sin(xr) * sinh(xi)
+// cos(xr) * cosh(xi), where(xr == 0 || xi == 0, -xr * xi, -sin(xr) * sinh(xi))
 PLAITK_ELEMENTWISE_LOOP(cos_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -785,7 +797,7 @@ PLAITK_ELEMENTWISE_LOOP(cos_complex_f64) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
     out0[i] = plait_vm_cos(xr_) * plait_vm_cosh(xi_);
-    out1[i] = -plait_vm_sin(xr_) * plait_vm_sinh(xi_);
+    out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (-xr_ * xi_) : (-plait_vm_sin(xr_) * plait_vm_sinh(xi_)));
   }
   return 0;
 }
@@ -840,7 +852,7 @@ PLAITK_ELEMENTWISE_LOOP(cosh_grad_x_f64) {
   return 0;
 }
 
-// cosh(xr) * cos(xi), sinh(xr) * sin(xi)
+// cosh(xr) * cos(xi), where(xr == 0 || xi == 0, xr * xi, sinh(xr) * sin(xi))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -851,12 +863,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_complex_f32) {
     const float xr_ = in0[i];
     const float xi_ = in1[i];
     out0[i] = plait_vm_coshf(xr_) * plait_vm_cosf(xi_);
-    out1[i] = plait_vm_sinhf(xr_) * plait_vm_sinf(xi_);
+    out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (xr_ * xi_) : (plait_vm_sinhf(xr_) * plait_vm_sinf(xi_)));
   }
   return 0;
 }
 
-// cosh(xr) * cos(xi), sinh(xr) * sin(xi)
+// cosh(xr) * cos(xi), where(xr == 0 || xi == 0, xr * xi, sinh(xr) * sin(xi))
 PLAITK_ELEMENTWISE_LOOP(cosh_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -866,7 +878,7 @@ PLAITK_ELEMENTWISE_LOOP(cosh_complex_f64) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
     out0[i] = plait_vm_cosh(xr_) * plait_vm_cos(xi_);
-    out1[i] = plait_vm_sinh(xr_) * plait_vm_sin(xi_);
+    out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (xr_ * xi_) : (plait_vm_sinh(xr_) * plait_vm_sin(xi_)));
   }
   return 0;
 }
@@ -1028,7 +1040,7 @@ PLAITK_ELEMENTWISE_LOOP(sin_grad_x_f64) {
   return 0;
 }
 
-// sin(xr) * cosh(xi), cos(xr) * sinh(xi)
+// where(xr == 0, xr, sin(xr) * cosh(xi)), where(xi == 0, xi, cos(xr) * sinh(xi))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1038,13 +1050,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
     const float xi_ = in1[i];
-    out0[i] = plait_vm_sinf(xr_) * plait_vm_coshf(xi_);
-    out1[i] = plait_vm_cosf(xr_) * plait_vm_sinhf(xi_);
+    out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinf(xr_) * plait_vm_coshf(xi_)));
+    out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_cosf(xr_) * plait_vm_sinhf(xi_)));
   }
   return 0;
 }
 
-// sin(xr) * cosh(xi), cos(xr) * sinh(xi)
+// where(xr == 0, xr, sin(xr) * cosh(xi)), where(xi == 0, xi, cos(xr) * sinh(xi))
 PLAITK_ELEMENTWISE_LOOP(sin_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1053,8 +1065,8 @@ PLAITK_ELEMENTWISE_LOOP(sin_complex_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
-    out0[i] = plait_vm_sin(xr_) * plait_vm_cosh(xi_);
-    out1[i] = plait_vm_cos(xr_) * plait_vm_sinh(xi_);
+    out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sin(xr_) * plait_vm_cosh(xi_)));
+    out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cos(xr_) * plait_vm_sinh(xi_)));
   }
   return 0;
 }
@@ -1163,7 +1175,7 @@ PLAITK_ELEMENTWISE_LOOP(sinh_grad_x_f64) {
   return 0;
 }
 
-// sinh(xr) * cos(xi), cosh(xr) * sin(xi)
+// where(xr == 0, xr, sinh(xr) * cos(xi)), where(xi == 0, xi, cosh(xr) * sin(xi))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1173,13 +1185,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
     const float xi_ = in1[i];
-    out0[i] = plait_vm_sinhf(xr_) * plait_vm_cosf(xi_);
-    out1[i] = plait_vm_coshf(xr_) * plait_vm_sinf(xi_);
+    out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinhf(xr_) * plait_vm_cosf(xi_)));
+    out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_coshf(xr_) * plait_vm_sinf(xi_)));
   }
   return 0;
 }
 
-// sinh(xr) * cos(xi), cosh(xr) * sin(xi)
+// where(xr == 0, xr, sinh(xr) * cos(xi)), where(xi == 0, xi, cosh(xr) * sin(xi))
 PLAITK_ELEMENTWISE_LOOP(sinh_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1188,8 +1200,8 @@ PLAITK_ELEMENTWISE_LOOP(sinh_complex_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
-    out0[i] = plait_vm_sinh(xr_) * plait_vm_cos(xi_);
-    out1[i] = plait_vm_cosh(xr_) * plait_vm_sin(xi_);
+    out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sinh(xr_) * plait_vm_cos(xi_)));
+    out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cosh(xr_) * plait_vm_sin(xi_)));
   }
   return 0;
 }
