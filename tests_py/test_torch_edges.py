@@ -203,7 +203,7 @@ def test_random_booleans():
         assert 0 < x.sum() < 64
     with pytest.raises(ValueError, match=r"bool holds the integers from 0 to 1, got \[0, 3\)"):
         plait.randint(3, (5,), dtype=plait.bool)
-    with pytest.raises(TypeError, match="floating-point dtype, got bool"):
+    with pytest.raises(TypeError, match="floating-point or complex dtype, got bool"):
         plait.rand(3, dtype=plait.bool)
 
 

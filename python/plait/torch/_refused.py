@@ -26,7 +26,7 @@ REFUSED = {
         "compute_local_shape_and_global_offset",
     ),
     "torch.fft": (
-        "there are no tensors of complex numbers",
+        "there are no Fourier transforms yet",
         "fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq "
         "rfftn",
     ),
