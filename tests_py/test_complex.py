@@ -184,6 +184,12 @@ def test_powers_of_negative_numbers():
         (lambda z: plait.ones(2).copy_(z), "a tensor of float32 cannot hold complex numbers"),
         (lambda z: nn.Linear(1, 1).load_state_dict({"weight": z[:1, None], "bias": z[:1]}), "cannot hold complex"),
         (lambda z: plait.func.jacrev(lambda x: x * 1j)(plait.ones(2)), "not defined for complex numbers"),
+        (plait.isposinf, "isposinf: not defined for complex64"),
+        (plait.isneginf, "isneginf: not defined for complex64"),
+        (
+            lambda z: nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2, dtype=plait.cfloat)),
+            "spectral_norm: not defined for complex64",
+        ),
         (lambda z: z < z, "lt: not defined for complex64"),
         (lambda z: z.max(), "amax: not defined for complex64"),
         (plait.sort, "sort: not defined for complex64"),

@@ -50,12 +50,8 @@ func ViewAsReal(x *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	shape, strides := append(append(make([]int, 0, x.Dim()+1), x.Shape()...), 2), make([]int, x.Dim()+1)
-	for d, s := range x.Strides() {
-		strides[d] = 2 * s
-	}
-	strides[x.Dim()] = 1
-	return op.viewAs(x.DType().Part(), x, shape, strides, 2*x.Offset(), func(ctx *core.BackwardContext) {
+	shape := append(slices.Clone(x.Shape()), 2)
+	return op.viewAs(x.DType().Part(), x, shape, append(partStrides(x), 1), 2*x.Offset(), func(ctx *core.BackwardContext) {
 		ctx.Set(0, ViewAsComplex(paired(ctx.Grad())))
 	}, nil)
 }
@@ -144,11 +140,7 @@ func part(name string, x *core.Tensor, i int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	strides := make([]int, x.Dim())
-	for d, s := range x.Strides() {
-		strides[d] = 2 * s
-	}
-	return op.viewAs(x.DType().Part(), x, x.Shape(), strides, 2*x.Offset()+i, func(ctx *core.BackwardContext) {
+	return op.viewAs(x.DType().Part(), x, x.Shape(), partStrides(x), 2*x.Offset()+i, func(ctx *core.BackwardContext) {
 		g := ctx.Grad()
 		zero := zerosFor(g, g.DType(), g.Shape())
 		if i == 0 {

@@ -88,7 +88,6 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(f.ids[computeType(d.Part())])
 	result := d
 	if len(f.kernel.Program.Results) == 1 {
 		if result = d.Part(); f.kernel.Program.Results[0].Kind() == expr.Logic {
@@ -97,9 +96,9 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 	}
 	out := op.out(result, shape)
 	if op.err != nil {
-		op.launch(c)
 		return op.fail()
 	}
+	c := op.call(f.ids[computeType(d.Part())])
 	if result.IsComplex() {
 		c.Out(op.own(half(op.mode, out, 0))).Out(op.own(half(op.mode, out, 1)))
 	} else {
@@ -160,11 +159,16 @@ func numberParts(n *core.Tensor) (re, im *core.Tensor) {
 
 // half returns a tensor over the real parts of z, or for i = 1 over the imaginary ones, that has no place in the graph.
 func half(m core.Mode, z *core.Tensor, i int) *core.Tensor {
-	strides := make([]int, z.Dim())
+	return core.WrapTensor(m, z.Storage(), z.DType().Part(), z.Shape(), partStrides(z), 2*z.Offset()+i)
+}
+
+// partStrides returns the strides of the real parts of z, in real numbers.
+func partStrides(z *core.Tensor) []int {
+	strides := make([]int, z.Dim(), z.Dim()+1)
 	for d, s := range z.Strides() {
 		strides[d] = 2 * s
 	}
-	return core.WrapTensor(m, z.Storage(), z.DType().Part(), z.Shape(), strides, 2*z.Offset()+i)
+	return strides
 }
 
 // elementwiseComplexDeriv is elementwiseDeriv for operations over complex numbers. The gradient of a real function, with respect to a

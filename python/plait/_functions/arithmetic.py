@@ -272,12 +272,16 @@ def equal(input: Tensor, other: Tensor) -> bool:
 @checked
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns where the elements are minus infinity."""
+    if input.dtype.is_complex:
+        raise TypeError(f"isneginf: not defined for {input.dtype.name}")
     return store(out, _ops.eq(input, float("-inf")))
 
 
 @checked
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns where the elements are infinity."""
+    if input.dtype.is_complex:
+        raise TypeError(f"isposinf: not defined for {input.dtype.name}")
     return store(out, _ops.eq(input, float("inf")))
 
 

@@ -109,6 +109,8 @@ def spectral_norm(
         raise ValueError(f"spectral_norm: {type(module).__name__} has no parameter or buffer {name!r}")
     if dim is None:
         dim = 1 if isinstance(module, _ConvTranspose) else 0
+    if weight.dtype.is_complex:
+        raise TypeError(f"spectral_norm: not defined for {weight.dtype.name}")
     made = _SpectralNorm(weight, n_power_iterations, dim, eps)
     return parametrize.register_parametrization(module, name, made)
 

@@ -61,9 +61,12 @@ def spectral_norm(
     hook = SpectralNorm(
         name, n_power_iterations, (1 if isinstance(module, _ConvTranspose) else 0) if dim is None else dim, eps
     )
-    weight = module._parameters.pop(name, None)
+    weight = module._parameters.get(name)
     if weight is None:
         raise ValueError(f"spectral_norm: {type(module).__name__} has no parameter {name!r}")
+    if weight.dtype.is_complex:
+        raise TypeError(f"spectral_norm: not defined for {weight.dtype.name}")
+    del module._parameters[name]
     matrix = hook.matrix(weight.detach())
     module.register_parameter(name + "_orig", weight)
     for suffix, n in (("_u", matrix.shape[0]), ("_v", matrix.shape[1])):
