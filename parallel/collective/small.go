@@ -155,7 +155,11 @@ func (j *wireJob) receiveSmall(rank int, r *reader) {
 		r.bad()
 		return
 	}
-	if j.calls[rank].readData(r); j.small {
+	p := j.calls[rank]
+	if j.complete { // joinSmall is at work with the inputs that it needs
+		p = &rankCall{rank: p.rank, op: p.op}
+	}
+	if p.readData(r); j.small {
 		j.check()
 	}
 }
