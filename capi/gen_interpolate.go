@@ -44,9 +44,9 @@ func plait_grid_sample(input C.plait_tensor, grid C.plait_tensor, mode C.plait_s
 }
 
 //export plait_interpolate
-func plait_interpolate(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t, scaleFactor C.plait_floats, scaleFactorLen C.int64_t, mode C.plait_string, alignCorners C.bool, recomputeScaleFactor C.bool) C.plait_tensor {
+func plait_interpolate(input C.plait_tensor, size C.plait_ints, sizeLen C.int64_t, scaleFactor C.plait_floats, scaleFactorLen C.int64_t, mode C.plait_string, alignCorners C.bool, recomputeScaleFactor C.bool, antialias C.bool) C.plait_tensor {
 	for {
-		if s := bind.Interpolate(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(scaleFactor))), int64(scaleFactorLen), C.GoString(mode), bool(alignCorners), bool(recomputeScaleFactor)); s != bind.Busy {
+		if s := bind.Interpolate(int64(input), int64(uintptr(unsafe.Pointer(size))), int64(sizeLen), int64(uintptr(unsafe.Pointer(scaleFactor))), int64(scaleFactorLen), C.GoString(mode), bool(alignCorners), bool(recomputeScaleFactor), bool(antialias)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()

@@ -2866,12 +2866,14 @@ plait_tensor plait_grid_sample(plait_tensor input, plait_tensor grid, plait_stri
 // The input, [N, C, spatial...], resampled to other spatial sizes.
 //   - size (absent): the sizes of the result's spatial dimensions
 //   - scale_factor (absent): what the sizes are multiplied by, instead of size
-//   - mode ("nearest"): nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area
+//   - mode ("nearest"): nearest, nearest-exact, linear, bilinear, bicubic, trilinear, lanczos or area
 //   - align_corners (false): whether the centres of the corners stay where they are
 //   - recompute_scale_factor (false): whether the scale is computed again from the sizes
+//   - antialias (false): whether an element of a smaller image is made of all that are in its place: for
+//     bilinear, bicubic and lanczos, which wants it
 plait_tensor plait_interpolate(plait_tensor input, plait_ints size, int64_t size_len,
 		plait_floats scale_factor, int64_t scale_factor_len, plait_string mode, bool align_corners,
-		bool recompute_scale_factor);
+		bool recompute_scale_factor, bool antialias);
 
 // The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].
 //   - upscale_factor: r

@@ -83,7 +83,7 @@ func TestInterpolate(t *testing.T) {
 	modes := []op.InterpolateOptions{
 		{Size: []int{61, 9}}, {Size: []int{61, 9}, Mode: "nearest-exact"}, {ScaleFactor: []float64{1.9, 0.3}, Mode: "bilinear"},
 		{Size: []int{70, 71}, Mode: "bilinear", AlignCorners: true}, {ScaleFactor: []float64{0.45}, Mode: "bicubic"},
-		{Size: []int{50, 90}, Mode: "bicubic", AlignCorners: true}, {Size: []int{7, 5}, Mode: "area"},
+		{Size: []int{50, 90}, Mode: "bicubic", AlignCorners: true}, {Size: []int{7, 5}, Mode: "area"}, {Size: []int{9, 50}, Mode: "bicubic", Antialias: true},
 	}
 	for _, d := range []core.DType{core.Float32, core.BFloat16} {
 		for _, o := range modes {

@@ -36,13 +36,13 @@ func GridSample(input Tensor, grid Tensor, mode string, paddingMode string, alig
 }
 
 // Interpolate applies the operation interpolate. The input, [N, C, spatial...], resampled to other spatial sizes.
-func Interpolate(input Tensor, size Ints, sizeLen int64, scaleFactor Floats, scaleFactorLen int64, mode string, alignCorners bool, recomputeScaleFactor bool) (status Tensor) {
+func Interpolate(input Tensor, size Ints, sizeLen int64, scaleFactor Floats, scaleFactorLen int64, mode string, alignCorners bool, recomputeScaleFactor bool, antialias bool) (status Tensor) {
 	defer protect("interpolate", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.Interpolate(t0, op.InterpolateOptions{Size: ints(size, sizeLen), ScaleFactor: floats(scaleFactor, scaleFactorLen), Mode: mode, AlignCorners: alignCorners, RecomputeScaleFactor: recomputeScaleFactor}), t0)
+	return result(op.Interpolate(t0, op.InterpolateOptions{Size: ints(size, sizeLen), ScaleFactor: floats(scaleFactor, scaleFactorLen), Mode: mode, AlignCorners: alignCorners, RecomputeScaleFactor: recomputeScaleFactor, Antialias: antialias}), t0)
 }
 
 // PixelShuffle applies the operation pixel_shuffle. The input, [..., C*r*r, H, W], with channels spread over places: [..., C, H*r, W*r].

@@ -79,6 +79,16 @@ func InterpolateOf(c *core.Call) InterpolateAttrs {
 }
 
 // AddTo adds the attributes to a call and returns it.
+func (a ResampleAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Dim), int64(a.Shift)).Int(a.Windows...).Float(a.Weights...)
+}
+
+// ResampleOf reads the attributes of a call.
+func ResampleOf(c *core.Call) ResampleAttrs {
+	return ResampleAttrs{int(c.Ints[0]), int(c.Ints[1]), c.Ints[2:], c.Floats[0:]}
+}
+
+// AddTo adds the attributes to a call and returns it.
 func (a TriangularAttrs) AddTo(c *core.Call) *core.Call { return c.Int(Flag(a.Upper), Flag(a.Unit)) }
 
 // TriangularOf reads the attributes of a call.

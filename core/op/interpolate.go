@@ -14,20 +14,25 @@ type InterpolateOptions struct {
 	Size        []int     // sizes of the result
 	ScaleFactor []float64 // or how many times larger it is
 	// Mode is "nearest" (the default), "nearest-exact", "linear" for [N, C, L], "bilinear" and "bicubic" for [N, C, H, W],
-	// "trilinear" for [N, C, D, H, W], or "area", which is adaptive average pooling.
+	// "trilinear" for [N, C, D, H, W], "lanczos", which wants Antialias, or "area", which is adaptive average pooling.
 	Mode string
 	// AlignCorners makes the centres of the corner elements of input and result coincide, instead of their outer edges.
 	AlignCorners bool
 	// RecomputeScaleFactor computes positions from the sizes even if ScaleFactor is given.
 	RecomputeScaleFactor bool
+	// Antialias has each element of a smaller image be made of all of those in its place, and not of the nearest alone, in the modes
+	// "bilinear", "bicubic" (there with a = -0.5) and "lanczos" (Duchon 1979), as Pillow does.
+	Antialias bool
 }
 
 var interpolateModes = map[string]struct {
-	mode contract.InterpolateMode
-	nd   int
+	mode   contract.InterpolateMode
+	nd     int
+	filter *filter // against aliases
 }{
-	"nearest": {contract.InterpolateNearest, 0}, "nearest-exact": {contract.InterpolateNearestExact, 0}, "linear": {contract.InterpolateLinear, 1}, "bilinear": {contract.InterpolateLinear, 2},
-	"trilinear": {contract.InterpolateLinear, 3}, "bicubic": {contract.InterpolateCubic, 2},
+	"nearest": {contract.InterpolateNearest, 0, nil}, "nearest-exact": {contract.InterpolateNearestExact, 0, nil}, "linear": {contract.InterpolateLinear, 1, nil},
+	"bilinear": {contract.InterpolateLinear, 2, &linearFilter}, "trilinear": {contract.InterpolateLinear, 3, nil}, "bicubic": {contract.InterpolateCubic, 2, &catmullFilter},
+	"lanczos": {contract.InterpolateCubic, 2, &lanczosFilter},
 }
 
 // An interpolation is a linear map from the last dimensions of sizes in to those of sizes out.
@@ -36,6 +41,8 @@ type interpolation struct {
 	mode    contract.InterpolateMode
 	align   bool
 	scale   []float64 // 0 where positions follow from the sizes
+	filter  *filter   // against aliases
+	bytes   bool
 }
 
 // Interpolate returns x, of shape [N, C, spatial...] with one to three spatial dimensions, resampled to other spatial
@@ -64,24 +71,10 @@ func Interpolate(x *core.Tensor, o InterpolateOptions) *core.Tensor {
 			return AdaptiveAvgPool3d(x, p.out)
 		})
 	}
-	if x.DType() == core.Uint8 && p.mode >= contract.InterpolateLinear {
-		return op.compose(func() *core.Tensor { return p.applyToBytes(x) })
+	if p.filter != nil || x.DType() == core.Uint8 && p.mode >= contract.InterpolateLinear {
+		return op.compose(func() *core.Tensor { return p.separate(x) })
 	}
 	return op.passOn(p.apply("interpolate", contract.Interpolate, x, p.out))
-}
-
-// applyToBytes resamples images of uint8 along rows and then along columns, and rounds after each, as Pillow and PyTorch do.
-func (p *interpolation) applyToBytes(x *core.Tensor) *core.Tensor {
-	y := castTo(x, core.Float32)
-	sizes := slices.Clone(p.in)
-	for _, i := range []int{1, 0} {
-		sizes[i] = p.out[i]
-		along := &interpolation{mode: p.mode, align: p.align, scale: make([]float64, len(sizes))}
-		along.scale[i] = p.scale[i]
-		y = along.apply("interpolate", contract.Interpolate, y, sizes)
-		y = Clamp(Floor(Add(y, core.Num(0.5))), core.Num(0), core.Num(255))
-	}
-	return castTo(y, core.Uint8)
 }
 
 func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interpolation {
@@ -96,10 +89,14 @@ func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interp
 	m, known := interpolateModes[o.Mode]
 	switch {
 	case !known && o.Mode != "area":
-		op.failf(core.ValueError, "unknown mode %q, want nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area", o.Mode)
+		op.failf(core.ValueError, "unknown mode %q, want nearest, nearest-exact, linear, bilinear, bicubic, trilinear, lanczos or area", o.Mode)
 	case m.nd != 0 && m.nd != nd:
 		op.failf(core.ShapeError, "mode %q wants %d dimensions, got an input of shape %v", o.Mode, m.nd+2, x.Shape())
-	case o.AlignCorners && m.nd == 0:
+	case o.Antialias && m.filter == nil:
+		op.failf(core.ValueError, "antialias wants mode bilinear, bicubic or lanczos and an input [n, c, h, w], got mode %q", o.Mode)
+	case o.Mode == "lanczos" && !o.Antialias:
+		op.failf(core.ValueError, "mode \"lanczos\" wants antialias")
+	case o.AlignCorners && (m.nd == 0 || o.Mode == "lanczos"):
 		op.failf(core.ValueError, "corners cannot be aligned in mode %q", o.Mode)
 	case m.nd == 2 && x.DType() == core.Uint8: // an image
 	case m.mode >= contract.InterpolateLinear || o.Mode == "area":
@@ -110,7 +107,10 @@ func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interp
 	if (len(o.Size) == 0) == (len(o.ScaleFactor) == 0) {
 		op.failf(core.ValueError, "want either size or scale_factor, got %v and %v", o.Size, o.ScaleFactor)
 	}
-	p := &interpolation{in: x.Shape()[2:], mode: m.mode, align: o.AlignCorners, scale: make([]float64, nd)}
+	p := &interpolation{in: x.Shape()[2:], mode: m.mode, align: o.AlignCorners, scale: make([]float64, nd), bytes: x.DType() == core.Uint8}
+	if o.Antialias {
+		p.filter = m.filter
+	}
 	if n := len(o.ScaleFactor); n > 1 && n != nd {
 		op.failf(core.ValueError, "scale_factor has %d entries, want 1 or %d", n, nd)
 	}
@@ -139,12 +139,17 @@ func (op *opContext) interpolation(x *core.Tensor, o InterpolateOptions) *interp
 
 // exact reports whether the positions in dimension i follow from the sizes whatever the scale factor was, as PyTorch has
 // it: where the sizes are equal and, for the nearest element of an image, where one is twice the other. For the nearest
-// element of a sequence or a volume they never do.
+// element of a sequence or a volume, and for cubic interpolation of floats without antialias, they never do.
 func (p *interpolation) exact(i int) bool {
-	if p.mode == contract.InterpolateNearest {
+	switch p.mode {
+	case contract.InterpolateNearest:
 		return len(p.in) == 2 && (p.in[i] == p.out[i] || 2*p.in[i] == p.out[i])
+	case contract.InterpolateNearestExact:
+		return false
+	case contract.InterpolateCubic:
+		return p.in[i] == p.out[i] && (p.bytes || p.filter != nil)
 	}
-	return p.mode != contract.InterpolateNearestExact && p.in[i] == p.out[i]
+	return p.in[i] == p.out[i]
 }
 
 func (p *interpolation) apply(name string, k core.KernelID, x *core.Tensor, sizes []int) *core.Tensor {
@@ -177,6 +182,7 @@ func init() {
 			{Name: "input"}, {Name: "size", Field: "Size", Optional: true}, {Name: "scale_factor", Field: "ScaleFactor", Optional: true},
 			{Name: "mode", Field: "Mode", Default: "nearest"}, {Name: "align_corners", Field: "AlignCorners", Default: false},
 			{Name: "recompute_scale_factor", Field: "RecomputeScaleFactor", Default: false},
+			{Name: "antialias", Field: "Antialias", Default: false},
 		},
 		Samples: []Sample{
 			{Name: "nearest", Args: []any{Shaped(2, 2, 3, 4), InterpolateOptions{Size: []int{5, 7}}}},
@@ -188,6 +194,11 @@ func init() {
 			{Name: "bilinear, to one", Args: []any{Shaped(1, 1, 4, 5), InterpolateOptions{Size: []int{1, 1}, Mode: "bilinear", AlignCorners: true}}},
 			{Name: "bicubic", Args: []any{Shaped(1, 2, 4, 3), InterpolateOptions{Size: []int{6, 7}, Mode: "bicubic"}}},
 			{Name: "bicubic, corners", Args: []any{Shaped(1, 1, 5, 4), InterpolateOptions{Size: []int{3, 6}, Mode: "bicubic", AlignCorners: true}}},
+			{Name: "antialias", Args: []any{Shaped(1, 2, 7, 5), InterpolateOptions{Size: []int{3, 2}, Mode: "bilinear", Antialias: true}}},
+			{Name: "antialias, larger", Args: []any{Shaped(2, 1, 2, 3), InterpolateOptions{ScaleFactor: []float64{1.7, 0.7}, Mode: "bicubic", Antialias: true}}},
+			{Name: "antialias, corners", Args: []any{Shaped(1, 1, 6, 4), InterpolateOptions{Size: []int{1, 3}, Mode: "bicubic", AlignCorners: true, Antialias: true}}},
+			{Name: "antialias, same size", Args: []any{Shaped(1, 1, 2, 3), InterpolateOptions{Size: []int{2, 3}, Mode: "bilinear", Antialias: true}}},
+			{Name: "lanczos", Args: []any{Shaped(1, 2, 7, 4), InterpolateOptions{Size: []int{3, 5}, Mode: "lanczos", Antialias: true}}},
 			{Name: "trilinear", Args: []any{Shaped(1, 2, 2, 3, 2), InterpolateOptions{Size: []int{3, 2, 4}, Mode: "trilinear"}}},
 			{Name: "area", Args: []any{Shaped(1, 2, 5, 4), InterpolateOptions{Size: []int{2, 3}, Mode: "area"}}},
 			{Name: "no images", Args: []any{Shaped(0, 2, 5), InterpolateOptions{Size: []int{2}, Mode: "linear"}}},

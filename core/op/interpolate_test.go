@@ -134,13 +134,16 @@ func TestInterpolateScaleFactor(t *testing.T) {
 func TestInterpolateErrors(t *testing.T) {
 	x := uniform(1, 2, 3, 4, 5)
 	for want, o := range map[string]op.InterpolateOptions{
-		"interpolate: want either size or scale_factor, got [] and []":                                                 {},
-		`interpolate: unknown mode "cubic", want nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area`: {Size: []int{2}, Mode: "cubic"},
-		`interpolate: mode "linear" wants 3 dimensions, got an input of shape [2 3 4 5]`:                               {Size: []int{2}, Mode: "linear"},
-		`interpolate: corners cannot be aligned in mode "nearest"`:                                                     {Size: []int{2}, AlignCorners: true},
-		"interpolate: size must be at least 1, got [0]":                                                                {Size: []int{0}},
-		"interpolate: scale_factor [0.1] makes nothing of, or too much from, the input of shape [2 3 4 5]":             {ScaleFactor: []float64{0.1}},
-		"interpolate: scale_factor has 3 entries, want 1 or 2":                                                         {ScaleFactor: []float64{1, 2, 3}},
+		"interpolate: want either size or scale_factor, got [] and []":                                                          {},
+		`interpolate: unknown mode "cubic", want nearest, nearest-exact, linear, bilinear, bicubic, trilinear, lanczos or area`: {Size: []int{2}, Mode: "cubic"},
+		`interpolate: mode "linear" wants 3 dimensions, got an input of shape [2 3 4 5]`:                                        {Size: []int{2}, Mode: "linear"},
+		`interpolate: corners cannot be aligned in mode "nearest"`:                                                              {Size: []int{2}, AlignCorners: true},
+		`interpolate: antialias wants mode bilinear, bicubic or lanczos and an input [n, c, h, w], got mode "nearest"`:          {Size: []int{2}, Antialias: true},
+		`interpolate: mode "lanczos" wants antialias`:                                                                           {Size: []int{2}, Mode: "lanczos"},
+		`interpolate: corners cannot be aligned in mode "lanczos"`:                                                              {Size: []int{2}, Mode: "lanczos", Antialias: true, AlignCorners: true},
+		"interpolate: size must be at least 1, got [0]":                                                                         {Size: []int{0}},
+		"interpolate: scale_factor [0.1] makes nothing of, or too much from, the input of shape [2 3 4 5]":                      {ScaleFactor: []float64{0.1}},
+		"interpolate: scale_factor has 3 entries, want 1 or 2":                                                                  {ScaleFactor: []float64{1, 2, 3}},
 	} {
 		require.EqualError(t, op.Interpolate(x, o).Err(), want)
 	}

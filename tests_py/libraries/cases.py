@@ -143,7 +143,7 @@ def torchvision() -> Iterator[tuple[str, Any]]:
     def transformed() -> dict[str, float]:
         image = spread(3, 12, 10).abs()
         out = {
-            "resize": v2.Resize((7, 9), antialias=False)(image), "crop": v2.CenterCrop(6)(image),
+            "resize": v2.Resize((7, 9), antialias=True)(image), "crop": v2.CenterCrop(6)(image),
             "normalize": v2.Normalize([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])(image), "gray": v2.Grayscale()(image),
             "flip": v2.functional.horizontal_flip(image) * spread(3, 12, 10), "pad": v2.Pad(2, fill=0.5)(image),
         }  # fmt: skip

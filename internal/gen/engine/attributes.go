@@ -27,6 +27,7 @@ func attributes(p *pkg) string {
 
 func attribute(b *strings.Builder, name string, s *ast.StructType) {
 	var ints, floats, fields []string
+	list := "" // of integers
 	for _, f := range s.Fields.List {
 		for _, n := range f.Names {
 			value := "a." + n.Name
@@ -36,6 +37,8 @@ func attribute(b *strings.Builder, name string, s *ast.StructType) {
 				ints, fields = append(ints, "Flag("+value+")"), append(fields, next+" != 0")
 			case "int64":
 				ints, fields = append(ints, value), append(fields, next)
+			case "[]int64":
+				list, fields = ".Int("+value+"...)", append(fields, strings.Replace(next, "]", ":]", 1))
 			case "float64":
 				fields = append(fields, fmt.Sprintf("c.Floats[%d]", len(floats)))
 				floats = append(floats, value)
@@ -51,6 +54,7 @@ func attribute(b *strings.Builder, name string, s *ast.StructType) {
 	if ints != nil {
 		add += ".Int(" + strings.Join(ints, ", ") + ")"
 	}
+	add += list
 	if floats != nil {
 		add += ".Float(" + strings.Join(floats, ", ") + ")"
 	}

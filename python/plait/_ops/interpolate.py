@@ -73,23 +73,25 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
 _interpolate = _core.bind_Interpolate
 
 
-def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = "nearest", align_corners: bool = False, recompute_scale_factor: bool = False) -> Tensor:
+def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = "nearest", align_corners: bool = False, recompute_scale_factor: bool = False, antialias: bool = False) -> Tensor:
     """The input, [N, C, spatial...], resampled to other spatial sizes.
 
     Args:
         size: the sizes of the result's spatial dimensions
         scale_factor: what the sizes are multiplied by, instead of size
-        mode: nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area
+        mode: nearest, nearest-exact, linear, bilinear, bicubic, trilinear, lanczos or area
         align_corners: whether the centres of the corners stay where they are
         recompute_scale_factor: whether the scale is computed again from the sizes
+        antialias: whether an element of a smaller image is made of all that are in its place: for bilinear,
+            bicubic and lanczos, which wants it
     """
     try:
         size_list = None if size is None else int_list(size)
         scale_factor_list = None if scale_factor is None else float_list(scale_factor)
-        status = _interpolate(input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor)
+        status = _interpolate(input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor, antialias)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(interpolate, locals(), error) from None
-    return own(status if status > 0 else settle(status, _interpolate, input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor))
+    return own(status if status > 0 else settle(status, _interpolate, input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor, antialias))
 
 _pixel_shuffle = _core.bind_PixelShuffle
 

@@ -3,13 +3,17 @@
 package interpolate
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xdc34c67a
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0bdde36b
 #cgo noescape plaitk_interpolate_backward
 #cgo nocallback plaitk_interpolate_backward
 #cgo noescape plaitk_interpolate_forward
 #cgo nocallback plaitk_interpolate_forward
 #cgo noescape plaitk_interpolate_scratch
 #cgo nocallback plaitk_interpolate_scratch
+#cgo noescape plaitk_resample
+#cgo nocallback plaitk_resample
+#cgo noescape plaitk_resample_scratch
+#cgo nocallback plaitk_resample_scratch
 */
 import "C"
 

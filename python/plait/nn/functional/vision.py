@@ -76,20 +76,26 @@ def interpolate(
         input: the tensor
         size: the spatial sizes of the result
         scale_factor: or how many times larger it is
-        mode: nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area
+        mode: nearest, nearest-exact, linear, bilinear, bicubic, trilinear, lanczos or area
         align_corners: whether the centres of the corner elements coincide, not their outer edges
         recompute_scale_factor: compute positions from the sizes even if scale_factor is given
-        antialias: not there
+        antialias: whether an element of a smaller image is made of all that are in its place, as Pillow does; for
+            bilinear, bicubic and lanczos, which wants it
     """
-    if antialias:
-        raise NotImplementedError("interpolate: antialias is not there; use area, or smooth the input first")
+    if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and input.ndim == 4):
+        raise ValueError(
+            f"interpolate: antialias wants mode bilinear, bicubic or lanczos and an input [N, C, H, W], "
+            f"got {mode} and shape {list(input.shape)}"
+        )
     if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
         raise ValueError(f"interpolate: mode {mode!r} takes no align_corners")
     if (size is None) == (scale_factor is None):
         raise ValueError(f"interpolate: give either size or scale_factor, got {size!r} and {scale_factor!r}")
     nd = input.ndim - 2
     size, scale_factor = _scale_list("size", size, nd), _scale_list("scale_factor", scale_factor, nd)
-    return _ops.interpolate(input, size, scale_factor, mode, bool(align_corners), bool(recompute_scale_factor))
+    return _ops.interpolate(
+        input, size, scale_factor, mode, bool(align_corners), bool(recompute_scale_factor), bool(antialias)
+    )
 
 
 @checked

@@ -3,6 +3,7 @@
 #include "copying.h"
 
 #include "../../../include/plait_stream.h"
+#include "../../../include/plait_transpose.h"
 
 // Element types for copying bits. A row of small elements may be copied as one larger element, which need not be
 // aligned.
@@ -13,44 +14,6 @@ typedef uint64_t bits8 __attribute__((may_alias, aligned(1)));
 typedef struct {
   bits8 low, high;
 } bits16;
-
-typedef uint8_t vec1 __attribute__((vector_size(16), may_alias, aligned(1)));
-typedef uint16_t vec2 __attribute__((vector_size(16), may_alias, aligned(1)));
-typedef uint32_t vec4 __attribute__((vector_size(16), may_alias, aligned(1)));
-typedef uint64_t vec8 __attribute__((vector_size(16), may_alias, aligned(1)));
-
-// Interleaves the low or high halves of two vectors.
-#define ZIP_LOW1(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define ZIP_HIGH1(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#define ZIP_LOW2(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define ZIP_HIGH2(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define ZIP_LOW4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define ZIP_HIGH4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#define ZIP_LOW8(a, b) __builtin_shufflevector(a, b, 0, 2)
-#define ZIP_HIGH8(a, b) __builtin_shufflevector(a, b, 1, 3)
-
-// Transposes a block of L x L elements, L per vector. Each stage interleaves row i with row i + L/2. After log2(L)
-// stages element (i, j) is at (j, i).
-#define STAGE(S, L, to, from)                     \
-  for (int i = 0; i < L / 2; i++) {               \
-    to[2 * i] = ZIP_LOW##S(from[i], from[i + L / 2]);     \
-    to[2 * i + 1] = ZIP_HIGH##S(from[i], from[i + L / 2]); \
-  }
-#define STAGES1 STAGE(1, 16, b, a) STAGE(1, 16, a, b) STAGE(1, 16, b, a) STAGE(1, 16, a, b)
-#define STAGES2 STAGE(2, 8, b, a) STAGE(2, 8, a, b) STAGE(2, 8, b, a)
-#define STAGES4 STAGE(4, 4, b, a) STAGE(4, 4, a, b)
-#define STAGES8 STAGE(8, 2, b, a)
-
-#define TRANSPOSE_BLOCK(S, L, result)                                                                      \
-  PLAIT_INLINE void transpose_block##S(char *restrict out, int64_t os, const char *restrict in, int64_t is) { \
-    vec##S a[L], b[L];                                                                                     \
-    for (int i = 0; i < L; i++) a[i] = *(const vec##S *)(in + i * is);                                     \
-    STAGES##S for (int i = 0; i < L; i++) *(vec##S *)(out + i * os) = result[i];                           \
-  }
-TRANSPOSE_BLOCK(1, 16, a)
-TRANSPOSE_BLOCK(2, 8, b)
-TRANSPOSE_BLOCK(4, 4, a)
-TRANSPOSE_BLOCK(8, 2, b)
 
 enum {
   LINE = 64,
@@ -64,7 +27,7 @@ enum {
   static void transpose_part##S(char *restrict out, int64_t os, const char *restrict in, int64_t is, int64_t n0, int64_t n1) { \
     int64_t whole0 = n0 - n0 % L, whole1 = n1 - n1 % L;                                                              \
     for (int64_t j = 0; j < whole1; j += L)                                                                          \
-      for (int64_t i = 0; i < whole0; i += L) transpose_block##S(out + j * os + i * S, os, in + i * is + j * S, is); \
+      for (int64_t i = 0; i < whole0; i += L) plait_transpose_block##S(out + j * os + i * S, os, in + i * is + j * S, is); \
     for (int64_t j = 0; j < n1; j++)                                                                                 \
       for (int64_t i = j < whole1 ? whole0 : 0; i < n0; i++)                                                         \
         *(bits##S *)(out + j * os + i * S) = *(const bits##S *)(in + i * is + j * S);                                \
@@ -81,7 +44,7 @@ enum {
         char *o = out + j * os + i * S;                                                                              \
         const char *x = in + i * is + j * S;                                                                         \
         for (int64_t r = 0; r < W; r += L)                                                                           \
-          for (int64_t c = 0; c < W; c += L) transpose_block##S(block + c * LINE + r * S, LINE, x + r * is + c * S, is); \
+          for (int64_t c = 0; c < W; c += L) plait_transpose_block##S(block + c * LINE + r * S, LINE, x + r * is + c * S, is); \
         if (stream) {                                                                                                \
           for (int64_t c = 0; c < W; c++) plait_stream_line(o + c * os, block + c * LINE);                                 \
         } else {                                                                                                     \
