@@ -24,9 +24,9 @@ func plait_diagonal_scatter(input C.plait_tensor, src C.plait_tensor, offset C.i
 }
 
 //export plait_embedding
-func plait_embedding(input C.plait_tensor, weight C.plait_tensor, paddingIdx C.int64_t, hasPaddingIdx C.bool, scaleGradByFreq C.bool) C.plait_tensor {
+func plait_embedding(input C.plait_tensor, weight C.plait_tensor, paddingIdx C.int64_t, hasPaddingIdx C.bool, scaleGradByFreq C.bool, sparse C.bool) C.plait_tensor {
 	for {
-		if s := bind.Embedding(int64(input), int64(weight), int64(paddingIdx), bool(hasPaddingIdx), bool(scaleGradByFreq)); s != bind.Busy {
+		if s := bind.Embedding(int64(input), int64(weight), int64(paddingIdx), bool(hasPaddingIdx), bool(scaleGradByFreq), bool(sparse)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
@@ -34,9 +34,9 @@ func plait_embedding(input C.plait_tensor, weight C.plait_tensor, paddingIdx C.i
 }
 
 //export plait_embedding_bag
-func plait_embedding_bag(input C.plait_tensor, weight C.plait_tensor, offsets C.plait_tensor, scaleGradByFreq C.bool, mode C.plait_string, perSampleWeights C.plait_tensor, includeLastOffset C.bool, paddingIdx C.int64_t, hasPaddingIdx C.bool) C.plait_tensor {
+func plait_embedding_bag(input C.plait_tensor, weight C.plait_tensor, offsets C.plait_tensor, scaleGradByFreq C.bool, mode C.plait_string, sparse C.bool, perSampleWeights C.plait_tensor, includeLastOffset C.bool, paddingIdx C.int64_t, hasPaddingIdx C.bool) C.plait_tensor {
 	for {
-		if s := bind.EmbeddingBag(int64(input), int64(weight), int64(offsets), bool(scaleGradByFreq), C.GoString(mode), int64(perSampleWeights), bool(includeLastOffset), int64(paddingIdx), bool(hasPaddingIdx)); s != bind.Busy {
+		if s := bind.EmbeddingBag(int64(input), int64(weight), int64(offsets), bool(scaleGradByFreq), C.GoString(mode), bool(sparse), int64(perSampleWeights), bool(includeLastOffset), int64(paddingIdx), bool(hasPaddingIdx)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()

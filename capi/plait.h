@@ -1704,6 +1704,36 @@ plait_status plait_schedule_anneal(double *rates, plait_floats targets, int64_t 
 plait_status plait_schedule_plateau(double metric, bool max, bool absolute, plait_floats numbers,
 		plait_floats least, double *rates, int64_t n, double *state);
 
+// --- sparse ---
+
+// plait_sparse_coo returns a sparse tensor with values [entries, ...] at the indices [sparse dimensions,
+// entries]. The shape of -1 dimensions is as small as the indices allow. It may wait for the device.
+plait_tensor plait_sparse_coo(plait_tensor indices, plait_tensor values, plait_ints shape, int64_t dims);
+
+// plait_sparse_csr returns a sparse matrix in compressed rows. The shape of -1 dimensions has as many columns
+// as the indices need. It may wait for the device.
+plait_tensor plait_sparse_csr(plait_tensor crow, plait_tensor col, plait_tensor values, plait_ints shape,
+		int64_t dims);
+
+// plait_sparse_to returns the tensor in another layout: 0 for an ordinary tensor, 1 for COO with the given
+// number of sparse dimensions (-1 for all), 2 for CSR. It may wait for the device.
+plait_tensor plait_sparse_to(plait_tensor t, int64_t layout, int64_t dims);
+
+// plait_sparse_coalesce returns a COO tensor with its entries in order, those with equal indices summed. It
+// may wait for the device.
+plait_tensor plait_sparse_coalesce(plait_tensor t);
+
+// plait_sparse_mask returns the elements of t at the entries of a sparse tensor. It may wait for the device.
+plait_tensor plait_sparse_mask(plait_tensor t, plait_tensor mask);
+
+// plait_sparse_part returns what a sparse tensor is made of: 0 for the indices, 1 for the values, 2 for where
+// the rows begin, 3 for the columns.
+plait_tensor plait_sparse_part(plait_tensor t, int64_t which);
+
+// plait_sparse_form writes a sparse tensor's layout, 1 for COO and 2 for CSR, its numbers of sparse and dense
+// dimensions and of entries, and whether it is coalesced. It returns 0 for any other tensor, else 1.
+plait_status plait_sparse_form(plait_tensor t, int64_t *out);
+
 // --- activation ---
 
 // Returns input where it is positive, else alpha*(exp(input/alpha) - 1).
@@ -2610,8 +2640,9 @@ plait_tensor plait_diagonal_scatter(plait_tensor input, plait_tensor src, int64_
 //   - weight: the matrix
 //   - padding_idx (absent): a row without gradient
 //   - scale_grad_by_freq (false): whether gradients are divided by how often a row was used
+//   - sparse (false): whether the gradient of the weight is a sparse tensor
 plait_tensor plait_embedding(plait_tensor input, plait_tensor weight, int64_t padding_idx,
-		bool has_padding_idx, bool scale_grad_by_freq);
+		bool has_padding_idx, bool scale_grad_by_freq, bool sparse);
 
 // Rows of a matrix combined by bags of indices.
 //   - input: the indices
@@ -2619,12 +2650,13 @@ plait_tensor plait_embedding(plait_tensor input, plait_tensor weight, int64_t pa
 //   - offsets (0): where the bags of a vector of indices begin
 //   - scale_grad_by_freq (false): whether gradients are divided by how often a row was used
 //   - mode ("mean"): sum, mean or max
+//   - sparse (false): whether the gradient of the weight is a sparse tensor
 //   - per_sample_weights (0): scale the rows of a sum
 //   - include_last_offset (false): whether the last offset is an end
 //   - padding_idx (absent): a row that counts for nothing
 plait_tensor plait_embedding_bag(plait_tensor input, plait_tensor weight, plait_tensor offsets,
-		bool scale_grad_by_freq, plait_string mode, plait_tensor per_sample_weights, bool include_last_offset,
-		int64_t padding_idx, bool has_padding_idx);
+		bool scale_grad_by_freq, plait_string mode, bool sparse, plait_tensor per_sample_weights,
+		bool include_last_offset, int64_t padding_idx, bool has_padding_idx);
 
 // A matrix whose rows at indices are scaled down to a norm.
 //   - input: the matrix
@@ -4285,6 +4317,35 @@ plait_status plait_unique(plait_tensor input, int64_t dim, bool has_dim, plait_t
 // often each comes. Writes the results' handles to out. It may wait for the device.
 //   - dim (absent): compare slices along this dimension
 plait_status plait_unique_consecutive(plait_tensor input, int64_t dim, bool has_dim, plait_tensor out[3]);
+
+// --- sparse ---
+
+// The product of a sparse matrix in compressed rows and a dense matrix.
+//   - crow: where the entries of each row begin, and where the last row's end: int64 of [rows + 1]
+//   - col: the columns of the entries, int64
+//   - values: the values of the entries
+//   - dense: the matrix [columns, n]
+//   - order (0): which of the values each entry has, a permutation
+//   - transposed_crow (0): crow of the transposed matrix, for derivatives
+//   - transposed_row (0): col of the transposed matrix
+//   - transposed_order (0): order of the transposed matrix
+plait_tensor plait_csr_matmul(plait_tensor crow, plait_tensor col, plait_tensor values, plait_tensor dense,
+		plait_tensor order, plait_tensor transposed_crow, plait_tensor transposed_row,
+		plait_tensor transposed_order);
+
+// The product of a matrix and another one's transpose, at the entries of a sparse matrix in compressed rows
+// only.
+//   - crow: where the entries of each row begin, and where the last row's end: int64 of [rows + 1]
+//   - col: the columns of the entries, int64
+//   - a: the matrix [rows, n]
+//   - b: the matrix [columns, n]
+//   - order (0): which of the values each entry has, a permutation
+//   - transposed_crow (0): crow of the transposed matrix, for derivatives
+//   - transposed_row (0): col of the transposed matrix
+//   - transposed_order (0): order of the transposed matrix
+plait_tensor plait_csr_sampled_matmul(plait_tensor crow, plait_tensor col, plait_tensor a, plait_tensor b,
+		plait_tensor order, plait_tensor transposed_crow, plait_tensor transposed_row,
+		plait_tensor transposed_order);
 
 // --- special ---
 

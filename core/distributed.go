@@ -1,7 +1,8 @@
 package core
 
-// Parts says where the elements of a distributed tensor are, and does for it what an ordinary tensor does by itself. Package
-// parallel/tensor implements it.
+// Parts says where the elements of a tensor without memory of its own are, and does for it what an ordinary tensor does by itself. Package
+// parallel/tensor implements it for tensors that lie on several ranks, which the words below speak of. Package op implements it for sparse
+// tensors, of which Local has the values.
 type Parts interface {
 	// Local returns this rank's part, which belongs to the distributed tensor.
 	Local() *Tensor
@@ -30,6 +31,8 @@ type Parts interface {
 	Apply(a Application) []*Tensor
 	// Pending reports whether the elements are combined of those of all ranks, so that changing each rank's is not changing the whole.
 	Pending() bool
+	// Sparse reports whether the elements are those of a sparse tensor: Local has the values of its entries, not a part of its elements.
+	Sparse() bool
 	// Release releases Local and what else it has.
 	Release()
 	// String returns the placements, such as "[Shard(0), Replicate()]".
@@ -44,7 +47,7 @@ type Application struct {
 	Call func(args []any) []*Tensor
 }
 
-// NewDistributed returns a tensor of the given shape whose elements lie on several ranks. This rank's part leaves its scope.
+// NewDistributed returns a tensor of the given shape whose elements are where p says. Its local part leaves its scope.
 //
 // A distributed tensor has no storage. Its place in the graph is its part's. Operations that know how to work on it hand it to
 // [Parts]; others fail.
@@ -65,6 +68,12 @@ func (t *Tensor) Parts() Parts {
 	return t.other.parts
 }
 
+// IsSparse reports whether t is a sparse tensor.
+func (t *Tensor) IsSparse() bool {
+	p := t.Parts()
+	return p != nil && p.Sparse()
+}
+
 // Present is [Tensor.Usable] for who asks about the tensor and not for its elements: it may be distributed.
 func (t *Tensor) Present(op string) error {
 	if t == nil {
@@ -83,6 +92,9 @@ func (t *Tensor) here() *Tensor {
 
 // refuse returns the error of an operation that works on tensors with memory, or nil for a number.
 func (n *noTensor) refuse(op string) error {
+	if n.parts != nil && n.parts.Sparse() {
+		return Errorf(TypeError, op, "got a sparse tensor (%v), want an ordinary one, which to_dense() makes", n.parts)
+	}
 	if n.parts != nil {
 		return Errorf(StateError, op, "got a distributed tensor with placements %v, want an ordinary one: use its local part, or gather it", n.parts)
 	}

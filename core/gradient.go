@@ -93,12 +93,13 @@ func (t *Tensor) SetGrad(g *Tensor) {
 }
 
 // LocalGrad returns what [Tensor.SetGrad] keeps of a gradient for t: g itself, or for a distributed tensor this rank's part of g, which it
-// moves to t's placements. Only one of t and g being distributed is an error.
+// moves to t's placements, and for a sparse one its values. A sparse gradient of an ordinary tensor is kept as it is. Only one of t and g
+// being distributed is an error.
 func (t *Tensor) LocalGrad(g *Tensor) (*Tensor, error) {
 	if p := t.Parts(); p != nil {
 		return p.Seed("grad", g)
 	}
-	if g.Parts() != nil {
+	if g.Parts() != nil && !g.IsSparse() {
 		return nil, Errorf(TypeError, "grad", "got a distributed gradient for an ordinary tensor, want an ordinary one")
 	}
 	return g, nil

@@ -236,6 +236,7 @@ func (p *pinned) bytes() ([]byte, error) {
 
 // FirstNaN waits for the tensor's value and returns the row-major index of its first NaN, or -1.
 func FirstNaN(t *Tensor) (int, error) {
+	t = t.here() // of several ranks, or of a sparse tensor
 	if t.DType().IsComplex() {
 		v, err := Values[complex128](t)
 		return slices.IndexFunc(v, func(z complex128) bool { return math.IsNaN(real(z)) || math.IsNaN(imag(z)) }), err

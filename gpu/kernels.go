@@ -26,5 +26,6 @@ import (
 	_ "github.com/plait-ml/plait/gpu/kernel/scan"
 	_ "github.com/plait-ml/plait/gpu/kernel/softmax"
 	_ "github.com/plait-ml/plait/gpu/kernel/sorting"
+	_ "github.com/plait-ml/plait/gpu/kernel/sparse"
 	_ "github.com/plait-ml/plait/gpu/kernel/special"
 )

@@ -16,6 +16,7 @@ CLASSES = {
     "own",
     "peek",
     "set_distributed_class",
+    "set_sparse_class",
     "set_operators",
     "set_tensor_class",
 }

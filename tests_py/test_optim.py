@@ -237,8 +237,8 @@ def test_construction_errors():
         optim.SGD([p * 2], lr=0.1)
     with pytest.raises(ValueError, match="more than one"):
         optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1)
-    with pytest.raises(NotImplementedError):
-        optim.SparseAdam([p])
+    with pytest.raises(ValueError, match="empty"):
+        optim.SparseAdam([])
 
 
 def test_loading_misfits_changes_nothing():

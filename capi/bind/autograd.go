@@ -59,7 +59,7 @@ func GradGet(t Tensor) (status Tensor) {
 	if g == nil {
 		return 0
 	}
-	if g.Parts() != nil { // made for the caller
+	if v.Parts() != nil { // made for the caller
 		return result(g)
 	}
 	return result(g.Alias(true))

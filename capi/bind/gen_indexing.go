@@ -16,18 +16,18 @@ func DiagonalScatter(input Tensor, src Tensor, offset int64, dim1 int64, dim2 in
 }
 
 // Embedding applies the operation embedding. The rows of a matrix at indices.
-func Embedding(input Tensor, weight Tensor, paddingIdx int64, hasPaddingIdx bool, scaleGradByFreq bool) (status Tensor) {
+func Embedding(input Tensor, weight Tensor, paddingIdx int64, hasPaddingIdx bool, scaleGradByFreq bool, sparse bool) (status Tensor) {
 	defer protect("embedding", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
-	return result(op.Embedding(t0, t1, op.EmbeddingOptions{PaddingIdx: optional(int(paddingIdx), hasPaddingIdx), ScaleGradByFreq: scaleGradByFreq}), t0, t1)
+	return result(op.Embedding(t0, t1, op.EmbeddingOptions{PaddingIdx: optional(int(paddingIdx), hasPaddingIdx), ScaleGradByFreq: scaleGradByFreq, Sparse: sparse}), t0, t1)
 }
 
 // EmbeddingBag applies the operation embedding_bag. Rows of a matrix combined by bags of indices.
-func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq bool, mode string, perSampleWeights Tensor, includeLastOffset bool, paddingIdx int64, hasPaddingIdx bool) (status Tensor) {
+func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq bool, mode string, sparse bool, perSampleWeights Tensor, includeLastOffset bool, paddingIdx int64, hasPaddingIdx bool) (status Tensor) {
 	defer protect("embedding_bag", &status)
 	if queueNearlyFull() {
 		return Busy
@@ -35,8 +35,8 @@ func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq b
 	t0 := tensor(input)
 	t1 := tensor(weight)
 	t2 := tensorOrNil(offsets)
-	t5 := tensorOrNil(perSampleWeights)
-	return result(op.EmbeddingBag(t0, t1, op.EmbeddingBagOptions{Offsets: t2, ScaleGradByFreq: scaleGradByFreq, Mode: mode, PerSampleWeights: t5, IncludeLastOffset: includeLastOffset, PaddingIdx: optional(int(paddingIdx), hasPaddingIdx)}), t0, t1, t2, t5)
+	t6 := tensorOrNil(perSampleWeights)
+	return result(op.EmbeddingBag(t0, t1, op.EmbeddingBagOptions{Offsets: t2, ScaleGradByFreq: scaleGradByFreq, Mode: mode, Sparse: sparse, PerSampleWeights: t6, IncludeLastOffset: includeLastOffset, PaddingIdx: optional(int(paddingIdx), hasPaddingIdx)}), t0, t1, t2, t6)
 }
 
 // EmbeddingRenormInPlace applies the operation embedding_renorm_. A matrix whose rows at indices are scaled down to a norm.

@@ -58,16 +58,19 @@ static PyMemberDef members[] = {
 };
 
 #define DISTRIBUTED (1LL << 60)  // set in the handles of distributed tensors
+#define SPARSE (1LL << 61)       // and of sparse ones
 
 static PyTypeObject tensor_owner;
 static PyTypeObject *tensor_class = &tensor_owner;  // what own makes
-static PyTypeObject *distributed_class = &tensor_owner;  // and of distributed tensors
+static PyTypeObject *distributed_class = &tensor_owner;  // of distributed tensors
+static PyTypeObject *sparse_class = &tensor_owner;       // and of sparse ones
 
 static PyObject *own(PyObject *module, PyObject *handle) {
   (void)module;
   int overflow;
   long long h = PyLong_CheckExact(handle) ? PyLong_AsLongLongAndOverflow(handle, &overflow) : 0;
-  PyTypeObject *cls = h & DISTRIBUTED ? distributed_class : tensor_class;
+  PyTypeObject *cls = tensor_class;
+  if (h & (DISTRIBUTED | SPARSE)) cls = h & SPARSE ? sparse_class : distributed_class;
   PyObject *t = cls->tp_alloc(cls, 0);
   if (t) {
     Py_INCREF(handle);
@@ -146,6 +149,11 @@ static PyObject *set_tensor_class(PyObject *module, PyObject *cls) {
 static PyObject *set_distributed_class(PyObject *module, PyObject *cls) {
   (void)module;
   return set_class(&distributed_class, cls);
+}
+
+static PyObject *set_sparse_class(PyObject *module, PyObject *cls) {
+  (void)module;
+  return set_class(&sparse_class, cls);
 }
 
 static PyObject *set_operators(PyObject *module, PyObject *args) {
@@ -251,6 +259,7 @@ static PyMethodDef functions[] = {
     {"hold", hold, METH_VARARGS, "Returns what holds a value for the engine, given the dictionary, the key, the value and a tensor's handle."},
     {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
     {"set_tensor_class", set_tensor_class, METH_O, "Says of which class `own` makes tensors."},
+    {"set_sparse_class", set_sparse_class, METH_O, "Says of which class `own` makes sparse tensors."},
     {"set_distributed_class", set_distributed_class, METH_O, "Says of which class `own` makes distributed tensors."},
     {"set_operators", set_operators, METH_VARARGS,
      "Takes the functions of x, y and a status for what `+`, `-`, `*` and `/` do not do themselves."},

@@ -43,8 +43,11 @@ type slot[T any] struct {
 	value      atomic.Pointer[T]
 }
 
-// Distributed is set in the handles of distributed tensors.
-const Distributed int64 = 1 << 60
+// Distributed is set in the handles of distributed tensors, and Sparse in those of sparse ones.
+const (
+	Distributed int64 = 1 << 60
+	Sparse      int64 = 1 << 61
+)
 
 // The kinds of handles: each table's handles carry one.
 const (
@@ -55,10 +58,13 @@ const (
 
 // Tensors names tensors.
 var Tensors = Table[core.Tensor]{kind: kindTensor, mark: func(t *core.Tensor) int64 {
-	if t.Parts() != nil {
-		return Distributed
+	switch p := t.Parts(); {
+	case p == nil:
+		return 0
+	case p.Sparse():
+		return Sparse
 	}
-	return 0
+	return Distributed
 }}
 
 // Objects names everything else that is not an error: generators, streams, backward passes, optimisers.
@@ -100,7 +106,7 @@ func (t *Table[T]) Add(v *T) int64 {
 }
 
 func (t *Table[T]) slot(h int64) *slot[T] {
-	if h &^= Distributed; h <= 0 || h>>kindShift != t.kind {
+	if h &^= Distributed | Sparse; h <= 0 || h>>kindShift != t.kind {
 		return nil
 	}
 	c := t.chunks[h&indexMask>>chunkBits].Load()

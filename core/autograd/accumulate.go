@@ -15,6 +15,9 @@ func (r *Run) accumulate(p *nodeRun) (*Request, error) {
 	err := leaf.Accumulating(func() error {
 		old := leaf.BorrowGrad() // the program may drop it at any time
 		defer leaf.ReturnGrad()
+		if g.IsSparse() || old.IsSparse() {
+			return r.accumulateSparse(leaf, old, g)
+		}
 		if old == nil {
 			if ownsStorage(g) && !r.options.CreateGraph {
 				leaf.SetGrad(g.Detach().Keep())
@@ -41,6 +44,26 @@ func (r *Run) accumulate(p *nodeRun) (*Request, error) {
 	})
 	p.setInputGrads(nil)
 	return nil, err
+}
+
+// accumulateSparse adds a sparse gradient, or adds to one. Two sparse ones stay sparse.
+func (r *Run) accumulateSparse(leaf *core.AutogradMeta, old, g *core.Tensor) error {
+	var sum *core.Tensor
+	switch {
+	case old != nil && !old.IsSparse() && !r.options.CreateGraph:
+		return op.AddInPlace(old, g).Err()
+	case old != nil:
+		sum = op.Add(old, g)
+	case r.options.CreateGraph || ownsStorage(g.Parts().Local()):
+		sum = g.Alias(r.options.CreateGraph)
+	default:
+		sum = op.Clone(g)
+	}
+	if err := sum.Err(); err != nil {
+		return err
+	}
+	leaf.SetGrad(sum.Keep())
+	return nil
 }
 
 // ownsStorage reports whether g has the only reference to its storage and covers it.

@@ -36,7 +36,7 @@ func (r *Run) addGrad(e core.Edge, g *core.Tensor) error {
 // derivative's own result, or if an earlier edge of n leads to the same place.
 func (r *Run) arrived(n *core.Node, i int) (g *core.Tensor, mine bool) {
 	e := n.Edges()[i]
-	if g = r.states[e.Node].grads[e.Index]; g == nil || r.options.CreateGraph || r.mode.CheckGrads() || !g.Contiguous() {
+	if g = r.states[e.Node].grads[e.Index]; g == nil || r.options.CreateGraph || r.mode.CheckGrads() || g.Parts() != nil || !g.Contiguous() {
 		return nil, false
 	}
 	here := r.modeOf(n).Context()
@@ -85,4 +85,6 @@ func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 }
 
 // exclusive reports whether g has the only reference to its memory, so that it may be overwritten.
-func exclusive(g *core.Tensor) bool { return g.Storage().Refs() == 1 && g.Contiguous() }
+func exclusive(g *core.Tensor) bool {
+	return g.Parts() == nil && g.Storage().Refs() == 1 && g.Contiguous()
+}

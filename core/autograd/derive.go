@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
 )
 
 // nodeRun is the state of a node that is being run, in stages. Between stages the run may send a request to its caller.
@@ -114,6 +115,9 @@ func (r *Run) capture(p *nodeRun) (*Request, error) {
 
 // derive runs the node's derivative.
 func (r *Run) derive(p *nodeRun) (*Request, error) {
+	if err := r.densify(p); err != nil {
+		return nil, err
+	}
 	n := p.node
 	if n.External != 0 {
 		if !p.asked {
@@ -215,4 +219,19 @@ func (r *Run) explain(n *core.Node, err error) error {
 		return core.Errorf(kind, n.Name, "%w\nin the gradient of %s, recorded at\n%s", err, n.Name, t)
 	}
 	return err
+}
+
+// densify replaces sparse gradients by ordinary ones: derivatives do not know them. Leaves keep them.
+func (r *Run) densify(p *nodeRun) error {
+	for i, g := range p.grads {
+		if !g.IsSparse() {
+			continue
+		}
+		core.WithMode(func(m core.Mode) core.Mode { return p.mode.WithGrad(r.options.CreateGraph) }, func() { p.grads[i] = op.ToDense(g).Keep() })
+		g.Release()
+		if err := p.grads[i].Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

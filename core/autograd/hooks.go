@@ -69,7 +69,7 @@ func replace(p *nodeRun, i int, g *core.Tensor) error {
 	if g == nil || g == old {
 		return nil
 	}
-	if err := g.Usable(p.node.Name); err != nil {
+	if err := g.Present(p.node.Name); err != nil {
 		return err
 	}
 	if old != nil {

@@ -28,5 +28,6 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/scan"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/softmax"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/sorting"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/sparse"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/special"
 )

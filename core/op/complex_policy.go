@@ -8,7 +8,7 @@ import "strings"
 var takesComplex = nameSet(`
 	addbmm addmm addmv addr all allclose any argwhere as_strided as_strided_scatter atleast_1d atleast_2d atleast_3d baddbmm bilinear
 	block_diag bmm broadcast_tensors broadcast_to cartesian_prod cat chain_matmul channel_shuffle chunk clone column_stack
-	combinations complex contiguous copy count_nonzero cross cumprod cumsum cumulative_trapezoid diag diag_embed diagflat diagonal
+	combinations complex contiguous copy count_nonzero cross csr_matmul csr_sampled_matmul cumprod cumsum cumulative_trapezoid diag diag_embed diagflat diagonal
 	diagonal_scatter diff dist dot dropout dsplit dstack einsum empty_like equal expand expand_as fill flatten flip fliplr flipud
 	float_power full full_like gather hsplit hstack imag index index_add index_copy index_fill index_put index_select inner kron ldexp
 	linear logical_and logical_not logical_or logical_xor mT masked_scatter masked_select matmul matrix_power mean meshgrid mm movedim

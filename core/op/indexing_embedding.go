@@ -15,11 +15,13 @@ type EmbeddingOptions struct {
 	PaddingIdx *int
 	// ScaleGradByFreq divides the gradient of each row by how often it was used.
 	ScaleGradByFreq bool
+	// Sparse makes the gradient of the weight a sparse tensor, whose entries are the rows that were used.
+	Sparse bool
 }
 
 // Embedding returns the rows of the matrix weight at the indices in input, an int64 or int32 tensor of any shape, along
-// a new last dimension. An index must lie in [0, rows). The gradient of weight is dense, and its bits do not depend on
-// the number of threads.
+// a new last dimension. An index must lie in [0, rows). The bits of the gradient of weight do not depend on the number of
+// threads.
 func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
 	if parts := distributed(input, weight); parts != nil {
 		return handOn(parts, "embedding", input, weight, o)
@@ -39,6 +41,9 @@ func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
 			padding += rows
 		}
 	}
+	if o.Sparse && o.ScaleGradByFreq {
+		op.failf(core.NotImplemented, "scale_grad_by_freq not supported with sparse gradients")
+	}
 	if op.err != nil {
 		return op.fail()
 	}
@@ -55,12 +60,19 @@ func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
 		if o.ScaleGradByFreq {
 			n.Ints[1] = 1
 		}
+		if o.Sparse {
+			n.Ints = append(n.Ints, 1)
+		}
 		op.attach(n, out)
 	}
 	return op.done(out)
 }
 
 func embeddingDeriv(ctx *core.BackwardContext) {
+	if len(ctx.Node.Ints) > 2 {
+		ctx.Set(0, sparseRowsOf(ctx.Saved(0), ctx.Grad(), ctx.InputShape(0), ctx.Node.Ints[0]))
+		return
+	}
 	out, alone := ctx.Arrived(0)
 	if !alone {
 		ctx.Set(0, embeddingBackward(nil, ctx.Grad(), ctx.Saved(0), ctx.InputShape(0), ctx.Node.Ints[0], ctx.Node.Ints[1] != 0))
@@ -68,6 +80,22 @@ func embeddingDeriv(ctx *core.BackwardContext) {
 	}
 	// A gradient that has arrived takes the rows up: others are not touched.
 	ctx.SetSum(0, embeddingBackward(out, ctx.Grad(), ctx.Saved(0), ctx.InputShape(0), ctx.Node.Ints[0], ctx.Node.Ints[1] != 0))
+}
+
+// sparseRowsOf returns the gradient of an embedding's weight of the given shape as a sparse tensor.
+func sparseRowsOf(input, g *core.Tensor, shape []int, padding int) *core.Tensor {
+	if input.Err() != nil {
+		return input
+	}
+	index, values := castTo(Ravel(input), core.Int64), Reshape(g, input.Numel(), shape[1])
+	if padding >= 0 {
+		used := Ravel(NonZero(Ne(index, core.IntNum(int64(padding)))))
+		index, values = IndexSelect(index, 0, used), IndexSelect(values, 0, used)
+	}
+	if err := firstBroken(index, values); err != nil {
+		return err
+	}
+	return newPattern(Clone(Unsqueeze(index, 0)), shape, false).with(values)
 }
 
 // embeddingBackward returns the gradient of an embedding's weight from that of its result, added to out if that is not nil.

@@ -20,6 +20,8 @@ type EmbeddingBagOptions struct {
 	PaddingIdx *int
 	// ScaleGradByFreq divides the gradient of each row by how often it was used.
 	ScaleGradByFreq bool
+	// Sparse makes the gradient of the weight a sparse tensor, whose entries are the rows that were used.
+	Sparse bool
 }
 
 // EmbeddingBag combines rows of the matrix weight by bags of indices: the rows of the matrix input, or the parts of the vector
@@ -40,6 +42,8 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		op.failf(core.ShapeError, "the weight must be a matrix, got shape %v", weight.Shape())
 	case o.Mode != "sum" && o.Mode != "mean" && o.Mode != "max":
 		op.failf(core.ValueError, "unknown mode %q, want sum, mean or max", o.Mode)
+	case o.Sparse && o.Mode == "max":
+		op.failf(core.ValueError, "max mode does not support sparse weights")
 	case input.Dim() == 2 && o.Offsets != nil:
 		op.failf(core.ValueError, "a matrix of indices has no offsets")
 	case input.Dim() != 2 && (input.Dim() != 1 || o.Offsets == nil || o.Offsets.Dim() != 1):
@@ -66,7 +70,7 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 			bags = starts.Numel()
 			bag = Sub(SearchSorted(starts, samples, SearchOptions{Right: true}), core.IntNum(1))
 		}
-		rows := Embedding(flat, weight, EmbeddingOptions{PaddingIdx: o.PaddingIdx, ScaleGradByFreq: o.ScaleGradByFreq})
+		rows := Embedding(flat, weight, EmbeddingOptions{PaddingIdx: o.PaddingIdx, ScaleGradByFreq: o.ScaleGradByFreq, Sparse: o.Sparse})
 		if rows.Err() != nil {
 			return rows
 		}
@@ -133,6 +137,7 @@ func init() {
 			{Name: "offsets", Field: "Offsets", Optional: true, Doc: "where the bags of a vector of indices begin"},
 			{Name: "scale_grad_by_freq", Field: "ScaleGradByFreq", Default: false, Doc: "whether gradients are divided by how often a row was used"},
 			{Name: "mode", Field: "Mode", Default: "mean", Doc: "sum, mean or max"},
+			{Name: "sparse", Field: "Sparse", Default: false, Doc: "whether the gradient of the weight is a sparse tensor"},
 			{Name: "per_sample_weights", Field: "PerSampleWeights", Optional: true, Doc: "scale the rows of a sum"},
 			{Name: "include_last_offset", Field: "IncludeLastOffset", Default: false, Doc: "whether the last offset is an end"},
 			{Name: "padding_idx", Field: "PaddingIdx", Optional: true, Doc: "a row that counts for nothing"}},

@@ -87,7 +87,8 @@ func init() {
 			Samples: []Sample{{Args: []any{Shaped(3, 4), some, Shaped(5)}}, {Args: []any{Shaped(3, 4), some, Shaped(4, 2)}}, {Args: []any{Shaped(3, 2), Mask([]int{2}, 0, 1), Shaped(3)}}}},
 		Row{Name: "embedding", Func: Embedding, Memory: true, Doc: "The rows of a matrix at indices.",
 			Args: []Arg{{Name: "input", Doc: "the indices"}, {Name: "weight", Doc: "the matrix"}, {Name: "padding_idx", Field: "PaddingIdx", Optional: true, Doc: "a row without gradient"},
-				{Name: "scale_grad_by_freq", Field: "ScaleGradByFreq", Default: false, Doc: "whether gradients are divided by how often a row was used"}},
+				{Name: "scale_grad_by_freq", Field: "ScaleGradByFreq", Default: false, Doc: "whether gradients are divided by how often a row was used"},
+				{Name: "sparse", Field: "Sparse", Default: false, Doc: "whether the gradient of the weight is a sparse tensor"}},
 			Samples: []Sample{{Args: []any{vector, Shaped(3, 4), EmbeddingOptions{}}}, {Args: []any{Indices([]int{2, 2}, 0, 2, 2, 2), Shaped(3, 2), EmbeddingOptions{ScaleGradByFreq: false}}}}},
 	)
 }

@@ -61,6 +61,7 @@ func init() {
 	})
 	define(&algorithm{
 		name:     "adagrad",
+		sparse:   sparseRows,
 		defaults: Hyper{"lr": 1e-2, "lr_decay": 0, "weight_decay": 0, "initial_accumulator_value": 0, "eps": 1e-10},
 		limits:   atLeastZero("lr_decay", "initial_accumulator_value", "eps"),
 		states:   states("sum"),

@@ -27,6 +27,8 @@ type algorithm struct {
 	shape func(state string, param []int) []int
 	// accepts says what parameters must be, besides floating-point leaves; may be nil.
 	accepts func(t *core.Tensor) error
+	// sparse is how it takes sparse gradients.
+	sparse sparseStep
 	// closure says that a step evaluates the loss itself, and does without update.
 	closure bool
 }

@@ -75,7 +75,9 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 			if n.Err() != nil {
 				return n
 			}
-			grads[i] = n.Parts().Whole()
+			if grads[i] = n; n.Parts() != nil { // it lies on several ranks
+				grads[i] = n.Parts().Whole()
+			}
 			if grads[i].Err() != nil {
 				return grads[i]
 			}
@@ -156,7 +158,7 @@ func gradients(name string, params []*core.Tensor) (out []*core.Tensor, giveBack
 		if err := g.Usable(name); err != nil && g.Parts() == nil {
 			return nil, giveBack, core.Errorf(core.StateError, name, "the gradient of parameter %d: %w", i, err)
 		}
-		if g.Parts() != nil {
+		if p.Parts() != nil {
 			made = append(made, g)
 		}
 		out = append(out, g)
@@ -255,6 +257,9 @@ func changeGrads(name string, params []*core.Tensor, fill func(c *core.Call, loc
 	}
 	for i, g := range grads {
 		if p := g.Parts(); p != nil {
+			if p.Sparse() && k == contract.OptimClamp {
+				return core.Errorf(core.NotImplemented, name, "the gradient of parameter %d is sparse, of which entries may be parts of an element: clip the norm", i)
+			}
 			grads[i] = p.Local()
 		}
 	}

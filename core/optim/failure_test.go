@@ -27,7 +27,7 @@ func TestErrorsOfConstruction(t *testing.T) {
 		"adamw: parameter 1 of group 0 was given twice":                                                   func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{p, p}, nil) },
 		"adamw: parameter 0 of group 0 must be a floating-point or complex tensor, got int64[1] on cpu:0": func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{core.FromSlice([]int64{1})}, nil) },
 		"adamw: parameter 0 of group 0 is the result of an operation, want a leaf":                        func() (*Optimizer, error) { return NewAdamW([]*core.Tensor{op.Mul(p, p)}, nil) },
-		`optim: unknown algorithm, got "adamm", want one of adadelta, adafactor, adagrad, adam, adamax, adamw, asgd, lbfgs, lion, muon, nadam, radam, rmsprop, rprop, sgd`: func() (*Optimizer, error) {
+		`optim: unknown algorithm, got "adamm", want one of adadelta, adafactor, adagrad, adam, adamax, adamw, asgd, lbfgs, lion, muon, nadam, radam, rmsprop, rprop, sgd, sparse_adam`: func() (*Optimizer, error) {
 			return New("adamm", nil, Params{Tensors: list})
 		},
 	} {

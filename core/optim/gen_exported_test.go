@@ -44,6 +44,7 @@ var exportedFunctions = map[string]any{
 	"NewRprop":                       optim.NewRprop,
 	"NewSGD":                         optim.NewSGD,
 	"NewSequentialLR":                optim.NewSequentialLR,
+	"NewSparseAdam":                  optim.NewSparseAdam,
 	"NewStepLR":                      optim.NewStepLR,
 	"Rates":                          optim.Rates,
 }

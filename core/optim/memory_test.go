@@ -67,6 +67,7 @@ func outOfMemory(t *testing.T, dev core.Device, rank int, name string, h Hyper) 
 	} else {
 		setGrads(params, 0.5)
 		params[0].SetGrad(op.Transpose(op.Clone(op.Transpose(params[0].Grad(), 0, 1)), 0, 1))
+		makeSparse(name, params)
 	}
 	if algorithms[name].apply != nil { // what the products of matrices need is kept from here on
 		warm := []*core.Tensor{leaf(core.Float32, start(6), 2, 3)}

@@ -143,6 +143,9 @@ func (o *Optimizer) AddGroup(p Params) error {
 			label = p.Names[i]
 		}
 		whole := t
+		if t.IsSparse() {
+			return core.Errorf(core.ValueError, name, "parameter %s is a sparse tensor, want an ordinary one: optimise its values and make the tensor of them in each step", label)
+		}
 		if p := t.Parts(); p != nil {
 			if p.Pending() {
 				return core.Errorf(core.ValueError, name, "parameter %s is placed %v: every rank would add the step to its part of the sum; redistribute it", label, p)

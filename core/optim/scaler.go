@@ -85,7 +85,7 @@ func (s *GradScaler) unscale(optimizer any, params []*core.Tensor) error {
 			step.divided = d
 		}
 		if p := g.Parts(); p != nil {
-			if !slices.ContainsFunc(meshes, p.Beside) {
+			if !p.Sparse() && !slices.ContainsFunc(meshes, p.Beside) {
 				meshes = append(meshes, p)
 			}
 			grads[i] = p.Local()

@@ -21,6 +21,7 @@ func NewLion(params []*core.Tensor, h Hyper) (*Optimizer, error) {
 func init() {
 	define(&algorithm{
 		name:     "sgd",
+		sparse:   sparseRows,
 		defaults: Hyper{"lr": 1e-3, "momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": 0},
 		limits:   append(atLeastZero("momentum"), flag("nesterov")...),
 		check: func(h Hyper) error {

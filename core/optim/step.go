@@ -84,6 +84,9 @@ type item struct {
 	states      []*core.Tensor
 	master      *core.Tensor
 	made        []string // the states that are made for this step
+
+	rows          *core.Tensor   // of a sparse gradient: param, states and master are copies of these rows,
+	parts, wholes []*core.Tensor // which are here, and what they were taken from
 }
 
 type made struct {
@@ -126,6 +129,18 @@ func (p *plan) prepare(o *Optimizer) error {
 			if err := s.sound(o.algorithm, grad); err != nil {
 				return err
 			}
+			var rows *core.Tensor
+			if grad.IsSparse() {
+				var err error
+				if rows, grad, err = p.sparseGrad(o.algorithm, s, g.values(), grad); err == nil {
+					err = grad.Err()
+				}
+				if err != nil {
+					return err
+				}
+			} else if o.algorithm.name == "sparse_adam" {
+				return core.Errorf(core.StateError, o.algorithm.name, "parameter %s: SparseAdam does not support dense gradients, please consider Adam instead", s.name)
+			}
 			it := item{slot: s, of: g, place: place, hyper: g.values(), param: p.contiguous(s.param), grad: p.contiguous(grad)}
 			for _, name := range names {
 				if _, has := o.algorithm.stateShape(name, s.whole.Shape()); !has {
@@ -148,6 +163,11 @@ func (p *plan) prepare(o *Optimizer) error {
 			for _, t := range []*core.Tensor{it.param, it.grad} {
 				if t.Err() != nil {
 					return t.Err()
+				}
+			}
+			if rows != nil {
+				if err := p.takeRows(&it, rows); err != nil {
+					return err
 				}
 			}
 			key := step{count: s.count + 1, carried: s.carried, fresh: fresh}
@@ -174,10 +194,10 @@ func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
 		return core.Errorf(kind, op, "parameter %s: %w", s.name, err)
 	}
 	for _, t := range []*core.Tensor{s.param, grad} {
-		if err := t.Usable(op); err != nil {
+		if err := t.Present(op); err != nil {
 			return fail(err)
 		}
-		if err := t.Storage().ErrRecovered(); err != nil {
+		if err := part(t).Storage().ErrRecovered(); err != nil {
 			return fail(err)
 		}
 	}
@@ -301,7 +321,11 @@ func (p *plan) run(o *Optimizer) error {
 	o.launches = append(o.launches, launches...)
 	for i := range p.items {
 		it := &p.items[i]
-		if it.param != it.slot.param {
+		if it.rows != nil {
+			if err := it.putRows(); err != nil {
+				return err
+			}
+		} else if it.param != it.slot.param {
 			op.CopyInPlace(it.slot.param, it.param)
 		} else {
 			it.param.Storage().BumpVersion()

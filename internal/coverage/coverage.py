@@ -23,6 +23,7 @@ AREAS = [
     ("top", "plait", "plait"),
     ("linalg", "plait.linalg", "plait.linalg"),
     ("special", "plait.special", "plait.special"),
+    ("sparse", "plait.sparse", "plait.sparse"),
     ("autograd", "plait.autograd", "plait.autograd"),
     ("func", "plait.func", "plait.func"),
     ("nn", "plait.nn", "plait.nn"),
@@ -117,7 +118,7 @@ def page() -> str:
     lines = [
         "# Which of PyTorch's names are there",
         "",
-        "PyTorch's documented public names, without those of sparse and quantised tensors, of single vendors'",
+        "PyTorch's documented public names, without those of quantised tensors, of single vendors'",
         "devices and of deprecated features. A name that is not there raises `NotImplementedError` and says so.",
         "`plait.array_api` has the names of the array API standard: see [array_api.md](array_api.md). Written by",
         "`internal/coverage/coverage.py`.",
@@ -149,6 +150,8 @@ PLACES = [
 OTHER_NAMES = {
     "add_scaled": "plait.add",
     "col2im": "plait.nn.functional.fold",
+    "csr_matmul": "plait.sparse.mm",
+    "csr_sampled_matmul": "plait.sparse.sampled_addmm",
     "gru_layer": "plait.nn.GRU",
     "im2col": "plait.nn.functional.unfold",
     "lstm_layer": "plait.nn.LSTM",

@@ -31,9 +31,9 @@ func startOf(step int) []*core.Tensor {
 
 func ptr[T any](v T) *T { return &v }
 
-// optimizers returns the algorithms that make steps from gradients.
+// optimizers returns the algorithms that make steps from gradients that are not sparse.
 func optimizers() []string {
-	return slices.DeleteFunc(optim.Algorithms(), func(name string) bool { return name == "lbfgs" })
+	return slices.DeleteFunc(optim.Algorithms(), func(name string) bool { return name == "lbfgs" || name == "sparse_adam" })
 }
 
 // distributedAs returns the tensors as leaves with one placement.

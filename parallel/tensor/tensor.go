@@ -26,6 +26,8 @@ func wrap(l layout, local *core.Tensor) *core.Tensor {
 	return core.NewDistributed(core.CurrentMode(), &parts{layout: l, here: local}, local.DType(), l.shape)
 }
 
+func (p *parts) Sparse() bool { return false }
+
 func (p *parts) Local() *core.Tensor { return p.here }
 
 func (p *parts) With(local *core.Tensor) *core.Tensor { return wrap(p.layout, local) }

@@ -42,7 +42,16 @@ from plait._errors import CheckpointError, DeviceError, DistributedError, Missin
 from plait._functions.public import *
 from plait._layout import Layout as layout  # noqa: N813
 from plait._layout import MemoryFormat as memory_format  # noqa: N813
-from plait._layout import Size, channels_last, channels_last_3d, contiguous_format, preserve_format, strided
+from plait._layout import (
+    Size,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    preserve_format,
+    sparse_coo,
+    sparse_csr,
+    strided,
+)
 from plait._modes import (
     enable_grad,
     inference_mode,
@@ -58,6 +67,7 @@ from plait._tensor import Tensor
 from plait._tensors.arrays import as_tensor, asarray, from_numpy, tensor
 from plait._tensors.dlpack import from_dlpack
 from plait._tensors.repr import set_printoptions
+from plait._tensors.sparse_class import sparse_coo_tensor, sparse_csr_tensor
 from plait._version import __version__
 from plait.serialization import load, save
 
@@ -86,7 +96,7 @@ def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
     if name in (
         "array_api", "autograd", "compiler", "distributed", "distributions", "fx", "hub", "jit", "library",
-        "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "random", "storage", "testing", "types",
+        "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "random", "sparse", "storage", "testing", "types",
     ):  # fmt: skip
         import importlib
 

@@ -29,18 +29,21 @@ class Size(tuple[int, ...]):
 
 
 class Layout:
-    """How elements lie in memory; the only one is `plait.strided`."""
+    """How elements lie in memory: `plait.strided`, or of a sparse tensor `plait.sparse_coo` or `plait.sparse_csr`."""
 
-    __slots__ = ()
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
-        return "plait.strided"
+        return f"plait.{self._name}"
 
     def __reduce__(self) -> str:
-        return "strided"
+        return self._name
 
 
-strided = Layout()
+strided, sparse_coo, sparse_csr = Layout("strided"), Layout("sparse_coo"), Layout("sparse_csr")
 
 
 class MemoryFormat:

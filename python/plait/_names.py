@@ -9,22 +9,23 @@ arccos_ arccosh arccosh_ arcsin arcsin_ arcsinh arcsinh_ arctan arctan2 arctan2_
 argmax argmin argsort argwhere as_strided as_strided_ as_strided_scatter asin asin_ asinh asinh_ atan atan2
 atan2_ atan_ atanh atanh_ backward baddbmm baddbmm_ bernoulli bernoulli_ bfloat16 bincount bitwise_and
 bitwise_and_ bitwise_left_shift bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_
-bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ bmm bool broadcast_to byte cauchy_ cdouble
-ceil ceil_ cfloat char cholesky cholesky_inverse cholesky_solve chunk clamp clamp_ clamp_max clamp_max_
-clamp_min clamp_min_ clip clip_ clone conj conj_physical contiguous copy_ copysign copysign_ corrcoef cos cos_
-cosh cosh_ count_nonzero cov cpu cross cuda cummax cummin cumprod cumprod_ cumsum cumsum_ data data_ptr
-deg2rad deg2rad_ det detach detach_ device diag diag_embed diagflat diagonal diagonal_scatter diff digamma
-digamma_ dim dim_order dist div div_ divide divide_ dot double dsplit element_size eq eq_ equal erf erf_ erfc
-erfc_ erfinv erfinv_ exp exp2 exp2_ exp_ expand expand_as expm1 expm1_ exponential_ fill_ fill_diagonal_ fix
-fix_ flatten flip fliplr flipud float float_power float_power_ floor floor_ floor_divide floor_divide_ fmax
-fmin fmod fmod_ frac frac_ frexp gather gcd gcd_ ge ge_ geometric_ ger get_device grad grad_fn greater
-greater_ greater_equal greater_equal_ gt gt_ half hardshrink heaviside heaviside_ histc histogram hsplit hypot
-hypot_ i0 i0_ igamma igamma_ igammac igammac_ imag index index_add index_add_ index_copy index_copy_
-index_fill index_fill_ index_put index_put_ index_reduce_ index_select inner int inverse is_conj is_contiguous
-is_cpu is_cuda is_floating_point is_inference is_leaf is_meta is_neg is_nonzero is_pinned is_same_size
-is_set_to is_shared is_signed isclose isfinite isinf isnan isneginf isposinf isreal istft item itemsize kron
-kthvalue layout lcm lcm_ ldexp ldexp_ le le_ lerp lerp_ less less_ less_equal less_equal_ lgamma lgamma_ log
-log10 log10_ log1p log1p_ log2 log2_ log_ log_normal_ log_softmax logaddexp logaddexp2 logcumsumexp logdet
+bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ bmm bool broadcast_to byte cauchy_
+ccol_indices cdouble ceil ceil_ cfloat char cholesky cholesky_inverse cholesky_solve chunk clamp clamp_
+clamp_max clamp_max_ clamp_min clamp_min_ clip clip_ clone coalesce col_indices conj conj_physical contiguous
+copy_ copysign copysign_ corrcoef cos cos_ cosh cosh_ count_nonzero cov cpu cross crow_indices cuda cummax
+cummin cumprod cumprod_ cumsum cumsum_ data data_ptr deg2rad deg2rad_ dense_dim det detach detach_ device diag
+diag_embed diagflat diagonal diagonal_scatter diff digamma digamma_ dim dim_order dist div div_ divide divide_
+dot double dsplit element_size eq eq_ equal erf erf_ erfc erfc_ erfinv erfinv_ exp exp2 exp2_ exp_ expand
+expand_as expm1 expm1_ exponential_ fill_ fill_diagonal_ fix fix_ flatten flip fliplr flipud float float_power
+float_power_ floor floor_ floor_divide floor_divide_ fmax fmin fmod fmod_ frac frac_ frexp gather gcd gcd_ ge
+ge_ geometric_ ger get_device grad grad_fn greater greater_ greater_equal greater_equal_ gt gt_ half
+hardshrink heaviside heaviside_ histc histogram hsplit hypot hypot_ i0 i0_ igamma igamma_ igammac igammac_
+imag index index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_
+index_reduce_ index_select indices inner int inverse is_coalesced is_conj is_contiguous is_cpu is_cuda
+is_floating_point is_inference is_leaf is_meta is_neg is_nonzero is_pinned is_same_size is_set_to is_shared
+is_signed is_sparse is_sparse_csr isclose isfinite isinf isnan isneginf isposinf isreal istft item itemsize
+kron kthvalue layout lcm lcm_ ldexp ldexp_ le le_ lerp lerp_ less less_ less_equal less_equal_ lgamma lgamma_
+log log10 log10_ log1p log1p_ log2 log2_ log_ log_normal_ log_softmax logaddexp logaddexp2 logcumsumexp logdet
 logical_and logical_and_ logical_not logical_not_ logical_or logical_or_ logical_xor logical_xor_ logit logit_
 logsumexp long lt lt_ lu lu_solve mH mT map_ masked_fill masked_fill_ masked_scatter masked_scatter_
 masked_select matmul matrix_exp matrix_power max maximum mean median min minimum mm mode moveaxis movedim
@@ -35,15 +36,16 @@ norm normal_ not_equal not_equal_ numel numpy outer output_nr permute pin_memory
 positive pow pow_ prelu prod put put_ qr quantile rad2deg rad2deg_ random_ ravel real reciprocal reciprocal_
 register_hook register_post_accumulate_grad_hook relu relu_ remainder remainder_ renorm renorm_ repeat
 repeat_interleave requires_grad requires_grad_ reshape reshape_as resize_ resize_as_ resolve_conj resolve_neg
-retain_grad retains_grad roll rot90 round round_ rsqrt rsqrt_ scatter scatter_ scatter_add scatter_add_
-scatter_reduce scatter_reduce_ select select_scatter set_ sgn sgn_ shape share_memory_ short sigmoid sigmoid_
-sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ size slice_scatter slogdet softmax sort split
-split_with_sizes sqrt sqrt_ square square_ squeeze squeeze_ std stft storage storage_offset stride sub sub_
-subtract subtract_ sum sum_to_size svd swapaxes swapaxes_ swapdims swapdims_ t t_ take take_along_dim tan tan_
-tanh tanh_ tensor_split tile to to_dense tolist topk trace transpose transpose_ triangular_solve tril tril_
-triu triu_ true_divide true_divide_ trunc trunc_ type type_as unbind unflatten unfold uniform_ unique
-unique_consecutive unsafe_chunk unsafe_split unsqueeze unsqueeze_ untyped_storage var vdot view view_as vsplit
-where xlogy xlogy_ zero_
+retain_grad retains_grad roll rot90 round round_ row_indices rsqrt rsqrt_ scatter scatter_ scatter_add
+scatter_add_ scatter_reduce scatter_reduce_ select select_scatter set_ sgn sgn_ shape share_memory_ short
+sigmoid sigmoid_ sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ size slice_scatter slogdet smm softmax sort
+sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ split split_with_sizes sqrt sqrt_ square
+square_ squeeze squeeze_ sspaddmm std stft storage storage_offset stride sub sub_ subtract subtract_ sum
+sum_to_size svd swapaxes swapaxes_ swapdims swapdims_ t t_ take take_along_dim tan tan_ tanh tanh_
+tensor_split tile to to_dense to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr
+tolist topk trace transpose transpose_ triangular_solve tril tril_ triu triu_ true_divide true_divide_ trunc
+trunc_ type type_as unbind unflatten unfold uniform_ unique unique_consecutive unsafe_chunk unsafe_split
+unsqueeze unsqueeze_ untyped_storage values var vdot view view_as vsplit where xlogy xlogy_ zero_
 """,
     "top": """
 Generator Size Tensor abs abs_ absolute acos acos_ acosh acosh_ adaptive_avg_pool1d adaptive_max_pool1d add
@@ -88,13 +90,14 @@ row_stack rrelu rrelu_ rsqrt rsqrt_ rsub save scalar_tensor scatter scatter_add 
 seed select select_scatter selu selu_ set_default_device set_default_tensor_type set_deterministic_debug_mode
 set_float32_matmul_precision set_flush_denormal set_num_interop_threads set_num_threads set_printoptions
 set_rng_state set_warn_always sgn short sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_
-slice_scatter slogdet softmax sort split split_with_sizes sqrt sqrt_ square square_ squeeze stack std std_mean
-stft strided sub subtract sum svd svd_lowrank swapaxes swapdims t take take_along_dim tan tan_ tanh tanh_
-tensor tensor_split tensordot threshold threshold_ tile topk trace transpose trapezoid trapz triangular_solve
-tril tril_indices triplet_margin_loss triu triu_indices true_divide trunc trunc_ typename uint8 unbind
-unflatten unique_consecutive unravel_index unsafe_chunk unsafe_split unsqueeze use_deterministic_algorithms
-vander var var_mean vdot view_as_complex view_as_real vmap vsplit vstack where xlogy xlogy_ zero_ zeros
-zeros_like
+slice_scatter slogdet smm softmax sort sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
+sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor split split_with_sizes sqrt sqrt_ square square_ squeeze
+sspaddmm stack std std_mean stft strided sub subtract sum svd svd_lowrank swapaxes swapdims t take
+take_along_dim tan tan_ tanh tanh_ tensor tensor_split tensordot threshold threshold_ tile topk trace
+transpose trapezoid trapz triangular_solve tril tril_indices triplet_margin_loss triu triu_indices true_divide
+trunc trunc_ typename uint8 unbind unflatten unique_consecutive unravel_index unsafe_chunk unsafe_split
+unsqueeze use_deterministic_algorithms vander var var_mean vdot view_as_complex view_as_real vmap vsplit
+vstack where xlogy xlogy_ zero_ zeros zeros_like
 """,
     "linalg": """
 LinAlgError cholesky cholesky_ex cross det diagonal eig eigh eigvals eigvalsh householder_product inv inv_ex
@@ -110,6 +113,10 @@ legendre_polynomial_p log1p log_ndtr log_softmax logit logsumexp modified_bessel
 modified_bessel_k0 modified_bessel_k1 multigammaln ndtr ndtri polygamma psi round
 shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
 shifted_chebyshev_polynomial_w sinc softmax spherical_bessel_j0 xlog1py xlogy zeta
+""",
+    "sparse": """
+addmm as_sparse_gradcheck check_sparse_tensor_invariants log_softmax mm sampled_addmm softmax spdiags spsolve
+sum
 """,
     "autograd": """
 Function backward detect_anomaly enable_grad forward_ad functional grad gradcheck gradgradcheck graph

@@ -25,12 +25,13 @@ from plait._tensors.indexing import get_index, set_index
 from plait._tensors.operators import install_operators
 from plait._tensors.properties import TensorFacts
 from plait._tensors.repr import tensor_repr
+from plait._tensors.sparse import TensorSparsity
 from plait._tensors.storage import deep_copied
 
 Number: TypeAlias = int | float | bool
 
 
-class Tensor(TensorBase, TensorFacts, TensorGradients, TensorFunctions, TensorMethods):  # type: ignore[misc]
+class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFunctions, TensorMethods):  # type: ignore[misc]
     """A multi-dimensional array of one dtype on one device.
 
     Operations are queued on the device and return at once; reading a value (`item`, `tolist`, `numpy`, `print`) waits.

@@ -25,6 +25,7 @@ bitwise_and, bitwise_or, bitwise_xor = (
 bitwise_not = _with_out(_ops.bitwise_not)
 bitwise_left_shift, bitwise_right_shift = _with_out(_ops.bitwise_left_shift), _with_out(_ops.bitwise_right_shift)
 bmm, mm, mv, dot, matmul = (_with_out(f) for f in (_ops.bmm, _ops.mm, _ops.mv, _ops.dot, _ops.matmul))
+spmm = mm
 ceil, floor, trunc, frac = _with_out(_ops.ceil), _with_out(_ops.floor), _with_out(_ops.trunc), _with_out(_ops.frac)
 fix = trunc
 complex, polar = _with_out(_ops.complex), _with_out(_ops.polar)

@@ -88,7 +88,6 @@ class TensorFunctions:
     is_shared = conversion.never("is_shared", "other processes share the memory")
     is_conj = conversion.never("is_conj", "the elements are conjugates")
     is_neg = conversion.never("is_neg", "the elements stand for their negatives")
-    is_coalesced = conversion.never("is_coalesced", "the tensor is a coalesced sparse one")
     conj_physical_ = method(conversion.conj_physical_)
 
     # Last, since their names are those of types.

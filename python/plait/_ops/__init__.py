@@ -513,6 +513,10 @@ from plait._ops.sorting import (
     unique,
     unique_consecutive,
 )
+from plait._ops.sparse import (
+    csr_matmul,
+    csr_sampled_matmul,
+)
 from plait._ops.special import (
     digamma,
     digamma_,
@@ -780,6 +784,8 @@ __all__ = [
     "cov",
     "cross",
     "cross_entropy",
+    "csr_matmul",
+    "csr_sampled_matmul",
     "ctc_loss",
     "cummax",
     "cummin",

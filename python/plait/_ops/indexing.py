@@ -40,7 +40,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 _embedding = _core.bind_Embedding
 
 
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, scale_grad_by_freq: bool = False) -> Tensor:
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """The rows of a matrix at indices.
 
     Args:
@@ -48,17 +48,18 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, sca
         weight: the matrix
         padding_idx: a row without gradient
         scale_grad_by_freq: whether gradients are divided by how often a row was used
+        sparse: whether the gradient of the weight is a sparse tensor
     """
     try:
-        status = _embedding(input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq)
+        status = _embedding(input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq, sparse)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(embedding, locals(), error) from None
-    return own(status if status > 0 else settle(status, _embedding, input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq))
+    return own(status if status > 0 else settle(status, _embedding, input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq, sparse))
 
 _embedding_bag = _core.bind_EmbeddingBag
 
 
-def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, scale_grad_by_freq: bool = False, mode: str = "mean", per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:
     """Rows of a matrix combined by bags of indices.
 
     Args:
@@ -67,15 +68,16 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
         offsets: where the bags of a vector of indices begin
         scale_grad_by_freq: whether gradients are divided by how often a row was used
         mode: sum, mean or max
+        sparse: whether the gradient of the weight is a sparse tensor
         per_sample_weights: scale the rows of a sum
         include_last_offset: whether the last offset is an end
         padding_idx: a row that counts for nothing
     """
     try:
-        status = _embedding_bag(input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None)
+        status = _embedding_bag(input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, sparse, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None)
     except (AttributeError, TypeError, OverflowError) as error:
         raise misuse(embedding_bag, locals(), error) from None
-    return own(status if status > 0 else settle(status, _embedding_bag, input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None))
+    return own(status if status > 0 else settle(status, _embedding_bag, input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, sparse, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None))
 
 _embedding_renorm_in_place = _core.bind_EmbeddingRenormInPlace
 

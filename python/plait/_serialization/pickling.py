@@ -16,10 +16,11 @@ from plait import _dtype as dt
 from plait._device import device, parse, restored
 from plait._engine.runtime import MAX_DIMS, check, own
 from plait._errors import CheckpointError
-from plait._layout import Size
+from plait._layout import Layout, Size, sparse_coo, sparse_csr, strided
 from plait._modes import no_grad
 from plait._serialization.allowed_classes import REFUSED
 from plait._tensor import Tensor
+from plait._tensors.sparse_class import SparseTensor, rebuilt
 
 
 class TensorError(CheckpointError):
@@ -85,6 +86,7 @@ def location_of(d: device) -> str:
 
 _TENSOR, _PARAMETER = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_parameter")
 _TENSOR_OF_BYTES = _Global("torch._utils", "_rebuild_tensor_v3")
+_SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
 _SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
 _DTYPES = {d: _Global("torch", d.name) for d in dt.DTYPES}
 _CLASSES = {d: _Global("torch", name) for d, name in _STORAGE_NAMES.items()}
@@ -117,6 +119,11 @@ class Pickler(pickle._Pickler):
     def reducer_override(self, obj: Any) -> Any:
         """Says how PyTorch would make an object."""
         hooks: Any = collections.OrderedDict()
+        if isinstance(obj, SparseTensor):
+            layout, data = obj._made_of()
+            return _SPARSE, (layout, tuple(Size(x) if isinstance(x, tuple) else x for x in data))
+        if isinstance(obj, Layout):
+            return _LAYOUT, (f"torch.{obj._name}",)
         if isinstance(obj, Tensor):
             if self._parameter is not None and isinstance(obj, self._parameter):
                 return _PARAMETER, (obj.detach(), obj.requires_grad, hooks)
@@ -214,6 +221,26 @@ def _parameter(data: Any, requires_grad: Any = True, *_: Any) -> Any:
         raise CheckpointError(f"a parameter's value is {shown(data)}")
     cls = parameter_class()
     return data.requires_grad_(bool(requires_grad)) if cls is None else cls(data, bool(requires_grad))  # type: ignore[call-arg]
+
+
+def _layout(name: Any) -> Layout:
+    for layout in (strided, sparse_coo, sparse_csr):
+        if name == f"torch.{layout._name}":
+            return layout
+    raise CheckpointError(f"a layout named {shown(name)}, want torch.strided, torch.sparse_coo or torch.sparse_csr")
+
+
+def _sparse(layout: Any, data: Any) -> Any:
+    of = {sparse_coo: (Tensor, Tensor), sparse_csr: (Tensor, Tensor, Tensor)}.get(layout, ())
+    if not of or not isinstance(data, tuple) or len(data) < len(of) + 1:
+        raise CheckpointError(f"a sparse tensor of {shown(layout)} made of {shown(data)}")
+    if not all(isinstance(t, Tensor) for t in data[: len(of)]):
+        raise CheckpointError(f"a sparse tensor made of {shown(data)}")
+    _sizes("a sparse tensor's shape", data[len(of)])
+    try:
+        return rebuilt(layout, data)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"a sparse tensor that is none: {error}") from None
 
 
 def _typed(make: Any, kind: Any, args: Any, state: Any) -> Any:
@@ -350,6 +377,8 @@ ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_tensor_v3"): _tensor_of_bytes,
     ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch._utils", "_rebuild_sparse_tensor"): _sparse,
+    ("torch.serialization", "_get_layout"): _layout,
     ("torch._tensor", "_rebuild_from_type_v2"): _typed,
     ("torch", "Tensor"): _refused_directly,
     ("torch.nn.parameter", "Parameter"): _refused_directly,

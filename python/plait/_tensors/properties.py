@@ -150,7 +150,7 @@ class TensorFacts:
 
     @property
     def layout(self) -> Layout:
-        """How the elements lie: always strided."""
+        """How the elements lie: strided, but those of a sparse tensor."""
         return strided
 
     @property
@@ -168,8 +168,10 @@ class TensorFacts:
         """Whether the tensor has a shape and no elements."""
         return self.device.type == "meta"
 
-    is_sparse = is_quantized = is_sparse_csr = is_mkldnn = is_nested = is_xpu = is_mps = is_xla = is_ipu = is_vulkan = (
-        property(lambda self: False, doc="Whether the tensor is of such a kind: never.")
+    is_sparse = property(lambda self: False, doc="Whether the tensor is a sparse one with an index for each entry.")
+    is_sparse_csr = property(lambda self: False, doc="Whether the tensor is a sparse one in compressed rows.")
+    is_quantized = is_mkldnn = is_nested = is_xpu = is_mps = is_xla = is_ipu = is_vulkan = property(
+        lambda self: False, doc="Whether the tensor is of such a kind: never."
     )
     names = property(lambda self: (None,) * len(self.shape), doc="The names of the dimensions: they have none.")
     name = property(lambda self: None, doc="The name of the tensor: it has none.")

@@ -11,6 +11,7 @@ import numpy as np
 from plait import _dtype as dt
 from plait import _ops
 from plait._tensors.arrays import to_numpy
+from plait._tensors.sparse import _COL, _CROW, _INDICES, _VALUES, part_of
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -91,6 +92,44 @@ def tensor_repr(t: Tensor) -> str:
     values = to_numpy(_summary(t))  # of an empty tensor too: what made it may have failed
     body = _format(values, t, len("tensor(")) if t.numel() else "[]"
     return prefix + ", ".join([body, *suffix]) + ")"
+
+
+def sparse_repr(t: Tensor) -> str:
+    """Returns the indices and values as they print, and what is not the default."""
+    names = {_CROW: "crow_indices", _COL: "col_indices", _VALUES: "values"}
+    if not t.is_sparse_csr:
+        names = {_INDICES: "indices", _VALUES: "values"}
+    indent = len("tensor(")
+    parts = []
+    for which, name in names.items():
+        part = part_of(t, which).detach()
+        if part.is_meta:
+            text = "..."
+        elif part.numel():
+            text = _format(to_numpy(_summary(part)), part, indent + len(name) + len("=tensor("))
+        else:
+            text = "[]"
+        size = f", size={tuple(part.shape)}" if part.numel() == 0 or part.is_meta else ""
+        parts.append(f"{name}=tensor({text}{size})")
+    suffix = [f"device='{t.device}'"] if t.device.type != "cpu" else []
+    suffix += [f"size={tuple(t.shape)}", f"nnz={t._nnz()}"]
+    if t.dtype not in (dt.get_default_dtype(), dt.as_dtype(complex), dt.int64, dt.bool_):
+        suffix.append(f"dtype={t.dtype}")
+    suffix.append(f"layout={t.layout}")
+    if (node := t.grad_fn) is not None:
+        suffix.append(f"grad_fn=<{node.name()}>")
+    elif t.requires_grad:
+        suffix.append("requires_grad=True")
+    text = "tensor(" + f",\n{' ' * indent}".join(parts)
+    column = len(text) - text.rfind("\n") - 1 + 2
+    for i, s in enumerate(suffix):
+        if (i == 0 and t.is_sparse) or column + len(s) + 2 > _options.linewidth:
+            text += f",\n{' ' * indent}{s}"
+            column = indent + len(s)
+        else:
+            text += f", {s}"
+            column += len(s) + 2
+    return text + ")"
 
 
 def _summary(t: Tensor) -> Tensor:

@@ -3,24 +3,13 @@
 from typing import Any
 
 from plait._engine.missing_names import absent as _absent
-from plait._errors import MissingFeatureError
 from plait.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from plait.optim.adaptive import ASGD, Adadelta, Adagrad, RMSprop, Rprop
 from plait.optim.factored import Adafactor, Muon
 from plait.optim.lbfgs import LBFGS
 from plait.optim.optimizer import Optimizer
 from plait.optim.sgd import SGD, Lion
-
-
-class SparseAdam(Optimizer):
-    """Not there: gradients are never sparse."""
-
-    def __init__(
-        self, params: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        maximize: bool = False,
-    ) -> None:  # fmt: skip
-        raise MissingFeatureError("SparseAdam: gradients are never sparse; use Adam")
-
+from plait.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",

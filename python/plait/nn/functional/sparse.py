@@ -48,12 +48,12 @@ def embedding(
         max_norm: rows that are used are first scaled in place to a norm of at most this
         norm_type: which norm
         scale_grad_by_freq: divide a row's gradient by how often its index occurs
-        sparse: has no effect: gradients are dense
+        sparse: whether the gradient of the weight is a sparse tensor
     """
     padding_idx = _padding("embedding", padding_idx, weight.shape[0])
     if max_norm is not None:
         _renorm(weight, input, max_norm, norm_type)
-    return _ops.embedding(input, weight, padding_idx, scale_grad_by_freq)
+    return _ops.embedding(input, weight, padding_idx, scale_grad_by_freq, sparse)
 
 
 @checked
@@ -80,7 +80,7 @@ def embedding_bag(
         norm_type: which norm
         scale_grad_by_freq: divide a row's gradient by how often its index occurs
         mode: sum, mean or max
-        sparse: has no effect: gradients are dense
+        sparse: whether the gradient of the weight is a sparse tensor; not for max
         per_sample_weights: factors of the rows, for sum
         include_last_offset: offsets ends with the input's length
         padding_idx: an index that does not count
@@ -96,5 +96,5 @@ def embedding_bag(
     if max_norm is not None:
         _renorm(weight, input, max_norm, norm_type)
     return _ops.embedding_bag(
-        input, weight, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx
+        input, weight, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx
     )

@@ -63,7 +63,7 @@ class Embedding(_Table):
         max_norm: rows that are used are first scaled to a norm of at most this
         norm_type: which norm
         scale_grad_by_freq: divide a row's gradient by how often its index occurs in the batch
-        sparse: has no effect: gradients are dense
+        sparse: whether the gradient of the weight is a sparse tensor
         device: of the table
         dtype: of the table
     """
@@ -136,7 +136,7 @@ class EmbeddingBag(_Table):
         norm_type: which norm
         scale_grad_by_freq: divide a row's gradient by how often its index occurs in the batch
         mode: sum, mean or max
-        sparse: has no effect: gradients are dense
+        sparse: whether the gradient of the weight is a sparse tensor
         include_last_offset: offsets ends with the input's length
         padding_idx: an index that does not count
         device: of the table

@@ -1,0 +1,245 @@
+"""Sparse tensors: PyTorch's results, gradients, optimisers and programs; what is refused; files."""
+
+import copy
+import io
+import json
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import plait
+import pytest
+from plait import nn
+
+GOLDEN = Path(__file__).parent / "golden"
+sys.path.insert(0, str(GOLDEN))
+from sparse_cases import CASES, facts, matrix, numbers, rows  # noqa: E402
+
+SAVED = json.loads((GOLDEN / "sparse.json").read_text())
+
+
+def compare(got, want, name):
+    if isinstance(want, list) and (not want or not isinstance(want[0], int | float)):
+        assert len(got) == len(want), name
+        for g, w in zip(got, want, strict=True):
+            compare(g, w, name)
+    elif isinstance(want, dict):
+        assert got.keys() == want.keys(), name
+        for key, w in want.items():
+            if key == "values":
+                close = 2e-6 if want["dtype"] == "float32" else 1e-12
+                np.testing.assert_allclose(np.array(got[key]), np.array(w), rtol=close, atol=close, err_msg=name)
+            else:
+                assert got[key] == w, (name, key)
+    else:
+        assert got == want, name
+
+
+def test_every_case_is_saved():
+    assert CASES.keys() == SAVED.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_pytorch(name):
+    compare(facts(plait, CASES[name](plait)), SAVED[name], name)
+
+
+REFUSED = {
+    "exp": lambda s: s.exp(),
+    "s + 1": lambda s: s + 1,
+    "s == s": lambda s: s == s,
+    "view": lambda s: s.view(16),
+    "s[:2]": lambda s: s[:2],
+    "s / dense": lambda s: s / plait.ones(4, 4, dtype=plait.float64),
+    "mean": lambda s: s.mean(),
+    "csr.t()": lambda s: s.coalesce().to_sparse_csr().t(),
+    "masked_grad": lambda s: s.to_dense(masked_grad=False),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses_by_name(name):
+    with pytest.raises(NotImplementedError, match=r"dense|sparse"):
+        REFUSED[name](matrix(plait))
+
+
+def test_bad_indices():
+    def coo(indices, values, size=None):
+        return plait.sparse_coo_tensor(indices, values, size)
+
+    def csr(crow, col, values, size=(2, 2)):
+        return plait.sparse_csr_tensor(crow, col, values, size)
+
+    for make, text in {
+        lambda: coo(
+            [[0, 2]], [1.0, 2.0], (2,)
+        ): "size is inconsistent with indices: for dim 0, size is 2 but found index 2",
+        lambda: coo([[0, -1]], [1.0, 2.0], (2,)): "found negative index -1 for dim 0",
+        lambda: coo([[0, 1]], [1.0], (2,)): "indices and values must have same nnz",
+        lambda: coo([[0, 1]], [1.0, 2.0], (2, 2)): r"'len\(size\) == sparse_dim \+ dense_dim' is not satisfied",
+        lambda: coo([0, 1], [1.0, 2.0]): "indices must be a matrix",
+        lambda: csr([0, 2, 1], [0], [1.0]): "row 1 is from 2 to 1",
+        lambda: csr([0, 1, 3], [0, 1], [1.0, 2.0]): r"`crow_indices\[..., -1\] == nnz` is not satisfied",
+        lambda: csr([1, 1, 2], [0, 1], [1.0, 2.0]): r"`crow_indices\[..., 0\] == 0` is not satisfied",
+        lambda: csr([0, 1, 2], [0, 2], [1.0, 2.0]): "column 2 of 2",
+        lambda: csr([0, 1, 2], [0, -1], [1.0, 2.0]): "negative index -1",
+        lambda: csr([0, 1], [0], [1.0]): "number of rows",
+        lambda: matrix(plait).indices(): "Cannot get indices on an uncoalesced tensor",
+        lambda: matrix(plait).values(): "Cannot get values on an uncoalesced tensor",
+        lambda: rows(plait).indices(): "expected sparse coordinate tensor layout",
+        lambda: matrix(plait).crow_indices(): "expected sparse row compressed tensor layout",
+        lambda: plait.ones(2).indices(): "expected sparse coordinate tensor layout but got Strided",
+        lambda: plait.sparse.mm(matrix(plait), plait.ones(3, 2, dtype=plait.float64)): "inner dimensions differ",
+        lambda: plait.sparse.mm(matrix(plait), plait.ones(4, 2)): "dtypes differ",
+    }.items():
+        with pytest.raises((RuntimeError, ValueError), match=text):
+            make()
+    with pytest.raises(TypeError, match="must be integers"):
+        coo([[0.5]], [1.0])
+    for read in (matrix(plait).numpy, matrix(plait).tolist):
+        with pytest.raises(TypeError, match=r"to_dense\(\)"):
+            read()
+
+
+REFUSING = "Adam AdamW RMSprop Adadelta Adamax NAdam RAdam Rprop ASGD Adafactor".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_other_optimizers_refuse_sparse_gradients(name):
+    e = nn.Embedding(4, 2, sparse=True)
+    before = e.weight.detach().clone()
+    e(plait.tensor([1])).sum().backward()
+    with pytest.raises(RuntimeError, match="does not support sparse gradients"):
+        getattr(plait.optim, name)(e.parameters()).step()
+    assert plait.equal(e.weight, before)
+
+
+def test_what_optimizers_refuse():
+    w = nn.Parameter(plait.ones(2))
+    w.grad = plait.ones(2)
+    with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients, please consider Adam instead"):
+        plait.optim.SparseAdam([w]).step()
+    with pytest.raises(ValueError, match="sparse tensor"):
+        plait.optim.SparseAdam([matrix(plait).requires_grad_()])
+    e = nn.Embedding(4, 2, sparse=True)
+    e(plait.tensor([1])).sum().backward()
+    with pytest.raises(RuntimeError, match="weight_decay option is not compatible with sparse gradients"):
+        plait.optim.Adagrad(e.parameters(), weight_decay=0.1).step()
+    with pytest.raises(NotImplementedError, match="clamp_: not defined for sparse tensors"):
+        nn.utils.clip_grad_value_(e.parameters(), 1.0)
+    with pytest.raises(NotImplementedError, match="scale_grad_by_freq not supported"):
+        nn.Embedding(4, 2, sparse=True, scale_grad_by_freq=True)(plait.tensor([1]))
+    with pytest.raises(ValueError, match="max mode does not support sparse weights"):
+        nn.EmbeddingBag(4, 2, sparse=True, mode="max")(plait.tensor([[1]]))
+
+
+def test_gradients_meet_dense_ones():
+    w = plait.ones(4, 2, requires_grad=True)
+    look = nn.functional.embedding
+    (look(plait.tensor([1]), w, sparse=True).sum() + w.sum()).backward()
+    assert not w.grad.is_sparse and w.grad.tolist() == [[1, 1], [2, 2], [1, 1], [1, 1]]
+    look(plait.tensor([0, 0]), w, sparse=True).sum().backward()
+    assert w.grad.tolist() == [[3, 3], [2, 2], [1, 1], [1, 1]]
+    w.grad = None
+    look(plait.tensor([1, 3]), w, sparse=True).sum().backward()
+    look(plait.tensor([1]), w, sparse=True).sum().backward()
+    assert w.grad.is_sparse and w.grad._nnz() == 3 and w.grad.to_dense().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
+    w.sum().backward()
+    assert not w.grad.is_sparse and w.grad.tolist() == [[1, 1], [3, 3], [1, 1], [2, 2]]
+    (grad,) = plait.autograd.grad(look(plait.tensor([1]), w * 2, sparse=True).sum(), w)
+    assert grad.tolist() == [[0, 0], [2, 2], [0, 0], [0, 0]]
+    seen = []
+    hook = w.register_hook(lambda g: seen.append(g.is_sparse) or g * 2)
+    w.grad = None
+    look(plait.tensor([1]), w, sparse=True).sum().backward()
+    hook.remove()
+    assert seen == [True] and w.grad.to_dense().tolist() == [[0, 0], [2, 2], [0, 0], [0, 0]]
+    optimizer = plait.optim.SGD([w], 0.1)
+    optimizer.zero_grad(set_to_none=False)
+    assert w.grad.to_dense().tolist() == [[0, 0]] * 4
+    w.grad = plait.sparse_coo_tensor([[2]], plait.ones(1, 2), (4, 2))
+    optimizer.step()
+    assert plait.allclose(w[2], plait.full((2,), 0.9)) and plait.equal(w[0], plait.ones(2))
+
+
+def test_a_gradient_is_the_callers_own():
+    weight = plait.ones(3, 2, requires_grad=True)
+    out = nn.functional.embedding(plait.tensor([0, 2]), weight, sparse=True)
+    given = plait.ones(2, 2)
+    out.backward(given)
+    nn.utils.clip_grad_norm_([weight], 0.5)
+    assert given.tolist() == [[1, 1], [1, 1]]
+
+
+def test_scaled_gradients():
+    e = nn.Embedding(4, 2, sparse=True)
+    optimizer, scaler = plait.optim.SparseAdam(e.parameters(), 0.1), plait.amp.GradScaler("cpu", init_scale=8.0)
+    before = e.weight.detach().clone()
+    scaler.scale(e(plait.tensor([1, 1])).sum()).backward()
+    scaler.unscale_(optimizer)
+    assert e.weight.grad.to_dense()[1].tolist() == [2, 2]
+    scaler.step(optimizer)
+    assert not plait.equal(e.weight[1], before[1]) and plait.equal(e.weight[0], before[0])
+
+
+def test_optimizer_states():
+    plait.manual_seed(0)
+    e, other = nn.Embedding(4, 2, sparse=True), nn.Embedding(4, 2, sparse=True)
+    other.load_state_dict(e.state_dict())
+    first = plait.optim.SparseAdam(e.parameters(), 0.1)
+    e(plait.tensor([1, 2])).sum().backward()
+    first.step()
+    other.load_state_dict(e.state_dict())
+    second = plait.optim.SparseAdam(other.parameters(), 0.1)
+    second.load_state_dict(first.state_dict())
+    for module, optimizer in ((e, first), (other, second)):
+        optimizer.zero_grad()
+        module(plait.tensor([1])).sum().backward()
+        optimizer.step()
+    assert plait.equal(e.weight, other.weight)
+
+
+@pytest.mark.parametrize("make", [matrix, rows, lambda T: matrix(T).coalesce()])
+def test_files_and_copies(make):
+    s = make(plait)
+    file = io.BytesIO()
+    plait.save({"s": s, "values": [s.to_dense()]}, file)
+    file.seek(0)
+    for other in (plait.load(file)["s"], pickle.loads(pickle.dumps(s)), copy.deepcopy(s), copy.copy(s)):
+        assert repr(other) == repr(s) and other.layout is s.layout
+        if s.is_sparse:
+            assert other.is_coalesced() == s.is_coalesced()
+    leaf = make(plait).requires_grad_()
+    assert pickle.loads(pickle.dumps(leaf)).requires_grad and copy.deepcopy(leaf).requires_grad
+    assert pickle.loads(pickle.dumps(s.layout)) is s.layout
+
+
+def test_the_programs_memory_is_its_own():
+    indices, values = plait.tensor([[0, 1]]), plait.tensor([1.0, 2.0])
+    s = plait.sparse_coo_tensor(indices, values, (2,))
+    indices[0, 0] = 1
+    assert s.to_dense().tolist() == [1, 2]
+    s.requires_grad_()
+    assert not values.requires_grad
+
+
+def test_layouts_and_classes():
+    s = matrix(plait)
+    assert (s.layout, rows(plait).layout, plait.ones(1).layout) == (plait.sparse_coo, plait.sparse_csr, plait.strided)
+    assert isinstance(s, plait.Tensor) and isinstance(s, plait.sparse.DoubleTensor)
+    assert not isinstance(s, plait.sparse.FloatTensor) and not isinstance(plait.ones(1), plait.sparse.FloatTensor)
+    assert repr(plait.sparse_coo) == "plait.sparse_coo"
+    assert len(s) == 4 and [x._nnz() for x in s] == [2, 3, 0, 1]
+
+
+def test_double_backward():
+    values = plait.tensor([1.0, 2.0, 3.0], dtype=plait.float64, requires_grad=True)
+    x = numbers(plait, 3, 2).requires_grad_()
+
+    def product(values, x):
+        s = plait.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], values, (2, 3))
+        return plait.sparse.mm(s, plait.sparse.mm(s.t(), plait.sparse.mm(s, x)))
+
+    assert plait.autograd.gradcheck(product, (values, x))
+    assert plait.autograd.gradgradcheck(product, (values, x))
