@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import plait
 import pytest
+from gpus import run
 from plait import nn
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -243,3 +244,68 @@ def test_double_backward():
 
     assert plait.autograd.gradcheck(product, (values, x))
     assert plait.autograd.gradgradcheck(product, (values, x))
+
+
+def test_functions_take_sparse_inputs():
+    class Product(plait.autograd.Function):
+        @staticmethod
+        def forward(ctx, s, x):
+            ctx.save_for_backward(s)
+            return s @ x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (s,) = ctx.saved_tensors
+            return None, s.t() @ grad
+
+    x = numbers(plait, 4, 2).requires_grad_()
+    Product.apply(matrix(plait), x).sum().backward()
+    assert plait.equal(x.grad, matrix(plait).to_dense().t() @ plait.ones(4, 2, dtype=plait.float64))
+    with pytest.raises(NotImplementedError, match="pass its values"):
+        Product.apply(matrix(plait).requires_grad_(), x)
+
+
+def test_modules_have_sparse_buffers():
+    class Layer(nn.Module):
+        def __init__(self, s):
+            super().__init__()
+            self.register_buffer("s", s)
+
+    first, second = Layer(matrix(plait)), Layer(plait.sparse_coo_tensor((4, 4), dtype=plait.float64))
+    second.load_state_dict(first.state_dict())
+    assert plait.equal(second.s.to_dense(), first.s.to_dense())
+    assert first.float().s.dtype is plait.float32 and first.s.is_sparse
+    with pytest.raises(NotImplementedError, match="make its values one"):
+        nn.Parameter(matrix(plait))
+
+
+def test_on_a_gpu():
+    run("""
+        from plait import nn
+
+        def results(device):
+            at = plait.tensor([[1, 0, 1, 1, 3, 0], [2, 0, 2, 0, 1, 3]], device=device)
+            v = plait.tensor([2.0, -3.0, 4.0, 0.5, 1.0, 7.0], device=device)
+            s, w = plait.sparse_coo_tensor(at, v, (4, 4)), v.clone().requires_grad_()
+            x = plait.arange(12.0).reshape(4, 3).to(device).requires_grad_()
+            (plait.sparse.mm(plait.sparse_coo_tensor(at, w, (4, 4)), x) ** 2).sum().backward()
+            y = x.detach()
+            out = [x.grad, w.grad, s.coalesce(), s.to_sparse_csr() @ y, y.t() @ s, s @ s.t(), s * s.t()]
+            out += [plait.sparse.softmax(s, 1), plait.sparse.sum(s, 0), s + s.t(), plait.ones(4, 4, device=device) + s]
+            out += [s[1], s.to_dense().to_sparse(), s.half() @ x.detach().half(), s.index_select(0, at[1, :3])]
+            e = nn.Embedding(6, 3, sparse=True).to(device)
+            nn.init.ones_(e.weight)
+            for method in (plait.optim.SGD, plait.optim.SparseAdam, plait.optim.Adagrad):
+                optimizer = method(e.parameters(), lr=0.1)
+                optimizer.zero_grad()
+                e(at[0, :4]).sum().backward()
+                nn.utils.clip_grad_norm_(e.parameters(), 0.5)
+                optimizer.step()
+            return [*out, e.weight.detach()]
+
+        for there, here in zip(results("gpu:0"), results("cpu"), strict=True):
+            assert there.device.type == "cuda" or str(there.device) == "gpu:0", there.device
+            assert plait.allclose(there.cpu().to_dense().float(), here.to_dense().float(), atol=1e-4), (there, here)
+        s = plait.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (3,))
+        assert str(s.to("gpu:0").to("cpu")) == str(s)
+    """)

@@ -18,8 +18,15 @@ func NodeNew(name string, key int64, inputs Tensors, n int64) (status Object) {
 	defer protect(name, &status)
 	list := tensors(inputs, n)
 	var some *core.Tensor
-	for _, t := range list {
+	for i, t := range list {
 		if t == nil {
+			continue
+		}
+		if t.IsSparse() {
+			if t.RequiresGrad() {
+				return failf(core.NotImplemented, name, "a sparse input that requires a gradient: pass its values, and make the sparse tensor inside")
+			}
+			list[i] = nil
 			continue
 		}
 		if err := t.Usable(name); err != nil {

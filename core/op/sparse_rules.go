@@ -20,7 +20,7 @@ func init() {
 		"matmul": sparseMatMul, "mm": sparseMatMul, "mv": sparseMatMul, "addmm": sparseAddMM,
 		"sum": sparseSum, "softmax": sparseSoftmax, "log_softmax": sparseSoftmax, "norm": sparseNorm, "vector_norm": sparseNorm,
 		"transpose": sparseTranspose, "t": sparseTranspose, "mT": sparseTranspose, "permute": sparsePermute,
-		"index_select": sparseIndexSelect, "select": sparseSelect, "cat": sparseCat, "zeros_like": sparseZerosLike,
+		"index_select": sparseIndexSelect, "select": sparseSelect, "cat": sparseCat, "zeros_like": sparseZerosLike, "copy_": sparseCopy,
 	}
 	// Where the function of a sum is the sum of the functions, entries need not be merged.
 	for _, name := range strings.Fields("neg deg2rad rad2deg to clone contiguous real imag neg_ zero_ mul_ div_ deg2rad_ rad2deg_") {
@@ -231,6 +231,38 @@ func callOn(a core.Application, first ...*core.Tensor) *core.Tensor {
 		args[i] = t
 	}
 	return a.Call(args)[0]
+}
+
+// sparseCopy gives a sparse tensor the entries and values of another one, or an ordinary tensor all of its elements.
+func sparseCopy(a core.Application) *core.Tensor {
+	x, y := a.Args[0].(*core.Tensor), a.Args[1].(*core.Tensor)
+	s, q := sparseOf(x), sparseOf(y)
+	switch {
+	case s == nil:
+		return callOn(a, x, q.dense())
+	case q == nil:
+		return refuseSparse(a, "a sparse tensor takes the entries of another one, got %v", y)
+	case !slices.Equal(s.shape, q.shape) || s.layout != q.layout || s.sparse != q.sparse:
+		return refuseSparse(a, "want sparse tensors of one shape and layout, got %v of %v and %v of %v", s, s.shape, q, q.shape)
+	case core.CurrentMode().GradEnabled() && (s.values.RequiresGrad() || q.values.RequiresGrad()):
+		return refuseSparse(a, "sparse tensors are copied without gradients: use no_grad()")
+	}
+	if same, err := s.equal(q.pattern); err != nil {
+		return core.ErrorTensor(err)
+	} else if same {
+		if out := callOn(a, s.values, q.values); out.Err() != nil {
+			return out
+		}
+		return x
+	}
+	values := Clone(castTo(ToDevice(q.values.Detach(), s.values.Device()), s.values.DType()))
+	made := (&sparseParts{q.pattern, values}).With(values)
+	if made.Err() != nil {
+		return made
+	}
+	of := sparseOf(made)
+	*s, *of = sparseParts{of.pattern, of.values}, sparseParts{s.pattern, s.values} // and made, released with its scope, ends the old ones
+	return x
 }
 
 func sparseZerosLike(a core.Application) *core.Tensor {

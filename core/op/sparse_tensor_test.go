@@ -110,3 +110,19 @@ func TestSparseTensorsRefuseWhatTheyDoNotKnow(t *testing.T) {
 	require.ErrorContains(t, csr([]int64{0, 1, 2}, []int64{0, 2}, vector64(1, 2)), "column 2 of 2")
 	require.ErrorContains(t, csr([]int64{0, 1}, []int64{0}, one), "number of rows + 1")
 }
+
+func TestSparseTensorsAreCopied(t *testing.T) {
+	s := entries(vector64(2, 3, 4, 3))
+	other := op.SparseCOO(op.Reshape(core.FromSlice([]int64{0, 1}), 2, 1), vector64(7), []int{2, 3})
+	require.NoError(t, op.CopyInPlace(s, other).Err())
+	requireNear(t, op.ToDense(s), 0, 7, 0, 0, 0, 0)
+	require.NoError(t, op.CopyInPlace(s, op.MulInPlace(op.Clone(other), core.Num(2))).Err())
+	requireNear(t, op.ToDense(s), 0, 14, 0, 0, 0, 0)
+	requireNear(t, op.ToDense(other), 0, 7, 0, 0, 0, 0)
+	x := op.To(op.Ones(2, 3), core.Float64)
+	require.NoError(t, op.CopyInPlace(x, s).Err())
+	requireNear(t, x, 0, 14, 0, 0, 0, 0)
+	require.ErrorContains(t, op.CopyInPlace(s, x).Err(), "takes the entries of another one")
+	core.Tidy(func() { require.NoError(t, op.CopyInPlace(s, entries(vector64(2, 3, 4, 3))).Err()) })
+	requireNear(t, op.ToDense(s), 0, 0, 3, 4, 0, 5)
+}

@@ -31,6 +31,9 @@ func carrier() *Carrier {
 // ToDevice returns x on dev; gradients flow back. Unlike [op.ToDevice] it does not block on a value that a GPU has yet to compute. The
 // thread can launch work on other devices meanwhile, and readers of the result wait.
 func ToDevice(x *core.Tensor, dev core.Device) *core.Tensor {
+	if x.IsSparse() {
+		return op.ToDevice(x, dev)
+	}
 	if err := x.Usable("to"); err != nil {
 		return core.ErrorTensor(err)
 	}

@@ -94,6 +94,8 @@ def _shared(cls: type, data: Tensor | None, category: int) -> Any:
         data = _ops.empty(0)
     if not isinstance(data, Tensor):
         raise TypeError(f"{cls.__name__}: want a tensor, got {type(data).__name__}")
+    if data.is_sparse or data.is_sparse_csr:
+        raise NotImplementedError(f"{cls.__name__}: a sparse tensor is none: make its values one")
     made: Any = object.__new__(cls)
     made._h = check(_core.bind_TensorDetach(data._h))
     set_category(made, category)

@@ -1,17 +1,20 @@
 // Rows of products, for every floating dtype: see plait_each_float.h.
 
 // A tile of W columns of y. The sums stay in registers.
-#define TILE(W)                                                                                              \
-  PLAIT_INLINE void FN(tile_##W)(const struct csr_job *j, int64_t first, int64_t last, const T *x, T *y) {   \
-    ACC sum[W] = {0};                                                                                        \
-    const T *values = j->values;                                                                             \
-    for (int64_t k = first; k < last; k++) {                                                                 \
-      if (k + AHEAD < j->s->entries) prefetch(j, k + AHEAD, x, sizeof(T));                                   \
-      ACC v = LOAD(values[j->s->order ? j->s->order[k] : k]);                                                \
-      const T *from = x + j->s->col[k] * j->n;                                                               \
-      _Pragma("omp simd") for (int64_t i = 0; i < W; i++) sum[i] += v * LOAD(from[i]);                       \
-    }                                                                                                        \
-    _Pragma("omp simd") for (int64_t i = 0; i < W; i++) y[i] = STORE(sum[i]);                                \
+#define TILE(W)                                                                                               \
+  PLAIT_INLINE void FN(tile_##W)(const struct csr_job *j, bool ordered, int64_t first, int64_t last,          \
+                                 const T *restrict x, T *restrict y) {                                        \
+    ACC sum[W] = {0};                                                                                         \
+    const T *values = j->values;                                                                              \
+    const int64_t *col = j->s->col, *order = j->s->order;                                                     \
+    int64_t n = j->n, end = j->s->entries - 1;                                                                \
+    for (int64_t k = first; k < last; k++) {                                                                  \
+      __builtin_prefetch(x + col[k + AHEAD < end ? k + AHEAD : end] * n);                                     \
+      ACC v = LOAD(values[ordered ? order[k] : k]);                                                           \
+      const T *from = x + col[k] * n;                                                                         \
+      _Pragma("omp simd") for (int64_t i = 0; i < W; i++) sum[i] += v * LOAD(from[i]);                        \
+    }                                                                                                         \
+    _Pragma("omp simd") for (int64_t i = 0; i < W; i++) y[i] = STORE(sum[i]);                                 \
   }
 TILE(64)
 TILE(32)
@@ -21,33 +24,46 @@ TILE(4)
 TILE(1)
 #undef TILE
 
-PLAIT_CLONES static void FN(rows)(const struct csr_job *j, int64_t row, int64_t end) {
+PLAIT_INLINE void FN(rows_of)(struct csr_job *j, bool ordered, bool good, int64_t row, int64_t end) {
   const T *x = j->a;
-  T *y = j->out;
+  const int64_t *crow = j->s->crow;
+  int64_t n = j->n;
   for (; row < end; row++) {
-    int64_t first = j->s->crow[row], last = j->s->crow[row + 1], c = 0, n = j->n;
-    T *to = y + row * n;
-    if (!row_is_good((struct csr_job *)j, row)) continue;
-    for (; c + 64 <= n; c += 64) FN(tile_64)(j, first, last, x + c, to + c);
-    if (c + 32 <= n) FN(tile_32)(j, first, last, x + c, to + c), c += 32;
-    if (c + 16 <= n) FN(tile_16)(j, first, last, x + c, to + c), c += 16;
-    if (c + 8 <= n) FN(tile_8)(j, first, last, x + c, to + c), c += 8;
-    if (c + 4 <= n) FN(tile_4)(j, first, last, x + c, to + c), c += 4;
-    for (; c < n; c++) FN(tile_1)(j, first, last, x + c, to + c);
+    if (!good && !row_is_good(j, row)) continue;
+    int64_t first = crow[row], last = crow[row + 1], c = 0;
+    T *to = (T *)j->out + row * n;
+    for (; c + 64 <= n; c += 64) FN(tile_64)(j, ordered, first, last, x + c, to + c);
+    if (c + 32 <= n) FN(tile_32)(j, ordered, first, last, x + c, to + c), c += 32;
+    if (c + 16 <= n) FN(tile_16)(j, ordered, first, last, x + c, to + c), c += 16;
+    if (c + 8 <= n) FN(tile_8)(j, ordered, first, last, x + c, to + c), c += 8;
+    if (c + 4 <= n) FN(tile_4)(j, ordered, first, last, x + c, to + c), c += 4;
+    for (; c < n; c++) FN(tile_1)(j, ordered, first, last, x + c, to + c);
   }
 }
 
-PLAIT_CLONES static void FN(entries)(const struct csr_job *j, int64_t row, int64_t end) {
+PLAIT_CLONES static void FN(rows)(struct csr_job *j, int64_t row, int64_t end) {
+  bool good = all_are_good(j->s, row, end);
+  if (j->s->order) {
+    FN(rows_of)(j, true, good, row, end);
+  } else {
+    FN(rows_of)(j, false, good, row, end);
+  }
+}
+
+PLAIT_CLONES static void FN(entries)(struct csr_job *j, int64_t row, int64_t end) {
   T *values = j->out;
+  const int64_t *col = j->s->col, *order = j->s->order;
+  int64_t n = j->n;
+  bool good = all_are_good(j->s, row, end);
   for (; row < end; row++) {
-    int64_t first = j->s->crow[row], last = j->s->crow[row + 1], n = j->n;
-    const T *a = (const T *)j->a + row * n;
-    if (!row_is_good((struct csr_job *)j, row)) continue;
-    for (int64_t k = first; k < last; k++) {
-      const T *b = (const T *)j->b + j->s->col[k] * n;
+    if (!good && !row_is_good(j, row)) continue;
+    const T *restrict a = (const T *)j->a + row * n;
+    for (int64_t k = j->s->crow[row]; k < j->s->crow[row + 1]; k++) {
+      __builtin_prefetch((const T *)j->b + col[plait_min64(k + AHEAD, j->s->entries - 1)] * n);
+      const T *restrict b = (const T *)j->b + col[k] * n;
       ACC sum = 0;
       _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += LOAD(a[i]) * LOAD(b[i]);
-      values[j->s->order ? j->s->order[k] : k] = STORE(sum);
+      values[order ? order[k] : k] = STORE(sum);
     }
   }
 }
