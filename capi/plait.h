@@ -1130,6 +1130,30 @@ int64_t plait_warnings_due(void);
 // plait_warnings_take returns the warnings of all worlds of the process that nobody has taken, in lines.
 char *plait_warnings_take(void);
 
+// --- forward ---
+
+// plait_forward_enter opens a level of forward-mode derivatives inside those of the calling thread. Close it
+// with plait_forward_exit on the same thread, and release it.
+plait_object plait_forward_enter(void);
+
+// plait_forward_exit closes a level, the innermost of its thread. Tensors lose their tangents at it.
+plait_status plait_forward_exit(plait_object level);
+
+// plait_forward_dual returns a tensor over t's elements, in t's place in the graph, with a tangent at a
+// level; without one for the tangent 0. For the tangent 0 and the level 0 it returns one with t's tangents at
+// all levels.
+plait_tensor plait_forward_dual(plait_tensor t, plait_tensor tangent, plait_object level);
+
+// plait_forward_tangent returns the tangent of t at a level, or 0.
+plait_tensor plait_forward_tangent(plait_tensor t, plait_object level);
+
+// plait_forward_tangent_set gives t, which a function of the caller's has made, its tangent at a level.
+plait_status plait_forward_tangent_set(plait_tensor t, plait_tensor tangent, plait_object level);
+
+// plait_forward_below makes operations of the calling thread see only tangents at levels around the given
+// one, or none for the level 0, and returns the mode before.
+int64_t plait_forward_below(plait_object level);
+
 // --- fsdp ---
 
 // plait_fsdp_unit_new divides n parameters over the ranks of the group of, whose names are separated by line

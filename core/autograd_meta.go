@@ -34,6 +34,7 @@ type rareMeta struct {
 	borrowed int                      // readers of the gradient: see BorrowGrad; mu guards this field and the next
 	replaced []*Tensor                // gradients to release when borrowed is 0
 	standIn  *AutogradMeta            // the leaf that receives hooks in place of this one: see StandFor
+	tangents tangents                 // see ForwardLevel; mu guards them
 
 	accumulating sync.Mutex // see Accumulating
 }
@@ -92,6 +93,7 @@ func (meta *AutogradMeta) release() {
 	meta.node, meta.leaf = nil, nil
 	meta.mu.Unlock()
 	meta.putGrad(nil)
+	meta.clearTangents()
 	if leaf != nil {
 		leaf.pre.clear()
 		leaf.post.clear()

@@ -67,7 +67,7 @@ func (ctx *BackwardContext) Arrives(fn func(n *Node, i int) (g *Tensor, alone bo
 // own gradient and pass the sum to [BackwardContext.SetSum]. It is nil if there is none, or if a hook needs to see the parts. The tensor
 // belongs to the backward pass. If alone, nothing else uses its memory: the derivative may overwrite it and set it.
 func (ctx *BackwardContext) Arrived(i int) (g *Tensor, alone bool) {
-	if ctx.arrivals == nil || !ctx.Needs(i) {
+	if ctx.arrivals == nil || !ctx.Needs(i) || ForwardActive() {
 		return nil, false
 	}
 	if g, alone = ctx.arrivals(ctx.Node, i); g != nil {
@@ -139,8 +139,9 @@ func (ctx *BackwardContext) Hidden(n *Node, i int) bool {
 	return !n.HasHooks() && !e.Node.HasHooks() && !ctx.returned(e)
 }
 
-// CreateGraph reports whether the derivative itself is recorded, so that it must consist of differentiable operations.
-func (ctx *BackwardContext) CreateGraph() bool { return ctx.mode.GradEnabled() }
+// CreateGraph reports whether the derivative itself is recorded, or tangents are taken through it, so that it must consist of differentiable
+// operations.
+func (ctx *BackwardContext) CreateGraph() bool { return ctx.mode.GradEnabled() || ForwardActive() }
 
 // InputShape returns the shape of input i.
 func (ctx *BackwardContext) InputShape(i int) []int { return ctx.Node.metas[i].shape }

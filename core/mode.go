@@ -38,6 +38,9 @@ const (
 	// Bits 3 to 7 are autocast's: see autocast.go.
 
 	modeCheckGrads Mode = 1 << 8
+	// Bits 9 to 11 are the depth from which on forward levels are not seen: see forward.go.
+	modeForwardShift = 9
+	modeForwardMask  = maxForwardDepth
 
 	modeContextShift = 12
 	modeContextMask  = 1<<20 - 1

@@ -55,6 +55,7 @@ type nodeExtra struct {
 	grads    map[int]*HookList // by output, on its gradient
 	retained []*AutogradMeta   // outputs that retain their gradients; each removes itself when it is released
 	owned    []interface{ Release() }
+	tangents map[int]tangents // of outputs that are saved: see Node.ShareTangents
 }
 
 // An Edge leads to output Index of Node, which requires a gradient. The zero Edge leads nowhere.

@@ -47,9 +47,18 @@ func (n *Node) HasHooks() bool {
 func (n *Node) dropHooks() {
 	n.mu.Lock()
 	x := n.extra
+	var shared map[int]tangents
+	if x != nil {
+		shared, x.tangents = x.tangents, nil
+	}
 	n.mu.Unlock()
 	if x == nil {
 		return
+	}
+	for _, list := range shared {
+		for _, v := range list {
+			v.release()
+		}
 	}
 	x.before.clear()
 	x.after.clear()

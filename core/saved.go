@@ -18,6 +18,7 @@ type saved struct {
 	offset   int
 	number   *Number
 	autograd *AutogradMeta
+	view     *viewOf // of a view, which may have tangents
 	hooks    *SavedHooks
 	packed   any
 	isPacked bool
@@ -62,6 +63,10 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 		if meta := t.current(); meta != nil {
 			meta.retain()
 			s.autograd = meta
+		}
+		if v := t.view.Load(); v != nil && ForwardActive() {
+			v.base.retain()
+			s.view = v.clone()
 		}
 	}
 	if n.context != nil {
@@ -112,6 +117,9 @@ func (n *Node) FreeSaved() {
 		}
 		if s.autograd != nil {
 			s.autograd.release()
+		}
+		if s.view != nil {
+			s.view.base.release()
 		}
 		if r, ok := s.packed.(interface{ Release() }); ok {
 			r.Release()
@@ -169,17 +177,22 @@ func (n *Node) unpack(i int, m Mode, given map[*ExternalValue]*Tensor) (*Tensor,
 		}
 		t = WrapTensor(m, s.storage, s.dtype, s.shape, s.strides, s.offset)
 	}
-	if m.GradEnabled() {
+	if m.GradEnabled() || ForwardActive() { // which finds tangents at the place
 		switch {
 		case s.output:
 			meta := &AutogradMeta{node: n, index: s.index, dtype: s.dtype, shape: s.shape}
 			n.retain()
 			meta.refs.set(1)
 			meta.wanted.set(true)
+			n.restore(meta, s.index)
 			t.autograd.Store(meta)
 		case s.autograd != nil:
 			s.autograd.retain()
 			t.autograd.Store(s.autograd)
+		}
+		if s.view != nil {
+			s.view.base.retain()
+			t.view.Store(s.view.clone())
 		}
 	}
 	return t, nil

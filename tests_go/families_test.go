@@ -21,7 +21,7 @@ import (
 // reference. These tests say what to move where a family does not match.
 
 // machinery lists the files of core/op that hold what all operations are made with, by how their names begin.
-var machinery = []string{"arg_docs", "autocast", "distributed", "doc", "elementwise", "gen", "inplace", "op_context", "range_check", "row", "sharded", "spread"}
+var machinery = []string{"arg_docs", "autocast", "distributed", "doc", "elementwise", "forward", "gen", "inplace", "op_context", "range_check", "row", "sharded", "spread"}
 
 // ownFolders are folders of kernels that no operation's row stands for: whose they are instead.
 var ownFolders = map[string]string{

@@ -95,7 +95,6 @@ PLACES = {
     "distributions/transforms.py ExpTransform.log_abs_det_jacobian y": "x says it all",
     "distributions/transforms.py SigmoidTransform.log_abs_det_jacobian y": "x says it all",
     "distributions/transforms.py TanhTransform.log_abs_det_jacobian y": "x says it all",
-    "func.py jacfwd randomness": "the function is called once",
     "multiprocessing.py get_start_method allow_none": "the method is always known",
     "nn/attention.py sdpa_kernel set_priority": "there is one kernel",
     "nn/functional/fractional.py fractional_max_pool2d_with_indices return_indices": "they are always returned",

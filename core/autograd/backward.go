@@ -18,6 +18,8 @@ type Options struct {
 	Inputs []*core.Tensor
 	// First are tensors whose gradients the first part of a split pass computes: see [Run.Rest].
 	First []*core.Tensor
+
+	since uint64 // the pass does not go to nodes up to this ID
 }
 
 // Backward adds the gradients of the outputs to the leaves that they depend on. Each output must have one element.

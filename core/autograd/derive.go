@@ -106,7 +106,7 @@ func (r *Run) capture(p *nodeRun) (*Request, error) {
 	for i, g := range p.grads {
 		for _, at := range r.captures[core.Edge{Node: p.node, Index: i}] {
 			if g != nil && r.captured[at] == nil && r.options.Inputs == nil {
-				r.captured[at] = g.Alias(r.options.CreateGraph).Keep()
+				r.captured[at] = g.Alias(r.linked()).Keep()
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func (r *Run) derive(p *nodeRun) (*Request, error) {
 	// A derivative may return a gradient that it was given, or the same one for two inputs. Each owner needs its own reference.
 	for i, g := range out {
 		if g != nil && (slices.Contains(given, g) || slices.Contains(out[:i], g)) {
-			out[i] = g.Alias(r.options.CreateGraph)
+			out[i] = g.Alias(r.linked())
 		}
 		if out[i] != nil {
 			out[i].Keep()

@@ -15,6 +15,7 @@ var exportedFunctions = map[string]any{
 	"DetectAnomaly":     autograd.DetectAnomaly,
 	"EnableGrad":        autograd.EnableGrad,
 	"Grad":              autograd.Grad,
+	"JVP":               autograd.JVP,
 	"NewGradRun":        autograd.NewGradRun,
 	"NewRun":            autograd.NewRun,
 	"NoGrad":            autograd.NoGrad,
@@ -24,6 +25,7 @@ var exportedFunctions = map[string]any{
 	"QueueWait":         autograd.QueueWait,
 	"RefillAlways":      autograd.RefillAlways,
 	"RunHook":           autograd.RunHook,
+	"Unpack":            autograd.Unpack,
 }
 
 var exportedStructs = []any{

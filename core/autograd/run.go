@@ -187,7 +187,7 @@ func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 	if err := sameShape(fmt.Sprintf("the gradient given for output %d", i), t.Shape(), t.DType(), g); err != nil {
 		return nil, err
 	}
-	return g.Alias(r.options.CreateGraph).Keep(), nil
+	return g.Alias(r.linked()).Keep(), nil
 }
 
 // findTargets finds the edges of the inputs, if the pass is restricted to some.
@@ -231,7 +231,7 @@ func (r *Run) discover(roots []core.Edge) (order []*core.Node) {
 	}
 	for i := 0; i < len(order); i++ {
 		for _, e := range order[i].Edges() {
-			if e.Node != nil {
+			if e.Node != nil && (e.Node.ID > r.options.since || e.Node.Leaf() != nil) {
 				visit(e.Node).missing++
 			}
 		}
@@ -264,10 +264,10 @@ func (r *Run) reverseOrder(nodes []*core.Node, visit func(n *core.Node, s *nodeS
 	}
 	for i := 0; i < len(sorted); i++ {
 		for _, e := range sorted[i].Edges() {
-			if e.Node == nil {
+			s := r.states[e.Node]
+			if e.Node == nil || s == nil {
 				continue
 			}
-			s := r.states[e.Node]
 			if s.unsorted--; s.unsorted == 0 {
 				sorted = append(sorted, e.Node)
 			}
@@ -281,7 +281,10 @@ func (r *Run) reverseOrder(nodes []*core.Node, visit func(n *core.Node, s *nodeS
 
 // leadsTo reports whether an edge of n leads to a node that satisfies is.
 func (r *Run) leadsTo(n *core.Node, is func(behind *nodeState) bool) bool {
-	return slices.ContainsFunc(n.Edges(), func(e core.Edge) bool { return e.Node != nil && is(r.states[e.Node]) })
+	return slices.ContainsFunc(n.Edges(), func(e core.Edge) bool {
+		s := r.states[e.Node]
+		return e.Node != nil && s != nil && is(s)
+	})
 }
 
 // enqueue enqueues n, whose gradients have all arrived.
@@ -333,7 +336,7 @@ func (r *Run) Captured() ([]*core.Tensor, error) {
 	r.captured = nil
 	for i, g := range out {
 		if g != nil {
-			out[i] = g.Alias(r.options.CreateGraph)
+			out[i] = g.Alias(r.linked())
 			g.Release()
 			if r.parts != nil && r.parts[i] != nil {
 				out[i] = r.parts[i].Gradient(out[i])
@@ -342,6 +345,9 @@ func (r *Run) Captured() ([]*core.Tensor, error) {
 	}
 	return out, nil
 }
+
+// linked reports whether gradients keep their place in the graph, where their own derivatives or tangents are found.
+func (r *Run) linked() bool { return r.options.CreateGraph || core.ForwardActive() }
 
 // Visits reports whether the pass runs n.
 func (r *Run) Visits(n *core.Node) bool {

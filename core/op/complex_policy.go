@@ -11,7 +11,7 @@ var takesComplex = nameSet(`
 	combinations complex contiguous copy count_nonzero cross csr_matmul csr_sampled_matmul cumprod cumsum cumulative_trapezoid diag diag_embed diagflat diagonal
 	diagonal_scatter diff dist dot dropout dsplit dstack einsum empty_like equal expand expand_as fill flatten flip fliplr flipud
 	float_power full full_like gather hsplit hstack imag index index_add index_copy index_fill index_put index_select inner kron ldexp
-	linear logical_and logical_not logical_or logical_xor mT masked_scatter masked_select matmul matrix_power mean meshgrid mm movedim
+	linear logical_and logical_not logical_or logical_xor mT make_dual masked_scatter masked_select matmul matrix_power mean meshgrid mm movedim
 	multi_dot mv nan_to_num narrow narrow_copy nonzero norm normalize ones_like outer pad permute pixel_shuffle pixel_unshuffle polar
 	prod put ravel real repeat repeat_interleave reshape reshape_as roll rot90 scatter scatter_add select select_scatter slice
 	slice_backward slice_scatter split split_with_sizes squeeze stack std std_mean sum swapaxes t take take_along_dim tensor_split

@@ -62,7 +62,7 @@ func (p *convolution) forward(name string, x, w, b *core.Tensor, out []int) *cor
 
 // keptIf returns t, if the gradient of the tensor for which it is needed is wanted.
 func keptIf(needs, t *core.Tensor) *core.Tensor {
-	if needs.RequiresGrad() {
+	if derived(needs) {
 		return t
 	}
 	return nil

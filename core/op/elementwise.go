@@ -192,8 +192,17 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 			in[i+1] = op.own(Clone(x))
 		}
 	}
-	if op.err == nil && op.grad && slices.Contains(e.uses[needs(e.grads, in)].saves, 0) {
-		values = append([]*core.Tensor{op.own(Clone(t))}, in[1:]...)
+	if op.err == nil && op.grad {
+		var old *core.Tensor
+		for _, i := range e.uses[needs(e.grads, in)].saves {
+			if i == len(in) || in[i].IsNumber() || in[i].Storage() != t.Storage() {
+				continue
+			}
+			if old == nil {
+				old, values = op.own(Clone(t)), slices.Clone(in)
+			}
+			values[i] = old
+		}
 	}
 	if op.err != nil {
 		return op.fail()
@@ -274,7 +283,7 @@ func (e *Elementwise) recordAs(op *opContext, grads []*gradient, uses []variant,
 func needs(grads []*gradient, in []*core.Tensor) int {
 	set := 0
 	for i, x := range in {
-		if grads[i] != nil && x.RequiresGrad() {
+		if grads[i] != nil && derived(x) {
 			set |= 1 << i
 		}
 	}

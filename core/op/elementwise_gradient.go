@@ -83,28 +83,27 @@ func (e *Elementwise) gradientOf(ctx *core.BackwardContext, g *gradient, values 
 	case ctx.CreateGraph():
 		r = e.interpret(ctx, g, values)
 	default:
-		r = e.fused(ctx, g, values)
+		result := ctx.OutputDType(0)
+		if slices.Equal(ctx.OutputShape(0), shape) {
+			result = dtype // nothing is left to do but this conversion
+		}
+		r = e.fused(ctx, g, ctx.Grad(), values, result)
 	}
 	return castTo(sumTo(r, shape), dtype)
 }
 
-// fused computes the gradient in one kernel.
-func (e *Elementwise) fused(ctx *core.BackwardContext, g *gradient, values []*core.Tensor) *core.Tensor {
-	op := begin(e.Name).with(ctx.Grad())
-	dtype, shape := ctx.OutputDType(0), ctx.OutputShape(0)
-	result := dtype
-	if slices.Equal(shape, ctx.InputShape(g.input)) {
-		result = ctx.InputDType(g.input) // nothing is left to do but this conversion
-	}
-	r := op.out(result, shape)
+// fused computes the gradient, of the given dtype, in one kernel.
+func (e *Elementwise) fused(ctx *core.BackwardContext, g *gradient, grad *core.Tensor, values []*core.Tensor, result core.DType) *core.Tensor {
+	op := begin(e.Name).with(grad)
+	r := op.out(result, ctx.OutputShape(0))
 	if op.err != nil {
 		return op.fail()
 	}
-	c := op.call(g.ids[computeType(dtype)]).Out(r).In(ctx.Grad())
+	c := op.call(g.ids[computeType(ctx.OutputDType(0))]).Out(r).In(grad)
 	for _, i := range g.reads {
 		c.In(values[i])
 	}
-	fillAttrs(c, dtype, ctx.Node.Floats)
+	fillAttrs(c, ctx.OutputDType(0), ctx.Node.Floats)
 	op.launch(c)
 	return op.done(r)
 }

@@ -74,7 +74,7 @@ func (s *scatterReduce) apply() *core.Tensor {
 		return op.fail()
 	}
 	var out *core.Tensor
-	core.NoGrad(func() {
+	core.Underived(func() {
 		out = compose(s.name, func() *core.Tensor {
 			first := s.x
 			if !s.includeSelf {

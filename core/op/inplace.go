@@ -51,7 +51,7 @@ func (op *opContext) inPlace(t *core.Tensor) {
 	if !op.mode.GradEnabled() {
 		return
 	}
-	if t.Unrecorded(op.grad) {
+	if t.Unrecorded(op.recorded()) {
 		op.failf(core.StateError, "a view that was taken inside no_grad or inference_mode cannot be changed in place while gradients are "+
 			"recorded, since the graph would miss the change; take the view outside, or change it inside")
 		return
@@ -84,6 +84,9 @@ func (op *opContext) guarded(meta *core.AutogradMeta) bool {
 func (op *opContext) changed(t *core.Tensor) {
 	if op.err == nil && !t.Storage().Inference() {
 		t.Storage().BumpVersion()
+		if op.forward != nil {
+			op.forward.changed = t
+		}
 	}
 }
 
@@ -96,6 +99,12 @@ func (op *opContext) rebase(n *core.Node, t *core.Tensor) {
 	}
 	n.DeclareOutput(0, t.DType(), t.Shape())
 	op.check(n.Problem())
+	if op.forward != nil {
+		op.pushForwardInPlace(n, t)
+		if !op.forward.recorded {
+			return
+		}
+	}
 	base, dtype, shape, strides, offset := t.Base()
 	if base == nil {
 		t.EnsureAutogradMeta().Rebase(n, 0)

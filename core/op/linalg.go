@@ -317,7 +317,7 @@ func readSymmetric(x *core.Tensor, triangle string) *core.Tensor {
 	}
 	op := begin("linalg_eigh").with(x)
 	var y *core.Tensor
-	core.NoGrad(func() {
+	core.Underived(func() {
 		y = compose(op.name, func() *core.Tensor {
 			if triangle == "L" {
 				return Add(Tril(x, 0), mT(Tril(x, -1)))

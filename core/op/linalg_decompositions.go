@@ -231,7 +231,7 @@ func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
 		rtol = float64(max(x.Size(-1), x.Size(-2))) * machineEpsilon(x.DType())
 	}
 	var out *core.Tensor
-	core.NoGrad(func() {
+	core.Underived(func() {
 		out = compose("linalg_pinv", func() *core.Tensor {
 			if x.Numel() == 0 {
 				return zerosFor(x, x.DType(), lastSizes(x, x.Size(-1), x.Size(-2)))
@@ -282,7 +282,7 @@ func LstSq(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
 	if rcond < 0 {
 		rcond = float64(max(m.Size(-1), m.Size(-2))) * machineEpsilon(m.DType())
 	}
-	core.NoGrad(func() {
+	core.Underived(func() {
 		out := core.RunScope(func() []*core.Tensor {
 			if m.Device().Supports(contract.LinalgLstSq) {
 				x, ranks := lstSqOf(m, b, rcond)

@@ -153,10 +153,10 @@ func (op *opContext) out2(t *core.Tensor, shape []int) *core.Tensor {
 // saveFactors saves for each of two factors the other one, if it needs a gradient.
 func saveFactors(n *core.Node, x, y *core.Tensor) {
 	var saveX, saveY *core.Tensor
-	if y.RequiresGrad() {
+	if derived(y) {
 		saveX = x
 	}
-	if x.RequiresGrad() {
+	if derived(x) {
 		saveY = y
 	}
 	n.Save(saveX, saveY)

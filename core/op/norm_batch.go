@@ -39,7 +39,7 @@ func batchNorm(name string, x, runningMean, runningVar, weight, bias *core.Tenso
 	if op.err != nil {
 		return op.fail()
 	}
-	record := op.mode.GradEnabled() && (x.RequiresGrad() || weight != nil && weight.RequiresGrad() || bias != nil && bias.RequiresGrad())
+	record := op.grad && (derived(x) || weight != nil && derived(weight) || bias != nil && derived(bias))
 	in, w, b, rm, rv := op.dense(x), op.dense(weight), op.dense(bias), runningMean, runningVar
 	if !training {
 		rm, rv = op.dense(runningMean), op.dense(runningVar)

@@ -53,7 +53,7 @@ func moveInstanceStats(x, runningMean, runningVar *core.Tensor, momentum float64
 		return core.Errorf(core.TypeError, "instance_norm", "got one running statistic, want both or none")
 	}
 	var err error
-	core.NoGrad(func() {
+	core.Underived(func() {
 		core.Tidy(func() {
 			flat := castTo(Reshape(x, x.Size(0), x.Size(1), -1), statType(x.DType()))
 			n := float64(flat.Size(2))

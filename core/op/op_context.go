@@ -36,12 +36,13 @@ type opContext struct {
 	mode     core.Mode
 	stream   core.Stream
 	err      error
-	grad     bool           // an input requires a gradient, and gradients are recorded
+	grad     bool           // an input requires a gradient, and gradients are recorded; or an input has a tangent
 	casts    bool           // autocast has decided about the inputs: it is off for the ops that this one is made of
 	wide     bool           // autocast has left a 16-bit first input to the kernel, which converts it to float32 as it loads it
 	result   *core.Tensor   // the first
 	more     *owned         // what else it owns, which is seldom anything
 	division *core.Division // of an input that is a rank's part of a larger tensor
+	forward  *forward       // nil unless an input has a tangent
 }
 
 // fail ends the op and returns the tensor that carries its error.
@@ -72,6 +73,9 @@ func (op *opContext) launch(c *core.Call) {
 // node returns the node that records the op on the given inputs, which may be nil, in the order in which its
 // derivative sets their gradients. Save what the derivative needs, then attach the results.
 func (op *opContext) node(deriv core.Deriv, inputs ...*core.Tensor) *core.Node {
+	if op.forward != nil {
+		op.forward.inputs = inputs
+	}
 	return core.NewNode(op.mode, op.name, deriv, inputs...)
 }
 
@@ -86,21 +90,29 @@ func (op *opContext) attach(n *core.Node, outs ...*core.Tensor) {
 	}
 	for i, t := range outs {
 		switch {
-		case i == last:
+		case i == last && op.forward == nil:
 			n.AttachLast(t, i)
+		case op.forward != nil && !op.forward.recorded:
+			n.DeclareOutput(i, t.DType(), t.Shape())
 		case t.DType().Differentiable():
 			n.Attach(t, i)
 		default:
 			n.DeclareOutput(i, t.DType(), t.Shape())
 		}
 	}
-	if last < 0 {
+	if op.forward != nil {
+		op.pushForward(n, outs)
+	}
+	if last < 0 || op.forward != nil {
 		n.Release()
 	}
 }
 
 // done ends the op and returns its only result, or the tensor that was changed in place; or the error.
 func (op *opContext) done(t *core.Tensor) *core.Tensor {
+	if op.forward != nil {
+		op.overwritten()
+	}
 	if op.err != nil {
 		return op.fail()
 	}
@@ -139,6 +151,9 @@ func (op *opContext) done3(t, u, v *core.Tensor) (*core.Tensor, *core.Tensor, *c
 
 // changedTo is done for t that was changed in place, and is not looked at.
 func (op *opContext) changedTo(t *core.Tensor) *core.Tensor {
+	if op.forward != nil {
+		op.overwritten()
+	}
 	if op.err != nil {
 		return op.fail()
 	}
@@ -167,15 +182,18 @@ func (op *opContext) viewAs(d core.DType, x *core.Tensor, shape, strides []int, 
 	if !x.DType().Differentiable() {
 		return v
 	}
-	if op.mode.GradEnabled() {
-		v.MarkView(x)
+	if op.mode.GradEnabled() || core.ForwardActive() {
+		v.MarkView(x) // tangents are found through it too
 	}
-	if op.grad && deriv != nil {
+	if op.recorded() && deriv != nil {
 		n := op.node(deriv, x)
 		if keep != nil {
 			keep(n)
 		}
+		tangents := op.forward // a view's are its base's
+		op.forward = nil
 		op.attach(n, v)
+		op.forward = tangents
 	}
 	if !op.mode.GradEnabled() || x.Unrecorded(true) {
 		v.MarkUnrecorded(x)

@@ -110,6 +110,9 @@ func (op *opContext) input(t *core.Tensor, dev core.Device) core.Device {
 	if t.IsNumber() {
 		return dev
 	}
+	if core.ForwardActive() {
+		op.seeTangents(t)
+	}
 	d := t.Device()
 	if dev != nil && d != dev {
 		op.err = core.Errorf(core.DeviceError, op.name, "tensors on different devices, got %v and %v", dev, d)
@@ -121,7 +124,12 @@ func (op *opContext) input(t *core.Tensor, dev core.Device) core.Device {
 		}
 		if op.mode.GradEnabled() {
 			op.check(meta.Refused())
-			op.grad = op.grad || meta.Wanted()
+			if meta.Wanted() {
+				op.grad = true
+				if op.forward != nil {
+					op.forward.recorded = true
+				}
+			}
 		}
 	}
 	return d

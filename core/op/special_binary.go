@@ -162,7 +162,7 @@ func (op *opContext) pair(f *specialPair, d core.DType, x, y *core.Tensor, deriv
 	if op.err != nil {
 		return nil
 	}
-	core.NoGrad(func() {
+	core.Underived(func() {
 		core.Tidy(func() {
 			in, other := Contiguous(Expand(castTo(x, wide), shape...)), Contiguous(Expand(castTo(y, wide), shape...))
 			op.check(in.Err())

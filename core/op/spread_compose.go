@@ -92,7 +92,7 @@ func normOfParts(u *Use) []*core.Tensor {
 
 // lessMaximum returns x less its maximum along dims, and the maximum, through which no gradient passes.
 func lessMaximum(x *core.Tensor, dims []int) (difference, maximum *core.Tensor) {
-	core.NoGrad(func() { maximum = Amax(x, dims, true) })
+	core.Underived(func() { maximum = Amax(x, dims, true) })
 	maximum = Where(IsFinite(maximum), maximum, core.Num(0))
 	return Sub(x, maximum), maximum
 }
@@ -146,7 +146,7 @@ func batchNormOfParts(u *Use) []*core.Tensor {
 	w := wide(x)
 	v, m := VarMean(w, dims, 0, true)
 	n := float64(x.Numel() / max(x.Size(1), 1))
-	core.NoGrad(func() {
+	core.Underived(func() {
 		flat := func(t *core.Tensor) *core.Tensor { return Flatten(t, 0, -1) }
 		if mean != nil {
 			LerpInPlace(mean, inDType(flat(m), mean.DType()), core.Num(momentum))

@@ -188,9 +188,10 @@ func (op *opContext) split(t *core.Tensor, dim int, sizes []int) []*core.Tensor 
 
 // parts records views that together are all of t as the outputs of one node.
 func (op *opContext) parts(deriv core.Deriv, t *core.Tensor, dim int, out []*core.Tensor) {
-	if !op.grad || len(out) == 0 {
+	if !op.recorded() || len(out) == 0 {
 		return
 	}
+	op.forward = nil // a view's tangents are its base's
 	n := op.node(deriv, t)
 	n.Ints, n.Any = []int{dim}, divided{}
 	op.attach(n, out...)

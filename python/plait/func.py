@@ -1,19 +1,20 @@
 """Functions made of functions: gradients, Jacobians, and calls for each part of a batch.
 
-Arguments and results may be tensors in nested tuples, lists and dicts. Derivatives are made by backward passes. Those
-inside another transform, or of an argument that requires a gradient, are recorded themselves; gradients flow back
-through the arguments, not through other tensors that the function refers to. There is no forward mode: `jvp` takes two
-backward passes, and `jacfwd` returns what `jacrev` does.
+Arguments and results may be tensors in nested tuples, lists and dicts. `grad`, `vjp` and `jacrev` are made by backward
+passes: those inside another transform, or of an argument that requires a gradient, are recorded themselves; gradients
+flow back through the arguments, not through other tensors that the function refers to. `jvp` and `jacfwd` are made in
+forward mode, together with the results.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from plait import _core, _ops
 from plait._autograd import backward as _autograd
+from plait._autograd import forward as _forward
 from plait._device import device
 from plait._engine.missing_names import absent as _absent
 from plait._engine.pytree import flatten, spread, tree_map
@@ -74,7 +75,7 @@ class _Inputs:
         leaves, self.build = flatten(tree)
         given = _tensors(name, leaves)
         self.record = nested or any(x.requires_grad for x in given)
-        self.leaves = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given]
+        self.leaves = [x.view_as(x) if x.requires_grad else _forward.bare(x).requires_grad_() for x in given]
 
     def grads(self, outputs: Sequence[Tensor], vectors: Sequence[Tensor], record: bool) -> list[Tensor]:
         """Returns the products of vectors with the Jacobians of outputs, zeros where they do not depend on an input."""
@@ -93,7 +94,7 @@ class _Inputs:
 
     def result(self, tree: Any) -> Any:
         """Returns a result of the function for the caller: with its graph only if that is recorded."""
-        return tree if self.record else tree_map(lambda t: t.detach() if isinstance(t, Tensor) else t, tree)
+        return tree if self.record else tree_map(lambda t: _forward.bare(t) if isinstance(t, Tensor) else t, tree)
 
 
 def _pick(args: Sequence[Any], argnums: int | Sequence[int]) -> Any:
@@ -175,24 +176,24 @@ def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_au
     """Returns what a function returns for a tuple of arguments, and the product of its Jacobian with a tuple of
     vectors; with has_aux, aux is third. With strict, a result that depends on no argument is an error.
     """
-    with _Transform() as transform, enable_grad():
-        inputs = _Inputs("jvp", tuple(primals), transform.nested)
-        vectors = _tensors("jvp", flatten(tuple(tangents))[0])
-        if [v.shape for v in vectors] != [x.shape for x in inputs.leaves]:
-            shapes = [list(v.shape) for v in vectors]
-            raise RuntimeError(f"jvp: got tangents of shapes {shapes}, want {[list(x.shape) for x in inputs.leaves]}")
-        record = inputs.record or any(v.requires_grad for v in vectors)
-        out, aux = _split("jvp", func(*inputs.build(inputs.leaves)), has_aux)
-        leaves, build = flatten(out)
-        ys = _tensors("jvp", leaves)
-        if strict and not all(y.requires_grad for y in ys):
+    leaves, build = flatten(tuple(primals))
+    xs, vs = _tensors("jvp", leaves), _tensors("jvp", flatten(tuple(tangents))[0])
+    if [v.shape for v in vs] != [x.shape for x in xs]:
+        shapes = [list(v.shape) for v in vs]
+        raise RuntimeError(f"jvp: got tangents of shapes {shapes}, want {[list(x.shape) for x in xs]}")
+    with _forward.Level() as level:
+        at = level.handle
+        out, aux = _split("jvp", func(*build([_forward.dual(x, v, at) for x, v in zip(xs, vs, strict=True)])), has_aux)
+        found, join = flatten(out)
+        ys = _tensors("jvp", found)
+        made = [_forward.tangent_of(y, at) for y in ys]
+        if strict and None in made:
             raise RuntimeError("jvp: a result depends on no argument, which strict forbids")
-        # The product of a vector u with the Jacobian is linear in u: its own derivative is the product wanted.
-        duals = _Inputs("jvp", [_ops.zeros_like(y) for y in ys], transform.nested)
-        back = inputs.grads(ys, duals.leaves, True)
-        made = build(duals.grads(back, vectors, record))
-    result = (inputs.result(out), made)
-    return (*result, inputs.result(aux)) if has_aux else result
+        values = join([_forward.dual(y, None, at) for y in ys])
+        products = join([_ops.zeros_like(y) if t is None else t for y, t in zip(ys, made, strict=True)])
+        if has_aux:
+            aux = tree_map(lambda t: _forward.dual(t, None, at) if isinstance(t, Tensor) else t, aux)
+    return (values, products, aux) if has_aux else (values, products)
 
 
 def jacrev(
@@ -223,8 +224,7 @@ def jacrev(
 
 def _rows(inputs: _Inputs, y: Tensor) -> list[Tensor]:
     """Returns the Jacobians of one result: a backward pass for each of its elements."""
-    if any(t.dtype.is_complex for t in (y, *inputs.leaves)):
-        raise TypeError("jacrev: not defined for complex numbers; take functions of their view_as_real")
+    _real("jacrev", (y, *inputs.leaves))
     rows = []
     for i in range(y.numel()):
         unit = _ops.zeros_like(y).reshape(-1)
@@ -237,20 +237,85 @@ def _rows(inputs: _Inputs, y: Tensor) -> list[Tensor]:
 
 
 def jacfwd(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False, *, randomness: str = "error") -> Func:
-    """Returns what `jacrev` does; randomness has no effect."""
-    return jacrev(func, argnums, has_aux)
+    """Returns a function that returns what that of `jacrev` does, in forward mode: in a call of `func` for each element
+    of the arguments.
+
+    Args:
+        func: the function
+        argnums: the argument, or arguments, for which the Jacobian is
+        has_aux: func returns a pair, of which only the first is derived
+        randomness: whether func may draw random numbers: "error", "different" ones for each element, or the "same"
+    """
+    _check_randomness("jacfwd", randomness)
+
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        leaves, build = flatten(_pick(args, argnums))
+        xs = _tensors("jacfwd", leaves)
+        _real("jacfwd", xs)
+        along = (v for k in range(len(xs)) for v in _units(xs, k))
+        draws = _Draws("jacfwd", randomness, {x.device for x in xs})
+        columns: list[list[Tensor]] = []
+        aux = join = None
+        for vectors in along:
+            with draws:
+                _, products, *rest = jvp(
+                    lambda *x: func(*_put(args, argnums, build(list(x))), **kwargs), xs, vectors, has_aux=has_aux
+                )
+            found, join = flatten(products)
+            columns.append(_tensors("jacfwd", found))
+            aux = rest[0] if rest else None
+        if join is None:
+            raise RuntimeError("jacfwd: the arguments have no element")
+        parts = []
+        for k in range(len(columns[0])):
+            own = iter([c[k] for c in columns])
+            shape = columns[0][k].shape
+            _real("jacfwd", [columns[0][k]])
+            parts.append(
+                build(
+                    [
+                        _ops.stack([next(own) for _ in range(x.numel())], -1).reshape((*shape, *x.shape))
+                        if x.numel()
+                        else x.new_zeros((*shape, *x.shape))
+                        for x in xs
+                    ]
+                )
+            )
+        made = join(parts)
+        return (made, aux) if has_aux else made
+
+    return jacobian
+
+
+def _units(xs: Sequence[Tensor], k: int) -> Iterator[list[Tensor]]:
+    """Yields vectors of the form of xs, with a one for each element of the k-th."""
+    rest = [_ops.zeros_like(x) for x in xs]
+    for i in range(xs[k].numel()):
+        unit = _ops.zeros(xs[k].shape, dtype=xs[k].dtype, device=xs[k].device)
+        unit.view(-1)[i] = 1
+        yield [unit if j == k else r for j, r in enumerate(rest)]
+
+
+def _real(name: str, tensors: Sequence[Tensor]) -> None:
+    if any(t.dtype.is_complex for t in tensors):
+        raise TypeError(f"{name}: not defined for complex numbers; take functions of their view_as_real")
 
 
 def hessian(func: Func, argnums: int | Sequence[int] = 0) -> Func:
-    """Returns a function that returns the Hessian of `func`: the Jacobian of its Jacobian."""
-    return jacrev(jacrev(func, argnums), argnums)
+    """Returns a function that returns the Hessian of `func`: the Jacobian of its Jacobian, forward over reverse."""
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+def _check_randomness(name: str, randomness: str) -> None:
+    if randomness not in ("error", "different", "same"):
+        raise ValueError(f'{name}: randomness must be "error", "different" or "same", got {randomness!r}')
 
 
 class _Draws:
     """Around each call of a mapped function: what becomes of the random numbers that it draws."""
 
-    def __init__(self, randomness: str, places: set[device]) -> None:
-        self.randomness, self.places = randomness, places | {device("cpu")}
+    def __init__(self, name: str, randomness: str, places: set[device]) -> None:
+        self.name, self.randomness, self.places = name, randomness, places | {device("cpu")}
         self.first: list[Any] | None = None
 
     def _states(self) -> list[Any]:
@@ -266,7 +331,7 @@ class _Draws:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self.randomness == "error" and self._states() != self.first:
             raise RuntimeError(
-                'vmap: the function draws random numbers; say randomness="different", or "same" for equal ones'
+                f'{self.name}: the function draws random numbers; say randomness="different", or "same" for equal ones'
             )
 
 
@@ -284,8 +349,7 @@ def vmap(
         chunk_size: has no effect
     """
 
-    if randomness not in ("error", "different", "same"):
-        raise ValueError(f'vmap: randomness must be "error", "different" or "same", got {randomness!r}')
+    _check_randomness("vmap", randomness)
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, build = flatten((list(args), kwargs))
@@ -301,7 +365,7 @@ def vmap(
             found = f"dimensions of different sizes {sorted(sizes)}" if sizes else "no dimension"
             raise ValueError(f"vmap: got {found} to take parts along")
         made = []
-        draws = _Draws(randomness, {t.device for t in leaves if isinstance(t, Tensor)})
+        draws = _Draws("vmap", randomness, {t.device for t in leaves if isinstance(t, Tensor)})
         for i in range(sizes.pop()):
             own = build([leaf if p is None else p[i] for leaf, p in zip(leaves, parts, strict=True)])
             with draws:

@@ -14,7 +14,7 @@ from plait._modes import (
     set_grad_enabled,
 )
 from plait._tensor import Tensor
-from plait.autograd import functional, graph
+from plait.autograd import forward_ad, functional, graph
 from plait.autograd.function import Function
 from plait.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 
@@ -47,6 +47,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "functional",
     "grad",
     "gradcheck",

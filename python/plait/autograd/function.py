@@ -9,6 +9,7 @@ from typing import Any
 from weakref import ref
 
 from plait import _core, _ops
+from plait._autograd import forward as _forward
 from plait._autograd.saved_tensors import Packed, stack
 from plait._engine.callbacks import collect, keep
 from plait._engine.runtime import address, check, own
@@ -23,6 +24,7 @@ class FunctionCtx:
 
     def __init__(self) -> None:
         self._to_save: tuple[Tensor | None, ...] = ()
+        self._for_forward: tuple[Tensor | None, ...] = ()
         self._dirty: tuple[Tensor, ...] = ()
         self._plain: tuple[Tensor, ...] = ()
         self._materialize = True
@@ -74,7 +76,8 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Has no effect: forward mode is not there."""
+        """Keeps tensors for `jvp`, which gets them as `saved_tensors`."""
+        self._for_forward = _want_tensors("save_for_forward", tuple(t for t in tensors if t is not None)) and tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
         """Says which inputs `forward` has changed in place; it must return them."""
@@ -182,28 +185,75 @@ class Function:
 
     vjp = backward  # the other name that a subclass may give it
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Returns the tangents of the outputs from those of the arguments."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Calls the function and records it."""
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        with no_grad():
+        tangents = [(level, found) for level in _forward.levels() if (found := _tangents(args, level))]
+        with no_grad(), _forward.Below(0):
             if cls.setup_context is Function.setup_context:
                 output = cls.forward(ctx, *args)
             else:
                 output = cls.forward(*args)
                 cls.setup_context(ctx, args, output)
-        if not (is_grad_enabled() and any(ctx.needs_input_grad)):
+        recorded = is_grad_enabled() and any(ctx.needs_input_grad)
+        if not (recorded or tangents):
             return output
-        collect()
         outputs = list(output) if isinstance(output, tuple | list) else [output]
+        if recorded:
+            cls._record(ctx, args, outputs)
+        for level, found in tangents:
+            cls._push(ctx, args, outputs, level, found)
+        ctx._for_forward = ctx._dirty = ()
+        return type(output)(outputs) if isinstance(output, tuple | list) else outputs[0]
+
+    @classmethod
+    def _push(cls, ctx: FunctionCtx, args: Any, outputs: list[Any], level: int, found: list[Tensor | None]) -> None:
+        """Gives the outputs their tangents at a level from those of the arguments."""
+        if ctx._materialize:
+            found = [
+                _ops.zeros_like(a) if t is None and isinstance(a, Tensor) else t
+                for a, t in zip(args, found, strict=True)
+            ]
+        saved = ctx._saved
+        ctx._saved = [(t, -1 if t is None else t._version, -1) for t in ctx._for_forward]
+        try:
+            with _forward.Below(level):
+                made = cls.jvp(ctx, *found)
+        finally:
+            ctx._saved = saved
+        given = list(made) if isinstance(made, tuple | list) else [made]
+        if len(given) != len(outputs):
+            raise RuntimeError(f"{cls.__name__}.jvp returned {len(given)} tangents, want {len(outputs)}")
+        inputs = {id(a) for a in args if isinstance(a, Tensor)}
+        for i, (o, t) in enumerate(zip(outputs, given, strict=True)):
+            if t is None or not isinstance(o, Tensor):
+                continue
+            if not isinstance(t, Tensor) or t.shape != o.shape or t.dtype is not o.dtype:
+                what = f"{t.dtype} {list(t.shape)}" if isinstance(t, Tensor) else type(t).__name__
+                raise RuntimeError(f"{cls.__name__}.jvp: tangent {i} is {what}, want {o.dtype} {list(o.shape)}")
+            if id(o) in inputs and all(o is not d for d in ctx._dirty):
+                outputs[i] = _detached(o)
+            _forward.give(outputs[i], t, level)
+
+    @classmethod
+    def _record(cls, ctx: FunctionCtx, args: Any, outputs: list[Any]) -> None:
+        """Records the function: the outputs become those of its node, or are replaced by tensors that do."""
+        collect()
         inputs = [a if isinstance(a, Tensor) else None for a in args]
         list_ = array("q", [0 if t is None else t._h for t in inputs])
         at = cls._attach(ctx, inputs, outputs, list_)
         ctx._saved = [_save(t, at) for t in ctx._to_save]
-        ctx._to_save = ctx._dirty = ctx._plain = ()
+        ctx._to_save = ctx._plain = ()
         ctx._let_go(at, outputs)
-        return type(output)(outputs) if isinstance(output, tuple | list) else outputs[0]
 
     @classmethod
     def _attach(cls, ctx: FunctionCtx, inputs: list[Any], outputs: list[Any], list_: Any) -> dict[int, int]:
@@ -257,6 +307,12 @@ def _save(t: Tensor | None, at: dict[int, int]) -> tuple[Tensor | Packed | None,
     if stack.hooks:
         return Packed(t if i < 0 else _detached(t), stack.hooks[-1][0]), -1, i
     return t if i < 0 else _detached(t), t._version, i
+
+
+def _tangents(args: tuple[Any, ...], level: int) -> list[Tensor | None]:
+    """Returns the tangents of arguments at a level, or an empty list where none has one."""
+    found = [_forward.tangent_of(a, level) if isinstance(a, Tensor) else None for a in args]
+    return found if any(t is not None for t in found) else []
 
 
 def _detached(t: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from plait import _ops
+from plait._autograd import forward as _forward
 from plait._autograd.backward import grad
-from plait._errors import MissingFeatureError
-from plait._modes import enable_grad
+from plait._engine.pytree import tree_map
+from plait._modes import enable_grad, set_grad_enabled
 from plait._tensor import Tensor
 
 Func = Callable[..., Any]
@@ -75,14 +76,17 @@ def vjp(func: Func, inputs: Any, v: Any = None, create_graph: bool = False, stri
 
 
 def jvp(func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
-    """Returns the outputs of a function, and the product of its Jacobian with a vector, by two backward passes."""
-    with enable_grad():
-        xs = _inputs(inputs, create_graph)
+    """Returns the outputs of a function, and the product of its Jacobian with a vector, in forward mode."""
+    with set_grad_enabled(create_graph), _forward.Level() as level:
+        given = _tuple(inputs)
+        xs = tuple(x if create_graph else x.detach() for x in given)
         vs = _vector(v, xs, "jvp")
-        out, ys = _run(func, xs)
-        us = tuple(_ops.zeros_like(y).requires_grad_() for y in ys)
-        back = _grad(ys, xs, us, True, strict)
-        found = _grad(back, us, vs, create_graph, strict)
+        out, duals = _run(func, tuple(_forward.dual(x, t, level.handle) for x, t in zip(xs, vs, strict=True)))
+        tangents = [_forward.tangent_of(y, level.handle) for y in duals]
+        if strict and None in tangents:
+            raise RuntimeError("the output is independent of an input, which is not allowed in strict mode")
+        ys = tuple(_forward.dual(y, None, level.handle) for y in duals)
+        found = tuple(_ops.zeros_like(y) if t is None else t for y, t in zip(ys, tangents, strict=True))
     return _like(_out(ys, create_graph), out), _like(_out(found, create_graph), out)
 
 
@@ -102,10 +106,14 @@ def jacobian(
         create_graph: make the result differentiable
         strict: raise where an output does not depend on an input, in the place of zeros
         vectorize: has no effect
-        strategy: only "reverse-mode" is there
+        strategy: "reverse-mode", or "forward-mode", which is faster where there are more outputs than inputs
     """
+    if strategy == "forward-mode":
+        if strict:
+            raise RuntimeError('jacobian: strict and strategy "forward-mode" do not go together')
+        return _forward_jacobian(func, inputs, create_graph)
     if strategy != "reverse-mode":
-        raise MissingFeatureError(f'jacobian: only strategy "reverse-mode" is there, got {strategy!r}')
+        raise ValueError(f'jacobian: strategy must be "reverse-mode" or "forward-mode", got {strategy!r}')
     with enable_grad():
         xs = _inputs(inputs, create_graph)
         out, ys = _run(func, xs)
@@ -128,6 +136,20 @@ def jacobian(
     return _like(tuple(rows), out)
 
 
+def _forward_jacobian(func: Func, inputs: Any, create_graph: bool) -> Any:
+    from plait.func import jacfwd  # which imports this package
+
+    xs = _tuple(inputs)
+    with set_grad_enabled(create_graph):
+        given = xs if create_graph else tuple(x.detach() for x in xs)
+        made = jacfwd(func, tuple(range(len(xs))))(*given)
+    if not create_graph:
+        made = tree_map(lambda t: t.detach(), made)
+    if isinstance(inputs, Tensor):  # of each output the only column
+        return made[0] if isinstance(made[0], Tensor) else tuple(row[0] for row in made)
+    return made
+
+
 def hessian(
     func: Func,
     inputs: Any,
@@ -138,13 +160,16 @@ def hessian(
 ) -> Any:
     """Returns the Hessian of a function with one element; arguments as of `jacobian`."""
 
-    def first(*xs: Tensor) -> Any:
-        y = func(*xs)
-        if not isinstance(y, Tensor) or y.numel() != 1:
-            raise RuntimeError("hessian: the function must return a single element")
-        return _like(_grad((y.reshape(()),), xs, (_ops.ones_like(y.reshape(())),), True, strict), inputs)
+    def first(*given: Tensor) -> Any:
+        with enable_grad():
+            xs = tuple(x if x.requires_grad else _forward.bare(x).requires_grad_() for x in given)
+            y = func(*xs)
+            if not isinstance(y, Tensor) or y.numel() != 1:
+                raise RuntimeError("hessian: the function must return a single element")
+            found = _grad((y.reshape(()),), xs, (_ops.ones_like(y.reshape(())),), True, strict)
+        return _like(found, inputs)
 
-    return jacobian(first, inputs, create_graph, strict)
+    return jacobian(first, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
 
 
 def vhp(func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
