@@ -12,6 +12,8 @@ import (
 // the tangents of the results. An op on elements applies its derivative to the tangents, as it is its own transpose. A view needs nothing:
 // its tangents are its base's.
 type forward struct {
+	name     string
+	err      error
 	recorded bool                 // the op is also recorded
 	levels   []*core.ForwardLevel // at which an input has a tangent, the outermost first
 	inputs   []*core.Tensor       // of the node
@@ -32,7 +34,7 @@ func derived(t *core.Tensor) bool {
 func (op *opContext) seeTangents(t *core.Tensor) {
 	for _, l := range t.TangentLevels(op.mode) {
 		if op.forward == nil {
-			op.forward = &forward{recorded: op.grad}
+			op.forward = &forward{name: op.name, recorded: op.grad}
 			op.grad = true
 		}
 		if f := op.forward; !slices.Contains(f.levels, l) {
@@ -76,12 +78,12 @@ func SetTangent(t *core.Tensor, l *core.ForwardLevel, v *core.Tensor) error {
 	return nil
 }
 
-// pushForward gives the outputs of n their tangents.
-func (op *opContext) pushForward(n *core.Node, outs []*core.Tensor) {
-	for _, l := range op.forward.levels {
-		tangents := op.tangents(n, outs, l)
+// push gives the outputs of n their tangents. A forward is no part of its opContext, which stays off the heap.
+func (f *forward) push(n *core.Node, outs []*core.Tensor) error {
+	for _, l := range f.levels {
+		tangents := f.tangents(n, outs, l)
 		for i, v := range tangents {
-			if v == nil || op.err != nil {
+			if v == nil || f.err != nil {
 				continue
 			}
 			if n.SavesOutput(i) {
@@ -90,51 +92,60 @@ func (op *opContext) pushForward(n *core.Node, outs []*core.Tensor) {
 			outs[i].SetBaseTangent(l, v)
 		}
 	}
+	return f.err
 }
 
-// pushForwardInPlace gives t, which n's operation has changed in place, its tangents.
-func (op *opContext) pushForwardInPlace(n *core.Node, t *core.Tensor) {
-	op.forward.changed = nil
-	for _, l := range op.forward.levels {
-		v := op.tangents(n, []*core.Tensor{t}, l)[0]
-		if op.err != nil {
-			return
+// pushInPlace gives t, which n's operation has changed in place, its tangents.
+func (f *forward) pushInPlace(n *core.Node, t *core.Tensor) error {
+	f.changed = nil
+	for _, l := range f.levels {
+		v := f.tangents(n, []*core.Tensor{t}, l)[0]
+		if f.err != nil {
+			break
 		}
 		if v == nil {
-			op.forget(t, l)
+			f.forget(t, l)
 			continue
 		}
 		if n.SavesOutput(0) {
 			n.SetOutputTangent(0, l, v.Alias(true))
 		}
-		op.check(SetTangent(t, l, v))
+		f.check(SetTangent(t, l, v))
 		v.Release()
 	}
+	return f.err
 }
 
 // overwritten takes care of the tangents of a tensor that the op has changed to something that does not depend on its inputs.
-func (op *opContext) overwritten() {
-	t := op.forward.changed
-	op.forward.changed = nil
-	if t == nil || op.err != nil || !t.DType().Differentiable() {
-		return
+func (f *forward) overwritten() error {
+	t := f.changed
+	f.changed = nil
+	if t == nil || !t.DType().Differentiable() {
+		return f.err
 	}
-	for _, l := range op.forward.levels {
-		op.forget(t, l)
+	for _, l := range f.levels {
+		f.forget(t, l)
 	}
+	return f.err
 }
 
 // forget makes the tangent of t, if there is one, zero.
-func (op *opContext) forget(t *core.Tensor, l *core.ForwardLevel) {
+func (f *forward) forget(t *core.Tensor, l *core.ForwardLevel) {
 	if t.BaseTangent(l) == nil {
 		return
 	}
 	zeros := zerosFor(t, t.DType(), t.Shape())
-	op.check(zeros.Err())
-	if op.err == nil {
-		op.check(SetTangent(t, l, zeros))
+	if f.check(zeros.Err()); f.err == nil {
+		f.check(SetTangent(t, l, zeros))
 	}
 	zeros.Release()
+}
+
+// check keeps the first error.
+func (f *forward) check(err error) {
+	if f.err == nil {
+		f.err = err
+	}
 }
 
 // differentiate returns the gradients of outputs with respect to inputs, nil where there is none, by nodes newer than the one of the given
@@ -147,16 +158,16 @@ func SetDifferentiate(fn func(outputs, inputs, grads []*core.Tensor, record bool
 }
 
 // tangents returns the tangents at a level of the results of n's operation, nil for zeros.
-func (op *opContext) tangents(n *core.Node, outs []*core.Tensor, l *core.ForwardLevel) []*core.Tensor {
-	if op.err != nil {
+func (f *forward) tangents(n *core.Node, outs []*core.Tensor, l *core.ForwardLevel) []*core.Tensor {
+	if f.err != nil {
 		return make([]*core.Tensor, len(outs))
 	}
 	return core.RunScope(func() []*core.Tensor {
-		p := pushed{op: op, node: n, outs: outs, mode: core.CurrentMode().Below(l).WithoutAutocast(), record: op.forward.recorded}
+		p := pushed{forward: f, node: n, outs: outs, mode: core.CurrentMode().Below(l).WithoutAutocast(), record: f.recorded}
 		core.SwapMode(p.mode) // until the scope ends
-		p.need, p.tangents = make([]bool, len(op.forward.inputs)), make([]*core.Tensor, len(op.forward.inputs))
+		p.need, p.moves = make([]bool, len(f.inputs)), make([]*core.Tensor, len(f.inputs))
 		some := false
-		for i, x := range op.forward.inputs {
+		for i, x := range f.inputs {
 			if x == nil || x.IsNumber() {
 				continue
 			}
@@ -164,16 +175,16 @@ func (op *opContext) tangents(n *core.Node, outs []*core.Tensor, l *core.Forward
 			if v == nil {
 				continue
 			}
-			op.check(v.Err())
-			p.need[i], p.tangents[i], some = true, v, true
+			f.check(v.Err())
+			p.need[i], p.moves[i], some = true, v, true
 			p.record = p.record || p.tracked(v) || p.tracked(x)
 		}
 		results := make([]*core.Tensor, len(outs))
-		if !some || op.err != nil {
+		if !some || f.err != nil {
 			return results
 		}
 		p.record = p.record && p.mode.GradEnabled()
-		if v, ok := n.Any.(*variant); ok && !isComplex(outs...) && !isComplex(op.forward.inputs...) {
+		if v, ok := n.Any.(*variant); ok && !isComplex(outs...) && !isComplex(f.inputs...) {
 			results[0] = p.elementwise(v)
 		} else {
 			p.twice(results)
@@ -185,7 +196,7 @@ func (op *opContext) tangents(n *core.Node, outs []*core.Tensor, l *core.Forward
 			if r = castTo(r, outs[i].DType()); !slices.Equal(r.Shape(), outs[i].Shape()) {
 				r = Contiguous(Expand(r, outs[i].Shape()...))
 			}
-			for _, v := range p.tangents {
+			for _, v := range p.moves {
 				if r == v { // which belongs to the input
 					r = r.Alias(true)
 				}
@@ -193,7 +204,7 @@ func (op *opContext) tangents(n *core.Node, outs []*core.Tensor, l *core.Forward
 			if !p.record && p.tracked(r) { // by what the derivative recorded for itself
 				core.NoGrad(func() { r = Dual(r, nil, nil) })
 			}
-			op.check(r.Err())
+			f.check(r.Err())
 			results[i] = r
 		}
 		return results
@@ -202,13 +213,13 @@ func (op *opContext) tangents(n *core.Node, outs []*core.Tensor, l *core.Forward
 
 // pushed is the use of a node by which tangents are pushed forward.
 type pushed struct {
-	op       *opContext
-	node     *core.Node
-	outs     []*core.Tensor
-	mode     core.Mode
-	record   bool // the tangents of the results are recorded
-	need     []bool
-	tangents []*core.Tensor // of the inputs, nil for zeros
+	*forward
+	node   *core.Node
+	outs   []*core.Tensor
+	mode   core.Mode
+	record bool // the tangents of the results are recorded
+	need   []bool
+	moves  []*core.Tensor // the tangents of the inputs, nil for zeros
 }
 
 // tracked reports whether t, or one of its tangents, requires a gradient.
@@ -233,7 +244,7 @@ func (p *pushed) elementwise(v *variant) (sum *core.Tensor) {
 		if g == nil || !p.need[i] {
 			continue
 		}
-		w := castTo(p.tangents[i], out.DType())
+		w := castTo(p.moves[i], out.DType())
 		if !slices.Equal(w.Shape(), out.Shape()) {
 			w = Expand(w, out.Shape()...)
 		}
@@ -273,34 +284,34 @@ func (p *pushed) twice(results []*core.Tensor) {
 				continue
 			}
 			zeros[i] = zerosFor(out, out.DType(), out.Shape()).SetRequiresGrad(true)
-			if p.op.check(zeros[i].Err()); p.op.err != nil {
+			if p.check(zeros[i].Err()); p.err != nil {
 				return
 			}
 			units, at = append(units, zeros[i]), append(at, i)
 		}
 		ctx := core.NewBackwardContext(core.CurrentMode(), p.node, zeros, p.need)
 		grads, err := ctx.Run()
-		if p.op.check(err); p.op.err != nil {
+		if p.check(err); p.err != nil {
 			return
 		}
 		for i, g := range grads {
 			if g != nil && i < len(p.need) && p.need[i] && g.RequiresGrad() {
 				gradients = append(gradients, g)
-				products = append(products, castTo(p.tangents[i], g.DType()))
+				products = append(products, castTo(p.moves[i], g.DType()))
 			}
 		}
 	})
-	if p.op.err != nil || len(gradients) == 0 {
+	if p.err != nil || len(gradients) == 0 {
 		return
 	}
 	if differentiate == nil {
-		p.op.failf(core.StateError, "tangents need package autograd")
+		p.check(core.Errorf(core.StateError, p.name, "tangents need package autograd"))
 		return
 	}
 	found, err := differentiate(gradients, units, products, p.record, since)
 	if err != nil {
 		kind, _ := core.KindOf(err)
-		p.op.err = core.Errorf(kind, p.op.name, "its derivative cannot be differentiated, as forward mode must: %w", err)
+		p.err = core.Errorf(kind, p.name, "its derivative cannot be differentiated, as forward mode must: %w", err)
 		return
 	}
 	for j, t := range found {

@@ -104,38 +104,37 @@ func TestTangentsAgreeWithDifferences(t *testing.T) {
 	})
 }
 
-// TestTangentsOfGradientsAgree takes forward mode through backward passes.
+// TestTangentsOfGradientsAgree takes forward mode through backward passes, recorded and not.
 func TestTangentsOfGradientsAgree(t *testing.T) {
 	coretest.SkipUnderRace(t)
 	eachSample(t, func(t *testing.T, r *op.Row, s op.Sample) {
 		if r.NoGrad != "" || r.NoDouble != "" {
 			return
 		}
-		m := newMaker(r.Name+s.Name, core.Float64, contiguous, true)
-		args := m.arguments(s)
-		fn := m.gradients(r, args)
-		plain, tangents := m.moves(r.Name + s.Name)
-		leaves := m.leaves
-		defer func() { m.leaves = leaves }()
-		ofLeaves := func(in []*core.Tensor) []*core.Tensor {
-			out := make([]*core.Tensor, len(in))
-			for i, x := range in {
-				if out[i] = x; tangents[i] != nil && !x.RequiresGrad() {
-					out[i] = op.ViewAs(x, x).SetRequiresGrad(true)
+		for _, o := range []autograd.Options{{AllowUnused: true}, {AllowUnused: true, CreateGraph: true}} {
+			m := newMaker(r.Name+s.Name, core.Float64, contiguous, true)
+			fn := m.gradientsWith(r, m.arguments(s), o)
+			plain, tangents := m.moves(r.Name + s.Name)
+			gradients := func(in []*core.Tensor) []*core.Tensor {
+				leaves := make([]*core.Tensor, len(in))
+				for i, x := range in {
+					if leaves[i] = x; tangents[i] != nil {
+						leaves[i] = op.ViewAs(x, x).SetRequiresGrad(true)
+					}
 				}
+				return fn(leaves)
 			}
-			return fn(out)
-		}
-		_, products, err := autograd.JVP(ofLeaves, plain, tangents)
-		require.NoError(t, err)
-		want := along(t, ofLeaves, plain, tangents)
-		for i, v := range products {
-			got := make([]float64, len(want[i]))
-			if v != nil {
-				got = elements(t, v)
-			}
-			for j := range got {
-				assert.InDelta(t, want[i][j], got[j], 1e-5*loose(s)+1e-4*loose(s)*max(want[i][j], -want[i][j]), "gradient %d", i)
+			_, products, err := autograd.JVP(gradients, plain, tangents)
+			require.NoError(t, err)
+			want := along(t, gradients, plain, tangents)
+			for i, v := range products {
+				got := make([]float64, len(want[i]))
+				if v != nil {
+					got = elements(t, v)
+				}
+				for j := range got {
+					assert.InDelta(t, want[i][j], got[j], 1e-5*loose(s)+1e-4*loose(s)*max(want[i][j], -want[i][j]), "gradient %d", i)
+				}
 			}
 		}
 	})

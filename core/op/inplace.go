@@ -100,7 +100,7 @@ func (op *opContext) rebase(n *core.Node, t *core.Tensor) {
 	n.DeclareOutput(0, t.DType(), t.Shape())
 	op.check(n.Problem())
 	if op.forward != nil {
-		op.pushForwardInPlace(n, t)
+		op.check(op.forward.pushInPlace(n, t))
 		if !op.forward.recorded {
 			return
 		}

@@ -66,20 +66,24 @@ func TestSecondDerivativesInEveryLayout(t *testing.T) {
 
 // gradients returns the gradients of an operation as a function of its leaves, to be differentiated again.
 func (m *maker) gradients(r *op.Row, args []any) func(in []*core.Tensor) []*core.Tensor {
+	return m.gradientsWith(r, args, autograd.Options{CreateGraph: true, AllowUnused: true})
+}
+
+func (m *maker) gradientsWith(r *op.Row, args []any, o autograd.Options) func(in []*core.Tensor) []*core.Tensor {
 	seeds := map[int]*core.Tensor{} // by output, the same for every call
 	return func(in []*core.Tensor) (grads []*core.Tensor) {
 		core.EnableGrad(func() {
 			var outputs, weights []*core.Tensor
-			for i, o := range m.apply(r.Call, args, in) {
-				if o.Err() == nil && o.RequiresGrad() {
+			for i, y := range m.apply(r.Call, args, in) {
+				if y.Err() == nil && y.RequiresGrad() {
 					if seeds[i] == nil {
-						seeds[i] = m.weights(o.Shape())
+						seeds[i] = m.weights(y.Shape())
 					}
-					outputs, weights = append(outputs, o), append(weights, seeds[i])
+					outputs, weights = append(outputs, y), append(weights, seeds[i])
 				}
 			}
 			var err error
-			grads, err = autograd.Grad(outputs, requiring(in), weights, autograd.Options{CreateGraph: true, AllowUnused: true})
+			grads, err = autograd.Grad(outputs, requiring(in), weights, o)
 			if err != nil {
 				grads = []*core.Tensor{core.ErrorTensor(err)}
 			}

@@ -2,6 +2,7 @@ package op
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	_ "github.com/plait-ml/plait/core/cpu" // the device that is always there
@@ -74,7 +75,7 @@ func (op *opContext) launch(c *core.Call) {
 // derivative sets their gradients. Save what the derivative needs, then attach the results.
 func (op *opContext) node(deriv core.Deriv, inputs ...*core.Tensor) *core.Node {
 	if op.forward != nil {
-		op.forward.inputs = inputs
+		op.forward.inputs = slices.Clone(inputs)
 	}
 	return core.NewNode(op.mode, op.name, deriv, inputs...)
 }
@@ -101,7 +102,7 @@ func (op *opContext) attach(n *core.Node, outs ...*core.Tensor) {
 		}
 	}
 	if op.forward != nil {
-		op.pushForward(n, outs)
+		op.check(op.forward.push(n, slices.Clone(outs)))
 	}
 	if last < 0 || op.forward != nil {
 		n.Release()
@@ -111,7 +112,7 @@ func (op *opContext) attach(n *core.Node, outs ...*core.Tensor) {
 // done ends the op and returns its only result, or the tensor that was changed in place; or the error.
 func (op *opContext) done(t *core.Tensor) *core.Tensor {
 	if op.forward != nil {
-		op.overwritten()
+		op.check(op.forward.overwritten())
 	}
 	if op.err != nil {
 		return op.fail()
@@ -152,7 +153,7 @@ func (op *opContext) done3(t, u, v *core.Tensor) (*core.Tensor, *core.Tensor, *c
 // changedTo is done for t that was changed in place, and is not looked at.
 func (op *opContext) changedTo(t *core.Tensor) *core.Tensor {
 	if op.forward != nil {
-		op.overwritten()
+		op.check(op.forward.overwritten())
 	}
 	if op.err != nil {
 		return op.fail()
