@@ -234,6 +234,16 @@ def test_layouts_and_classes():
     assert len(s) == 4 and [x._nnz() for x in s] == [2, 3, 0, 1]
 
 
+def test_forward_mode():
+    values, x = plait.tensor([1.0, 2.0, 3.0], dtype=plait.float64), numbers(plait, 3, 2)
+
+    def product(values, x):
+        return plait.sparse.mm(plait.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], values, (2, 3)), x)
+
+    y, tangent = plait.func.jvp(product, (values, x), (values, x))
+    assert plait.allclose(tangent, 2 * y)
+
+
 def test_double_backward():
     values = plait.tensor([1.0, 2.0, 3.0], dtype=plait.float64, requires_grad=True)
     x = numbers(plait, 3, 2).requires_grad_()

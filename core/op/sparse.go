@@ -185,6 +185,10 @@ func (op *opContext) compressed(s csr, values *core.Tensor) {
 			return
 		}
 	}
+	if s.crow.Numel() == 1 && s.col.Numel() > 0 {
+		op.failf(core.ShapeError, "got %d entries for no rows", s.col.Numel())
+		return
+	}
 	if values != nil && (values.IsNumber() || values.Dim() != 1 || values.Numel() != s.col.Numel()) {
 		op.failf(core.ShapeError, "got values of shape %v for %d entries, want a vector", values.Shape(), s.col.Numel())
 	}

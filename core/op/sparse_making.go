@@ -40,9 +40,9 @@ func SparseCOO(indices, values *core.Tensor, shape []int) *core.Tensor {
 	})
 }
 
-// ownValues returns values for a sparse tensor: the given ones, as the result of an op if they require a gradient.
+// ownValues returns values for a sparse tensor: the given ones, as the result of an op if they require a gradient or may have a tangent.
 func ownValues(values *core.Tensor) *core.Tensor {
-	if values.RequiresGrad() && core.CurrentMode().GradEnabled() {
+	if values.RequiresGrad() && core.CurrentMode().GradEnabled() || core.ForwardActive() {
 		return View(values, values.Shape()...)
 	}
 	return values.Alias(false)

@@ -116,3 +116,22 @@ func sparseAddMM(a core.Application) *core.Tensor {
 	}
 	return Add(input, product)
 }
+
+// sparseBMM multiplies each of a batch of sparse matrices by a dense one: the product of one matrix with blocks along its diagonal and all
+// of the dense ones below each other.
+func sparseBMM(a core.Application) *core.Tensor {
+	s, y := sparseOf(a.Args[0]), a.Args[1].(*core.Tensor)
+	if s == nil || sparseOf(y) != nil || s.sparse != 3 || s.values.Dim() != 1 || y.Dim() != 3 {
+		return refuseSparse(a, "want a sparse batch of matrices and a dense one, got %v and %v", a.Args[0], y)
+	}
+	if y.Size(0) != s.shape[0] || y.Size(1) != s.shape[2] {
+		return core.ErrorTensor(core.Errorf(core.ShapeError, a.Op, "batches or inner dimensions differ, got %v x %v", s.shape, y.Shape()))
+	}
+	column := Add(Mul(s.index(0), core.IntNum(int64(s.shape[2]))), s.index(2))
+	blocks := newPattern(Stack([]*core.Tensor{s.linear([]int{0, 1}), column}, 0), []int{s.shape[0] * s.shape[1], s.shape[0] * s.shape[2]}, s.coalesced)
+	out := (&sparseParts{blocks, s.values}).times(Reshape(y, s.shape[0]*s.shape[2], y.Size(2)))
+	if out.Err() != nil {
+		return out
+	}
+	return Reshape(out, s.shape[0], s.shape[1], y.Size(2))
+}

@@ -20,7 +20,8 @@ func init() {
 		"matmul": sparseMatMul, "mm": sparseMatMul, "mv": sparseMatMul, "addmm": sparseAddMM,
 		"sum": sparseSum, "softmax": sparseSoftmax, "log_softmax": sparseSoftmax, "norm": sparseNorm, "vector_norm": sparseNorm,
 		"transpose": sparseTranspose, "t": sparseTranspose, "mT": sparseTranspose, "permute": sparsePermute,
-		"index_select": sparseIndexSelect, "select": sparseSelect, "cat": sparseCat, "zeros_like": sparseZerosLike, "copy_": sparseCopy,
+		"index_select": sparseIndexSelect, "select": sparseSelect, "cat": sparseCat, "stack": sparseStack,
+		"unsqueeze": sparseUnsqueeze, "bmm": sparseBMM, "zeros_like": sparseZerosLike, "copy_": sparseCopy,
 	}
 	// Where the function of a sum is the sum of the functions, entries need not be merged.
 	for _, name := range strings.Fields("neg deg2rad rad2deg to clone contiguous real imag neg_ zero_ mul_ div_ deg2rad_ rad2deg_") {
@@ -566,6 +567,39 @@ func sparseSelect(a core.Application) *core.Tensor {
 		rows[d] = IndexSelect(rows[d], 0, here)
 	}
 	return newPattern(Stack(rows, 0), shape, s.coalesced).with(values)
+}
+
+// sparseUnsqueeze adds a dimension of size 1, a sparse one where it stands among or behind the sparse ones.
+func sparseUnsqueeze(a core.Application) *core.Tensor {
+	s := sparseOf(a.Args[0])
+	dim, err := core.WrapDim(a.Op, a.Args[1].(int), len(s.shape)+1)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	if s.layout == CSR {
+		return refuseSparse(a, "compressed rows are those of a matrix: use to_sparse_coo() first")
+	}
+	shape := slices.Insert(slices.Clone(s.shape), dim, 1)
+	if dim > s.sparse {
+		q := &pattern{shape: shape, sparse: s.sparse, indices: s.coordinates().Alias(false), coalesced: s.coalesced}
+		return q.with(Unsqueeze(s.values, dim-s.sparse+1))
+	}
+	at := slices.Insert(s.list(), dim, zerosFor(s.values, core.Int64, []int{s.entries()}))
+	return newPattern(Stack(at, 0), shape, s.coalesced).with(s.values.Alias(true))
+}
+
+// sparseStack joins sparse tensors along a new dimension.
+func sparseStack(a core.Application) *core.Tensor {
+	list := slices.Clone(a.Args[0].([]*core.Tensor))
+	for i, t := range list {
+		if sparseOf(t) == nil {
+			return refuseSparse(a, "want sparse tensors only, got %v", t)
+		}
+		if list[i] = Unsqueeze(t, a.Args[1].(int)); list[i].Err() != nil {
+			return list[i]
+		}
+	}
+	return Cat(list, a.Args[1].(int))
 }
 
 // sparseCat joins sparse tensors along a dimension.

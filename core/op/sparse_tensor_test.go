@@ -69,7 +69,8 @@ func TestProductsOfSparseMatrices(t *testing.T) {
 		s := entries(in[0])
 		return []*core.Tensor{op.MatMul(s, in[1]), op.ToDense(op.MM(s, op.TransposeMatrix(s))), op.MM(op.TransposeMatrix(s), op.MatMul(s, in[1])),
 			op.ToDense(op.Softmax(s, 1)), op.ToDense(op.LogSoftmax(s, 0)), op.ToDense(op.Sum(s, []int{1}, false)), op.ToDense(op.Mul(s, in[2])),
-			op.ToDense(op.Square(s)), op.ToDense(op.Add(s, op.Coalesce(s))), op.Sub(in[2], s), op.ToDense(op.IndexSelect(s, 0, core.FromSlice([]int64{1, 1, 0})))}
+			op.ToDense(op.Square(s)), op.ToDense(op.Add(s, op.Coalesce(s))), op.Sub(in[2], s), op.ToDense(op.IndexSelect(s, 0, core.FromSlice([]int64{1, 1, 0}))),
+			op.BMM(op.Stack([]*core.Tensor{s, op.Neg(s), op.Coalesce(s)}, 0), op.Stack([]*core.Tensor{in[1], in[1], in[1]}, 0))}
 	}
 	in := []*core.Tensor{v, x, op.Reshape(vector64(1, 2, 3, 4, 5, 6), 2, 3).Detach().SetRequiresGrad(true)}
 	require.NoError(t, autograd.Check(f, in, 1e-6, 1e-6, 1e-5))

@@ -111,6 +111,11 @@ func TestProductsOfBadCompressedRows(t *testing.T) {
 		_, err = core.Values[float64](op.CSRSampledMatmul(c.crow, c.col, op.To(op.Ones(2, 4), core.Float64), x, op.CSROptions{Order: c.order}))
 		require.ErrorContains(t, err, c.want)
 	}
+	for _, crow := range []*core.Tensor{ints(1, 1, 2), ints(0, 1, 1)} { // an entry is in no row
+		_, err := core.Values[float64](op.CSRSampledMatmul(crow, ints(0, 1), op.To(op.Ones(2, 4), core.Float64), x, op.CSROptions{}))
+		require.ErrorContains(t, err, "has the entries from 1 to 1")
+	}
+	require.ErrorContains(t, op.CSRMatmul(ints(0), ints(0, 1), values, x, op.CSROptions{}).Err(), "2 entries for no rows")
 	require.ErrorContains(t, op.CSRMatmul(ints(0, 2), ints(0, 1), vector64(1), x, op.CSROptions{}).Err(), "values of shape [1] for 2 entries")
 	require.ErrorContains(t, op.CSRMatmul(ints(), ints(0, 1), values, x, op.CSROptions{}).Err(), "one element more")
 	require.ErrorContains(t, op.CSRMatmul(ints(0, 2), vector64(0, 1), values, x, op.CSROptions{}).Err(), "vector of int64")

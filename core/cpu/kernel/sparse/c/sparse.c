@@ -82,5 +82,9 @@ int64_t plaitk_sparse_matmul(plait_pool *pool, const struct plaitk_csr *s, const
 
 int64_t plaitk_sparse_sampled(plait_pool *pool, const struct plaitk_csr *s, const void *a, const void *b, void *values, int64_t n, int64_t *at) {
   struct csr_job j = {.s = s, .a = a, .b = b, .out = values, .n = n};
+  if (s->crow[0] != 0 || s->crow[s->rows] != s->entries) { // an entry outside of all rows would get no value
+    *at = s->crow[0] != 0 ? 0 : s->rows - 1;
+    return CSR_BAD_ROW;
+  }
   return run(pool, &j, sample_chunk, at);
 }
