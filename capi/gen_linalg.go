@@ -53,11 +53,31 @@ func plait_linalg_det(input C.plait_tensor) C.plait_tensor {
 	}
 }
 
+//export plait_linalg_eig
+func plait_linalg_eig(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.LinalgEig(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
 //export plait_linalg_eigh
 func plait_linalg_eigh(input C.plait_tensor, UPLO C.plait_string, out *C.plait_tensor) C.plait_status {
 	for {
 		if s := bind.LinalgEigh(int64(input), C.GoString(UPLO), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
+//export plait_linalg_eigvals
+func plait_linalg_eigvals(input C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.LinalgEigvals(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
 	}

@@ -3011,11 +3011,19 @@ plait_status plait_linalg_cholesky_ex(plait_tensor input, bool upper, plait_stri
 //   - input: matrices [*, n, n]
 plait_tensor plait_linalg_det(plait_tensor input);
 
+// The complex eigenvalues and eigenvectors of square matrices. Writes the results' handles to out.
+//   - input: matrices [*, n, n]
+plait_status plait_linalg_eig(plait_tensor input, plait_tensor out[2]);
+
 // The eigenvalues and eigenvectors of symmetric matrices. Writes the results' handles to out.
 //   - input: matrices [*, n, n]
 //   - uplo (""): the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
 //     taken
 plait_status plait_linalg_eigh(plait_tensor input, plait_string uplo, plait_tensor out[2]);
+
+// The complex eigenvalues of square matrices.
+//   - input: matrices [*, n, n]
+plait_tensor plait_linalg_eigvals(plait_tensor input);
 
 // The eigenvalues of symmetric matrices.
 //   - input: matrices [*, n, n]

@@ -20,6 +20,11 @@ def test_making_and_reading():
     assert z.dtype is plait.complex64 is plait.cfloat and z.is_complex() and not z.is_floating_point()
     assert z.tolist() == [1 + 2j, 3] and z[0].item() == 1 + 2j and complex(z[0]) == 1 + 2j
     assert plait.tensor(np.array([1j])).dtype is plait.complex128 is plait.cdouble
+    assert plait.tensor([np.complex128(1j)]).dtype is plait.tensor([[2j, np.complex128(1)]]).dtype is plait.complex128
+    assert (
+        plait.tensor([np.float64(1)]).dtype is plait.float64
+        and plait.tensor([np.complex64(1)]).dtype is plait.complex64
+    )
     assert plait.full((2,), 1j).tolist() == [1j, 1j] and plait.ones(2, dtype=plait.cfloat).tolist() == [1, 1]
     assert plait.eye(2, dtype=plait.cfloat).tolist() == [[1, 0], [0, 1]]
     assert plait.complex(plait.ones(2), plait.zeros(2)).tolist() == [1, 1]
@@ -197,6 +202,11 @@ def test_powers_of_negative_numbers():
         (lambda z: z.clamp(0, 1), "not defined for complex64"),
         (lambda z: plait.ones(2).clamp(1j), "not defined for complex64"),
         (plait.sign, "sign: not defined for complex64"),
+        (lambda z: plait.linalg.lstsq(z[None], z[None]), "linalg_lstsq: not defined for complex64"),
+        (
+            lambda z: nn.utils.parametrizations.orthogonal(nn.Linear(2, 2, dtype=plait.cfloat)),
+            "orthogonal: not defined for complex64",
+        ),
         (F.relu, "relu: not defined for complex64"),
         (lambda z: F.mse_loss(z, z), "mse_loss: not defined for complex64"),
         (lambda z: plait.ones(2).mul_(1j), "a tensor of float32 cannot hold a result of complex64"),

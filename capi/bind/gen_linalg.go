@@ -46,6 +46,17 @@ func LinalgDet(input Tensor) (status Tensor) {
 	return result(op.Det(t0), t0)
 }
 
+// LinalgEig applies the operation linalg_eig. The complex eigenvalues and eigenvectors of square matrices.
+func LinalgEig(input Tensor, out TensorsOut) (status Status) {
+	defer protect("linalg_eig", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	r0, r1 := op.Eig(t0)
+	return results(out, r0, r1)
+}
+
 // LinalgEigh applies the operation linalg_eigh. The eigenvalues and eigenvectors of symmetric matrices.
 func LinalgEigh(input Tensor, UPLO string, out TensorsOut) (status Status) {
 	defer protect("linalg_eigh", &status)
@@ -55,6 +66,16 @@ func LinalgEigh(input Tensor, UPLO string, out TensorsOut) (status Status) {
 	t0 := tensor(input)
 	r0, r1 := op.Eigh(t0, UPLO)
 	return results(out, r0, r1)
+}
+
+// LinalgEigvals applies the operation linalg_eigvals. The complex eigenvalues of square matrices.
+func LinalgEigvals(input Tensor) (status Tensor) {
+	defer protect("linalg_eigvals", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.EigVals(t0), t0)
 }
 
 // LinalgEigvalsh applies the operation linalg_eigvalsh. The eigenvalues of symmetric matrices.

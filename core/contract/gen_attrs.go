@@ -89,6 +89,16 @@ func ResampleOf(c *core.Call) ResampleAttrs {
 }
 
 // AddTo adds the attributes to a call and returns it.
+func (a LinalgComplexAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Operation), Flag(a.Upper), Flag(a.Unit), Flag(a.Real))
+}
+
+// LinalgComplexOf reads the attributes of a call.
+func LinalgComplexOf(c *core.Call) LinalgComplexAttrs {
+	return LinalgComplexAttrs{LinalgOperation(c.Ints[0]), c.Ints[1] != 0, c.Ints[2] != 0, c.Ints[3] != 0}
+}
+
+// AddTo adds the attributes to a call and returns it.
 func (a TriangularAttrs) AddTo(c *core.Call) *core.Call { return c.Int(Flag(a.Upper), Flag(a.Unit)) }
 
 // TriangularOf reads the attributes of a call.

@@ -1,6 +1,8 @@
 package contract
 
-// Matrices are contiguous, in float32 or float64, with any batch dimensions in front.
+import "github.com/plait-ml/plait/core"
+
+// Matrices are contiguous, in float32 or float64, with any batch dimensions in front; those of [LinalgComplex] are complex.
 var (
 	// LinalgSolve writes X, the solution of A X = B; without B, the inverse of A.
 	LinalgSolve = declare(Contract{Name: "linalg_solve", Outs: "x", Ins: "a b?"})
@@ -24,7 +26,34 @@ var (
 	LinalgSVD = declare(Contract{Name: "linalg_svd", Outs: "s u? vh?", Ins: "a"})
 	// LinalgLstSq writes the least X that makes A X - B least, and the rank of A, int32: rcond times the largest singular value counts as 0.
 	LinalgLstSq = declare(Contract{Name: "linalg_lstsq", Outs: "x ranks", Ins: "a b", Floats: "rcond"})
+	// LinalgComplex does for complex matrices what the kernel of its operation does for real ones, whose operands it has: L' and V' are
+	// conjugated. [LinalgEigs] is for real ones too, and writes eigenvalues and, or not, eigenvectors.
+	LinalgComplex = declare(Contract{Name: "linalg_complex", Outs: "outs...", Ins: "ins...", Ints: "operation upper unit real", Pairs: core.Leading})
 )
+
+// A LinalgOperation is what is done with matrices.
+type LinalgOperation int64
+
+// The operations of [LinalgComplex].
+const (
+	LinalgSolves LinalgOperation = iota
+	LinalgDeterminants
+	LinalgTriangles
+	LinalgCholeskys
+	LinalgLUs
+	LinalgQRs
+	LinalgEighs
+	LinalgSVDs
+	LinalgEigs
+)
+
+// LinalgComplexAttrs are the attributes of [LinalgComplex].
+type LinalgComplexAttrs struct {
+	Operation LinalgOperation
+	Upper     bool // of a triangular A
+	Unit      bool
+	Real      bool // A, whose eigenvalues are complex, is real
+}
 
 // TriangularAttrs are the attributes of [LinalgTriangular].
 type TriangularAttrs struct {

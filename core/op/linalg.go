@@ -7,9 +7,11 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// linalgMatrices fails unless x is a stack of matrices of float32 or float64, square ones if square is set.
+// linalgMatrices fails unless x is a stack of matrices of float32, float64 or complex numbers, square ones if square is set.
 func (op *opContext) linalgMatrices(x *core.Tensor, square bool) {
-	op.floatTensor(x)
+	if !isComplex(x) {
+		op.floatTensor(x)
+	}
 	switch {
 	case op.err != nil:
 	case x.DType().IsHalf():
@@ -21,11 +23,23 @@ func (op *opContext) linalgMatrices(x *core.Tensor, square bool) {
 	}
 }
 
-// linalgLaunch runs a kernel on matrices. The last outs may be nil.
+// linalgOperations has what kernels do with complex matrices.
+var linalgOperations = map[core.KernelID]contract.LinalgOperation{
+	contract.LinalgSolve: contract.LinalgSolves, contract.LinalgDet: contract.LinalgDeterminants, contract.LinalgTriangular: contract.LinalgTriangles,
+	contract.LinalgCholesky: contract.LinalgCholeskys, contract.LinalgLU: contract.LinalgLUs, contract.LinalgQR: contract.LinalgQRs,
+	contract.LinalgEigh: contract.LinalgEighs, contract.LinalgSVD: contract.LinalgSVDs, contract.LinalgComplex: contract.LinalgEigs,
+}
+
+// linalgLaunch runs the kernel of real matrices, or what it does with complex ones. The last outs may be nil.
 func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *contract.TriangularAttrs, outs ...*core.Tensor) {
 	in, second := op.dense(x), op.dense(b)
 	if op.err != nil {
 		return
+	}
+	operation := linalgOperations[k]
+	complex := isComplex(x) || k == contract.LinalgComplex
+	if complex {
+		k = contract.LinalgComplex
 	}
 	c := op.call(k)
 	for _, out := range outs {
@@ -37,11 +51,18 @@ func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *
 	if second != nil {
 		c.In(second)
 	}
-	if triangle != nil {
+	switch {
+	case complex:
+		a := contract.LinalgComplexAttrs{Operation: operation, Real: !isComplex(x)}
+		if triangle != nil {
+			a.Upper, a.Unit = triangle.Upper, triangle.Unit
+		}
+		a.AddTo(c)
+	case triangle != nil:
 		triangle.AddTo(c)
 	}
 	least := 64 // for a matrix, however small
-	if k == contract.LinalgQR || k == contract.LinalgEigh || k == contract.LinalgSVD {
+	if operation >= contract.LinalgQRs {
 		least = 1024
 	}
 	c.Work = max(c.Work, core.Numel(x.Shape()[:x.Dim()-2])*(least+x.Size(-2)*x.Size(-1)*x.Size(-1)/32))
@@ -50,6 +71,17 @@ func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *
 
 // mT returns x with its matrices transposed.
 func mT(x *core.Tensor) *core.Tensor { return Transpose(x, -1, -2) }
+
+// conjugate returns x, or its conjugate if it is complex.
+func conjugate(x *core.Tensor) *core.Tensor {
+	if x.DType().IsComplex() {
+		return Conj(x)
+	}
+	return x
+}
+
+// adjoint returns x with its matrices transposed and, of complex numbers, conjugated.
+func adjoint(x *core.Tensor) *core.Tensor { return conjugate(mT(x)) }
 
 func matTimes(x, y *core.Tensor) *core.Tensor { return product("matmul", x, y, plainForms[0]) }
 
@@ -74,7 +106,7 @@ func Inv(x *core.Tensor) *core.Tensor {
 func invDeriv(ctx *core.BackwardContext) {
 	y := ctx.Saved(0)
 	if !ctx.Failed() {
-		ctx.Set(0, Neg(matTimes(matTimes(mT(y), ctx.Grad()), mT(y))))
+		ctx.Set(0, Neg(matTimes(matTimes(adjoint(y), ctx.Grad()), adjoint(y))))
 	}
 }
 
@@ -163,15 +195,15 @@ func solveDeriv(ctx *core.BackwardContext) {
 	triangle := ctx.Node.Any.(*contract.TriangularAttrs)
 	var db *core.Tensor
 	if triangle == nil {
-		db = solveWith(mT(m), ctx.Grad(), nil)
+		db = solveWith(adjoint(m), ctx.Grad(), nil)
 	} else {
-		db = solveWith(mT(m), ctx.Grad(), &contract.TriangularAttrs{Upper: !triangle.Upper, Unit: triangle.Unit})
+		db = solveWith(adjoint(m), ctx.Grad(), &contract.TriangularAttrs{Upper: !triangle.Upper, Unit: triangle.Unit})
 	}
 	ctx.Set(1, db)
 	if !ctx.Needs(0) {
 		return
 	}
-	dm := Neg(matTimes(db, mT(x)))
+	dm := Neg(matTimes(db, adjoint(x)))
 	if triangle != nil {
 		off := int(contract.Flag(triangle.Unit))
 		if triangle.Upper {
@@ -209,7 +241,7 @@ func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *cor
 		return op.fail(), op.fail(), op.fail()
 	}
 	shape := x.Shape()[:x.Dim()-2]
-	det, sign, logabs = op.out(x.DType(), shape), op.out(x.DType(), shape), op.out(x.DType(), shape)
+	det, sign, logabs = op.out(x.DType(), shape), op.out(x.DType(), shape), op.out(x.DType().Part(), shape)
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
@@ -223,7 +255,11 @@ func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *cor
 		return op.done(det), nil, nil
 	}
 	if op.grad {
-		op.attach(op.node(slogDetDeriv, x).Save(x), logabs)
+		if n := op.node(slogDetDeriv, x).Save(x); isComplex(x) {
+			op.attach(n.SaveOutput(sign, 1), logabs, sign)
+		} else {
+			op.attach(n, logabs)
+		}
 	}
 	op.own(det)
 	sign, logabs = op.done2(sign, logabs)
@@ -236,15 +272,26 @@ func perMatrix(t *core.Tensor) *core.Tensor { return Unsqueeze(Unsqueeze(t, -1),
 func detDeriv(ctx *core.BackwardContext) {
 	x, det := ctx.Saved(0), ctx.Saved(1)
 	if !ctx.Failed() {
-		ctx.Set(0, Mul(mT(Inv(x)), perMatrix(Mul(ctx.Grad(), det))))
+		ctx.Set(0, Mul(adjoint(Inv(x)), perMatrix(Mul(ctx.Grad(), conjugate(det)))))
 	}
 }
 
 func slogDetDeriv(ctx *core.BackwardContext) {
 	x := ctx.Saved(0)
-	if !ctx.Failed() {
-		ctx.Set(0, Mul(mT(Inv(x)), perMatrix(ctx.Grad())))
+	if ctx.Failed() {
+		return
 	}
+	g := ctx.GradAt(0)
+	if x.DType().IsComplex() {
+		if ds := ctx.GradAt(1); ds != nil { // the sign has a phase
+			turn := Imag(Mul(ds, Conj(ctx.Saved(1))))
+			if g == nil {
+				g = ZerosLike(turn, TensorOptions{})
+			}
+			g = Complex(g, turn)
+		}
+	}
+	ctx.Set(0, Mul(adjoint(Inv(x)), perMatrix(g)))
 }
 
 // Cholesky returns the lower triangular L of x = L Lᵀ, or with upper its transpose, for symmetric positive definite matrices
@@ -286,7 +333,7 @@ func cholesky(name string, x *core.Tensor, upper bool, triangle string, infos **
 		case "":
 			half = symmetric(x)
 		case "U":
-			half = mT(x)
+			half = adjoint(x)
 		}
 		var status *core.Tensor
 		if infos != nil {
@@ -294,14 +341,14 @@ func cholesky(name string, x *core.Tensor, upper bool, triangle string, infos **
 		}
 		l := choleskyOf(half, status)
 		if upper {
-			return mT(l)
+			return adjoint(l)
 		}
 		return l
 	})
 }
 
-// symmetric returns the symmetric part of matrices.
-func symmetric(x *core.Tensor) *core.Tensor { return Mul(Add(x, mT(x)), core.Num(0.5)) }
+// symmetric returns the symmetric part of matrices, or the Hermitian one of complex ones.
+func symmetric(x *core.Tensor) *core.Tensor { return Mul(Add(x, adjoint(x)), core.Num(0.5)) }
 
 // triangle fails unless t says how to read symmetric matrices.
 func (op *opContext) triangle(t string) {
@@ -320,9 +367,9 @@ func readSymmetric(x *core.Tensor, triangle string) *core.Tensor {
 	core.Underived(func() {
 		y = compose(op.name, func() *core.Tensor {
 			if triangle == "L" {
-				return Add(Tril(x, 0), mT(Tril(x, -1)))
+				return Add(Tril(x, 0), adjoint(Tril(x, -1)))
 			}
-			return Add(Triu(x, 0), mT(Triu(x, 1)))
+			return Add(Triu(x, 0), adjoint(Triu(x, 1)))
 		})
 	})
 	if op.grad && y.Err() == nil {
@@ -360,7 +407,7 @@ func choleskyDeriv(ctx *core.BackwardContext) {
 		return
 	}
 	upper := &contract.TriangularAttrs{Upper: true}
-	inner := halved(matTimes(mT(l), ctx.Grad()))
-	left := solveWith(mT(l), inner, upper)
-	ctx.Set(0, symmetric(mT(solveWith(mT(l), mT(left), upper))))
+	inner := halved(matTimes(adjoint(l), ctx.Grad()))
+	left := solveWith(adjoint(l), inner, upper)
+	ctx.Set(0, symmetric(adjoint(solveWith(adjoint(l), adjoint(left), upper))))
 }

@@ -50,15 +50,14 @@ func qrDeriv(ctx *core.BackwardContext) {
 	dq, dr := ctx.GradAt(0), ctx.GradAt(1)
 	var m *core.Tensor
 	if dr != nil {
-		m = matTimes(r, mT(dr))
+		m = matTimes(r, adjoint(dr))
 	}
 	if dq != nil {
-		m = plus(m, Neg(matTimes(mT(dq), q)))
+		m = plus(m, Neg(matTimes(adjoint(dq), q)))
 	}
-	lower := Tril(m, -1)
-	mirrored := Add(Add(lower, mT(lower)), Sub(Tril(m, 0), lower))
+	mirrored := Add(halved(m), adjoint(halved(m)))
 	g := plus(dq, matTimes(q, mirrored))
-	ctx.Set(0, mT(solveWith(r, mT(g), &contract.TriangularAttrs{Upper: true})))
+	ctx.Set(0, adjoint(solveWith(r, adjoint(g), &contract.TriangularAttrs{Upper: true})))
 }
 
 // Eigh returns the ascending eigenvalues [*, n] and the eigenvectors, in the columns of [*, n, n], of symmetric matrices
@@ -100,7 +99,7 @@ func eighOf(x *core.Tensor, wanted bool) (values, vectors *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	if values = op.out(x.DType(), x.Shape()[:x.Dim()-1]); wanted {
+	if values = op.out(x.DType().Part(), x.Shape()[:x.Dim()-1]); wanted {
 		vectors = op.outLike(x)
 	}
 	if op.err != nil {
@@ -130,12 +129,12 @@ func eighDeriv(ctx *core.BackwardContext) {
 	}
 	var inner *core.Tensor
 	if dv := ctx.GradAt(1); dv != nil {
-		inner = withoutDiagonal(Div(matTimes(mT(v), dv), differences(values)))
+		inner = withoutDiagonal(Div(matTimes(adjoint(v), dv), differences(values)))
 	}
 	if dw := ctx.GradAt(0); dw != nil {
-		inner = plus(inner, DiagEmbed(dw, 0, -2, -1))
+		inner = plus(inner, castTo(DiagEmbed(dw, 0, -2, -1), v.DType()))
 	}
-	ctx.Set(0, symmetric(matTimes(matTimes(v, inner), mT(v))))
+	ctx.Set(0, symmetric(matTimes(matTimes(v, inner), adjoint(v))))
 }
 
 // SVD returns matrices [*, m, n] as products u diag(s) vh of u [*, m, k] with orthonormal columns, the descending singular
@@ -167,7 +166,7 @@ func svd(name string, x *core.Tensor, wanted bool) (u, s, vh *core.Tensor) {
 		return op.fail(), op.fail(), op.fail()
 	}
 	k := min(x.Size(-1), x.Size(-2))
-	s = op.out(x.DType(), lastSizes(x, k))
+	s = op.out(x.DType().Part(), lastSizes(x, k))
 	if wanted || op.grad {
 		u, vh = op.out(x.DType(), lastSizes(x, x.Size(-2), k)), op.out(x.DType(), lastSizes(x, k, x.Size(-1)))
 	}
@@ -192,25 +191,32 @@ func svdDeriv(ctx *core.BackwardContext) {
 	du, ds, dvh := ctx.GradAt(0), ctx.GradAt(1), ctx.GradAt(2)
 	row := Unsqueeze(s, -2) // scales columns
 	column := Unsqueeze(s, -1)
-	skew := func(x *core.Tensor) *core.Tensor { return withoutDiagonal(Div(Sub(x, mT(x)), differences(Square(s)))) }
+	skew := func(x *core.Tensor) *core.Tensor {
+		return withoutDiagonal(Div(Sub(x, adjoint(x)), differences(Square(s))))
+	}
 	var inner *core.Tensor
 	if ds != nil {
-		inner = DiagEmbed(ds, 0, -2, -1)
+		inner = castTo(DiagEmbed(ds, 0, -2, -1), u.DType())
 	}
 	if du != nil {
-		inner = plus(inner, Mul(skew(matTimes(mT(u), du)), row))
+		turn := matTimes(adjoint(u), du)
+		inner = plus(inner, Mul(skew(turn), row))
+		if u.DType().IsComplex() { // the phases of a pair of vectors
+			phase := Div(Imag(Diagonal(turn, 0, -2, -1)), s)
+			inner = Add(inner, DiagEmbed(Complex(ZerosLike(phase, TensorOptions{}), phase), 0, -2, -1))
+		}
 	}
 	if dvh != nil {
-		inner = plus(inner, Mul(column, skew(matTimes(vh, mT(dvh)))))
+		inner = plus(inner, Mul(column, skew(matTimes(vh, adjoint(dvh)))))
 	}
 	g := matTimes(matTimes(u, inner), vh)
 	m, k, n := u.Size(-2), s.Size(-1), vh.Size(-1)
 	if du != nil && m > k { // what lies outside the columns of u
-		outside := Div(Sub(du, matTimes(u, matTimes(mT(u), du))), row)
+		outside := Div(Sub(du, matTimes(u, matTimes(adjoint(u), du))), row)
 		g = Add(g, matTimes(outside, vh))
 	}
 	if dvh != nil && n > k {
-		outside := Div(Sub(dvh, matTimes(matTimes(dvh, mT(vh)), vh)), column)
+		outside := Div(Sub(dvh, matTimes(matTimes(dvh, adjoint(vh)), vh)), column)
 		g = Add(g, matTimes(u, outside))
 	}
 	ctx.Set(0, g)
@@ -228,7 +234,7 @@ func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
 		return op.fail()
 	}
 	if rtol < 0 {
-		rtol = float64(max(x.Size(-1), x.Size(-2))) * machineEpsilon(x.DType())
+		rtol = float64(max(x.Size(-1), x.Size(-2))) * machineEpsilon(x.DType().Part())
 	}
 	var out *core.Tensor
 	core.Underived(func() {
@@ -237,7 +243,7 @@ func Pinv(x *core.Tensor, rtol float64) *core.Tensor {
 				return zerosFor(x, x.DType(), lastSizes(x, x.Size(-1), x.Size(-2)))
 			}
 			u, s, vh := SVD(x)
-			return matTimes(Mul(mT(vh), Unsqueeze(reciprocals(s, rtol), -2)), mT(u))
+			return matTimes(Mul(adjoint(vh), Unsqueeze(reciprocals(s, rtol), -2)), adjoint(u))
 		})
 	})
 	if op.grad && out.Err() == nil {
@@ -256,7 +262,7 @@ func reciprocals(s *core.Tensor, rtol float64) *core.Tensor {
 // dP = -P dA P + P P^T dA^T (I - A P) + (I - P A) dA^T P^T P.
 func pinvDeriv(ctx *core.BackwardContext) {
 	a, p, g := ctx.Saved(0), ctx.Saved(1), ctx.Grad()
-	pt, gt := mT(p), mT(g)
+	pt, gt := adjoint(p), adjoint(g)
 	sum := Neg(matTimes(matTimes(pt, g), pt))
 	left := matTimes(matTimes(gt, p), pt)
 	sum = Add(sum, Sub(left, matTimes(a, matTimes(p, left))))
@@ -293,7 +299,7 @@ func LstSq(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
 			}
 			u, s, vh := SVD(m)
 			inverse := reciprocals(s, rcond)
-			x := matTimes(mT(vh), Mul(Unsqueeze(inverse, -1), matTimes(mT(u), b)))
+			x := matTimes(adjoint(vh), Mul(Unsqueeze(inverse, -1), matTimes(adjoint(u), b)))
 			return []*core.Tensor{x, Sum(Ne(inverse, core.IntNum(0)), []int{-1}, false)}
 		})
 		x, ranks = reported(op.name, out[0]), out[1]
@@ -332,11 +338,11 @@ func lstSqOf(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
 func lstSqDeriv(ctx *core.BackwardContext) {
 	m, b, x, g := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Grad()
 	p := Pinv(m, ctx.Node.Floats[0])
-	t := matTimes(mT(p), g)
+	t := matTimes(adjoint(p), g)
 	if ctx.Needs(0) {
-		rest := matTimes(Sub(b, matTimes(m, x)), mT(matTimes(p, t)))
-		least := matTimes(matTimes(mT(p), x), mT(Sub(g, matTimes(mT(m), t))))
-		ctx.Set(0, sumTo(Sub(Add(rest, least), matTimes(t, mT(x))), ctx.InputShape(0)))
+		rest := matTimes(Sub(b, matTimes(m, x)), adjoint(matTimes(p, t)))
+		least := matTimes(matTimes(adjoint(p), x), adjoint(Sub(g, matTimes(adjoint(m), t))))
+		ctx.Set(0, sumTo(Sub(Add(rest, least), matTimes(t, adjoint(x))), ctx.InputShape(0)))
 	}
 	if ctx.Needs(1) {
 		ctx.Set(1, sumTo(t, ctx.InputShape(1)))

@@ -49,22 +49,22 @@ func luDeriv(ctx *core.BackwardContext) {
 	inner := Narrow(Narrow(g, -2, 0, k), -1, 0, k)
 	dl, du := Tril(inner, -1), Triu(inner, 0)
 	byL := func(t *core.Tensor) *core.Tensor {
-		return solveWith(mT(square), t, &contract.TriangularAttrs{Upper: true, Unit: true})
+		return solveWith(adjoint(square), t, &contract.TriangularAttrs{Upper: true, Unit: true})
 	} // L⁻ᵀ t
 	byU := func(t *core.Tensor) *core.Tensor {
-		return mT(solveWith(square, mT(t), &contract.TriangularAttrs{Upper: true}))
+		return adjoint(solveWith(square, adjoint(t), &contract.TriangularAttrs{Upper: true}))
 	} // t U⁻ᵀ
 	var right, below *core.Tensor
 	if n > k {
 		right = byL(Narrow(Narrow(g, -2, 0, k), -1, k, n-k))
-		dl = Sub(dl, matTimes(right, mT(Narrow(lu, -1, k, n-k))))
+		dl = Sub(dl, matTimes(right, adjoint(Narrow(lu, -1, k, n-k))))
 	}
 	if m > k {
 		below = byU(Narrow(g, -2, k, m-k))
-		du = Sub(du, matTimes(mT(Narrow(lu, -2, k, m-k)), below))
+		du = Sub(du, matTimes(adjoint(Narrow(lu, -2, k, m-k)), below))
 	}
 	l, u := luParts(square)
-	out := byU(byL(Add(Tril(matTimes(mT(l), dl), -1), Triu(matTimes(du, mT(u)), 0))))
+	out := byU(byL(Add(Tril(matTimes(adjoint(l), dl), -1), Triu(matTimes(du, adjoint(u)), 0))))
 	if right != nil {
 		out = Cat([]*core.Tensor{out, right}, -1)
 	}
@@ -131,11 +131,11 @@ func LUUnpack(lu, pivots *core.Tensor) (p, l, u *core.Tensor) {
 	return out[0], out[1], out[2]
 }
 
-// LUSolve returns the X of A X = B, or of Aᵀ X = B if adjoint, for square A [*, n, n], of which [LUFactor] made lu and pivots, and B
+// LUSolve returns the X of A X = B, or of Aᴴ X = B if adjoint, for square A [*, n, n], of which [LUFactor] made lu and pivots, and B
 // [*, n, k]. The leading dimensions broadcast.
-func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
+func LUSolve(lu, pivots, b *core.Tensor, adjointed bool) *core.Tensor {
 	if parts := distributed(lu, pivots, b); parts != nil {
-		return handOn(parts, "linalg_lu_solve", lu, pivots, b, adjoint)
+		return handOn(parts, "linalg_lu_solve", lu, pivots, b, adjointed)
 	}
 	op := begin("linalg_lu_solve", &lu, &pivots, &b)
 	op.multipliable(lu, b)
@@ -156,8 +156,8 @@ func LUSolve(lu, pivots, b *core.Tensor, adjoint bool) *core.Tensor {
 		n := lu.Size(-1)
 		rows := wide(permutation(op.name, pivots, n), n)
 		x := wide(b, n, b.Size(-1))
-		if adjoint {
-			x = SolveTriangular(mT(lu), SolveTriangular(mT(lu), x, false, false), true, true)
+		if adjointed {
+			x = SolveTriangular(adjoint(lu), SolveTriangular(adjoint(lu), x, false, false), true, true)
 			return permuteRows(x, ArgSort(rows, -1, SortOptions{}))
 		}
 		return SolveTriangular(lu, SolveTriangular(lu, permuteRows(x, rows), false, true), true, false)

@@ -13,6 +13,8 @@ func init() {
 	}
 	full := T{Shape: []int{2, 3, 3}, Values: []float64{4, 1, -0.5, 0.3, 3, 0.2, 0.5, -0.7, 2, -3, 0.4, 1, 0.2, 2.5, 0.6, 1, 0.1, 1.5}}
 	positive := T{Shape: []int{2, 3, 3}, Values: []float64{4, 1, 0.5, 1, 3, 0.2, 0.5, 0.2, 2, 2, -0.3, 0.1, -0.3, 1.5, 0.4, 0.1, 0.4, 3}}
+	// The eigenvalues are real, and LAPACK gives the vectors the same signs in each dtype.
+	apart := T{Shape: []int{2, 3, 3}, Values: []float64{4.2, -0.3, -0.6, -0.6, 1.4, 0.5, 0.1, 0.3, -1.9, -2.5, 0.4, -0.6, 0.4, 1.9, 0.3, -0.4, 0.4, 0.7}}
 	tall := T{Shape: []int{4, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 2, 0.3, 0.5, 0.1, 1, 0.2, -0.6, 0.4}}
 	wide := T{Shape: []int{2, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 1.5, 0.3}}
 	none := Shaped(0, 2, 2)
@@ -45,6 +47,9 @@ func init() {
 		Row{Name: "linalg_qr", Func: QR, Args: []Arg{any2}, Doc: "Matrices as products of ones with orthonormal columns and triangular ones.", Samples: []Sample{of("square", full), of("tall", tall)}},
 		Row{Name: "linalg_eigh", Func: Eigh, Args: []Arg{x, triangle}, Doc: "The eigenvalues and eigenvectors of symmetric matrices.", Samples: []Sample{of("stack", positive, "")}},
 		Row{Name: "linalg_eigvalsh", Func: EigValsH, Args: []Arg{x, triangle}, Doc: "The eigenvalues of symmetric matrices.", Samples: []Sample{of("stack", positive, "")}},
+		Row{Name: "linalg_eig", Func: Eig, Args: []Arg{x}, Doc: "The complex eigenvalues and eigenvectors of square matrices.",
+			Samples: []Sample{of("stack", apart)}},
+		Row{Name: "linalg_eigvals", Func: EigVals, Args: []Arg{x}, Doc: "The complex eigenvalues of square matrices.", Samples: []Sample{of("stack", apart)}},
 		Row{Name: "linalg_svd", Func: SVD, Args: []Arg{any2}, Doc: "Matrices by their singular values and vectors.",
 			// Equal rows, which tests make of it, have no derivatives of the vectors.
 			Samples: []Sample{of("square", full), of("tall", tall), of("wide", wide), of("no matrices", T{Shape: none.Shape, NoGrad: true})}},

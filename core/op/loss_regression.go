@@ -63,13 +63,16 @@ func MSELoss(x, target *core.Tensor, reduction string) *core.Tensor {
 	return pairLoss(mseOp, nil, x, target, reduction)
 }
 
-// L1Loss returns |x - target|, reduced as in [MSELoss]. Of integers the elements and their sum are integers, which have no mean.
+// L1Loss returns |x - target|, reduced as in [MSELoss], which is real of complex numbers too. Of integers the elements and their sum are integers, which have no mean.
 func L1Loss(x, target *core.Tensor, reduction string) *core.Tensor {
 	if parts := distributed(x, target); parts != nil {
 		return handOn(parts, "l1_loss", x, target, reduction)
 	}
 	op := begin("l1_loss", &x, &target)
 	op.tensors(x, target)
+	if op.err == nil && isComplex(x, target) {
+		return lossReduction(&op, func() *core.Tensor { return Abs(Sub(x, target)) }, reduction)
+	}
 	if op.err != nil || core.ResultType(x, target).IsFloat() {
 		return op.pairLoss(l1Op, nil, x, target, reduction)
 	}

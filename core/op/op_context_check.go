@@ -65,7 +65,7 @@ func (op *opContext) countable(what string, t *core.Tensor) {
 
 // widened returns t, in int64 if it is one of integers, whose differences and products shorter ones may not hold.
 func widened(t *core.Tensor) *core.Tensor {
-	if t.Err() != nil || t.DType().IsFloat() {
+	if t.Err() != nil || t.DType().IsFloat() || t.DType().IsComplex() {
 		return t
 	}
 	return castTo(t, core.Int64)

@@ -71,6 +71,9 @@ func triangleInPlace(name string, x *core.Tensor, diagonal int, upper bool) *cor
 	op := begin(name, &x)
 	op.lastTwo(x)
 	op.inPlace(x)
+	if op.err == nil && x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return CopyInPlace(x, triangle(name, x, diagonal, upper)) })
+	}
 	if op.err != nil {
 		return op.fail()
 	}

@@ -17,6 +17,9 @@ func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 		return handOn(parts, "logsumexp", x, dims, keepdim)
 	}
 	op := begin("logsumexp", &x)
+	if op.err == nil && x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return complexLogSumExp(x, dims, keepdim) })
+	}
 	if op.err == nil && !x.DType().IsFloat() {
 		return op.compose(func() *core.Tensor { return LogSumExp(castTo(x, op.mode.Context().DefaultDType()), dims, keepdim) })
 	}
@@ -37,6 +40,20 @@ func LogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 		op.attach(n, out)
 	}
 	return op.done(out)
+}
+
+// complexLogSumExp has exponentials of sizes of at most 1, of which one is 1.
+func complexLogSumExp(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
+	var largest *core.Tensor
+	core.Underived(func() {
+		m := Amax(Real(x), dims, true)
+		largest = Where(IsFinite(m), m, core.Num(0))
+	})
+	y := Add(Log(Sum(Exp(Sub(x, largest)), dims, true)), largest)
+	if keepdim {
+		return y
+	}
+	return Reshape(y, Sum(y, dims, false).Shape()...)
 }
 
 func logSumExpDeriv(ctx *core.BackwardContext) {

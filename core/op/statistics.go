@@ -22,7 +22,7 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 		return handOn(parts, "cov", x, correction, o)
 	}
 	op := begin("cov", &x).with(o.FWeights, o.AWeights)
-	if op.err == nil && !x.DType().IsFloat() {
+	if op.err == nil && !x.DType().IsFloat() && !x.DType().IsComplex() {
 		return op.compose(func() *core.Tensor { return Cov(castTo(x, op.mode.Context().DefaultDType()), correction, o) })
 	}
 	if op.err == nil && x.Dim() > 2 {
@@ -53,7 +53,7 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 				op.failf(core.ShapeError, "got weights of shape %v, want [%d]", given.Shape(), n)
 				return op.fail()
 			}
-			if g := castTo(given, d); w == nil {
+			if g := castTo(given, d.Part()); w == nil {
 				w = g
 			} else {
 				w = Mul(w, g)
@@ -62,15 +62,15 @@ func Cov(x *core.Tensor, correction float64, o CovOptions) *core.Tensor {
 		var c *core.Tensor
 		if w == nil {
 			centred := Sub(rows, Mean(rows, []int{1}, true))
-			c = Div(MatMul(centred, Transpose(centred, 0, 1)), core.Num(max(float64(n)-correction, 0)))
+			c = Div(MatMul(centred, adjoint(centred)), core.Num(max(float64(n)-correction, 0)))
 		} else {
 			total := Sum(w, nil, false)
 			centred := Sub(rows, Div(Sum(Mul(rows, w), []int{1}, true), total))
 			count := Sub(total, core.Num(correction))
 			if o.AWeights != nil && correction != 0 {
-				count = Sub(total, Div(Mul(Sum(Mul(w, castTo(o.AWeights, d)), nil, false), core.Num(correction)), total))
+				count = Sub(total, Div(Mul(Sum(Mul(w, castTo(o.AWeights, d.Part())), nil, false), core.Num(correction)), total))
 			}
-			c = Div(MatMul(Mul(centred, w), Transpose(centred, 0, 1)), Maximum(count, core.Num(0)))
+			c = Div(MatMul(Mul(centred, w), adjoint(centred)), Maximum(count, core.Num(0)))
 		}
 		if rows.Size(0) == 1 {
 			return Reshape(c)
@@ -91,7 +91,11 @@ func CorrCoef(x *core.Tensor) *core.Tensor {
 		}
 		deviations := Sqrt(Diagonal(c, 0, 0, 1))
 		r := Div(Div(c, Unsqueeze(deviations, 1)), Unsqueeze(deviations, 0))
-		return Clamp(r, core.Num(-1), core.Num(1))
+		clamp := func(t *core.Tensor) *core.Tensor { return Clamp(t, core.Num(-1), core.Num(1)) }
+		if r.DType().IsComplex() {
+			return Complex(clamp(Real(r)), clamp(Imag(r)))
+		}
+		return clamp(r)
 	})
 }
 

@@ -66,6 +66,13 @@ class Slogdet(NamedTuple):
     logabsdet: Tensor
 
 
+class Eig(NamedTuple):
+    """Eigenvalues and, in columns, eigenvectors."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
 class Eigh(NamedTuple):
     """Eigenvalues in ascending order and eigenvectors in columns."""
 
@@ -131,4 +138,4 @@ aminmax, frexp, histogram, qr, svd = MinMax, Frexp, Histogram, QR, SVD
 slogdet = linalg_slogdet = Slogdet
 linalg_lu, lu_unpack, linalg_lu_factor, linalg_lu_factor_ex = LU, LU, LUFactor, LUFactorEx
 linalg_cholesky_ex, linalg_inv_ex, linalg_solve_ex = CholeskyEx, InvEx, SolveEx
-linalg_qr, linalg_svd, linalg_eigh, linalg_lstsq = QR, LinalgSVD, Eigh, Lstsq
+linalg_qr, linalg_svd, linalg_eig, linalg_eigh, linalg_lstsq = QR, LinalgSVD, Eig, Eigh, Lstsq

@@ -16,12 +16,27 @@ enum plait_lapack_routine {
   PLAIT_SYEVD,  // eigenvalues
   PLAIT_GESDD,  // singular values
   PLAIT_GELSY,  // least squares
+  PLAIT_GEEV,   // eigenvalues of matrices that are not symmetric
   PLAIT_ROUTINES,
 };
 
-// plaitk_lapack has each routine for float and for double. Calls run on the calling thread, and any thread may call.
+// Those for complex numbers.
+enum plait_lapack_complex_routine {
+  PLAIT_C_GETRF,
+  PLAIT_C_TRSM,
+  PLAIT_C_POTRF,
+  PLAIT_C_GEQRF,
+  PLAIT_C_UNGQR,
+  PLAIT_C_HEEVD,
+  PLAIT_C_GESDD,
+  PLAIT_C_GEEV,
+  PLAIT_C_ROUTINES,
+};
+
+// plaitk_lapack has each routine for float and for double, and for complex numbers of such parts. Calls run on the calling thread, and any thread may call.
 typedef struct plaitk_lapack {
   void *routine[PLAIT_ROUTINES][2];
+  void *complex_routine[PLAIT_C_ROUTINES][2];
   bool wide;  // integers have 64 bits
 } plaitk_lapack;
 
@@ -44,5 +59,18 @@ typedef void plait_gesdd(const char *jobz, plait_lapack_int m, plait_lapack_int 
                          size_t);
 typedef void plait_gelsy(plait_lapack_int m, plait_lapack_int n, plait_lapack_int nrhs, void *a, plait_lapack_int lda, void *b,
                          plait_lapack_int ldb, void *pivots, const void *rcond, int64_t *rank, void *work, plait_lapack_int lwork, int64_t *info);
+typedef void plait_geev(const char *left, const char *right, plait_lapack_int n, void *a, plait_lapack_int lda, void *re, void *im, void *vl,
+                        plait_lapack_int ldvl, void *vr, plait_lapack_int ldvr, void *work, plait_lapack_int lwork, int64_t *info, size_t, size_t);
+
+// For complex numbers these take other arguments.
+typedef void plait_heevd(const char *jobz, const char *uplo, plait_lapack_int n, void *a, plait_lapack_int lda, void *values, void *work,
+                         plait_lapack_int lwork, void *rwork, plait_lapack_int lrwork, void *iwork, plait_lapack_int liwork, int64_t *info,
+                         size_t, size_t);
+typedef void plait_complex_gesdd(const char *jobz, plait_lapack_int m, plait_lapack_int n, void *a, plait_lapack_int lda, void *s, void *u,
+                                 plait_lapack_int ldu, void *vt, plait_lapack_int ldvt, void *work, plait_lapack_int lwork, void *rwork,
+                                 void *iwork, int64_t *info, size_t);
+typedef void plait_complex_geev(const char *left, const char *right, plait_lapack_int n, void *a, plait_lapack_int lda, void *values, void *vl,
+                                plait_lapack_int ldvl, void *vr, plait_lapack_int ldvr, void *work, plait_lapack_int lwork, void *rwork,
+                                int64_t *info, size_t, size_t);
 
 #endif

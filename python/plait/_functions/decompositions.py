@@ -25,5 +25,6 @@ def _waiting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 cholesky, inv, solve = _waiting(_ops.linalg_cholesky), _waiting(_ops.linalg_inv), _waiting(_ops.linalg_solve)
+eig, eigvals = _waiting(_ops.linalg_eig), _waiting(_ops.linalg_eigvals)
 eigh, eigvalsh = _waiting(_ops.linalg_eigh), _waiting(_ops.linalg_eigvalsh)
 svd, svdvals = _waiting(_ops.linalg_svd), _waiting(_ops.linalg_svdvals)

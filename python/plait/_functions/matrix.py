@@ -154,9 +154,9 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
 @checked
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the solution of equations, `input` on the right, with the matrix whose Cholesky factor is `input2`."""
-    low = input2.mT if upper else input2
+    low = input2.mH if upper else input2
     half = _ops.linalg_solve_triangular(low, input, False)
-    return store(out, _ops.linalg_solve_triangular(low.mT, half, True))
+    return store(out, _ops.linalg_solve_triangular(low.mH, half, True))
 
 
 @checked
@@ -168,8 +168,10 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None =
 
 @checked
 def logdet(input: Tensor) -> Tensor:
-    """Returns the logarithms of determinants, NaN for negative ones."""
+    """Returns the logarithms of determinants, NaN for negative ones; of complex ones too."""
     sign, value = _ops.linalg_slogdet(input)
+    if sign.dtype.is_complex:
+        return _ops.log(sign) + value
     return _ops.where(_ops.lt(sign, 0), float("nan"), value)
 
 
@@ -241,11 +243,11 @@ def qr(input: Tensor, some: bool = True, *, out: Any = None) -> QR:
 
 @checked
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> SVD:
-    """Returns U, S and V with input = U diag(S) V^T, see `linalg.svd`; without compute_uv U and V are 0, and square."""
+    """Returns U, S and V with input = U diag(S) V^H, see `linalg.svd`; without compute_uv U and V are 0, and square."""
     u, s, vh = la.svd(input, not (some and compute_uv))
     if not compute_uv:
         u, vh = _ops.zeros_like(u), _ops.zeros_like(vh)
-    return store(out, SVD(u, s, vh.mT))
+    return store(out, SVD(u, s, vh.mH))
 
 
 @checked
@@ -268,13 +270,13 @@ def svd_lowrank(
         raise ValueError(f"svd_lowrank: q and niter must not be negative, got {q} and {niter}")
     m, n = A.shape[-2:]
     matrices = A if M is None else A - M.broadcast_to(A.shape)
-    tall = matrices if m >= n else matrices.mT
+    tall = matrices if m >= n else matrices.mH
     basis = la.qr(tall @ _ops.randn((tall.shape[-1], q), dtype=A.dtype, device=A.device))[0]
     for _ in range(niter):
-        basis = la.qr(tall @ la.qr(tall.mT @ basis)[0])[0]
-    u, s, vh = la.svd(basis.mT @ tall, False)
+        basis = la.qr(tall @ la.qr(tall.mH @ basis)[0])[0]
+    u, s, vh = la.svd(basis.mH @ tall, False)
     u = basis @ u
-    return (u, s, vh.mT) if m >= n else (vh.mT, s, u)
+    return (u, s, vh.mH) if m >= n else (vh.mH, s, u)
 
 
 @checked

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cross", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh", "linalg_eigvalsh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "lu_unpack", "trace", "vander"]
+__all__ = ["cross", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_eigvalsh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "lu_unpack", "trace", "vander"]
 
 _cross = _core.bind_Cross
 
@@ -90,6 +90,24 @@ def linalg_det(input: Tensor) -> Tensor:
         raise misuse(linalg_det, locals(), error) from None
     return own(status if status > 0 else settle(status, _linalg_det, input._h))
 
+_linalg_eig = _core.bind_LinalgEig
+
+
+def linalg_eig(input: Tensor) -> tuple[Tensor, Tensor]:
+    """The complex eigenvalues and eigenvectors of square matrices.
+
+    Args:
+        input: matrices [*, n, n]
+    """
+    try:
+        out_ = array("q", (0, 0))
+        status = _linalg_eig(input._h, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(linalg_eig, locals(), error) from None
+    if status < 0:
+        settle(status, _linalg_eig, input._h, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1])
+
 _linalg_eigh = _core.bind_LinalgEigh
 
 
@@ -109,6 +127,21 @@ def linalg_eigh(input: Tensor, UPLO: str = "") -> tuple[Tensor, Tensor]:
     if status < 0:
         settle(status, _linalg_eigh, input._h, UPLO, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
+
+_linalg_eigvals = _core.bind_LinalgEigvals
+
+
+def linalg_eigvals(input: Tensor) -> Tensor:
+    """The complex eigenvalues of square matrices.
+
+    Args:
+        input: matrices [*, n, n]
+    """
+    try:
+        status = _linalg_eigvals(input._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        raise misuse(linalg_eigvals, locals(), error) from None
+    return own(status if status > 0 else settle(status, _linalg_eigvals, input._h))
 
 _linalg_eigvalsh = _core.bind_LinalgEigvalsh
 

@@ -43,7 +43,7 @@ def tensor(
         a = _as_array(data)
         if a.dtype == np.float64 and a.size and a.max() >= 1 << 63 and isinstance(data, list | tuple):
             a = _mixed(a, data, dtype)
-        out = _from_array(a, dtype, device, isinstance(data, np.ndarray | np.generic))
+        out = _from_array(a, dtype, device, isinstance(data, np.ndarray | np.generic) or _has_wide(a, data))
     if requires_grad:
         out.requires_grad = True
     return out
@@ -65,6 +65,15 @@ def _as_array(data: Any) -> np.ndarray:
         return np.asarray(data)
     except ValueError as error:
         raise ValueError(f"tensor: the sequences have different lengths: {error}") from None
+
+
+def _has_wide(a: np.ndarray, data: Any) -> bool:
+    """Returns whether one of the numbers is of a dtype of NumPy's that Python's numbers would be taken for."""
+    if a.dtype not in (np.float64, np.complex128) or not isinstance(data, list | tuple):
+        return False
+    for _ in range(a.ndim - 1):
+        data = [d for row in data for d in row]
+    return not {np.float64, np.complex128}.isdisjoint(map(type, data))
 
 
 def _holds_tensor(data: Any) -> bool:

@@ -9,7 +9,7 @@ from plait._errors import LinAlgError, MissingFeatureError
 from plait._functions import decompositions as de
 from plait._functions._common import store
 from plait._modes import no_grad, without_autocast
-from plait.return_types import LU, QR, CholeskyEx, Eigh, LinalgSVD, LUFactor, LUFactorEx
+from plait.return_types import LU, QR, CholeskyEx, Eig, Eigh, LinalgSVD, LUFactor, LUFactorEx
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = [
     "cholesky",
     "cholesky_ex",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "householder_product",
     "lu",
@@ -86,6 +88,16 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> LU:
     return store(out, LU(*_ops.lu_unpack(factors.LU, factors.pivots)))
 
 
+def eig(input: Tensor, *, out: Any = None) -> Eig:
+    """Returns the eigenvalues and the eigenvectors, in columns, of square matrices: complex numbers, in no order."""
+    return store(out, Eig(*de.eig(input)))
+
+
+def eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the eigenvalues of square matrices: complex numbers, in no order."""
+    return store(out, de.eigvals(input))
+
+
 def eigh(input: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
     """Returns the eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
     return store(out, Eigh(*de.eigh(input, UPLO)))
@@ -101,7 +113,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
     m, n = A.shape[-2:]
     u, s, v = de.svd(A)
     if full_matrices and m != n:
-        u, v = _completed(u), _completed(v.mT).mT
+        u, v = _completed(u), _completed(v.mH).mH
     return store(out, LinalgSVD(u, s, v))
 
 
@@ -137,7 +149,7 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> QR:
 
 
 def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Returns the first columns of the product of the reflections I - tau v v^T.
+    """Returns the first columns of the product of the reflections I - tau v v^H.
 
     Args:
         input: below the diagonal of each column lies v; on it v is 1 and above 0
@@ -151,8 +163,8 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None
         )
     eye = _ops.expand(_ops.eye(m, n, dtype=input.dtype, device=input.device), input.shape)
     v, tau = (_ops.tril(input, -1) + eye)[..., : tau.shape[-1]], _ops.unsqueeze(tau, -1)
-    with without_autocast():  # I - V T V^T for the T with 1 / tau on the diagonal of its inverse, and V^T V above it
-        w = _ops.linalg_solve_triangular(tau * _ops.matmul(v.mT, v), tau * v[..., :n, :].mT, True, True)
+    with without_autocast():  # I - V T V^H for the T with 1 / tau on the diagonal of its inverse, and V^H V above it
+        w = _ops.linalg_solve_triangular(tau * _ops.matmul(v.mH, v), tau * v[..., :n, :].mH, True, True)
         return store(out, eye - _ops.matmul(v, w))
 
 
@@ -160,4 +172,4 @@ def matrix_sqrth(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the square roots of symmetric positive definite matrices."""
     values, vectors = de.eigh(input)
     with without_autocast():
-        return store(out, _ops.matmul(vectors * _ops.sqrt(values)[..., None, :], vectors.mT))
+        return store(out, _ops.matmul(vectors * _ops.sqrt(values)[..., None, :], vectors.mH))

@@ -65,10 +65,10 @@ def lu_solve(
     adjoint: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Returns X with A X = B, or X A = B if not `left`, where `lu_factor` made LU of A; with A^T if `adjoint`."""
+    """Returns X with A X = B, or X A = B if not `left`, where `lu_factor` made LU of A; with A^H if `adjoint`."""
     if left:
         return store(out, _ops.linalg_lu_solve(LU, pivots, B, adjoint))
-    return store(out, _ops.linalg_lu_solve(LU, pivots, B.mT, not adjoint).mT)
+    return store(out, _ops.linalg_lu_solve(LU, pivots, B.mH, not adjoint).mH)
 
 
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -180,10 +180,10 @@ def pinv(
             v = u
         else:
             u, s, vh = _ops.linalg_svd(input)
-            v = vh.mT
+            v = vh.mH
         small = _small(_ops.abs(s), input, atol, rtol)
         inverse = _ops.where(small, 0.0, _ops.reciprocal(_ops.where(small, 1.0, s)))
-        return store(out, _ops.matmul(v * _ops.unsqueeze(inverse, -2), u.mT))
+        return store(out, _ops.matmul(v * _ops.unsqueeze(inverse, -2), u.mH))
 
 
 def _alone(name: str, older: str, atol: Any, rtol: Any) -> None:

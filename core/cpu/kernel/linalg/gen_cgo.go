@@ -3,7 +3,7 @@
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xc01177c6
+#cgo CFLAGS: -DPLAIT_HEADERS=0x49f2c30f
 #cgo noescape plaitk_linalg_permutation
 #cgo nocallback plaitk_linalg_permutation
 #cgo noescape plaitk_linalg_run

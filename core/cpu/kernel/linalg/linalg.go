@@ -18,22 +18,40 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying" // whose transposes it makes
 )
 
+var complexOperations = map[contract.LinalgOperation]C.int32_t{
+	contract.LinalgSolves: C.LINALG_SOLVE, contract.LinalgDeterminants: C.LINALG_DET, contract.LinalgTriangles: C.LINALG_TRIANGULAR,
+	contract.LinalgCholeskys: C.LINALG_CHOLESKY, contract.LinalgLUs: C.LINALG_LU, contract.LinalgQRs: C.LINALG_QR, contract.LinalgEighs: C.LINALG_EIGH,
+	contract.LinalgSVDs: C.LINALG_SVD, contract.LinalgEigs: C.LINALG_EIG,
+}
+
 func init() {
 	for k, op := range map[core.KernelID]C.int32_t{
 		contract.LinalgSolve: C.LINALG_SOLVE, contract.LinalgDet: C.LINALG_DET, contract.LinalgTriangular: C.LINALG_TRIANGULAR,
 		contract.LinalgCholesky: C.LINALG_CHOLESKY, contract.LinalgQR: C.LINALG_QR, contract.LinalgEigh: C.LINALG_EIGH, contract.LinalgSVD: C.LINALG_SVD,
 		contract.LinalgLU: C.LINALG_LU, contract.LinalgLstSq: C.LINALG_LSTSQ,
 	} {
-		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
+		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op, nil) })
 	}
+	kernel.Register(contract.LinalgComplex, func(ctx *kernel.Context, c *core.Call) error {
+		a := contract.LinalgComplexOf(c)
+		return run(ctx, c, complexOperations[a.Operation], &a)
+	})
 	kernel.Register(contract.LinalgPermutation, permutation)
 }
 
-func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
+// run runs an operation on matrices, which are complex if attributes are given: their parts are a dimension more.
+func run(ctx *kernel.Context, c *core.Call, op C.int32_t, z *contract.LinalgComplexAttrs) error {
 	a := &c.Ins[0]
 	rank := len(a.Shape)
+	if z != nil && !z.Real {
+		rank--
+	}
 	l := C.struct_plaitk_linalg{op: op, dtype: C.int32_t(a.DType), a: a.Ptr(), batch: C.int64_t(core.Numel(a.Shape[:rank-2])),
 		m: C.int64_t(a.Shape[rank-2]), n: C.int64_t(a.Shape[rank-1])}
+	if z != nil {
+		l.is_complex, l.real = 1, C.int32_t(contract.Flag(z.Real))
+		l.upper, l.unit = C.int32_t(contract.Flag(z.Upper)), C.int32_t(contract.Flag(z.Unit))
+	}
 	l.k = l.n
 	if len(c.Ins) > 1 && c.Ins[1].Present() {
 		b := &c.Ins[1]
@@ -54,13 +72,16 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	for i := range outs {
 		l.out[i] = outs[i].Ptr()
 	}
-	if op == C.LINALG_TRIANGULAR {
+	if op == C.LINALG_TRIANGULAR && z == nil {
 		a := contract.TriangularOf(c)
 		l.upper, l.unit = C.int32_t(contract.Flag(a.Upper)), C.int32_t(contract.Flag(a.Unit))
 	}
 	var err error
 	if l.lapack, err = blas.Lapack(); err != nil {
 		return core.Errorf(core.ValueError, c.Op, "%w", err)
+	}
+	if z != nil && l.lapack == nil {
+		return core.Errorf(core.NotImplemented, c.Op, "complex matrices want LAPACK, which OpenBLAS has; no such library was found")
 	}
 	if l.scratch, err = ctx.Scratch(int(C.plaitk_linalg_scratch((*C.plait_pool)(ctx.Pool), &l))); err != nil {
 		return err

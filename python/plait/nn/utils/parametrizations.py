@@ -242,6 +242,8 @@ def orthogonal(
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"orthogonal: {type(module).__name__} has no parameter or buffer {name!r}")
+    if weight.dtype.is_complex:
+        raise TypeError(f"orthogonal: not defined for {weight.dtype.name}")
     if weight.ndim < 2:
         raise ValueError(f"orthogonal: want a matrix or a batch of them, got shape {list(weight.shape)}")
     chosen = orthogonal_map or ("cayley" if weight.shape[-2] == weight.shape[-1] else "householder")

@@ -1,5 +1,6 @@
 #include "linalg.h"
 
+#include <complex.h>
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -17,15 +18,15 @@ enum { SMALL_LU = 8, SMALL_TRIANGLE = 8, SMALL_CHOLESKY = 8, SMALL_QR = 8, SMALL
 typedef struct {
   void *a, *b, *c;  // A; matrices as large as U and as V'
   void *right;      // B, with as many rows as X if that has more
-  void *work;
+  void *work, *rwork;
   int32_t *ints;
-  int64_t lwork, lints;
+  int64_t lwork, lints, lrwork;
 } buffers;
 
 typedef struct {
   const struct plaitk_linalg *of;
   const plaitk_lapack *lapack;
-  int64_t per_chunk, chunks, lwork;
+  int64_t per_chunk, chunks, lwork, lrwork;
   plait_slots slots;            // scratch for the matrices that a chunk works on
   atomic_int_least64_t failed;  // the first matrix that failed, and its status and row: (matrix * statuses + status) << 32 | row
 } job;
@@ -60,18 +61,35 @@ static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 #define ABS fabs
 #define SQRT sqrt
 #include "matrix.h"
+#undef SUFFIX
+#undef T
+#undef T_DOUBLE
+
+#define SUFFIX c64
+#define T float
+#define T_DOUBLE 0
+#include "complex_matrix.h"
+#undef SUFFIX
+#undef T
+#undef T_DOUBLE
+
+#define SUFFIX c128
+#define T double
+#define T_DOUBLE 1
+#include "complex_matrix.h"
 
 // The memory of a matrix, from *at on.
 static buffers carve(const job *j, char **at) {
   const struct plaitk_linalg *l = j->of;
-  int64_t low = min64(l->m, l->n), size = l->dtype == PLAIT_F64 ? 8 : 4;
-  buffers w = {.lwork = max64(j->lwork, 1), .lints = 3 + 5 * low};
+  int64_t low = min64(l->m, l->n), part = l->dtype == PLAIT_F64 ? 8 : 4, size = part * (l->is_complex ? 2 : 1);
+  buffers w = {.lwork = max64(j->lwork, 1), .lints = 3 + 5 * low, .lrwork = max64(j->lrwork, 1)};
   w.a = plait_carve(at, l->m * l->n * size);
   w.ints = plait_carve(at, 8 * max64(l->n, max64(w.lints, 8 * low)));  // 64-bit integers, if LAPACK wants them
   if (l->op < LINALG_QR) return w;
   w.b = plait_carve(at, l->m * low * size);
   w.c = plait_carve(at, max64(l->m, l->n) * low * size);
   w.work = plait_carve(at, w.lwork * size);
+  w.rwork = plait_carve(at, w.lrwork * part);
   if (l->op == LINALG_LSTSQ) w.right = plait_carve(at, (max64(l->m, l->n) * (l->k + 1) + l->k) * size);
   return w;
 }
@@ -83,7 +101,8 @@ static void run_chunk(void *arg, int64_t chunk) {
   char *memory = j->slots.bytes + slot * j->slots.size;
   buffers w = carve(j, &memory);
   for (int64_t at = chunk * j->per_chunk; at < min64((chunk + 1) * j->per_chunk, l->batch); at++) {
-    result r = l->dtype == PLAIT_F64 ? run_f64(j, at, &w) : run_f32(j, at, &w);
+    bool wide = l->dtype == PLAIT_F64;
+    result r = l->is_complex ? (wide ? run_c128(j, at, &w) : run_c64(j, at, &w)) : wide ? run_f64(j, at, &w) : run_f32(j, at, &w);
     if (r.status == LINALG_OK) continue;
     int64_t mine = (at * LINALG_STATUSES + r.status) << 32 | r.row, old = atomic_load(&j->failed);
     while (mine < old && !atomic_compare_exchange_weak(&j->failed, &old, mine)) {
@@ -96,7 +115,15 @@ static int64_t plan(job *j, const plait_pool *pool, char *scratch) {
   const struct plaitk_linalg *l = j->of;
   j->lapack = l->lapack;
   bool ask = j->lapack && l->op >= LINALG_QR && l->m > 0 && l->n > 0;
-  j->lwork = !ask ? 0 : l->dtype == PLAIT_F64 ? work_f64(j) : work_f32(j);
+  if (ask && l->is_complex) {
+    if (l->dtype == PLAIT_F64) {
+      work_c128(j);
+    } else {
+      work_c64(j);
+    }
+  } else {
+    j->lwork = !ask ? 0 : l->dtype == PLAIT_F64 ? work_f64(j) : work_f32(j);
+  }
   char *size = NULL, *at = scratch;
   carve(j, &size);
   j->per_chunk = max64(1, CHUNK_OPS / max64(1, l->m * l->n * (l->n + l->k)));

@@ -18,13 +18,16 @@ enum {
   LINALG_EIGH,        // eigenvalues in ascending order and eigenvectors, as columns, of a symmetric A
   LINALG_SVD,         // singular values in descending order, U, and V', of A = U S V'
   LINALG_LSTSQ,       // the least X of those that make A X - B least
+  LINALG_EIG,         // complex eigenvalues and eigenvectors, as columns
 };
 
 enum { LINALG_OK = 0, LINALG_SINGULAR, LINALG_NOT_POSITIVE, LINALG_DIVERGED, LINALG_STATUSES };
 
-// Matrices are contiguous and row-major, of float (dtype PLAIT_F32) or double. A is [m, n] and B [n, k], or [m, k] for LSTSQ.
+// Matrices are contiguous and row-major, of float (dtype PLAIT_F32) or double, or of complex numbers of such parts, which want LAPACK. A is [m, n] and B [n, k], or [m, k] for LSTSQ.
 struct plaitk_linalg {
   int32_t op, dtype;
+  int32_t is_complex;     // so is all but LSTSQ for; EIG always
+  int32_t real;           // of EIG: A is real
   int64_t batch, m, n, k;
   const void *a, *b;
   void *out[3];           // eigenvectors and singular vectors may be NULL
