@@ -2649,6 +2649,163 @@ plait_tensor plait_xlogy(plait_tensor input, plait_tensor other, double other_nu
 //   - other: the other operand, a tensor that broadcasts or a number
 plait_status plait_xlogy_in_place(plait_tensor input, plait_tensor other, double other_number);
 
+// --- fft ---
+
+// The discrete Fourier transform along a dimension.
+//   - n (absent): the length that the dimension is cut to, or extended to with zeros; by default its size
+//   - dim (-1): the dimension that is transformed
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_fft(plait_tensor input, int64_t n, bool has_n, int64_t dim, plait_string norm);
+
+// The frequency of each element of a transform of n numbers: 0, 1/(n d) and so on, then negative ones.
+//   - n: the length of the transform
+//   - d (1): the distance of the numbers
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_fft_fftfreq(int64_t n, double d, plait_dtype dtype, plait_device device,
+		bool requires_grad);
+
+// The discrete Fourier transform over several dimensions.
+//   - s (absent): the length that each dimension is cut to, or extended to with zeros; -1 leaves it
+//   - dim (absent): the dimensions that are transformed, by default as many of the last as s has lengths, or
+//     all
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_fftn(plait_tensor input, plait_ints s, int64_t s_len, plait_ints dim, int64_t dim_len,
+		plait_string norm);
+
+// The elements of a transform with the zero frequency in the middle.
+//   - dim (absent): the dimensions that are moved, by default all
+plait_tensor plait_fft_fftshift(plait_tensor input, plait_ints dim, int64_t dim_len);
+
+// The real discrete Fourier transform of numbers of which elements 0 to n/2 are given: the others are their
+// conjugates.
+//   - n (absent): the length of the result, by default 2 (size - 1)
+//   - dim (-1): the dimension that is transformed
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_hfft(plait_tensor input, int64_t n, bool has_n, int64_t dim, plait_string norm);
+
+// The real discrete Fourier transform over several dimensions of numbers of which, along the last, elements 0
+// to n/2 are given.
+//   - s (absent): the length that each dimension is cut to, or extended to with zeros; -1 leaves it
+//   - dim (absent): the dimensions that are transformed, by default as many of the last as s has lengths, or
+//     all
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_hfftn(plait_tensor input, plait_ints s, int64_t s_len, plait_ints dim, int64_t dim_len,
+		plait_string norm);
+
+// The inverse of `fft` along a dimension.
+//   - n (absent): the length that the dimension is cut to, or extended to with zeros; by default its size
+//   - dim (-1): the dimension that is transformed
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_ifft(plait_tensor input, int64_t n, bool has_n, int64_t dim, plait_string norm);
+
+// The inverse of `fftn`.
+//   - s (absent): the length that each dimension is cut to, or extended to with zeros; -1 leaves it
+//   - dim (absent): the dimensions that are transformed, by default as many of the last as s has lengths, or
+//     all
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_ifftn(plait_tensor input, plait_ints s, int64_t s_len, plait_ints dim, int64_t dim_len,
+		plait_string norm);
+
+// The inverse of `fftshift`.
+//   - dim (absent): the dimensions that are moved, by default all
+plait_tensor plait_fft_ifftshift(plait_tensor input, plait_ints dim, int64_t dim_len);
+
+// The inverse of `hfft` of real numbers: elements 0 to n/2.
+//   - n (absent): the length that the dimension is cut to, or extended to with zeros; by default its size
+//   - dim (-1): the dimension that is transformed
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_ihfft(plait_tensor input, int64_t n, bool has_n, int64_t dim, plait_string norm);
+
+// The inverse of `hfftn` of real numbers.
+//   - s (absent): the length that each dimension is cut to, or extended to with zeros; -1 leaves it
+//   - dim (absent): the dimensions that are transformed, by default as many of the last as s has lengths, or
+//     all
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_ihfftn(plait_tensor input, plait_ints s, int64_t s_len, plait_ints dim,
+		int64_t dim_len, plait_string norm);
+
+// The real numbers of which the input is the `rfft`.
+//   - n (absent): the length of the result, by default 2 (size - 1)
+//   - dim (-1): the dimension that is transformed
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_irfft(plait_tensor input, int64_t n, bool has_n, int64_t dim, plait_string norm);
+
+// The real numbers of which the input is the `rfftn`.
+//   - s (absent): the length that each dimension is cut to, or extended to with zeros; -1 leaves it
+//   - dim (absent): the dimensions that are transformed, by default as many of the last as s has lengths, or
+//     all
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_irfftn(plait_tensor input, plait_ints s, int64_t s_len, plait_ints dim,
+		int64_t dim_len, plait_string norm);
+
+// Elements 0 to n/2 of the discrete Fourier transform of real numbers: the others are their conjugates.
+//   - n (absent): the length that the dimension is cut to, or extended to with zeros; by default its size
+//   - dim (-1): the dimension that is transformed
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_rfft(plait_tensor input, int64_t n, bool has_n, int64_t dim, plait_string norm);
+
+// The frequency of each element of a transform of n real numbers: 0, 1/(n d) and so on.
+//   - n: the length of the transform
+//   - d (1): the distance of the numbers
+//   - dtype (PLAIT_DEFAULT): of the result
+//   - device (PLAIT_DEFAULT): where the result goes
+//   - requires_grad (false): whether the result collects its gradient
+plait_tensor plait_fft_rfftfreq(int64_t n, double d, plait_dtype dtype, plait_device device,
+		bool requires_grad);
+
+// The discrete Fourier transform of real numbers over several dimensions, elements 0 to n/2 of the last.
+//   - s (absent): the length that each dimension is cut to, or extended to with zeros; -1 leaves it
+//   - dim (absent): the dimensions that are transformed, by default as many of the last as s has lengths, or
+//     all
+//   - norm ("backward"): what a transform to frequencies is divided by: nothing ("backward"), n ("forward"),
+//     or the square root of n ("ortho"); that back is divided by the rest of n
+plait_tensor plait_fft_rfftn(plait_tensor input, plait_ints s, int64_t s_len, plait_ints dim, int64_t dim_len,
+		plait_string norm);
+
+// The signals of which the input is the `stft`. Where frames overlap, they are weighted by their windows. It
+// may wait for the device.
+//   - input: [F, T] or [B, F, T]
+//   - n_fft: the number of elements of a frame
+//   - window (0): the weights of a frame's elements, by default ones
+//   - hop_length (absent): the distance of frames, by default n_fft // 4
+//   - win_length (absent): the length of the window, which is in the middle of a frame, by default n_fft
+//   - center (true): frame t is around element t * hop_length: the padding is cut off
+//   - normalized (false): multiply by the square root of n_fft
+//   - onesided (absent): only frequencies 0 to n_fft // 2 are given: by default where there are not n_fft
+//   - length (absent): the length of the signal, by default what the frames have
+//   - return_complex (false): the signal is complex
+plait_tensor plait_istft(plait_tensor input, int64_t n_fft, plait_tensor window, int64_t hop_length,
+		bool has_hop_length, int64_t win_length, bool has_win_length, bool center, bool normalized, bool onesided,
+		bool has_onesided, int64_t length, bool has_length, bool return_complex);
+
+// The short-time Fourier transform of signals: the transforms of frames, [F, T] or [B, F, T], of F
+// frequencies at T times.
+//   - input: signals, [L] or [B, L]
+//   - n_fft: the number of elements of a frame
+//   - window (0): the weights of a frame's elements, by default ones
+//   - hop_length (absent): the distance of frames, by default n_fft // 4
+//   - win_length (absent): the length of the window, which is in the middle of a frame, by default n_fft
+//   - center (true): frame t is around element t * hop_length, and the signal is padded at both ends
+//   - pad_mode ("reflect"): how: a mode of `pad`
+//   - normalized (false): divide by the square root of n_fft
+//   - onesided (absent): only frequencies 0 to n_fft // 2: by default where signal and window are real
+plait_tensor plait_stft(plait_tensor input, int64_t n_fft, plait_tensor window, int64_t hop_length,
+		bool has_hop_length, int64_t win_length, bool has_win_length, bool center, plait_string pad_mode,
+		bool normalized, bool onesided, bool has_onesided);
+
 // --- indexing ---
 
 // A copy with a diagonal replaced.

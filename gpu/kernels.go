@@ -9,6 +9,7 @@ import (
 	_ "github.com/plait-ml/plait/gpu/kernel/creation"
 	_ "github.com/plait-ml/plait/gpu/kernel/dropout"
 	_ "github.com/plait-ml/plait/gpu/kernel/elementwise"
+	_ "github.com/plait-ml/plait/gpu/kernel/fft"
 	_ "github.com/plait-ml/plait/gpu/kernel/indexing"
 	_ "github.com/plait-ml/plait/gpu/kernel/interpolate"
 	_ "github.com/plait-ml/plait/gpu/kernel/joining"

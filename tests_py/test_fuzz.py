@@ -102,7 +102,7 @@ def call(function):
 # Those that start threads, wait for others, change what the rest of this process can do, or make as many things as they
 # are asked for.
 APART = ("spawn", "set_num_threads", "set_num_interop_threads", "init_process_group", "irecv", "recv", "summary",
-         "forks", "TCPStore")
+         "forks", "TCPStore", "svd_lowrank", "pca_lowrank")
 log = os.fdopen(os.dup(1), "w", buffering=1)
 for name, function in callables():
     if name.rpartition(".")[2] in APART:

@@ -139,14 +139,15 @@ def test_errors_of_classes_are_the_files():
         plait.load(file_of(Breaks()))
 
 
-def test_they_are_the_processs():
+def test_those_of_a_context_are_its_threads():
     add_safe_globals([Settings])
     with safe_globals([Settings, three]):
+        assert set(get_safe_globals()) == {Settings, three}
         found = []
         thread = threading.Thread(target=lambda: found.extend(get_safe_globals()))
         thread.start()
         thread.join()
-        assert set(found) == {Settings, three}
+        assert found == [Settings]
     assert get_safe_globals() == [Settings]
     clear_safe_globals()
     assert get_safe_globals() == []

@@ -51,6 +51,16 @@ func DropoutOf(c *core.Call) DropoutAttrs {
 }
 
 // AddTo adds the attributes to a call and returns it.
+func (a FFTAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Dim), int64(a.Length), int64(a.Kind), Flag(a.Inverse)).Float(a.Scale)
+}
+
+// FFTOf reads the attributes of a call.
+func FFTOf(c *core.Call) FFTAttrs {
+	return FFTAttrs{int(c.Ints[0]), int(c.Ints[1]), FFTKind(c.Ints[2]), c.Ints[3] != 0, c.Floats[0]}
+}
+
+// AddTo adds the attributes to a call and returns it.
 func (a ScatterAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), int64(a.Mode)) }
 
 // ScatterOf reads the attributes of a call.

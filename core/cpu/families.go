@@ -11,6 +11,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/creation"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/elementwise"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/fft"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/indexing"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/interpolate"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/joining"

@@ -28,7 +28,7 @@ func TestRowsOverComplexNumbers(t *testing.T) {
 	var taken []string
 	t.Run("rows", func(t *testing.T) {
 		eachSample(t, func(t *testing.T, r *op.Row, s op.Sample) {
-			if s.DTypes != nil && len(s.DTypes) == 0 {
+			if s.DTypes != nil && len(s.DTypes) == 0 || r.Name == "stft" { // of complex signals it has other frequencies
 				return
 			}
 			sizes := func(out []*core.Tensor) []*core.Tensor {

@@ -99,7 +99,7 @@ func TestIntegersAgreeWithFloat64(t *testing.T) {
 				}
 				require.NoError(t, err, "%v", d)
 				require.Equal(t, want[i].Shape(), x.Shape())
-				require.Contains(t, []core.DType{d, core.Bool, core.Int64, core.Float32, want[i].DType()}, x.DType(), "%v", d)
+				require.Contains(t, []core.DType{d, core.Bool, core.Int64, core.Float32, core.Complex64, want[i].DType()}, x.DType(), "%v", d)
 				for j, w := range wanted[i] {
 					require.True(t, holds(x.DType(), w, g[j], loose(s)), "%v: output %d of %v, element %d: want %v, got %v", d, i, x.DType(), j, w, g[j])
 				}

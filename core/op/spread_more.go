@@ -20,6 +20,7 @@ func moreRules() map[string]*Rule {
 	composed := &Rule{}
 	add(composed, "allclose", "fliplr", "flipud", "msort", "atleast_1d", "atleast_2d", "atleast_3d", "tile")
 	// Creation takes no tensors, or their shapes alone, and random numbers are those of the whole tensor.
+	add(composed, "fft_fftfreq", "fft_rfftfreq")
 	add(composed, "arange", "empty", "eye", "full", "linspace", "logspace", "ones", "zeros", "tril_indices", "triu_indices",
 		"rand", "randint", "randn", "randperm", "rand_like", "randn_like", "randint_like",
 		"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "trunc_normal_", "uniform_",

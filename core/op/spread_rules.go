@@ -118,6 +118,17 @@ func init() {
 		}
 		return to
 	}), "linalg_det linalg_slogdet linalg_eigvals linalg_eigvalsh linalg_svdvals linalg_matrix_norm")
+	ruleNames(linear(worksAlong(2)), "fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft")
+	ruleNames(linear(dims(outsideFourier)), "fft_fftn fft_ifftn fft_rfftn fft_irfftn fft_hfftn fft_ihfftn")
+	ruleNames(linear(worksAlong(1)), "fft_fftshift fft_ifftshift")
+	for name, signals := range map[string]int{"stft": 2, "istft": 3} {
+		rules[name] = &Rule{Strategies: func(u *Use) []Strategy {
+			if u.Tensors[0].Dim() != signals {
+				return nil
+			}
+			return index(u, []string{"n", ""}, []string{"n"})
+		}}
+	}
 	rules["cat"] = &Rule{Strategies: joined(false, 1)}
 	rules["stack"] = &Rule{Strategies: joined(true, 1)}
 
@@ -227,6 +238,23 @@ func embedded(u *Use) []Strategy {
 		})
 	}
 	return list
+}
+
+// outsideFourier returns where the dimensions of a transform over several go: those that are transformed are kept whole.
+func outsideFourier(u *Use, shape []int) []int {
+	s, over := argument[[]int](u, 1), argument[[]int](u, 2)
+	to := same(len(shape))
+	for d := range to {
+		if over == nil && (s == nil || d >= len(shape)-len(s)) {
+			to[d] = -1
+		}
+	}
+	for _, d := range over {
+		if d = dimOf(d, len(shape)); d >= 0 && d < len(to) {
+			to[d] = -1
+		}
+	}
+	return to
 }
 
 // nothing returns zeros of a shape, which follow from x, a part without elements: this rank takes part in the derivatives as the others do.

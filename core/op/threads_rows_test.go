@@ -28,6 +28,8 @@ var large = map[string][]any{
 	"eye":          {200, 201},
 	"full":         {[]int{200, 201}, core.Num(1.5)},
 	"linspace":     {0.0, 1.0, 40000},
+	"fft_fftfreq":  {40000, 1.0},
+	"fft_rfftfreq": {80000, 1.0},
 	"logspace":     {0.0, 1.0, 40000, 10.0},
 	"ones":         {[]int{200, 201}},
 	"rand":         {[]int{200, 201}},

@@ -24,6 +24,7 @@ AREAS = [
     ("linalg", "plait.linalg", "plait.linalg"),
     ("special", "plait.special", "plait.special"),
     ("sparse", "plait.sparse", "plait.sparse"),
+    ("fft", "plait.fft", "plait.fft"),
     ("autograd", "plait.autograd", "plait.autograd"),
     ("func", "plait.func", "plait.func"),
     ("nn", "plait.nn", "plait.nn"),
@@ -143,6 +144,7 @@ PLACES = [
     ("plait.Tensor", ""),
     ("plait.nn.functional", ""),
     ("plait.special", "special_"),
+    ("plait.fft", "fft_"),
     ("plait.linalg", "linalg_"),
 ]
 

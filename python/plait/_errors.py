@@ -90,7 +90,7 @@ def _checkpoint_class(kind: type[Exception]) -> type[CheckpointError]:
 def checkpoint_error(op: str, path: str, error: Exception) -> CheckpointError:
     """Returns an exception as a CheckpointError that names the operation and the file."""
     text = str(error) or type(error).__name__
-    if path not in text:
+    if str(path) not in text:
         text = f"{path}: {text}"
     made = _checkpoint_class(type(error))(text if text.startswith(f"{op}: ") else f"{op}: {text}")
     if isinstance(error, OSError) and isinstance(made, OSError):

@@ -118,6 +118,10 @@ shifted_chebyshev_polynomial_w sinc softmax spherical_bessel_j0 xlog1py xlogy ze
 addmm as_sparse_gradcheck check_sparse_tensor_invariants log_softmax mm sampled_addmm softmax spdiags spsolve
 sum
 """,
+    "fft": """
+fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn irfft irfft2
+irfftn rfft rfft2 rfftfreq rfftn
+""",
     "autograd": """
 Function backward detect_anomaly enable_grad forward_ad functional grad gradcheck gradgradcheck graph
 inference_mode no_grad set_detect_anomaly set_grad_enabled

@@ -125,7 +125,7 @@ func (a *arg) goParams() []string {
 	case floatArg:
 		return with("float64")
 	case boolArg:
-		return one("bool")
+		return with("bool")
 	case stringArg:
 		return one("string")
 	case dtypeArg:
@@ -159,7 +159,7 @@ func (a *arg) goValue() string {
 			return fmt.Sprintf("optional(int(%s), %s)", v, has)
 		}
 		return "int(" + v + ")"
-	case floatArg:
+	case floatArg, boolArg:
 		if a.ptr {
 			return fmt.Sprintf("optional(%s, %s)", v, has)
 		}

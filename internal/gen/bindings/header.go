@@ -154,7 +154,7 @@ func (a *arg) cParams() []string {
 		return []string{name, name + "_number"}
 	case tensorsArg, intsArg, floatsArg:
 		return []string{name, name + "_len"}
-	case intArg, floatArg:
+	case intArg, floatArg, boolArg:
 		if a.ptr {
 			return []string{name, "has_" + name}
 		}

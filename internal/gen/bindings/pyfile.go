@@ -277,6 +277,10 @@ func (a *arg) pythonValues() (before, values []string) {
 		if a.Optional {
 			return nil, []string{"0 if " + n + " is None else " + n}
 		}
+	case boolArg:
+		if a.ptr {
+			return nil, []string{"False if " + n + " is None else " + n, n + " is not None"}
+		}
 	case dtypeArg:
 		return nil, []string{"dtype_number(" + n + ")"}
 	case deviceArg:

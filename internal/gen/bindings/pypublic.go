@@ -60,7 +60,7 @@ func (w *writer) public() *public {
 		methodsByHand: map[string]string{}}
 	p.top, p.tensor = w.words("internal/coverage/top.txt"), w.words("internal/coverage/tensor.txt")
 	p.all = slices.Concat(p.top, p.tensor, w.words("internal/coverage/functional.txt"))
-	for _, name := range []string{"_functions/methods.py", "_tensors/properties.py", "_autograd/gradients.py"} {
+	for _, name := range []string{"_functions/methods.py", "_tensors/properties.py", "_tensors/sparse.py", "_autograd/gradients.py"} {
 		namesIn(w.text("python/plait/"+name), "    ", p.attributesByHand)
 	}
 	modules, _ := filepath.Glob(filepath.Join(w.root, "python/plait/_functions/*.py"))
@@ -81,7 +81,7 @@ func (w *writer) public() *public {
 func (p *public) own(c *call) bool {
 	n := c.row.Name
 	return len(p.python[n]) == 0 && len(p.python[c.name]) == 0 && !slices.Contains(p.all, n) && !slices.Contains(p.all, c.name) &&
-		!strings.HasPrefix(n, "special_") && !strings.HasPrefix(n, "linalg_")
+		!strings.HasPrefix(n, "special_") && !strings.HasPrefix(n, "linalg_") && !strings.HasPrefix(n, "fft_")
 }
 
 // function reports whether the operation is a function at the top of the package.

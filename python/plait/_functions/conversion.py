@@ -362,11 +362,6 @@ def resolve_neg(input: Tensor) -> Tensor:
     return input
 
 
-def to_dense(self: Tensor, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Tensor:
-    """Returns the tensor, converted to `dtype` if that is given: it is dense."""
-    return self if dtype is None else self.to(dtype)
-
-
 def is_pinned(self: Tensor, device: DeviceLike | None = None) -> bool:
     """Whether the memory is pinned: never."""
     return False

@@ -15,6 +15,7 @@ from plait._functions.matrix import *
 from plait._functions.order import *
 from plait._functions.reduction import *
 from plait._functions.shape import *
+from plait._functions.spectral import *
 from plait._functions.splitting import *
 from plait._functions.windows import *
 from plait._ops.functions import *

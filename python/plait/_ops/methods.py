@@ -11,6 +11,7 @@ from plait._functions import (
     order,
     reduction,
     shape,
+    spectral,
     splitting,
 )
 from plait._functions._checked import method
@@ -339,6 +340,7 @@ class TensorMethods:
     isneginf = method(arithmetic.isneginf)
     isposinf = method(arithmetic.isposinf)
     isreal = method(arithmetic.isreal)
+    istft = method(spectral.istft)
     kthvalue = order.kthvalue
     log_softmax = arithmetic.log_softmax
     logcumsumexp = order.logcumsumexp
@@ -396,6 +398,7 @@ class TensorMethods:
     squeeze = shape.squeeze
     squeeze_ = method(shape.squeeze_)
     std = reduction.std
+    stft = method(spectral.stft)
     storage = conversion.storage
     sub = arithmetic.sub
     sub_ = arithmetic.sub_
@@ -409,7 +412,6 @@ class TensorMethods:
     take_along_dim = indexing.take_along_dim
     tensor_split = splitting.tensor_split
     to = conversion.to
-    to_dense = conversion.to_dense
     topk = order.topk
     transpose_ = shape.transpose_
     triangular_solve = method(matrix.triangular_solve)

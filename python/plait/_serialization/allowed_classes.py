@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ Allowance: TypeAlias = Callable[..., Any] | tuple[Callable[..., Any], str]
 REFUSED = {"nt", "os", "posix", "subprocess", "sys"}  # nothing from there is allowed, whatever the program says
 
 _allowed: dict[str, Allowance] = {}  # by the name in a file
+_inside: ContextVar[dict[str, Allowance] | None] = ContextVar("allowed in checkpoints", default=None)
 
 
 def _name(allowance: Allowance) -> str:
@@ -46,27 +48,31 @@ def clear_safe_globals() -> None:
 
 
 def get_safe_globals() -> list[Allowance]:
-    """Returns what `add_safe_globals` allowed."""
-    return list(_allowed.values())
+    """Returns what `add_safe_globals` and the contexts around allow."""
+    return list(_all().values())
+
+
+def _all() -> dict[str, Allowance]:
+    return {**_allowed, **(_inside.get() or {})}
 
 
 class safe_globals:  # noqa: N801
-    """A context in which `load` allows classes and functions as `add_safe_globals` does, in the whole process."""
+    """A context in which `load` allows classes and functions as `add_safe_globals` does, in this thread."""
 
     def __init__(self, safe_globals: Iterable[Allowance]) -> None:
-        self._inside = list(safe_globals)
+        self._more = list(safe_globals)
+        self._tokens: list[Token[dict[str, Allowance] | None]] = []
 
     def __enter__(self) -> None:
-        self._before = dict(_allowed)
-        add_safe_globals(self._inside)
+        more = {_name(allowance): allowance for allowance in self._more}
+        self._tokens.append(_inside.set({**(_inside.get() or {}), **more}))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _allowed.clear()
-        _allowed.update(self._before)
+        _inside.reset(self._tokens.pop())
 
 
 def allowed() -> dict[str, Any]:
     """Returns the classes and functions by their names in files."""
-    return {k: v[0] if isinstance(v, tuple) else v for k, v in list(_allowed.items())}
+    return {k: v[0] if isinstance(v, tuple) else v for k, v in _all().items()}

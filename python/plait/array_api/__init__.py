@@ -64,6 +64,7 @@ from plait import uint32 as uint32
 from plait import uint64 as uint64
 from plait._public import publish as _publish
 from plait._tensor import Tensor as _Tensor
+from plait.array_api import fft as fft
 from plait.array_api import linalg as linalg
 from plait.array_api._arrays import *
 from plait.array_api._creation import *
@@ -77,4 +78,4 @@ __array_api_version__ = "2023.12"
 Array = _Tensor
 bitwise_invert = _bitwise_not
 
-_publish(globals(), "__array_api_version__", "__array_namespace_info__", "linalg")
+_publish(globals(), "__array_api_version__", "__array_namespace_info__", "fft", "linalg")

@@ -6,7 +6,7 @@ Example:
 
 from __future__ import annotations
 
-from plait.distributed.run.__main__ import main
-
 if __name__ == "__main__":
+    from plait.distributed.run.__main__ import main
+
     main(launch=True)

@@ -25,11 +25,6 @@ REFUSED = {
         "a distributed tensor's to_local has its part",
         "compute_local_shape_and_global_offset",
     ),
-    "torch.fft": (
-        "there are no Fourier transforms yet",
-        "fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq "
-        "rfftn",
-    ),
     "torch.nn.attention.flex_attention": (
         "there is no flexible attention; give scaled_dot_product_attention a mask",
         "AuxOutput AuxRequest BlockMask _DEFAULT_SPARSE_BLOCK_SIZE and_masks create_block_mask create_mask "

@@ -1,0 +1,493 @@
+// The kernels for one element type and instruction set: T, LANES, TARGET, NAME and INT, an integer of the size of T.
+
+#define V NAME(fft_vector)
+#define U NAME(fft_unaligned)
+#define M NAME(fft_mask)
+#define ROW NAME(fft_row)
+#define INLINE static inline __attribute__((always_inline)) TARGET
+
+typedef T V __attribute__((vector_size(LANES * sizeof(T))));
+typedef T U __attribute__((vector_size(LANES * sizeof(T)), aligned(sizeof(T)), may_alias));
+typedef INT M __attribute__((vector_size(LANES * sizeof(T))));
+typedef struct {
+  V re, im;
+} ROW;
+
+#if LANES == 16
+#define EACH(F, h) \
+  F(h, 0), F(h, 1), F(h, 2), F(h, 3), F(h, 4), F(h, 5), F(h, 6), F(h, 7), F(h, 8), F(h, 9), F(h, 10), F(h, 11), F(h, 12), F(h, 13), F(h, 14), F(h, 15)
+#elif LANES == 8
+#define EACH(F, h) F(h, 0), F(h, 1), F(h, 2), F(h, 3), F(h, 4), F(h, 5), F(h, 6), F(h, 7)
+#elif LANES == 4
+#define EACH(F, h) F(h, 0), F(h, 1), F(h, 2), F(h, 3)
+#else
+#define EACH(F, h) F(h, 0), F(h, 1)
+#endif
+
+#ifdef __clang__
+#define SHUFFLE(a, b, F, h) __builtin_shufflevector(a, b, EACH(F, h))
+#else
+#define SHUFFLE(a, b, F, h) __builtin_shuffle(a, b, (M){EACH(F, h)})
+#endif
+
+// Of the elements of a and then b: every second one; two by two; blocks of h elements of both in turn.
+#define EVEN(h, i) 2 * (i)
+#define ODD(h, i) 2 * (i) + 1
+#define LOW(h, i) (i) / 2 + (i) % 2 * LANES
+#define HIGH(h, i) (i) / 2 + (i) % 2 * LANES + LANES / 2
+#define UPPER(h, i) ((i) & (h) ? (i) - (h) + LANES : (i))
+#define LOWER(h, i) ((i) & (h) ? (i) + LANES : (i) + (h))
+
+#define TRANSPOSE_STEP(x, h)                                    \
+  for (int i = 0; i < LANES; i++) {                             \
+    if (i & (h)) continue;                                      \
+    V a = x[i], b = x[i + (h)];                                 \
+    x[i] = SHUFFLE(a, b, UPPER, h);                             \
+    x[i + (h)] = SHUFFLE(a, b, LOWER, h);                       \
+  }
+
+INLINE void NAME(transpose)(V *x) {
+#if LANES > 8
+  TRANSPOSE_STEP(x, 8)
+#endif
+#if LANES > 4
+  TRANSPOSE_STEP(x, 4)
+#endif
+#if LANES > 2
+  TRANSPOSE_STEP(x, 2)
+#endif
+  TRANSPOSE_STEP(x, 1)
+}
+
+INLINE V NAME(at)(const T *p) { return (V) * (const U *)p; }
+INLINE void NAME(to)(T *p, V v) { *(U *)p = (U)v; }
+
+// times multiplies a row by the complex number at w.
+INLINE ROW NAME(times)(ROW x, const T *w) {
+  T c = w[0], s = w[1];
+  return (ROW){x.re * c - x.im * s, x.im * c + x.re * s};
+}
+
+// Whether the pointers of all lanes follow each other in steps of `unit` elements.
+INLINE bool NAME(adjacent)(T *const *p, int64_t unit) {
+  for (int l = 1; l < LANES; l++) {
+    if (p[l] - p[0] != unit * l) return false;
+  }
+  return true;
+}
+
+// load reads `rows` elements of each lane, `step` apart, with imaginary parts `imag` after the real ones; of FFT_REAL they are 0. Element i
+// becomes row order[i], or i. swap exchanges the parts.
+static TARGET void NAME(load)(ROW *x, const int32_t *order, int64_t rows, T *const *p, int64_t step, int64_t imag,
+                              bool swap) {
+#define PUT(i, a, b)                                              \
+  {                                                               \
+    int64_t at_ = order ? order[i] : (i);                         \
+    x[at_] = swap ? (ROW){b, a} : (ROW){a, b};                    \
+  }
+  const V zero = {0};
+  if (imag == 1 && NAME(adjacent)(p, 2)) {
+    for (int64_t i = 0; i < rows; i++) {
+      const T *q = p[0] + i * step;
+      V a = NAME(at)(q), b = NAME(at)(q + LANES);
+      PUT(i, SHUFFLE(a, b, EVEN, 0), SHUFFLE(a, b, ODD, 0))
+    }
+    return;
+  }
+  if (NAME(adjacent)(p, 1)) {
+    for (int64_t i = 0; i < rows; i++) {
+      const T *q = p[0] + i * step;
+      PUT(i, NAME(at)(q), imag == FFT_REAL ? zero : NAME(at)(q + imag))
+    }
+    return;
+  }
+  int64_t i = 0;
+  if (step == 2 && imag == 1) {
+    for (; i + LANES / 2 <= rows; i += LANES / 2) {
+      V v[LANES];
+      for (int l = 0; l < LANES; l++) v[l] = NAME(at)(p[l] + 2 * i);
+      NAME(transpose)(v);
+      for (int j = 0; j < LANES / 2; j++) PUT(i + j, v[2 * j], v[2 * j + 1])
+    }
+  } else if (step == 1 && imag == FFT_REAL) {
+    for (; i + LANES <= rows; i += LANES) {
+      V v[LANES];
+      for (int l = 0; l < LANES; l++) v[l] = NAME(at)(p[l] + i);
+      NAME(transpose)(v);
+      for (int j = 0; j < LANES; j++) PUT(i + j, v[j], zero)
+    }
+  }
+  for (; i < rows; i++) {
+    V a = zero, b = zero;
+    for (int l = 0; l < LANES; l++) {
+      a[l] = p[l][i * step];
+      if (imag != FFT_REAL) b[l] = p[l][i * step + imag];
+    }
+    PUT(i, a, b)
+  }
+#undef PUT
+}
+
+// store writes `rows` rows to the first `lanes` lanes, as load reads them, times `scale`; imaginary parts times
+// `imag_scale`, or, for FFT_REAL, not at all.
+static TARGET void NAME(store)(const ROW *x, int64_t rows, T *const *p, int64_t lanes, int64_t step, int64_t imag,
+                               T scale, T imag_scale, bool swap) {
+#define RE(i) ((swap ? x[i].im : x[i].re) * scale)
+#define IM(i) ((swap ? x[i].re : x[i].im) * imag_scale)
+  if (lanes == LANES && imag == 1 && NAME(adjacent)(p, 2)) {
+    for (int64_t i = 0; i < rows; i++) {
+      V a = RE(i), b = IM(i);
+      T *q = p[0] + i * step;
+      NAME(to)(q, SHUFFLE(a, b, LOW, 0));
+      NAME(to)(q + LANES, SHUFFLE(a, b, HIGH, 0));
+    }
+    return;
+  }
+  if (lanes == LANES && NAME(adjacent)(p, 1)) {
+    for (int64_t i = 0; i < rows; i++) {
+      T *q = p[0] + i * step;
+      NAME(to)(q, RE(i));
+      if (imag != FFT_REAL) NAME(to)(q + imag, IM(i));
+    }
+    return;
+  }
+  int64_t i = 0;
+  if (step == 2 && imag == 1) {
+    for (; i + LANES / 2 <= rows; i += LANES / 2) {
+      V v[LANES];
+      for (int j = 0; j < LANES / 2; j++) v[2 * j] = RE(i + j), v[2 * j + 1] = IM(i + j);
+      NAME(transpose)(v);
+      for (int l = 0; l < lanes; l++) NAME(to)(p[l] + 2 * i, v[l]);
+    }
+  } else if (step == 1 && imag == FFT_REAL) {
+    for (; i + LANES <= rows; i += LANES) {
+      V v[LANES];
+      for (int j = 0; j < LANES; j++) v[j] = RE(i + j);
+      NAME(transpose)(v);
+      for (int l = 0; l < lanes; l++) NAME(to)(p[l] + i, v[l]);
+    }
+  }
+  for (; i < rows; i++) {
+    V a = RE(i), b = IM(i);
+    for (int l = 0; l < lanes; l++) {
+      p[l][i * step] = a[l];
+      if (imag != FFT_REAL) p[l][i * step + imag] = b[l];
+    }
+  }
+#undef RE
+#undef IM
+}
+
+// A butterfly is the transform of r rows, m apart. In the first pass m is 1 and the rows are not multiplied.
+#define EACH_BUTTERFLY(r)                                                    \
+  for (int64_t b_ = 0; b_ < n; b_ += (r) * m)                                \
+    for (int64_t k = 0; k < m; k++)
+
+#define TWIDDLED(j, r) (first ? q[(j) * m] : NAME(times)(q[(j) * m], w + 2 * (k * ((r) - 1) + (j) - 1)))
+
+INLINE void NAME(pass2)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
+  EACH_BUTTERFLY(2) {
+    ROW *q = x + b_ + k, a = q[0], b = TWIDDLED(1, 2);
+    q[0] = (ROW){a.re + b.re, a.im + b.im};
+    q[m] = (ROW){a.re - b.re, a.im - b.im};
+  }
+}
+
+INLINE void NAME(pass3)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
+  const T h = (T)0.866025403784438646763723;  // sin(tau / 3)
+  EACH_BUTTERFLY(3) {
+    ROW *q = x + b_ + k, a = q[0], b = TWIDDLED(1, 3), c = TWIDDLED(2, 3);
+    V sr = b.re + c.re, si = b.im + c.im, dr = (b.re - c.re) * h, di = (b.im - c.im) * h;
+    V mr = a.re - sr * (T)0.5, mi = a.im - si * (T)0.5;
+    q[0] = (ROW){a.re + sr, a.im + si};
+    q[m] = (ROW){mr + di, mi - dr};
+    q[2 * m] = (ROW){mr - di, mi + dr};
+  }
+}
+
+INLINE void NAME(pass4)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
+  EACH_BUTTERFLY(4) {
+    ROW *q = x + b_ + k, a = q[0], b = TWIDDLED(1, 4), c = TWIDDLED(2, 4), d = TWIDDLED(3, 4);
+    V er = a.re + c.re, ei = a.im + c.im, fr = a.re - c.re, fi = a.im - c.im;
+    V gr = b.re + d.re, gi = b.im + d.im, hr = b.re - d.re, hi = b.im - d.im;
+    q[0] = (ROW){er + gr, ei + gi};
+    q[m] = (ROW){fr + hi, fi - hr};
+    q[2 * m] = (ROW){er - gr, ei - gi};
+    q[3 * m] = (ROW){fr - hi, fi + hr};
+  }
+}
+
+INLINE void NAME(pass5)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
+  // The cosines and sines of tau / 5 and twice that.
+  const T c1 = (T)0.309016994374947424102293, c2 = (T)-0.809016994374947424102293;
+  const T s1 = (T)0.951056516295153572116439, s2 = (T)0.587785252292473129168706;
+  EACH_BUTTERFLY(5) {
+    ROW *q = x + b_ + k, a = q[0], b = TWIDDLED(1, 5), c = TWIDDLED(2, 5), d = TWIDDLED(3, 5), e = TWIDDLED(4, 5);
+    V pr = b.re + e.re, pi = b.im + e.im, qr = c.re + d.re, qi = c.im + d.im;
+    V ur = b.re - e.re, ui = b.im - e.im, vr = c.re - d.re, vi = c.im - d.im;
+    V fr = a.re + c1 * pr + c2 * qr, fi = a.im + c1 * pi + c2 * qi;
+    V gr = a.re + c2 * pr + c1 * qr, gi = a.im + c2 * pi + c1 * qi;
+    V hr = s1 * ur + s2 * vr, hi = s1 * ui + s2 * vi;
+    V kr = s2 * ur - s1 * vr, ki = s2 * ui - s1 * vi;
+    q[0] = (ROW){a.re + pr + qr, a.im + pi + qi};
+    q[m] = (ROW){fr + hi, fi - hr};
+    q[2 * m] = (ROW){gr + ki, gi - kr};
+    q[3 * m] = (ROW){gr - ki, gi + kr};
+    q[4 * m] = (ROW){fr - hi, fi + hr};
+  }
+}
+
+// pass takes any odd radix. roots are the powers of the root of that order.
+static TARGET void NAME(pass)(ROW *x, int64_t n, int64_t m, int r, const T *roots, const T *w, bool first) {
+  EACH_BUTTERFLY(r) {
+    ROW *q = x + b_ + k, sum[FFT_MAX_RADIX / 2 + 1], diff[FFT_MAX_RADIX / 2 + 1], a = q[0], total = a;
+    for (int j = 1; j <= r / 2; j++) {
+      ROW b = TWIDDLED(j, r), c = TWIDDLED(r - j, r);
+      sum[j] = (ROW){b.re + c.re, b.im + c.im};
+      diff[j] = (ROW){b.re - c.re, b.im - c.im};
+      total.re += sum[j].re, total.im += sum[j].im;
+    }
+    q[0] = total;
+    for (int i = 1; i <= r / 2; i++) {
+      ROW e = a, o = {{0}, {0}};
+      for (int j = 1, at = i; j <= r / 2; j++, at += i, at -= at >= r ? r : 0) {
+        T c = roots[2 * at], s = roots[2 * at + 1];
+        e.re += sum[j].re * c, e.im += sum[j].im * c;
+        o.re += diff[j].re * s, o.im += diff[j].im * s;
+      }
+      q[i * m] = (ROW){e.re - o.im, e.im + o.re};
+      q[(r - i) * m] = (ROW){e.re + o.im, e.im - o.re};
+    }
+  }
+}
+
+// transform makes rows, loaded in the plan's order, their transform.
+static TARGET void NAME(transform)(const struct fft_plan *p, ROW *x) {
+  const T *w = p->twiddles;
+  int64_t n = p->n, m = 1;
+  for (int i = 0; i < p->passes; i++) {
+    int r = p->radix[i];
+    const T *roots = w;
+    if (r > FFT_UNROLLED) w += 2 * r;
+    switch (r) {
+      case 1: break;
+      case 2: i ? NAME(pass2)(x, n, m, w, false) : NAME(pass2)(x, n, 1, w, true); break;
+      case 3: i ? NAME(pass3)(x, n, m, w, false) : NAME(pass3)(x, n, 1, w, true); break;
+      case 4: i ? NAME(pass4)(x, n, m, w, false) : NAME(pass4)(x, n, 1, w, true); break;
+      case 5: i ? NAME(pass5)(x, n, m, w, false) : NAME(pass5)(x, n, 1, w, true); break;
+      default: NAME(pass)(x, n, m, r, roots, w, i == 0);
+    }
+    if (i) w += 2 * m * (r - 1);
+    m *= r;
+  }
+}
+
+// separated returns element k of the transform of a real line, and in *other the one opposite, from elements k and m - k
+// of that of its m points, where w is the k-th power of the root.
+INLINE ROW NAME(separated)(ROW a, ROW b, const T *w, ROW *other) {
+  const T half = (T)0.5;
+  ROW even = {(a.re + b.re) * half, (a.im - b.im) * half};
+  ROW odd = NAME(times)((ROW){(a.im + b.im) * half, (b.re - a.re) * half}, w);
+  *other = (ROW){even.re - odd.re, odd.im - even.im};
+  return (ROW){even.re + odd.re, even.im + odd.im};
+}
+
+// joined is the way back, times 2. w is the conjugate of the power.
+INLINE ROW NAME(joined)(ROW a, ROW b, const T *w, ROW *other) {
+  ROW sum = {a.re + b.re, a.im - b.im};
+  ROW d = NAME(times)((ROW){a.re - b.re, a.im + b.im}, w);
+  ROW p = {-d.im, d.re};
+  *other = (ROW){sum.re - p.re, p.im - sum.im};
+  return (ROW){sum.re + p.re, sum.im + p.im};
+}
+
+// swaps reports whether a transform is the inverse one.
+INLINE bool NAME(swaps)(const struct plaitk_fft *f) {
+  return f->kind == FFT_HALF_TO_REAL || (f->kind == FFT_COMPLEX && f->inverse);
+}
+
+INLINE ROW NAME(conjugate)(ROW a) { return (ROW){a.re, -a.im}; }
+INLINE ROW NAME(swapped)(ROW a) { return (ROW){a.im, a.re}; }
+
+static TARGET void NAME(lines)(const struct plaitk_fft *f, int64_t first, void *scratch) {
+  const struct plaitk_fft_plan *p = f->plan;
+  int64_t lanes = f->lines - first < LANES ? f->lines - first : LANES, points = p->points, half = p->n / 2;
+  T *in[LANES], *out[LANES];
+  for (int l = 0; l < LANES; l++) {
+    int64_t rest = first + (l < lanes ? l : lanes - 1), i = 0, o = 0;
+    for (int d = f->nk - 1; d >= 0; d--) {
+      int64_t at = rest % f->ksize[d];
+      rest /= f->ksize[d], i += at * f->kin[d], o += at * f->kout[d];
+    }
+    in[l] = (T *)f->in + i, out[l] = (T *)f->out + o;
+  }
+  ROW *x = scratch, *y = x + points;
+  const int32_t *order = p->whole.order;
+  const T *w = p->halves;
+  T scale = (T)f->scale, imag_scale = f->inverse ? -scale : scale;
+  switch (f->kind) {
+    case FFT_COMPLEX:
+      NAME(load)(x, order, points, in, f->in_step, 1, f->inverse);
+      NAME(transform)(&p->whole, x);
+      NAME(store)(x, points, out, lanes, f->out_step, 1, scale, scale, f->inverse);
+      break;
+    case FFT_REAL_TO_HALF:
+      if (!w) {
+        NAME(load)(x, order, points, in, f->in_step, FFT_REAL, false);
+        NAME(transform)(&p->whole, x);
+        NAME(store)(x, half + 1, out, lanes, f->out_step, 1, scale, imag_scale, false);
+        break;
+      }
+      NAME(load)(x, order, points, in, 2 * f->in_step, f->in_step, false);
+      NAME(transform)(&p->whole, x);
+      for (int64_t k = 0; k <= points / 2; k++) {
+        ROW other, a = NAME(separated)(x[k], x[k ? points - k : 0], w + 2 * k, &other);
+        y[points - k] = other, y[k] = a;
+      }
+      NAME(store)(y, points + 1, out, lanes, f->out_step, 1, scale, imag_scale, false);
+      break;
+    default:
+      NAME(load)(y, NULL, half + 1, in, f->in_step, 1, false);
+      if (!f->inverse) {
+        for (int64_t k = 0; k <= half; k++) y[k] = NAME(conjugate)(y[k]);
+      }
+      y[0].im = (V){0};
+      if (!w) {
+        x[order[0]] = NAME(swapped)(y[0]);
+        for (int64_t k = 1; k <= half; k++) {
+          x[order[k]] = NAME(swapped)(y[k]), x[order[points - k]] = NAME(swapped)(NAME(conjugate)(y[k]));
+        }
+        NAME(transform)(&p->whole, x);
+        NAME(store)(x, points, out, lanes, f->out_step, FFT_REAL, scale, scale, true);
+        break;
+      }
+      y[points].im = (V){0};
+      for (int64_t k = 0; k <= points / 2; k++) {
+        T conj[2] = {w[2 * k], -w[2 * k + 1]};
+        ROW other, a = NAME(joined)(y[k], y[points - k], conj, &other);
+        if (k) x[order[points - k]] = NAME(swapped)(other);
+        x[order[k]] = NAME(swapped)(a);
+      }
+      NAME(transform)(&p->whole, x);
+      NAME(store)(x, points, out, lanes, 2 * f->out_step, f->out_step, scale, scale, true);
+  }
+}
+
+static TARGET void NAME(columns)(const struct plaitk_fft *f, const void *in, int64_t step, int64_t imag, int64_t first,
+                                 void *middle, void *scratch) {
+  const struct plaitk_fft_plan *p = f->plan;
+  T *q[LANES];
+  for (int l = 0; l < LANES; l++) {
+    int64_t j = first + l < p->n2 ? first + l : p->n2 - 1;
+    q[l] = (T *)in + j * step;
+  }
+  ROW *x = scratch, *y = (ROW *)middle + first / LANES;
+  NAME(load)(x, p->first.order, p->n1, q, p->n2 * step, imag, NAME(swaps)(f));
+  NAME(transform)(&p->first, x);
+  const T *w = (const T *)p->in_group + 2 * (first % FFT_GROUP), *g = (const T *)p->of_group + 2 * (first / FFT_GROUP) * p->n1;
+  int64_t blocks = (p->n2 + LANES - 1) / LANES;
+  for (int64_t k = 0; k < p->n1; k++, w += 2 * FFT_GROUP, g += 2) {
+    V a = NAME(at)(w), b = NAME(at)(w + LANES);
+    ROW e = NAME(times)((ROW){SHUFFLE(a, b, EVEN, 0), SHUFFLE(a, b, ODD, 0)}, g);
+    y[k * blocks] = (ROW){x[k].re * e.re - x[k].im * e.im, x[k].re * e.im + x[k].im * e.re};
+  }
+}
+
+static TARGET void NAME(rows)(const struct plaitk_fft *f, const void *middle, int64_t first, void *out, int64_t step,
+                              int64_t imag, double scale, void *scratch) {
+  const struct plaitk_fft_plan *p = f->plan;
+  int64_t lanes = p->n1 - first < LANES ? p->n1 - first : LANES, blocks = (p->n2 + LANES - 1) / LANES;
+  ROW *x = scratch;
+  const ROW *q[LANES];
+  T *to[LANES];
+  for (int l = 0; l < LANES; l++) {
+    int64_t k = first + (l < lanes ? l : lanes - 1);
+    q[l] = (const ROW *)middle + k * blocks, to[l] = (T *)out + k * step;
+  }
+  for (int64_t b = 0; b < blocks; b++) {
+    V re[LANES], im[LANES];
+    for (int l = 0; l < LANES; l++) re[l] = q[l][b].re;
+    NAME(transpose)(re);
+    for (int l = 0; l < LANES; l++) im[l] = q[l][b].im;
+    NAME(transpose)(im);
+    const int32_t *order = p->second.order + b * LANES;
+    int64_t count = p->n2 - b * LANES;
+    for (int j = 0; j < LANES && j < count; j++) x[order[j]] = (ROW){re[j], im[j]};
+  }
+  NAME(transform)(&p->second, x);
+  NAME(store)(x, p->n2, to, lanes, p->n1 * step, imag, (T)scale, (T)scale, NAME(swaps)(f));
+}
+
+// A complex number as a row of one lane each would be slow, so the same formulas are here for numbers.
+#define SEPARATE(k)                                                                                      \
+  {                                                                                                      \
+    const T *a_ = z + 2 * (k), *b_ = z + 2 * ((k) ? m - (k) : 0), c_ = w[2 * (k)], s_ = w[2 * (k) + 1];  \
+    T er = (a_[0] + b_[0]) * (T)0.5, ei = (a_[1] - b_[1]) * (T)0.5;                                      \
+    T dr = (a_[1] + b_[1]) * (T)0.5, di = (b_[0] - a_[0]) * (T)0.5;                                      \
+    T qr = dr * c_ - di * s_, qi = di * c_ + dr * s_;                                                    \
+    T *y_ = y + (m - (k)) * step;                                                                        \
+    y_[0] = (er - qr) * scale, y_[1] = (qi - ei) * imag_scale;                                           \
+    y_ = y + (k) * step;                                                                                 \
+    y_[0] = (er + qr) * scale, y_[1] = (ei + qi) * imag_scale;                                           \
+  }
+
+static TARGET void NAME(separate)(const struct plaitk_fft *f, const void *points, int64_t first, int64_t last, void *out,
+                                  int64_t step) {
+  const T *z = points, *w = f->plan->halves;
+  T *y = out, scale = (T)f->scale, imag_scale = f->inverse ? -scale : scale;
+  int64_t m = f->plan->points;
+  if (!w) {
+    for (int64_t k = first; k < last; k++) y[k * step] = z[2 * k] * scale, y[k * step + 1] = z[2 * k + 1] * imag_scale;
+  } else if (step == 2) {
+    for (int64_t k = first; k < last; k++) SEPARATE(k)
+  } else {
+    for (int64_t k = first; k < last; k++) SEPARATE(k)
+  }
+}
+
+static TARGET void NAME(join)(const struct plaitk_fft *f, const void *in, int64_t step, int64_t first, int64_t last,
+                              void *points) {
+  const T *x = in, *w = f->plan->halves, sign = f->inverse ? (T)1 : (T)-1;
+  T *z = points;
+  int64_t m = f->plan->points;
+  for (int64_t k = first; k < last; k++) {
+    const T *a = x + k * step;
+    if (!w) {
+      T im = k ? a[1] * sign : 0;
+      z[2 * k] = a[0], z[2 * k + 1] = im;
+      if (k) z[2 * (m - k)] = a[0], z[2 * (m - k) + 1] = -im;
+      continue;
+    }
+    const T *b = x + (m - k) * step;
+    T ai = k ? a[1] * sign : 0, bi = k ? b[1] * sign : 0, c = w[2 * k], s = -w[2 * k + 1];
+    T sr = a[0] + b[0], si = ai - bi, dr = a[0] - b[0], di = ai + bi;
+    T pr = -(di * c + dr * s), pi = dr * c - di * s;
+    if (k) z[2 * (m - k)] = sr - pr, z[2 * (m - k) + 1] = pi - si;
+    z[2 * k] = sr + pr, z[2 * k + 1] = si + pi;
+  }
+}
+
+static const struct fft_kernels NAME(kernels) = {LANES, NAME(lines), NAME(columns), NAME(rows), NAME(separate), NAME(join)};
+
+#undef V
+#undef U
+#undef M
+#undef ROW
+#undef INLINE
+#undef EACH
+#undef SHUFFLE
+#undef EVEN
+#undef ODD
+#undef LOW
+#undef HIGH
+#undef UPPER
+#undef LOWER
+#undef TRANSPOSE_STEP
+#undef EACH_BUTTERFLY
+#undef TWIDDLED
+#undef SEPARATE
+#undef T
+#undef INT
+#undef LANES
+#undef TARGET
+#undef NAME
