@@ -319,3 +319,17 @@ def test_on_a_gpu():
         s = plait.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (3,))
         assert str(s.to("gpu:0").to("cpu")) == str(s)
     """)
+
+
+def test_dense_dimensions():
+    x = plait.eye(3)
+    s = x.to_sparse(dense_dim=1)
+    assert s.sparse_dim() == 1 and s.values().shape == (3, 3) and plait.equal(s.to_dense(), x)
+    for wrong, error, text in (
+        ({"dense_dim": 2}, ValueError, "between 0 and 1, got 2"),
+        ({"dense_dim": -1}, ValueError, "between 0 and 1, got -1"),
+        ({"dense_dim": 1, "sparse_dim": 1}, ValueError, "got both"),
+        ({"blocksize": (1, 1)}, NotImplementedError, "no blocks"),
+    ):
+        with pytest.raises(error, match=text):
+            x.to_sparse(**wrong)

@@ -10,6 +10,8 @@ from plait._engine.runtime import address, call, check, own
 from plait._layout import sparse_coo, sparse_csr
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from plait._tensor import Tensor
 
 _DENSE, _COO, _CSR = range(3)
@@ -24,17 +26,34 @@ class TensorSparsity:
         _h: int
         shape: Any
 
-    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+    def to_sparse(
+        self,
+        sparse_dim: int | None = None,
+        *,
+        layout: Any = None,
+        blocksize: Sequence[int] | None = None,
+        dense_dim: int | None = None,
+    ) -> Any:
         """Returns the elements that are not zero as a sparse tensor.
 
         Args:
             sparse_dim: how many of the dimensions, the first ones, get indices; None means all
             layout: `plait.sparse_coo`, which None means, or `plait.sparse_csr`
+            blocksize: must be None: there are no blocks
+            dense_dim: in place of sparse_dim, how many of the dimensions, the last ones, get none
         """
         if layout not in (None, sparse_coo, sparse_csr):
             raise NotImplementedError(f"to_sparse: layout must be plait.sparse_coo or plait.sparse_csr, got {layout!r}")
+        if blocksize is not None:
+            raise NotImplementedError(f"to_sparse: there are no blocks, got blocksize={blocksize}")
         if layout is sparse_csr:
-            return self.to_sparse_csr()
+            return self.to_sparse_csr(dense_dim)
+        if dense_dim is not None:
+            if sparse_dim is not None:
+                raise ValueError(f"to_sparse: got both sparse_dim={sparse_dim} and dense_dim={dense_dim}")
+            sparse_dim = len(self.shape) - dense_dim
+            if not 1 <= sparse_dim <= len(self.shape):
+                raise ValueError(f"to_sparse: dense_dim must lie between 0 and {len(self.shape) - 1}, got {dense_dim}")
         return own(call(_core.bind_SparseTo, self._h, _COO, -1 if sparse_dim is None else sparse_dim))
 
     def to_sparse_coo(self) -> Any:
