@@ -46,7 +46,6 @@ REASONS = {
 PLACES = {
     "_functions/conversion.py is_pinned device": REASONS["pin_memory"],
     "_functions/conversion.py pin_memory device": REASONS["pin_memory"],
-    "_functions/conversion.py to_dense masked_grad": "there are no sparse tensors",
     "_functions/config.py set_flush_denormal mode": "it returns False: denormal numbers cannot be flushed",
     "accelerator.py current_accelerator check_available": "it is always checked",
     "array_api/_types.py Info.default_dtypes device": "devices have the same dtypes",
