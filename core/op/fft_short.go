@@ -1,6 +1,8 @@
 package op
 
 import (
+	"math/cmplx"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 )
@@ -142,6 +144,7 @@ func ISTFT(x *core.Tensor, nfft int, window *core.Tensor, o STFTOptions) *core.T
 		op.failf(core.ValueError, "%d frames leave no signal", count)
 		return op.fail()
 	}
+	op.check(f.covers(nfft, count, start, min(end, whole)))
 	return op.compose(func() *core.Tensor {
 		y := x
 		if y.Dim() == 2 {
@@ -163,19 +166,42 @@ func ISTFT(x *core.Tensor, nfft int, window *core.Tensor, o STFTOptions) *core.T
 		weights := overlapped(Expand(Reshape(Square(weight), 1, 1, nfft), 1, count, nfft), f.hop)
 		have := min(end, whole) - start
 		y, weights = Narrow(y, 1, start, have), Narrow(weights, 1, start, have)
-		switch least, err := Amin(Abs(weights), nil, false).Item(); {
-		case err != nil:
-			return core.ErrorTensor(err)
-		case !(least > 1e-11):
-			return core.ErrorTensor(core.Errorf(core.ValueError, "istft", "the squares of the window's elements add up to 0 at some places, want a smaller "+
-				"hop_length than %d or another window", f.hop))
-		}
 		y = fitted(Div(y, weights), 1, end-start)
 		if x.Dim() == 2 {
 			y = Squeeze(y, 0)
 		}
 		return y
 	})
+}
+
+// covers returns an error if the squares of the windows of frames add up to 0 at a place from start to end. Far from both ends they are alike
+// from frame to frame.
+func (f frames) covers(nfft, count, start, end int) error {
+	if f.window == nil {
+		return nil
+	}
+	values, err := core.Values[complex128](f.window)
+	if err != nil {
+		return err
+	}
+	left := (nfft - len(values)) / 2
+	whole := nfft + f.hop*(count-1)
+	for place := start; place < end; place++ {
+		if inner := whole - nfft - f.hop; place == nfft+f.hop && place < inner {
+			place = inner
+		}
+		var sum complex128
+		for t := place / f.hop; t >= 0 && place-t*f.hop < nfft; t-- {
+			if i := place - t*f.hop - left; t < count && i >= 0 && i < len(values) {
+				sum += values[i] * values[i]
+			}
+		}
+		if !(cmplx.Abs(sum) > 1e-11) {
+			return core.Errorf(core.ValueError, "istft", "the squares of the window's elements add up to 0 at place %d, want a smaller hop_length than %d or "+
+				"another window", place, f.hop)
+		}
+	}
+	return nil
 }
 
 // overlapped returns the sums of frames, [B, T, n], that are hop apart: [B, L].
