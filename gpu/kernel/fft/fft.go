@@ -182,42 +182,45 @@ func (t *transform) swaps() bool {
 
 // load returns statements that set v to element j of the line.
 func (t *transform) load(step, length string) string {
-	text := ""
+	read := "real2(ld_x(place), ld_x(place + 1u))"
+	at, rest := "j", ""
 	switch t.Kind {
 	case contract.FFTRealToHalf:
-		return "      v = real2(ld_x(at_0 + j * " + step + "), 0.0);"
-	case contract.FFTComplex:
-		text = "      let place = at_0 + j * " + step + ";\n      v = real2(ld_x(place), ld_x(place + 1u));"
-	default:
-		text = "      let h = min(j, " + length + " - j);\n      let place = at_0 + h * " + step + ";\n      v = real2(ld_x(place), ld_x(place + 1u));\n" +
-			"      if (h == 0u || 2u * h == " + length + ") { v = real2(v.x, 0.0); }\n      if (j != h) { v = real2(v.x, -v.y); }"
-		if !t.Inverse {
-			text += "\n      v = real2(v.x, -v.y);"
+		read = "real2(ld_x(place), 0.0)"
+	case contract.FFTHalfToReal:
+		at = "h"
+		rest = fmt.Sprintf("      if (h == 0u || 2u * h == %s) { v = real2(v.x, 0.0); }\n", length)
+		if t.Inverse {
+			rest = fmt.Sprintf("%s      if (j != h) { v = real2(v.x, -v.y); }\n", rest)
+		} else {
+			rest = fmt.Sprintf("%s      if (j == h) { v = real2(v.x, -v.y); }\n", rest)
 		}
 	}
 	if t.swaps() {
-		text += "\n      v = real2(v.y, v.x);"
+		rest = fmt.Sprintf("%s      v = real2(v.y, v.x);\n", rest)
 	}
-	return text
+	return fmt.Sprintf("      let h = min(j, %s - j);\n      let place = at_0 + %s * %s;\n      v = %s;\n%s", length, at, step, read, rest)
 }
 
 // store returns statements that write v to element j of the line.
 func (t *transform) store(step, length, scale string) string {
-	text := "      let place = at_1 + j * " + step + ";\n"
+	value := "v"
 	if t.swaps() {
-		text += "      v = real2(v.y, v.x);\n"
+		value = "real2(v.y, v.x)"
 	}
-	if t.Kind == contract.FFTHalfToReal {
-		return text + "      st_y(place, v.x * " + scale + ");"
-	}
+	sign := ""
 	if t.Kind == contract.FFTRealToHalf && t.Inverse {
-		text += "      v = real2(v.x, -v.y);\n"
+		sign = "-"
 	}
-	text += "st_y(place, v.x * " + scale + ");\n      st_y(place + 1u, v.y * " + scale + ");"
-	if t.Kind == contract.FFTRealToHalf {
-		return "      if (2u * j <= " + length + ") {\n" + text + "\n      }"
+	second := fmt.Sprintf("        st_y(place + 1u, %sw.y * %s);\n", sign, scale)
+	condition := "true"
+	switch t.Kind {
+	case contract.FFTRealToHalf:
+		condition = fmt.Sprintf("2u * j <= %s", length)
+	case contract.FFTHalfToReal:
+		second = ""
 	}
-	return text
+	return fmt.Sprintf("      let place = at_1 + j * %s;\n      let w = %s;\n      if (%s) {\n        st_y(place, w.x * %s);\n%s      }", step, value, condition, scale, second)
 }
 
 // factors returns the radices of n.
