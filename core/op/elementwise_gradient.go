@@ -122,21 +122,22 @@ func (e *Elementwise) interpretWith(ctx *core.BackwardContext, g *gradient, grad
 	for i, name := range e.kernel.Attrs {
 		env[name] = core.Num(ctx.Node.Floats[i])
 	}
-	r, err := expr.Interpret(g.program, env, tensorAlgebra{})
+	r, err := expr.Interpret(g.program, env, tensorAlgebra{like: grad})
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
 	return r[0]
 }
 
-// tensorAlgebra interprets programs over tensors and numbers.
-type tensorAlgebra struct{}
+// tensorAlgebra interprets programs over tensors and numbers. Where a condition chooses among numbers, the result is float64 if like is: the
+// default dtype would round them.
+type tensorAlgebra struct{ like *core.Tensor }
 
 // Const returns the number.
 func (tensorAlgebra) Const(c *expr.Const) (*core.Tensor, error) { return core.Num(c.Value), nil }
 
 // Apply applies the operation that f stands for; numbers alone give a number.
-func (tensorAlgebra) Apply(f *expr.Func, args []*core.Tensor) (*core.Tensor, error) {
+func (a tensorAlgebra) Apply(f *expr.Func, args []*core.Tensor) (*core.Tensor, error) {
 	if !slices.ContainsFunc(args, func(t *core.Tensor) bool { return !t.IsNumber() }) {
 		values := make([]float64, len(args))
 		for i, t := range args {
@@ -147,6 +148,9 @@ func (tensorAlgebra) Apply(f *expr.Func, args []*core.Tensor) (*core.Tensor, err
 			return core.BoolNum(v != 0), nil
 		}
 		return core.Num(v), nil
+	}
+	if f.Op == "where" && args[1].IsNumber() && args[2].IsNumber() && a.like.DType() == core.Float64 {
+		args = []*core.Tensor{args[0], numberAs(args[1], a.like), args[2]}
 	}
 	t := elementwiseOps[f.Op].apply(nil, args...)
 	return t, t.Err()

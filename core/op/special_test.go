@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/stretchr/testify/require"
 )
@@ -32,4 +33,17 @@ func TestLongestDegree(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, math.Cos((1<<20)*math.Acos(0.5)), y[0], 1e-5)
 	require.True(t, math.IsNaN(float64(y[1])))
+}
+
+// TestRecordedGradientsOfNumbersAreNotRounded has a derivative that chooses among numbers.
+func TestRecordedGradientsOfNumbersAreNotRounded(t *testing.T) {
+	x := core.FromSlice([]float64{0.5, -2}).SetRequiresGrad(true)
+	y := op.Sum(op.XLog1py(x, core.Num(1.5)), nil, false)
+	g, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x}, nil, autograd.Options{CreateGraph: true})
+	require.NoError(t, err)
+	values, err := core.Values[float64](g[0])
+	require.NoError(t, err)
+	for _, v := range values {
+		require.InDelta(t, math.Log1p(1.5), v, 1e-15)
+	}
 }
