@@ -113,7 +113,7 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def _send(self) -> None:
         """Sends each rank's parameters to the others: those of a dtype on a device at once."""
-        sent = []
+        sent, group = [], self.process_group._for("parameters that a rank has stepped")
         for rank, groups in enumerate(self._shares):
             alike: dict[tuple[Any, Any], list[Tensor]] = {}
             for p in (p for group in groups for p in group):
@@ -121,7 +121,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             for params in alike.values():
                 flat = _ops.cat([p.detach().reshape(-1) for p in params])
                 root = get_global_rank(self.process_group, rank)
-                sent.append((rank, params, flat, broadcast(flat, root, self.process_group, async_op=True)))
+                sent.append((rank, params, flat, broadcast(flat, root, group, async_op=True)))
         for rank, params, flat, work in sent:
             assert work is not None  # this rank is in the group
             work.wait()
@@ -143,7 +143,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         """
         self._hand(self, self.optim)
         every: list[Any] | None = [None] * self.world_size if self.rank == to else None
-        gather_object(self._on_cpu(self.optim.state_dict()["state"]), every, group=self.process_group, group_dst=to)
+        group = self.process_group._for("the states of optimisers")
+        gather_object(self._on_cpu(self.optim.state_dict()["state"]), every, group=group, group_dst=to)
         self._consolidated = every
 
     @staticmethod
