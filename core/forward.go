@@ -212,6 +212,14 @@ func (t *Tensor) TangentLevels(m Mode) (levels []*ForwardLevel) {
 	return levels
 }
 
+// RefuseTangent returns an error if t has a tangent that the current mode sees, for an operation that would drop it.
+func RefuseTangent(op string, t *Tensor) error {
+	if ForwardActive() && len(t.TangentLevels(CurrentMode())) > 0 {
+		return Errorf(NotImplemented, op, "has no forward-mode derivative, got a tensor with a tangent")
+	}
+	return nil
+}
+
 // BaseTangent returns the tangent at level l of the value that t is a view of, or of t itself if it is none; or nil.
 func (t *Tensor) BaseTangent(l *ForwardLevel) *Tensor {
 	meta := t.holder()

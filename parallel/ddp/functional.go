@@ -15,6 +15,9 @@ func AllGather(g *collective.Group, x *core.Tensor) *core.Tensor {
 	if err := x.Usable(name); err != nil {
 		return core.ErrorTensor(err)
 	}
+	if err := core.RefuseTangent(name, x); err != nil {
+		return core.ErrorTensor(err)
+	}
 	var out *core.Tensor
 	core.NoGrad(func() {
 		out = op.EmptyWith(append([]int{g.Size()}, x.Shape()...), optionsLike(x))
@@ -41,6 +44,9 @@ func AllGather(g *collective.Group, x *core.Tensor) *core.Tensor {
 func AllReduce(g *collective.Group, x *core.Tensor, o collective.ReduceOp) *core.Tensor {
 	const name = "all_reduce"
 	if err := x.Usable(name); err != nil {
+		return core.ErrorTensor(err)
+	}
+	if err := core.RefuseTangent(name, x); err != nil {
 		return core.ErrorTensor(err)
 	}
 	if o != collective.Sum && o != collective.Avg {

@@ -12,6 +12,9 @@ func move(name string, x *core.Tensor, forward, backward func(x *core.Tensor) *c
 		return core.ErrorTensor(err)
 	}
 	var y *core.Tensor
+	if err := core.RefuseTangent(name, x); err != nil {
+		return core.ErrorTensor(err)
+	}
 	core.NoGrad(func() { y = forward(x) })
 	m := core.CurrentMode()
 	if y.Err() != nil || !m.GradEnabled() || !x.RequiresGrad() {
