@@ -69,7 +69,7 @@ test-race: setup  ## every package under the race detector
 	@go test -race -buildmode=default -timeout 40m ./...
 
 test-python: extension  ## the tests of the Python package, its examples and its documents
-	@PLAIT_BLAS= .venv/bin/python -m pytest -n 2 --dist loadfile -m "not slow"
+	@PLAIT_BLAS= .venv/bin/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m "not slow"
 
 test-package: extension  ## wheel and source distribution, each installed into an empty environment
 	@PLAIT_BLAS= .venv/bin/python -m pytest -m slow

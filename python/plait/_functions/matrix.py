@@ -259,15 +259,17 @@ def svd_lowrank(
     Args:
         A: matrices (..., m, n) of floats
         q: how many singular values, at most m or n; more than wanted make those more exact
-        niter: how often the projection is refined
+        niter: how often the projection is refined, at most 10,000 times
         M: subtracted from A; it broadcasts to it
 
     Raises:
-        ValueError: for a negative q or niter.
+        ValueError: for a negative q, or a niter that is negative or too large.
     """
     q, niter = 6 if q is None else q, 2 if niter is None else niter
-    if q < 0 or niter < 0:
-        raise ValueError(f"svd_lowrank: q and niter must not be negative, got {q} and {niter}")
+    if q < 0:
+        raise ValueError(f"svd_lowrank: q must not be negative, got {q}")
+    if not 0 <= niter <= 10_000:  # a few suffice; a size given by mistake would take hours
+        raise ValueError(f"svd_lowrank: niter must lie between 0 and 10000, got {niter}")
     m, n = A.shape[-2:]
     matrices = A if M is None else A - M.broadcast_to(A.shape)
     tall = matrices if m >= n else matrices.mH
@@ -287,10 +289,10 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
         A: matrices (..., m, n) of m samples
         q: how many directions; by default 6, or m or n where that is less
         center: subtract the rows' mean
-        niter: how often the projection is refined
+        niter: how often the projection is refined, at most 10,000 times
 
     Raises:
-        ValueError: for a q beyond the sides of the matrices, or a negative niter.
+        ValueError: for a q beyond the sides of the matrices, or a niter that is negative or too large.
     """
     smallest = min(A.shape[-2:])
     q = min(6, smallest) if q is None else q
