@@ -2,6 +2,7 @@ package tests_go
 
 import (
 	"math"
+	"runtime"
 	"testing"
 	"time"
 
@@ -54,4 +55,23 @@ func TestCopiesBetweenGPUsAreQueued(t *testing.T) {
 	got, err = core.Values[float32](x.Grad())
 	require.NoError(t, err)
 	require.Equal(t, []float32{18, 18, 18, 18, 18}, got)
+}
+
+// The tangent of a value is copied with it, before either is computed.
+func TestCopiesFromGPUsMoveTangents(t *testing.T) {
+	needGPU(t)
+	runtime.LockOSThread() // levels are their thread's
+	defer runtime.UnlockOSThread()
+	gpu, err := core.OpenDevice("gpu:0")
+	require.NoError(t, err)
+	l, err := core.EnterForward()
+	require.NoError(t, err)
+	x := op.Dual(op.ToDevice(core.FromSlice([]float32{1, 2}, 2), gpu), op.ToDevice(core.FromSlice([]float32{3, 4}, 2), gpu), l)
+	cpu, err := core.OpenDevice("cpu:0")
+	require.NoError(t, err)
+	y := collective.ToDevice(op.Mul(x, x), cpu)
+	got, err := core.Values[float32](op.Tangent(y, l))
+	require.NoError(t, err)
+	require.Equal(t, []float32{6, 16}, got)
+	require.NoError(t, l.Exit())
 }

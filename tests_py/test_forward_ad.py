@@ -178,3 +178,24 @@ def test_random_numbers_of_jacobians() -> None:
     same = func.jacfwd(f, randomness="same")(X)
     assert (same - same.diag().diag()).abs().sum().item() == 0
     func.jacfwd(f, randomness="different")(X)
+
+
+def test_parallel_modules_refuse_tangents_that_they_would_drop() -> None:
+    def layers() -> Any:
+        return plait.nn.Sequential(plait.nn.Linear(3, 4), plait.nn.Linear(4, 2)).double()
+
+    rows = plait.stack([X, 2 * X])
+    copied = plait.nn.DataParallel(layers(), ["cpu:0", "cpu:1"])
+    staged = plait.Pipeline(layers(), ["cpu:0", "cpu:1"], chunks=2)
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(rows, plait.stack([V, V]))
+        y, tangent = forward_ad.unpack_dual(copied(x))
+        assert tangent.shape == y.shape  # through scattered inputs tangents pass
+        with pytest.raises(NotImplementedError, match="pipeline: has no forward-mode derivative"):
+            staged(x)
+        with plait.no_grad():
+            copied.module[0].bias.copy_(forward_ad.make_dual(plait.ones(4).double(), plait.ones(4).double()))
+        with pytest.raises(NotImplementedError, match="data_parallel: has no forward-mode derivative"):
+            copied(rows)
+    assert staged(rows).shape == (2, 2)
+    assert copied(rows).shape == (2, 2)

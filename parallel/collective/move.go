@@ -58,9 +58,22 @@ func ToDevice(x *core.Tensor, dev core.Device) *core.Tensor {
 			out = core.ErrorTensor(err)
 		}
 	})
-	if m := core.CurrentMode(); m.GradEnabled() && x.RequiresGrad() && out.Err() == nil {
+	m := core.CurrentMode()
+	if out.Err() == nil && m.GradEnabled() && x.RequiresGrad() {
 		n := core.NewNode(m, "to", func(ctx *core.BackwardContext) { ctx.Set(0, ToDevice(ctx.Grad(), from)) }, x)
 		n.AttachLast(out, 0)
+	}
+	if out.Err() == nil && core.ForwardActive() {
+		for _, l := range x.TangentLevels(m) {
+			var v *core.Tensor
+			core.WithMode(func(m core.Mode) core.Mode { return m.Below(l) }, func() { v = ToDevice(op.Tangent(x, l), dev) })
+			if v.Err() != nil {
+				return v
+			}
+			if err := op.SetTangent(out, l, v); err != nil {
+				return core.ErrorTensor(err)
+			}
+		}
 	}
 	return out
 }

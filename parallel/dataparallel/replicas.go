@@ -99,6 +99,11 @@ func (r *Replicas) Replicate(n int) ([][]*core.Tensor, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
+	for _, t := range r.tensors {
+		if err := core.RefuseTangent("data_parallel", t); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.refresh(n); err != nil {
 		return nil, err
 	}

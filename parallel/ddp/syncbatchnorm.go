@@ -58,6 +58,14 @@ func SyncBatchNormTrain(g *collective.Group, x, runningMean, runningVar, weight,
 	if err := x.Usable(name); err != nil {
 		return core.ErrorTensor(err)
 	}
+	for _, t := range []*core.Tensor{x, weight, bias} {
+		if t == nil {
+			continue
+		}
+		if err := core.RefuseTangent(name, t); err != nil {
+			return core.ErrorTensor(err)
+		}
+	}
 	if x.Dim() < 2 {
 		return core.ErrorTensor(core.Errorf(core.ShapeError, name, "got an input of shape %v, want [n, channels, ...]", x.Shape()))
 	}

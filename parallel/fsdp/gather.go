@@ -113,11 +113,14 @@ func (u *Unit) allGather() error {
 	return err
 }
 
-// checkShard returns an error if the shard's tensor is unusable, has another size than it was created with, or is not contiguous.
+// checkShard returns an error if the shard's tensor is unusable, has another size than it was created with, is not contiguous, or has a tangent.
 func (p *parameter) checkShard() error {
 	t := p.shard()
 	if err := t.Usable("fsdp"); err != nil {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
+	}
+	if err := core.RefuseTangent("fsdp", t); err != nil {
+		return err
 	}
 	if n := p.sizes[p.unit.rank()]; t.Numel() != n || !t.Contiguous() {
 		return core.Errorf(core.ShapeError, "fsdp", "parameter %s of shape %v: this rank's part has %d elements, got a tensor of shape %v in its place", p.name, p.shape, n, t.Shape())

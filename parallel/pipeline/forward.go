@@ -37,6 +37,9 @@ func (c *stageState) begin(inputs []*core.Tensor, dev core.Device) error {
 		if err := t.Usable("pipeline"); err != nil {
 			return core.Errorf(core.ValueError, "pipeline", "input %d: %w", i, err)
 		}
+		if err := core.RefuseTangent("pipeline", t); err != nil {
+			return err
+		}
 		t = op.ToDevice(t, dev).Keep()
 		if err := t.Err(); err != nil {
 			return err
@@ -98,6 +101,9 @@ func (s *Step) endForward(a Action, c *stageState, outs []*core.Tensor) error {
 	for i, t := range outs {
 		if err := t.Usable("forward"); err != nil {
 			return s.explainInput(a, c, err)
+		}
+		if err := core.RefuseTangent("pipeline", t); err != nil {
+			return err
 		}
 		if t.IsNumber() {
 			return core.Errorf(core.TypeError, "forward", "output %d is a number, want tensors", i)
