@@ -225,3 +225,23 @@ func TestComplexFormulasKeepTheirAccuracy(t *testing.T) {
 		}
 	}
 }
+
+// TestComplexConvolutions compares convolutions of complex numbers with those of their parts.
+func TestComplexConvolutions(t *testing.T) {
+	o, transposed := op.ConvOptions{Stride: []int{2}, Padding: []int{1}, Groups: 2}, op.ConvTransposeOptions{Stride: []int{2}, Padding: []int{1}, Groups: 2}
+	for name, conv := range map[string]func(x, w, b *core.Tensor) *core.Tensor{
+		"conv2d":           func(x, w, b *core.Tensor) *core.Tensor { return op.Conv2d(x, w, b, o) },
+		"conv_transpose2d": func(x, w, b *core.Tensor) *core.Tensor { return op.ConvTranspose2d(x, w, b, transposed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, shape := range [][]int{{3, 4, 5, 6}, {4, 5, 6}} {
+				x, w, b := complexes(shape...), complexes(4, 2, 3, 2), complexes(4)
+				re := op.Sub(conv(op.Real(x), op.Real(w), op.Real(b)), conv(op.Imag(x), op.Imag(w), nil))
+				im := op.Add(conv(op.Real(x), op.Imag(w), op.Imag(b)), conv(op.Imag(x), op.Real(w), nil))
+				got, want := complexValues(t, conv(x, w, b)), complexValues(t, op.Complex(re, im))
+				require.Less(t, distance(got, want), 1e-14)
+			}
+		})
+	}
+	require.ErrorContains(t, op.Conv2d(complexes(1, 4, 5, 6), op.Ones(4, 4, 3, 3), nil, op.ConvOptions{}).Err(), "one dtype")
+}

@@ -112,6 +112,11 @@ func conv(name string, nd int, x, w, b *core.Tensor, o ConvOptions) *core.Tensor
 		out[i] = (in+2*p.padding[i]-reach)/p.stride[i] + 1
 		p.simplify(i, out[i], w.Size(2+i))
 	}
+	if x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor {
+			return complexConv(nd, x, w, b, false, func(x, w, b *core.Tensor) *core.Tensor { return conv(name, nd, x, w, b, o) })
+		})
+	}
 	return op.passOn(batched(name, nd, x, func(x *core.Tensor) *core.Tensor { return p.forward(name, x, w, b, out) }))
 }
 
@@ -143,6 +148,11 @@ func convTranspose(name string, nd int, x, w, b *core.Tensor, o ConvTransposeOpt
 			return op.fail()
 		}
 		p.simplify(i, x.Size(i-nd), w.Size(2+i))
+	}
+	if x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor {
+			return complexConv(nd, x, w, b, true, func(x, w, b *core.Tensor) *core.Tensor { return convTranspose(name, nd, x, w, b, o) })
+		})
 	}
 	return op.passOn(batched(name, nd, x, func(x *core.Tensor) *core.Tensor { return p.inputGrad(name, x, w, b, out) }))
 }
@@ -184,8 +194,9 @@ func (op *opContext) spatial(what string, v []int, nd, missing, least int) []int
 
 // convOperands checks dimensions, dtypes and options, and returns the convolution that the options describe.
 func (op *opContext) convOperands(nd int, x, w, b *core.Tensor, o ConvOptions) *convolution {
-	op.floatTensor(x)
-	op.floatTensor(w)
+	op.tensors(x, w)
+	op.inexact("the input", x)
+	op.inexact("the weight", w)
 	if op.err != nil {
 		return nil
 	}

@@ -26,7 +26,8 @@ func Im2Col(x *core.Tensor, kernel []int, o PatchOptions) *core.Tensor {
 		return handOn(parts, "im2col", x, kernel, o)
 	}
 	op := begin("im2col", &x)
-	op.floatTensor(x)
+	op.tensors(x)
+	op.inexact("the input", x)
 	op.poolInput(2, x)
 	p := &patches{}
 	if op.err == nil {
@@ -35,6 +36,9 @@ func Im2Col(x *core.Tensor, kernel []int, o PatchOptions) *core.Tensor {
 	op.patches(p, kernel, o)
 	if op.err != nil {
 		return op.fail()
+	}
+	if x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return Complex(Im2Col(Real(x), kernel, o), Im2Col(Imag(x), kernel, o)) })
 	}
 	return batched("im2col", 2, x, func(x *core.Tensor) *core.Tensor { return p.columns("im2col", x) })
 }
@@ -46,7 +50,8 @@ func Col2Im(x *core.Tensor, size, kernel []int, o PatchOptions) *core.Tensor {
 		return handOn(parts, "col2im", x, size, kernel, o)
 	}
 	op := begin("col2im", &x)
-	op.floatTensor(x)
+	op.tensors(x)
+	op.inexact("the input", x)
 	op.poolInput(1, x)
 	p := &patches{in: op.spatial("output_size", size, 2, 1, 1)}
 	op.patches(p, kernel, o)
@@ -56,6 +61,11 @@ func Col2Im(x *core.Tensor, size, kernel []int, o PatchOptions) *core.Tensor {
 	if taps, places := p.kernel[0]*p.kernel[1], p.out[0]*p.out[1]; x.Size(-2)%taps != 0 || x.Size(-1) != places {
 		op.failf(core.ShapeError, "columns have shape %v, want [N, C*%d, %d] for images of %v", x.Shape(), taps, places, p.in)
 		return op.fail()
+	}
+	if x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor {
+			return Complex(Col2Im(Real(x), size, kernel, o), Col2Im(Imag(x), size, kernel, o))
+		})
 	}
 	return batched("col2im", 1, x, func(x *core.Tensor) *core.Tensor { return p.images("col2im", x) })
 }

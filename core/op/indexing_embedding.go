@@ -47,6 +47,9 @@ func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
+	if weight.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return complexEmbedding(input, weight, o) })
+	}
 	out := op.out(weight.DType(), append(slices.Clone(input.Shape()), weight.Shape()[1]))
 	if op.err != nil {
 		return op.fail()
@@ -66,6 +69,18 @@ func Embedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
 		op.attach(n, out)
 	}
 	return op.done(out)
+}
+
+// complexEmbedding is [Embedding] of a complex weight: rows of the real and imaginary parts of its rows.
+func complexEmbedding(input, weight *core.Tensor, o EmbeddingOptions) *core.Tensor {
+	if o.Sparse {
+		return core.ErrorTensor(core.Errorf(core.NotImplemented, "embedding", "no sparse gradients of complex weights"))
+	}
+	y := Embedding(input, Flatten(ViewAsReal(weight), 1, 2), o)
+	if y.Err() != nil {
+		return y
+	}
+	return ViewAsComplex(paired(Unflatten(y, -1, weight.Size(1), 2)))
 }
 
 func embeddingDeriv(ctx *core.BackwardContext) {

@@ -47,6 +47,13 @@ func (op *opContext) floating(what string, t *core.Tensor) {
 	}
 }
 
+// inexact fails unless t is of a floating-point or complex dtype.
+func (op *opContext) inexact(what string, t *core.Tensor) {
+	if op.err == nil && !t.DType().IsComplex() {
+		op.floating(what, t)
+	}
+}
+
 // tensors fails unless all of them are tensors, not numbers.
 func (op *opContext) tensors(list ...*core.Tensor) {
 	for i, t := range list {
