@@ -43,6 +43,7 @@ INSIDE = {
     "plait.nn.utils.clip_grad": {"plait.distributed.fsdp._unit": "most programs use no ranks"},
     "plait.nn.utils.parametrizations": {"plait.nn.modules.conv": "the layers use these functions"},
     "plait.serialization": {"plait.safetensors": "only files of that kind need it"},
+    "plait.utils.data.dataloader": {"plait.utils.data._process": "most programs have no workers that are processes"},
     "plait.utils.data.sampler": {"plait.distributed": "most programs use no ranks"},
 }
 

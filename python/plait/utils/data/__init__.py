@@ -1,4 +1,4 @@
-"""Datasets, samplers and data loaders, with PyTorch's names and arguments. Workers are threads."""
+"""Datasets, samplers and data loaders, with PyTorch's names and arguments. Workers are threads, or processes."""
 
 from plait._engine.missing_names import absent as _absent
 from plait._public import publish as _publish

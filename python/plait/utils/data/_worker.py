@@ -1,4 +1,4 @@
-"""Workers of `DataLoader`: threads that prepare batches ahead of the reader.
+"""Workers of `DataLoader`: threads that prepare batches ahead of the reader. `_process` has those that are processes.
 
 Workers take turns, and each returns its batches in order, so the order of batches does not depend on timing. Each
 worker has its own random generators. Several passes over the loader may use a worker at the same time; each has a
@@ -34,12 +34,21 @@ class WorkerInfo:
     dataset: Any
 
 
-_local = threading.local()
+class _Local(threading.local):
+    info: WorkerInfo | None = None
+
+
+_local = _Local()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Returns the `WorkerInfo` of the calling thread; None outside of workers."""
-    return getattr(_local, "info", None)
+    """Returns the `WorkerInfo` of the calling thread, or process; None outside of workers."""
+    return _local.info
+
+
+def set_process_info(info: WorkerInfo) -> None:
+    """Makes the process a worker."""
+    _Local.info = info
 
 
 class End:
@@ -82,7 +91,7 @@ class Worker:
         # No finaliser in Python, where Ctrl-C could be lost; and made before the thread, which Ctrl-C may leave alone.
         end = weakref.ref(self, self.tasks.put)
         args = (info, fetch, init, self.tasks, _core.bind_ModeGet(), place.rank, end)
-        self.thread = threading.Thread(target=_run_worker, args=args, daemon=True, name=f"DataLoader worker {info.id}")
+        self.thread = threading.Thread(target=run_worker, args=args, daemon=True, name=f"DataLoader worker {info.id}")
         self.thread.start()
 
     def share(self) -> Share:
@@ -95,17 +104,21 @@ class Worker:
         """Ends the thread after its current request."""
         self.tasks.put(None)
 
+    def alive(self) -> bool:
+        """Whether the worker takes requests: a thread does."""
+        return True
 
-def _run_worker(
+
+def run_worker(
     info: WorkerInfo,
     fetch: Fetch,
     init: Callable[[int], None] | None,
     tasks: queue.SimpleQueue[Any],
     mode: int,
     rank: Rank | None,
-    _end: weakref.ref[Worker],
+    _end: weakref.ref[Worker] | None,
 ) -> None:
-    """The body of a worker's thread."""
+    """The body of a worker's thread, or process."""
     _local.info = info
     place.rank = rank
     _core.bind_ModeSet(mode)

@@ -1,4 +1,4 @@
-"""`DataLoader`: iterates over batches of a dataset, which worker threads prepare ahead."""
+"""`DataLoader`: iterates over batches of a dataset, which workers prepare ahead."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from plait._random import Generator
 from plait._tensors.arrays import tensor
 from plait.utils.data._collate import CollateFn, default_collate, default_convert
-from plait.utils.data._worker import End, Worker, WorkerInfo
+from plait.utils.data._worker import End, Fetch, Worker, WorkerInfo
 from plait.utils.data.dataset import Dataset, IterableDataset, TensorDataset
 from plait.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
@@ -22,9 +23,11 @@ T_co = TypeVar("T_co", covariant=True)
 class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches. Each iteration is a new pass, with its own random order.
 
-    Workers are threads of this process: tensor operations run in parallel, Python code does not. The order of batches
-    and plait's random numbers in a worker depend only on the seed. The generators of `random` and NumPy are shared by
-    the process.
+    Workers are threads of this process: tensor operations run in parallel, Python code does not. With
+    `multiprocessing_context="spawn"` they are processes, in which Python code runs in parallel too. Those get the
+    dataset, `collate_fn` and `worker_init_fn` pickled, and send tensors and arrays back through shared memory; a script
+    that starts them does so below `if __name__ == "__main__":`. The order of batches and plait's random numbers in a
+    worker depend only on the seed. So do those of `random` and NumPy in a process; threads share the process's.
 
     Args:
         dataset: a map-style dataset, or an `IterableDataset`
@@ -32,16 +35,16 @@ class DataLoader(Generic[T_co]):
         shuffle: whether to visit samples in a random order
         sampler: an iterable of indices, instead of `shuffle`
         batch_sampler: an iterable of lists of indices, instead of `batch_size`, `shuffle`, `sampler` and `drop_last`
-        num_workers: the number of threads that prepare batches; with 0 the reader prepares them
+        num_workers: the number of workers that prepare batches; with 0 the reader prepares them
         collate_fn: makes a batch of a list of samples
         pin_memory, pin_memory_device: have no effect
         drop_last: whether to drop a last batch that is smaller
         timeout: seconds after which waiting for a batch raises an error; 0 means no limit
         worker_init_fn: called first in each worker, with the worker's number
-        multiprocessing_context: has no effect
+        multiprocessing_context: None for threads; "spawn" for processes, or such a context of multiprocessing's
         generator: the random generator of the order and of the workers' seeds
         prefetch_factor: the number of batches that each worker prepares ahead; 2 by default
-        persistent_workers: whether to keep the threads between passes
+        persistent_workers: whether to keep the workers between passes
         in_order: has no effect: batches always come in order
     """
 
@@ -92,6 +95,7 @@ class DataLoader(Generic[T_co]):
         if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
             raise ValueError(f"batch_size must be a positive integer, got {batch_size}")
         self._iterable = iterable
+        self._context: Any = None
         self.dataset = dataset
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -116,8 +120,21 @@ class DataLoader(Generic[T_co]):
         if collate_fn is None:
             collate_fn = default_collate if batched else default_convert
         self.collate_fn = collate_fn
-        self._workers: list[Worker] = []
+        self._workers: list[Any] = []
         self._starting = threading.Lock()
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """What starts the workers; None if they are threads."""
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, wanted: Any) -> None:
+        if wanted is not None:
+            from plait.utils.data._process import checked_context
+
+            wanted = checked_context(wanted, self.num_workers)
+        self._context = wanted
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0:
@@ -147,46 +164,70 @@ class DataLoader(Generic[T_co]):
             return itertools.repeat(None)
         return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
 
-    def _fetcher(self) -> Callable[[Any, Iterator[Any] | None, Any], Any]:
+    def _fetcher(self) -> Fetch:
         """Returns the function that makes a batch. It has no reference to the loader."""
-        collate, size, drop = self.collate_fn, self.batch_size, self.drop_last
-
-        def from_iterable(_dataset: Any, samples: Iterator[Any] | None, _what: Any) -> Any:
-            assert samples is not None
-            if size is None:
-                for sample in samples:
-                    return collate(sample)
-                return End
-            batch = list(itertools.islice(samples, size))
-            return End if not batch or (drop and len(batch) < size) else collate(batch)
-
-        def by_index(dataset: Any, _samples: Any, what: Any) -> Any:
-            return collate(dataset[what])
-
-        def by_indices(dataset: Any, _samples: Any, what: Any) -> Any:
-            if type(dataset) is TensorDataset and collate is default_collate:  # faster, without a tensor per sample
-                places = tensor(what)
-                return [t[places] for t in dataset.tensors]
-            many = getattr(dataset, "__getitems__", None)
-            return collate(many(what) if callable(many) else [dataset[i] for i in what])
-
         if self._iterable:
-            return from_iterable
-        return by_index if self.batch_sampler is None else by_indices
+            return _FromIterable(self.collate_fn, self.batch_size, self.drop_last)
+        return _ByIndex(self.collate_fn) if self.batch_sampler is None else _ByIndices(self.collate_fn)
 
-    def _start_workers(self) -> list[Worker]:
+    def _start_workers(self) -> list[Any]:
         with self._starting:
             seed = draw_seed(self.generator)
-            if self._workers:
+            if self._workers and all(w.alive() for w in self._workers):
                 return self._workers
-            fetch = self._fetcher()
-            workers = [
-                Worker(WorkerInfo(i, self.num_workers, seed + i, self.dataset), fetch, self.worker_init_fn)
-                for i in range(self.num_workers)
-            ]
+            infos = [WorkerInfo(i, self.num_workers, seed + i, self.dataset) for i in range(self.num_workers)]
+            workers: list[Any]
+            if self._context is None:
+                workers = [Worker(i, self._fetcher(), self.worker_init_fn) for i in infos]
+            else:
+                from plait.utils.data._process import start_workers
+
+                workers = start_workers(self._context, infos, self._fetcher(), self.worker_init_fn)
             if self.persistent_workers:
                 self._workers = workers
             return workers
+
+
+@dataclass
+class _FromIterable:
+    """Makes a batch of the next samples of an iterable dataset."""
+
+    collate: CollateFn
+    size: int | None
+    drop: bool
+
+    def __call__(self, _dataset: Any, samples: Iterator[Any] | None, _what: Any) -> Any:
+        assert samples is not None
+        if self.size is None:
+            for sample in samples:
+                return self.collate(sample)
+            return End
+        batch = list(itertools.islice(samples, self.size))
+        return End if not batch or (self.drop and len(batch) < self.size) else self.collate(batch)
+
+
+@dataclass
+class _ByIndex:
+    """Converts the sample at an index."""
+
+    collate: CollateFn
+
+    def __call__(self, dataset: Any, _samples: Any, what: Any) -> Any:
+        return self.collate(dataset[what])
+
+
+@dataclass
+class _ByIndices:
+    """Makes a batch of the samples at indices."""
+
+    collate: CollateFn
+
+    def __call__(self, dataset: Any, _samples: Any, what: Any) -> Any:
+        if type(dataset) is TensorDataset and self.collate is default_collate:  # faster, without a tensor per sample
+            places = tensor(what)
+            return [t[places] for t in dataset.tensors]
+        many = getattr(dataset, "__getitems__", None)
+        return self.collate(many(what) if callable(many) else [dataset[i] for i in what])
 
 
 class _PassWithoutWorkers:
@@ -268,7 +309,10 @@ class _Pass:
                 continue
             self._request_next()
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # or its traceback would keep this frame, and the frame it
             return batch
         self._stop()
         raise StopIteration
