@@ -1758,6 +1758,37 @@ plait_tensor plait_sparse_part(plait_tensor t, int64_t which);
 // dimensions and of entries, and whether it is coalesced. It returns 0 for any other tensor, else 1.
 plait_status plait_sparse_form(plait_tensor t, int64_t *out);
 
+// --- vmap ---
+
+// plait_vmap_enter returns a level of vmap, for a batch of size parts, inside another or 0. Close it with
+// plait_vmap_exit, and release it.
+plait_object plait_vmap_enter(plait_object outer, int64_t size);
+
+// plait_vmap_exit ends a level. Tensors that are batched at it can no longer be used.
+plait_status plait_vmap_exit(plait_object level);
+
+// plait_vmap_wrap returns the tensor that stands for each part of t along dimension 0 at a level.
+plait_tensor plait_vmap_wrap(plait_tensor t, plait_object level);
+
+// plait_vmap_unwrap returns the tensor whose dimension 0 is the batch of t at a level, or 0 if t is not
+// batched at it.
+plait_tensor plait_vmap_unwrap(plait_tensor t, plait_object level);
+
+// plait_vmap_batched returns t batched at a level: a tensor that is not stands for the same in every part.
+plait_tensor plait_vmap_batched(plait_tensor t, plait_object level);
+
+// plait_vmap_whole returns the tensor whose dimension 0 is the batch of t at the innermost level at which it
+// is batched, or 0.
+plait_tensor plait_vmap_whole(plait_tensor t);
+
+// plait_vmap_depth returns the depth of the innermost level at which t is batched, counted from 1 for the
+// outermost; 0 for an ordinary tensor.
+int64_t plait_vmap_depth(plait_tensor t);
+
+// plait_vmap_looped returns the names, with spaces between, of operations that were applied to parts one by
+// one since the last call, for want of a rule. It names each once.
+char *plait_vmap_looped(void);
+
 // --- activation ---
 
 // Returns input where it is positive, else alpha*(exp(input/alpha) - 1).

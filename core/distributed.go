@@ -2,7 +2,7 @@ package core
 
 // Parts says where the elements of a tensor without memory of its own are, and does for it what an ordinary tensor does by itself. Package
 // parallel/tensor implements it for tensors that lie on several ranks, which the words below speak of. Package op implements it for sparse
-// tensors, of which Local has the values.
+// tensors, of which Local has the values, and package vmap for batched ones, of which Local has the elements of all parts of a batch.
 type Parts interface {
 	// Local returns this rank's part, which belongs to the distributed tensor.
 	Local() *Tensor
@@ -33,6 +33,8 @@ type Parts interface {
 	Pending() bool
 	// Sparse reports whether the elements are those of a sparse tensor: Local has the values of its entries, not a part of its elements.
 	Sparse() bool
+	// Depth returns how many levels of vmap deep a batched tensor is; 0 for others. Of the tensors of an operation the deepest deals with it.
+	Depth() int
 	// Release releases Local and what else it has.
 	Release()
 	// String returns the placements, such as "[Shard(0), Replicate()]".
@@ -43,6 +45,8 @@ type Parts interface {
 type Application struct {
 	Op   string // the name of its row, with "_" behind it for the variant in place
 	Args []any  // of the Go function, tensors or lists of tensors among them
+	// Each says that it works element by element on its arguments, which are all tensors and broadcast.
+	Each bool
 	// Call is the function for ordinary tensors.
 	Call func(args []any) []*Tensor
 }
@@ -84,8 +88,8 @@ func (t *Tensor) Present(op string) error {
 
 // here returns this rank's part of a distributed tensor, and an ordinary tensor as it is.
 func (t *Tensor) here() *Tensor {
-	if t.other != nil && t.other.parts != nil {
-		return t.other.parts.Local()
+	for t.other != nil && t.other.parts != nil {
+		t = t.other.parts.Local()
 	}
 	return t
 }
@@ -94,6 +98,9 @@ func (t *Tensor) here() *Tensor {
 func (n *noTensor) refuse(op string) error {
 	if n.parts != nil && n.parts.Sparse() {
 		return Errorf(TypeError, op, "got a sparse tensor (%v), want an ordinary one, which to_dense() makes", n.parts)
+	}
+	if n.parts != nil && n.parts.Depth() > 0 {
+		return Errorf(StateError, op, "not possible inside vmap, got %v, which stands for all parts of a batch: use operations on tensors alone, and plait.where for a choice", n.parts)
 	}
 	if n.parts != nil {
 		return Errorf(StateError, op, "got a distributed tensor with placements %v, want an ordinary one: use its local part, or gather it", n.parts)

@@ -83,6 +83,77 @@ def test_each_part_of_a_batch():
         func.vmap(lambda r: 3)(x)
 
 
+def test_operations_see_all_parts_at_once():
+    x = plait.arange(6.0).reshape(2, 3)
+    calls = []
+    out = func.vmap(lambda r: calls.append(r.shape) or (r[1:] @ r[1:]) * 2)(x)
+    assert calls == [(3,)] and out.tolist() == [10.0, 82.0]
+    several = func.vmap(lambda r: calls.append(0) or r.sum(), chunk_size=2)
+    assert several(x.T).tolist() == x.sum(0).tolist() and len(calls) == 3
+    pairs = func.vmap(lambda a: func.vmap(lambda b: a - b)(x[0]))(x[1])
+    assert pairs.tolist() == (x[1][:, None] - x[0]).tolist(), "levels nest"
+    assert func.vmap(lambda r, i: r[i])(x, plait.tensor([2, 0])).tolist() == [2.0, 3.0]
+    kept = func.vmap(lambda r: (r, plait.ones(1)), out_dims=(0, None))(x)[1]
+    assert kept.shape == (1,)
+    assert "BatchedTensor(lvl=1" in repr(func.vmap(lambda r: calls.append(repr(r)) or r)(x)) + calls[-1]
+    for f, message in [
+        (lambda r: r.sum().item(), "item: not possible inside vmap"),
+        (lambda r: r if r.sum() > 0 else -r, "not possible inside vmap"),
+        (lambda r: r.numpy(), "numpy: not possible inside vmap"),
+        (lambda r: r.nonzero(), "nonzero: not possible inside vmap"),
+        (lambda r: r[r > 1], "index: not possible inside vmap"),
+        (lambda r: plait.zeros(3).add_(r), "add_: inside vmap a tensor that is the same for all parts"),
+        (lambda r: calls.append(r) or r, None),
+    ]:
+        if message:
+            with pytest.raises(RuntimeError, match=message):
+                func.vmap(f)(x)
+        else:
+            func.vmap(f)(x)
+    with pytest.raises(RuntimeError, match="a vmap that has ended"):
+        calls[-1] + 1
+    with pytest.raises(ValueError, match="out_dims is None"):
+        func.vmap(lambda r: r, out_dims=None)(x)
+    with pytest.raises(ValueError, match="chunk_size"):
+        func.vmap(lambda r: r, chunk_size=0)
+
+
+def test_what_has_no_rule_is_applied_to_parts_one_by_one():
+    x = plait.arange(8.0).reshape(2, 4)
+    with pytest.warns(UserWarning, match="vmap: vander has no rule"):
+        assert func.vmap(lambda r: plait.vander(r, 2))(x).tolist() == [plait.vander(r, 2).tolist() for r in x]
+
+    class Cube(plait.autograd.Function):
+        @staticmethod
+        def forward(ctx, r):
+            ctx.save_for_backward(r)
+            return r**3
+
+        @staticmethod
+        def backward(ctx, grad):
+            (r,) = ctx.saved_tensors
+            assert r.shape == (4,)
+            return 3 * r**2 * grad
+
+    assert func.vmap(func.grad(lambda r: Cube.apply(r).sum()))(x).tolist() == (3 * x**2).tolist()
+
+
+def test_derivatives_inside_and_around():
+    x, w = plait.randn(4, 3), plait.randn(3)
+    each = func.vmap(func.grad(lambda w, r: (w * r).sum() ** 2), in_dims=(None, 0))(w, x)
+    assert plait.allclose(each, 2 * (x @ w)[:, None] * x), "not summed over the batch"
+    assert plait.allclose(func.grad(lambda w: func.vmap(lambda r: (w * r).sum() ** 2)(x).sum())(w), each.sum(0))
+    assert plait.allclose(func.vmap(func.jvp, in_dims=(None, None, (0,)))(plait.sin, (w,), (x,))[1], w.cos() * x)
+    _, pull = func.vjp(plait.sin, w)
+    assert plait.allclose(func.vmap(pull)(x)[0], w.cos() * x)
+    assert plait.allclose(func.vmap(func.hessian(cubes))(x), plait.diag_embed(6 * x))
+    w.requires_grad_()
+    with pytest.raises(RuntimeError, match="one tensor for all parts of vmap's batch"):
+        func.vmap(lambda r: plait.autograd.grad((w * r).sum(), w)[0])(x)
+    func.vmap(lambda r: (w * r).sum().backward() or r)(x)
+    assert plait.allclose(w.grad, x.sum(0))
+
+
 def test_gradients_of_each_sample_and_ensembles():
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     params = {k: v.detach() for k, v in net.named_parameters()}

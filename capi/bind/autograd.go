@@ -332,11 +332,19 @@ func BackwardTake(h Object, out TensorsOut) (status Status) {
 // A hook is a function of the caller's that a tensor knows, until it is removed.
 type hook struct{ remove func() }
 
+// hookable returns an error for a tensor that a vmap has batched: a hook would get the gradients of all parts as one.
+func hookable(name string, t *core.Tensor) error {
+	if p := t.Parts(); p != nil && p.Depth() > 0 {
+		return t.Usable(name)
+	}
+	return t.Present(name)
+}
+
 // HookAdd makes backward call the function with the given key on the gradient of the tensor; see [BackwardStep].
 func HookAdd(t Tensor, key int64) (status Object) {
 	defer protect("register_hook", &status)
 	v := tensor(t)
-	if err := v.Present("register_hook"); err != nil {
+	if err := hookable("register_hook", v); err != nil {
 		return failure(err)
 	}
 	hooks := v.TensorHooks()
@@ -350,7 +358,7 @@ func HookAdd(t Tensor, key int64) (status Object) {
 func HookAddPost(t Tensor, key int64) (status Object) {
 	defer protect("register_post_accumulate_grad_hook", &status)
 	v := tensor(t)
-	if err := v.Present("register_post_accumulate_grad_hook"); err != nil {
+	if err := hookable("register_post_accumulate_grad_hook", v); err != nil {
 		return failure(err)
 	}
 	return handle.AddObject(&hook{v.PostAccumulateHooks().Add(core.Hook{External: uint64(key), Drop: func() { drop(key) }})})

@@ -59,7 +59,7 @@ const (
 // Tensors names tensors.
 var Tensors = Table[core.Tensor]{kind: kindTensor, mark: func(t *core.Tensor) int64 {
 	switch p := t.Parts(); {
-	case p == nil:
+	case p == nil || p.Depth() > 0: // a batched tensor is of the same class as the parts
 		return 0
 	case p.Sparse():
 		return Sparse

@@ -58,6 +58,13 @@ func JVP(fn func(inputs []*core.Tensor) []*core.Tensor, inputs, tangents []*core
 
 // Unpack returns a tensor without its tangent at a level, and that tangent or nil.
 func Unpack(t *core.Tensor, l *core.ForwardLevel) (primal, tangent *core.Tensor) {
+	if p := t.Parts(); p != nil && p.Depth() > 0 {
+		primal, tangent = Unpack(p.Local(), l)
+		if tangent != nil {
+			tangent = p.With(tangent)
+		}
+		return p.With(primal), tangent
+	}
 	if err := t.Usable("unpack_dual"); err != nil {
 		return core.ErrorTensor(err), nil
 	}

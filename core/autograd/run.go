@@ -18,8 +18,8 @@ type Run struct {
 	states    map[*core.Node]*nodeState
 	ready     ready
 	inputs    []*core.Tensor
-	parts     []core.Parts // of the inputs that are distributed; nil if none is
-	targets   []core.Edge  // of the inputs
+	parts     [][]core.Parts // of the inputs that are distributed; nil if none is
+	targets   []core.Edge    // of the inputs
 	captures  map[core.Edge][]int
 	captured  []*core.Tensor
 	returns   func(e core.Edge) bool // reports whether the caller gets the gradient
@@ -72,6 +72,9 @@ func NewGradRun(outputs, inputs, grads []*core.Tensor, o Options) (*Run, error) 
 func newRun(outputs, grads, inputs []*core.Tensor, o Options) (*Run, error) {
 	if len(grads) != 0 && len(grads) != len(outputs) {
 		return nil, core.Errorf(core.ValueError, "backward", "got %d outputs and %d gradients", len(outputs), len(grads))
+	}
+	if err := eachBatched(outputs, inputs); err != nil {
+		return nil, err
 	}
 	outputs, grads, err := localSeeds(outputs, grads)
 	if err != nil {
@@ -338,8 +341,10 @@ func (r *Run) Captured() ([]*core.Tensor, error) {
 		if g != nil {
 			out[i] = g.Alias(r.linked())
 			g.Release()
-			if r.parts != nil && r.parts[i] != nil {
-				out[i] = r.parts[i].Gradient(out[i])
+			if r.parts != nil {
+				for _, p := range slices.Backward(r.parts[i]) {
+					out[i] = p.Gradient(out[i])
+				}
 			}
 		}
 	}

@@ -7,19 +7,20 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// distributed returns where the first distributed tensor of the list is, or nil if all are ordinary. An op whose inputs are distributed
+// distributed returns where the first distributed tensor of the list is, or the deepest one of vmap, or nil if all are ordinary. An op whose inputs are distributed
 // hands itself to [core.Parts] in its first line, and is called again with this rank's parts:
 //
 //	if parts := distributed(x, weight, bias); parts != nil {
 //		return handOn(parts, "linear", x, weight, bias)
 //	}
 func distributed(tensors ...*core.Tensor) core.Parts {
+	var found core.Parts
 	for _, t := range tensors {
-		if p := t.Parts(); p != nil {
-			return p
+		if p := t.Parts(); p != nil && (found == nil || p.Depth() > found.Depth()) {
+			found = p
 		}
 	}
-	return nil
+	return found
 }
 
 // handOn applies the op to distributed tensors. args are those of its Go function.
@@ -41,7 +42,7 @@ func handOn3(p core.Parts, name string, args ...any) (*core.Tensor, *core.Tensor
 
 // handOnList is handOn for an op with a list of results. After an error it has one.
 func handOnList(p core.Parts, name string, args ...any) []*core.Tensor {
-	return p.Apply(core.Application{Op: name, Args: args, Call: func(args []any) []*core.Tensor { return callLocal(name, args) }})
+	return p.Apply(core.Application{Op: name, Args: args, Call: func(args []any) []*core.Tensor { return Call(name, args) }})
 }
 
 // function returns the Go function of a row or, for the name with "_" behind it, of its variant in place.
@@ -58,8 +59,9 @@ func function(name string) any {
 	return nil
 }
 
-// callLocal calls the Go function of an op with exactly its arguments; a variadic one with the slice.
-func callLocal(name string, args []any) []*core.Tensor {
+// Call calls the Go function of an op, or for the name with "_" behind it of its variant in place, with exactly its arguments; a variadic one
+// with the slice.
+func Call(name string, args []any) []*core.Tensor {
 	f := reflect.ValueOf(function(name))
 	in := make([]reflect.Value, len(args))
 	for i, a := range args {
@@ -90,10 +92,11 @@ func results(values []reflect.Value) []*core.Tensor {
 
 // distributedIn is distributed for a list and further tensors.
 func distributedIn(list []*core.Tensor, more ...*core.Tensor) core.Parts {
-	if p := distributed(list...); p != nil {
-		return p
+	p, q := distributed(list...), distributed(more...)
+	if p == nil || q != nil && q.Depth() > p.Depth() {
+		return q
 	}
-	return distributed(more...)
+	return p
 }
 
 // anys returns the tensors as arguments.

@@ -119,7 +119,7 @@ func (e *Elementwise) Body() string { return e.kernel.Program.String() }
 // apply applies the operation out of place.
 func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
 	if parts := distributed(in...); parts != nil {
-		return parts.Apply(core.Application{Op: e.Name, Args: anys(in), Call: func(args []any) []*core.Tensor {
+		return parts.Apply(core.Application{Op: e.Name, Args: anys(in), Each: true, Call: func(args []any) []*core.Tensor {
 			return []*core.Tensor{e.apply(attrs, tensorsOf(args)...)}
 		}})[0]
 	}
@@ -161,7 +161,7 @@ func (e *Elementwise) run(op *opContext, attrs []float64, in []*core.Tensor) *co
 func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*core.Tensor) *core.Tensor {
 	in := append([]*core.Tensor{t}, others...)
 	if parts := distributed(in...); parts != nil {
-		return parts.Apply(core.Application{Op: e.inPlaceName, Args: anys(in), Call: func(args []any) []*core.Tensor {
+		return parts.Apply(core.Application{Op: e.inPlaceName, Args: anys(in), Each: true, Call: func(args []any) []*core.Tensor {
 			in := tensorsOf(args)
 			return []*core.Tensor{e.applyInPlace(attrs, in[0], in[1:]...)}
 		}})[0]

@@ -323,6 +323,15 @@ func (p *pushed) twice(results []*core.Tensor) {
 // v may be nil: the result has none at l, or, where l is nil too, has t's at all levels. An error is returned where t has one already, or v
 // is not like t.
 func Dual(t, v *core.Tensor, l *core.ForwardLevel) *core.Tensor {
+	if p := t.Parts(); p != nil && p.Depth() > 0 {
+		if v != nil {
+			var err error
+			if v, err = p.Take("make_dual", v); err != nil {
+				return core.ErrorTensor(err)
+			}
+		}
+		return p.With(Dual(p.Local(), v, l))
+	}
 	op := begin("make_dual", &t)
 	if op.err == nil && v != nil {
 		op.check(v.Usable(op.name))

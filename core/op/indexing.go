@@ -43,6 +43,12 @@ func IndexSet(t, value *core.Tensor, indices ...core.Index) *core.Tensor {
 		if tensors == nil {
 			return CopyInPlace(v, withoutLeadingOnes(value, v.Dim()))
 		}
+		if parts := distributedIn(tensors, v, value); parts != nil {
+			if !value.IsNumber() {
+				value = To(value, t.DType())
+			}
+			return handOn(parts, "index_put_", v, tensors, value, false).Alias(true)
+		}
 		s, err := newSelection("index_put", v, tensors)
 		if err != nil {
 			return core.ErrorTensor(err)
@@ -87,7 +93,10 @@ func (s *selection) common() int {
 // indexViews applies the integers, slices and new dimensions, and returns the index tensors by the dimensions of the
 // view they belong to, if there are any.
 func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Tensor, error) {
-	op := begin("index", &t)
+	op := begin("index")
+	if t.Parts() == nil {
+		op = begin("index", &t)
+	}
 	if op.err != nil {
 		return nil, nil, op.err
 	}
@@ -98,7 +107,7 @@ func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Ten
 			ellipses++
 		case core.IndexNewAxis:
 		case core.IndexTensor:
-			if err := i.Tensor.Usable("index"); err != nil {
+			if err := i.Tensor.Present("index"); err != nil {
 				return nil, nil, err
 			}
 			spoken += consumed(i.Tensor)
@@ -133,6 +142,12 @@ func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Ten
 			dim++
 		case core.IndexTensor:
 			x := i.Tensor
+			if x.Parts() != nil && x.Dim() == 0 && !isMask(x) { // its values are not known here
+				tensors = append(append(tensors, make([]*core.Tensor, dim-spokenFor)...), x)
+				dim++
+				spokenFor = dim
+				break
+			}
 			if x.Dim() == 0 && !isMask(x) { // says what an integer does
 				at, err := place(x)
 				if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
-// reductionOf returns what a loss does with its elements, and the arguments for the loss of each.
-func reductionOf(args []any) (reduction string, none []any) {
+// ReductionOf returns what a loss does with its elements, and the arguments for the loss of each.
+func ReductionOf(args []any) (reduction string, none []any) {
 	none = slices.Clone(args)
 	for i := len(args) - 1; i >= 0; i-- {
 		switch a := args[i].(type) {
@@ -43,13 +43,13 @@ func reductionOf(args []any) (reduction string, none []any) {
 func loss(elements *Rule) *Rule {
 	return &Rule{
 		Strategies: func(u *Use) []Strategy {
-			if reduction, _ := reductionOf(u.Args); reduction == "none" {
+			if reduction, _ := ReductionOf(u.Args); reduction == "none" {
 				return elements.Strategies(u)
 			}
 			return nil
 		},
 		Compose: func(u *Use) []*core.Tensor {
-			reduction, none := reductionOf(u.Args)
+			reduction, none := ReductionOf(u.Args)
 			if reduction == "none" {
 				return nil
 			}
@@ -95,7 +95,7 @@ func likelihoods(u *Use) []Strategy {
 
 // classLossOfParts reduces the losses of the elements; a mean is weighted by the classes' weights.
 func classLossOfParts(u *Use) []*core.Tensor {
-	reduction, none := reductionOf(u.Args)
+	reduction, none := ReductionOf(u.Args)
 	x, target, o := u.Tensors[0], u.Tensors[1], argument[CrossEntropyOptions](u, 2)
 	if x.Dim() == 1 {
 		return oneClassLossOfParts(u, reduction)

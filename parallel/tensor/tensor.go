@@ -28,6 +28,8 @@ func wrap(l layout, local *core.Tensor) *core.Tensor {
 
 func (p *parts) Sparse() bool { return false }
 
+func (p *parts) Depth() int { return 0 }
+
 func (p *parts) Local() *core.Tensor { return p.here }
 
 func (p *parts) With(local *core.Tensor) *core.Tensor { return wrap(p.layout, local) }

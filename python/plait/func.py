@@ -14,6 +14,7 @@ from typing import Any
 
 from plait import _core, _ops
 from plait._autograd import backward as _autograd
+from plait._autograd import batch as _batch
 from plait._autograd import forward as _forward
 from plait._device import device
 from plait._engine.missing_names import absent as _absent
@@ -73,7 +74,7 @@ class _Inputs:
 
     def __init__(self, name: str, tree: Any, nested: bool) -> None:
         leaves, self.build = flatten(tree)
-        given = _tensors(name, leaves)
+        given = [_batch.everywhere(x) for x in _tensors(name, leaves)]
         self.record = nested or any(x.requires_grad for x in given)
         self.leaves = [x.view_as(x) if x.requires_grad else _forward.bare(x).requires_grad_() for x in given]
 
@@ -181,6 +182,7 @@ def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_au
     if [v.shape for v in vs] != [x.shape for x in xs]:
         shapes = [list(v.shape) for v in vs]
         raise RuntimeError(f"jvp: got tangents of shapes {shapes}, want {[list(x.shape) for x in xs]}")
+    xs, vs = [_batch.everywhere(x) for x in xs], [_batch.everywhere(v) for v in vs]
     with _forward.Level() as level:
         at = level.handle
         out, aux = _split("jvp", func(*build([_forward.dual(x, v, at) for x, v in zip(xs, vs, strict=True)])), has_aux)
@@ -338,18 +340,24 @@ class _Draws:
 def vmap(
     func: Func, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Func:
-    """Returns a function that calls `func` for each part along a dimension, one by one, and stacks the results.
+    """Returns a function that applies `func` to each part of its arguments along a dimension, to all at once.
+
+    Inside, tensors have no such dimension. Their values cannot be read there, and shapes cannot depend on them. An
+    operation without a rule for batches is applied to the parts one by one, and a `UserWarning` names it once.
 
     Args:
         func: takes and returns tensors
-        in_dims: the dimension of each argument, or of what is in it; None for what every call gets whole. Arguments by
+        in_dims: the dimension of each argument, or of what is in it; None for what every part gets whole. Arguments by
             name are taken apart along dimension 0.
-        out_dims: the dimension of each result
-        randomness: whether calls may draw random numbers: "error", "different", or "same" for the same in every call
-        chunk_size: has no effect
+        out_dims: the dimension of each result; None for one that is the same for all parts
+        randomness: whether func may draw random numbers: "error", "different" ones for each part, or the "same". Where
+            it may, it is called for each part, one by one.
+        chunk_size: how many parts, at most, one call of func gets; None for all
     """
 
     _check_randomness("vmap", randomness)
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"vmap: chunk_size must be at least 1, got {chunk_size}")
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, build = flatten((list(args), kwargs))
@@ -359,25 +367,60 @@ def vmap(
             if d is not None and (not isinstance(leaf, Tensor) or not leaf.shape):
                 what = "a tensor without dimensions" if isinstance(leaf, Tensor) else type(leaf).__name__
                 raise ValueError(f"vmap: in_dims has dimension {d} for {what}; want None")
-        parts = [None if d is None else _ops.unbind(leaf, d) for leaf, d in zip(leaves, dims, strict=True)]
-        sizes = {len(p) for p in parts if p is not None}
+        rows = [leaf if d is None else _ops.movedim(leaf, d, 0) for leaf, d in zip(leaves, dims, strict=True)]
+        sizes = {r.shape[0] for r, d in zip(rows, dims, strict=True) if d is not None}
         if len(sizes) != 1:
             found = f"dimensions of different sizes {sorted(sizes)}" if sizes else "no dimension"
             raise ValueError(f"vmap: got {found} to take parts along")
-        made = []
-        draws = _Draws("vmap", randomness, {t.device for t in leaves if isinstance(t, Tensor)})
-        for i in range(sizes.pop()):
-            own = build([leaf if p is None else p[i] for leaf, p in zip(leaves, parts, strict=True)])
-            with draws:
-                made.append(flatten(func(*own[0], **own[1])))
-        if not made:
+        size = sizes.pop()
+        if not size:
             raise ValueError("vmap: got a dimension of size 0, of which no result can be made")
+        step = size if chunk_size is None else chunk_size
+        draws = _Draws("vmap", randomness, {t.device for t in leaves if isinstance(t, Tensor)})
+        one_by_one = randomness != "error"
+        made = []
+        for start in range(0, size, 1 if one_by_one else step):
+            count = 1 if one_by_one else min(step, size - start)
+            own = [
+                r if d is None or count == size else _ops.narrow(r, 0, start, count)
+                for r, d in zip(rows, dims, strict=True)
+            ]
+            with draws:
+                made.append(_together(func, own, dims, build, out_dims, count))
+        _batch.report()
         join = made[0][1]
-        columns = list(zip(*(_tensors("vmap", m[0]) for m in made), strict=True))
-        ends = spread(out_dims, join(made[0][0]), "vmap: out_dims")
-        return join([_ops.stack(list(c), d) for c, d in zip(columns, ends, strict=True)])
+        ends = made[0][2]
+        return join([_joined(list(c), d) for c, d in zip(zip(*(m[0] for m in made), strict=True), ends, strict=True)])
 
     return mapped
+
+
+def _together(
+    func: Func, rows: Sequence[Any], dims: Sequence[Any], build: Any, out_dims: Any, size: int
+) -> tuple[list[Tensor], Any, list[Any]]:
+    """Returns the results of a function for `size` parts, which lie along dimension 0 of rows; that of the results is
+    the batch too, but for those with the dimension None."""
+    with _batch.Level(size) as level:
+        args, kwargs = build([r if d is None else level.wrap(r) for r, d in zip(rows, dims, strict=True)])
+        found, join = flatten(func(*args, **kwargs))
+        made = []
+        ends = spread(out_dims, join(found), "vmap: out_dims")
+        for y, d in zip(_tensors("vmap", found), ends, strict=True):
+            behind = level.unwrap(y)
+            if d is None and behind is not None:
+                raise ValueError("vmap: out_dims is None for a result that differs from part to part; want a dimension")
+            if behind is None and d is not None:
+                behind = y.expand(size, *y.shape)
+            made.append(y if behind is None else behind)
+    return made, join, ends
+
+
+def _joined(parts: Sequence[Tensor], dim: int | None) -> Tensor:
+    """Returns the results of several calls as one, whose batch is its dimension `dim`."""
+    if dim is None:
+        return parts[0]
+    whole = parts[0] if len(parts) == 1 else _ops.cat(list(parts))
+    return whole if dim == 0 else _ops.movedim(whole, 0, dim)
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
+from plait._autograd import batch as _batch
 from plait._autograd.node import GradientEdge, after
 from plait._autograd.saved_tensors import unpack
 from plait._engine.callbacks import collect, kept
@@ -116,6 +117,14 @@ def grad(
     grads = None if grad_outputs is None else _handles(_sequence(grad_outputs))
     if grads is not None and len(grads) != len(outs):
         raise RuntimeError(f"grad: got {len(outs)} outputs and {len(grads)} gradients")
+    if grads is not None and (at := _batch.depth(*_sequence(grad_outputs))) > _batch.depth(*ins):
+        return tuple(
+            _batch.each(
+                lambda *own: grad(outs, ins, own, True, create_graph, True, allow_unused, False, materialize_grads),
+                _sequence(grad_outputs),
+                at,
+            )
+        )
     o, i = _handles(outs), _handles(ins)
     unused = materialize_grads if allow_unused is None else allow_unused
     run = check(

@@ -75,7 +75,8 @@ def _index_tensor(part: Any) -> Any:
 
 def _wait(tensors: list[Any]) -> None:
     for t in tensors:
-        wait_value(t._h)
+        if not _core.bind_VmapDepth(t._h):  # else its values are not known
+            wait_value(t._h)
 
 
 def get_index(t: Tensor, index: Any) -> Tensor:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plait import _core, _ops
 from plait import _dtype as dt
-from plait import _ops
+from plait._engine.runtime import check, own
 from plait._tensors.arrays import to_numpy
 from plait._tensors.sparse import _COL, _CROW, _INDICES, _VALUES, part_of
 
@@ -72,6 +74,9 @@ def set_printoptions(
 
 def tensor_repr(t: Tensor) -> str:
     """Returns the values, cut where there are many, and what is not the default: dtype, device, gradient."""
+    if at := _core.bind_VmapDepth(t._h):
+        behind = textwrap.indent(tensor_repr(own(check(_core.bind_VmapWhole(t._h)))), "    ")
+        return f"BatchedTensor(lvl={at}, bdim=0, value=\n{behind}\n)"
     dtype = t.dtype
     suffix = []
     if t.device.type != "cpu":

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import ref
 
 from plait import _core, _ops
+from plait._autograd import batch as _batch
 from plait._autograd import forward as _forward
 from plait._autograd.saved_tensors import Packed, stack
 from plait._engine.callbacks import collect, keep
@@ -194,7 +195,9 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Calls the function and records it."""
+        """Calls the function and records it; inside `vmap`, for each part of a batch, one by one."""
+        if at := _batch.depth(*args):
+            return _batch.each(cls.apply, args, at)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         tangents = [(level, found) for level in _forward.levels() if (found := _tangents(args, level))]

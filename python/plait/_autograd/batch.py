@@ -1,0 +1,100 @@
+"""Levels of `vmap`, and the tensors that are batched at them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from plait import _core, _ops
+from plait._engine.pytree import flatten
+from plait._engine.runtime import check, is_tensor, own
+from plait._engine.warnings import warn
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.levels: list[int] = []
+
+
+_local = _Local()
+
+
+def levels() -> list[int]:
+    """Returns the handles of the thread's open levels, the outermost first."""
+    return _local.levels
+
+
+class Level(_core.Scope):
+    """A level for a batch of `size` parts, open inside the block."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def _begin(self) -> int:
+        outer = _local.levels[-1] if _local.levels else 0
+        self.handle: int = check(_core.bind_VmapEnter(outer, self.size))
+        _local.levels.append(self.handle)
+        return self.handle
+
+    def _end(self, before: int) -> None:
+        check(_core.bind_VmapExit(before))
+        _local.levels.remove(before)
+        _core.bind_ObjectRelease(before)
+
+    def wrap(self, t: Tensor) -> Tensor:
+        """Returns the tensor that stands for each part of t along dimension 0."""
+        return wrap(t, self.handle)
+
+    def unwrap(self, t: Tensor) -> Tensor | None:
+        """Returns the tensor whose dimension 0 is the batch of t, or None if t is the same for all parts."""
+        return unwrap(t, self.handle)
+
+
+def wrap(t: Tensor, level: int) -> Tensor:
+    """Returns the tensor that stands for each part of t along dimension 0 at a level."""
+    made: Tensor = own(check(_core.bind_VmapWrap(t._h, level)))
+    return made
+
+
+def unwrap(t: Tensor, level: int) -> Tensor | None:
+    """Returns the tensor whose dimension 0 is the batch of t at a level, or None if t is not batched at it."""
+    handle = check(_core.bind_VmapUnwrap(t._h, level))
+    return own(handle) if handle else None
+
+
+def depth(*values: Any) -> int:
+    """Returns how many levels deep tensors, of which values may have some, are batched; 0 outside of vmap."""
+    if not _local.levels:
+        return 0
+    return max((_core.bind_VmapDepth(v._h) for v in values if is_tensor(v)), default=0)
+
+
+def everywhere(t: Tensor) -> Tensor:
+    """Returns a tensor batched at all of the thread's open levels, so that its gradient differs from part to part."""
+    for level in _local.levels:
+        if unwrap(t, level) is None:
+            t = own(check(_core.bind_VmapBatched(t._h, level)))
+    return t
+
+
+def each(function: Callable[..., Any], args: Sequence[Any], at: int) -> Any:
+    """Calls a function for each part of the batch of its arguments at a depth, one by one, and stacks its results."""
+    level = _local.levels[at - 1]
+    wholes = [unwrap(a, level) if is_tensor(a) else None for a in args]
+    parts = [None if w is None else _ops.unbind(w, 0) for w in wholes]
+    size = next(len(p) for p in parts if p is not None)
+    made = [
+        flatten(function(*(a if p is None else p[i] for a, p in zip(args, parts, strict=True)))) for i in range(size)
+    ]
+    columns = zip(*(leaves for leaves, _ in made), strict=True)
+    return made[0][1]([wrap(_ops.stack(c), level) if is_tensor(c[0]) else c[0] for c in map(list, columns)])
+
+
+def report() -> None:
+    """Warns of the operations that were applied to the parts of batches one by one, of each once."""
+    for name in _core.bind_VmapLooped().split():
+        warn(f"vmap: {name} has no rule for batches: it is applied to the parts one by one, which is slower")
