@@ -58,6 +58,11 @@ func plait_backward_grad_new(outputs C.plait_tensors, grads C.plait_tensors, n C
 	return C.plait_object(bind.BackwardGradNew(int64(uintptr(unsafe.Pointer(outputs))), int64(uintptr(unsafe.Pointer(grads))), int64(n), int64(uintptr(unsafe.Pointer(inputs))), int64(inputsLen), bool(retainGraph), bool(createGraph), bool(allowUnused)))
 }
 
+//export plait_reaches_others
+func plait_reaches_others(outputs C.plait_tensors, n C.int64_t, inputs C.plait_tensors, inputsLen C.int64_t) C.plait_status {
+	return C.plait_status(bind.ReachesOthers(int64(uintptr(unsafe.Pointer(outputs))), int64(n), int64(uintptr(unsafe.Pointer(inputs))), int64(inputsLen)))
+}
+
 //export plait_backward_step
 func plait_backward_step(h C.plait_object) C.plait_status {
 	for {

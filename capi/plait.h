@@ -316,6 +316,10 @@ plait_object plait_backward_new(plait_tensors outputs, plait_tensors grads, int6
 plait_object plait_backward_grad_new(plait_tensors outputs, plait_tensors grads, int64_t n,
 		plait_tensors inputs, int64_t inputs_len, bool retain_graph, bool create_graph, bool allow_unused);
 
+// plait_reaches_others returns 1 if gradients of n outputs flow to leaves by other ways than through the
+// inputs, of inputs_len, else 0.
+plait_status plait_reaches_others(plait_tensors outputs, int64_t n, plait_tensors inputs, int64_t inputs_len);
+
 // plait_backward_step goes on with a pass. It returns 0 when the pass has ended, and otherwise 1 more than
 // what it wants of the caller: 1 the gradients of a node's inputs, 2 the answer of a hook on one gradient, 3
 // that of a hook before a node, 4 nothing but that a hook after a leaf's accumulation runs, 5 what the

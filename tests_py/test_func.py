@@ -1,5 +1,6 @@
 """Functions made of functions: what they return, that they nest, and what they refuse."""
 
+import numpy as np
 import plait
 import pytest
 from plait import func, nn
@@ -187,3 +188,32 @@ def test_what_cannot_be_derived():
     with pytest.raises(RuntimeError, match="boom"):
         func.grad(lambda x: (_ for _ in ()).throw(RuntimeError("boom")))(X)
     assert not func.grad(cubes)(X).requires_grad, "the failure left no transform open"
+
+
+def test_results_depend_on_tensors_that_the_function_has_from_elsewhere():
+    """As in a loss of derivatives of a network by its input, which trains its parameters."""
+    net = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 1)).double()
+    x = plait.randn(7, 2, dtype=plait.float64)
+
+    def value(x):
+        return net(x[None]).squeeze()
+
+    w1, w2 = net[0].weight, net[2].weight
+    slopes = (w2 * (1 - net[1](net[0](x)) ** 2)) @ w1
+    want = plait.autograd.grad((slopes**2).sum(), (w1, w2))
+    vjps = [func.vjp(value, p) for p in x]
+    for got in (
+        func.vmap(func.grad(value))(x),
+        plait.stack([func.grad(value)(p) for p in x]),
+        plait.stack([func.jacrev(value)(p) for p in x]),
+        plait.stack([product(plait.ones_like(y))[0] for y, product in vjps]),
+    ):
+        for g, w in zip(plait.autograd.grad((got**2).sum(), (w1, w2)), want, strict=True):
+            np.testing.assert_allclose(g.numpy(), w.numpy(), rtol=1e-9)
+    with plait.no_grad():
+        assert not func.grad(value)(x[0]).requires_grad
+    grads, (y, aux) = func.grad_and_value(lambda p: ((p**3).sum(), (p * 2, value(p))), has_aux=True)(x[0])
+    assert [t.requires_grad for t in (grads, y, *aux)] == [False, False, False, True]
+    first, second = func.grad(lambda p: (p[0] * w1[0]).sum() + (p[1] ** 2).sum())((x[0], x[1]))
+    assert (first.requires_grad, second.requires_grad) == (True, False)
+    assert func.vjp(lambda p: p**2, x[0])[1](w1[0])[0].requires_grad

@@ -141,6 +141,12 @@ func BackwardGradNew(outputs Tensors, grads Tensors, n int64, inputs Tensors, in
 	return handle.AddObject(&pass{run: r})
 }
 
+// ReachesOthers returns 1 if gradients of n outputs flow to leaves by other ways than through the inputs, of inputsLen, else 0.
+func ReachesOthers(outputs Tensors, n int64, inputs Tensors, inputsLen int64) (status Status) {
+	defer protect("grad", &status)
+	return truth(autograd.ReachesOthers(tensors(outputs, n), tensors(inputs, inputsLen)))
+}
+
 func gradients(a Tensors, n int64) []*core.Tensor {
 	if a == 0 {
 		return nil

@@ -19,7 +19,7 @@ from plait._autograd import forward as _forward
 from plait._device import device
 from plait._engine.missing_names import absent as _absent
 from plait._engine.pytree import flatten, spread, tree_map
-from plait._modes import enable_grad
+from plait._modes import enable_grad, is_grad_enabled
 from plait._random import get_rng_state, set_rng_state
 from plait._tensor import Tensor
 from plait.nn.utils.stateless import functional_call
@@ -48,13 +48,15 @@ _local = _Local()
 
 
 class _Transform(_core.Scope):
-    """What a transform does; `nested` says whether the thread does it in another."""
+    """What a transform does; `nested` says whether the thread does it in another, `recorded` whether operations around
+    it are recorded.
+    """
 
-    nested = False
+    nested = recorded = False
 
     def _begin(self) -> int:
         before = _local.depth
-        self.nested = before > 0
+        self.nested, self.recorded = before > 0, is_grad_enabled()
         _local.depth = before + 1
         return before
 
@@ -72,11 +74,20 @@ def _tensors(name: str, leaves: Sequence[Any]) -> list[Tensor]:
 class _Inputs:
     """The arguments of a function by which it is derived, as tensors that require a gradient."""
 
-    def __init__(self, name: str, tree: Any, nested: bool) -> None:
+    def __init__(self, name: str, tree: Any, transform: _Transform) -> None:
         leaves, self.build = flatten(tree)
         given = [_batch.everywhere(x) for x in _tensors(name, leaves)]
-        self.record = nested or any(x.requires_grad for x in given)
+        self.tied = transform.nested or any(x.requires_grad for x in given)  # to the graph around the transform
+        self.record, self.recorded = self.tied, transform.recorded
         self.leaves = [x.view_as(x) if x.requires_grad else _forward.bare(x).requires_grad_() for x in given]
+
+    def derives(self, *returned: Any) -> None:
+        """Takes note of what the function returns. Results are recorded too where it depends on other tensors that
+        require a gradient, such as the parameters of a module.
+        """
+        if self.recorded and not self.record:
+            tensors = [t for t in flatten(returned)[0] if isinstance(t, Tensor) and t.requires_grad]
+            self.record = _autograd.reaches_others(tensors, self.leaves)
 
     def grads(self, outputs: Sequence[Tensor], vectors: Sequence[Tensor], record: bool) -> list[Tensor]:
         """Returns the products of vectors with the Jacobians of outputs, zeros where they do not depend on an input."""
@@ -91,11 +102,16 @@ class _Inputs:
             create_graph=record,
             materialize_grads=True,
         )
-        return list(found)  # type: ignore[arg-type]
+        return [self._outside(x, record) for x in found]  # type: ignore[arg-type]
 
     def result(self, tree: Any) -> Any:
         """Returns a result of the function for the caller: with its graph only if that is recorded."""
-        return tree if self.record else tree_map(lambda t: _forward.bare(t) if isinstance(t, Tensor) else t, tree)
+        return tree_map(lambda t: self._outside(t, self.record) if isinstance(t, Tensor) else t, tree)
+
+    def _outside(self, t: Tensor, record: bool) -> Tensor:
+        if not t.requires_grad or record and (self.tied or _autograd.reaches_others([t], self.leaves)):
+            return t
+        return _forward.bare(t)
 
 
 def _pick(args: Sequence[Any], argnums: int | Sequence[int]) -> Any:
@@ -129,12 +145,13 @@ def grad_and_value(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool =
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         with _Transform() as transform, enable_grad():
-            inputs = _Inputs("grad", _pick(args, argnums), transform.nested)
+            inputs = _Inputs("grad", _pick(args, argnums), transform)
             out = func(*_put(args, argnums, inputs.build(inputs.leaves)), **kwargs)
             value, aux = _split("grad", out, has_aux)
             if not isinstance(value, Tensor) or value.numel() != 1:
                 shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise RuntimeError(f"grad: the function must return a tensor of one element, got {shape}")
+            inputs.derives(value, aux)
             made = inputs.build(inputs.grads([value], [_ops.ones_like(value)], inputs.record))
         value = inputs.result(value)
         return made, (value, inputs.result(aux)) if has_aux else value
@@ -158,16 +175,18 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     entry for each of `primals`, its product with the Jacobian; with has_aux, aux is third.
     """
     with _Transform() as transform, enable_grad():
-        inputs = _Inputs("vjp", primals, transform.nested)
+        inputs = _Inputs("vjp", primals, transform)
         out, aux = _split("vjp", func(*inputs.build(inputs.leaves)), has_aux)
         leaves = _tensors("vjp", flatten(out)[0])
+        inputs.derives(leaves, aux)
 
     def product(cotangents: Any) -> Any:
         vectors = _tensors("vjp", flatten(cotangents)[0])
         if [v.shape for v in vectors] != [y.shape for y in leaves]:
             shapes = [list(v.shape) for v in vectors]
             raise RuntimeError(f"vjp: got vectors of shapes {shapes}, want {[list(y.shape) for y in leaves]}")
-        return inputs.build(inputs.grads(leaves, vectors, inputs.record or _local.depth > 0))
+        record = inputs.record or _local.depth > 0 or is_grad_enabled() and any(v.requires_grad for v in vectors)
+        return inputs.build(inputs.grads(leaves, vectors, record))
 
     result = (inputs.result(out), product)
     return (*result, inputs.result(aux)) if has_aux else result
@@ -213,11 +232,12 @@ def jacrev(
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         with _Transform() as transform, enable_grad():
-            inputs = _Inputs("jacrev", _pick(args, argnums), transform.nested)
+            inputs = _Inputs("jacrev", _pick(args, argnums), transform)
             result = func(*_put(args, argnums, inputs.build(inputs.leaves)), **kwargs)
             out, aux = _split("jacrev", result, has_aux)
             leaves, build = flatten(out)
-            parts = [inputs.build(_rows(inputs, y)) for y in _tensors("jacrev", leaves)]
+            inputs.derives(_tensors("jacrev", leaves), aux)
+            parts = [inputs.build(_rows(inputs, y)) for y in leaves]
         made = build(parts)
         return (made, inputs.result(aux)) if has_aux else made
 

@@ -151,6 +151,12 @@ def grad(
     return tuple(results)
 
 
+def reaches_others(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+    """Whether gradients of outputs flow to leaves by other ways than through inputs."""
+    o, i = _handles(tuple(outputs)), _handles(tuple(inputs))
+    return bool(check(_core.bind_ReachesOthers(address(o), len(o), address(i), len(i))))
+
+
 def _batched(
     outs: tuple[Any, ...], ins: tuple[Any, ...], grads: tuple[Any, ...], retain_graph: bool, *options: Any
 ) -> tuple[Tensor | None, ...]:
