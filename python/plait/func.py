@@ -109,7 +109,7 @@ class _Inputs:
         return tree_map(lambda t: self._outside(t, self.record) if isinstance(t, Tensor) else t, tree)
 
     def _outside(self, t: Tensor, record: bool) -> Tensor:
-        if not t.requires_grad or record and (self.tied or _autograd.reaches_others([t], self.leaves)):
+        if not t.requires_grad or (record and (self.tied or _autograd.reaches_others([t], self.leaves))):
             return t
         return _forward.bare(t)
 
@@ -185,7 +185,7 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
         if [v.shape for v in vectors] != [y.shape for y in leaves]:
             shapes = [list(v.shape) for v in vectors]
             raise RuntimeError(f"vjp: got vectors of shapes {shapes}, want {[list(y.shape) for y in leaves]}")
-        record = inputs.record or _local.depth > 0 or is_grad_enabled() and any(v.requires_grad for v in vectors)
+        record = inputs.record or _local.depth > 0 or (is_grad_enabled() and any(v.requires_grad for v in vectors))
         return inputs.build(inputs.grads(leaves, vectors, record))
 
     result = (inputs.result(out), product)
