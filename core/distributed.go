@@ -100,7 +100,7 @@ func (n *noTensor) refuse(op string) error {
 		return Errorf(TypeError, op, "got a sparse tensor (%v), want an ordinary one, which to_dense() makes", n.parts)
 	}
 	if n.parts != nil && n.parts.Depth() > 0 {
-		return Errorf(StateError, op, "not possible inside vmap, got %v, which stands for all parts of a batch: use operations on tensors alone, and plait.where for a choice", n.parts)
+		return Errorf(NotImplemented, op, "not possible inside vmap, got %v, which stands for all parts of a batch: use operations on tensors alone, and plait.where for a choice", n.parts)
 	}
 	if n.parts != nil {
 		return Errorf(StateError, op, "got a distributed tensor with placements %v, want an ordinary one: use its local part, or gather it", n.parts)

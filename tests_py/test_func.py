@@ -137,6 +137,7 @@ def test_what_has_no_rule_is_applied_to_parts_one_by_one():
             return 3 * r**2 * grad
 
     assert func.vmap(func.grad(lambda r: Cube.apply(r).sum()))(x).tolist() == (3 * x**2).tolist()
+    assert func.jacrev(Cube.apply)(x[0]).tolist() == plait.diag(3 * x[0] ** 2).tolist()
 
 
 def test_derivatives_inside_and_around():
@@ -148,6 +149,11 @@ def test_derivatives_inside_and_around():
     _, pull = func.vjp(plait.sin, w)
     assert plait.allclose(func.vmap(pull)(x)[0], w.cos() * x)
     assert plait.allclose(func.vmap(func.hessian(cubes))(x), plait.diag_embed(6 * x))
+    for size in (None, 2):
+        assert plait.allclose(func.jacrev(lambda w: x @ w, chunk_size=size)(w), x)
+    batched = plait.autograd.grad(y := (v := w.clone().requires_grad_()).sin(), v, x, is_grads_batched=True)[0]
+    assert y.shape == w.shape and plait.allclose(batched, w.cos() * x)
+    assert func.jacfwd(lambda w: w * 2 if w.sum() > -9 else w)(w).tolist() == (2 * plait.eye(3)).tolist(), "a loop"
     w.requires_grad_()
     with pytest.raises(RuntimeError, match="one tensor for all parts of vmap's batch"):
         func.vmap(lambda r: plait.autograd.grad((w * r).sum(), w)[0])(x)

@@ -142,7 +142,11 @@ func (r *Run) derive(p *nodeRun) (*Request, error) {
 	}
 	out := core.RunScope(func() []*core.Tensor {
 		var results []*core.Tensor
-		results, err = r.runDerivative(p, given)
+		if q := deepest(given); q != nil {
+			results, err = r.batched(p, q, given)
+		} else {
+			results, err = r.runDerivative(p, given, r.arrivals)
+		}
 		return results
 	})
 	// A derivative may return a gradient that it was given, or the same one for two inputs. Each owner needs its own reference.
@@ -168,7 +172,7 @@ func (r *Run) derive(p *nodeRun) (*Request, error) {
 	return nil, nil
 }
 
-func (r *Run) runDerivative(p *nodeRun, grads []*core.Tensor) (out []*core.Tensor, err error) {
+func (r *Run) runDerivative(p *nodeRun, grads []*core.Tensor, arrivals func(*core.Node, int) (*core.Tensor, bool)) (out []*core.Tensor, err error) {
 	n := p.node
 	defer func() {
 		if v := recover(); v != nil {
@@ -182,7 +186,7 @@ func (r *Run) runDerivative(p *nodeRun, grads []*core.Tensor) (out []*core.Tenso
 	ctx := core.NewBackwardContext(core.CurrentMode(), n, grads, need)
 	ctx.Unpack(p.saved)
 	ctx.Returns(r.returns)
-	ctx.Arrives(r.arrivals)
+	ctx.Arrives(arrivals)
 	out, err = ctx.Run()
 	for i := range need {
 		if ctx.Summed(i) {

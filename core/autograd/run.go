@@ -177,8 +177,10 @@ func (r *Run) seed(i int, t, g *core.Tensor) (*core.Tensor, error) {
 		core.NoGrad(func() { ones = op.OnesLike(t, op.TensorOptions{}).Keep() })
 		return ones, ones.Err()
 	}
-	if err := g.Usable("backward"); err != nil {
-		return nil, err
+	if p := g.Parts(); p == nil || p.Depth() == 0 {
+		if err := g.Usable("backward"); err != nil {
+			return nil, err
+		}
 	}
 	if g.DType() != t.DType() && (g.DType().IsFloat() || g.DType().IsComplex() && t.DType().IsComplex()) {
 		core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(r.options.CreateGraph) }, func() { g = op.To(g, t.DType()).Keep() })

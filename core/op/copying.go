@@ -28,6 +28,11 @@ func To(t *core.Tensor, d core.DType) *core.Tensor {
 // castTo is [To] without a new reference: if t has the dtype already, it returns t. Of complex numbers it keeps the real parts, as gradients
 // of real numbers are.
 func castTo(t *core.Tensor, d core.DType) *core.Tensor {
+	if p := t.Parts(); p != nil && p.Depth() > 0 && t.DType() != d {
+		return p.With(castTo(p.Local(), d))
+	} else if p != nil && p.Depth() > 0 {
+		return t
+	}
 	op := begin("to").each(t)
 	if op.err == nil && !d.Valid() {
 		op.failf(core.DTypeError, "got %v, want a dtype", d)

@@ -295,7 +295,7 @@ func (op *opContext) steps(n int) {
 
 // zerosFor returns zeros on the device of t.
 func zerosFor(t *core.Tensor, d core.DType, shape []int) *core.Tensor {
-	op := begin("zeros").with(t)
+	op := begin("zeros").with(behind(t))
 	op.grad = false
 	out := op.out(d, shape)
 	if op.err != nil {

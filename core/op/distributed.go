@@ -90,6 +90,14 @@ func results(values []reflect.Value) []*core.Tensor {
 	return out
 }
 
+// behind returns the ordinary tensor behind a batched one, for what it says of the device; others as they are.
+func behind(t *core.Tensor) *core.Tensor {
+	for p := t.Parts(); p != nil && p.Depth() > 0; p = t.Parts() {
+		t = p.Local()
+	}
+	return t
+}
+
 // distributedIn is distributed for a list and further tensors.
 func distributedIn(list []*core.Tensor, more ...*core.Tensor) core.Parts {
 	p, q := distributed(list...), distributed(more...)

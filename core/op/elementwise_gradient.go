@@ -158,7 +158,7 @@ func (a tensorAlgebra) Apply(f *expr.Func, args []*core.Tensor) (*core.Tensor, e
 
 // fullLike returns a tensor of the number v on the device of t.
 func fullLike(t *core.Tensor, v float64, d core.DType, shape []int) *core.Tensor {
-	op := begin("full").with(t)
+	op := begin("full").with(behind(t))
 	op.grad = false
 	r := op.out(d, shape)
 	if op.err != nil {

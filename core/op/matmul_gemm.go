@@ -99,6 +99,19 @@ func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta 
 
 // product returns the product of two stacks of matrices.
 func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
+	if distributed(x, y) != nil { // a gradient
+		if f.ta {
+			x = Transpose(x, -1, -2)
+		}
+		if f.tb {
+			y = Transpose(y, -1, -2)
+		}
+		z := MatMul(x, y)
+		if f.alpha != 1 {
+			z = Mul(z, core.Num(f.alpha))
+		}
+		return z
+	}
 	op := begin(name).with(x, y)
 	op.matrices(x, y)
 	return op.product(x, y, f)

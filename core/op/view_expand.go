@@ -35,6 +35,9 @@ func ExpandAs(t, other *core.Tensor) *core.Tensor {
 }
 
 func expand(name string, t *core.Tensor, shape []int) *core.Tensor {
+	if parts := distributed(t); parts != nil { // a gradient
+		return handOn(parts, "expand", t, shape)
+	}
 	op := begin(name, &t)
 	if op.err != nil {
 		return op.fail()

@@ -35,6 +35,11 @@ func partDeriv(ctx *core.BackwardContext) { ctx.Set(0, embed(ctx.Grad(), ctx.Nod
 
 // embed returns zeros of shape w.base but for the window, which is g. It undoes part.
 func embed(g *core.Tensor, w *window) *core.Tensor {
+	if p := g.Parts(); p != nil && p.Depth() > 0 {
+		n := p.Local().Size(0)
+		lead := func(v int, list []int) []int { return append([]int{v}, list...) }
+		return p.With(embed(p.Local(), &window{lead(n, w.base), lead(n, w.shape), lead(core.Numel(w.base), w.strides), w.offset}))
+	}
 	if Overlaps(w.shape, w.strides) {
 		return asStridedAdd(zerosFor(g, g.DType(), w.base), g, w.shape, w.strides, w.offset)
 	}

@@ -57,11 +57,8 @@ func looped(name string) {
 	}
 }
 
-// HasRule reports whether a row, or its variant in place, is applied to all parts of a batch at once.
-func HasRule(r *op.Row) bool { return rules[r.Name] != nil || r.Elementwise != nil && elementwise(r) }
-
-// elementwise reports whether a row is made of operations on elements alone, which need no rule of its own.
-func elementwise(r *op.Row) bool { return r.Family != "loss" && r.Family != "reduction" }
+// HasRule reports whether there is a rule for the row of a name, which may not hold for all of its arguments.
+func HasRule(name string) bool { return rules[name] != nil }
 
 func (p *parts) Apply(a core.Application) []*core.Tensor {
 	u := &use{Application: a, Level: p.level, tensors: op.NewUse(a).Tensors}
@@ -93,10 +90,10 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 	}
 	base := strings.TrimSuffix(a.Op, "_")
 	if why := refused[base]; why != "" {
-		return fail(core.Errorf(core.StateError, a.Op, "not possible inside vmap: %s", why))
+		return fail(core.Errorf(core.NotImplemented, a.Op, "not possible inside vmap: %s", why))
 	}
 	if changes(a.Op) && !u.batched[0] {
-		return fail(core.Errorf(core.StateError, a.Op, "inside vmap a tensor that is the same for all parts, %v, cannot hold what differs from part to part: "+
+		return fail(core.Errorf(core.NotImplemented, a.Op, "inside vmap a tensor that is the same for all parts, %v, cannot hold what differs from part to part: "+
 			"make it from one that is batched, as x.new_zeros does, or use an operation out of place", u.tensors[0]))
 	}
 	return core.RunScope(func() []*core.Tensor {
@@ -134,8 +131,11 @@ func (u *use) run(base string) []*core.Tensor {
 			return out
 		}
 	}
-	looped(u.Op)
-	return u.loop()
+	out := u.loop()
+	if op.Lookup(base) != nil && (len(out) == 0 || out[0].Err() == nil) {
+		looped(u.Op)
+	}
+	return out
 }
 
 // replace copies what the operation of a row makes of a tensor to its place. The derivative may need what is overwritten.
@@ -206,7 +206,7 @@ func (u *use) loop() []*core.Tensor {
 	for j, c := range columns {
 		for _, t := range c {
 			if !slices.Equal(t.Shape(), c[0].Shape()) {
-				return []*core.Tensor{core.ErrorTensor(core.Errorf(core.StateError, u.Op, "not possible inside vmap: the shape of its result depends on values, got %v and %v for two parts", c[0].Shape(), t.Shape()))}
+				return []*core.Tensor{core.ErrorTensor(core.Errorf(core.NotImplemented, u.Op, "not possible inside vmap: the shape of its result depends on values, got %v and %v for two parts", c[0].Shape(), t.Shape()))}
 			}
 		}
 		out[j] = u.with(op.Stack(c, 0))

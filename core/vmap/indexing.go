@@ -24,14 +24,14 @@ func indexingRules(add func(r rule, names string)) {
 	add(embedding, "embedding")
 	add(func(u *use) []*core.Tensor {
 		if argument[int](u, 1) <= 0 {
-			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.StateError, u.Op, "not possible inside vmap: the shape of its result depends on values, say how many classes there are"))}
+			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.NotImplemented, u.Op, "not possible inside vmap: the shape of its result depends on values, say how many classes there are"))}
 		}
 		return u.call(u.whole)
 	}, "one_hot")
 	add(written, "select_scatter slice_scatter diagonal_scatter")
 	add(func(u *use) []*core.Tensor {
 		if u.given(1) && u.batched[1] {
-			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.StateError, u.Op, "not possible inside vmap: the shape of its result depends on values"))}
+			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.NotImplemented, u.Op, "not possible inside vmap: the shape of its result depends on values"))}
 		}
 		x := u.whole[0]
 		at := 1
@@ -80,7 +80,7 @@ func (u *use) indices(x *core.Tensor, list []*core.Tensor) (*indexed, error) {
 			continue
 		}
 		if Depth(t) > 0 && isMask(t) {
-			return nil, core.Errorf(core.StateError, u.Op, "not possible inside vmap: the shape of what a mask picks depends on values; use where, or multiply by the mask")
+			return nil, core.Errorf(core.NotImplemented, u.Op, "not possible inside vmap: the shape of what a mask picks depends on values; use where, or multiply by the mask")
 		}
 		for range max(maskDims(t), 1) {
 			at = append(at, dim)

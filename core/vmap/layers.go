@@ -178,7 +178,7 @@ func normalized(u *use) []*core.Tensor {
 	training := argument[bool](u, 5)
 	for _, i := range []int{1, 2} {
 		if t := u.tensors[i]; training && t != nil && !u.batched[i] {
-			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.StateError, u.Op, "inside vmap the running statistics are the same for all parts and cannot hold those of each: "+
+			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.NotImplemented, u.Op, "inside vmap the running statistics are the same for all parts and cannot hold those of each: "+
 				"use them without training, or track_running_stats=False"))}
 		}
 	}

@@ -105,7 +105,34 @@ func (p *parts) Local() *core.Tensor { return p.here }
 
 func (p *parts) With(local *core.Tensor) *core.Tensor { return p.level.with(local) }
 
-func (p *parts) Gradient(local *core.Tensor) *core.Tensor { return p.level.with(local) }
+// Gradient differs from With where the gradient is batched at an inner level, as in vmap of what vjp returns.
+func (p *parts) Gradient(local *core.Tensor) *core.Tensor { return p.level.lift(local, 0) }
+
+// lift returns the tensor that stands for each part of t along dimension at.
+func (l *Level) lift(t *core.Tensor, at int) *core.Tensor {
+	if q, ok := t.Parts().(*parts); ok && q.level.depth > l.depth {
+		return q.level.with(l.lift(q.here, at+1))
+	}
+	if at > 0 && t.Err() == nil {
+		t = op.Movedim(t, []int{at}, []int{0})
+	}
+	return l.with(t)
+}
+
+// lower undoes lift: the parts lie along dimension at.
+func (l *Level) lower(t *core.Tensor, at int) *core.Tensor {
+	q, ok := t.Parts().(*parts)
+	switch {
+	case ok && q.level == l && at == 0:
+		return q.here
+	case ok && q.level == l:
+		return op.Movedim(q.here, []int{0}, []int{at})
+	case ok && q.level.depth > l.depth:
+		return q.level.with(l.lower(q.here, at+1))
+	}
+	shape := slices.Insert(slices.Clone(t.Shape()), at, l.size)
+	return op.Expand(op.Unsqueeze(t, at), shape...)
+}
 
 func (p *parts) Seed(name string, grad *core.Tensor) (*core.Tensor, error) {
 	if grad == nil {
@@ -125,14 +152,7 @@ func (p *parts) Take(name string, t *core.Tensor) (*core.Tensor, error) {
 	if !slices.Equal(t.Shape(), p.here.Shape()[1:]) {
 		return nil, core.Errorf(core.ShapeError, name, "got %v, want the shape %v", t, p.here.Shape()[1:])
 	}
-	q, ok := t.Parts().(*parts)
-	switch {
-	case ok && q.level == p.level:
-		return q.here, nil
-	case ok && q.level.depth > p.level.depth:
-		return nil, core.Errorf(core.StateError, name, "got a tensor that an inner vmap has batched, want one of %v", p)
-	}
-	out := p.level.repeated(t)
+	out := p.level.lower(t, 0)
 	return out, out.Err()
 }
 

@@ -114,7 +114,16 @@ func linear(u *use) []*core.Tensor {
 	case bias == nil:
 		return []*core.Tensor{op.MatMul(x, op.Transpose(weight, 0, 1))}
 	}
-	return []*core.Tensor{op.Add(op.MatMul(x, op.Transpose(weight, 0, 1)), bias)}
+	out := op.MatMul(x, op.Transpose(weight, 0, 1))
+	return []*core.Tensor{op.Add(out, inType(bias, out))}
+}
+
+// inType returns what is added to a product in the product's dtype, which autocast may have chosen.
+func inType(t, product *core.Tensor) *core.Tensor {
+	if t.Err() != nil || product.Err() != nil || t.DType() == product.DType() {
+		return t
+	}
+	return op.To(t, product.DType())
 }
 
 // added returns beta times the first tensor plus alpha times a product.
@@ -123,7 +132,7 @@ func added(u *use, product *core.Tensor) *core.Tensor {
 	if alpha != 1 {
 		product = op.Mul(product, core.Num(alpha))
 	}
-	input := u.tensors[0]
+	input := inType(u.tensors[0], product)
 	switch beta {
 	case 0:
 		return nil // the input takes part in derivatives all the same

@@ -6,14 +6,16 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	_ "github.com/plait-ml/plait/core/cpu"
+	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	_ "github.com/plait-ml/plait/core/cpu"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/vmap"
 )
@@ -195,7 +197,7 @@ func equal(got, want []*core.Tensor) error {
 var random = map[string]bool{"empty_like": true, "empty": true}
 
 // TestRows compares every row applied to all parts of a batch with a loop over the parts: results and first gradients, for each choice of
-// which tensors are batched.
+// which tensors are batched. The documentation lists the rows that have no rule.
 func TestRows(t *testing.T) {
 	for _, r := range op.Rows() {
 		if *only != "" && r.Name != *only || random[r.Name] || r.Family == "random" || r.Family == "dropout" || r.Name == "rrelu" {
@@ -216,6 +218,30 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
+	if *only == "" {
+		checkList(t, vmap.Looped())
+	}
+}
+
+// checkList compares the list in the documentation with the rows that were applied to parts one by one and have no rule.
+func checkList(t *testing.T, looped []string) {
+	t.Helper()
+	var without []string
+	for _, n := range looped {
+		if base := strings.TrimSuffix(n, "_"); op.Lookup(n) == nil {
+			n = base
+		}
+		if !vmap.HasRule(n) && !slices.Contains(without, "`"+n+"`") {
+			without = append(without, "`"+n+"`")
+		}
+	}
+	slices.Sort(without)
+	text, err := os.ReadFile("../../docs/guides/vmap.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(text), "These have no rule:")
+	require.True(t, found)
+	list, _, _ := strings.Cut(rest, ".\n")
+	require.Equal(t, without, strings.Fields(strings.ReplaceAll(list, ",", " ")), "docs/guides/vmap.md should list: %s", strings.Join(without, ", "))
 }
 
 func testSample(t *testing.T, r *op.Row, s op.Sample, choice int, inPlace bool) {

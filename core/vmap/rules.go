@@ -9,7 +9,7 @@ import (
 
 func init() {
 	rules = map[string]rule{}
-	for _, family := range []func(add func(r rule, names string)){elementRules, reductionRules, viewRules, productRules, indexingRules, layerRules, lossRules} {
+	for _, family := range []func(add func(r rule, names string)){elementRules, reductionRules, viewRules, productRules, indexingRules, layerRules, lossRules, moreRules} {
 		family(func(r rule, names string) {
 			for _, n := range strings.Fields(names) {
 				rules[n] = r
@@ -22,7 +22,6 @@ func init() {
 		"unique":             "the shape of its result depends on values",
 		"unique_consecutive": "the shape of its result depends on values",
 		"bincount":           "the shape of its result depends on values",
-		"as_strided":         "it is about memory, which the parts share",
 	}
 }
 
@@ -37,7 +36,7 @@ func elementRules(add func(r rule, names string)) {
 		}
 	}
 	eachInPlace(`clamp celu gelu ceil floor round trunc float_power square pow heaviside ldexp isclose logit lcm nextafter nan_to_num where
-		frexp polygamma softshrink lerp i0 igamma igammac xlogy polar add sub neg clone contiguous to real imag complex mul div sgn true_divide
+		frexp polygamma softshrink lerp i0 igamma igammac xlogy polar add sub neg clone contiguous to real imag conj complex mul div sgn true_divide
 		eq ne lt le gt ge add_scaled view_as_real view_as_complex empty_like zeros_like ones_like`)
 	add(each, "copy_ zero_")
 	for _, r := range op.Rows() {
@@ -73,7 +72,7 @@ func elementRules(add func(r rule, names string)) {
 			return nil
 		}
 		return u.call(u.whole)
-	}, "isin bucketize")
+	}, "isin")
 }
 
 // filled is for full_like of a value that may be batched.

@@ -121,6 +121,18 @@ func viewRules(add func(r rule, names string)) {
 		}
 		return along(2)(u)[0]
 	}), "roll")
+	add(composed(func(u *use) *core.Tensor {
+		t := u.whole[0]
+		stride := u.tensors[0].Numel()
+		if t.Parts() == nil {
+			if !core.IsContiguous(t.Shape()[1:], t.Strides()[1:]) {
+				return core.ErrorTensor(core.Errorf(core.NotImplemented, u.Op, "not possible inside vmap for a tensor whose parts do not lie row by row in memory: clone it first"))
+			}
+			stride = t.Strides()[0]
+		}
+		lead := func(v int, list []int) []int { return append([]int{v}, list...) }
+		return u.with(op.AsStrided(t, lead(u.size, argument[[]int](u, 1)), lead(stride, argument[[]int](u, 2)), argument[int](u, 3)))
+	}), "as_strided")
 	add(joined(0), "cat")
 	add(joined(1), "stack")
 	sections := func(dim func(t *core.Tensor) int) rule {
@@ -144,17 +156,35 @@ func viewRules(add func(r rule, names string)) {
 	add(sections(least(2, 0)), "vsplit")
 	add(sections(least(2, 1)), "hsplit")
 	add(sections(least(3, 2)), "dsplit")
-	stack := func(rank, dim int) rule {
+	// Tensors with fewer dimensions get some: each list says where the sizes stand in the shape, by how many there are.
+	stack := func(rank, dim int, fewer ...[]int) rule {
 		return composed(func(u *use) *core.Tensor {
-			if slices.ContainsFunc(u.tensors, func(t *core.Tensor) bool { return t.Dim() < rank }) {
-				return nil
+			list := slices.Clone(u.tensors)
+			for i, t := range list {
+				if n := t.Dim(); n < rank {
+					shape := slices.Clone(fewer[n])
+					for j, at := range shape {
+						if at > 0 {
+							shape[j] = t.Size(at - 1)
+						} else {
+							shape[j] = 1
+						}
+					}
+					list[i] = op.Reshape(t, shape...)
+				}
 			}
-			return op.Cat(u.tensors, dim)
+			return op.Cat(list, dim)
 		})
 	}
-	add(stack(2, 0), "vstack")
-	add(stack(2, 1), "hstack column_stack")
-	add(stack(3, 2), "dstack")
+	add(stack(2, 0, []int{0, 0}, []int{0, 1}), "vstack")
+	add(stack(2, 1, []int{0, 0}, []int{1, 0}), "column_stack")
+	add(stack(3, 2, []int{0, 0, 0}, []int{0, 1, 0}, []int{1, 2, 0}), "dstack")
+	add(func(u *use) []*core.Tensor {
+		if slices.ContainsFunc(u.tensors, func(t *core.Tensor) bool { return t.Dim() > 1 }) {
+			return stack(2, 1, []int{0, 0}, []int{1, 0})(u)
+		}
+		return stack(1, 0, []int{0})(u)
+	}, "hstack")
 }
 
 // common returns the shape to which tensors broadcast.

@@ -9,7 +9,7 @@ forward mode, together with the results.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import _core, _ops
@@ -202,6 +202,8 @@ def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_au
         shapes = [list(v.shape) for v in vs]
         raise RuntimeError(f"jvp: got tangents of shapes {shapes}, want {[list(x.shape) for x in xs]}")
     xs, vs = [_batch.everywhere(x) for x in xs], [_batch.everywhere(v) for v in vs]
+    if _batch.levels():  # what is repeated for each part shares memory, and func may change it
+        xs = [_ops.clone(x) for x in xs]
     with _forward.Level() as level:
         at = level.handle
         out, aux = _split("jvp", func(*build([_forward.dual(x, v, at) for x, v in zip(xs, vs, strict=True)])), has_aux)
@@ -227,8 +229,10 @@ def jacrev(
         func: the function
         argnums: the argument, or arguments, for which the Jacobian is
         has_aux: func returns a pair, of which only the first is derived
-        chunk_size: has no effect
+        chunk_size: of how many elements of a result, at most, one backward pass is; None for all
     """
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"jacrev: chunk_size must be at least 1, got {chunk_size}")
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         with _Transform() as transform, enable_grad():
@@ -237,30 +241,35 @@ def jacrev(
             out, aux = _split("jacrev", result, has_aux)
             leaves, build = flatten(out)
             inputs.derives(_tensors("jacrev", leaves), aux)
-            parts = [inputs.build(_rows(inputs, y)) for y in leaves]
+            parts = [inputs.build(_rows(inputs, y, chunk_size)) for y in leaves]
         made = build(parts)
         return (made, inputs.result(aux)) if has_aux else made
 
     return jacobian
 
 
-def _rows(inputs: _Inputs, y: Tensor) -> list[Tensor]:
-    """Returns the Jacobians of one result: a backward pass for each of its elements."""
+def _rows(inputs: _Inputs, y: Tensor, chunk_size: int | None) -> list[Tensor]:
+    """Returns the Jacobians of one result: backward passes for all of its elements at once, or for some at a time."""
     _real("jacrev", (y, *inputs.leaves))
-    rows = []
-    for i in range(y.numel()):
-        unit = _ops.zeros_like(y).reshape(-1)
-        unit[i] = 1
-        rows.append(inputs.grads([y], [unit.reshape(y.shape)], inputs.record))
+    n = y.numel()
+    if not n:
+        return [x.new_zeros((*y.shape, *x.shape)) for x in inputs.leaves]
+    units = _ops.reshape(_ops.eye(n, dtype=y.dtype, device=y.device), (n, *y.shape))
+    step = n if chunk_size is None else chunk_size
+    chunks = []
+    for start in range(0, n, step):
+        with _batch.Level(min(step, n - start)) as level:
+            vector = level.wrap(_ops.narrow(units, 0, start, level.size))
+            chunks.append([level.whole(g) for g in inputs.grads([y], [vector], inputs.record)])
     return [
-        _ops.stack([r[k] for r in rows]).reshape((*y.shape, *x.shape)) if rows else x.new_zeros((*y.shape, *x.shape))
-        for k, x in enumerate(inputs.leaves)
+        _joined(list(c), 0).reshape((*y.shape, *x.shape))
+        for c, x in zip(zip(*chunks, strict=True), inputs.leaves, strict=True)
     ]
 
 
 def jacfwd(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False, *, randomness: str = "error") -> Func:
-    """Returns a function that returns what that of `jacrev` does, in forward mode: in a call of `func` for each element
-    of the arguments.
+    """Returns a function that returns what that of `jacrev` does, in forward mode: along all elements of the arguments
+    at once, or one by one where `func` looks at values.
 
     Args:
         func: the function
@@ -274,48 +283,62 @@ def jacfwd(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False, 
         leaves, build = flatten(_pick(args, argnums))
         xs = _tensors("jacfwd", leaves)
         _real("jacfwd", xs)
-        along = (v for k in range(len(xs)) for v in _units(xs, k))
-        draws = _Draws("jacfwd", randomness, {x.device for x in xs})
-        columns: list[list[Tensor]] = []
-        aux = join = None
-        for vectors in along:
-            with draws:
-                _, products, *rest = jvp(
-                    lambda *x: func(*_put(args, argnums, build(list(x))), **kwargs), xs, vectors, has_aux=has_aux
-                )
-            found, join = flatten(products)
-            columns.append(_tensors("jacfwd", found))
-            aux = rest[0] if rest else None
-        if join is None:
+        if not any(x.numel() for x in xs):
             raise RuntimeError("jacfwd: the arguments have no element")
+        plain: list[Any] = []  # what aux has beside tensors
+
+        def push(*vectors: Tensor) -> Any:
+            _, products, *rest = jvp(
+                lambda *x: func(*_put(args, argnums, build(list(x))), **kwargs), xs, vectors, has_aux=has_aux
+            )
+            found, join = flatten(products)
+            extra, whole = flatten(rest[0]) if rest else ([], None)
+            plain[:] = [join, whole, extra]
+            return _tensors("jacfwd", found), [e for e in extra if isinstance(e, Tensor)]
+
+        try:
+            columns, aux = vmap(push, randomness=randomness, chunk_size=_COLUMNS)(*_units(xs))
+        except NotImplementedError:  # func looks at values
+            columns, aux = _one_by_one(push, _units(xs), randomness)
+        join, whole, extra = plain
+        ends = iter([a[0] for a in aux])
         parts = []
-        for k in range(len(columns[0])):
-            own = iter([c[k] for c in columns])
-            shape = columns[0][k].shape
-            _real("jacfwd", [columns[0][k]])
+        for c in columns:
+            _real("jacfwd", [c])
+            own = _ops.split_with_sizes(c, [x.numel() for x in xs])
             parts.append(
-                build(
-                    [
-                        _ops.stack([next(own) for _ in range(x.numel())], -1).reshape((*shape, *x.shape))
-                        if x.numel()
-                        else x.new_zeros((*shape, *x.shape))
-                        for x in xs
-                    ]
-                )
+                build([_ops.movedim(o, 0, -1).reshape((*c.shape[1:], *x.shape)) for o, x in zip(own, xs, strict=True)])
             )
         made = join(parts)
-        return (made, aux) if has_aux else made
+        return (made, whole([next(ends) if isinstance(e, Tensor) else e for e in extra])) if has_aux else made
 
     return jacobian
 
 
-def _units(xs: Sequence[Tensor], k: int) -> Iterator[list[Tensor]]:
-    """Yields vectors of the form of xs, with a one for each element of the k-th."""
-    rest = [_ops.zeros_like(x) for x in xs]
-    for i in range(xs[k].numel()):
-        unit = _ops.zeros(xs[k].shape, dtype=xs[k].dtype, device=xs[k].device)
-        unit.view(-1)[i] = 1
-        yield [unit if j == k else r for j, r in enumerate(rest)]
+_COLUMNS = 512  # of a Jacobian, at once: more are no faster and take memory
+
+
+def _one_by_one(function: Func, rows: Sequence[Tensor], randomness: str) -> Any:
+    """Does what `vmap` does by a call for each part."""
+    draws = _Draws("jacfwd", randomness, {r.device for r in rows})
+    made = []
+    for i in range(rows[0].shape[0]):
+        with draws:
+            made.append(function(*(r[i] for r in rows)))
+    return tuple([_ops.stack(list(c)) for c in zip(*(m[k] for m in made), strict=True)] for k in (0, 1))
+
+
+def _units(xs: Sequence[Tensor]) -> list[Tensor]:
+    """Returns tangents of xs, along a first dimension: a one for each element of all of them."""
+    n, at = sum(x.numel() for x in xs), 0
+    units = []
+    for x in xs:
+        m = x.numel()
+        one = _ops.eye(m, dtype=x.dtype, device=x.device)
+        before, after = (_ops.zeros((k, m), dtype=x.dtype, device=x.device) for k in (at, n - at - m))
+        units.append(_ops.reshape(_ops.cat([before, one, after]), (n, *x.shape)))
+        at += m
+    return units
 
 
 def _real(name: str, tensors: Sequence[Tensor]) -> None:
@@ -367,8 +390,8 @@ def vmap(
 
     Args:
         func: takes and returns tensors
-        in_dims: the dimension of each argument, or of what is in it; None for what every part gets whole. Arguments by
-            name are taken apart along dimension 0.
+        in_dims: the dimension of each argument, or of what is in it; None for what every part gets whole, as it does
+            arguments by name
         out_dims: the dimension of each result; None for one that is the same for all parts
         randomness: whether func may draw random numbers: "error", "different" ones for each part, or the "same". Where
             it may, it is called for each part, one by one.
@@ -382,7 +405,7 @@ def vmap(
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, build = flatten((list(args), kwargs))
         whole = in_dims is None or isinstance(in_dims, int)
-        dims = spread(([in_dims] * len(args) if whole else list(in_dims), 0), (list(args), kwargs), "vmap: in_dims")
+        dims = spread(([in_dims] * len(args) if whole else list(in_dims), None), (list(args), kwargs), "vmap: in_dims")
         for leaf, d in zip(leaves, dims, strict=True):
             if d is not None and (not isinstance(leaf, Tensor) or not leaf.shape):
                 what = "a tensor without dimensions" if isinstance(leaf, Tensor) else type(leaf).__name__
@@ -426,12 +449,9 @@ def _together(
         made = []
         ends = spread(out_dims, join(found), "vmap: out_dims")
         for y, d in zip(_tensors("vmap", found), ends, strict=True):
-            behind = level.unwrap(y)
-            if d is None and behind is not None:
+            if d is None and level.unwrap(y) is not None:
                 raise ValueError("vmap: out_dims is None for a result that differs from part to part; want a dimension")
-            if behind is None and d is not None:
-                behind = y.expand(size, *y.shape)
-            made.append(y if behind is None else behind)
+            made.append(y if d is None else level.whole(y))
     return made, join, ends
 
 

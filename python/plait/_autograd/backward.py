@@ -117,14 +117,6 @@ def grad(
     grads = None if grad_outputs is None else _handles(_sequence(grad_outputs))
     if grads is not None and len(grads) != len(outs):
         raise RuntimeError(f"grad: got {len(outs)} outputs and {len(grads)} gradients")
-    if grads is not None and (at := _batch.depth(*_sequence(grad_outputs))) > _batch.depth(*ins):
-        return tuple(
-            _batch.each(
-                lambda *own: grad(outs, ins, own, True, create_graph, True, allow_unused, False, materialize_grads),
-                _sequence(grad_outputs),
-                at,
-            )
-        )
     o, i = _handles(outs), _handles(ins)
     unused = materialize_grads if allow_unused is None else allow_unused
     run = check(
@@ -160,7 +152,7 @@ def reaches_others(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
 def _batched(
     outs: tuple[Any, ...], ins: tuple[Any, ...], grads: tuple[Any, ...], retain_graph: bool, *options: Any
 ) -> tuple[Tensor | None, ...]:
-    """Does what `grad` says of is_grads_batched: a pass for each place in the first dimension of the gradients."""
+    """Does what `grad` says of is_grads_batched: one pass for all places in the first dimension of the gradients."""
     sizes = {g.shape[0] if g.shape else -1 for g in grads if g is not None}
     for i, (o, g) in enumerate(zip(outs, grads, strict=True)):
         if g is None or not g.shape or g.shape[1:] != o.shape or len(sizes) != 1:
@@ -171,21 +163,19 @@ def _batched(
             )
     (size,) = sizes
     create_graph, allow_unused, materialize = options
-    rows = [
-        grad(
+    if not size:
+        return tuple(t.new_zeros((0, *t.shape)) for t in ins)
+    with _batch.Level(size) as level:
+        found = grad(
             outs,
             ins,
-            [g[n] for g in grads],
-            retain_graph=retain_graph or n + 1 < size,
+            [level.wrap(g) for g in grads],
+            retain_graph=retain_graph,
             create_graph=create_graph,
             allow_unused=allow_unused,
             materialize_grads=materialize,
         )
-        for n in range(size)
-    ]
-    if not rows:
-        return tuple(t.new_zeros((0, *t.shape)) for t in ins)
-    return tuple(None if c[0] is None else _ops.stack(c) for c in zip(*rows, strict=True))
+        return tuple(None if g is None else level.whole(g) for g in found)
 
 
 # What a pass asks for, as `bind_BackwardStep` numbers it.
@@ -276,6 +266,8 @@ def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
     check(_core.bind_BackwardGrads(run, address(buffer)))
     grads = [own(h) if h else None for h in buffer]
     if wanted == _DERIVATIVE:
+        if at := _batch.depth(*grads):  # the function's derivative knows of no batch
+            return _batch.each(lambda *own: tuple(function(run, True, list(own))), grads, at)
         return function(run, retain, grads)
     if wanted == _POST_HOOK:
         function(*grads)

@@ -53,6 +53,11 @@ class Level(_core.Scope):
         """Returns the tensor whose dimension 0 is the batch of t, or None if t is the same for all parts."""
         return unwrap(t, self.handle)
 
+    def whole(self, t: Tensor) -> Tensor:
+        """Returns the tensor whose dimension 0 is the batch of t, also if t is the same for all parts."""
+        found = self.unwrap(t)
+        return _ops.expand(t, (self.size, *t.shape)) if found is None else found
+
 
 def wrap(t: Tensor, level: int) -> Tensor:
     """Returns the tensor that stands for each part of t along dimension 0 at a level."""
@@ -73,12 +78,27 @@ def depth(*values: Any) -> int:
     return max((_core.bind_VmapDepth(v._h) for v in values if is_tensor(v)), default=0)
 
 
+def behind(t: Tensor) -> Tensor:
+    """Returns the ordinary tensor that has the elements of all parts of a batched one; t itself outside of vmap."""
+    while handle := check(_core.bind_VmapWhole(t._h)):
+        t = own(handle)
+    return t
+
+
 def everywhere(t: Tensor) -> Tensor:
     """Returns a tensor batched at all of the thread's open levels, so that its gradient differs from part to part."""
     for level in _local.levels:
         if unwrap(t, level) is None:
             t = own(check(_core.bind_VmapBatched(t._h, level)))
     return t
+
+
+def filled_like(made: Tensor, t: Tensor) -> Tensor:
+    """Returns a new tensor batched as t is, so that it can hold what differs from part to part."""
+    levels = [level for level in _local.levels if unwrap(t, level) is not None]
+    for level in levels:
+        made = own(check(_core.bind_VmapBatched(made._h, level)))
+    return _ops.clone(made) if levels else made
 
 
 def each(function: Callable[..., Any], args: Sequence[Any], at: int) -> Any:

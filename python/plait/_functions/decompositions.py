@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plait import _ops
+from plait._autograd import batch as _batch
 
 
 def _waiting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -16,7 +17,7 @@ def _waiting(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def waiting(*args: Any) -> Any:
         out = function(*args)
-        first = out[0] if isinstance(out, tuple) else out
+        first = _batch.behind(out[0] if isinstance(out, tuple) else out)
         if first.numel() and not first.is_meta:
             _ops.as_strided(first.detach(), [], []).item()
         return out

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._autograd import batch as _batch
 from plait._functions._checked import checked
 from plait._functions._common import check_format
 from plait._functions.creation import Sizes, empty_strided, finished, number_of
@@ -168,7 +169,7 @@ def new_zeros(
     """Returns what `zeros` does, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = _ops.zeros(size, *more, dtype=dtype or self.dtype, device=where)
-    return finished("new_zeros", made, None, layout, requires_grad)
+    return finished("new_zeros", _batch.filled_like(made, self), None, layout, requires_grad)
 
 
 def new_ones(
@@ -184,7 +185,7 @@ def new_ones(
     """Returns what `ones` does, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = _ops.ones(size, *more, dtype=dtype or self.dtype, device=where)
-    return finished("new_ones", made, None, layout, requires_grad)
+    return finished("new_ones", _batch.filled_like(made, self), None, layout, requires_grad)
 
 
 def new_empty(
@@ -200,7 +201,7 @@ def new_empty(
     """Returns what `empty` does, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = _ops.empty(size, *more, dtype=dtype or self.dtype, device=where)
-    return finished("new_empty", made, None, layout, requires_grad)
+    return finished("new_empty", _batch.filled_like(made, self), None, layout, requires_grad)
 
 
 def new_full(
@@ -217,7 +218,7 @@ def new_full(
     """Returns one value, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = _ops.full(size, fill_value=number_of(fill_value), dtype=dtype or self.dtype, device=where)
-    return finished("new_full", made, None, layout, requires_grad)
+    return finished("new_full", _batch.filled_like(made, self), None, layout, requires_grad)
 
 
 def new_tensor(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._autograd import batch as _batch
 from plait._errors import LinAlgError, MissingFeatureError
 from plait._functions import decompositions as de
 from plait._functions._common import store
@@ -43,6 +44,7 @@ def cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -
 
 def _raise(name: str, what: str, info: Tensor, check_errors: bool = True) -> None:
     """Raises an error if an info of a stack of matrices is not 0."""
+    info = _batch.behind(info)
     if check_errors and info.numel() and _ops.amax(info).item():
         places = _ops.nonzero(info).tolist()
         where = f"matrix {places[0]}" if places[0] else "the matrix"

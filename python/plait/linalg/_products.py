@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._autograd import batch as _batch
 from plait._functions import decompositions as de
 from plait._functions._common import store
 from plait._modes import without_autocast
@@ -57,7 +58,7 @@ def matrix_exp(input: Tensor) -> Tensor:
         return _ops.clone(input)
     if input.dtype.itemsize == 2:  # squarings multiply what is rounded off
         return matrix_exp(input.float()).to(input.dtype)
-    size = _ops.amax(_ops.sum(_ops.abs(input.detach()), -1)).item()
+    size = _ops.amax(_ops.sum(_ops.abs(_batch.behind(input.detach())), -1)).item()
     wide = input.dtype.itemsize == 8
     squarings = int(size if wide else size / 2).bit_length() if math.isfinite(size) else 0
     x = input / 2.0**squarings

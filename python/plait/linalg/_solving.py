@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
+from plait._autograd import batch as _batch
 from plait._dtype import finfo
 from plait._engine.runtime import is_tensor
 from plait._errors import LinAlgError
@@ -125,7 +126,7 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     x, rank = _ops.linalg_lstsq(input, right, -1.0 if rcond is None else rcond)
     none = _ops.empty(0, dtype=input.dtype, device=input.device)
     gelsy = driver is None or driver == "gelsy"
-    full = not gelsy and (input.is_meta or bool(_ops.all(_ops.eq(rank, min(m, n))).item()))
+    full = not gelsy and (input.is_meta or bool(_ops.all(_ops.eq(_batch.behind(rank), min(m, n))).item()))
     if driver == "gels" and not full:
         raise LinAlgError("linalg.lstsq: a matrix has not the full rank that driver 'gels' wants; use 'gelsy'")
     residuals = _ops.sum(_ops.square(_ops.matmul(input, x) - right), -2) if m > n and full else none

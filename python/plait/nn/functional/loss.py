@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from plait import _ops
+from plait._autograd import batch as _batch
 from plait._engine.runtime import TensorBase
 from plait._engine.warnings import warn
 from plait._functions._checked import checked
@@ -233,7 +234,7 @@ def gaussian_nll_loss(
             raise ValueError(
                 f"gaussian_nll_loss: var does not fit, got shape {list(var.shape)} for input {list(input.shape)}"
             )
-    if bool(_ops.any(_ops.lt(var, 0)).item()):
+    if bool(_ops.any(_ops.lt(_batch.behind(var), 0)).item()):
         raise ValueError("gaussian_nll_loss: variances must not be negative")
     return _ops.gaussian_nll_loss(input, target, var, full, eps, reduction)
 
