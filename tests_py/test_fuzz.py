@@ -67,7 +67,8 @@ SUITABLE = {
 
 def callables():
     yield from ((f"Tensor.{n}", getattr(plait.Tensor, n)) for n in sorted(dir(plait.Tensor)) if n[0] != "_")
-    names = ["plait", *(m.name for m in pkgutil.walk_packages(plait.__path__, "plait.") if "._" not in m.name)]
+    found = (m.name for m in pkgutil.walk_packages(plait.__path__, "plait."))
+    names = ["plait", *(n for n in found if "._" not in n and "tensorboard" not in n)]  # which may not be installed
     seen = set()
     for module in map(importlib.import_module, names):
         for name in sorted(getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]):

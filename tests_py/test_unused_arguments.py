@@ -55,6 +55,7 @@ PLACES = {
     "distributed/tensor/_creation.py * layout": "there is one layout",
     "distributed/tensor/parallel/_styles.py *._apply.*": "hooks get the module and its inputs",
     "jit/__init__.py *": "nothing is compiled",
+    "utils/tensorboard/writer.py SummaryWriter.add_pr_curve_raw weights": "the curve has been computed",
     "library.py *": "operations are kept for the process, and run as they are",
     "nn/utils/prune.py *.compute_mask t": "the mask does not depend on the values",
     "onnx/symbolic_helper.py parse_args arg_descriptors": "nothing is exported",

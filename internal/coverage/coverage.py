@@ -40,6 +40,10 @@ AREAS = [
 ]
 
 
+# Modules that need a package which may not be installed here.
+OPTIONAL = {"plait.utils.tensorboard"}
+
+
 def names(area: str) -> list[str]:
     """Returns PyTorch's public names of an area."""
     return (HERE / f"{area}.txt").read_text("utf-8").split()
@@ -108,7 +112,8 @@ def signatures() -> list[str]:
                 total += len(overloads)
         if total:
             lines.append(f"| `{module.replace('torch', 'plait', 1)}` | {agree} | {total} |")
-    missing = [m for m in bind.modules() if resolve(m.replace("torch", "plait", 1)) is None]
+    ours = {m: m.replace("torch", "plait", 1) for m in bind.modules()}
+    missing = [m for m, path in ours.items() if resolve(path) is None and path not in OPTIONAL]
     lines += ["", "## Modules of PyTorch that are left out", "", ", ".join(f"`{m}`" for m in missing) + "."]
     return lines
 

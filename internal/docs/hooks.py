@@ -35,6 +35,7 @@ MODULES = [
     "serialization",
     "utils.checkpoint",
     "utils.data",
+    "utils.tensorboard",
     "profiler",
     "distributed",
     "distributed.fsdp",
