@@ -283,7 +283,7 @@ def test_training_is_near_that_in_float32(dtype, near):
 def test_scaler_follows_its_rule():
     p = nn.Parameter(plait.ones(3))
     optimizer = optim.SGD([p], lr=0.5)
-    scaler = GradScaler(init_scale=8.0, growth_interval=2)
+    scaler = GradScaler("cpu", init_scale=8.0, growth_interval=2)
     scaler.scale(p.sum()).backward()
     assert p.grad.tolist() == [8, 8, 8]
     assert scaler.step(optimizer) is None
@@ -301,7 +301,7 @@ def test_scaler_follows_its_rule():
         "growth_interval": 2,
         "_growth_tracker": 0,
     }
-    other = GradScaler()
+    other = GradScaler("cpu")
     other.load_state_dict({**scaler.state_dict(), "_growth_tracker": 1})
     p.grad = plait.zeros(3)
     other.step(optimizer)
@@ -316,10 +316,20 @@ def test_scaler_follows_its_rule():
     assert scaler.scale(plait.ones(1, dtype=plait.float16)).dtype == plait.float16
 
 
+@pytest.mark.skipif(plait.cuda.is_available(), reason="there is a GPU")
+def test_scalers_of_gpus_that_are_not_there():
+    for make in (GradScaler, plait.cuda.amp.GradScaler, lambda: GradScaler("cuda:1")):
+        with pytest.warns(UserWarning, match="there is no GPU, so the scaler is not enabled"):
+            scaler = make()
+        assert not scaler.is_enabled() and scaler.get_scale() == 1.0 and scaler.state_dict() == {}
+    assert not GradScaler("cuda", enabled=False).is_enabled()  # without a warning
+    assert GradScaler("cpu").is_enabled()
+
+
 def test_scaler_keeps_its_optimisers_apart():
     p, q = nn.Parameter(plait.ones(1)), nn.Parameter(plait.ones(1))
     one, two = optim.SGD([p], lr=1.0), optim.SGD([q], lr=1.0)
-    scaler = GradScaler(init_scale=2.0)
+    scaler = GradScaler("cpu", init_scale=2.0)
     p.grad, q.grad = plait.tensor([math.nan]), plait.tensor([2.0])
     scaler.step(one)
     scaler.step(two)
@@ -330,12 +340,12 @@ def test_scaler_keeps_its_optimisers_apart():
 def test_scaler_says_what_is_out_of_order():
     p = nn.Parameter(plait.ones(1))
     optimizer = optim.SGD([p], lr=1.0)
-    scaler = GradScaler()
+    scaler = GradScaler("cpu")
     with pytest.raises(RuntimeError, match="no gradients were looked at"):
         scaler.update()
     with pytest.raises(RuntimeError, match="no parameter of this optimiser has a gradient"):
         scaler.step(optimizer)
-    scaler = GradScaler()
+    scaler = GradScaler("cpu")
     p.grad = plait.ones(1)
     with pytest.raises(RuntimeError, match="closures"):
         scaler.step(optimizer, lambda: 0.0)

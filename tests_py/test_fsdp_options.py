@@ -83,7 +83,7 @@ def test_scaled_losses_are_left_out_together(make):
     def run(rank):
         m = FSDP(model())
         opt = plait.optim.SGD(m.parameters(), lr=0.1)
-        scaler = make(init_scale=8.0, growth_interval=1)
+        scaler = make("cpu", init_scale=8.0, growth_interval=1)
         before = full(m)
         loss = m(batch(rank)).square().mean()
         scaler.scale(loss).backward()
@@ -262,7 +262,7 @@ def test_ranks_without_gradients_scale_with_the_others():
     def run(rank):
         p = plait.nn.Parameter(plait.ones(2))
         opt = plait.optim.SGD([p], lr=1.0)
-        scaler = ShardedGradScaler(init_scale=8.0, growth_interval=1)
+        scaler = ShardedGradScaler("cpu", init_scale=8.0, growth_interval=1)
         for gradient, want in ((16.0, -1.0), (float("inf"), -1.0), (8.0, -2.0)):
             if rank == 0:
                 p.grad = plait.full((2,), gradient * scaler.get_scale() / 8.0)

@@ -27,6 +27,21 @@ def test_tensors_on_a_gpu() -> None:
         assert properties.driver_reason.startswith(f"{other}: "), properties
         assert (properties.major > 0) == (properties.multi_processor_count > 0), properties
         x = plait.arange(6, dtype=plait.float32, device="cuda").reshape(2, 3)
+        if properties.driver == "cuda":
+            assert plait.cuda.get_arch_list() == [f"sm_{properties.major}{properties.minor}"]
+            free, total = plait.cuda.mem_get_info()
+            kept = plait.ones(64 << 20, device="cuda")
+            less, same = plait.cuda.mem_get_info("cuda:0")
+            assert 0 < less <= free - (kept.nbytes >> 1) and free < total == same, (free, less, total)
+            assert 0 <= plait.cuda.utilization() <= 100 and 0 <= plait.cuda.memory_usage(0) <= 100
+        else:
+            for ask in (plait.cuda.mem_get_info, plait.cuda.utilization, plait.cuda.memory_usage):
+                try:
+                    ask()
+                except NotImplementedError as error:
+                    assert "runs under webgpu" in str(error)
+                else:
+                    raise AssertionError(ask)
         assert x.device == plait.device("gpu:0"), x.device
         y = (x.T @ x).sum(0) * 2
         assert y.tolist() == (x.cpu().T @ x.cpu()).sum(0).mul(2).tolist()

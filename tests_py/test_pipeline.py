@@ -332,7 +332,7 @@ def test_scaled_gradients(name):
     x, y = batch(6)
     a = model()
     p = plait.Pipeline(model(), DEVICES, 3, name, nn.MSELoss())
-    scalers = [plait.amp.GradScaler(init_scale=1024.0, growth_interval=1) for _ in range(2)]
+    scalers = [plait.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1) for _ in range(2)]
     optimizers = [plait.optim.SGD(m.parameters(), lr=0.1) for m in (a, p)]
     for step in range(3):
         want = nn.functional.mse_loss(a(x), y)

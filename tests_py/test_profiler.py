@@ -137,3 +137,27 @@ def test_steps_are_collected_by_a_schedule(tmp_path):
     plait.profiler.tensorboard_trace_handler(tmp_path, use_gzip=True)(p)
     (packed,) = tmp_path.glob("*.json.gz")
     assert json.loads(gzip.decompress(packed.read_bytes()))["traceEvents"]
+
+
+def test_ranges_under_nvtx_names():
+    nvtx = plait.cuda.nvtx
+    assert nvtx.range_pop() == -1
+    with plait.profiler.profile() as p:
+        assert [nvtx.range_push("outer"), nvtx.range_push("inner")] == [0, 1]
+        number = nvtx.range_start("overlapping")
+        assert [nvtx.range_pop(), nvtx.range_pop()] == [1, 0]
+        nvtx.range_end(number)
+        nvtx.range_end(number)  # has ended
+        nvtx.mark("moment")
+        with nvtx.range("step {}", 3):
+            plait.ones(2).sum().item()
+    names = {e.name for e in p.events() if e.is_range}
+    assert names >= {"outer", "inner", "overlapping", "moment", "step 3"}
+
+
+@pytest.mark.skipif(plait.cuda.is_available(), reason="there is a GPU")
+def test_what_only_a_driver_says():
+    assert plait.cuda.get_arch_list() == []
+    for name in ("mem_get_info", "utilization", "memory_usage"):
+        with pytest.raises(plait.DeviceError, match="no GPU"):
+            getattr(plait.cuda, name)()

@@ -6,8 +6,10 @@ from array import array
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from plait import _core, _ops
+from plait._device import device_count, parse
 from plait._dtype import float32
 from plait._engine.runtime import address, call, check, handles, own
+from plait._engine.warnings import warn
 from plait._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ class GradScaler(_core.ObjectOwner):
         scaler.update()
 
     Args:
-        device: has no effect
+        device: where the model is: on "cuda", without a GPU, the scaler warns and is not enabled
         init_scale: the factor at first
         growth_factor: multiplies it after good steps; more than 1
         backoff_factor: multiplies it after a bad one; less than 1
@@ -48,6 +50,9 @@ class GradScaler(_core.ObjectOwner):
             raise ValueError(f"GradScaler: want a growth_factor of more than 1, got {growth_factor}")
         if backoff_factor >= 1.0:
             raise ValueError(f"GradScaler: want a backoff_factor of less than 1, got {backoff_factor}")
+        if self._enabled and parse(device)[0] == "gpu" and device_count("gpu") == 0:
+            warn(f"{type(self).__name__}: there is no GPU, so the scaler is not enabled; on CPUs device='cpu' scales")
+            self._enabled = False
         self._growth_factor, self._backoff_factor = float(growth_factor), float(backoff_factor)
         self._growth_interval = int(growth_interval)
         self._agreed: set[int] = set()  # ids of optimisers for which the ranks know what was found

@@ -16,6 +16,7 @@ from plait._engine.rank import here as _here
 from plait._errors import OutOfMemoryError
 from plait._functions.config import memory_stats as _memory_stats
 from plait._functions.config import reset_peak_memory_stats as _reset_peak_memory_stats
+from plait.cuda import _nvidia, nvtx
 from plait.cuda.random import (
     get_rng_state,
     get_rng_state_all,
@@ -40,6 +41,7 @@ __all__ = [
     "device",
     "device_count",
     "empty_cache",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
@@ -55,10 +57,12 @@ __all__ = [
     "manual_seed_all",
     "max_memory_allocated",
     "max_memory_reserved",
+    "mem_get_info",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "memory_usage",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
@@ -69,6 +73,7 @@ __all__ = [
     "stream",
     "synchronize",
     "transfer_stats",
+    "utilization",
 ]
 
 
@@ -134,6 +139,13 @@ def _gpu(d: DeviceLike | None) -> DeviceLike:
     return _current_gpu() if d is None else _device(d)
 
 
+def _opened(d: DeviceLike | None) -> int:
+    """Opens a GPU, and returns its index."""
+    _open_device(_gpu(d))
+    index = d if isinstance(d, int) or d is None else _device(d).index
+    return current_device() if index is None else index
+
+
 def get_device_name(device: DeviceLike | None = None) -> str:
     """Returns the name of a GPU."""
     return _core.bind_DeviceDescription(_open_device(_gpu(device)))
@@ -184,6 +196,41 @@ def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
     """Returns the compute capability of a GPU, as (9, 0) is an H100's; (0, 0) where the driver does not say."""
     said = get_device_properties(device)
     return said.major, said.minor
+
+
+def get_arch_list() -> list[str]:
+    """Returns what kernels are compiled for, as ["sm_90"]: what the GPUs under CUDA's driver are, since that is done at
+    run time. Without such a GPU it is empty.
+    """
+    said = [get_device_properties(i) for i in range(device_count())]
+    return sorted({f"sm_{p.major}{p.minor}" for p in said if p.driver == "cuda"}, key=lambda name: int(name[3:]))
+
+
+def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
+    """Returns the bytes of a GPU that are free, whichever process uses the others, and how many it has.
+
+    Raises:
+        NotImplementedError: for a GPU that does not run under CUDA's driver.
+    """
+    return _nvidia.memory(_opened(device))
+
+
+def utilization(device: DeviceLike | None = None) -> int:
+    """Returns in how many percent of the last moments a GPU has computed, for any process.
+
+    Raises:
+        NotImplementedError: for a GPU that does not run under CUDA's driver.
+    """
+    return _nvidia.rates("utilization", _opened(device))[0]
+
+
+def memory_usage(device: DeviceLike | None = None) -> int:
+    """Returns in how many percent of the last moments a GPU has read or written its memory, for any process.
+
+    Raises:
+        NotImplementedError: for a GPU that does not run under CUDA's driver.
+    """
+    return _nvidia.rates("memory_usage", _opened(device))[1]
 
 
 def transfer_stats(device: DeviceLike | None = None) -> dict[str, int]:
