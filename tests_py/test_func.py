@@ -161,6 +161,31 @@ def test_derivatives_inside_and_around():
     assert plait.allclose(w.grad, x.sum(0))
 
 
+def test_random_numbers_of_each_part():
+    x, u, calls = plait.ones(3, 64), plait.ones(64), []
+
+    def rows(f, randomness):
+        calls.clear()
+        out = func.vmap(lambda r: calls.append(1) or f(r), randomness=randomness)(x)
+        return len({tuple(row.flatten().tolist()) for row in out})
+
+    for f in [
+        lambda r: plait.rand(9),
+        lambda r: plait.randint(0, 100, (9,)),
+        nn.functional.dropout,
+        lambda r: nn.functional.dropout(u) + r,
+        lambda r: plait.bernoulli(u / 2),
+        lambda r: r.clone().normal_(),
+    ]:
+        assert rows(f, "different") == 3 and len(calls) == 1
+        assert rows(f, "same") == 1
+        with pytest.raises(RuntimeError, match="randomness"):
+            rows(f, "error")
+    assert rows(lambda r: plait.empty(9).normal_(), "different") == 3, "a tensor of no part is filled in a loop"
+    nested = func.vmap(lambda r: func.vmap(lambda q: plait.rand(2), randomness="different")(x), randomness="different")
+    assert len(set(nested(x).flatten().tolist())) == 18
+
+
 def test_gradients_of_each_sample_and_ensembles():
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     params = {k: v.detach() for k, v in net.named_parameters()}

@@ -8,8 +8,9 @@ import (
 	"github.com/plait-ml/plait/core/vmap"
 )
 
-// VmapEnter returns a level of vmap, for a batch of size parts, inside another or 0. Close it with [VmapExit], and release it.
-func VmapEnter(outer Object, size int64) (status Object) {
+// VmapEnter returns a level of vmap, for a batch of size parts, inside another or 0. With draws, operations of the calling thread draw random
+// numbers for each part, also where none of their tensors is batched. Close it with [VmapExit], and release it.
+func VmapEnter(outer Object, size int64, draws bool) (status Object) {
 	defer protect("vmap", &status)
 	var around *vmap.Level
 	if outer != 0 {
@@ -18,7 +19,7 @@ func VmapEnter(outer Object, size int64) (status Object) {
 			return failure(err)
 		}
 	}
-	return handle.AddObject(vmap.Enter(around, int(size)))
+	return handle.AddObject(vmap.Enter(around, int(size), draws))
 }
 
 // VmapExit ends a level. Tensors that are batched at it can no longer be used.

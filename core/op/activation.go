@@ -119,7 +119,7 @@ func Softsign(x *core.Tensor) *core.Tensor { return softsignOp.apply(nil, x) }
 //
 // Xu, Wang, Chen, Li: Empirical evaluation of rectified activations in convolutional network, 2015.
 func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "rrelu", x, low, high, training)
 	}
 	op := begin("rrelu", &x)
@@ -141,7 +141,7 @@ func Rrelu(x *core.Tensor, low, high float64, training bool) *core.Tensor {
 
 // RreluInPlace replaces x by [Rrelu] of it and returns it.
 func RreluInPlace(x *core.Tensor, low, high float64, training bool) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "rrelu_", x, low, high, training)
 	}
 	return replace("rrelu_", func(x *core.Tensor) *core.Tensor { return Rrelu(x, low, high, training) }, x)

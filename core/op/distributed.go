@@ -23,6 +23,21 @@ func distributed(tensors ...*core.Tensor) core.Parts {
 	return found
 }
 
+// drawing returns the level of vmap for each part of which operations of the calling thread draw numbers of its own, also where none of their
+// tensors is batched; or nil. Package vmap sets it.
+var drawing = func() core.Parts { return nil }
+
+// SetDrawing sets the function that says for which level of vmap operations draw numbers, for package vmap.
+func SetDrawing(fn func() core.Parts) { drawing = fn }
+
+// drawnFor is [distributed] for operations that draw numbers.
+func drawnFor(tensors ...*core.Tensor) core.Parts {
+	if p := distributed(tensors...); p != nil {
+		return p
+	}
+	return drawing()
+}
+
 // handOn applies the op to distributed tensors. args are those of its Go function.
 func handOn(p core.Parts, name string, args ...any) *core.Tensor {
 	return handOnList(p, name, args...)[0]

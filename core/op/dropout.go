@@ -12,7 +12,7 @@ import (
 //
 // Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov: Dropout, JMLR 2014.
 func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "dropout", x, p, training)
 	}
 	if x.Err() == nil && x.DType().IsComplex() {
@@ -36,7 +36,7 @@ func Dropout(x *core.Tensor, p float64, training bool) *core.Tensor {
 
 // Dropout1d sets whole channels of x, of shape [N, C, L] or [C, L], to 0; see [Dropout].
 func Dropout1d(x *core.Tensor, p float64, training bool) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "dropout1d", x, p, training)
 	}
 	if x != nil && x.Err() == nil && !x.IsNumber() && x.Dim() != 2 && x.Dim() != 3 {
@@ -48,7 +48,7 @@ func Dropout1d(x *core.Tensor, p float64, training bool) *core.Tensor {
 // Dropout2d sets whole channels of x, of shape [N, C, H, W], to 0; see [Dropout]. As in PyTorch, the first two dimensions
 // of other shapes are taken for N and C.
 func Dropout2d(x *core.Tensor, p float64, training bool) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "dropout2d", x, p, training)
 	}
 	return dropChannels("dropout2d", x, p, training, 0)
@@ -57,7 +57,7 @@ func Dropout2d(x *core.Tensor, p float64, training bool) *core.Tensor {
 // Dropout3d sets whole channels of x, of shape [N, C, D, H, W] or [C, D, H, W], to 0; see [Dropout]. As in PyTorch, the first
 // dimension of other shapes is taken for C.
 func Dropout3d(x *core.Tensor, p float64, training bool) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "dropout3d", x, p, training)
 	}
 	return dropChannels("dropout3d", x, p, training, 5)
@@ -68,7 +68,7 @@ func Dropout3d(x *core.Tensor, p float64, training bool) *core.Tensor {
 //
 // Klambauer, Unterthiner, Mayr, Hochreiter: Self-normalizing neural networks, 2017.
 func AlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "alpha_dropout", x, p, training)
 	}
 	return alphaDropout("alpha_dropout", x, p, training, false)
@@ -76,7 +76,7 @@ func AlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor {
 
 // FeatureAlphaDropout is [AlphaDropout] of whole channels of x, of shape [N, C, ...].
 func FeatureAlphaDropout(x *core.Tensor, p float64, training bool) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "feature_alpha_dropout", x, p, training)
 	}
 	return alphaDropout("feature_alpha_dropout", x, p, training, true)
@@ -97,6 +97,7 @@ func (op *opContext) choosable(x *core.Tensor, lead int) {
 
 // drawWords takes n words from the generator of the op's device.
 func (op *opContext) drawWords(n int) (seed, offset uint64) {
+	op.ownNumbers()
 	return op.mode.Context().Generator(op.stream.Device()).Next(uint64(n+3) / 4)
 }
 

@@ -25,6 +25,9 @@ func Rand(shape ...int) *core.Tensor { return RandWith(shape, RandomOptions{}) }
 
 // RandWith is [Rand] with options.
 func RandWith(shape []int, o RandomOptions) *core.Tensor {
+	if parts := drawnFor(); parts != nil {
+		return handOn(parts, "rand", shape, o)
+	}
 	return drawNew("rand", shape, o, contract.Uniform, 0, 1)
 }
 
@@ -33,12 +36,15 @@ func Randn(shape ...int) *core.Tensor { return RandnWith(shape, RandomOptions{})
 
 // RandnWith is [Randn] with options.
 func RandnWith(shape []int, o RandomOptions) *core.Tensor {
+	if parts := drawnFor(); parts != nil {
+		return handOn(parts, "randn", shape, o)
+	}
 	return drawNew("randn", shape, o, contract.Normal, 0, 1)
 }
 
 // RandLike returns uniform random numbers in [0, 1) of the shape, dtype and device of x.
 func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "rand_like", x, o)
 	}
 	if err := x.Usable("rand_like"); err != nil {
@@ -52,7 +58,7 @@ func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 
 // RandnLike returns normal random numbers of the shape, dtype and device of x.
 func RandnLike(x *core.Tensor, o RandomOptions) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "randn_like", x, o)
 	}
 	if err := x.Usable("randn_like"); err != nil {
@@ -121,7 +127,15 @@ func (op *opContext) reserve(g *core.Generator, t *core.Tensor, words int) (seed
 	return op.reserveWords(g, t.Numel()*words)
 }
 
+// ownNumbers fails inside a vmap whose parts each draw their own numbers, which the op has not seen to.
+func (op *opContext) ownNumbers() {
+	if op.err == nil && drawing() != nil {
+		op.failf(core.NotImplemented, "not possible inside vmap with numbers that differ from part to part")
+	}
+}
+
 func (op *opContext) reserveWords(g *core.Generator, words int) (seed, offset int64) {
+	op.ownNumbers()
 	if g == nil {
 		g = op.mode.Context().Generator(op.stream.Device())
 	}
@@ -142,6 +156,9 @@ func Randint(low, high int, shape ...int) *core.Tensor {
 
 // RandintWith is [Randint] with options.
 func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
+	if parts := drawnFor(); parts != nil {
+		return handOn(parts, "randint", low, high, shape, o)
+	}
 	op := begin("randint").on(o.Device)
 	d := core.Int64
 	if o.DType != nil {
@@ -160,7 +177,7 @@ func RandintWith(low, high int, shape []int, o RandomOptions) *core.Tensor {
 
 // RandintLike returns random integers in [low, high) of the shape, dtype and device of x.
 func RandintLike(x *core.Tensor, low, high int, o RandomOptions) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "randint_like", x, low, high, o)
 	}
 	if err := x.Usable("randint_like"); err != nil {
@@ -201,6 +218,9 @@ func Randperm(n int) *core.Tensor { return RandpermWith(n, RandomOptions{}) }
 
 // RandpermWith is [Randperm] with options; the dtype must be int64.
 func RandpermWith(n int, o RandomOptions) *core.Tensor {
+	if parts := drawnFor(); parts != nil {
+		return handOn(parts, "randperm", n, o)
+	}
 	op := begin("randperm").on(o.Device)
 	if n < 0 {
 		op.failf(core.ValueError, "the length must not be negative, got %d", n)
@@ -220,7 +240,7 @@ func RandpermWith(n int, o RandomOptions) *core.Tensor {
 // Bernoulli returns 1 with the probability that p, a floating-point tensor, gives for each element, else 0. A
 // probability outside [0, 1] is an error of execution.
 func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
-	if parts := distributed(p); parts != nil {
+	if parts := drawnFor(p); parts != nil {
 		return handOn(parts, "bernoulli", p, o)
 	}
 	op := begin("bernoulli", &p)
@@ -245,7 +265,7 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 //
 // Without replacement this is the method of Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
 func Multinomial(x *core.Tensor, n int, replacement bool, o RandomOptions) *core.Tensor {
-	if parts := distributed(x); parts != nil {
+	if parts := drawnFor(x); parts != nil {
 		return handOn(parts, "multinomial", x, n, replacement, o)
 	}
 	op := begin("multinomial", &x)

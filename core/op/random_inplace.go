@@ -10,7 +10,7 @@ import (
 
 // UniformInPlace fills t with uniform random numbers in [low, high).
 func UniformInPlace(t *core.Tensor, low, high float64, o RandomOptions) *core.Tensor {
-	if parts := distributed(t); parts != nil {
+	if parts := drawnFor(t); parts != nil {
 		return handOn(parts, "uniform_", t, low, high, o)
 	}
 	if isComplex(t) { // the parts are uniform
@@ -25,7 +25,7 @@ func UniformInPlace(t *core.Tensor, low, high float64, o RandomOptions) *core.Te
 
 // NormalInPlace fills t with normal random numbers.
 func NormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Tensor {
-	if parts := distributed(t); parts != nil {
+	if parts := drawnFor(t); parts != nil {
 		return handOn(parts, "normal_", t, mean, std, o)
 	}
 	if isComplex(t) { // the parts have half of the variance each
@@ -42,7 +42,7 @@ func NormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Ten
 
 // ExponentialInPlace fills t with exponentially distributed random numbers of the given rate; the mean is 1 / rate.
 func ExponentialInPlace(t *core.Tensor, rate float64, o RandomOptions) *core.Tensor {
-	if parts := distributed(t); parts != nil {
+	if parts := drawnFor(t); parts != nil {
 		return handOn(parts, "exponential_", t, rate, o)
 	}
 	op := begin("exponential_", &t)
@@ -54,7 +54,7 @@ func ExponentialInPlace(t *core.Tensor, rate float64, o RandomOptions) *core.Ten
 
 // LogNormalInPlace fills t with numbers whose logarithm is normal with the given mean and standard deviation.
 func LogNormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.Tensor {
-	if parts := distributed(t); parts != nil {
+	if parts := drawnFor(t); parts != nil {
 		return handOn(parts, "log_normal_", t, mean, std, o)
 	}
 	op := begin("log_normal_", &t)
@@ -64,7 +64,7 @@ func LogNormalInPlace(t *core.Tensor, mean, std float64, o RandomOptions) *core.
 
 // CauchyInPlace fills t with Cauchy distributed random numbers.
 func CauchyInPlace(t *core.Tensor, median, scale float64, o RandomOptions) *core.Tensor {
-	if parts := distributed(t); parts != nil {
+	if parts := drawnFor(t); parts != nil {
 		return handOn(parts, "cauchy_", t, median, scale, o)
 	}
 	op := begin("cauchy_", &t)
@@ -74,7 +74,7 @@ func CauchyInPlace(t *core.Tensor, median, scale float64, o RandomOptions) *core
 
 // GeometricInPlace fills t with the numbers of trials, 1 or more, up to the first success of probability p.
 func GeometricInPlace(t *core.Tensor, p float64, o RandomOptions) *core.Tensor {
-	if parts := distributed(t); parts != nil {
+	if parts := drawnFor(t); parts != nil {
 		return handOn(parts, "geometric_", t, p, o)
 	}
 	op := begin("geometric_", &t)
@@ -86,7 +86,7 @@ func GeometricInPlace(t *core.Tensor, p float64, o RandomOptions) *core.Tensor {
 
 // TruncNormalInPlace fills t with normal random numbers on condition that they lie in [low, high].
 func TruncNormalInPlace(t *core.Tensor, mean, std, low, high float64, o RandomOptions) *core.Tensor {
-	if parts := distributed(t); parts != nil {
+	if parts := drawnFor(t); parts != nil {
 		return handOn(parts, "trunc_normal_", t, mean, std, low, high, o)
 	}
 	op := begin("trunc_normal_", &t)
@@ -99,7 +99,7 @@ func TruncNormalInPlace(t *core.Tensor, mean, std, low, high float64, o RandomOp
 // BernoulliInPlace fills t, of any dtype, with 1 with probability p, else 0. p is a number or a tensor that broadcasts
 // to t.
 func BernoulliInPlace(t, p *core.Tensor, o RandomOptions) *core.Tensor {
-	if parts := distributed(t, p); parts != nil {
+	if parts := drawnFor(t, p); parts != nil {
 		return handOn(parts, "bernoulli_", t, p, o)
 	}
 	op := begin("bernoulli_", &t, &p)
@@ -126,7 +126,7 @@ func BernoulliInPlace(t, p *core.Tensor, o RandomOptions) *core.Tensor {
 
 // RandomInPlace fills t, of any dtype, with random integers in [low, high).
 func RandomInPlace(t *core.Tensor, low, high int, o RandomOptions) *core.Tensor {
-	if parts := distributed(t); parts != nil {
+	if parts := drawnFor(t); parts != nil {
 		return handOn(parts, "random_", t, low, high, o)
 	}
 	op := begin("random_", &t)

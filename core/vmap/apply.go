@@ -96,8 +96,8 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 		return fail(core.Errorf(core.NotImplemented, a.Op, "inside vmap a tensor that is the same for all parts, %v, cannot hold what differs from part to part: "+
 			"make it from one that is batched, as x.new_zeros does, or use an operation out of place", u.tensors[0]))
 	}
-	return core.RunScope(func() []*core.Tensor {
-		out := u.run(base)
+	return core.RunScope(func() (out []*core.Tensor) {
+		u.within(func() { out = u.run(base) })
 		for _, t := range out {
 			if t.Err() != nil {
 				return []*core.Tensor{t}

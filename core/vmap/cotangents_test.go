@@ -75,7 +75,7 @@ func TestCotangents(t *testing.T) {
 					}
 					want = append(want, op.Stack(list, 0))
 				}
-				l := vmap.Enter(nil, size)
+				l := vmap.Enter(nil, size, false)
 				defer l.Exit()
 				own := slices.Clone(seeds)
 				for j := range own {

@@ -225,11 +225,8 @@ func grouped(u *use) []*core.Tensor {
 	return []*core.Tensor{scaled(op.GroupNorm(x, argument[int](u, 1), nil, nil, argument[float64](u, 4)), weight, bias)}
 }
 
-// attention is for attention without dropout: stacks are independent.
+// attention is for attention: stacks are independent.
 func attention(u *use) []*core.Tensor {
-	if argument[op.AttentionOptions](u, 3).DropoutP > 0 {
-		return nil
-	}
 	n := u.tensors[0].Dim()
 	for _, t := range u.tensors[:3] {
 		if t.Dim() != n || n < 2 {

@@ -13,20 +13,30 @@ import (
 // it. An operation is dealt with at the innermost level at which one of its tensors is batched.
 type Level struct {
 	depth, size int
+	thread      uintptr // that draws, if the parts do
 	closed      atomic.Bool
 }
 
-// Enter returns a new level, for a batch of size parts, inside another or nil.
-func Enter(outer *Level, size int) *Level {
+// Enter returns a new level, for a batch of size parts, inside another or nil. With draws, operations of the calling thread draw random numbers
+// for each part, also where none of their tensors is batched.
+func Enter(outer *Level, size int, draws bool) *Level {
 	l := &Level{depth: 1, size: size}
 	if outer != nil {
 		l.depth = outer.depth + 1
+	}
+	if draws {
+		l.draw()
 	}
 	return l
 }
 
 // Exit ends the level. Tensors that are batched at it can no longer be used.
-func (l *Level) Exit() { l.closed.Store(true) }
+func (l *Level) Exit() {
+	l.closed.Store(true)
+	if l.thread != 0 {
+		l.drawNoMore()
+	}
+}
 
 // Size returns the number of parts.
 func (l *Level) Size() int { return l.size }

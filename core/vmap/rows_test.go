@@ -283,7 +283,7 @@ func testSample(t *testing.T, r *op.Row, s op.Sample, choice int, inPlace bool) 
 	if err != nil {
 		return
 	}
-	l := vmap.Enter(nil, size)
+	l := vmap.Enter(nil, size, false)
 	defer l.Exit()
 	own := slices.Clone(whole)
 	for j, x := range whole {

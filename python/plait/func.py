@@ -373,6 +373,11 @@ class _Draws:
             for p, state in zip(self.places, self.first, strict=True):
                 set_rng_state(state, p)
 
+    def restart(self) -> None:
+        """Takes back what the calls so far have drawn."""
+        for p, state in zip(self.places, self.first or [], strict=False):
+            set_rng_state(state, p)
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self.randomness == "error" and self._states() != self.first:
             raise RuntimeError(
@@ -393,8 +398,8 @@ def vmap(
         in_dims: the dimension of each argument, or of what is in it; None for what every part gets whole, as it does
             arguments by name
         out_dims: the dimension of each result; None for one that is the same for all parts
-        randomness: whether func may draw random numbers: "error", "different" ones for each part, or the "same". Where
-            it may, it is called for each part, one by one.
+        randomness: whether func may draw random numbers: "error", "different" ones for each part, or the "same", for
+            which it is called for each part, one by one.
         chunk_size: how many parts, at most, one call of func gets; None for all
     """
 
@@ -420,16 +425,29 @@ def vmap(
             raise ValueError("vmap: got a dimension of size 0, of which no result can be made")
         step = size if chunk_size is None else chunk_size
         draws = _Draws("vmap", randomness, {t.device for t in leaves if isinstance(t, Tensor)})
-        one_by_one = randomness != "error"
-        made = []
-        for start in range(0, size, 1 if one_by_one else step):
-            count = 1 if one_by_one else min(step, size - start)
-            own = [
-                r if d is None or count == size else _ops.narrow(r, 0, start, count)
-                for r, d in zip(rows, dims, strict=True)
-            ]
-            with draws:
-                made.append(_together(func, own, dims, build, out_dims, count))
+
+        def calls(step: int, different: bool) -> list[Any]:
+            made = []
+            for start in range(0, size, step):
+                count = min(step, size - start)
+                own = [
+                    r if d is None or count == size else _ops.narrow(r, 0, start, count)
+                    for r, d in zip(rows, dims, strict=True)
+                ]
+                with draws:
+                    made.append(_together(func, own, dims, build, out_dims, _batch.Level(count, different)))
+            return made
+
+        if randomness == "same":
+            made = calls(1, False)
+        elif randomness == "error":
+            made = calls(step, False)
+        else:
+            try:
+                made = calls(step, True)
+            except NotImplementedError:  # numbers that are drawn in ways without a rule
+                draws.restart()
+                made = calls(1, False)
         _batch.report()
         join = made[0][1]
         ends = made[0][2]
@@ -439,11 +457,11 @@ def vmap(
 
 
 def _together(
-    func: Func, rows: Sequence[Any], dims: Sequence[Any], build: Any, out_dims: Any, size: int
+    func: Func, rows: Sequence[Any], dims: Sequence[Any], build: Any, out_dims: Any, level: _batch.Level
 ) -> tuple[list[Tensor], Any, list[Any]]:
-    """Returns the results of a function for `size` parts, which lie along dimension 0 of rows; that of the results is
-    the batch too, but for those with the dimension None."""
-    with _batch.Level(size) as level:
+    """Returns the results of a function for the parts of a level, which lie along dimension 0 of rows; that of the
+    results is the batch too, but for those with the dimension None."""
+    with level:
         args, kwargs = build([r if d is None else level.wrap(r) for r, d in zip(rows, dims, strict=True)])
         found, join = flatten(func(*args, **kwargs))
         made = []

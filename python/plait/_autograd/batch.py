@@ -29,14 +29,16 @@ def levels() -> list[int]:
 
 
 class Level(_core.Scope):
-    """A level for a batch of `size` parts, open inside the block."""
+    """A level for a batch of `size` parts, open inside the block. With `draws`, random numbers differ from part to
+    part.
+    """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, draws: bool = False) -> None:
+        self.size, self.draws = size, draws
 
     def _begin(self) -> int:
         outer = _local.levels[-1] if _local.levels else 0
-        self.handle: int = check(_core.bind_VmapEnter(outer, self.size))
+        self.handle: int = check(_core.bind_VmapEnter(outer, self.size, self.draws))
         _local.levels.append(self.handle)
         return self.handle
 
