@@ -1,5 +1,6 @@
 """Workers of loaders that are processes."""
 
+import multiprocessing
 import os
 import random
 import signal
@@ -78,10 +79,16 @@ def test_batches_are_those_of_threads():
 class Own(data.Dataset):
     """What a process has to itself."""
 
+    def __init__(self):
+        self.large = plait.arange(2000.0)
+        self.lock = multiprocessing.get_context("spawn").Lock()
+
     def __len__(self):
         return 4
 
     def __getitem__(self, i):
+        with self.lock:
+            assert self.large.tolist() == list(range(2000))
         info = data.get_worker_info()
         return os.environ["INIT"], info.id, info.seed, random.random(), np.random.rand(), plait.get_num_threads()
 

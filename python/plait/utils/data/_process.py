@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from multiprocessing.context import BaseContext, SpawnContext
-from multiprocessing.reduction import ForkingPickler
+from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -91,14 +91,40 @@ class _Payload:
 
     def __init__(self, parts: tuple[WorkerInfo, Fetch, Callable[[int], None] | None]) -> None:
         self._parts = parts
+        self._fd: int | None = None
 
     def __reduce__(self) -> Any:
-        return _Pickled, (bytes(ForkingPickler.dumps(self._parts)),)
+        packer, size, file = Packer(), 0, None
+        places: list[tuple[int, int]] = []
+        data = packer.pack(self._parts)
+        if packer.arrays:
+            _, self._fd, places, _ = Segments().fill(packer.arrays)
+            assert self._fd is not None
+            file, size = DupFd(self._fd), os.fstat(self._fd).st_size
+        return _Pickled, (data, file, size, places)
+
+    def close(self) -> None:
+        """Closes the shared memory, which the worker has open by then."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
 
 class _Pickled:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    """A payload in the worker's process."""
+
+    def __init__(self, data: bytes, file: Any, size: int, places: list[tuple[int, int]]) -> None:
+        self._data, self._file, self._size, self._places = data, file, size, places
+
+    def load(self) -> tuple[WorkerInfo, Fetch, Callable[[int], None] | None]:
+        """Returns what the worker works with."""
+        buffers = []
+        if self._file is not None:
+            fd = self._file.detach()
+            memory = memoryview(mmap.mmap(fd, self._size))
+            os.close(fd)
+            buffers = [memory[start:stop] for start, stop in self._places]
+        return pickle.loads(self._data, buffers=buffers)
 
 
 class _Link:
@@ -173,9 +199,8 @@ class ProcessWorker:
         self._passes = 0
         here, there = context.Pipe()
         name = f"DataLoader worker {info.id}"
-        self.process = context.Process(
-            target=_work, args=(there, _Payload((info, fetch, init))), name=name, daemon=True
-        )
+        payload = _Payload((info, fetch, init))
+        self.process = context.Process(target=_work, args=(there, payload), name=name, daemon=True)
         try:
             with _without_interrupts():
                 self.process.start()
@@ -186,6 +211,7 @@ class ProcessWorker:
             raise
         finally:
             there.close()
+            payload.close()
         self._link = _Link(info.id, self.process, here)
         end = weakref.ref(self, self.tasks.put)
         for target, args in ((_send, (self.tasks, end)), (_receive, (_core.bind_ModeGet(), place.rank))):
@@ -349,7 +375,7 @@ def _work(connection: Any, payload: _Pickled) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process decides what Ctrl-C ends
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
-        info, fetch, init = pickle.loads(payload.data)
+        info, fetch, init = payload.load()
     except BaseException as error:
         error.add_note("raised in a DataLoader worker by unpickling the dataset, collate_fn or worker_init_fn; what "
                        "they are made of has to be in a module, or in a script that can be imported")  # fmt: skip
