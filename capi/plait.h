@@ -1732,6 +1732,16 @@ plait_status plait_schedule_anneal(double *rates, plait_floats targets, int64_t 
 plait_status plait_schedule_plateau(double metric, bool max, bool absolute, plait_floats numbers,
 		plait_floats least, double *rates, int64_t n, double *state);
 
+// --- selftest ---
+
+// plait_selftest_name returns the name of operation i of the registry, nothing for one past the last.
+char *plait_selftest_name(int64_t i);
+
+// plait_selftest_run compares what a device computes for samples of operation i with what the CPU does. It
+// returns nothing where they agree, "lacks " and the reason where the device has no kernel for the operation,
+// and otherwise the difference. It may wait for the device.
+char *plait_selftest_run(plait_device d, int64_t i);
+
 // --- sparse ---
 
 // plait_sparse_coo returns a sparse tensor with values [entries, ...] at the indices [sparse dimensions,

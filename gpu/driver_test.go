@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/crosscheck"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 )
@@ -45,8 +46,8 @@ func TestEveryKernelRunsOnTheFakeDriver(t *testing.T) {
 
 // runOnFakeDevice runs a sample and its derivative on a device whose results are meaningless.
 func runOnFakeDevice(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, dtype core.DType, n int) {
-	m := &maker{rng: newRand(r.Name, n), dtype: dtype, sliced: n%2 == 1, device: d}
-	_, args := m.arguments(s)
+	m := &crosscheck.Maker{Rand: crosscheck.Rand(r.Name, n), DType: dtype, Sliced: n%2 == 1, Device: d}
+	_, args := m.Arguments(s)
 	context := core.CurrentContext()
 	context.SetDefaultDevice(d)
 	defer context.SetDefaultDevice(nil)
@@ -61,7 +62,7 @@ func runOnFakeDevice(t *testing.T, r *op.Row, s op.Sample, d *gpu.Device, dtype 
 		}
 	}
 	var inputs []*core.Tensor
-	for _, x := range m.gpu {
+	for _, x := range m.There {
 		if x.RequiresGrad() {
 			inputs = append(inputs, x)
 		}

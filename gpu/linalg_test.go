@@ -124,22 +124,3 @@ func TestLinalgErrors(t *testing.T) {
 		}
 	})
 }
-
-// turnVectors gives the eigenvectors and the pairs of singular vectors of a GPU, whose signs are arbitrary, those of the CPU.
-func turnVectors(r *op.Row, want, got []*core.Tensor) {
-	first, second := 1, -1
-	if r.Name == "linalg_svd" {
-		first, second = 0, 2
-	} else if r.Name != "linalg_eigh" {
-		return
-	}
-	if got[0].Err() != nil {
-		return
-	}
-	products := op.Mul(want[first].Detach(), op.ToDevice(got[first].Detach(), want[first].Device()))
-	signs := op.ToDevice(op.Sign(op.Sum(products, []int{-2}, true)), got[first].Device())
-	got[first] = op.Mul(got[first], signs)
-	if second >= 0 {
-		got[second] = op.Mul(got[second], transposed(signs))
-	}
-}

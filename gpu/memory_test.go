@@ -2,7 +2,6 @@ package gpu_test
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +9,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/coretest"
+	"github.com/plait-ml/plait/core/crosscheck"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -25,10 +25,10 @@ func TestOutOfMemoryInOps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := op.Lookup(name)
 			require.NotNil(t, r)
-			m := &maker{rng: rand.New(rand.NewPCG(1, 2)), dtype: core.Float32, sliced: true, device: d}
-			_, args := m.arguments(r.Samples[0])
+			m := &crosscheck.Maker{Rand: crosscheck.Rand(name, 1), DType: core.Float32, Sliced: true, Device: d}
+			_, args := m.Arguments(r.Samples[0])
 			var leaves []*core.Tensor
-			for _, x := range m.gpu {
+			for _, x := range m.There {
 				if x.RequiresGrad() {
 					leaves = append(leaves, x)
 				}
@@ -37,7 +37,7 @@ func TestOutOfMemoryInOps(t *testing.T) {
 				coretest.EachAllocation(t, func() (err error) {
 					core.Tidy(func() { err = forwardAndBackward(r.Call(args...), leaves) })
 					return err
-				}, coretest.Unchanged(t, d, rank, m.gpu...), rank)
+				}, coretest.Unchanged(t, d, rank, m.There...), rank)
 			})
 		})
 	}
