@@ -379,7 +379,7 @@ class SummaryWriter:
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> NoReturn:
         """Raises NotImplementedError: TensorBoard's graphs are of another engine's operations."""
-        raise NotImplementedError("add_graph: models are not traced for TensorBoard; plait.onnx.export writes a graph")
+        raise NotImplementedError("add_graph: models are not traced, so there is no graph to show")
 
     def add_onnx_graph(self, prototxt: Any) -> NoReturn:
         """Raises NotImplementedError: TensorBoard's graphs are of another engine's operations."""
