@@ -118,6 +118,9 @@ func (p *plan) prepare(o *Optimizer) error {
 		names := o.algorithm.states(g.values())
 		memo := map[step]update{}
 		for place, s := range g.slots {
+			if part(s.whole) != s.param {
+				return s.changed(o.algorithm.name)
+			}
 			grad, lender := s.param.BorrowGrad()
 			p.lenders = append(p.lenders, lender)
 			if grad == nil {
@@ -203,7 +206,7 @@ func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
 	}
 	switch {
 	case s.param.AutogradMeta() != s.history:
-		return core.Errorf(core.StateError, op, "parameter %s was sharded over ranks, or gathered, since the optimiser was made, got %v: make the optimiser after the model is fully sharded, and step while its parameters are not gathered", s.name, s.param)
+		return s.changed(op)
 	case !slices.Equal(grad.Shape(), s.param.Shape()):
 		return core.Errorf(core.ShapeError, op, "parameter %s: the gradient has another shape, got %v, want %v", s.name, grad.Shape(), s.param.Shape())
 	case grad.DType() != s.param.DType():
@@ -219,6 +222,11 @@ func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
 		}
 	}
 	return nil
+}
+
+// changed returns the error for a parameter that is another tensor now than the optimiser was made with.
+func (s *slot) changed(op string) error {
+	return core.Errorf(core.StateError, op, "parameter %s was sharded over ranks, or gathered, since the optimiser was made, got %v: make the optimiser after the model is fully sharded, and step while its parameters are not gathered", s.name, s.whole)
 }
 
 // contiguous returns t, or a contiguous copy that lives as long as the plan.

@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"math"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
@@ -22,7 +23,7 @@ func (t *Tree) ClipGradNorm(maxNorm float64, o optim.ClipOptions) *core.Tensor {
 	var params []*core.Tensor
 	for _, u := range t.units {
 		for _, p := range u.params {
-			params = append(params, p.shard())
+			params = append(params, p.sharded())
 		}
 	}
 	total := GradNorm(t.units, params, o)
@@ -70,20 +71,33 @@ func GradNorm(units []*Unit, params []*core.Tensor, o optim.ClipOptions) *core.T
 	return total
 }
 
-// norm all-reduces the sums of the gradients' powers, once in each shard group, and takes the root of their total.
+// norm all-reduces the sums of the gradients' powers, once in each shard group and along each dimension of a mesh, and takes the root of their
+// total.
 func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 	owner := map[*core.Tensor]*Unit{}
 	for _, u := range units {
 		for _, p := range u.params {
-			owner[p.shard()] = u
+			owner[p.sharded()] = u
 		}
 	}
 	d, dev := core.Float32, params[0].Device()
 	var groups []*collective.Group
 	of := map[*collective.Group][]*core.Tensor{}
+	var meshes []core.Parts // one on each that has distributed parameters
+	var on [][]*core.Tensor // the parts of these on this rank, unless another rank has them too
 	for _, p := range params {
 		if p.DType() == core.Float64 {
 			d = core.Float64
+		}
+		if q := p.Parts(); q != nil && !q.Sparse() {
+			i := slices.IndexFunc(meshes, q.Beside)
+			if i < 0 {
+				i, meshes, on = len(meshes), append(meshes, q), append(on, nil)
+			}
+			if q.First() {
+				on[i] = append(on[i], q.Local())
+			}
+			continue
 		}
 		var g *collective.Group
 		if u := owner[p]; u != nil {
@@ -99,6 +113,13 @@ func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 		reduceOp = collective.Max
 	}
 	total := op.Full([]int{}, core.Num(0), op.TensorOptions{DType: &d, Device: dev})
+	add := func(part *core.Tensor) {
+		if reduceOp == collective.Max {
+			total = op.Maximum(total, part)
+		} else {
+			total = op.Add(total, part)
+		}
+	}
 	for _, g := range groups {
 		part := powerSum(of[g], power, d, dev)
 		if g != nil && part.Err() == nil {
@@ -106,11 +127,14 @@ func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 				return core.ErrorTensor(err)
 			}
 		}
-		if reduceOp == collective.Max {
-			total = op.Maximum(total, part)
-		} else {
-			total = op.Add(total, part)
-		}
+		add(part)
+	}
+	how := core.Sums
+	if reduceOp == collective.Max {
+		how = core.Maxima
+	}
+	for i, m := range meshes {
+		add(m.Combine(powerSum(on[i], power, d, dev), how))
 	}
 	if reduceOp == collective.Max {
 		return total

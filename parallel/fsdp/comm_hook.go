@@ -161,7 +161,7 @@ func (u *Unit) unpack(r *Reduction, params []*parameter) error {
 			return err
 		}
 		if u.replicated() {
-			p.tensor.SetGrad(nil) // g is its average
+			p.full().SetGrad(nil) // g is its average
 		}
 		if err := u.addToShards([]*parameter{p}, []*core.Tensor{g}); err != nil {
 			return err

@@ -9,6 +9,9 @@
 // Each parameter is sharded along its first dimension: rank r of n has rows r*c to (r+1)*c, where c is the number of rows divided by n,
 // rounded up. The last ranks may have fewer rows or none. Nothing is padded. [Unit.Layout] returns the rows of each rank.
 //
+// A parameter may be a distributed tensor (package tensor), as with tensor parallelism. Its rows are then those of the part that this rank
+// has of it, its shard is a distributed tensor on the mesh of both dimensions ([Options.Mesh]), and its full parameter one as before.
+//
 // A parameter has two tensors, both leaves: the shard with this rank's rows, and the full parameter, whose storage is empty unless the unit
 // is unsharded. The module holds the shard. While the unit computes, the contents of the two are exchanged ([core.Tensor.Exchange]), under
 // every name that the parameter has in the module. Optimisers, which run between passes, see shards. The forward pass and recomputation

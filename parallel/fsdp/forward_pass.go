@@ -56,7 +56,7 @@ func (t *Tree) abandonBackward() {
 				if !u.replicated() {
 					p.full().SetGrad(nil)
 				} else if p.reducedGradient != nil {
-					p.tensor.SetGrad(p.reducedGradient)
+					p.full().SetGrad(p.reducedGradient)
 					p.reducedGradient, p.unreduced = nil, false
 				}
 			}

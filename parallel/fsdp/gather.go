@@ -3,6 +3,7 @@ package fsdp
 import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/tensor"
 )
 
 // idle reports whether nothing computes with the unit's full parameters.
@@ -246,7 +247,7 @@ func (u *Unit) Reshard() {
 
 // Gather returns the full value of the named parameter, in the dtype of the shard. Every rank of the group calls it.
 func (u *Unit) Gather(name string) (*core.Tensor, error) {
-	return u.gatherParts(name, (*parameter).shard)
+	return u.gatherParts(name, (*parameter).sharded)
 }
 
 // Assemble all-gathers a tensor that is sharded as the named parameter is, such as its gradient or an optimiser's state. Every rank of the
@@ -268,8 +269,12 @@ func (u *Unit) gatherParts(name string, part func(p *parameter) *core.Tensor) (*
 	return nil, core.Errorf(core.ValueError, "fsdp", "unit %q has no parameter %q", u.Name(), name)
 }
 
-// gatherParts all-gathers a tensor that is sharded as the parameter is.
+// gatherParts all-gathers a tensor that is sharded as the parameter is. Of a distributed tensor it returns the whole, over all its mesh.
 func (p *parameter) gatherParts(part *core.Tensor) (full *core.Tensor, err error) {
+	if part.Parts() != nil {
+		core.NoGrad(func() { full = tensor.Full(part).Keep() })
+		return full, full.Err()
+	}
 	if err := part.Usable("fsdp"); err != nil {
 		return nil, err
 	}

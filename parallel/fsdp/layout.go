@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/parallel/tensor"
 )
 
 // A Layout says which rows of a parameter each rank has. The parameter's gradient and the optimiser's state have the same layout.
@@ -97,6 +98,9 @@ func (f *FullyShardedDataParallel) Place(t *core.Tensor) (shape, offset []int) {
 	for _, u := range f.units {
 		for _, p := range u.params {
 			if p.tensor == t && !u.replicated() {
+				if p.mesh != nil {
+					return slices.Clone(t.Shape()), tensor.Offset(t)
+				}
 				offset = make([]int, len(p.shape))
 				if len(offset) > 0 {
 					offset[0] = p.rows[u.rank()]

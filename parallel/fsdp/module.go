@@ -205,7 +205,7 @@ func (f *FullyShardedDataParallel) Forward(x *core.Tensor) *core.Tensor {
 	if !ok {
 		return core.ErrorTensor(core.Errorf(core.TypeError, "fsdp", "%T maps more than one tensor to another: use Run", f.Module))
 	}
-	if err := x.Usable("fsdp"); err != nil {
+	if err := x.Present("fsdp"); err != nil {
 		return core.ErrorTensor(err)
 	}
 	if err := f.checkNewParams(); err != nil {

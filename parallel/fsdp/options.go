@@ -3,6 +3,7 @@ package fsdp
 import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/mesh"
 )
 
 // A Prefetch says when backward prefetches the next unit, like PyTorch's BackwardPrefetch.
@@ -23,6 +24,9 @@ const DefaultSlots = 2
 type Options struct {
 	// Name is the name of the unit's module, for messages.
 	Name string
+	// Mesh is the mesh along whose last dimension parameters are sharded, and along whose first they are replicated if Replicas is given.
+	// It is needed for parameters that are distributed tensors.
+	Mesh *mesh.Mesh
 	// Replicas is the group of ranks that have the same shards as this one, for hybrid sharding: gradients are also averaged over it. Nil
 	// means no replicas.
 	Replicas *collective.Group

@@ -7,6 +7,8 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/meta"
 	"github.com/plait-ml/plait/core/op"
+	"github.com/plait-ml/plait/parallel/mesh"
+	"github.com/plait-ml/plait/parallel/tensor"
 )
 
 // A parameter is one parameter of a unit. A sharded one has two tensors, the shard and the full parameter. The tensor that the
@@ -16,7 +18,7 @@ type parameter struct {
 	name   string
 	tensor *core.Tensor // the module's tensor: the full parameter if unit.usesFull, otherwise the shard
 	other  *core.Tensor // the other of the two; nil if replicated
-	shape  []int        // shape of the full parameter
+	shape  []int        // shape of the full parameter; of this rank's part of it, if that is a distributed tensor
 	rows   []int        // rank r has rows rows[r] to rows[r+1]
 	sizes  []int        // number of elements of each rank's shard
 
@@ -25,6 +27,10 @@ type parameter struct {
 	postForwardShard *core.Tensor   // with [Options.Partial], this rank's part between forward and backward
 	gradientDivision *core.Division // mark of the shard's gradients
 	removeHooks      func()
+
+	// A parameter may be a distributed tensor already, as with tensor parallelism. The ranks of the unit then shard the part that they all
+	// have, and the shard is a distributed tensor of more dimensions.
+	mesh *mesh.Mesh // of the shard; nil if the parameter is an ordinary tensor
 
 	gradientPending bool         // this backward pass has yet to compute the gradient
 	gradientMissing bool         // the last backward pass on this rank has computed no gradient
@@ -97,20 +103,34 @@ func (p *parameter) localView(full *core.Tensor) *core.Tensor {
 	return op.Reshape(v, p.shapeWithRows(p.rows[r+1]-p.rows[r])...)
 }
 
-// shard returns the shard, whether the unit is unsharded or not.
-func (p *parameter) shard() *core.Tensor {
+// part returns this rank's part of a distributed tensor, and an ordinary one as it is.
+func part(t *core.Tensor) *core.Tensor {
+	if q := t.Parts(); q != nil {
+		return q.Local()
+	}
+	return t
+}
+
+// sharded returns the tensor that the module has while the unit is not unsharded.
+func (p *parameter) sharded() *core.Tensor {
 	if p.unit.usesFull {
 		return p.other
 	}
 	return p.tensor
 }
 
-// full returns the full parameter, whose storage may be empty.
+// shard returns the shard, whether the unit is unsharded or not: of a distributed tensor this rank's part.
+func (p *parameter) shard() *core.Tensor { return part(p.sharded()) }
+
+// full returns the full parameter, whose storage may be empty: of a distributed tensor this rank's part.
 func (p *parameter) full() *core.Tensor {
 	if p.unit.usesFull || p.unit.replicated() {
-		return p.tensor
+		return part(p.tensor)
 	}
-	return p.other
+	if p.other == nil {
+		return nil
+	}
+	return part(p.other)
 }
 
 // shardTensor makes the module's tensor, which is the full parameter so far, the shard. It creates a full parameter with an empty
@@ -121,7 +141,7 @@ func (p *parameter) shardTensor() error {
 	core.NoGrad(func() {
 		core.WithCategory(core.Parameter, func() {
 			core.Tidy(func() {
-				shard = p.localCopy(t).Keep()
+				shard = p.localCopy(part(t)).Keep()
 			})
 		})
 	})
@@ -137,13 +157,25 @@ func (p *parameter) shardTensor() error {
 	}
 	full := core.NewEmptied(core.CurrentMode(), u.stream, d, p.shape, core.Communication).Keep()
 
-	if err := t.Exchange(shard); err != nil {
-		shard.Release()
-		full.Release()
-		return err
+	p.other = full
+	if q := t.Parts(); q != nil {
+		p.other = q.With(full).Keep()
+		placements := tensor.Placements(t)
+		if u.options.Replicas != nil {
+			placements = append(placements, core.Replicate())
+		}
+		shard = tensor.Own(shard, p.mesh, append(placements, core.Shard(0)), t.Shape()).Keep()
+	}
+	err := shard.Err()
+	if err == nil {
+		err = t.Exchange(shard)
 	}
 	shard.Release()
-	p.other = full
+	if err != nil {
+		p.other.Release()
+		p.other = nil
+		return err
+	}
 	p.markSharded()
 	p.removeHooks = p.hookGradient(full)
 	full.EnsureAutogradMeta().StandFor(t.AutogradMeta())
@@ -156,6 +188,9 @@ func (p *parameter) markSharded() {
 	s := p.shard()
 	s.EnsureAutogradMeta().Refuse(core.Errorf(core.StateError, "fsdp",
 		"parameter %s is sharded over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard); full_tensor() has its whole value, to_local() this rank's part", p.name, p.unit.options.Name))
+	if p.mesh != nil {
+		return // a distributed tensor knows of the other parts
+	}
 	s.Divide(&core.Division{Whole: "parameter " + p.name,
 		Advice: "full_tensor() of the parameter has the whole, and its to_local() the part as an ordinary tensor"})
 	p.gradientDivision = &core.Division{Whole: "the gradient of parameter " + p.name,
@@ -164,10 +199,15 @@ func (p *parameter) markSharded() {
 
 // setGrad makes g, this rank's rows of the gradient, the gradient of the shard.
 func (p *parameter) setGrad(g *core.Tensor) {
-	if !p.unit.replicated() {
+	p.markGradient(g)
+	p.shard().SetGrad(g)
+}
+
+// markGradient marks g, this rank's rows of the gradient.
+func (p *parameter) markGradient(g *core.Tensor) {
+	if p.gradientDivision != nil {
 		g.Divide(p.gradientDivision)
 	}
-	p.shard().SetGrad(g)
 }
 
 // localCopy returns a copy of this rank's rows of a full tensor, on the device of the shards. For a tensor of the meta device it
@@ -225,15 +265,16 @@ func (p *parameter) hookGradient(t *core.Tensor) (remove func()) {
 
 // hookReplicated adds the hooks of a replicated parameter.
 func (p *parameter) hookReplicated() {
-	after := p.hookGradient(p.tensor)
+	t := p.full()
+	after := p.hookGradient(t)
 	before := func() {}
-	if requires := p.tensor.RequiresGrad(); p.tensor.DType().IsFloat() {
-		p.tensor.SetRequiresGrad(true) // hooks need it, and a frozen parameter may be unfrozen later
-		before = p.tensor.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+	if requires := t.RequiresGrad(); t.DType().IsFloat() {
+		t.SetRequiresGrad(true) // hooks need it, and a frozen parameter may be unfrozen later
+		before = t.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
 			p.saveReducedGradient()
 			return nil
 		}})
-		p.tensor.SetRequiresGrad(requires)
+		t.SetRequiresGrad(requires)
 	}
 	p.removeHooks = func() {
 		before()
@@ -245,10 +286,10 @@ func (p *parameter) hookReplicated() {
 // already reduced gradient to p.reducedGradient, so that it is not divided again. With an average this is not needed: the average
 // of equal gradients is the same gradient.
 func (p *parameter) saveReducedGradient() {
-	g := p.tensor.Grad()
+	g := p.full().Grad()
 	if !p.unreduced && g != nil && p.unit.divideFactor != 0 {
 		p.reducedGradient = g.Detach().Keep()
-		p.tensor.SetGrad(nil)
+		p.full().SetGrad(nil)
 	} else if p.unreduced && g == nil { // the caller has dropped the gradient
 		p.reducedGradient.Release()
 		p.reducedGradient = nil
@@ -262,10 +303,10 @@ func (p *parameter) addReducedGradient() error {
 	if p.reducedGradient == nil {
 		return nil
 	}
-	if err := op.AddInPlace(p.reducedGradient, p.tensor.Grad()).Err(); err != nil {
+	if err := op.AddInPlace(p.reducedGradient, p.full().Grad()).Err(); err != nil {
 		return err
 	}
-	p.tensor.SetGrad(p.reducedGradient)
+	p.full().SetGrad(p.reducedGradient)
 	p.reducedGradient = nil
 	return nil
 }

@@ -211,11 +211,11 @@ func (u *Unit) allReduce(params []*parameter) error {
 	return u.tree.onSideStream(u.device, func() error {
 		for i, p := range params {
 			p.saveReducedGradient()
-			g := p.tensor.Grad()
+			g := p.full().Grad()
 			list[i] = g
 			if g == nil {
 				p.gradientMissing = true
-				list[i] = op.ZerosLike(p.tensor.Detach(), op.TensorOptions{}).Keep()
+				list[i] = op.ZerosLike(p.full().Detach(), op.TensorOptions{}).Keep()
 			} else if !g.Contiguous() || g.RequiresGrad() {
 				list[i] = op.Contiguous(op.Clone(g)).Keep()
 			}
@@ -223,7 +223,7 @@ func (u *Unit) allReduce(params []*parameter) error {
 				if err := list[i].Err(); err != nil {
 					return err
 				}
-				p.tensor.SetGrad(list[i])
+				p.full().SetGrad(list[i])
 			}
 		}
 		reduceOp := collective.Avg

@@ -105,8 +105,8 @@ func (u *Unit) summon(o SummonOptions) error {
 				return err
 			}
 		}
-		p.shownVersion = p.tensor.Storage().Version()
-		if g := p.tensor.Grad(); g != nil {
+		p.shownVersion = part(p.tensor).Storage().Version()
+		if g := part(p.tensor).Grad(); g != nil {
 			p.shownGradVersion = g.Storage().Version()
 		}
 	}
@@ -120,7 +120,7 @@ func (p *parameter) showCopy(dev core.Device, uncast *core.Tensor) (err error) {
 		dev = p.unit.device
 	}
 	if uncast == nil {
-		uncast = p.tensor.Detach()
+		uncast = part(p.tensor).Detach()
 		defer uncast.Release()
 	}
 	core.NoGrad(func() {
@@ -134,7 +134,7 @@ func (p *parameter) showCopy(dev core.Device, uncast *core.Tensor) (err error) {
 				return
 			}
 			shown.SetRequiresGrad(p.tensor.RequiresGrad())
-			if g := p.tensor.Grad(); g != nil {
+			if g := part(p.tensor).Grad(); g != nil {
 				moved := op.ToDevice(g.Detach(), dev).Keep()
 				if err = moved.Err(); err != nil {
 					shown.Release()
@@ -142,13 +142,16 @@ func (p *parameter) showCopy(dev core.Device, uncast *core.Tensor) (err error) {
 				}
 				shown.SetGrad(moved)
 			}
+			if q := p.tensor.Parts(); q != nil {
+				shown = q.With(shown).Keep()
+			}
 			if err = p.tensor.Exchange(shown); err != nil {
 				shown.Release()
 				return
 			}
 			p.hiddenFull = shown // after the exchange this is the full parameter
 			if !p.unit.replicated() {
-				p.hiddenFull.Storage().Empty()
+				part(p.hiddenFull).Storage().Empty()
 			}
 		})
 	})
@@ -191,8 +194,9 @@ func (u *Unit) unsummon(o SummonOptions) (err error) {
 	core.NoGrad(func() {
 		core.Tidy(func() {
 			for _, p := range u.params {
-				shown, grad := p.tensor.Detach(), p.tensor.Grad()
-				version := p.tensor.Storage().Version()
+				now := part(p.tensor)
+				shown, grad := now.Detach(), now.Grad()
+				version := now.Storage().Version()
 				if p.hiddenFull != nil {
 					err = errors.Join(err, p.tensor.Exchange(p.hiddenFull))
 				}
@@ -249,7 +253,7 @@ func (f *FullyShardedDataParallel) FullStateDict(to core.Device, rank0 bool) (ma
 		if p := owner[n.Tensor]; p != nil {
 			full.Release()
 			var err error
-			if full, err = p.gatherParts(p.shard()); err != nil {
+			if full, err = p.gatherParts(p.sharded()); err != nil {
 				return nil, err
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
+	"github.com/plait-ml/plait/parallel/mesh"
+	"github.com/plait-ml/plait/parallel/tensor"
 )
 
 // A Unit is a list of parameters that are all-gathered together and whose gradients are reduced together, such as those of one
@@ -112,7 +114,7 @@ func (u *Unit) param(name string) *parameter {
 // checkParam returns an error if p cannot be sharded. It also sets the unit's device and p's layout.
 func (u *Unit) checkParam(p *parameter) error {
 	t := p.tensor
-	if err := t.Usable("fsdp"); err != nil {
+	if err := part(t).Usable("fsdp"); err != nil {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
 	}
 	if meta := t.AutogradMeta(); meta != nil && meta.Refused() != nil {
@@ -134,7 +136,42 @@ func (u *Unit) checkParam(p *parameter) error {
 	if dev != u.device {
 		return core.Errorf(core.DeviceError, "fsdp", "want all parameters of a unit on one device, got %v and %v of %s", u.device, dev, p.name)
 	}
-	p.setLayout(t.Shape(), groupSize(u.group))
+	if err := u.checkDistributed(p); err != nil {
+		return err
+	}
+	p.setLayout(part(t).Shape(), groupSize(u.group))
+	return nil
+}
+
+// checkDistributed returns an error if p is a distributed tensor that the unit cannot shard. It also sets the mesh of the shard.
+func (u *Unit) checkDistributed(p *parameter) error {
+	t := p.tensor
+	q := t.Parts()
+	if q == nil || u.worldSize() == 1 && u.options.Mesh == nil {
+		return nil
+	}
+	m := tensor.Mesh(t)
+	switch {
+	case m == nil:
+		return core.Errorf(core.TypeError, "fsdp", "parameter %s is %v, want an ordinary tensor or a distributed one", p.name, t)
+	case q.Pending():
+		return core.Errorf(core.ValueError, "fsdp", "parameter %s is placed %v, want Shard and Replicate: redistribute it", p.name, q)
+	case u.options.Mesh == nil:
+		return core.Errorf(core.ValueError, "fsdp", "parameter %s is distributed over the mesh %v, so its data-parallel ranks are not those of the whole group: give the mesh of these, a slice of the same mesh such as mesh[\"dp\"]", p.name, m)
+	case t.Device().Kind() == core.MetaKind:
+		return core.Errorf(core.NotImplemented, "fsdp", "parameter %s is distributed and on the meta device: make the model on a device", p.name)
+	}
+	joined, err := mesh.Join(m, u.options.Mesh)
+	if err != nil {
+		return core.Errorf(core.ValueError, "fsdp", "parameter %s is distributed over the mesh %v and cannot be sharded over the mesh %v, want two slices of one mesh along different dimensions, such as mesh[\"tp\"] and mesh[\"dp\"]: %w", p.name, m, u.options.Mesh, err)
+	}
+	if u.replicated() {
+		return nil
+	}
+	if t.Dim() == 0 {
+		return core.Errorf(core.ValueError, "fsdp", "parameter %s is distributed and has no dimension to shard: ignore it, or give it one", p.name)
+	}
+	p.mesh = joined
 	return nil
 }
 
@@ -191,7 +228,7 @@ func (u *Unit) initValues(p *parameter) error {
 	}
 	for _, g := range []*collective.Group{u.group, u.options.Replicas} {
 		if g != nil {
-			if err := g.For("the first values of "+p.name).Broadcast(p.tensor.Detach(), 0).Wait(); err != nil {
+			if err := g.For("the first values of "+p.name).Broadcast(part(p.tensor).Detach(), 0).Wait(); err != nil {
 				return err
 			}
 		}

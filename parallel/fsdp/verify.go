@@ -8,6 +8,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/internal/agreement"
+	"github.com/plait-ml/plait/parallel/tensor"
 )
 
 // A unitDescription is what ranks exchange about a unit, to check that it is the same on all.
@@ -24,10 +25,14 @@ type paramDescription struct {
 	DType        core.DType
 	Shape        []int
 	RequiresGrad bool
+	Placed       string // if it is a distributed tensor
 }
 
 func (d paramDescription) String() string {
 	s := fmt.Sprintf("%q, %v%v", d.Name, d.DType, d.Shape)
+	if d.Placed != "" {
+		s += " placed " + d.Placed
+	}
 	if !d.RequiresGrad {
 		s += " without a gradient"
 	}
@@ -73,7 +78,11 @@ func (u *Unit) verifyOn(g *collective.Group, problem error) error {
 	} else {
 		for _, p := range u.params {
 			t := p.tensor
-			d.Params = append(d.Params, paramDescription{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad()})
+			placed := ""
+			if q := t.Parts(); q != nil {
+				placed = fmt.Sprintf("%v on the mesh %v", q, tensor.Mesh(t))
+			}
+			d.Params = append(d.Params, paramDescription{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad(), placed})
 		}
 		d.Options = fmt.Sprintf("keep after forward %v, partial %d, precision %v, offload %v, broadcast %v", options.KeepAfterForward, options.Partial, options.Precision, options.Offload != nil, options.Broadcast)
 	}

@@ -17,6 +17,18 @@ func (a axis) size() int {
 	return n
 }
 
+// overlaps reports whether the position along one axis says something of that along the other.
+func (a axis) overlaps(b axis) bool {
+	for _, r := range a.runs {
+		for _, q := range b.runs {
+			if r == q || r.stride < q.stride*q.size && q.stride < r.stride*r.size {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // coordinate returns the coordinate along the axis of position at.
 func (a axis) coordinate(at int) int {
 	c := 0

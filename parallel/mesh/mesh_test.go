@@ -253,3 +253,47 @@ func TestMeshRanksDisagree(t *testing.T) {
 		return nil
 	})
 }
+
+// TestJoin joins slices in another order than the mesh has, with its groups, and refuses those that share an axis or a mesh.
+func TestJoin(t *testing.T) {
+	ranks(t, 12, func(r *collective.Rank) error {
+		m, err := New(r.World, []int{2, 3, 2}, Options{Names: []string{"pp", "dp", "tp"}})
+		if err != nil {
+			return err
+		}
+		slice := func(names ...string) *Mesh {
+			s, err := m.Sub(names...)
+			assert.NoError(t, err)
+			return s
+		}
+		dp, tp := slice("dp"), slice("tp")
+		joined, err := Join(tp, dp)
+		if err != nil {
+			return err
+		}
+		assert.Equal(t, []string{"tp", "dp"}, joined.Names())
+		assert.Equal(t, []int{2, 3}, joined.Shape())
+		assert.Equal(t, []int{tp.Coordinate()[0], dp.Coordinate()[0]}, joined.Coordinate())
+		assert.Equal(t, []*collective.Group{tp.Group(0), dp.Group(0)}, joined.Groups())
+		base := r.Rank / 6 * 6
+		assert.Equal(t, []int{base, base + 2, base + 4, base + 1, base + 3, base + 5}, joined.Ranks())
+		flat, err := slice("dp", "tp").Flatten("")
+		if err != nil {
+			return err
+		}
+		for _, pair := range [][2]*Mesh{{dp, dp}, {slice("pp", "dp"), dp}, {tp, slice("dp", "tp")}, {flat, dp}, {tp, flat}} {
+			_, err := Join(pair[0], pair[1])
+			assert.ErrorContains(t, err, "have ranks along the same axis of (pp=2, dp=3, tp=2)")
+		}
+		if _, err := Join(slice("pp"), flat); err != nil {
+			return err
+		}
+		other, err := New(r.World, []int{6, 2}, Options{Names: []string{"dp", "tp"}})
+		if err != nil {
+			return err
+		}
+		_, err = Join(tp, other)
+		assert.ErrorContains(t, err, "(tp=2) and (dp=6, tp=2) are no slices of one mesh")
+		return nil
+	})
+}

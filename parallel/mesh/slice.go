@@ -43,6 +43,29 @@ func (m *Mesh) Sub(names ...string) (*Mesh, error) {
 	return part, nil
 }
 
+// Join returns the mesh of the axes of several slices of one mesh, in this order, which need not be that of the mesh.
+func Join(parts ...*Mesh) (*Mesh, error) {
+	first := parts[0]
+	joined := &Mesh{grid: first.grid}
+	for _, m := range parts {
+		if m.grid != first.grid {
+			return nil, core.Errorf(core.ValueError, what, "%v and %v are no slices of one mesh", first, m)
+		}
+		for i, a := range m.axes {
+			for _, b := range joined.axes {
+				if a.overlaps(b) {
+					return nil, core.Errorf(core.ValueError, what, "%v and %v have ranks along the same axis of %v", first, m, m.whole)
+				}
+			}
+			joined.axes = append(joined.axes, a)
+			if m.at >= 0 {
+				joined.groups = append(joined.groups, m.groups[i])
+			}
+		}
+	}
+	return joined, nil
+}
+
 // after returns an error unless a comes after the last of axes, without overlap.
 func (m *Mesh) after(axes []axis, a axis) error {
 	if len(axes) == 0 {

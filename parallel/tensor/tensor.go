@@ -194,6 +194,15 @@ func FromLocal(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, sh
 	if err := local.Usable(name); err != nil {
 		return core.ErrorTensor(err)
 	}
+	return Own(local.Alias(true), m, placements, shape)
+}
+
+// Own is [FromLocal] that takes over local.
+func Own(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, shape []int) *core.Tensor {
+	const name = "from_local"
+	if err := local.Err(); err != nil {
+		return core.ErrorTensor(err)
+	}
 	if local.IsNumber() {
 		return core.ErrorTensor(core.Errorf(core.TypeError, name, "got a number, want a tensor"))
 	}
@@ -219,7 +228,7 @@ func FromLocal(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, sh
 		return core.ErrorTensor(core.Errorf(core.ShapeError, name, "rank %v of the mesh %v has a part of shape %v of a tensor of shape %v placed %v, got %v",
 			m.Coordinate(), m, want, whole, l, local.Shape()))
 	}
-	return wrap(l, local.Alias(true))
+	return wrap(l, local)
 }
 
 // Distribute returns a distributed tensor with the elements that t has on the first rank of the mesh. It is a leaf, which requires a

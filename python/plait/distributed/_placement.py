@@ -28,7 +28,7 @@ def placement_of(tensor: Any) -> Placement | None:
 
 def reshard(tensor: Any) -> None:
     """Reshards a sharded parameter if it is gathered, for example after a forward pass."""
-    if placement_of(tensor) is not None and hasattr(tensor, "reshard"):
+    if hasattr(tensor, "reshard"):
         tensor.reshard()
 
 

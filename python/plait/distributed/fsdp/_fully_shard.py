@@ -62,7 +62,8 @@ def fully_shard(
     Args:
         module: a module, or a list of modules that become one unit
         mesh: a `DeviceMesh` with one axis, or with two axes for hybrid sharding: replicas along the first, shards along
-            the second; or a process group. The default group by default
+            the second; or a process group. The default group by default. If parameters are distributed tensors, as
+            after `parallelize_module(model, mesh["tp"], plan)`, it is another slice of the same mesh: `mesh["dp"]`
         reshard_after_forward: whether to free parameters after forward and gather them again for backward; a number
             shards them over that many neighbouring ranks meanwhile. True by default, except for the root module
         shard_placement_fn: must be None: parameters are sharded along dimension 0
@@ -73,6 +74,7 @@ def fully_shard(
     Raises:
         plait.DistributedError: on every rank, if the ranks' modules differ.
         RuntimeError: if the module is sharded already, or has parameters without a shape.
+        ValueError: if parameters are distributed over ranks along the same dimension of the mesh, or another mesh.
     """
     if shard_placement_fn is not None:
         raise NotImplementedError(
@@ -90,7 +92,8 @@ def fully_shard(
         raise TypeError(f"fully_shard: want a CPUOffloadPolicy, got {type(offload_policy).__name__}")
     groups = shard_and_replica_groups(mesh, "fully_shard")
     keep, partial = parse_reshard_after_forward(reshard_after_forward, groups[0])
-    options = UnitOptions(groups, keep, partial, mp_policy, isinstance(offload_policy, CPUOffloadPolicy))
+    offload = isinstance(offload_policy, CPUOffloadPolicy)
+    options = UnitOptions(groups, mesh if isinstance(mesh, DeviceMesh) else None, keep, partial, mp_policy, offload)
     make_unit(modules, options, {id(p) for p in ignored_params or ()})
     for m in modules:
         accept_full_state_dicts(m)

@@ -17,8 +17,11 @@ from plait.distributed._collectives import all_reduce, reduce_scatter_tensor
 from plait.distributed._groups import ProcessGroup
 from plait.distributed._placement import local_part
 from plait.distributed._work import ReduceOp
-from plait.distributed.fsdp._unit import Part, ShardedParameter, Tree, Unit
+from plait.distributed.device_mesh import DeviceMesh
+from plait.distributed.fsdp._unit import Part, ShardedParameter, Tree, Unit, UnitParameter
 from plait.distributed.fsdp.api import precision_of
+from plait.distributed.tensor._alike import laid_like
+from plait.distributed.tensor._dtensor import DTensor
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import tensors_in, to_device
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
@@ -32,6 +35,7 @@ class UnitOptions(NamedTuple):
     """The options of a unit."""
 
     groups: tuple[ProcessGroup | None, ProcessGroup | None]  # to shard over, and of the ranks with the same shards
+    mesh: DeviceMesh | None = None  # of both groups, as far as it was given
     keep: bool | None = None  # whether parameters stay gathered after forward; None: only those of the root unit
     partial: int = 0  # ranks to shard over between forward and backward; 0 means all
     precision: Any = None  # a mixed precision policy
@@ -64,7 +68,7 @@ def make_unit(
     ignored, given = ignored | (shared_above or set()), ignored
     named: dict[Parameter, str] = {}
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    shared: dict[ShardedParameter, tuple[Unit, str]] = {}
+    shared: dict[UnitParameter, tuple[Unit, str]] = {}
     for number, module in enumerate(modules):
         if unit_of(module) is not None:
             raise RuntimeError(f"fully_shard: {type(module).__name__} was given to fully_shard before")
@@ -79,13 +83,13 @@ def make_unit(
                     raise RuntimeError(
                         f"fully_shard: parameter {label}{key} has no shape yet; run a batch through the module first"
                     )
-                if isinstance(p, ShardedParameter):
+                if isinstance(p, UnitParameter):
                     shared[p] = p._unit()[0], label + key
                 else:
                     named[p] = label + key
         for label, owner, theirs in _shared_from_below(module, prefix):
             for key, p in owner._parameters.items():
-                if p is not None and id(p) in theirs - ignored and not isinstance(p, ShardedParameter):
+                if p is not None and id(p) in theirs - ignored and not isinstance(p, UnitParameter):
                     named.setdefault(p, label + key)
     devices = [get_default_device() if p.is_meta else p.device for p in named]
     where = devices[0] if devices else None
@@ -104,11 +108,12 @@ def make_unit(
     policy = options.precision
     casts = (getattr(policy, "param_dtype", None), getattr(policy, "output_dtype", None))
     name = prefix.rstrip(".") or type(modules[0]).__name__
-    unit = Unit(name, options.groups, [(n, p) for p, n in named.items()], tables, numbers, not keep_inputs, casts)
+    listed = [(n, p) for p, n in named.items()]
+    unit = Unit(name, options.groups, options.mesh, listed, tables, numbers, not keep_inputs, casts)
     for p, (other, label) in shared.items():
         if other is not unit:
             check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h, label))
-            ShardedParameter._make(p, unit, label)
+            UnitParameter._make(p, unit, label)
     unit.reshard_by_default, unit.ignored, unit.device = options.keep is None, ignored, where
     unit.shared_above = shared_above or set()
     for module in modules:
@@ -218,7 +223,7 @@ def run_gathered(module: Module, function: Callable[..., Any], args: tuple[Any, 
 def _check_new_parameters(module: Module, unit: Unit) -> None:
     """Raises an error if parameters were added to the module after it was sharded. Other changes are allowed."""
     for name, p in module.named_parameters():
-        if not isinstance(p, ShardedParameter) and id(p) not in unit.ignored:
+        if not isinstance(p, UnitParameter) and id(p) not in unit.ignored:
             raise RuntimeError(
                 f"fsdp: parameter {name} was created after its module was sharded over ranks: its gradient would not "
                 "be averaged; create parameters before, or ignore its module"
@@ -372,7 +377,7 @@ class FSDPModule(Module):
         names = {id(p): n for n, p in self.named_parameters()}
         by_label: dict[tuple[int, str], str] = {}
         for p in self.parameters():
-            if isinstance(p, ShardedParameter):
+            if isinstance(p, UnitParameter):
                 unit, label = p._unit()
                 by_label[id(unit), label] = names[id(p)]
         return [x._replace(name=by_label.get((id(u), x.name), x.name)) for u in self._units(True) for x in u.layout()]
@@ -410,6 +415,8 @@ def _shard_full_values(module: Module, state: dict[str, Any], prefix: str, metad
     errors = rest[3]
     for name, p in module._parameters.items():
         value = state.get(prefix + name)
+        if isinstance(p, DTensor) and isinstance(value, Tensor) and value.shape == p.shape:
+            state[prefix + name] = laid_like(value.detach(), p)
         if not isinstance(p, ShardedParameter) or not isinstance(value, Tensor):
             continue
         if p._unit()[0].gathered() or isinstance(value, Part):

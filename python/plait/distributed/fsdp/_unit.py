@@ -21,9 +21,11 @@ from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, use_pass_group
 from plait.distributed._placement import Placement
 from plait.distributed._stragglers import give_warnings
+from plait.distributed.device_mesh import DeviceMesh
+from plait.distributed.tensor._dtensor import DistributedParameter, DTensor
 from plait.nn.parameter import Parameter
 
-__all__ = ["ParameterLayout", "Rows", "Shard", "ShardedParameter"]
+__all__ = ["ParameterLayout", "Rows", "Shard", "ShardedParameter", "UnitParameter"]
 
 
 class Rows(NamedTuple):
@@ -74,6 +76,7 @@ class Unit:
         self,
         name: str,
         groups: tuple[ProcessGroup | None, ProcessGroup | None],
+        mesh: DeviceMesh | None,
         named: Sequence[tuple[str, Parameter]],
         tables: Sequence[tuple[dict[str, Any], dict[str, Any]]],
         numbers: Sequence[int],
@@ -94,6 +97,7 @@ class Unit:
             _core.bind_FsdpUnitNew(
                 groups[0]._h if groups[0] else 0,
                 groups[1]._h if groups[1] else 0,
+                mesh._h if mesh else 0,
                 address(handles),
                 len(handles),
                 "\n".join(n for n, _ in named),
@@ -104,7 +108,7 @@ class Unit:
         )
         self._owner = Owner(self.handle)
         for label, p in named:
-            ShardedParameter._make(p, self, label)
+            UnitParameter._make(p, self, label)
 
     def forward(self, tensors: Sequence[Tensor], end: bool) -> None:
         """Tells the engine that a forward pass begins, or ends."""
@@ -272,15 +276,15 @@ class Shard(Part, Tensor):  # type: ignore[misc]
         return made
 
 
-class ShardedParameter(Part, Parameter):  # type: ignore[misc]
-    """A parameter that is sharded over ranks. Unless it is gathered, its values are this rank's rows."""
+class UnitParameter(Parameter):
+    """The base class of a unit's parameters, which are sharded over ranks."""
 
     __slots__ = ()
     divided = True
 
     @staticmethod
     def _make(p: Parameter, unit: Unit, name: str) -> None:
-        p.__class__ = ShardedParameter
+        p.__class__ = ShardedDistributedParameter if isinstance(p, DistributedParameter) else ShardedParameter
         p.__dict__["_of"] = weakref.ref(unit), name
         forget_layout(p)  # one of the meta device is on another now
 
@@ -292,12 +296,6 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
         return unit, name
 
     @property
-    def shape(self) -> Size:
-        """The shape of this rank's rows, or of the full parameter while it is gathered."""
-        forget_layout(self)  # the cached layout may be outdated
-        return super().shape
-
-    @property
     def ranks(self) -> tuple[ProcessGroup | None, ProcessGroup | None]:
         """The group that it is sharded over, and the group of ranks with the same rows."""
         return self._unit()[0].groups
@@ -307,6 +305,47 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
         unit, _ = self._unit()
         if unit.gathered():
             check(_core.bind_FsdpUnitReshard(unit.handle))
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError(
+            "a parameter that is sharded over ranks cannot be copied: copy the model before it is sharded, and shard "
+            "the copy too (an average of models is then one of parts), or take the full_tensor of each"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a parameter that is sharded over ranks cannot be pickled; save a full state dict")
+
+
+class ShardedDistributedParameter(UnitParameter, DistributedParameter):
+    """A distributed parameter, as of tensor parallelism, whose part on each rank is sharded over more ranks.
+
+    It is a distributed tensor on the mesh of both. While it is gathered, it is one on the mesh that it was on before.
+    """
+
+    __slots__ = ()
+
+    def full_tensor(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
+        """Gathers and returns the full parameter, without a gradient unless it is gathered. Every rank calls it."""
+        return DTensor.full_tensor(self._apart(), grad_placements=grad_placements)
+
+    def to_local(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
+        """Returns the rank's part as an ordinary tensor, without a gradient unless the parameter is gathered."""
+        return DTensor.to_local(self._apart(), grad_placements=grad_placements)
+
+    def _apart(self) -> Any:
+        return self if self._unit()[0].gathered() else self.detach()
+
+
+class ShardedParameter(UnitParameter, Part, Parameter):  # type: ignore[misc]
+    """A parameter that is sharded over ranks. Unless it is gathered, its values are this rank's rows."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> Size:
+        """The shape of this rank's rows, or of the full parameter while it is gathered."""
+        forget_layout(self)  # the cached layout may be outdated
+        return super().shape
 
     def detach(self) -> Tensor:
         """Returns a tensor with the same memory and no gradient: a `Shard`, unless the parameter is gathered."""
@@ -359,19 +398,10 @@ class ShardedParameter(Part, Parameter):  # type: ignore[misc]
         """Gathers a full tensor from the ranks' rows, such as the gradient. Every rank calls it."""
         return _gather_full(*self._unit(), part._h)
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise TypeError(
-            "a parameter that is sharded over ranks cannot be copied: copy the model before it is sharded, and shard "
-            "the copy too (an average of models is then one of parts), or take the full_tensor of each"
-        )
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a parameter that is sharded over ranks cannot be pickled; save a full state dict")
-
 
 def total_norm(parameters: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
     """Returns the norm of all full gradients as one vector. It is the same on every rank, and every rank calls it."""
-    units = list(dict.fromkeys(p._unit()[0] for p in parameters if isinstance(p, ShardedParameter)))
+    units = list(dict.fromkeys(p._unit()[0] for p in parameters if isinstance(p, UnitParameter)))
     given, handles = array("q", [u.handle for u in units]), array("q", [p._h for p in parameters])
     total = own(
         check(_core.bind_FsdpNorm(address(given), len(given), address(handles), len(handles), float(norm_type), False))

@@ -268,6 +268,7 @@ def _shard_model(
     offload = cpu_offload.offload_params if isinstance(cpu_offload, CPUOffload) else bool(cpu_offload)
     options = UnitOptions(
         groups,
+        device_mesh if process_group is None else None,
         strategy in (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2),
         0,
         mixed_precision,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from plait._errors import DistributedError
+from plait.distributed._objects import exchange
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._dtensor import mesh_or_world
-from plait.distributed.tensor.parallel._styles import ParallelStyle
+from plait.distributed.tensor.parallel._styles import ParallelStyle, described
 from plait.nn import Module
 
 
@@ -28,12 +30,14 @@ def parallelize_module(
 
     Raises:
         ValueError: if the mesh has more dimensions, or a name of the plan is no module's.
+        plait.DistributedError: on every rank, if the ranks' plans differ.
     """
     mesh = mesh_or_world(device_mesh)
     if mesh.ndim != 1:
         raise ValueError(f"parallelize_module: want a mesh of one dimension, such as mesh['tp'], got {mesh}")
     if src_data_rank != 0:
         raise NotImplementedError(f"parallelize_module: want src_data_rank 0, got {src_data_rank}")
+    _compare_plans(mesh, described(parallelize_plan or {}))
     if isinstance(parallelize_plan, ParallelStyle):
         return parallelize_plan._apply(module, mesh)
     for pattern, style in (parallelize_plan or {}).items():
@@ -46,6 +50,18 @@ def parallelize_module(
         for sub in named:
             style._apply(sub, mesh)
     return module
+
+
+def _compare_plans(mesh: DeviceMesh, plan: str) -> None:
+    """Raises an error unless all ranks of a mesh of one dimension have the same plan."""
+    group = mesh.get_group(0)
+    plans = [b.decode() for b in exchange(group, "parallelize_module", plan.encode())]
+    for i, other in enumerate(plans):
+        if other != plans[0]:
+            raise DistributedError(
+                f"parallelize_module: the ranks' plans differ: rank {group._ranks[0]} has {plans[0]}, rank "
+                f"{group._ranks[i]} has {other}; want the same plan on each rank"
+            )
 
 
 def _matches(name: str, pattern: str) -> bool:

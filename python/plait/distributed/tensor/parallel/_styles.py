@@ -14,6 +14,17 @@ from plait.distributed.tensor._placements import Placement, Replicate, Shard
 from plait.nn import Embedding, Linear, Module
 
 
+def described(value: Any) -> str:
+    """Returns what a plan, or a part of one, says, as a text that is the same on ranks with the same plan."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {described(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(map(described, value)) + ")"
+    if isinstance(value, ParallelStyle):
+        return type(value).__name__ + described(value.__dict__)
+    return repr(value) if value is None or isinstance(value, Placement | bool | int | str) else type(value).__name__
+
+
 class ParallelStyle(ABC):
     """A way to divide a module, for `parallelize_module`."""
 
