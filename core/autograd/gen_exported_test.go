@@ -23,6 +23,7 @@ var exportedFunctions = map[string]any{
 	"QueueCallback":     autograd.QueueCallback,
 	"QueuePartCallback": autograd.QueuePartCallback,
 	"QueueWait":         autograd.QueueWait,
+	"ReachesOthers":     autograd.ReachesOthers,
 	"RefillAlways":      autograd.RefillAlways,
 	"RunHook":           autograd.RunHook,
 	"Unpack":            autograd.Unpack,
