@@ -94,7 +94,7 @@ def test_large_output_and_children_that_outlive_their_rank(tmp_path):
         "child = subprocess.Popen(['sleep', '60'])\nopen(sys.argv[1], 'w').write(str(child.pid))\n"
     )
     path = written(tmp_path / "large.py", text)
-    flags = ["--log-dir", str(tmp_path / "logs"), "-t", "3", "--grace", "0.2"]
+    flags = ["--log-dir", str(tmp_path / "logs"), "-t", "3", "--grace", "2"]
     code, out, err = run(KIND, 1, [path, tmp_path / "pid"], *flags)
     os.kill(int((tmp_path / "pid").read_text()), 9)
     assert code == 0, err
