@@ -14,6 +14,9 @@ func ReachesOthers(outputs, inputs []*core.Tensor) bool {
 	ends := map[core.Edge]bool{}
 	inputs, _ = localInputs(inputs)
 	for _, t := range inputs {
+		if t == nil || t.Err() != nil {
+			continue
+		}
 		if e := t.AutogradMeta().Edge(); e.Node != nil {
 			ends[e] = true
 			nodes = append(nodes, e.Node)
@@ -31,6 +34,9 @@ func ReachesOthers(outputs, inputs []*core.Tensor) bool {
 	}
 	first := len(nodes)
 	for _, t := range outputs {
+		if t == nil || t.Err() != nil {
+			continue
+		}
 		for p := t.Parts(); p != nil; p = t.Parts() {
 			t = p.Local()
 		}
