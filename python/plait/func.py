@@ -297,7 +297,7 @@ def jacfwd(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False, 
             return _tensors("jacfwd", found), [e for e in extra if isinstance(e, Tensor)]
 
         try:
-            columns, aux = vmap(push, randomness=randomness, chunk_size=_COLUMNS)(*_units(xs))
+            columns, aux = _mapped("jacfwd", push, 0, 0, randomness, _COLUMNS)(*_units(xs))
         except NotImplementedError:  # func looks at values
             columns, aux = _one_by_one(push, _units(xs), randomness)
         join, whole, extra = plain
@@ -403,7 +403,12 @@ def vmap(
         chunk_size: how many parts, at most, one call of func gets; None for all
     """
 
-    _check_randomness("vmap", randomness)
+    return _mapped("vmap", func, in_dims, out_dims, randomness, chunk_size)
+
+
+def _mapped(name: str, func: Func, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None) -> Func:
+    """Returns what `vmap` does; a function that draws random numbers is told so by `name`."""
+    _check_randomness(name, randomness)
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"vmap: chunk_size must be at least 1, got {chunk_size}")
 
@@ -424,7 +429,7 @@ def vmap(
         if not size:
             raise ValueError("vmap: got a dimension of size 0, of which no result can be made")
         step = size if chunk_size is None else chunk_size
-        draws = _Draws("vmap", randomness, {t.device for t in leaves if isinstance(t, Tensor)})
+        draws = _Draws(name, randomness, {t.device for t in leaves if isinstance(t, Tensor)})
 
         def calls(step: int, different: bool) -> list[Any]:
             made = []

@@ -52,8 +52,10 @@ class _SpectralNorm(Module):
         super().__init__()
         if not -weight.ndim <= dim < weight.ndim:
             raise IndexError(f"spectral_norm: dim {dim} is out of range for shape {list(weight.shape)}")
-        if n_power_iterations <= 0:
-            raise ValueError(f"spectral_norm: n_power_iterations must be positive, got {n_power_iterations}")
+        if not 0 < n_power_iterations <= 10_000:  # a few suffice; a size given by mistake would take hours
+            raise ValueError(
+                f"spectral_norm: n_power_iterations must lie between 1 and 10000, got {n_power_iterations}"
+            )
         self.dim = dim % weight.ndim
         self.n_power_iterations, self.eps = n_power_iterations, eps
         if weight.ndim > 1:
@@ -98,7 +100,7 @@ def spectral_norm(
     Args:
         module: whose weight it is
         name: its name
-        n_power_iterations: steps towards that value in each forward in training
+        n_power_iterations: steps towards that value in each forward in training, at most 10,000
         eps: added to norms
         dim: the outputs' dimension; 1 for transposed convolutions, else 0
     """

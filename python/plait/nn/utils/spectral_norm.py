@@ -19,8 +19,10 @@ class SpectralNorm:
     """The hook: divides a weight by its largest singular value."""
 
     def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
-        if n_power_iterations <= 0:
-            raise ValueError(f"spectral_norm: n_power_iterations must be positive, got {n_power_iterations}")
+        if not 0 < n_power_iterations <= 10_000:  # a few suffice; a size given by mistake would take hours
+            raise ValueError(
+                f"spectral_norm: n_power_iterations must lie between 1 and 10000, got {n_power_iterations}"
+            )
         self.name, self.n_power_iterations, self.dim, self.eps = name, n_power_iterations, dim, eps
 
     def matrix(self, weight: Tensor) -> Tensor:
@@ -52,7 +54,7 @@ def spectral_norm(
     Args:
         module: whose weight it is
         name: its name
-        n_power_iterations: steps towards that value in each forward in training
+        n_power_iterations: steps towards that value in each forward in training, at most 10,000
         eps: added to norms
         dim: the outputs' dimension; 1 for transposed convolutions, else 0
     """
