@@ -201,6 +201,7 @@ def test_wrong_lowrank_arguments():
     for call, text in (
         (lambda: plait.svd_lowrank(x, -1), "svd_lowrank: q must not be negative, got -1"),
         (lambda: plait.svd_lowrank(x, 2, -1), "svd_lowrank: niter must lie between 0 and 10000, got -1"),
+        (lambda: plait.svd_lowrank(x, 2, 1 << 31), "svd_lowrank: niter must lie between 0 and 10000, got 2147483648"),
         (lambda: plait.pca_lowrank(x, 5), "pca_lowrank: q must lie between 0 and .*, 3, got 5"),
         (lambda: plait.pca_lowrank(x, -1), "pca_lowrank: q must lie between 0 and .*, 3, got -1"),
     ):

@@ -126,6 +126,13 @@ def test_weight_norm():
         nn.utils.remove_weight_norm(net)
 
 
+@pytest.mark.parametrize("norm", [parametrizations.spectral_norm, nn.utils.spectral_norm])
+@pytest.mark.parametrize("steps", [0, 1 << 31])
+def test_wrong_numbers_of_power_iterations(norm, steps):
+    with pytest.raises(ValueError, match="spectral_norm: n_power_iterations must lie between 1 and 10000, got"):
+        norm(nn.Linear(3, 2), n_power_iterations=steps)
+
+
 def test_spectral_norm():
     net = parametrizations.spectral_norm(nn.Linear(6, 4), n_power_iterations=30)
     net(plait.randn(2, 6)).sum().backward()

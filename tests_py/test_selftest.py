@@ -30,10 +30,10 @@ def test_the_report_names_what_differs_and_what_is_missing(monkeypatch, tmp_path
     assert "  no kernel: mul: no kernel" in lines
 
 
-def test_a_lack_is_no_difference() -> None:
-    """The device meta has no values to compare."""
+def test_a_device_without_values_lacks_operations() -> None:
     found = selftest.run("meta", ["add"])
-    assert (found.agree, bool(found.differ or found.lacking)) == (0, True)
+    assert (found.agree, found.differ, list(found.lacking)) == (0, {}, ["add"])
+    assert "on the meta device has no values" in found.lacking["add"]
 
 
 def test_speeds_are_measured_by_name() -> None:

@@ -5,7 +5,7 @@ import "github.com/plait-ml/plait/core"
 // ReachesOthers reports whether gradients of the outputs flow to leaves by other ways than through the inputs.
 func ReachesOthers(outputs, inputs []*core.Tensor) bool {
 	seen := map[*core.Node]bool{}
-	var nodes []*core.Node
+	var nodes []*core.Node // to release, from first on to visit
 	defer func() {
 		for _, n := range nodes {
 			n.Release()
@@ -20,7 +20,6 @@ func ReachesOthers(outputs, inputs []*core.Tensor) bool {
 		if e := t.AutogradMeta().Edge(); e.Node != nil {
 			ends[e] = true
 			nodes = append(nodes, e.Node)
-			seen[e.Node] = e.Node.Leaf() != nil
 		}
 	}
 	visit := func(e core.Edge) (leaf bool) {

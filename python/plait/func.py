@@ -78,14 +78,15 @@ class _Inputs:
         leaves, self.build = flatten(tree)
         given = [_batch.everywhere(x) for x in _tensors(name, leaves)]
         self.tied = transform.nested or any(x.requires_grad for x in given)  # to the graph around the transform
-        self.record, self.recorded = self.tied, transform.recorded
+        self.record = self.tied
+        self.watched = transform.recorded and not self.tied  # what else the function depends on decides
         self.leaves = [x.view_as(x) if x.requires_grad else _forward.bare(x).requires_grad_() for x in given]
 
     def derives(self, *returned: Any) -> None:
         """Takes note of what the function returns. Results are recorded too where it depends on other tensors that
         require a gradient, such as the parameters of a module.
         """
-        if self.recorded and not self.record:
+        if self.watched:
             tensors = [t for t in flatten(returned)[0] if isinstance(t, Tensor) and t.requires_grad]
             self.record = _autograd.reaches_others(tensors, self.leaves)
 
@@ -402,7 +403,6 @@ def vmap(
             which it is called for each part, one by one.
         chunk_size: how many parts, at most, one call of func gets; None for all
     """
-
     return _mapped("vmap", func, in_dims, out_dims, randomness, chunk_size)
 
 
