@@ -86,8 +86,8 @@ fuzz: extension  ## random tests beside PyTorch, which goes into an environment 
 	@internal/make/fuzz-venv
 	@PLAIT_BLAS= PYTHONPATH=python:. build/fuzz-venv/bin/python -m tests_fuzz --seed $(or $(SEED),0) --seconds $(or $(SECONDS),600) $(if $(KINDS),--kinds $(KINDS)) $(ARGS)
 
-train: extension  ## train a small GPT on the source of Python's standard library, as examples/train_gpt.py says
-	@PLAIT_BLAS= .venv/bin/python examples/train_gpt.py $(ARGS)
+train: extension  ## train a small GPT on the source of Python's standard library, as examples/gpt/one_device.py says
+	@PLAIT_BLAS= .venv/bin/python examples/gpt/one_device.py $(ARGS)
 
 train-go: setup  ## train a small GPT on Go's own source, as examples/go/traingpt says
 	@PLAIT_BLAS= go run ./examples/go/traingpt
