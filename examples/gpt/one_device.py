@@ -25,6 +25,7 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
     plait.manual_seed(args.seed)
     text = Text(args)
     model = GPT(len(text.alphabet), args).to(args.device)
+    plait.manual_seed(args.seed + 1)  # every device begins here, and draws the same for dropout
     optimizer, schedule = optimizer_of(model, args)
     count = sum(p.numel() for p in model.parameters())
     print(f"{len(text.training):,} characters of {len(text.alphabet)} kinds; {count:,} parameters on {args.device}")
