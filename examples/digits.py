@@ -1,6 +1,7 @@
 """Classifies the handwritten digits that come with scikit-learn by a small convolutional network.
 
 python examples/digits.py
+python examples/digits.py --save digits.safetensors    # for go/serve, which answers requests with it
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import plait
 import plait.nn.functional as F
 from plait import Tensor, nn
 from plait.optim import AdamW
+from plait.safetensors import save_file
 from plait.utils.data import DataLoader, TensorDataset, random_split
 from sklearn.datasets import load_digits
 
@@ -41,7 +43,8 @@ class Network(nn.Module):
 def accuracy(model: Network, batches: DataLoader) -> float:
     """Returns the share of `batches` that the model names correctly."""
     model.eval()
-    right = sum((model(x).argmax(1) == y).sum().item() for x, y in batches)
+    device = next(model.parameters()).device
+    right = sum((model(x.to(device)).argmax(1).cpu() == y).sum().item() for x, y in batches)
     model.train()
     return right / len(batches.dataset)
 
@@ -52,6 +55,8 @@ def main(argv: list[str] | None = None) -> float:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--save", help="a file for the parameters, such as digits.safetensors")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
     if min(args.epochs, args.batch) < 1:
@@ -66,17 +71,20 @@ def main(argv: list[str] | None = None) -> float:
     training_batches = DataLoader(training, batch_size=args.batch, shuffle=True)
     test_batches = DataLoader(test, batch_size=256)
 
-    model = Network()
+    model = Network().to(args.device)
     optimizer = AdamW(model.parameters(), lr=args.lr)
     for epoch in range(1, args.epochs + 1):
         total = 0.0
         for images, labels in training_batches:
-            loss = F.cross_entropy(model(images), labels)
+            loss = F.cross_entropy(model(images.to(args.device)), labels.to(args.device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             total += loss.item() * len(labels)
         print(f"epoch {epoch:2}: loss {total / len(training):.4f}, accuracy {accuracy(model, test_batches):.2%}")
+    if args.save:
+        save_file(model.state_dict(), args.save)
+        print(f"wrote {args.save}")
     return accuracy(model, test_batches)
 
 

@@ -9,8 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import nbformat
+import plait
 import pytest
 from nbclient import NotebookClient
+from plait.safetensors import load_file, save_file
+from sklearn.datasets import load_digits
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -18,7 +21,8 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 @pytest.fixture(autouse=True)
 def _folders(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script imports what lies beside it."""
-    monkeypatch.syspath_prepend(EXAMPLES / "gpt")
+    for folder in ("gpt", "gpt2"):
+        monkeypatch.syspath_prepend(EXAMPLES / folder)
 
 
 def example(name: str) -> ModuleType:
@@ -78,6 +82,130 @@ def test_gpt_on_several_devices_is_as_on_one(way: str, options: str, capsys: pyt
 
 def test_digits_are_told_apart() -> None:
     assert example("digits").main(["--epochs", "4"]) >= 0.97
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_resnet_tells_shapes_apart(precision: str) -> None:
+    options = f"--steps 120 --batch 32 --size 16 --width 8 --precision {precision}".split()
+    start, end, accuracy = example("resnet").main(options)
+    assert end < start / 2
+    assert accuracy > 0.7  # by chance: 0.25
+
+
+def test_lstm_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    start, end = example("lstm").main(
+        ["--steps", "30", "--batch", "16", "--length", "32", "--hidden", "64", "--lr", "2e-2"]
+    )
+    assert start > 4
+    assert end < 2.9
+    assert "\ndef " in capsys.readouterr().out
+
+
+def test_lstm_goes_on_with_its_state() -> None:
+    lstm = example("lstm")
+    model = lstm.Model(20, 16).eval()
+    codes = plait.randint(0, 20, (3, 12))
+    whole, _ = model(codes)
+    first, state = model(codes[:, :5])
+    second, _ = model(codes[:, 5:], state)
+    assert plait.allclose(plait.cat([first, second], dim=1), whole, atol=1e-5)
+
+
+def test_vae_draws_digits() -> None:
+    start, end, new = example("vae").main(["--epochs", "8", "--batch", "32"])
+    assert end < start - 4
+    assert new.shape == (512, 64)
+    digits = load_digits()
+    assert new.mean().item() == pytest.approx(digits.data.mean() / 16, abs=0.03)
+    # Where digits have ink, new ones have, and each is nearer to a digit than noise of the same ink is.
+    pictures = plait.tensor(digits.data, dtype=plait.float32) / 16
+    noise = new.flatten()[plait.randperm(new.numel())].view_as(new)
+    near, far = (plait.cdist(x, pictures).min(1).values.mean().item() for x in (new, noise))
+    assert near < 0.6 * far
+
+
+def test_diffusion_finds_the_spiral() -> None:
+    diffusion = example("diffusion")
+    options = "--steps 1200 --batch 256 --width 64 --lr 5e-3"
+    start, end, distance, path = diffusion.main(options.split())
+    assert start > 0.8
+    assert end < 0.4
+    noise = diffusion.distance(path[0], diffusion.spiral(1000))
+    assert len(path) == 6 and distance < noise / 3
+
+
+def test_cart_moves_as_the_physics_say() -> None:
+    """A pole that stands still upright falls, away from the push; the numbers are those of the equations by hand."""
+    cartpole = example("cartpole")
+    carts = cartpole.Carts(2, plait.Generator())
+    carts.state = plait.zeros(2, 4)
+    assert carts.step(plait.tensor([0, 1])).all()
+    push = 10 / 1.1
+    turn = -push / (0.5 * (4 / 3 - 0.1 / 1.1))
+    wanted = [0, 0.02 * (push - 0.05 * turn / 1.1), 0, 0.02 * turn]
+    assert carts.state[1].tolist() == pytest.approx(wanted, rel=1e-5)
+    assert carts.state[0].tolist() == pytest.approx([-v for v in wanted], rel=1e-5)
+    carts.state = plait.tensor([[2.5, 0, 0, 0], [0, 0, 0.3, 0]])
+    assert not carts.step(plait.tensor([0, 1])).any()
+
+
+def test_cart_learns_to_balance() -> None:
+    returns = example("cartpole").main(["--updates", "12", "--carts", "32"])
+    assert returns[0] < 40
+    assert returns[-1] > 2 * returns[0]
+
+
+def test_lora_learns_with_few_parameters() -> None:
+    said = example("lora").main(["--steps", "150", "--width", "128"])
+    assert said["old task"] > 0.85
+    assert said["before"] < 0.3
+    assert said["after"] > 0.7
+    assert said["trained"] == 4 * (64 + 128 + 128 + 128 + 128 + 10)
+    assert said["difference"] < 1e-4
+
+
+def test_functions_of_python_learn() -> None:
+    said = example("custom_function").main(["--steps", "200"])
+    assert said["robust"] == pytest.approx(2, abs=0.1)
+    assert abs(said["squares"] - 2) > 1
+    assert said["accuracy"] > 0.85
+    assert said["values"] == 2
+
+
+def test_tokenizer_is_undone() -> None:
+    bpe = importlib.import_module("bpe")
+    tokenizer = bpe.Tokenizer.learn(" low low low lower newest" * 5, 12)
+    for text in ("low lowest", "  été, 12 €\n\tx_y  ", "\0\x7f ¡"):
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert len(tokenizer.encode(" low")) == 1
+    assert bpe.printable()[ord(" ")] == "Ġ"  # as in GPT-2's files
+
+
+def test_gpt2_is_made_saved_and_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = "--steps 30 --batch 8 --context 32 --width 32 --layers 2 --merges 40 --characters 60000 --lr 1e-2"
+    start, end = example("gpt2/train").main([str(tmp_path), *sizes.split()])
+    assert end < start - 1
+    gpt2, generate, bpe = (importlib.import_module(name) for name in ("gpt2", "generate", "bpe"))
+    model, tokenizer = gpt2.GPT2.load(tmp_path), bpe.Tokenizer.load(tmp_path)
+    assert model.state_dict()["h.0.attn.c_attn.weight"].shape == (32, 96)
+
+    # With keys and values kept, the likeliest tokens are those of whole passes, also where places run out.
+    tokens = tokenizer.encode("def f(")
+    kept = list(generate.generate(model, tokens, 60, temperature=0, top_k=1))
+    whole = list(tokens)
+    for _ in range(32 - len(tokens)):
+        whole.append(model(plait.tensor([whole]))[0][0, -1].argmax().item())
+    assert kept[: 32 - len(tokens)] == whole[len(tokens) :]
+    assert len(kept) == 60
+
+    # Names as other programs write them.
+    state = {f"transformer.{k}": v for k, v in load_file(tmp_path / "model.safetensors").items()}
+    save_file({**state, "transformer.h.0.attn.bias": plait.ones(1)}, tmp_path / "model.safetensors")
+    capsys.readouterr()
+    first = generate.main([str(tmp_path), "def f(", "--length", "20", "--seed", "3"])
+    assert first.startswith("def f(")
+    assert generate.main([str(tmp_path), "def f(", "--length", "20", "--seed", "3"]) == first
+    assert "20 tokens" in capsys.readouterr().out
 
 
 def outputs(cell: nbformat.NotebookNode) -> list[str]:
