@@ -19,6 +19,7 @@ from plait import Tensor, nn
 TIMES = 100
 BETA = plait.linspace(1e-3, 0.1, TIMES)  # how much noise each step adds
 KEPT = (1 - BETA).cumprod(0)  # how much of the data, squared, is left after it
+SHOWN = (32, 16, 8, 4, 0)  # most of a shape comes late
 
 
 def spiral(count: int, generator: plait.Generator | None = None) -> Tensor:
@@ -46,7 +47,7 @@ class Denoiser(nn.Module):
 
 @plait.no_grad()
 def sample(model: Denoiser, count: int, device: str, generator: plait.Generator | None = None) -> list[Tensor]:
-    """Returns points [N, 2] on their way from noise to data: at the start, after each fifth, and at the end."""
+    """Returns points [N, 2] on their way from noise to data: at the start, and after the times SHOWN."""
     x = plait.randn(count, 2, generator=generator).to(device)
     path = [x.cpu()]
     for t in reversed(range(TIMES)):
@@ -55,7 +56,7 @@ def sample(model: Denoiser, count: int, device: str, generator: plait.Generator 
         x = (x - beta / math.sqrt(1 - kept) * noise) / math.sqrt(1 - beta)
         if t > 0:
             x = x + math.sqrt(beta) * plait.randn(count, 2, generator=generator).to(device)
-        if t % (TIMES // 5) == 0:
+        if t in SHOWN:
             path.append(x.cpu())
     return path
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import urllib.request
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import nbformat
 import plait
@@ -21,7 +28,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 @pytest.fixture(autouse=True)
 def _folders(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script imports what lies beside it."""
-    for folder in ("gpt", "gpt2"):
+    for folder in ("", "gpt", "gpt2"):
         monkeypatch.syspath_prepend(EXAMPLES / folder)
 
 
@@ -80,8 +87,67 @@ def test_gpt_on_several_devices_is_as_on_one(way: str, options: str, capsys: pyt
         assert "rank 0 of 2 has 6,576 of" in said
 
 
-def test_digits_are_told_apart() -> None:
-    assert example("digits").main(["--epochs", "4"]) >= 0.97
+def test_digits_are_told_apart_and_served_by_go(tmp_path: Path) -> None:
+    digits, saved, server = example("digits"), tmp_path / "digits.safetensors", tmp_path / "serve"
+    assert digits.main(["--epochs", "4", "--save", str(saved)]) >= 0.97
+    if not shutil.which("go"):
+        pytest.skip("Go is not installed")
+    flags = os.environ.get("GOFLAGS") or "-trimpath -buildvcs=false -buildmode=pie"  # those of the Makefile
+    subprocess.run(
+        ["go", "build", "-o", server, "./examples/go/serve"],
+        check=True,
+        cwd=EXAMPLES.parent,
+        env={**os.environ, "GOFLAGS": flags},
+    )
+    with subprocess.Popen(
+        [server, "-model", saved, "-address", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            url = running.stdout.readline().split()[-1]
+            pictures = load_digits().data[:50]
+            asked = json.dumps({"pictures": pictures.tolist()}).encode()
+            with urllib.request.urlopen(f"{url}/classify", asked, timeout=60) as reply:
+                said = json.load(reply)
+        finally:
+            running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 0
+    model = digits.Network().eval()
+    model.load_state_dict(load_file(saved))
+    with plait.no_grad():
+        wanted = model(plait.tensor(pictures, dtype=plait.float32).view(-1, 1, 8, 8) / 16).softmax(1)
+    assert plait.allclose(plait.tensor(said["probabilities"]), wanted, atol=1e-6)
+    assert said["digits"] == wanted.argmax(1).tolist()
+
+
+def test_pictures_are_those_of_the_readme() -> None:
+    pictures = example("pictures")
+    kept = {p.stem: p.read_text("utf-8") for p in pictures.FOLDER.iterdir()}
+    assert kept.keys() == set(re.findall(r"\(pictures/(\w+)\.svg\)", (EXAMPLES / "README.md").read_text("utf-8")))
+    drawn = {
+        "cartpole": pictures.curve([20.0, 120, 200], 200, "updates"),
+        "diffusion": pictures.clouds([plait.zeros(5, 2)] * 6),
+        "resnet": pictures.shapes(pictures.resnet.draw(8, plait.Generator().manual_seed(3), size=16)[0]),
+        "vae": pictures.digits(plait.full((32, 64), 0.5)),
+    }
+    assert drawn.keys() == kept.keys()
+    for name, picture in drawn.items():  # of the same size and style, but for what the training was
+        now, before = ElementTree.fromstring(picture), ElementTree.fromstring(kept[name])
+        assert now.attrib == before.attrib, name
+        assert now[0].text == before[0].text
+
+
+def test_list_has_every_example() -> None:
+    text = (EXAMPLES / "README.md").read_text("utf-8")
+    links = {link.rstrip("/") for link in re.findall(r"\]\(([^)#]+)\)", text)}
+    scripts = {str(p.relative_to(EXAMPLES)) for p in EXAMPLES.glob("**/*.py")}
+    beside = {"gpt/options.py", "gpt2/bpe.py", "gpt2/gpt2.py"}
+    programs = {str(p.parent.relative_to(EXAMPLES)) for p in EXAMPLES.glob("go/*/main.go")}
+    assert scripts - beside | programs | {"walkthrough.ipynb"} <= links
+
+
+def test_examples_are_short() -> None:
+    for path in EXAMPLES.glob("**/*.py"):
+        assert len(path.read_text("utf-8").splitlines()) <= 125, path.name
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])

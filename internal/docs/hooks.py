@@ -1,8 +1,9 @@
-"""What MkDocs is told beside mkdocs.yml: the pages of the API reference, and links to files outside docs/."""
+"""What MkDocs is told beside mkdocs.yml: the API reference, the examples, and links to files outside docs/."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import griffe
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples/README.md"
 FORGE = "https://github.com/plait-ml/plait/blob/main/"
 log = logging.getLogger("mkdocs.hooks.plait")
 
@@ -105,7 +107,7 @@ def tensor(package: griffe.Module, where: dict[str, str]) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages of the API reference."""
+    """Adds the pages of the API reference, and the list of examples with its pictures."""
     loader = griffe.GriffeLoader(search_paths=[ROOT / "python"], allow_inspection=False)
     package = loader.load("plait")
     loader.expand_exports(package)
@@ -150,7 +152,16 @@ def on_files(files: Any, config: Any) -> Any:
         ]
         add(module or full, "\n".join(lines + below) + "\n")
     add("index", "\n".join(index) + "\n")
+    files.append(File.generated(config, "examples.md", content=examples()))
+    for picture in sorted((ROOT / "examples/pictures").glob("*.svg")):
+        files.append(File.generated(config, f"pictures/{picture.name}", abs_src_path=str(picture)))
     return files
+
+
+def examples() -> str:
+    """Returns the list of examples, with links to the scripts on the forge."""
+    text = EXAMPLES.read_text("utf-8")
+    return re.sub(r"\]\((?!https?:|pictures/\w+\.svg|#)", f"]({FORGE}examples/", text)
 
 
 def readme() -> str:
@@ -169,6 +180,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         target = (here / match[1]).resolve()
         if target.is_relative_to(ROOT / "docs"):
             return match[0]
+        if target == EXAMPLES:
+            return f"]({os.path.relpath(ROOT / 'docs/examples.md', here)}{match[2] or ''})"
         if not target.exists():
             log.warning("%s: the link %s leads nowhere", page.file.src_uri, match[1])
         return f"]({FORGE}{target.relative_to(ROOT)}{match[2] or ''})"
