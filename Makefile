@@ -24,7 +24,7 @@ SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128 PLAIT_TEST_DRIVERS="
 # What the compiled module of the Python package is made of.
 SOURCES := $(shell find core gpu parallel capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
-.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist docs docs-serve lint fmt clean
+.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist release release-check docs docs-serve lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -44,6 +44,7 @@ build: setup  ## compile every package and program
 extension: setup .venv/extension  ## build the Python package in place, and make it importable in .venv
 .venv/extension: .venv/ready $(SOURCES)
 	@echo "building the Python package"
+	@rm -f python/plait/_core.cpython-*.so # Python would prefer one that is named after its version
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
@@ -98,13 +99,17 @@ bench: setup  ## measure, and write today's report to benchmarks/reports
 library:  ## build the shared library for C programs, and its header, into dist
 	@internal/make/library dist
 
-wheel:  ## build wheels into dist, for PYTHONS="3.12 3.13" or for every suitable Python
-	@internal/make/wheel $(PYTHONS)
+wheel: setup  ## build the wheel, which serves Python 3.11 and newer, into dist
+	@internal/make/wheel dist
 
 sdist: setup  ## build the source distribution into dist
-	@mkdir -p dist
-	@.venv/bin/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist")' >/dev/null
-	@ls -1sh dist/*.tar.gz
+	@internal/make/sdist dist
+
+release: setup  ## build all that a release needs into dist: wheel, sdist, C library, contents and licences, notes, checksums
+	@internal/make/release dist
+
+release-check:  ## fail unless the commit can be published: clean, tagged with the version, and in the changelog with a date
+	@internal/make/release --check
 
 docs:  ## build the documentation site into build/site; a warning is an error
 	@internal/make/docs

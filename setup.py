@@ -7,7 +7,6 @@ of the extension module, and one link makes the module with the C functions of p
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shlex
 import shutil
@@ -23,6 +22,9 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 MODULE = "github.com/plait-ml/plait"
 GOPY = "github.com/go-python/gopy"
+# The oldest Python. The extension module keeps to the stable interface of that one, and so serves every later one.
+OLDEST = (3, 11)
+LIMITED = f"0x{OLDEST[0]:02x}{OLDEST[1]:02x}0000"
 # One set of flags everywhere keeps one build cache; those of the Makefile.
 GOFLAGS = "-trimpath -buildvcs=false -buildmode=pie"
 
@@ -98,7 +100,14 @@ def generate(work: Path, name: str) -> None:
 
 def flat(stubs: str) -> str:
     """Leaves the functions of capi/bind alone: gopy's own, of handles and slices, check nothing and end the process."""
-    return re.sub(r"^(add_checked_function|mod\.add_function)\((mod, )?'(?!bind_).*\n", "", stubs, flags=re.M)
+    stubs = re.sub(r"^(add_checked_function|mod\.add_function)\((mod, )?'(?!bind_).*\n", "", stubs, flags=re.M)
+    return in_order(stubs, r"^[\w.]+\((?:mod, )?'bind_[^\n]*\n")
+
+
+def in_order(source: str, pattern: str) -> str:
+    """Sorts what matches the pattern: gopy writes functions in a new order each time, and builds are to be the same."""
+    parts = iter(sorted(re.findall(pattern, source, re.M | re.S)))
+    return re.sub(pattern, lambda _: next(parts), source, flags=re.M | re.S)
 
 
 def adapt(source: str, name: str) -> str:
@@ -109,10 +118,17 @@ def adapt(source: str, name: str) -> str:
         assert source.count(start) == source.count(end) == 1, f"gopy writes something else for {start}"
         source = source[: source.index(start)] + source[source.index(end) :]
     source = re.sub(r'^\s*"github.com/go-python/gopy/gopyh".*\n', "", source, flags=re.M)
+    source = re.sub(r"^gopy gen .*\n", "", source, count=1, flags=re.M)  # the command with this machine's folders
+    source = in_order(source, r"^//export bind_\w+\nfunc .*?^}\n")
     source = source.replace("package main\n", f"package {name}\n", 1).replace("func main()", "func _()")
     source = re.sub(r"^#cgo LDFLAGS:.*$", "", source, flags=re.M)
     include = sysconfig.get_path("include")
-    source = re.sub(r"^#cgo CFLAGS:.*$", f'#cgo CFLAGS: "-I{include}" -O2 -w', source, flags=re.M)
+    source = re.sub(
+        r"^#cgo CFLAGS:.*$", f'#cgo CFLAGS: "-I{include}" -DPy_LIMITED_API={LIMITED} -O2 -w', source, flags=re.M
+    )
+    # What the stable interface has not, and nothing uses.
+    source = re.sub(r"^static inline int gopy_method_check\(.*?^}\n", "", source, flags=re.M | re.S)
+    source = re.sub(r"^func complex(64|128)(GoToPy|PyToGo)\(.*?^}\n", "", source, flags=re.M | re.S)
     # What goimports would add, and the C functions.
     used = [p for p in ("errors", "fmt", "unsafe") if re.search(rf"\b{p}\.", source)]
     imports = "".join(f'\t"{p}"\n' for p in used) + f'\t_ "{MODULE}/capi"\n'
@@ -130,6 +146,7 @@ def adapt(source: str, name: str) -> str:
 
 def complete(source: str) -> str:
     """Makes the module also have what capi/extension adds to it."""
+    source = source.replace("typedef PyAsyncMethods* cmpfunc;\n", "typedef void* cmpfunc;\n")  # used by nothing
     end = "    return MOD_RETURN(m);\n"
     added = f"    if (add_owners(m) < 0) {{\n        Py_DECREF(m);\n        return MOD_ERROR;\n    }}\n{end}"
     assert source.count(end) == 1, "pybindgen writes another end of the module's function"
@@ -178,15 +195,9 @@ def quicken(source: str) -> str:
 
 def link(work: Path, target: Path) -> None:
     """Links the extension module, which exports its init function and the C functions alone."""
-    flags = "-s -w"
-    if sys.platform == "linux":
-        # libgcc's unwinder, which the GPU library wants, goes in: the module needs libc alone.
-        linker = f"-static-libgcc -Wl,--version-script={ROOT / 'capi/plait.map'}"
-        if platform.machine() == "x86_64" and platform.libc_ver()[0] == "glibc":
-            linker += ",--wrap=hypot,--wrap=_dl_find_object"  # see capi/libc_linux_amd64.c
-        flags += f" -extldflags '{linker}'"
-    elif sys.platform == "darwin":
-        flags += " -extldflags '-undefined dynamic_lookup'"
+    flags = "-s -w -buildid= -B none"  # which would hold hashes of this machine's folders
+    if sys.platform != "win32":
+        flags += f" -extldflags '{run(ROOT / 'capi/ldflags', cwd=ROOT).strip()}'"
     package = "./" + work.relative_to(ROOT).as_posix()
     run(
         "go",
@@ -217,4 +228,8 @@ class Wheel(bdist_wheel):
         return python, abi, system
 
 
-setup(ext_modules=[Extension("plait._core", sources=[])], cmdclass={"build_ext": BuildGo, "bdist_wheel": Wheel})
+setup(
+    ext_modules=[Extension("plait._core", sources=[], py_limited_api=True)],
+    cmdclass={"build_ext": BuildGo, "bdist_wheel": Wheel},
+    options={"bdist_wheel": {"py_limited_api": f"cp{OLDEST[0]}{OLDEST[1]}"}},
+)

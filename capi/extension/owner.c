@@ -3,7 +3,7 @@
 // A finaliser written in Python is a call that Ctrl-C can interrupt, and what is raised inside is lost; here nothing can be
 // raised. `a + b` is the most frequent thing that Python does with tensors, so its common cases need no call of Python's.
 // In a forked child, to which the engine's threads did not come along, nothing is given back, and operators are Python's.
-// setup.py compiles this file with the generated module, to which add_owners adds what is in it.
+// setup.py compiles this file with the generated module, to which add_owners adds what is in it, for Python's stable interface.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ long long bind_Div(long long, long long, double);
 long long bind_TensorPeek(long long, long long, long long);
 long long bind_HooksOutlive(long long);
 
-extern PyTypeObject scope_type;
+extern PyType_Spec scope_spec;
 
 enum { FLOAT = -1 };  // what stands for a floating-point number in the place of a tensor
 
@@ -45,7 +45,9 @@ static void give_back(PyObject *self, long long (*release)(long long)) {
   long long h = handle_of(self);
   if (h && !forked) release(h);
   Py_XDECREF(((owner *)self)->handle);
-  Py_TYPE(self)->tp_free(self);
+  PyTypeObject *type = Py_TYPE(self);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
 }
 
 static void tensor_dealloc(PyObject *self) { give_back(self, bind_TensorRelease); }
@@ -60,10 +62,10 @@ static PyMemberDef members[] = {
 #define DISTRIBUTED (1LL << 60)  // set in the handles of distributed tensors
 #define SPARSE (1LL << 61)       // and of sparse ones
 
-static PyTypeObject tensor_owner;
-static PyTypeObject *tensor_class = &tensor_owner;  // what own makes
-static PyTypeObject *distributed_class = &tensor_owner;  // of distributed tensors
-static PyTypeObject *sparse_class = &tensor_owner;       // and of sparse ones
+static PyTypeObject *tensor_owner;
+static PyTypeObject *tensor_class;       // what own makes
+static PyTypeObject *distributed_class;  // of distributed tensors
+static PyTypeObject *sparse_class;       // and of sparse ones
 
 static PyObject *own(PyObject *module, PyObject *handle) {
   (void)module;
@@ -71,7 +73,7 @@ static PyObject *own(PyObject *module, PyObject *handle) {
   long long h = PyLong_CheckExact(handle) ? PyLong_AsLongLongAndOverflow(handle, &overflow) : 0;
   PyTypeObject *cls = tensor_class;
   if (h & (DISTRIBUTED | SPARSE)) cls = h & SPARSE ? sparse_class : distributed_class;
-  PyObject *t = cls->tp_alloc(cls, 0);
+  PyObject *t = PyType_GenericAlloc(cls, 0);
   if (t) {
     Py_INCREF(handle);
     ((owner *)t)->handle = handle;
@@ -89,10 +91,10 @@ static PyObject *apply(PyObject *x, PyObject *y, int which, long long (*raw)(lon
     x = y;
     y = t;
   }
-  long long status = 0, h = PyObject_TypeCheck(x, &tensor_owner) && !forked ? handle_of(x) : 0;
+  long long status = 0, h = PyObject_TypeCheck(x, tensor_owner) && !forked ? handle_of(x) : 0;
   if (h && PyFloat_CheckExact(y)) {
-    status = raw(h, FLOAT, PyFloat_AS_DOUBLE(y));
-  } else if (h && PyObject_TypeCheck(y, &tensor_owner) && handle_of(y)) {
+    status = raw(h, FLOAT, PyFloat_AsDouble(y));
+  } else if (h && PyObject_TypeCheck(y, tensor_owner) && handle_of(y)) {
     status = raw(h, handle_of(y), 0);
   }
   if (status > 0) {
@@ -109,30 +111,36 @@ static PyObject *subtract(PyObject *x, PyObject *y) { return apply(x, y, SUB, bi
 static PyObject *multiply(PyObject *x, PyObject *y) { return apply(x, y, MUL, bind_Mul); }
 static PyObject *divide(PyObject *x, PyObject *y) { return apply(x, y, DIV, bind_Div); }
 
-static PyNumberMethods operators = {
-    .nb_add = add, .nb_subtract = subtract, .nb_multiply = multiply, .nb_true_divide = divide};
-
-static PyTypeObject tensor_owner = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plait._core.TensorOwner",
-    .tp_doc = "Owns the handle of a tensor.",
-    .tp_basicsize = sizeof(owner),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-    .tp_members = members,
-    .tp_as_number = &operators,
-    .tp_dealloc = tensor_dealloc,
+static PyType_Spec tensor_spec = {
+    .name = "plait._core.TensorOwner",
+    .basicsize = sizeof(owner),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = (PyType_Slot[]){
+        {Py_tp_doc, "Owns the handle of a tensor."},
+        {Py_tp_members, members},
+        {Py_nb_add, add},
+        {Py_nb_subtract, subtract},
+        {Py_nb_multiply, multiply},
+        {Py_nb_true_divide, divide},
+        {Py_tp_dealloc, tensor_dealloc},
+        {0, NULL},
+    },
 };
 
-static PyTypeObject object_owner = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plait._core.ObjectOwner",
-    .tp_doc = "Owns the handle of another object of the engine.",
-    .tp_basicsize = sizeof(owner),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-    .tp_members = members,
-    .tp_dealloc = object_dealloc,
+static PyType_Spec object_spec = {
+    .name = "plait._core.ObjectOwner",
+    .basicsize = sizeof(owner),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = (PyType_Slot[]){
+        {Py_tp_doc, "Owns the handle of another object of the engine."},
+        {Py_tp_members, members},
+        {Py_tp_dealloc, object_dealloc},
+        {0, NULL},
+    },
 };
 
 static PyObject *set_class(PyTypeObject **which, PyObject *cls) {
-  if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, &tensor_owner)) {
+  if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, tensor_owner)) {
     PyErr_SetString(PyExc_TypeError, "set_tensor_class: want a subclass of TensorOwner");
     return NULL;
   }
@@ -173,7 +181,7 @@ static PyObject *set_operators(PyObject *module, PyObject *args) {
 static PyObject *peek(PyObject *module, PyObject *t) {
   (void)module;
   double real;
-  long long whole, h = PyObject_TypeCheck(t, &tensor_owner) && !forked ? handle_of(t) : 0;
+  long long whole, h = PyObject_TypeCheck(t, tensor_owner) && !forked ? handle_of(t) : 0;
   switch (h ? bind_TensorPeek(h, (long long)(intptr_t)&real, (long long)(intptr_t)&whole) : 0) {
     case 1: return PyFloat_FromDouble(real);
     case 2: return PyLong_FromLongLong(whole);
@@ -188,20 +196,25 @@ typedef struct {
   PyObject_HEAD
   PyObject *shared, *key, *value, *weak;
   long long handle;  // the tensor's
+  int final;         // the engine has the value, or needs it no more
 } held;
+
+static PyTypeObject *held_type;
 
 static void held_finalize(PyObject *self) {
   held *h = (held *)self;
   PyObject *type, *value, *trace;
-  if (forked || !h->value) return;
+  if (forked || h->final || !h->value) return;
+  h->final = 1;
   PyErr_Fetch(&type, &value, &trace);
   if (PyDict_Contains(h->shared, h->key) == 1 && bind_HooksOutlive(h->handle) > 0 &&
       PyDict_SetItem(h->shared, h->key, h->value) < 0)
-    PyErr_WriteUnraisable(self);
+    PyErr_WriteUnraisable(h->key);  // self may be on its way out
   PyErr_Restore(type, value, trace);
 }
 
 static int held_traverse(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
   Py_VISIT(((held *)self)->value);
   return 0;
 }
@@ -213,31 +226,36 @@ static int held_clear(PyObject *self) {
 
 static void held_dealloc(PyObject *self) {
   held *h = (held *)self;
-  if (PyObject_CallFinalizerFromDealloc(self) < 0) return;
+  PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
+  held_finalize(self);  // which lets nobody have the object again
   if (h->weak) PyObject_ClearWeakRefs(self);
   Py_CLEAR(h->value);
   Py_CLEAR(h->key);
   Py_CLEAR(h->shared);
   PyObject_GC_Del(self);
+  Py_DECREF(type);
 }
 
 static PyMemberDef held_members[] = {
     {"value", T_OBJECT_EX, offsetof(held, value), READONLY, "The value."},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(held, weak), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyTypeObject held_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plait._core.Held",
-    .tp_doc = "A value that a tensor's object holds for the engine.",
-    .tp_basicsize = sizeof(held),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_members = held_members,
-    .tp_weaklistoffset = offsetof(held, weak),
-    .tp_traverse = held_traverse,
-    .tp_clear = held_clear,
-    .tp_finalize = held_finalize,
-    .tp_dealloc = held_dealloc,
+static PyType_Spec held_spec = {
+    .name = "plait._core.Held",
+    .basicsize = sizeof(held),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = (PyType_Slot[]){
+        {Py_tp_doc, "A value that a tensor's object holds for the engine."},
+        {Py_tp_members, held_members},
+        {Py_tp_traverse, held_traverse},
+        {Py_tp_clear, held_clear},
+        {Py_tp_finalize, held_finalize},
+        {Py_tp_dealloc, held_dealloc},
+        {0, NULL},
+    },
 };
 
 static PyObject *hold(PyObject *module, PyObject *args) {
@@ -245,12 +263,12 @@ static PyObject *hold(PyObject *module, PyObject *args) {
   PyObject *shared, *key, *value;
   long long handle;
   if (!PyArg_ParseTuple(args, "O!OOL:hold", &PyDict_Type, &shared, &key, &value, &handle)) return NULL;
-  held *h = PyObject_GC_New(held, &held_type);
+  held *h = PyObject_GC_New(held, held_type);
   if (!h) return NULL;
   Py_INCREF(shared);
   Py_INCREF(key);
   Py_INCREF(value);
-  h->shared = shared, h->key = key, h->value = value, h->weak = NULL, h->handle = handle;
+  h->shared = shared, h->key = key, h->value = value, h->weak = NULL, h->handle = handle, h->final = 0;
   PyObject_GC_Track(h);
   return (PyObject *)h;
 }
@@ -267,17 +285,23 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+// Makes a type and adds it to the module; returns NULL and sets the error where that fails. The type lives as long as the process.
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
+  PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+  if (type && PyModule_AddType(module, type) < 0) Py_CLEAR(type);
+  return type;
+}
+
 int add_owners(PyObject *module);
 
 // Adds the types and functions to the module; returns a negative number and sets the error where that fails.
 int add_owners(PyObject *module) {
-  tensor_owner.tp_new = object_owner.tp_new = scope_type.tp_new = PyBaseObject_Type.tp_new;  // no constant for the linker
   if (pthread_atfork(NULL, NULL, after_fork) != 0) {
     PyErr_NoMemory();
     return -1;
   }
-  if (PyModule_AddType(module, &tensor_owner) < 0 || PyModule_AddType(module, &object_owner) < 0 ||
-      PyModule_AddType(module, &held_type) < 0 || PyModule_AddType(module, &scope_type) < 0)
-    return -1;
+  tensor_owner = tensor_class = distributed_class = sparse_class = add_type(module, &tensor_spec);
+  held_type = add_type(module, &held_spec);
+  if (!tensor_owner || !held_type || !add_type(module, &object_spec) || !add_type(module, &scope_spec)) return -1;
   return PyModule_AddFunctions(module, functions);
 }

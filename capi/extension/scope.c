@@ -49,7 +49,9 @@ static PyObject *leave(PyObject *self, PyObject *args) {
   while (*place && (*place)->thread != thread) place = &(*place)->outer;
   entry *e = *place;
   if (!e) {
-    PyErr_Format(PyExc_RuntimeError, "%s: the calling thread leaves what it has not entered", Py_TYPE(self)->tp_name);
+    PyObject *name = PyType_GetName(Py_TYPE(self));
+    if (name) PyErr_Format(PyExc_RuntimeError, "%U: the calling thread leaves what it has not entered", name);
+    Py_XDECREF(name);
     return NULL;
   }
   *place = e->outer;
@@ -80,7 +82,9 @@ static void scope_dealloc(PyObject *self) {
     PyMem_Free(e);
     e = outer;
   }
-  Py_TYPE(self)->tp_free(self);
+  PyTypeObject *type = Py_TYPE(self);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
 }
 
 static PyMethodDef methods[] = {
@@ -89,11 +93,14 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-PyTypeObject scope_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plait._core.Scope",
-    .tp_doc = "A context manager whose _begin changes something and returns what _end needs to put it back.",
-    .tp_basicsize = sizeof(scope),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-    .tp_methods = methods,
-    .tp_dealloc = scope_dealloc,
+PyType_Spec scope_spec = {
+    .name = "plait._core.Scope",
+    .basicsize = sizeof(scope),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = (PyType_Slot[]){
+        {Py_tp_doc, "A context manager whose _begin changes something and returns what _end needs to put it back."},
+        {Py_tp_methods, methods},
+        {Py_tp_dealloc, scope_dealloc},
+        {0, NULL},
+    },
 };

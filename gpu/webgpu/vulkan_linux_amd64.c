@@ -50,6 +50,9 @@ static function found(void *instance, const char *name) {
 
 void *__real_dlsym(void *library, const char *name);
 void *__wrap_dlsym(void *library, const char *name);
+#ifdef __GLIBC__
+__asm__(".symver __real_dlsym, dlsym@GLIBC_2.2.5");  // which a glibc older than 2.34 has too
+#endif
 
 void *__wrap_dlsym(void *library, const char *name) {
   void *f = __real_dlsym(library, name);
