@@ -63,6 +63,25 @@ def test_tensors_on_a_gpu() -> None:
         else:
             text = message(lambda: x.to(plait.float64), NotImplementedError)
             assert "float64 is not supported" in text, text
+        import numpy as np
+        a = np.array([1.5, -2.25, 3])  # is converted on the host, since a GPU may not have float64
+        made = [
+            plait.tensor(a, dtype=plait.float32, device="gpu"),
+            plait.as_tensor(a, dtype=plait.float32, device="gpu"),
+            plait.asarray(a, dtype=plait.float32, device="gpu"),
+            plait.tensor(a).to("gpu", plait.float32),
+            plait.tensor(plait.tensor(a), dtype=plait.float32, device="gpu"),
+        ]
+        with plait.device("gpu"):
+            made += [plait.tensor(a, dtype=plait.float32), plait.tensor(a, dtype=plait.float32, device=0)]
+        for x in made:
+            assert x.device == plait.device("gpu:0") and x.dtype is plait.float32 and x.tolist() == a.tolist()
+        leaf = plait.tensor(a, requires_grad=True)
+        (leaf.to("gpu", plait.float32) ** 2).sum().backward()
+        assert leaf.grad.dtype is plait.float64 and leaf.grad.device.type == "cpu"
+        assert leaf.grad.tolist() == (2 * a).tolist()
+        small = plait.tensor(np.array([0, 255], np.uint8), dtype=plait.float32, device="gpu")
+        assert small.tolist() == [0, 255]
     """)
 
 

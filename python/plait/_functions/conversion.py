@@ -36,6 +36,10 @@ def _converted(t: Tensor, dtype: DType) -> Tensor:
     return _ops.to(t, dtype=dtype)
 
 
+def _narrows(old: DType, new: DType) -> bool:
+    return new is not old and new.itemsize <= old.itemsize
+
+
 def _to(name: str, dtype: DType) -> Any:
     def method(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
         check_format(name, memory_format)
@@ -125,6 +129,9 @@ def to(
     if where is not None:
         number = open_device(where)
         if number != check(_core.bind_TensorDevice(self._h)):
+            # What gets smaller is converted first: fewer bytes move, and a GPU may not have the dtype.
+            if dtype is not None and self.device._kind == "cpu" and _narrows(self.dtype, d := dt.as_dtype(dtype)):
+                out = _converted(self, d)
             out = own(call(_core.bind_TensorToDevice, out._h, number, bool(non_blocking)))
     if dtype is not None and (d := dt.as_dtype(dtype)) is not out.dtype:
         out = _converted(out, d)

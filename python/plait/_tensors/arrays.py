@@ -9,7 +9,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._device import DeviceLike, open_device
+from plait._device import DeviceLike, device_of, open_device
 from plait._engine.callbacks import collect, keep
 from plait._engine.runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
 from plait._engine.warnings import warn
@@ -160,12 +160,19 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
     shape = array("q", a.shape)
     number = -1 if device is None else open_device(device)
     own_dtype = dt.FROM_NUMPY[a.dtype]
+    target = None
+    if wanted is not None and wanted is not own_dtype and wanted.itemsize <= own_dtype.itemsize:
+        goal = device_of(check(_core.bind_DeviceDefault()) if number < 0 else number)
+        if goal._kind == "gpu":  # which may not have the array's dtype: it is converted before it goes there
+            target, number = goal, open_device("cpu")
     out = own(
         call(
             _core.bind_TensorFromMemory, a.ctypes.data, a.nbytes, own_dtype._number, address(shape), len(shape), number
         )
     )
-    return out if wanted is None or wanted is own_dtype else out.to(wanted)
+    if wanted is None or wanted is own_dtype:
+        return out
+    return out.to(wanted) if target is None else out.to(target, wanted)
 
 
 def as_tensor(data: Any, dtype: dt.dtype | None = None, device: DeviceLike | None = None) -> Tensor:
