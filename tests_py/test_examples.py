@@ -305,6 +305,8 @@ def test_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gpt/one_device", "--text nowhere", "--text nowhere is not a folder"),
         ("gpt/one_device", "--device tpu", "device: unknown type 'tpu'"),
         ("gpt/ddp", "--devices cpu:0 gpu:99", "GPU"),
+        ("gpt/fsdp", "--batch 5", "--batch must be a multiple"),
+        ("gpt/tensor_parallel", "--heads 1", "--heads must be a multiple"),
         ("gpt/pipeline", "--schedule 2f2b", "invalid choice: '2f2b'"),
         ("digits", "--epochs 0", "must be at least 1"),
     ],

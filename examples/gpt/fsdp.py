@@ -61,7 +61,10 @@ def train(rank: int, args: argparse.Namespace, results: list[tuple[float, float]
 
 def main(argv: list[str] | None = None) -> tuple[float, float]:
     """Trains, and returns the loss on held-out text at the start and at the end."""
-    args = Options("Trains a small GPT by FSDP.", devices=("cpu:0", "cpu:1")).parse_args(argv)
+    parser = Options("Trains a small GPT by FSDP.", devices=("cpu:0", "cpu:1"))
+    args = parser.parse_args(argv)
+    if args.batch % len(args.devices):
+        parser.error("--batch must be a multiple of the number of --devices: the gradients of all ranks count alike")
     results: list[tuple[float, float]] = []
     distributed.spawn(train, args=(args, results), nprocs=len(args.devices), devices=args.devices)
     return results[0]

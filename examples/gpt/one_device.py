@@ -5,7 +5,7 @@
 
 It prints the loss on text that it does not train on, a curve of the losses, and what the model writes. The default 1000
 steps take a minute or two on two CPU cores: it learns words, indentation and the look of Python, but no sense.
-The other scripts of this folder do the same on several devices, and reach the same losses.
+The other scripts of this folder do the same on several devices, and reach the same losses but for rounding.
 """
 
 from __future__ import annotations
