@@ -78,6 +78,8 @@ def main(argv: list[str] | None = None) -> list[float]:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
+    if min(args.updates, args.carts) < 1:
+        parser.error("updates and carts must be at least 1")
     plait.manual_seed(args.seed)
     generator = plait.Generator().manual_seed(args.seed)
 

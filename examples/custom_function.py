@@ -79,6 +79,8 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
+    if args.steps < 1:
+        parser.error("steps must be at least 1")
     plait.manual_seed(args.seed)
 
     gradcheck(Cauchy.apply, plait.randn(5, dtype=plait.float64, requires_grad=True))  # raises if they differ

@@ -87,6 +87,8 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
+    if min(args.steps, args.rank) < 1:
+        parser.error("steps and rank must be at least 1")
     plait.manual_seed(args.seed)
 
     digits = load_digits()

@@ -62,6 +62,8 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
+    if min(args.steps, args.batch) < 1:
+        parser.error("steps and batch must be at least 1")
     plait.manual_seed(args.seed)
 
     text = "".join(inspect.getsource(module) for module in (argparse, inspect, textwrap, typing, ast))

@@ -60,6 +60,8 @@ def main(argv: list[str] | None = None) -> tuple[float, float, Tensor]:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
+    if min(args.epochs, args.batch) < 1:
+        parser.error("epochs and batch must be at least 1")
     plait.manual_seed(args.seed)
 
     pictures = plait.tensor(load_digits().data, dtype=plait.float32) / 16

@@ -309,6 +309,14 @@ def test_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gpt/tensor_parallel", "--heads 1", "--heads must be a multiple"),
         ("gpt/pipeline", "--schedule 2f2b", "invalid choice: '2f2b'"),
         ("digits", "--epochs 0", "must be at least 1"),
+        ("resnet", "--steps 0", "steps and batch must be at least 1"),
+        ("lstm", "--batch 0", "steps and batch must be at least 1"),
+        ("vae", "--epochs 0", "epochs and batch must be at least 1"),
+        ("diffusion", "--steps 0", "steps and batch must be at least 1"),
+        ("cartpole", "--carts 0", "updates and carts must be at least 1"),
+        ("lora", "--rank 0", "steps and rank must be at least 1"),
+        ("custom_function", "--steps -1", "steps must be at least 1"),
+        ("gpt2/train", "nowhere --steps 0", "steps and batch must be at least 1"),
     ],
 )
 def test_examples_say_which_argument_is_wrong(
