@@ -244,6 +244,9 @@ def test_tokenizer_is_undone() -> None:
     for text in ("low lowest", "  été, 12 €\n\tx_y  ", "\0\x7f ¡"):
         assert tokenizer.decode(tokenizer.encode(text)) == text
     assert len(tokenizer.encode(" low")) == 1
+    assert bpe.WORD.findall("They'll be 12  low_x!?\n\n y") == (
+        ["They", "'ll", " be", " 12", " ", " low", "_", "x", "!?", "\n\n", " y"]
+    )
     assert bpe.printable()[ord(" ")] == "Ġ"  # as in GPT-2's files
 
 

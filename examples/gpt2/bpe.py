@@ -8,8 +8,8 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-# Letters, digits or signs with the space before them; spaces, of which the last goes with what follows.
-WORD = re.compile(r" ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
+# Endings such as 'll; letters, digits or signs with the space before them; spaces, the last of which goes with them.
+WORD = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
 
 
 def printable() -> dict[int, str]:
