@@ -24,7 +24,7 @@ SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128 PLAIT_TEST_DRIVERS="
 # What the compiled module of the Python package is made of.
 SOURCES := $(shell find core gpu parallel capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
-.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist release release-check docs docs-serve lint fmt clean
+.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist release release-check publish docs docs-serve lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -110,6 +110,9 @@ release: setup  ## build all that a release needs into dist: wheel, sdist, C lib
 
 release-check:  ## fail unless the commit can be published: clean, tagged with the version, and in the changelog with a date
 	@internal/make/release --check
+
+publish:  ## put what make release left in dist onto the forge's page of releases and on PyPI; ARGS=--dry-run only looks at it
+	@internal/make/publish $(ARGS)
 
 docs:  ## build the documentation site into build/site; a warning is an error
 	@internal/make/docs

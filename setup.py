@@ -34,6 +34,7 @@ class BuildGo(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Generates, compiles and links `ext` into the place that setuptools gives it."""
+        check()
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         # Patterns such as ./... leave out folders whose names begin with an underscore.
@@ -45,14 +46,30 @@ class BuildGo(build_ext):
         link(work, target)
 
 
+def check() -> None:
+    """Ends the build with one line that says what the machine lacks for it."""
+    missing = []
+    if not shutil.which("go"):
+        missing.append("Go")
+    compiler = shlex.split(os.environ.get("CC", "gcc"))[0]
+    if not shutil.which(compiler):
+        missing.append(f"a C compiler ({compiler})")
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.exists():
+        missing.append(f"Python's headers ({header})")
+    if missing:
+        raise SystemExit(
+            f"plait: a build from source needs {', '.join(missing)}, not found here; "
+            "the wheel, which pip 20.3 and newer choose, needs none"
+        )
+
+
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
     """Runs a command with the project's Go flags and returns what it printed."""
     full = {**os.environ, "GOFLAGS": GOFLAGS, "CGO_ENABLED": "1", **env}
     full.pop("CGO_CFLAGS", None)
     try:
         done = subprocess.run([str(c) for c in command], cwd=cwd, env=full, check=True, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise SystemExit(f"plait: {command[0]} was not found; building from source needs Go and a C compiler") from None
     except subprocess.CalledProcessError as error:
         line = shlex.join(str(c) for c in command)
         raise SystemExit(f"plait: {line} failed:\n{error.stdout}\n{error.stderr}") from None

@@ -6,7 +6,7 @@ Names, arguments and behaviour are PyTorch's: a training script is ported by cha
 from math import e, inf, nan, pi
 from typing import Any as _Any
 
-from plait import accelerator, backends, cpu, cuda, fft, linalg, return_types, special, version
+from plait import _start, accelerator, backends, cpu, cuda, fft, linalg, return_types, special, version
 from plait._device import device, get_default_device, set_default_device
 from plait._dtype import ABSENT as _ABSENT_DTYPES
 from plait._dtype import (
