@@ -128,6 +128,46 @@ def test_operations_of_functions():
         plait.ops.load_library("lib.so")
 
 
+def test_operations_are_checked():
+    checks = {"test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"}
+
+    def operation(name, fn, mutates=()):
+        return plait.library.custom_op(f"tests::{name}", fn, mutates_args=mutates)
+
+    def add_one(x: plait.Tensor) -> plait.Tensor:
+        x += 1
+        return x.clone()
+
+    opcheck, x = plait.library.opcheck, plait.tensor([1.0, float("nan")])
+    good = operation("twice", lambda x, *, y=None: [x * 2, x + 1])
+    assert opcheck(good, (x,), {"y": x}) == dict.fromkeys(checks, "SUCCESS")
+    assert opcheck("tests::twice", (x,), test_utils="test_schema") == {"test_schema": "SUCCESS"}
+    with pytest.raises(RuntimeError, match=r"tests::changes: test_schema: the argument x was changed"):
+        opcheck(operation("changes", add_one), (plait.zeros(2),))
+    assert opcheck(operation("says", add_one, ["x"]), (plait.zeros(2),))["test_schema"] == "SUCCESS"
+    assert opcheck(operation("says_little", add_one, "unknown"), (plait.zeros(2),))["test_schema"] == "SUCCESS"
+    by_numpy = operation("by_numpy", lambda x: plait.tensor(x.numpy().__iadd__(1)))
+    with pytest.raises(RuntimeError, match="the argument x was changed"):
+        opcheck(by_numpy, (plait.zeros(2),))
+    with pytest.raises(RuntimeError, match="a result has the memory of the argument x; return a copy"):
+        opcheck(operation("same", lambda x: x[:1]), (plait.zeros(2),))
+
+    leaf = plait.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"test_autograd_registration: tests::twice: no derivative"):
+        opcheck(good, (leaf,))
+    found = opcheck(good, (leaf,), raise_exception=False)
+    assert isinstance(found.pop("test_autograd_registration"), NotImplementedError)
+    assert set(found.values()) == {"SUCCESS"}
+    good.register_autograd(lambda ctx, a, b: (2 * a + b, None))
+    assert opcheck(good, (leaf,)) == dict.fromkeys(checks, "SUCCESS")
+    assert leaf.grad is None
+
+    with pytest.raises(ValueError, match=r"opcheck: no check test_nothing, want some of test_schema"):
+        opcheck(good, (x,), test_utils="test_nothing")
+    with pytest.raises(ValueError, match=r"opcheck: there is no operation tests::nothing"):
+        opcheck("tests::nothing", (x,))
+
+
 def test_constraints():
     def holds(constraint, values):
         return constraint.check(plait.tensor(values)).tolist()

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from plait._engine.missing_names import refusing as _refusing
+from plait._engine.runtime import is_tensor
+from plait._modes import no_grad
+from plait.autograd import grad
 from plait.autograd.function import Function
+from plait.testing import assert_close
 
 __all__ = [
-    "CustomOpDef", "custom_op", "impl_abstract", "register_autocast", "register_autograd", "register_fake",
+    "CustomOpDef", "custom_op", "impl_abstract", "opcheck", "register_autocast", "register_autograd", "register_fake",
     "register_kernel", "register_vmap",
 ]  # fmt: skip
 
@@ -24,9 +28,10 @@ OPERATIONS: dict[tuple[str, str], CustomOpDef] = {}
 class CustomOpDef:
     """An operation made of a function, which computes without gradients. `register_autograd` gives it a derivative."""
 
-    def __init__(self, name: str, fn: Callable[..., Any]) -> None:
+    def __init__(self, name: str, fn: Callable[..., Any], mutates: str | Iterable[str] = ()) -> None:
         self._name, self._signature = name, inspect.signature(fn)
         self._kernels: dict[str | None, Callable[..., Any]] = {None: fn}
+        self._mutates = {mutates} if isinstance(mutates, str) else set(mutates)
         self.__name__, self.__doc__ = fn.__name__, fn.__doc__
         self.register_autograd(self._no_derivative)
 
@@ -102,7 +107,7 @@ def custom_op(
     Args:
         name: "namespace::name", by which `plait.ops` has it
         fn: the function, which is run without gradients
-        mutates_args: has no effect
+        mutates_args: the arguments that the function changes, as `opcheck` checks, or "unknown"
         device_types: has no effect: the function runs on any device
         schema: has no effect
         tags: has no effect
@@ -112,7 +117,7 @@ def custom_op(
         raise ValueError(f"custom_op: want a name like namespace::name, got {name!r}")
 
     def make(function: Callable[..., Any]) -> CustomOpDef:
-        operation = OPERATIONS[space, last] = CustomOpDef(name, function)
+        operation = OPERATIONS[space, last] = CustomOpDef(name, function, mutates_args)
         return operation
 
     return make if fn is None else make(fn)
@@ -150,6 +155,92 @@ impl_abstract = register_vmap = register_fake
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, **kwargs: Any) -> None:
     """Has no effect: the operations that a function is made of are cast."""
+
+
+def _tensors(value: Any) -> list[Any]:
+    """Returns the tensors of an argument or a result, which may be a list of them."""
+    return [t for t in (value if isinstance(value, list | tuple) else [value]) if is_tensor(t)]
+
+
+def _check_schema(operation: CustomOpDef, args: Any, kwargs: Any) -> None:
+    given = {n: _tensors(v) for n, v in operation._signature.bind(*args, **kwargs).arguments.items()}
+    given |= {n: _tensors(v) for n, v in kwargs.items() if n not in given}
+    before = {name: [t.detach().clone() for t in tensors] for name, tensors in given.items()}
+    with no_grad():
+        results = _tensors(operation(*args, **kwargs))
+    for name, tensors in given.items():
+        if name not in operation._mutates and "unknown" not in operation._mutates:
+            try:
+                assert_close([t.detach() for t in tensors], before[name], rtol=0, atol=0, equal_nan=True)
+            except AssertionError:
+                raise RuntimeError(f"the argument {name} was changed; mutates_args must name it") from None
+        homes = {t.untyped_storage().data_ptr() for t in tensors} - {0}  # 0 is memory that the host cannot address
+        if homes & {t.untyped_storage().data_ptr() for t in results}:
+            raise RuntimeError(f"a result has the memory of the argument {name}; return a copy")
+
+
+def _check_derivative(operation: CustomOpDef, args: Any, kwargs: Any) -> None:
+    wanted = [t for v in (*args, *kwargs.values()) for t in _tensors(v) if t.requires_grad]
+    results = [t for t in _tensors(operation(*args, **kwargs)) if t.requires_grad] if wanted else []
+    if results:
+        grad([t.sum() for t in results], wanted, allow_unused=True)
+
+
+_CHECKS: dict[str, Callable[..., None]] = {
+    "test_schema": _check_schema,
+    "test_autograd_registration": _check_derivative,
+    # Of PyTorch's compiler: nothing can be wrong where there is none.
+    **dict.fromkeys(("test_faketensor", "test_aot_dispatch_static", "test_aot_dispatch_dynamic"), lambda *_: None),
+}
+_ASKED = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
+def opcheck(
+    op: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    test_utils: str | Iterable[str] = _ASKED,
+    raise_exception: bool = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> dict[str, Any]:
+    """Checks an operation by calls with some arguments. That its derivative is right, `autograd.gradcheck` says.
+
+    Args:
+        op: the operation, or its name
+        args: arguments to call it with
+        kwargs: and those by name
+        test_utils: the checks. "test_schema": it changes no argument that `mutates_args` does not name, and no result
+            has the memory of one. "test_autograd_registration": it has a derivative if an argument requires a
+            gradient. Those of PyTorch's compiler have nothing to check
+        raise_exception: whether to raise at the first check that fails
+        atol: has no effect
+        rtol: has no effect
+
+    Returns:
+        A dict with "SUCCESS", or the exception, for each check.
+
+    Raises:
+        RuntimeError: if a check fails; it says which, and why.
+        ValueError: for an unknown check or operation.
+    """
+    names = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
+    if unknown := [n for n in names if n not in _CHECKS]:
+        raise ValueError(f"opcheck: no check {', '.join(unknown)}, want some of {', '.join(_CHECKS)}")
+    operation = _operation(op)
+    if operation is None:
+        raise ValueError(f"opcheck: there is no operation {op}")
+    found: dict[str, Any] = {}
+    for name in names:
+        try:
+            _CHECKS[name](operation, args, kwargs or {})
+            found[name] = "SUCCESS"
+        except Exception as error:
+            if raise_exception:
+                raise RuntimeError(f"opcheck: {operation._name}: {name}: {error}") from error
+            found[name] = error
+    return found
 
 
 __getattr__ = _refusing(
