@@ -1288,6 +1288,33 @@ plait_tensor plait_backward_output(plait_object h, plait_tensor t, int64_t index
 // plait_backward_mode returns the mode in which to do what a pass asks for, for plait_mode_set.
 int64_t plait_backward_mode(plait_object h);
 
+// --- graph ---
+
+// plait_graph_begin starts recording the calling thread's operations as a graph. End it with plait_graph_end,
+// and release it.
+plait_object plait_graph_begin(void);
+
+// plait_graph_end ends a recording. Its tensors can no longer be used.
+plait_status plait_graph_end(plait_object recording);
+
+// plait_graph_input returns a tensor that stands for a new value of the graph, with the elements of t. One
+// that is fixed shares them: operations in place are refused.
+plait_tensor plait_graph_input(plait_object recording, plait_tensor t, bool fixed);
+
+// plait_graph_value returns the number of the value that a tensor stands for; that of an ordinary tensor is a
+// new constant, or one that the graph has.
+int64_t plait_graph_value(plait_object recording, plait_tensor t);
+
+// plait_graph_scope sets where later operations are said to come from.
+plait_status plait_graph_scope(plait_object recording, plait_string name);
+
+// plait_graph_text returns what was recorded as JSON: "values", "nodes", and "constants", the values of
+// those. It is empty if the recording is none.
+char *plait_graph_text(plait_object recording);
+
+// plait_graph_constant returns constant i.
+plait_tensor plait_graph_constant(plait_object recording, int64_t i);
+
 // --- layout ---
 
 // plait_tensor_adopt makes the tensor share the memory, dtype and layout of another, as an assignment to its

@@ -2,7 +2,8 @@ package core
 
 // Parts says where the elements of a tensor without memory of its own are, and does for it what an ordinary tensor does by itself. Package
 // parallel/tensor implements it for tensors that lie on several ranks, which the words below speak of. Package op implements it for sparse
-// tensors, of which Local has the values, and package vmap for batched ones, of which Local has the elements of all parts of a batch.
+// tensors, of which Local has the values, package vmap for batched ones, of which Local has the elements of all parts of a batch, and package graph for those that are recorded, of which Local
+// has the elements.
 type Parts interface {
 	// Local returns this rank's part, which belongs to the distributed tensor.
 	Local() *Tensor
@@ -35,6 +36,8 @@ type Parts interface {
 	Sparse() bool
 	// Depth returns how many levels of vmap deep a batched tensor is; 0 for others. Of the tensors of an operation the deepest deals with it.
 	Depth() int
+	// Recorded reports whether operations are recorded as a graph, of which the tensor stands for a value.
+	Recorded() bool
 	// Release releases Local and what else it has.
 	Release()
 	// String returns the placements, such as "[Shard(0), Replicate()]".
@@ -47,6 +50,8 @@ type Application struct {
 	Args []any  // of the Go function, tensors or lists of tensors among them
 	// Each says that it works element by element on its arguments, which are all tensors and broadcast.
 	Each bool
+	// Attrs are the numbers, which are not among the arguments, of an operation that works so.
+	Attrs []float64
 	// Call is the function for ordinary tensors.
 	Call func(args []any) []*Tensor
 }
@@ -59,6 +64,10 @@ func NewDistributed(m Mode, p Parts, d DType, shape []int) *Tensor {
 	t := &Tensor{dtype: d, other: &noTensor{parts: p}}
 	t.setShape(shape)
 	ContiguousStrides(t.shape, t.strides)
+	if p.Recorded() { // programs ask how it lies
+		copy(t.strides, p.Local().strides)
+		t.offset = p.Local().offset
+	}
 	p.Local().kept = true
 	m.register(t)
 	return t
@@ -96,6 +105,10 @@ func (t *Tensor) here() *Tensor {
 
 // refuse returns the error of an operation that works on tensors with memory, or nil for a number.
 func (n *noTensor) refuse(op string) error {
+	if n.parts != nil && n.parts.Recorded() {
+		return Errorf(NotImplemented, op, "the elements of a tensor are not known while a model is recorded as a graph, in which what is decided by them would be "+
+			"missing: use operations on tensors alone, and plait.where for a choice")
+	}
 	if n.parts != nil && n.parts.Sparse() {
 		return Errorf(TypeError, op, "got a sparse tensor (%v), want an ordinary one, which to_dense() makes", n.parts)
 	}

@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"core/op"},
 	{"core/autograd"},
 	{"core/safetensors", "core/data"},
-	{"core/nn", "core/optim", "core/meta", "core/replay", "core/vmap", "core/crosscheck"},
+	{"core/nn", "core/optim", "core/meta", "core/replay", "core/vmap", "core/graph", "core/crosscheck"},
 	{"gpu/shader"},
 	{"gpu/kernel"},
 	{"gpu/kernel/internal/primitive", "gpu/kernel/elementwise"},

@@ -39,6 +39,7 @@ INSIDE = {
     "plait._tensor": {"plait.array_api": "the package above, of which tensors say that it is theirs"},
     "plait.amp.grad_scaler": {"plait.distributed": "most programs use no ranks"},
     "plait.nn.modules.syncbatchnorm": {"plait.distributed._groups": "most programs use no ranks"},
+    "plait.onnx._export": dict.fromkeys(("plait.onnx._convert", "plait.onnx._record"), "only exports need the table"),
     "plait.optim.optimizer": {"plait.distributed.tensor._alike": "most programs use no ranks"},
     "plait.nn.utils.clip_grad": {"plait.distributed.fsdp._unit": "most programs use no ranks"},
     "plait.nn.utils.parametrizations": {"plait.nn.modules.conv": "the layers use these functions"},

@@ -18,6 +18,6 @@ def test_what_needs_optional_packages(tmp_path):
     install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
     subprocess.run([*install, "-r", HERE / "optional/requirements.txt"], check=True)
     where = {**os.environ, "PYTHONPATH": str(Path(plait.__file__).parent.parent)}
-    tests = [HERE / "test_tensorboard.py"]
+    tests = [HERE / "test_tensorboard.py", HERE / "test_onnx.py"]
     done = subprocess.run([python, "-m", "pytest", *tests], check=False, capture_output=True, text=True, env=where)
     assert done.returncode == 0 and "skipped" not in done.stdout, done.stdout

@@ -14,7 +14,7 @@ from plait.distributions import constraints
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("fx", "symbolic_trace"), ("hub", "load_state_dict_from_url"), ("onnx", "export"), ("library", "Library"),
+        ("fx", "symbolic_trace"), ("hub", "load_state_dict_from_url"), ("library", "Library"),
         ("overrides", "handle_torch_function"), ("cuda", "CUDAGraph"), ("multiprocessing", "SimpleQueue"),
     ],
 )  # fmt: skip

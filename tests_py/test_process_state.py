@@ -32,6 +32,7 @@ SHARED = {
     "cuda/nvtx._started": "ranges by numbers that are never given twice, which any thread may end, as range_end says",
     "hub._dir": "a folder of the process, as set_dir says",
     "library.OPERATIONS": "custom operations of the process, as custom_op says",
+    "onnx/_table.RULES": "a table that importing fills",
     "optim/optimizer._hooks": "a cached property: each optimiser keeps its own",
     "torch/__init__._finder": "the process's imports, as install says",
     "utils/_pytree.SUPPORTED_NODES": "containers of the process, as register_pytree_node says",

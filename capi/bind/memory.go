@@ -28,7 +28,7 @@ func TensorFromMemory(data Bytes, bytes int64, of DType, shape Ints, shapeLen in
 	if int64(n*d.Size()) != bytes {
 		return failf(core.ShapeError, "tensor", "shape %v of %v has %d bytes, got %d", sizes, d, n*d.Size(), bytes)
 	}
-	t := op.EmptyWith(sizes, op.TensorOptions{DType: &d, Device: deviceOrDefault(on)})
+	t := op.Buffer(sizes, op.TensorOptions{DType: &d, Device: deviceOrDefault(on)})
 	if t.Err() == nil && n > 0 {
 		s := t.Storage()
 		s.Stream().Upload(s.Memory(), 0, handle.Slice[byte](data, bytes))

@@ -59,7 +59,7 @@ const (
 // Tensors names tensors.
 var Tensors = Table[core.Tensor]{kind: kindTensor, mark: func(t *core.Tensor) int64 {
 	switch p := t.Parts(); {
-	case p == nil || p.Depth() > 0: // a batched tensor is of the same class as the parts
+	case p == nil || p.Depth() > 0 || p.Recorded(): // of the same class as the tensors that they are made of
 		return 0
 	case p.Sparse():
 		return Sparse

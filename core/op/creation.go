@@ -85,6 +85,9 @@ func Zeros(shape ...int) *core.Tensor { return ZerosWith(shape, TensorOptions{})
 
 // ZerosWith is [Zeros] with options.
 func ZerosWith(shape []int, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "zeros", shape, o)
+	}
 	return filled("zeros", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), core.IntNum(0), o)
 }
 
@@ -93,12 +96,18 @@ func Ones(shape ...int) *core.Tensor { return OnesWith(shape, TensorOptions{}) }
 
 // OnesWith is [Ones] with options.
 func OnesWith(shape []int, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "ones", shape, o)
+	}
 	return filled("ones", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), core.IntNum(1), o)
 }
 
 // Full returns a tensor whose elements are all value, a number. The dtype, if not given, is bool, int64 or the default
 // floating-point dtype, as the number is.
 func Full(shape []int, value *core.Tensor, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "full", shape, value, o)
+	}
 	if err := wantNumber("full", value); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -110,6 +119,14 @@ func Empty(shape ...int) *core.Tensor { return EmptyWith(shape, TensorOptions{})
 
 // EmptyWith is [Empty] with options.
 func EmptyWith(shape []int, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "empty", shape, o)
+	}
+	return Buffer(shape, o)
+}
+
+// Buffer is [EmptyWith] for elements that do not come from an operation: what is recorded as a graph takes it for a constant.
+func Buffer(shape []int, o TensorOptions) *core.Tensor {
 	op := begin("empty").like(nil, o)
 	return op.finish(op.out(o.dtype(core.CurrentContext().DefaultDType()), shape), o)
 }
@@ -173,6 +190,9 @@ func wantNumber(name string, value *core.Tensor) error {
 
 // Eye returns a matrix with n rows and m columns, or n if m is negative, with ones on the diagonal and zeros elsewhere.
 func Eye(n, m int, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "eye", n, m, o)
+	}
 	if m < 0 {
 		m = n
 	}
@@ -198,6 +218,9 @@ func Eye(n, m int, o TensorOptions) *core.Tensor {
 // Arange returns the numbers from start on, step apart, that lie before end. Start, end and step are numbers; absent ones
 // are 0, required and 1. The dtype, if not given, is int64 if all are integers, otherwise the default one.
 func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "arange", start, end, step, o)
+	}
 	if start == nil {
 		start = core.IntNum(0)
 	}
@@ -253,6 +276,9 @@ func Arange(start, end, step *core.Tensor, o TensorOptions) *core.Tensor {
 
 // Linspace returns the given number of evenly spaced numbers from start to end, both included.
 func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "linspace", start, end, steps, o)
+	}
 	op := begin("linspace").like(nil, o)
 	op.steps(steps)
 	d := o.dtype(core.CurrentContext().DefaultDType())
@@ -268,6 +294,9 @@ func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
 
 // Logspace returns base to the powers of the given number of evenly spaced numbers from start to end, both included.
 func Logspace(start, end float64, steps int, base float64, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "logspace", start, end, steps, base, o)
+	}
 	op := begin("logspace").like(nil, o)
 	op.steps(steps)
 	d := o.dtype(core.CurrentContext().DefaultDType())

@@ -8,12 +8,18 @@ import (
 // TrilIndices returns the rows and the columns, in a tensor of shape [2, n], int64 by default, of the elements on and below a
 // diagonal of a matrix, row by row.
 func TrilIndices(rows, columns, offset int, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "tril_indices", rows, columns, offset, o)
+	}
 	return triangleIndices("tril_indices", rows, columns, offset, false, o)
 }
 
 // TriuIndices returns the rows and the columns, in a tensor of shape [2, n], int64 by default, of the elements on and above a
 // diagonal of a matrix, row by row.
 func TriuIndices(rows, columns, offset int, o TensorOptions) *core.Tensor {
+	if parts := recording(); parts != nil {
+		return handOn(parts, "triu_indices", rows, columns, offset, o)
+	}
 	return triangleIndices("triu_indices", rows, columns, offset, true, o)
 }
 

@@ -30,12 +30,21 @@ var drawing = func() core.Parts { return nil }
 // SetDrawing sets the function that says for which level of vmap operations draw numbers, for package vmap.
 func SetDrawing(fn func() core.Parts) { drawing = fn }
 
+// recording returns what records the operations of the calling thread that have no tensors, or nil. Package graph sets it.
+var recording = func() core.Parts { return nil }
+
+// SetRecording sets the function that says what records operations without tensors, for package graph.
+func SetRecording(fn func() core.Parts) { recording = fn }
+
 // drawnFor is [distributed] for operations that draw numbers.
 func drawnFor(tensors ...*core.Tensor) core.Parts {
 	if p := distributed(tensors...); p != nil {
 		return p
 	}
-	return drawing()
+	if p := drawing(); p != nil {
+		return p
+	}
+	return recording()
 }
 
 // handOn applies the op to distributed tensors. args are those of its Go function.

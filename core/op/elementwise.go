@@ -113,13 +113,22 @@ func (e *Elementwise) Kernels() []*expr.Kernel {
 	return list
 }
 
+// ElementwiseAttributes returns the names of the numbers, which are not tensors, that operations on elements take, by their names.
+func ElementwiseAttributes() map[string][]string {
+	out := map[string][]string{}
+	for name, e := range elementwiseOps {
+		out[name] = e.kernel.Attrs
+	}
+	return out
+}
+
 // Body returns the program that the operation applies, as source.
 func (e *Elementwise) Body() string { return e.kernel.Program.String() }
 
 // apply applies the operation out of place.
 func (e *Elementwise) apply(attrs []float64, in ...*core.Tensor) *core.Tensor {
 	if parts := distributed(in...); parts != nil {
-		return parts.Apply(core.Application{Op: e.Name, Args: anys(in), Each: true, Call: func(args []any) []*core.Tensor {
+		return parts.Apply(core.Application{Op: e.Name, Args: anys(in), Each: true, Attrs: attrs, Call: func(args []any) []*core.Tensor {
 			return []*core.Tensor{e.apply(attrs, tensorsOf(args)...)}
 		}})[0]
 	}
@@ -161,7 +170,7 @@ func (e *Elementwise) run(op *opContext, attrs []float64, in []*core.Tensor) *co
 func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*core.Tensor) *core.Tensor {
 	in := append([]*core.Tensor{t}, others...)
 	if parts := distributed(in...); parts != nil {
-		return parts.Apply(core.Application{Op: e.inPlaceName, Args: anys(in), Each: true, Call: func(args []any) []*core.Tensor {
+		return parts.Apply(core.Application{Op: e.inPlaceName, Args: anys(in), Each: true, Attrs: attrs, Call: func(args []any) []*core.Tensor {
 			in := tensorsOf(args)
 			return []*core.Tensor{e.applyInPlace(attrs, in[0], in[1:]...)}
 		}})[0]

@@ -287,6 +287,7 @@ func (s *sparseParts) First() bool                                             {
 func (s *sparseParts) Beside(core.Parts) bool                                  { return false }
 func (s *sparseParts) Pending() bool                                           { return false }
 func (s *sparseParts) Sparse() bool                                            { return true }
+func (s *sparseParts) Recorded() bool                                          { return false }
 func (s *sparseParts) Depth() int                                              { return 0 }
 func (s *sparseParts) Release()                                                { s.values.Release(); s.drop() }
 func (s *sparseParts) Combine(t *core.Tensor, _ core.Combination) *core.Tensor { return t }

@@ -30,6 +30,8 @@ func (p *parts) Sparse() bool { return false }
 
 func (p *parts) Depth() int { return 0 }
 
+func (p *parts) Recorded() bool { return false }
+
 func (p *parts) Local() *core.Tensor { return p.here }
 
 func (p *parts) With(local *core.Tensor) *core.Tensor { return wrap(p.layout, local) }
