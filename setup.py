@@ -212,7 +212,9 @@ def quicken(source: str) -> str:
 
 def link(work: Path, target: Path) -> None:
     """Links the extension module, which exports its init function and the C functions alone."""
-    flags = "-s -w -buildid= -B none"  # which would hold hashes of this machine's folders
+    flags = "-s -w -buildid="  # identifiers are hashes of this machine's folders too
+    if sys.platform == "linux":
+        flags += " -B none"
     if sys.platform != "win32":
         flags += f" -extldflags '{run(ROOT / 'capi/ldflags', cwd=ROOT).strip()}'"
     package = "./" + work.relative_to(ROOT).as_posix()

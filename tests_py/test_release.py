@@ -80,6 +80,31 @@ def test_notes_are_the_versions_section() -> None:
         section("## [0.9]\n", "1.0")
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_only_a_commit_with_tag_and_date_is_published(tmp_path: Path) -> None:
+    version = plait.__version__
+    for name in ("internal/make/release", "python/plait/_version.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    changelog = tmp_path / "CHANGELOG.md"
+    git = partial(run, "git", "-c", "user.name=x", "-c", "user.email=x@example.com", cwd=tmp_path)
+    check = partial(attempt, tmp_path / "internal/make/release", "--check", cwd=tmp_path)
+    git("init", "--quiet")
+    changelog.write_text("## [Unreleased]\n")
+    assert check().stderr.splitlines() == [
+        "release: files are changed and not committed",
+        f"release: the last commit has no tag v{version}",
+        f'release: CHANGELOG.md has no line "## [{version}] - YYYY-MM-DD"',
+    ]
+    changelog.write_text(f"## [{version}] - 2026-01-02\n")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "a release")
+    assert check().stderr == f"release: the last commit has no tag v{version}\n"
+    git("tag", f"v{version}")
+    done = check()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_archives_depend_on_their_files_alone() -> None:
     normalise: Callable[[bytes, int], bytes] = script("archive")["normalise"]
 
