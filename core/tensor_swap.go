@@ -16,6 +16,9 @@ func (t *Tensor) Adopt(u *Tensor) error {
 		}
 	}
 	if p, q := t.Parts(), u.Parts(); p != nil || q != nil {
+		if p != nil && p.Recorded() || q != nil && q.Recorded() {
+			return Errorf(NotImplemented, name, "it cannot be recorded as a graph that a tensor gets another's memory: copy the elements")
+		}
 		if p == nil || q == nil || p.String() != q.String() || !slices.Equal(t.shape, u.shape) {
 			return Errorf(TypeError, name, "want two tensors of one shape and with equal placements, got %v and %v", t, u)
 		}

@@ -186,7 +186,7 @@ else:
             c, d = x.clone(), x.clone()
             c[:1].fill_(3)
             d[:, :1].zero_()
-            return y, row, z, w, a, b, c, d
+            return y, row, z, w, a, b, c, d, x[:, plait.tensor([True, False, True, True])]
 
         check(f, plait.randn(3, 4), plait.randn(5, 4), dynamic=({0: "n"},))
 
@@ -226,6 +226,9 @@ else:
             ("differs with the sizes", lambda x: x + plait.tensor(np.ones((x.shape[0], 1), np.float32))),
             ("takes another tensor|where it did", lambda x: x + (x * 2 if x.shape[0] > 3 else x)),
             ("made outside of what is recorded", lambda x: plait.tensor([[1.0] * 4] * x.shape[0]).add_(x)),
+            ("it cannot be recorded", lambda x: setattr(x, "data", x * 2)),
+            ("nonzero; index with a mask", lambda x: (x.nonzero(), x[x > 0])),
+            ("one_hot with a number of classes", lambda x: F.one_hot((x > 0).long())),
             ("results must be tensors", lambda x: (x, x.shape[0])),
         ],
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from plait.onnx._build import Value
 from plait.onnx._record import Dim
-from plait.onnx._table import Node, broadcast, expanded, joined, no, permuted, reshaped, row, sliced, unsqueezed
+from plait.onnx._table import Node, expanded, joined, no, permuted, reshaped, row, sliced, unsqueezed
 
 
 @row("embedding")
@@ -45,23 +45,9 @@ def _take(n: Node, input: Value, index: Value) -> Value:
     return input.make("Reshape", n.b.ints([-1])).make("Gather", index)
 
 
-@row("masked_select")
-def _masked_select(n: Node, input: Value, mask: Value) -> Value:
-    shape = broadcast(input.dims, mask.dims)
-    x = expanded(input, shape).make("Reshape", n.b.ints([-1]))
-    return x.make("Compress", expanded(mask, shape).make("Reshape", n.b.ints([-1])))
-
-
-@row("nonzero")
-def _nonzero(n: Node, input: Value) -> Value:
-    if not input.rank:
-        raise no("without dimensions")
-    return input.make("NonZero", dtype="int64").make("Transpose", perm=[1, 0])
-
-
 @row("one_hot")
 def _one_hot(n: Node, input: Value, num_classes: int) -> Value:
-    if isinstance(n.shape[-1], Dim):
+    if num_classes < 0:
         raise no("with a number of classes that depends on values")
     return unsqueezed(input, -1).equals(n.b.constant(np.arange(n.shape[-1]), input.dtype)).to(n.dtype)
 
@@ -116,6 +102,8 @@ def _tuples(n: Node, x: Value, dims: list[int], found: list[Value]) -> Value:
 
 @row("index")
 def _index(n: Node, input: Value, indices: list[Any]) -> Value:
+    if any(t is not None and t.dtype in ("bool", "uint8") and t.elements is None for t in indices):
+        raise no("with a mask, as the shape of its result depends on values")
     dims, found, together = _places(n, input, indices)
     if not dims:
         return input.make("Identity")

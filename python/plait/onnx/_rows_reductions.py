@@ -274,10 +274,3 @@ def _trace(n: Node, input: Value) -> Value:
     eye = expanded(n.b.constant(0.0, "float32"), input.dims).make("EyeLike").to("bool")
     kept = eye.where(input.to(n.dtype), n.b.constant(0, n.dtype)).known(input.shape)
     return reduced("ReduceSum", kept, [0, 1])
-
-
-@row("unique")
-def _unique(n: Node, input: Value, dim: Any) -> list[Value]:
-    found = n.b.node("Unique", [input], [n.dtype, "int64", "int64", "int64"], axis=dim, sorted=1)
-    inverse = found[2].known([Dim(())])
-    return [found[0], inverse if dim is not None else reshaped(inverse, input.dims), found[3]]
