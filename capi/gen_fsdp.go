@@ -108,26 +108,6 @@ func plait_fsdp_reduction(h C.plait_object, out *C.plait_tensor) C.plait_status 
 	return C.plait_status(bind.FsdpReduction(int64(h), int64(uintptr(unsafe.Pointer(out)))))
 }
 
-//export plait_fsdp_unit_assemble
-func plait_fsdp_unit_assemble(h C.plait_object, name C.plait_string, part C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.FsdpUnitAssemble(int64(h), C.GoString(name), int64(part)))
-}
-
-//export plait_fsdp_unit_part
-func plait_fsdp_unit_part(h C.plait_object, name C.plait_string, full C.plait_tensor) C.plait_tensor {
-	return C.plait_tensor(bind.FsdpUnitPart(int64(h), C.GoString(name), int64(full)))
-}
-
-//export plait_fsdp_unit_names
-func plait_fsdp_unit_names(h C.plait_object) *C.char {
-	return C.CString(bind.FsdpUnitNames(int64(h)))
-}
-
-//export plait_fsdp_unit_layout
-func plait_fsdp_unit_layout(h C.plait_object, i C.int64_t, out *C.int64_t, n C.int64_t) C.int64_t {
-	return C.int64_t(bind.FsdpUnitLayout(int64(h), int64(i), int64(uintptr(unsafe.Pointer(out))), int64(n)))
-}
-
 //export plait_fsdp_unit_stats
 func plait_fsdp_unit_stats(h C.plait_object, out *C.int64_t) C.plait_status {
 	return C.plait_status(bind.FsdpUnitStats(int64(h), int64(uintptr(unsafe.Pointer(out)))))

@@ -179,10 +179,6 @@ plait_tensor plait_tensor_view_dtype(plait_tensor t, int64_t dtype);
 // plait_tensor_detach returns a tensor with the same memory and no place in the graph.
 plait_tensor plait_tensor_detach(plait_tensor t);
 
-// plait_tensor_local returns a tensor with the same memory that stands for itself, where t may be a rank's
-// part of a larger one.
-plait_tensor plait_tensor_local(plait_tensor t);
-
 // plait_tensor_to_device returns a contiguous copy on another device; on the same device it returns an alias.
 // Copies to a GPU are queued; one from a GPU to the host's memory is done when it returns, unless it shall be
 // queued too. It may wait for the device.
@@ -1241,23 +1237,6 @@ plait_object plait_fsdp_reduction_group(plait_object h);
 // ranks' rows, and this rank's part of their average, which it is to write; the latter is 0 where parameters
 // are not divided, and the former to be averaged.
 plait_status plait_fsdp_reduction(plait_object h, plait_tensor *out);
-
-// plait_fsdp_unit_assemble returns the full tensor of which each rank gives its rows, those of its shard of
-// the named parameter; 0 gives the shard itself. It may wait for the device.
-plait_tensor plait_fsdp_unit_assemble(plait_object h, plait_string name, plait_tensor part);
-
-// plait_fsdp_unit_part returns the rows of a full tensor that are those of this rank's shard of the named
-// parameter, as a view.
-plait_tensor plait_fsdp_unit_part(plait_object h, plait_string name, plait_tensor full);
-
-// plait_fsdp_unit_names returns the names of a unit's parameters, in their order, separated by line breaks.
-char *plait_fsdp_unit_names(plait_object h);
-
-// plait_fsdp_unit_layout writes how parameter i of a unit is divided, and returns how many numbers that
-// takes; with n too small it writes nothing. They are the number of dimensions and the full sizes, the number
-// of ranks that have parts and this one's place among them, 1 if it is the first with its rows, and for each
-// rank its number in the world and the first and the number of its rows.
-int64_t plait_fsdp_unit_layout(plait_object h, int64_t i, int64_t *out, int64_t n);
 
 // plait_fsdp_unit_stats writes how often a unit was gathered, how often before it was needed, and how often
 // its gradients were reduced.

@@ -10,9 +10,7 @@ import (
 type AutogradMeta struct {
 	refs   atomicCount
 	wanted flag // requires a gradient: a leaf with requires_grad, or an output of a node
-	// refused is the error that recorded operations on the leaf return: see Refuse.
-	refused atomic.Pointer[error]
-	rare    atomic.Pointer[rareMeta]
+	rare   atomic.Pointer[rareMeta]
 
 	mu         sync.Mutex // guards the fields below
 	node       *Node      // that computed the value; nil for a leaf
@@ -30,11 +28,11 @@ type AutogradMeta struct {
 
 // rareMeta holds the fields that few tensors need. Every node has an AutogradMeta, so that one must stay small.
 type rareMeta struct {
-	division atomic.Pointer[Division] // set for a shard of a larger tensor
-	borrowed int                      // readers of the gradient: see BorrowGrad; mu guards this field and the next
-	replaced []*Tensor                // gradients to release when borrowed is 0
-	standIn  *AutogradMeta            // the leaf that receives hooks in place of this one: see StandFor
-	tangents tangents                 // see ForwardLevel; mu guards them
+	explained atomic.Pointer[error] // see Explain
+	borrowed  int                   // readers of the gradient: see BorrowGrad; mu guards this field and the next
+	replaced  []*Tensor             // gradients to release when borrowed is 0
+	standIn   *AutogradMeta         // the leaf that receives hooks in place of this one: see StandFor
+	tangents  tangents              // see ForwardLevel; mu guards them
 
 	accumulating sync.Mutex // see Accumulating
 }
@@ -63,7 +61,7 @@ func (t *Tensor) PlaceShared() bool {
 	if meta == nil || t.view.Load() != nil || meta.refs.load() > 1 {
 		return true
 	}
-	if r := meta.rare.Load(); r != nil && (r.standIn != nil || r.division.Load() != nil) {
+	if r := meta.rare.Load(); r != nil && r.standIn != nil {
 		return true
 	}
 	meta.mu.Lock()

@@ -26,8 +26,9 @@ type Parts interface {
 	First() bool
 	// Beside reports whether q is on the same mesh.
 	Beside(q Parts) bool
-	// Combine returns the combination of all ranks' tensors, which are ordinary ones of one shape. All ranks call it.
-	Combine(t *Tensor, c Combination) *Tensor
+	// Combine returns the combination of all ranks' tensors, which are ordinary ones of one shape. All ranks call it. purpose is for errors of
+	// ranks that disagree, such as "the norm of gradients".
+	Combine(purpose string, t *Tensor, c Combination) *Tensor
 	// Apply applies an operation some of whose arguments are distributed tensors.
 	Apply(a Application) []*Tensor
 	// Pending reports whether the elements are combined of those of all ranks, so that changing each rank's is not changing the whole.

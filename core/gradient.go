@@ -92,6 +92,19 @@ func (t *Tensor) SetGrad(g *Tensor) {
 	meta.SetGrad(g)
 }
 
+// DropGrad removes the gradient. If t stands for another leaf, as a gathered parameter for its shard, it removes that leaf's gradient too: see
+// [AutogradMeta.StandFor].
+func (t *Tensor) DropGrad() {
+	meta := t.AutogradMeta()
+	if meta == nil {
+		return
+	}
+	meta.SetGrad(nil)
+	if r := meta.rare.Load(); r != nil && r.standIn != nil {
+		r.standIn.SetGrad(nil)
+	}
+}
+
 // LocalGrad returns what [Tensor.SetGrad] keeps of a gradient for t: g itself, or for a distributed tensor this rank's part of g, which it
 // moves to t's placements, and for a sparse one its values. A sparse gradient of an ordinary tensor is kept as it is. Only one of t and g
 // being distributed is an error.

@@ -97,7 +97,7 @@ func FromBytes(d DType, data []byte, shape ...int) *Tensor {
 
 // Wait blocks until the tensor's value is ready, and returns the error that prevented it.
 func (t *Tensor) Wait() error {
-	p, err := t.pin("wait")
+	p, err := t.here().pin("wait")
 	if err != nil || t.isNumber {
 		return err
 	}

@@ -88,13 +88,7 @@ func NewNode(m Mode, name string, deriv Deriv, inputs ...*Tensor) *Node {
 			n.edges, n.metas = append(n.edges, Edge{}), append(n.metas, valueMeta{})
 			continue
 		}
-		meta := t.current()
-		if meta != nil {
-			if err := meta.refused.Load(); err != nil {
-				n.problem = err
-			}
-		}
-		n.edges = append(n.edges, meta.Edge())
+		n.edges = append(n.edges, t.current().Edge())
 		n.metas = append(n.metas, valueMeta{t.dtype, t.shape})
 	}
 	if m.Anomaly() {

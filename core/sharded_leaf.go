@@ -14,14 +14,14 @@ func NewEmptied(m Mode, s Stream, d DType, shape []int, cat Category) *Tensor {
 	return t
 }
 
-// Refuse makes recorded operations on a leaf fail with err, because its values are not valid now, as of a parameter that is not gathered.
-// Nil allows them again. Other uses of the metadata are not affected.
-func (meta *AutogradMeta) Refuse(err error) {
+// Explain sets the error of operations on ordinary tensors and the leaf, a rank's part of a distributed tensor, such as that a parameter is
+// not gathered. Nil leaves the error to the operations.
+func (meta *AutogradMeta) Explain(err error) {
 	if err == nil {
-		meta.refused.Store(nil)
+		meta.extended().explained.Store(nil)
 		return
 	}
-	meta.refused.Store(&err)
+	meta.extended().explained.Store(&err)
 }
 
 // StandFor redirects hooks registered on meta from now on to leaf. meta takes the leaf's place in the graph while a pass runs.
@@ -40,10 +40,12 @@ func (meta *AutogradMeta) TakeHooks(from *AutogradMeta) {
 	}
 }
 
-// Refused returns the error of [AutogradMeta.Refuse], or nil.
-func (meta *AutogradMeta) Refused() error {
-	if err := meta.refused.Load(); err != nil {
-		return *err
+// Explained returns the error of [AutogradMeta.Explain], or nil.
+func (meta *AutogradMeta) Explained() error {
+	if r := meta.rare.Load(); r != nil {
+		if err := r.explained.Load(); err != nil {
+			return *err
+		}
 	}
 	return nil
 }

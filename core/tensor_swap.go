@@ -68,8 +68,8 @@ func (meta *AutogradMeta) reshape(name string, d DType, shape []int) error {
 }
 
 // Exchange swaps memory, dtype, layout and place in the graph of t and u, so that every reference to t sees what u was. FSDP turns a
-// sharded parameter into the gathered one this way, and back. Neither may be a view. Exchange waits for [Tensor.Use] of both. Two distributed
-// tensors of one shape exchange where their elements are.
+// sharded parameter into the gathered one this way, and back. Either may be distributed; neither may be a view. Exchange waits for
+// [Tensor.Use] of both.
 func (t *Tensor) Exchange(u *Tensor) error {
 	const op = "exchange"
 	for _, x := range [...]*Tensor{t, u} {
@@ -78,7 +78,7 @@ func (t *Tensor) Exchange(u *Tensor) error {
 			return Errorf(TypeError, op, "want two tensors, got %v and %v", t, u)
 		case x.failed() != nil:
 			return x.failed()
-		case x.IsSparse() || x.Parts() != nil && (t.Parts() == nil || u.Parts() == nil || !slices.Equal(t.shape, u.shape)):
+		case x.IsSparse() || x.Parts() != nil && x.Parts().Depth() > 0:
 			return x.other.refuse(op)
 		}
 	}
@@ -86,14 +86,10 @@ func (t *Tensor) Exchange(u *Tensor) error {
 		return errReleased(op)
 	}
 	defer unlockBoth(t, u)
-	if t.other != nil {
-		t.other, u.other = u.other, t.other
-		t.dtype, u.dtype = u.dtype, t.dtype
-		return nil
-	}
 	if t.view.Load() != nil || u.view.Load() != nil {
 		return Errorf(ValueError, op, "got a view of another tensor, %v and %v", t, u)
 	}
+	t.other, u.other = u.other, t.other
 	t.storage, u.storage = u.storage, t.storage
 	t.dtype, u.dtype = u.dtype, t.dtype
 	t.offset, u.offset = u.offset, t.offset

@@ -111,8 +111,8 @@ func TestShardsThatChangeInAPass(t *testing.T) {
 		}
 		weight := m.Layers[1].(*nn.Linear).Weight
 		units := p.Tree().Units()
-		u := units[slices.IndexFunc(units, func(u *fsdp.Unit) bool { return len(u.Layout()) == 1 })]
-		shard := u.Shard(u.Layout()[0].Name)
+		u := units[slices.IndexFunc(units, func(u *fsdp.Unit) bool { return len(u.Tensors()) == 1 })]
+		shard := weight.Parts().Local()
 		for pass := range 3 {
 			want := float32(pass + 1)
 			var got []float32

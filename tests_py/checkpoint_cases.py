@@ -3,8 +3,9 @@
 import functools
 
 import plait
+import plait.distributed as dist
 from plait import nn
-from plait.distributed._placement import Placement, set_placement
+from plait.distributed.tensor import DTensor, Replicate, Shard
 from ranks import on_ranks as on_ranks_with
 
 on_ranks = functools.partial(on_ranks_with, devices=["cpu:0"])
@@ -16,10 +17,10 @@ def model(seed=0):
 
 
 def rows(whole, rank, n):
-    size = -(-whole.shape[0] // n)
-    start = min(rank * size, whole.shape[0])
-    part = whole[start : min(start + size, whole.shape[0])].clone()
-    return set_placement(part, Placement(tuple(whole.shape), (start, *[0] * (whole.dim() - 1))))
+    if not dist.is_initialized():
+        return whole.clone()
+    mesh = dist.init_device_mesh("cpu", (n,))
+    return DTensor.from_local(whole, mesh, [Replicate()]).redistribute(placements=[Shard(0)]).clone()
 
 
 WHOLE = {"w": (7, 3), "few": (2,), "even": (8, 2)}

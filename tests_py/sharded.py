@@ -4,6 +4,7 @@ import numpy as np
 import plait
 from plait import nn
 from plait.distributed.fsdp import fully_shard
+from plait.distributed.tensor import DTensor
 from ranks import on_ranks
 
 WIDTH = 6
@@ -78,6 +79,11 @@ def spawn(fn, nprocs=3):
         fn(rank)
 
     on_ranks(nprocs, run)
+
+
+def local(t):
+    """Returns the rank's part of a distributed tensor, or another value, as an array."""
+    return np.asarray(t.to_local() if isinstance(t, DTensor) else t)
 
 
 def full(m):

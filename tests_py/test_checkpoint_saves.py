@@ -155,13 +155,11 @@ def test_errors_are_everybodys(tmp_path):
     def fn(rank):
         one = message({"w": plait.ones(3), "v": object() if rank == 1 else 1}, load=False)
         two = message({"w": plait.ones(3 + rank)})
-        three = message({"w": rows(plait.ones(4), 2 * rank, 4)}, load=False)
-        return one, two, three
+        return one, two
 
     first, second = on_ranks(2, fn)
     assert "rank 1: " in first[0] and "cannot save a object" in first[0] and "cannot save a object" in second[0]
     assert "rank 1: " in first[1] and "wanted is [4]" in second[1]
-    assert "the ranks hold 2 of its 4 elements" in first[2] and first[2] == second[2]
     dcp.load({"w": kept}, checkpoint_id=tmp_path)
     assert kept.tolist() == [1, 1, 1]
 

@@ -12,7 +12,7 @@ from plait.distributed import fsdp
 from plait.distributed.fsdp import FSDP, MixedPrecision, MixedPrecisionPolicy, ShardingStrategy, fully_shard
 from plait.distributed.fsdp.wrap import ModuleWrapPolicy, size_based_auto_wrap_policy
 from ranks import on_ranks
-from sharded import Block, alone, batch, blocks, close, full, model, spawn, train
+from sharded import Block, alone, batch, blocks, close, full, local, model, spawn, train
 
 SPELLINGS = {
     "fully_shard": blocks,
@@ -99,7 +99,8 @@ def test_memory_comes_back_and_state_is_divided():
             opt = train(m, rank, 2)
             elements = sum(p.to_local().numel() for p in m.parameters())
             assert (
-                sum(v.numel() for p in m.parameters() for k, v in opt.state[p].items() if k != "step") == 2 * elements
+                sum(v.to_local().numel() for p in m.parameters() for k, v in opt.state[p].items() if k != "step")
+                == 2 * elements
             )
             del m, opt
             gc.collect()  # an optimiser and its states refer to each other
@@ -125,7 +126,7 @@ def test_no_sync_and_accumulation():
                     m.set_requires_gradient_sync(s == 2)
                 (m(x) - y).square().mean().backward()
             for p, q in zip(m.parameters(), want.parameters(), strict=True):
-                np.testing.assert_allclose(p.assemble(p.grad).numpy(), q.grad.numpy(), rtol=1e-9, atol=1e-12)
+                np.testing.assert_allclose(p.grad.full_tensor().numpy(), q.grad.numpy(), rtol=1e-9, atol=1e-12)
 
     spawn(run, 2)
 
@@ -146,7 +147,7 @@ def test_case_32_clip(power):
             (m(x) - y).square().mean().backward()
             assert clip(m).item() == pytest.approx(norm, rel=1e-6)
             for p, q in zip(m.parameters(), want.parameters(), strict=True):
-                np.testing.assert_allclose(p.assemble(p.grad).numpy(), q.grad.numpy(), rtol=1e-6, atol=1e-9)
+                np.testing.assert_allclose(p.grad.full_tensor().numpy(), q.grad.numpy(), rtol=1e-6, atol=1e-9)
 
     spawn(run)
 
@@ -183,13 +184,13 @@ def test_case_35_by_hand():
     def run(rank):
         plait.set_default_dtype(plait.float32)
         m = blocks(model())
-        shapes = [tuple(p.shape) for p in m.embed.parameters()]
+        shapes = [tuple(p.to_local().shape) for p in m.embed.parameters()]
         handle = m.unshard(async_op=True)
-        assert [tuple(p.shape) for p in m.embed.parameters()] == shapes
+        assert [tuple(p.to_local().shape) for p in m.embed.parameters()] == shapes
         handle.wait()
         assert (m.embed.weight.detach().numpy() == want["embed.weight"]).all()
         m.reshard()
-        assert [tuple(p.shape) for p in m.embed.parameters()] == shapes
+        assert [tuple(p.to_local().shape) for p in m.embed.parameters()] == shapes
         x, _ = batch(0, range(2))
         with pytest.raises(RuntimeError, match="sharded over ranks and is not gathered now"):
             m.encode(x)
@@ -233,7 +234,7 @@ def test_state_dicts():
             assert bool(f.state_dict()) == (rank == 0)
         with FSDP.state_dict_type(f, fsdp.StateDictType.SHARDED_STATE_DICT):
             part = f.state_dict()["embed.weight"]
-            assert part.shape[0] < 8
+            assert part.to_local().shape[0] < 8
             assert (part.full_tensor().numpy() == whole["embed.weight"].numpy()).all()
         opt = train(f, rank, 3)
         state = FSDP.full_optim_state_dict(f, opt, rank0_only=False)
@@ -241,7 +242,7 @@ def test_state_dicts():
         again.load_state_dict(FSDP.shard_full_optim_state_dict(state, f))
         for p in f.parameters():
             for k, v in opt.state[p].items():
-                np.testing.assert_array_equal(np.asarray(v), np.asarray(again.state[p][k]))
+                np.testing.assert_array_equal(local(v), local(again.state[p][k]))
 
     spawn(run)
 
@@ -294,6 +295,7 @@ def test_case33_axes_of_a_mesh(shape, rows):
 
     def fn(rank):
         m = fully_shard(nn.Linear(6, 8), mesh=dist.init_device_mesh("cpu", shape, mesh_dim_names=("copies", "shards")))
-        return m.weight.shape[0]
+        assert m.weight.shape == (8, 6)
+        return m.weight.to_local().shape[0]
 
     assert on_ranks(2, fn) == [rows, rows]

@@ -6,19 +6,23 @@ import pytest
 from plait import nn
 from plait.distributed import fsdp
 from plait.distributed.fsdp import FSDP, ShardingStrategy, fully_shard
+from plait.distributed.tensor import DTensor, Replicate, Shard
 from ranks import on_ranks
 from sharded import WIDTH, batch, blocks, close, full, model, spawn, train
 
 
-def test_layout():
+def test_placements():
     def run(rank):
         m = blocks(model())
-        layout = {x.name: x for x in m.fsdp_layout()}
-        assert layout.keys() == dict(m.named_parameters()).keys()
-        head = layout["head.weight"]
-        assert head.shape == (2, 8) and [r[1:] for r in head.rows] == [(0, 1), (1, 1), (2, 0)]
-        assert head.place == rank and head.primary
-        assert [r.length for r in layout["blocks.1.gain"].rows] == [1, 0, 0]
+        p = m.head.weight
+        assert isinstance(p, DTensor) and isinstance(p, nn.Parameter)
+        assert p.shape == (2, 8) and p.placements == (Shard(0),)
+        assert p.to_local().shape == ([1, 1, 0][rank], 8)
+        assert p.device_mesh.size() == 3 and p.device_mesh.mesh.tolist() == [0, 1, 2]
+        assert m.blocks[1].gain.placements == (Replicate(),)  # without a dimension each rank has it
+        m.blocks[1].unshard()
+        assert m.blocks[1].down.bias.placements == (Replicate(),)
+        assert m.blocks[1].down.bias.to_local().shape == (8,) == m.blocks[1].down.bias.full_tensor().shape
 
     spawn(run)
 
@@ -65,14 +69,11 @@ def test_print_shows_what_a_rank_has():
         with plait.no_grad():
             layer.weight.fill_(1)
         module = fully_shard(nn.Sequential(layer))
-        rows = ["tensor([[1., 1.],\n        [1., 1.]]", "tensor([[1., 1.]]"][rank]
-        at = ["rows 0 to 2", "rows 2 to 3"][rank]
-        assert repr(layer.weight) == f"0.weight, {at} of [3, 2]:\n{rows}, requires_grad=True)"
-        assert repr(module.state_dict()["0.weight"]) == f"0.weight, {at} of [3, 2]:\n{rows})"
+        rows = ["tensor([[1., 1.],\n        [1., 1.]])", "tensor([[1., 1.]])"][rank]
+        want = f"DTensor(local_tensor={rows}, device_mesh={layer.weight.device_mesh!r}, placements=(Shard(dim=0)))"
+        assert repr(layer.weight) == repr(module.state_dict()["0.weight"]) == want
         module.unshard()
-        assert repr(layer.weight).startswith(
-            "0.weight, gathered:\ntensor([[1., 1.],\n        [1., 1.],\n        [1., 1.]]"
-        )
+        assert "tensor([[1., 1.],\n        [1., 1.],\n        [1., 1.]], requires_grad=True)" in repr(layer.weight)
         module.reshard()
         assert (
             repr(module)
@@ -106,7 +107,7 @@ def test_one_unit_of_modules_with_parameters_of_one_name(tmp_path):
         fully_shard(m)
         close(full(m), want, 0)
         close({n: v.full_tensor().numpy() for n, v in m.state_dict().items()}, want, 0)
-        assert {x.name: x.shape for x in m.fsdp_layout()} == {n: v.shape for n, v in want.items()}
+        assert {n: p.shape for n, p in m.named_parameters()} == {n: v.shape for n, v in want.items()}
         opt = train(m, rank, steps=1)
         trained = full(m)
         dcp.save({"model": m, "optim": opt}, checkpoint_id=tmp_path)
@@ -117,7 +118,7 @@ def test_one_unit_of_modules_with_parameters_of_one_name(tmp_path):
         dcp.load({"model": other, "optim": o}, checkpoint_id=tmp_path)
         close(full(other), trained, 0)
         for p, q in zip(m.parameters(), other.parameters(), strict=True):
-            got, saved = (x.assemble(s.state[x]["exp_avg"]).numpy() for x, s in ((q, o), (p, opt)))
+            got, saved = (s.state[x]["exp_avg"].full_tensor().numpy() for x, s in ((q, o), (p, opt)))
             assert (got == saved).all()
 
     spawn(run)
@@ -166,6 +167,5 @@ def test_policies_leave_shared_parameters_to_one_unit():
             assert all(isinstance(p, fsdp.ShardedParameter) for p in m.parameters())
             train(m, rank)
             close(full(m), want)
-            assert {x.name for x in m.fsdp_layout()} == set(want)
 
     spawn(run)

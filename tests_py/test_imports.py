@@ -30,6 +30,10 @@ INSIDE = {
         "plait.distributed.pipelining": "most programs use no ranks",
         "plait.nn.parallel": "most programs use no ranks",
     },
+    "plait.nn.init": {
+        "plait.distributed.tensor._alike": "most programs use no ranks",
+        "plait.distributed.tensor._dtensor": "most programs use no ranks",
+    },
     "plait.nn.parameter": {"plait.distributed.tensor._dtensor": "most programs use no ranks"},
     "plait.cuda": {"plait._tensors.legacy_types": "few programs use the old types"},
     "plait._functions.config": {"plait": "it returns plait.cpu or plait.cuda, which import it"},

@@ -73,9 +73,7 @@ func GradReplace(t Tensor, grad Tensor) (status Status) {
 		return failure(err)
 	}
 	if grad == 0 {
-		if v.AutogradMeta() != nil {
-			v.SetGrad(nil)
-		}
+		v.DropGrad()
 		return 0
 	}
 	g, err := v.LocalGrad(tensor(grad))

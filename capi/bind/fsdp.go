@@ -1,8 +1,6 @@
 package bind
 
 import (
-	"strings"
-
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/optim"
@@ -261,71 +259,6 @@ func FsdpReduction(h Object, out TensorsOut) (status Status) {
 		to[1] = handle.Tensors.Add(r.Part.Alias(true))
 	}
 	return 0
-}
-
-// FsdpUnitAssemble returns the full tensor of which each rank gives its rows, those of its shard of the named parameter; 0
-// gives the shard itself.
-//
-//plait:waits
-func FsdpUnitAssemble(h Object, name string, part Tensor) (status Tensor) {
-	defer protect("full_tensor", &status)
-	defer using(tensorOrNil(part))()
-	u := fsdpUnit(h)
-	var full *core.Tensor
-	var err error
-	if part == 0 {
-		full, err = u.Gather(name)
-	} else {
-		full, err = u.Assemble(name, tensor(part))
-	}
-	if err != nil {
-		return failure(err)
-	}
-	return result(full)
-}
-
-// FsdpUnitPart returns the rows of a full tensor that are those of this rank's shard of the named parameter, as a view.
-func FsdpUnitPart(h Object, name string, full Tensor) (status Tensor) {
-	defer protect("fsdp", &status)
-	return result(fsdpUnit(h).Part(name, tensor(full)))
-}
-
-// FsdpUnitNames returns the names of a unit's parameters, in their order, separated by line breaks.
-func FsdpUnitNames(h Object) string {
-	u, ok := handle.Object[*fsdp.Unit](h)
-	if !ok {
-		return ""
-	}
-	var names []string
-	for _, l := range u.Layout() {
-		names = append(names, l.Name)
-	}
-	return strings.Join(names, "\n")
-}
-
-// FsdpUnitLayout writes how parameter i of a unit is divided, and returns how many numbers that takes; with n too small it
-// writes nothing. They are the number of dimensions and the full sizes, the number of ranks that have parts and this one's
-// place among them, 1 if it is the first with its rows, and for each rank its number in the world and the first and the
-// number of its rows.
-func FsdpUnitLayout(h Object, i int64, out IntsOut, n int64) (status int64) {
-	defer protect("fsdp", &status)
-	all := fsdpUnit(h).Layout()
-	if i < 0 || int(i) >= len(all) {
-		return failf(core.IndexError, "fsdp", "got parameter %d of %d", i, len(all))
-	}
-	l := all[i]
-	v := []int64{int64(len(l.Shape))}
-	for _, s := range l.Shape {
-		v = append(v, int64(s))
-	}
-	v = append(v, int64(len(l.Offsets)), int64(l.Index), truth(l.Primary))
-	for r := range l.Offsets {
-		v = append(v, int64(l.Ranks[r]), int64(l.Offsets[r]), int64(l.Lengths[r]))
-	}
-	if int64(len(v)) <= n {
-		copy(handle.Slice[int64](out, n), v)
-	}
-	return int64(len(v))
 }
 
 // FsdpUnitStats writes how often a unit was gathered, how often before it was needed, and how often its gradients were

@@ -129,18 +129,7 @@ func OptimStateTensor(h Object, index int64, name string) (status Tensor) {
 	if t == nil {
 		return failf(core.ValueError, o.Algorithm(), "parameter %d has no state %q", index, name)
 	}
-	made, at := t.Alias(false), int(index)
-	for _, g := range o.Groups() {
-		params := g.Params()
-		if at < len(params) {
-			if d := params[at].Division(); d != nil && slices.Equal(t.Shape(), params[at].Shape()) {
-				made.Divide(&core.Division{Whole: "the " + name + " of " + d.Whole, Advice: "assemble of the parameter has the whole, and numpy() the part"})
-			}
-			break
-		}
-		at -= len(params)
-	}
-	return result(made)
+	return result(t.Alias(false))
 }
 
 // OptimStatesNew returns an empty collection of states; fill it with [OptimStatesAdd] and give it to [OptimLoad].
@@ -196,9 +185,7 @@ func GradsDrop(list Tensors, n int64) (status Status) {
 		if err := t.Present("zero_grad"); err != nil {
 			return failure(err)
 		}
-		if t.AutogradMeta() != nil {
-			t.SetGrad(nil)
-		}
+		t.DropGrad()
 	}
 	return 0
 }

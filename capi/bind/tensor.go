@@ -176,19 +176,6 @@ func TensorViewDType(t Tensor, dtype int64) (status Tensor) {
 // TensorDetach returns a tensor with the same memory and no place in the graph.
 func TensorDetach(t Tensor) (status Tensor) {
 	defer protect("detach", &status)
-	v := tensor(t)
-	made := v.Detach()
-	if v.Err() == nil {
-		if d := v.Division(); d != nil {
-			made.Divide(d)
-		}
-	}
-	return result(made)
-}
-
-// TensorLocal returns a tensor with the same memory that stands for itself, where t may be a rank's part of a larger one.
-func TensorLocal(t Tensor) (status Tensor) {
-	defer protect("to_local", &status)
 	return result(tensor(t).Detach())
 }
 

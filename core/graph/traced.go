@@ -52,13 +52,13 @@ func (p *traced) Like(shape []int, fill func(local []int) *core.Tensor) *core.Te
 	return fill(shape)
 }
 
-func (p *traced) First() bool                                             { return true }
-func (p *traced) Pending() bool                                           { return false }
-func (p *traced) Sparse() bool                                            { return false }
-func (p *traced) Recorded() bool                                          { return true }
-func (p *traced) Depth() int                                              { return 0 }
-func (p *traced) Release()                                                { p.here.Release() }
-func (p *traced) Combine(t *core.Tensor, _ core.Combination) *core.Tensor { return t }
+func (p *traced) First() bool                                                       { return true }
+func (p *traced) Pending() bool                                                     { return false }
+func (p *traced) Sparse() bool                                                      { return false }
+func (p *traced) Recorded() bool                                                    { return true }
+func (p *traced) Depth() int                                                        { return 0 }
+func (p *traced) Release()                                                          { p.here.Release() }
+func (p *traced) Combine(_ string, t *core.Tensor, _ core.Combination) *core.Tensor { return t }
 
 func (p *traced) Beside(q core.Parts) bool {
 	other, ok := q.(*traced)

@@ -136,7 +136,7 @@ func NumParameters(m Module) int {
 // ZeroGrad drops the gradients of m's parameters.
 func ZeroGrad(m Module) {
 	for _, p := range Parameters(m) {
-		p.SetGrad(nil)
+		p.DropGrad()
 	}
 }
 

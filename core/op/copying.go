@@ -180,7 +180,6 @@ func CopyInPlace(t, src *core.Tensor) *core.Tensor {
 		if shape, err := core.Broadcast("copy_", t.Shape(), src.Shape()); err != nil || !slices.Equal(shape, t.Shape()) {
 			op.failf(core.ShapeError, "shape %v cannot be broadcast to %v", src.Shape(), t.Shape())
 		}
-		op.lie(t.Shape(), src)
 	}
 	if op.err != nil {
 		return op.fail()

@@ -28,7 +28,6 @@ func (op opContext) like(t *core.Tensor, o TensorOptions) opContext {
 		if dev == nil {
 			dev = t.Device()
 		}
-		op.division = t.Division()
 	}
 	return op.on(dev)
 }
@@ -47,9 +46,6 @@ func (op *opContext) finish(t *core.Tensor, o TensorOptions) *core.Tensor {
 		return op.fail()
 	}
 	op.end()
-	if op.division != nil {
-		t.Divide(op.division)
-	}
 	if o.RequiresGrad {
 		return t.SetRequiresGrad(true)
 	}

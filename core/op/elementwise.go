@@ -367,9 +367,7 @@ func (op *opContext) commonShape(in []*core.Tensor) []int {
 		case shape == nil:
 			shape = x.Shape()
 		case !slices.Equal(shape, x.Shape()):
-			shape = op.broadcast(in...)
-			op.lie(shape, in...)
-			return shape
+			return op.broadcast(in...)
 		}
 	}
 	return shape

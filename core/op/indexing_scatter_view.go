@@ -33,10 +33,7 @@ func DiagonalScatter(t, src *core.Tensor, offset, dim1, dim2 int) *core.Tensor {
 // scatterView returns a copy of t with src, of the view's shape, in the place of a view.
 func scatterView(name string, t, src *core.Tensor, view func(t *core.Tensor) *core.Tensor) *core.Tensor {
 	op := begin(name, &t)
-	if op.check(src.Usable(name)); op.err == nil {
-		op.division = src.Division()
-		op.wholes()
-	}
+	op.check(src.Usable(name))
 	return op.compose(func() *core.Tensor {
 		out := Clone(t)
 		v := view(out)

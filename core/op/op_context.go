@@ -33,17 +33,16 @@ import (
 // ends, by done, compose, passOn or fail; fail releases the results as well. Where none is called, as in derivatives, the scope they
 // run in does so.
 type opContext struct {
-	name     string
-	mode     core.Mode
-	stream   core.Stream
-	err      error
-	grad     bool           // an input requires a gradient, and gradients are recorded; or an input has a tangent
-	casts    bool           // autocast has decided about the inputs: it is off for the ops that this one is made of
-	wide     bool           // autocast has left a 16-bit first input to the kernel, which converts it to float32 as it loads it
-	result   *core.Tensor   // the first
-	more     *owned         // what else it owns, which is seldom anything
-	division *core.Division // of an input that is a rank's part of a larger tensor
-	forward  *forward       // nil unless an input has a tangent
+	name    string
+	mode    core.Mode
+	stream  core.Stream
+	err     error
+	grad    bool         // an input requires a gradient, and gradients are recorded; or an input has a tangent
+	casts   bool         // autocast has decided about the inputs: it is off for the ops that this one is made of
+	wide    bool         // autocast has left a 16-bit first input to the kernel, which converts it to float32 as it loads it
+	result  *core.Tensor // the first
+	more    *owned       // what else it owns, which is seldom anything
+	forward *forward     // nil unless an input has a tangent
 }
 
 // fail ends the op and returns the tensor that carries its error.
@@ -118,9 +117,6 @@ func (op *opContext) done(t *core.Tensor) *core.Tensor {
 		return op.fail()
 	}
 	op.end()
-	if op.division != nil {
-		t.Divide(op.division)
-	}
 	if op.mode.Anomaly() {
 		at, err := core.FirstNaN(t)
 		if err == nil && at >= 0 {
@@ -159,9 +155,6 @@ func (op *opContext) changedTo(t *core.Tensor) *core.Tensor {
 		return op.fail()
 	}
 	op.end()
-	if op.division != nil {
-		t.Divide(op.division)
-	}
 	return t
 }
 

@@ -17,7 +17,7 @@ import (
 //
 //	begin("cat").list(&tensors)              // a list
 //	begin("zeros").like(t, o)                // none: what t and the options say of a new tensor
-//	begin("add").each(x, y)                  // an op on elements, which also takes parts of tensors that lie on several ranks
+//	begin("add").each(x, y)                  // tensors or numbers, which are not cast
 //	begin("softmax_backward").with(y, grad)  // a part of an op, such as its derivative: nothing is cast, and nil is absent
 func begin(name string, inputs ...**core.Tensor) opContext {
 	op := opContext{name: name, mode: core.CurrentMode()}
@@ -36,7 +36,6 @@ func begin(name string, inputs ...**core.Tensor) opContext {
 	if op.err == nil && (*inputs[0]).IsNumber() {
 		op.failf(core.TypeError, "got a number, want a tensor")
 	}
-	op.wholes()
 	op.place(dev)
 	return op
 }
@@ -72,13 +71,11 @@ func (op opContext) with(inputs ...*core.Tensor) opContext {
 			dev = op.input(t, dev)
 		}
 	}
-	op.wholes()
 	op.place(dev)
 	return op
 }
 
-// each adds the inputs, or numbers, of an op that works element by element: of parts of larger tensors it makes parts. The shape of
-// its result must be given to [opContext.lie], and the result to [opContext.done].
+// each adds inputs that may be numbers, and that autocast leaves as they are.
 func (op opContext) each(inputs ...*core.Tensor) opContext {
 	var dev core.Device
 	for _, t := range inputs {
@@ -119,11 +116,7 @@ func (op *opContext) input(t *core.Tensor, dev core.Device) core.Device {
 		return dev
 	}
 	if meta := t.AutogradMeta(); meta != nil {
-		if d := meta.Division(); d != nil {
-			op.division = d
-		}
 		if op.mode.GradEnabled() {
-			op.check(meta.Refused())
 			if meta.Wanted() {
 				op.grad = true
 				if op.forward != nil {

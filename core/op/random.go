@@ -50,9 +50,6 @@ func RandLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 	if err := x.Usable("rand_like"); err != nil {
 		return core.ErrorTensor(err)
 	}
-	if d := x.Division(); d != nil {
-		return core.ErrorTensor(d.Refuse("rand_like"))
-	}
 	return drawNew("rand_like", x.Shape(), o.like(x), contract.Uniform, 0, 1)
 }
 
@@ -63,9 +60,6 @@ func RandnLike(x *core.Tensor, o RandomOptions) *core.Tensor {
 	}
 	if err := x.Usable("randn_like"); err != nil {
 		return core.ErrorTensor(err)
-	}
-	if d := x.Division(); d != nil {
-		return core.ErrorTensor(d.Refuse("randn_like"))
 	}
 	return drawNew("randn_like", x.Shape(), o.like(x), contract.Normal, 0, 1)
 }
@@ -182,9 +176,6 @@ func RandintLike(x *core.Tensor, low, high int, o RandomOptions) *core.Tensor {
 	}
 	if err := x.Usable("randint_like"); err != nil {
 		return core.ErrorTensor(err)
-	}
-	if d := x.Division(); d != nil {
-		return core.ErrorTensor(d.Refuse("randint_like"))
 	}
 	return RandintWith(low, high, x.Shape(), o.like(x))
 }

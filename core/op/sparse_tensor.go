@@ -283,14 +283,14 @@ func (s *sparseParts) Like(shape []int, fill func(values []int) *core.Tensor) *c
 	return s.with(fill(s.values.Shape()))
 }
 
-func (s *sparseParts) First() bool                                             { return true }
-func (s *sparseParts) Beside(core.Parts) bool                                  { return false }
-func (s *sparseParts) Pending() bool                                           { return false }
-func (s *sparseParts) Sparse() bool                                            { return true }
-func (s *sparseParts) Recorded() bool                                          { return false }
-func (s *sparseParts) Depth() int                                              { return 0 }
-func (s *sparseParts) Release()                                                { s.values.Release(); s.drop() }
-func (s *sparseParts) Combine(t *core.Tensor, _ core.Combination) *core.Tensor { return t }
+func (s *sparseParts) First() bool                                                       { return true }
+func (s *sparseParts) Beside(core.Parts) bool                                            { return false }
+func (s *sparseParts) Pending() bool                                                     { return false }
+func (s *sparseParts) Sparse() bool                                                      { return true }
+func (s *sparseParts) Recorded() bool                                                    { return false }
+func (s *sparseParts) Depth() int                                                        { return 0 }
+func (s *sparseParts) Release()                                                          { s.values.Release(); s.drop() }
+func (s *sparseParts) Combine(_ string, t *core.Tensor, _ core.Combination) *core.Tensor { return t }
 
 func (s *sparseParts) String() string {
 	return fmt.Sprintf("%v with %d entries", s.layout, s.entries())

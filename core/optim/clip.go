@@ -83,11 +83,6 @@ func gradNorm(params []*core.Tensor, o ClipOptions) *core.Tensor {
 			}
 		}
 	}
-	for _, g := range grads {
-		if d := g.Division(); d != nil {
-			return core.ErrorTensor(d.Refuse("clip_grad_norm"))
-		}
-	}
 	// The norm of the norms of each device's gradients is that of all.
 	var parts []*core.Tensor
 	err = byDevice(grads, func(_ core.Device, here []*core.Tensor) error {

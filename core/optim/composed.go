@@ -155,8 +155,8 @@ func (p *plan) runComposed(o *Optimizer) (err error) {
 				if s.param.DType() == core.Float64 {
 					d = core.Float64
 				}
-				param, grad := op.To(s.whole, d), it.grad
-				if p := s.whole.Parts(); p != nil {
+				param, grad := op.To(s.laid(), d), it.grad
+				if p := s.parts; p != nil {
 					grad = p.Gradient(grad.Alias(false))
 				}
 				grad = op.To(grad, d)
@@ -164,7 +164,7 @@ func (p *plan) runComposed(o *Optimizer) (err error) {
 					grad = op.Neg(grad)
 				}
 				next, states := o.algorithm.apply(it.hyper, param, grad, s.states, s.count+1)
-				list := []*core.Tensor{like(s.whole, next)}
+				list := []*core.Tensor{like(s.laid(), next)}
 				for _, name := range slices.Sorted(maps.Keys(states)) { // in one order on all ranks
 					changed, list = append(changed, part(s.states[name])), append(list, like(s.states[name], states[name]))
 				}

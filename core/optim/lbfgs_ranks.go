@@ -22,7 +22,7 @@ type span struct{ start, length int }
 func shared(slots []*slot) (*sharing, error) {
 	var r sharing
 	for _, s := range slots {
-		p := s.whole.Parts()
+		p := s.parts
 		switch {
 		case p == nil:
 		case r.mesh == nil:
@@ -46,7 +46,7 @@ func shared(slots []*slot) (*sharing, error) {
 	for _, s := range slots {
 		n := s.param.Numel()
 		first := zero.Parts().First()
-		if p := s.whole.Parts(); p != nil {
+		if p := s.parts; p != nil {
 			first = p.First()
 		}
 		if last := len(r.owned) - 1; first && last >= 0 && r.owned[last].start+r.owned[last].length == start {
@@ -70,7 +70,7 @@ func (r *sharing) counted(x *core.Tensor) []*core.Tensor {
 
 // combined returns the combination of the numbers that the ranks compute.
 func (r *sharing) combined(c core.Combination, number func() *core.Tensor) *core.Tensor {
-	return core.RunScope(func() []*core.Tensor { return []*core.Tensor{r.mesh.Combine(number(), c)} })[0]
+	return core.RunScope(func() []*core.Tensor { return []*core.Tensor{r.mesh.Combine("a step of LBFGS", number(), c)} })[0]
 }
 
 // dot returns the product of two vectors.
@@ -112,8 +112,8 @@ func (r *sharing) agreed(loss float64, like *core.Tensor) (float64, error) {
 	var err error
 	core.Tidy(func() {
 		own := op.Full([]int{}, core.Num(loss), op.TensorOptions{DType: &d, Device: like.Device()})
-		if most, err = r.mesh.Combine(own, core.Maxima).Item(); err == nil {
-			least, err = r.mesh.Combine(own, core.Minima).Item()
+		if most, err = r.mesh.Combine("a step of LBFGS", own, core.Maxima).Item(); err == nil {
+			least, err = r.mesh.Combine("a step of LBFGS", own, core.Minima).Item()
 		}
 	})
 	if err == nil && most-least > 1e-3*max(math.Abs(most), math.Abs(least)) {

@@ -111,7 +111,7 @@ func (l *lbfgs) forget() {
 // wholeOf returns the vector over whole parameters of which v has this rank's parts: v itself if no parameter is distributed.
 func wholeOf(slots []*slot, v *core.Tensor) *core.Tensor {
 	return acrossSlots(slots, v, func(s *slot) []int { return s.param.Shape() }, func(s *slot, t *core.Tensor) *core.Tensor {
-		return s.whole.Parts().With(t.Alias(false)).Parts().Whole()
+		return s.parts.With(t.Alias(false)).Parts().Whole()
 	})
 }
 
@@ -121,7 +121,7 @@ func partsOf(slots []*slot, v *core.Tensor) *core.Tensor {
 		v = p.Whole()
 	}
 	return acrossSlots(slots, v, func(s *slot) []int { return s.whole.Shape() }, func(s *slot, t *core.Tensor) *core.Tensor {
-		local, err := s.whole.Parts().Take("lbfgs", t)
+		local, err := s.parts.Take("lbfgs", t)
 		if err != nil {
 			return core.ErrorTensor(err)
 		}
@@ -141,7 +141,7 @@ func acrossSlots(slots []*slot, v *core.Tensor, shape func(*slot) []int, f func(
 			for i, s := range slots {
 				n := core.Numel(shape(s))
 				list[i] = op.Narrow(v, 0, at, n)
-				if at += n; s.whole != s.param {
+				if at += n; s.parts != nil {
 					changed = true
 					list[i] = op.Reshape(f(s, op.Reshape(list[i], shape(s)...)), -1)
 				}

@@ -48,11 +48,20 @@ type Group struct {
 type slot struct {
 	whole   *core.Tensor // the parameter as it was given
 	param   *core.Tensor // what this rank changes: the parameter, or its part of a distributed one
+	parts   core.Parts   // of a distributed parameter, else nil; it may be gathered when the optimiser steps
 	name    string
 	count   float64                 // steps so far
 	carried float64                 // what the last step left; see [algorithm].carries
 	states  map[string]*core.Tensor // distributed where the parameter is
 	history *core.AutogradMeta      // the parameter's when it was given
+}
+
+// laid returns the parameter, which is distributed as it was given even if it is gathered now.
+func (s *slot) laid() *core.Tensor {
+	if s.parts == nil {
+		return s.whole
+	}
+	return s.parts.With(s.param.Alias(false))
 }
 
 // part returns this rank's part of a distributed tensor, and an ordinary tensor as it is.
@@ -169,14 +178,11 @@ func (o *Optimizer) AddGroup(p Params) error {
 		if !t.IsLeaf() {
 			return core.Errorf(core.ValueError, name, "parameter %s is the result of an operation, want a leaf", label)
 		}
-		if d := t.Division(); d != nil && (o.algorithm.closure || o.algorithm.apply != nil) {
-			return core.Errorf(core.ValueError, name, "parameter %s: it looks at parameters as wholes, and %s is sharded over ranks; use an optimiser that works element by element, such as adamw, or DDP", label, d.Whole)
-		}
 		if o.known[t] || seen[t] {
 			return core.Errorf(core.ValueError, name, "parameter %s was given twice", label)
 		}
 		seen[t] = true
-		g.slots = append(g.slots, &slot{whole: whole, param: t, name: label, carried: 1, states: map[string]*core.Tensor{}, history: t.EnsureAutogradMeta()})
+		g.slots = append(g.slots, &slot{whole: whole, param: t, parts: whole.Parts(), name: label, carried: 1, states: map[string]*core.Tensor{}, history: t.EnsureAutogradMeta()})
 	}
 	maps.Copy(o.known, seen)
 	o.groups = append(o.groups, g)

@@ -32,7 +32,6 @@ func (s *GradScaler) lock() { core.Lock(&s.mu) }
 // A scaledStep is what happened to an optimiser since the last update.
 type scaledStep struct {
 	unscaled, stepped bool
-	divided           *core.Division // of a gradient, of which the rest is elsewhere
 	found             []*core.Tensor // for each device, 1 where a gradient is not finite
 }
 
@@ -81,9 +80,6 @@ func (s *GradScaler) unscale(optimizer any, params []*core.Tensor) error {
 	}
 	var meshes []core.Parts // one on each
 	for i, g := range grads {
-		if d := g.Division(); d != nil {
-			step.divided = d
-		}
 		if p := g.Parts(); p != nil {
 			if !p.Sparse() && !slices.ContainsFunc(meshes, p.Beside) {
 				meshes = append(meshes, p)
@@ -121,7 +117,7 @@ func (p *scaledStep) agree(meshes []core.Parts) error {
 			anywhere = op.Maximum(anywhere, op.ToDevice(f, anywhere.Device()))
 		}
 		for _, m := range meshes {
-			anywhere = m.Combine(anywhere, core.Maxima)
+			anywhere = m.Combine("whether a GradScaler steps", anywhere, core.Maxima)
 		}
 		p.found = append(p.found, anywhere.Alias(false).Keep())
 	})
@@ -145,7 +141,6 @@ func (s *GradScaler) FoundElsewhere(optimizer any, found *core.Tensor) {
 	s.lock()
 	defer s.mu.Unlock()
 	step := s.stepOf(optimizer)
-	step.divided = nil
 	if err := found.Usable("found_elsewhere"); err != nil { // what reads it says so
 		step.found = append(step.found, core.ErrorTensor(err))
 		return
@@ -169,9 +164,6 @@ func (s *GradScaler) Check(optimizer any, params []*core.Tensor) (finite bool, e
 	}
 	if len(step.found) == 0 {
 		return false, core.Errorf(core.StateError, "step", "no parameter of this optimiser has a gradient")
-	}
-	if d := step.divided; d != nil {
-		return false, core.Errorf(core.StateError, "step", "%s is sharded over ranks, which have to leave a step out together: tell each what was found elsewhere (Unscale, Found, FoundElsewhere) before", d.Whole)
 	}
 	step.stepped = true
 	bad, err := step.bad()

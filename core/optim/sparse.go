@@ -51,7 +51,7 @@ func (p *plan) sparseGrad(a *algorithm, s *slot, h Hyper, grad *core.Tensor) (ro
 		return nil, nil, core.Errorf(core.StateError, a.name, "parameter %s: Adam does not support sparse gradients, please consider SparseAdam instead", s.name)
 	case how == sparseRefused:
 		return nil, nil, core.Errorf(core.StateError, a.name, "parameter %s: it does not support sparse gradients", s.name)
-	case s.whole != s.param:
+	case s.parts != nil:
 		return nil, nil, core.Errorf(core.NotImplemented, a.name, "parameter %s: a distributed parameter does not take a sparse gradient", s.name)
 	case a.name == "adagrad" && h["weight_decay"] != 0:
 		return nil, nil, core.Errorf(core.StateError, a.name, "parameter %s: weight_decay option is not compatible with sparse gradients", s.name)

@@ -141,7 +141,7 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 		for k, s := range g.slots {
 			n := d.Groups[i].Params[k]
 			ps, ok := d.Params[n]
-			f := &slot{whole: s.whole, param: s.param, name: s.name, carried: 1, states: map[string]*core.Tensor{}, history: s.history}
+			f := &slot{whole: s.whole, param: s.param, parts: s.parts, name: s.name, carried: 1, states: map[string]*core.Tensor{}, history: s.history}
 			fresh[s] = f
 			if !ok {
 				continue

@@ -118,7 +118,7 @@ func (p *plan) prepare(o *Optimizer) error {
 		names := o.algorithm.states(g.values())
 		memo := map[step]update{}
 		for place, s := range g.slots {
-			if part(s.whole) != s.param {
+			if part(s.whole) != s.param && (s.parts == nil || s.param.Storage() == nil) { // a shard is stepped also while its parameter is gathered
 				return s.changed(o.algorithm.name)
 			}
 			grad, lender := s.param.BorrowGrad()
@@ -226,7 +226,7 @@ func (s *slot) sound(a *algorithm, grad *core.Tensor) error {
 
 // changed returns the error for a parameter that is another tensor now than the optimiser was made with.
 func (s *slot) changed(op string) error {
-	return core.Errorf(core.StateError, op, "parameter %s was sharded over ranks, or gathered, since the optimiser was made, got %v: make the optimiser after the model is fully sharded, and step while its parameters are not gathered", s.name, s.whole)
+	return core.Errorf(core.StateError, op, "parameter %s was sharded over ranks since the optimiser was made, got %v: make the optimiser after the model is fully sharded", s.name, s.whole)
 }
 
 // contiguous returns t, or a contiguous copy that lives as long as the plan.
@@ -256,8 +256,8 @@ func (p *plan) state(o *Optimizer, g *Group, it *item, name string) (t *core.Ten
 	d := stateDType(s.param)
 	core.WithCategory(core.OptimizerState, func() {
 		if name == masterState {
-			if t = op.To(s.param, d); s.whole != s.param {
-				t = s.whole.Parts().With(t)
+			if t = op.To(s.param, d); s.parts != nil {
+				t = s.parts.With(t)
 			}
 			return
 		}
@@ -285,7 +285,7 @@ func (p *plan) state(o *Optimizer, g *Group, it *item, name string) (t *core.Ten
 
 // like returns a tensor of the given shape that fill makes, distributed as the parameter is.
 func (s *slot) like(shape []int, fill func(shape []int) *core.Tensor) *core.Tensor {
-	if p := s.whole.Parts(); p != nil {
+	if p := s.parts; p != nil {
 		return p.Like(shape, fill)
 	}
 	return fill(shape)

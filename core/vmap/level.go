@@ -178,13 +178,13 @@ func (p *parts) Like(shape []int, fill func(local []int) *core.Tensor) *core.Ten
 	return p.level.with(fill(whole))
 }
 
-func (p *parts) First() bool                                             { return true }
-func (p *parts) Pending() bool                                           { return false }
-func (p *parts) Sparse() bool                                            { return false }
-func (p *parts) Recorded() bool                                          { return false }
-func (p *parts) Depth() int                                              { return p.level.depth }
-func (p *parts) Release()                                                { p.here.Release() }
-func (p *parts) Combine(t *core.Tensor, _ core.Combination) *core.Tensor { return t }
+func (p *parts) First() bool                                                       { return true }
+func (p *parts) Pending() bool                                                     { return false }
+func (p *parts) Sparse() bool                                                      { return false }
+func (p *parts) Recorded() bool                                                    { return false }
+func (p *parts) Depth() int                                                        { return p.level.depth }
+func (p *parts) Release()                                                          { p.here.Release() }
+func (p *parts) Combine(_ string, t *core.Tensor, _ core.Combination) *core.Tensor { return t }
 
 func (p *parts) Beside(q core.Parts) bool {
 	other, ok := q.(*parts)

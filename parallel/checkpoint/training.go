@@ -37,12 +37,10 @@ type Training struct {
 	Values map[string]any
 }
 
-// Divided knows the shards that a rank has of a module's tensors.
+// Divided is a wrapper that gathers a module's tensors while it computes.
 type Divided interface {
 	// Settle restores the rank's shards in the module's tensors, if they are gathered now.
 	Settle() error
-	// Place returns the shape of the whole tensor and the position in it of t, a tensor of the module; nil if t is not a shard.
-	Place(t *core.Tensor) (shape, offset []int)
 }
 
 const (
@@ -92,22 +90,10 @@ func Pieces(m nn.Module, d Divided) ([]Piece, error) {
 	var list []Piece
 	for _, n := range nn.NamedTensors(m) {
 		if n.Kind != nn.Transient {
-			list = appendPiece(list, n.Name, n.Tensor, n.Tensor, d, n.Kind != nn.Parameter)
+			list = append(list, Piece{Name: n.Name, Tensor: n.Tensor, Any: n.Kind != nn.Parameter})
 		}
 	}
 	return list, nil
-}
-
-// appendPiece adds t, unless it is an empty shard. If t has the shape of as, a tensor of the module, t is sharded as that tensor is. any
-// allows different values on different ranks.
-func appendPiece(list []Piece, name string, t, as *core.Tensor, d Divided, any bool) []Piece {
-	p := Piece{Name: name, Tensor: t, Any: any}
-	if d != nil && slices.Equal(t.Shape(), as.Shape()) {
-		if p.Shape, p.Offset = d.Place(as); p.Shape != nil && t.Numel() == 0 {
-			return list
-		}
-	}
-	return append(list, p)
 }
 
 // model returns the pieces of the module and the names of its parameters.
@@ -203,7 +189,7 @@ func (t *Training) collect(group *collective.Group) (State, error) {
 				put(statePrefix+n+"."+k, v)
 			}
 			for k, v := range kept.Tensors {
-				s.Pieces = appendPiece(s.Pieces, statePrefix+n+"."+k, v, p, t.Divided, false)
+				s.Pieces = append(s.Pieces, Piece{Name: statePrefix + n + "." + k, Tensor: v})
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/plait-ml/plait/core"
@@ -184,29 +183,22 @@ func (l *loading) allocate(name string, info Info, p *core.Tensor) (*core.Tensor
 	if info.Problem != nil {
 		return nil, info.Problem
 	}
-	shape := info.Shape
-	var whole []int
-	if l.Divided != nil {
-		if whole, _ = l.Divided.Place(p); whole != nil && slices.Equal(whole, info.Shape) {
-			shape = p.Shape()
-		}
-	}
 	var t *core.Tensor
 	empty := func(shape []int) *core.Tensor {
 		return op.EmptyWith(shape, op.TensorOptions{DType: &info.DType, Device: p.Device()})
 	}
 	core.WithCategory(core.OptimizerState, func() {
 		if parts := p.Parts(); parts != nil {
-			t = parts.Like(shape, empty).Keep()
+			t = parts.Like(info.Shape, empty).Keep()
 		} else {
-			t = empty(shape).Keep()
+			t = empty(info.Shape).Keep()
 		}
 	})
 	if err := t.Err(); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	l.allocated = append(l.allocated, t)
-	l.pieces = appendPiece(l.pieces, name, t, p, l.Divided, false)
+	l.pieces = append(l.pieces, Piece{Name: name, Tensor: t})
 	return t, nil
 }
 

@@ -34,6 +34,9 @@ func ToDevice(x *core.Tensor, dev core.Device) *core.Tensor {
 	if x.IsSparse() {
 		return op.ToDevice(x, dev)
 	}
+	if p := x.Parts(); p != nil && p.Depth() == 0 && !p.Recorded() {
+		return p.With(ToDevice(p.Local(), dev))
+	}
 	if err := x.Usable("to"); err != nil {
 		return core.ErrorTensor(err)
 	}

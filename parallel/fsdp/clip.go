@@ -134,7 +134,7 @@ func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 		how = core.Maxima
 	}
 	for i, m := range meshes {
-		add(m.Combine(powerSum(on[i], power, d, dev), how))
+		add(m.Combine("the norm of gradients", powerSum(on[i], power, d, dev), how))
 	}
 	if reduceOp == collective.Max {
 		return total

@@ -117,7 +117,7 @@ func (u *Unit) reduceByCommHook(params []*parameter) error {
 func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 	ranks, chunk := groupSize(u.group), 0
 	for _, p := range params {
-		chunk += p.sizes[0]
+		chunk += p.numel(0)
 	}
 	d := u.reduceDType(params[0])
 	o := op.TensorOptions{DType: &d, Device: u.device}
@@ -134,11 +134,14 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 			g := p.full().Grad()
 			if g == nil {
 				p.gradientMissing = true
-			} else if n := p.sizes[rank]; n > 0 && err == nil {
-				rows := op.Reshape(p.narrowRows(g.Detach(), p.rows[rank], p.rows[rank+1]), -1)
-				err = op.CopyInPlace(op.Narrow(r.Full, 0, offset, n), rows).Err()
+			} else if n := p.numel(rank); n > 0 && err == nil {
+				rows := g.Detach()
+				if len(p.shape) > 0 {
+					rows = op.Narrow(rows, 0, p.rows[rank], p.rows[rank+1]-p.rows[rank])
+				}
+				err = op.CopyInPlace(op.Narrow(r.Full, 0, offset, n), op.Reshape(rows, -1)).Err()
 			}
-			offset += p.sizes[rank]
+			offset += p.numel(rank)
 		}
 	}
 	if err == nil {
@@ -151,7 +154,7 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 func (u *Unit) unpack(r *Reduction, params []*parameter) error {
 	offset := 0
 	for _, p := range params {
-		n := p.sizes[u.rank()]
+		n := p.numel(u.rank())
 		var g *core.Tensor
 		core.WithCategory(core.Gradient, func() {
 			g = op.Reshape(op.Clone(op.Narrow(r.Part, 0, offset, n)), p.shard().Shape()...).Keep()

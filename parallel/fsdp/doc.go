@@ -7,13 +7,15 @@
 // # What a parameter is
 //
 // Each parameter is sharded along its first dimension: rank r of n has rows r*c to (r+1)*c, where c is the number of rows divided by n,
-// rounded up. The last ranks may have fewer rows or none. Nothing is padded. [Unit.Layout] returns the rows of each rank.
+// rounded up. The last ranks may have fewer rows or none. Nothing is padded. Of a parameter without dimensions every rank has a copy.
 //
-// A parameter may be a distributed tensor (package tensor), as with tensor parallelism. Its rows are then those of the part that this rank
-// has of it, its shard is a distributed tensor on the mesh of both dimensions ([Options.Mesh]), and its full parameter one as before.
+// A parameter has two tensors, both leaves: the shard, and the full parameter, whose storage is empty unless the unit is unsharded. The shard
+// is a distributed tensor (package tensor) on the ranks of the unit ([Options.Mesh]), and so are its gradient and the optimiser's states:
+// operations, norms and checkpoints see the whole. The full parameter is an ordinary tensor. A parameter may be a distributed tensor
+// already, as with tensor parallelism. Its rows are then those of this rank's part of it, its shard is on the mesh of both dimensions, and its
+// full parameter is distributed as before.
 //
-// A parameter has two tensors, both leaves: the shard with this rank's rows, and the full parameter, whose storage is empty unless the unit
-// is unsharded. The module holds the shard. While the unit computes, the contents of the two are exchanged ([core.Tensor.Exchange]), under
+// The module holds the shard. While the unit computes, the contents of the two are exchanged ([core.Tensor.Exchange]), under
 // every name that the parameter has in the module. Optimisers, which run between passes, see shards. The forward pass and recomputation
 // for activation checkpoints see full parameters. The autograd graph saves the full parameter's storage, and the all-gather in backward
 // refills that storage in place.

@@ -35,6 +35,7 @@ func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	if err := u.checkNoCopiesShown(); err != nil {
 		return err
 	}
+	u.manualUnshard = u.summoned
 	recompute := u.inBackward // activation checkpointing recomputes the unit during its backward
 	if err := u.allGather(); err != nil {
 		return err

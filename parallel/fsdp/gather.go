@@ -84,7 +84,11 @@ func (u *Unit) allGather() error {
 	}
 	err := u.tree.onSideStream(u.device, func() error {
 		for i, t := range ins {
-			c := u.cast(t.Detach(), outs[i].DType())
+			t = t.Detach()
+			if !fromPostForward {
+				t = u.params[i].offered(t)
+			}
+			c := u.cast(t, outs[i].DType())
 			if err := c.Err(); err != nil {
 				return err
 			}
@@ -123,7 +127,7 @@ func (p *parameter) checkShard() error {
 	if err := core.RefuseTangent("fsdp", t); err != nil {
 		return err
 	}
-	if n := p.sizes[p.unit.rank()]; t.Numel() != n || !t.Contiguous() {
+	if n := p.numel(p.unit.rank()); t.Numel() != n || !t.Contiguous() {
 		return core.Errorf(core.ShapeError, "fsdp", "parameter %s of shape %v: this rank's part has %d elements, got a tensor of shape %v in its place", p.name, p.shape, n, t.Shape())
 	}
 	return nil
@@ -202,8 +206,8 @@ func (u *Unit) savePostForwardShards() error {
 	return err
 }
 
-// Unshard all-gathers the unit's parameters and makes the module's tensors the full parameters until [Unit.Reshard]. It does not wait for the
-// all-gather; later calls on the parameters do.
+// Unshard all-gathers the unit's parameters and makes the module's tensors the full parameters, until [Unit.Reshard] or until the unit's next
+// pass reshards them. It does not wait for the all-gather; later calls on the parameters do.
 func (u *Unit) Unshard() error {
 	g, err := u.enterGuard()
 	if err != nil {
@@ -245,56 +249,33 @@ func (u *Unit) Reshard() {
 	u.freeFull()
 }
 
-// Gather returns the full value of the named parameter, in the dtype of the shard. Every rank of the group calls it.
-func (u *Unit) Gather(name string) (*core.Tensor, error) {
-	return u.gatherParts(name, (*parameter).sharded)
-}
-
-// Assemble all-gathers a tensor that is sharded as the named parameter is, such as its gradient or an optimiser's state. Every rank of the
-// group calls it with its part.
-func (u *Unit) Assemble(name string, part *core.Tensor) (*core.Tensor, error) {
-	return u.gatherParts(name, func(*parameter) *core.Tensor { return part })
-}
-
-// gatherParts all-gathers the parts of the named parameter. part returns this rank's part.
-func (u *Unit) gatherParts(name string, part func(p *parameter) *core.Tensor) (*core.Tensor, error) {
-	g, err := u.enterGuard()
-	if err != nil {
-		return nil, err
-	}
-	defer g.Leave()
-	if p := u.param(name); p != nil {
-		return p.gatherParts(part(p))
-	}
-	return nil, core.Errorf(core.ValueError, "fsdp", "unit %q has no parameter %q", u.Name(), name)
-}
-
-// gatherParts all-gathers a tensor that is sharded as the parameter is. Of a distributed tensor it returns the whole, over all its mesh.
-func (p *parameter) gatherParts(part *core.Tensor) (full *core.Tensor, err error) {
-	if part.Parts() != nil {
-		core.NoGrad(func() { full = tensor.Full(part).Keep() })
-		return full, full.Err()
-	}
-	if err := part.Usable("fsdp"); err != nil {
-		return nil, err
-	}
+// gatherShards all-gathers the ranks' tensors like the shard, such as its gradients. Every rank of the unit calls it.
+func (p *parameter) gatherShards(shard *core.Tensor) (full *core.Tensor, err error) {
 	core.NoGrad(func() {
 		if p.unit.replicated() {
-			full = op.Clone(part.Detach()).Keep()
+			full = op.Clone(shard.Detach()).Keep()
 			err = full.Err()
 			return
 		}
-		if part.Numel() != p.sizes[p.unit.rank()] {
-			err = core.Errorf(core.ShapeError, "fsdp", "parameter %s of shape %v: this rank's part has %d elements, got shape %v", p.name, p.shape, p.sizes[p.unit.rank()], part.Shape())
-			return
-		}
-		d := part.DType()
+		d := shard.DType()
 		full = op.EmptyWith(p.shape, op.TensorOptions{DType: &d, Device: p.unit.device}).Keep()
 		if err = full.Err(); err != nil {
 			return
 		}
-		local := p.unit.cast(part.Detach(), d)
-		err = p.unit.group.For(p.unit.purpose+", "+p.name).AllGatherParts([]*core.Tensor{full}, []*core.Tensor{op.Contiguous(local)}, [][]int{p.sizes}).Arrived()
+		local := p.offered(op.Contiguous(p.unit.cast(shard.Detach(), d)))
+		err = p.unit.group.For(p.unit.purpose+", "+p.name).AllGatherParts([]*core.Tensor{full}, []*core.Tensor{local}, [][]int{p.sizes}).Arrived()
 	})
 	return full, err
+}
+
+// whole returns the parameter in full, over all ranks of its mesh, which all call it.
+func (p *parameter) whole() (full *core.Tensor, err error) {
+	core.NoGrad(func() {
+		if t := p.sharded(); t.Parts() != nil {
+			full = tensor.Full(t).Keep()
+		} else {
+			full = op.Clone(t.Detach()).Keep()
+		}
+	})
+	return full, full.Err()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/plait-ml/plait/parallel/tensor"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +29,7 @@ func TestCase31Accumulation(t *testing.T) {
 			require.NoError(t, autograd.Backward(mse(m.Forward(x), y)))
 		}
 		for _, p := range nn.Parameters(m) {
-			v, err := core.Values[float64](p.Grad())
+			v, err := values([]*core.Tensor{p.Grad()})
 			require.NoError(t, err)
 			want = append(want, v...)
 		}
@@ -67,23 +68,16 @@ func TestCase31Accumulation(t *testing.T) {
 
 // fullGradients returns the full gradients of all parameters of the model.
 func fullGradients(f *fsdp.FullyShardedDataParallel) ([]float64, error) {
-	byName := map[string][]float64{}
-	for _, u := range f.Tree().Units() {
-		for _, l := range u.Layout() {
-			full, err := u.Assemble(l.Name, u.Shard(l.Name).Grad())
-			if err != nil {
-				return nil, err
-			}
-			v, err := core.Values[float64](full)
-			if err != nil {
-				return nil, err
-			}
-			byName[l.Name] = v
-		}
+	if err := f.Settle(); err != nil {
+		return nil, err
 	}
 	var all []float64
-	for _, n := range nn.NamedParameters(f.Module) {
-		all = append(all, byName[n.Name]...)
+	for _, p := range nn.Parameters(f.Module) {
+		v, err := core.Values[float64](tensor.Full(p.Grad()))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v...)
 	}
 	return all, nil
 }
@@ -101,7 +95,7 @@ func TestCase32ClipGradNorm(t *testing.T) {
 			want, err = optim.ClipGradNorm(nn.Parameters(m), 0.05, optim.ClipOptions{Norm: power}).Item()
 			require.NoError(t, err)
 			for _, p := range nn.Parameters(m) {
-				v, err := core.Values[float64](p.Grad())
+				v, err := values([]*core.Tensor{p.Grad()})
 				require.NoError(t, err)
 				clipped = append(clipped, v...)
 			}
@@ -159,7 +153,7 @@ func TestUnusedParameters(t *testing.T) {
 					return fmt.Errorf("pass %d: layer %d has a gradient: %v", i, k, has)
 				}
 			}
-			now, err := core.Values[float64](b.Weight.Grad())
+			now, err := values([]*core.Tensor{b.Weight.Grad()})
 			if err != nil {
 				return err
 			}
@@ -203,7 +197,7 @@ func TestDivideFactor(t *testing.T) {
 						return err
 					}
 				}
-				got, err := core.Values[float64](m.Weight.Grad())
+				got, err := values([]*core.Tensor{m.Weight.Grad()})
 				if err != nil {
 					return err
 				}
@@ -252,7 +246,7 @@ func TestCase31UnitsUsedWithoutSync(t *testing.T) {
 			return err
 		}
 		for i, m := range []*scaled{a, b} {
-			v, err := core.Values[float64](m.Weight.Grad())
+			v, err := values([]*core.Tensor{m.Weight.Grad()})
 			if want := []float64{3, 1.5}[i]; err != nil || v[0] != want {
 				return fmt.Errorf("layer %d: got %v, %v, want %v", i, v, err, want)
 			}
@@ -291,7 +285,7 @@ func TestDroppedGradients(t *testing.T) {
 					m.Weight.SetGrad(nil)
 				}
 			}
-			v, err := core.Values[float64](m.Weight.Grad())
+			v, err := values([]*core.Tensor{m.Weight.Grad()})
 			if err != nil || v[0] != 3 {
 				return fmt.Errorf("sharded %v: got %v, %v, want 3", group != nil, v, err)
 			}
@@ -327,7 +321,7 @@ func TestChangedShards(t *testing.T) {
 							return err
 						}
 					}
-					core.NoGrad(func() { err = op.AddInPlace(f.Tree().Units()[1].Shard("0.weight"), core.Num(1.0)).Err() })
+					core.NoGrad(func() { err = op.AddInPlace(f.Tree().Units()[1].Tensors()[0], core.Num(1.0)).Err() })
 					if err != nil {
 						return err
 					}

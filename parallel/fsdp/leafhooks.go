@@ -23,7 +23,6 @@ func (p *parameter) gradientHooks() []core.Hook {
 
 // runGradientHooks runs hooks on a reduced gradient, and accumulates the result in the gradient of the shard. It owns g.
 func (p *parameter) runGradientHooks(g *core.Tensor, hooks []core.Hook) error {
-	p.markGradient(g)
 	for _, h := range hooks {
 		err := p.runHook(h, autograd.WantHook, func() *core.Tensor { return g }, func(result *core.Tensor) error {
 			if result == nil {

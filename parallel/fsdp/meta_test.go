@@ -118,7 +118,7 @@ func TestMetaMemory(t *testing.T) {
 			return fmt.Errorf("a peak of %d bytes, the shards have %d", p, part)
 		}
 		for _, p := range nn.Parameters(m) {
-			if p.Size(0) != side/world || !p.RequiresGrad() {
+			if p.Parts().Local().Size(0) != side/world || !p.RequiresGrad() {
 				return fmt.Errorf("got a parameter of shape %v", p.Shape())
 			}
 		}

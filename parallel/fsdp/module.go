@@ -261,8 +261,17 @@ func (f *FullyShardedDataParallel) ClipGradNorm(maxNorm float64, o optim.ClipOpt
 	return f.tree.ClipGradNorm(maxNorm, o)
 }
 
-// Layout returns the layouts of all sharded parameters.
-func (f *FullyShardedDataParallel) Layout() []Layout { return f.tree.Layout() }
+// Settle reshards all units, such as those that [Options.KeepAfterForward] keeps unsharded. It is an error in the middle of a
+// pass.
+func (f *FullyShardedDataParallel) Settle() error {
+	for _, u := range f.units {
+		if u.activeForwards > 0 || u.inBackward {
+			return core.Errorf(core.StateError, "fsdp", "the unit %q is in the middle of a pass", u.Name())
+		}
+		u.Reshard()
+	}
+	return nil
+}
 
 // Close closes the units. The module's tensors stay shards.
 func (f *FullyShardedDataParallel) Close() error {

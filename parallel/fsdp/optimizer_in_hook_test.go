@@ -180,7 +180,7 @@ func stateOf(f *fsdp.FullyShardedDataParallel, optims map[string]*optim.Optimize
 			}
 		}
 		for _, x := range tensors {
-			v, err := core.Values[float64](op.To(x.Detach(), core.Float64))
+			v, err := values([]*core.Tensor{op.To(x.Detach(), core.Float64)})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", n.Name, err)
 			}

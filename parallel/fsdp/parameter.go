@@ -19,18 +19,17 @@ type parameter struct {
 	tensor *core.Tensor // the module's tensor: the full parameter if unit.usesFull, otherwise the shard
 	other  *core.Tensor // the other of the two; nil if replicated
 	shape  []int        // shape of the full parameter; of this rank's part of it, if that is a distributed tensor
-	rows   []int        // rank r has rows rows[r] to rows[r+1]
-	sizes  []int        // number of elements of each rank's shard
+	rows   []int        // rank r has rows rows[r] to rows[r+1]; of a parameter without dimensions every rank has all
+	sizes  []int        // number of elements that each rank gives to an all-gather: those of its shard
 
 	recorded         storageVersion // contents of the shard at [Unit.recordShards]
 	gatheredVersion  uint32         // version of the shard at the last all-gather
 	postForwardShard *core.Tensor   // with [Options.Partial], this rank's part between forward and backward
-	gradientDivision *core.Division // mark of the shard's gradients
 	removeHooks      func()
 
-	// A parameter may be a distributed tensor already, as with tensor parallelism. The ranks of the unit then shard the part that they all
-	// have, and the shard is a distributed tensor of more dimensions.
-	mesh *mesh.Mesh // of the shard; nil if the parameter is an ordinary tensor
+	// The shard is a distributed tensor. A parameter may be one already, as with tensor parallelism. The ranks of the unit then shard the
+	// part that they all have, and the shard is a distributed tensor of more dimensions.
+	mesh *mesh.Mesh // of the shard; nil if replicated
 
 	gradientPending bool         // this backward pass has yet to compute the gradient
 	gradientMissing bool         // the last backward pass on this rank has computed no gradient
@@ -55,7 +54,8 @@ func chunkRows(rows, n int) []int {
 	return list
 }
 
-// setLayout sets which rows each rank has of a parameter of the given shape. A parameter without dimensions is one row.
+// setLayout sets which rows each rank has of a parameter of the given shape. A parameter without dimensions is one row, of which every rank
+// has a copy: the optimisers of all ranks change theirs alike.
 func (p *parameter) setLayout(shape []int, ranks int) {
 	p.shape = slices.Clone(shape)
 	rows, width := 1, 1
@@ -75,16 +75,12 @@ func chunkSizes(rows []int, width int) []int {
 	return list
 }
 
-// shapeWithRows returns the parameter's shape with another number of rows.
-func (p *parameter) shapeWithRows(rows int) []int {
-	if len(p.shape) == 0 {
-		if rows == 1 {
-			return []int{}
-		}
-		return []int{0}
-	}
+// localShape returns the shape of this rank's shard.
+func (p *parameter) localShape() []int {
 	s := slices.Clone(p.shape)
-	s[0] = rows
+	if r := p.unit.rank(); len(s) > 0 {
+		s[0] = p.rows[r+1] - p.rows[r]
+	}
 	return s
 }
 
@@ -99,8 +95,37 @@ func (p *parameter) narrowRows(full *core.Tensor, from, to int) *core.Tensor {
 // localView returns this rank's rows of a full tensor, as a view in the shape of the shard.
 func (p *parameter) localView(full *core.Tensor) *core.Tensor {
 	r := p.unit.rank()
-	v := p.narrowRows(full, p.rows[r], p.rows[r+1])
-	return op.Reshape(v, p.shapeWithRows(p.rows[r+1]-p.rows[r])...)
+	if len(p.shape) == 0 {
+		return full
+	}
+	return op.Narrow(full, 0, p.rows[r], p.rows[r+1]-p.rows[r])
+}
+
+// offered returns what this rank gives to an all-gather: t, a tensor like the shard. Of a parameter without dimensions the first rank's
+// copy is taken.
+func (p *parameter) offered(t *core.Tensor) *core.Tensor {
+	if len(p.shape) == 0 && p.unit.rank() > 0 {
+		return op.Narrow(op.Reshape(t, 1), 0, 0, 0)
+	}
+	return t
+}
+
+// spread returns a full gradient and the number of its elements that each rank gets of a reduce-scatter. Of one without dimensions each
+// rank gets the sum.
+func (p *parameter) spread(g *core.Tensor) (*core.Tensor, []int) {
+	if len(p.shape) > 0 {
+		return g, p.sizes
+	}
+	n := len(p.sizes)
+	return op.Contiguous(op.Expand(op.Reshape(g, 1), n)), slices.Repeat([]int{1}, n)
+}
+
+// numel returns the number of elements of rank r's shard.
+func (p *parameter) numel(r int) int {
+	if len(p.shape) == 0 {
+		return 1
+	}
+	return p.sizes[r]
 }
 
 // part returns this rank's part of a distributed tensor, and an ordinary one as it is.
@@ -160,12 +185,13 @@ func (p *parameter) shardTensor() error {
 	p.other = full
 	if q := t.Parts(); q != nil {
 		p.other = q.With(full).Keep()
-		placements := tensor.Placements(t)
-		if u.options.Replicas != nil {
-			placements = append(placements, core.Replicate())
-		}
-		shard = tensor.Own(shard, p.mesh, append(placements, core.Shard(0)), t.Shape()).Keep()
 	}
+	placements := append(make([]core.Placement, 0, len(p.mesh.Shape())), tensor.Placements(t)...)
+	placements = placements[:cap(placements)] // along replicas it is replicated
+	if len(p.shape) > 0 {
+		placements[len(placements)-1] = core.Shard(0)
+	}
+	shard = tensor.Own(shard, p.mesh, placements, t.Shape()).Keep()
 	err := shard.Err()
 	if err == nil {
 		err = t.Exchange(shard)
@@ -176,38 +202,16 @@ func (p *parameter) shardTensor() error {
 		p.other = nil
 		return err
 	}
-	p.markSharded()
+	p.explain()
 	p.removeHooks = p.hookGradient(full)
 	full.EnsureAutogradMeta().StandFor(t.AutogradMeta())
 	return nil
 }
 
-// markSharded marks the shard, so that operations that need the full parameter fail with an error that names the parameter and
-// its unit.
-func (p *parameter) markSharded() {
-	s := p.shard()
-	s.EnsureAutogradMeta().Refuse(core.Errorf(core.StateError, "fsdp",
+// explain makes operations on the shard and ordinary tensors fail with an error that names the parameter and its unit.
+func (p *parameter) explain() {
+	p.shard().EnsureAutogradMeta().Explain(core.Errorf(core.StateError, "fsdp",
 		"parameter %s is sharded over ranks and is not gathered now: call the module %q itself, or register the method that uses it (register_fsdp_forward_method), or gather it (unshard); full_tensor() has its whole value, to_local() this rank's part", p.name, p.unit.options.Name))
-	if p.mesh != nil {
-		return // a distributed tensor knows of the other parts
-	}
-	s.Divide(&core.Division{Whole: "parameter " + p.name,
-		Advice: "full_tensor() of the parameter has the whole, and its to_local() the part as an ordinary tensor"})
-	p.gradientDivision = &core.Division{Whole: "the gradient of parameter " + p.name,
-		Advice: "full_tensor() of the gradient has the whole, its to_local() the part as an ordinary tensor, and clip_grad_norm_ knows its norm"}
-}
-
-// setGrad makes g, this rank's rows of the gradient, the gradient of the shard.
-func (p *parameter) setGrad(g *core.Tensor) {
-	p.markGradient(g)
-	p.shard().SetGrad(g)
-}
-
-// markGradient marks g, this rank's rows of the gradient.
-func (p *parameter) markGradient(g *core.Tensor) {
-	if p.gradientDivision != nil {
-		g.Divide(p.gradientDivision)
-	}
 }
 
 // localCopy returns a copy of this rank's rows of a full tensor, on the device of the shards. For a tensor of the meta device it
@@ -229,11 +233,14 @@ func (p *parameter) localCopy(full *core.Tensor) *core.Tensor {
 	for _, n := range p.sizes[:r] {
 		from += n
 	}
-	shard := meta.Part(full.Detach(), from, from+p.sizes[r], dev)
+	if len(p.shape) == 0 {
+		from = 0
+	}
+	shard := meta.Part(full.Detach(), from, from+p.numel(r), dev)
 	if shard.Err() != nil {
 		return core.ErrorTensor(core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, shard.Err()))
 	}
-	return op.Reshape(shard, p.shapeWithRows(p.rows[r+1]-p.rows[r])...)
+	return op.Reshape(shard, p.localShape()...)
 }
 
 // Materialize gives a tensor of the meta device, such as a module's buffer, its values on device dev. Memory is counted in
@@ -327,6 +334,6 @@ func (p *parameter) release() {
 		}
 	}
 	if meta := p.tensor.AutogradMeta(); meta != nil {
-		meta.Refuse(nil)
+		meta.Explain(nil)
 	}
 }

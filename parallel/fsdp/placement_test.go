@@ -3,7 +3,7 @@ package fsdp_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
@@ -13,6 +13,8 @@ import (
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
+	"github.com/plait-ml/plait/parallel/mesh"
+	"github.com/plait-ml/plait/parallel/tensor"
 	"github.com/stretchr/testify/require"
 )
 
@@ -111,34 +113,36 @@ func TestCase36And37StateAndBytes(t *testing.T) {
 	}
 }
 
-// TestLayout checks the rows of each rank: divisible by the number of ranks, not divisible, fewer than it, and a scalar. The
-// first replica is the primary one.
-func TestLayout(t *testing.T) {
+// TestPlacements checks the placements and parts of shards: divisible by the number of ranks, not divisible, fewer than it, and a scalar, of
+// which every rank has a copy.
+func TestPlacements(t *testing.T) {
 	spawn(t, 4, func(r *collective.Rank) error {
-		shards, copies, err := hybridGroups(r)
+		whole, err := mesh.New(r.World, []int{2, 2}, mesh.Options{Names: []string{"copies", "shards"}})
 		if err != nil {
 			return err
 		}
 		m := nn.NewSequential(nn.NewLinear(2, 5, nn.LinearOptions{NoBias: true}), nn.NewLinear(5, 4, nn.LinearOptions{NoBias: true}),
 			nn.NewLinear(4, 1, nn.LinearOptions{NoBias: true}), newScaleLayer())
-		f, err := fsdp.New(m, shards, nil, fsdp.Options{Replicas: copies})
+		f, err := fsdp.New(m, whole.Group(1), nil, fsdp.Options{Replicas: whole.Group(0), Mesh: whole})
 		if err != nil {
 			return err
 		}
-		ranks := []int{r.Rank / 2 * 2, r.Rank/2*2 + 1}
 		want := []struct {
-			name             string
-			shape            []int
-			offsets, lengths []int
+			placed  string
+			shape   []int
+			offsets []int // of each rank of a group
+			lengths []int
 		}{
-			{"0.weight", []int{5, 2}, []int{0, 3}, []int{3, 2}}, {"1.weight", []int{4, 5}, []int{0, 2}, []int{2, 2}},
-			{"2.weight", []int{1, 4}, []int{0, 1}, []int{1, 0}}, {"3.scale", []int{}, []int{0, 1}, []int{1, 0}},
+			{"[Replicate(), Shard(0)]", []int{5, 2}, []int{0, 3}, []int{3, 2}}, {"[Replicate(), Shard(0)]", []int{4, 5}, []int{0, 2}, []int{2, 2}},
+			{"[Replicate(), Shard(0)]", []int{1, 4}, []int{0, 1}, []int{1, 0}}, {"[Replicate(), Replicate()]", []int{}, nil, nil},
 		}
-		for i, l := range f.Layout() {
-			w := fsdp.Layout{Name: want[i].name, Shape: want[i].shape, DType: core.Float64, Ranks: ranks, Offsets: want[i].offsets,
-				Lengths: want[i].lengths, Index: r.Rank % 2, Primary: r.Rank < 2}
-			if !reflect.DeepEqual(l, w) {
-				return fmt.Errorf("rank %d: got %+v, want %+v", r.Rank, l, w)
+		for i, p := range nn.Parameters(m) {
+			w, local := want[i], p.Parts().Local().Shape()
+			if got := p.Parts().String(); got != w.placed || !slices.Equal(p.Shape(), w.shape) {
+				return fmt.Errorf("parameter %d is placed %v and has shape %v, want %v, %v", i, got, p.Shape(), w.placed, w.shape)
+			}
+			if at := r.Rank % 2; len(w.shape) > 0 && (local[0] != w.lengths[at] || tensor.Offset(p)[0] != w.offsets[at]) {
+				return fmt.Errorf("rank %d: parameter %d has a part of shape %v at %v, want %d rows at %d", r.Rank, i, local, tensor.Offset(p), w.lengths[at], w.offsets[at])
 			}
 		}
 		return f.Close()

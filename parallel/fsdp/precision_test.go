@@ -59,7 +59,7 @@ func TestCase28MixedPrecision(t *testing.T) {
 				if m.Weight.DType() != double || g.DType() != double {
 					return fmt.Errorf("shard and gradient are %v and %v", m.Weight, g)
 				}
-				got, err := core.Values[float64](g)
+				got, err := values([]*core.Tensor{g})
 				if err != nil {
 					return err
 				}

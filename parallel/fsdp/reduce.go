@@ -36,10 +36,9 @@ func (u *Unit) reduce() error {
 	}
 	ins, outs, sizes := make([]*core.Tensor, len(params)), make([]*core.Tensor, len(params)), make([][]int, len(params))
 	inPlace := true // the reduce-scatter writes the shards' gradients directly
-	for i, p := range params {
+	for _, p := range params {
 		s := p.shard()
 		d := u.reduceDType(p)
-		sizes[i] = p.sizes
 		inPlace = inPlace && s.Grad() == nil && len(p.gradientHooks()) == 0 && d == s.DType() && s.Device() == u.device && p.partialGradient == nil && !u.defersAllReduce()
 	}
 	t := u.tree
@@ -69,7 +68,10 @@ func (u *Unit) reduce() error {
 			if err := g.Err(); err != nil {
 				return err
 			}
-			ins[i] = g
+			ins[i], sizes[i] = p.spread(g)
+			if err := ins[i].Err(); err != nil {
+				return err
+			}
 			if !inPlace {
 				outs[i] = emptyLikeShard(p, d)
 			}
@@ -87,7 +89,7 @@ func (u *Unit) reduce() error {
 	})
 	for i, p := range params {
 		if inPlace {
-			p.setGrad(outs[i])
+			p.shard().SetGrad(outs[i])
 		}
 	}
 	t.holdGradients(params)
@@ -198,7 +200,7 @@ func (p *parameter) accumulate(g *core.Tensor) error {
 	}
 	own := g.Detach().Keep()
 	own.Storage().SetCategory(core.Gradient)
-	p.setGrad(own)
+	s.SetGrad(own)
 	return nil
 }
 

@@ -71,12 +71,13 @@ func (u *Unit) SummonBegin(o SummonOptions) error {
 
 // summon is SummonBegin for one unit.
 func (u *Unit) summon(o SummonOptions) error {
+	u.summoned = true
 	err := u.Unshard()
 	first := !o.First || u.rank() == 0 && (u.options.Replicas == nil || u.options.Replicas.Rank() == 0)
 	for _, p := range u.params {
 		if g := p.shard().Grad(); err == nil && o.Gradients && g != nil && !u.replicated() {
 			var full *core.Tensor
-			if full, err = p.gatherParts(g); err == nil {
+			if full, err = p.gatherShards(g); err == nil {
 				p.full().SetGrad(full)
 			}
 		}
@@ -89,7 +90,7 @@ func (u *Unit) summon(o SummonOptions) error {
 	}()
 	for i, p := range u.params {
 		if err == nil && p.full().DType() != p.shard().DType() {
-			core.WithCategory(core.Communication, func() { uncast[i], err = p.gatherParts(p.shard()) })
+			core.WithCategory(core.Communication, func() { uncast[i], err = p.gatherShards(p.shard()) })
 		}
 	}
 	if err != nil {
@@ -216,6 +217,7 @@ func (u *Unit) unsummon(o SummonOptions) (err error) {
 			}
 		})
 	})
+	u.summoned = false
 	u.Reshard()
 	return err
 }
@@ -253,7 +255,7 @@ func (f *FullyShardedDataParallel) FullStateDict(to core.Device, rank0 bool) (ma
 		if p := owner[n.Tensor]; p != nil {
 			full.Release()
 			var err error
-			if full, err = p.gatherParts(p.sharded()); err != nil {
+			if full, err = p.whole(); err != nil {
 				return nil, err
 			}
 		}

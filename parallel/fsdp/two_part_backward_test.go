@@ -70,7 +70,7 @@ func runPasses(f *fsdp.FullyShardedDataParallel, rank int, passes []pass) (all [
 		}
 	}
 	for _, t := range nn.Parameters(f.Module) {
-		v, err := core.Values[float64](t.Grad())
+		v, err := values([]*core.Tensor{t.Grad()})
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 type Unit struct {
 	group            *collective.Group // shard group; nil if the parameters are replicated
 	options          Options
+	mesh             *mesh.Mesh // of ordinary parameters' shards: [Options.Mesh], or the ranks of group in a row
 	params           []*parameter
 	device           core.Device
 	stream           core.Stream       // compute stream, which owns the full parameters' memory
@@ -29,7 +30,8 @@ type Unit struct {
 	usesFull        bool       // the module's tensors are the full parameters
 	shardsReady     core.Event // the shards were not written after this event: see [Unit.recordShards]
 	reshardSkipped  bool       // left unsharded after a pass, for backward or the next forward
-	manualUnshard   bool       // unsharded by [Unit.Unshard], until [Unit.Reshard]
+	manualUnshard   bool       // unsharded by [Unit.Unshard], until [Unit.Reshard] or the next forward pass
+	summoned        bool       // unsharded by [Unit.Summon]
 	activeForwards  int        // number of forward passes in the unit
 	skippedForwards int        // number of forward calls that only pass an error on
 	activeSummons   int        // number of [Unit.SummonBegin] without [Unit.SummonEnd]
@@ -72,8 +74,15 @@ func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) 
 	if group != nil && group.Size() == 1 && o.Offload == nil && o.Precision.Param == nil {
 		group = nil
 	}
-	u := &Unit{group: group, options: o, reduceGradients: true, allReduceGradients: true, reshardAfterBackward: true}
+	u := &Unit{group: group, options: o, mesh: o.Mesh, reduceGradients: true, allReduceGradients: true, reshardAfterBackward: true}
 	problem := o.check(group)
+	if u.mesh == nil && group != nil {
+		m, err := mesh.New(group, []int{group.Size()}, mesh.Options{Groups: []*collective.Group{group}})
+		if err != nil {
+			return nil, err
+		}
+		u.mesh = m
+	}
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {
 		if seen[n.Tensor] {
@@ -117,7 +126,7 @@ func (u *Unit) checkParam(p *parameter) error {
 	if err := part(t).Usable("fsdp"); err != nil {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, err)
 	}
-	if meta := t.AutogradMeta(); meta != nil && meta.Refused() != nil {
+	if meta := t.AutogradMeta(); meta != nil && meta.Explained() != nil {
 		return core.Errorf(core.StateError, "fsdp", "parameter %s is sharded over ranks already", p.name)
 	}
 	if !t.IsLeaf() {
@@ -147,6 +156,9 @@ func (u *Unit) checkParam(p *parameter) error {
 func (u *Unit) checkDistributed(p *parameter) error {
 	t := p.tensor
 	q := t.Parts()
+	if q == nil && !u.replicated() {
+		p.mesh = u.mesh
+	}
 	if q == nil || u.worldSize() == 1 && u.options.Mesh == nil {
 		return nil
 	}
@@ -165,13 +177,9 @@ func (u *Unit) checkDistributed(p *parameter) error {
 	if err != nil {
 		return core.Errorf(core.ValueError, "fsdp", "parameter %s is distributed over the mesh %v and cannot be sharded over the mesh %v, want two slices of one mesh along different dimensions, such as mesh[\"tp\"] and mesh[\"dp\"]: %w", p.name, m, u.options.Mesh, err)
 	}
-	if u.replicated() {
-		return nil
+	if !u.replicated() {
+		p.mesh = joined
 	}
-	if t.Dim() == 0 {
-		return core.Errorf(core.ValueError, "fsdp", "parameter %s is distributed and has no dimension to shard: ignore it, or give it one", p.name)
-	}
-	p.mesh = joined
 	return nil
 }
 
@@ -294,7 +302,7 @@ func (u *Unit) Take(from *Unit, t *core.Tensor, name string) error {
 		from.params = append(from.params[:i:i], from.params[i+1:]...)
 		p.unit, p.name = u, name
 		if !u.replicated() {
-			p.markSharded()
+			p.explain()
 		}
 		u.params = append(u.params, p)
 		return nil

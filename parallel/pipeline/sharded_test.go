@@ -15,6 +15,7 @@ import (
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
 	"github.com/plait-ml/plait/parallel/internal/worldtest"
+	"github.com/plait-ml/plait/parallel/tensor"
 )
 
 // averaged returns the gradients of a model that gets the parts of a batch in order: of each micro-batch the average over the
@@ -155,17 +156,8 @@ func (s *Schedule) stagesOf(device int) (list []int) {
 
 // gradient returns the full gradient of a divided parameter.
 func gradient(f *fsdp.FullyShardedDataParallel, n nn.Named) ([]float64, error) {
-	for _, u := range f.Tree().Units() {
-		for _, l := range u.Layout() {
-			if l.Name != n.Name {
-				continue
-			}
-			full, err := u.Assemble(n.Name, n.Tensor.Grad())
-			if err != nil {
-				return nil, err
-			}
-			return core.Values[float64](full)
-		}
+	if err := f.Settle(); err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("no unit has %s", n.Name)
+	return core.Values[float64](tensor.Full(n.Tensor.Grad()))
 }

@@ -32,6 +32,9 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 		return fail(err)
 	}
 	inPlace := strings.HasSuffix(a.Op, "_")
+	if inPlace && list[0] != nil && list[0].apart {
+		return fail(core.Errorf(core.StateError, a.Op, "got a view of a distributed tensor whose elements had to move to another rank, placed %v, so the change would be lost: change the tensor itself, as with where or masked_fill, or its to_local(), or redistribute it before the view", list[0]))
+	}
 	rule := op.RuleOf(a.Op)
 	if out, ok := p.random(a, u, list); ok {
 		return out
@@ -71,6 +74,7 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 	if inPlace {
 		return u.Tensors[:1]
 	}
+	apart := movedView(a.Op, list, chosen)
 	for i, t := range out {
 		for _, q := range list {
 			if q != nil && t == q.here {
@@ -78,8 +82,30 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 			}
 		}
 		out[i] = wrap(p.results(chosen, i, t.Shape()), t)
+		if q, ok := out[i].Parts().(*parts); ok {
+			q.apart = apart
+		}
 	}
 	return out
+}
+
+// movedView reports whether the results of an op would be views of an input that was moved for it, or of a copy.
+func movedView(name string, list []*parts, chosen []op.Strategy) bool {
+	row := op.Lookup(name)
+	if row == nil || !row.Shares {
+		return false
+	}
+	for i, q := range list {
+		if q == nil {
+			continue
+		}
+		for axis, way := range chosen {
+			if q.apart || way.In[i] != q.placements[axis] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // inputs returns the use of an op, and where its inputs are: nil for what is absent or a number.
@@ -104,6 +130,9 @@ func (p *parts) inputs(a core.Application) (*op.Use, []*parts, error) {
 		q, ok := t.Parts().(*parts)
 		switch {
 		case !ok && t.Dim() > 0:
+			if err := explained(u.Tensors); err != nil {
+				return nil, nil, err
+			}
 			return nil, nil, core.Errorf(core.TypeError, a.Op, "input %d is an ordinary tensor of shape %v and another is distributed: distribute it, or use the other's local part", i, t.Shape())
 		case !ok:
 			q = &parts{layout: layout{p.mesh, nil, make([]core.Placement, len(p.placements))}, here: t}
@@ -113,6 +142,19 @@ func (p *parts) inputs(a core.Application) (*op.Use, []*parts, error) {
 		list[i] = q
 	}
 	return u, list, nil
+}
+
+// explained returns what an input says of its use beside ordinary tensors, or nil: see [core.AutogradMeta.Explain].
+func explained(inputs []*core.Tensor) error {
+	for _, t := range inputs {
+		if t == nil || t.Parts() == nil {
+			continue
+		}
+		if meta := t.AutogradMeta(); meta != nil && meta.Explained() != nil {
+			return meta.Explained()
+		}
+	}
+	return nil
 }
 
 func withoutRule(name string, list []*parts) error {

@@ -13,6 +13,8 @@ import (
 type parts struct {
 	layout
 	here *core.Tensor // this rank's part
+	// apart says that on one device it would be a view of another tensor, and that it has a copy of the elements because they had to move.
+	apart bool
 
 	mu   sync.Mutex
 	uses map[uint64]*core.Tensor // see use
@@ -86,12 +88,12 @@ func (p *parts) Beside(q core.Parts) bool {
 	return ok && same(p.mesh, other.mesh)
 }
 
-func (p *parts) Combine(t *core.Tensor, c core.Combination) *core.Tensor {
+func (p *parts) Combine(purpose string, t *core.Tensor, c core.Combination) *core.Tensor {
 	for i := range p.placements {
 		if t.Err() != nil {
 			break
 		}
-		t = combined(p.mesh.Group(i), t, c)
+		t = combined(p.mesh.Group(i).For(purpose), t, c)
 	}
 	return t
 }

@@ -67,10 +67,13 @@ func MSE(y, want *core.Tensor) *core.Tensor {
 	return op.Mean(op.Mul(e, e), nil, false)
 }
 
-// Values returns all elements of the tensors, one after the other.
+// Values returns all elements of the tensors, one after the other; of a distributed tensor those of this rank's part.
 func Values(tensors []*core.Tensor) ([]float64, error) {
 	var all []float64
 	for _, p := range tensors {
+		if parts := p.Parts(); parts != nil {
+			p = parts.Local()
+		}
 		v, err := core.Values[float64](p)
 		if err != nil {
 			return nil, err

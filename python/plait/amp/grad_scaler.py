@@ -96,9 +96,8 @@ class GradScaler(_core.ObjectOwner):
             self._agree(optimizer)
 
     def _groups(self, optimizer: Optimizer) -> list[Any]:
-        """Returns the groups of ranks that have parts of an optimiser's parameters, the same on all of them."""
-        params = (p for group in optimizer.param_groups for p in group["params"])
-        return list(dict.fromkeys(g for p in params if getattr(p, "divided", False) for g in p.ranks if g is not None))
+        """Returns groups of ranks that decide together, beside those of the meshes of distributed gradients."""
+        return []
 
     def _agree(self, optimizer: Optimizer) -> None:
         """Tells the ranks that have the rest of the parameters what was found, and hears what they found."""

@@ -27,19 +27,39 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @contextlib.contextmanager
 def whole(tensor: Tensor) -> Iterator[Tensor]:
-    """Inside, what to initialise in the place of a tensor: itself, or the whole of which it is a rank's part.
+    """Inside, what to initialise in the place of a tensor: itself, or an ordinary tensor for a distributed one.
 
-    The whole has no memory: at the end, the part's values are made alone.
+    At the end each rank takes its part of the ordinary tensor. All ranks draw the same random numbers.
     """
-    if hasattr(tensor, "as_whole"):
-        with tensor.as_whole() as stand_in:
-            yield stand_in
-    else:
+    if type(tensor).__name__ in ("Tensor", "Parameter"):  # most are, and need no import
         yield tensor
+        return
+    from plait.distributed.tensor._alike import laid_like
+    from plait.distributed.tensor._dtensor import is_distributed
+
+    if not is_distributed(tensor):
+        yield tensor
+        return
+    given = _ops.empty(tuple(tensor.shape), dtype=tensor.dtype, device=tensor.device)
+    yield given
+    with no_grad():
+        tensor.copy_(laid_like(given, tensor))
 
 
 def _initialiser(function: F) -> F:
-    """Makes a function that overwrites a tensor one that records no gradients and knows divided parameters."""
+    """Makes a function that overwrites a tensor one that records no gradients."""
+
+    @functools.wraps(function)
+    def run(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        with no_grad():
+            function(tensor, *args, **kwargs)
+        return tensor
+
+    return run  # type: ignore[return-value]
+
+
+def _whole_initialiser(function: F) -> F:
+    """Makes an initialiser of a function that needs all elements of a distributed tensor at once."""
 
     @functools.wraps(function)
     def run(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -77,7 +97,7 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """Returns how many inputs an output of a weight has, and how many outputs an input."""
     if tensor.dim() < 2:
         raise ValueError(f"init: fan in and fan out need 2 dimensions or more, got shape {list(tensor.shape)}")
-    shape = getattr(tensor, "whole_shape", tensor.shape)
+    shape = tensor.shape
     field = math.prod(shape[2:])
     return shape[1] * field, shape[0] * field
 
@@ -132,7 +152,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     return _ops.zero_(tensor)
 
 
-@_initialiser
+@_whole_initialiser
 def eye_(tensor: Tensor) -> Tensor:
     """Makes a matrix the identity, as far as it is square."""
     if tensor.dim() != 2:
@@ -140,7 +160,7 @@ def eye_(tensor: Tensor) -> Tensor:
     return _ops.copy_(tensor, _ops.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
-@_initialiser
+@_whole_initialiser
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Makes a convolution's weight pass its inputs on: 1 at the centre of matching channels, else 0."""
     shape = tensor.shape
@@ -220,7 +240,7 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
-@_initialiser
+@_whole_initialiser
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """Fills with a random (semi-)orthogonal matrix times gain; later dimensions count as one (Saxe et al., 2013)."""
     if tensor.dim() < 2:
@@ -236,7 +256,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     return _ops.copy_(tensor, _ops.mul(_ops.reshape(q, tuple(tensor.shape)), float(gain)))
 
 
-@_initialiser
+@_whole_initialiser
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
     """Fills a matrix with normal random numbers, and a share `sparsity` of each column with 0 (Martens, 2010)."""
     if tensor.dim() != 2:

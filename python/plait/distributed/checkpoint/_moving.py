@@ -10,7 +10,6 @@ from plait import _core, _ops
 from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._groups import is_initialized, resolve_group
-from plait.distributed._placement import placement_of
 from plait.nn.modules._state import varies
 
 
@@ -24,15 +23,8 @@ def reshard(have: dict[str, Tensor], want: dict[str, Tensor]) -> None:
 
 
 def describe_pieces(tensors: dict[str, Tensor]) -> list[tuple[dict[str, Any], int]]:
-    """Returns, for each tensor, its name and placement as the engine needs them, and its handle."""
-    pieces: list[tuple[dict[str, Any], int]] = []
-    for name, t in tensors.items():
-        placed = placement_of(t)
-        if placed is None:
-            pieces.append(({"name": name, "any": varies(t)}, t._h))
-        elif 0 not in t.shape:  # otherwise the rank has no part of it
-            pieces.append(({"name": name, "shape": placed.shape, "offset": placed.offset}, t._h))
-    return pieces
+    """Returns, for each tensor, what the engine needs to know of it, and its handle."""
+    return [({"name": name, "any": varies(t)}, t._h) for name, t in tensors.items()]
 
 
 def gather_full(tensors: dict[str, Tensor], here: bool, device: Any) -> dict[str, Tensor]:
@@ -46,8 +38,6 @@ def gather_full(tensors: dict[str, Tensor], here: bool, device: Any) -> dict[str
     whole: dict[str, Tensor] = {}
     if here:
         for name, t in tensors.items():
-            placed = placement_of(t)
-            shape = t.shape if placed is None else placed.shape
-            whole[name] = _ops.empty(shape, dtype=t.dtype, device=t.device if device is None else device)
+            whole[name] = _ops.empty(t.shape, dtype=t.dtype, device=t.device if device is None else device)
     reshard(tensors, whole)
     return whole

@@ -8,10 +8,9 @@ from typing import Any
 from plait import _ops
 from plait._errors import CheckpointError
 from plait._tensor import Tensor
-from plait.distributed._placement import copy_placement, local_part, placement_of, reshard, set_placement
 from plait.distributed.checkpoint.metadata import Metadata
 from plait.distributed.tensor._alike import empty_like, laid_like
-from plait.distributed.tensor._dtensor import DTensor
+from plait.distributed.tensor._dtensor import is_distributed
 from plait.nn.modules._state import varies, vary
 from plait.nn.modules.module import Module
 from plait.nn.parallel.data_parallel import DataParallel
@@ -37,27 +36,26 @@ def unwrapped_names(model: Module) -> Callable[[str], str]:
 
 
 def model_state(model: Module) -> dict[str, Any]:
-    """Returns a model's state by unwrapped name. The tensors share the model's memory and have a placement."""
+    """Returns a model's state by unwrapped name. The tensors share the model's memory."""
     plain = unwrapped_names(model)
     for p in model.parameters():
         reshard(p)
     return {
-        plain(name): vary(set_placement(v.detach(), placement_of(v)), varies(v)) if isinstance(v, Tensor) else v
+        plain(name): vary(v.detach(), varies(v)) if isinstance(v, Tensor) else v
         for name, v in model.state_dict(keep_vars=True).items()
     }
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
-    """Returns an optimiser's state. Tensors of a parameter's shape have the parameter's placement."""
+    """Returns an optimiser's state."""
     params = parameters(optimizer)
     for p in params.values():
         reshard(p)
     state = optimizer.state_dict()
     numbers = {"step", getattr(optimizer, "_count", "step"), *getattr(optimizer, "_numbers", ())}
-    states = States({}, params, numbers)
-    for n, kept in state["state"].items():
-        states[n] = states.placed(n, kept)
-    state["state"] = states
+    # The optimiser may change its own dicts later.
+    kept = {n: dict(s) if isinstance(s, dict) else s for n, s in state["state"].items()}
+    state["state"] = States(kept, params, numbers)
     return state
 
 
@@ -66,16 +64,18 @@ def parameters(optimizer: Optimizer) -> dict[Any, Tensor]:
     return dict(enumerate(p for g in optimizer.param_groups for p in g["params"]))
 
 
+def reshard(tensor: Any) -> None:
+    """Reshards a sharded parameter if it is gathered, for example after a forward pass."""
+    if hasattr(tensor, "reshard"):
+        tensor.reshard()
+
+
 def part_for(value: Any, model: Tensor) -> Any:
-    """Returns what a rank keeps of a full tensor for `model`: all of it, a part of it, or a distributed tensor."""
-    if isinstance(model, DTensor) and isinstance(value, Tensor) and value.dim() == model.dim():
+    """Returns what a rank keeps of a full tensor for `model`: all of it, or a distributed tensor."""
+    reshard(model)
+    if is_distributed(model) and isinstance(value, Tensor) and value.dim() == model.dim():
         return laid_like(value, model)
-    return local_part(value, model)
-
-
-def divided(value: Any) -> bool:
-    """Whether a value is a distributed tensor or a part of a sharded one."""
-    return isinstance(value, DTensor) or placement_of(value) is not None
+    return value
 
 
 class States(dict[Any, Any]):
@@ -91,21 +91,6 @@ class States(dict[Any, Any]):
         super().__init__(states)
         self.params, self.numbers = params, numbers
         self.made: Metadata | None = None  # the checkpoint whose entries `make` has created
-
-    def placed(self, key: Any, kept: Any) -> Any:
-        """Returns a copy of a parameter's state, where tensors of its shape have its placement.
-
-        It is a copy because the optimiser may change its own dict later.
-        """
-        param = self.params.get(key)
-        if not isinstance(kept, dict):
-            return kept
-        if param is None or placement_of(param) is None:
-            return dict(kept)
-        return {
-            k: copy_placement(v.detach(), param) if isinstance(v, Tensor) and k not in self.numbers else v
-            for k, v in kept.items()
-        }
 
     def local_part(self, key: Any, kept: dict[str, Any]) -> dict[str, Any]:
         """Returns a parameter's state with this rank's parts of full tensors."""
@@ -151,14 +136,11 @@ class States(dict[Any, Any]):
     def empty(self, key: Any, name: str, shape: Sequence[int], dtype: Any) -> Tensor:
         """Returns an empty tensor for this rank's part of a field with the given full shape."""
         param, place = self.params[key], self.get(key)
-        placement = None if name in self.numbers else placement_of(param)
         if isinstance(place, Awaited) and place.full:
             return _ops.empty(shape, dtype=dtype, device=place.device or param.device)
-        if isinstance(param, DTensor) and name not in self.numbers and len(shape) == param.dim() > 0:
+        if is_distributed(param) and name not in self.numbers and len(shape) == param.dim() > 0:
             return empty_like(param, shape, dtype)
-        if placement is None or tuple(shape) != placement.shape:
-            return _ops.empty(shape, dtype=dtype, device=param.device)
-        return set_placement(_ops.empty(param.shape, dtype=dtype, device=param.device), placement)
+        return _ops.empty(shape, dtype=dtype, device=param.device)
 
 
 def _split(entry: str, keys: dict[str, Any]) -> tuple[Any, str]:

@@ -15,12 +15,10 @@ from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._groups import get_rank, is_initialized, resolve_group
 from plait.distributed._objects import broadcast_object_list
-from plait.distributed._placement import placement_of, set_placement
 from plait.distributed.checkpoint._moving import gather_full, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
 from plait.distributed.checkpoint._states import (
     States,
-    divided,
     flat_states,
     model_state,
     nested,
@@ -181,7 +179,7 @@ def set_model_state_dict(
         if name not in missing and isinstance(target, Tensor):
             source = part_for(model_state_dict[name], target)
             fits = isinstance(source, DTensor) == isinstance(target, DTensor)
-            if not fits or source.shape != target.shape or placement_of(source) not in (None, placement_of(target)):
+            if not fits or source.shape != target.shape:
                 raise ValueError(f"set_model_state_dict: {name!r}: got {_described(source)}, want {_described(target)}")
             pairs.append((target, source))
     for target, source in pairs:
@@ -255,7 +253,7 @@ def _gather_and_move(state: dict[str, Any], whole: bool, where: device | None, h
     """Returns a state with full tensors or pieces, moved to `where` if given. It is empty unless `here`."""
     gathers: dict[str, Tensor] = {}
     if whole:
-        pieces = {n: t for n, t in flatten(state).items() if divided(t)}
+        pieces: dict[str, Tensor] = {n: t for n, t in flatten(state).items() if isinstance(t, DTensor)}
         if pieces:
             gathers = gather_full(pieces, here, where)
     if not here:
@@ -265,7 +263,7 @@ def _gather_and_move(state: dict[str, Any], whole: bool, where: device | None, h
         if name in gathers:
             return gathers[name]
         if isinstance(value, Tensor) and where is not None:
-            return vary(set_placement(value.to(where), placement_of(value)), varies(value))
+            return vary(value.to(where), varies(value))
         return value
 
     return fill(state, take)

@@ -23,7 +23,7 @@ from plait.nn.parameter import Parameter
 __all__ = ["fully_shard", "register_fsdp_forward_method"]
 
 
-def shard_and_replica_groups(mesh: Any, what: str) -> tuple[ProcessGroup | None, ProcessGroup | None]:
+def shard_and_replica_groups(mesh: Any, what: str) -> tuple[ProcessGroup, ProcessGroup | None]:
     """Returns the group to shard over, and the group of ranks with the same shards, if there is one."""
     if mesh is None:
         return resolve_group(None, what), None
@@ -91,9 +91,10 @@ def fully_shard(
     if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
         raise TypeError(f"fully_shard: want a CPUOffloadPolicy, got {type(offload_policy).__name__}")
     groups = shard_and_replica_groups(mesh, "fully_shard")
+    on = mesh if isinstance(mesh, DeviceMesh) else DeviceMesh.from_group(groups[0], "cpu")
     keep, partial = parse_reshard_after_forward(reshard_after_forward, groups[0])
     offload = isinstance(offload_policy, CPUOffloadPolicy)
-    options = UnitOptions(groups, mesh if isinstance(mesh, DeviceMesh) else None, keep, partial, mp_policy, offload)
+    options = UnitOptions(groups, on, keep, partial, mp_policy, offload)
     make_unit(modules, options, {id(p) for p in ignored_params or ()})
     for m in modules:
         accept_full_state_dicts(m)

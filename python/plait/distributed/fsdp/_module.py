@@ -15,13 +15,12 @@ from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce, reduce_scatter_tensor
 from plait.distributed._groups import ProcessGroup
-from plait.distributed._placement import local_part
 from plait.distributed._work import ReduceOp
 from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.fsdp._unit import Part, ShardedParameter, Tree, Unit, UnitParameter
+from plait.distributed.fsdp._unit import ShardedParameter, Tree, Unit
 from plait.distributed.fsdp.api import precision_of
 from plait.distributed.tensor._alike import laid_like
-from plait.distributed.tensor._dtensor import DTensor
+from plait.distributed.tensor._dtensor import is_distributed
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import tensors_in, to_device
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
@@ -35,7 +34,7 @@ class UnitOptions(NamedTuple):
     """The options of a unit."""
 
     groups: tuple[ProcessGroup | None, ProcessGroup | None]  # to shard over, and of the ranks with the same shards
-    mesh: DeviceMesh | None = None  # of both groups, as far as it was given
+    mesh: DeviceMesh  # of the first group, or of both
     keep: bool | None = None  # whether parameters stay gathered after forward; None: only those of the root unit
     partial: int = 0  # ranks to shard over between forward and backward; 0 means all
     precision: Any = None  # a mixed precision policy
@@ -68,7 +67,7 @@ def make_unit(
     ignored, given = ignored | (shared_above or set()), ignored
     named: dict[Parameter, str] = {}
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    shared: dict[UnitParameter, tuple[Unit, str]] = {}
+    shared: dict[ShardedParameter, tuple[Unit, str]] = {}
     for number, module in enumerate(modules):
         if unit_of(module) is not None:
             raise RuntimeError(f"fully_shard: {type(module).__name__} was given to fully_shard before")
@@ -83,13 +82,13 @@ def make_unit(
                     raise RuntimeError(
                         f"fully_shard: parameter {label}{key} has no shape yet; run a batch through the module first"
                     )
-                if isinstance(p, UnitParameter):
+                if isinstance(p, ShardedParameter):
                     shared[p] = p._unit()[0], label + key
                 else:
                     named[p] = label + key
         for label, owner, theirs in _shared_from_below(module, prefix):
             for key, p in owner._parameters.items():
-                if p is not None and id(p) in theirs - ignored and not isinstance(p, UnitParameter):
+                if p is not None and id(p) in theirs - ignored and not isinstance(p, ShardedParameter):
                     named.setdefault(p, label + key)
     devices = [get_default_device() if p.is_meta else p.device for p in named]
     where = devices[0] if devices else None
@@ -113,7 +112,7 @@ def make_unit(
     for p, (other, label) in shared.items():
         if other is not unit:
             check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h, label))
-            UnitParameter._make(p, unit, label)
+            ShardedParameter._make(p, unit, label)
     unit.reshard_by_default, unit.ignored, unit.device = options.keep is None, ignored, where
     unit.shared_above = shared_above or set()
     for module in modules:
@@ -223,7 +222,7 @@ def run_gathered(module: Module, function: Callable[..., Any], args: tuple[Any, 
 def _check_new_parameters(module: Module, unit: Unit) -> None:
     """Raises an error if parameters were added to the module after it was sharded. Other changes are allowed."""
     for name, p in module.named_parameters():
-        if not isinstance(p, UnitParameter) and id(p) not in unit.ignored:
+        if not isinstance(p, ShardedParameter) and id(p) not in unit.ignored:
             raise RuntimeError(
                 f"fsdp: parameter {name} was created after its module was sharded over ranks: its gradient would not "
                 "be averaged; create parameters before, or ignore its module"
@@ -266,7 +265,7 @@ class FSDPModule(Module):
             check(_core.bind_FsdpUnitSet(unit.handle, what, on))
 
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
-        """Gathers the unit's parameters, until `reshard`.
+        """Gathers the unit's parameters, until `reshard`, or until the next pass of the module frees them.
 
         Args:
             async_op: return a handle, whose `wait` makes the parameters full
@@ -372,16 +371,6 @@ class FSDPModule(Module):
         """Returns self: sharding has already given the tensors of a module on the meta device memory and values."""
         return self
 
-    def fsdp_layout(self) -> list[Any]:
-        """Returns the layout of each parameter of this module and its children: see `ParameterLayout`."""
-        names = {id(p): n for n, p in self.named_parameters()}
-        by_label: dict[tuple[int, str], str] = {}
-        for p in self.parameters():
-            if isinstance(p, UnitParameter):
-                unit, label = p._unit()
-                by_label[id(unit), label] = names[id(p)]
-        return [x._replace(name=by_label.get((id(u), x.name), x.name)) for u in self._units(True) for x in u.layout()]
-
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise TypeError(f"{type(self).__name__} belongs to its rank and cannot be copied; copy the module before")
 
@@ -411,25 +400,11 @@ def accept_full_state_dicts(module: Module) -> None:
 
 
 def _shard_full_values(module: Module, state: dict[str, Any], prefix: str, metadata: Any, *rest: Any) -> None:
-    """A hook before `load_state_dict`: replaces full tensors by this rank's rows."""
-    errors = rest[3]
+    """A hook before `load_state_dict`: replaces full tensors by distributed ones that lie as the parameters do."""
     for name, p in module._parameters.items():
         value = state.get(prefix + name)
-        if isinstance(p, DTensor) and isinstance(value, Tensor) and value.shape == p.shape:
+        if p is not None and is_distributed(p) and isinstance(value, Tensor) and value.shape == p.shape:
             state[prefix + name] = laid_like(value.detach(), p)
-        if not isinstance(p, ShardedParameter) or not isinstance(value, Tensor):
-            continue
-        if p._unit()[0].gathered() or isinstance(value, Part):
-            continue
-        whole = p.whole_shape
-        if value.shape == whole:
-            state[prefix + name] = local_part(value.detach(), p)
-            continue
-        errors.append(
-            f"size mismatch for {prefix}{name}: the shape in the state is {list(value.shape)}, the parameter's is "
-            f"{list(whole)}, sharded over ranks"
-        )
-        state[prefix + name] = p.detach()
 
 
 @contextlib.contextmanager

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from plait._tensor import Tensor
-from plait.distributed._placement import local_part
+from plait.distributed.checkpoint._states import part_for
 from plait.distributed.checkpoint.state_dict import optimizer_state_of, state_from_rank0
 from plait.distributed.fsdp._module import FSDPModule, unit_of
-from plait.distributed.fsdp._unit import Shard
 from plait.distributed.fsdp.api import OptimStateDictConfig, StateDictConfig, StateDictType, configs_of
 from plait.nn.modules.module import Module
 
@@ -85,7 +84,7 @@ class StateMethods(FSDPModule):
         if kind is not StateDictType.FULL_STATE_DICT:
             for name, value in state.items():
                 if config.offload_to_cpu and isinstance(value, Tensor):
-                    state[name] = value.on_cpu() if isinstance(value, Shard) else value.to("cpu")
+                    state[name] = value.to("cpu")
             return state
         rank0 = getattr(config, "rank0_only", False)
         for name, value in list(state.items()):
@@ -187,7 +186,7 @@ class StateMethods(FSDPModule):
         state = {}
         for name, kept in full_optim_state_dict["state"].items():
             p = params[name]
-            state[numbers[name]] = {k: local_part(v, p) if k != "step" else v for k, v in kept.items()}
+            state[numbers[name]] = {k: part_for(v, p) if k != "step" else v for k, v in kept.items()}
         return {"state": state, "param_groups": groups}
 
 

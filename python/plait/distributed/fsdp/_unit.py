@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import weakref
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from plait import _core, _ops
+from plait import _core
 from plait._autograd.hooks import RemovableHandle
 from plait._device import device as Device
 from plait._engine.callbacks import keep
 from plait._engine.runtime import Owner, address, check, own
 from plait._functions._common import forget_layout
-from plait._layout import Size
-from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, use_pass_group
-from plait.distributed._placement import Placement
 from plait.distributed._stragglers import give_warnings
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._dtensor import DistributedParameter, DTensor
+from plait.distributed.tensor._placements import Placement, Replicate
 from plait.nn.parameter import Parameter
 
-__all__ = ["ParameterLayout", "Rows", "Shard", "ShardedParameter", "UnitParameter"]
-
-
-class Rows(NamedTuple):
-    """The rows of a parameter that one rank holds: `length` rows of dimension 0, from `offset` on."""
-
-    rank: int
-    offset: int
-    length: int
-
-
-class ParameterLayout(NamedTuple):
-    """How a parameter is sharded over ranks.
-
-    Attributes:
-        name: the name in the model
-        shape: the shape of the full parameter
-        rows: the rows that each rank of the group holds; a 0-d tensor counts as one row
-        place: the index of this rank's rows
-        primary: in hybrid sharding, whether this rank is the first with these rows
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    rows: tuple[Rows, ...]
-    place: int
-    primary: bool
+__all__ = ["ShardedParameter"]
 
 
 class Tree:
@@ -76,14 +47,14 @@ class Unit:
         self,
         name: str,
         groups: tuple[ProcessGroup | None, ProcessGroup | None],
-        mesh: DeviceMesh | None,
+        mesh: DeviceMesh,
         named: Sequence[tuple[str, Parameter]],
         tables: Sequence[tuple[dict[str, Any], dict[str, Any]]],
         numbers: Sequence[int],
         cast_inputs: bool,
         precision: tuple[Any, Any],
     ) -> None:
-        self.name, self.groups, self.tables = name, groups, list(tables)
+        self.name, self.groups, self.mesh, self.tables = name, groups, mesh, list(tables)
         self.cast_inputs, (self.param_dtype, self.output_dtype) = cast_inputs, precision
         self.tree: Tree | None = None
         self.outermost = False  # the root of its tree, whose forward moves inputs to its device
@@ -97,7 +68,7 @@ class Unit:
             _core.bind_FsdpUnitNew(
                 groups[0]._h if groups[0] else 0,
                 groups[1]._h if groups[1] else 0,
-                mesh._h if mesh else 0,
+                mesh._h,
                 address(handles),
                 len(handles),
                 "\n".join(n for n, _ in named),
@@ -108,7 +79,7 @@ class Unit:
         )
         self._owner = Owner(self.handle)
         for label, p in named:
-            UnitParameter._make(p, self, label)
+            ShardedParameter._make(p, self, label)
 
     def forward(self, tensors: Sequence[Tensor], end: bool) -> None:
         """Tells the engine that a forward pass begins, or ends."""
@@ -125,20 +96,6 @@ class Unit:
     def gathered(self) -> bool:
         """Whether the parameters are gathered now."""
         return bool(check(_core.bind_FsdpUnitGathered(self.handle)))
-
-    def layout(self) -> list[ParameterLayout]:
-        """Returns the layouts of the unit's parameters."""
-        names = _core.bind_FsdpUnitNames(self.handle)
-        return [self._layout(i, name) for i, name in enumerate(names.split("\n") if names else [])]
-
-    def _layout(self, i: int, name: str) -> ParameterLayout:
-        out = array("q")
-        while (n := check(_core.bind_FsdpUnitLayout(self.handle, i, address(out), len(out)))) > len(out):
-            out = array("q", bytes(8 * n))
-        dims = out[0]
-        ranks, place, primary = out[1 + dims : 4 + dims]
-        rows = tuple(Rows(*out[at : at + 3]) for at in range(4 + dims, 4 + dims + 3 * ranks, 3))
-        return ParameterLayout(name, tuple(out[1 : 1 + dims]), rows, place, bool(primary))
 
     def statistics(self) -> dict[str, int]:
         """Returns the numbers of gathers, of prefetches among them, and of reductions."""
@@ -176,115 +133,19 @@ class Unit:
         check(_core.bind_FsdpUnitClose(self.handle))
 
 
-def _random_method(name: str) -> Callable[..., Any]:
-    """Returns a random method of tensors for shards: they get their rows of the full tensor's random numbers."""
+class ShardedParameter(DistributedParameter):
+    """A parameter of a unit: a distributed tensor that is sharded over the unit's ranks.
 
-    def draw(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self.as_whole() as whole:
-            getattr(Tensor, name)(whole, *args, **kwargs)
-        return self
-
-    draw.__name__, draw.__doc__ = name, getattr(Tensor, name).__doc__
-    return draw
-
-
-class Part:
-    """The base class of `Shard` and `ShardedParameter`: a rank's rows of a full tensor."""
-
-    __slots__ = ()
-
-    def _unit(self: Any) -> tuple[Unit, str]:
-        return self.__dict__["_of"]
-
-    @property
-    def _placement(self) -> Placement:
-        return _placement(*self._unit())
-
-    @property
-    def layout_of_rows(self) -> ParameterLayout:
-        """The layout of the parameter over ranks."""
-        unit, name = self._unit()
-        return next(x for x in unit.layout() if x.name == name)
-
-    @property
-    def whole_shape(self) -> Size:
-        """The shape of the full tensor."""
-        return Size(self.layout_of_rows.shape)
-
-    def numel(self) -> int:
-        """Returns the number of elements of the full tensor; `to_local().numel()` is that of the rank's rows."""
-        return math.prod(self.layout_of_rows.shape)
-
-    nelement = numel
-
-    def to_local(self: Any) -> Tensor:
-        """Returns the rank's rows as an ordinary tensor with the same memory."""
-        return own(check(_core.bind_TensorLocal(self._h)))
-
-    def __repr__(self: Any, **kwargs: Any) -> str:
-        unit, name = self._unit()
-        if isinstance(self, Parameter) and unit.gathered():
-            return f"{name}, gathered:\n{super().__repr__()}"  # type: ignore[misc]
-        layout = next(x for x in unit.layout() if x.name == name)
-        rows = layout.rows[layout.place]
-        where = f"rows {rows.offset} to {rows.offset + rows.length} of {list(layout.shape)}"
-        return f"{name}, {where}:\n{super().__repr__()}"  # type: ignore[misc]
-
-    @contextlib.contextmanager
-    def as_whole(self: Any) -> Iterator[Tensor]:
-        """Gives a stand-in for the full tensor, on the meta device. At the end, the rank's rows get its values.
-
-        Elements that are not overwritten inside are undefined. For a gathered parameter it gives the parameter itself.
-        """
-        unit, name = self._unit()
-        if isinstance(self, Parameter) and unit.gathered():
-            yield self
-            return
-        whole = _ops.empty(tuple(self.whole_shape), dtype=self.dtype, device="meta")
-        yield whole
-        with no_grad():
-            self.copy_(own(check(_core.bind_FsdpUnitPart(unit.handle, name, whole._h))))
-
-    bernoulli_, cauchy_, exponential_ = (
-        _random_method("bernoulli_"),
-        _random_method("cauchy_"),
-        _random_method("exponential_"),
-    )
-    geometric_, log_normal_, normal_ = (
-        _random_method("geometric_"),
-        _random_method("log_normal_"),
-        _random_method("normal_"),
-    )
-    random_, uniform_ = _random_method("random_"), _random_method("uniform_")
-
-
-class Shard(Part, Tensor):  # type: ignore[misc]
-    """A rank's rows of a parameter, or of a tensor of its shape: a value of a sharded state dict."""
-
-    __slots__ = ()
-
-    def full_tensor(self) -> Tensor:
-        """Gathers and returns the full tensor. Every rank calls it."""
-        unit, name = self.__dict__["_of"]
-        return _gather_full(unit, name, self._h)
-
-    def on_cpu(self) -> Shard:
-        """Returns a shard of the same parameter on the CPU."""
-        made: Any = self.to_local().to("cpu")
-        made.__class__ = Shard
-        made.__dict__["_of"] = self.__dict__["_of"]
-        return made
-
-
-class UnitParameter(Parameter):
-    """The base class of a unit's parameters, which are sharded over ranks."""
+    While the unit is gathered it has all elements, as an ordinary tensor, or on the mesh that it was on before it was
+    sharded. The same holds, always, if the unit has one rank.
+    """
 
     __slots__ = ()
     divided = True
 
     @staticmethod
     def _make(p: Parameter, unit: Unit, name: str) -> None:
-        p.__class__ = ShardedDistributedParameter if isinstance(p, DistributedParameter) else ShardedParameter
+        p.__class__ = ShardedParameter
         p.__dict__["_of"] = weakref.ref(unit), name
         forget_layout(p)  # one of the meta device is on another now
 
@@ -295,16 +156,59 @@ class UnitParameter(Parameter):
             raise RuntimeError(f"fully_shard: the module that parameter {name} belonged to is gone")
         return unit, name
 
+    def _ordinary(self) -> bool:
+        """Whether it is an ordinary tensor now."""
+        return not check(_core.bind_DTensorPlacements(self._h, 0, 0))
+
     @property
-    def ranks(self) -> tuple[ProcessGroup | None, ProcessGroup | None]:
-        """The group that it is sharded over, and the group of ranks with the same rows."""
-        return self._unit()[0].groups
+    def placements(self) -> tuple[Placement, ...]:
+        """How it lies: a placement for each dimension of the mesh, all of them `Replicate()` while it is gathered."""
+        if self._ordinary():
+            return (Replicate(),) * self.device_mesh.ndim
+        return super().placements
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh of the ranks that it is sharded over, and of those that it was on before."""
+        return self._unit()[0].mesh if self._ordinary() else super().device_mesh
+
+    def full_tensor(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
+        """Gathers and returns the full parameter, apart from its gradient. Every rank calls it."""
+        if self._ordinary():
+            return self.detach().clone()
+        return DTensor.full_tensor(self.detach(), grad_placements=grad_placements)  # type: ignore[arg-type]
+
+    def to_local(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
+        """Returns the rank's part as an ordinary tensor with the same memory, apart from its gradient."""
+        if self._ordinary():
+            return self.detach()
+        return DTensor.to_local(self.detach(), grad_placements=grad_placements)  # type: ignore[arg-type]
+
+    @property
+    def _local_tensor(self) -> Tensor:
+        return self.detach() if self._ordinary() else super()._local_tensor
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Registers a hook on the averaged gradient, called before it is accumulated.
+
+        A result that is not None replaces the gradient. Without synchronisation, the next reduction calls it. If
+        several backward passes add to a gradient, as with reentrant checkpoints that share the parameter, it is called
+        once with their sum. A single rank without mixed precision and offloading calls it in each pass, as one device
+        does.
+        """
+        unit, _ = self._unit()
+        if unit.gathered():
+            check(_core.bind_FsdpUnitReshard(unit.handle))
+        return super().register_hook(hook)
 
     def reshard(self) -> None:
         """Frees the full parameters of its unit, if they are gathered."""
         unit, _ = self._unit()
         if unit.gathered():
             check(_core.bind_FsdpUnitReshard(unit.handle))
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
+        return Parameter.__repr__(self) if self._ordinary() else super().__repr__()
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise TypeError(
@@ -316,92 +220,9 @@ class UnitParameter(Parameter):
         raise TypeError("a parameter that is sharded over ranks cannot be pickled; save a full state dict")
 
 
-class ShardedDistributedParameter(UnitParameter, DistributedParameter):
-    """A distributed parameter, as of tensor parallelism, whose part on each rank is sharded over more ranks.
-
-    It is a distributed tensor on the mesh of both. While it is gathered, it is one on the mesh that it was on before.
-    """
-
-    __slots__ = ()
-
-    def full_tensor(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
-        """Gathers and returns the full parameter, without a gradient unless it is gathered. Every rank calls it."""
-        return DTensor.full_tensor(self._apart(), grad_placements=grad_placements)
-
-    def to_local(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
-        """Returns the rank's part as an ordinary tensor, without a gradient unless the parameter is gathered."""
-        return DTensor.to_local(self._apart(), grad_placements=grad_placements)
-
-    def _apart(self) -> Any:
-        return self if self._unit()[0].gathered() else self.detach()
-
-
-class ShardedParameter(UnitParameter, Part, Parameter):  # type: ignore[misc]
-    """A parameter that is sharded over ranks. Unless it is gathered, its values are this rank's rows."""
-
-    __slots__ = ()
-
-    @property
-    def shape(self) -> Size:
-        """The shape of this rank's rows, or of the full parameter while it is gathered."""
-        forget_layout(self)  # the cached layout may be outdated
-        return super().shape
-
-    def detach(self) -> Tensor:
-        """Returns a tensor with the same memory and no gradient: a `Shard`, unless the parameter is gathered."""
-        return self._part(super().detach())
-
-    def _part(self, t: Tensor) -> Any:
-        """Makes a tensor of this rank's rows a `Shard`, unless the parameter is gathered."""
-        unit, name = self._unit()
-        if not unit.gathered():
-            t.__class__ = Shard
-            t.__dict__["_of"] = unit, name
-        return t
-
-    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """Registers a hook on this rank's rows of the averaged gradient, called before they are accumulated.
-
-        A result that is not None replaces them. Without synchronisation, the next reduction calls it. If several
-        backward passes add to a gradient, as with reentrant checkpoints that share the parameter, it is called once
-        with their sum. A single rank without mixed precision and offloading calls it in each pass, as one device does.
-        """
-        of = self.__dict__["_of"]
-
-        def run(g: Tensor) -> Tensor | None:
-            if of[0]() is not None and not of[0]().gathered():
-                g.__class__ = Shard
-                g.__dict__["_of"] = of[0](), of[1]
-            return hook(g)
-
-        return super().register_hook(run)
-
-    @property
-    def grad(self) -> Tensor | None:
-        """The gradient, or None: a `Shard` with this rank's rows, whose `full_tensor` gathers the full gradient."""
-        g = super().grad
-        return None if g is None else self._part(g)
-
-    @grad.setter
-    def grad(self, value: Tensor | None) -> None:
-        Parameter.grad.fset(self, value)  # type: ignore[attr-defined]
-
-    @grad.deleter
-    def grad(self) -> None:
-        self.grad = None
-
-    def full_tensor(self) -> Tensor:
-        """Gathers and returns the full parameter. Every rank calls it."""
-        return _gather_full(*self._unit(), 0)
-
-    def assemble(self, part: Tensor) -> Tensor:
-        """Gathers a full tensor from the ranks' rows, such as the gradient. Every rank calls it."""
-        return _gather_full(*self._unit(), part._h)
-
-
 def total_norm(parameters: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
     """Returns the norm of all full gradients as one vector. It is the same on every rank, and every rank calls it."""
-    units = list(dict.fromkeys(p._unit()[0] for p in parameters if isinstance(p, UnitParameter)))
+    units = list(dict.fromkeys(p._unit()[0] for p in parameters if isinstance(p, ShardedParameter)))
     given, handles = array("q", [u.handle for u in units]), array("q", [p._h for p in parameters])
     total = own(
         check(_core.bind_FsdpNorm(address(given), len(given), address(handles), len(handles), float(norm_type), False))
@@ -409,13 +230,3 @@ def total_norm(parameters: Sequence[Tensor], norm_type: float, error_if_nonfinit
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(f"clip_grad_norm_: the norm of order {norm_type} is {total.item()}")
     return total
-
-
-def _placement(unit: Unit, name: str) -> Placement:
-    layout = next(x for x in unit.layout() if x.name == name)
-    first = layout.rows[layout.place].offset
-    return Placement(layout.shape, (first, *[0] * (len(layout.shape) - 1)) if layout.shape else ())
-
-
-def _gather_full(unit: Unit, name: str, handle: int) -> Tensor:
-    return own(check(_core.bind_FsdpUnitAssemble(unit.handle, name, handle)))

@@ -13,6 +13,7 @@ from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._collectives import broadcast
 from plait.distributed._groups import ProcessGroup
+from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._fully_shard import shard_and_replica_groups
 from plait.distributed.fsdp._module import (
     UnitOptions,
@@ -257,6 +258,7 @@ def _shard_model(
         )
     if not hybrid and groups[1] is not None:
         raise ValueError(f"{what}: {strategy.name} wants one group, or a mesh of one axis; two are for HYBRID_SHARD")
+    on = device_mesh if process_group is None and device_mesh is not None else DeviceMesh.from_group(groups[0], "cpu")
     if strategy is ShardingStrategy.NO_SHARD:
         groups = (None, groups[0])
     ignored: set[int] = set()
@@ -268,7 +270,7 @@ def _shard_model(
     offload = cpu_offload.offload_params if isinstance(cpu_offload, CPUOffload) else bool(cpu_offload)
     options = UnitOptions(
         groups,
-        device_mesh if process_group is None else None,
+        on,
         strategy in (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2),
         0,
         mixed_precision,

@@ -40,7 +40,8 @@ def laid_like(tensor: Tensor, model: DTensor) -> DTensor:
     """
     mesh = model.device_mesh
     if isinstance(tensor, DTensor):
-        return tensor.redistribute(mesh, placements_like(model, tensor.shape))
+        moved: Any = tensor.to(model.device)
+        return moved.redistribute(mesh, placements_like(model, tensor.shape))
     whole = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim)
     return whole.redistribute(placements=placements_like(model, tensor.shape))
 

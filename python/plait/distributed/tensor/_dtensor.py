@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from plait import _core
+from plait._autograd.hooks import RemovableHandle
 from plait._engine.runtime import address, check, own
 from plait._tensor import Number, Tensor
 from plait._tensors.storage import deep_copied
@@ -137,6 +138,21 @@ class DTensor(Tensor):
         apart = self.detach()  # alive during the call
         return own(check(_core.bind_DTensorLocal(apart._h, 0, -1)))
 
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Calls `hook` in backward with the gradient, a distributed tensor. A result that is not None replaces it."""
+        mesh, shape = self.device_mesh, self.shape
+        placed = [Replicate() if p.is_partial() else p for p in self.placements]
+
+        def run(local: Tensor) -> Tensor | None:
+            made = hook(DTensor.from_local(local, mesh, placed, shape=shape))
+            if made is None:
+                return None
+            if not isinstance(made, DTensor):
+                raise TypeError(f"register_hook: want a distributed tensor or None, got {type(made).__name__}")
+            return made.redistribute(placements=placed).to_local()
+
+        return super().register_hook(run)
+
     def _deep_copied(self, memo: dict[int, Any]) -> Tensor:
         local = deep_copied(self._local_tensor, memo)
         return DTensor.from_local(local, self.device_mesh, self.placements, shape=self.shape)
@@ -150,6 +166,11 @@ class DistributedParameter(DTensor, Parameter):
     """A distributed tensor that a module registers as one to be trained."""
 
     __slots__ = ()
+
+
+def is_distributed(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Whether a tensor is distributed now; a sharded parameter is not while it is gathered."""
+    return isinstance(tensor, DTensor) and check(_core.bind_DTensorPlacements(tensor._h, 0, 0)) > 0
 
 
 def own_distributed(handle: int) -> DTensor:

@@ -47,10 +47,12 @@ class _Table(Module):
             self.weight = Parameter(_weight, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
+        if self.padding_idx is None:
+            init.normal_(self.weight)
+            return
         with init.whole(self.weight) as weight:
             init.normal_(weight)
-            if self.padding_idx is not None:
-                init.zeros_(weight.detach()[self.padding_idx])
+            init.zeros_(weight.detach()[self.padding_idx])
 
 
 class Embedding(_Table):
