@@ -30,7 +30,11 @@ func accurate(t *testing.T, want, got *core.Tensor, multiple float64, what strin
 func eachSquare(t *testing.T, fn func(t *testing.T, x, onGPU *core.Tensor)) {
 	d := device(t)
 	core.ManualSeed(7)
-	for _, shape := range linalgShapes {
+	shapes := linalgShapes
+	if testing.Short() {
+		shapes = [][]int{{5, 7, 7}, {65, 65}}
+	}
+	for _, shape := range shapes {
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {
 			core.Tidy(func() {
 				x := op.Randn(shape...)
@@ -52,6 +56,9 @@ func TestCholeskyOfSizes(t *testing.T) {
 		accurate(t, op.Cholesky(positive, true, ""), op.Cholesky(transposed(onGPU), true, ""), float64(8+n/4), "u")
 	}
 	eachSquare(t, check)
+	if testing.Short() {
+		return
+	}
 	for _, shape := range [][]int{{600, 600}, {2, 544, 544}} { // more than one strip of columns
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {
 			core.Tidy(func() { check(t, op.To(op.Randn(shape...), core.Float64), nil) })
@@ -163,8 +170,11 @@ func TestEighOfClusters(t *testing.T) {
 	d := device(t)
 	core.ManualSeed(10)
 	n := 70
-	if *all {
+	switch {
+	case *all:
 		n = 100
+	case testing.Short():
+		n = 34
 	}
 	q, _ := op.QR(op.To(op.Randn(n, n), core.Float64))
 	for name, value := range map[string]func(i int) float64{
@@ -196,7 +206,11 @@ func TestEighOfClusters(t *testing.T) {
 func TestSVDOfSizes(t *testing.T) {
 	d := device(t)
 	core.ManualSeed(11)
-	for _, shape := range rectangles {
+	shapes := rectangles
+	if testing.Short() {
+		shapes = shapes[:len(shapes)/2]
+	}
+	for _, shape := range shapes {
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {
 			core.Tidy(func() {
 				x := op.Randn(shape...)

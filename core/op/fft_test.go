@@ -85,7 +85,7 @@ func TestTransformsByDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 25, 29, 31, 37, 62, 64, 74, 77, 90, 128, 169, 211, 222, 256, 300, 512, 961, 1000} {
 		for _, lines := range []int{1, 3, 17} {
-			if n*n*lines > 2e6 {
+			if n*n*lines > 2e6 || testing.Short() && n*lines > 256 {
 				continue
 			}
 			t.Run(fmt.Sprintf("%d lines of %d", lines, n), func(t *testing.T) {
@@ -127,7 +127,11 @@ func TestTransformsByDefinition(t *testing.T) {
 
 // TestLongTransforms has lines that do not fit the caches, by their inverse and by single frequencies.
 func TestLongTransforms(t *testing.T) {
-	for _, n := range []int{1 << 13, 30000, 1 << 17, 3 * 65537} {
+	sizes := []int{1 << 13, 30000, 1 << 17, 3 * 65537}
+	if testing.Short() {
+		sizes = sizes[:2]
+	}
+	for _, n := range sizes {
 		for _, lines := range []int{1, 2} {
 			core.Tidy(func() {
 				x := core.FromSlice(randomLine(rand.New(rand.NewPCG(3, 4)), lines*n), lines, n)
