@@ -125,7 +125,7 @@ func randomProgram(t *testing.T, d core.Device, seed uint64, calls int) [][]byte
 // TestFusionIsBitwiseEqual runs random programs with and without fusion.
 func TestFusionIsBitwiseEqual(t *testing.T) {
 	d := device(t)
-	seeds := uint64(coretest.Rounds(12))
+	seeds := uint64(coretest.Rounds(8))
 	if *all {
 		seeds = 100
 	}

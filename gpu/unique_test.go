@@ -139,8 +139,8 @@ func TestBincount(t *testing.T) {
 
 // TestLargeBins counts bins with so many elements that neither one workgroup nor one float32 sum can add their weights.
 func TestLargeBins(t *testing.T) {
-	if testing.Short() {
-		t.Skip("sorts millions of elements")
+	if !*all {
+		t.Skip("sorts millions of elements: runs with -all")
 	}
 	device(t)
 	const n = 4_300_000
