@@ -146,9 +146,39 @@ def test_operations_on_shards_see_the_whole():
         m.unshard()
         assert m[2].weight.norm() > 0
         m.reshard()
-        copied = p.detach()
-        with plait.no_grad(), pytest.raises(RuntimeError, match="the change would be lost"):
-            copied[3].zero_()
+        for order in (0, float("-inf")):
+            want = get_total_norm([q.grad.full_tensor() for q in m.parameters()], order)
+            assert clip_grad_norm_(m.parameters(), 1e9, order).item() == pytest.approx(want.item(), rel=1e-12)
+        with plait.no_grad():
+            for view in (p[3], p.detach()[3], p[3].data, p[2:6][1:3], p.view(-1)[:4], p.chunk(2)[1].data):
+                with pytest.raises(RuntimeError, match="the change would be lost"):
+                    view.zero_()
+
+    spawn(run)
+
+
+def test_norms_of_zeros_have_gradients_of_zeros():
+    def run(rank):
+        m = divided()
+        with plait.no_grad():
+            for p in m.parameters():
+                p.zero_()
+        for order in (2, 3):
+            m.zero_grad()
+            sum(p.norm(order) for p in m.parameters()).backward()
+            assert all((p.grad.full_tensor() == 0).all() for p in m.parameters())
+
+    spawn(run)
+
+
+def test_backward_does_not_read_memory_that_was_freed():
+    def run(rank):
+        m = divided()
+        with pytest.raises(RuntimeError, match="whose storage was emptied"):  # a slower rank hears of another's error
+            m[0].unshard()
+            square = (m[0].weight * m[0].weight).sum()
+            m[0].reshard()
+            square.backward()
 
     spawn(run)
 

@@ -101,6 +101,7 @@ func (e *Elementwise) fused(ctx *core.BackwardContext, g *gradient, grad *core.T
 	}
 	c := op.call(g.ids[computeType(ctx.OutputDType(0))]).Out(r).In(grad)
 	for _, i := range g.reads {
+		op.check(values[i].Usable(e.Name)) // its memory may have been freed since, as a gathered parameter's
 		c.In(values[i])
 	}
 	fillAttrs(c, ctx.OutputDType(0), ctx.Node.Floats)

@@ -83,11 +83,17 @@ func normOfParts(u *Use) []*core.Tensor {
 	case 1:
 		norm = Sum(Abs(w), dims, o.KeepDim)
 	case 2:
-		norm = Sqrt(Sum(Square(w), dims, o.KeepDim))
+		norm = rootOf(Sum(Square(w), dims, o.KeepDim), Sqrt)
 	default:
-		norm = Pow(Sum(Pow(Abs(w), core.Num(p)), dims, o.KeepDim), core.Num(1/p))
+		norm = rootOf(Sum(Pow(Abs(w), core.Num(p)), dims, o.KeepDim), func(x *core.Tensor) *core.Tensor { return Pow(x, core.Num(1/p)) })
 	}
 	return []*core.Tensor{inDType(norm, x.DType())}
+}
+
+// rootOf returns the root of a sum of powers. Where that is 0 its gradient is 0, as a norm's is, not infinite.
+func rootOf(sum *core.Tensor, of func(*core.Tensor) *core.Tensor) *core.Tensor {
+	zero := Eq(sum, core.Num(0))
+	return Where(zero, Mul(sum, core.Num(0)), of(Where(zero, core.Num(1), sum)))
 }
 
 // lessMaximum returns x less its maximum along dims, and the maximum, through which no gradient passes.

@@ -36,7 +36,13 @@ func (p *parts) Recorded() bool { return false }
 
 func (p *parts) Local() *core.Tensor { return p.here }
 
-func (p *parts) With(local *core.Tensor) *core.Tensor { return wrap(p.layout, local) }
+func (p *parts) With(local *core.Tensor) *core.Tensor {
+	t := wrap(p.layout, local)
+	if q, ok := t.Parts().(*parts); ok {
+		q.apart = p.apart
+	}
+	return t
+}
 
 func (p *parts) Gradient(local *core.Tensor) *core.Tensor { return wrap(p.gradient(), local) }
 

@@ -89,7 +89,7 @@ def clip_grad_norm_(
 
 def norm_of_gradients(parameters: list[Tensor], norm_type: float, error_if_nonfinite: bool = False) -> Tensor:
     """Returns the norm of parameters' gradients as one vector: of divided parameters, of the whole on every rank."""
-    if any(getattr(type(p), "divided", False) for p in parameters):
+    if norm_type not in (0, -math.inf) and any(getattr(type(p), "divided", False) for p in parameters):
         from plait.distributed.fsdp._unit import total_norm
 
         return total_norm(parameters, norm_type, error_if_nonfinite)
