@@ -25,7 +25,7 @@ type Options struct {
 	// Name is the name of the unit's module, for messages.
 	Name string
 	// Mesh is the mesh along whose last dimension parameters are sharded, and along whose first they are replicated if Replicas is given.
-	// It is needed for parameters that are distributed tensors.
+	// Nil means the ranks of the group in a row. Parameters that are distributed tensors need one.
 	Mesh *mesh.Mesh
 	// Replicas is the group of ranks that have the same shards as this one, for hybrid sharding: gradients are also averaged over it. Nil
 	// means no replicas.

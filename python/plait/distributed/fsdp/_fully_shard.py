@@ -50,7 +50,8 @@ def fully_shard(
 ) -> Any:
     """Shards a module's parameters over ranks, in place, and returns the module.
 
-    Each rank keeps its rows of every parameter, of its gradient and of the optimiser's state. Full parameters are
+    Each rank keeps its rows of every parameter, of its gradient and of the optimiser's state. These are distributed
+    tensors, sharded along dimension 0; a parameter without dimensions is replicated. Full parameters are
     gathered for the module's forward and backward, and freed afterwards. Apply `fully_shard` to inner modules first:
     each becomes a unit, whose parameters are gathered together. Then apply it to the model, and create the optimiser
     last. Every rank calls it with its own replica of the model.

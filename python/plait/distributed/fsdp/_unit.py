@@ -137,7 +137,7 @@ class ShardedParameter(DistributedParameter):
     """A parameter of a unit: a distributed tensor that is sharded over the unit's ranks.
 
     While the unit is gathered it has all elements, as an ordinary tensor, or on the mesh that it was on before it was
-    sharded. The same holds, always, if the unit has one rank.
+    sharded. With one rank it always has: then its gradient and the optimiser's state are ordinary tensors.
     """
 
     __slots__ = ()
@@ -193,12 +193,11 @@ class ShardedParameter(DistributedParameter):
 
         A result that is not None replaces the gradient. Without synchronisation, the next reduction calls it. If
         several backward passes add to a gradient, as with reentrant checkpoints that share the parameter, it is called
-        once with their sum. A single rank without mixed precision and offloading calls it in each pass, as one device
-        does.
+        once with their sum. Where the loss also has a term of the parameter itself, such as an L2 term, it is called
+        for that term's gradient apart. A single rank without mixed precision and offloading calls it in each pass, as
+        one device does.
         """
-        unit, _ = self._unit()
-        if unit.gathered():
-            check(_core.bind_FsdpUnitReshard(unit.handle))
+        self.reshard()
         return super().register_hook(hook)
 
     def reshard(self) -> None:
