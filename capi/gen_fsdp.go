@@ -58,6 +58,11 @@ func plait_fsdp_unit_reshard(h C.plait_object) C.plait_status {
 	return C.plait_status(bind.FsdpUnitReshard(int64(h)))
 }
 
+//export plait_fsdp_unit_gradient
+func plait_fsdp_unit_gradient(h C.plait_object, t C.plait_tensor) C.plait_tensor {
+	return C.plait_tensor(bind.FsdpUnitGradient(int64(h), int64(t)))
+}
+
 //export plait_fsdp_unit_gathered
 func plait_fsdp_unit_gathered(h C.plait_object) C.int64_t {
 	return C.int64_t(bind.FsdpUnitGathered(int64(h)))

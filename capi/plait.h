@@ -1197,6 +1197,10 @@ plait_status plait_fsdp_unit_unshard(plait_object h, bool show);
 // plait_fsdp_unit_reshard frees a unit's full parameters.
 plait_status plait_fsdp_unit_reshard(plait_object h);
 
+// plait_fsdp_unit_gradient returns the averaged gradient of a parameter that plait_fsdp_unit_unshard shows in
+// full, or 0.
+plait_tensor plait_fsdp_unit_gradient(plait_object h, plait_tensor t);
+
 // plait_fsdp_unit_gathered returns 1 if the module's tensors are the full parameters, else 0.
 int64_t plait_fsdp_unit_gathered(plait_object h);
 

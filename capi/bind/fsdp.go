@@ -149,7 +149,22 @@ func FsdpUnitUnshard(h Object, show bool) (status Status) {
 func FsdpUnitReshard(h Object) (status Status) {
 	defer protect("reshard", &status)
 	u := fsdpUnit(h)
-	return failure(u.Use(u.Reshard))
+	var err error
+	if used := u.Use(func() { err = u.Reshard() }); used != nil {
+		err = used
+	}
+	return failure(err)
+}
+
+// FsdpUnitGradient returns the averaged gradient of a parameter that [FsdpUnitUnshard] shows in full, or 0.
+func FsdpUnitGradient(h Object, t Tensor) (status Tensor) {
+	defer protect("grad", &status)
+	u, v := fsdpUnit(h), tensor(t)
+	var g *core.Tensor
+	if err := u.Use(func() { g = u.ShardGradient(v) }); err != nil || g == nil {
+		return 0 // after an error another thread is in a pass of the unit
+	}
+	return result(g)
 }
 
 // FsdpUnitGathered returns 1 if the module's tensors are the full parameters, else 0.

@@ -43,6 +43,9 @@ func (u *Unit) enterBackward(run *autograd.Run) error {
 	if err := u.checkNoCopiesShown(); err != nil {
 		return err
 	}
+	if err := u.writeBack(); err != nil {
+		return err
+	}
 	if err := u.tree.enterBackward(run); err != nil {
 		return err
 	}

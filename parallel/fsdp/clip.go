@@ -78,6 +78,10 @@ func norm(units []*Unit, params []*core.Tensor, power float64) *core.Tensor {
 	for _, u := range units {
 		for _, p := range u.params {
 			owner[p.sharded()] = u
+			if i := slices.Index(params, p.tensor); u.showsShardGradients() && i >= 0 {
+				params = slices.Clone(params)
+				params[i] = p.sharded()
+			}
 		}
 	}
 	d, dev := core.Float32, params[0].Device()

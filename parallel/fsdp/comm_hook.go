@@ -123,7 +123,7 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 	o := op.TensorOptions{DType: &d, Device: u.device}
 	r.Full = op.Full([]int{ranks * chunk}, core.Num(0), o).Keep()
 	r.Part = r.Full
-	if u.replicated() {
+	if u.group == nil {
 		r.Group = u.tree.channel(u.options.Replicas).For(u.purpose)
 	} else {
 		r.Part = op.Full([]int{chunk}, core.Num(0), o).Keep()

@@ -15,6 +15,8 @@
 // already, as with tensor parallelism. Its rows are then those of this rank's part of it, its shard is on the mesh of both dimensions, and its
 // full parameter is distributed as before.
 //
+// On the only rank of a group the shard and the full parameter share memory, and an all-gather does nothing.
+//
 // The module holds the shard. While the unit computes, the contents of the two are exchanged ([core.Tensor.Exchange]), under
 // every name that the parameter has in the module. Optimisers, which run between passes, see shards. The forward pass and recomputation
 // for activation checkpoints see full parameters. The autograd graph saves the full parameter's storage, and the all-gather in backward

@@ -35,6 +35,9 @@ func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	if err := u.checkNoCopiesShown(); err != nil {
 		return err
 	}
+	if err := u.writeBack(); err != nil {
+		return err
+	}
 	u.manualUnshard = u.summoned
 	recompute := u.inBackward // activation checkpointing recomputes the unit during its backward
 	if err := u.allGather(); err != nil {
@@ -48,7 +51,7 @@ func (u *Unit) PreForward(inputs []*core.Tensor) (err error) {
 	}
 	fwd := &unitForward{unit: u}
 	u.lastForward = fwd
-	if core.CurrentMode().GradEnabled() && u != t.root() && !u.replicated() && !t.recomputing() {
+	if core.CurrentMode().GradEnabled() && u != t.root() && u.group != nil && !t.recomputing() {
 		for _, x := range inputs {
 			fwd.hookInput(x)
 		}

@@ -12,7 +12,7 @@ func (u *Unit) idle() bool { return u.activeForwards == 0 && !u.inBackward && !u
 // stale reports whether the shards have changed since the full parameters were gathered.
 func (u *Unit) stale() bool {
 	for _, p := range u.params {
-		if p.shard().Storage().Version() != p.gatheredVersion {
+		if versionOf(p.shard()) != p.gatheredFrom {
 			return true
 		}
 	}
@@ -25,16 +25,25 @@ type storageVersion struct {
 	life, version uint32
 }
 
+// versionOf returns the version of a tensor's contents.
+func versionOf(t *core.Tensor) storageVersion {
+	s := t.Storage()
+	if s == nil {
+		return storageVersion{}
+	}
+	return storageVersion{s, s.Generation(), s.Version()}
+}
+
 // recordShards returns an event after which the shards do not change. An all-gather waits for it rather than for all calls launched so far.
 // If the shards have changed since the last call, it records a new event. It returns nil if the shards belong to another stream.
 func (u *Unit) recordShards() core.Event {
 	changed := u.shardsReady == nil
 	for _, p := range u.params {
-		s := p.shard().Storage()
-		if s == nil || s.Stream() != u.stream {
+		now := versionOf(p.shard())
+		if now.storage == nil || now.storage.Stream() != u.stream {
 			return nil
 		}
-		if now := (storageVersion{s, s.Generation(), s.Version()}); now != p.recorded {
+		if now != p.recorded {
 			p.recorded, changed = now, true
 		}
 	}
@@ -50,6 +59,9 @@ func (u *Unit) allGather() error {
 	if u.replicated() || u.gathered && !u.stale() {
 		return nil
 	}
+	if u.alone {
+		return u.showShards()
+	}
 	u.freeFull() // earlier calls that still read the stale parameters then do not fail if this all-gather does
 	if len(u.params) == 0 {
 		u.gathered = true
@@ -57,6 +69,9 @@ func (u *Unit) allGather() error {
 	}
 	group, ins := u.group, make([]*core.Tensor, len(u.params))
 	outs, aliases, sizes := make([]*core.Tensor, len(u.params)), make([]*core.Tensor, len(u.params)), make([][]int, len(u.params))
+	if err := u.followShards(); err != nil {
+		return err
+	}
 	fromPostForward := u.params[0].postForwardShard != nil && !u.stale()
 	if fromPostForward {
 		group = u.postForwardGroup
@@ -103,9 +118,11 @@ func (u *Unit) allGather() error {
 	})
 	u.stats.Gathers++
 	for i, p := range u.params {
-		p.gatheredVersion = p.shard().Storage().Version()
+		p.gatheredFrom = versionOf(p.shard())
 		// The version is that of the shard, so that values saved for backward stay valid if the shard is unchanged.
-		outs[i].Storage().SetVersion(p.gatheredVersion)
+		outs[i].Storage().SetVersion(p.gatheredFrom.version)
+		p.gatheredTo = versionOf(outs[i])
+		p.written = p.gatheredTo
 		outs[i].SetRequiresGrad(p.shard().RequiresGrad())
 		if p.postForwardShard != nil {
 			p.postForwardShard.Release()
@@ -159,6 +176,9 @@ func (u *Unit) useShards() {
 		p.tensor.Exchange(p.other)
 	}
 	u.usesFull = false
+	for _, p := range u.params {
+		p.disownFull()
+	}
 }
 
 // freeFull frees the memory of the full parameters.
@@ -168,6 +188,9 @@ func (u *Unit) freeFull() {
 	}
 	u.gathered, u.reshardSkipped = false, false
 	for _, p := range u.params {
+		if u.alone {
+			break // it is the shards' memory
+		}
 		if f := p.full(); f != nil && f.Storage() != nil {
 			f.Storage().Empty()
 		}
@@ -239,20 +262,27 @@ func (u *Unit) StartUnshard() error {
 	return nil
 }
 
-// Reshard frees the full parameters and makes the module's tensors the shards again. During a pass of the unit, the end of the pass does so.
-func (u *Unit) Reshard() {
+// Reshard frees the full parameters and makes the module's tensors the shards again. During a pass of the unit, the end of the pass does so,
+// and while [Unit.Summon] shows them, its end. What the program has changed of the full parameters since [Unit.Unshard], alike on every rank,
+// is written to the shards. Reshard returns an error if it cannot be.
+func (u *Unit) Reshard() error {
+	if u.summoned {
+		return nil
+	}
+	err := u.writeBack()
 	u.manualUnshard = false
 	if u.activeForwards > 0 || u.inBackward {
-		return
+		return err
 	}
 	u.useShards()
 	u.freeFull()
+	return err
 }
 
 // gatherShards all-gathers the ranks' tensors like the shard, such as its gradients. Every rank of the unit calls it.
 func (p *parameter) gatherShards(shard *core.Tensor) (full *core.Tensor, err error) {
 	core.NoGrad(func() {
-		if p.unit.replicated() {
+		if p.unit.group == nil {
 			full = op.Clone(shard.Detach()).Keep()
 			err = full.Err()
 			return

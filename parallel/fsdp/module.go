@@ -268,7 +268,9 @@ func (f *FullyShardedDataParallel) Settle() error {
 		if u.activeForwards > 0 || u.inBackward {
 			return core.Errorf(core.StateError, "fsdp", "the unit %q is in the middle of a pass", u.Name())
 		}
-		u.Reshard()
+		if err := u.Reshard(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -23,7 +23,10 @@ type parameter struct {
 	sizes  []int        // number of elements that each rank gives to an all-gather: those of its shard
 
 	recorded         storageVersion // contents of the shard at [Unit.recordShards]
-	gatheredVersion  uint32         // version of the shard at the last all-gather
+	gatheredFrom     storageVersion // contents of the shard at the last all-gather
+	gatheredTo       storageVersion // contents of the full parameter after it
+	written          storageVersion // contents of the full parameter that the shards have
+	warned           bool           // that a change of the full parameter was lost
 	postForwardShard *core.Tensor   // with [Options.Partial], this rank's part between forward and backward
 	removeHooks      func()
 
@@ -38,9 +41,9 @@ type parameter struct {
 	unreduced       bool         // replicated parameter: its gradient was not all-reduced yet
 	reducedGradient *core.Tensor // replicated parameter: the earlier gradient, already all-reduced, while unreduced
 
-	hiddenFull       *core.Tensor // the full parameter, while [Unit.Summon] shows a copy
-	shownVersion     uint32       // version of the full parameter when Summon showed it
-	shownGradVersion uint32       // version of its gradient
+	hiddenFull       *core.Tensor   // the full parameter, while [Unit.Summon] shows a copy
+	shownVersion     storageVersion // contents of the full parameter when Summon showed it
+	shownGradVersion uint32         // version of its gradient
 }
 
 // chunkRows returns how n ranks divide rows: rank r has list[r] to list[r+1]. All chunks are of one size, except that the last
@@ -159,9 +162,14 @@ func (p *parameter) full() *core.Tensor {
 }
 
 // shardTensor makes the module's tensor, which is the full parameter so far, the shard. It creates a full parameter with an empty
-// storage.
+// storage. On the only rank of a group the two share memory.
 func (p *parameter) shardTensor() error {
 	u, t := p.unit, p.tensor
+	if u.alone {
+		full := part(t).Detach().Keep()
+		full.SetRequiresGrad(t.RequiresGrad())
+		return p.install(part(t).Alias(true), full)
+	}
 	var shard *core.Tensor
 	core.NoGrad(func() {
 		core.WithCategory(core.Parameter, func() {
@@ -176,22 +184,17 @@ func (p *parameter) shardTensor() error {
 	shard.Storage().SetCategory(core.Parameter)
 	shard.SetRequiresGrad(t.RequiresGrad())
 	shard.EnsureAutogradMeta().TakeHooks(t.EnsureAutogradMeta())
-	d := t.DType()
-	if u.options.Precision.Param != nil && d.IsFloat() {
-		d = *u.options.Precision.Param
-	}
-	full := core.NewEmptied(core.CurrentMode(), u.stream, d, p.shape, core.Communication).Keep()
+	return p.install(shard, core.NewEmptied(core.CurrentMode(), u.stream, u.computeDType(t.DType()), p.shape, core.Communication).Keep())
+}
 
+// install makes shard, this rank's part, the contents of the module's tensor, and full the full parameter. It takes over both.
+func (p *parameter) install(shard, full *core.Tensor) error {
+	t := p.tensor
 	p.other = full
 	if q := t.Parts(); q != nil {
 		p.other = q.With(full).Keep()
 	}
-	placements := append(make([]core.Placement, 0, len(p.mesh.Shape())), tensor.Placements(t)...)
-	placements = placements[:cap(placements)] // along replicas it is replicated
-	if len(p.shape) > 0 {
-		placements[len(placements)-1] = core.Shard(0)
-	}
-	shard = tensor.Own(shard, p.mesh, placements, t.Shape()).Keep()
+	shard = tensor.Own(shard, p.mesh, p.placements(), t.Shape()).Keep()
 	err := shard.Err()
 	if err == nil {
 		err = t.Exchange(shard)
@@ -206,6 +209,16 @@ func (p *parameter) shardTensor() error {
 	p.removeHooks = p.hookGradient(full)
 	full.EnsureAutogradMeta().StandFor(t.AutogradMeta())
 	return nil
+}
+
+// placements returns how the shard lies on its mesh: as the parameter did before it was sharded, and along the mesh of the unit.
+func (p *parameter) placements() []core.Placement {
+	list := append(make([]core.Placement, 0, len(p.mesh.Shape())), tensor.Placements(p.tensor)...)
+	list = list[:cap(list)] // along replicas it is replicated
+	if len(p.shape) > 0 {
+		list[len(list)-1] = core.Shard(0)
+	}
+	return list
 }
 
 // explain makes operations on the shard and ordinary tensors fail with an error that names the parameter and its unit.
@@ -324,7 +337,7 @@ func (p *parameter) release() {
 		p.removeHooks()
 		p.removeHooks = nil
 	}
-	if p.other != nil {
+	if p.other != nil && p.unit.group != nil {
 		autograd.RefillAlways(p.full().Storage(), nil)
 	}
 	for _, t := range []**core.Tensor{&p.other, &p.postForwardShard, &p.partialGradient, &p.reducedGradient} {

@@ -16,7 +16,7 @@ func (t *Tree) slots() int {
 func (t *Tree) slotsInUse() int {
 	n := 0
 	for _, u := range t.units[1:] {
-		if u.gathered && !u.replicated() && (!u.options.KeepAfterForward || u.activeForwards > 0 || u.inBackward) {
+		if u.gathered && u.group != nil && (!u.options.KeepAfterForward || u.activeForwards > 0 || u.inBackward) {
 			n++
 		}
 	}
@@ -27,7 +27,7 @@ func (t *Tree) slotsInUse() int {
 func (t *Tree) prefetch(units []*Unit) error {
 	t.deferredPrefetches = t.deferredPrefetches[:0]
 	for i, u := range units {
-		if u.gathered || u.replicated() || u.tree != t || len(u.params) == 0 {
+		if u.gathered || u.group == nil || u.tree != t || len(u.params) == 0 {
 			continue
 		}
 		if t.slotsInUse() >= t.slots() {

@@ -34,6 +34,9 @@ func (u *Unit) reduce() error {
 	if u.replicated() {
 		return u.allReduce(params)
 	}
+	if u.alone {
+		return u.reduceAlone(params)
+	}
 	ins, outs, sizes := make([]*core.Tensor, len(params)), make([]*core.Tensor, len(params)), make([][]int, len(params))
 	inPlace := true // the reduce-scatter writes the shards' gradients directly
 	for _, p := range params {
@@ -99,6 +102,66 @@ func (u *Unit) reduce() error {
 	return u.runPostHooks(params)
 }
 
+// reduceAlone is [Unit.reduce] on the only rank of a shard group: the shards get the full gradients, averaged over replicas.
+func (u *Unit) reduceAlone(params []*parameter) error {
+	if u.worldSize() == 1 && u.divideFactor == 0 {
+		for _, p := range params {
+			if p.gradientMissing = p.full().Grad() == nil; !p.gradientMissing {
+				if err := p.moveGradient(); err != nil {
+					return err
+				}
+			}
+		}
+		return u.runPostHooks(params)
+	}
+	err := u.tree.onSideStream(u.device, func() error {
+		outs := make([]*core.Tensor, len(params))
+		for i, p := range params {
+			d := u.reduceDType(p)
+			g := p.full().Grad()
+			if g == nil {
+				p.gradientMissing = p.partialGradient == nil
+				g = op.Full(p.shape, core.Num(0), op.TensorOptions{DType: &d, Device: u.device})
+			}
+			if outs[i] = op.Contiguous(u.cast(g.Detach(), d)).Keep(); outs[i].Err() != nil {
+				return outs[i].Err()
+			}
+		}
+		if err := u.reduceOverReplicas(params, outs); err != nil {
+			return err
+		}
+		return u.addToShards(params, outs)
+	})
+	for _, p := range params {
+		p.full().SetGrad(nil)
+	}
+	if err != nil {
+		return err
+	}
+	return u.runPostHooks(params)
+}
+
+// moveGradient makes the full parameter's gradient the shard's, or adds it to that. A gradient that can be differentiated stays so.
+func (p *parameter) moveGradient() (err error) {
+	g := p.full().Grad().Alias(true).Keep()
+	p.full().SetGrad(nil)
+	if hooks := p.gradientHooks(); len(hooks) > 0 {
+		return p.runGradientHooks(g, hooks)
+	}
+	if s := p.shard(); g.RequiresGrad() {
+		if old := s.Grad(); old != nil {
+			sum := op.Add(old, g).Keep()
+			g.Release()
+			g = sum
+		}
+		s.SetGrad(g)
+		return g.Err()
+	}
+	core.NoGrad(func() { err = p.accumulate(g) })
+	g.Release()
+	return err
+}
+
 // reduceDType returns the dtype in which the parameter's gradient is reduced.
 func (u *Unit) reduceDType(p *parameter) core.DType {
 	if d := u.options.Precision.Reduce; d != nil {
@@ -124,6 +187,12 @@ func (u *Unit) reduceTo(params []*parameter, outs, ins []*core.Tensor, sizes [][
 	if err := t.track(t.channel(u.group).For(u.purpose).ReduceScatterParts(outs, ins, sizes, collective.Sum)); err != nil {
 		return err
 	}
+	return u.reduceOverReplicas(params, outs)
+}
+
+// reduceOverReplicas all-reduces gradients that were summed over the shard group over the replicas, and divides once.
+func (u *Unit) reduceOverReplicas(params []*parameter, outs []*core.Tensor) error {
+	t, replicas := u.tree, u.options.Replicas
 	if u.defersAllReduce() {
 		return nil
 	}

@@ -71,6 +71,9 @@ func (u *Unit) SummonBegin(o SummonOptions) error {
 
 // summon is SummonBegin for one unit.
 func (u *Unit) summon(o SummonOptions) error {
+	if err := u.writeBack(); err != nil {
+		return err
+	}
 	u.summoned = true
 	err := u.Unshard()
 	first := !o.First || u.rank() == 0 && (u.options.Replicas == nil || u.options.Replicas.Rank() == 0)
@@ -106,7 +109,7 @@ func (u *Unit) summon(o SummonOptions) error {
 				return err
 			}
 		}
-		p.shownVersion = part(p.tensor).Storage().Version()
+		p.shownVersion = versionOf(part(p.tensor))
 		if g := part(p.tensor).Grad(); g != nil {
 			p.shownGradVersion = g.Storage().Version()
 		}
@@ -151,7 +154,7 @@ func (p *parameter) showCopy(dev core.Device, uncast *core.Tensor) (err error) {
 				return
 			}
 			p.hiddenFull = shown // after the exchange this is the full parameter
-			if !p.unit.replicated() {
+			if p.unit.group != nil {
 				part(p.hiddenFull).Storage().Empty()
 			}
 		})
@@ -197,11 +200,11 @@ func (u *Unit) unsummon(o SummonOptions) (err error) {
 			for _, p := range u.params {
 				now := part(p.tensor)
 				shown, grad := now.Detach(), now.Grad()
-				version := now.Storage().Version()
+				version := versionOf(now)
 				if p.hiddenFull != nil {
 					err = errors.Join(err, p.tensor.Exchange(p.hiddenFull))
 				}
-				if !o.ReadOnly && (u.usesFull || p.hiddenFull != nil) && version != p.shownVersion {
+				if !o.ReadOnly && (u.usesFull && !u.alone || p.hiddenFull != nil) && version != p.shownVersion {
 					err = errors.Join(err, op.CopyInPlace(p.shard().Detach(), p.localView(shown)).Err())
 				}
 				if own := p.shard().Grad(); !o.ReadOnly && o.Gradients && grad != nil && own != nil && own != grad && grad.Storage().Version() != p.shownGradVersion {
@@ -214,12 +217,16 @@ func (u *Unit) unsummon(o SummonOptions) (err error) {
 					p.hiddenFull.Release()
 					p.hiddenFull = nil
 				}
+				if u.usesFull && !u.alone {
+					p.reclaimFull()
+					p.gatheredTo = versionOf(p.full())
+					p.written = p.gatheredTo
+				}
 			}
 		})
 	})
-	u.summoned = false
-	u.Reshard()
-	return err
+	u.summoned, u.manualUnshard = false, false // what was changed is written already
+	return errors.Join(err, u.Reshard())
 }
 
 // unitsToSummon returns the units that Summon unshards.

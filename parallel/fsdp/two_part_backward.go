@@ -67,7 +67,7 @@ type onDemandGather struct {
 // that off.
 func (u *Unit) refillAlways(fn func(s *core.Storage, node uint64) (bool, error)) {
 	for _, p := range u.params {
-		if f := p.full(); f != nil && !u.replicated() {
+		if f := p.full(); f != nil && u.group != nil {
 			autograd.RefillAlways(f.Storage(), fn)
 		}
 	}

@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/plait-ml/plait/core"
@@ -16,6 +17,7 @@ import (
 // wrapped layer. It is what PyTorch calls FSDPParamGroup, or FlatParamHandle. Its methods belong to the thread of its rank.
 type Unit struct {
 	group            *collective.Group // shard group; nil if the parameters are replicated
+	alone            bool              // the only rank of a shard group, which is nil: shards and full parameters share memory
 	options          Options
 	mesh             *mesh.Mesh // of ordinary parameters' shards: [Options.Mesh], or the ranks of group in a row
 	params           []*parameter
@@ -71,11 +73,7 @@ type Stats struct {
 // Every rank calls it with parameters of the same names, shapes and dtypes in the same order. If they differ, every rank gets an
 // error that names the first difference.
 func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) {
-	if group != nil && group.Size() == 1 && o.Offload == nil && o.Precision.Param == nil {
-		group = nil
-	}
 	u := &Unit{group: group, options: o, mesh: o.Mesh, reduceGradients: true, allReduceGradients: true, reshardAfterBackward: true}
-	problem := o.check(group)
 	if u.mesh == nil && group != nil {
 		m, err := mesh.New(group, []int{group.Size()}, mesh.Options{Groups: []*collective.Group{group}})
 		if err != nil {
@@ -83,6 +81,10 @@ func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) 
 		}
 		u.mesh = m
 	}
+	if group != nil && group.Size() == 1 && o.Offload == nil && o.Precision.Param == nil {
+		u.group, u.alone = nil, o.Mesh != nil || !slices.ContainsFunc(params, func(n Named) bool { return n.Tensor.Parts() != nil })
+	}
+	problem := o.check(u.group)
 	seen := map[*core.Tensor]bool{}
 	for _, n := range params {
 		if seen[n.Tensor] {
@@ -212,7 +214,7 @@ func (u *Unit) shardParams() error {
 		if err := u.initValues(p); err != nil {
 			return err
 		}
-		if u.group == nil {
+		if u.replicated() {
 			p.hookReplicated()
 			continue
 		}
@@ -245,7 +247,7 @@ func (u *Unit) initValues(p *parameter) error {
 }
 
 // replicated reports whether the unit's parameters are replicated, not sharded.
-func (u *Unit) replicated() bool { return u.group == nil }
+func (u *Unit) replicated() bool { return u.group == nil && !u.alone }
 
 // rank returns this rank's index in the shard group.
 func (u *Unit) rank() int {
@@ -347,11 +349,12 @@ func (u *Unit) Close() error {
 		return err
 	}
 	defer g.Leave()
+	err = u.writeBack()
 	if !u.beginClose() {
 		return nil
 	}
 	if u.tree != nil {
-		err = u.tree.removeUnit(u)
+		err = errors.Join(err, u.tree.removeUnit(u))
 	}
 	for _, p := range u.params {
 		p.release()

@@ -42,7 +42,7 @@ func moving(from, to core.Placement, k int) float64 {
 	case from.Kind == core.Sharded && to.Kind == core.Sharded:
 		return share / float64(k)
 	case from.Kind == core.Sharded:
-		return share
+		return max(share, 0.01)
 	case from.Kind == core.Pending && to.Kind == core.Sharded:
 		return share
 	case from.Kind == core.Pending:

@@ -114,7 +114,7 @@ def make_unit(
             check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h, label))
             ShardedParameter._make(p, unit, label)
     unit.reshard_by_default, unit.ignored, unit.device = options.keep is None, ignored, where
-    unit.shared_above = shared_above or set()
+    unit.shared_above, unit.offloads = shared_above or set(), options.offload
     for module in modules:
         module.__dict__["_fsdp_unit"] = unit
     return unit
@@ -267,6 +267,8 @@ class FSDPModule(Module):
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
         """Gathers the unit's parameters, until `reshard`, or until the next pass of the module frees them.
 
+        In-place changes of the full parameters, which must be the same on every rank, reach the shards then.
+
         Args:
             async_op: return a handle, whose `wait` makes the parameters full
         """
@@ -275,7 +277,11 @@ class FSDPModule(Module):
         return UnshardHandle(unit) if async_op else None
 
     def reshard(self) -> None:
-        """Frees the unit's full parameters."""
+        """Frees the unit's full parameters, and keeps what was changed of them since `unshard`.
+
+        Raises:
+            RuntimeError: if a parameter was given data of another shape or dtype meanwhile.
+        """
         check(_core.bind_FsdpUnitReshard(self.__dict__["_fsdp_unit"].handle))
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
@@ -367,6 +373,18 @@ class FSDPModule(Module):
         """Sets the modules to prefetch when this module's backward begins, as far as there are free slots."""
         self._prefetch(modules, True)
 
+    def _apply(self: Any, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Converts the shards, gradients and buffers. The next forward computes in their dtype, on their device."""
+        self.reshard()
+        super()._apply(fn, recurse)
+        unit: Unit = self.__dict__["_fsdp_unit"]
+        own = (p for p in self.parameters() if isinstance(p, ShardedParameter) and p._unit()[0] is unit)
+        if not unit.offloads and (p := next(own, None)) is not None:
+            unit.device = p.device
+        if unit.tree is not None and unit.outermost:
+            unit.tree.set_buffers([b for b in self.buffers() if not is_lazy(b)])
+        return self
+
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Returns self: sharding has already given the tensors of a module on the meta device memory and values."""
         return self
@@ -397,10 +415,19 @@ def accept_full_state_dicts(module: Module) -> None:
         if "_fsdp_loads" not in m.__dict__:
             m.__dict__["_fsdp_loads"] = True
             m._register_load_state_dict_pre_hook(_shard_full_values, with_module=True)
+            m.register_state_dict_pre_hook(_reshard_parameters)
+
+
+def _reshard_parameters(module: Module, *rest: Any) -> None:
+    """A hook before `state_dict`: makes parameters of units shards, as which they are saved."""
+    for p in module._parameters.values():
+        if isinstance(p, ShardedParameter):
+            p.reshard()
 
 
 def _shard_full_values(module: Module, state: dict[str, Any], prefix: str, metadata: Any, *rest: Any) -> None:
     """A hook before `load_state_dict`: replaces full tensors by distributed ones that lie as the parameters do."""
+    _reshard_parameters(module)
     for name, p in module._parameters.items():
         value = state.get(prefix + name)
         if p is not None and is_distributed(p) and isinstance(value, Tensor) and value.shape == p.shape:

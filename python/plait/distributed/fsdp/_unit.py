@@ -18,9 +18,9 @@ from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, use_pass_group
 from plait.distributed._stragglers import give_warnings
 from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.tensor._dtensor import DistributedParameter, DTensor
+from plait.distributed.tensor._dtensor import DistributedParameter, DTensor, is_distributed
 from plait.distributed.tensor._placements import Placement, Replicate
-from plait.nn.parameter import Parameter
+from plait.nn.parameter import PARAMETER, Parameter, adopt, set_category
 
 __all__ = ["ShardedParameter"]
 
@@ -32,6 +32,10 @@ class Tree:
         handles = array("q", [u.handle for u in units])
         self._owner = Owner(check(_core.bind_FsdpTreeNew(address(handles), len(handles))))
         self.handle = self._owner._h
+        self.set_buffers(buffers)
+
+    def set_buffers(self, buffers: Sequence[Tensor]) -> None:
+        """Sets the tensors that forward passes change: a failed step leaves them as they were."""
         handles = array("q", [b._h for b in buffers])
         check(_core.bind_FsdpTreeBuffers(self.handle, address(handles), len(handles)))
 
@@ -59,6 +63,7 @@ class Unit:
         self.tree: Tree | None = None
         self.outermost = False  # the root of its tree, whose forward moves inputs to its device
         self.device: Device | None = None  # that computes; None without parameters of its own
+        self.offloads = False  # the shards are on the CPU
         self.divisor: float | None = None  # of summed gradients; None means the number of ranks
         self.reshard_by_default = False  # reshard_after_forward was not given
         self.ignored: set[int] = set()  # ids of the modules' parameters that are not in the unit
@@ -137,7 +142,7 @@ class ShardedParameter(DistributedParameter):
     """A parameter of a unit: a distributed tensor that is sharded over the unit's ranks.
 
     While the unit is gathered it has all elements, as an ordinary tensor, or on the mesh that it was on before it was
-    sharded. With one rank it always has: then its gradient and the optimiser's state are ordinary tensors.
+    sharded. Of what a program changes of it while `unshard` shows it, alike on every rank, the shards keep the change.
     """
 
     __slots__ = ()
@@ -172,6 +177,26 @@ class ShardedParameter(DistributedParameter):
         """The mesh of the ranks that it is sharded over, and of those that it was on before."""
         return self._unit()[0].mesh if self._ordinary() else super().device_mesh
 
+    @property
+    def grad(self) -> Tensor | None:
+        """The averaged gradient, a distributed tensor, or None.
+
+        While the parameter is gathered it is the gradient of the full parameter that no pass has averaged yet, if there
+        is one.
+        """
+        h = check(_core.bind_GradGet(self._h))
+        if not h and (unit := self.__dict__["_of"][0]()) is not None:
+            h = check(_core.bind_FsdpUnitGradient(unit.handle, self._h))
+        return own(h) if h else None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        Tensor.grad.fset(self, value)  # type: ignore[attr-defined]
+
+    @grad.deleter
+    def grad(self) -> None:
+        Tensor.grad.fset(self, None)  # type: ignore[attr-defined]
+
     def full_tensor(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
         """Gathers and returns the full parameter, apart from its gradient. Every rank calls it."""
         if self._ordinary():
@@ -194,14 +219,25 @@ class ShardedParameter(DistributedParameter):
         A result that is not None replaces the gradient. Without synchronisation, the next reduction calls it. If
         several backward passes add to a gradient, as with reentrant checkpoints that share the parameter, it is called
         once with their sum. Where the loss also has a term of the parameter itself, such as an L2 term, it is called
-        for that term's gradient apart. A single rank without mixed precision and offloading calls it in each pass, as
-        one device does.
+        for that term's gradient apart.
         """
         self.reshard()
         return super().register_hook(hook)
 
+    def _assign(self, value: Tensor, requires_grad: bool) -> None:
+        """Takes the memory of a distributed tensor that lies as the parameter does: `load_state_dict(assign=True)`."""
+        got, want = _lies(value), _lies(self)
+        if got != want:
+            raise ValueError(f"want a tensor that lies as the parameter does, {want}, got {got}")
+        adopt(self, value)
+        set_category(self, PARAMETER)
+        self.requires_grad = requires_grad
+
     def reshard(self) -> None:
-        """Frees the full parameters of its unit, if they are gathered."""
+        """Frees the full parameters of its unit, if they are gathered, and keeps what was changed of them.
+
+        It does nothing inside `summon_full_params`.
+        """
         unit, _ = self._unit()
         if unit.gathered():
             check(_core.bind_FsdpUnitReshard(unit.handle))
@@ -217,6 +253,11 @@ class ShardedParameter(DistributedParameter):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a parameter that is sharded over ranks cannot be pickled; save a full state dict")
+
+
+def _lies(tensor: Tensor) -> str:
+    """Returns how a tensor lies, for comparisons and messages."""
+    return f"placed {list(tensor.placements)} on {tensor.device_mesh}" if is_distributed(tensor) else "an ordinary one"
 
 
 def total_norm(parameters: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:

@@ -224,7 +224,12 @@ class StateMethods(TreeMethods):
             )
             return
         if assign:
-            if isinstance(mine, Parameter):
+            if hasattr(mine, "_assign"):  # a sharded parameter, which its unit knows
+                try:
+                    mine._assign(value, value.requires_grad if isinstance(value, Parameter) else mine.requires_grad)
+                except ValueError as error:
+                    errors.append(f"{key}: {error}")
+            elif isinstance(mine, Parameter):
                 if not isinstance(value, Parameter):
                     value = Parameter(value, requires_grad=mine.requires_grad)
                 self._parameters[name] = value
