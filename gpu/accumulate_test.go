@@ -8,12 +8,14 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
 // TestAccumulatingDerivatives checks derivatives that add to gradients that have arrived from elsewhere. Gradients must match the
 // CPU's, and those of separate additions, which a hook on every node enforces.
 func TestAccumulatingDerivatives(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	kinds := 5
 	codes := make([]int64, 700)

@@ -10,12 +10,14 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
 // TestAttentionOfHalves compares attention of 16-bit floats, and its gradients, with the CPU's in float32 of the same numbers. On GPUs with
 // tensor cores these have programs of their own, which also must give the same bits each time.
 func TestAttentionOfHalves(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	cases := []struct {
 		dtype                                         core.DType

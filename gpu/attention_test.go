@@ -17,8 +17,9 @@ import (
 // TestAttentionBackwardWithKeptScores checks that gradients are bitwise equal whether the gradients of scores are recomputed or
 // kept: for all heads, for one batch entry or for one head at a time.
 func TestAttentionBackwardWithKeptScores(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		queries, keys, dim int
 		o                  op.AttentionOptions
 	}{
@@ -49,7 +50,8 @@ func TestAttentionBackwardWithKeptScores(t *testing.T) {
 					return all
 				}
 				want := gradients(0)
-				for _, heads := range []int{1, 5, 6}[:coretest.Rounds(3)] {
+				counts := []int{1, 5, 6}
+				for _, heads := range sized(t, counts, counts[i:i+1]) {
 					require.Equal(t, want, gradients(heads), "%d heads of keys at a time", heads)
 				}
 			})
@@ -60,6 +62,7 @@ func TestAttentionBackwardWithKeptScores(t *testing.T) {
 // TestAttentionBackwardOfSplitTensor computes attention on parts of one tensor. Their gradients must be written directly to parts
 // of its gradient, without a concatenation, and be bitwise equal to concatenated ones.
 func TestAttentionBackwardOfSplitTensor(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	for _, c := range []struct {
 		batch, length, heads, keyHeads, dim, valueDim int

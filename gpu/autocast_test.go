@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 )
@@ -89,6 +90,7 @@ func gptTraffic(t *testing.T, d *gpu.Device, layers int, how precision) (traffic
 
 // TestTrafficOfPrecisions counts what a layer of a GPT-2 dispatches and moves. Autocast adds the casts of parameters and nothing else.
 func TestTrafficOfPrecisions(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := fakeGPU(t)
 	var layer, rest [3]gpu.Traffic
 	for i := range layer {
@@ -120,6 +122,7 @@ var wideOps = map[string]func(x, w, b *core.Tensor) *core.Tensor{
 
 // TestWideOpsEqualCasts compares operations that read 16-bit inputs under autocast with the same operations on casts of the inputs.
 func TestWideOpsEqualCasts(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	for name, fn := range wideOps {
 		for _, shape := range [][2]int{{6, 64}, {18, 520}, {6, 67}} {
@@ -178,6 +181,7 @@ func block(t *testing.T, x, w, b, weight *core.Tensor) (loss *core.Tensor, betwe
 // TestSkippedConversionsKeepBits compares the gradients of a block with those that hooks look at, which are converted to the dtypes of
 // their tensors, with and without norms that write casts.
 func TestSkippedConversionsKeepBits(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	core.Tidy(func() {
 		const rows, n = 12, 64
@@ -221,6 +225,7 @@ func TestSkippedConversionsKeepBits(t *testing.T) {
 
 // TestNormsWriteCasts checks that a norm and the cast of its result are one call, as are those of its gradient.
 func TestNormsWriteCasts(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	x := op.To(on(d, 6, 512), core.BFloat16).Detach().SetRequiresGrad(true)
 	defer x.Release()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -16,10 +17,12 @@ import (
 // TestConvolutions checks convolutions and their gradients, with channels that tiles divide and do not divide, and with patches
 // that are gathered, stored, or stored for a library. The latter's products run as programs where the device has none.
 func TestConvolutions(t *testing.T) {
+	coretest.SkipUnderRace(t)
+	quick := sized(t, false, true)
 	for _, c := range []struct {
 		x, w   []int
 		o      op.ConvOptions
-		long   bool // skipped in short mode: other cases cover its programs
+		long   bool // other cases cover its programs: on software runs with -all alone
 		halves bool // also in 16-bit dtypes
 	}{
 		{[]int{2, 32, 7, 7}, []int{40, 32, 3, 3}, op.ConvOptions{Padding: []int{1}}, false, true},
@@ -45,8 +48,7 @@ func TestConvolutions(t *testing.T) {
 	} {
 		for _, dtype := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
 			for _, way := range []string{"gathered", "stored", "for a library", "on tensor cores"} {
-				if dtype != core.Float32 && (!c.halves || way == "stored") || testing.Short() && (c.long || dtype == core.Float16) ||
-					!*all && c.long && dtype == core.Float16 ||
+				if dtype != core.Float32 && (!c.halves || way == "stored") || c.long && quick || testing.Short() && dtype == core.Float16 ||
 					way == "on tensor cores" && (dtype == core.Float32 || gpu.Target(device(t)).Compute == 0) {
 					continue
 				}
@@ -93,6 +95,7 @@ func TestConvolutions(t *testing.T) {
 // TestConvolutionScratchMemory checks how much memory a convolution and its gradients take for patches, if they are gathered and
 // if they are stored.
 func TestConvolutionScratchMemory(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	const patches = 4 * (4 * 16 * 25) * (32 * 32)
 	taken := func(few int) int {

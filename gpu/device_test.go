@@ -90,6 +90,15 @@ func device(t testing.TB) *gpu.Device {
 	return d.(*gpu.Device)
 }
 
+// sized returns large for GPUs of hardware and with -all, and otherwise small, because a GPU made of software takes seconds for large.
+func sized[T any](t testing.TB, large, small T) T {
+	t.Helper()
+	if *all || !device(t).Software() {
+		return large
+	}
+	return small
+}
+
 func TestUploadAndDownload(t *testing.T) {
 	d := device(t)
 	s := d.NewStream(0)

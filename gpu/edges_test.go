@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -30,6 +31,7 @@ func gradientsAndOutput(t *testing.T, y *core.Tensor, x ...*core.Tensor) []*core
 // TestRowLengths checks softmax, norms and reductions on rows that are read as vec4, kept in registers or not, and on rows that
 // cannot be read so.
 func TestRowLengths(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, n := range []int{5, 64, 68, 516, 1028, 2052, 2053} {
 		core.Tidy(func() {
 			rows := 3
@@ -88,6 +90,7 @@ func TestSoftmaxOfExtremeValues(t *testing.T) {
 // TestCrossEntropyRowLengths checks rows with any alignment, and gradients that several workgroups write in pieces, with elements
 // before and after the vec4.
 func TestCrossEntropyRowLengths(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, n := range []int{1, 2, 3, 5, 66, 1025, 1027, 4100, 9001} {
 		core.Tidy(func() {
 			x, weight := op.Randn(7, n).SetRequiresGrad(true), op.Rand(n)
@@ -135,6 +138,7 @@ func TestIndexedRows(t *testing.T) {
 // TestVectorisedReductions checks reductions that read vec4 and ones that cannot, with and without splitting into pieces, along
 // rows and columns.
 func TestVectorisedReductions(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, shape := range [][]int{{4096, 36}, {4096, 37}, {3, 20_000}, {3, 20_001}, {2, 50, 8}, {70, 12, 20}} {
 		core.Tidy(func() {
 			x := op.Randn(shape...)
@@ -158,6 +162,7 @@ func TestVectorisedReductions(t *testing.T) {
 
 // TestColumnReductions checks reductions of columns in one dispatch, in which each workgroup has a few columns.
 func TestColumnReductions(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	for _, side := range []int{2, 4, 8} {
 		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.ColumnVectors, f.ColumnGroups = side, 1 })()
@@ -196,6 +201,7 @@ func TestBatchNormOfAnEmptyBatch(t *testing.T) {
 
 // TestTransposes checks transposing copies, as vec4 and element by element, across the edges of tiles and in batches.
 func TestTransposes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, shape := range [][]int{{132, 68}, {65, 200}, {3, 100, 132}, {1100, 24}, {2, 64, 3, 64}} {
 		core.Tidy(func() {
 			x := op.Randn(shape...)
@@ -208,6 +214,7 @@ func TestTransposes(t *testing.T) {
 
 // TestJoinedRows checks copies of rows that lie apart to contiguous memory, of lengths that 4 does not divide.
 func TestJoinedRows(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, d := range []core.DType{core.Float32, core.BFloat16, core.Float16} {
 		for _, shape := range [][2]int{{8, 5}, {4, 7}, {12, 129}, {1000, 6}, {5, 9}, {64, 1027}} {
 			core.Tidy(func() {
@@ -224,6 +231,7 @@ func TestJoinedRows(t *testing.T) {
 // TestAttentionSizes checks attention on sequences longer than a block, and on vectors that 4 does not divide or that are longer
 // than a program has room for.
 func TestAttentionSizes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, c := range []struct {
 		queries, keys, dim, valueDim int
 		o                            op.AttentionOptions

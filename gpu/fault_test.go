@@ -192,8 +192,8 @@ func TestPanicInSubmitEndsWaits(t *testing.T) {
 }
 
 func TestWaitLongerThanTheDriversTimeout(t *testing.T) {
-	if testing.Short() {
-		t.Skip("longer than five seconds")
+	if testing.Short() || sized(t, false, true) {
+		t.Skip("longer than five seconds: runs on a GPU of hardware, or with -all")
 	}
 	d := device(t)
 	const long = 5500 * time.Millisecond

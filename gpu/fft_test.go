@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
 // TestFourierTransforms compares transforms of a GPU with those of the CPU in float64: lines that share a workgroup, that fill one, that are
 // split, and whose length has a large prime factor; along the last dimension and another one.
 func TestFourierTransforms(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	dev := device(t)
 	for dim, lengths := range [][]int{{16, 21}, {37, 2500}} {
 		for _, n := range lengths {

@@ -14,7 +14,11 @@ import (
 
 // keepBusy keeps the GPU busy, so that the following calls are queued together.
 func keepBusy(d core.Device) {
-	x := on(d, 512, 512)
+	n := 512
+	if g, ok := d.(*gpu.Device); ok && g.Software() {
+		n = 256
+	}
+	x := on(d, n, n)
 	op.MatMul(x, x).Release()
 	x.Release()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
 )
@@ -72,6 +73,7 @@ func bits(t *testing.T, fn func(x, w, b *core.Tensor) *core.Tensor, d core.DType
 }
 
 func TestHalvesComputeAsFloat32(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	for name, fn := range halfOps {
 		for _, shape := range [][2]int{{6, 64}, {18, 520}, {24, 4100}, {6, 67}, {6, 1027}} {

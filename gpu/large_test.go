@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -63,6 +64,7 @@ func TestLongReductions(t *testing.T) {
 }
 
 func TestLongCausalAttention(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	core.Tidy(func() {
 		q, k, v := op.Randn(1, 4, 300, 16), op.Randn(1, 2, 300, 16), op.Randn(1, 2, 300, 16)
 		for _, x := range []*core.Tensor{q, k, v} {
@@ -79,6 +81,7 @@ func TestLongCausalAttention(t *testing.T) {
 
 // TestInterpolate compares interpolation in every mode, at sizes that do not divide, and its gradients with the CPU.
 func TestInterpolate(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	device(t)
 	modes := []op.InterpolateOptions{
 		{Size: []int{61, 9}}, {Size: []int{61, 9}, Mode: "nearest-exact"}, {ScaleFactor: []float64{1.9, 0.3}, Mode: "bilinear"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -16,6 +17,7 @@ import (
 // TestLayerNormGradients checks gradients of norms whose workgroups have several rows, with leftover rows, with some parameters
 // that need no gradient, and with rows that 4 does not divide or that are too long for registers.
 func TestLayerNormGradients(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	device(t)
 	for _, c := range []struct {
 		count, elements, vectors int
@@ -68,6 +70,7 @@ func launch(t *testing.T, name string, outs, ins []*core.Tensor, ints ...int64) 
 // TestLayerNormAccumulatesGradients checks that the kernel adds a gradient that has arrived from elsewhere to the input's
 // gradient.
 func TestLayerNormAccumulatesGradients(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	for _, half := range []bool{false, true} {
 		for _, shape := range [][2]int{{3, 5}, {1, 1}, {9, 260}, {1200, 12}} {

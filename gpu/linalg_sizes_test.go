@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 )
@@ -47,6 +48,7 @@ func eachSquare(t *testing.T, fn func(t *testing.T, x, onGPU *core.Tensor)) {
 func identity64(n int) *core.Tensor { return op.To(op.Eye(n, n, op.TensorOptions{}), core.Float64) }
 
 func TestCholeskyOfSizes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	check := func(t *testing.T, x, _ *core.Tensor) {
 		n := x.Size(-1)
 		positive := op.Add(op.MatMul(x, transposed(x)), op.Mul(identity64(n), core.Num(float64(n))))
@@ -59,7 +61,7 @@ func TestCholeskyOfSizes(t *testing.T) {
 	if testing.Short() {
 		return
 	}
-	for _, shape := range [][]int{{600, 600}, {2, 544, 544}} { // more than one strip of columns
+	for _, shape := range sized(t, [][]int{{600, 600}, {2, 544, 544}}, [][]int{{2, 520, 520}}) { // more than one strip of columns
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {
 			core.Tidy(func() { check(t, op.To(op.Randn(shape...), core.Float64), nil) })
 		})
@@ -68,6 +70,7 @@ func TestCholeskyOfSizes(t *testing.T) {
 
 // TestLUOfSizes compares the factors, and the pivots exactly.
 func TestLUOfSizes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	check := func(t *testing.T, x, onGPU *core.Tensor) {
 		n := max(x.Size(-1), x.Size(-2))
 		want, pivots, _ := op.LUFactor(x)
@@ -102,6 +105,7 @@ func conditioned(x *core.Tensor) *core.Tensor {
 }
 
 func TestSystemsOfSizes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	eachSquare(t, func(t *testing.T, x, onGPU *core.Tensor) {
 		n := x.Size(-1)
 		shape := append(append([]int{}, x.Shape()[:x.Dim()-1]...), 3)
@@ -135,6 +139,7 @@ func on64(t *testing.T, x *core.Tensor) *core.Tensor {
 var rectangles = append([][]int{{300, 5}, {2, 70, 40}, {3, 40, 70}, {5, 1}, {1, 5}, {33, 200}}, linalgShapes...)
 
 func TestQROfSizes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	core.ManualSeed(9)
 	for _, shape := range append(rectangles, []int{1100, 40}, []int{5000, 3}) {
@@ -153,8 +158,18 @@ func TestQROfSizes(t *testing.T) {
 	}
 }
 
+// skipLargeIterations skips a test of iterations over a matrix that has more than a few blocks, which take a software GPU seconds.
+func skipLargeIterations(t *testing.T, n int) {
+	t.Helper()
+	if n > sized(t, n, 65) {
+		t.Skip("iterations over a large matrix: runs on a GPU of hardware, or with -all")
+	}
+}
+
 func TestEighOfSizes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	eachSquare(t, func(t *testing.T, x, onGPU *core.Tensor) {
+		skipLargeIterations(t, x.Size(-1))
 		x, onGPU = op.Add(x, transposed(x)), op.Add(onGPU, transposed(onGPU))
 		want, _ := op.Eigh(x, "")
 		values, vectors := op.Eigh(onGPU, "")
@@ -167,6 +182,7 @@ func TestEighOfSizes(t *testing.T) {
 
 // TestEighOfClusters checks matrices that converge slowly: with equal eigenvalues, of low rank, graded, and nearly the identity.
 func TestEighOfClusters(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	core.ManualSeed(10)
 	n := 48
@@ -204,6 +220,7 @@ func TestEighOfClusters(t *testing.T) {
 }
 
 func TestSVDOfSizes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	core.ManualSeed(11)
 	shapes := rectangles
@@ -212,6 +229,7 @@ func TestSVDOfSizes(t *testing.T) {
 	}
 	for _, shape := range shapes {
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {
+			skipLargeIterations(t, min(shape[len(shape)-1], shape[len(shape)-2]))
 			core.Tidy(func() {
 				x := op.Randn(shape...)
 				u, s, vh := op.SVD(op.ToDevice(x, d))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -40,6 +41,7 @@ func identity(t *testing.T, n int) *core.Tensor {
 // TestDecompositions checks that the product of the factors is the matrix, for batches and for matrices larger than a workgroup
 // or a dispatch.
 func TestDecompositions(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	core.ManualSeed(1)
 	for _, shape := range [][]int{{3, 1, 1}, {2, 5, 3}, {2, 3, 7}, {70, 33}, {40, 65}} {

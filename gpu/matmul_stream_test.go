@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -19,6 +20,7 @@ func byColumns(x *core.Tensor) *core.Tensor {
 // TestStreamedProducts checks products with few rows or few columns: in every layout of the factors, of every dtype, at sizes that can
 // be read four elements at a time and others, and with K in pieces.
 func TestStreamedProducts(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, multiprocessors := range []int{1, 132} {
 		defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = multiprocessors })()
 		for dtype, tolerance := range halfTolerance {
@@ -47,6 +49,7 @@ func TestStreamedProducts(t *testing.T) {
 
 // TestStreamedEpilogues checks bias, scaled results, results that are added to others, and batches.
 func TestStreamedEpilogues(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for dtype, tolerance := range halfTolerance {
 		core.Tidy(func() {
 			compareWithCPU(t, tolerance, func(x ...*core.Tensor) []*core.Tensor {
@@ -65,6 +68,7 @@ func TestStreamedEpilogues(t *testing.T) {
 
 // TestProductsOf16Bits checks tiles that are read and written four elements at a time, in every layout, with a K that ends inside a tile.
 func TestProductsOf16Bits(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, dtype := range []core.DType{core.Float16, core.BFloat16} {
 		for _, size := range [][3]int{{68, 72, 64}, {36, 40, 44}, {35, 41, 43}} {
 			core.Tidy(func() {

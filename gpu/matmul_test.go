@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/kernel/matmul"
@@ -56,6 +57,7 @@ func TestMatMulTiles(t *testing.T) {
 
 // TestTransposedMatMul checks factors stored column by column, which the device may copy, and transposing copies.
 func TestTransposedMatMul(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	core.Tidy(func() {
 		x, y := op.Randn(1030, 65), op.Randn(67, 65)
 		compareWithCPU(t, 1e-5, func(x ...*core.Tensor) []*core.Tensor {
@@ -100,6 +102,7 @@ func TestMatMulAccumulation(t *testing.T) {
 // TestSplitLastWave checks products in which only the tiles of the last wave are split along K: as vec4 and not, at edges, with
 // every epilogue, and bitwise equal twice.
 func TestSplitLastWave(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	defer gpu.Tune(device(t), onlyTile(true, 32, 32, 16, 4, 4))()
 	defer gpu.Tune(device(t), func(f *shader.Tuning) { f.Multiprocessors = 4 })()
 	for _, c := range []struct{ m, n, k int }{{96, 96, 512}, {70, 86, 1024}, {131, 69, 800}} { // those of TestLastWaveIsSplit
@@ -152,6 +155,7 @@ func paddedRows(x *core.Tensor, stride int) *core.Tensor {
 // TestMatMulOfPaddedRows checks factors whose row stride is a multiple of four while the length and the number of rows are not:
 // as one product, and split in two.
 func TestMatMulOfPaddedRows(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, parts := range []bool{false, true} {
 		for _, k := range []int{1, 16, 33, 46, 47, 1001} {
 			t.Run(fmt.Sprint(k, parts), func(t *testing.T) {
@@ -185,6 +189,7 @@ func onlyTile(double bool, rows, cols, depth, high, wide int) func(*shader.Tunin
 // TestAlignedProducts checks products for tensor cores of matrices whose rows are not aligned: with one or more of their sizes cut, of
 // every layout, and with results that are scaled, added and biased.
 func TestAlignedProducts(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	core.Permit(core.TF32Products, true)
 	defer core.Permit(core.TF32Products, false)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -42,6 +43,7 @@ func paddedGradient(t testing.TB, loss *core.Tensor) *core.Tensor {
 }
 
 func TestPaddedGradients(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	for _, classes := range []int{1020, 1025, 1026, 1027} {
 		t.Run(fmt.Sprint(classes), func(t *testing.T) {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
 // TestPoolsOfLargeWindows compares pools whose windows are shared by a workgroup, or are whole planes, with the CPU.
 func TestPoolsOfLargeWindows(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	device(t)
 	for _, dtype := range []core.DType{core.Float32, core.BFloat16} {
 		for _, shape := range [][]int{{2, 3, 23, 17}, {1, 2, 64, 48}} {

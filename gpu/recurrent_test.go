@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 	"github.com/plait-ml/plait/gpu/shader"
@@ -15,6 +16,7 @@ import (
 // TestRecurrentBatchSizes checks recurrent steps of small batches, which are one dispatch, and of large ones, which are two. The
 // registry's samples are too small for vec4.
 func TestRecurrentBatchSizes(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	for _, size := range [][3]int{{17, 41, 0}, {17, 44, 17}} {
 		n, hidden := size[0], size[1]

@@ -8,11 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
 )
 
 func TestUnique(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	device(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, shape := range [][]int{{0}, {1}, {37}, {1500}, {40, 100}} {
@@ -48,7 +50,7 @@ func TestUniqueRange(t *testing.T) {
 	device(t)
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, span := range []int64{1, 300, 1 << 31, 1 << 40} {
-		v := make([]int64, 1<<18+5)
+		v := make([]int64, sized(t, 1<<18, 1<<16)+5)
 		for i := range v {
 			v[i] = rng.Int64N(span) - 3<<40
 		}
@@ -108,6 +110,7 @@ func TestUniqueRows(t *testing.T) {
 }
 
 func TestRandPerm(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	for _, n := range []int{0, 1, 2, 999, 5000, 20_001} {
 		core.Tidy(func() {
@@ -123,6 +126,7 @@ func TestRandPerm(t *testing.T) {
 }
 
 func TestBincount(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	device(t)
 	rng := rand.New(rand.NewPCG(9, 10))
 	index, weight := make([]int64, 70_000), make([]float32, 70_000)
@@ -151,6 +155,7 @@ func TestLargeBins(t *testing.T) {
 // TestMultinomial compares draws from more weights than a workgroup reads at a time, mostly 0, with the CPU. Sums may round
 // differently.
 func TestMultinomial(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	d := device(t)
 	core.Tidy(func() {
 		w := op.Relu(op.Randn(2, 100_000))

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core/coretest"
 )
 
 // A quoted PLAIT_ name in code is an environment variable; macros of C headers are not quoted.
@@ -18,6 +20,7 @@ var (
 )
 
 func TestEnvironmentTableIsComplete(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	table, err := os.ReadFile(filepath.Join(root, "docs", "environment.md"))
 	require.NoError(t, err)
 	documented := map[string]bool{}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -151,6 +152,7 @@ func TestKernelsAreInTheFolderOfTheirFamily(t *testing.T) {
 // TestKernelsAreLaunchedByTheirContracts wants no package but core/contract to name a kernel, so that none is launched or registered
 // without one. Kernels that work element by element, whose names end in a type, are described by package expr.
 func TestKernelsAreLaunchedByTheirContracts(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	sourceFiles(t, func(name string) {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, 0)
 		require.NoError(t, err)

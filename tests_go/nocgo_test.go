@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core/coretest"
 )
 
 func TestWithoutCgoOneLineSaysWhatToDo(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	build := exec.Command("go", "build", "./...")
 	build.Dir = root
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")

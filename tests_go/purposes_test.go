@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/parallel/collective"
 )
 
@@ -41,6 +42,7 @@ func TestPurposesKnowTheCollectives(t *testing.T) {
 // The collectives that the library itself makes say what they are for: only so do ranks that are at different places, with
 // tensors of the same shapes, get an error in place of wrong numbers.
 func TestCollectivesOfTheLibraryHaveAPurpose(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	checked := 0
 	for _, dir := range []string{"ddp", "fsdp", "pipeline", "checkpoint", "mesh"} {
 		checked += purposesOf(t, filepath.Join(root, "parallel", dir), module+"/parallel/"+dir)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core/coretest"
 )
 
 // eachFunc calls fn for every function of the library's own Go files.
@@ -98,6 +100,7 @@ var goroutines = map[string]string{
 }
 
 func TestAPanicOnAGoroutineEndsNoProcess(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	found := map[string]bool{}
 	eachFunc(t, []string{"core", "gpu", "parallel", "capi"}, func(path string, f *ast.FuncDecl, _ string) {
 		ast.Inspect(f, func(n ast.Node) bool {

@@ -168,6 +168,7 @@ func TestGradientsThatMeet(t *testing.T) {
 }
 
 func TestGradientsThatMeetAgainstDifferences(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for name, g := range sharedGraphs {
 		if name == "two embeddings" || name == "a checkpoint" {
 			continue // the first is no derivative, the second cannot be differentiated twice

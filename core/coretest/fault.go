@@ -17,7 +17,7 @@ import (
 // meanwhile.
 func EachAllocation(t testing.TB, fn func() error, check func(), ranks ...int) {
 	t.Helper()
-	for n := 2; ; n++ {
+	for n := 2; ; n += Stride() {
 		k := n / 2
 		var err error
 		where := failing(k, n%2 == 1, func() { err = guarded(fn) }, ranks)

@@ -11,7 +11,18 @@ func Rounds(n int) int {
 	return n
 }
 
-// SkipUnderRace skips a test that shows the race detector nothing, such as one of programs that are built without it.
+// Stride returns the step of a loop over the places at which one thing can fail: 1, and 5 under the race detector.
+func Stride() int {
+	if Race {
+		return 5
+	}
+	return 1
+}
+
+// Drawn reports whether case i of a loop whose point is numbers runs: each of them, and one in eight under the race detector.
+func Drawn(i int) bool { return !Race || i%8 == 0 }
+
+// SkipUnderRace skips a test that shows the race detector nothing, such as one of numbers alone, or of programs that are built without it.
 func SkipUnderRace(t testing.TB) {
 	t.Helper()
 	if Race {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -208,6 +209,7 @@ func constructors(t *testing.T) (names []string) {
 // TestGradientsOfModules compares the gradients of parameters and inputs of what every constructor makes with central
 // differences, in float64.
 func TestGradientsOfModules(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	all := constructors(t)
 	for name := range uses {
 		require.Contains(t, all, name)

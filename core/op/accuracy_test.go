@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -33,6 +34,7 @@ func rmsError(x, want []float64) float64 {
 // Long sums of float32 are as good as those of sums in blocks: the root of the mean square error of results and gradients against
 // the same operation in float64 stays below a bound for each. One accumulator for the whole sum exceeds it.
 func TestLongSumsAreAccurate(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	convolution := func(padding, stride int) func(x ...*core.Tensor) *core.Tensor {
 		return func(x ...*core.Tensor) *core.Tensor {
 			return op.Conv2d(x[0], x[1], nil, op.ConvOptions{Padding: []int{padding, padding}, Stride: []int{stride, stride}})

@@ -105,6 +105,7 @@ func TestAttentionAgainstDefinition(t *testing.T) {
 }
 
 func TestAttentionMaskGetsAGradient(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	in := []*core.Tensor{leaf(uniform(1, 2, 2, 3, 4)), leaf(uniform(2, 2, 2, 5, 4)), leaf(uniform(3, 2, 2, 5, 4)), leaf(uniform(4, 2, 3, 5))}
 	f := func(in []*core.Tensor) []*core.Tensor {
 		return []*core.Tensor{op.ScaledDotProductAttention(in[0], in[1], in[2], op.AttentionOptions{Mask: in[3]})}
@@ -115,6 +116,7 @@ func TestAttentionMaskGetsAGradient(t *testing.T) {
 
 // With dropout, the gradients by differences hold only if backward drops the same weights.
 func TestAttentionDropoutGradients(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	f := func(in []*core.Tensor) []*core.Tensor {
 		core.ManualSeed(5)
 		return []*core.Tensor{op.ScaledDotProductAttention(in[0], in[1], in[2], op.AttentionOptions{DropoutP: 0.4, EnableGQA: true})}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -15,6 +16,7 @@ import (
 var conditional = map[string]bool{"pad": true, "einsum": true}
 
 func TestAutocastPolicies(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, r := range op.Rows() {
 		for kind, cast := range map[string]op.Cast{"cpu": r.Autocast.CPU, "gpu": r.Autocast.GPU} {
 			if cast == op.KeepDTypes {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -18,6 +19,7 @@ import (
 // of those in testdata/complex.txt: then it computes of numbers without imaginary parts what it does of real ones, and its gradient agrees
 // with differences.
 func TestRowsOverComplexNumbers(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	list, err := os.ReadFile("testdata/complex.txt")
 	require.NoError(t, err)
 	want := strings.Fields(string(list))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -64,6 +65,7 @@ var unaryComplex = map[string]struct {
 
 // TestComplexFunctions compares functions of one complex number with Go's, and their derivatives with differences.
 func TestComplexFunctions(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for name, f := range unaryComplex {
 		t.Run(name, func(t *testing.T) {
 			x := complexes(4, 3).SetRequiresGrad(true)
@@ -86,6 +88,7 @@ func TestComplexFunctions(t *testing.T) {
 
 // TestComplexPairs does so for functions of two numbers, of which one may be real.
 func TestComplexPairs(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for name, f := range map[string]struct {
 		op   func(x, y *core.Tensor) *core.Tensor
 		want func(x, y complex128) complex128
@@ -144,6 +147,7 @@ func TestComplexPairs(t *testing.T) {
 
 // TestComplexMoves checks the gradients of operations that move complex numbers and add them up, in several layouts.
 func TestComplexMoves(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	index := core.FromSlice([]int64{2, 0, 2})
 	other := complexes(3, 4)
 	for name, fn := range map[string]func(x *core.Tensor) *core.Tensor{

@@ -8,12 +8,14 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
 // TestCDistOfManyRows compares distances that are computed from products, or in parts, and their gradients with the norms of all
 // differences.
 func TestCDistOfManyRows(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	core.Tidy(func() {
 		d := core.Float64
 		for _, c := range []struct {

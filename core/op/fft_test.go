@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 )
 
@@ -82,6 +83,7 @@ func distance(a, b []complex128) float64 {
 // TestTransformsByDefinition compares every kind of line with the sum that defines it: few and many lines, side by side and one after the
 // other, of lengths that are split, that are odd, and that have large prime factors.
 func TestTransformsByDefinition(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 25, 29, 31, 37, 62, 64, 74, 77, 90, 128, 169, 211, 222, 256, 300, 512, 961, 1000} {
 		for _, lines := range []int{1, 3, 17} {
@@ -127,6 +129,7 @@ func TestTransformsByDefinition(t *testing.T) {
 
 // TestLongTransforms has lines that do not fit the caches, by their inverse and by single frequencies.
 func TestLongTransforms(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	sizes := []int{1 << 13, 30000, 1 << 17, 3 * 65537}
 	if testing.Short() {
 		sizes = sizes[:2]

@@ -56,7 +56,7 @@ func TestSecondDerivativesInEveryLayout(t *testing.T) {
 		if r.NoGrad != "" || r.NoDouble != "" {
 			return
 		}
-		for l := transposed; l < numLayouts; l++ {
+		for l := transposed; l < transposed+layout(coretest.Rounds(int(numLayouts-transposed))); l++ {
 			m := newMaker(r.Name+s.Name, core.Float64, l, true)
 			args := m.arguments(s)
 			require.NoError(t, m.checkAlong(m.gradients(r, args), 1e-5*loose(s), 1e-4*loose(s)), "%v", l)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 )
 
 // rosenbrock is the sum of 100 (y - x^2)^2 + (1 - x)^2 over the elements of x and y; its gradient is set by hand.
@@ -29,6 +30,7 @@ func rosenbrock(t *testing.T, x, y *core.Tensor) func() (*core.Tensor, error) {
 }
 
 func TestLBFGSFindsTheMinimum(t *testing.T) {
+	coretest.SkipUnderRace(t)
 	for _, h := range []Hyper{{"strong_wolfe": 1, "max_iter": 100, "max_eval": 300}, {"strong_wolfe": 1}, {"lr": 0.1, "max_iter": 400, "history_size": 3}} {
 		x, y := leaf(core.Float64, []float64{-1.2, 0.5, 2}, 3), leaf(core.Float64, []float64{1, -1, 3}, 1, 3)
 		o, err := NewLBFGS([]*core.Tensor{x, y}, h)

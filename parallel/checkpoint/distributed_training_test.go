@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
@@ -20,7 +21,7 @@ import (
 // Training of distributed parameters goes on in any other layout, and on one device, as one device would.
 func TestTrainingOfDistributedParameters(t *testing.T) {
 	const wide, narrow = 5, 3 // which no number of ranks divides
-	for _, algorithm := range []string{"adafactor", "adamw", "lbfgs", "muon"} {
+	for _, algorithm := range []string{"adafactor", "adamw", "lbfgs", "muon"}[:coretest.Rounds(4)] {
 		dir := t.TempDir()
 		// run trains on n ranks, 0 for one device without ranks, from one step to another.
 		run := func(n int, place core.Placement, seed uint64, from, to int, after func(p []*core.Tensor, tr *checkpoint.Training, g *collective.Group) error) {

@@ -214,12 +214,12 @@ func TestRows(t *testing.T) {
 	shapes := [][]int{{2}, {3}, {2, 2}}
 	for _, shape := range shapes {
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {
-			for _, r := range op.Rows() {
+			for n, r := range op.Rows() {
 				if *only != "" && r.Name != *only || uninitialised[r.Name] {
 					continue
 				}
 				for i, s := range r.Samples {
-					if testing.Short() && *only == "" && (i+len(r.Name))%3 != 0 {
+					if testing.Short() && *only == "" && (i+n)%8 != 0 {
 						continue
 					}
 					for trial := range *trials {

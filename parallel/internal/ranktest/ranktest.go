@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/collective"
@@ -150,7 +151,7 @@ func FailAllocation(rank, n int) {
 func FailEachAllocation(t *testing.T, step int, train func(n int) (final []float64, failed bool)) {
 	t.Helper()
 	want, _ := train(-1)
-	for n := 1; ; n++ {
+	for n := 1; ; n += coretest.Stride() {
 		got, failed := train(n)
 		require.NoError(t, Equal(fmt.Sprintf("parameters after allocation %d of step %d failed", n, step), got, want))
 		if !failed {
