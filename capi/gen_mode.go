@@ -39,6 +39,11 @@ func plait_inference_set(on C.bool) C.int64_t {
 	return C.int64_t(bind.InferenceSet(bool(on)))
 }
 
+//export plait_replicate_set
+func plait_replicate_set(on C.bool) C.int64_t {
+	return C.int64_t(bind.ReplicateSet(bool(on)))
+}
+
 //export plait_check_grads_enabled
 func plait_check_grads_enabled() C.int64_t {
 	return C.int64_t(bind.CheckGradsEnabled())

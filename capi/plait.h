@@ -395,6 +395,10 @@ int64_t plait_inference_enabled(void);
 // mode before.
 int64_t plait_inference_set(bool on);
 
+// plait_replicate_set makes ordinary tensors beside distributed ones count as replicated, or not, and returns
+// the mode before.
+int64_t plait_replicate_set(bool on);
+
 // plait_check_grads_enabled returns 1 if backward passes of the calling thread check derivatives for NaN,
 // else 0.
 int64_t plait_check_grads_enabled(void);

@@ -42,8 +42,10 @@ const (
 	modeForwardShift = 9
 	modeForwardMask  = maxForwardDepth
 
-	modeContextShift = 12
-	modeContextMask  = 1<<20 - 1
+	modeReplicate Mode = 1 << 12
+
+	modeContextShift = 13
+	modeContextMask  = 1<<19 - 1
 	modeScopeShift   = 32
 )
 
@@ -136,6 +138,17 @@ func (m Mode) WithCheckGrads(on bool) Mode {
 		return m | modeCheckGrads
 	}
 	return m &^ modeCheckGrads
+}
+
+// Replicates reports whether ordinary tensors beside distributed ones count as replicated, the same on all ranks. Elsewhere they do not mix.
+func (m Mode) Replicates() bool { return m&modeReplicate != 0 }
+
+// WithReplicates returns m with that on or off.
+func (m Mode) WithReplicates(on bool) Mode {
+	if on {
+		return m | modeReplicate
+	}
+	return m &^ modeReplicate
 }
 
 // Context returns m's context.

@@ -71,6 +71,8 @@ def test_gpt_repeats_itself() -> None:
         ("pipeline", "--batch 5 --schedule 1f1b --chunks 3"),
         ("pipeline", "--batch 5 --schedule zb-v --chunks 3"),
         ("tensor_parallel", "--batch 4 --devices cpu:0 cpu:1"),
+        ("composed", "--batch 4"),
+        ("composed", "--batch 4 --pp 1 --fsdp 2"),
     ],
 )
 def test_gpt_on_several_devices_is_as_on_one(way: str, options: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ INSIDE = {
         "plait.storage": "few programs use the classes",
         "plait._tensors.legacy_types": "few programs use the old types",
         "plait.distributed.fsdp": "most programs use no ranks",
+        "plait.distributed.parallel": "most programs use no ranks",
         "plait.distributed.pipelining": "most programs use no ranks",
         "plait.nn.parallel": "most programs use no ranks",
     },

@@ -53,6 +53,7 @@ PLACES = {
     "_modes.py no_grad.__init__ orig_func": "`__new__` takes it",
     "_dynamo/utils.py is_compile_supported device_type": "nothing is compiled on any",
     "distributed/tensor/_creation.py * layout": "there is one layout",
+    "distributed/parallel/_module.py StagedLayout.* model": "its stages run",
     "distributed/tensor/parallel/_styles.py *._apply.*": "hooks get the module and its inputs",
     "jit/__init__.py *": "nothing is compiled",
     "utils/tensorboard/writer.py SummaryWriter.add_pr_curve_raw weights": "the curve has been computed",

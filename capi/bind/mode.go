@@ -40,6 +40,12 @@ func InferenceSet(on bool) int64 {
 	return int64(core.SwapMode(next))
 }
 
+// ReplicateSet makes ordinary tensors beside distributed ones count as replicated, or not, and returns the mode before.
+func ReplicateSet(on bool) int64 {
+	m := core.CurrentMode()
+	return int64(core.SwapMode(m.WithReplicates(on)))
+}
+
 // CheckGradsEnabled returns 1 if backward passes of the calling thread check derivatives for NaN, else 0.
 func CheckGradsEnabled() int64 { return truth(core.CurrentMode().CheckGrads()) }
 

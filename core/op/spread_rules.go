@@ -410,11 +410,19 @@ func attended(u *Use) (list []Strategy) {
 	if !o.Causal {
 		rows = "l"
 	}
-	all := index(u, []string{"..." + rows + "E", "...SE", "...SV", "..." + rows + "S"}, []string{"..." + rows + "V"})
-	for _, s := range all {
-		head := s.In[0].Kind == core.Sharded && s.In[0].Dim == q.Dim()-3
-		if head && q.Shape()[q.Dim()-3] != k.Shape()[q.Dim()-3] {
-			if k.Shape()[q.Dim()-3]%u.Ranks != 0 {
+	const heads = "h"
+	own, mask := heads, "..."
+	at := q.Dim() - 3
+	grouped := o.EnableGQA && q.Shape()[at] != k.Shape()[at] && k.Shape()[at] > 1
+	if grouped {
+		own = "H" // not divided by themselves
+	}
+	if len(u.Tensors) > 3 && u.Tensors[3] != nil && u.Tensors[3].Dim() > 2 {
+		mask += heads
+	}
+	for _, s := range index(u, []string{"..." + heads + rows + "E", "..." + own + "SE", "..." + own + "SV", mask + rows + "S"}, []string{"..." + heads + rows + "V"}) {
+		if grouped && s.In[0] == core.Shard(at) {
+			if k.Shape()[at]%u.Ranks != 0 {
 				continue // the heads that share keys must lie together
 			}
 			s.In[1], s.In[2] = s.In[0], s.In[0]

@@ -36,7 +36,7 @@ func (x *Executor) Share(t *core.Tensor, stages []int) error {
 	if x.group == nil {
 		return core.Errorf(core.StateError, name, "one thread drives all stages: tie their tensors instead of sharing them")
 	}
-	if err := t.Usable(name); err != nil {
+	if err := t.Present(name); err != nil {
 		return err
 	}
 	y := &sharedParam{tensor: t, stages: slices.Compact(slices.Sorted(slices.Values(stages)))}
@@ -60,6 +60,15 @@ func (x *Executor) Share(t *core.Tensor, stages []int) error {
 	return nil
 }
 
+// part returns what the calling rank has of a tensor, which is distributed if each stage is on several ranks: all of an ordinary one. The
+// ranks that share a parameter have the same part of it.
+func part(t *core.Tensor) *core.Tensor {
+	if p := t.Parts(); p != nil {
+		return p.Local()
+	}
+	return t
+}
+
 // nonOwners returns all ranks except the owner.
 func (y *sharedParam) nonOwners() []int { return y.ranks[1:] }
 
@@ -76,10 +85,10 @@ func (y *sharedParam) begin(r *p2p, train bool) (err error) {
 			value := y.tensor.Detach()
 			if r.group.Rank() == y.ranks[0] {
 				for _, to := range y.nonOwners() {
-					err = cmp.Or(err, r.track(y.channel(r).Send(value, to, sharedTag)))
+					err = cmp.Or(err, r.track(y.channel(r).Send(part(value), to, sharedTag)))
 				}
 			} else {
-				err = r.track(y.channel(r).Recv(value, y.ranks[0], sharedTag))
+				err = r.track(y.channel(r).Recv(part(value), y.ranks[0], sharedTag))
 			}
 			value.Release()
 		})
@@ -133,7 +142,7 @@ func (y *sharedParam) sum(r *p2p) (*core.Tensor, error) {
 		return total, err
 	}
 	if owner := y.ranks[0]; r.group.Rank() != owner {
-		err := r.track(y.channel(r).Send(total, owner, sharedTag))
+		err := r.track(y.channel(r).Send(part(total), owner, sharedTag))
 		total.Release()
 		if err != nil {
 			return nil, err
@@ -142,13 +151,13 @@ func (y *sharedParam) sum(r *p2p) (*core.Tensor, error) {
 		if err := received.Err(); err != nil {
 			return received, err
 		}
-		return received, r.track(y.channel(r).Recv(received, owner, sharedTag))
+		return received, r.track(y.channel(r).Recv(part(received), owner, sharedTag))
 	}
 	for _, from := range y.nonOwners() {
 		grad := op.EmptyLike(total, op.TensorOptions{}).Keep()
 		err := grad.Err()
 		if err == nil {
-			err = r.track(y.channel(r).Recv(grad, from, sharedTag))
+			err = r.track(y.channel(r).Recv(part(grad), from, sharedTag))
 		}
 		if err == nil {
 			sum := op.Add(total, grad).Keep()
@@ -160,7 +169,7 @@ func (y *sharedParam) sum(r *p2p) (*core.Tensor, error) {
 		}
 	}
 	for _, to := range y.nonOwners() {
-		if err := r.track(y.channel(r).Send(total, to, sharedTag)); err != nil {
+		if err := r.track(y.channel(r).Send(part(total), to, sharedTag)); err != nil {
 			return total, err
 		}
 	}

@@ -117,6 +117,7 @@ func (p *parts) inputs(a core.Application) (*op.Use, []*parts, error) {
 		return ok && q.sharded(d)
 	}
 	list := make([]*parts, len(u.Tensors))
+	replicates := core.CurrentMode().Replicates()
 	for i, t := range u.Tensors {
 		if t == nil {
 			continue
@@ -129,13 +130,13 @@ func (p *parts) inputs(a core.Application) (*op.Use, []*parts, error) {
 		}
 		q, ok := t.Parts().(*parts)
 		switch {
-		case !ok && t.Dim() > 0:
+		case !ok && t.Dim() > 0 && !replicates:
 			if err := explained(u.Tensors); err != nil {
 				return nil, nil, err
 			}
-			return nil, nil, core.Errorf(core.TypeError, a.Op, "input %d is an ordinary tensor of shape %v and another is distributed: distribute it, or use the other's local part", i, t.Shape())
+			return nil, nil, core.Errorf(core.TypeError, a.Op, "input %d is an ordinary tensor of shape %v and another is distributed: distribute it, use the other's local part, or let such tensors count as replicated (implicit_replication)", i, t.Shape())
 		case !ok:
-			q = &parts{layout: layout{p.mesh, nil, make([]core.Placement, len(p.placements))}, here: t}
+			q = &parts{layout: layout{p.mesh, t.Shape(), make([]core.Placement, len(p.placements))}, here: t}
 		case !same(q.mesh, p.mesh):
 			return nil, nil, core.Errorf(core.ValueError, a.Op, "inputs on two meshes, %v and %v: redistribution between meshes is not possible", p.mesh, q.mesh)
 		}

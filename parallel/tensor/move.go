@@ -8,6 +8,11 @@ import (
 
 // move returns what forward makes of x, as one recorded operation whose derivative is backward.
 func move(name string, x *core.Tensor, forward, backward func(x *core.Tensor) *core.Tensor) *core.Tensor {
+	return moved(name, x, forward, backward)
+}
+
+// moved is move for a derivative that is a function or a *joining.
+func moved(name string, x *core.Tensor, forward func(x *core.Tensor) *core.Tensor, backward any) *core.Tensor {
 	if err := x.Usable(name); err != nil {
 		return core.ErrorTensor(err)
 	}
@@ -31,7 +36,13 @@ func move(name string, x *core.Tensor, forward, backward func(x *core.Tensor) *c
 }
 
 func moveDeriv(ctx *core.BackwardContext) {
-	if g := ctx.Grad(); g != nil {
+	g := ctx.Grad()
+	if g == nil {
+		return
+	}
+	if j, ok := ctx.Node.Any.(*joining); ok {
+		ctx.Set(0, j.backward(g))
+	} else {
 		ctx.Set(0, ctx.Node.Any.(func(*core.Tensor) *core.Tensor)(g))
 	}
 }
@@ -110,10 +121,57 @@ func differentiable(name string, x *core.Tensor, c core.Combination) error {
 	return nil
 }
 
-// divided is x itself, of which every rank uses another part, or for another purpose: its gradient is the sum of the ranks'.
+// divided is x itself, of which every rank uses another part, or for another purpose: its gradient is the sum of the ranks'. If x was joined
+// of the ranks' parts, each rank gets its part of the sum at once.
 func divided(g *collective.Group, x *core.Tensor) *core.Tensor {
+	if y := joinedAndDivided(g, x); y != nil {
+		return y
+	}
 	return move("divide", x, func(x *core.Tensor) *core.Tensor { return x.Alias(false) },
 		func(x *core.Tensor) *core.Tensor { return combined(g, x, core.Sums) })
+}
+
+// A joining is the derivative of a joining of the ranks' parts of dimension d, of n elements.
+type joining struct {
+	g    *collective.Group
+	d, n int
+}
+
+func (j *joining) backward(x *core.Tensor) *core.Tensor { return kept(j.g, x, j.d) }
+
+// joinedAndDivided is divided for the result of a joining: in place of a sum on all ranks, of which each keeps a part, it is a reduce-scatter.
+// It returns nil for other tensors.
+func joinedAndDivided(g *collective.Group, x *core.Tensor) *core.Tensor {
+	meta := x.AutogradMeta()
+	if meta == nil {
+		return nil
+	}
+	e := meta.Edge()
+	defer e.Node.Release()
+	j, ok := e.Node.Any.(*joining)
+	if !ok || j.g != g {
+		return nil
+	}
+	below := e.Node.Edges()
+	if len(below) != 1 || below[0].Node == nil {
+		return nil
+	}
+	part, err := below[0].Node.Placeholder(below[0].Index)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	defer part.Release()
+	m := core.CurrentMode()
+	var y *core.Tensor
+	core.NoGrad(func() { y = x.Alias(false) })
+	n := core.NewNode(m, "all_gather", moveDeriv, part)
+	if err := n.Problem(); err != nil {
+		n.Release()
+		return core.ErrorTensor(err)
+	}
+	n.Any = func(x *core.Tensor) *core.Tensor { return scattered(g, x, core.Sums, j.d) }
+	n.AttachLast(y, 0)
+	return y
 }
 
 // kept returns the calling rank's part of dimension d: from replicated to sharded.
@@ -127,7 +185,7 @@ func kept(g *collective.Group, x *core.Tensor, d int) *core.Tensor {
 
 // gathered joins the ranks' parts of dimension d, of n elements: from sharded to replicated.
 func gathered(g *collective.Group, x *core.Tensor, d, n int) *core.Tensor {
-	return move("all_gather", x, func(x *core.Tensor) *core.Tensor {
+	return moved("all_gather", x, func(x *core.Tensor) *core.Tensor {
 		x = padded(x, d, n, g.Size())
 		if x.Err() != nil {
 			return x
@@ -151,7 +209,7 @@ func gathered(g *collective.Group, x *core.Tensor, d, n int) *core.Tensor {
 			return core.ErrorTensor(err)
 		}
 		return op.Narrow(op.Cat(outs, d), d, 0, n)
-	}, func(x *core.Tensor) *core.Tensor { return kept(g, x, d) })
+	}, &joining{g, d, n})
 }
 
 // padded returns a contiguous part of dimension d, of n elements in the whole, with as many elements as the first of k ranks has.

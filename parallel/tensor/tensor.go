@@ -17,7 +17,7 @@ type parts struct {
 	apart bool
 
 	mu   sync.Mutex
-	uses map[uint64]*core.Tensor // see use
+	uses map[uint64]usedPart // see use
 }
 
 // wrap returns the distributed tensor of which local is this rank's part. It takes over local.
@@ -125,8 +125,8 @@ func (p *parts) Release() {
 	p.here.Release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, t := range p.uses {
-		t.Release()
+	for _, u := range p.uses {
+		u.release()
 	}
 	p.uses = nil
 }
@@ -140,49 +140,41 @@ func (p *parts) use(axes uint64) *core.Tensor {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := p.uses[axes]
-	if t != nil && t.Storage() == p.here.Storage() && t.Storage() != nil && p.sameGraph(t) {
-		return t
+	place := p.here.AutogradMeta().Edge()
+	if u, ok := p.uses[axes]; ok {
+		if u.place == place && u.tensor.Storage() == p.here.Storage() && u.tensor.Storage() != nil {
+			place.Node.Release()
+			return u.tensor
+		}
+		u.release()
+		delete(p.uses, axes)
 	}
-	t.Release()
-	t = p.here
+	t := p.here
 	for i := range p.placements {
 		if axes&(1<<i) != 0 {
 			t = divided(p.mesh.Group(i), t)
 		}
 	}
-	if t.Err() == nil {
-		if p.uses == nil {
-			p.uses = map[uint64]*core.Tensor{}
-		}
-		p.uses[axes] = t.Keep()
+	if t.Err() != nil {
+		place.Node.Release()
+		return t
 	}
+	if p.uses == nil {
+		p.uses = map[uint64]usedPart{}
+	}
+	p.uses[axes] = usedPart{t.Keep(), place}
 	return t
 }
 
-// sameGraph reports whether t still follows from the part's present place in the graph.
-func (p *parts) sameGraph(t *core.Tensor) bool {
-	meta := t.AutogradMeta()
-	if meta == nil {
-		return false
-	}
-	e := meta.Edge()
-	defer e.Node.Release()
-	for n := e.Node; ; {
-		edges := n.Edges()
-		if len(edges) != 1 || edges[0].Node == nil {
-			return false
-		}
-		own := p.here.AutogradMeta().Edge()
-		same := edges[0] == own
-		own.Node.Release()
-		if same {
-			return true
-		}
-		if n = edges[0].Node; n.Name != "divide" {
-			return false
-		}
-	}
+// A usedPart is what use returned for a part, which then had the given place in the graph.
+type usedPart struct {
+	tensor *core.Tensor
+	place  core.Edge
+}
+
+func (u usedPart) release() {
+	u.tensor.Release()
+	u.place.Node.Release()
 }
 
 // of returns where a tensor is, or an error if it is not distributed.

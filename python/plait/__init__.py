@@ -109,6 +109,10 @@ def __getattr__(name: str) -> _Any:
         from plait.distributed.pipelining import Pipeline
 
         return Pipeline
+    if name == "parallelize":
+        from plait.distributed.parallel import parallelize
+
+        return parallelize
     if name in ("FSDP", "fully_shard"):
         from plait.distributed import fsdp
 

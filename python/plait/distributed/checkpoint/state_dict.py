@@ -317,10 +317,10 @@ def _is_rank0() -> bool:
 
 
 def _names(model: Module) -> dict[int, str]:
-    plain = unwrapped_names(model)
+    plain, first = unwrapped_names(model), getattr(model, "_first_names", {})
     names: dict[int, str] = {}
     for name, p in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(p), plain(name))
+        names.setdefault(id(p), first.get(name, plain(name)))
     return names
 
 

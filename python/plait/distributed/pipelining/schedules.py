@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
@@ -20,6 +21,7 @@ from plait.distributed.pipelining._loss import MicroLosses, place_loss
 from plait.distributed.pipelining._schedule import Schedule, Timeline, placement
 from plait.distributed.pipelining._values import pack
 from plait.distributed.pipelining.stage import PipelineStage
+from plait.distributed.tensor._dtensor import is_distributed, whole
 from plait.nn.parallel._inputs import batch_size, merge_nested, split_nested
 from plait.nn.utils.clip_grad import clip_grads_with_norm_, norm_of_gradients
 
@@ -151,7 +153,7 @@ class _Schedule:
             raise RuntimeError(
                 f"{type(self).__name__}.step() requires gradients to be enabled, use eval() under no_grad"
             )
-        return self._run(args, kwargs, target, losses, True, return_outputs)
+        return self._run(args, kwargs, target, losses, True, return_outputs)[0]
 
     def eval(
         self,
@@ -163,7 +165,7 @@ class _Schedule:
     ) -> Any:
         """Runs forward on a batch, without gradients. The arguments are those of `step`."""
         with no_grad():
-            return self._run(args, kwargs, target, losses, False, return_outputs)
+            return self._run(args, kwargs, target, losses, False, return_outputs)[0]
 
     @no_grad()
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
@@ -204,8 +206,16 @@ class _Schedule:
         )
 
     def _run(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, losses: Any, train: bool, keep: bool
-    ) -> Any:
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Any,
+        losses: Any,
+        train: bool,
+        keep: bool,
+        scale: float = 1.0,
+    ) -> tuple[Any, Tensor | None]:
+        """Returns the output and the loss of the batch, on the rank with the last stage, and elsewhere None."""
         name, m = type(self).__name__, self.n_microbatches
         if losses is not None and not isinstance(losses, list):
             raise TypeError(f"{name}: losses must be a list but got a {type(losses).__name__}")
@@ -241,39 +251,48 @@ class _Schedule:
             raise
         outputs: list[Any] = [None] * m
         found: list[Any] = [None] * m
-        whole: list[Any] = []
+        merged: list[Any] = []
 
         def forward(stage: int, micro: int, tensors: list[Tensor]) -> list[Tensor]:
             here = self._stages[stage]
             values = packed[micro][1](tensors) if stage == 0 else tensors
             out = here(*values, **cuts[micro][2])
-            if here.is_last:
-                outputs[micro] = out
-            return pack(out)[0]
+            if not here.is_last:
+                return pack(out)[0]
+            outputs[micro] = out
+            return [t._local_tensor if is_distributed(t) else t for t in pack(out)[0]]
 
         def loss(micro: int, _tensors: list[Tensor]) -> Tensor:
-            value, found[micro] = micro_losses(micro, outputs[micro], cuts[micro][1])
+            value, found[micro] = whole(micro_losses(micro, outputs[micro], cuts[micro][1]))
             outputs[micro] = merge_nested([outputs[micro]], lambda ts: ts[0].detach()) if keep else None
             return value
 
         def finish() -> None:
             micro_losses.check()
             if last and keep:
-                whole.append(merge_nested(outputs, merge_outputs))
+                merged.append(merge_nested(outputs, merge_outputs))
 
-        self._executor.run(
+        total = self._executor.run(
             self.schedule,
             [t for t, _ in packed] if first else [],
             micro_losses.weights,
             train,
             forward,
             loss if wanted else None,
-            finish=finish,
+            scale,
+            finish,
             touched=functools.partial(self._touched, train),
         )
         if losses is not None and last:
             losses[:] = [v for v in found if v is not None]
-        return whole[0] if whole else None
+        return (merged[0] if merged else None), total
+
+    def _cut_into(self, micro_batches: int) -> _Schedule:
+        """Returns the schedule for another number of micro-batches of the same stages."""
+        other = copy.copy(self)
+        other.n_microbatches = micro_batches
+        other.schedule = Schedule(self._name, self._executor.group.size(), micro_batches, len(self._stages))
+        return other
 
     def _touched(self, train: bool) -> list[Tensor]:
         """Returns the tensors of this rank's stages that a step changes: buffers and, in training, gradients."""

@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, cast
 
 from plait import _core
 from plait._autograd.hooks import RemovableHandle
+from plait._engine.pytree import tree_map
 from plait._engine.runtime import address, check, own
 from plait._tensor import Number, Tensor
 from plait._tensors.storage import deep_copied
@@ -171,6 +172,11 @@ class DistributedParameter(DTensor, Parameter):
 def is_distributed(tensor: Tensor) -> TypeGuard[DTensor]:
     """Whether a tensor is distributed now; a sharded parameter is not while it is gathered."""
     return isinstance(tensor, DTensor) and check(_core.bind_DTensorPlacements(tensor._h, 0, 0)) > 0
+
+
+def whole(value: Any) -> Any:
+    """Returns a nested value in which distributed tensors are whole, ordinary ones. All ranks of their mesh call it."""
+    return tree_map(lambda v: v.full_tensor() if isinstance(v, Tensor) and is_distributed(v) else v, value)
 
 
 def own_distributed(handle: int) -> DTensor:

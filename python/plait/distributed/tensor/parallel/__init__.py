@@ -5,6 +5,7 @@ Names are those of torch.distributed.tensor.parallel.
 
 from plait.distributed.tensor.parallel._loss import loss_parallel
 from plait.distributed.tensor.parallel._parallelize import parallelize_module
+from plait.distributed.tensor.parallel._ready import ready_plan
 from plait.distributed.tensor.parallel._styles import (
     ColwiseParallel,
     ParallelStyle,
@@ -25,4 +26,5 @@ __all__ = [
     "SequenceParallel",
     "loss_parallel",
     "parallelize_module",
+    "ready_plan",
 ]

@@ -9,7 +9,7 @@ from plait.distributed._objects import exchange
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._dtensor import mesh_or_world
 from plait.distributed.tensor.parallel._styles import ParallelStyle, described
-from plait.nn import Module
+from plait.nn import Module, Parameter
 
 
 def parallelize_module(
@@ -20,6 +20,8 @@ def parallelize_module(
     src_data_rank: int | None = 0,
 ) -> Module:
     """Divides a module among the ranks of a mesh, in place, and returns it. Every rank calls it with the same plan.
+
+    A parameter that the module has in several places stays one parameter, which lies as the first style says.
 
     Args:
         module: the module
@@ -38,8 +40,11 @@ def parallelize_module(
     if src_data_rank != 0:
         raise NotImplementedError(f"parallelize_module: want src_data_rank 0, got {src_data_rank}")
     _compare_plans(mesh, described(parallelize_plan or {}))
+    shared = _shared_parameters(module)
     if isinstance(parallelize_plan, ParallelStyle):
-        return parallelize_plan._apply(module, mesh)
+        divided = parallelize_plan._apply(module, mesh)
+        _share_again(shared)
+        return divided
     for pattern, style in (parallelize_plan or {}).items():
         named = [m for name, m in module.named_modules() if _matches(name, pattern)]
         if not named:
@@ -49,7 +54,28 @@ def parallelize_module(
             )
         for sub in named:
             style._apply(sub, mesh)
+            _share_again(shared)
     return module
+
+
+def _shared_parameters(module: Module) -> list[tuple[Parameter, list[tuple[Module, str]]]]:
+    """Returns the parameters that a module has in several places, with these places."""
+    places: dict[Parameter, list[tuple[Module, str]]] = {}
+    for sub in module.modules():
+        for name, p in sub._parameters.items():
+            if p is not None:
+                places.setdefault(p, []).append((sub, name))
+    return [(p, users) for p, users in places.items() if len(users) > 1]
+
+
+def _share_again(shared: list[tuple[Parameter, list[tuple[Module, str]]]]) -> None:
+    """Puts a distributed parameter that has taken the place of a shared one in all places of that one."""
+    for i, (p, users) in enumerate(shared):
+        made = next((new for m, name in users if (new := m._parameters[name]) is not None and new is not p), None)
+        if made is not None:
+            for m, name in users:
+                m._parameters[name] = made
+            shared[i] = made, users
 
 
 def _compare_plans(mesh: DeviceMesh, plan: str) -> None:

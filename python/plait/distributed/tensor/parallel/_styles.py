@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
+from plait._modes import is_grad_enabled
 from plait._tensor import Tensor
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._dtensor import DTensor
@@ -49,14 +51,41 @@ def _distributed(x: Any, mesh: DeviceMesh, placement: Placement | None, features
     shape = None
     if features is not None and isinstance(placement, Shard) and placement.dim in (-1, x.dim() - 1):
         shape = (*x.shape[:-1], features)
-    return DTensor.from_local(x, mesh, [placement], shape=shape)
+    return _once(x, (mesh, placement, shape), lambda: DTensor.from_local(x, mesh, [placement], shape=shape))
 
 
 def _laid(x: Any, placement: Placement | None) -> Any:
     """Returns a distributed tensor with another placement."""
     if placement is None or not isinstance(x, DTensor) or x.placements == (placement,):
         return x
-    return x.redistribute(placements=[placement])
+    return _once(x, placement, lambda: x.redistribute(placements=[placement]))
+
+
+class _Made:
+    """What styles have made of a tensor. Layers that get the same tensor share it, and so their exchanges."""
+
+    def __init__(self, of: Tensor | None = None, state: Any = None) -> None:
+        self.of, self.state = None if of is None else ref(of), state
+        self.made: dict[Any, DTensor] = {}
+
+    def __deepcopy__(self, memo: Any) -> _Made:
+        return _Made()
+
+    def __reduce__(self) -> Any:
+        return _Made, ()
+
+
+def _once(x: Tensor, what: Any, make: Callable[[], DTensor]) -> DTensor:
+    """Returns what `make` makes of x, and the same again as long as x is as it was."""
+    if x.is_inference():
+        return make()
+    state = x._version, x.requires_grad, is_grad_enabled()
+    seen = x.__dict__.get("_made")
+    if not isinstance(seen, _Made) or seen.of is None or seen.of() is not x or seen.state != state:
+        seen = x.__dict__["_made"] = _Made(x, state)
+    if what not in seen.made:
+        seen.made[what] = make()
+    return seen.made[what]
 
 
 class _Layer(ParallelStyle):

@@ -1,0 +1,230 @@
+"""Models that `parallelize` has laid over the ranks of a mesh."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from plait import _ops
+from plait._modes import no_grad
+from plait._tensor import Tensor
+from plait.amp.grad_scaler import GradScaler
+from plait.distributed._collectives import broadcast
+from plait.distributed._groups import ProcessGroup
+from plait.distributed._objects import broadcast_object_list
+from plait.distributed.device_mesh import DeviceMesh
+from plait.distributed.fsdp._module import FSDPModule
+from plait.distributed.parallel._options import Axes, Loss
+from plait.distributed.tensor._dtensor import whole
+from plait.distributed.tensor.experimental import implicit_replication
+from plait.nn.modules.module import Module
+from plait.nn.parallel._inputs import batch_size
+from plait.nn.utils.clip_grad import clip_grad_norm_
+
+
+class Layout:
+    """How a model lies on the ranks, and what a step of it does.
+
+    Args:
+        mesh: the mesh
+        axes: what happens along its axes
+        loss_fn: called with the output and the target, returns the loss
+        units: the outermost modules whose parameters are sharded or copied
+    """
+
+    def __init__(self, mesh: DeviceMesh, axes: Axes, loss_fn: Loss | None, units: list[FSDPModule]) -> None:
+        self.mesh, self.axes, self.loss_fn, self.units = mesh, axes, loss_fn, units
+        self.first_names: dict[str, str] = {}
+
+    def mode(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context in which the model computes."""
+        return implicit_replication() if self.axes.tp else contextlib.nullcontext()
+
+    def call(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns the model's output as whole tensors."""
+        with self.mode():
+            return whole(model(*args, **kwargs))
+
+    def step(
+        self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, scale: float
+    ) -> Tensor:
+        """Runs forward and backward, and returns the loss of this rank's part of the batch."""
+        assert self.loss_fn is not None
+        with self.mode():
+            loss: Tensor = whole(self.loss_fn(model(*args, **kwargs), target))
+        (loss if scale == 1.0 else loss * scale).backward()
+        return loss.detach()
+
+    def clip(self, model: Module, max_norm: float, norm_type: float, error_if_nonfinite: bool) -> Tensor:
+        """Scales the gradients, and returns their norm before."""
+        return clip_grad_norm_(model.parameters(), max_norm, norm_type, error_if_nonfinite)
+
+
+class StagedLayout(Layout):
+    """A layout with a pipeline. The arguments are those of `Layout`.
+
+    Args:
+        schedule: the schedule, with this rank's stages
+        group: the ranks of the pipeline
+        last: the rank among them that has the last stage
+        device: of this rank
+        first_names: of parameters that the model has in several places, the first name by each other one
+    """
+
+    def __init__(
+        self,
+        mesh: DeviceMesh,
+        axes: Axes,
+        loss_fn: Loss | None,
+        units: list[FSDPModule],
+        schedule: Any,
+        group: ProcessGroup,
+        last: int,
+        device: Any,
+        first_names: dict[str, str],
+    ) -> None:
+        super().__init__(mesh, axes, loss_fn, units)
+        self.first_names = first_names
+        self.schedule, self.group, self.last, self.device = schedule, group, last, device
+        self.first = 0 in schedule._stages
+
+    def call(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns the model's output, without gradients, on every rank of the pipeline."""
+        schedule = self._schedule_for(args, kwargs)
+        with self.mode(), no_grad():
+            out = whole(schedule.eval(*(args if self.first else ())))
+        return self._handed_out(out)
+
+    def step(
+        self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, scale: float
+    ) -> Tensor:
+        """Runs the passes of a batch, and returns its loss on every rank of the pipeline."""
+        schedule = self._schedule_for(args, kwargs)
+        here = self.group.rank() == self.last
+        with self.mode():
+            _, loss = schedule._run(
+                args if self.first else (), {}, target if here else None, None, True, False, scale=scale
+            )
+        with no_grad():
+            found = self._handed_out(loss.detach() if loss is not None else None)
+        assert isinstance(found, Tensor)
+        return found
+
+    def clip(self, model: Module, max_norm: float, norm_type: float, error_if_nonfinite: bool) -> Tensor:
+        """Scales the gradients, and returns their norm before, which is that of all stages."""
+        total: Tensor = self.schedule.clip_grad_norm_(max_norm, norm_type, error_if_nonfinite)
+        return total
+
+    def _schedule_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns the schedule for a batch, of which a small one has fewer micro-batches."""
+        if kwargs:
+            raise TypeError(
+                f"parallelize: the stages of a pipeline pass positional values on, got also {', '.join(kwargs)}"
+            )
+        samples = batch_size((args,), {}, 0)
+        if not samples or samples >= self.schedule.n_microbatches:
+            return self.schedule
+        return self.schedule._cut_into(samples)
+
+    def _handed_out(self, value: Any) -> Any:
+        """Returns the value of the rank with the last stage, which is a tensor or a tuple of tensors, on every rank."""
+        given = list(value) if isinstance(value, tuple | list) else [value]
+        about: list[Any] = [None]
+        here = self.group.rank() == self.last
+        if here:
+            about = [(type(value) is tuple, [(t.dtype, tuple(t.shape)) for t in given])]
+        group = self.group._for("what the last stage of a pipeline has made")
+        broadcast_object_list(about, group=group, group_src=self.last)
+        several, forms = about[0]
+        if not here:
+            given = [_ops.empty(shape, dtype=dtype, device=self.device) for dtype, shape in forms]
+        for t in given:
+            broadcast(t, group=group, group_src=self.last)
+        return tuple(given) if several else given[0]
+
+
+class ParallelModule(Module):
+    """The class that `parallelize` adds to a model's class.
+
+    Its parameters, buffers and states have the names of the whole model. In a pipeline a rank has those of its stages.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the model's output, as whole tensors, for this rank's part of a batch.
+
+        Ranks along the axes of the pipeline and of tensor parallelism give the same part. With a pipeline the output
+        comes to all its ranks, without gradients: `step` trains.
+        """
+        return self._layout.call(super().__call__, args, kwargs)
+
+    def step(self, *args: Any, target: Any, scaler: GradScaler | None = None, **kwargs: Any) -> Tensor:
+        """Runs forward and backward on this rank's part of a batch, and returns its loss.
+
+        Gradients are averaged over the ranks along the axes of data. The scores of a vocabulary that is divided are
+        never gathered.
+
+        Args:
+            args: the model's inputs, the same on ranks along the axes of the pipeline and of tensor parallelism
+            target: of the loss function
+            scaler: a `GradScaler`, by whose factor the gradients are multiplied; its `step` divides them again
+            kwargs: the model's named inputs; none with a pipeline
+
+        Raises:
+            RuntimeError: if `parallelize` got no loss function.
+        """
+        layout = self._layout
+        if layout.loss_fn is None:
+            raise RuntimeError("step: there is no loss: give loss_fn to parallelize")
+        if scaler is not None and not isinstance(scaler, GradScaler):
+            raise TypeError(f"step: want a GradScaler, got {type(scaler).__name__}")
+        return layout.step(super().__call__, args, kwargs, target, 1.0 if scaler is None else scaler.get_scale())
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
+        """Scales the gradients so that the norm of the whole model's is at most max_norm, and returns what it was.
+
+        Every rank calls it. The arguments are those of `nn.utils.clip_grad_norm_`.
+        """
+        return self._layout.clip(self, max_norm, norm_type, error_if_nonfinite)
+
+    def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
+        """Sets whether backward reduces gradients. If not, full gradients accumulate until the next reduction."""
+        for unit in self._layout.units:
+            FSDPModule.set_requires_gradient_sync(unit, requires_gradient_sync, recurse=recurse)
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The mesh."""
+        return self._layout.mesh
+
+    @property
+    def data_parallel_size(self) -> int:
+        """The number of parts of a batch."""
+        return self._data()[1]
+
+    @property
+    def data_parallel_rank(self) -> int:
+        """The number of this rank's part of a batch."""
+        return self._data()[0]
+
+    def _data(self) -> tuple[int, int]:
+        mesh, rank, size = self._layout.mesh, 0, 1
+        for axis in self._layout.axes.data:
+            group = mesh.get_group(axis)
+            rank, size = rank * group.size() + group.rank(), size * group.size()
+        return rank, size
+
+    @property
+    def _first_names(self) -> dict[str, str]:
+        return self._layout.first_names
+
+    @property
+    def _layout(self) -> Layout:
+        layout: Layout = self.__dict__["_parallel"]
+        return layout
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} belongs to its rank and cannot be copied; copy the model before")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} belongs to its rank and cannot be pickled; save its state dict")

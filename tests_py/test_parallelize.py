@@ -1,0 +1,498 @@
+"""`plait.parallelize`: one model over the axes of one mesh, in any composition equal to one device."""
+
+import copy
+import itertools
+import math
+import random
+import tempfile
+
+import plait
+import pytest
+from plait import distributed as dist
+from plait import nn
+from plait.distributed import checkpoint as dcp
+from plait.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from plait.distributed.parallel import ParallelModule
+from plait.distributed.tensor import DTensor, Replicate, Shard, strict
+from plait.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module, ready_plan
+from plait.nn import functional as F
+from plait.nn.utils import clip_grad_norm_
+from ranks import on_ranks as on_ranks_of_devices
+
+
+def on_ranks(n, fn):
+    """Runs fn on ranks that share a device, on which the tests make what they compare with."""
+    return on_ranks_of_devices(n, fn, devices=["cpu:0"])
+
+
+FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
+WIDTH, HEADS, KINDS, LENGTH, ROWS = 8, 4, 11, 6, 8
+
+
+def attend(q, k, v, **options):
+    return F.scaled_dot_product_attention(q, k, v, **options).transpose(1, 2).flatten(2)
+
+
+class LlamaBlock(nn.Module):
+    """Grouped heads, rotations that are a buffer, a gate, and names of Llama."""
+
+    def __init__(self):
+        super().__init__()
+        self.input_norm, self.post_norm = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
+        self.q_proj, self.o_proj = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+        self.k_proj, self.v_proj = nn.Linear(WIDTH, WIDTH // 2, bias=False), nn.Linear(WIDTH, WIDTH // 2, bias=False)
+        self.gate_proj, self.up_proj = nn.Linear(WIDTH, 10, bias=False), nn.Linear(WIDTH, 10, bias=False)
+        self.down_proj = nn.Linear(10, WIDTH, bias=False)
+        self.register_buffer("turn", plait.arange(LENGTH * 2.0).reshape(LENGTH, 2).cos())
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        h = self.input_norm(x)
+        q, k, v = (p(h).view(b, t, -1, WIDTH // HEADS).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        seen = attend(q * self.turn[:t], k * self.turn[:t], v, is_causal=True, enable_gqa=True)
+        x = x + self.o_proj(seen)
+        h = self.post_norm(x)
+        return x + self.down_proj(F.silu(self.gate_proj(h)) * self.up_proj(h))
+
+
+class GPTBlock(nn.Module):
+    """Queries, keys and values of one layer, a number of heads that is written down, and names of GPT-2."""
+
+    def __init__(self):
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.attn = nn.ModuleDict({"c_attn": nn.Linear(WIDTH, 3 * WIDTH), "c_proj": nn.Linear(WIDTH, WIDTH)})
+        self.mlp = nn.Sequential()
+        self.mlp.c_fc, self.mlp.gelu = nn.Linear(WIDTH, 4 * WIDTH), nn.GELU()
+        self.mlp.c_proj = nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.attn["c_attn"](self.ln_1(x)).split(c, dim=2)
+        q, k, v = (p.view(b, t, HEADS, c // HEADS).transpose(1, 2) for p in (q, k, v))
+        mask = plait.ones(t, t, dtype=plait.bool).tril()
+        x = x + self.attn["c_proj"](attend(q, k, v, attn_mask=mask))
+        return x + self.mlp(self.ln_2(x))
+
+
+class ViTBlock(nn.Module):
+    """The layout of heads and the names of vision transformers, and a scale that is a parameter of no layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.fc1, self.fc2 = nn.Linear(WIDTH, 12), nn.Linear(12, WIDTH)
+        self.scale = nn.Parameter(plait.full((WIDTH,), 0.7))
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).reshape(b, t, 3, HEADS, c // HEADS).permute(2, 0, 3, 1, 4).unbind(0)
+        x = x + self.scale * self.proj(attend(q, k, v))
+        return x + self.scale * self.fc2(F.gelu(self.fc1(self.norm2(x))))
+
+
+class Start(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kinds, self.places = nn.Embedding(KINDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
+
+    def forward(self, codes):
+        return self.kinds(codes) + self.places(plait.arange(codes.shape[1], device=codes.device))
+
+
+class Model(nn.Module):
+    def __init__(self, block, depth, tied):
+        super().__init__()
+        self.start = Start()
+        self.blocks = nn.ModuleList(block() for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, KINDS, bias=False)
+        if tied:
+            self.head.weight = self.start.kinds.weight
+
+    def forward(self, codes):
+        x = self.start(codes)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+LAYERS = ["start", "blocks.*", "norm", "head"]
+
+
+def loss_of(scores, target):
+    return F.cross_entropy(scores.flatten(0, 1), target.flatten())
+
+
+def made(block=LlamaBlock, depth=3, tied=False, seed=0):
+    plait.manual_seed(seed)
+    return Model(block, depth, tied).double()
+
+
+def batch(step):
+    g = plait.Generator().manual_seed(100 + step)
+    codes = plait.randint(0, KINDS, (ROWS, LENGTH + 1), generator=g)
+    return codes[:, :-1], codes[:, 1:]
+
+
+def whole(t):
+    return (t.full_tensor() if isinstance(t, DTensor) else t).detach()
+
+
+def optimizer_of(m, name="AdamW"):
+    return getattr(plait.optim, name)(m.parameters(), lr=0.02)
+
+
+def train_alone(m, optimizer, steps):
+    """Trains on one device and returns the losses and norms."""
+    seen = []
+    for step in steps:
+        x, y = batch(step)
+        optimizer.zero_grad()
+        loss = loss_of(m(x), y)
+        loss.backward()
+        seen.append((loss.item(), clip_grad_norm_(m.parameters(), 0.5).item()))
+        optimizer.step()
+    return seen
+
+
+def train_laid(m, optimizer, steps, want):
+    """Trains this rank's part, and compares losses, where it has the whole batch, and norms."""
+    n, at = m.data_parallel_size, m.data_parallel_rank
+    for step, (loss, norm) in zip(steps, want, strict=True):
+        x, y = (t.chunk(n)[at] for t in batch(step))
+        optimizer.zero_grad()
+        got = m.step(x, target=y)
+        if n == 1:
+            assert got.item() == pytest.approx(loss, rel=1e-9)
+        assert m.clip_grad_norm_(0.5).item() == pytest.approx(norm, rel=1e-9)
+        optimizer.step()
+
+
+def compare(m, alone):
+    want = alone.state_dict()
+    for name, value in m.state_dict().items():
+        got = whole(value)
+        assert got.shape == want[name].shape
+        assert plait.allclose(got, want[name], rtol=1e-8, atol=1e-8), (name, (got - want[name]).abs().max())
+
+
+class Composition:
+    """A mesh, and how a model lies on it."""
+
+    def __init__(self, rng, most=8):
+        while True:
+            self.sizes = {"pp": rng.choice([1, 1, 2, 3]), "dp": rng.choice([1, 1, 2]), "fsdp": rng.choice([1, 2, 4])}
+            self.sizes["tp"] = rng.choice([1, 1, 2, 3])
+            # Ranks that have equally many rows of a batch.
+            if 1 < math.prod(self.sizes.values()) <= most and ROWS % (self.sizes["dp"] * self.sizes["fsdp"]) == 0:
+                break
+        self.options = {}
+        if self.sizes["pp"] > 1:
+            schedule = rng.choice(["gpipe", "1f1b", "zb-h1", "zb-v"])
+            if schedule == "zb-v" and self.sizes["pp"] > 2:
+                schedule = "1f1b"
+            rows = ROWS // (self.sizes["dp"] * self.sizes["fsdp"])
+            micro = rng.randint(self.sizes["pp"], max(self.sizes["pp"], rows))
+            self.options["pp"] = {"layers": LAYERS, "schedule": schedule, "micro_batches": micro}
+        if self.sizes["fsdp"] > 1:
+            self.options["fsdp"] = {"reshard_after_forward": rng.choice([None, True, False])}
+            if rng.random() < 0.3:
+                self.options["fsdp"]["units"] = ["start"]
+        if self.sizes["tp"] > 1 and rng.random() < 0.5:
+            self.options["tp"] = {"sequence": True}
+        names = [n for n in self.sizes if self.sizes[n] > 1 or rng.random() < 0.3]
+        self.names, self.shape = tuple(names), tuple(self.sizes[n] for n in names)
+        self.options = {k: v for k, v in self.options.items() if k in names}
+
+    def __repr__(self):
+        return f"{dict(zip(self.names, self.shape, strict=True))} {self.options}"
+
+    def lay(self, m):
+        mesh = dist.init_device_mesh("cpu", self.shape, mesh_dim_names=self.names)
+        return plait.parallelize(m, mesh, loss_fn=loss_of, **self.options)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_compositions_equal_one_device_and_hand_over_checkpoints(seed):
+    check_compositions(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 100))
+def test_more_random_compositions(seed):
+    check_compositions(seed)
+
+
+def check_compositions(seed):
+    rng = random.Random(seed)
+    block = rng.choice([LlamaBlock, GPTBlock, ViTBlock])
+    depth, tied, name = rng.randint(3, 4), rng.random() < 0.5, rng.choice(["AdamW", "SGD", "Adafactor"])
+    if block is not LlamaBlock:  # the gradient of a bias of keys is rounding, which Adafactor makes large
+        name = "AdamW"
+    first, second = Composition(rng), Composition(rng)
+    alone = made(block, depth, tied)
+    start = copy.deepcopy(alone)
+    optimizer = optimizer_of(alone, name)
+    folder = tempfile.mkdtemp()
+    half = train_alone(alone, optimizer, range(2))
+    then = copy.deepcopy(alone)
+    rest = train_alone(alone, optimizer, range(2, 4))
+
+    def before(rank):
+        m = copy.deepcopy(start)
+        if rank:  # the first rank's values count
+            with plait.no_grad():
+                for p in m.parameters():
+                    p.zero_()
+        m = first.lay(m)
+        own = optimizer_of(m, name)
+        train_laid(m, own, range(2), half)
+        compare(m, then)
+        state = {"model": get_model_state_dict(m), "optim": get_optimizer_state_dict(m, own, options=FLAT)}
+        dcp.save(state, checkpoint_id=folder)
+
+    def after(rank):
+        m = second.lay(made(block, depth, tied, seed=1))
+        own = optimizer_of(m, name)
+        state = {"model": get_model_state_dict(m), "optim": get_optimizer_state_dict(m, own, options=FLAT)}
+        dcp.load(state, checkpoint_id=folder)
+        set_optimizer_state_dict(m, own, state["optim"], options=FLAT)
+        train_laid(m, own, range(2, 4), rest)
+        compare(m, alone)
+        m.eval()
+        with plait.no_grad():
+            x, _ = batch(9)
+            got = m(x)
+            assert type(got) is plait.Tensor
+            assert plait.allclose(got, alone(x), rtol=1e-8, atol=1e-8)
+            assert plait.allclose(m(x[:1]), alone(x[:1]), rtol=1e-8, atol=1e-8)
+
+    try:
+        on_ranks(math.prod(first.shape), before)
+        on_ranks(math.prod(second.shape), after)
+    except Exception as error:
+        error.add_note(f"{block.__name__}, {depth} blocks, tied={tied}, {name}: {first}, then {second}")
+        raise
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("block", [LlamaBlock, GPTBlock, ViTBlock])
+def test_ready_plans_gather_nothing(block, sequence):
+    alone = made(block)
+    x, y = batch(0)
+    loss_of(alone(x), y).backward()
+
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        m = plait.parallelize(made(block), mesh, tp={"sequence": sequence}, loss_fn=loss_of)
+        with strict():
+            m.step(x, target=y)
+        divided = [n for n, p in m.named_parameters() if isinstance(p, DTensor) and p.placements != (Replicate(),)]
+        assert "head.weight" in divided and "start.kinds.weight" in divided and len(divided) > 2 + 3 * 4
+        want = dict(alone.named_parameters())
+        for name, p in m.named_parameters():
+            assert plait.allclose(whole(p.grad), want[name].grad, rtol=1e-9, atol=1e-10), name
+
+    on_ranks(2, fn)
+
+
+@pytest.mark.parametrize("block", [LlamaBlock, GPTBlock, ViTBlock])
+def test_what_a_block_exchanges(block):
+    """Per block of two ranks, in bytes of activations: four all-reduces, or four all-gathers and reduce-scatters.
+
+    One layer for queries, keys and values adds exchanges, because its parts are not those of whole heads.
+    """
+    x, y = batch(0)
+    unit = x.numel() * WIDTH * 8
+    kinds = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+    def moved(sequence, depth):
+        mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        m = plait.parallelize(made(block, depth), mesh, tp={"sequence": sequence}, loss_fn=loss_of)
+        m.step(x, target=y)
+        dist.barrier()
+        group = mesh.get_group("tp")
+        before = [group.bytes_moved(k) for k in kinds]
+        m.step(x, target=y)
+        dist.barrier()
+        return [group.bytes_moved(k) - b for k, b in zip(kinds, before, strict=True)]
+
+    def fn(rank):
+        together = 2 if block is not LlamaBlock else 0
+        for sequence, want in ((False, (4, 0, 0, together)), (True, (0, 2, 2, together))):
+            more = [(b - a) / unit for a, b in zip(moved(sequence, 3), moved(sequence, 4), strict=True)]
+            # The gradients of norms and biases, which are on all ranks, are summed over parts of a sequence.
+            assert more == pytest.approx(want, abs=0.15)
+
+    on_ranks(2, fn)
+
+
+def test_ready_plan_names_each_kind_of_layer():
+    plan = ready_plan(made(GPTBlock))
+    assert list(plan) == [
+        "start.kinds", "head", "blocks.*.attn.c_attn", "blocks.*.mlp.c_fc", "blocks.*.attn.c_proj",
+        "blocks.*.mlp.c_proj",
+    ]  # fmt: skip
+    assert {type(plan[n]) for n in ("start.kinds", "blocks.*.attn.c_proj")} == {RowwiseParallel}
+    assert {type(plan[n]) for n in ("head", "blocks.*.mlp.c_fc")} == {ColwiseParallel}
+    with pytest.raises(ValueError, match=r"no layer has a name that is known .* the linear layers are 0, 1"):
+        ready_plan(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
+
+
+def test_shared_parameters_stay_one():
+    def fn(rank):
+        m = made(tied=True)
+        mesh = dist.init_device_mesh("cpu", (2,))
+        plan = {"start.kinds": RowwiseParallel(), "head": ColwiseParallel()}
+        parallelize_module(m, mesh, plan)
+        assert m.head.weight is m.start.kinds.weight and m.head.weight.placements == (Shard(0),)
+        assert sum(p is m.head.weight for p in m.parameters()) == 1
+
+    on_ranks(2, fn)
+
+
+def test_a_loop_without_step_and_accumulation():
+    alone = made()
+    optimizer = optimizer_of(alone)
+    for step in range(2):
+        optimizer.zero_grad()
+        for k in range(2):
+            x, y = batch(2 * step + k)
+            (loss_of(alone(x), y) / 2).backward()
+        optimizer.step()
+
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("fsdp", "tp"))
+        m = plait.parallelize(made(), mesh)
+        own = optimizer_of(m)
+        for step in range(2):
+            own.zero_grad()
+            for k in range(2):
+                x, y = (t.chunk(2)[m.data_parallel_rank] for t in batch(2 * step + k))
+                m.set_requires_gradient_sync(k == 1)
+                (loss_of(m(x), y) / 2).backward()
+            own.step()
+        compare(m, alone)
+        with pytest.raises(RuntimeError, match="give loss_fn to parallelize"):
+            m.step(x, target=y)
+
+    on_ranks(4, fn)
+
+
+def test_dropout_and_a_scaler_in_half_the_composition():
+    """Dropout is equal where a model is replicated, and a scaler's factor is taken out again."""
+
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        plait.manual_seed(3)
+        m = nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8)))
+        alone = copy.deepcopy(m)
+        plan = {"0.0": ColwiseParallel(use_local_output=False), "0.2": RowwiseParallel(input_layouts=Replicate())}
+        laid = plait.parallelize(m, mesh, tp={"plan": plan}, loss_fn=F.mse_loss)
+        x, y = plait.arange(32.0).reshape(4, 8).sin(), plait.zeros(4, 8)
+        scaler = plait.amp.GradScaler("cpu", init_scale=16.0)
+        plait.manual_seed(5)
+        loss = laid.step(x, target=y, scaler=scaler)
+        plait.manual_seed(5)
+        want = F.mse_loss(alone(x), y)
+        want.backward()
+        assert loss.item() == pytest.approx(want.item(), rel=1e-5)
+        for p, q in zip(laid.parameters(), alone.parameters(), strict=True):
+            assert plait.allclose(whole(p.grad) / 16, q.grad, rtol=1e-4, atol=1e-6)
+
+    on_ranks(2, fn)
+
+
+def raises(error, match, shape=(2,), names=("tp",), model=None, **options):
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", shape, mesh_dim_names=names)
+        with pytest.raises(error, match=match):
+            plait.parallelize(made() if model is None else model(), mesh, **options)
+
+    on_ranks(math.prod(shape), fn)
+
+
+@pytest.mark.parametrize(
+    "error, match, options",
+    [
+        (ValueError, "the axis 'x' of .* is for nothing; each axis is for one of pp, dp, fsdp, tp", {"names": ("x",)}),
+        (ValueError, "fsdp is given for the axis 'fsdp', which .* lacks; it has 'tp'", {"fsdp": {}}),
+        (ValueError, "the axis 'tp' of .* is for dp and tp", {"dp": "tp"}),
+        (ValueError, "in .* the axis 'dp' must come before 'fsdp'", {"names": ("fsdp", "dp"), "shape": (2, 1)}),
+        (TypeError, "tp has no option plans; it has axis, plan, sequence", {"tp": {"plans": {}}}),
+        (TypeError, "want tp to be the name of an axis, or options, got int", {"tp": 2}),
+        (ValueError, "the plan of tp names 'nowhere'", {"tp": {"plan": {"nowhere": ColwiseParallel()}}}),
+        (ValueError, "units of fsdp names 'nowhere'", {"names": ("fsdp",), "fsdp": {"units": ["nowhere"]}}),
+        (TypeError, "want a plan of styles", {"tp": {"plan": {"head": 1}}}),
+        (ValueError, "have no names: give mesh_dim_names", {"names": None}),
+        (TypeError, "Model is no Sequential.* it has start, blocks, norm, head", {"names": ("pp",)}),
+        (ValueError, "no layer is named 'tail'", {"names": ("pp",), "pp": {"layers": ["start", "tail"]}}),
+        (ValueError, "named twice", {"names": ("pp",), "pp": {"layers": [*LAYERS, "blocks.1"]}}),
+        (ValueError, "norm.weight, .* belong to none of the layers", {"names": ("pp",), "pp": {"layers": LAYERS[:2]}}),
+        (ValueError, "there is no schedule 'best'", {"names": ("pp",), "pp": {"layers": LAYERS, "schedule": "best"}}),
+        (ValueError, "stages of .1, 1. layers are not", {"names": ("pp",), "pp": {"layers": LAYERS, "sizes": [1, 1]}}),
+        (TypeError, "want a loss_fn that can be called", {"loss_fn": 3}),
+    ],
+)
+def test_mistakes_teach(error, match, options):
+    raises(error, match, **options)
+
+
+def test_ranks_that_disagree_all_learn_it():
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        with pytest.raises(plait.DistributedError, match=r"the ranks' model differ: rank 0 has .*rank 3 has"):
+            plait.parallelize(made(depth=4 if rank == 3 else 3), mesh)
+
+    on_ranks(4, fn)
+
+
+def test_what_a_laid_model_refuses():
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("pp",))
+        m = plait.parallelize(made(), mesh, pp={"layers": LAYERS}, loss_fn=loss_of)
+        assert isinstance(m, ParallelModule) and type(m).__name__ == "ParallelModel"
+        with pytest.raises(RuntimeError, match=r"lies on .* already"):
+            plait.parallelize(m, mesh)
+        with pytest.raises(TypeError, match="cannot be copied"):
+            copy.deepcopy(m)
+        x, y = batch(0)
+        other = m.head if rank == 0 else m.start
+        with pytest.raises(RuntimeError, match=r"is on rank . of the pipeline; call the model"):
+            other(x)
+        with pytest.raises(TypeError, match="positional values on, got also codes"):
+            m(codes=x)
+        assert m.step(x, target=y).item() > 0
+        names = [n for n, _ in m.named_parameters()]
+        assert names and all(n in dict(made().named_parameters()) for n in names)
+
+    on_ranks(2, fn)
+    with pytest.raises(TypeError, match="want a DeviceMesh"):
+        plait.parallelize(made(), None)
+    with pytest.raises(TypeError, match="want a module"):
+        plait.parallelize(3, None)
+
+
+def test_sizes_of_stages_and_one_rank_of_each_axis():
+    alone = made(depth=4)
+    want = train_alone(alone, optimizer_of(alone), range(1))
+
+    def fn(rank):
+        names = ("pp", "dp", "fsdp", "tp")
+        mesh = dist.init_device_mesh("cpu", (2, 1, 1, 1), mesh_dim_names=names)
+        m = plait.parallelize(
+            made(depth=4), mesh, pp={"layers": LAYERS, "sizes": [5, 2], "micro_batches": 3}, loss_fn=loss_of
+        )
+        assert [n for n, _ in itertools.islice(m.named_parameters(), 1)] == [
+            "start.kinds.weight" if rank == 0 else "norm.weight"
+        ]
+        train_laid(m, optimizer_of(m), range(1), want)
+        compare(m, alone)
+
+    on_ranks(2, fn)
