@@ -35,14 +35,13 @@ from plait.distributed.parallel._stages import (
     Elsewhere,
     Stage,
     layers_in_order,
-    matches,
     put_elsewhere,
     schedule_class,
     stages_of,
 )
 from plait.distributed.pipelining.stage import PipelineStage
 from plait.distributed.tensor._dtensor import DTensor
-from plait.distributed.tensor.parallel._parallelize import parallelize_module
+from plait.distributed.tensor.parallel._parallelize import matches, parallelize_module
 from plait.distributed.tensor.parallel._ready import ready_plan
 from plait.distributed.tensor.parallel._styles import ParallelStyle, described
 from plait.nn.modules.module import Module

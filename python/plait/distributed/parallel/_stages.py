@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 from plait.distributed.pipelining import schedules
 from plait.distributed.pipelining._model import balance
 from plait.distributed.pipelining._schedule import placement, schedule_names
 from plait.distributed.tensor._dtensor import whole
+from plait.distributed.tensor.parallel._parallelize import matches
 from plait.nn.modules.container import Sequential
 from plait.nn.modules.module import Module
 
@@ -56,12 +56,6 @@ class Elsewhere(Module):
     def extra_repr(self) -> str:
         """Returns where the layer is."""
         return f"rank {self.rank} of the pipeline"
-
-
-def matches(name: str, pattern: str) -> bool:
-    """Whether a name is a pattern's, in which * and ? stand for parts of one name between dots."""
-    names, patterns = name.split("."), pattern.split(".")
-    return len(names) == len(patterns) and all(map(fnmatchcase, names, patterns))
 
 
 def layers_in_order(model: Module, patterns: Sequence[str] | None) -> dict[str, Module]:

@@ -46,7 +46,7 @@ def parallelize_module(
         _share_again(shared)
         return divided
     for pattern, style in (parallelize_plan or {}).items():
-        named = [m for name, m in module.named_modules() if _matches(name, pattern)]
+        named = [m for name, m in module.named_modules() if matches(name, pattern)]
         if not named:
             known = ", ".join(name for name, _ in module.named_modules() if name)
             raise ValueError(
@@ -90,6 +90,7 @@ def _compare_plans(mesh: DeviceMesh, plan: str) -> None:
             )
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name is a pattern's, in which * and ? stand for parts of one name between dots."""
     names, patterns = name.split("."), pattern.split(".")
     return len(names) == len(patterns) and all(map(fnmatchcase, names, patterns))

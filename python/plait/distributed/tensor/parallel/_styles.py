@@ -88,6 +88,17 @@ def _once(x: Tensor, what: Any, make: Callable[[], DTensor]) -> DTensor:
     return seen.made[what]
 
 
+def linear_dims(module: Module) -> tuple[int, int] | None:
+    """Returns the dimensions of inputs and outputs in the weight of a linear layer; None for other modules.
+
+    Besides `Linear` that is the `Conv1D` of transformers, whose weight is the transpose of a Linear's.
+    """
+    if isinstance(module, Linear):
+        return 1, 0
+    weight = module._parameters.get("weight")
+    return (0, 1) if type(module).__name__ == "Conv1D" and weight is not None and weight.dim() == 2 else None
+
+
 class _Layer(ParallelStyle):
     """A layer with one input and one output."""
 
@@ -96,7 +107,8 @@ class _Layer(ParallelStyle):
 
     def _hook(self, module: Module, mesh: DeviceMesh, works_on: Placement) -> Module:
         takes = self._takes or works_on
-        features = module.in_features if isinstance(module, Linear) else None
+        dims, weight = linear_dims(module), module._parameters.get("weight")
+        features = None if dims is None or weight is None else weight.shape[dims[0]]
 
         def before(module: Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             return (_laid(_distributed(inputs[0], mesh, takes, features), works_on), *inputs[1:])
@@ -129,10 +141,11 @@ class ColwiseParallel(_Layer):
         super().__init__(input_layouts, output_layouts or Shard(-1), use_local_output)
 
     def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
-        if not isinstance(module, Linear | Embedding):
+        dims = linear_dims(module)
+        if dims is None and not isinstance(module, Embedding):
             raise NotImplementedError(f"ColwiseParallel: want Linear or Embedding, got {type(module).__name__}")
-        dim = 0 if isinstance(module, Linear) else 1
-        distribute_parameters(module, device_mesh, lambda _: [Shard(dim)])
+        columns = 1 if dims is None else dims[1]
+        distribute_parameters(module, device_mesh, lambda name: [Shard(columns if name == "weight" else 0)])
         return self._hook(module, device_mesh, Replicate())
 
 
@@ -158,8 +171,9 @@ class RowwiseParallel(_Layer):
         if isinstance(module, Embedding):
             distribute_parameters(module, device_mesh, lambda _: [Shard(0)])
             return self._hook(module, device_mesh, Replicate())
-        if isinstance(module, Linear):
-            distribute_parameters(module, device_mesh, lambda name: [Shard(1) if name == "weight" else Replicate()])
+        if (dims := linear_dims(module)) is not None:
+            rows = Shard(dims[0])
+            distribute_parameters(module, device_mesh, lambda name: [rows if name == "weight" else Replicate()])
             return self._hook(module, device_mesh, Shard(-1))
         raise NotImplementedError(f"RowwiseParallel: want Linear or Embedding, got {type(module).__name__}")
 
