@@ -14,8 +14,8 @@ import (
 )
 
 //export plait_fsdp_unit_new
-func plait_fsdp_unit_new(of C.plait_object, replicas C.plait_object, over C.plait_object, params C.plait_tensors, n C.int64_t, names C.plait_string, name C.plait_string, numbers C.plait_ints, count C.int64_t) C.plait_object {
-	return C.plait_object(bind.FsdpUnitNew(int64(of), int64(replicas), int64(over), int64(uintptr(unsafe.Pointer(params))), int64(n), C.GoString(names), C.GoString(name), int64(uintptr(unsafe.Pointer(numbers))), int64(count)))
+func plait_fsdp_unit_new(of C.plait_object, replicas C.plait_object, over C.plait_object, params C.plait_tensors, n C.int64_t, names C.plait_string, dims C.plait_ints, name C.plait_string, numbers C.plait_ints, count C.int64_t) C.plait_object {
+	return C.plait_object(bind.FsdpUnitNew(int64(of), int64(replicas), int64(over), int64(uintptr(unsafe.Pointer(params))), int64(n), C.GoString(names), int64(uintptr(unsafe.Pointer(dims))), C.GoString(name), int64(uintptr(unsafe.Pointer(numbers))), int64(count)))
 }
 
 //export plait_fsdp_tree_new

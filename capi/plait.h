@@ -1165,10 +1165,12 @@ int64_t plait_forward_below(plait_object level);
 // of both groups, or 0. numbers are: over how many ranks to reshard after forward, the slots, when to
 // prefetch in backward (0 before, 1 after, 2 never), the dtypes of parameters, reduction and outputs, the
 // device to offload to, the last four being -1 for none, and a sum of 1 to keep parameters after forward, 2
-// to begin with those of rank 0, 4 to leave inputs as they are and 8 not to prefetch in forward. Close it
-// with plait_fsdp_unit_close. It may wait for the device.
+// to begin with those of rank 0, 4 to leave inputs as they are and 8 not to prefetch in forward. dims are the
+// dimensions along which the parameters are sharded, or the address 0 for the first. Close it with
+// plait_fsdp_unit_close. It may wait for the device.
 plait_object plait_fsdp_unit_new(plait_object of, plait_object replicas, plait_object over,
-		plait_tensors params, int64_t n, plait_string names, plait_string name, plait_ints numbers, int64_t count);
+		plait_tensors params, int64_t n, plait_string names, plait_ints dims, plait_string name, plait_ints numbers,
+		int64_t count);
 
 // plait_fsdp_tree_new makes n units those of one model, of which the first is the root, and returns their
 // tree. It may wait for the device.

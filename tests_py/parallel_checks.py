@@ -89,7 +89,7 @@ def check_fsdp(seed):
         norms = case.train(
             m, rank, case.world, unsynchronised, ready=lambda: steps.append(gradients(m)) if lowered else None
         )
-        return steps, norms, {n: p.full_tensor().numpy() for n, p in m.named_parameters()}, how
+        return steps, norms, {n: p.full_tensor().detach().numpy() for n, p in m.named_parameters()}, how
 
     same_as_alone(case, on_ranks(case.world, run), SINGLE)
 

@@ -96,7 +96,7 @@ def check_stages(seed):
             opt.step()
         for s in stages:
             for n, p in s.submod.named_parameters():
-                full = p.full_tensor() if way == "fsdp" else p.detach()
+                full = p.full_tensor().detach() if way == "fsdp" else p.detach()
                 got[n.removeprefix("module."), part] = full.numpy().copy()
 
     on_ranks(places * copies, run)
@@ -202,7 +202,7 @@ def check_reshard(seed):
             train(m, step, opt, before, before + after)
             out = {}
             for n, p in m.named_parameters():
-                full = p.full_tensor() if loading.way in ("fsdp", "units") else p.detach()
+                full = p.full_tensor().detach() if loading.way in ("fsdp", "units") else p.detach()
                 out[n.removeprefix("module.")] = full.numpy().copy()
             return out
 

@@ -87,7 +87,7 @@ def local(t):
 
 
 def full(m):
-    return {n: p.full_tensor().numpy() for n, p in m.named_parameters()}
+    return {n: p.full_tensor().detach().numpy() for n, p in m.named_parameters()}
 
 
 def close(got, want, tol=1e-9):

@@ -48,7 +48,7 @@ def test_bits_of_ddp():
         m = blocks(model())
         train(m, rank, 2)
         for (n, a), (_, b) in zip(m.named_parameters(), d.module.named_parameters(), strict=True):
-            assert (a.full_tensor().numpy() == b.detach().numpy()).all(), n
+            assert (a.full_tensor().detach().numpy() == b.detach().numpy()).all(), n
 
     spawn(run, 2)
 
@@ -219,7 +219,7 @@ def test_state_dicts():
                     p.zero_()
             m.load_state_dict(whole)
             for n, p in m.named_parameters():
-                assert (p.full_tensor().numpy() == whole[n].numpy()).all(), n
+                assert (p.full_tensor().detach().numpy() == whole[n].numpy()).all(), n
             m.load_state_dict(m.state_dict())  # its own, of whichever kind
             with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "head.bias"'):
                 m.load_state_dict({k: v for k, v in whole.items() if k != "head.bias"})

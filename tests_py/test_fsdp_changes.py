@@ -342,3 +342,37 @@ def test_recomputed_units_of_one_rank():
             assert plait.allclose(p.grad.full_tensor(), q.grad)
 
     on_ranks(1, run)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("how", OPTIONS)
+def test_terms_of_whole_and_local_parameters_have_gradients(how, ranks):
+    """L2 terms through `full_tensor`, and of a rank's part through `to_local`, in the loss."""
+
+    def loss(m, terms):
+        x = batch()
+        return m(x).float().square().mean() + sum(terms(p) for p in m.parameters())
+
+    def run(rank):
+        m, alone = divided(**OPTIONS[how]), model()
+        loss(alone, lambda p: p.square().sum() * 0.1 + p.abs().sum()).backward()
+        for terms in (
+            lambda p: p.full_tensor().square().sum() * 0.1 + p.abs().sum().full_tensor(),
+            lambda p: p.to_local().square().sum() * 0.1 + p.to_local().abs().sum(),
+        ):
+            for _ in range(2):
+                m.zero_grad()
+                loss(m, terms).backward()
+                for p, q in zip(m.parameters(), alone.parameters(), strict=True):
+                    assert plait.allclose(
+                        p.grad.full_tensor(), q.grad, rtol=1e-5, atol=1e-6 if how != "mixed" else 2e-2
+                    )
+        m.zero_grad()
+        m[2].weight.full_tensor().sum().backward()
+        assert (m[2].weight.grad.full_tensor() == 1).all() and m[0].weight.grad is None
+        with plait.no_grad():
+            assert not m[2].weight.full_tensor().requires_grad
+        m.unshard()
+        assert m[2].weight.full_tensor().requires_grad and m[2].weight.to_local().requires_grad
+
+    on_ranks(ranks, run)

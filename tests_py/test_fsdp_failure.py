@@ -82,7 +82,7 @@ def trained(way, where=None, place=0):
                 step()
         assert told == (where is not None)
         assert all(np.isfinite(b.numpy()).all() for b in m.buffers())
-        return [p.full_tensor().numpy() for p in m.parameters()]
+        return [p.full_tensor().detach().numpy() for p in m.parameters()]
 
     return on_ranks(2, run)
 

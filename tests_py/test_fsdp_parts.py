@@ -53,7 +53,7 @@ def divided():
 
 def same(m, want, tol=1e-9):
     for p, w in zip(m.parameters(), want, strict=True):
-        np.testing.assert_allclose(p.full_tensor().numpy(), w, rtol=tol, atol=tol / 1000)
+        np.testing.assert_allclose(p.full_tensor().detach().numpy(), w, rtol=tol, atol=tol / 1000)
 
 
 def values(m):

@@ -172,17 +172,17 @@ def test_initialisers_of_divided_parameters():
             plait.manual_seed(9)
             m = fully_shard(nn.Linear(5, 7))
             fill(m.weight)
-            assert (m.weight.full_tensor().numpy() == want.weight.detach().numpy()).all()
+            assert (m.weight.full_tensor().detach().numpy() == want.weight.detach().numpy()).all()
             for part in (want, m):
                 plait.manual_seed(1)
                 part.reset_parameters()
-            assert (m.weight.full_tensor().numpy() == want.weight.detach().numpy()).all()
-            assert (m.bias.full_tensor().numpy() == want.bias.detach().numpy()).all()
+            assert (m.weight.full_tensor().detach().numpy() == want.weight.detach().numpy()).all()
+            assert (m.bias.full_tensor().detach().numpy() == want.bias.detach().numpy()).all()
         want, m = nn.Embedding(10, 3, padding_idx=8), fully_shard(nn.Embedding(10, 3, padding_idx=8))
         for part in (want, m):
             plait.manual_seed(2)
             part.reset_parameters()
-        assert (m.weight.full_tensor().numpy() == want.weight.detach().numpy()).all()
+        assert (m.weight.full_tensor().detach().numpy() == want.weight.detach().numpy()).all()
 
     on_ranks(4, run)
 

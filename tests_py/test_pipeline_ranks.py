@@ -169,7 +169,7 @@ def test_data_parallel_stages(way, name):
             optimizer.step()
         for s in stages:
             for n, p in s.submod.named_parameters():
-                full = p.full_tensor() if way == "fsdp" else p.detach()
+                full = p.full_tensor().detach() if way == "fsdp" else p.detach()
                 got[n.removeprefix("module."), half] = full.numpy().copy()
 
     dist.spawn(run, nprocs=4)

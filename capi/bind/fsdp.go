@@ -13,10 +13,11 @@ import (
 // whole. replicas, a group or 0, are the ranks with the same shards. over is the mesh of both groups, or 0. numbers are: over how many ranks to reshard after
 // forward, the slots, when to prefetch in backward (0 before, 1 after, 2 never), the dtypes of parameters, reduction and
 // outputs, the device to offload to, the last four being -1 for none, and a sum of 1 to keep parameters after forward, 2 to
-// begin with those of rank 0, 4 to leave inputs as they are and 8 not to prefetch in forward. Close it with [FsdpUnitClose].
+// begin with those of rank 0, 4 to leave inputs as they are and 8 not to prefetch in forward. dims are the dimensions along which the
+// parameters are sharded, or the address 0 for the first. Close it with [FsdpUnitClose].
 //
 //plait:waits
-func FsdpUnitNew(of Object, replicas Object, over Object, params Tensors, n int64, names string, name string, numbers Ints, count int64) (status Object) {
+func FsdpUnitNew(of Object, replicas Object, over Object, params Tensors, n int64, names string, dims Ints, name string, numbers Ints, count int64) (status Object) {
 	defer protect("fsdp", &status)
 	v := handle.Ints(numbers, count)
 	if len(v) != 8 {
@@ -32,13 +33,21 @@ func FsdpUnitNew(of Object, replicas Object, over Object, params Tensors, n int6
 	for _, p := range named(params, n, names) {
 		list = append(list, fsdp.Named(p))
 	}
+	var shardDim func(fsdp.Named) int
+	if dims != 0 {
+		along := map[*core.Tensor]int{}
+		for i, d := range handle.Ints(dims, n) {
+			along[list[i].Tensor] = d
+		}
+		shardDim = func(p fsdp.Named) int { return along[p.Tensor] }
+	}
 	has := func(bit int) bool { return v[7]&bit != 0 }
 	var m *mesh.Mesh
 	if over != 0 {
 		m = meshOf(over)
 	}
 	u, err := fsdp.NewUnit(groupOrNil(of), list, fsdp.Options{
-		Name: name, Mesh: m, Replicas: groupOrNil(replicas), Partial: v[0], Slots: v[1], BackwardPrefetch: fsdp.Prefetch(v[2]),
+		Name: name, Mesh: m, ShardDim: shardDim, Replicas: groupOrNil(replicas), Partial: v[0], Slots: v[1], BackwardPrefetch: fsdp.Prefetch(v[2]),
 		Precision: fsdp.Precision{Param: dtype(DType(v[3])), Reduce: dtype(DType(v[4])), Output: dtype(DType(v[5])), KeepInputs: has(4)},
 		Offload:   device(Device(v[6])), KeepAfterForward: has(1), Broadcast: has(2), NoForwardPrefetch: has(8),
 	})

@@ -316,6 +316,17 @@ func (r *Run) Awaits(t *core.Tensor) bool {
 	return s != nil && s.runs && !s.done
 }
 
+// AwaitsForeign reports whether the pass has yet to run nodes of another language. These may run passes of their own, as reentrant
+// checkpoints do.
+func (r *Run) AwaitsForeign() bool {
+	for n, s := range r.states {
+		if n.External != 0 && s.runs && !s.done {
+			return true
+		}
+	}
+	return false
+}
+
 // leaf returns the state of a leaf; nil if the pass does not reach it.
 func (r *Run) leaf(t *core.Tensor) *nodeState {
 	if t == nil {

@@ -49,11 +49,13 @@ func (u *Unit) enterBackward(run *autograd.Run) error {
 	if err := u.tree.enterBackward(run); err != nil {
 		return err
 	}
-	u.inBackward, u.backwardRun, u.reduceStarted, u.pendingGradients = true, run, false, 0
+	u.inBackward, u.backwardRun, u.reduceStarted, u.pendingGradients, u.inPart = true, run, false, 0, false
 	for _, p := range u.params {
 		p.gradientPending = run.Awaits(p.full())
 		if p.gradientPending {
 			u.pendingGradients++
+		} else if p.full().RequiresGrad() {
+			u.inPart = true
 		}
 	}
 	return nil
@@ -107,8 +109,9 @@ func (u *Unit) postBackwardIfDone() error {
 		trained = trained && p.full().RequiresGrad()
 	}
 	for _, fwd := range u.forwards {
-		// If no input has a hook, backward of the unit has ended when all its parameters have gradients.
-		if fwd.pendingInputs > 0 || !fwd.hasInputHooks && (!trained || !u.reduceStarted && u.reduceGradients) {
+		// If no input has a hook, backward of the unit has ended when all its parameters have gradients. Those that this pass does not
+		// reach may be used by a reentrant checkpoint.
+		if fwd.pendingInputs > 0 || !fwd.hasInputHooks && (!trained || !u.reduceStarted && u.reduceGradients || u.inPart && u.backwardRun.AwaitsForeign()) {
 			return nil
 		}
 	}
@@ -134,10 +137,10 @@ func (u *Unit) postBackward() error {
 // reduce-scatter.
 func (t *Tree) backwardEnded(run *autograd.Run) error {
 	t.backwardRuns, t.pausedRuns = without(t.backwardRuns, run), without(t.pausedRuns, run)
-	// Some parameters of a unit got no gradient, or its gradients came in earlier passes without synchronisation. The order of units is the
-	// same on all ranks.
+	// Some parameters of a unit got no gradient, or its gradients came in earlier passes without synchronisation, or from a reentrant
+	// checkpoint after the others were reduced. The order of units is the same on all ranks.
 	for _, u := range t.units {
-		if u.reduceGradients && !u.reduceStarted && u.hasUnreducedGradients() && (u.backwardRun == run || u.backwardRun == nil && len(t.backwardRuns)+len(t.pausedRuns) == 0) {
+		if u.reduceGradients && u.hasUnreducedGradients() && (u.backwardRun == run || u.backwardRun == nil && len(t.backwardRuns)+len(t.pausedRuns) == 0) {
 			if err := u.reduce(); err != nil {
 				return err
 			}

@@ -131,13 +131,10 @@ func (u *Unit) pack(r *Reduction, params []*parameter) (err error) {
 	for rank := range ranks {
 		offset := rank * chunk
 		for _, p := range params {
-			g := p.full().Grad()
-			if g == nil {
-				p.gradientMissing = true
-			} else if n := p.numel(rank); n > 0 && err == nil {
+			if g, n := p.full().Grad(), p.numel(rank); g != nil && n > 0 && err == nil {
 				rows := g.Detach()
 				if len(p.shape) > 0 {
-					rows = op.Narrow(rows, 0, p.rows[rank], p.rows[rank+1]-p.rows[rank])
+					rows = op.Narrow(rows, p.dim, p.rows[rank], p.rows[rank+1]-p.rows[rank])
 				}
 				err = op.CopyInPlace(op.Narrow(r.Full, 0, offset, n), op.Reshape(rows, -1)).Err()
 			}

@@ -6,8 +6,9 @@
 //
 // # What a parameter is
 //
-// Each parameter is sharded along its first dimension: rank r of n has rows r*c to (r+1)*c, where c is the number of rows divided by n,
-// rounded up. The last ranks may have fewer rows or none. Nothing is padded. Of a parameter without dimensions every rank has a copy.
+// Each parameter is sharded along its first dimension, or the one that [Options.ShardDim] says: rank r of n has rows r*c to (r+1)*c, where c
+// is the number of rows divided by n, rounded up. The last ranks may have fewer rows or none. Nothing is padded. Of a parameter without
+// dimensions every rank has a copy.
 //
 // A parameter has two tensors, both leaves: the shard, and the full parameter, whose storage is empty unless the unit is unsharded. The shard
 // is a distributed tensor (package tensor) on the ranks of the unit ([Options.Mesh]), and so are its gradient and the optimiser's states:

@@ -113,8 +113,24 @@ func (u *Unit) allGather() error {
 			ins[i] = c
 			// Other ranks read the tensor's description until all ranks have arrived. The tensors may be exchanged before that.
 			aliases[i] = outs[i].Detach()
+			if !fromPostForward && u.params[i].strided() {
+				aliases[i] = u.params[i].emptyFlat(outs[i])
+				if err := aliases[i].Err(); err != nil {
+					return err
+				}
+			}
 		}
-		return u.tree.track(u.tree.channel(group).For(u.purpose).AllGatherMade(aliases, ins, sizes, ready))
+		if err := u.tree.track(u.tree.channel(group).For(u.purpose).AllGatherMade(aliases, ins, sizes, ready)); err != nil {
+			return err
+		}
+		for i, p := range u.params {
+			if !fromPostForward && p.strided() {
+				if err := p.unpack(outs[i].Detach(), aliases[i]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	})
 	u.stats.Gathers++
 	for i, p := range u.params {
@@ -292,8 +308,18 @@ func (p *parameter) gatherShards(shard *core.Tensor) (full *core.Tensor, err err
 		if err = full.Err(); err != nil {
 			return
 		}
-		local := p.offered(op.Contiguous(p.unit.cast(shard.Detach(), d)))
-		err = p.unit.group.For(p.unit.purpose+", "+p.name).AllGatherParts([]*core.Tensor{full}, []*core.Tensor{local}, [][]int{p.sizes}).Arrived()
+		local, out := p.offered(op.Contiguous(p.unit.cast(shard.Detach(), d))), full
+		if p.strided() {
+			if out = p.emptyFlat(full); out.Err() != nil {
+				err = out.Err()
+				return
+			}
+			defer out.Release()
+		}
+		err = p.unit.group.For(p.unit.purpose+", "+p.name).AllGatherParts([]*core.Tensor{out}, []*core.Tensor{local}, [][]int{p.sizes}).Arrived()
+		if err == nil && out != full {
+			core.Tidy(func() { err = p.unpack(full, out) })
+		}
 	})
 	return full, err
 }

@@ -61,7 +61,7 @@ func (p *parameter) runGradientHooks(g *core.Tensor, hooks []core.Hook) error {
 // hooks wait until the end of backward, when the rank knows whether another rank has one.
 func (u *Unit) runPostHooks(params []*parameter) error {
 	for _, p := range params {
-		if !p.gradientMissing {
+		if !p.postponed {
 			if err := p.runPostHooks(); err != nil {
 				return err
 			}

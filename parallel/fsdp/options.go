@@ -35,6 +35,9 @@ type Options struct {
 	// Partial, if more than 1, is the number of neighbouring ranks over which the unit is sharded between forward and backward: PyTorch's
 	// reshard_after_forward with a number. The all-gather in backward runs within these ranks. It must divide the group's size.
 	Partial int
+	// ShardDim, if not nil, returns the dimension along which a parameter is sharded: PyTorch's shard_placement_fn. It is the first by default.
+	// Gradients and gathered parameters of other dimensions are copied once more, because the ranks' parts do not lie one after the other.
+	ShardDim func(p Named) int
 	// Precision is the mixed-precision policy.
 	Precision Precision
 	// Offload is the device of the shards, their gradients and the optimiser's state, such as the CPU. Nil means the parameters' device.

@@ -19,6 +19,7 @@ type parameter struct {
 	tensor *core.Tensor // the module's tensor: the full parameter if unit.usesFull, otherwise the shard
 	other  *core.Tensor // the other of the two; nil if replicated
 	shape  []int        // shape of the full parameter; of this rank's part of it, if that is a distributed tensor
+	dim    int          // the dimension along which it is sharded; its indices are called rows
 	rows   []int        // rank r has rows rows[r] to rows[r+1]; of a parameter without dimensions every rank has all
 	sizes  []int        // number of elements that each rank gives to an all-gather: those of its shard
 
@@ -36,6 +37,7 @@ type parameter struct {
 
 	gradientPending bool         // this backward pass has yet to compute the gradient
 	gradientMissing bool         // the last backward pass on this rank has computed no gradient
+	postponed       bool         // the last reduction has had no gradient of this rank
 	hadGradient     bool         // the shard had a gradient before the last reduction
 	partialGradient *core.Tensor // with [Unit.SetAllReduce] off, the gradient summed over the shard group and not over replicas
 	unreduced       bool         // replicated parameter: its gradient was not all-reduced yet
@@ -63,7 +65,7 @@ func (p *parameter) setLayout(shape []int, ranks int) {
 	p.shape = slices.Clone(shape)
 	rows, width := 1, 1
 	if len(shape) > 0 {
-		rows, width = shape[0], core.Numel(shape[1:])
+		rows, width = shape[p.dim], core.Numel(shape[:p.dim])*core.Numel(shape[p.dim+1:])
 	}
 	p.rows = chunkRows(rows, ranks)
 	p.sizes = chunkSizes(p.rows, width)
@@ -78,16 +80,60 @@ func chunkSizes(rows []int, width int) []int {
 	return list
 }
 
-// localShape returns the shape of this rank's shard.
-func (p *parameter) localShape() []int {
+// shapeOf returns the shape of rank r's shard.
+func (p *parameter) shapeOf(r int) []int {
 	s := slices.Clone(p.shape)
-	if r := p.unit.rank(); len(s) > 0 {
-		s[0] = p.rows[r+1] - p.rows[r]
+	if len(s) > 0 {
+		s[p.dim] = p.rows[r+1] - p.rows[r]
 	}
 	return s
 }
 
-// narrowRows returns rows from to to of a full tensor, as a view.
+// strided reports whether the ranks' rows do not lie one after the other in the full parameter.
+func (p *parameter) strided() bool { return len(p.shape) > 0 && core.Numel(p.shape[:p.dim]) > 1 }
+
+// eachPart calls f with the rows of each rank in a full tensor, and with their place in a flat one that has the ranks' rows one after the
+// other, as views of the same shape, until f fails.
+func (p *parameter) eachPart(full, flat *core.Tensor, f func(rows, packed *core.Tensor) error) error {
+	offset := 0
+	for r, n := range p.sizes {
+		if n == 0 {
+			continue
+		}
+		rows := op.Narrow(full, p.dim, p.rows[r], p.rows[r+1]-p.rows[r])
+		if err := f(rows, op.Reshape(op.Narrow(flat, 0, offset, n), p.shapeOf(r)...)); err != nil {
+			return err
+		}
+		offset += n
+	}
+	return nil
+}
+
+// emptyFlat returns a new flat tensor like a full one.
+func (p *parameter) emptyFlat(full *core.Tensor) *core.Tensor {
+	d := full.DType()
+	return op.EmptyWith([]int{core.Numel(p.shape)}, op.TensorOptions{DType: &d, Device: full.Device()})
+}
+
+// pack returns a full tensor as a flat one that has the ranks' rows one after the other.
+func (p *parameter) pack(full *core.Tensor) *core.Tensor {
+	flat := p.emptyFlat(full)
+	err := flat.Err()
+	if err == nil {
+		err = p.eachPart(full, flat, func(rows, packed *core.Tensor) error { return op.CopyInPlace(packed, rows).Err() })
+	}
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return flat
+}
+
+// unpack writes what [parameter.pack] would return for a full tensor to it.
+func (p *parameter) unpack(full, flat *core.Tensor) error {
+	return p.eachPart(full, flat, func(rows, packed *core.Tensor) error { return op.CopyInPlace(rows, packed).Err() })
+}
+
+// narrowRows returns the first dimension's rows from to to of a full tensor, as a view.
 func (p *parameter) narrowRows(full *core.Tensor, from, to int) *core.Tensor {
 	if len(p.shape) == 0 {
 		return op.Narrow(op.Reshape(full, 1), 0, 0, to-from)
@@ -101,7 +147,7 @@ func (p *parameter) localView(full *core.Tensor) *core.Tensor {
 	if len(p.shape) == 0 {
 		return full
 	}
-	return op.Narrow(full, 0, p.rows[r], p.rows[r+1]-p.rows[r])
+	return op.Narrow(full, p.dim, p.rows[r], p.rows[r+1]-p.rows[r])
 }
 
 // offered returns what this rank gives to an all-gather: t, a tensor like the shard. Of a parameter without dimensions the first rank's
@@ -116,6 +162,9 @@ func (p *parameter) offered(t *core.Tensor) *core.Tensor {
 // spread returns a full gradient and the number of its elements that each rank gets of a reduce-scatter. Of one without dimensions each
 // rank gets the sum.
 func (p *parameter) spread(g *core.Tensor) (*core.Tensor, []int) {
+	if p.strided() {
+		return p.pack(g), p.sizes
+	}
 	if len(p.shape) > 0 {
 		return g, p.sizes
 	}
@@ -216,7 +265,7 @@ func (p *parameter) placements() []core.Placement {
 	list := append(make([]core.Placement, 0, len(p.mesh.Shape())), tensor.Placements(p.tensor)...)
 	list = list[:cap(list)] // along replicas it is replicated
 	if len(p.shape) > 0 {
-		list[len(list)-1] = core.Shard(0)
+		list[len(list)-1] = core.Shard(p.dim)
 	}
 	return list
 }
@@ -228,11 +277,11 @@ func (p *parameter) explain() {
 }
 
 // localCopy returns a copy of this rank's rows of a full tensor, on the device of the shards. For a tensor of the meta device it
-// creates the values of these rows only.
+// creates the values of these rows only, if they lie one after the other.
 func (p *parameter) localCopy(full *core.Tensor) *core.Tensor {
 	u := p.unit
 	if full.Device().Kind() != core.MetaKind {
-		shard := op.Clone(p.localView(full.Detach()))
+		shard := op.Contiguous(op.Clone(p.localView(full.Detach())))
 		if o := u.options.Offload; o != nil && shard.Err() == nil {
 			return op.ToDevice(shard, o)
 		}
@@ -246,14 +295,21 @@ func (p *parameter) localCopy(full *core.Tensor) *core.Tensor {
 	for _, n := range p.sizes[:r] {
 		from += n
 	}
-	if len(p.shape) == 0 {
-		from = 0
+	to := from + p.numel(r)
+	switch {
+	case len(p.shape) == 0:
+		from, to = 0, 1
+	case p.strided():
+		from, to = 0, core.Numel(p.shape) // the whole, for a moment
 	}
-	shard := meta.Part(full.Detach(), from, from+p.numel(r), dev)
-	if shard.Err() != nil {
-		return core.ErrorTensor(core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, shard.Err()))
+	made := meta.Part(full.Detach(), from, to, dev)
+	if made.Err() != nil {
+		return core.ErrorTensor(core.Errorf(core.StateError, "fsdp", "parameter %s: %w", p.name, made.Err()))
 	}
-	return op.Reshape(shard, p.localShape()...)
+	if p.strided() {
+		return op.Contiguous(op.Clone(p.localView(op.Reshape(made, p.shape...))))
+	}
+	return op.Reshape(made, p.shapeOf(r)...)
 }
 
 // Materialize gives a tensor of the meta device, such as a module's buffer, its values on device dev. Memory is counted in

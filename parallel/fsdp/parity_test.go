@@ -73,6 +73,7 @@ func TestCase28Parity(t *testing.T) {
 					{NoForwardPrefetch: true, BackwardPrefetch: fsdp.PrefetchNever},
 					{BackwardPrefetch: fsdp.PrefetchAfter},
 					{Slots: 3},
+					{ShardDim: func(p fsdp.Named) int { return p.Tensor.Dim() - 1 }},
 				} {
 					for i, policy := range []fsdp.Policy{nil, blocks, fsdp.BySize(40)} {
 						what := fmt.Sprintf("%s, %+v, policy %d, %d ranks", optimiser, o, i, world)

@@ -11,10 +11,17 @@ import (
 // reduce averages the gradients of the unit's parameters over the ranks: it reduce-scatters the full gradients and accumulates
 // the results in the shards' gradients. A parameter without a gradient on this rank counts as zeros.
 func (u *Unit) reduce() error {
+	again := u.reduceStarted // by this backward pass, before a reentrant checkpoint has added to gradients
 	u.reduceStarted, u.unreduced = true, false
 	var params []*parameter
 	for _, p := range u.params {
-		p.gradientMissing, p.hadGradient = false, p.shard().Grad() != nil
+		missing := p.full().Grad() == nil && p.partialGradient == nil
+		p.postponed = missing
+		if again {
+			p.gradientMissing = p.gradientMissing && missing
+		} else {
+			p.gradientMissing, p.hadGradient = missing, p.shard().Grad() != nil
+		}
 		if p.full().RequiresGrad() {
 			params = append(params, p)
 		}
@@ -64,7 +71,6 @@ func (u *Unit) reduce() error {
 			g := p.full().Grad()
 			d := u.reduceDType(p)
 			if g == nil {
-				p.gradientMissing = p.partialGradient == nil
 				g = op.Full(p.shape, core.Num(0), op.TensorOptions{DType: &d, Device: u.device})
 			}
 			g = op.Contiguous(u.cast(g.Detach(), d))
@@ -106,10 +112,11 @@ func (u *Unit) reduce() error {
 func (u *Unit) reduceAlone(params []*parameter) error {
 	if u.worldSize() == 1 && u.divideFactor == 0 {
 		for _, p := range params {
-			if p.gradientMissing = p.full().Grad() == nil; !p.gradientMissing {
-				if err := p.moveGradient(); err != nil {
-					return err
-				}
+			if p.full().Grad() == nil {
+				continue
+			}
+			if err := p.moveGradient(); err != nil {
+				return err
 			}
 		}
 		return u.runPostHooks(params)
@@ -120,7 +127,6 @@ func (u *Unit) reduceAlone(params []*parameter) error {
 			d := u.reduceDType(p)
 			g := p.full().Grad()
 			if g == nil {
-				p.gradientMissing = p.partialGradient == nil
 				g = op.Full(p.shape, core.Num(0), op.TensorOptions{DType: &d, Device: u.device})
 			}
 			if outs[i] = op.Contiguous(u.cast(g.Detach(), d)).Keep(); outs[i].Err() != nil {
@@ -285,7 +291,6 @@ func (u *Unit) allReduce(params []*parameter) error {
 			g := p.full().Grad()
 			list[i] = g
 			if g == nil {
-				p.gradientMissing = true
 				list[i] = op.ZerosLike(p.full().Detach(), op.TensorOptions{}).Keep()
 			} else if !g.Contiguous() || g.RequiresGrad() {
 				list[i] = op.Contiguous(op.Clone(g)).Keep()

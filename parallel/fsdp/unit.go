@@ -43,6 +43,7 @@ type Unit struct {
 	backwardRun      *autograd.Run  // the backward pass, if inBackward
 	forwards         []*unitForward // forward passes that this backward pass has reached
 	pendingGradients int            // number of parameters whose gradients this backward pass has yet to compute
+	inPart           bool           // this backward pass does not reach all trained parameters
 	reduceStarted    bool           // this backward pass has started the reduction of the gradients
 	unreduced        bool           // gradients were accumulated since the last reduction
 
@@ -149,6 +150,15 @@ func (u *Unit) checkParam(p *parameter) error {
 	}
 	if err := u.checkDistributed(p); err != nil {
 		return err
+	}
+	if choose := u.options.ShardDim; choose != nil && t.Dim() > 0 {
+		d := choose(Named{p.name, t})
+		if p.dim = d; d < 0 {
+			p.dim += t.Dim()
+		}
+		if p.dim < 0 || p.dim >= t.Dim() {
+			return core.Errorf(core.IndexError, "fsdp", "parameter %s of shape %v cannot be sharded along dimension %d", p.name, t.Shape(), d)
+		}
 	}
 	p.setLayout(part(t).Shape(), groupSize(u.group))
 	return nil

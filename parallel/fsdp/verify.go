@@ -26,6 +26,7 @@ type paramDescription struct {
 	Shape        []int
 	RequiresGrad bool
 	Placed       string // if it is a distributed tensor
+	Dim          int    // along which it is sharded
 }
 
 func (d paramDescription) String() string {
@@ -35,6 +36,9 @@ func (d paramDescription) String() string {
 	}
 	if !d.RequiresGrad {
 		s += " without a gradient"
+	}
+	if d.Dim > 0 {
+		s += fmt.Sprintf(" sharded along dimension %d", d.Dim)
 	}
 	return s
 }
@@ -82,7 +86,7 @@ func (u *Unit) verifyOn(g *collective.Group, problem error) error {
 			if q := t.Parts(); q != nil {
 				placed = fmt.Sprintf("%v on the mesh %v", q, tensor.Mesh(t))
 			}
-			d.Params = append(d.Params, paramDescription{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad(), placed})
+			d.Params = append(d.Params, paramDescription{p.name, t.DType(), slices.Clone(t.Shape()), t.RequiresGrad(), placed, p.dim})
 		}
 		d.Options = fmt.Sprintf("keep after forward %v, partial %d, precision %v, offload %v, broadcast %v", options.KeepAfterForward, options.Partial, options.Precision, options.Offload != nil, options.Broadcast)
 	}

@@ -16,6 +16,7 @@ from plait.distributed.fsdp._module import (
     swap_class,
 )
 from plait.distributed.fsdp.api import CPUOffloadPolicy, OffloadPolicy
+from plait.distributed.tensor._placements import Shard
 from plait.nn.modules.container import ModuleDict, ModuleList
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
@@ -43,7 +44,7 @@ def fully_shard(
     *,
     mesh: Any = None,
     reshard_after_forward: bool | int | None = None,
-    shard_placement_fn: Callable[..., Any] | None = None,
+    shard_placement_fn: Callable[[Parameter], Shard | None] | None = None,
     mp_policy: Any = None,
     offload_policy: Any = None,
     ignored_params: set[Parameter] | None = None,
@@ -51,7 +52,7 @@ def fully_shard(
     """Shards a module's parameters over ranks, in place, and returns the module.
 
     Each rank keeps its rows of every parameter, of its gradient and of the optimiser's state. These are distributed
-    tensors, sharded along dimension 0; a parameter without dimensions is replicated. Full parameters are
+    tensors, sharded along dimension 0 by default; a parameter without dimensions is replicated. Full parameters are
     gathered for the module's forward and backward, and freed afterwards. Apply `fully_shard` to inner modules first:
     each becomes a unit, whose parameters are gathered together. Then apply it to the model, and create the optimiser
     last. Every rank calls it with its own replica of the model.
@@ -67,7 +68,9 @@ def fully_shard(
             after `parallelize_module(model, mesh["tp"], plan)`, it is another slice of the same mesh: `mesh["dp"]`
         reshard_after_forward: whether to free parameters after forward and gather them again for backward; a number
             shards them over that many neighbouring ranks meanwhile. True by default, except for the root module
-        shard_placement_fn: must be None: parameters are sharded along dimension 0
+        shard_placement_fn: returns how a parameter is sharded: `Shard(dim)`, or None for `Shard(0)`. The sizes need not
+            be divisible by the number of ranks. Along another dimension than the first, gathering and reducing copy the
+            parameter once more
         mp_policy: a `MixedPrecisionPolicy`
         offload_policy: a `CPUOffloadPolicy`, which keeps shards and the optimiser's state on the CPU
         ignored_params: parameters that are not sharded, and whose gradients are not averaged
@@ -75,12 +78,9 @@ def fully_shard(
     Raises:
         plait.DistributedError: on every rank, if the ranks' modules differ.
         RuntimeError: if the module is sharded already, or has parameters without a shape.
+        TypeError: if shard_placement_fn returns something else.
         ValueError: if parameters are distributed over ranks along the same dimension of the mesh, or another mesh.
     """
-    if shard_placement_fn is not None:
-        raise NotImplementedError(
-            "fully_shard: shard_placement_fn is not available; parameters are divided on dimension 0"
-        )
     modules = [module] if isinstance(module, Module) else list(module) if isinstance(module, list | tuple) else []
     if not modules or not all(isinstance(m, Module) for m in modules):
         raise TypeError(f"fully_shard: want a module or a list of modules, got {type(module).__name__}")
@@ -95,7 +95,7 @@ def fully_shard(
     on = mesh if isinstance(mesh, DeviceMesh) else DeviceMesh.from_group(groups[0], "cpu")
     keep, partial = parse_reshard_after_forward(reshard_after_forward, groups[0])
     offload = isinstance(offload_policy, CPUOffloadPolicy)
-    options = UnitOptions(groups, on, keep, partial, mp_policy, offload)
+    options = UnitOptions(groups, on, keep, partial, mp_policy, offload, placement=shard_placement_fn)
     make_unit(modules, options, {id(p) for p in ignored_params or ()})
     for m in modules:
         accept_full_state_dicts(m)

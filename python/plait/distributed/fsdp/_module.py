@@ -21,6 +21,7 @@ from plait.distributed.fsdp._unit import ShardedParameter, Tree, Unit
 from plait.distributed.fsdp.api import precision_of
 from plait.distributed.tensor._alike import laid_like
 from plait.distributed.tensor._dtensor import is_distributed
+from plait.distributed.tensor._placements import Shard
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import tensors_in, to_device
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
@@ -44,6 +45,7 @@ class UnitOptions(NamedTuple):
     prefetch_backward: int = 0  # 0 before the current unit's backward, 1 after it, 2 never
     slots: int = 0  # units gathered at once besides the root; 0 means the default
     init: Callable[[Module], Any] | None = None  # initialises a module that is on the meta device
+    placement: Callable[[Parameter], Any] | None = None  # returns how a parameter is sharded
 
 
 def unit_of(module: Module) -> Unit | None:
@@ -108,7 +110,9 @@ def make_unit(
     casts = (getattr(policy, "param_dtype", None), getattr(policy, "output_dtype", None))
     name = prefix.rstrip(".") or type(modules[0]).__name__
     listed = [(n, p) for p, n in named.items()]
-    unit = Unit(name, options.groups, options.mesh, listed, tables, numbers, not keep_inputs, casts)
+    choose = options.placement
+    dims = None if choose is None else [_dimension(choose(p), n) for n, p in listed]
+    unit = Unit(name, options.groups, options.mesh, listed, tables, numbers, not keep_inputs, casts, dims)
     for p, (other, label) in shared.items():
         if other is not unit:
             check(_core.bind_FsdpUnitTake(unit.handle, other.handle, p._h, label))
@@ -118,6 +122,17 @@ def make_unit(
     for module in modules:
         module.__dict__["_fsdp_unit"] = unit
     return unit
+
+
+def _dimension(placement: Any, name: str) -> int:
+    """Returns the dimension along which a parameter is sharded, of what `shard_placement_fn` has returned for it."""
+    if placement is None:
+        return 0
+    if not isinstance(placement, Shard):
+        raise TypeError(
+            f"fully_shard: shard_placement_fn must return a Shard or None, got {placement!r} for parameter {name}"
+        )
+    return placement.dim
 
 
 def _materialize(owner: Module, init: Callable[[Module], Any] | None, ignored: set[int]) -> None:

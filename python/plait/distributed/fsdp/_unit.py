@@ -18,7 +18,7 @@ from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, use_pass_group
 from plait.distributed._stragglers import give_warnings
 from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.tensor._dtensor import DistributedParameter, DTensor, is_distributed
+from plait.distributed.tensor._dtensor import DistributedParameter, is_distributed
 from plait.distributed.tensor._placements import Placement, Replicate
 from plait.nn.parameter import PARAMETER, Parameter, adopt, set_category
 
@@ -57,6 +57,7 @@ class Unit:
         numbers: Sequence[int],
         cast_inputs: bool,
         precision: tuple[Any, Any],
+        dims: Sequence[int] | None = None,
     ) -> None:
         self.name, self.groups, self.mesh, self.tables = name, groups, mesh, list(tables)
         self.cast_inputs, (self.param_dtype, self.output_dtype) = cast_inputs, precision
@@ -68,7 +69,7 @@ class Unit:
         self.reshard_by_default = False  # reshard_after_forward was not given
         self.ignored: set[int] = set()  # ids of the modules' parameters that are not in the unit
         self.shared_above: set[int] = set()  # those of them that are in an outer unit
-        handles, given = array("q", [p._h for _, p in named]), array("q", numbers)
+        handles, given, along = array("q", [p._h for _, p in named]), array("q", numbers), array("q", dims or ())
         self.handle = check(
             _core.bind_FsdpUnitNew(
                 groups[0]._h if groups[0] else 0,
@@ -77,6 +78,7 @@ class Unit:
                 address(handles),
                 len(handles),
                 "\n".join(n for n, _ in named),
+                0 if dims is None else address(along),
                 name,
                 address(given),
                 len(given),
@@ -198,16 +200,19 @@ class ShardedParameter(DistributedParameter):
         Tensor.grad.fset(self, None)  # type: ignore[attr-defined]
 
     def full_tensor(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
-        """Gathers and returns the full parameter, apart from its gradient. Every rank calls it."""
+        """Gathers and returns the full parameter as an ordinary tensor, differentiably. Every rank calls it.
+
+        Its gradient must be the same on every rank, as that of an L2 term is, or placed as `grad_placements` says.
+        """
         if self._ordinary():
-            return self.detach().clone()
-        return DTensor.full_tensor(self.detach(), grad_placements=grad_placements)  # type: ignore[arg-type]
+            return self.clone()
+        return super().full_tensor(grad_placements=grad_placements)
 
     def to_local(self, *, grad_placements: Sequence[Any] | None = None) -> Tensor:
-        """Returns the rank's part as an ordinary tensor with the same memory, apart from its gradient."""
+        """Returns the rank's part as an ordinary tensor with the same memory, differentiably."""
         if self._ordinary():
-            return self.detach()
-        return DTensor.to_local(self.detach(), grad_placements=grad_placements)  # type: ignore[arg-type]
+            return self.view(self.shape)
+        return super().to_local(grad_placements=grad_placements)
 
     @property
     def _local_tensor(self) -> Tensor:
