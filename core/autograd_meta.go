@@ -32,6 +32,7 @@ type rareMeta struct {
 	borrowed  int                   // readers of the gradient: see BorrowGrad; mu guards this field and the next
 	replaced  []*Tensor             // gradients to release when borrowed is 0
 	standIn   *AutogradMeta         // the leaf that receives hooks in place of this one: see StandFor
+	last      func(*Tensor) *Tensor // see RunLast
 	tangents  tangents              // see ForwardLevel; mu guards them
 
 	accumulating sync.Mutex // see Accumulating

@@ -27,6 +27,18 @@ func (meta *AutogradMeta) Explain(err error) {
 // StandFor redirects hooks registered on meta from now on to leaf. meta takes the leaf's place in the graph while a pass runs.
 func (meta *AutogradMeta) StandFor(leaf *AutogradMeta) { meta.extended().standIn = leaf }
 
+// RunLast makes backward passes run the leaf after all other nodes. add gets the leaf's gradient, nil if it has none, before its hooks do. It
+// returns what takes its place, or an error.
+func (meta *AutogradMeta) RunLast(add func(grad *Tensor) *Tensor) { meta.extended().last = add }
+
+// Last returns the function of [AutogradMeta.RunLast], or nil.
+func (meta *AutogradMeta) Last() func(grad *Tensor) *Tensor {
+	if r := meta.rare.Load(); r != nil {
+		return r.last
+	}
+	return nil
+}
+
 // TakeHooks moves the hooks of another leaf to meta.
 func (meta *AutogradMeta) TakeHooks(from *AutogradMeta) {
 	from.mu.Lock()

@@ -8,7 +8,7 @@ from plait import nn
 from plait.distributed.device_mesh import init_device_mesh
 from plait.distributed.fsdp import FSDP, CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from plait.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-from plait.nn.utils import clip_grad_norm_, clip_grad_value_
+from plait.nn.utils import clip_grad_norm_, clip_grad_value_, parameters_to_vector, vector_to_parameters
 from plait.utils.checkpoint import checkpoint
 from ranks import on_ranks
 
@@ -311,7 +311,7 @@ def test_the_only_rank_of_a_shard_group_has_distributed_tensors(shape):
                 clip_grad_norm_(a.parameters(), 0.5)
                 o.step()
         momentum.step()
-        assert seen and all(isinstance(x, DTensor) and x.placements == placed for x in seen)
+        assert len(seen) == 4 and all(isinstance(x, DTensor) and x.placements == placed for x in seen)
         for p, q in zip(m.parameters(), alone.parameters(), strict=True):
             for x in (p, p.grad, opt.state[p]["exp_avg"], momentum.state[p]["momentum_buffer"]):
                 assert isinstance(x, DTensor) and x.placements == placed and x.device_mesh == mesh
@@ -374,5 +374,27 @@ def test_terms_of_whole_and_local_parameters_have_gradients(how, ranks):
             assert not m[2].weight.full_tensor().requires_grad
         m.unshard()
         assert m[2].weight.full_tensor().requires_grad and m[2].weight.to_local().requires_grad
+
+    on_ranks(ranks, run)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_parameters_of_a_vector(ranks):
+    def run(rank):
+        m, alone = divided(), model()
+        doubled = parameters_to_vector(alone.parameters()).detach() * 2
+        for vector in (doubled, parameters_to_vector(m.parameters()) * 2):
+            if vector is not doubled:
+                vector_to_parameters(doubled / 2, m.parameters())
+            vector_to_parameters(vector, m.parameters())
+            for p, q in zip(m.parameters(), alone.parameters(), strict=True):
+                assert plait.allclose(p.full_tensor(), q * 2)
+            m(batch()).sum().backward()
+        unshard(m)
+        vector_to_parameters(doubled / 2, m.parameters())
+        reshard(m)
+        for p, q in zip(m.parameters(), alone.parameters(), strict=True):
+            assert plait.equal(p.full_tensor(), q)
+        assert plait.equal(doubled, parameters_to_vector(alone.parameters()) * 2)
 
     on_ranks(ranks, run)

@@ -49,6 +49,14 @@ func (r *Run) prepare(n *core.Node) {
 	leaf := n.Leaf()
 	var post []core.Hook
 	if leaf != nil {
+		if add := leaf.Last(); add != nil {
+			then(func(p *nodeRun) (*Request, error) {
+				if p.grads[0] = add(p.grads[0]); p.grads[0] != nil {
+					return nil, p.grads[0].Err()
+				}
+				return nil, nil
+			})
+		}
 		var arrive []core.Hook
 		arrive, post = leaf.LeafHooks()
 		for _, h := range arrive {

@@ -11,7 +11,8 @@ import (
 type ready struct {
 	first   queue // leaves and prompt nodes, which run before all others
 	devices []deviceQueue
-	last    int // index of the device that ran last
+	last    int   // index of the device that ran last
+	final   queue // leaves that run after all others
 	count   int
 }
 
@@ -23,7 +24,10 @@ type deviceQueue struct {
 // add enqueues a node whose gradients are on device.
 func (r *ready) add(n *core.Node, device core.Device) {
 	r.count++
-	if n.Prompt || n.Leaf() != nil {
+	if leaf := n.Leaf(); leaf != nil && leaf.Last() != nil {
+		heap.Push(&r.final, n)
+		return
+	} else if n.Prompt || leaf != nil {
 		heap.Push(&r.first, n)
 		return
 	}
@@ -41,6 +45,9 @@ func (r *ready) next() *core.Node {
 	r.count--
 	if len(r.first) > 0 {
 		return heap.Pop(&r.first).(*core.Node)
+	}
+	if r.count+1 == len(r.final) {
+		return heap.Pop(&r.final).(*core.Node)
 	}
 	for {
 		if r.last++; r.last >= len(r.devices) {

@@ -212,7 +212,7 @@ func (u *Unit) dropStep() {
 		if !u.replicated() {
 			p.full().SetGrad(nil)
 		}
-		for _, x := range []**core.Tensor{&p.partialGradient, &p.reducedGradient, &p.postForwardShard} {
+		for _, x := range []**core.Tensor{&p.partialGradient, &p.reducedGradient, &p.postForwardShard, &p.held} {
 			(*x).Release()
 			*x = nil
 		}

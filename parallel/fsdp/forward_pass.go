@@ -51,6 +51,10 @@ func (t *Tree) abandonBackward() {
 	twoPart := len(t.pausedRuns) > 0
 	t.backwardRuns, t.pausedRuns, t.deferredPrefetches, t.onDemand = nil, nil, nil, nil
 	for _, u := range t.units {
+		for _, p := range u.params {
+			p.held.Release()
+			p.held = nil
+		}
 		if (u.inBackward || twoPart) && u.reduceGradients {
 			for _, p := range u.params {
 				if !u.replicated() {

@@ -12,6 +12,63 @@ import (
 // register_hook get the gradient of one reduction before it is accumulated, and may replace it. Hooks of
 // register_post_accumulate_grad_hook run once it is accumulated in the shard's gradient. During a hook the module's tensors are the shards.
 
+// A parameter may also have a gradient of its own, beside that through its module, such as that of an L2 term in the loss. Backward passes then run
+// the shard's leaf last. If it has hooks, the reduced gradient is held until then, and they run once, on the sum of both.
+
+// holds reports whether a reduced gradient of the shard is held for the hooks that this backward pass runs on the shard's own gradient.
+func (p *parameter) holds() bool {
+	meta := p.shard().AutogradMeta()
+	if meta == nil {
+		return false
+	}
+	arrive, post := meta.LeafHooks()
+	return len(arrive)+len(post) > 0 && p.awaitsOwn()
+}
+
+// awaitsOwn reports whether this backward pass has yet to compute a gradient of the shard's own.
+func (p *parameter) awaitsOwn() bool {
+	run := autograd.CurrentRun()
+	return run != nil && !p.unit.replicated() && run.Awaits(p.shard())
+}
+
+// hold holds a reduced gradient for [parameter.addHeld]. It owns g.
+func (p *parameter) hold(g *core.Tensor) error {
+	p.joined = true
+	return p.sumHeld(g).Err()
+}
+
+// addHeld adds what is held to g, the shard's own gradient, which it owns and which may be nil. The module's tensors are the shards from now on.
+func (p *parameter) addHeld(g *core.Tensor) *core.Tensor {
+	if u := p.unit; u.usesFull && u.activeForwards == 0 && !u.manualUnshard && u.tree != nil && len(u.tree.backwardRuns) <= 1 {
+		u.useShards()
+	}
+	if p.held == nil {
+		return g
+	}
+	if g != nil {
+		p.sumHeld(g)
+	}
+	g, p.held = p.held, nil
+	return g
+}
+
+// sumHeld adds g, which it owns, to what is held, and returns the sum.
+func (p *parameter) sumHeld(g *core.Tensor) *core.Tensor {
+	old := p.held
+	if p.held = g; old == nil {
+		return g
+	}
+	add := func() { p.held = op.Add(old, g).Keep() }
+	if old.RequiresGrad() || g.RequiresGrad() {
+		add()
+	} else {
+		core.NoGrad(add)
+	}
+	old.Release()
+	g.Release()
+	return p.held
+}
+
 // gradientHooks returns the parameter's hooks of register_hook. A replicated parameter has none here: backward itself runs them.
 func (p *parameter) gradientHooks() []core.Hook {
 	if meta := p.shard().AutogradMeta(); meta != nil && !p.unit.replicated() {
@@ -72,7 +129,7 @@ func (u *Unit) runPostHooks(params []*parameter) error {
 
 func (p *parameter) runPostHooks() error {
 	meta := p.shard().AutogradMeta()
-	if meta == nil || p.unit.replicated() || p.unit.defersAllReduce() {
+	if meta == nil || p.joined || p.unit.replicated() || p.unit.defersAllReduce() {
 		return nil
 	}
 	_, post := meta.LeafHooks()

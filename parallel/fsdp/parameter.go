@@ -38,6 +38,8 @@ type parameter struct {
 	gradientPending bool         // this backward pass has yet to compute the gradient
 	gradientMissing bool         // the last backward pass on this rank has computed no gradient
 	postponed       bool         // the last reduction has had no gradient of this rank
+	held            *core.Tensor // a reduced gradient, until this backward pass knows the shard's own: see leafhooks.go
+	joined          bool         // the reduced gradient of this backward pass was held
 	hadGradient     bool         // the shard had a gradient before the last reduction
 	partialGradient *core.Tensor // with [Unit.SetAllReduce] off, the gradient summed over the shard group and not over replicas
 	unreduced       bool         // replicated parameter: its gradient was not all-reduced yet
@@ -257,6 +259,7 @@ func (p *parameter) install(shard, full *core.Tensor) error {
 	p.explain()
 	p.removeHooks = p.hookGradient(full)
 	full.EnsureAutogradMeta().StandFor(t.AutogradMeta())
+	p.shard().EnsureAutogradMeta().RunLast(p.addHeld)
 	return nil
 }
 
@@ -396,7 +399,7 @@ func (p *parameter) release() {
 	if p.other != nil && p.unit.group != nil {
 		autograd.RefillAlways(p.full().Storage(), nil)
 	}
-	for _, t := range []**core.Tensor{&p.other, &p.postForwardShard, &p.partialGradient, &p.reducedGradient} {
+	for _, t := range []**core.Tensor{&p.other, &p.postForwardShard, &p.partialGradient, &p.reducedGradient, &p.held} {
 		if *t != nil {
 			(*t).Release()
 			*t = nil
@@ -404,5 +407,8 @@ func (p *parameter) release() {
 	}
 	if meta := p.tensor.AutogradMeta(); meta != nil {
 		meta.Explain(nil)
+		if !p.unit.replicated() {
+			meta.RunLast(nil)
+		}
 	}
 }

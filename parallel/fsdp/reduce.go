@@ -20,7 +20,8 @@ func (u *Unit) reduce() error {
 		if again {
 			p.gradientMissing = p.gradientMissing && missing
 		} else {
-			p.gradientMissing, p.hadGradient = missing, p.shard().Grad() != nil
+			p.gradientMissing, p.joined = missing, false
+			p.hadGradient = p.shard().Grad() != nil || missing && p.awaitsOwn()
 		}
 		if p.full().RequiresGrad() {
 			params = append(params, p)
@@ -49,7 +50,7 @@ func (u *Unit) reduce() error {
 	for _, p := range params {
 		s := p.shard()
 		d := u.reduceDType(p)
-		inPlace = inPlace && s.Grad() == nil && len(p.gradientHooks()) == 0 && d == s.DType() && s.Device() == u.device && p.partialGradient == nil && !u.defersAllReduce()
+		inPlace = inPlace && s.Grad() == nil && len(p.gradientHooks()) == 0 && !p.holds() && d == s.DType() && s.Device() == u.device && p.partialGradient == nil && !u.defersAllReduce()
 	}
 	t := u.tree
 	if inPlace {
@@ -151,6 +152,9 @@ func (u *Unit) reduceAlone(params []*parameter) error {
 func (p *parameter) moveGradient() (err error) {
 	g := p.full().Grad().Alias(true).Keep()
 	p.full().SetGrad(nil)
+	if p.holds() {
+		return p.hold(g)
+	}
 	if hooks := p.gradientHooks(); len(hooks) > 0 {
 		return p.runGradientHooks(g, hooks)
 	}
@@ -255,7 +259,11 @@ func (u *Unit) addToShards(params []*parameter, outs []*core.Tensor) error {
 		if err := grad.Err(); err != nil {
 			return err
 		}
-		if hooks := p.gradientHooks(); len(hooks) > 0 {
+		if p.holds() {
+			if err := p.hold(grad.Detach().Keep()); err != nil {
+				return err
+			}
+		} else if hooks := p.gradientHooks(); len(hooks) > 0 {
 			if err := p.runGradientHooks(grad.Detach().Keep(), hooks); err != nil {
 				return err
 			}

@@ -223,8 +223,8 @@ class ShardedParameter(DistributedParameter):
 
         A result that is not None replaces the gradient. Without synchronisation, the next reduction calls it. If
         several backward passes add to a gradient, as with reentrant checkpoints that share the parameter, it is called
-        once with their sum. Where the loss also has a term of the parameter itself, such as an L2 term, it is called
-        for that term's gradient apart.
+        once with their sum. A reentrant checkpoint that runs after the rest of its unit was reduced makes one more
+        call. The gradient includes that of terms of the parameter itself in the loss, such as an L2 term.
         """
         self.reshard()
         return super().register_hook(hook)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plait import _ops
+from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.nn.parameter import adopt
 
@@ -17,7 +18,10 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Makes parameters views of the parts of a vector, in order."""
+    """Makes parameters views of the parts of a vector, in order. Distributed parameters get copies of their parts.
+
+    For those the vector is a distributed tensor, or an ordinary one that every rank has.
+    """
     if not isinstance(vec, Tensor):
         raise TypeError(f"vector_to_parameters: want a tensor, got {type(vec).__name__}")
     every = list(parameters)
@@ -28,4 +32,19 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for p in every:
         part = _ops.narrow(vec.detach(), 0, at, p.numel())
         at += p.numel()
-        adopt(p, _ops.reshape(part, tuple(p.shape)))
+        value = _ops.reshape(part, tuple(p.shape))
+        if hasattr(p, "device_mesh"):
+            _set_distributed(p, value)
+        else:
+            adopt(p, value)
+
+
+@no_grad()
+def _set_distributed(p: Tensor, value: Tensor) -> None:
+    from plait.distributed.tensor._alike import laid_like
+    from plait.distributed.tensor._dtensor import is_distributed
+
+    if is_distributed(p):
+        p.copy_(laid_like(value, p))
+    else:  # a gathered one
+        adopt(p, value)
