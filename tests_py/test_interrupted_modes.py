@@ -8,9 +8,10 @@ import time
 
 import plait
 import pytest
-from plait import _core, func, nn
+from plait import _core, nn
 from plait._autograd.backward import passes
 from plait._autograd.saved_tensors import stack
+from plait.func._transform import local
 
 
 def in_with():
@@ -104,7 +105,7 @@ class Interrupt:
         (in_autocast, ("autocast_mode.py")),
         (in_anomaly, ("_modes.py",)),
         (in_device, ("_device.py",)),
-        (in_transform, ("func.py",)),
+        (in_transform, ("func/_transform.py", "func/_gradients.py")),
         (in_backward, ("_autograd/backward.py",)),
         (in_saved_tensors, ("_autograd/saved_tensors.py",)),
         (in_pipeline, ("pipelining/_executor.py",)),
@@ -128,7 +129,7 @@ def test_ctrl_c_leaves_no_mode_behind(body, files):
         assert passes.run == 0, at
         assert not plait.is_anomaly_enabled(), at
         assert plait.get_default_device() == plait.device("cpu"), at
-        assert func._local.depth == 0, at
+        assert local.depth == 0, at
         assert not stack.hooks, at
         if interrupt.seen < at:
             break
