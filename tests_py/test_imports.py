@@ -36,6 +36,10 @@ INSIDE = {
         "plait.distributed.tensor._dtensor": "most programs use no ranks",
     },
     "plait.nn.parameter": {"plait.distributed.tensor._dtensor": "most programs use no ranks"},
+    "plait.nn.utils.convert_parameters": {
+        "plait.distributed.tensor._alike": "most programs use no ranks",
+        "plait.distributed.tensor._dtensor": "most programs use no ranks",
+    },
     "plait.cuda": {"plait._tensors.legacy_types": "few programs use the old types"},
     "plait._functions.config": {"plait": "it returns plait.cpu or plait.cuda, which import it"},
     "plait.autograd.functional": {"plait.func": "which imports the package"},
