@@ -86,7 +86,11 @@ func function(name string) any {
 // Call calls the Go function of an op, or for the name with "_" behind it of its variant in place, with exactly its arguments; a variadic one
 // with the slice.
 func Call(name string, args []any) []*core.Tensor {
-	f := reflect.ValueOf(function(name))
+	fn := function(name)
+	if out, ok := callDirectly(fn, args); ok {
+		return []*core.Tensor{out}
+	}
+	f := reflect.ValueOf(fn)
 	in := make([]reflect.Value, len(args))
 	for i, a := range args {
 		if in[i] = reflect.ValueOf(a); a == nil {
@@ -98,6 +102,63 @@ func Call(name string, args []any) []*core.Tensor {
 		call = f.CallSlice
 	}
 	return results(call(in))
+}
+
+// callDirectly calls functions of the most common types without reflection, which takes longer than many ops. ok is false for others.
+func callDirectly(fn any, args []any) (out *core.Tensor, ok bool) {
+	a := directArgs{args: args, ok: true}
+	x := a.tensor(0)
+	var call func() *core.Tensor
+	switch f := fn.(type) {
+	case func(*core.Tensor) *core.Tensor:
+		call = func() *core.Tensor { return f(x) }
+	case func(_, _ *core.Tensor) *core.Tensor:
+		y := a.tensor(1)
+		call = func() *core.Tensor { return f(x, y) }
+	case func(_, _, _ *core.Tensor) *core.Tensor:
+		y, z := a.tensor(1), a.tensor(2)
+		call = func() *core.Tensor { return f(x, y, z) }
+	case func(*core.Tensor, int) *core.Tensor:
+		i := nextArg[int](&a, 1)
+		call = func() *core.Tensor { return f(x, i) }
+	case func(_ *core.Tensor, _, _ int) *core.Tensor:
+		i, j := nextArg[int](&a, 1), nextArg[int](&a, 2)
+		call = func() *core.Tensor { return f(x, i, j) }
+	case func(*core.Tensor, ...int) *core.Tensor:
+		list := nextArg[[]int](&a, 1)
+		call = func() *core.Tensor { return f(x, list...) }
+	case func(*core.Tensor, []int, bool) *core.Tensor:
+		list, on := nextArg[[]int](&a, 1), nextArg[bool](&a, 2)
+		call = func() *core.Tensor { return f(x, list, on) }
+	case func(*core.Tensor, string) *core.Tensor:
+		text := nextArg[string](&a, 1)
+		call = func() *core.Tensor { return f(x, text) }
+	}
+	if call == nil || !a.ok {
+		return nil, false
+	}
+	return call(), true
+}
+
+// directArgs are arguments that are taken one after another; ok is false once one was of another type.
+type directArgs struct {
+	args []any
+	ok   bool
+}
+
+func (a *directArgs) tensor(i int) *core.Tensor { return nextArg[*core.Tensor](a, i) }
+
+func nextArg[A any](a *directArgs, i int) (value A) {
+	if i >= len(a.args) {
+		a.ok = false
+		return value
+	}
+	if a.args[i] != nil {
+		var ok bool
+		value, ok = a.args[i].(A)
+		a.ok = a.ok && ok
+	}
+	return value
 }
 
 // results returns the tensors among what a function returned.
@@ -156,6 +217,8 @@ func fields(a any) []*core.Tensor {
 		return []*core.Tensor{x}
 	case []*core.Tensor:
 		return x
+	case nil, int, []int, bool, float64, string:
+		return nil
 	}
 	v := reflect.ValueOf(a)
 	if v.Kind() != reflect.Struct {
@@ -174,19 +237,20 @@ func fields(a any) []*core.Tensor {
 func Replaced(args []any, with []*core.Tensor) []any {
 	out := make([]any, len(args))
 	for i, a := range args {
+		if _, ok := a.(*core.Tensor); ok {
+			out[i], with = with[0], with[1:]
+			continue
+		}
 		n := len(fields(a))
 		own := with[:n]
 		with = with[n:]
-		switch a.(type) {
-		case *core.Tensor:
-			out[i] = own[0]
-		case []*core.Tensor:
+		if _, ok := a.([]*core.Tensor); ok {
 			out[i] = slices.Clone(own)
-		default:
-			out[i] = a
-			if n > 0 {
-				out[i] = withFields(a, own)
-			}
+			continue
+		}
+		out[i] = a
+		if n > 0 {
+			out[i] = withFields(a, own)
 		}
 	}
 	return out

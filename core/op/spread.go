@@ -54,10 +54,13 @@ type Use struct {
 
 // NewUse returns the use of an op with the given arguments.
 func NewUse(a core.Application) *Use {
-	u := &Use{Op: a.Op, Args: a.Args}
-	args := a.Args
-	for _, a := range args {
-		u.Tensors = append(u.Tensors, fields(a)...)
+	u := &Use{Op: a.Op, Args: a.Args, Tensors: make([]*core.Tensor, 0, len(a.Args))}
+	for _, a := range a.Args {
+		if t, ok := a.(*core.Tensor); ok {
+			u.Tensors = append(u.Tensors, t)
+		} else {
+			u.Tensors = append(u.Tensors, fields(a)...)
+		}
 	}
 	return u
 }
@@ -121,115 +124,149 @@ func notation(s string) *Rule {
 	if !ok {
 		panic("op: notation without ->: " + s)
 	}
-	ins, outs := strings.Split(left, ","), strings.Split(right, ",")
-	return &Rule{Strategies: func(u *Use) []Strategy { return index(u, ins, outs) }}
+	ins, outs := parse(strings.Split(left, ",")), parse(strings.Split(right, ","))
+	return &Rule{Strategies: func(u *Use) []Strategy { return indexed(u, ins, outs) }}
 }
 
-// A label names a dimension: a letter, or a leading dimension counted from the last one of "...".
-type label struct {
-	letter byte
-	lead   int
-}
+// index returns the strategies of an op in index notation: see [notation].
+func index(u *Use, ins, outs []string) []Strategy { return indexed(u, parse(ins), parse(outs)) }
+
+// A label names a dimension: a letter, or leadingLabel and the number of a leading dimension, counted from the last one of "...".
+type label uint16
+
+const leadingLabel label = 256
 
 // term is what is written of one tensor.
 type term struct {
-	labels        []label // by dimension
-	added, linear bool
+	letters             string
+	dots, added, linear bool // "..." in front, "+", "*"
 }
 
-// parse lays what is written of a tensor on its dimensions. more is the number of leading dimensions; -1 means that n, the number of all
-// dimensions, says it.
-func parse(s string, n, more int) term {
-	var t term
-	t.added, t.linear = strings.Contains(s, "+"), strings.Contains(s, "*")
-	s = strings.Trim(s, "+*")
-	if rest, ok := strings.CutPrefix(s, "..."); ok {
-		if more < 0 {
-			more = n - len(rest)
-		}
-		for i := range max(more, 0) {
-			t.labels = append(t.labels, label{lead: more - i})
-		}
-		s = rest
+func parse(list []string) []term {
+	terms := make([]term, len(list))
+	for i, s := range list {
+		t := &terms[i]
+		t.added, t.linear = strings.Contains(s, "+"), strings.Contains(s, "*")
+		t.letters, t.dots = strings.CutPrefix(strings.Trim(s, "+*"), "...")
 	}
-	for i := range len(s) {
-		t.labels = append(t.labels, label{letter: s[i]})
-	}
-	return t
+	return terms
 }
 
-func index(u *Use, ins, outs []string) (list []Strategy) {
-	in := make([]term, len(u.Tensors))
-	sizes := map[label]int{}
-	var order []label
-	lead := 0
+// dims returns how many dimensions the term names of a tensor with n dimensions, and how many of them are leading ones.
+func (t term) dims(n int) (named, lead int) {
+	if t.dots {
+		lead = max(n-len(t.letters), 0)
+	}
+	return lead + len(t.letters), lead
+}
+
+// label returns the label of dimension d of a tensor with the given number of leading dimensions.
+func (t term) label(d, lead int) label {
+	if d < lead {
+		return leadingLabel + label(lead-d)
+	}
+	return label(t.letters[d-lead])
+}
+
+// dim returns the dimension with a label, or -1.
+func (t term) dim(l label, lead int) int {
+	if l >= leadingLabel {
+		if n := int(l - leadingLabel); t.dots && n <= lead {
+			return lead - n
+		}
+		return -1
+	}
+	d := strings.IndexByte(t.letters, byte(l))
+	if d < 0 {
+		return -1
+	}
+	if t.dots {
+		d += lead
+	}
+	return d
+}
+
+func indexed(u *Use, ins, outs []term) (list []Strategy) {
+	type dimension struct {
+		label label
+		size  int
+	}
+	var buffer [8]dimension
+	found, lead := buffer[:0], 0
+	of := func(i int) term { return ins[min(i, len(ins)-1)] }
 	for i, t := range u.Tensors {
 		if t == nil || t.IsNumber() {
 			continue
 		}
-		in[i] = parse(ins[min(i, len(ins)-1)], t.Dim(), -1)
-		if len(in[i].labels) > t.Dim() {
+		shape := t.Shape()
+		named, own := of(i).dims(len(shape))
+		if named > len(shape) {
 			return nil
 		}
-		for d, l := range in[i].labels {
-			lead = max(lead, l.lead)
-			if _, ok := sizes[l]; !ok {
-				order = append(order, l)
+		lead = max(lead, own)
+		for d := range named {
+			l := of(i).label(d, own)
+			at := slices.IndexFunc(found, func(x dimension) bool { return x.label == l })
+			if at < 0 {
+				at, found = len(found), append(found, dimension{label: l})
 			}
-			sizes[l] = max(sizes[l], t.Shape()[d])
-			if t.Shape()[d] == 0 {
-				sizes[l] = 0
+			found[at].size = max(found[at].size, shape[d])
+			if shape[d] == 0 {
+				found[at].size = 0
 			}
 		}
 	}
 	for i, t := range u.Tensors { // of shapes that do not fit, the op tells
-		for d, l := range in[i].labels {
-			if n := t.Shape()[d]; n != sizes[l] && n != 1 {
+		if t == nil || t.IsNumber() {
+			continue
+		}
+		_, own := of(i).dims(t.Dim())
+		for _, x := range found {
+			if d := of(i).dim(x.label, own); d >= 0 && t.Shape()[d] != x.size && t.Shape()[d] != 1 {
 				return nil
 			}
 		}
 	}
-	out := make([]term, len(outs))
-	for i, s := range outs {
-		out[i] = parse(s, 0, lead)
-	}
-	for _, l := range order {
+	for _, x := range found {
 		// Nothing is gained by dividing one row or none, but an op in place leaves its tensor where it is.
-		if l.letter >= 'A' && l.letter <= 'Z' || sizes[l] <= 1 && !strings.HasSuffix(u.Op, "_") {
+		if x.label >= 'A' && x.label <= 'Z' || x.size <= 1 && !strings.HasSuffix(u.Op, "_") {
 			continue
 		}
-		s := Strategy{In: u.replicated(), Size: sizes[l]}
+		places := make([]core.Placement, len(u.Tensors)+len(outs))
+		s := Strategy{In: places[:len(u.Tensors):len(u.Tensors)], Out: places[len(u.Tensors):], Size: x.size}
 		contracted := true
-		for _, o := range out {
-			if d := slices.Index(o.labels, l); d >= 0 {
-				s.Out, contracted = append(s.Out, core.Shard(d)), false
+		for i, o := range outs {
+			if d := o.dim(x.label, lead); d >= 0 {
+				s.Out[i], contracted = core.Shard(d), false
 			} else {
-				s.Out = append(s.Out, core.Partial(core.Sums))
+				s.Out[i] = core.Partial(core.Sums)
 			}
 		}
 		for i, t := range u.Tensors {
 			if t == nil || t.IsNumber() {
 				continue
 			}
-			if d := slices.Index(in[i].labels, l); d >= 0 && t.Shape()[d] == sizes[l] {
+			_, own := of(i).dims(t.Dim())
+			if d := of(i).dim(x.label, own); d >= 0 && t.Shape()[d] == x.size {
 				s.In[i] = core.Shard(d)
-			} else if contracted && in[i].added {
+			} else if contracted && of(i).added {
 				s.In[i] = core.Partial(core.Sums)
 			}
 		}
 		list = append(list, s)
 	}
-	for i, t := range in {
-		if t.linear {
-			s := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(core.Sums)}}
-			s.In[i] = core.Partial(core.Sums)
-			for j := range in {
-				if in[j].added {
-					s.In[j] = core.Partial(core.Sums)
-				}
-			}
-			list = append(list, s)
+	present := func(i int) bool { return u.Tensors[i] != nil && !u.Tensors[i].IsNumber() }
+	for i := range u.Tensors {
+		if !present(i) || !of(i).linear {
+			continue
 		}
+		s := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(core.Sums)}}
+		for j := range u.Tensors {
+			if j == i || present(j) && of(j).added {
+				s.In[j] = core.Partial(core.Sums)
+			}
+		}
+		list = append(list, s)
 	}
 	return list
 }

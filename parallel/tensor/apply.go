@@ -44,23 +44,25 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 			return out
 		}
 	}
-	ways := []op.Strategy{{In: make([]core.Placement, len(list)), Out: []core.Placement{{}}}}
-	if rule != nil && rule.Strategies != nil {
-		ways = append(ways, rule.Strategies(u)...)
-	}
 	if rule == nil {
 		if err := withoutRule(a.Op, list); err != nil {
 			return fail(err)
 		}
 	}
 	grad := core.CurrentMode().GradEnabled() && slices.ContainsFunc(list, func(q *parts) bool { return q != nil && q.here.RequiresGrad() })
-	chosen := make([]op.Strategy, len(p.placements))
-	for axis := range chosen {
-		way, ok := choose(ways, list, axis, inPlace, grad)
-		if !ok {
+	var buffer [256]byte
+	key, known := p.describe(buffer[:0], a, u, list, grad)
+	var chosen []op.Strategy
+	if known {
+		chosen = decided(key)
+	}
+	if chosen == nil {
+		if chosen = p.chosen(rule, u, list, inPlace, grad); chosen == nil {
 			return fail(core.Errorf(core.StateError, a.Op, "the tensor that is changed in place is placed %v, and the operation needs another placement: redistribute it first", list[0]))
 		}
-		chosen[axis] = way
+		if known {
+			decide(key, chosen)
+		}
 	}
 	local, err := lay(u, list, chosen, rule == nil)
 	if err != nil {
@@ -87,6 +89,23 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 		}
 	}
 	return out
+}
+
+// chosen returns the strategy along each dimension of the mesh, or nil if there is none.
+func (p *parts) chosen(rule *op.Rule, u *op.Use, list []*parts, inPlace, grad bool) []op.Strategy {
+	ways := []op.Strategy{{In: make([]core.Placement, len(list)), Out: []core.Placement{{}}}}
+	if rule != nil && rule.Strategies != nil {
+		ways = append(ways, rule.Strategies(u)...)
+	}
+	chosen := make([]op.Strategy, len(p.placements))
+	for axis := range chosen {
+		way, ok := choose(ways, list, axis, inPlace, grad)
+		if !ok {
+			return nil
+		}
+		chosen[axis] = way
+	}
+	return chosen
 }
 
 // movedView reports whether the results of an op would be views of an input that was moved for it, or of a copy.

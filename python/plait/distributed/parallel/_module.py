@@ -15,6 +15,7 @@ from plait.distributed._groups import ProcessGroup
 from plait.distributed._objects import broadcast_object_list
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._module import FSDPModule
+from plait.distributed.parallel._average import average_gradients
 from plait.distributed.parallel._options import Axes, Loss
 from plait.distributed.tensor._dtensor import whole
 from plait.distributed.tensor.experimental import implicit_replication
@@ -36,6 +37,7 @@ class Layout:
     def __init__(self, mesh: DeviceMesh, axes: Axes, loss_fn: Loss | None, units: list[FSDPModule]) -> None:
         self.mesh, self.axes, self.loss_fn, self.units = mesh, axes, loss_fn, units
         self.first_names: dict[str, str] = {}
+        self.sync = True  # whether backward reduces gradients
 
     def mode(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the context in which the model computes."""
@@ -70,6 +72,7 @@ class StagedLayout(Layout):
         last: the rank among them that has the last stage
         device: of this rank
         first_names: of parameters that the model has in several places, the first name by each other one
+        copies: the ranks that have copies of this one's stages; None if there are none
     """
 
     def __init__(
@@ -83,9 +86,10 @@ class StagedLayout(Layout):
         last: int,
         device: Any,
         first_names: dict[str, str],
+        copies: ProcessGroup | None,
     ) -> None:
         super().__init__(mesh, axes, loss_fn, units)
-        self.first_names = first_names
+        self.first_names, self.copies = first_names, copies
         self.schedule, self.group, self.last, self.device = schedule, group, last, device
         self.first = 0 in schedule._stages
 
@@ -106,6 +110,9 @@ class StagedLayout(Layout):
             _, loss = schedule._run(
                 args if self.first else (), {}, target if here else None, None, True, False, scale=scale
             )
+        if self.copies is not None and self.sync:
+            stages = self.schedule._stages.values()
+            average_gradients(dict.fromkeys(p for s in stages for p in s.submod.parameters()), self.copies)
         with no_grad():
             found = self._handed_out(loss.detach() if loss is not None else None)
         assert isinstance(found, Tensor)
@@ -189,6 +196,7 @@ class ParallelModule(Module):
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
         """Sets whether backward reduces gradients. If not, full gradients accumulate until the next reduction."""
+        self._layout.sync = requires_gradient_sync
         for unit in self._layout.units:
             FSDPModule.set_requires_gradient_sync(unit, requires_gradient_sync, recurse=recurse)
 

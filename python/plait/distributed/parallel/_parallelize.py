@@ -114,7 +114,9 @@ def parallelize(
     if axes.tp:
         _divide(model, mesh[axes.tp], plan)
     roots: list[Module] = [model] if stages is None else list(stages.modules.values())
-    units = _shard(model, roots, mesh, axes, sharding) if axes.data else []
+    # Copies of a pipeline average their gradients once for all micro-batches, not in each backward pass.
+    over = tuple(a for a in axes.data if stages is None or a != axes.dp)
+    units = _shard(model, roots, mesh, over, sharding, axes.fsdp is not None) if over else []
     swap_class(model, ParallelModule, "Parallel")
     if stages is None:
         model.__dict__["_parallel"] = Layout(mesh, axes, loss_fn, units)
@@ -209,16 +211,18 @@ class _Stages:
             tied = {name: self.tied[name] for name, _ in module.named_parameters() if name in self.tied}
             stages.append(PipelineStage(module, i, len(self.place), self.device, group=self.group, tied=tied))
         schedule = self.schedule(stages, self.micro_batches, loss_fn)
-        last = self.place[-1]
-        return StagedLayout(mesh, axes, loss_fn, units, schedule, self.group, last, self.device, self.first_names)
+        last, copies = self.place[-1], None if axes.dp is None else mesh.get_group(axes.dp)
+        return StagedLayout(
+            mesh, axes, loss_fn, units, schedule, self.group, last, self.device, self.first_names, copies
+        )
 
 
 def _shard(
-    model: Module, roots: list[Module], mesh: DeviceMesh, axes: Axes, options: dict[str, Any]
+    model: Module, roots: list[Module], mesh: DeviceMesh, over: tuple[str, ...], options: dict[str, Any], sharded: bool
 ) -> list[FSDPModule]:
-    """Shards, or copies, the parameters over the axes of data, and returns the outermost units."""
-    on = mesh[axes.data]
-    groups: Any = shard_and_replica_groups(on, NAME) if axes.fsdp else (None, on.get_group(0))
+    """Shards, or only copies, the parameters over the given axes, and returns the outermost units."""
+    on = mesh[over]
+    groups: Any = shard_and_replica_groups(on, NAME) if sharded else (None, on.get_group(0))
     reshard, partial = parse_reshard_after_forward(options.get("reshard_after_forward"), groups[0])
     policy = options.get("offload_policy")
     chosen = UnitOptions(

@@ -1,0 +1,96 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// decisions remembers the strategies that were chosen for uses of ops, since programs repeat them in each step.
+var decisions struct {
+	sync.RWMutex
+	chosen map[string][]op.Strategy
+}
+
+const mostDecisions = 1 << 14
+
+// A use of an op is described by what its strategies and their costs depend on: the op, the mesh, shapes, dtypes, placements and which inputs
+// need gradients, and the arguments that are no tensors. describe appends that to buf; ok is false for arguments of other types.
+func (p *parts) describe(buf []byte, a core.Application, u *op.Use, list []*parts, grad bool) (key []byte, ok bool) {
+	ints := func(list []int) {
+		buf = binary.AppendVarint(buf, int64(len(list)))
+		for _, n := range list {
+			buf = binary.AppendVarint(buf, int64(n))
+		}
+	}
+	flag := func(on bool) {
+		if on {
+			buf = append(buf, 1)
+		} else {
+			buf = append(buf, 0)
+		}
+	}
+	buf = append(append(buf, a.Op...), 0)
+	flag(grad)
+	ints(p.mesh.Shape())
+	for _, arg := range a.Args {
+		switch x := arg.(type) {
+		case nil, *core.Tensor:
+			buf = append(buf, 't')
+		case []*core.Tensor:
+			buf = binary.AppendVarint(append(buf, 'l'), int64(len(x)))
+		case int:
+			buf = binary.AppendVarint(append(buf, 'i'), int64(x))
+		case []int:
+			buf = append(buf, 'd')
+			flag(x == nil)
+			ints(x)
+		case bool:
+			buf = append(buf, 'b')
+			flag(x)
+		case float64:
+			buf = binary.AppendUvarint(append(buf, 'f'), math.Float64bits(x))
+		case string:
+			buf = append(append(append(buf, 's'), x...), 0)
+		default:
+			return nil, false
+		}
+	}
+	for i, q := range list {
+		if q == nil {
+			flag(u.Tensors[i] == nil)
+			continue
+		}
+		buf = append(buf, 2, byte(q.here.DType()))
+		flag(q.here.RequiresGrad())
+		ints(q.shape)
+		for _, place := range q.placements {
+			buf = binary.AppendVarint(append(buf, byte(place.Kind), byte(place.Combine)), int64(place.Dim))
+		}
+	}
+	return buf, true
+}
+
+// decided returns the strategies that were chosen for a use, or nil.
+func decided(key []byte) []op.Strategy {
+	decisions.RLock()
+	defer decisions.RUnlock()
+	return decisions.chosen[string(key)]
+}
+
+// decide remembers the strategies that were chosen for a use. Those with a function of their own may depend on the use's tensors.
+func decide(key []byte, chosen []op.Strategy) {
+	if slices.ContainsFunc(chosen, func(s op.Strategy) bool { return s.Local != nil }) {
+		return
+	}
+	decisions.Lock()
+	defer decisions.Unlock()
+	if decisions.chosen == nil || len(decisions.chosen) >= mostDecisions {
+		decisions.chosen = map[string][]op.Strategy{}
+	}
+	decisions.chosen[string(key)] = chosen
+}
