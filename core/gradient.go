@@ -131,6 +131,23 @@ func (meta *AutogradMeta) SetGrad(g *Tensor) {
 	meta.putGrad(g)
 }
 
+// TakeGrad removes the accumulated gradient and returns it, or nil. It is the caller's then.
+func (meta *AutogradMeta) TakeGrad() *Tensor {
+	meta.mu.Lock()
+	g := meta.grad
+	if r := meta.rare.Load(); g == nil || CurrentRecording() != nil || r != nil && r.borrowed > 0 {
+		meta.mu.Unlock()
+		if g != nil {
+			g = g.Alias(true).Keep()
+			meta.SetGrad(nil)
+		}
+		return g
+	}
+	meta.grad = nil
+	meta.mu.Unlock()
+	return g
+}
+
 // putGrad is [AutogradMeta.SetGrad] that no recording sees.
 func (meta *AutogradMeta) putGrad(g *Tensor) {
 	if g != nil {

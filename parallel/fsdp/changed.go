@@ -188,7 +188,9 @@ func (u *Unit) showShards() error {
 			return err
 		}
 		p.gatheredFrom = versionOf(p.shard())
-		p.full().SetRequiresGrad(p.shard().RequiresGrad())
+		if on := p.shard().RequiresGrad(); on != p.full().RequiresGrad() {
+			p.full().SetRequiresGrad(on)
+		}
 	}
 	return nil
 }

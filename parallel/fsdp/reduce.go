@@ -150,8 +150,7 @@ func (u *Unit) reduceAlone(params []*parameter) error {
 
 // moveGradient makes the full parameter's gradient the shard's, or adds it to that. A gradient that can be differentiated stays so.
 func (p *parameter) moveGradient() (err error) {
-	g := p.full().Grad().Alias(true).Keep()
-	p.full().SetGrad(nil)
+	g := p.full().AutogradMeta().TakeGrad()
 	if p.holds() {
 		return p.hold(g)
 	}
@@ -167,7 +166,12 @@ func (p *parameter) moveGradient() (err error) {
 		s.SetGrad(g)
 		return g.Err()
 	}
-	core.NoGrad(func() { err = p.accumulate(g) })
+	old := p.shard().Grad()
+	if old == nil {
+		p.shard().SetGrad(g)
+		return nil
+	}
+	core.NoGrad(func() { err = op.AddInPlace(old, g).Err() })
 	g.Release()
 	return err
 }
