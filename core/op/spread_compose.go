@@ -146,7 +146,9 @@ func batchNormOfParts(u *Use) []*core.Tensor {
 			dims = append(dims, d)
 		}
 	}
-	if !argument[bool](u, 5) || x.Dim() < 2 || !u.divided(x, dims) {
+	// The running statistics change in place: parts of them that are copies would lose it.
+	lost := mean != nil && u.divided(x, []int{1}) && !u.divided(mean, []int{0})
+	if !argument[bool](u, 5) || x.Dim() < 2 || !u.divided(x, dims) && !lost {
 		return nil
 	}
 	w := wide(x)

@@ -136,7 +136,12 @@ func init() {
 	rules["layer_norm"] = &Rule{Strategies: normalized}
 	rules["rms_norm"] = &Rule{Strategies: normalized}
 	rules["group_norm"] = notation("n,,->n")
-	rules["instance_norm"] = &Rule{Strategies: func(u *Use) []Strategy { return channels(1)(u) }}
+	rules["instance_norm"] = &Rule{Strategies: func(u *Use) []Strategy {
+		if argument[bool](u, 5) && u.Tensors[1] != nil {
+			return nil // the running statistics, which change in place, are means over all samples
+		}
+		return channels(1)(u)
+	}}
 	rules["batch_norm"] = &Rule{Strategies: func(u *Use) []Strategy {
 		if argument[bool](u, 5) {
 			return index(u, []string{"Nc", "c"}, []string{"Nc"})

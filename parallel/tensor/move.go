@@ -105,12 +105,17 @@ func combined(g *collective.Group, x *core.Tensor, c core.Combination) *core.Ten
 	}, share(g, c))
 }
 
-// share returns the derivative of a combination for one rank's tensor.
+// share returns the derivative of a combination for one rank's tensor. Where it is derived itself, the ranks use one gradient.
 func share(g *collective.Group, c core.Combination) func(x *core.Tensor) *core.Tensor {
-	if c != core.Means {
-		return itself
+	return func(x *core.Tensor) *core.Tensor {
+		if core.CurrentMode().GradEnabled() && x.RequiresGrad() {
+			x = divided(g, x)
+		}
+		if c != core.Means {
+			return itself(x)
+		}
+		return op.Div(x, core.Num(float64(g.Size())))
 	}
-	return func(x *core.Tensor) *core.Tensor { return op.Div(x, core.Num(float64(g.Size()))) }
 }
 
 // differentiable fails for combinations through which no gradient passes.
@@ -140,7 +145,7 @@ type joining struct {
 func (j *joining) backward(x *core.Tensor) *core.Tensor { return kept(j.g, x, j.d) }
 
 // joinedAndDivided is divided for the result of a joining: in place of a sum on all ranks, of which each keeps a part, it is a reduce-scatter.
-// It returns nil for other tensors.
+// It returns nil for other tensors, and for one with hooks, which want the gradient of the whole.
 func joinedAndDivided(g *collective.Group, x *core.Tensor) *core.Tensor {
 	meta := x.AutogradMeta()
 	if meta == nil {
@@ -149,7 +154,7 @@ func joinedAndDivided(g *collective.Group, x *core.Tensor) *core.Tensor {
 	e := meta.Edge()
 	defer e.Node.Release()
 	j, ok := e.Node.Any.(*joining)
-	if !ok || j.g != g {
+	if !ok || j.g != g || e.Node.HasHooks() {
 		return nil
 	}
 	below := e.Node.Edges()

@@ -142,7 +142,7 @@ func (p *parts) use(axes uint64) *core.Tensor {
 	defer p.mu.Unlock()
 	place := p.here.AutogradMeta().Edge()
 	if u, ok := p.uses[axes]; ok {
-		if u.place == place && u.tensor.Storage() == p.here.Storage() && u.tensor.Storage() != nil {
+		if u.place == place && u.hooks == place.Node.HasHooks() && u.tensor.Storage() == p.here.Storage() && u.tensor.Storage() != nil {
 			place.Node.Release()
 			return u.tensor
 		}
@@ -162,7 +162,7 @@ func (p *parts) use(axes uint64) *core.Tensor {
 	if p.uses == nil {
 		p.uses = map[uint64]usedPart{}
 	}
-	p.uses[axes] = usedPart{t.Keep(), place}
+	p.uses[axes] = usedPart{t.Keep(), place, place.Node.HasHooks()}
 	return t
 }
 
@@ -170,6 +170,7 @@ func (p *parts) use(axes uint64) *core.Tensor {
 type usedPart struct {
 	tensor *core.Tensor
 	place  core.Edge
+	hooks  bool // whether there were any at this place
 }
 
 func (u usedPart) release() {

@@ -56,6 +56,7 @@ class GradScaler(_core.ObjectOwner):
         self._growth_factor, self._backoff_factor = float(growth_factor), float(backoff_factor)
         self._growth_interval = int(growth_interval)
         self._agreed: set[int] = set()  # ids of optimisers for which the ranks know what was found
+        self._pipelines: list[Any] = []  # groups of the ranks of pipelines, which have gradients of other stages
         self._h = check(
             _core.bind_ScalerNew(float(init_scale), self._growth_factor, self._backoff_factor, self._growth_interval, 0)
         )
@@ -97,7 +98,7 @@ class GradScaler(_core.ObjectOwner):
 
     def _groups(self, optimizer: Optimizer) -> list[Any]:
         """Returns groups of ranks that decide together, beside those of the meshes of distributed gradients."""
-        return []
+        return self._pipelines
 
     def _agree(self, optimizer: Optimizer) -> None:
         """Tells the ranks that have the rest of the parameters what was found, and hears what they found."""

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from plait import _ops
+from plait._errors import DistributedError
 from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.amp.grad_scaler import GradScaler
 from plait.distributed._collectives import broadcast
 from plait.distributed._groups import ProcessGroup
-from plait.distributed._objects import broadcast_object_list
+from plait.distributed._objects import all_gather_object
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._module import FSDPModule
 from plait.distributed.parallel._average import average_gradients
 from plait.distributed.parallel._options import Axes, Loss
+from plait.distributed.pipelining._values import pack
 from plait.distributed.tensor._dtensor import whole
 from plait.distributed.tensor.experimental import implicit_replication
 from plait.nn.modules.module import Module
-from plait.nn.parallel._inputs import batch_size
+from plait.nn.parallel._inputs import _like, batch_size, tensors_in
 from plait.nn.utils.clip_grad import clip_grad_norm_
 
 
@@ -49,18 +51,41 @@ class Layout:
             return whole(model(*args, **kwargs))
 
     def step(
-        self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, scale: float
+        self,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Any,
+        scaler: GradScaler | None,
     ) -> Tensor:
         """Runs forward and backward, and returns the loss of this rank's part of the batch."""
         assert self.loss_fn is not None
         with self.mode():
             loss: Tensor = whole(self.loss_fn(model(*args, **kwargs), target))
-        (loss if scale == 1.0 else loss * scale).backward()
+        (loss if scaler is None else scaler.scale(loss)).backward()
         return loss.detach()
 
     def clip(self, model: Module, max_norm: float, norm_type: float, error_if_nonfinite: bool) -> Tensor:
         """Scales the gradients, and returns their norm before."""
         return clip_grad_norm_(model.parameters(), max_norm, norm_type, error_if_nonfinite)
+
+
+class _Form(NamedTuple):
+    """What a tensor is like that another rank has."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+
+
+def _made(value: Any, device: Any) -> Any:
+    """Returns a nested value with new tensors in place of their forms."""
+    if isinstance(value, _Form):
+        return _ops.empty(value.shape, dtype=value.dtype, device=device)
+    if isinstance(value, dict):
+        return type(value)((k, _made(v, device)) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return _like(value, [_made(v, device) for v in value])
+    return value
 
 
 class StagedLayout(Layout):
@@ -95,26 +120,42 @@ class StagedLayout(Layout):
 
     def call(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the model's output, without gradients, on every rank of the pipeline."""
-        schedule = self._schedule_for(args, kwargs)
+        schedule = self._schedule_for(model, args, kwargs)
         with self.mode(), no_grad():
             out = whole(schedule.eval(*(args if self.first else ())))
-        return self._handed_out(out)
+        return self._handed_out("forward", out, batch_size(args, {}, 0))
 
     def step(
-        self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, scale: float
+        self,
+        model: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Any,
+        scaler: GradScaler | None,
     ) -> Tensor:
         """Runs the passes of a batch, and returns its loss on every rank of the pipeline."""
-        schedule = self._schedule_for(args, kwargs)
+        schedule = self._schedule_for(model, args, kwargs)
+        samples, targets = batch_size(args, {}, 0), batch_size((target,), {}, 0)
+        if samples and targets and samples != targets:
+            raise ValueError(f"step: got {samples} samples and targets of {targets}; both are cut into micro-batches")
         here = self.group.rank() == self.last
+        if scaler is not None and self.group not in scaler._pipelines:
+            scaler._pipelines.append(self.group)
         with self.mode():
             _, loss = schedule._run(
-                args if self.first else (), {}, target if here else None, None, True, False, scale=scale
+                args if self.first else (),
+                {},
+                target if here else None,
+                None,
+                True,
+                False,
+                scale=1.0 if scaler is None else scaler.get_scale(),
             )
         if self.copies is not None and self.sync:
             stages = self.schedule._stages.values()
             average_gradients(dict.fromkeys(p for s in stages for p in s.submod.parameters()), self.copies)
         with no_grad():
-            found = self._handed_out(loss.detach() if loss is not None else None)
+            found = self._handed_out("step", loss.detach() if loss is not None else None, samples or targets)
         assert isinstance(found, Tensor)
         return found
 
@@ -123,32 +164,50 @@ class StagedLayout(Layout):
         total: Tensor = self.schedule.clip_grad_norm_(max_norm, norm_type, error_if_nonfinite)
         return total
 
-    def _schedule_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _schedule_for(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the schedule for a batch, of which a small one has fewer micro-batches."""
+        laid = model.__self__
+        if laid._forward_hooks or laid._forward_pre_hooks:
+            raise RuntimeError(
+                f"parallelize: hooks of {type(laid).__name__} itself do not run in a pipeline: give them to its layers"
+            )
         if kwargs:
             raise TypeError(
                 f"parallelize: the stages of a pipeline pass positional values on, got also {', '.join(kwargs)}"
             )
         samples = batch_size((args,), {}, 0)
+        if not samples and any(t.ndim for t in tensors_in(args)):
+            raise ValueError("parallelize: a pipeline got a batch without samples, want at least one")
         if not samples or samples >= self.schedule.n_microbatches:
             return self.schedule
         return self.schedule._cut_into(samples)
 
-    def _handed_out(self, value: Any) -> Any:
-        """Returns the value of the rank with the last stage, which is a tensor or a tuple of tensors, on every rank."""
-        given = list(value) if isinstance(value, tuple | list) else [value]
-        about: list[Any] = [None]
+    def _handed_out(self, name: str, value: Any, samples: int) -> Any:
+        """Returns the value of the rank with the last stage, which may have tensors within, on every rank.
+
+        Raises:
+            plait.DistributedError: on every rank, if the ranks gave batches of different numbers of samples.
+        """
+        tensors, fill = pack(value)
         here = self.group.rank() == self.last
-        if here:
-            about = [(type(value) is tuple, [(t.dtype, tuple(t.shape)) for t in given])]
+        # In place of each tensor, its dtype and shape.
+        forms: list[Any] = [_Form(t.dtype, tuple(t.shape)) for t in tensors]
+        form = fill(forms) if here else None
         group = self.group._for("what the last stage of a pipeline has made")
-        broadcast_object_list(about, group=group, group_src=self.last)
-        several, forms = about[0]
+        said: list[Any] = [None] * group.size()
+        all_gather_object(said, (samples, form), group=group)
+        counts = {n: rank for rank, (n, _) in reversed(list(enumerate(said))) if n}
+        if len(counts) > 1:
+            (a, first), (b, second) = sorted(counts.items(), key=lambda c: c[1])[:2]
+            raise DistributedError(
+                f"{name}: ranks of a pipeline gave different batches: rank {group._ranks[first]} {a} samples, rank "
+                f"{group._ranks[second]} {b}; all want the same part of the batch"
+            )
         if not here:
-            given = [_ops.empty(shape, dtype=dtype, device=self.device) for dtype, shape in forms]
-        for t in given:
+            value = _made(said[self.last][1], self.device)
+        for t in tensors_in(value):
             broadcast(t, group=group, group_src=self.last)
-        return tuple(given) if several else given[0]
+        return value
 
 
 class ParallelModule(Module):
@@ -185,7 +244,7 @@ class ParallelModule(Module):
             raise RuntimeError("step: there is no loss: give loss_fn to parallelize")
         if scaler is not None and not isinstance(scaler, GradScaler):
             raise TypeError(f"step: want a GradScaler, got {type(scaler).__name__}")
-        return layout.step(super().__call__, args, kwargs, target, 1.0 if scaler is None else scaler.get_scale())
+        return layout.step(super().__call__, args, kwargs, target, scaler)
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
         """Scales the gradients so that the norm of the whole model's is at most max_norm, and returns what it was.

@@ -35,6 +35,7 @@ from plait.distributed.parallel._stages import (
     Elsewhere,
     Stage,
     layers_in_order,
+    own_name,
     put_elsewhere,
     schedule_class,
     stages_of,
@@ -83,7 +84,7 @@ def parallelize(
         pp: the name of the axis along which layers are stages, or a `PipelineOptions`
         tp: the name of the axis along which layers are divided, or a `TensorParallelOptions`. Without a plan it is
             that of `ready_plan`
-        loss_fn: called with the output and the target, returns the mean loss of a batch, for `step`
+        loss_fn: called with the output and the target, returns the mean loss of a batch, for `step`: not its sum
         broadcast: the first rank's parameters and buffers count. False: they are the same on all ranks already
 
     Raises:
@@ -98,6 +99,12 @@ def parallelize(
     if loss_fn is not None and not callable(loss_fn):
         raise TypeError(f"{NAME}: want a loss_fn that can be called, got {loss_fn!r}")
     axes = axes_of(mesh, {"dp": dp, "fsdp": fsdp, "pp": pp, "tp": tp})
+    reduction = getattr(loss_fn, "reduction", getattr(loss_fn, "keywords", {}).get("reduction", "mean"))
+    if reduction == "sum" and (axes.pp or axes.data):
+        raise ValueError(
+            f"{NAME}: want a loss_fn that is a mean over samples, got one with reduction='sum': the losses of parts of "
+            "a batch are averaged"
+        )
     sharding = checked("fsdp", fsdp, FullyShardOptions)
     staging = checked("pp", pp, PipelineOptions)
     dividing = checked("tp", tp, TensorParallelOptions)
@@ -179,9 +186,10 @@ class _Stages:
         for i, names in enumerate(self.names):
             for p in dict.fromkeys(p for n in names for p in self.layers[n].parameters()):
                 users.setdefault(id(p), []).append(i)
-        # The stages that use a parameter, by its name within each of them.
+        # The number of a parameter and the stages that use it, by its name within each of them.
+        numbers = {id(p): i for i, p in enumerate(model.parameters())}
         self.tied = {
-            f"{name.replace('.', '_')}.{own}": users[id(p)]
+            f"{own_name(name)}.{own}": (numbers[id(p)], users[id(p)])
             for name, layer in self.layers.items()
             for own, p in layer.named_parameters(remove_duplicate=False)
             if len(users[id(p)]) > 1
@@ -208,7 +216,9 @@ class _Stages:
         """Returns the layout of a model with these stages."""
         stages = []
         for i, module in self.modules.items():
-            tied = {name: self.tied[name] for name, _ in module.named_parameters() if name in self.tied}
+            # In an order that is the same on all ranks.
+            here = sorted((*self.tied[name], name) for name, _ in module.named_parameters() if name in self.tied)
+            tied = {name: users for _, users, name in here}
             stages.append(PipelineStage(module, i, len(self.place), self.device, group=self.group, tied=tied))
         schedule = self.schedule(stages, self.micro_batches, loss_fn)
         last, copies = self.place[-1], None if axes.dp is None else mesh.get_group(axes.dp)
@@ -233,8 +243,16 @@ def _shard(
     # Stages of one rank that share a parameter gather it together.
     parameters = [id(p) for m in roots for p in m.parameters()]
     sets += [roots] if len(set(parameters)) < len(parameters) else [[m] for m in roots]
+    users: dict[int, set[Module]] = {}
+    for m in model.modules():
+        for p in m._parameters.values():
+            if p is not None:
+                users.setdefault(id(p), set()).add(m)
     for modules in sets:
-        make_unit(modules, chosen, ignored)
+        # A parameter that is used outside of the unit, too, is left to an outer unit that contains all users.
+        inside = {m for top in modules for m in top.modules()}
+        above = {i for i, all_users in users.items() if not all_users <= inside and not all_users.isdisjoint(inside)}
+        make_unit(modules, chosen, ignored, shared_above=above - ignored)
         for m in modules:
             accept_full_state_dicts(m)
             swap_class(m, FSDPModule)

@@ -26,7 +26,7 @@ class Stage(Module):
         super().__init__()
         self.last = last
         for name, layer in layers.items():
-            self.add_module(name.replace(".", "_"), layer)
+            self.add_module(own_name(name), layer)
 
     def forward(self, *args: Any) -> Any:
         """Runs the layers."""
@@ -35,6 +35,11 @@ class Stage(Module):
             assert layer is not None
             out = layer(*out) if isinstance(out, tuple) else layer(out)
         return out if self.last else whole(out)
+
+
+def own_name(name: str) -> str:
+    """Returns the name, within a stage, of a layer of the model."""
+    return name.replace(".", "/")
 
 
 class Elsewhere(Module):
@@ -74,12 +79,19 @@ def layers_in_order(model: Module, patterns: Sequence[str] | None) -> dict[str, 
                 f"the order in which data passes them, such as pp={{'layers': ['embed', 'blocks.*', 'head']}}; it has "
                 f"{children}"
             )
+        if type(model).forward is not Sequential.forward:
+            raise TypeError(
+                f"parallelize: {type(model).__name__} is a Sequential with a forward of its own, which a pipeline does "
+                "not run; if its layers in order are the model, give pp={'layers': ['*']}"
+            )
         patterns = list(model._modules)
     if isinstance(patterns, str) or not all(isinstance(p, str) for p in patterns):
         raise TypeError(f"parallelize: want the names of layers as a list, got {patterns!r}")
     layers: dict[str, Module] = {}
+    parents: dict[tuple[int, str], str] = {}
+    every = list(model.named_modules(remove_duplicate=False))  # data may pass a layer several times
     for pattern in patterns:
-        found = [(name, m) for name, m in model.named_modules() if name and matches(name, pattern)]
+        found = [(name, m) for name, m in every if name and matches(name, pattern)]
         if not found:
             known = ", ".join(name for name, _ in model.named_modules() if name)
             raise ValueError(f"parallelize: no layer is named {pattern!r}; the model has {known}")
@@ -89,6 +101,13 @@ def layers_in_order(model: Module, patterns: Sequence[str] | None) -> dict[str, 
             )
             if inside is not None:
                 raise ValueError(f"parallelize: {name} is named twice as a layer of the pipeline, also by {inside}")
+            parent, _, own = name.rpartition(".")
+            other = parents.setdefault((id(model.get_submodule(parent)), own), name)
+            if other != name:
+                raise ValueError(
+                    f"parallelize: {other} and {name} are one layer of a module that the model has in several places; "
+                    "name this module as a layer of the pipeline"
+                )
             layers[name] = m
     owned = {id(t) for m in layers.values() for t in (*m.parameters(), *m.buffers())}
     named = [*model.named_parameters(), *model.named_buffers()]

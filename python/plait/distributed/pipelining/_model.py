@@ -22,7 +22,7 @@ def layers_of(model: Any) -> Sequential:
     Raises:
         TypeError: if it is not a Sequential or a list of modules.
     """
-    if isinstance(model, Sequential):
+    if isinstance(model, Sequential) and type(model).forward is Sequential.forward:
         return model
     if isinstance(model, list | tuple) and model and all(isinstance(m, Module) for m in model):
         return Sequential(*model)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import _ops
+from plait._dtype import float32, float64
 from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce
@@ -179,7 +180,10 @@ class _Schedule:
         total = norm_of_gradients(own, p)
         if not own:
             first = next((q for s in self._stages.values() for q in s.submod.parameters()), total)
-            total = _ops.zeros((), dtype=first.dtype, device=self._executor.devices[0])
+            nothing = math.inf if p == -math.inf else 0.0
+            total = _ops.full((), fill_value=nothing, dtype=first.dtype, device=self._executor.devices[0])
+        # Stages may have other dtypes.
+        total = total if total.dtype is float64 else total.to(float32)
         op = {math.inf: ReduceOp.MAX, -math.inf: ReduceOp.MIN}.get(p, ReduceOp.SUM)
         powers = op is ReduceOp.SUM and p != 0
         total = total**p if powers else total

@@ -110,14 +110,20 @@ class _Layer(ParallelStyle):
         dims, weight = linear_dims(module), module._parameters.get("weight")
         features = None if dims is None or weight is None else weight.shape[dims[0]]
 
-        def before(module: Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-            return (_laid(_distributed(inputs[0], mesh, takes, features), works_on), *inputs[1:])
+        def before(module: Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
+            def laid(x: Any) -> Any:
+                return _laid(_distributed(x, mesh, takes, features), works_on)
+
+            if inputs:
+                return (laid(inputs[0]), *inputs[1:]), named
+            first = next(iter(named), None)
+            return inputs, {k: laid(v) if k == first else v for k, v in named.items()}
 
         def after(module: Module, inputs: Any, output: Any) -> Any:
             output = _laid(output, self._gives)
             return output.to_local() if self._local_output and isinstance(output, DTensor) else output
 
-        module.register_forward_pre_hook(before)
+        module.register_forward_pre_hook(before, with_kwargs=True)
         module.register_forward_hook(after)
         return module
 
