@@ -15,6 +15,7 @@ from plait.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
     get_optimizer_state_dict,
+    set_model_state_dict,
     set_optimizer_state_dict,
 )
 from plait.distributed.parallel import ParallelModule
@@ -402,6 +403,57 @@ def test_ready_plans_of_other_kinds_of_layers(sequence):
         want = dict(alone.named_parameters())
         for name, p in m.named_parameters():
             assert plait.allclose(whole(p.grad), want[name].grad, rtol=1e-8, atol=1e-10), name
+
+    on_ranks(2, fn)
+
+
+@pytest.mark.parametrize("offload", [False, True])
+def test_full_states_have_all_stages(offload):
+    alone = made(tied=True)
+    optimizer = optimizer_of(alone)
+    train_alone(alone, optimizer, range(1))
+    options = StateDictOptions(full_state_dict=True, cpu_offload=offload)
+    want = get_model_state_dict(alone), get_optimizer_state_dict(alone, optimizer)
+
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "fsdp"))
+        m = plait.parallelize(made(tied=True), mesh, pp={"layers": LAYERS}, loss_fn=loss_of)
+        own = optimizer_of(m)
+        x, y = (t.chunk(2)[m.data_parallel_rank] for t in batch(0))
+        m.step(x, target=y)
+        m.clip_grad_norm_(0.5)
+        own.step()
+        got = get_model_state_dict(m, options=options), get_optimizer_state_dict(m, own, options=options)
+        if offload and rank:
+            assert got == ({}, {})
+        else:
+            assert got[0].keys() == want[0].keys() and got[1]["state"].keys() == want[1]["state"].keys()
+            for name, t in want[0].items():
+                assert plait.allclose(got[0][name], t, rtol=1e-9, atol=1e-9), name
+            for name, kept in want[1]["state"].items():
+                for field, t in kept.items():
+                    assert plait.allclose(got[1]["state"][name][field], t, rtol=1e-7, atol=1e-9), (name, field)
+            (group,) = got[1]["param_groups"]
+            assert sorted(group["params"]) == sorted(want[1]["param_groups"][0]["params"])
+
+    on_ranks(4, fn)
+
+
+@pytest.mark.parametrize("names", [("pp",), ("tp",), ("fsdp",)])
+def test_full_states_load(names):
+    full = made(seed=4).state_dict()
+
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=names)
+        options = {"pp": {"layers": LAYERS}} if names == ("pp",) else {}
+        for load in (lambda m: m.load_state_dict(full), lambda m: set_model_state_dict(m, full)):
+            m = plait.parallelize(made(seed=rank), mesh, **options)
+            load(m)
+            assert len(full) == len(made().state_dict())
+            for name, value in m.state_dict().items():
+                assert plait.equal(whole(value), full[name]), name
+            with pytest.raises((RuntimeError, ValueError), match="nowhere"):
+                m.load_state_dict({**full, "nowhere": plait.ones(1)})
 
     on_ranks(2, fn)
 

@@ -76,6 +76,9 @@ var open = sync.OnceValues(func() (*compiler, error) {
 })
 
 func (c *compiler) errorText(result int) string {
+	if result == C.PLAITK_NVRTC_LEAVING {
+		return "the process ends"
+	}
 	return C.GoString(C.plaitk_nvrtc_error(&c.functions, C.int(result)))
 }
 

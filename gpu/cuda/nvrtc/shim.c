@@ -3,10 +3,36 @@
 #include "shim.h"
 
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { NO_MEMORY = 1 }; // NVRTC_ERROR_OUT_OF_MEMORY
 
+// The library must not compile while exit() takes it down.
+static struct {
+  pid_t process; // that registered at_exit
+  int leaving;   // no thread may begin to compile any more
+  int inside;    // number of threads that compile
+} state;
+
+enum { LEAVE_SECONDS = 10, LEAVE_PAUSE = 200 }; // how long at_exit waits, and microseconds between two checks
+
+static void at_exit(void) {
+  if (__atomic_load_n(&state.process, __ATOMIC_SEQ_CST) != getpid()) return;
+  __atomic_store_n(&state.leaving, 1, __ATOMIC_SEQ_CST);
+  struct timespec begin, now;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do {
+    if (__atomic_load_n(&state.inside, __ATOMIC_SEQ_CST) == 0) return;
+    usleep(LEAVE_PAUSE);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while (now.tv_sec - begin.tv_sec < LEAVE_SECONDS);
+}
+
 int plaitk_nvrtc_about(const plaitk_nvrtc *l, int *major, int *minor, int *archs, int max) {
+  if (__atomic_exchange_n(&state.process, getpid(), __ATOMIC_SEQ_CST) == 0) {
+    atexit(at_exit); // after the library's own functions, so it runs before them
+  }
   int n = 0, result = l->version(major, minor);
   if (result == 0) result = l->archs_count(&n);
   if (result != 0) return -result;
@@ -25,13 +51,22 @@ static int finish(const plaitk_nvrtc *l, plaitk_nvrtc_handle p, int result, plai
   return out->cubin == NULL ? NO_MEMORY : l->cubin(p, out->cubin);
 }
 
-int plaitk_nvrtc_compile(const plaitk_nvrtc *l, const char *source, const char *name, int n,
-                         const char *const *options, plaitk_nvrtc_result *out) {
+static int compile(const plaitk_nvrtc *l, const char *source, const char *name, int n, const char *const *options,
+                   plaitk_nvrtc_result *out) {
   plaitk_nvrtc_handle p;
   int result = l->create(&p, source, name, 0, NULL, NULL);
   if (result != 0) return result;
   result = finish(l, p, l->compile(p, n, options), out);
   l->destroy(&p);
+  return result;
+}
+
+int plaitk_nvrtc_compile(const plaitk_nvrtc *l, const char *source, const char *name, int n,
+                         const char *const *options, plaitk_nvrtc_result *out) {
+  __atomic_fetch_add(&state.inside, 1, __ATOMIC_SEQ_CST);
+  int result = __atomic_load_n(&state.leaving, __ATOMIC_SEQ_CST) ? PLAITK_NVRTC_LEAVING
+                                                                 : compile(l, source, name, n, options, out);
+  __atomic_fetch_sub(&state.inside, 1, __ATOMIC_SEQ_CST);
   return result;
 }
 

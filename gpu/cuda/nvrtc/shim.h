@@ -24,7 +24,7 @@ typedef struct {
 } plaitk_nvrtc;
 
 // plaitk_nvrtc_about writes the version, and at most max architectures that the library compiles for. It returns how
-// many there are, or minus the library's error.
+// many there are, or minus the library's error. It is called once, before anything else.
 int plaitk_nvrtc_about(const plaitk_nvrtc *l, int *major, int *minor, int *archs, int max);
 
 // What a compilation gives: the cubin, or NULL, and the compiler's log. Both are freed by the caller.
@@ -33,7 +33,9 @@ typedef struct {
   size_t cubin_size;
 } plaitk_nvrtc_result;
 
-// plaitk_nvrtc_compile compiles a program and returns the library's result, 0 for success.
+enum { PLAITK_NVRTC_LEAVING = -1 }; // the process ends
+
+// plaitk_nvrtc_compile compiles a program and returns the library's result, 0 for success, or PLAITK_NVRTC_LEAVING.
 int plaitk_nvrtc_compile(const plaitk_nvrtc *l, const char *source, const char *name, int n,
                          const char *const *options, plaitk_nvrtc_result *out);
 

@@ -17,6 +17,7 @@ from plait.distributed._groups import get_rank, is_initialized, resolve_group
 from plait.distributed._objects import broadcast_object_list
 from plait.distributed.checkpoint._moving import gather_full, reshard
 from plait.distributed.checkpoint._nested import fill, flatten
+from plait.distributed.checkpoint._stages import gather_stages
 from plait.distributed.checkpoint._states import (
     States,
     flat_states,
@@ -77,7 +78,7 @@ def get_model_state_dict(
         for name, p in model.named_parameters(remove_duplicate=False):
             if not p.requires_grad:
                 state.pop(plain(name), None)
-    return _apply_options(state, o)
+    return _apply_options(model, state, o)
 
 
 @no_grad()
@@ -99,9 +100,10 @@ def get_optimizer_state_dict(
             groups = [{**g, "params": [n for n in g["params"] if n != name]} for g in groups]
     states.await_all(o.full_state_dict, device("cpu") if o.cpu_offload else None, o.flatten_optimizer_state_dict)
     if o.flatten_optimizer_state_dict:
-        return _apply_options(flat_states(states, groups), o)
+        return _apply_options(model, flat_states(states, groups), o)
     # A full state may be saved by other means, so it is a plain dict without parameters.
-    return _apply_options({"state": dict(states) if o.full_state_dict else states, "param_groups": groups}, o)
+    state = {"state": dict(states) if o.full_state_dict else states, "param_groups": groups}
+    return _apply_options(model, state, o)
 
 
 def _optimizer_states_by_name(model: Module, optimizers: Sequence[Optimizer]) -> tuple[States, list[dict[str, Any]]]:
@@ -171,7 +173,8 @@ def set_model_state_dict(
         reshard(given, {n: v for n, v in mine.items() if isinstance(v, Tensor)})
         return IncompatibleKeys([], [])
     missing = [n for n in mine if n not in model_state_dict]
-    unexpected = [n for n in model_state_dict if n not in mine]
+    elsewhere = tuple(f"{name}." for name, m in model.named_modules() if getattr(m, "_elsewhere", False))
+    unexpected = [n for n in model_state_dict if n not in mine and not n.startswith(elsewhere)]
     if o.strict and (missing or unexpected):
         raise ValueError(f"set_model_state_dict: missing: {missing}; unexpected: {unexpected}")
     pairs = []
@@ -243,10 +246,13 @@ def set_state_dict(
     return keys
 
 
-def _apply_options(state: dict[str, Any], o: StateDictOptions) -> dict[str, Any]:
+def _apply_options(model: Module, state: dict[str, Any], o: StateDictOptions) -> dict[str, Any]:
     """Gathers and moves the tensors of a state as the options say."""
     here = not (o.full_state_dict and o.cpu_offload) or _is_rank0()
-    return _gather_and_move(state, o.full_state_dict, device("cpu") if o.cpu_offload else None, here)
+    where, stages = device("cpu") if o.cpu_offload else None, getattr(model, "_stage_group", None)
+    if o.full_state_dict and stages is not None:
+        return gather_stages(state, stages, where, here)
+    return _gather_and_move(state, o.full_state_dict, where, here)
 
 
 def _gather_and_move(state: dict[str, Any], whole: bool, where: device | None, here: bool) -> dict[str, Any]:

@@ -282,6 +282,10 @@ class ParallelModule(Module):
         return rank, size
 
     @property
+    def _stage_group(self) -> ProcessGroup | None:
+        return getattr(self._layout, "group", None)
+
+    @property
     def _first_names(self) -> dict[str, str]:
         return self._layout.first_names
 

@@ -124,6 +124,7 @@ def parallelize(
     # Copies of a pipeline average their gradients once for all micro-batches, not in each backward pass.
     over = tuple(a for a in axes.data if stages is None or a != axes.dp)
     units = _shard(model, roots, mesh, over, sharding, axes.fsdp is not None) if over else []
+    accept_full_state_dicts(model)
     swap_class(model, ParallelModule, "Parallel")
     if stages is None:
         model.__dict__["_parallel"] = Layout(mesh, axes, loss_fn, units)

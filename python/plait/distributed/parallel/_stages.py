@@ -50,9 +50,12 @@ class Elsewhere(Module):
         rank: the rank within the pipeline
     """
 
+    _elsewhere = True
+
     def __init__(self, name: str, rank: int) -> None:
         super().__init__()
         self.name, self.rank = name, rank
+        self._register_load_state_dict_pre_hook(_leave_out)
 
     def forward(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises an error."""
@@ -61,6 +64,12 @@ class Elsewhere(Module):
     def extra_repr(self) -> str:
         """Returns where the layer is."""
         return f"rank {self.rank} of the pipeline"
+
+
+def _leave_out(state: dict[str, Any], prefix: str, *rest: Any) -> None:
+    """A hook before `load_state_dict`: leaves out the state of a layer that another rank has."""
+    for name in [n for n in state if n.startswith(prefix)]:
+        del state[name]
 
 
 def layers_in_order(model: Module, patterns: Sequence[str] | None) -> dict[str, Module]:
