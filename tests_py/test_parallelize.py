@@ -458,6 +458,47 @@ def test_full_states_load(names):
     on_ranks(2, fn)
 
 
+class Twice(nn.Module):
+    """A layer of a Sequential that takes and returns a pair."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, pair):
+        x, y = pair
+        return self.a(x).tanh(), self.b(y) + x
+
+
+class Joined(nn.Module):
+    def forward(self, pair):
+        return pair[0] + pair[1]
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x, x.sin()
+
+
+def test_layers_of_a_sequential_hand_over_pairs():
+    plait.manual_seed(1)
+    alone = nn.Sequential(Pair(), Twice(), Twice(), Twice(), Joined()).double()
+    start = copy.deepcopy(alone)
+    x = plait.arange(24.0).double().reshape(6, 4).cos()
+    F.mse_loss(alone(x), x).backward()
+
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("pp",))
+        m = plait.parallelize(copy.deepcopy(start), mesh, pp={"sizes": [2, 3], "micro_batches": 3}, loss_fn=F.mse_loss)
+        m.step(x, target=x)
+        want = dict(alone.named_parameters())
+        for name, p in m.named_parameters():
+            assert plait.allclose(p.grad, want[name].grad, rtol=1e-10, atol=1e-12), name
+        assert plait.allclose(m(x), alone(x))
+
+    on_ranks(2, fn)
+
+
 def test_shared_parameters_stay_one():
     def fn(rank):
         m = made(tied=True)

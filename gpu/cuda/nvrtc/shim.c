@@ -15,7 +15,8 @@ static struct {
   int inside;    // number of threads that compile
 } state;
 
-enum { LEAVE_SECONDS = 10, LEAVE_PAUSE = 200 }; // how long at_exit waits, and microseconds between two checks
+// How long at_exit waits, and microseconds between two checks. The first compilation reads large libraries, from a disk.
+enum { LEAVE_SECONDS = 60, LEAVE_PAUSE = 200 };
 
 static void at_exit(void) {
   if (__atomic_load_n(&state.process, __ATOMIC_SEQ_CST) != getpid()) return;
@@ -31,7 +32,14 @@ static void at_exit(void) {
 
 int plaitk_nvrtc_about(const plaitk_nvrtc *l, int *major, int *minor, int *archs, int max) {
   if (__atomic_exchange_n(&state.process, getpid(), __ATOMIC_SEQ_CST) == 0) {
-    atexit(at_exit); // after the library's own functions, so it runs before them
+    // The library opens another one when it first compiles. Functions of exit() run from the last to the first, so
+    // at_exit must come after those of both.
+    plaitk_nvrtc_handle p;
+    if (l->create(&p, "", "nothing", 0, NULL, NULL) == 0) {
+      l->compile(p, 0, NULL);
+      l->destroy(&p);
+    }
+    atexit(at_exit);
   }
   int n = 0, result = l->version(major, minor);
   if (result == 0) result = l->archs_count(&n);

@@ -182,6 +182,7 @@ class _Stages:
         self.schedule = schedule_class(options.get("schedule", "1f1b"))
         self.micro_batches = options.get("micro_batches", 2 * self.group.size())
         self.layers = layers_in_order(model, options.get("layers"))
+        self.as_one = options.get("layers") is None
         self.names, self.place = stages_of(self.layers, self.schedule, self.group.size(), options.get("sizes"))
         users: dict[int, list[int]] = {}
         for i, names in enumerate(self.names):
@@ -206,7 +207,7 @@ class _Stages:
         for i, (names, rank) in enumerate(zip(self.names, self.place, strict=True)):
             if rank == self.group.rank():
                 layers = {name: self.layers[name] for name in names}
-                self.modules[i] = Stage(layers, i == len(self.place) - 1)
+                self.modules[i] = Stage(layers, i == len(self.place) - 1, self.as_one)
                 self.modules[i].training = model.training
             else:
                 for name in names:

@@ -20,20 +20,21 @@ class Stage(Module):
     Args:
         layers: the layers, by name
         last: whether the outputs are the model's: those of other stages are whole tensors, since ranks send them
+        as_one: layers take a tuple as one argument, as those of a `Sequential` do, and not as several
     """
 
-    def __init__(self, layers: dict[str, Module], last: bool) -> None:
+    def __init__(self, layers: dict[str, Module], last: bool, as_one: bool) -> None:
         super().__init__()
-        self.last = last
+        self.last, self.as_one = last, as_one
         for name, layer in layers.items():
             self.add_module(own_name(name), layer)
 
     def forward(self, *args: Any) -> Any:
         """Runs the layers."""
-        out: Any = args
+        out: Any = args if len(args) > 1 or not self.as_one else args[0]
         for layer in self._modules.values():
             assert layer is not None
-            out = layer(*out) if isinstance(out, tuple) else layer(out)
+            out = layer(*out) if isinstance(out, tuple) and not self.as_one else layer(out)
         return out if self.last else whole(out)
 
 
