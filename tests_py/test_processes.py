@@ -37,7 +37,18 @@ def test_exception_is_told_to_the_others(kind, tmp_path):
 
 @kinds
 def test_killed_process_is_named(kind, tmp_path):
-    path = script(tmp_path, "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ndist.all_reduce(torch.ones(3))\n")
+    # Not before rank 0 has left init_process_group, which would fail instead of all_reduce.
+    path = script(
+        tmp_path,
+        "import pathlib, time\n"
+        "begun = pathlib.Path(__file__).with_name('begun')\n"
+        "if rank == 1:\n"
+        "    while not begun.exists(): time.sleep(0.01)\n"
+        "    time.sleep(0.1)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "begun.touch()\n"
+        "dist.all_reduce(torch.ones(3))\n",
+    )
     code, _, err = run(kind, 2, [path])
     assert code == 1
     assert "DistributedError: all_reduce #1: rank 1 is gone: process 1 on host " in err
