@@ -105,7 +105,8 @@ func combined(g *collective.Group, x *core.Tensor, c core.Combination) *core.Ten
 	}, share(g, c))
 }
 
-// share returns the derivative of a combination for one rank's tensor. Where it is derived itself, the ranks use one gradient.
+// share returns the derivative of a combination for one rank's tensor. All ranks use one gradient of the combination, so in second
+// derivatives what it gets from them is summed.
 func share(g *collective.Group, c core.Combination) func(x *core.Tensor) *core.Tensor {
 	return func(x *core.Tensor) *core.Tensor {
 		if core.CurrentMode().GradEnabled() && x.RequiresGrad() {
@@ -136,10 +137,10 @@ func divided(g *collective.Group, x *core.Tensor) *core.Tensor {
 		func(x *core.Tensor) *core.Tensor { return combined(g, x, core.Sums) })
 }
 
-// A joining is the derivative of a joining of the ranks' parts of dimension d, of n elements.
+// A joining is the derivative of a joining of the ranks' parts of dimension d.
 type joining struct {
-	g    *collective.Group
-	d, n int
+	g *collective.Group
+	d int
 }
 
 func (j *joining) backward(x *core.Tensor) *core.Tensor { return kept(j.g, x, j.d) }
@@ -214,7 +215,7 @@ func gathered(g *collective.Group, x *core.Tensor, d, n int) *core.Tensor {
 			return core.ErrorTensor(err)
 		}
 		return op.Narrow(op.Cat(outs, d), d, 0, n)
-	}, &joining{g, d, n})
+	}, &joining{g, d})
 }
 
 // padded returns a contiguous part of dimension d, of n elements in the whole, with as many elements as the first of k ranks has.

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from plait import _ops
 from plait._tensor import Tensor
+from plait.distributed._form import Form
 from plait.distributed._groups import ProcessGroup
 from plait.distributed._objects import all_gather_object
 from plait.distributed.checkpoint._moving import reshard
 from plait.distributed.checkpoint._nested import fill, flatten
-
-
-class _Form(NamedTuple):
-    """What a tensor is like that another rank may have."""
-
-    dtype: Any
-    shape: tuple[int, ...]
 
 
 def gather_stages(state: dict[str, Any], group: ProcessGroup, where: Any, here: bool) -> dict[str, Any]:
@@ -39,19 +32,15 @@ def gather_stages(state: dict[str, Any], group: ProcessGroup, where: Any, here: 
     want: dict[str, Tensor] = {}
     made: dict[str, Any] = {}
     if here:
-        made = fill(merged, lambda name, v: want.setdefault(name, _empty(v, where)) if isinstance(v, _Form) else v)
+        made = fill(merged, lambda name, v: want.setdefault(name, v.empty(where)) if isinstance(v, Form) else v)
     reshard(have, want)
     return made
-
-
-def _empty(form: _Form, where: Any) -> Tensor:
-    return _ops.empty(form.shape, dtype=form.dtype, device=where)
 
 
 def _outline(state: Any) -> Any:
     """Returns a nested state with forms in place of tensors."""
     if isinstance(state, Tensor):
-        return _Form(state.dtype, tuple(state.shape))
+        return Form.of(state)
     if isinstance(state, dict):
         return {key: _outline(value) for key, value in state.items()}
     if isinstance(state, list):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-from plait import _ops
 from plait._errors import DistributedError
 from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.amp.grad_scaler import GradScaler
 from plait.distributed._collectives import broadcast
+from plait.distributed._form import Form
 from plait.distributed._groups import ProcessGroup
 from plait.distributed._objects import all_gather_object
 from plait.distributed.device_mesh import DeviceMesh
@@ -70,17 +70,10 @@ class Layout:
         return clip_grad_norm_(model.parameters(), max_norm, norm_type, error_if_nonfinite)
 
 
-class _Form(NamedTuple):
-    """What a tensor is like that another rank has."""
-
-    dtype: Any
-    shape: tuple[int, ...]
-
-
 def _made(value: Any, device: Any) -> Any:
     """Returns a nested value with new tensors in place of their forms."""
-    if isinstance(value, _Form):
-        return _ops.empty(value.shape, dtype=value.dtype, device=device)
+    if isinstance(value, Form):
+        return value.empty(device)
     if isinstance(value, dict):
         return type(value)((k, _made(v, device)) for k, v in value.items())
     if isinstance(value, list | tuple):
@@ -191,7 +184,7 @@ class StagedLayout(Layout):
         tensors, fill = pack(value)
         here = self.group.rank() == self.last
         # In place of each tensor, its dtype and shape.
-        forms: list[Any] = [_Form(t.dtype, tuple(t.shape)) for t in tensors]
+        forms: list[Any] = [Form.of(t) for t in tensors]
         form = fill(forms) if here else None
         group = self.group._for("what the last stage of a pipeline has made")
         said: list[Any] = [None] * group.size()

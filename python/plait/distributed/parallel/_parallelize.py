@@ -285,7 +285,7 @@ def _description(
         "model": type(model).__name__ + ", ".join(f" {n} {t.dtype}{list(t.shape)}" for n, t in tensors.items()),
         "plan": described(plan),
         "stages": "" if stages is None else f"{stages.schedule.__name__} {stages.micro_batches} {stages.names}",
-        "units": f"{sharding.get('units')} {sharding.get('reshard_after_forward')}",
+        "sharding": ", ".join(f"{k} {sharding[k]}" for k in sorted(sharding) if k not in ("axis", "ignored_params")),
     }
 
 
