@@ -1,5 +1,7 @@
 """Functions made of functions: what they return, that they nest, and what they refuse."""
 
+import warnings
+
 import numpy as np
 import plait
 import pytest
@@ -121,8 +123,8 @@ def test_operations_see_all_parts_at_once():
 
 def test_what_has_no_rule_is_applied_to_parts_one_by_one():
     x = plait.arange(8.0).reshape(2, 4)
-    with pytest.warns(UserWarning, match="vmap: vander has no rule"):
-        assert func.vmap(lambda r: plait.vander(r, 2))(x).tolist() == [plait.vander(r, 2).tolist() for r in x]
+    with pytest.warns(UserWarning, match="vmap: histc has no rule"):  # for the range of the elements, which it reads
+        assert func.vmap(lambda r: plait.histc(r, 2))(x).tolist() == [[2, 2], [2, 2]]
 
     class Cube(plait.autograd.Function):
         @staticmethod
@@ -205,6 +207,27 @@ def test_gradients_of_each_sample_and_ensembles():
     assert plait.allclose(out[2], nets[2](x))
     with pytest.raises(RuntimeError, match="of one class"):
         func.stack_module_state([nets[0], net])
+
+
+@pytest.mark.parametrize("steps", [3, 7], ids=["step by step", "sample by sample"])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_of_each_sample(layer, steps):
+    net, x = layer(3, 4, num_layers=2, bidirectional=True), plait.randn(5, steps, 2, 3)
+
+    def loss(p, r):
+        return (func.functional_call(net, p, (r,))[0] ** 2).sum()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = func.vmap(lambda r: net(r)[0])(x)
+        params = {k: v.detach() for k, v in net.named_parameters()}
+        each = func.vmap(func.grad(loss), in_dims=(None, 0))(params, x)
+    assert plait.allclose(out, plait.stack([net(r)[0] for r in x]), atol=1e-6)
+    for i, r in enumerate(x):
+        net.zero_grad()
+        (net(r)[0] ** 2).sum().backward()
+        for name, p in net.named_parameters():
+            assert plait.allclose(each[name][i], p.grad, atol=1e-5), (name, i)
 
 
 def test_what_cannot_be_derived():

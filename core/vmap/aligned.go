@@ -279,6 +279,16 @@ func (u *use) folded(args []any, tensors []*core.Tensor) []*core.Tensor {
 	return u.results(out)
 }
 
+// foldedFirst is folded for operations with one result, of whose tensors the first alone is batched and has the things along dimension 0.
+func (u *use) foldedFirst() []*core.Tensor {
+	tensors := slices.Clone(u.whole)
+	tensors[0] = op.Flatten(tensors[0], 0, 1)
+	if tensors[0].Err() != nil {
+		return tensors[:1]
+	}
+	return []*core.Tensor{u.with(op.Unflatten(u.Call(op.Replaced(u.Args, tensors))[0], 0, u.size, u.tensors[0].Size(0)))}
+}
+
 // composed is the rule of an operation that other ones make of its tensors.
 func composed(f func(u *use) *core.Tensor) rule {
 	return func(u *use) []*core.Tensor {

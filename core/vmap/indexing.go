@@ -22,6 +22,29 @@ func indexingRules(add func(r rule, names string)) {
 		return op.Reshape(op.Gather(op.Reshape(x, -1), 0, op.Reshape(flat, -1)), at.Shape()...)
 	}), "take")
 	add(embedding, "embedding")
+	add(bags, "embedding_bag")
+	add(composed(func(u *use) *core.Tensor {
+		x, at, src := u.tensors[0], u.tensors[1], u.tensors[2]
+		if src.IsNumber() || src.Numel() != at.Numel() || src.DType() != x.DType() || isMask(at) {
+			return nil
+		}
+		flat := op.IndexPut(op.Reshape(x, -1), []*core.Tensor{op.Reshape(at, -1)}, op.Reshape(src, -1), argument[bool](u, 3))
+		return op.Reshape(flat, x.Shape()...)
+	}), "put")
+	add(composed(func(u *use) *core.Tensor {
+		x, mask, src := u.tensors[0], u.tensors[1], u.tensors[2]
+		if mask.DType() != core.Bool || src.IsNumber() || src.Numel() == 0 || src.DType() != x.DType() {
+			return nil
+		}
+		shape, err := common(u.Op, []*core.Tensor{x, mask})
+		if err != nil {
+			return core.ErrorTensor(err)
+		}
+		// The n-th element where the mask is true gets the n-th of the source.
+		count := op.CumSum(op.To(op.Reshape(op.Expand(mask, shape...), -1), core.Int64), 0)
+		at := op.Clamp(op.Sub(count, core.IntNum(1)), core.IntNum(0), nil)
+		return op.Where(mask, op.Reshape(op.Gather(op.Reshape(src, -1), 0, at), shape...), x)
+	}), "masked_scatter")
 	add(func(u *use) []*core.Tensor {
 		if argument[int](u, 1) <= 0 {
 			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.NotImplemented, u.Op, "not possible inside vmap: the shape of its result depends on values, say how many classes there are"))}
@@ -337,35 +360,6 @@ func takeAlong(u *use) *core.Tensor {
 		left[e], right[e] = n, n
 	}
 	return op.Gather(op.Expand(x, left...), d, op.Expand(at, right...))
-}
-
-// embedding looks rows up. Those of a batched weight are found in the part that the indices are of.
-func embedding(u *use) []*core.Tensor {
-	at, weight, o := u.tensors[0], u.tensors[1], argument[op.EmbeddingOptions](u, 2)
-	if !u.batched[1] {
-		return u.call(u.whole)
-	}
-	if o.ScaleGradByFreq || o.Sparse || weight.Dim() != 2 {
-		return nil
-	}
-	n := weight.Size(0)
-	rows := u.whole[0]
-	if !u.batched[0] {
-		rows = u.repeated(rows)
-	}
-	// An index out of range must not pick from the next part.
-	number := func(i int) *core.Tensor { return core.IntNum(int64(i)) }
-	known := op.LogicalAnd(op.Ge(rows, number(0)), op.Lt(rows, number(n)))
-	within := op.Add(op.To(rows, core.Int64), op.Mul(u.parted(weight, at.Dim()), number(n)))
-	out := op.Embedding(op.Where(known, within, number(n*u.size)), op.Flatten(u.whole[1], 0, 1), op.EmbeddingOptions{})
-	if o.PaddingIdx != nil {
-		pad := *o.PaddingIdx
-		if pad < 0 {
-			pad += n
-		}
-		out = op.Where(op.Unsqueeze(op.Eq(rows, number(pad)), -1), out.Detach(), out)
-	}
-	return []*core.Tensor{u.with(out)}
 }
 
 // written puts a tensor in the place of a part of another.

@@ -120,10 +120,7 @@ func convolution(k int, transposed bool) rule {
 			if single {
 				return u.call(u.whole)
 			}
-			tensors := slices.Clone(u.whole)
-			tensors[0] = op.Flatten(tensors[0], 0, 1)
-			out := u.Call(op.Replaced(u.Args, tensors))[0]
-			return []*core.Tensor{u.with(op.Unflatten(out, 0, u.size, x.Size(0)))}
+			return u.foldedFirst()
 		}
 		args := slices.Clone(u.Args)
 		all := u.all()
@@ -209,12 +206,7 @@ func grouped(u *use) []*core.Tensor {
 		return nil
 	}
 	if u.only(0) {
-		tensors := slices.Clone(u.whole)
-		tensors[0] = op.Flatten(tensors[0], 0, 1)
-		if tensors[0].Err() != nil {
-			return tensors[:1]
-		}
-		return []*core.Tensor{u.with(op.Unflatten(u.Call(op.Replaced(u.Args, tensors))[0], 0, u.size, x.Size(0)))}
+		return u.foldedFirst()
 	}
 	if weight != nil {
 		weight = channelwise(weight, x.Dim())

@@ -1,6 +1,8 @@
 package vmap
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -116,4 +118,68 @@ func lossRules(add func(r rule, names string)) {
 		}
 		return []*core.Tensor{op.Div(sum, op.Sum(weights, nil, false))}
 	}, "cross_entropy nll_loss")
+	add(composed(temporal), "ctc_loss")
+}
+
+// temporal is for ctc_loss: the parts are more samples, whose lengths repeat.
+func temporal(u *use) *core.Tensor {
+	x, targets, o := u.tensors[0], u.tensors[1], argument[op.CTCOptions](u, 4)
+	steps, labels := argument[[]int](u, 2), argument[[]int](u, 3)
+	n, padded := 1, targets.Dim() == 2
+	switch {
+	case x.Dim() == 3:
+		n = x.Size(1)
+	case x.Dim() != 2 || padded:
+		return nil
+	}
+	if targets.IsNumber() || targets.Dim() != 1 && !padded || padded && targets.Size(0) != n || len(steps) != n || len(labels) != n {
+		return nil
+	}
+	if sum := total(labels); !padded && x.Dim() == 3 && sum != targets.Size(0) {
+		return nil
+	}
+	all := u.all()
+	if x.Dim() == 2 {
+		all[0] = op.Transpose(all[0], 0, 1) // [t, batch, classes]; the targets have a row for each part
+	} else {
+		all[0] = op.Flatten(op.Transpose(all[0], 0, 1), 1, 2)
+		all[1] = op.Flatten(all[1], 0, 1)
+	}
+	for _, t := range all {
+		if t.Err() != nil {
+			return t
+		}
+	}
+	none := o
+	none.Reduction = "none"
+	loss := op.CTCLoss(all[0], all[1], slices.Repeat(steps, u.size), slices.Repeat(labels, u.size), none)
+	if loss.Err() != nil {
+		return loss
+	}
+	whole := op.Unflatten(loss, 0, u.size, n)
+	switch o.Reduction {
+	case "sum":
+		return u.with(op.Sum(whole, []int{1}, false))
+	case "none":
+		if x.Dim() == 2 {
+			whole = op.Squeeze(whole, 1)
+		}
+		return u.with(whole)
+	case "", "mean":
+		shares := make([]float64, n)
+		for i, s := range labels {
+			shares[i] = 1 / float64(max(s, 1)*n)
+		}
+		weights := op.ToDevice(core.FromSlice(shares), whole.Device())
+		return u.with(op.Sum(op.Mul(whole, op.To(weights, whole.DType())), []int{1}, false))
+	}
+	return nil
+}
+
+func total(list []int) int {
+	sum := 0
+	for _, n := range list {
+		sum += n
+	}
+	return sum
 }

@@ -74,11 +74,21 @@ func moreRules(add func(r rule, names string)) {
 		return []*core.Tensor{op.SearchSorted(u.tensors[1], u.tensors[0], argument[op.SearchOptions](u, 2))}
 	}, "bucketize")
 	add(func(u *use) []*core.Tensor {
-		if x := u.tensors[0]; x.Dim() != 1 || !u.only(0) {
+		if !u.only(0) {
 			return nil
 		}
-		return u.call(u.whole)
-	}, "stft")
+		single := 1
+		if u.Op == "istft" {
+			single = 2
+		}
+		switch u.tensors[0].Dim() {
+		case single:
+			return u.call(u.whole)
+		case single + 1:
+			return u.foldedFirst()
+		}
+		return nil
+	}, "stft istft")
 }
 
 // kron is the Kronecker product: the dimensions of both tensors one after the other, and joined in pairs.

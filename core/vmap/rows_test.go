@@ -249,13 +249,108 @@ func testSample(t *testing.T, r *op.Row, s op.Sample, choice int, inPlace bool) 
 	h := fnv.New64()
 	fmt.Fprint(h, r.Name, s.Name)
 	random := rand.New(rand.NewPCG(h.Sum64(), 1))
-	var whole, leaves []*core.Tensor
+	var whole []*core.Tensor
 	for i, d := range described(s) {
-		x := made(d, choice>>i&1 != 0, random)
-		if whole = append(whole, x); x.RequiresGrad() {
+		whole = append(whole, made(d, choice>>i&1 != 0, random))
+	}
+	compare(t, fmt.Sprintf("%s %q, batched %b, in place %v", r.Name, s.Name, choice, inPlace), whole, choice, func(own []*core.Tensor) []*core.Tensor {
+		return call(r, inPlace, filled(s, own))
+	})
+}
+
+// compare compares a function of tensors applied to all parts of a batch, along dimension 0 of the chosen tensors, with a loop over the parts:
+// results and gradients. Where the function fails for a part, or shapes differ, it compares nothing.
+func compare(t *testing.T, name string, whole []*core.Tensor, choice int, f func(own []*core.Tensor) []*core.Tensor) {
+	t.Helper()
+	var leaves []*core.Tensor
+	for _, x := range whole {
+		if x.RequiresGrad() {
 			leaves = append(leaves, x)
 		}
 	}
+	results := looped(whole, choice, f)
+	if results == nil {
+		return
+	}
+	want, err := outcome(results, leaves)
+	if err != nil {
+		return
+	}
+	results, err = together(nil, whole, choice, func(_ *vmap.Level, own []*core.Tensor) []*core.Tensor { return f(own) })
+	var got []*core.Tensor
+	if err == nil {
+		got, err = outcome(results, leaves)
+	}
+	if err == nil {
+		err = equal(got, want)
+	}
+	if err != nil && !strings.Contains(err.Error(), "not possible inside vmap") {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// TestNested compares every row applied at two levels, at which all tensors are batched, with a loop over the parts of the outer one.
+func TestNested(t *testing.T) {
+	for i, r := range op.Rows() {
+		if *only == "" && !coretest.Drawn(i) || *only != "" && r.Name != *only || r.Func == nil || random[r.Name] || r.Family == "random" || r.Family == "dropout" || r.Name == "rrelu" {
+			continue
+		}
+		for _, s := range r.Samples {
+			core.Tidy(func() {
+				draw := rand.New(rand.NewPCG(uint64(i), 1))
+				list := described(s)
+				choice := 1<<len(list) - 1
+				var whole, leaves []*core.Tensor
+				for _, d := range list {
+					x := op.Stack([]*core.Tensor{made(d, true, draw), made(d, true, draw), made(d, true, draw)}, 0).Detach()
+					if x.DType().IsFloat() && !d.NoGrad {
+						x.SetRequiresGrad(true)
+						leaves = append(leaves, x)
+					}
+					whole = append(whole, x)
+				}
+				if len(whole) == 0 {
+					return
+				}
+				plain := func(_ *vmap.Level, own []*core.Tensor) []*core.Tensor { return call(r, false, filled(s, own)) }
+				inner := func(outer *vmap.Level, own []*core.Tensor) []*core.Tensor {
+					out, err := together(outer, own, choice, plain)
+					if err != nil {
+						return []*core.Tensor{core.ErrorTensor(err)}
+					}
+					for i := range out {
+						if outer != nil { // a result of shapes alone is the same for all parts
+							out[i] = outer.Batched(out[i])
+						}
+					}
+					return out
+				}
+				results := looped(whole, choice, func(own []*core.Tensor) []*core.Tensor { return inner(nil, own) })
+				if results == nil {
+					return
+				}
+				want, err := outcome(results, leaves)
+				if err != nil {
+					return
+				}
+				results, err = together(nil, whole, choice, inner)
+				var got []*core.Tensor
+				if err == nil {
+					got, err = outcome(results, leaves)
+				}
+				if err == nil {
+					err = equal(got, want)
+				}
+				if err != nil {
+					t.Errorf("%s %q: %v", r.Name, s.Name, err)
+				}
+			})
+		}
+	}
+}
+
+// looped returns the stacked results of a function for each part of the chosen tensors, or nil.
+func looped(whole []*core.Tensor, choice int, f func(own []*core.Tensor) []*core.Tensor) []*core.Tensor {
 	var columns [][]*core.Tensor
 	for i := range size {
 		own := slices.Clone(whole)
@@ -264,9 +359,9 @@ func testSample(t *testing.T, r *op.Row, s op.Sample, choice int, inPlace bool) 
 				own[j] = op.Select(x, 0, i)
 			}
 		}
-		for j, y := range call(r, inPlace, filled(s, own)) {
+		for j, y := range f(own) {
 			if y.Err() != nil {
-				return // the sample fails for such values
+				return nil // the sample fails for such values
 			}
 			if i == 0 {
 				columns = append(columns, nil)
@@ -277,14 +372,15 @@ func testSample(t *testing.T, r *op.Row, s op.Sample, choice int, inPlace bool) 
 	results := make([]*core.Tensor, len(columns))
 	for j, c := range columns {
 		if results[j] = op.Stack(c, 0); results[j].Err() != nil {
-			return // shapes depend on values
+			return nil // shapes depend on values
 		}
 	}
-	want, err := outcome(results, leaves)
-	if err != nil {
-		return
-	}
-	l := vmap.Enter(nil, size, false)
+	return results
+}
+
+// together returns the results of a function for all parts of the chosen tensors at once, at a level inside another or nil.
+func together(outer *vmap.Level, whole []*core.Tensor, choice int, f func(l *vmap.Level, own []*core.Tensor) []*core.Tensor) ([]*core.Tensor, error) {
+	l := vmap.Enter(outer, size, false)
 	defer l.Exit()
 	own := slices.Clone(whole)
 	for j, x := range whole {
@@ -292,20 +388,14 @@ func testSample(t *testing.T, r *op.Row, s op.Sample, choice int, inPlace bool) 
 			own[j] = l.Wrap(x)
 		}
 	}
-	results = call(r, inPlace, filled(s, own))
+	results := f(l, own)
 	for i, y := range results {
-		if y.Err() == nil {
-			if results[i] = l.Unwrap(y); results[i] == nil {
-				t.Errorf("%s %q, batched %b: result %d is not batched", r.Name, s.Name, choice, i)
-				return
-			}
+		if y.Err() != nil {
+			return nil, y.Err()
+		}
+		if results[i] = l.Unwrap(y); results[i] == nil {
+			return nil, fmt.Errorf("result %d is not batched", i)
 		}
 	}
-	got, err := outcome(results, leaves)
-	if err == nil {
-		err = equal(got, want)
-	}
-	if err != nil && !strings.Contains(err.Error(), "not possible inside vmap") {
-		t.Errorf("%s %q, batched %b, in place %v: %v", r.Name, s.Name, choice, inPlace, err)
-	}
+	return results, nil
 }

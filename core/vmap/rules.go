@@ -9,7 +9,7 @@ import (
 
 func init() {
 	rules = map[string]rule{}
-	for _, family := range []func(add func(r rule, names string)){elementRules, reductionRules, viewRules, productRules, indexingRules, layerRules, lossRules, moreRules, drawRules} {
+	for _, family := range []func(add func(r rule, names string)){elementRules, reductionRules, viewRules, productRules, indexingRules, layerRules, recurrentRules, lossRules, composedRules, moreRules, drawRules} {
 		family(func(r rule, names string) {
 			for _, n := range strings.Fields(names) {
 				rules[n] = r
