@@ -13,23 +13,19 @@ import diffusion
 import plait
 import resnet
 import vae
-from plait import Tensor
+from plait import Tensor, plot
 
 FOLDER = Path(__file__).parent / "pictures"
 STYLE = """
-.back { fill: #ffffff } .line { fill: none; stroke: #5b8fd0; stroke-width: 2 } .axis { stroke: #d0d7de }
-.dots { stroke: #5b8fd0; stroke-width: 2.6; stroke-linecap: round } .ink { fill: #1f2328 } text { fill: #57606a }
+.back { fill: #ffffff } .ink { fill: #1f2328 } .dots { stroke: #5b8fd0; stroke-width: 2.6; stroke-linecap: round }
 @media (prefers-color-scheme: dark) {
-.back { fill: #0d1117 } .axis { stroke: #30363d } .ink { fill: #e6edf3 } text { fill: #9198a1 } }
+.back { fill: #0d1117 } .ink { fill: #e6edf3 } }
 """
 
 
 def svg(width: int, height: int, body: Iterable[str]) -> str:
     """Returns a picture that suits light and dark pages."""
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'font-family="system-ui, sans-serif" font-size="12">'
-    )
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
     back = f'<rect class="back" width="{width}" height="{height}" rx="6"/>'
     return "\n".join([head, f"<style>{STYLE}</style>", back, *body, "</svg>", ""])
 
@@ -58,21 +54,10 @@ def digits(pictures: Tensor, columns: int = 16, size: int = 5) -> str:
     return svg(columns * 9 * size + size, rows * 9 * size + size, body)
 
 
-def curve(values: list[float], highest: float, label: str, width: int = 560, height: int = 180) -> str:
-    """Returns a curve of values from 0 to `highest`, one for each update."""
-    left, top, right, bottom = 44, 14, width - 14, height - 30
-    body = []
-    for share in (0, 0.5, 1):
-        y = bottom - share * (bottom - top)
-        body.append(f'<line class="axis" x1="{left}" x2="{right}" y1="{y}" y2="{y}"/>')
-        body.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{share * highest:g}</text>')
-    step = (right - left) / max(1, len(values) - 1)
-    places = " ".join(
-        f"{left + i * step:.1f},{bottom - v / highest * (bottom - top):.1f}" for i, v in enumerate(values)
-    )
-    body.append(f'<polyline class="line" points="{places}"/>')
-    body.append(f'<text x="{left}" y="{height - 10}">{label}</text>')
-    return svg(width, height, body)
+def curve(values: list[float]) -> str:
+    """Returns a curve of how long a pole stands, after each update."""
+    title = f"For how many of {cartpole.TIME} steps a pole stands, in the mean"
+    return str(plot.losses(values, title=title, x="update", y="steps", width=640, height=180))
 
 
 def shapes(pictures: Tensor, size: int = 4) -> str:
@@ -88,10 +73,8 @@ def shapes(pictures: Tensor, size: int = 4) -> str:
 
 def draw() -> dict[str, str]:
     """Returns the pictures by name, of runs with the examples' own sizes."""
-    returns = cartpole.main([])
-    updates = f"updates, to {len(returns)}: for how many of {cartpole.TIME} steps a pole stands, in the mean"
     return {
-        "cartpole": curve(returns, cartpole.TIME, updates),
+        "cartpole": curve(cartpole.main([])),
         "diffusion": clouds(diffusion.main([])[-1]),
         "resnet": shapes(resnet.draw(8, plait.Generator().manual_seed(3), size=16)[0]),
         "vae": digits(vae.main([])[-1][:32]),

@@ -131,7 +131,7 @@ def test_pictures_are_those_of_the_readme() -> None:
     kept = {p.stem: p.read_text("utf-8") for p in pictures.FOLDER.iterdir()}
     assert kept.keys() == set(re.findall(r"\(pictures/(\w+)\.svg\)", (EXAMPLES / "README.md").read_text("utf-8")))
     drawn = {
-        "cartpole": pictures.curve([20.0, 120, 200], 200, "updates"),
+        "cartpole": pictures.curve([20.0, 120, 200]),
         "diffusion": pictures.clouds([plait.zeros(5, 2)] * 6),
         "resnet": pictures.shapes(pictures.resnet.draw(8, plait.Generator().manual_seed(3), size=16)[0]),
         "vae": pictures.digits(plait.full((32, 64), 0.5)),

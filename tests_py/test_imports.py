@@ -52,6 +52,11 @@ INSIDE = {
     "plait.optim.optimizer": {"plait.distributed.tensor._alike": "most programs use no ranks"},
     "plait.nn.utils.clip_grad": {"plait.distributed.fsdp._unit": "most programs use no ranks"},
     "plait.nn.utils.parametrizations": {"plait.nn.modules.conv": "the layers use these functions"},
+    "plait.plot._communication": {"plait.distributed.flight_records": "most programs use no ranks"},
+    "plait.plot._timeline": {
+        "plait.distributed.flight_records": "most programs use no ranks",
+        "plait.distributed.pipelining": "most programs use no ranks",
+    },
     "plait.serialization": {"plait.safetensors": "only files of that kind need it"},
     "plait.utils.data.dataloader": {"plait.utils.data._process": "most programs have no workers that are processes"},
     "plait.utils.data.sampler": {"plait.distributed": "most programs use no ranks"},

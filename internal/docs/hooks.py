@@ -39,6 +39,7 @@ MODULES = [
     "utils.data",
     "utils.tensorboard",
     "profiler",
+    "plot",
     "distributed",
     "distributed.fsdp",
     "distributed.tensor",

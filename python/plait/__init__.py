@@ -96,7 +96,8 @@ def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
     if name in (
         "array_api", "autograd", "compiler", "distributed", "distributions", "fx", "hub", "jit", "library",
-        "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "random", "sparse", "storage", "testing", "types",
+        "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "plot", "random", "sparse", "storage", "testing",
+        "types",
     ):  # fmt: skip
         import importlib
 

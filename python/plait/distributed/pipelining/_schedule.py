@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from plait import _core
 from plait._engine.runtime import address, check
+from plait.plot import Picture, timeline
 
 __all__ = ["Picture", "Schedule", "Span", "Timeline", "schedule_names"]
 
@@ -68,8 +69,7 @@ class Timeline(_core.ObjectOwner):
 
     def plot(self, *others: Timeline) -> Picture:
         """Draws this timeline, and others below it, with the same time scale."""
-        handles = array("q", [t._h for t in (self, *others)])
-        return Picture(_core.bind_TimelinePlot(address(handles), len(handles), self._unit))
+        return timeline(self, *others)
 
     def _repr_svg_(self) -> str:
         return self.plot().svg
@@ -79,24 +79,6 @@ class Timeline(_core.ObjectOwner):
 
     def __repr__(self) -> str:
         return f"<Timeline {self.name}: time {self.time:.4g}, bubble {100 * self.bubble:.1f} %>"
-
-
-class Picture:
-    """An SVG image. A notebook shows it; `svg` is its text."""
-
-    def __init__(self, svg: str) -> None:
-        self.svg = svg
-
-    def save(self, path: Any) -> None:
-        """Writes the image to a file."""
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(self.svg)
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def __repr__(self) -> str:
-        return f"<Picture: {len(self.svg)} characters of SVG>"
 
 
 class Schedule(_core.ObjectOwner):
