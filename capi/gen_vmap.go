@@ -10,8 +10,8 @@ import "C"
 import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_vmap_enter
-func plait_vmap_enter(outer C.plait_object, size C.int64_t, draws C.bool) C.plait_object {
-	return C.plait_object(bind.VmapEnter(int64(outer), int64(size), bool(draws)))
+func plait_vmap_enter(outer C.plait_object, size C.int64_t, draws C.int64_t) C.plait_object {
+	return C.plait_object(bind.VmapEnter(int64(outer), int64(size), int64(draws)))
 }
 
 //export plait_vmap_exit

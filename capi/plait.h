@@ -1790,10 +1790,11 @@ plait_status plait_sparse_form(plait_tensor t, int64_t *out);
 
 // --- vmap ---
 
-// plait_vmap_enter returns a level of vmap, for a batch of size parts, inside another or 0. With draws,
-// operations of the calling thread draw random numbers for each part, also where none of their tensors is
-// batched. Close it with plait_vmap_exit, and release it.
-plait_object plait_vmap_enter(plait_object outer, int64_t size, bool draws);
+// plait_vmap_enter returns a level of vmap, for a batch of size parts, inside another or 0. Operations of the
+// calling thread draw random numbers for each part if draws is 1, also where none of their tensors is
+// batched, and the same for all parts if it is 2; it is 0 for functions that draw none. Close it with
+// plait_vmap_exit, and release it.
+plait_object plait_vmap_enter(plait_object outer, int64_t size, int64_t draws);
 
 // plait_vmap_exit ends a level. Tensors that are batched at it can no longer be used.
 plait_status plait_vmap_exit(plait_object level);

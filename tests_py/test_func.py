@@ -180,12 +180,47 @@ def test_random_numbers_of_each_part():
         lambda r: r.clone().normal_(),
     ]:
         assert rows(f, "different") == 3 and len(calls) == 1
-        assert rows(f, "same") == 1
+        assert rows(f, "same") == 1 and len(calls) == 1
         with pytest.raises(RuntimeError, match="randomness"):
             rows(f, "error")
     assert rows(lambda r: plait.empty(9).normal_(), "different") == 3, "a tensor of no part is filled in a loop"
     nested = func.vmap(lambda r: func.vmap(lambda q: plait.rand(2), randomness="different")(x), randomness="different")
     assert len(set(nested(x).flatten().tolist())) == 18
+
+
+@pytest.mark.filterwarnings("ignore:vmap. (bernoulli|multinomial) has no rule")  # for what differs from part to part
+def test_the_same_random_numbers_for_all_parts():
+    x = plait.linspace(0.1, 0.9, 12).reshape(3, 4).requires_grad_()
+
+    class Noise(plait.autograd.Function):
+        @staticmethod
+        def forward(ctx, r):
+            return r + plait.rand(4)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    for f in [
+        nn.functional.dropout,
+        lambda r: nn.functional.dropout(r * 2, 0.2) * plait.rand(()),
+        lambda r: nn.functional.gumbel_softmax(r, dim=0),
+        lambda r: plait.bernoulli(r) + plait.randn_like(r),
+        lambda r: plait.multinomial(r, 2).float(),
+        Noise.apply,
+    ]:
+        for chunk in (None, 2):
+            plait.manual_seed(5)
+            got = func.vmap(f, randomness="same", chunk_size=chunk)(x)
+            after = plait.rand(1)
+            want = []
+            for r in x:
+                plait.manual_seed(5)
+                want.append(f(r))
+            assert plait.allclose(got, plait.stack(want)) and after == plait.rand(1)
+            if got.requires_grad:
+                grads = [plait.autograd.grad((y * y).sum(), x)[0] for y in (got, plait.stack(want))]
+                assert plait.allclose(*grads)
 
 
 def test_gradients_of_each_sample_and_ensembles():

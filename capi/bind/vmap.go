@@ -8,9 +8,10 @@ import (
 	"github.com/plait-ml/plait/core/vmap"
 )
 
-// VmapEnter returns a level of vmap, for a batch of size parts, inside another or 0. With draws, operations of the calling thread draw random
-// numbers for each part, also where none of their tensors is batched. Close it with [VmapExit], and release it.
-func VmapEnter(outer Object, size int64, draws bool) (status Object) {
+// VmapEnter returns a level of vmap, for a batch of size parts, inside another or 0. Operations of the calling thread draw random numbers for
+// each part if draws is 1, also where none of their tensors is batched, and the same for all parts if it is 2; it is 0 for functions that draw
+// none. Close it with [VmapExit], and release it.
+func VmapEnter(outer Object, size, draws int64) (status Object) {
 	defer protect("vmap", &status)
 	var around *vmap.Level
 	if outer != 0 {
@@ -19,7 +20,10 @@ func VmapEnter(outer Object, size int64, draws bool) (status Object) {
 			return failure(err)
 		}
 	}
-	return handle.AddObject(vmap.Enter(around, int(size), draws))
+	if draws < int64(vmap.Unsettled) || draws > int64(vmap.Same) {
+		return failure(core.Errorf(core.ValueError, "vmap", "draws are 0, 1 or 2, got %d", draws))
+	}
+	return handle.AddObject(vmap.Enter(around, int(size), vmap.Draws(draws)))
 }
 
 // VmapExit ends a level. Tensors that are batched at it can no longer be used.

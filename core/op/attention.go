@@ -29,10 +29,11 @@ type AttentionOptions struct {
 //
 // Vaswani et al.: Attention is all you need, 2017; Dao, Fu, Ermon, Rudra, Re: FlashAttention, 2022.
 func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOptions) *core.Tensor {
-	if parts := distributed(query, key, value, o.Mask); parts != nil || o.DropoutP > 0 && drawing() != nil {
-		if parts == nil {
-			parts = drawing()
-		}
+	parts := distributed(query, key, value, o.Mask)
+	if o.DropoutP > 0 {
+		parts = drawnIn(parts)
+	}
+	if parts != nil {
 		return handOn(parts, "scaled_dot_product_attention", query, key, value, o)
 	}
 	op := begin("scaled_dot_product_attention", &query, &key, &value, optional(&o.Mask))

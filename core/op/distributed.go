@@ -38,13 +38,19 @@ func SetRecording(fn func() core.Parts) { recording = fn }
 
 // drawnFor is [distributed] for operations that draw numbers.
 func drawnFor(tensors ...*core.Tensor) core.Parts {
-	if p := distributed(tensors...); p != nil {
-		return p
-	}
-	if p := drawing(); p != nil {
+	if p := drawnIn(distributed(tensors...)); p != nil {
 		return p
 	}
 	return recording()
+}
+
+// drawnIn returns what deals with an operation that draws numbers and whose tensors are dealt with by p, or nil: a deeper level of vmap whose
+// parts draw numbers of their own, if there is one.
+func drawnIn(p core.Parts) core.Parts {
+	if q := drawing(); q != nil && (p == nil || p.Depth() > 0 && q.Depth() > p.Depth()) {
+		return q
+	}
+	return p
 }
 
 // handOn applies the op to distributed tensors. args are those of its Go function.

@@ -178,10 +178,15 @@ func (u *use) results(out []*core.Tensor) []*core.Tensor {
 	return out
 }
 
-// loop applies the operation to the parts one by one.
+// loop applies the operation to the parts one by one. Where these draw the same numbers, each starts with what the first one started with.
 func (u *use) loop() []*core.Tensor {
 	var columns [][]*core.Tensor
+	restart := func() {}
+	if u.same {
+		restart = u.restarting()
+	}
 	for i := range u.size {
+		restart()
 		own := slices.Clone(u.tensors)
 		for j, t := range u.whole {
 			if u.batched[j] {

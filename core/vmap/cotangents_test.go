@@ -76,7 +76,7 @@ func TestCotangents(t *testing.T) {
 					}
 					want = append(want, op.Stack(list, 0))
 				}
-				l := vmap.Enter(nil, size, false)
+				l := vmap.Enter(nil, size, vmap.Unsettled)
 				defer l.Exit()
 				own := slices.Clone(seeds)
 				for j := range own {

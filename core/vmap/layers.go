@@ -219,6 +219,9 @@ func grouped(u *use) []*core.Tensor {
 
 // attention is for attention: stacks are independent.
 func attention(u *use) []*core.Tensor {
+	if u.same && argument[op.AttentionOptions](u, 3).DropoutP > 0 {
+		return nil
+	}
 	n := u.tensors[0].Dim()
 	for _, t := range u.tensors[:3] {
 		if t.Dim() != n || n < 2 {

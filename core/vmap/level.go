@@ -14,17 +14,29 @@ import (
 type Level struct {
 	depth, size int
 	thread      uintptr // that draws, if the parts do
+	same        bool    // the parts draw the same
 	closed      atomic.Bool
 }
 
-// Enter returns a new level, for a batch of size parts, inside another or nil. With draws, operations of the calling thread draw random numbers
-// for each part, also where none of their tensors is batched.
-func Enter(outer *Level, size int, draws bool) *Level {
-	l := &Level{depth: 1, size: size}
+// Draws says which random numbers the parts of a batch get.
+type Draws int
+
+const (
+	// Unsettled is for functions that draw none.
+	Unsettled Draws = iota
+	// Different numbers are drawn for each part by operations of the calling thread, also where none of their tensors is batched.
+	Different
+	// Same numbers are drawn once, for all parts: those that an ordinary tensor of a part's shape gets.
+	Same
+)
+
+// Enter returns a new level, for a batch of size parts, inside another or nil.
+func Enter(outer *Level, size int, draws Draws) *Level {
+	l := &Level{depth: 1, size: size, same: draws == Same}
 	if outer != nil {
 		l.depth = outer.depth + 1
 	}
-	if draws {
+	if draws == Different {
 		l.draw()
 	}
 	return l

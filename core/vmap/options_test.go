@@ -105,7 +105,7 @@ func TestOptions(t *testing.T) {
 // Bags of one part must not take what lies in front of the first bag of the next, which is an error without vmap too.
 func TestNothingLiesBeforeTheFirstBag(t *testing.T) {
 	core.Tidy(func() {
-		l := vmap.Enter(nil, 2, false)
+		l := vmap.Enter(nil, 2, vmap.Unsettled)
 		defer l.Exit()
 		weight := op.Ones(4, 2)
 		bag := func(starts *core.Tensor) error {

@@ -380,7 +380,7 @@ func looped(whole []*core.Tensor, choice int, f func(own []*core.Tensor) []*core
 
 // together returns the results of a function for all parts of the chosen tensors at once, at a level inside another or nil.
 func together(outer *vmap.Level, whole []*core.Tensor, choice int, f func(l *vmap.Level, own []*core.Tensor) []*core.Tensor) ([]*core.Tensor, error) {
-	l := vmap.Enter(outer, size, false)
+	l := vmap.Enter(outer, size, vmap.Unsettled)
 	defer l.Exit()
 	own := slices.Clone(whole)
 	for j, x := range whole {

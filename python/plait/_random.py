@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from array import array
+from collections.abc import Iterable
 
 from plait import _core
 from plait._device import DeviceLike, device, device_of, open_device
@@ -108,3 +109,19 @@ __all__ = [
     "seed",
     "set_rng_state",
 ]
+
+
+class Position:
+    """Where the generators of devices stand, so that they can go back there."""
+
+    def __init__(self, devices: Iterable[device]) -> None:
+        self._states = {d: get_rng_state(d) for d in devices}
+
+    def left(self) -> bool:
+        """Reports whether numbers have been drawn since."""
+        return any(get_rng_state(d) != state for d, state in self._states.items())
+
+    def back(self) -> None:
+        """Takes back what has been drawn since."""
+        for d, state in self._states.items():
+            set_rng_state(state, d)

@@ -10,6 +10,7 @@ from plait import _core, _ops
 from plait._engine.pytree import flatten
 from plait._engine.runtime import check, is_tensor, own
 from plait._engine.warnings import warn
+from plait._random import Position
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 class _Local(threading.local):
     def __init__(self) -> None:
         self.levels: list[int] = []
+        self.same: set[int] = set()  # those whose parts draw the same random numbers
 
 
 _local = _Local()
@@ -28,23 +30,27 @@ def levels() -> list[int]:
     return _local.levels
 
 
-class Level(_core.Scope):
-    """A level for a batch of `size` parts, open inside the block. With `draws`, random numbers differ from part to
-    part.
-    """
+DRAWS = {"error": 0, "different": 1, "same": 2}
 
-    def __init__(self, size: int, draws: bool = False) -> None:
-        self.size, self.draws = size, draws
+
+class Level(_core.Scope):
+    """A level for a batch of `size` parts, open inside the block. Random numbers are as `randomness` of `vmap` says."""
+
+    def __init__(self, size: int, randomness: str = "error") -> None:
+        self.size, self.draws = size, DRAWS[randomness]
 
     def _begin(self) -> int:
         outer = _local.levels[-1] if _local.levels else 0
         self.handle: int = check(_core.bind_VmapEnter(outer, self.size, self.draws))
         _local.levels.append(self.handle)
+        if self.draws == DRAWS["same"]:
+            _local.same.add(self.handle)
         return self.handle
 
     def _end(self, before: int) -> None:
         check(_core.bind_VmapExit(before))
         _local.levels.remove(before)
+        _local.same.discard(before)
         _core.bind_ObjectRelease(before)
 
     def wrap(self, t: Tensor) -> Tensor:
@@ -109,9 +115,12 @@ def each(function: Callable[..., Any], args: Sequence[Any], at: int) -> Any:
     wholes = [unwrap(a, level) if is_tensor(a) else None for a in args]
     parts = [None if w is None else _ops.unbind(w, 0) for w in wholes]
     size = next(len(p) for p in parts if p is not None)
-    made = [
-        flatten(function(*(a if p is None else p[i] for a, p in zip(args, parts, strict=True)))) for i in range(size)
-    ]
+    start = Position({a.device for a in args if is_tensor(a)}) if level in _local.same else None
+    made = []
+    for i in range(size):
+        if start is not None:
+            start.back()
+        made.append(flatten(function(*(a if p is None else p[i] for a, p in zip(args, parts, strict=True)))))
     columns = zip(*(leaves for leaves, _ in made), strict=True)
     return made[0][1]([wrap(_ops.stack(c), level) if is_tensor(c[0]) else c[0] for c in map(list, columns)])
 

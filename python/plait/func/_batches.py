@@ -9,7 +9,7 @@ from plait import _ops
 from plait._autograd import batch as _batch
 from plait._device import device
 from plait._engine.pytree import flatten, spread
-from plait._random import get_rng_state, set_rng_state
+from plait._random import Position
 from plait._tensor import Tensor
 from plait.func._transform import Func, tensors_of
 
@@ -25,25 +25,21 @@ class Draws:
 
     def __init__(self, name: str, randomness: str, places: set[device]) -> None:
         self.name, self.randomness, self.places = name, randomness, places | {device("cpu")}
-        self.first: list[Any] | None = None
-
-    def _states(self) -> list[Any]:
-        return [get_rng_state(p) for p in self.places]
+        self.first: Position | None = None
 
     def __enter__(self) -> None:
         if self.first is None:
-            self.first = self._states()
+            self.first = Position(self.places)
         elif self.randomness == "same":
-            for p, state in zip(self.places, self.first, strict=True):
-                set_rng_state(state, p)
+            self.first.back()
 
     def restart(self) -> None:
         """Takes back what the calls so far have drawn."""
-        for p, state in zip(self.places, self.first or [], strict=False):
-            set_rng_state(state, p)
+        if self.first is not None:
+            self.first.back()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self.randomness == "error" and self._states() != self.first:
+        if kind is None and self.randomness == "error" and self.first is not None and self.first.left():
             raise RuntimeError(
                 f'{self.name}: the function draws random numbers; say randomness="different", or "same" for equal ones'
             )
@@ -62,8 +58,7 @@ def vmap(
         in_dims: the dimension of each argument, or of what is in it; None for what every part gets whole, as it does
             arguments by name
         out_dims: the dimension of each result; None for one that is the same for all parts
-        randomness: whether func may draw random numbers: "error", "different" ones for each part, or the "same", for
-            which it is called for each part, one by one.
+        randomness: whether func may draw random numbers: "error", "different" ones for each part, or the "same"
         chunk_size: how many parts, at most, one call of func gets; None for all
     """
     return map_parts("vmap", func, in_dims, out_dims, randomness, chunk_size)
@@ -94,7 +89,7 @@ def map_parts(name: str, func: Func, in_dims: Any, out_dims: Any, randomness: st
         step = size if chunk_size is None else chunk_size
         draws = Draws(name, randomness, {t.device for t in leaves if isinstance(t, Tensor)})
 
-        def calls(step: int, different: bool) -> list[Any]:
+        def calls(step: int, randomness: str) -> list[Any]:
             made = []
             for start in range(0, size, step):
                 count = min(step, size - start)
@@ -103,19 +98,16 @@ def map_parts(name: str, func: Func, in_dims: Any, out_dims: Any, randomness: st
                     for r, d in zip(rows, dims, strict=True)
                 ]
                 with draws:
-                    made.append(_together(func, own, dims, build, out_dims, _batch.Level(count, different)))
+                    made.append(_together(func, own, dims, build, out_dims, _batch.Level(count, randomness)))
             return made
 
-        if randomness == "same":
-            made = calls(1, False)
-        elif randomness == "error":
-            made = calls(step, False)
-        else:
-            try:
-                made = calls(step, True)
-            except NotImplementedError:  # numbers that are drawn in ways without a rule
-                draws.restart()
-                made = calls(1, False)
+        try:
+            made = calls(step, randomness)
+        except NotImplementedError:
+            if randomness != "different":
+                raise
+            draws.restart()  # numbers that are drawn in ways without a rule
+            made = calls(1, "error")
         _batch.report()
         join = made[0][1]
         ends = made[0][2]
