@@ -1,28 +1,54 @@
 """Probability distributions, under PyTorch's names: draws, densities, entropies, divergences.
 
 A distribution has a batch shape, that of its parameters, and an event shape, that of one draw; draws have the sample
-shape, the batch shape and the event shape. Gamma, Beta, Dirichlet, Poisson and what is made of them are not there: they
-need samplers that the engine lacks.
+shape, the batch shape and the event shape.
 """
 
 from typing import Any as _Any
 
 from plait._engine.missing_names import absent as _absent
 from plait._public import publish as _publish
+from plait.distributions import _kl_pairs
 from plait.distributions import constraints as constraints
 from plait.distributions import transforms as transforms
 from plait.distributions._continuous import Exponential as Exponential
 from plait.distributions._continuous import Laplace as Laplace
 from plait.distributions._continuous import Normal as Normal
 from plait.distributions._continuous import Uniform as Uniform
+from plait.distributions._counts import Binomial as Binomial
+from plait.distributions._counts import Geometric as Geometric
+from plait.distributions._counts import Multinomial as Multinomial
+from plait.distributions._counts import NegativeBinomial as NegativeBinomial
+from plait.distributions._counts import Poisson as Poisson
 from plait.distributions._discrete import Bernoulli as Bernoulli
 from plait.distributions._discrete import Categorical as Categorical
 from plait.distributions._discrete import OneHotCategorical as OneHotCategorical
+from plait.distributions._discrete import OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough
 from plait.distributions._distribution import Distribution as Distribution
+from plait.distributions._gamma import Beta as Beta
+from plait.distributions._gamma import Chi2 as Chi2
+from plait.distributions._gamma import Dirichlet as Dirichlet
+from plait.distributions._gamma import FisherSnedecor as FisherSnedecor
+from plait.distributions._gamma import Gamma as Gamma
+from plait.distributions._gamma import InverseGamma as InverseGamma
+from plait.distributions._gamma import StudentT as StudentT
 from plait.distributions._independent import Independent as Independent
 from plait.distributions._kl import kl_divergence as kl_divergence
 from plait.distributions._kl import register_kl as register_kl
+from plait.distributions._mixture import MixtureSameFamily as MixtureSameFamily
 from plait.distributions._multivariate import MultivariateNormal as MultivariateNormal
+from plait.distributions._relaxed import ContinuousBernoulli as ContinuousBernoulli
+from plait.distributions._relaxed import RelaxedBernoulli as RelaxedBernoulli
+from plait.distributions._relaxed import RelaxedOneHotCategorical as RelaxedOneHotCategorical
+from plait.distributions._tails import Cauchy as Cauchy
+from plait.distributions._tails import GeneralizedPareto as GeneralizedPareto
+from plait.distributions._tails import Gumbel as Gumbel
+from plait.distributions._tails import HalfCauchy as HalfCauchy
+from plait.distributions._tails import HalfNormal as HalfNormal
+from plait.distributions._tails import Kumaraswamy as Kumaraswamy
+from plait.distributions._tails import Pareto as Pareto
+from plait.distributions._tails import VonMises as VonMises
+from plait.distributions._tails import Weibull as Weibull
 from plait.distributions._transformed import LogNormal as LogNormal
 from plait.distributions._transformed import TransformedDistribution as TransformedDistribution
 from plait.distributions.transforms import AffineTransform as AffineTransform

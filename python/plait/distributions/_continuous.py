@@ -7,19 +7,20 @@ from collections.abc import Sequence
 
 import plait
 from plait import Tensor
-from plait.distributions._distribution import Distribution, tensors
+from plait.distributions._distribution import Elementwise
 
 
-class _LocationScale(Distribution):
+class LocationScale(Elementwise):
     """A distribution with parameters loc and scale, which is positive."""
 
     has_rsample = True
+    loc: Tensor
+    scale: Tensor
 
     def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = tensors(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
-        self._check("loc", self.loc, ~self.loc.isnan(), "real")
-        self._check("scale", self.scale, self.scale > 0, "positive")
+        self._set(validate_args, loc=loc, scale=scale)
+        self._must("loc", -math.inf)
+        self._must("scale")
 
     @property
     def mean(self) -> Tensor:
@@ -30,14 +31,8 @@ class _LocationScale(Distribution):
         """Where the density is highest."""
         return self.loc
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
-        return type(self)(self.loc.expand(batch_shape), self.scale.expand(batch_shape), validate_args=False)
 
-    def _parameters(self) -> dict[str, Tensor]:
-        return {"loc": self.loc, "scale": self.scale}
-
-
-class Normal(_LocationScale):
+class Normal(LocationScale):
     """The normal distribution with mean loc and standard deviation scale."""
 
     @property
@@ -67,7 +62,7 @@ class Normal(_LocationScale):
         return self.scale.log() + (0.5 + math.log(2 * math.pi) / 2)
 
 
-class Laplace(_LocationScale):
+class Laplace(LocationScale):
     """The distribution with density exp(-|x - loc| / scale) / (2 scale)."""
 
     @property
@@ -97,15 +92,15 @@ class Laplace(_LocationScale):
         return 1 + (2 * self.scale).log()
 
 
-class Exponential(Distribution):
+class Exponential(Elementwise):
     """The distribution with density rate exp(-rate x) for x of 0 or more."""
 
     has_rsample = True
+    rate: Tensor
 
     def __init__(self, rate: Tensor | float, validate_args: bool | None = None) -> None:
-        (self.rate,) = tensors(rate)
-        super().__init__(self.rate.shape, validate_args=validate_args)
-        self._check("rate", self.rate, self.rate > 0, "positive")
+        self._set(validate_args, rate=rate)
+        self._must("rate")
 
     @property
     def mean(self) -> Tensor:
@@ -138,26 +133,26 @@ class Exponential(Distribution):
     def entropy(self) -> Tensor:
         return 1 - self.rate.log()
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
-        return Exponential(self.rate.expand(batch_shape), validate_args=False)
 
-    def _parameters(self) -> dict[str, Tensor]:
-        return {"rate": self.rate}
-
-
-class Uniform(Distribution):
+class Uniform(Elementwise):
     """The uniform distribution from low up to high."""
 
     has_rsample = True
+    low: Tensor
+    high: Tensor
 
     def __init__(self, low: Tensor | float, high: Tensor | float, validate_args: bool | None = None) -> None:
-        self.low, self.high = tensors(low, high)
-        super().__init__(self.low.shape, validate_args=validate_args)
+        self._set(validate_args, low=low, high=high)
         self._check("high", self.high, self.low < self.high, f"above low, {self.low}")
 
     @property
     def mean(self) -> Tensor:
         return (self.low + self.high) / 2
+
+    @property
+    def mode(self) -> Tensor:
+        """NaN: the density is the same everywhere."""
+        return plait.full_like(self.high, math.nan)
 
     @property
     def variance(self) -> Tensor:
@@ -181,9 +176,3 @@ class Uniform(Distribution):
 
     def entropy(self) -> Tensor:
         return (self.high - self.low).log()
-
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
-        return Uniform(self.low.expand(batch_shape), self.high.expand(batch_shape), validate_args=False)
-
-    def _parameters(self) -> dict[str, Tensor]:
-        return {"low": self.low, "high": self.high}

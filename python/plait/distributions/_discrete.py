@@ -9,17 +9,34 @@ from typing import Any
 
 import plait
 from plait import Tensor
-from plait.distributions._distribution import Distribution, tensors
+from plait.distributions._distribution import Distribution, Elementwise, tensors
 from plait.nn import functional as F
 
 
-def _either(name: str, probs: object, logits: object) -> None:
+def either(name: str, probs: object, logits: object) -> None:
+    """Raises ValueError unless one of the two is given."""
     if (probs is None) == (logits is None):
         raise ValueError(f"{name}: want either probs or logits, got {'neither' if probs is None else 'both'}")
 
 
-class Bernoulli(Distribution):
+def odds(name: str, probs: Tensor | float | None, logits: Tensor | float | None) -> tuple[Tensor, Tensor]:
+    """Returns probabilities and logits, log(p / (1 - p)), of which one is given."""
+    either(name, probs, logits)
+    if probs is not None:
+        (p,) = tensors(probs)
+        eps = plait.finfo(p.dtype).eps
+        inside = p.clamp(eps, 1 - eps)
+        return p, inside.log() - plait.log1p(-inside)
+    assert logits is not None
+    (given,) = tensors(logits)
+    return given.sigmoid(), given
+
+
+class Bernoulli(Elementwise):
     """0 or 1, 1 with the probability probs, or sigmoid(logits)."""
+
+    probs: Tensor
+    logits: Tensor
 
     def __init__(
         self,
@@ -27,16 +44,8 @@ class Bernoulli(Distribution):
         logits: Tensor | float | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        _either("Bernoulli", probs, logits)
-        if probs is not None:
-            (self.probs,) = tensors(probs)
-            eps = plait.finfo(self.probs.dtype).eps
-            inside = self.probs.clamp(eps, 1 - eps)
-            self.logits = inside.log() - plait.log1p(-inside)
-        elif logits is not None:
-            (self.logits,) = tensors(logits)
-            self.probs = self.logits.sigmoid()
-        super().__init__(self.probs.shape, validate_args=validate_args)
+        p, given = odds("Bernoulli", probs, logits)
+        self._set(validate_args, probs=p, logits=given)
         self._check("probs", self.probs, (self.probs >= 0) & (self.probs <= 1), "from 0 to 1")
 
     @property
@@ -64,11 +73,9 @@ class Bernoulli(Distribution):
     def entropy(self) -> Tensor:
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
-        made = copy(self)
-        made.probs, made.logits = self.probs.expand(batch_shape), self.logits.expand(batch_shape)
-        made._batch_shape = plait.Size(batch_shape)
-        return made
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = plait.arange(2, dtype=self.probs.dtype, device=self.probs.device)
+        return self._support(values, expand)
 
     def _parameters(self) -> dict[str, Tensor]:
         return {"probs": self.probs}
@@ -80,7 +87,7 @@ class Categorical(Distribution):
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
-        _either(type(self).__name__, probs, logits)
+        either(type(self).__name__, probs, logits)
         given: Any = logits if probs is None else probs
         if given.ndim < 1:
             raise ValueError(f"{type(self).__name__}: want parameters of at least one dimension, got a 0-d tensor")
@@ -134,6 +141,9 @@ class Categorical(Distribution):
         least = plait.finfo(self.logits.dtype).min
         return -(self.logits.clamp(min=least) * self.probs).sum(-1)
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._support(plait.arange(self.probs.shape[-1], device=self.probs.device), expand)
+
     def expand(self, batch_shape: Sequence[int]) -> Distribution:
         made, shape = copy(self), (*batch_shape, self.probs.shape[-1])
         made.probs, made.logits = self.probs.expand(shape), self.logits.expand(shape)
@@ -172,3 +182,18 @@ class OneHotCategorical(Categorical):
             value, lambda v: ((v == 0) | (v == 1)) & (v.sum(-1, keepdim=True) == 1), "1 in one place and 0 elsewhere"
         )
         return (value * self.logits).sum(-1)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        n = self.probs.shape[-1]
+        values = plait.eye(n, dtype=self.probs.dtype, device=self.probs.device)
+        values = values.reshape(n, *(1 for _ in self._batch_shape), n)
+        return values.expand(n, *self._batch_shape, n) if expand else values
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """`OneHotCategorical` whose draws pass their gradients on to the probabilities as they are."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())

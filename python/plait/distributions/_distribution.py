@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import plait
@@ -60,6 +62,11 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} has no mean")
 
     @property
+    def mode(self) -> Tensor:
+        """The likeliest value, or where the density is highest."""
+        raise NotImplementedError(f"{type(self).__name__} has no mode")
+
+    @property
     def variance(self) -> Tensor:
         """The variance of each element."""
         raise NotImplementedError(f"{type(self).__name__} has no variance")
@@ -104,6 +111,19 @@ class Distribution:
         """Returns the exponential of the entropy."""
         return self.entropy().exp()
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """Returns all values of a draw, in a new first dimension, before the batch shape; of size 1 each if not expand.
+
+        Raises:
+            NotImplementedError: if there are infinitely many, or another number in each place of the batch
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no enumerate_support")
+
+    def _support(self, values: Tensor, expand: bool) -> Tensor:
+        """Returns values [n] before the batch shape."""
+        values = values.reshape(-1, *(1 for _ in self._batch_shape))
+        return values.expand(-1, *self._batch_shape) if expand else values
+
     def expand(self, batch_shape: Sequence[int]) -> Distribution:
         """Returns the distribution with its parameters broadcast to another batch shape."""
         raise NotImplementedError(f"{type(self).__name__} has no expand")
@@ -138,3 +158,43 @@ class Distribution:
 
     def _parameters(self) -> dict[str, Tensor]:
         return {}
+
+
+class Elementwise(Distribution):
+    """A distribution of each element by itself, whose parameters, named in `_names`, have the batch shape."""
+
+    _names: tuple[str, ...] = ()
+
+    def _set(self, validate_args: bool | None, **values: Tensor | float) -> None:
+        """Keeps the parameters, broadcast to one shape."""
+        self._names = tuple(values)
+        for name, value in zip(values, tensors(*values.values()), strict=True):
+            setattr(self, name, value)
+        Distribution.__init__(self, self._first.shape, validate_args=validate_args)
+
+    @property
+    def _first(self) -> Tensor:
+        first: Tensor = getattr(self, self._names[0])
+        return first
+
+    def _must(self, name: str, lowest: float = 0.0) -> None:
+        """Raises ValueError unless a parameter is above a bound, or a number if that is -inf."""
+        value = getattr(self, name)
+        want = "real" if lowest == -math.inf else "positive" if lowest == 0 else f"above {lowest}"
+        self._check(name, value, ~value.isnan() if lowest == -math.inf else value > lowest, want)
+
+    def _uniform(self, sample_shape: Sequence[int]) -> Tensor:
+        """Returns uniform draws, from above 0 to below 1."""
+        like = self._first
+        u = plait.rand(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
+        return u.clamp(min=plait.finfo(u.dtype).tiny)
+
+    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+        made = copy(self)
+        for name in self._names:
+            setattr(made, name, getattr(self, name).expand(batch_shape))
+        made._batch_shape = Size(batch_shape)
+        return made
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in self._names}

@@ -9,11 +9,15 @@ from typing import Any
 import plait
 from plait import Tensor
 from plait.distributions._continuous import Exponential, Laplace, Normal, Uniform
+from plait.distributions._counts import Binomial, Geometric, Poisson
 from plait.distributions._discrete import Bernoulli, Categorical
 from plait.distributions._distribution import Distribution
+from plait.distributions._gamma import Beta, Dirichlet, Gamma
 from plait.distributions._independent import Independent, sum_last
 from plait.distributions._multivariate import MultivariateNormal
-from plait.distributions._transformed import LogNormal
+from plait.distributions._relaxed import ContinuousBernoulli
+from plait.distributions._tails import EULER, Cauchy, Gumbel, HalfNormal, Pareto
+from plait.distributions._transformed import LogNormal, TransformedDistribution
 
 Divergence = Callable[[Any, Any], Tensor]
 _known: dict[tuple[type, type], Divergence] = {}
@@ -111,3 +115,82 @@ def _independent(p: Independent, q: Independent) -> Tensor:
             f"got {p.reinterpreted_batch_ndims} and {q.reinterpreted_batch_ndims}"
         )
     return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
+    if p.transforms != q.transforms:
+        raise NotImplementedError(f"kl_divergence: want the same transforms, got {p.transforms} and {q.transforms}")
+    return kl_divergence(p.base_dist, q.base_dist)
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
+    ratio = (p.scale / q.scale).square()
+    return (ratio - 1 - ratio.log()) / 2
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
+    return (((p.scale + q.scale).square() + (p.loc - q.loc).square()) / (4 * p.scale * q.scale)).log()
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbel(p: Gumbel, q: Gumbel) -> Tensor:
+    ratio, d = p.scale / q.scale, (p.loc - q.loc) / q.scale
+    return -ratio.log() + d + ratio * EULER + ((1 + ratio).lgamma() - d).exp() - (1 + EULER)
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p: Pareto, q: Pareto) -> Tensor:
+    ratio = q.alpha / p.alpha
+    value = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return plait.where(p.scale < q.scale, math.inf, value)
+
+
+@register_kl(Gamma, Gamma)
+def _gamma(p: Gamma, q: Gamma) -> Tensor:
+    a, b = p.concentration, q.concentration
+    terms = b * (p.rate / q.rate).log() + b.lgamma() - a.lgamma() + (a - b) * a.digamma()
+    return terms + (q.rate - p.rate) * a / p.rate
+
+
+def _beta_parts(p: Beta) -> Tensor:
+    return plait.stack((p.concentration1, p.concentration0), -1)
+
+
+@register_kl(Beta, Beta)
+def _beta(p: Beta, q: Beta) -> Tensor:
+    return _dirichlet(Dirichlet(_beta_parts(p), False), Dirichlet(_beta_parts(q), False))
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet(p: Dirichlet, q: Dirichlet) -> Tensor:
+    a, b = p.concentration, q.concentration
+    total = a.sum(-1)
+    norms = total.lgamma() - b.sum(-1).lgamma() - (a.lgamma() - b.lgamma()).sum(-1)
+    return norms + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+    ends = plait.log1p(-p.probs) - plait.log1p(-q.probs)
+    return p.mean * (p.logits - q.logits) + p._log_norm() - q._log_norm() + ends
+
+
+@register_kl(Poisson, Poisson)
+def _poisson(p: Poisson, q: Poisson) -> Tensor:
+    return plait.xlogy(p.rate, p.rate / q.rate) - (p.rate - q.rate)
+
+
+@register_kl(Geometric, Geometric)
+def _geometric(p: Geometric, q: Geometric) -> Tensor:
+    return -p.entropy() - plait.log1p(-q.probs) / p.probs - q.logits
+
+
+@register_kl(Binomial, Binomial)
+def _binomial(p: Binomial, q: Binomial) -> Tensor:
+    if bool((p.total_count < q.total_count).any()):
+        raise NotImplementedError("kl_divergence: Binomial of fewer trials than the other one has")
+    one = _bernoulli(Bernoulli(p.probs, validate_args=False), Bernoulli(q.probs, validate_args=False))
+    return plait.where(p.total_count > q.total_count, math.inf, p.total_count * one)

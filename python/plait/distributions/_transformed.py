@@ -51,6 +51,21 @@ class TransformedDistribution(Distribution):
         base = self.base_dist.log_prob(y)
         return base if slopes is None else base - sum_last(slopes, len(self.event_shape))
 
+    def _rising(self, probability: Tensor) -> Tensor:
+        """Returns a probability of at most a value as one of at least it, if the transforms turn the order around."""
+        for t in self.transforms:
+            probability = t.sign * (probability - 0.5) + 0.5
+        return probability
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check_value(value)
+        for t in reversed(self.transforms):
+            value = t.inv(value)
+        return self._rising(self.base_dist.cdf(value))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self._through(self.base_dist.icdf(self._rising(value)))
+
     def expand(self, batch_shape: Sequence[int]) -> Distribution:
         return TransformedDistribution(self.base_dist.expand(batch_shape), self.transforms, validate_args=False)
 

@@ -26,6 +26,11 @@ class Transform:
         return self._call(x)
 
     @property
+    def sign(self) -> Tensor | int:
+        """1 where the function rises, -1 where it falls."""
+        raise NotImplementedError(f"{type(self).__name__} has no sign: it does not rise or fall element by element")
+
+    @property
     def inv(self) -> Transform:
         """The inverse, as a transform."""
         return _Inverse(self)
@@ -54,6 +59,11 @@ class _Inverse(Transform):
         self._of = of
 
     @property
+    def sign(self) -> Tensor | int:
+        """1 where the function rises, -1 where it falls."""
+        return self._of.sign
+
+    @property
     def inv(self) -> Transform:
         """What this one undoes."""
         return self._of
@@ -76,6 +86,8 @@ class _Inverse(Transform):
 class ExpTransform(Transform):
     """exp(x)."""
 
+    sign = 1
+
     def _call(self, x: Tensor) -> Tensor:
         return x.exp()
 
@@ -89,6 +101,8 @@ class ExpTransform(Transform):
 
 class SigmoidTransform(Transform):
     """1 / (1 + exp(-x))."""
+
+    sign = 1
 
     def _call(self, x: Tensor) -> Tensor:
         info = plait.finfo(x.dtype)
@@ -106,6 +120,8 @@ class SigmoidTransform(Transform):
 
 class TanhTransform(Transform):
     """tanh(x); the slope is computed so that it does not vanish for large x."""
+
+    sign = 1
 
     def _call(self, x: Tensor) -> Tensor:
         return x.tanh()
@@ -134,6 +150,13 @@ class AffineTransform(Transform):
             raise NotImplementedError(f"AffineTransform: event_dim must be 0, got {event_dim}")
         self.loc, self.scale = loc, scale
 
+    @property
+    def sign(self) -> Tensor | int:
+        """The sign of scale."""
+        if isinstance(self.scale, Tensor):
+            return self.scale.sign()
+        return (self.scale > 0) - (self.scale < 0)
+
     def forward_shape(self, shape: Sequence[int]) -> plait.Size:
         """Returns the shape to which loc, scale and a tensor of the given shape broadcast."""
         own = (tuple(v.shape) for v in (self.loc, self.scale) if isinstance(v, Tensor))
@@ -158,6 +181,14 @@ class ComposeTransform(Transform):
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.parts = list(parts)
+
+    @property
+    def sign(self) -> Tensor | int:
+        """The product of the parts'."""
+        sign: Tensor | int = 1
+        for part in self.parts:
+            sign = sign * part.sign
+        return sign
 
     def forward_shape(self, shape: Sequence[int]) -> plait.Size:
         """Returns the shape of the function of a tensor of the given one."""

@@ -1,0 +1,84 @@
+"""Distributions that PyTorch's numbers are kept of, as expressions of D, the module, and t, which makes float64."""
+
+CASES = {
+    "Bernoulli": ("Bernoulli(t(0.25, 0.8))", [0.0, 1.0]),
+    "Beta": ("Beta(t(0.5, 2.5), t(1.5, 4))", [0.1, 0.6]),
+    "Binomial": ("Binomial(7, t(0.25, 0.8))", [2.0, 7.0]),
+    "Cauchy": ("Cauchy(t(0.5, -1), t(1, 2))", [3.0, -4.0]),
+    "Chi2": ("Chi2(t(1, 5.5))", [0.3, 7.0]),
+    "ContinuousBernoulli": ("ContinuousBernoulli(t(0.2, 0.5, 0.5004, 0.9))", [0.3, 0.7, 0.2, 0.9]),
+    "Dirichlet": ("Dirichlet(t([0.5, 2, 3], [1, 1, 1.5]))", [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]),
+    "Exponential": ("Exponential(t(0.5, 2))", [3.0, 0.1]),
+    "FisherSnedecor": ("FisherSnedecor(t(3, 5), t(4.5, 10))", [0.7, 2.0]),
+    "Gamma": ("Gamma(t(0.5, 3), t(2, 0.25))", [0.1, 9.0]),
+    "GeneralizedPareto": ("GeneralizedPareto(t(0, 1, 2), t(1, 2, 0.5), t(0.3, 0, -0.5))", [2.0, 4.0, 2.5]),
+    "Geometric": ("Geometric(t(0.25, 0.8))", [3.0, 0.0]),
+    "Gumbel": ("Gumbel(t(0.5, -1), t(1, 2))", [3.0, -4.0]),
+    "HalfCauchy": ("HalfCauchy(t(1, 2))", [3.0, 0.5]),
+    "HalfNormal": ("HalfNormal(t(1, 2))", [3.0, 0.5]),
+    "InverseGamma": ("InverseGamma(t(2.5, 3), t(2, 0.25))", [0.4, 2.0]),
+    "Kumaraswamy": ("Kumaraswamy(t(0.5, 3), t(2, 1.5))", [0.1, 0.7]),
+    "Laplace": ("Laplace(t(0.5, -1), t(1, 2))", [3.0, -4.0]),
+    "LogNormal": ("LogNormal(t(0.5, -1), t(1, 0.5))", [3.0, 0.4]),
+    "MixtureSameFamily": (
+        "MixtureSameFamily(D.Categorical(t([1, 2, 1], [1, 1, 3])), D.Normal(t([0, 1, 5], [1, 2, -4]), t(1, 2, 0.5)))",
+        [0.7, -3.5],
+    ),
+    "MixtureSameFamily of vectors": (
+        "MixtureSameFamily(D.Categorical(t(1, 3)), D.Independent(D.Normal(t([0, 1], [2, 3]), t([1, 2], [1, 1])), 1))",
+        [0.5, 2.0],
+    ),
+    "Multinomial": ("Multinomial(5, t([1, 2, 1], [1, 1, 3]))", [[1.0, 3.0, 1.0], [0.0, 0.0, 5.0]]),
+    "NegativeBinomial": ("NegativeBinomial(t(3, 2.5), t(0.25, 0.8))", [2.0, 7.0]),
+    "Normal": ("Normal(t(0.5, -1), t(1, 2))", [3.0, -4.0]),
+    "OneHotCategorical": ("OneHotCategorical(t([1, 2, 1], [1, 1, 3]))", [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+    "Pareto": ("Pareto(t(1, 2), t(3.5, 2.25))", [3.0, 2.5]),
+    "Poisson": ("Poisson(t(0.5, 20))", [2.0, 17.0]),
+    "RelaxedBernoulli": ("RelaxedBernoulli(t(0.7), t(0.25, 0.8))", [0.3, 0.9]),
+    "RelaxedOneHotCategorical": (
+        "RelaxedOneHotCategorical(t(0.7), t([1, 2, 1], [1, 1, 3]))",
+        [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]],
+    ),
+    "StudentT": ("StudentT(t(1.5, 5, 0.5), t(0.5, -1, 0), t(1, 2, 1))", [3.0, -4.0, 0.5]),
+    "Uniform": ("Uniform(t(0.25, 1.5), t(0.75, 2))", [0.5, 1.6]),
+    "VonMises": ("VonMises(t(0.5, -1), t(0.7, 30))", [3.0, -1.2]),
+    "Weibull": ("Weibull(t(1, 2), t(0.7, 3))", [0.4, 2.5]),
+}
+
+# Of each kind, those whose divergences from one another are kept; and others of the same family.
+PAIRED = [
+    "Bernoulli", "Beta", "Binomial", "Cauchy", "ContinuousBernoulli of two", "Dirichlet", "Exponential", "Gamma",
+    "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "OneHotCategorical", "Pareto", "Poisson",
+    "Uniform",
+]  # fmt: skip
+OTHERS = {
+    "Bernoulli": "Bernoulli(t(0.5, 0.9))",
+    "Beta": "Beta(t(2, 3), t(0.5, 1))",
+    "Binomial": "Binomial(7, t(0.5, 0.9))",
+    "Cauchy": "Cauchy(t(1, 1), t(0.5, 3))",
+    "ContinuousBernoulli of two": "ContinuousBernoulli(t(0.3, 0.5))",
+    "Dirichlet": "Dirichlet(t([1.5, 2, 1], [2, 1, 3]))",
+    "Exponential": "Exponential(t(1, 3))",
+    "Gamma": "Gamma(t(1.5, 2), t(1, 0.5))",
+    "Geometric": "Geometric(t(0.5, 0.9))",
+    "Gumbel": "Gumbel(t(1, 1), t(0.5, 3))",
+    "HalfNormal": "HalfNormal(t(2, 3))",
+    "Laplace": "Laplace(t(1, 1), t(0.5, 3))",
+    "LogNormal": "LogNormal(t(1, 1), t(0.5, 3))",
+    "Normal": "Normal(t(1, 1), t(0.5, 3))",
+    "OneHotCategorical": "OneHotCategorical(t([3, 2, 1], [1, 2, 3]))",
+    "Pareto": "Pareto(t(0.5, 3), t(1.5, 2.5))",
+    "Poisson": "Poisson(t(1, 15))",
+    "Uniform": "Uniform(t(-1, 0.5), t(3, 2.5))",
+}
+MORE = {"ContinuousBernoulli of two": "ContinuousBernoulli(t(0.2, 0.7))"}
+
+
+def made(of, expression, tensor):
+    """Returns the distribution of an expression, of a module with PyTorch's names."""
+    return eval(f"D.{expression}", {"D": of, "t": lambda *values: tensor(list(values))})
+
+
+def expression(name):
+    """Returns the expression of a case."""
+    return MORE[name] if name in MORE else CASES[name][0]

@@ -1,0 +1,54 @@
+"""Writes distributions.json: PyTorch's numbers of distributions. Run it where PyTorch is installed."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import torch
+from distribution_cases import CASES, OTHERS, PAIRED, expression, made
+
+f64 = partial(torch.tensor, dtype=torch.float64)
+PROBABILITIES = (0.1, 0.6)
+
+
+def said(call):
+    """Returns the numbers that a call returns; nothing where PyTorch refuses."""
+    try:
+        return call().tolist()
+    except (NotImplementedError, RuntimeError):  # GeneralizedPareto.log_prob refuses float64
+        return None
+
+
+def facts(name):
+    """Returns what PyTorch says of a distribution."""
+    d = made(torch.distributions, CASES[name][0], f64)
+    value = f64(CASES[name][1])
+    found = {
+        "batch_shape": list(d.batch_shape),
+        "event_shape": list(d.event_shape),
+        "log_prob": said(lambda: d.log_prob(value)),
+        "cdf": said(lambda: d.cdf(value)),
+        "icdf": [said(lambda p=p: d.icdf(torch.full(d.batch_shape, p, dtype=torch.float64))) for p in PROBABILITIES],
+        "entropy": said(d.entropy),
+    }
+    for moment in ("mean", "mode", "variance", "stddev"):
+        found[moment] = said(lambda moment=moment: getattr(d, moment))
+    return found
+
+
+def main():
+    """Writes the file."""
+    pairs = {}
+    for p in PAIRED:
+        for q in PAIRED:
+            first = made(torch.distributions, expression(p), f64)
+            second = made(torch.distributions, OTHERS[q], f64)
+            kept = said(lambda p=first, q=second: torch.distributions.kl_divergence(p, q))
+            if kept is not None:
+                pairs[f"{p} | {q}"] = kept
+    found = {"distributions": {name: facts(name) for name in CASES}, "divergences": pairs}
+    Path(__file__).with_name("distributions.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
