@@ -64,40 +64,40 @@ copysign corrcoef cos cos_ cosh cosh_ cosine_embedding_loss cosine_similarity co
 cummax cummin cumprod cumsum cumulative_trapezoid deg2rad deg2rad_ det detach detach_ device diag diag_embed
 diagflat diagonal diagonal_scatter diff digamma dist div divide dot double dropout dropout_ dsplit dstack
 dtype e einsum embedding embedding_bag embedding_renorm_ empty empty_like empty_permuted empty_strided
-enable_grad eq equal erf erf_ erfc erfc_ erfinv exp exp2 exp2_ exp_ expm1 expm1_ eye feature_alpha_dropout
-feature_alpha_dropout_ fill fill_ finfo fix fix_ flatten flip fliplr flipud float float16 float32 float64
-float_power floor floor_ floor_divide fmax fmin fmod frac frac_ frexp from_dlpack from_numpy frombuffer full
-full_like gather gcd gcd_ ge ger get_default_device get_default_dtype get_deterministic_debug_mode get_device
-get_device_module get_float32_matmul_precision get_num_interop_threads get_num_threads get_rng_state gradient
-greater greater_equal group_norm gt half hamming_window hann_window hardshrink heaviside hinge_embedding_loss
-histc histogram histogramdd hsplit hstack hypot i0 i0_ igamma igammac iinfo imag index_add index_fill
-index_put index_put_ index_reduce index_select inf inference_mode initial_seed inner instance_norm int int32
-int64 inverse is_conj is_deterministic_algorithms_warn_only_enabled is_floating_point is_grad_enabled
-is_inference is_inference_mode_enabled is_neg is_nonzero is_same_size is_signed is_storage is_tensor
-is_warn_always_enabled isclose isfinite isin isinf isnan isneginf isposinf isreal istft kaiser_window kl_div
-kron kthvalue layer_norm layout lcm lcm_ ldexp ldexp_ le lerp less less_equal lgamma linspace load log log10
-log10_ log1p log1p_ log2 log2_ log_ log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and
-logical_not logical_or logical_xor logit logit_ logspace logsumexp long lt lu_solve lu_unpack manual_seed
-margin_ranking_loss masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean
-median meshgrid min minimum mm mode moveaxis movedim msort mul multinomial multiply mv mvlgamma nan nan_to_num
-nan_to_num_ nanmean nanmedian nanquantile nansum narrow ne neg neg_ negative negative_ newaxis nextafter
-no_grad nonzero nonzero_static norm normal not_equal numel ones ones_like outer pairwise_distance pdist
-permute pi pca_lowrank pinverse pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polar polygamma
-positive pow prelu preserve_format prod promote_types put quantile rad2deg rad2deg_ rand rand_like randint
-randint_like randn randn_like randperm range ravel real reciprocal reciprocal_ relu relu_ remainder renorm
-repeat_interleave reshape resize_as_ resolve_conj resolve_neg result_type rms_norm roll rot90 round round_
-row_stack rrelu rrelu_ rsqrt rsqrt_ rsub save scalar_tensor scatter scatter_add scatter_reduce searchsorted
-seed select select_scatter selu selu_ set_default_device set_default_tensor_type set_deterministic_debug_mode
-set_float32_matmul_precision set_flush_denormal set_num_interop_threads set_num_threads set_printoptions
-set_rng_state set_warn_always sgn short sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_
-slice_scatter slogdet smm softmax sort sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
-sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor split split_with_sizes sqrt sqrt_ square square_ squeeze
-sspaddmm stack std std_mean stft strided sub subtract sum svd svd_lowrank swapaxes swapdims t take
-take_along_dim tan tan_ tanh tanh_ tensor tensor_split tensordot threshold threshold_ tile topk trace
-transpose trapezoid trapz triangular_solve tril tril_indices triplet_margin_loss triu triu_indices true_divide
-trunc trunc_ typename uint8 unbind unflatten unique_consecutive unravel_index unsafe_chunk unsafe_split
-unsqueeze use_deterministic_algorithms vander var var_mean vdot view_as_complex view_as_real vmap vsplit
-vstack where xlogy xlogy_ zero_ zeros zeros_like
+enable_grad eq equal erf erf_ erfc erfc_ erfinv exp exp2 exp2_ exp_ expm1 expm1_ eye
+fake_quantize_per_channel_affine fake_quantize_per_tensor_affine feature_alpha_dropout feature_alpha_dropout_
+fill fill_ finfo fix fix_ flatten flip fliplr flipud float float16 float32 float64 float_power floor floor_
+floor_divide fmax fmin fmod frac frac_ frexp from_dlpack from_numpy frombuffer full full_like gather gcd gcd_
+ge ger get_default_device get_default_dtype get_deterministic_debug_mode get_device get_device_module
+get_float32_matmul_precision get_num_interop_threads get_num_threads get_rng_state gradient greater
+greater_equal group_norm gt half hamming_window hann_window hardshrink heaviside hinge_embedding_loss histc
+histogram histogramdd hsplit hstack hypot i0 i0_ igamma igammac iinfo imag index_add index_fill index_put
+index_put_ index_reduce index_select inf inference_mode initial_seed inner instance_norm int int32 int64
+inverse is_conj is_deterministic_algorithms_warn_only_enabled is_floating_point is_grad_enabled is_inference
+is_inference_mode_enabled is_neg is_nonzero is_same_size is_signed is_storage is_tensor is_warn_always_enabled
+isclose isfinite isin isinf isnan isneginf isposinf isreal istft kaiser_window kl_div kron kthvalue layer_norm
+layout lcm lcm_ ldexp ldexp_ le lerp less less_equal lgamma linspace load log log10 log10_ log1p log1p_ log2
+log2_ log_ log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and logical_not logical_or logical_xor
+logit logit_ logspace logsumexp long lt lu_solve lu_unpack manual_seed margin_ranking_loss masked_fill
+masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean median meshgrid min minimum mm
+mode moveaxis movedim msort mul multinomial multiply mv mvlgamma nan nan_to_num nan_to_num_ nanmean nanmedian
+nanquantile nansum narrow ne neg neg_ negative negative_ newaxis nextafter no_grad nonzero nonzero_static norm
+normal not_equal numel ones ones_like outer pairwise_distance pdist permute pi pca_lowrank pinverse
+pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polar polygamma positive pow prelu preserve_format prod
+promote_types put quantile rad2deg rad2deg_ rand rand_like randint randint_like randn randn_like randperm
+range ravel real reciprocal reciprocal_ relu relu_ remainder renorm repeat_interleave reshape resize_as_
+resolve_conj resolve_neg result_type rms_norm roll rot90 round round_ row_stack rrelu rrelu_ rsqrt rsqrt_ rsub
+save scalar_tensor scatter scatter_add scatter_reduce searchsorted seed select select_scatter selu selu_
+set_default_device set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision
+set_flush_denormal set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always sgn
+short sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_ slice_scatter slogdet smm softmax sort
+sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor
+sparse_csr_tensor split split_with_sizes sqrt sqrt_ square square_ squeeze sspaddmm stack std std_mean stft
+strided sub subtract sum svd svd_lowrank swapaxes swapdims t take take_along_dim tan tan_ tanh tanh_ tensor
+tensor_split tensordot threshold threshold_ tile topk trace transpose trapezoid trapz triangular_solve tril
+tril_indices triplet_margin_loss triu triu_indices true_divide trunc trunc_ typename uint8 unbind unflatten
+unique_consecutive unravel_index unsafe_chunk unsafe_split unsqueeze use_deterministic_algorithms vander var
+var_mean vdot view_as_complex view_as_real vmap vsplit vstack where xlogy xlogy_ zero_ zeros zeros_like
 """,
     "linalg": """
 LinAlgError cholesky cholesky_ex cross det diagonal eig eigh eigvals eigvalsh householder_product inv inv_ex

@@ -13,6 +13,7 @@ from plait._functions.indexing import *
 from plait._functions.likes import *
 from plait._functions.matrix import *
 from plait._functions.order import *
+from plait._functions.quantization import *
 from plait._functions.reduction import *
 from plait._functions.shape import *
 from plait._functions.spectral import *
