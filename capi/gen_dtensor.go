@@ -33,6 +33,16 @@ func plait_dtensor_local(t C.plait_tensor, grads C.plait_ints, n C.int64_t) C.pl
 	return C.plait_tensor(bind.DTensorLocal(int64(t), int64(uintptr(unsafe.Pointer(grads))), int64(n)))
 }
 
+//export plait_dtensor_pass_output
+func plait_dtensor_pass_output(t C.plait_tensor, mesh C.plait_object) C.plait_tensor {
+	return C.plait_tensor(bind.DTensorPassOutput(int64(t), int64(mesh)))
+}
+
+//export plait_dtensor_watch_passes
+func plait_dtensor_watch_passes(mesh C.plait_object, list C.plait_tensors, n C.int64_t) C.plait_status {
+	return C.plait_status(bind.DTensorWatchPasses(int64(mesh), int64(uintptr(unsafe.Pointer(list))), int64(n)))
+}
+
 //export plait_dtensor_full
 func plait_dtensor_full(t C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.DTensorFull(int64(t)))

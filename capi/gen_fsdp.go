@@ -48,6 +48,11 @@ func plait_fsdp_unit_fail(h C.plait_object, why C.plait_string, memory C.bool) C
 	return C.plait_status(bind.FsdpUnitFail(int64(h), C.GoString(why), bool(memory)))
 }
 
+//export plait_fsdp_unit_fail_step
+func plait_fsdp_unit_fail_step(h C.plait_object, why C.plait_string, memory C.bool) C.plait_status {
+	return C.plait_status(bind.FsdpUnitFailStep(int64(h), C.GoString(why), bool(memory)))
+}
+
 //export plait_fsdp_unit_unshard
 func plait_fsdp_unit_unshard(h C.plait_object, show C.bool) C.plait_status {
 	return C.plait_status(bind.FsdpUnitUnshard(int64(h), bool(show)))

@@ -53,6 +53,21 @@ func plait_mesh_group(h C.plait_object, axis C.int64_t) C.plait_object {
 	return C.plait_object(bind.MeshGroup(int64(h), int64(axis)))
 }
 
+//export plait_mesh_begin_pass
+func plait_mesh_begin_pass(h C.plait_object) C.plait_status {
+	return C.plait_status(bind.MeshBeginPass(int64(h)))
+}
+
+//export plait_mesh_end_pass
+func plait_mesh_end_pass(h C.plait_object) C.plait_status {
+	return C.plait_status(bind.MeshEndPass(int64(h)))
+}
+
+//export plait_mesh_fail_pass
+func plait_mesh_fail_pass(h C.plait_object, why C.plait_string, memory C.bool) C.plait_status {
+	return C.plait_status(bind.MeshFailPass(int64(h), C.GoString(why), bool(memory)))
+}
+
 //export plait_group_ranks
 func plait_group_ranks(h C.plait_object, out *C.int64_t) C.plait_status {
 	return C.plait_status(bind.GroupRanks(int64(h), int64(uintptr(unsafe.Pointer(out)))))

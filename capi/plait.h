@@ -1042,6 +1042,14 @@ plait_tensor plait_dtensor_redistribute(plait_tensor t, plait_ints placed, int64
 // means as the tensor is.
 plait_tensor plait_dtensor_local(plait_tensor t, plait_ints grads, int64_t n);
 
+// plait_dtensor_pass_output returns an output of a mesh's current pass; if a backward pass through it fails,
+// the pass does.
+plait_tensor plait_dtensor_pass_output(plait_tensor t, plait_object mesh);
+
+// plait_dtensor_watch_passes says which n leaves and buffers become valid again, and lose their gradients,
+// when a pass over a mesh has failed.
+plait_status plait_dtensor_watch_passes(plait_object mesh, plait_tensors list, int64_t n);
+
 // plait_dtensor_full returns the whole of a distributed tensor. Every rank of its mesh calls it.
 plait_tensor plait_dtensor_full(plait_tensor t);
 
@@ -1196,6 +1204,10 @@ plait_status plait_fsdp_unit_forward(plait_object h, plait_tensors values, int64
 // is told: memory says that memory was lacking. Other ranks are told.
 plait_status plait_fsdp_unit_fail(plait_object h, plait_string why, bool memory);
 
+// plait_fsdp_unit_fail_step says why a step is over, if it has not failed yet: memory says that memory was
+// lacking. Other ranks are told.
+plait_status plait_fsdp_unit_fail_step(plait_object h, plait_string why, bool memory);
+
 // plait_fsdp_unit_unshard begins to gather a unit's parameters, and with show set makes the module's tensors
 // the full ones. It may wait for the device.
 plait_status plait_fsdp_unit_unshard(plait_object h, bool show);
@@ -1343,6 +1355,18 @@ int64_t plait_mesh_ranks(plait_object h, int64_t *out, int64_t n);
 
 // plait_mesh_group returns the group along an axis that the calling rank is in, or 0 outside the mesh.
 plait_object plait_mesh_group(plait_object h, int64_t axis);
+
+// plait_mesh_begin_pass begins a pass of a model whose parts exchange along a mesh. All ranks of the mesh
+// call it. It may wait for the device.
+plait_status plait_mesh_begin_pass(plait_object h);
+
+// plait_mesh_end_pass waits until all ranks of a mesh have ended the pass; the error is that of a rank that
+// has failed in it. It may wait for the device.
+plait_status plait_mesh_end_pass(plait_object h);
+
+// plait_mesh_fail_pass says why the pass is over on the calling rank: the exchanges of the other ranks fail
+// with it. It may wait for the device.
+plait_status plait_mesh_fail_pass(plait_object h, plait_string why, bool memory);
 
 // plait_group_ranks writes the numbers in the world of a group's ranks.
 plait_status plait_group_ranks(plait_object h, int64_t *out);

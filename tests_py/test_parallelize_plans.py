@@ -8,19 +8,19 @@ from laid import WIDTH, GPTBlock, LlamaBlock, ViTBlock, batch, loss_of, made, on
 from plait import distributed as dist
 from plait import nn
 from plait.distributed.tensor import DTensor, Replicate, Shard, strict
-from plait.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, ready_plan
+from plait.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module, ready_plan
 
 
-@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize(("sequence", "pieces"), [(False, 1), (True, 1), (False, 3), (True, 2)])
 @pytest.mark.parametrize("block", [LlamaBlock, GPTBlock, ViTBlock])
-def test_ready_plans_gather_nothing(block, sequence):
+def test_ready_plans_gather_nothing(block, sequence, pieces):
     alone = made(block)
     x, y = batch(0)
     loss_of(alone(x), y).backward()
 
     def fn(rank):
         mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-        m = plait.parallelize(made(block), mesh, tp={"sequence": sequence}, loss_fn=loss_of)
+        m = plait.parallelize(made(block), mesh, tp={"sequence": sequence, "pieces": pieces}, loss_fn=loss_of)
         with strict():
             m.step(x, target=y)
         divided = [n for n, p in m.named_parameters() if isinstance(p, DTensor) and p.placements != (Replicate(),)]
@@ -42,9 +42,10 @@ def test_what_a_block_exchanges(block):
     unit = x.numel() * WIDTH * 8
     kinds = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
-    def moved(sequence, depth):
+    def moved(sequence, pieces, depth):
         mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-        m = plait.parallelize(made(block, depth), mesh, tp={"sequence": sequence}, loss_fn=loss_of)
+        tp = {"sequence": sequence, "pieces": pieces}
+        m = plait.parallelize(made(block, depth), mesh, tp=tp, loss_fn=loss_of)
         m.step(x, target=y)
         dist.barrier()
         group = mesh.get_group("tp")
@@ -55,8 +56,10 @@ def test_what_a_block_exchanges(block):
 
     def fn(rank):
         together = 2 if block is not LlamaBlock else 0
-        for sequence, want in ((False, (4, 0, 0, together)), (True, (0, 2, 2, together))):
-            more = [(b - a) / unit for a, b in zip(moved(sequence, 3), moved(sequence, 4), strict=True)]
+        for sequence, pieces in ((False, 1), (True, 1), (False, 2), (True, 4)):
+            want = (0, 2, 2, together) if sequence else (4, 0, 0, together)
+            before, after = moved(sequence, pieces, 3), moved(sequence, pieces, 4)
+            more = [(b - a) / unit for a, b in zip(before, after, strict=True)]
             # The gradients of norms and biases, which are on all ranks, are summed over parts of a sequence.
             assert more == pytest.approx(want, abs=0.15)
 
@@ -133,3 +136,50 @@ def test_ready_plans_of_other_kinds_of_layers(sequence):
             assert plait.allclose(whole(p.grad), want[name].grad, rtol=1e-8, atol=1e-10), name
 
     on_ranks(2, fn)
+
+
+def mine(rank):
+    return [o for o in dist.flight_recorder().operations if o["rank"] == rank and o["group"] == "world"]
+
+
+def test_pieces_are_more_and_smaller_exchanges():
+    def exchanged(rank, sequence, pieces):
+        mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        plait.manual_seed(0)
+        pair = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
+        inner, outer = (Shard(1), Shard(1)) if sequence else (None, Replicate())
+        plan = {
+            "0": ColwiseParallel(input_layouts=inner, pieces=pieces),
+            "2": RowwiseParallel(output_layouts=outer, pieces=pieces),
+        }
+        parallelize_module(pair, mesh, plan)
+        x = plait.arange(5 * 4 * 8.0).reshape(5, 4, 8).cos()
+        if sequence:
+            x = x[:, 2 * rank : 2 * rank + 2].clone()
+        x.requires_grad_()
+        group = mesh.get_group("tp")
+        dist.barrier(group)
+        before = max(o["seq"] for o in mine(rank))
+        out = pair(x)
+        out.square().sum().backward()
+        dist.barrier(group)
+        made = [o["name"] for o in mine(rank) if o["seq"] > before]
+        return [t.detach().clone() for t in (out, x.grad, *(p.grad.full_tensor() for p in pair.parameters()))], made
+
+    def fn(rank):
+        for sequence, kinds in ((False, ["all_reduce"]), (True, ["all_gather", "reduce_scatter"])):
+            want, few = exchanged(rank, sequence, 1)
+            for pieces in (2, 3, 9):  # of five rows: the ninth part of one is none
+                got, many = exchanged(rank, sequence, pieces)
+                for kind in kinds:
+                    assert many.count(kind) == min(pieces, 5) * few.count(kind) > 0, kind
+                for a, b in zip(got, want, strict=True):
+                    assert plait.allclose(a, b, rtol=1e-5, atol=1e-6)
+        layer = copy.deepcopy(ColwiseParallel(pieces=2)._apply(nn.Linear(4, 4), dist.init_device_mesh("cpu", (2,))))
+        assert layer(plait.ones(4)).shape == (2,) and layer(plait.ones(1, 4)).shape == (1, 2)
+        assert type(layer).__name__ == "Linear" and isinstance(layer, nn.Linear)
+
+    on_ranks(2, fn)
+    for wrong in (0, -1, True, 1.5, "2"):
+        with pytest.raises(ValueError, match=r"RowwiseParallel: want at least one piece, got pieces="):
+            RowwiseParallel(pieces=wrong)

@@ -42,7 +42,7 @@ SHARED = {
     "distributed/_stores/_server._tenants": "servers of the process that its stores share, under a lock, as start says",
     "distributed/_threads.patch_threads": "threads of the process are patched once",
     "distributed/checkpoint/_saving._unreported": "saves of all ranks, for the process's end",
-    "distributed/fsdp/_module._classes": "a cache of classes, which setdefault keeps one of each",
+    "distributed/_swap._classes": "a cache of classes, which setdefault keeps one of each",
     "distributions/_kl._known": "a registry that importing fills, and register_kl",
     "profiler._active": "the engine collects one profile at a time, of all ranks, as profile says",
 }

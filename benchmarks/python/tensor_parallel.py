@@ -11,6 +11,7 @@ block on one device.
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -78,7 +79,8 @@ def block(rank: int, args: argparse.Namespace) -> None:
     device, n = args.devices[rank], len(args.devices)
     mesh = init_device_mesh(plait.device(device).type, (n,), mesh_dim_names=("tp",))
     group = mesh.get_group("tp")
-    x = plait.randn(args.batch, args.length, args.width).to(device).requires_grad_()
+    dtype = getattr(plait, args.dtype)
+    x = plait.randn(args.batch, args.length, args.width).to(device, dtype).requires_grad_()
     unit = x.numel() * x.element_size()
 
     def step(m: Callable[[plait.Tensor], plait.Tensor]) -> None:
@@ -106,15 +108,15 @@ def block(rank: int, args: argparse.Namespace) -> None:
                 distributed.all_reduce(y, group=group)
             y[0, 0, 0].item()
 
-    alone = timed(Block(args.width, args.heads).to(device)) if rank == 0 else 0.0
+    alone = timed(Block(args.width, args.heads).to(device, dtype)) if rank == 0 else 0.0
     distributed.barrier()
     exchanges = 1e3 * best(exchange, args.repeats, 5)
-    for sequence in (False, True):
+    for sequence, pieces in itertools.product((False, True), args.pieces):
         one, two = (
             plait.parallelize(
-                nn.Sequential(*(Block(args.width, args.heads) for _ in range(depth))).to(device),
+                nn.Sequential(*(Block(args.width, args.heads) for _ in range(depth))).to(device, dtype),
                 mesh,
-                tp={"sequence": sequence},
+                tp={"sequence": sequence, "pieces": pieces},
             )
             for depth in (1, 2)
         )
@@ -122,7 +124,7 @@ def block(rank: int, args: argparse.Namespace) -> None:
         words = ", ".join(f"{kind} {moved(two, kind) - moved(one, kind):.2f}" for kind in kinds)
         together = timed(two) - timed(one)
         if rank == 0:
-            print(f"\nsequence={sequence}: a block moves, in activations: {words}")
+            print(f"\nsequence={sequence}, pieces={pieces}: a block moves, in activations: {words}")
             print(
                 f"one device {alone:.2f} ms, {n} devices {together:.2f} ms ({alone / together:.2f} times as fast); "
                 f"a share of the block and four all-reduces alone {alone / n + exchanges:.2f} ms"
@@ -135,6 +137,8 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", default=["cpu:0", "cpu:1"])
     for name, value in {"width": 512, "heads": 8, "batch": 4, "length": 256, "repeats": 5}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--pieces", nargs="+", type=int, default=[1])
+    parser.add_argument("--dtype", default="float32")
     args = parser.parse_args()
     distributed.spawn(operations, nprocs=1, devices=["cpu:0"])
     distributed.spawn(block, args=(args,), nprocs=len(args.devices), devices=args.devices)

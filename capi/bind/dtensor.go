@@ -73,6 +73,25 @@ func DTensorLocal(t Tensor, grads Ints, n int64) (status Tensor) {
 	return result(dtensor.Local(tensor(t), placements(grads, n)))
 }
 
+// DTensorPassOutput returns an output of a mesh's current pass; if a backward pass through it fails, the pass does.
+func DTensorPassOutput(t Tensor, mesh Object) (status Tensor) {
+	defer protect("pass", &status)
+	return result(dtensor.PassOutput(meshOf(mesh), tensor(t)))
+}
+
+// DTensorWatchPasses says which n leaves and buffers become valid again, and lose their gradients, when a pass over a mesh has failed.
+func DTensorWatchPasses(mesh Object, list Tensors, n int64) (status Status) {
+	defer protect("pass", &status)
+	var watched []*core.Tensor
+	for _, t := range tensors(list, n) {
+		if t != nil {
+			watched = append(watched, t)
+		}
+	}
+	dtensor.WatchPasses(meshOf(mesh), watched)
+	return 0
+}
+
 // DTensorFull returns the whole of a distributed tensor. Every rank of its mesh calls it.
 func DTensorFull(t Tensor) (status Tensor) {
 	defer protect("full_tensor", &status)

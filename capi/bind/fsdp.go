@@ -143,6 +143,16 @@ func FsdpUnitFail(h Object, why string, memory bool) (status Status) {
 	return failure(fsdpUnit(h).FailForward(core.Errorf(kind, "forward", "%s", why)))
 }
 
+// FsdpUnitFailStep says why a step is over, if it has not failed yet: memory says that memory was lacking. Other ranks are told.
+func FsdpUnitFailStep(h Object, why string, memory bool) (status Status) {
+	defer protect("fsdp", &status)
+	kind := core.DistributedError
+	if memory {
+		kind = core.MemoryError
+	}
+	return failure(fsdpUnit(h).FailStep(core.Errorf(kind, "step", "%s", why)))
+}
+
 // FsdpUnitUnshard begins to gather a unit's parameters, and with show set makes the module's tensors the full ones.
 //
 //plait:waits

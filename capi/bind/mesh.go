@@ -114,6 +114,42 @@ func MeshGroup(h Object, axis int64) (status Object) {
 	return handle.AddObject(g)
 }
 
+// MeshBeginPass begins a pass of a model whose parts exchange along a mesh. All ranks of the mesh call it.
+//
+//plait:waits
+func MeshBeginPass(h Object) (status Status) {
+	defer protect("pass", &status)
+	return failure(meshOf(h).BeginPass())
+}
+
+// MeshEndPass waits until all ranks of a mesh have ended the pass; the error is that of a rank that has failed in it.
+//
+//plait:waits
+func MeshEndPass(h Object) (status Status) {
+	defer protect("pass", &status)
+	p := meshOf(h).Pass()
+	if p == nil {
+		return failure(core.Errorf(core.StateError, "pass", "none has begun"))
+	}
+	_, err := p.End(-1)
+	return failure(err)
+}
+
+// MeshFailPass says why the pass is over on the calling rank: the exchanges of the other ranks fail with it.
+//
+//plait:waits
+func MeshFailPass(h Object, why string, memory bool) (status Status) {
+	defer protect("pass", &status)
+	kind := core.DistributedError
+	if memory {
+		kind = core.MemoryError
+	}
+	if p := meshOf(h).Pass(); p != nil {
+		p.Fail(core.Errorf(kind, "pass", "%s", why))
+	}
+	return 0
+}
+
 // GroupRanks writes the numbers in the world of a group's ranks.
 func GroupRanks(h Object, out IntsOut) (status Status) {
 	defer protect("group", &status)

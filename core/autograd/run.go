@@ -376,13 +376,16 @@ func (r *Run) Visits(n *core.Node) bool {
 // Err returns the error that has ended the pass, or nil.
 func (r *Run) Err() error { return r.err }
 
-// failed calls the Failed hooks of all leaves that the pass would have reached.
+// failed tells the leaves that the pass would have reached, by their Failed hooks, and the nodes that want to know.
 func (r *Run) failed() {
 	cause := r.err
 	if cause == nil {
 		cause = core.Errorf(core.StateError, "backward", "the backward pass was abandoned")
 	}
 	for n, s := range r.states {
+		if a, ok := n.Any.(interface{ Abandoned(cause error) }); ok {
+			a.Abandoned(cause)
+		}
 		leaf := n.Leaf()
 		if leaf == nil || !s.runs {
 			continue

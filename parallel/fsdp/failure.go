@@ -77,6 +77,15 @@ func (u *Unit) FailForward(cause error) error {
 	})
 }
 
+// FailStep fails the step on all ranks because of cause, which arose between its passes or after them, if it has not failed yet.
+func (u *Unit) FailStep(cause error) error {
+	return u.Use(func() {
+		if t := u.tree; t != nil && t.stepErr == nil {
+			t.fail(cause)
+		}
+	})
+}
+
 // meet waits at the end of a backward pass until all ranks of each group have reached it, so that no rank takes an optimiser step if one
 // has failed. It does not wait for ranks that run their backward passes in another order: the next forward pass waits for those.
 func (t *Tree) meet(run *autograd.Run, limit time.Duration) (over bool, err error) {

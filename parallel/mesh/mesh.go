@@ -30,6 +30,7 @@ type Mesh struct {
 	*grid
 	axes   []axis
 	groups []*collective.Group // one per axis; nil on a rank outside the mesh
+	passes passes
 }
 
 // A grid is the state shared by a mesh and the meshes sliced from it.

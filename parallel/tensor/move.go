@@ -11,7 +11,7 @@ func move(name string, x *core.Tensor, forward, backward func(x *core.Tensor) *c
 	return moved(name, x, forward, backward)
 }
 
-// moved is move for a derivative that is a function or a *joining.
+// moved is move for a derivative that is a function, a *joining or an *ending.
 func moved(name string, x *core.Tensor, forward func(x *core.Tensor) *core.Tensor, backward any) *core.Tensor {
 	if err := x.Usable(name); err != nil {
 		return core.ErrorTensor(err)
@@ -40,10 +40,13 @@ func moveDeriv(ctx *core.BackwardContext) {
 	if g == nil {
 		return
 	}
-	if j, ok := ctx.Node.Any.(*joining); ok {
-		ctx.Set(0, j.backward(g))
-	} else {
-		ctx.Set(0, ctx.Node.Any.(func(*core.Tensor) *core.Tensor)(g))
+	switch d := ctx.Node.Any.(type) {
+	case *joining:
+		ctx.Set(0, d.backward(g))
+	case *ending:
+		ctx.Set(0, d.backward(g))
+	case func(*core.Tensor) *core.Tensor:
+		ctx.Set(0, d(g))
 	}
 }
 

@@ -25,7 +25,7 @@ func relay(x *core.Tensor, from layout, to []core.Placement) *core.Tensor {
 		if !dirty[i] || p.Kind != core.Sharded {
 			continue
 		}
-		g := from.mesh.Group(i)
+		g := from.mesh.Exchange(i)
 		_, n := now.span(p.Dim, i)
 		if q := to[i]; q.Kind == core.Sharded && q != p && alone(now.placements, to, i) {
 			x = exchanged(g, x, p.Dim, q.Dim, n)
@@ -40,7 +40,7 @@ func relay(x *core.Tensor, from layout, to []core.Placement) *core.Tensor {
 		if p == q {
 			continue
 		}
-		g := from.mesh.Group(i)
+		g := from.mesh.Exchange(i)
 		switch {
 		case p.Kind == core.Pending && q.Kind == core.Sharded:
 			x = scattered(g, x, p.Combine, q.Dim)

@@ -99,7 +99,7 @@ func (p *parts) Combine(purpose string, t *core.Tensor, c core.Combination) *cor
 		if t.Err() != nil {
 			break
 		}
-		t = combined(p.mesh.Group(i).For(purpose), t, c)
+		t = combined(p.mesh.Exchange(i).For(purpose), t, c)
 	}
 	return t
 }
@@ -142,7 +142,7 @@ func (p *parts) use(axes uint64) *core.Tensor {
 	defer p.mu.Unlock()
 	place := p.here.AutogradMeta().Edge()
 	if u, ok := p.uses[axes]; ok {
-		if u.place == place && u.hooks == place.Node.HasHooks() && u.tensor.Storage() == p.here.Storage() && u.tensor.Storage() != nil {
+		if u.pass == p.mesh.Pass() && u.place == place && u.hooks == place.Node.HasHooks() && u.tensor.Storage() == p.here.Storage() && u.tensor.Storage() != nil {
 			place.Node.Release()
 			return u.tensor
 		}
@@ -152,7 +152,7 @@ func (p *parts) use(axes uint64) *core.Tensor {
 	t := p.here
 	for i := range p.placements {
 		if axes&(1<<i) != 0 {
-			t = divided(p.mesh.Group(i), t)
+			t = divided(p.mesh.Exchange(i), t)
 		}
 	}
 	if t.Err() != nil {
@@ -162,13 +162,14 @@ func (p *parts) use(axes uint64) *core.Tensor {
 	if p.uses == nil {
 		p.uses = map[uint64]usedPart{}
 	}
-	p.uses[axes] = usedPart{t.Keep(), place, place.Node.HasHooks()}
+	p.uses[axes] = usedPart{t.Keep(), p.mesh.Pass(), place, place.Node.HasHooks()}
 	return t
 }
 
 // A usedPart is what use returned for a part, which then had the given place in the graph.
 type usedPart struct {
 	tensor *core.Tensor
+	pass   *mesh.Pass
 	place  core.Edge
 	hooks  bool // whether there were any at this place
 }

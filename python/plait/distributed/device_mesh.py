@@ -5,9 +5,10 @@ Names are those of torch.distributed.device_mesh. If the ranks' arguments differ
 
 from __future__ import annotations
 
+import contextlib
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from plait import _core
@@ -15,6 +16,7 @@ from plait._device import device
 from plait._dtype import int32
 from plait._engine.rank import here
 from plait._engine.runtime import address, check
+from plait._errors import text_of
 from plait._tensor import Tensor
 from plait._tensors.arrays import tensor as make_tensor
 from plait.distributed._default_group import init_process_group
@@ -306,6 +308,28 @@ class DeviceMesh(_core.ObjectOwner):
         """
         handle = check(_core.bind_MeshFlatten(self._h, mesh_dim_name or ""))
         return DeviceMesh._from_handle(handle, self._device, self._root)
+
+    @contextlib.contextmanager
+    def _pass(self, ends: bool) -> Iterator[None]:
+        """Inside is a pass of a model whose parts exchange along the mesh. If one rank fails there, all do.
+
+        Args:
+            ends: wait at the end until all ranks are there. Else they meet at the end of backward, or before the next
+                pass
+
+        Raises:
+            plait.DistributedError: on every other rank, if one has failed.
+        """
+        here().passes += 1
+        check(_core.bind_MeshBeginPass(self._h))
+        try:
+            yield
+            if ends:
+                check(_core.bind_MeshEndPass(self._h))
+        except BaseException as error:
+            why = f"{type(error).__name__}: {text_of(error)}"
+            check(_core.bind_MeshFailPass(self._h, why, isinstance(error, MemoryError)))
+            raise
 
     def _get_root_mesh(self) -> DeviceMesh:
         """Returns the mesh that this one is a slice of, or itself."""

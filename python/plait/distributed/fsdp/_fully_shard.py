@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plait.distributed._groups import ProcessGroup, resolve_group
+from plait.distributed._swap import swap_class
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._module import (
     FSDPModule,
@@ -13,7 +14,6 @@ from plait.distributed.fsdp._module import (
     accept_full_state_dicts,
     make_unit,
     run_gathered,
-    swap_class,
 )
 from plait.distributed.fsdp.api import CPUOffloadPolicy, OffloadPolicy
 from plait.distributed.tensor._placements import Shard
@@ -99,7 +99,7 @@ def fully_shard(
     make_unit(modules, options, {id(p) for p in ignored_params or ()})
     for m in modules:
         accept_full_state_dicts(m)
-        swap_class(m, FSDPModule)
+        swap_class(m, FSDPModule, "FSDP")
     return module
 
 

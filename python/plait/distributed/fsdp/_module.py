@@ -411,19 +411,6 @@ class FSDPModule(Module):
         raise TypeError(f"{type(self).__name__} belongs to its rank and cannot be pickled; save its state dict")
 
 
-_classes: dict[tuple[type, type], type] = {}
-
-
-def swap_class(module: Module, mixin: type, prefix: str = "FSDP") -> None:
-    """Changes a module's class to a subclass of `mixin` and its own class, whose name gets a prefix."""
-    cls = type(module)
-    if (mixin, cls) not in _classes:
-        own = {"__module__": cls.__module__, "__doc__": cls.__doc__}
-        made = type(f"{prefix}{cls.__name__}", (mixin, cls), own)
-        _classes.setdefault((mixin, cls), made)  # another rank may have created it meanwhile
-    module.__class__ = _classes[mixin, cls]
-
-
 def accept_full_state_dicts(module: Module) -> None:
     """Lets `load_state_dict` load full tensors, besides shards, into sharded parameters."""
     for m in module.modules():

@@ -13,6 +13,7 @@ from plait._autograd.hooks import RemovableHandle
 from plait._device import device as Device
 from plait._engine.callbacks import keep
 from plait._engine.runtime import Owner, address, check, own
+from plait._errors import text_of
 from plait._functions._common import forget_layout
 from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, use_pass_group
@@ -97,8 +98,13 @@ class Unit:
 
     def fail(self, error: BaseException) -> None:
         """Tells the engine, and so the other ranks, that a forward pass has failed."""
-        why = f"{type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {text_of(error)}"
         check(_core.bind_FsdpUnitFail(self.handle, why, isinstance(error, MemoryError)))
+
+    def fail_step(self, error: BaseException) -> None:
+        """Tells the engine, and so the other ranks, that a step has failed, if it does not know yet."""
+        why = f"{type(error).__name__}: {text_of(error)}"
+        check(_core.bind_FsdpUnitFailStep(self.handle, why, isinstance(error, MemoryError)))
 
     def gathered(self) -> bool:
         """Whether the parameters are gathered now."""

@@ -13,13 +13,13 @@ from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.distributed._collectives import broadcast
 from plait.distributed._groups import ProcessGroup
+from plait.distributed._swap import swap_class
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._fully_shard import shard_and_replica_groups
 from plait.distributed.fsdp._module import (
     UnitOptions,
     accept_full_state_dicts,
     make_unit,
-    swap_class,
     unit_of,
     without_sync,
 )
@@ -293,7 +293,7 @@ def _shard_model(
         _auto_wrap(module, "", as_policy(auto_wrap_policy), options, ignored, skipped, _names_of_parameters(module))
     make_unit([module], options, ignored, root=True)
     accept_full_state_dicts(module)
-    swap_class(module, FullyShardedDataParallel)
+    swap_class(module, FullyShardedDataParallel, "FSDP")
     if sync_module_states:
         for name, b in module.named_buffers():
             for g in groups:
@@ -350,7 +350,7 @@ def _auto_wrap(
             own = options._replace(**answer) if isinstance(answer, dict) else options
             make_unit([child], own, ignored, prefix=f"{full}.", shared_above=outside - ignored)
             accept_full_state_dicts(child)
-            swap_class(child, FullyShardedDataParallel)
+            swap_class(child, FullyShardedDataParallel, "FSDP")
             below = elements
         wrapped += below
     return wrapped

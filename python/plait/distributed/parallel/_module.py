@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from plait._errors import DistributedError
-from plait._modes import no_grad
+from plait._errors import DistributedError, text_of
+from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
 from plait.amp.grad_scaler import GradScaler
 from plait.distributed._collectives import broadcast
 from plait.distributed._form import Form
 from plait.distributed._groups import ProcessGroup
-from plait.distributed._objects import all_gather_object
+from plait.distributed._objects import all_gather_object, exchange
 from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.fsdp._module import FSDPModule
+from plait.distributed.fsdp._module import FSDPModule, unit_of
 from plait.distributed.parallel._average import average_gradients
 from plait.distributed.parallel._options import Axes, Loss
 from plait.distributed.pipelining._values import pack
-from plait.distributed.tensor._dtensor import whole
+from plait.distributed.tensor._dtensor import pass_outputs, whole
 from plait.distributed.tensor.experimental import implicit_replication
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import _like, batch_size, tensors_in
 from plait.nn.utils.clip_grad import clip_grad_norm_
+
+_NO_TARGET = object()
 
 
 class Layout:
@@ -34,21 +37,42 @@ class Layout:
         axes: what happens along its axes
         loss_fn: called with the output and the target, returns the loss
         units: the outermost modules whose parameters are sharded or copied
+        dividing: the mesh along which layers are divided; None without one
     """
 
-    def __init__(self, mesh: DeviceMesh, axes: Axes, loss_fn: Loss | None, units: list[FSDPModule]) -> None:
-        self.mesh, self.axes, self.loss_fn, self.units = mesh, axes, loss_fn, units
+    def __init__(
+        self,
+        mesh: DeviceMesh,
+        axes: Axes,
+        loss_fn: Loss | None,
+        units: list[FSDPModule],
+        dividing: DeviceMesh | None,
+    ) -> None:
+        self.mesh, self.axes, self.loss_fn, self.units, self.dividing = mesh, axes, loss_fn, units, dividing
         self.first_names: dict[str, str] = {}
         self.sync = True  # whether backward reduces gradients
 
-    def mode(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context in which the model computes."""
-        return implicit_replication() if self.axes.tp else contextlib.nullcontext()
+    @contextlib.contextmanager
+    def running(self, ends: bool = False) -> Iterator[None]:
+        """Inside, the model computes; `ends` says that at the end all ranks have done so, backward included."""
+        if self.dividing is None:
+            yield
+            return
+        trains = is_grad_enabled()
+        with self.dividing._pass(ends), implicit_replication():
+            try:
+                yield
+            except BaseException as error:
+                if trains:  # what the units do not see: that exchanges between them have failed
+                    for unit in filter(None, map(unit_of, self.units)):
+                        unit.fail_step(error)
+                raise
 
     def call(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the model's output as whole tensors."""
-        with self.mode():
-            return whole(model(*args, **kwargs))
+        with self.running():
+            out = whole(model(*args, **kwargs))
+            return out if self.dividing is None else pass_outputs(out, self.dividing)
 
     def step(
         self,
@@ -60,9 +84,11 @@ class Layout:
     ) -> Tensor:
         """Runs forward and backward, and returns the loss of this rank's part of the batch."""
         assert self.loss_fn is not None
-        with self.mode():
+        with self.running():
             loss: Tensor = whole(self.loss_fn(model(*args, **kwargs), target))
-        (loss if scaler is None else scaler.scale(loss)).backward()
+            if self.dividing is not None:
+                loss = pass_outputs(loss, self.dividing)
+            (loss if scaler is None else scaler.scale(loss)).backward()
         return loss.detach()
 
     def clip(self, model: Module, max_norm: float, norm_type: float, error_if_nonfinite: bool) -> Tensor:
@@ -99,6 +125,7 @@ class StagedLayout(Layout):
         axes: Axes,
         loss_fn: Loss | None,
         units: list[FSDPModule],
+        dividing: DeviceMesh | None,
         schedule: Any,
         group: ProcessGroup,
         last: int,
@@ -106,17 +133,17 @@ class StagedLayout(Layout):
         first_names: dict[str, str],
         copies: ProcessGroup | None,
     ) -> None:
-        super().__init__(mesh, axes, loss_fn, units)
+        super().__init__(mesh, axes, loss_fn, units, dividing)
         self.first_names, self.copies = first_names, copies
         self.schedule, self.group, self.last, self.device = schedule, group, last, device
         self.first = 0 in schedule._stages
 
     def call(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the model's output, without gradients, on every rank of the pipeline."""
-        schedule = self._schedule_for(model, args, kwargs)
-        with self.mode(), no_grad():
+        schedule = self._schedule_for("forward", model, args, kwargs)
+        with no_grad(), self.running():
             out = whole(schedule.eval(*(args if self.first else ())))
-        return self._handed_out("forward", out, batch_size(args, {}, 0))
+        return self._handed_out(out)
 
     def step(
         self,
@@ -127,14 +154,11 @@ class StagedLayout(Layout):
         scaler: GradScaler | None,
     ) -> Tensor:
         """Runs the passes of a batch, and returns its loss on every rank of the pipeline."""
-        schedule = self._schedule_for(model, args, kwargs)
-        samples, targets = batch_size(args, {}, 0), batch_size((target,), {}, 0)
-        if samples and targets and samples != targets:
-            raise ValueError(f"step: got {samples} samples and targets of {targets}; both are cut into micro-batches")
+        schedule = self._schedule_for("step", model, args, kwargs, target)
         here = self.group.rank() == self.last
         if scaler is not None and self.group not in scaler._pipelines:
             scaler._pipelines.append(self.group)
-        with self.mode():
+        with self.running(ends=True):
             _, loss = schedule._run(
                 args if self.first else (),
                 {},
@@ -144,11 +168,11 @@ class StagedLayout(Layout):
                 False,
                 scale=1.0 if scaler is None else scaler.get_scale(),
             )
-        if self.copies is not None and self.sync:
-            stages = self.schedule._stages.values()
-            average_gradients(dict.fromkeys(p for s in stages for p in s.submod.parameters()), self.copies)
+            if self.copies is not None and self.sync:
+                stages = self.schedule._stages.values()
+                average_gradients(dict.fromkeys(p for s in stages for p in s.submod.parameters()), self.copies)
         with no_grad():
-            found = self._handed_out("step", loss.detach() if loss is not None else None, samples or targets)
+            found = self._handed_out(loss.detach() if loss is not None else None)
         assert isinstance(found, Tensor)
         return found
 
@@ -157,47 +181,76 @@ class StagedLayout(Layout):
         total: Tensor = self.schedule.clip_grad_norm_(max_norm, norm_type, error_if_nonfinite)
         return total
 
-    def _schedule_for(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns the schedule for a batch, of which a small one has fewer micro-batches."""
-        laid = model.__self__
-        if laid._forward_hooks or laid._forward_pre_hooks:
+    def _schedule_for(
+        self, name: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any = _NO_TARGET
+    ) -> Any:
+        """Returns the schedule for a batch, of which a small one has fewer micro-batches. All ranks call it.
+
+        Raises:
+            ValueError: if the batch is missing, has no samples, or not as many as the target.
+            TypeError: for values by names.
+            plait.DistributedError: on the other ranks; on every rank, if batches have different numbers of samples.
+        """
+        samples = batch_size((args,), {}, 0) or (0 if target is _NO_TARGET else batch_size((target,), {}, 0))
+        problem: Exception | None = None
+        try:
+            self._check(name, model.__self__, args, kwargs, target)
+        except (ValueError, TypeError, RuntimeError) as error:
+            problem = error
+        why = "" if problem is None else f"{type(problem).__name__}: {text_of(problem)}"
+        said = [json.loads(payload) for payload in exchange(self.group, name, json.dumps([samples, why]).encode())]
+        if problem is not None:
+            raise problem
+        counts: dict[int, int] = {}
+        for rank, (n, text) in zip(self.group._ranks, said, strict=True):
+            if text:
+                raise DistributedError(f"{name}: rank {rank} cannot begin: {text}")
+            if n:
+                counts.setdefault(n, rank)
+        if len(counts) > 1:
+            (a, first), (b, second) = list(counts.items())[:2]
+            raise DistributedError(
+                f"{name}: ranks of a pipeline gave different batches: rank {first} {a} samples, rank {second} {b}; all "
+                "want the same part of the batch"
+            )
+        if not samples or samples >= self.schedule.n_microbatches:
+            return self.schedule
+        return self.schedule._cut_into(samples)
+
+    def _check(self, name: str, model: Module, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any) -> None:
+        """Raises an error if this rank's part of a batch, or its model, is not one for a pipeline."""
+        if model._forward_hooks or model._forward_pre_hooks:
             raise RuntimeError(
-                f"parallelize: hooks of {type(laid).__name__} itself do not run in a pipeline: give them to its layers"
+                f"parallelize: hooks of {type(model).__name__} itself do not run in a pipeline: give them to its layers"
             )
         if kwargs:
             raise TypeError(
                 f"parallelize: the stages of a pipeline pass positional values on, got also {', '.join(kwargs)}"
             )
+        if self.first and not args:
+            raise ValueError(f"{name}: the rank with the first stage of a pipeline wants the batch, got none")
         samples = batch_size((args,), {}, 0)
         if not samples and any(t.ndim for t in tensors_in(args)):
             raise ValueError("parallelize: a pipeline got a batch without samples, want at least one")
-        if not samples or samples >= self.schedule.n_microbatches:
-            return self.schedule
-        return self.schedule._cut_into(samples)
+        if target is _NO_TARGET:
+            return
+        if target is None and self.group.rank() == self.last:
+            raise ValueError(f"{name}: the rank with the last stage of a pipeline wants the target, got None")
+        targets = batch_size((target,), {}, 0)
+        if samples and targets and samples != targets:
+            raise ValueError(f"{name}: got {samples} samples and targets of {targets}; both are cut into micro-batches")
 
-    def _handed_out(self, name: str, value: Any, samples: int) -> Any:
-        """Returns the value of the rank with the last stage, which may have tensors within, on every rank.
-
-        Raises:
-            plait.DistributedError: on every rank, if the ranks gave batches of different numbers of samples.
-        """
+    def _handed_out(self, value: Any) -> Any:
+        """Returns the value of the rank with the last stage, which may have tensors within, on every rank."""
         tensors, fill = pack(value)
         here = self.group.rank() == self.last
         # In place of each tensor, its dtype and shape.
         forms: list[Any] = [Form.of(t) for t in tensors]
-        form = fill(forms) if here else None
         group = self.group._for("what the last stage of a pipeline has made")
         said: list[Any] = [None] * group.size()
-        all_gather_object(said, (samples, form), group=group)
-        counts = {n: rank for rank, (n, _) in reversed(list(enumerate(said))) if n}
-        if len(counts) > 1:
-            (a, first), (b, second) = sorted(counts.items(), key=lambda c: c[1])[:2]
-            raise DistributedError(
-                f"{name}: ranks of a pipeline gave different batches: rank {group._ranks[first]} {a} samples, rank "
-                f"{group._ranks[second]} {b}; all want the same part of the batch"
-            )
+        all_gather_object(said, fill(forms) if here else None, group=group)
         if not here:
-            value = _made(said[self.last][1], self.device)
+            value = _made(said[self.last], self.device)
         for t in tensors_in(value):
             broadcast(t, group=group, group_src=self.last)
         return value

@@ -41,11 +41,14 @@ class TensorParallelOptions(TypedDict, total=False):
         axis: the name of the axis of the mesh
         plan: styles by names of modules, as for `parallelize_module`; by default those of `ready_plan`
         sequence: the ready plan divides the sequence, too
+        pieces: in the ready plan, layers work on this many pieces of a batch, so that the exchange of one runs beside
+            the product of another
     """
 
     axis: str
     plan: Mapping[str, ParallelStyle]
     sequence: bool
+    pieces: int
 
 
 class PipelineOptions(TypedDict, total=False):

@@ -11,6 +11,7 @@ from plait._modes import no_grad
 from plait.distributed import _collectives
 from plait.distributed._groups import get_rank
 from plait.distributed._objects import exchange
+from plait.distributed._swap import swap_class
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._fully_shard import parse_reshard_after_forward, shard_and_replica_groups
 from plait.distributed.fsdp._module import (
@@ -18,8 +19,8 @@ from plait.distributed.fsdp._module import (
     UnitOptions,
     accept_full_state_dicts,
     make_unit,
-    swap_class,
 )
+from plait.distributed.fsdp._unit import ShardedParameter
 from plait.distributed.fsdp.api import CPUOffloadPolicy
 from plait.distributed.parallel._module import Layout, ParallelModule, StagedLayout
 from plait.distributed.parallel._options import (
@@ -41,7 +42,7 @@ from plait.distributed.parallel._stages import (
     stages_of,
 )
 from plait.distributed.pipelining.stage import PipelineStage
-from plait.distributed.tensor._dtensor import DTensor
+from plait.distributed.tensor._dtensor import DTensor, watch_passes
 from plait.distributed.tensor.parallel._parallelize import matches, parallelize_module
 from plait.distributed.tensor.parallel._ready import ready_plan
 from plait.distributed.tensor.parallel._styles import ParallelStyle, described
@@ -118,18 +119,23 @@ def parallelize(
         _broadcast(model, mesh)
     if stages is not None:
         stages.take_out(model)
-    if axes.tp:
-        _divide(model, mesh[axes.tp], plan)
+    tp_mesh = mesh[axes.tp] if axes.tp else None
+    if tp_mesh is not None:
+        _divide(model, tp_mesh, plan)
     roots: list[Module] = [model] if stages is None else list(stages.modules.values())
     # Copies of a pipeline average their gradients once for all micro-batches, not in each backward pass.
     over = tuple(a for a in axes.data if stages is None or a != axes.dp)
     units = _shard(model, roots, mesh, over, sharding, axes.fsdp is not None) if over else []
+    if tp_mesh is not None:
+        watch_passes(
+            tp_mesh, [t for t in (*model.parameters(), *model.buffers()) if not isinstance(t, ShardedParameter)]
+        )
     accept_full_state_dicts(model)
     swap_class(model, ParallelModule, "Parallel")
     if stages is None:
-        model.__dict__["_parallel"] = Layout(mesh, axes, loss_fn, units)
+        model.__dict__["_parallel"] = Layout(mesh, axes, loss_fn, units, tp_mesh)
     else:
-        model.__dict__["_parallel"] = stages.layout(mesh, axes, loss_fn, units)
+        model.__dict__["_parallel"] = stages.layout(mesh, axes, loss_fn, units, tp_mesh)
     assert isinstance(model, ParallelModule)
     return model
 
@@ -143,9 +149,10 @@ def _plan_of(model: Module, options: dict[str, Any]) -> dict[str, ParallelStyle]
     """
     plan = options.get("plan")
     if plan is None:
-        return ready_plan(model, sequence=bool(options.get("sequence")))
-    if "sequence" in options:
-        raise ValueError(f"{NAME}: sequence is for the ready plan, got a plan, whose styles say it")
+        return ready_plan(model, sequence=bool(options.get("sequence")), pieces=options.get("pieces", 1))
+    for name in ("sequence", "pieces"):
+        if name in options:
+            raise ValueError(f"{NAME}: {name} is for the ready plan, got a plan, whose styles say it")
     if not hasattr(plan, "items") or not all(isinstance(s, ParallelStyle) for s in plan.values()):
         raise TypeError(f"{NAME}: want a plan of styles by names of modules, got {plan!r}")
     _check_names(model, plan, "the plan of tp")
@@ -214,7 +221,14 @@ class _Stages:
                     put_elsewhere(model, name, rank)
         self.layers = {}
 
-    def layout(self, mesh: DeviceMesh, axes: Axes, loss_fn: Loss | None, units: list[FSDPModule]) -> StagedLayout:
+    def layout(
+        self,
+        mesh: DeviceMesh,
+        axes: Axes,
+        loss_fn: Loss | None,
+        units: list[FSDPModule],
+        dividing: DeviceMesh | None,
+    ) -> StagedLayout:
         """Returns the layout of a model with these stages."""
         stages = []
         for i, module in self.modules.items():
@@ -225,7 +239,7 @@ class _Stages:
         schedule = self.schedule(stages, self.micro_batches, loss_fn)
         last, copies = self.place[-1], None if axes.dp is None else mesh.get_group(axes.dp)
         return StagedLayout(
-            mesh, axes, loss_fn, units, schedule, self.group, last, self.device, self.first_names, copies
+            mesh, axes, loss_fn, units, dividing, schedule, self.group, last, self.device, self.first_names, copies
         )
 
 
@@ -257,7 +271,7 @@ def _shard(
         make_unit(modules, chosen, ignored, shared_above=above - ignored)
         for m in modules:
             accept_full_state_dicts(m)
-            swap_class(m, FSDPModule)
+            swap_class(m, FSDPModule, "FSDP")
     return [m for m in roots if isinstance(m, FSDPModule)]
 
 

@@ -179,6 +179,19 @@ def whole(value: Any) -> Any:
     return tree_map(lambda v: v.full_tensor() if isinstance(v, Tensor) and is_distributed(v) else v, value)
 
 
+def pass_outputs(value: Any, mesh: DeviceMesh) -> Any:
+    """Returns a nested value whose tensors are outputs of the mesh's pass: backward fails on no rank, or on all."""
+    return tree_map(
+        lambda v: own(check(_core.bind_DTensorPassOutput(v._h, mesh._h))) if isinstance(v, Tensor) else v, value
+    )
+
+
+def watch_passes(mesh: DeviceMesh, leaves: list[Tensor]) -> None:
+    """Makes parameters and buffers lose their gradients, and be as before, when a pass over the mesh has failed."""
+    handles = array("q", [t._h for t in leaves])
+    check(_core.bind_DTensorWatchPasses(mesh._h, address(handles), len(handles)))
+
+
 def own_distributed(handle: int) -> DTensor:
     """Returns the distributed tensor of a handle."""
     return cast("DTensor", own(handle))

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from plait.distributed.fsdp._module import swap_class
+from plait.distributed._swap import swap_class
 from plait.distributed.fsdp.wrap import as_policy, lambda_auto_wrap_policy
 from plait.nn.modules.module import Module
 from plait.utils.checkpoint import checkpoint

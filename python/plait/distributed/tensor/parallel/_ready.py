@@ -47,7 +47,7 @@ class _Heads(ParallelStyle):
         return module
 
 
-def ready_plan(model: Module, *, sequence: bool = False) -> dict[str, ParallelStyle]:
+def ready_plan(model: Module, *, sequence: bool = False, pieces: int = 1) -> dict[str, ParallelStyle]:
     """Returns a plan for `parallelize_module` of a model whose layers have the usual names.
 
     In each block, which has a number in its name such as "layers.3", it divides the layers that make heads and hidden
@@ -63,14 +63,16 @@ def ready_plan(model: Module, *, sequence: bool = False) -> dict[str, ParallelSt
         model: the model
         sequence: between the layers that are divided, divide the sequence, dimension 1, too: norms and what is added up
             there work on a part of it. A reduce-scatter and an all-gather take the place of each all-reduce
+        pieces: the divided layers of blocks work on this many pieces of a batch, so that the exchange of one runs
+            beside the product of another: more, smaller collectives
 
     Raises:
         ValueError: if no layer has a known name.
     """
     whole, part = Replicate(), Shard(1) if sequence else None
-    column = ColwiseParallel(use_local_output=False)
-    row = RowwiseParallel(input_layouts=whole, output_layouts=part, use_local_output=not sequence)
-    heads, norm = _Heads(), _Norm()
+    column = ColwiseParallel(use_local_output=False, pieces=pieces)
+    row = RowwiseParallel(input_layouts=whole, output_layouts=part, use_local_output=not sequence, pieces=pieces)
+    scores, heads, norm = ColwiseParallel(use_local_output=False), _Heads(), _Norm()
     plan: dict[str, ParallelStyle] = {}
     for name, m in model.named_modules():
         parts = name.split(".")
@@ -95,7 +97,7 @@ def ready_plan(model: Module, *, sequence: bool = False) -> dict[str, ParallelSt
         )
     for table, head in _vocabulary(model):
         plan[table] = RowwiseParallel(output_layouts=part, use_local_output=not sequence)
-        plan[head] = column
+        plan[head] = scores
     return _shortened(model, plan)
 
 

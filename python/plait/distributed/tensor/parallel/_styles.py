@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
 
+from plait._engine.rank import here
 from plait._modes import is_grad_enabled
+from plait._ops.joining import cat
+from plait._ops.view import narrow
 from plait._tensor import Tensor
+from plait.distributed._swap import swap_class
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._dtensor import DTensor
 from plait.distributed.tensor._modules import distribute_parameters
 from plait.distributed.tensor._placements import Placement, Replicate, Shard
 from plait.nn import Embedding, Linear, Module
+
+Made = TypeVar("Made")
 
 
 def described(value: Any) -> str:
@@ -66,7 +73,7 @@ class _Made:
 
     def __init__(self, of: Tensor | None = None, state: Any = None) -> None:
         self.of, self.state = None if of is None else ref(of), state
-        self.made: dict[Any, DTensor] = {}
+        self.made: dict[Any, Any] = {}
 
     def __deepcopy__(self, memo: Any) -> _Made:
         return _Made()
@@ -75,11 +82,11 @@ class _Made:
         return _Made, ()
 
 
-def _once(x: Tensor, what: Any, make: Callable[[], DTensor]) -> DTensor:
-    """Returns what `make` makes of x, and the same again as long as x is as it was."""
+def _once(x: Tensor, what: Any, make: Callable[[], Made]) -> Made:
+    """Returns what `make` makes of x, and the same again in one pass of a model, as long as x is as it was."""
     if x.is_inference():
         return make()
-    state = x._version, x.requires_grad, is_grad_enabled()
+    state = x._version, x.requires_grad, is_grad_enabled(), here().passes
     seen = x.__dict__.get("_made")
     if not isinstance(seen, _Made) or seen.of is None or seen.of() is not x or seen.state != state:
         seen = x.__dict__["_made"] = _Made(x, state)
@@ -99,20 +106,54 @@ def linear_dims(module: Module) -> tuple[int, int] | None:
     return (0, 1) if type(module).__name__ == "Conv1D" and weight is not None and weight.dim() == 2 else None
 
 
+class _InPieces:
+    """A layer that works on pieces of its input, so that the exchange of one runs beside the product of another."""
+
+    _pieces: tuple[int, Placement, Placement]  # how many, and how the inputs and outputs of the product lie
+
+    def forward(self, input: Any) -> Any:
+        """Returns what the layer makes of a tensor."""
+        pieces, takes, gives = self._pieces
+        layer: Any = super()
+        if (dim := _undivided(input, takes, gives)) is None:
+            return _laid(layer.forward(_laid(input, takes)), gives)
+        parts = _once(input, ("pieces", pieces, dim), lambda: _cut(input, pieces, dim))
+        return cat([_laid(layer.forward(_laid(part, takes)), gives) for part in parts], dim)
+
+
+def _undivided(x: Tensor, *placements: Placement) -> int | None:
+    """Returns the first dimension with several elements, but the last, that a tensor has whole; None without one."""
+    divided = {p.dim % x.dim() for p in (*getattr(x, "placements", ()), *placements) if isinstance(p, Shard)}
+    return next((d for d in range(x.dim() - 1) if d not in divided and x.shape[d] > 1), None)
+
+
+def _cut(x: Tensor, pieces: int, dim: int) -> list[Tensor]:
+    """Returns a tensor in pieces along a dimension, of sizes that differ by at most one."""
+    n = x.shape[dim]
+    ends = [n * i // pieces for i in range(pieces + 1)]
+    return [narrow(x, dim, a, b - a) for a, b in itertools.pairwise(ends) if b > a]
+
+
 class _Layer(ParallelStyle):
     """A layer with one input and one output."""
 
-    def __init__(self, takes: Placement | None, gives: Placement, local_output: bool) -> None:
-        self._takes, self._gives, self._local_output = takes, gives, local_output
+    def __init__(self, takes: Placement | None, gives: Placement, local_output: bool, pieces: int = 1) -> None:
+        if isinstance(pieces, bool) or not isinstance(pieces, int) or pieces < 1:
+            raise ValueError(f"{type(self).__name__}: want at least one piece, got pieces={pieces!r}")
+        self._takes, self._gives, self._local_output, self._pieces = takes, gives, local_output, pieces
 
     def _hook(self, module: Module, mesh: DeviceMesh, works_on: Placement) -> Module:
         takes = self._takes or works_on
         dims, weight = linear_dims(module), module._parameters.get("weight")
         features = None if dims is None or weight is None else weight.shape[dims[0]]
+        in_pieces = self._pieces > 1 and dims is not None
+        if in_pieces:
+            module.__dict__["_pieces"] = self._pieces, works_on, self._gives
+            swap_class(module, _InPieces)
 
         def before(module: Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
             def laid(x: Any) -> Any:
-                return _laid(_distributed(x, mesh, takes, features), works_on)
+                return _laid(_distributed(x, mesh, takes, features), None if in_pieces else works_on)
 
             if inputs:
                 return (laid(inputs[0]), *inputs[1:]), named
@@ -135,6 +176,8 @@ class ColwiseParallel(_Layer):
         input_layouts: how an ordinary input lies; replicated by default
         output_layouts: how the output lies; divided along the last dimension by default
         use_local_output: give the calling rank's part as an ordinary tensor
+        pieces: a Linear works on this many pieces of its input, so that the exchange of one runs beside the product of
+            another. They are cut along the first dimension that is whole on each rank, but not the last
     """
 
     def __init__(
@@ -143,8 +186,9 @@ class ColwiseParallel(_Layer):
         input_layouts: Placement | None = None,
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
+        pieces: int = 1,
     ) -> None:
-        super().__init__(input_layouts, output_layouts or Shard(-1), use_local_output)
+        super().__init__(input_layouts, output_layouts or Shard(-1), use_local_output, pieces)
 
     def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
         dims = linear_dims(module)
@@ -162,6 +206,8 @@ class RowwiseParallel(_Layer):
         input_layouts: how an ordinary input lies; along the last dimension by default, an Embedding's replicated
         output_layouts: how the output lies; replicated by default. `Shard(1)` reduces and scatters a sequence
         use_local_output: give the calling rank's part as an ordinary tensor
+        pieces: a Linear works on this many pieces of its input, so that the exchange of one runs beside the product of
+            another. They are cut along the first dimension that is whole on each rank, but not the last
     """
 
     def __init__(
@@ -170,8 +216,9 @@ class RowwiseParallel(_Layer):
         input_layouts: Placement | None = None,
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
+        pieces: int = 1,
     ) -> None:
-        super().__init__(input_layouts, output_layouts or Replicate(), use_local_output)
+        super().__init__(input_layouts, output_layouts or Replicate(), use_local_output, pieces)
 
     def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
         if isinstance(module, Embedding):
