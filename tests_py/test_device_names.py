@@ -117,6 +117,10 @@ def test_tensors_say_what_the_program_said(word: str) -> None:
         with plait.random.fork_rng(devices=[0]), plait.random.fork_rng(device_type="cuda"):
             plait.rand(2, device="gpu")
         assert plait.accelerator.current_accelerator().type == plait.cuda.Stream().device.type == want
+        with plait.accelerator.device_index(None), plait.accelerator.device_index(1):
+            assert plait.cuda.current_device() == 1
+            assert plait.zeros(1).device.type == "cpu"  # only names of GPUs mean another one
+        assert plait.cuda.current_device() == 0
         file = io.BytesIO()
         plait.save({{"x": x.detach(), "on": x.device}}, file)
         for where in (None, "cuda:0", "gpu:0", 0, {{"cuda:0": "gpu:0"}}, {{"gpu:0": "cuda:0"}}, plait.device("cuda")):

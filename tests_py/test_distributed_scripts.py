@@ -13,6 +13,7 @@ from plait import nn
 from plait.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from plait.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    _init_optim_state,
     get_model_state_dict,
     get_optimizer_state_dict,
     get_state_dict,
@@ -27,6 +28,7 @@ from plait.distributed.fsdp.fully_sharded_data_parallel import BackwardPrefetch,
 from plait.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from plait.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 from plait.distributed.pipelining.stage import PipelineStage
+from plait.distributed.tensor import DTensor, distribute_tensor
 from plait.nn.parallel import DistributedDataParallel
 from plait.utils.data import DataLoader, TensorDataset
 from plait.utils.data.distributed import DistributedSampler
@@ -156,6 +158,10 @@ def train(model, opt, rank, world, steps, losses):
             losses.append(loss.item())
 
 
+def placed(whole, like):
+    return distribute_tensor(whole, like.device_mesh, like.placements)
+
+
 def fsdp2(rank, world, folder, steps, resume, precision, losses):
     dist.init_process_group(backend="nccl", rank=rank, world_size=world)
     torch.manual_seed(0)
@@ -177,6 +183,16 @@ def fsdp2(rank, world, folder, steps, resume, precision, losses):
         files = [torch.load(folder / f"{n}.pt", weights_only=True) if rank == 0 else {} for n in ("model", "optim")]
         set_model_state_dict(model, files[0], options=full)
         set_optimizer_state_dict(model, opt, files[1], options=full)
+    elif resume == "by hand":
+        whole, saved = (torch.load(folder / f"hand_{n}.pt", weights_only=True) for n in ("model", "optim"))
+        parts = {n: nn.Parameter(placed(whole[n], p)) for n, p in model.state_dict().items()}
+        model.load_state_dict(parts, strict=False, assign=True)
+        _init_optim_state(opt)
+        mine = opt.state_dict()
+        for number, values in mine["state"].items():
+            for key, value in values.items():
+                values[key] = placed(saved[number][key], value) if isinstance(value, DTensor) else saved[number][key]
+        opt.load_state_dict(mine)
     elif resume == "sharded":
         dcp.load({"app": AppState(model, opt)}, checkpoint_id=folder / "sharded")
     train(model, opt, rank, world, steps, losses)
@@ -186,6 +202,14 @@ def fsdp2(rank, world, folder, steps, resume, precision, losses):
         if rank == 0:
             for name, state in zip(("model", "optim"), states, strict=True):
                 torch.save(state, folder / f"{name}.pt")
+        whole = {n: p.full_tensor() for n, p in model.state_dict().items()}
+        saved = {
+            number: {k: v.full_tensor() if isinstance(v, DTensor) else v for k, v in values.items()}
+            for number, values in opt.state_dict()["state"].items()
+        }
+        if rank == 0:
+            torch.save(whole, folder / "hand_model.pt")
+            torch.save(saved, folder / "hand_optim.pt")
         dcp.save({"app": AppState(model, opt)}, checkpoint_id=folder / "sharded")
     dist.destroy_process_group()
 
@@ -199,7 +223,7 @@ def test_fully_shard_with_checkpoints(tmp_path, precision):
     mp.spawn(fsdp2, args=(2, tmp_path, range(2), None, precision, parts), nprocs=2)
     assert parts == straight[:2]
     for world in (2, 3):
-        for resume in ("full", "sharded"):
+        for resume in ("full", "sharded", "by hand"):
             got = []
             mp.spawn(fsdp2, args=(world, tmp_path, range(2, 4), resume, precision, got), nprocs=world)
             assert got == pytest.approx(straight[2:], rel=1e-2 if precision else 1e-5 if world == 3 else 0)

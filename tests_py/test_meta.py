@@ -150,6 +150,24 @@ def test_no_rank_holds_the_whole():
     on_ranks(4, run)
 
 
+def test_to_empty_moves_a_divided_model():
+    def run(rank):
+        with plait.device("meta"):
+            m = nn.Sequential(nn.Embedding(6, 4), nn.Linear(4, 2))
+        fully_shard(m[1])
+        fully_shard(m)
+        here = m[1].weight.device
+        m.to_empty(device="cpu")
+        assert {p.device for p in m.parameters()} == {here}
+        other = plait.device("cpu", 2 + rank)
+        m.to_empty(device=other)
+        assert {p.to_local().device for p in m.parameters()} == {other}
+        m(plait.tensor([1, 5], device=other)).sum().backward()
+        assert {p.grad.to_local().device for p in m.parameters()} == {other}
+
+    on_ranks(2, run)
+
+
 def test_initialisers_of_divided_parameters():
     initialisers = (
         nn.init.xavier_normal_,

@@ -1,5 +1,6 @@
 """Modules and names that libraries import, with something behind them or an error for those who use them."""
 
+import re
 import typing
 
 import numpy as np
@@ -14,7 +15,7 @@ from plait.distributions import constraints
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("fx", "symbolic_trace"), ("hub", "load_state_dict_from_url"), ("library", "Library"),
+        ("fx", "symbolic_trace"), ("hub", "download_url_to_file"), ("library", "Library"),
         ("overrides", "handle_torch_function"), ("cuda", "CUDAGraph"), ("multiprocessing", "SimpleQueue"),
     ],
 )  # fmt: skip
@@ -49,6 +50,21 @@ def test_folders_of_weights(monkeypatch, tmp_path):
     monkeypatch.setattr(plait.hub, "_dir", None)
     plait.hub.set_dir(tmp_path)
     assert plait.hub.get_dir() == str(tmp_path)
+
+
+def test_weights_that_have_been_fetched_are_loaded(monkeypatch, tmp_path):
+    monkeypatch.setattr(plait.hub, "_dir", str(tmp_path))
+    url = "https://weights.example/models/net-0a1b2c3d.pth?download=1"
+    with pytest.raises(NotImplementedError, match=rf"fetch {re.escape(url)} .* keep it as .*net-0a1b2c3d\.pth"):
+        plait.hub.load_state_dict_from_url(url)
+    (tmp_path / "checkpoints").mkdir()
+    layer, other = nn.Linear(2, 3), nn.Linear(2, 3)
+    plait.save(layer.state_dict(), tmp_path / "checkpoints" / "net-0a1b2c3d.pth")
+    other.load_state_dict(plait.hub.load_state_dict_from_url(url, progress=False, check_hash=True))
+    assert other.weight.tolist() == layer.weight.tolist()
+    plait.save({"bias": layer.bias}, tmp_path / "mine.pth")
+    got = plait.hub.load_state_dict_from_url(url, tmp_path, "cpu", file_name="mine.pth", weights_only=True)
+    assert got["bias"].tolist() == layer.bias.tolist()
 
 
 def test_dtypes_that_are_not_there():

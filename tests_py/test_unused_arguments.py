@@ -86,8 +86,6 @@ PLACES = {
     "distributed/_objects.py send_object_list device": "objects stay in memory",
     "distributed/_objects.py send_object_list use_batch": "objects stay in memory",
     "distributed/checkpoint/filesystem.py async_save async_checkpointer_type": "ranks are threads",
-    "distributed/fsdp/_module.py FSDPModule.to_empty device": "dividing has given the parts memory",
-    "distributed/fsdp/_module.py FSDPModule.to_empty recurse": "dividing has given the parts memory",
     "distributed/fsdp/_states.py StateMethods.scatter_full_optim_state_dict optim": "parameters are found by name",
     "distributed/fsdp/_states.py StateMethods.scatter_full_optim_state_dict optim_input": "as above",
     "distributed/fsdp/_states.py StateMethods.shard_full_optim_state_dict args": "as above",

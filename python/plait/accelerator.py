@@ -12,6 +12,7 @@ __all__ = [
     "current_device_index",
     "current_stream",
     "device_count",
+    "device_index",
     "empty_cache",
     "is_available",
     "max_memory_allocated",
@@ -43,3 +44,25 @@ def current_accelerator(check_available: bool = False) -> _device | None:
 def set_device_index(device: DeviceLike) -> None:
     """Chooses the GPU that a device without an index means on the calling rank."""
     _cuda.set_device(device)
+
+
+class device_index:  # noqa: N801
+    """A context manager: the GPU that a device without an index means inside, on the calling rank.
+
+    Args:
+        device: its index, or None for the one that is current anyway
+    """
+
+    def __init__(self, device: int | None, /) -> None:
+        self._index = device
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        self._before.append(current_device_index())
+        if self._index is not None:
+            set_device_index(self._index)
+
+    def __exit__(self, *raised: object) -> None:
+        before = self._before.pop()
+        if self._index is not None:
+            set_device_index(before)

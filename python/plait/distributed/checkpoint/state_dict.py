@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plait import _ops
 from plait._device import device
 from plait._modes import no_grad
 from plait._tensor import Tensor
@@ -244,6 +245,23 @@ def set_state_dict(
     keys = set_model_state_dict(model, model_state_dict, options=options)
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return keys
+
+
+def _init_optim_state(optim: Optimizer) -> None:
+    """Makes an optimizer's state by a step that changes nothing, unless there is a state or a gradient already."""
+    params = [p for group in optim.param_groups for p in group["params"]]
+    if optim.state or any(p.grad is not None for p in params):
+        return
+    rates = [group["lr"] for group in optim.param_groups]
+    for p in params:
+        if p.requires_grad:
+            p.grad = _ops.zeros_like(p)
+    for group in optim.param_groups:
+        group["lr"] = _ops.zeros_like(group["lr"]) if isinstance(group["lr"], Tensor) else 0.0
+    optim.step()
+    for group, rate in zip(optim.param_groups, rates, strict=True):
+        group["lr"] = rate
+    optim.zero_grad()
 
 
 def _apply_options(model: Module, state: dict[str, Any], o: StateDictOptions) -> dict[str, Any]:

@@ -401,8 +401,8 @@ class FSDPModule(Module):
         return self
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
-        """Returns self: sharding has already given the tensors of a module on the meta device memory and values."""
-        return self
+        """Moves the module to a device. Sharding has already given tensors of the meta device memory and values."""
+        return self._apply(lambda t: t.to(device), recurse)
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise TypeError(f"{type(self).__name__} belongs to its rank and cannot be copied; copy the module before")
