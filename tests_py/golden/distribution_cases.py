@@ -20,6 +20,12 @@ CASES = {
     "Kumaraswamy": ("Kumaraswamy(t(0.5, 3), t(2, 1.5))", [0.1, 0.7]),
     "Laplace": ("Laplace(t(0.5, -1), t(1, 2))", [3.0, -4.0]),
     "LogNormal": ("LogNormal(t(0.5, -1), t(1, 0.5))", [3.0, 0.4]),
+    "LKJCholesky": ("LKJCholesky(3, t(0.5, 2))", [[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [-0.36, 0.48, 0.8]]),
+    "LogisticNormal": ("LogisticNormal(t([0, 1], [2, -1]), t([1, 2], [1, 0.5]))", [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]),
+    "LowRankMultivariateNormal": (
+        "LowRankMultivariateNormal(t([0, 1, 2], [1, -1, 0]), t([1, 0.5], [0, 2], [-1, 1]), t(1, 2, 0.5))",
+        [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]],
+    ),
     "MixtureSameFamily": (
         "MixtureSameFamily(D.Categorical(t([1, 2, 1], [1, 1, 3])), D.Normal(t([0, 1, 5], [1, 2, -4]), t(1, 2, 0.5)))",
         [0.7, -3.5],
@@ -32,6 +38,7 @@ CASES = {
     "NegativeBinomial": ("NegativeBinomial(t(3, 2.5), t(0.25, 0.8))", [2.0, 7.0]),
     "Normal": ("Normal(t(0.5, -1), t(1, 2))", [3.0, -4.0]),
     "OneHotCategorical": ("OneHotCategorical(t([1, 2, 1], [1, 1, 3]))", [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+    "MultivariateNormal": ("MultivariateNormal(t(0, 1), t([1, 0.5], [0.5, 2]))", [[0.2, 0.3], [0.6, -1.3]]),
     "Pareto": ("Pareto(t(1, 2), t(3.5, 2.25))", [3.0, 2.5]),
     "Poisson": ("Poisson(t(0.5, 20))", [2.0, 17.0]),
     "RelaxedBernoulli": ("RelaxedBernoulli(t(0.7), t(0.25, 0.8))", [0.3, 0.9]),
@@ -40,16 +47,27 @@ CASES = {
         [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]],
     ),
     "StudentT": ("StudentT(t(1.5, 5, 0.5), t(0.5, -1, 0), t(1, 2, 1))", [3.0, -4.0, 0.5]),
+    "TransformedDistribution": (
+        "TransformedDistribution(D.Gamma(t(2, 3), t(1, 0.5)), [D.transforms.PowerTransform(t(-0.5)), "
+        "D.AffineTransform(1.0, 2.0)])",
+        [3.0, 2.5],
+    ),
+    "TransformedDistribution of vectors": (
+        "TransformedDistribution(D.Normal(t([0, 1], [2, 3]), t([1, 2], [1, 1])), "
+        "[D.transforms.StickBreakingTransform(), D.AffineTransform(t(0, 1, 2), t(1, -2, 3))])",
+        [[0.2, 0.4, 3.5], [0.6, 0.4, 2.3]],
+    ),
     "Uniform": ("Uniform(t(0.25, 1.5), t(0.75, 2))", [0.5, 1.6]),
     "VonMises": ("VonMises(t(0.5, -1), t(0.7, 30))", [3.0, -1.2]),
+    "Wishart": ("Wishart(t(3, 5.5), t([1, 0.5], [0.5, 2]))", [[2.0, 0.5], [0.5, 3.0]]),
     "Weibull": ("Weibull(t(1, 2), t(0.7, 3))", [0.4, 2.5]),
 }
 
 # Of each kind, those whose divergences from one another are kept; and others of the same family.
 PAIRED = [
     "Bernoulli", "Beta", "Binomial", "Cauchy", "ContinuousBernoulli of two", "Dirichlet", "Exponential", "Gamma",
-    "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "OneHotCategorical", "Pareto", "Poisson",
-    "Uniform",
+    "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "LowRankMultivariateNormal", "Normal",
+    "OneHotCategorical", "Pareto", "Poisson", "Uniform",
 ]  # fmt: skip
 OTHERS = {
     "Bernoulli": "Bernoulli(t(0.5, 0.9))",
@@ -65,6 +83,7 @@ OTHERS = {
     "HalfNormal": "HalfNormal(t(2, 3))",
     "Laplace": "Laplace(t(1, 1), t(0.5, 3))",
     "LogNormal": "LogNormal(t(1, 1), t(0.5, 3))",
+    "LowRankMultivariateNormal": "MultivariateNormal(t([0, 1, 2], [1, -1, 0]), t([2, 1, 0], [1, 3, 0.5], [0, 0.5, 1]))",
     "Normal": "Normal(t(1, 1), t(0.5, 3))",
     "OneHotCategorical": "OneHotCategorical(t([3, 2, 1], [1, 2, 3]))",
     "Pareto": "Pareto(t(0.5, 3), t(1.5, 2.5))",
@@ -72,6 +91,40 @@ OTHERS = {
     "Uniform": "Uniform(t(-1, 0.5), t(3, 2.5))",
 }
 MORE = {"ContinuousBernoulli of two": "ContinuousBernoulli(t(0.2, 0.7))"}
+
+
+# Transforms, as expressions of T too, the module of them; and values that they take.
+TRANSFORMS = {
+    "AbsTransform": ("T.AbsTransform()", [0.5, -2.0]),
+    "AffineTransform of vectors": ("T.AffineTransform(t(1, 2), t(-2, 3), event_dim=1)", [[0.5, -2.0], [1.0, 0.0]]),
+    "CatTransform": (
+        "T.CatTransform([T.ExpTransform(), T.TanhTransform()], 1, [2, 1])",
+        [[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]],
+    ),
+    "CatTransform of vectors": (
+        "T.CatTransform([T.IndependentTransform(T.ExpTransform(), 1), T.AffineTransform(1.0, 2.0)], -1, [2, 1])",
+        [[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]],
+    ),
+    "ComposeTransform": (
+        "T.ComposeTransform([T.ExpTransform(), T.StickBreakingTransform(), T.AffineTransform(1.0, 2.0)])",
+        [[0.5, -1.0], [0.1, 0.2]],
+    ),
+    "CorrCholeskyTransform": ("T.CorrCholeskyTransform()", [[0.5, -1.0, 0.3], [0.1, 0.2, -0.7]]),
+    "CumulativeDistributionTransform": ("T.CumulativeDistributionTransform(D.Normal(t(0.5), t(2)))", [0.5, -2.0]),
+    "ExpTransform": ("T.ExpTransform()", [0.5, -2.0]),
+    "IndependentTransform": ("T.IndependentTransform(T.ExpTransform(), 1)", [[0.5, -2.0], [1.0, 0.0]]),
+    "LowerCholeskyTransform": ("T.LowerCholeskyTransform()", [[0.5, 9.0], [1.0, -0.5]]),
+    "PositiveDefiniteTransform": ("T.PositiveDefiniteTransform()", [[0.5, 9.0], [1.0, -0.5]]),
+    "PowerTransform": ("T.PowerTransform(t(2, -0.5))", [0.5, 3.0]),
+    "ReshapeTransform": ("T.ReshapeTransform((4,), (2, 2))", [[1.0, 2.0, 3.0, 4.0]]),
+    "SigmoidTransform": ("T.SigmoidTransform()", [0.5, -2.0]),
+    "SoftmaxTransform": ("T.SoftmaxTransform()", [[0.5, -2.0, 1.0]]),
+    "SoftplusTransform": ("T.SoftplusTransform()", [0.5, -2.0]),
+    "StackTransform": ("T.StackTransform([T.ExpTransform(), T.TanhTransform()], -1)", [[0.5, -1.0], [0.1, 0.2]]),
+    "StickBreakingTransform": ("T.StickBreakingTransform()", [[0.5, -1.0, 0.3], [0.1, 0.2, -0.7]]),
+    "TanhTransform": ("T.TanhTransform()", [0.5, -2.0]),
+    "identity_transform": ("T.identity_transform", [0.5, -2.0]),
+}
 
 
 def made(of, expression, tensor):

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from distribution_cases import CASES, OTHERS, PAIRED, expression, made
+from distribution_cases import CASES, OTHERS, PAIRED, TRANSFORMS, expression, made
 
 f64 = partial(torch.tensor, dtype=torch.float64)
 PROBABILITIES = (0.1, 0.6)
@@ -36,6 +36,19 @@ def facts(name):
     return found
 
 
+def transformed(name):
+    """Returns what PyTorch says of a transform at some values."""
+    kind, values = TRANSFORMS[name]
+    f = eval(kind, {"T": torch.distributions.transforms, "D": torch.distributions, "t": lambda *v: f64(list(v))})
+    x = f64(values)
+    y = f(x)
+    return {
+        "y": y.tolist(),
+        "slope": said(lambda: f.log_abs_det_jacobian(x, y)),
+        "shape": list(f.forward_shape(x.shape)),
+    }
+
+
 def main():
     """Writes the file."""
     pairs = {}
@@ -47,6 +60,7 @@ def main():
             if kept is not None:
                 pairs[f"{p} | {q}"] = kept
     found = {"distributions": {name: facts(name) for name in CASES}, "divergences": pairs}
+    found["transforms"] = {name: transformed(name) for name in TRANSFORMS}
     Path(__file__).with_name("distributions.json").write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -198,3 +198,35 @@ class Elementwise(Distribution):
 
     def _parameters(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in self._names}
+
+
+class ExponentialFamily(Distribution):
+    """The base of families with densities exp(t(x) . theta - F(theta) + k(x)), whose entropies follow from F.
+
+    Subclasses have `_natural_params`, a tuple of tensors theta; `_log_normalizer`, F of these; and
+    `_mean_carrier_measure`, the mean of k(x). The families of this package have formulas of their own.
+    """
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        raise NotImplementedError(f"{type(self).__name__} has no _natural_params")
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no _log_normalizer")
+
+    @property
+    def _mean_carrier_measure(self) -> Tensor | float:
+        raise NotImplementedError(f"{type(self).__name__} has no _mean_carrier_measure")
+
+    def _normalizer(self) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, ...]]:
+        """Returns theta, F and its derivatives."""
+        theta = tuple(p if p.requires_grad else p.detach().requires_grad_() for p in self._natural_params)
+        with plait.enable_grad():
+            log = self._log_normalizer(*theta)
+            return theta, log, plait.autograd.grad(log.sum(), theta, create_graph=True)
+
+    def entropy(self) -> Tensor:
+        theta, log, means = self._normalizer()
+        for p, mean in zip(theta, means, strict=True):
+            log = log - (p * mean).reshape(*self._batch_shape, -1).sum(-1)
+        return log - self._mean_carrier_measure

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 
 from plait import Tensor
 from plait.distributions._distribution import Distribution
-
-
-def sum_last(t: Tensor, n: int) -> Tensor:
-    """Returns the sum over the last n dimensions."""
-    return t.sum(tuple(range(-n, 0))) if n else t
+from plait.distributions.transforms import sum_last
 
 
 class Independent(Distribution):

@@ -11,13 +11,14 @@ from plait import Tensor
 from plait.distributions._continuous import Exponential, Laplace, Normal, Uniform
 from plait.distributions._counts import Binomial, Geometric, Poisson
 from plait.distributions._discrete import Bernoulli, Categorical
-from plait.distributions._distribution import Distribution
+from plait.distributions._distribution import Distribution, ExponentialFamily
 from plait.distributions._gamma import Beta, Dirichlet, Gamma
-from plait.distributions._independent import Independent, sum_last
-from plait.distributions._multivariate import MultivariateNormal
+from plait.distributions._independent import Independent
+from plait.distributions._multivariate import LowRankMultivariateNormal, MultivariateNormal
 from plait.distributions._relaxed import ContinuousBernoulli
 from plait.distributions._tails import EULER, Cauchy, Gumbel, HalfNormal, Pareto
 from plait.distributions._transformed import LogNormal, TransformedDistribution
+from plait.distributions.transforms import sum_last
 
 Divergence = Callable[[Any, Any], Tensor]
 _known: dict[tuple[type, type], Divergence] = {}
@@ -194,3 +195,25 @@ def _binomial(p: Binomial, q: Binomial) -> Tensor:
         raise NotImplementedError("kl_divergence: Binomial of fewer trials than the other one has")
     one = _bernoulli(Bernoulli(p.probs, validate_args=False), Bernoulli(q.probs, validate_args=False))
     return plait.where(p.total_count > q.total_count, math.inf, p.total_count * one)
+
+
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+def _low_rank(p: Any, q: Any) -> Tensor:
+    p, q = (MultivariateNormal(d.loc, scale_tril=d.scale_tril, validate_args=False) for d in (p, q))
+    return _multivariate(p, q)
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _families(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
+    if type(p) is not type(q):
+        raise NotImplementedError(
+            f"kl_divergence: no function for {type(p).__name__} from {type(q).__name__}; register_kl adds one"
+        )
+    theta, log, means = p._normalizer()
+    other = q._natural_params
+    value = q._log_normalizer(*other) - log
+    for a, b, mean in zip(theta, other, means, strict=True):
+        value = value - ((b - a) * mean).reshape(*value.shape, -1).sum(-1)
+    return value

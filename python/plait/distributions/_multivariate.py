@@ -103,3 +103,98 @@ class MultivariateNormal(Distribution):
 
     def _parameters(self) -> dict[str, Tensor]:
         return {"loc": self.loc, "scale_tril": self.scale_tril}
+
+
+class LowRankMultivariateNormal(Distribution):
+    """The normal distribution of vectors with the covariances cov_factor cov_factor^T + diag(cov_diag).
+
+    Args:
+        loc: the mean, [..., n]
+        cov_factor: [..., n, k], where k is less than n for what this is for
+        cov_diag: [..., n], positive
+        validate_args: whether parameters and values are checked
+    """
+
+    has_rsample = True
+
+    def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
+        n = loc.shape[-1] if loc.ndim else 0
+        if loc.ndim < 1 or cov_factor.ndim < 2 or cov_factor.shape[-2] != n or tuple(cov_diag.shape[-1:]) != (n,):
+            raise ValueError(
+                "LowRankMultivariateNormal: want loc [..., n], cov_factor [..., n, k] and cov_diag [..., n], "
+                f"got {list(loc.shape)}, {list(cov_factor.shape)} and {list(cov_diag.shape)}"
+            )
+        shapes = tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])
+        batch = plait.broadcast_shapes(*shapes)
+        self.loc, self.cov_diag = loc.expand(*batch, n), cov_diag.expand(*batch, n)
+        self.cov_factor = cov_factor.expand(*batch, n, cov_factor.shape[-1])
+        super().__init__(batch, (n,), validate_args)
+        self._check("cov_diag", self.cov_diag, self.cov_diag > 0, "positive")
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """The covariances of elements."""
+        return self.cov_factor @ self.cov_factor.mT + self.cov_diag.diag_embed()
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariances."""
+        half = plait.linalg.solve_triangular(self._small(), self._scaled(), upper=False)
+        return (1 / self.cov_diag).diag_embed() - half.mT @ half
+
+    @property
+    def scale_tril(self) -> Tensor:
+        """The lower Cholesky factor of the covariances."""
+        return plait.linalg.cholesky(self.covariance_matrix)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return self.cov_factor.square().sum(-1) + self.cov_diag
+
+    def _scaled(self) -> Tensor:
+        """Returns cov_factor^T / cov_diag, [..., k, n]."""
+        return self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
+
+    def _small(self) -> Tensor:
+        """Returns the Cholesky factor of 1 + cov_factor^T cov_factor / cov_diag, [..., k, k]."""
+        inner = self._scaled() @ self.cov_factor
+        return plait.linalg.cholesky(inner + plait.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device))
+
+    def _half_log_det(self) -> Tensor:
+        """Returns half the logarithm of the determinant of the covariances."""
+        return self._small().diagonal(dim1=-2, dim2=-1).log().sum(-1) + self.cov_diag.log().sum(-1) / 2
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape, like = self._extended_shape(sample_shape), self.loc
+        low = plait.randn((*shape[:-1], self.cov_factor.shape[-1]), dtype=like.dtype, device=like.device)
+        each = plait.randn(shape, dtype=like.dtype, device=like.device)
+        return self.loc + (self.cov_factor @ low.unsqueeze(-1)).squeeze(-1) + self.cov_diag.sqrt() * each
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check_value(value, lambda v: ~v.isnan(), "real")
+        d = value - self.loc
+        low = self._scaled() @ d.unsqueeze(-1)
+        small = self._small()
+        z = plait.linalg.solve_triangular(small.expand(*low.shape[:-2], *small.shape[-2:]), low, upper=False)
+        distance = (d.square() / self.cov_diag).sum(-1) - z.square().sum((-2, -1))
+        return -(distance + self.loc.shape[-1] * math.log(2 * math.pi)) / 2 - self._half_log_det()
+
+    def entropy(self) -> Tensor:
+        return self.loc.shape[-1] * (1 + math.log(2 * math.pi)) / 2 + self._half_log_det()
+
+    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+        n, k = self.cov_factor.shape[-2:]
+        factor = self.cov_factor.expand(*batch_shape, n, k)
+        diagonal = self.cov_diag.expand(*batch_shape, n)
+        return LowRankMultivariateNormal(self.loc.expand(*batch_shape, n), factor, diagonal, validate_args=False)
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {"loc": self.loc, "cov_factor": self.cov_factor, "cov_diag": self.cov_diag}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from plait import Tensor
 from plait.distributions._continuous import Normal
 from plait.distributions._distribution import Distribution
-from plait.distributions._independent import sum_last
-from plait.distributions.transforms import ComposeTransform, ExpTransform, Transform
+from plait.distributions._independent import Independent
+from plait.distributions.transforms import ComposeTransform, ExpTransform, StickBreakingTransform, Transform, sum_last
 
 
 class TransformedDistribution(Distribution):
@@ -21,12 +21,24 @@ class TransformedDistribution(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
+        whole = ComposeTransform(self.transforms)
         before = base_distribution.batch_shape + base_distribution.event_shape
-        shape = ComposeTransform(self.transforms).forward_shape(before)
-        if shape != before:  # a draw for each of the transforms' parameters
-            base_distribution = base_distribution.expand(shape[: len(shape) - len(base_distribution.event_shape)])
+        events = len(base_distribution.event_shape)
+        if len(before) < whole.domain.event_dim:
+            raise ValueError(
+                f"{type(self).__name__}: the transforms want draws of at least {whole.domain.event_dim} dimensions, "
+                f"got shape {list(before)}"
+            )
+        shape = whole.forward_shape(before)
+        wanted = whole.inverse_shape(shape)
+        if wanted != before:  # a draw for each of the transforms' parameters
+            base_distribution = base_distribution.expand(wanted[: len(wanted) - events])
+        if whole.domain.event_dim > events:
+            base_distribution = Independent(base_distribution, whole.domain.event_dim - events)
         self.base_dist = base_distribution
-        super().__init__(base_distribution.batch_shape, base_distribution.event_shape, validate_args)
+        after = max(whole.codomain.event_dim, events + whole.codomain.event_dim - whole.domain.event_dim)
+        cut = len(shape) - after
+        super().__init__(shape[:cut], shape[cut:], validate_args)
         self.has_rsample = base_distribution.has_rsample
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -42,14 +54,15 @@ class TransformedDistribution(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check_value(value)
-        slopes, y = None, value
+        slopes, y, events = None, value, len(self.event_shape)
         for t in reversed(self.transforms):
             x = t.inv(y)
-            slope = t.log_abs_det_jacobian(x, y)
+            events += t.domain.event_dim - t.codomain.event_dim
+            slope = sum_last(t.log_abs_det_jacobian(x, y), events - t.domain.event_dim)
             slopes = slope if slopes is None else slopes + slope
             y = x
-        base = self.base_dist.log_prob(y)
-        return base if slopes is None else base - sum_last(slopes, len(self.event_shape))
+        base = sum_last(self.base_dist.log_prob(y), events - len(self.base_dist.event_shape))
+        return base if slopes is None else base - slopes
 
     def _rising(self, probability: Tensor) -> Tensor:
         """Returns a probability of at most a value as one of at least it, if the transforms turn the order around."""
@@ -67,7 +80,9 @@ class TransformedDistribution(Distribution):
         return self._through(self.base_dist.icdf(self._rising(value)))
 
     def expand(self, batch_shape: Sequence[int]) -> Distribution:
-        return TransformedDistribution(self.base_dist.expand(batch_shape), self.transforms, validate_args=False)
+        shape = ComposeTransform(self.transforms).inverse_shape((*batch_shape, *self.event_shape))
+        base = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
+        return TransformedDistribution(base, self.transforms, validate_args=False)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_dist}, {self.transforms})"
@@ -104,3 +119,27 @@ class LogNormal(TransformedDistribution):
 
     def expand(self, batch_shape: Sequence[int]) -> Distribution:
         return LogNormal(self.loc.expand(batch_shape), self.scale.expand(batch_shape), validate_args=False)
+
+
+class LogisticNormal(TransformedDistribution):
+    """Shares [..., n + 1] that `StickBreakingTransform` makes of normal variables [..., n] with loc and scale."""
+
+    base_dist: Independent
+
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
+        base: Distribution = Normal(loc, scale, validate_args)
+        super().__init__(base if base.batch_shape else base.expand((1,)), StickBreakingTransform(), validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """The mean of the normal variables."""
+        return self.base_dist.base_dist.mean
+
+    @property
+    def scale(self) -> Tensor:
+        """Their standard deviation."""
+        return self.base_dist.base_dist.stddev
+
+    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+        shape = (*batch_shape, self.loc.shape[-1])
+        return LogisticNormal(self.loc.expand(shape), self.scale.expand(shape), validate_args=False)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import linalg
+from plait._dtype import bool_, finfo
+from plait._ops import cat as join
+from plait._ops import stack as pile
 from plait._tensor import Tensor
 
 __all__ = [
-    "Constraint", "boolean", "greater_than", "greater_than_eq", "half_open_interval", "integer_interval", "interval",
-    "less_than", "lower_cholesky", "lower_triangular", "nonnegative", "nonnegative_integer", "positive",
-    "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector", "simplex",
-    "symmetric", "unit_interval",
+    "Constraint", "boolean", "cat", "corr_cholesky", "greater_than", "greater_than_eq", "half_open_interval",
+    "independent", "integer_interval", "interval", "less_than", "lower_cholesky", "lower_triangular", "nonnegative",
+    "nonnegative_integer", "positive", "positive_definite", "positive_integer", "positive_semidefinite", "real",
+    "real_vector", "simplex", "square", "stack", "symmetric", "unit_interval",
 ]  # fmt: skip
 
 
@@ -71,6 +74,57 @@ def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     )
 
 
+def independent(base_constraint: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
+    """Returns the constraint that a base has for elements, of as many more dimensions together."""
+    n = reinterpreted_batch_ndims
+    if n < 0:
+        raise ValueError(f"independent: want 0 or more dimensions, got {n}")
+    if not n:
+        return base_constraint
+
+    def check(x: Tensor) -> Tensor:
+        right = base_constraint.check(x)
+        return right.reshape(*right.shape[: right.ndim - n], -1).all(-1)
+
+    name = f"IndependentConstraint({base_constraint}, {n})"
+    return Constraint(name, check, base_constraint.event_dim + n, base_constraint.is_discrete)
+
+
+def _joined(cseq: Sequence[Constraint], pieces: Sequence[Tensor], dim: int, together: Callable[..., Tensor]) -> Tensor:
+    """Returns whether pieces fulfil a constraint each, joined along a dimension from the right, or for all together."""
+    most = max((c.event_dim for c in cseq), default=0)
+    right = []
+    for c, piece in zip(cseq, pieces, strict=True):
+        r = c.check(piece)
+        right.append(r.reshape(*r.shape[: r.ndim - (most - c.event_dim)], -1).all(-1) if most > c.event_dim else r)
+    return together(right, dim + most) if dim + most < 0 else pile(right).all(0)
+
+
+def cat(cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> Constraint:
+    """Returns the constraint that the pieces of a tensor along a dimension fulfil one each."""
+    sizes = [1] * len(cseq) if lengths is None else list(lengths)
+    if len(sizes) != len(cseq):
+        raise ValueError(f"cat: want a length for each of {len(cseq)} constraints, got {len(sizes)}")
+
+    def check(x: Tensor) -> Tensor:
+        return _joined(cseq, x.split(sizes, dim), dim if dim < 0 else dim - x.ndim, join)
+
+    most = max((c.event_dim for c in cseq), default=0)
+    return Constraint(f"Cat({list(cseq)}, dim={dim})", check, most, any(c.is_discrete for c in cseq))
+
+
+def stack(cseq: Sequence[Constraint], dim: int = 0) -> Constraint:
+    """Returns the constraint that the slices of a tensor along a dimension fulfil one each."""
+
+    def check(x: Tensor) -> Tensor:
+        return _joined(cseq, x.unbind(dim), dim if dim < 0 else dim - x.ndim, pile)
+
+    most = max((c.event_dim for c in cseq), default=0)
+    if 0 < -dim <= most:  # among the dimensions that belong together
+        most += 1
+    return Constraint(f"Stack({list(cseq)}, dim={dim})", check, most, any(c.is_discrete for c in cseq))
+
+
 def _integers_from(lower_bound: int) -> Constraint:
     name = f"IntegerGreaterThan(lower_bound={lower_bound})"
     return Constraint(name, lambda x: (x % 1 == 0) & (x >= lower_bound), is_discrete=True)
@@ -83,6 +137,15 @@ def _is_symmetric(x: Tensor) -> Tensor:
 
 def _is_simplex(x: Tensor) -> Tensor:
     return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)
+
+
+def _is_square(x: Tensor) -> Tensor:
+    return x.new_full(x.shape[:-2], x.shape[-1] == x.shape[-2], dtype=bool_)
+
+
+def _is_corr_cholesky(x: Tensor) -> Tensor:
+    near = (x.square().sum(-1) - 1).abs() < 10 * x.shape[-1] * finfo(x.dtype).eps
+    return near.all(-1) & lower_cholesky.check(x)
 
 
 real = Constraint("Real()", lambda x: ~x.isnan())
@@ -101,3 +164,5 @@ positive_semidefinite = Constraint(
     "PositiveSemidefinite()", lambda x: _is_symmetric(x) & (linalg.eigvalsh(x) >= 0).all(-1), 2
 )
 positive_definite = Constraint("PositiveDefinite()", lambda x: _is_symmetric(x) & (linalg.cholesky_ex(x).info == 0), 2)
+square = Constraint("Square()", _is_square, 2)
+corr_cholesky = Constraint("CorrCholesky()", _is_corr_cholesky, 2)
