@@ -34,6 +34,11 @@ func plait_vmap_batched(t C.plait_tensor, level C.plait_object) C.plait_tensor {
 	return C.plait_tensor(bind.VmapBatched(int64(t), int64(level)))
 }
 
+//export plait_vmap_draw_below
+func plait_vmap_draw_below(depth C.int64_t) C.int64_t {
+	return C.int64_t(bind.VmapDrawBelow(int64(depth)))
+}
+
 //export plait_vmap_whole
 func plait_vmap_whole(t C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.VmapWhole(int64(t)))

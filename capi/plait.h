@@ -1833,6 +1833,10 @@ plait_tensor plait_vmap_unwrap(plait_tensor t, plait_object level);
 // plait_vmap_batched returns t batched at a level: a tensor that is not stands for the same in every part.
 plait_tensor plait_vmap_batched(plait_tensor t, plait_object level);
 
+// plait_vmap_draw_below has operations of the calling thread draw numbers only for the levels around the one
+// at a depth, counted from 1 for the outermost, or for all if that is 0, and returns the depth before.
+int64_t plait_vmap_draw_below(int64_t depth);
+
 // plait_vmap_whole returns the tensor whose dimension 0 is the batch of t at the innermost level at which it
 // is batched, or 0.
 plait_tensor plait_vmap_whole(plait_tensor t);

@@ -27,10 +27,10 @@ func placements(a Ints, n int64) []core.Placement {
 	return out
 }
 
-// part returns this rank's part of a distributed tensor, and an ordinary one as it is.
+// part returns this rank's part of a distributed tensor, the tensor behind all levels of a batched one, and an ordinary one as it is.
 func part(t *core.Tensor) *core.Tensor {
-	if p := t.Parts(); p != nil {
-		return p.Local()
+	for p := t.Parts(); p != nil; p = t.Parts() {
+		t = p.Local()
 	}
 	return t
 }

@@ -82,6 +82,10 @@ func VmapBatched(t Tensor, level Object) (status Tensor) {
 	return result(l.Batched(tensor(t)))
 }
 
+// VmapDrawBelow has operations of the calling thread draw numbers only for the levels around the one at a depth, counted from 1 for the outermost,
+// or for all if that is 0, and returns the depth before.
+func VmapDrawBelow(depth int64) int64 { return int64(vmap.DrawBelow(int(depth))) }
+
 // VmapWhole returns the tensor whose dimension 0 is the batch of t at the innermost level at which it is batched, or 0.
 func VmapWhole(t Tensor) (status Tensor) {
 	defer protect("vmap", &status)

@@ -74,17 +74,20 @@ func (l *Level) within(fn func()) {
 		fn()
 		return
 	}
-	swap := func(below int) (old int) {
-		draws.Lock()
-		defer draws.Unlock()
-		if d := draws.byThread[core.CurrentThread()]; d != nil {
-			old, d.below = d.below, below
-		}
-		return old
-	}
-	old := swap(l.depth)
-	defer swap(old)
+	old := DrawBelow(l.depth)
+	defer DrawBelow(old)
 	fn()
+}
+
+// DrawBelow has operations of the calling thread draw numbers only for the levels around the one at a depth, or for all if that is 0, and returns
+// the depth before.
+func DrawBelow(depth int) (before int) {
+	draws.Lock()
+	defer draws.Unlock()
+	if d := draws.byThread[core.CurrentThread()]; d != nil {
+		before, d.below = d.below, depth
+	}
+	return before
 }
 
 // restarting returns a function that takes back what the operation has drawn since.

@@ -33,6 +33,7 @@ class CustomOpDef:
         self._kernels: dict[str | None, Callable[..., Any]] = {None: fn}
         self._mutates = {mutates} if isinstance(mutates, str) else set(mutates)
         self.__name__, self.__doc__ = fn.__name__, fn.__doc__
+        self._rule: Callable[..., Any] | None = None
         self.register_autograd(self._no_derivative)
 
     def _no_derivative(self, ctx: Any, *grads: Any) -> Any:
@@ -49,9 +50,13 @@ class CustomOpDef:
         bound.apply_defaults()
         return self._function.apply(*bound.args, *bound.kwargs.values())
 
-    def _run(self, values: tuple[Any, ...]) -> Any:
+    def _named(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        """Returns those of the arguments that are given by name, which are the last."""
         parameters = self._signature.parameters.values()
-        named = {p.name: v for p, v in zip(parameters, values, strict=True) if p.kind is p.KEYWORD_ONLY}
+        return {p.name: v for p, v in zip(parameters, values, strict=True) if p.kind is p.KEYWORD_ONLY}
+
+    def _run(self, values: tuple[Any, ...]) -> Any:
+        named = self._named(values)
         device = next((v.device.type for v in values if hasattr(v, "device")), None)
         kernel = self._kernels.get(device, self._kernels[None])
         return kernel(*values[: len(values) - len(named)], **named)
@@ -74,6 +79,25 @@ class CustomOpDef:
 
         methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
         self._function: Any = type(self._name, (Function,), methods)
+        if self._rule is not None:
+            self.register_vmap(self._rule)
+
+    def register_vmap(self, fn: Callable[..., Any] | None = None, /) -> Any:
+        """Has another function compute inside `vmap`, for all parts of a batch at once; also a decorator.
+
+        Args:
+            fn: `fn(info, in_dims, *args)`, as the method `vmap` of `autograd.Function`
+        """
+
+        def rule(info: Any, in_dims: Any, *values: Any) -> Any:
+            n = len(values) - len(self._named(values))
+            return self._rule(info, in_dims[:n], *values[:n], **self._named(values))  # type: ignore[misc]
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self._rule, self._function.vmap = function, staticmethod(rule)
+            return function
+
+        return register if fn is None else register(fn)
 
     def register_kernel(self, device_types: str | Iterable[str] | None, fn: Callable[..., Any] | None = None) -> Any:
         """Has another function compute on devices of some types; also a decorator."""
@@ -89,7 +113,7 @@ class CustomOpDef:
         """Returns a function as it is, or a decorator that does."""
         return fn if fn is not None else lambda function: function
 
-    register_vmap = register_torch_dispatch = register_fake
+    register_torch_dispatch = register_fake
 
 
 def custom_op(
@@ -150,7 +174,15 @@ def register_fake(op: Any, func: Any = None, /, **kwargs: Any) -> Any:
     return func if func is not None else lambda function: function
 
 
-impl_abstract = register_vmap = register_fake
+impl_abstract = register_fake
+
+
+def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """Has another function compute an operation inside `vmap`; see `CustomOpDef.register_vmap`."""
+    operation = _operation(op)
+    if operation is None:
+        raise ValueError(f"register_vmap: there is no operation {op}")
+    return operation.register_vmap(func)
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, **kwargs: Any) -> None:

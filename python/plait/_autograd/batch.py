@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class _Local(threading.local):
     def __init__(self) -> None:
         self.levels: list[int] = []
-        self.same: set[int] = set()  # those whose parts draw the same random numbers
+        self.opened: dict[int, Level] = {}  # by their handles
 
 
 _local = _Local()
@@ -30,27 +30,26 @@ def levels() -> list[int]:
     return _local.levels
 
 
-DRAWS = {"error": 0, "different": 1, "same": 2}
+_DRAWS = {"error": 0, "different": 1, "same": 2}
 
 
 class Level(_core.Scope):
     """A level for a batch of `size` parts, open inside the block. Random numbers are as `randomness` of `vmap` says."""
 
     def __init__(self, size: int, randomness: str = "error") -> None:
-        self.size, self.draws = size, DRAWS[randomness]
+        self.size, self.randomness = size, randomness
 
     def _begin(self) -> int:
         outer = _local.levels[-1] if _local.levels else 0
-        self.handle: int = check(_core.bind_VmapEnter(outer, self.size, self.draws))
+        self.handle: int = check(_core.bind_VmapEnter(outer, self.size, _DRAWS[self.randomness]))
         _local.levels.append(self.handle)
-        if self.draws == DRAWS["same"]:
-            _local.same.add(self.handle)
+        _local.opened[self.handle] = self
         return self.handle
 
     def _end(self, before: int) -> None:
         check(_core.bind_VmapExit(before))
         _local.levels.remove(before)
-        _local.same.discard(before)
+        del _local.opened[before]
         _core.bind_ObjectRelease(before)
 
     def wrap(self, t: Tensor) -> Tensor:
@@ -65,6 +64,27 @@ class Level(_core.Scope):
         """Returns the tensor whose dimension 0 is the batch of t, also if t is the same for all parts."""
         found = self.unwrap(t)
         return _ops.expand(t, (self.size, *t.shape)) if found is None else found
+
+
+def opened(at: int) -> Level:
+    """Returns the thread's open level at a depth, counted from 1 for the outermost."""
+    return _local.opened[_local.levels[at - 1]]
+
+
+class Below(_core.Scope):
+    """Inside the block, the thread's levels are those around the one at a depth."""
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+
+    def _begin(self) -> tuple[list[int], int]:
+        before = _local.levels
+        _local.levels = before[: self._at - 1]
+        return before, _core.bind_VmapDrawBelow(self._at)
+
+    def _end(self, before: tuple[list[int], int]) -> None:
+        _local.levels, below = before
+        _core.bind_VmapDrawBelow(below)
 
 
 def wrap(t: Tensor, level: int) -> Tensor:
@@ -111,18 +131,17 @@ def filled_like(made: Tensor, t: Tensor) -> Tensor:
 
 def each(function: Callable[..., Any], args: Sequence[Any], at: int) -> Any:
     """Calls a function for each part of the batch of its arguments at a depth, one by one, and stacks its results."""
-    level = _local.levels[at - 1]
-    wholes = [unwrap(a, level) if is_tensor(a) else None for a in args]
+    level = opened(at)
+    wholes = [level.unwrap(a) if is_tensor(a) else None for a in args]
     parts = [None if w is None else _ops.unbind(w, 0) for w in wholes]
-    size = next(len(p) for p in parts if p is not None)
-    start = Position({a.device for a in args if is_tensor(a)}) if level in _local.same else None
+    start = Position({a.device for a in args if is_tensor(a)}) if level.randomness == "same" else None
     made = []
-    for i in range(size):
+    for i in range(level.size):
         if start is not None:
             start.back()
         made.append(flatten(function(*(a if p is None else p[i] for a, p in zip(args, parts, strict=True)))))
     columns = zip(*(leaves for leaves, _ in made), strict=True)
-    return made[0][1]([wrap(_ops.stack(c), level) if is_tensor(c[0]) else c[0] for c in map(list, columns)])
+    return made[0][1]([level.wrap(_ops.stack(c)) if is_tensor(c[0]) else c[0] for c in map(list, columns)])
 
 
 def report() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from weakref import ref
 
 from plait import _core, _ops
-from plait._autograd import batch as _batch
 from plait._autograd import forward as _forward
+from plait._autograd import function_batch as _batches
 from plait._autograd.saved_tensors import Packed, stack
 from plait._engine.callbacks import collect, keep
 from plait._engine.runtime import address, check, own
@@ -193,11 +193,32 @@ class Function:
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
+    # Whether `vmap` calls the methods once for all parts of a batch, which must then be made of Plait's operations.
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """Computes the outputs for all parts of a batch at once, inside `vmap`.
+
+        Args:
+            info: has the number of parts, `batch_size`, and the `randomness` that `vmap` got
+            in_dims: for each argument the dimension of the batch, or None where it has none
+            args: those of `forward`, with the dimension of the batch
+
+        Returns:
+            The outputs, and for each the dimension of its batch, or None if it is the same in all parts.
+        """
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Calls the function and records it; inside `vmap`, for each part of a batch, one by one."""
-        if at := _batch.depth(*args):
-            return _batch.each(cls.apply, args, at)
+        """Calls the function and records it. Inside `vmap` its method `vmap` is called instead, or with
+        `generate_vmap_rule` the others with batched tensors, or all for each part of the batch, one by one."""
+        if at := _batches.batched_at(cls, Function, args):
+            return _batches.apply(cls, Function, args, at)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         tangents = [(level, found) for level in _forward.levels() if (found := _tangents(args, level))]
