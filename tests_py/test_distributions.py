@@ -210,7 +210,7 @@ def test_divergences_that_others_register():
         (lambda: D.Categorical(t(1), t(1)), "want either probs or logits, got both"),
         (lambda: D.Categorical(t(-1, 2)), "Categorical: probs must be 0 or more"),
         (lambda: D.Categorical(plait.tensor(1.0)), "at least one dimension"),
-        (lambda: D.Categorical(t(1, 2)).log_prob(plait.tensor(2)), "a class from 0 to 1"),
+        (lambda: D.Categorical(t(1, 2)).log_prob(plait.tensor(2)), "a whole number from 0 to 1"),
         (lambda: D.Bernoulli(0.5).log_prob(t(0.5)), "the value must be 0 or 1"),
         (lambda: D.Exponential(1.0).log_prob(t(-1)), "the value must be 0 or more"),
         (lambda: D.Normal(0.0, 1.0).log_prob(3), "the value must be a tensor, got int"),

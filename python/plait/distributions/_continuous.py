@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import plait
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._distribution import Elementwise
+from plait.distributions.constraints import Constraint
 
 
 class LocationScale(Elementwise):
@@ -35,6 +37,8 @@ class LocationScale(Elementwise):
 class Normal(LocationScale):
     """The normal distribution with mean loc and standard deviation scale."""
 
+    _range = constraints.real
+
     @property
     def variance(self) -> Tensor:
         return self.scale.square()
@@ -48,11 +52,11 @@ class Normal(LocationScale):
         return self.loc + noise * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: ~v.isnan(), "real")
+        self._check_value(value)
         return -((value - self.loc) / self.scale).square() / 2 - self.scale.log() - math.log(2 * math.pi) / 2
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value)
+        self._check_shape(value)
         return plait.special.ndtr((value - self.loc) / self.scale)
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -65,6 +69,8 @@ class Normal(LocationScale):
 class Laplace(LocationScale):
     """The distribution with density exp(-|x - loc| / scale) / (2 scale)."""
 
+    _range = constraints.real
+
     @property
     def variance(self) -> Tensor:
         return 2 * self.scale.square()
@@ -76,11 +82,11 @@ class Laplace(LocationScale):
         return self.loc - self.scale * u.sign() * (1 - 2 * u.abs()).clamp(min=tiny).log()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: ~v.isnan(), "real")
+        self._check_value(value)
         return -(value - self.loc).abs() / self.scale - (2 * self.scale).log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value)
+        self._check_shape(value)
         d = value - self.loc
         return 0.5 - 0.5 * d.sign() * plait.expm1(-d.abs() / self.scale)
 
@@ -95,6 +101,7 @@ class Laplace(LocationScale):
 class Exponential(Elementwise):
     """The distribution with density rate exp(-rate x) for x of 0 or more."""
 
+    _range = constraints.nonnegative
     has_rsample = True
     rate: Tensor
 
@@ -120,11 +127,11 @@ class Exponential(Elementwise):
         return -plait.log1p(-u) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= 0, "0 or more")
+        self._check_value(value)
         return self.rate.log() - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= 0, "0 or more")
+        self._check_value(value)
         return -plait.expm1(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -146,6 +153,10 @@ class Uniform(Elementwise):
         self._check("high", self.high, self.low < self.high, f"above low, {self.low}")
 
     @property
+    def support(self) -> Constraint:
+        return constraints.interval(self.low, self.high)
+
+    @property
     def mean(self) -> Tensor:
         return (self.low + self.high) / 2
 
@@ -163,12 +174,12 @@ class Uniform(Elementwise):
         return self.low + u * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: (v >= self.low) & (v <= self.high), f"from {self.low} to {self.high}")
+        self._check_value(value)
         inside = (value >= self.low) & (value < self.high)
         return plait.where(inside, -(self.high - self.low).log(), -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value)
+        self._check_shape(value)
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import plait
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._discrete import Categorical, odds
 from plait.distributions._distribution import Distribution, Elementwise
 from plait.distributions._samplers import binomial, log_gamma, poisson
+from plait.distributions.constraints import Constraint
 from plait.nn import functional as F
 
 
@@ -18,6 +20,8 @@ def _whole(v: Tensor) -> Tensor:
 
 class Poisson(Elementwise):
     """The number of events, of which there are `rate` in the mean, each by itself."""
+
+    _range = constraints.nonnegative_integer
 
     rate: Tensor
 
@@ -43,12 +47,14 @@ class Poisson(Elementwise):
             return poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, _whole, "a whole number of 0 or more")
+        self._check_value(value)
         return plait.xlogy(value, self.rate) - self.rate - (value + 1).lgamma()
 
 
 class Geometric(Elementwise):
     """The number of failures before the first success, of probability probs, or sigmoid(logits)."""
+
+    _range = constraints.nonnegative_integer
 
     probs: Tensor
     logits: Tensor
@@ -81,7 +87,7 @@ class Geometric(Elementwise):
             return (self._uniform(sample_shape).log() / plait.log1p(-self.probs)).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, _whole, "a whole number of 0 or more")
+        self._check_value(value)
         return plait.special.xlog1py(value, -self.probs) + self.probs.log()
 
     def entropy(self) -> Tensor:
@@ -93,6 +99,8 @@ class Geometric(Elementwise):
 
 class NegativeBinomial(Elementwise):
     """The number of successes, of probability probs, or sigmoid(logits), before total_count failures."""
+
+    _range = constraints.nonnegative_integer
 
     total_count: Tensor
     probs: Tensor
@@ -131,7 +139,7 @@ class NegativeBinomial(Elementwise):
             return poisson(plait.where(self.total_count == 0, 0.0, rate))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, _whole, "a whole number of 0 or more")
+        self._check_value(value)
         n = self.total_count
         ways = (n + value).lgamma() - (value + 1).lgamma() - n.lgamma()
         ways = plait.where(n + value == 0, 0.0, ways)  # no trial at all has one way
@@ -162,6 +170,10 @@ class Binomial(Elementwise):
         self._check("probs", self.probs, (self.probs >= 0) & (self.probs <= 1), "from 0 to 1")
 
     @property
+    def support(self) -> Constraint:
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
     def mean(self) -> Tensor:
         return self.total_count * self.probs
 
@@ -180,7 +192,7 @@ class Binomial(Elementwise):
             return binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: _whole(v) & (v <= self.total_count), "a whole number up to total_count")
+        self._check_value(value)
         n = self.total_count
         ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
         return ways + value * F.logsigmoid(self.logits) + (n - value) * F.logsigmoid(-self.logits)
@@ -230,6 +242,10 @@ class Multinomial(Distribution):
         super().__init__(self._classes.batch_shape, self._classes.probs.shape[-1:], validate_args)
 
     @property
+    def support(self) -> Constraint:
+        return constraints.multinomial(self.total_count)
+
+    @property
     def probs(self) -> Tensor:
         """The probabilities of classes."""
         return self._classes.probs
@@ -254,11 +270,7 @@ class Multinomial(Distribution):
         return counts.scatter_add(-1, index, plait.ones_like(index, dtype=counts.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(
-            value,
-            lambda v: _whole(v).all(-1) & (v.sum(-1) == self.total_count),
-            f"whole numbers of 0 or more, with the sum {self.total_count}",
-        )
+        self._check_value(value)
         logits, value = plait.broadcast_tensors(self.logits, value)
         terms = plait.where((value == 0) & (logits == -plait.inf), 0.0, logits * value)
         return (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1) + terms.sum(-1)

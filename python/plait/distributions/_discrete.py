@@ -9,7 +9,9 @@ from typing import Any
 
 import plait
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._distribution import Distribution, Elementwise, tensors
+from plait.distributions.constraints import Constraint
 from plait.nn import functional as F
 
 
@@ -34,6 +36,8 @@ def odds(name: str, probs: Tensor | float | None, logits: Tensor | float | None)
 
 class Bernoulli(Elementwise):
     """0 or 1, 1 with the probability probs, or sigmoid(logits)."""
+
+    _range = constraints.boolean
 
     probs: Tensor
     logits: Tensor
@@ -66,7 +70,7 @@ class Bernoulli(Elementwise):
             return plait.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: (v == 0) | (v == 1), "0 or 1")
+        self._check_value(value)
         logits, value = plait.broadcast_tensors(self.logits, value)
         return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
@@ -108,6 +112,10 @@ class Categorical(Distribution):
         return ()
 
     @property
+    def support(self) -> Constraint:
+        return constraints.integer_interval(0, self.probs.shape[-1] - 1)
+
+    @property
     def mean(self) -> Tensor:
         return plait.full_like(self.probs[..., 0], math.nan)
 
@@ -132,8 +140,7 @@ class Categorical(Distribution):
             return plait.multinomial(rows, shape.numel(), True).T.reshape(shape + self._batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        n = self.probs.shape[-1]
-        self._check_value(value, lambda v: (v >= 0) & (v < n) & (v == v.long()), f"a class from 0 to {n - 1}")
+        self._check_value(value)
         value, logits = plait.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
         return logits.gather(-1, value[..., :1]).squeeze(-1)
 
@@ -162,6 +169,10 @@ class OneHotCategorical(Categorical):
         return (classes,)
 
     @property
+    def support(self) -> Constraint:
+        return constraints.one_hot
+
+    @property
     def mean(self) -> Tensor:
         return self.probs
 
@@ -178,9 +189,7 @@ class OneHotCategorical(Categorical):
         return F.one_hot(self._classes(sample_shape), self.probs.shape[-1]).to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(
-            value, lambda v: ((v == 0) | (v == 1)) & (v.sum(-1, keepdim=True) == 1), "1 in one place and 0 elsewhere"
-        )
+        self._check_value(value)
         return (value * self.logits).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import plait
 from plait import Size, Tensor
+from plait.distributions.constraints import Constraint
 
 
 def tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
@@ -30,6 +31,7 @@ class Distribution:
 
     has_rsample = False
     _validate = True
+    _range: Constraint | None = None  # the support, if it is the same for all parameters
 
     def __init__(
         self,
@@ -55,6 +57,18 @@ class Distribution:
     def event_shape(self) -> Size:
         """The shape of one draw."""
         return self._event_shape
+
+    @property
+    def support(self) -> Constraint:
+        """Which values draws have."""
+        if self._range is None:
+            raise NotImplementedError(f"{type(self).__name__} has no support")
+        return self._range
+
+    @property
+    def has_enumerate_support(self) -> bool:
+        """Whether `enumerate_support` returns all values of a draw."""
+        return type(self).enumerate_support is not Distribution.enumerate_support
 
     @property
     def mean(self) -> Tensor:
@@ -136,8 +150,8 @@ class Distribution:
         if self._validate and not bool(plait.all(right)):
             raise ValueError(f"{type(self).__name__}: {name} must be {want}, got {value}")
 
-    def _check_value(self, value: Tensor, right: Any = None, want: str = "") -> None:
-        """Raises ValueError unless a value has the shape of draws and `right` holds for all elements."""
+    def _check_shape(self, value: Tensor) -> None:
+        """Raises ValueError unless a value has the shape of draws."""
         if not self._validate:
             return
         if not isinstance(value, Tensor):
@@ -149,8 +163,12 @@ class Distribution:
                 f"got {list(value.shape)}"
             )
         plait.broadcast_shapes(tuple(value.shape[: value.ndim - event]), tuple(self._batch_shape))
-        if right is not None and not bool(plait.all(right(value))):
-            raise ValueError(f"{type(self).__name__}: the value must be {want}, got {value}")
+
+    def _check_value(self, value: Tensor) -> None:
+        """Raises ValueError unless a value has the shape of draws, and is in the support."""
+        self._check_shape(value)
+        if self._validate and not bool(plait.all(self.support.check(value))):
+            raise ValueError(f"{type(self).__name__}: the value must be {self.support.want}, got {value}")
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}: {v if v.numel() == 1 else v.shape}" for k, v in self._parameters().items())

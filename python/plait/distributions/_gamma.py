@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import plait
 from plait import Generator, Tensor
+from plait.distributions import constraints
 from plait.distributions._distribution import Distribution, Elementwise
 from plait.distributions._samplers import log_gamma
 
@@ -19,6 +20,7 @@ def _exp(log: Tensor) -> Tensor:
 class Gamma(Elementwise):
     """The distribution with density proportional to x^(concentration - 1) exp(-rate x), for positive x."""
 
+    _range = constraints.nonnegative
     has_rsample = True
     concentration: Tensor
     rate: Tensor
@@ -50,12 +52,12 @@ class Gamma(Elementwise):
         return _exp(log_gamma(self.concentration.expand(shape), generator) - self.rate.log())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= 0, "0 or more")
+        self._check_value(value)
         a, rate = self.concentration, self.rate
         return plait.xlogy(a, rate) + plait.xlogy(a - 1, value) - rate * value - a.lgamma()
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= 0, "0 or more")
+        self._check_value(value)
         return plait.igamma(self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:
@@ -82,6 +84,7 @@ class Chi2(Gamma):
 class InverseGamma(Elementwise):
     """The distribution of 1 / x where x is a gamma variable."""
 
+    _range = constraints.positive
     has_rsample = True
     concentration: Tensor
     rate: Tensor
@@ -111,12 +114,12 @@ class InverseGamma(Elementwise):
         return _exp(self.rate.log() - log_gamma(self.concentration.expand(shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v > 0, "positive")
+        self._check_value(value)
         a, rate = self.concentration, self.rate
         return a * rate.log() - (a + 1) * value.log() - rate / value - a.lgamma()
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v > 0, "positive")
+        self._check_value(value)
         return plait.igammac(self.concentration, self.rate / value)
 
     def entropy(self) -> Tensor:
@@ -127,6 +130,7 @@ class InverseGamma(Elementwise):
 class Beta(Elementwise):
     """The distribution with density proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1), 0 < x < 1."""
 
+    _range = constraints.unit_interval
     has_rsample = True
     concentration1: Tensor
     concentration0: Tensor
@@ -163,7 +167,7 @@ class Beta(Elementwise):
         return (one - other).sigmoid().clamp(info.tiny, 1 - info.eps / 2)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: (v >= 0) & (v <= 1), "from 0 to 1")
+        self._check_value(value)
         a, b = self.concentration1, self.concentration0
         return plait.xlogy(a - 1, value) + plait.special.xlog1py(b - 1, -value) - _log_beta(a, b)
 
@@ -185,6 +189,7 @@ class Dirichlet(Distribution):
         validate_args: whether parameters and values are checked
     """
 
+    _range = constraints.simplex
     has_rsample = True
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
@@ -217,9 +222,7 @@ class Dirichlet(Distribution):
         return log_gamma(self.concentration.expand(shape)).softmax(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(
-            value, lambda v: (v >= 0).all(-1) & ((v.sum(-1) - 1).abs() < 1e-6), "0 or more, with the sum 1"
-        )
+        self._check_value(value)
         a = self.concentration
         return plait.xlogy(a - 1, value).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
 
@@ -238,6 +241,7 @@ class Dirichlet(Distribution):
 class StudentT(Elementwise):
     """Student's t distribution with df degrees of freedom, times scale, plus loc."""
 
+    _range = constraints.real
     has_rsample = True
     df: Tensor
     loc: Tensor
@@ -276,7 +280,7 @@ class StudentT(Elementwise):
         return self.loc + self.scale * noise * ((half.log() - log_gamma(half)) / 2).exp()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: ~v.isnan(), "real")
+        self._check_value(value)
         df, y = self.df, (value - self.loc) / self.scale
         total = self.scale.log() + (df.log() + math.log(math.pi)) / 2 + (df / 2).lgamma() - ((df + 1) / 2).lgamma()
         return -(df + 1) / 2 * plait.log1p(y.square() / df) - total
@@ -291,6 +295,7 @@ class StudentT(Elementwise):
 class FisherSnedecor(Elementwise):
     """The F distribution: that of (x / df1) / (y / df2) with chi-squared variables x and y."""
 
+    _range = constraints.positive
     has_rsample = True
     df1: Tensor
     df2: Tensor
@@ -322,7 +327,7 @@ class FisherSnedecor(Elementwise):
         return _exp(log_gamma(a) - a.log() - log_gamma(b) + b.log())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v > 0, "positive")
+        self._check_value(value)
         a, b, ratio = self.df1 / 2, self.df2 / 2, self.df1 / self.df2
         powers = a * ratio.log() + (a - 1) * value.log() - (a + b) * plait.log1p(ratio * value)
         return powers - _log_beta(a, b)

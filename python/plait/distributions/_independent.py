@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._distribution import Distribution
+from plait.distributions.constraints import Constraint
 from plait.distributions.transforms import sum_last
 
 
@@ -29,6 +31,10 @@ class Independent(Distribution):
         super().__init__(base.batch_shape[:kept], base.batch_shape[kept:] + base.event_shape, validate_args)
         self.base_dist, self.reinterpreted_batch_ndims = base, n
         self.has_rsample = base.has_rsample
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
 
     @property
     def mean(self) -> Tensor:

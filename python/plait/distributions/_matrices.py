@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import plait
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._distribution import Distribution, tensors
 from plait.distributions._gamma import Beta
 from plait.distributions._samplers import log_gamma
-from plait.distributions.constraints import corr_cholesky, positive_definite
 
 
 class Wishart(Distribution):
@@ -24,6 +24,7 @@ class Wishart(Distribution):
         validate_args: whether parameters and values are checked
     """
 
+    _range = constraints.positive_definite
     has_rsample = True
 
     def __init__(
@@ -104,7 +105,7 @@ class Wishart(Distribution):
         return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, positive_definite.check, "a symmetric positive definite matrix")
+        self._check_value(value)
         n, df = self.scale_tril.shape[-1], self.df
         lower = plait.linalg.cholesky(value)
         batch = plait.broadcast_shapes(tuple(lower.shape[:-2]), tuple(self._batch_shape))
@@ -138,6 +139,8 @@ class LKJCholesky(Distribution):
         validate_args: whether parameters and values are checked
     """
 
+    _range = constraints.corr_cholesky
+
     def __init__(self, dim: int, concentration: Tensor | float = 1.0, validate_args: bool | None = None) -> None:
         if not isinstance(dim, int) or dim < 2:
             raise ValueError(f"LKJCholesky: want dim to be a whole number of 2 or more, got {dim!r}")
@@ -160,7 +163,7 @@ class LKJCholesky(Distribution):
             return lower + rest.sqrt().diag_embed()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, corr_cholesky.check, "a Cholesky factor of correlations")
+        self._check_value(value)
         a, n = self.concentration, self.dim
         diagonal = value.diagonal(dim1=-2, dim2=-1)[..., 1:]
         order = 2 * (a - 1).unsqueeze(-1) + n - plait.arange(2, n + 1, dtype=a.dtype, device=a.device)

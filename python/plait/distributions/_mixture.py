@@ -8,6 +8,7 @@ import plait
 from plait import Tensor
 from plait.distributions._discrete import Categorical, OneHotCategorical
 from plait.distributions._distribution import Distribution
+from plait.distributions.constraints import Constraint
 
 
 class MixtureSameFamily(Distribution):
@@ -44,6 +45,10 @@ class MixtureSameFamily(Distribution):
         super().__init__(batch, parts.event_shape, validate_args)
 
     @property
+    def support(self) -> Constraint:
+        return self._components.support
+
+    @property
     def mixture_distribution(self) -> Categorical:
         """Which component it is."""
         return self._mixture
@@ -72,12 +77,12 @@ class MixtureSameFamily(Distribution):
         return value.unsqueeze(-1 - len(self._event_shape))
 
     def log_prob(self, x: Tensor) -> Tensor:
-        self._check_value(x)
+        self._check_shape(x)
         parts = self._components.log_prob(self._for_each(x))
         return (parts + self._mixture.logits.log_softmax(-1)).logsumexp(-1)
 
     def cdf(self, x: Tensor) -> Tensor:
-        self._check_value(x)
+        self._check_shape(x)
         return (self._components.cdf(self._for_each(x)) * self._mixture.probs).sum(-1)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import plait
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._distribution import Distribution
 
 
@@ -21,6 +22,7 @@ class MultivariateNormal(Distribution):
         validate_args: whether parameters and values are checked
     """
 
+    _range = constraints.real_vector
     has_rsample = True
 
     def __init__(
@@ -86,7 +88,7 @@ class MultivariateNormal(Distribution):
         return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: ~v.isnan(), "real")
+        self._check_value(value)
         d = (value - self.loc).unsqueeze(-1)
         tril = self.scale_tril.expand(*d.shape[:-2], *self.scale_tril.shape[-2:])
         z = plait.linalg.solve_triangular(tril, d, upper=False).squeeze(-1)
@@ -115,6 +117,7 @@ class LowRankMultivariateNormal(Distribution):
         validate_args: whether parameters and values are checked
     """
 
+    _range = constraints.real_vector
     has_rsample = True
 
     def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
@@ -179,7 +182,7 @@ class LowRankMultivariateNormal(Distribution):
         return self.loc + (self.cov_factor @ low.unsqueeze(-1)).squeeze(-1) + self.cov_diag.sqrt() * each
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: ~v.isnan(), "real")
+        self._check_value(value)
         d = value - self.loc
         low = self._scaled() @ d.unsqueeze(-1)
         small = self._small()

@@ -8,6 +8,7 @@ from copy import copy
 
 import plait
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._discrete import Categorical, odds
 from plait.distributions._distribution import Distribution, Elementwise, tensors
 from plait.nn import functional as F
@@ -28,6 +29,7 @@ class RelaxedBernoulli(Elementwise):
         validate_args: whether parameters and values are checked
     """
 
+    _range = constraints.unit_interval
     has_rsample = True
     probs: Tensor
     logits: Tensor
@@ -52,7 +54,7 @@ class RelaxedBernoulli(Elementwise):
         return y.sigmoid().clamp(info.tiny, 1 - info.eps / 2)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: (v >= 0) & (v <= 1), "from 0 to 1")
+        self._check_value(value)
         info = plait.finfo(value.dtype)
         x = value.clamp(info.tiny, 1 - info.eps)
         y = x.log() - plait.log1p(-x)
@@ -73,6 +75,7 @@ class RelaxedOneHotCategorical(Distribution):
         validate_args: whether parameters and values are checked
     """
 
+    _range = constraints.simplex
     has_rsample = True
 
     def __init__(
@@ -95,9 +98,7 @@ class RelaxedOneHotCategorical(Distribution):
         return ((like - (-u.log()).log()) / self.temperature).softmax(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(
-            value, lambda v: (v >= 0).all(-1) & ((v.sum(-1) - 1).abs() < 1e-6), "0 or more, with the sum 1"
-        )
+        self._check_value(value)
         n, y = self.logits.shape[-1], value.log()
         score = (self.logits - y * self.temperature).log_softmax(-1).sum(-1)
         return score + math.lgamma(n) + (n - 1) * self.temperature.log() - y.sum(-1)
@@ -122,6 +123,7 @@ class ContinuousBernoulli(Elementwise):
         validate_args: whether parameters and values are checked
     """
 
+    _range = constraints.unit_interval
     has_rsample = True
     probs: Tensor
     logits: Tensor
@@ -169,12 +171,12 @@ class ContinuousBernoulli(Elementwise):
         return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: (v >= 0) & (v <= 1), "from 0 to 1")
+        self._check_value(value)
         logits, x = plait.broadcast_tensors(self.logits, value)
         return self._log_norm() - F.binary_cross_entropy_with_logits(logits, x, reduction="none")
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: (v >= 0) & (v <= 1), "from 0 to 1")
+        self._check_value(value)
         away, p, _ = self._parts()
         formula = (p.pow(value) * (1 - p).pow(1 - value) + p - 1) / (2 * p - 1)
         return plait.where(away, formula, value).clamp(0, 1)

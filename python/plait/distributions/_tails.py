@@ -7,15 +7,19 @@ from collections.abc import Sequence
 
 import plait
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._continuous import LocationScale
 from plait.distributions._distribution import Elementwise
 from plait.distributions._samplers import von_mises
+from plait.distributions.constraints import Constraint
 
 EULER = 0.57721566490153286060  # -digamma(1)
 
 
 class Cauchy(LocationScale):
     """The distribution with density 1 / (pi scale (1 + ((x - loc) / scale)^2))."""
+
+    _range = constraints.real
 
     @property
     def mean(self) -> Tensor:
@@ -29,11 +33,11 @@ class Cauchy(LocationScale):
         return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: ~v.isnan(), "real")
+        self._check_value(value)
         return -math.log(math.pi) - self.scale.log() - plait.log1p(((value - self.loc) / self.scale).square())
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value)
+        self._check_shape(value)
         return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -46,6 +50,7 @@ class Cauchy(LocationScale):
 class HalfCauchy(Elementwise):
     """The distribution of the absolute value of a `Cauchy` variable around 0."""
 
+    _range = constraints.nonnegative
     has_rsample = True
     scale: Tensor
 
@@ -70,12 +75,12 @@ class HalfCauchy(Elementwise):
         return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= 0, "0 or more")
+        self._check_value(value)
         density = math.log(2 / math.pi) - self.scale.log() - plait.log1p((value / self.scale).square())
         return plait.where(value >= 0, density, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= 0, "0 or more")
+        self._check_value(value)
         return 2 / math.pi * (value / self.scale).atan()
 
     def icdf(self, prob: Tensor) -> Tensor:
@@ -88,6 +93,7 @@ class HalfCauchy(Elementwise):
 class HalfNormal(Elementwise):
     """The distribution of the absolute value of a `Normal` variable around 0."""
 
+    _range = constraints.nonnegative
     has_rsample = True
     scale: Tensor
 
@@ -113,12 +119,12 @@ class HalfNormal(Elementwise):
         return noise.abs() * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= 0, "0 or more")
+        self._check_value(value)
         density = math.log(2 / math.pi) / 2 - self.scale.log() - (value / self.scale).square() / 2
         return plait.where(value >= 0, density, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= 0, "0 or more")
+        self._check_value(value)
         return (value / (self.scale * math.sqrt(2))).erf()
 
     def icdf(self, prob: Tensor) -> Tensor:
@@ -130,6 +136,8 @@ class HalfNormal(Elementwise):
 
 class Gumbel(LocationScale):
     """The distribution of the largest of many variables, with cumulative probability exp(-exp(-(x - loc) / scale))."""
+
+    _range = constraints.real
 
     @property
     def mean(self) -> Tensor:
@@ -143,12 +151,12 @@ class Gumbel(LocationScale):
         return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: ~v.isnan(), "real")
+        self._check_value(value)
         y = (self.loc - value) / self.scale
         return y - y.exp() - self.scale.log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value)
+        self._check_shape(value)
         return (-((self.loc - value) / self.scale).exp()).exp()
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -161,6 +169,7 @@ class Gumbel(LocationScale):
 class Weibull(Elementwise):
     """The distribution with cumulative probability 1 - exp(-(x / scale)^concentration), for positive x."""
 
+    _range = constraints.positive
     has_rsample = True
     scale: Tensor
     concentration: Tensor
@@ -192,12 +201,12 @@ class Weibull(Elementwise):
         return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v > 0, "positive")
+        self._check_value(value)
         c, log = self.concentration, value.log() - self.scale.log()
         return c.log() - self.scale.log() + (c - 1) * log - (c * log).exp()
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v > 0, "positive")
+        self._check_value(value)
         return -plait.expm1(-(value / self.scale).pow(self.concentration))
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -221,6 +230,10 @@ class Pareto(Elementwise):
         self._must("alpha")
 
     @property
+    def support(self) -> Constraint:
+        return constraints.greater_than_eq(self.scale)
+
+    @property
     def mean(self) -> Tensor:
         a = self.alpha
         return plait.where(a > 1, self.scale * a / (a - 1), math.inf)
@@ -239,11 +252,11 @@ class Pareto(Elementwise):
         return self.scale * (-self._uniform(sample_shape).log() / self.alpha).exp()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= self.scale, f"{self.scale} or more")
+        self._check_value(value)
         return self.alpha.log() + self.alpha * self.scale.log() - (self.alpha + 1) * value.log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v >= self.scale, f"{self.scale} or more")
+        self._check_value(value)
         return -plait.expm1(self.alpha * (self.scale.log() - value.log()))
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -278,6 +291,11 @@ class GeneralizedPareto(Elementwise):
         self._must("concentration", -math.inf)
 
     @property
+    def support(self) -> Constraint:
+        upper = self.loc - self.scale / self.concentration
+        return constraints.interval(self.loc, plait.where(self.concentration < 0, upper, math.inf))
+
+    @property
     def mean(self) -> Tensor:
         c = self.concentration
         return plait.where(c < 1, self.loc + self.scale / (1 - c), math.nan)
@@ -299,20 +317,16 @@ class GeneralizedPareto(Elementwise):
         safe = plait.where(flat, 1.0, c)
         return -plait.where(flat, z, plait.log1p(safe * z) / safe)
 
-    def _inside(self, value: Tensor) -> Tensor:
-        z = (value - self.loc) / self.scale
-        return (z >= 0) & (self.concentration * z >= -1)
-
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, self._inside, "in the distribution's range")
+        self._check_value(value)
         c = self.concentration  # of -1 it is uniform, also at its end
         return -self.scale.log() + plait.where(c == -1, 0.0, (1 + c) * self._log_above(value))
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, self._inside, "in the distribution's range")
+        self._check_value(value)
         return -plait.expm1(self._log_above(value))
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -328,6 +342,7 @@ class GeneralizedPareto(Elementwise):
 class Kumaraswamy(Elementwise):
     """The distribution with cumulative probability 1 - (1 - x^concentration1)^concentration0, for x from 0 to 1."""
 
+    _range = constraints.unit_interval
     has_rsample = True
     concentration1: Tensor
     concentration0: Tensor
@@ -362,13 +377,13 @@ class Kumaraswamy(Elementwise):
         return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: (v >= 0) & (v <= 1), "from 0 to 1")
+        self._check_value(value)
         a, b = self.concentration1, self.concentration0
         below = plait.special.xlog1py(b - 1, -value.pow(a))
         return a.log() + b.log() + plait.xlogy(a - 1, value) + below
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: (v >= 0) & (v <= 1), "from 0 to 1")
+        self._check_value(value)
         return -plait.expm1(self.concentration0 * plait.log1p(-value.pow(self.concentration1)))
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -381,6 +396,8 @@ class Kumaraswamy(Elementwise):
 
 class VonMises(Elementwise):
     """The distribution of angles, from -pi to pi, with density proportional to exp(concentration cos(x - loc))."""
+
+    _range = constraints.real
 
     loc: Tensor
     concentration: Tensor
@@ -412,7 +429,7 @@ class VonMises(Elementwise):
             return (angle + math.pi) % (2 * math.pi) - math.pi
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: ~v.isnan(), "real")
+        self._check_value(value)
         k = self.concentration
         scale = math.log(2 * math.pi) + plait.special.i0e(k).log()  # i0e has the factor exp(-k)
         return -2 * k * ((value - self.loc) / 2).sin().square() - scale

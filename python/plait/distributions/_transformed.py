@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plait import Tensor
+from plait.distributions import constraints
 from plait.distributions._continuous import Normal
 from plait.distributions._distribution import Distribution
 from plait.distributions._independent import Independent
+from plait.distributions.constraints import Constraint
 from plait.distributions.transforms import ComposeTransform, ExpTransform, StickBreakingTransform, Transform, sum_last
 
 
@@ -41,6 +43,13 @@ class TransformedDistribution(Distribution):
         super().__init__(shape[:cut], shape[cut:], validate_args)
         self.has_rsample = base_distribution.has_rsample
 
+    @property
+    def support(self) -> Constraint:
+        if self._range is not None or not self.transforms:
+            return self._range or self.base_dist.support
+        last = self.transforms[-1].codomain
+        return constraints.independent(last, len(self.event_shape) - last.event_dim)
+
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._through(self.base_dist.sample(sample_shape)).detach()
 
@@ -53,7 +62,7 @@ class TransformedDistribution(Distribution):
         return x
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value)
+        self._check_shape(value)
         slopes, y, events = None, value, len(self.event_shape)
         for t in reversed(self.transforms):
             x = t.inv(y)
@@ -71,7 +80,7 @@ class TransformedDistribution(Distribution):
         return probability
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check_value(value)
+        self._check_shape(value)
         for t in reversed(self.transforms):
             value = t.inv(value)
         return self._rising(self.base_dist.cdf(value))
@@ -90,6 +99,8 @@ class TransformedDistribution(Distribution):
 
 class LogNormal(TransformedDistribution):
     """The exponential of a normal variable with mean loc and standard deviation scale."""
+
+    _range = constraints.positive
 
     def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args)
@@ -111,7 +122,7 @@ class LogNormal(TransformedDistribution):
         return s.expm1() * (2 * self.loc + s).exp()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check_value(value, lambda v: v > 0, "positive")
+        self._check_value(value)
         return super().log_prob(value)
 
     def entropy(self) -> Tensor:

@@ -13,9 +13,9 @@ from plait._tensor import Tensor
 
 __all__ = [
     "Constraint", "boolean", "cat", "corr_cholesky", "greater_than", "greater_than_eq", "half_open_interval",
-    "independent", "integer_interval", "interval", "less_than", "lower_cholesky", "lower_triangular", "nonnegative",
-    "nonnegative_integer", "positive", "positive_definite", "positive_integer", "positive_semidefinite", "real",
-    "real_vector", "simplex", "square", "stack", "symmetric", "unit_interval",
+    "independent", "integer_interval", "interval", "less_than", "lower_cholesky", "lower_triangular", "multinomial",
+    "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer",
+    "positive_semidefinite", "real", "real_vector", "simplex", "square", "stack", "symmetric", "unit_interval",
 ]  # fmt: skip
 
 
@@ -26,51 +26,90 @@ class Constraint:
     event_dim = 0
 
     def __init__(
-        self, name: str, check: Callable[[Tensor], Tensor], event_dim: int = 0, is_discrete: bool = False
+        self,
+        name: str | Callable[[], str],
+        check: Callable[[Tensor], Tensor],
+        event_dim: int = 0,
+        is_discrete: bool = False,
+        want: str | Callable[[], str] = "",
     ) -> None:
-        self._name, self._check, self.event_dim, self.is_discrete = name, check, event_dim, is_discrete
+        self._check, self.event_dim, self.is_discrete = check, event_dim, is_discrete
+        self._name, self._want = name, want  # functions, where it takes tensors to be read
+
+    @property
+    def want(self) -> str:
+        """What is wanted, as errors say after "must be"."""
+        want = self._want if isinstance(self._want, str) else self._want()
+        return want or f"as {self} says"
 
     def check(self, value: Tensor) -> Tensor:
         """Returns a bool for each element, or vector or matrix: whether it fulfils the constraint."""
         return self._check(value)
 
     def __repr__(self) -> str:
-        return self._name
+        return self._name if isinstance(self._name, str) else self._name()
+
+
+def _bounded(
+    kind: str, check: Callable[[Tensor], Tensor], want: str, discrete: bool = False, **bounds: Any
+) -> Constraint:
+    """Returns a constraint by bounds, which `want` names."""
+
+    def name() -> str:
+        return f"{kind}({', '.join(f'{k}={v}' for k, v in bounds.items())})"
+
+    def wanted() -> str:
+        return want.format(**{k: f"{v:g}" if isinstance(v, float) else v for k, v in bounds.items()})
+
+    return Constraint(name, check, is_discrete=discrete, want=wanted)
 
 
 def greater_than(lower_bound: Any) -> Constraint:
     """Returns the constraint of being greater than a bound."""
-    return Constraint(f"GreaterThan(lower_bound={lower_bound})", lambda x: x > lower_bound)
+    return _bounded("GreaterThan", lambda x: x > lower_bound, "above {lower_bound}", lower_bound=lower_bound)
 
 
 def greater_than_eq(lower_bound: Any) -> Constraint:
     """Returns the constraint of being a bound or greater."""
-    return Constraint(f"GreaterThanEq(lower_bound={lower_bound})", lambda x: x >= lower_bound)
+    return _bounded("GreaterThanEq", lambda x: x >= lower_bound, "{lower_bound} or more", lower_bound=lower_bound)
 
 
 def less_than(upper_bound: Any) -> Constraint:
     """Returns the constraint of being less than a bound."""
-    return Constraint(f"LessThan(upper_bound={upper_bound})", lambda x: x < upper_bound)
+    return _bounded("LessThan", lambda x: x < upper_bound, "below {upper_bound}", upper_bound=upper_bound)
 
 
 def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     """Returns the constraint of being between two bounds, or one of them."""
-    bounds = f"lower_bound={lower_bound}, upper_bound={upper_bound}"
-    return Constraint(f"Interval({bounds})", lambda x: (x >= lower_bound) & (x <= upper_bound))
+    return _bounded(
+        "Interval",
+        lambda x: (x >= lower_bound) & (x <= upper_bound),
+        "from {lower_bound} to {upper_bound}",
+        lower_bound=lower_bound,
+        upper_bound=upper_bound,
+    )
 
 
 def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     """Returns the constraint of being between two bounds, or the lower one."""
-    bounds = f"lower_bound={lower_bound}, upper_bound={upper_bound}"
-    return Constraint(f"HalfOpenInterval({bounds})", lambda x: (x >= lower_bound) & (x < upper_bound))
+    return _bounded(
+        "HalfOpenInterval",
+        lambda x: (x >= lower_bound) & (x < upper_bound),
+        "from {lower_bound} to below {upper_bound}",
+        lower_bound=lower_bound,
+        upper_bound=upper_bound,
+    )
 
 
 def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     """Returns the constraint of being a whole number between two bounds, or one of them."""
-    return Constraint(
-        f"IntegerInterval(lower_bound={lower_bound}, upper_bound={upper_bound})",
+    return _bounded(
+        "IntegerInterval",
         lambda x: (x % 1 == 0) & (x >= lower_bound) & (x <= upper_bound),
-        is_discrete=True,
+        "a whole number from {lower_bound} to {upper_bound}",
+        True,
+        lower_bound=lower_bound,
+        upper_bound=upper_bound,
     )
 
 
@@ -86,8 +125,10 @@ def independent(base_constraint: Constraint, reinterpreted_batch_ndims: int) -> 
         right = base_constraint.check(x)
         return right.reshape(*right.shape[: right.ndim - n], -1).all(-1)
 
-    name = f"IndependentConstraint({base_constraint}, {n})"
-    return Constraint(name, check, base_constraint.event_dim + n, base_constraint.is_discrete)
+    events, discrete = base_constraint.event_dim + n, base_constraint.is_discrete
+    return Constraint(
+        lambda: f"IndependentConstraint({base_constraint}, {n})", check, events, discrete, lambda: base_constraint.want
+    )
 
 
 def _joined(cseq: Sequence[Constraint], pieces: Sequence[Tensor], dim: int, together: Callable[..., Tensor]) -> Tensor:
@@ -110,7 +151,7 @@ def cat(cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None 
         return _joined(cseq, x.split(sizes, dim), dim if dim < 0 else dim - x.ndim, join)
 
     most = max((c.event_dim for c in cseq), default=0)
-    return Constraint(f"Cat({list(cseq)}, dim={dim})", check, most, any(c.is_discrete for c in cseq))
+    return Constraint(lambda: f"Cat({list(cseq)}, dim={dim})", check, most, any(c.is_discrete for c in cseq))
 
 
 def stack(cseq: Sequence[Constraint], dim: int = 0) -> Constraint:
@@ -122,12 +163,24 @@ def stack(cseq: Sequence[Constraint], dim: int = 0) -> Constraint:
     most = max((c.event_dim for c in cseq), default=0)
     if 0 < -dim <= most:  # among the dimensions that belong together
         most += 1
-    return Constraint(f"Stack({list(cseq)}, dim={dim})", check, most, any(c.is_discrete for c in cseq))
+    return Constraint(lambda: f"Stack({list(cseq)}, dim={dim})", check, most, any(c.is_discrete for c in cseq))
 
 
 def _integers_from(lower_bound: int) -> Constraint:
     name = f"IntegerGreaterThan(lower_bound={lower_bound})"
-    return Constraint(name, lambda x: (x % 1 == 0) & (x >= lower_bound), is_discrete=True)
+    want = f"a whole number of {lower_bound} or more"
+    return Constraint(name, lambda x: (x % 1 == 0) & (x >= lower_bound), is_discrete=True, want=want)
+
+
+def multinomial(upper_bound: int) -> Constraint:
+    """Returns the constraint of vectors of whole numbers of 0 or more, with a given sum."""
+    return Constraint(
+        f"Multinomial(upper_bound={upper_bound})",
+        lambda x: ((x % 1 == 0) & (x >= 0)).all(-1) & (x.sum(-1) == upper_bound),
+        1,
+        True,
+        f"whole numbers of 0 or more, with the sum {upper_bound}",
+    )
 
 
 def _is_symmetric(x: Tensor) -> Tensor:
@@ -139,6 +192,10 @@ def _is_simplex(x: Tensor) -> Tensor:
     return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)
 
 
+def _is_one_hot(x: Tensor) -> Tensor:
+    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)
+
+
 def _is_square(x: Tensor) -> Tensor:
     return x.new_full(x.shape[:-2], x.shape[-1] == x.shape[-2], dtype=bool_)
 
@@ -148,13 +205,14 @@ def _is_corr_cholesky(x: Tensor) -> Tensor:
     return near.all(-1) & lower_cholesky.check(x)
 
 
-real = Constraint("Real()", lambda x: ~x.isnan())
-real_vector = Constraint("IndependentConstraint(Real(), 1)", lambda x: (~x.isnan()).all(-1), 1)
-boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), is_discrete=True)
+real = Constraint("Real()", lambda x: ~x.isnan(), want="real")
+real_vector = Constraint("IndependentConstraint(Real(), 1)", lambda x: (~x.isnan()).all(-1), 1, want="real")
+boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), is_discrete=True, want="0 or 1")
+one_hot = Constraint("OneHot()", _is_one_hot, 1, True, "1 in one place and 0 elsewhere")
 positive, nonnegative = greater_than(0.0), greater_than_eq(0.0)
 positive_integer, nonnegative_integer = _integers_from(1), _integers_from(0)
 unit_interval = interval(0.0, 1.0)
-simplex = Constraint("Simplex()", _is_simplex, 1)
+simplex = Constraint("Simplex()", _is_simplex, 1, want="0 or more, with the sum 1")
 symmetric = Constraint("Symmetric()", _is_symmetric, 2)
 lower_triangular = Constraint("LowerTriangular()", lambda x: (x.tril() == x).all(-1).all(-1), 2)
 lower_cholesky = Constraint(
@@ -163,6 +221,11 @@ lower_cholesky = Constraint(
 positive_semidefinite = Constraint(
     "PositiveSemidefinite()", lambda x: _is_symmetric(x) & (linalg.eigvalsh(x) >= 0).all(-1), 2
 )
-positive_definite = Constraint("PositiveDefinite()", lambda x: _is_symmetric(x) & (linalg.cholesky_ex(x).info == 0), 2)
+positive_definite = Constraint(
+    "PositiveDefinite()",
+    lambda x: _is_symmetric(x) & (linalg.cholesky_ex(x).info == 0),
+    2,
+    want="a symmetric positive definite matrix",
+)
 square = Constraint("Square()", _is_square, 2)
-corr_cholesky = Constraint("CorrCholesky()", _is_corr_cholesky, 2)
+corr_cholesky = Constraint("CorrCholesky()", _is_corr_cholesky, 2, want="a Cholesky factor of correlations")
