@@ -9,7 +9,8 @@ from pathlib import Path
 import plait
 import pytest
 from plait import distributions as D
-from plait.distributions import constraints, transforms
+from plait.distributions import constraints, transforms, utils
+from plait.distributions.utils import broadcast_all, lazy_property
 
 GOLDEN = Path(__file__).parent / "golden"
 sys.path.insert(0, str(GOLDEN))
@@ -228,3 +229,74 @@ def test_dimensions_of_events():
     assert factors.expand((4,)).sample((2,)).shape == (2, 4, 3, 3)
     with pytest.raises(NotImplementedError, match="SoftmaxTransform has no sign"):
         _ = transforms.SoftmaxTransform().sign
+
+
+class Triangle(D.Distribution):
+    """A family as programs define it: the density rises from low to high."""
+
+    arg_constraints = {"low": constraints.real, "high": constraints.dependent, "slope": constraints.positive}  # noqa: RUF012
+    has_rsample = True
+
+    def __init__(self, low, high, validate_args=None):
+        self.low, self.high = broadcast_all(low, high)
+        super().__init__(self.low.shape, validate_args=validate_args)
+
+    @lazy_property
+    def slope(self):
+        return 2 / (self.high - self.low).square()
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self):
+        return constraints.interval(self.low, self.high)
+
+    def expand(self, batch_shape, _instance=None):
+        new = self._get_checked_instance(Triangle, _instance)
+        new.low, new.high = self.low.expand(batch_shape), self.high.expand(batch_shape)
+        super(Triangle, new).__init__(batch_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def rsample(self, sample_shape=()):
+        u = plait.rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
+        return self.low + u.sqrt() * (self.high - self.low)
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return self.slope.log() + (value - self.low).log()
+
+
+def test_families_of_programs():
+    p = Triangle(t([0.0, 1.0]), 3.0)
+    assert p.support.check(p.sample((100,))).all() and constraints.is_dependent(Triangle.support)
+    assert "slope" not in p.__dict__ and p.log_prob(t([1.0, 2.0])).exp().tolist() == pytest.approx([2 / 9, 1 / 2])
+    assert p.slope is p.__dict__["slope"]
+    wide = p.expand((4, 2))
+    assert wide.batch_shape == (4, 2) and wide.sample((3,)).shape == (3, 4, 2) and wide._validate_args
+    assert repr(Triangle(0.0, 1.0)) == "Triangle(low: 0.0, high: 1.0)"
+    with pytest.raises(ValueError, match="Triangle: low must be real"):
+        Triangle(math.nan, 1.0)
+    with pytest.raises(ValueError, match=r"Triangle: the value must be from 0\.0 to 1\.0, got 2\.0"):
+        Triangle(0.0, 1.0).log_prob(plait.tensor(2.0))
+    with pytest.raises(ValueError, match="cannot be checked without the parameters"):
+        constraints.dependent.check(t([1.0]))
+    mean = D.MixtureSameFamily(D.Categorical(t([1.0, 1.0])), Triangle(t([0.0, 1.0]), 3.0)).sample((COUNT,)).mean()
+    assert mean.item() == pytest.approx((2 + 7 / 3) / 2, abs=0.02)
+
+
+def test_parts_of_families():
+    x = t([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    for diag, size in ((0, 2), (-1, 3)):
+        whole = utils.vec_to_tril_matrix(x, diag)
+        assert whole.shape == (2, size, size) and utils.tril_matrix_to_vec(whole, diag).equal(x)
+        assert whole.equal(whole.tril(diag))
+    with pytest.raises(ValueError, match="no triangle below diagonal 0 has 2 elements"):
+        utils.vec_to_tril_matrix(x[:, :2])
+    with pytest.raises(ValueError, match="want diag from -3 to 2, got 3"):
+        utils.tril_matrix_to_vec(plait.eye(3), 3)
+    with pytest.raises(ValueError, match="want tensors and numbers, got str"):
+        broadcast_all("a")
+    p = t([0.0, 0.25, 1.0])
+    assert utils.logits_to_probs(utils.probs_to_logits(p, True), True).tolist() == pytest.approx(p.tolist())
+    assert utils.logits_to_probs(utils.probs_to_logits(p[1:])).tolist() == pytest.approx([0.2, 0.8])
+    assert utils.clamp_probs(p).tolist() == pytest.approx([0, 0.25, 1]) and (utils.clamp_probs(p) > 0).all()

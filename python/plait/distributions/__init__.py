@@ -11,6 +11,7 @@ from plait._public import publish as _publish
 from plait.distributions import _kl_pairs
 from plait.distributions import constraints as constraints
 from plait.distributions import transforms as transforms
+from plait.distributions import utils as utils
 from plait.distributions._continuous import Exponential as Exponential
 from plait.distributions._continuous import Laplace as Laplace
 from plait.distributions._continuous import Normal as Normal

@@ -10,8 +10,9 @@ from typing import Any
 import plait
 from plait import Tensor
 from plait.distributions import constraints
-from plait.distributions._distribution import Distribution, Elementwise, tensors
+from plait.distributions._distribution import Distribution, Elementwise
 from plait.distributions.constraints import Constraint
+from plait.distributions.utils import broadcast_all, probs_to_logits
 from plait.nn import functional as F
 
 
@@ -25,12 +26,10 @@ def odds(name: str, probs: Tensor | float | None, logits: Tensor | float | None)
     """Returns probabilities and logits, log(p / (1 - p)), of which one is given."""
     either(name, probs, logits)
     if probs is not None:
-        (p,) = tensors(probs)
-        eps = plait.finfo(p.dtype).eps
-        inside = p.clamp(eps, 1 - eps)
-        return p, inside.log() - plait.log1p(-inside)
+        (p,) = broadcast_all(probs)
+        return p, probs_to_logits(p, is_binary=True)
     assert logits is not None
-    (given,) = tensors(logits)
+    (given,) = broadcast_all(logits)
     return given.sigmoid(), given
 
 
@@ -100,8 +99,7 @@ class Categorical(Distribution):
             total = probs.sum(-1, keepdim=True)
             self._check("probs", probs, (probs >= 0) & (total > 0), "0 or more and not all 0")
             self.probs = probs / total
-            eps = plait.finfo(probs.dtype).eps
-            self.logits = self.probs.clamp(eps, 1 - eps).log()
+            self.logits = probs_to_logits(self.probs)
         else:
             self._check("logits", given, ~given.isnan(), "numbers")
             self.logits = given.log_softmax(-1)

@@ -9,15 +9,8 @@ from typing import Any
 
 import plait
 from plait import Size, Tensor
-from plait.distributions.constraints import Constraint
-
-
-def tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
-    """Returns parameters as tensors of one shape; numbers take the dtype and device of the tensors among them."""
-    like = next((v for v in values if isinstance(v, Tensor)), None)
-    dtype, device = (None, None) if like is None else (like.dtype, like.device)
-    made = [v if isinstance(v, Tensor) else plait.tensor(float(v), dtype=dtype, device=device) for v in values]
-    return tuple(plait.broadcast_tensors(*made))
+from plait.distributions.constraints import Constraint, is_dependent
+from plait.distributions.utils import broadcast_all, lazy_property
 
 
 class Distribution:
@@ -32,6 +25,7 @@ class Distribution:
     has_rsample = False
     _validate = True
     _range: Constraint | None = None  # the support, if it is the same for all parameters
+    arg_constraints: dict[str, Any] = {}  # noqa: RUF012  # of subclasses that have their parameters checked by it
 
     def __init__(
         self,
@@ -42,6 +36,11 @@ class Distribution:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate = validate_args
+        for name, constraint in self.arg_constraints.items() if self._validate else ():
+            made_later = name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property)
+            if not is_dependent(constraint) and not made_later:
+                value = getattr(self, name)
+                self._check(name, value, constraint.check(value), constraint.want)
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -170,12 +169,32 @@ class Distribution:
         if self._validate and not bool(plait.all(self.support.check(value))):
             raise ValueError(f"{type(self).__name__}: the value must be {self.support.want}, got {value}")
 
+    _validate_sample = _check_value
+
+    @property
+    def _validate_args(self) -> bool:
+        return self._validate
+
+    @_validate_args.setter
+    def _validate_args(self, value: bool) -> None:
+        self._validate = value
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """Returns an object for what `expand` of a subclass returns."""
+        if _instance is not None:
+            return _instance
+        if type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(
+                f"{type(self).__name__}, which has an __init__ of its own, needs an expand of its own too"
+            )
+        return type(self).__new__(type(self))
+
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}: {v if v.numel() == 1 else v.shape}" for k, v in self._parameters().items())
         return f"{type(self).__name__}({shown})"
 
     def _parameters(self) -> dict[str, Tensor]:
-        return {}
+        return {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
 
 
 class Elementwise(Distribution):
@@ -186,7 +205,7 @@ class Elementwise(Distribution):
     def _set(self, validate_args: bool | None, **values: Tensor | float) -> None:
         """Keeps the parameters, broadcast to one shape."""
         self._names = tuple(values)
-        for name, value in zip(values, tensors(*values.values()), strict=True):
+        for name, value in zip(values, broadcast_all(*values.values()), strict=True):
             setattr(self, name, value)
         Distribution.__init__(self, self._first.shape, validate_args=validate_args)
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import plait
 from plait import Tensor
 from plait.distributions import constraints
-from plait.distributions._distribution import Distribution, tensors
+from plait.distributions._distribution import Distribution
 from plait.distributions._gamma import Beta
 from plait.distributions._samplers import log_gamma
+from plait.distributions.utils import broadcast_all
 
 
 class Wishart(Distribution):
@@ -145,7 +146,7 @@ class LKJCholesky(Distribution):
         if not isinstance(dim, int) or dim < 2:
             raise ValueError(f"LKJCholesky: want dim to be a whole number of 2 or more, got {dim!r}")
         self.dim = dim
-        (self.concentration,) = tensors(concentration)
+        (self.concentration,) = broadcast_all(concentration)
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
         self._check("concentration", self.concentration, self.concentration > 0, "positive")
 

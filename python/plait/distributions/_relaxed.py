@@ -10,13 +10,14 @@ import plait
 from plait import Tensor
 from plait.distributions import constraints
 from plait.distributions._discrete import Categorical, odds
-from plait.distributions._distribution import Distribution, Elementwise, tensors
+from plait.distributions._distribution import Distribution, Elementwise
+from plait.distributions.utils import broadcast_all, clamp_probs
 from plait.nn import functional as F
 
 
 def _temperature(temperature: Tensor | float, like: Tensor) -> Tensor:
     """Returns a temperature as a tensor."""
-    return tensors(temperature)[0].to(like.dtype).to(like.device)
+    return broadcast_all(temperature)[0].to(like.dtype).to(like.device)
 
 
 class RelaxedBernoulli(Elementwise):
@@ -137,10 +138,9 @@ class ContinuousBernoulli(Elementwise):
     ) -> None:
         p, given = odds("ContinuousBernoulli", probs, logits)
         self._lims = lims
-        eps = plait.finfo(p.dtype).eps
         self._set(validate_args, probs=p, logits=given)
         self._check("probs", self.probs, (self.probs >= 0) & (self.probs <= 1), "from 0 to 1")
-        self.probs = self.probs.clamp(eps, 1 - eps)
+        self.probs = clamp_probs(self.probs)
 
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Returns where the formulas hold, a probability for them, and its distance from 1/2 for the series."""

@@ -12,10 +12,11 @@ from plait._ops import stack as pile
 from plait._tensor import Tensor
 
 __all__ = [
-    "Constraint", "boolean", "cat", "corr_cholesky", "greater_than", "greater_than_eq", "half_open_interval",
-    "independent", "integer_interval", "interval", "less_than", "lower_cholesky", "lower_triangular", "multinomial",
-    "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer",
-    "positive_semidefinite", "real", "real_vector", "simplex", "square", "stack", "symmetric", "unit_interval",
+    "Constraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property", "greater_than",
+    "greater_than_eq", "half_open_interval", "independent", "integer_interval", "interval", "is_dependent",
+    "less_than", "lower_cholesky", "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot",
+    "positive", "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector", "simplex",
+    "square", "stack", "symmetric", "unit_interval",
 ]  # fmt: skip
 
 
@@ -48,6 +49,39 @@ class Constraint:
 
     def __repr__(self) -> str:
         return self._name if isinstance(self._name, str) else self._name()
+
+
+class dependent_property(property):  # noqa: N801
+    """A property that returns a constraint by other parameters: `@dependent_property(is_discrete=False, event_dim=0)`.
+
+    Args:
+        fn: the function that returns it
+        is_discrete: whether values are discrete, if that is known
+        event_dim: how many dimensions belong together, if that is known
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any] | None = None,
+        *,
+        is_discrete: Any = NotImplemented,
+        event_dim: Any = NotImplemented,
+    ) -> None:
+        super().__init__(fn)
+        self.is_discrete, self.event_dim = is_discrete, event_dim
+
+    def __call__(self, fn: Callable[..., Any]) -> dependent_property:
+        """Returns the property of a function."""
+        return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+
+
+def is_dependent(constraint: object) -> bool:
+    """Whether a constraint depends on other parameters."""
+    return constraint is dependent or isinstance(constraint, dependent_property)
+
+
+def _unknown(x: Tensor) -> Tensor:
+    raise ValueError("dependent: it cannot be checked without the parameters that it depends on")
 
 
 def _bounded(
@@ -205,6 +239,7 @@ def _is_corr_cholesky(x: Tensor) -> Tensor:
     return near.all(-1) & lower_cholesky.check(x)
 
 
+dependent = Constraint("Dependent()", _unknown)
 real = Constraint("Real()", lambda x: ~x.isnan(), want="real")
 real_vector = Constraint("IndependentConstraint(Real(), 1)", lambda x: (~x.isnan()).all(-1), 1, want="real")
 boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), is_discrete=True, want="0 or 1")

@@ -10,6 +10,7 @@ import plait
 from plait import Tensor
 from plait.distributions import constraints
 from plait.distributions.constraints import Constraint
+from plait.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
 from plait.nn import functional as F
 
 if TYPE_CHECKING:
@@ -482,12 +483,6 @@ class CorrCholeskyTransform(_Same):
 
     domain, codomain, bijective = constraints.real_vector, constraints.corr_cholesky, True
 
-    @staticmethod
-    def _below(n: int, like: Tensor) -> Tensor:
-        """Returns where the elements below the diagonal of an [n, n] matrix are, row by row."""
-        rows, columns = plait.tril_indices(n, n, -1, device=like.device)
-        return rows * n + columns
-
     def _size(self, length: int) -> int:
         n = round((0.25 + 2 * length) ** 0.5 + 0.5)
         if n * (n - 1) // 2 != length:
@@ -510,16 +505,13 @@ class CorrCholeskyTransform(_Same):
     def _call(self, x: Tensor) -> Tensor:
         n, eps = self._size(x.shape[-1]), plait.finfo(x.dtype).eps
         t = x.tanh().clamp(-1 + eps, 1 - eps)
-        flat = plait.zeros((*x.shape[:-1], n * n), dtype=x.dtype, device=x.device)
-        r = flat.index_add(-1, self._below(n, x), t).reshape(*x.shape[:-1], n, n)
+        r = vec_to_tril_matrix(t, -1)
         left = (1 - r.square()).sqrt().cumprod(-1)  # of each row's length
         return (r + plait.eye(n, dtype=x.dtype, device=x.device)) * F.pad(left[..., :-1], (1, 0), value=1.0)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        n = y.shape[-1]
         left = F.pad((1 - y.square().cumsum(-1))[..., :-1], (1, 0), value=1.0)
-        at = self._below(n, y)
-        t = y.flatten(-2).index_select(-1, at) / left.flatten(-2).index_select(-1, at).sqrt()
+        t = tril_matrix_to_vec(y, -1) / tril_matrix_to_vec(left, -1).sqrt()
         return (plait.log1p(t) - plait.log1p(-t)) / 2
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor, intermediates: Tensor | None = None) -> Tensor:
@@ -530,9 +522,7 @@ class CorrCholeskyTransform(_Same):
             y: their factors
             intermediates: has no effect
         """
-        left = 1 - y.square().cumsum(-1)
-        rows, columns = plait.tril_indices(y.shape[-1], y.shape[-1], -2, device=y.device)
-        stick = left.flatten(-2).index_select(-1, rows * y.shape[-1] + columns).log().sum(-1) / 2
+        stick = tril_matrix_to_vec(1 - y.square().cumsum(-1), -2).log().sum(-1) / 2
         return stick - 2 * (x + F.softplus(-2 * x) - math.log(2)).sum(-1)
 
 
