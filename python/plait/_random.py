@@ -6,11 +6,22 @@ import operator
 import os
 from array import array
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from plait import _core
 from plait._device import DeviceLike, device, device_of, open_device
 from plait._device import device as make_device
-from plait._engine.runtime import address, check
+from plait._dtype import uint8
+from plait._engine.runtime import address, check, is_tensor
+from plait._errors import ShapeError
+from plait._tensors.arrays import from_numpy
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
+
+STATE_BYTES = 16  # of a generator's state: seed and position
 
 
 class Generator(_core.ObjectOwner):
@@ -35,18 +46,30 @@ class Generator(_core.ObjectOwner):
 
     def initial_seed(self) -> int:
         """Returns the seed of the sequence."""
-        return self.get_state()[0] & (1 << 64) - 1
+        return self._position()[0] & (1 << 64) - 1
 
-    def get_state(self) -> tuple[int, int]:
-        """Returns the seed and the position in its sequence."""
+    def get_state(self) -> Tensor:
+        """Returns the seed and the position in its sequence, as a tensor of 16 bytes on the CPU."""
+        return from_numpy(np.array(self._position(), "<i8").view(np.uint8))
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Moves to a state that `get_state` returned."""
+        if not is_tensor(new_state) or new_state.dtype is not uint8 or new_state.device.type != "cpu":
+            what = f"{new_state.dtype} on {new_state.device}" if is_tensor(new_state) else type(new_state).__name__
+            raise TypeError(f"set_state: want a tensor of bytes on the CPU, as get_state returns, got {what}")
+        if new_state.shape != (STATE_BYTES,):
+            got = list(new_state.shape)
+            raise ShapeError(f"set_state: want shape [{STATE_BYTES}], as get_state returns, got {got}")
+        seed, offset = np.frombuffer(new_state.numpy().tobytes(), "<i8").tolist()
+        self._move((seed, offset))
+
+    def _position(self) -> tuple[int, int]:
         state = array("q", (0, 0))
         check(_core.bind_GeneratorState(self._h, address(state)))
         return state[0], state[1]
 
-    def set_state(self, state: tuple[int, int]) -> None:
-        """Moves to a state that `get_state` returned."""
-        seed, offset = state
-        check(_core.bind_GeneratorSetState(self._h, _signed(seed), offset))
+    def _move(self, position: tuple[int, int]) -> None:
+        check(_core.bind_GeneratorSetState(self._h, *position))
 
     def fork(self, key: int) -> Generator:
         """Returns a generator whose sequence depends on this one's state and on `key` alone; this one does not move."""
@@ -89,12 +112,12 @@ def initial_seed() -> int:
     return default_generator().initial_seed()
 
 
-def get_rng_state(on: DeviceLike = "cpu") -> tuple[int, int]:
-    """Returns the state of the calling rank's generator on a device."""
+def get_rng_state(on: DeviceLike = "cpu") -> Tensor:
+    """Returns the state of the calling rank's generator on a device, as a tensor of 16 bytes on the CPU."""
     return default_generator(on).get_state()
 
 
-def set_rng_state(new_state: tuple[int, int], on: DeviceLike = "cpu") -> None:
+def set_rng_state(new_state: Tensor, on: DeviceLike = "cpu") -> None:
     """Moves the calling rank's generator on a device to a state that `get_rng_state` returned."""
     default_generator(on).set_state(new_state)
 
@@ -115,13 +138,17 @@ class Position:
     """Where the generators of devices stand, so that they can go back there."""
 
     def __init__(self, devices: Iterable[device]) -> None:
-        self._states = {d: get_rng_state(d) for d in devices}
+        self._positions = {d: default_generator(d)._position() for d in devices}
+
+    def now(self) -> Position:
+        """Returns where the same generators stand now."""
+        return Position(self._positions)
 
     def left(self) -> bool:
         """Reports whether numbers have been drawn since."""
-        return any(get_rng_state(d) != state for d, state in self._states.items())
+        return any(default_generator(d)._position() != position for d, position in self._positions.items())
 
     def back(self) -> None:
         """Takes back what has been drawn since."""
-        for d, state in self._states.items():
-            set_rng_state(state, d)
+        for d, position in self._positions.items():
+            default_generator(d)._move(position)

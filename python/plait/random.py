@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from plait._device import DeviceLike, current_gpu, device, device_count
-from plait._random import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from plait._random import Position, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = [
     "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
@@ -35,9 +35,8 @@ def fork_rng(
     found = range(device_count(where)) if devices is None else devices
     named = (f"cpu:{d}" if isinstance(d, int) and where._kind == "cpu" else d for d in found)
     places = [device("cpu"), *map(device, named)]
-    states = [(p, get_rng_state(p)) for p in places]
+    position = Position(places)
     try:
         yield
     finally:
-        for place, state in states:
-            set_rng_state(state, place)
+        position.back()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from plait import _core, _random
 from plait._device import DeviceLike, current_gpu, device, device_count
 from plait._engine.runtime import check
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
 
 __all__ = [
     "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all",
@@ -22,22 +26,22 @@ def _gpus() -> list[device]:
     return [device(i) for i in range(device_count("gpu"))]
 
 
-def get_rng_state(device: DeviceLike = "cuda") -> tuple[int, int]:
+def get_rng_state(device: DeviceLike = "cuda") -> Tensor:
     """Returns the state of the calling rank's generator on a GPU, the current one by default."""
     return _random.get_rng_state(_gpu(device))
 
 
-def set_rng_state(new_state: tuple[int, int], device: DeviceLike = "cuda") -> None:
+def set_rng_state(new_state: Tensor, device: DeviceLike = "cuda") -> None:
     """Moves the calling rank's generator on a GPU to a state that `get_rng_state` returned."""
     _random.set_rng_state(new_state, _gpu(device))
 
 
-def get_rng_state_all() -> list[tuple[int, int]]:
+def get_rng_state_all() -> list[Tensor]:
     """Returns the states of the calling rank's generators on all GPUs."""
     return [get_rng_state(d) for d in _gpus()]
 
 
-def set_rng_state_all(new_states: Iterable[tuple[int, int]]) -> None:
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
     """Moves the calling rank's generators on all GPUs to states that `get_rng_state_all` returned."""
     for i, state in enumerate(new_states):
         set_rng_state(state, i)

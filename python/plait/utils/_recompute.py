@@ -16,7 +16,7 @@ from plait._device import device
 from plait._engine.param_swap import places, swapped
 from plait._errors import CheckpointError
 from plait._modes import autocast_of, enable_grad, no_grad
-from plait._random import get_rng_state, set_rng_state
+from plait._random import Position
 from plait._tensor import Tensor
 from plait.autograd.function import FunctionCtx, saved_by
 
@@ -46,19 +46,17 @@ class RandomState:
     """A saved random state of some devices."""
 
     def __init__(self, devices: set[device]) -> None:
-        self._states = {where: get_rng_state(where) for where in devices}
+        self._then = Position(devices)
 
     @contextlib.contextmanager
     def again(self) -> Any:
         """Inside, the saved state is restored. Afterwards the current state continues."""
-        now = {where: get_rng_state(where) for where in self._states}
-        for where, state in self._states.items():
-            set_rng_state(state, where)
+        now = self._then.now()
+        self._then.back()
         try:
             yield
         finally:
-            for where, state in now.items():
-                set_rng_state(state, where)
+            now.back()
 
 
 class Frame:

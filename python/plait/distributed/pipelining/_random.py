@@ -31,7 +31,7 @@ def forks(n: int) -> list[Fork]:
     the generator of the default device, which advances by one.
     """
     generator = default_generator(get_default_device())
-    made = [Fork(generator.fork(i).get_state()[0]) for i in range(n)]
-    seed, offset = generator.get_state()
-    generator.set_state((seed, offset + 1))
+    made = [Fork(generator.fork(i)._position()[0]) for i in range(n)]
+    seed, offset = generator._position()
+    generator._move((seed, offset + 1))
     return made
