@@ -54,7 +54,7 @@ func CTCLoss(logProbs, targets *core.Tensor, inputLengths, targetLengths []int, 
 			for i, s := range c.targets {
 				shares[i] = 1 / float64(max(s, 1)*c.n)
 			}
-			loss = Sum(Mul(loss, castTo(constant(x, shares, c.n), x.DType())), nil, false)
+			loss = Sum(Mul(loss, FloatsLike(x, shares, c.n)), nil, false)
 		case code == contract.LossSum:
 			loss = Sum(loss, nil, false)
 		case logProbs.Dim() == 2:
@@ -181,7 +181,7 @@ func (c *ctc) losses(x, labels *core.Tensor) *core.Tensor {
 			counts[2*i+1] = inf
 		}
 	}
-	ended := Add(Gather(forward, 1, constant(x, ends, c.n, 2)), castTo(constant(x, counts, c.n, 2), x.DType()))
+	ended := Add(Gather(forward, 1, constant(x, ends, c.n, 2)), FloatsLike(x, counts, c.n, 2))
 	return c.withoutSteps(x, Neg(LogSumExp(ended, []int{1}, false)))
 }
 
@@ -205,12 +205,25 @@ func (c *ctc) withoutSteps(x, losses *core.Tensor) *core.Tensor {
 			values[i] = math.Inf(1)
 		}
 	}
-	return Where(constant(x, stepping, c.n), losses, castTo(constant(x, values, c.n), x.DType()))
+	return Where(constant(x, stepping, c.n), losses, FloatsLike(x, values, c.n))
 }
 
 // constant returns a tensor with the given elements on x's device.
 func constant[E core.Element](x *core.Tensor, values []E, shape ...int) *core.Tensor {
 	return ToDevice(core.FromSlice(values, shape...), x.Device())
+}
+
+// FloatsLike returns a tensor of x's dtype, on its device, with the given elements. It makes none of float64 for another dtype, which a GPU need
+// not have.
+func FloatsLike(x *core.Tensor, values []float64, shape ...int) *core.Tensor {
+	if x.DType() == core.Float64 {
+		return constant(x, values, shape...)
+	}
+	narrow := make([]float32, len(values))
+	for i, v := range values {
+		narrow[i] = float32(v)
+	}
+	return castTo(constant(x, narrow, shape...), x.DType())
 }
 
 // intsOf are the options of an int64 tensor on x's device.

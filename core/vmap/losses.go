@@ -170,8 +170,7 @@ func temporal(u *use) *core.Tensor {
 		for i, s := range labels {
 			shares[i] = 1 / float64(max(s, 1)*n)
 		}
-		weights := op.ToDevice(op.To(core.FromSlice(shares), whole.DType()), whole.Device())
-		return u.with(op.Sum(op.Mul(whole, weights), []int{1}, false))
+		return u.with(op.Sum(op.Mul(whole, op.FloatsLike(whole, shares, n)), []int{1}, false))
 	}
 	return nil
 }
