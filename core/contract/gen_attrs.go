@@ -6,12 +6,12 @@ import "github.com/plait-ml/plait/core"
 
 // AddTo adds the attributes to a call and returns it.
 func (a AttentionAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(Flag(a.Causal), a.Seed, a.Offset).Float(a.Scale, a.Dropout)
+	return c.Int(Flag(a.Causal), a.Seed, a.Offset, a.Heads).Float(a.Scale, a.Dropout)
 }
 
 // AttentionOf reads the attributes of a call.
 func AttentionOf(c *core.Call) AttentionAttrs {
-	return AttentionAttrs{c.Ints[0] != 0, c.Ints[1], c.Ints[2], c.Floats[0], c.Floats[1]}
+	return AttentionAttrs{c.Ints[0] != 0, c.Ints[1], c.Ints[2], c.Ints[3], c.Floats[0], c.Floats[1]}
 }
 
 // AddTo adds the attributes to a call and returns it.

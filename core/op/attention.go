@@ -23,6 +23,13 @@ type AttentionOptions struct {
 	EnableGQA bool
 }
 
+// drawnHeads say for which part of a tensor dropout draws its numbers, so that they are those of the whole.
+type drawnHeads struct {
+	batch, heads int // of the whole
+	first        int // head of the part, among the heads of the whole
+	stack        int // element of the batch with which the part begins
+}
+
 // ScaledDotProductAttention returns softmax(query key^T scale + mask) value for query [..., L, E], key [..., S, E] and
 // value [..., S, Ev], whose leading dimensions broadcast; the last of these are the heads. The scores are never stored.
 // Queries that no key takes part in get 0.
@@ -36,6 +43,11 @@ func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOption
 	if parts != nil {
 		return handOn(parts, "scaled_dot_product_attention", query, key, value, o)
 	}
+	return attentionOf(query, key, value, o, nil)
+}
+
+// attentionOf is attention of ordinary tensors, which are a part of others if part is not nil.
+func attentionOf(query, key, value *core.Tensor, o AttentionOptions, part *drawnHeads) *core.Tensor {
 	op := begin("scaled_dot_product_attention", &query, &key, &value, optional(&o.Mask))
 	for _, t := range []*core.Tensor{query, key, value} {
 		op.floatTensor(t)
@@ -52,7 +64,7 @@ func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOption
 		return len(lead) == 2 && slices.Equal(t.Shape()[:t.Dim()-2], lead)
 	}
 	if four(query, lead.query) && four(key, lead.key) && four(value, lead.key) {
-		return op.passOn(attend(query, key, value, o.Mask, o))
+		return op.passOn(attend(query, key, value, o.Mask, o, part))
 	}
 	return op.compose(func() *core.Tensor {
 		// The kernel takes [batch, heads, length, dim]: leading dimensions but the last become the batch.
@@ -62,7 +74,7 @@ func ScaledDotProductAttention(query, key, value *core.Tensor, o AttentionOption
 			full := append(slices.Clone(lead.query), query.Size(-2), key.Size(-2))
 			mask = headsOf(Expand(mask, full...), lead.query)
 		}
-		out := attend(q, k, v, mask, o)
+		out := attend(q, k, v, mask, o, part)
 		return Reshape(out, append(slices.Clone(lead.query), query.Size(-2), value.Size(-1))...)
 	})
 }
@@ -136,16 +148,21 @@ func headsOf(t *core.Tensor, lead []int) *core.Tensor {
 	return Reshape(t, core.Numel(lead[:len(lead)-1]), heads, t.Size(-2), t.Size(-1))
 }
 
-// attend is attention of four-dimensional tensors; the mask may be nil.
-func attend(q, k, v, mask *core.Tensor, o AttentionOptions) *core.Tensor {
+// attend is attention of four-dimensional tensors; the mask may be nil, and so may part.
+func attend(q, k, v, mask *core.Tensor, o AttentionOptions, part *drawnHeads) *core.Tensor {
 	op := begin("scaled_dot_product_attention").with(q, k, v, mask)
 	if op.err != nil {
 		return op.fail()
 	}
-	info := &attentionInfo{o: o}
+	info := &attentionInfo{o: o, drawn: drawnHeads{batch: q.Size(0), heads: q.Size(1)}}
 	if o.DropoutP > 0 {
-		padded := (k.Size(2) + 3) / 4 * 4
-		info.seed, info.offset = op.drawWords(q.Size(0) * q.Size(1) * q.Size(2) * padded)
+		if part != nil {
+			info.drawn = *part
+		}
+		d := info.drawn
+		blocks := q.Size(2) * ((k.Size(2) + 3) / 4) // of four words, for a head
+		info.seed, info.offset = op.drawWords(4 * blocks * d.heads * d.batch)
+		info.offset += uint64((d.stack*d.heads + d.first) * blocks)
 	}
 	in := op.attentionInputs(q, k, v, mask)
 	batch, heads, queries, dim := q.Size(0), q.Size(1), q.Size(2), v.Size(3)
@@ -180,7 +197,8 @@ func (op *opContext) headsInside(d core.DType, s []int) *core.Tensor {
 // attentionInfo is what a node of attention remembers.
 type attentionInfo struct {
 	o            AttentionOptions
-	seed, offset uint64
+	drawn        drawnHeads
+	seed, offset uint64 // of the first head
 }
 
 // attentionInputs are the kernel's operands, of which some may be copies.
@@ -214,7 +232,7 @@ func (op *opContext) rows(t *core.Tensor) *core.Tensor {
 
 func (in *attentionInputs) call(c *core.Call, info *attentionInfo) *core.Call {
 	c.In(in.q).In(in.k).In(in.v).In(in.mask)
-	return contract.AttentionAttrs{Causal: info.o.Causal, Seed: int64(info.seed), Offset: int64(info.offset), Scale: info.o.Scale,
+	return contract.AttentionAttrs{Causal: info.o.Causal, Seed: int64(info.seed), Offset: int64(info.offset), Heads: int64(info.drawn.heads), Scale: info.o.Scale,
 		Dropout: info.o.DropoutP}.AddTo(c)
 }
 
@@ -337,16 +355,18 @@ func countTo(t *core.Tensor, n int) *core.Tensor {
 
 // attentionKeep returns the factors by which dropout multiplied the weights p, of shape [batch, heads, queries, keys].
 func attentionKeep(p *core.Tensor, info *attentionInfo) *core.Tensor {
-	keys := p.Size(3)
+	heads, keys := p.Size(1), p.Size(3)
 	op := begin("scaled_dot_product_attention").with(p)
 	op.grad = false
-	padded := op.out(p.DType(), []int{p.Size(0), p.Size(1), p.Size(2), (keys + 3) / 4 * 4})
+	// From the first head of the whole on, so that the heads of the elements of the batch follow each other.
+	padded := op.out(p.DType(), []int{p.Size(0), info.drawn.heads, p.Size(2), (keys + 3) / 4 * 4})
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(contract.DropoutAttrs{Seed: int64(info.seed), Offset: int64(info.offset), P: info.o.DropoutP, Scale: keepScale(info.o.DropoutP)}.
+	offset := info.offset - uint64(info.drawn.first*p.Size(2)*((keys+3)/4))
+	op.launch(contract.DropoutAttrs{Seed: int64(info.seed), Offset: int64(offset), P: info.o.DropoutP, Scale: keepScale(info.o.DropoutP)}.
 		AddTo(op.call(contract.Dropout).Out(padded).In(nil)))
-	return Narrow(op.done(padded), 3, 0, keys)
+	return Narrow(Narrow(op.done(padded), 3, 0, keys), 1, info.drawn.first, heads)
 }
 
 func init() {

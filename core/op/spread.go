@@ -38,6 +38,9 @@ type Rule struct {
 	Shape int
 	// Rest says that a -1 in that shape stands for what is left of the elements.
 	Rest bool
+	// Placed, if it is set, is the op for this rank's parts where it depends on where they lie. That of the first tensor lies from start on, in
+	// each dimension, in one of the given shape. It returns nil for arguments for which the op is the ordinary one.
+	Placed func(args []any, shape, start []int) []*core.Tensor
 }
 
 // A Use is the use of an op on distributed tensors.

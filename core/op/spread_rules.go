@@ -192,7 +192,7 @@ func init() {
 		return each.Strategies(u)
 	}}
 
-	rules["scaled_dot_product_attention"] = &Rule{Strategies: attended}
+	rules["scaled_dot_product_attention"] = &Rule{Strategies: attended, Placed: attendedPart}
 
 	for name, r := range moreRules() {
 		rules[name] = r
@@ -404,15 +404,20 @@ func selected(u *Use) (list []Strategy) {
 	return list
 }
 
-// attended is for attention: stacks and heads are independent, and the rows of the queries are where nothing counts them.
+// attended is for attention: stacks and heads are independent, and the rows of the queries are where nothing counts them. Dropout counts
+// stacks, which follow each other, and heads.
 func attended(u *Use) (list []Strategy) {
 	o := argument[AttentionOptions](u, 3)
-	q, k := u.Tensors[0], u.Tensors[1]
-	if o.DropoutP > 0 || q.Dim() < 3 || k.Dim() != q.Dim() {
+	q, k, v := u.Tensors[0], u.Tensors[1], u.Tensors[2]
+	if q.Dim() < 3 || k.Dim() != q.Dim() {
+		return nil
+	}
+	drops := o.DropoutP > 0
+	if outer := func(t *core.Tensor) []int { return t.Shape()[:t.Dim()-3] }; drops && !(slices.Equal(outer(q), outer(k)) && slices.Equal(outer(q), outer(v))) {
 		return nil
 	}
 	rows := "L"
-	if !o.Causal {
+	if !o.Causal && !drops {
 		rows = "l"
 	}
 	const heads = "h"
@@ -432,7 +437,24 @@ func attended(u *Use) (list []Strategy) {
 			}
 			s.In[1], s.In[2] = s.In[0], s.In[0]
 		}
+		if at := s.In[0]; drops && (at.Kind != core.Sharded || at.Dim != 0 && at.Dim != q.Dim()-3) {
+			continue
+		}
 		list = append(list, s)
 	}
 	return list
+}
+
+// attendedPart is attention with dropout of a part of the heads or stacks.
+func attendedPart(args []any, shape, start []int) []*core.Tensor {
+	o, q := args[3].(AttentionOptions), args[0].(*core.Tensor)
+	if o.DropoutP == 0 || len(shape) < 3 || slices.Equal(q.Shape(), shape) {
+		return nil
+	}
+	lead := len(shape) - 3
+	part := &drawnHeads{batch: core.Numel(shape[:lead]), heads: shape[lead], first: start[lead]}
+	if lead > 0 {
+		part.stack = start[0] * core.Numel(shape[1:lead])
+	}
+	return []*core.Tensor{attentionOf(q, args[1].(*core.Tensor), args[2].(*core.Tensor), o, part)}
 }

@@ -238,6 +238,15 @@ func (p *parts) run(a core.Application, rule *op.Rule, list []*parts, chosen []o
 	if rule != nil && rule.Shape > 0 {
 		args = p.sized(rule, list[0].shape, chosen, args)
 	}
+	if rule != nil && rule.Placed != nil {
+		l := list[0].with(nil)
+		for _, way := range chosen {
+			l.placements = append(l.placements, way.In[0])
+		}
+		if out := rule.Placed(args, l.shape, l.starts()); out != nil {
+			return out
+		}
+	}
 	for _, way := range chosen {
 		if way.Local == nil {
 			continue

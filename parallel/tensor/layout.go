@@ -70,6 +70,15 @@ func (l layout) local() []int {
 	return out
 }
 
+// starts returns where the calling rank's part begins in the whole.
+func (l layout) starts() []int {
+	out := make([]int, len(l.shape))
+	for d := range out {
+		out[d], _ = l.span(d, len(l.placements))
+	}
+	return out
+}
+
 // with returns the layout with other placements.
 func (l layout) with(placements []core.Placement) layout {
 	l.placements = placements

@@ -283,11 +283,7 @@ func Offset(t *core.Tensor) []int {
 	if !ok {
 		return nil
 	}
-	out := make([]int, len(p.shape))
-	for d := range out {
-		out[d], _ = p.span(d, len(p.placements))
-	}
-	return out
+	return p.starts()
 }
 
 // Make returns a distributed tensor whose part on each rank fill makes, for the part's shape.

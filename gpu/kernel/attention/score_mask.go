@@ -19,6 +19,7 @@ type scoreMask struct {
 	maskSteps           [4]string
 	boolean             bool
 	seed, offset, limit string
+	allHeads            string // by which dropout counts
 	padded, by          string
 	rowsAreKeys         bool
 }
@@ -45,7 +46,7 @@ func (a *attentionProblem) scoreMask(s *shader.Builder, rowsAreKeys bool) *score
 			by = 1 / keep
 		}
 		c.seed, c.offset, c.limit, c.by = s.Long(a.Seed), s.Long(a.Offset), s.Long(primitive.KeepLimit(keep)), s.Float(by)
-		c.padded = s.Uint((a.keys + 3) / 4)
+		c.padded, c.allHeads = s.Uint((a.keys+3)/4), s.Uint(int(a.Heads))
 	}
 	return c
 }
@@ -108,7 +109,7 @@ func (c *scoreMask) drop(b *blockText, row0, col0 string) {
 	}
 	call := func(query, key string) string {
 		return fmt.Sprintf("kept(%s, %s, %s, (batch * %s + head) * %s + %s, %s, %s, %s)",
-			c.seed, c.offset, c.limit, c.heads, c.queries, query, c.padded, key, c.by)
+			c.seed, c.offset, c.limit, c.allHeads, c.queries, query, c.padded, key, c.by)
 	}
 	if !c.rowsAreKeys {
 		b.eachRow(fmt.Sprintf("  let keep_$i_0 = %s;\n", call(row0+" + ty * 4u + $iu", col0+" + tx * 4u")))

@@ -212,6 +212,7 @@ func (p *tensorProgram) problem(blocks int) {
 		p.long("offset", a.Offset)
 		p.long("limit", primitive.KeepLimit(keep))
 		p.word("quads", shader.Ceil(a.keys, 4))
+		p.word("all_heads", int(a.Heads))
 	}
 }
 

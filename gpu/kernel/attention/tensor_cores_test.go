@@ -94,11 +94,11 @@ var tensorCases = []tensorCase{
 	{dtype: core.Float16, dim: 128, valueDim: 128, attrs: plain()},
 	{dtype: core.BFloat16, dim: 256, valueDim: 256, attrs: causal()},
 	{dtype: core.BFloat16, dim: 7, valueDim: 130, attrs: plain(), odd: true},
-	{dtype: core.Float16, dim: 80, valueDim: 64, attrs: contract.AttentionAttrs{Scale: -1, Dropout: 0.1}, masked: true, mask: core.Float32},
+	{dtype: core.Float16, dim: 80, valueDim: 64, attrs: contract.AttentionAttrs{Heads: 2, Scale: -1, Dropout: 0.1}, masked: true, mask: core.Float32},
 	{dtype: core.BFloat16, dim: 64, valueDim: 64, attrs: plain(), masked: true, mask: core.Bool, partly: true},
 	{dtype: core.BFloat16, dim: 64, valueDim: 64, attrs: plain(), masked: true, mask: core.BFloat16},
 	{dtype: core.BFloat16, dim: 64, valueDim: 64, attrs: plain()},
-	{dtype: core.BFloat16, dim: 64, valueDim: 64, attrs: contract.AttentionAttrs{Causal: true, Scale: 0.125, Dropout: 0.1}},
+	{dtype: core.BFloat16, dim: 64, valueDim: 64, attrs: contract.AttentionAttrs{Heads: 2, Causal: true, Scale: 0.125, Dropout: 0.1}},
 }
 
 // TestTensorProgramsHaveKeys checks that programs with different texts have different keys.

@@ -55,10 +55,11 @@ func setMask(p *problem, dtype int, data unsafe.Pointer, strides []int) {
 	p.mask_query, p.mask_key = C.int64_t(strides[2]), C.int64_t(strides[3])
 }
 
-// setDropout enables dropout with the given probability. Its random words start at the generator's offset.
-func setDropout(p *problem, probability float64, seed, offset uint64) {
+// setDropout enables dropout with the given probability. Its random words start at the generator's offset, and there are those of allHeads
+// heads for each element of the batch.
+func setDropout(p *problem, probability float64, seed, offset uint64, allHeads int) {
 	keep := 1 - probability
-	p.dropout, p.seed, p.offset = 1, C.uint64_t(seed), C.uint64_t(offset)
+	p.dropout, p.seed, p.offset, p.all_heads = 1, C.uint64_t(seed), C.uint64_t(offset), C.int64_t(allHeads)
 	p.keep_limit = C.uint64_t(math.Min(math.Max(keep, 0)*0x1p32, 0x1p32))
 	if keep > 0 {
 		p.keep_scale = C.double(1 / keep)
@@ -92,7 +93,7 @@ func callProblem(c *core.Call) problem {
 		setMask(&p, int(mask.DType), mask.Ptr(), mask.Strides)
 	}
 	if a.Dropout > 0 {
-		setDropout(&p, a.Dropout, uint64(a.Seed), uint64(a.Offset))
+		setDropout(&p, a.Dropout, uint64(a.Seed), uint64(a.Offset), int(a.Heads))
 	}
 	return p
 }

@@ -26,6 +26,7 @@ type setup struct {
 	dropout, scale           float64
 	transposed               bool // memory order [batch, length, heads, dim], as a projection writes it
 	seed, offset             uint64
+	allHeads                 int // of which heads are the first; 0 means just these
 	hideAll                  bool // the mask hides all keys from query 1
 }
 
@@ -34,7 +35,7 @@ func (s setup) probability(b, h, q, k int) float64 {
 		return 1
 	}
 	padded := (s.keys + 3) / 4 * 4
-	if keeps(s, uint64(((b*s.heads+h)*s.queries+q)*padded+k)) {
+	if keeps(s, uint64(((b*max(s.allHeads, s.heads)+h)*s.queries+q)*padded+k)) {
 		return 1 / (1 - s.dropout)
 	}
 	return 0
@@ -96,7 +97,7 @@ func (s setup) problem(x tensors) problem {
 		setMask(&p, x.mask.DType, x.mask.Ptr, x.mask.Strides)
 	}
 	if s.dropout > 0 {
-		setDropout(&p, s.dropout, s.seed, s.offset)
+		setDropout(&p, s.dropout, s.seed, s.offset, max(s.allHeads, s.heads))
 	}
 	return p
 }
@@ -189,6 +190,7 @@ var setups = []setup{
 	{name: "bool", batch: 1, heads: 2, kvHeads: 2, queries: 9, keys: 70, dim: 8, vdim: 8, scale: 0.35, mask: "bool", hideAll: true},
 	{name: "keys", batch: 2, heads: 2, kvHeads: 1, queries: 9, keys: 70, dim: 8, vdim: 8, scale: 0.35, mask: "keys"},
 	{name: "float", batch: 2, heads: 2, kvHeads: 2, queries: 70, keys: 70, dim: 8, vdim: 8, scale: 0.35, mask: "float", causal: true},
+	{name: "dropout of a part", batch: 2, heads: 2, kvHeads: 1, queries: 5, keys: 7, dim: 8, vdim: 8, scale: 0.35, dropout: 0.4, seed: 3, offset: 9, allHeads: 5},
 	{name: "dropout", batch: 2, heads: 2, kvHeads: 2, queries: 70, keys: 67, dim: 8, vdim: 8, scale: 0.35, dropout: 0.4, seed: 1<<40 + 7, offset: 1 << 33},
 	{name: "many", batch: 5, heads: 4, kvHeads: 4, queries: 10, keys: 10, dim: 16, vdim: 16, scale: 0.25, causal: true},
 	{name: "no keys", batch: 1, heads: 1, kvHeads: 1, queries: 3, keys: 0, dim: 4, vdim: 4, scale: 1},

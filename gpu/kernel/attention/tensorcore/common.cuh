@@ -36,7 +36,7 @@ struct problem {
   const void *mask;
   u64 mask_batch, mask_head, mask_query, mask_key;
   u64 seed, offset, limit;
-  u32 quads;                        // words of dropout in a row of scores, in fours
+  u32 quads, all_heads;             // words of dropout in a row of scores, in fours, and heads with such rows
 };
 
 // A place is the part of the problem that a block computes.

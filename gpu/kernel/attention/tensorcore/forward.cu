@@ -10,6 +10,7 @@ INLINE void forward(const problem &a) {
   const rows q = head_of(a.q, at.batch, at.head), k = head_of(a.k, at.batch, at.head / a.group);
   const rows v = head_of(a.v, at.batch, at.head / a.group), o = head_of(a.o, at.batch, at.head);
   const u64 stack = at.batch * a.heads + at.head, mask_at = at.batch * a.mask_batch + at.head * a.mask_head;
+  const u64 drawn = (u64)(at.batch * a.all_heads + at.head) * a.queries;
   const u32 end = CAUSAL ? min(a.keys, at.row0 + ROWS) : a.keys;
   constexpr int K_BYTES = tile_bytes<SPAN, DP>(), V_BYTES = tile_bytes<SPAN, VP>();
   const u32 q_tile = shared_memory(), k_tiles = q_tile + tile_bytes<ROWS, DP>(), v_tiles = k_tiles + 2 * K_BYTES;
@@ -95,7 +96,7 @@ INLINE void forward(const problem &a) {
 #pragma unroll
       for (int m = 0; m < TILES; m++) {
         if (DROPOUT) {
-          const u32 bits = kept(a, stack * a.queries + row + m * 16, key0 + n * 8);
+          const u32 bits = kept(a, drawn + row + m * 16, key0 + n * 8);
 #pragma unroll
           for (int j = 0; j < 8; j++)
             if (!(bits >> j & 1)) s[m][n + j / 4][j % 4] = 0.0f;

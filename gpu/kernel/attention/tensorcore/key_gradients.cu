@@ -37,6 +37,7 @@ INLINE void key_gradients(const problem &a) {
     if (i > 0) loaded();
     const u32 start = query0;
     const u64 stack = at.batch * a.heads + member, mask_at = at.batch * a.mask_batch + member * a.mask_head;
+    const u64 drawn = (u64)(at.batch * a.all_heads + member) * a.queries;
     if (i + 1 < left_over) {
       query0 += SPAN;
       if (query0 >= a.queries) {
@@ -79,7 +80,7 @@ INLINE void key_gradients(const problem &a) {
       for (int m = 0; m < TILES; m++)
 #pragma unroll
         for (int n = 0; n < SLICE / 8; n++) {
-          if (DROPOUT) bits[m][n] = kept_across(a, stack * a.queries + first + n * 8, row_of_warp + m * 16);
+          if (DROPOUT) bits[m][n] = kept_across(a, drawn + first + n * 8, row_of_warp + m * 16);
 #pragma unroll
           for (int e = 0; e < 4; e++) s[m][n][e] = weight_of(s[m][n][e], factor, e % 2 ? stats[n].z : stats[n].x);
         }

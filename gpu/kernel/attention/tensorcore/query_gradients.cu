@@ -8,6 +8,7 @@ INLINE void query_gradients(const problem &a) {
   const rows q = head_of(a.q, at.batch, at.head), k = head_of(a.k, at.batch, at.head / a.group);
   const rows v = head_of(a.v, at.batch, at.head / a.group), g = head_of(a.g, at.batch, at.head);
   const u64 stack = at.batch * a.heads + at.head, mask_at = at.batch * a.mask_batch + at.head * a.mask_head;
+  const u64 drawn = (u64)(at.batch * a.all_heads + at.head) * a.queries;
   const u32 end = CAUSAL ? min(a.keys, at.row0 + ROWS) : a.keys;
   constexpr int K_BYTES = tile_bytes<SPAN, DP>(), V_BYTES = tile_bytes<SPAN, VP>();
   const u32 q_tile = shared_memory(), g_tile = q_tile + tile_bytes<ROWS, DP>(), k_tiles = g_tile + tile_bytes<ROWS, VP>(), v_tiles = k_tiles + 2 * K_BYTES;
@@ -103,7 +104,7 @@ INLINE void query_gradients(const problem &a) {
       for (int n = 0; n < SLICE / 8; n += 2) {
 #pragma unroll
         for (int m = 0; m < TILES; m++) {
-          const u32 bits = DROPOUT ? kept(a, stack * a.queries + row + m * 16, first + n * 8) : 0;
+          const u32 bits = DROPOUT ? kept(a, drawn + row + m * 16, first + n * 8) : 0;
 #pragma unroll
           for (int i = 0; i < 8; i++) {
             float f = d[m][n + i / 4][i % 4];

@@ -23,8 +23,10 @@ struct plaitk_attention {
   const void *mask;
   int64_t mask_batch, mask_head, mask_query, mask_key;
   // Dropout keeps a weight, times keep_scale, if its word of the generator is below keep_limit. The word's index is
-  // ((batch*heads + head)*queries + query)*K + key, where K is keys rounded up to a multiple of 4.
+  // ((batch*all_heads + head)*queries + query)*K + key, where K is keys rounded up to a multiple of 4, and all_heads may
+  // be more than heads: those of a tensor that this is a part of.
   int dropout;
+  int64_t all_heads;
   uint64_t seed, offset, keep_limit;
   double keep_scale;
   struct plaitk_attention_view q, k, v;

@@ -139,7 +139,7 @@ static TARGET void FN(mask_tile)(const struct plaitk_attention *a, int64_t batch
 static TARGET void FN(dropout_tile)(const struct plaitk_attention *a, int64_t batch, int64_t head, int64_t key,
                                     int64_t keys, int64_t query, int64_t lanes, T *keep) {
   uint64_t blocks = (uint64_t)((a->keys + 3) / 4), seed = a->seed, limit = a->keep_limit;
-  uint64_t first = (uint64_t)((batch * a->heads + head) * a->queries + query) * blocks + a->offset;
+  uint64_t first = (uint64_t)((batch * a->all_heads + head) * a->queries + query) * blocks + a->offset;
   T scale = (T)a->keep_scale;
   for (int64_t k = 0; k < keys; k += 4) {
     uint64_t counter = first + (uint64_t)(key + k) / 4;
