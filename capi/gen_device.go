@@ -184,6 +184,11 @@ func plait_object_count() C.int64_t {
 	return C.int64_t(bind.ObjectCount())
 }
 
+//export plait_tensor_meta_digest
+func plait_tensor_meta_digest(t C.plait_tensor) *C.char {
+	return C.CString(bind.TensorMetaDigest(int64(t)))
+}
+
 //export plait_tensor_materialize
 func plait_tensor_materialize(t C.plait_tensor, d C.plait_device) C.plait_tensor {
 	return C.plait_tensor(bind.TensorMaterialize(int64(t), int64(d)))

@@ -549,6 +549,10 @@ plait_status plait_object_release(plait_object h);
 // plait_object_count returns how many objects and errors have handles.
 int64_t plait_object_count(void);
 
+// plait_tensor_meta_digest returns a text that is the same for tensors of the meta device that
+// plait_tensor_materialize gives the same values; it is empty for other tensors. It may wait for the device.
+char *plait_tensor_meta_digest(plait_tensor t);
+
 // plait_tensor_materialize returns a tensor on a device, -1 meaning the rank's own, with the values that a
 // tensor of the meta device would have. It may wait for the device.
 plait_tensor plait_tensor_materialize(plait_tensor t, plait_device d);

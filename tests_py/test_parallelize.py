@@ -36,7 +36,7 @@ from plait.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from plait.distributed.fsdp import MixedPrecisionPolicy
+from plait.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from plait.distributed.parallel import ParallelModule
 from plait.distributed.tensor import Replicate, Shard
 from plait.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -309,3 +309,42 @@ def test_sizes_of_stages_and_one_rank_of_each_axis():
         compare(m, alone)
 
     on_ranks(2, fn)
+
+
+NAMES = {"layers": ["start", "blocks.*", "norm", "head"]}
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"tp": 2}, {"dp": 2, "tp": 2}, {"fsdp": 2, "tp": 2}, {"pp": 2, "tp": 2}, {"pp": 2}, {"dp": 2, "fsdp": 2}]
+)
+def test_models_on_the_meta_device(sizes):
+    alone = made(GPTBlock)
+    x, y = batch(0)
+    want = loss_of(alone(x), y).item()
+
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+        with plait.device("meta"):
+            m, other = made(GPTBlock), made(GPTBlock, seed=rank)
+        assert all(p.is_meta for p in m.parameters())
+        m = plait.parallelize(m, mesh, loss_fn=loss_of, pp=NAMES if "pp" in sizes else None)
+        got = dict(alone.named_parameters())
+        for name, p in m.named_parameters():
+            assert plait.equal(whole(p), got[name]), name
+        assert m.step(x, target=y).item() == pytest.approx(want, rel=1e-12)
+        with pytest.raises(plait.DistributedError, match=r"meta device, which want the same seed on all ranks"):
+            plait.parallelize(other, mesh, pp=NAMES if "pp" in sizes else None)
+
+    on_ranks(math.prod(sizes.values()), fn)
+
+
+def test_copies_of_shards_of_the_meta_device():
+    def fn(rank):
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "fsdp"))
+        plait.manual_seed(rank // 2)
+        with plait.device("meta"):
+            m = nn.Linear(3, 5)
+        with pytest.raises(plait.DistributedError, match=r"weight is on the meta device, and rank .* manual_seed"):
+            fully_shard(m, mesh=mesh)
+
+    on_ranks(4, fn)

@@ -2,6 +2,7 @@ package bind
 
 import (
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/plait-ml/plait/capi/handle"
@@ -318,6 +319,23 @@ func ObjectRelease(h Object) Status {
 
 // ObjectCount returns how many objects and errors have handles.
 func ObjectCount() int64 { return handle.Objects.Len() + handle.Errors() }
+
+// TensorMetaDigest returns a text that is the same for tensors of the meta device that [TensorMaterialize] gives the same values; it is empty for
+// other tensors.
+//
+//plait:waits
+func TensorMetaDigest(t Tensor) string {
+	x := tensorOrNil(t)
+	if x == nil || x.Device() == nil || x.Device().String() != core.MetaKind {
+		return ""
+	}
+	defer using(x)()
+	digest, err := meta.Digest(x)
+	if err != nil {
+		return err.Error()
+	}
+	return strconv.FormatUint(digest, 16)
+}
 
 // TensorMaterialize returns a tensor on a device, -1 meaning the rank's own, with the values that a tensor of the meta device
 // would have.

@@ -154,6 +154,44 @@ func TestWhatCannotBeRepeated(t *testing.T) {
 	require.ErrorContains(t, meta.Part(large, 3, 1, real).Err(), "got elements [3, 1)")
 }
 
+// A digest tells values, not tensors.
+func TestDigest(t *testing.T) {
+	none, err := core.OpenDevice("meta")
+	require.NoError(t, err)
+	digest := func(seed uint64, fill func() *core.Tensor) (d uint64) {
+		core.WithDevice(none, func() {
+			core.ManualSeed(seed)
+			var err error
+			d, err = meta.Digest(fill())
+			require.NoError(t, err)
+		})
+		return d
+	}
+	rows := []func() *core.Tensor{
+		func() *core.Tensor { return op.Rand(3, 2) },
+		func() *core.Tensor { return op.Rand(2, 3) },
+		func() *core.Tensor { return op.Randn(3, 2) },
+		func() *core.Tensor { return op.Mul(op.Rand(3, 2), core.Num(2)) },
+		func() *core.Tensor { return op.Mul(op.Rand(3, 2), core.Num(3)) },
+		func() *core.Tensor { op.Rand(1); return op.Rand(3, 2) },
+		func() *core.Tensor { return op.Ones(3, 2) },
+		func() *core.Tensor { return op.ToDevice(core.FromSlice([]float32{1, 2}), none) },
+		func() *core.Tensor { return op.ToDevice(core.FromSlice([]float32{1, 3}), none) },
+	}
+	seen := map[uint64]int{}
+	for i, fill := range rows {
+		d := digest(1, fill)
+		require.Equal(t, d, digest(1, fill), "row %d", i)
+		require.NotContains(t, seen, d, "row %d", i)
+		seen[d] = i
+	}
+	require.NotEqual(t, digest(1, rows[0]), digest(2, rows[0]))
+	require.Equal(t, digest(1, rows[6]), digest(2, rows[6]))
+	elsewhere, err := meta.Digest(core.FromSlice([]float32{1}))
+	require.NoError(t, err)
+	require.Zero(t, elsewhere)
+}
+
 // A device may hold so many bytes of its own.
 func TestADevicesOwnLimit(t *testing.T) {
 	dev, err := core.OpenDevice("cpu:42")

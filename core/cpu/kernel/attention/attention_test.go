@@ -26,7 +26,7 @@ type setup struct {
 	dropout, scale           float64
 	transposed               bool // memory order [batch, length, heads, dim], as a projection writes it
 	seed, offset             uint64
-	allHeads                 int // of which heads are the first; 0 means just these
+	allHeads                 int  // of which heads are the first; 0 means just these
 	hideAll                  bool // the mask hides all keys from query 1
 }
 

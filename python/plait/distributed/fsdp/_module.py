@@ -11,12 +11,13 @@ from plait import _core
 from plait._autograd.backward import passes
 from plait._device import get_default_device, open_device
 from plait._dtype import dtype
-from plait._engine.runtime import address, check, own
+from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce, reduce_scatter_tensor
 from plait.distributed._groups import ProcessGroup
 from plait.distributed._work import ReduceOp
 from plait.distributed.device_mesh import DeviceMesh
+from plait.distributed.fsdp._meta import compare_meta, materialize
 from plait.distributed.fsdp._unit import ShardedParameter, Tree, Unit
 from plait.distributed.fsdp.api import precision_of
 from plait.distributed.tensor._alike import laid_like
@@ -24,7 +25,7 @@ from plait.distributed.tensor._dtensor import is_distributed
 from plait.distributed.tensor._placements import Shard
 from plait.nn.modules.module import Module
 from plait.nn.parallel._inputs import tensors_in, to_device
-from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
+from plait.nn.parameter import Parameter, is_lazy
 
 __all__ = ["FSDPModule", "UnshardHandle"]
 
@@ -75,7 +76,7 @@ def make_unit(
             raise RuntimeError(f"fully_shard: {type(module).__name__} was given to fully_shard before")
         # With several modules, labels of parameters start with the module's number, so that they are unique.
         for label, owner in _own_modules(module, f"{prefix}{number}." if len(modules) > 1 else prefix):
-            _materialize(owner, options.init, given)
+            materialize(owner, options.init, given)
             tables += _snapshot_tables(owner)
             for key, p in owner._parameters.items():
                 if p is None or id(p) in ignored or p in named:
@@ -92,6 +93,8 @@ def make_unit(
             for key, p in owner._parameters.items():
                 if p is not None and id(p) in theirs - ignored and not isinstance(p, ShardedParameter):
                     named.setdefault(p, label + key)
+    if options.groups[1] is not None and not options.broadcast:
+        compare_meta(options.groups[1], named)
     devices = [get_default_device() if p.is_meta else p.device for p in named]
     where = devices[0] if devices else None
     param, reduce, output, keep_inputs = precision_of(options.precision, root)
@@ -133,23 +136,6 @@ def _dimension(placement: Any, name: str) -> int:
             f"fully_shard: shard_placement_fn must return a Shard or None, got {placement!r} for parameter {name}"
         )
     return placement.dim
-
-
-def _materialize(owner: Module, init: Callable[[Module], Any] | None, ignored: set[int]) -> None:
-    """Creates a module's buffers and ignored parameters that are on the meta device. `init` creates all tensors."""
-    own_tensors = (*owner._parameters.values(), *owner._buffers.values())
-    if init is not None and any(t is not None and t.is_meta for t in own_tensors):
-        init(owner)
-    number = -1  # the rank's own device
-    for name, b in owner._buffers.items():
-        if b is not None and not is_lazy(b) and b.is_meta:
-            made = own(check(_core.bind_TensorMaterialize(b._h, number)))
-            set_category(made, BUFFER)
-            owner._buffers[name] = made
-    for p in owner._parameters.values():
-        if p is not None and id(p) in ignored and not is_lazy(p) and p.is_meta:
-            adopt(p, own(check(_core.bind_TensorMaterialize(p._h, number))))
-            set_category(p, PARAMETER)
 
 
 def _own_modules(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from plait._device import get_default_device
 from plait._errors import DistributedError
 from plait._modes import no_grad
 from plait.distributed import _collectives
@@ -14,6 +15,7 @@ from plait.distributed._objects import exchange
 from plait.distributed._swap import swap_class
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._fully_shard import parse_reshard_after_forward, shard_and_replica_groups
+from plait.distributed.fsdp._meta import materialize, meta_digest
 from plait.distributed.fsdp._module import (
     FSDPModule,
     UnitOptions,
@@ -78,7 +80,7 @@ def parallelize(
     a pipeline `model(x)` and `backward()` do so too.
 
     Args:
-        model: the model
+        model: the model; what is on the meta device gets memory and values, in as many parts as the ways say
         mesh: the mesh, whose axes have names; "dp" comes before "fsdp"
         dp: the name of the axis along which the model is copied; "dp" by default
         fsdp: the name of the axis along which parameters are sharded, or a `FullyShardOptions`
@@ -126,6 +128,9 @@ def parallelize(
     # Copies of a pipeline average their gradients once for all micro-batches, not in each backward pass.
     over = tuple(a for a in axes.data if stages is None or a != axes.dp)
     units = _shard(model, roots, mesh, over, sharding, axes.fsdp is not None) if over else []
+    whole = {id(p) for p in model.parameters() if not isinstance(p, ShardedParameter)}
+    for m in model.modules():
+        materialize(m, None, whole)
     if tp_mesh is not None:
         watch_passes(
             tp_mesh, [t for t in (*model.parameters(), *model.buffers()) if not isinstance(t, ShardedParameter)]
@@ -206,7 +211,8 @@ class _Stages:
         first: dict[int, str] = {}
         named = list(model.named_parameters(remove_duplicate=False))
         self.first_names = {name: first.setdefault(id(p), name) for name, p in named}
-        self.device = next((t.device for t in (*model.parameters(), *model.buffers())), None)
+        tensors = (*model.parameters(), *model.buffers())
+        self.device = next((get_default_device() if t.is_meta else t.device for t in tensors), None)
         self.modules: dict[int, Stage] = {}
 
     def take_out(self, model: Module) -> None:
@@ -297,6 +303,9 @@ def _description(
     return {
         "axes": repr(axes),
         "model": type(model).__name__ + ", ".join(f" {n} {t.dtype}{list(t.shape)}" for n, t in tensors.items()),
+        "values on the meta device, which want the same seed on all ranks,": "".join(
+            f" {n}={meta_digest(t)}" for n, t in tensors.items() if t.is_meta
+        ),
         "plan": described(plan),
         "stages": "" if stages is None else f"{stages.schedule.__name__} {stages.micro_batches} {stages.names}",
         "sharding": ", ".join(f"{k} {sharding[k]}" for k in sorted(sharding) if k not in ("axis", "ignored_params")),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plait import _core
-from plait._engine.runtime import address, check
+from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._dtensor import DTensor, mesh_or_world, own_distributed
@@ -24,7 +24,8 @@ def distribute_tensor(
     """Returns a distributed tensor with the elements that `tensor` has on the first rank of the mesh, as a leaf.
 
     Args:
-        tensor: the whole; on the other ranks it gives the shape and the dtype
+        tensor: the whole; on the other ranks it gives the shape and the dtype. One on the meta device gets the values
+            that its creation and what followed say
         device_mesh: the mesh; None means all ranks in a row
         placements: one for each dimension of the mesh; None means replicated
         src_data_rank: 0
@@ -39,6 +40,8 @@ def distribute_tensor(
                 f"distribute_tensor: the tensor is distributed already, as {tensor.placements}; use redistribute()"
             )
         return tensor
+    if tensor.is_meta:
+        tensor = own(check(_core.bind_TensorMaterialize(tensor._h, -1)))
     numbers = pairs(placed)
     return own_distributed(check(_core.bind_DTensorDistribute(tensor._h, mesh._h, address(numbers), len(numbers) // 2)))
 
