@@ -300,7 +300,102 @@ def torchmetrics() -> Iterator[tuple[str, Any]]:
     yield "metrics", measured
 
 
-CASES = {f.__name__: f for f in (einops, timm, torchvision, vit_pytorch, transformers, peft, torchmetrics)}
+def x_transformers() -> Iterator[tuple[str, Any]]:
+    from x_transformers import AutoregressiveWrapper, Decoder, Encoder, TransformerWrapper, ViTransformerWrapper
+
+    def language(**options: Any) -> dict[str, float]:
+        layers = Decoder(dim=32, depth=2, heads=2, attn_dim_head=32, **options)
+        model: Any = filled(TransformerWrapper(num_tokens=90, max_seq_len=32, attn_layers=layers)).eval()
+        wrapped, ids = AutoregressiveWrapper(model), tokens(2, 13, 90)
+        out = facts(model, lambda: wrapped(ids))
+        made = wrapped.generate(ids[:, :4], 6, temperature=0.0)
+        return {**out, "generated": float((made * torch.arange(1, made.shape[1] + 1)).sum())}
+
+    def images() -> dict[str, float]:
+        layers = Encoder(dim=32, depth=2, heads=2, attn_dim_head=32)
+        return classified(ViTransformerWrapper(image_size=32, patch_size=8, num_classes=5, attn_layers=layers), 32)
+
+    yield "decoder", language
+    yield "decoder with rotary positions and RMS norms", lambda: language(rotary_pos_emb=True, use_rmsnorm=True)
+    yield "decoder with ALiBi and gated units", lambda: language(alibi_pos_bias=True, ff_glu=True, ff_swish=True)
+    yield "ViT", images
+
+
+def trained(
+    model: nn.Module, prepare: Callable[..., Any], backward: Callable[[torch.Tensor], None]
+) -> dict[str, float]:
+    """Returns the numbers of a pass over data by a library's loop."""
+    filled(model)
+    data = torch.utils.data.TensorDataset(spread(16, 4), torch.arange(16) % 3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    model, optimizer, loader, schedule = prepare(
+        model, optimizer, torch.utils.data.DataLoader(data, batch_size=4), schedule
+    )
+    losses = []
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), labels)
+        backward(loss)
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss))
+    return {
+        "loss": losses[0], "after": losses[-1], "parameters": size_of(list(model.parameters())),
+        "rate": schedule.get_last_lr()[0],
+    }  # fmt: skip
+
+
+def small() -> nn.Module:
+    """Returns a small model."""
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def accelerate() -> Iterator[tuple[str, Any]]:
+    import accelerate as hf
+
+    def loop(**options: Any) -> dict[str, float]:
+        accelerator = hf.Accelerator(cpu=True, **options)
+        model = small()
+
+        def backward(loss: torch.Tensor) -> None:
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+
+        return trained(model, accelerator.prepare, backward)
+
+    yield "Accelerator", loop
+
+
+def lightning_fabric() -> Iterator[tuple[str, Any]]:
+    import lightning_fabric as lightning
+
+    def loop() -> dict[str, float]:
+        double = torch.get_default_dtype() is torch.float64
+        fabric = lightning.Fabric(accelerator="cpu", devices=1, precision="64-true" if double else "32-true")
+        fabric.launch()
+        held: list[Any] = []
+
+        def prepare(model: Any, optimizer: Any, loader: Any, schedule: Any) -> tuple[Any, ...]:
+            held.extend(fabric.setup(model, optimizer))
+            return (*held, fabric.setup_dataloaders(loader), schedule)
+
+        def backward(loss: torch.Tensor) -> None:
+            fabric.backward(loss)
+            fabric.clip_gradients(*held, max_norm=1.0)
+
+        return trained(small(), prepare, backward)
+
+    yield "Fabric", loop
+
+
+CASES = {
+    f.__name__: f
+    for f in (
+        einops, timm, torchvision, vit_pytorch, transformers, peft, torchmetrics, x_transformers, accelerate,
+        lightning_fabric,
+    )
+}  # fmt: skip
 
 
 def main() -> None:
