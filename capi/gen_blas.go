@@ -18,3 +18,8 @@ func plait_blas_prefer(path C.plait_string) C.plait_status {
 func plait_blas_name() *C.char {
 	return C.CString(bind.BlasName())
 }
+
+//export plait_cpuinstructions
+func plait_cpuinstructions() *C.char {
+	return C.CString(bind.CPUInstructions())
+}

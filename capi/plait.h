@@ -664,6 +664,10 @@ plait_status plait_blas_prefer(plait_string path);
 // device.
 char *plait_blas_name(void);
 
+// plait_cpuinstructions names the newest instructions that kernels of CPU devices use: "avx512", "avx2" or
+// "baseline".
+char *plait_cpuinstructions(void);
+
 // --- checkpoint ---
 
 // plait_checkpoint_save writes the pieces that the ranks of a group hold, and values, to a folder; without a

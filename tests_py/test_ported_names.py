@@ -88,3 +88,10 @@ def test_memory_that_ran_out_has_the_name_that_scripts_catch():
         plait.empty(1 << 40)
     assert plait.cuda.memory_summary() == "" or plait.cuda.is_available()
     plait.cuda.ipc_collect()
+
+
+def test_instructions_of_the_processor():
+    assert plait.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = file.read().split()
+    assert (plait.backends.cpu.get_cpu_capability() != "DEFAULT") == ("avx2" in flags and "fma" in flags)

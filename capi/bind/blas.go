@@ -1,6 +1,9 @@
 package bind
 
-import "github.com/plait-ml/plait/core/cpu/blas"
+import (
+	"github.com/plait-ml/plait/core/cpu/blas"
+	"github.com/plait-ml/plait/core/cpu/gemm"
+)
 
 // BlasPrefer gives the path of an OpenBLAS to prefer over the system's, before the first matrix product; it does not load
 // it. Processors with AVX2 use built-in kernels instead, unless the environment variable PLAIT_BLAS says otherwise.
@@ -20,3 +23,6 @@ func BlasName() string {
 	}
 	return l.String()
 }
+
+// CPUInstructions names the newest instructions that kernels of CPU devices use: "avx512", "avx2" or "baseline".
+func CPUInstructions() string { return gemm.Current().String() }

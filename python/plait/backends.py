@@ -204,8 +204,8 @@ class _Processor(_Switches):
     """The instructions of processors."""
 
     def get_cpu_capability(self) -> str:
-        """Returns "DEFAULT": which instructions kernels use is not for programs to choose by."""
-        return "DEFAULT"
+        """Returns the newest instructions that kernels use: "AVX512", "AVX2" or "DEFAULT"."""
+        return {"avx512": "AVX512", "avx2": "AVX2"}.get(_core.bind_CPUInstructions(), "DEFAULT")
 
 
 cpu = _Processor("cpu")
