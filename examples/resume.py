@@ -28,13 +28,15 @@ class Progress:
 
     def state_dict(self) -> dict:
         states = [None] * distributed.get_world_size()
-        distributed.all_gather_object(states, plait.get_rng_state())
+        # As numbers, not as tensors: those that a load asks for must be there, whatever the size of the world.
+        distributed.all_gather_object(states, plait.get_rng_state().tolist())
         return {"epoch": self.epoch, "batches": self.batch * len(states), "random": states}
 
     def load_state_dict(self, state: dict) -> None:
         self.epoch, self.batch = state["epoch"], state["batches"] // distributed.get_world_size()
         if len(state["random"]) == distributed.get_world_size():
-            plait.set_rng_state(state["random"][distributed.get_rank()])
+            mine = state["random"][distributed.get_rank()]
+            plait.set_rng_state(plait.tensor(mine, dtype=plait.uint8))
 
 
 def main(folder: str) -> None:
