@@ -1,0 +1,283 @@
+// Package layers divides the layers of a module among the ranks of a mesh: tensor, sequence and vocabulary parallelism.
+//
+// A column layer followed by a row layer exchanges once forward, the sum of the row layer's results, and once backward, the sum of the
+// gradients of the column layer's input. With the sequence divided between them, a gather and a reduction that scatters take the place of
+// each sum.
+//
+// Shoeybi et al.: Megatron-LM, 2019; Korthikanti et al.: Reducing Activation Recomputation in Large Transformer Models, 2022.
+package layers
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/parallel/mesh"
+	"github.com/plait-ml/plait/parallel/tensor"
+)
+
+const what = "divide"
+
+// A Style says how a layer is divided: one of [Columns], [Rows] and [Sequence].
+type Style interface {
+	// lay returns how the parameters of a layer lie, by their names, and how its inputs and outputs do.
+	lay(l nn.Layer) (parameters map[string]core.Placement, f flow, err error)
+}
+
+// A flow says how the input and the output of a divided layer lie.
+type flow struct {
+	takes core.Placement // an ordinary input
+	works core.Placement // the input of the layer
+	gives core.Placement // the output
+	local bool           // the output is this rank's part, an ordinary tensor
+}
+
+// Columns divides the output features of a [nn.Linear], or the columns of an [nn.Embedding].
+type Columns struct {
+	Input  core.Placement  // of an ordinary input; replicated by default
+	Output *core.Placement // along the last dimension by default
+	Local  bool            // the output is this rank's part, an ordinary tensor
+}
+
+func (s Columns) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
+	f := flow{s.Input, core.Replicate(), or(s.Output, core.Shard(-1)), s.Local}
+	switch l.(type) {
+	case *nn.Linear:
+		return map[string]core.Placement{"weight": core.Shard(0), "bias": core.Shard(0)}, f, nil
+	case *nn.Embedding:
+		return map[string]core.Placement{"weight": core.Shard(1)}, f, nil
+	}
+	return nil, f, core.Errorf(core.TypeError, what, "Columns wants a Linear or an Embedding, got %T", l)
+}
+
+// Rows divides the input features of a [nn.Linear], or the rows of an [nn.Embedding], such as a vocabulary.
+type Rows struct {
+	Input  *core.Placement // of an ordinary input: that of a Linear is divided along the last dimension by default, an Embedding's replicated
+	Output core.Placement  // replicated by default; core.Shard(1) divides a sequence
+	Local  bool            // the output is this rank's part, an ordinary tensor
+}
+
+func (s Rows) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
+	switch l.(type) {
+	case *nn.Linear:
+		f := flow{or(s.Input, core.Shard(-1)), core.Shard(-1), s.Output, s.Local}
+		return map[string]core.Placement{"weight": core.Shard(1)}, f, nil
+	case *nn.Embedding:
+		f := flow{or(s.Input, core.Replicate()), core.Replicate(), s.Output, s.Local}
+		return map[string]core.Placement{"weight": core.Shard(0)}, f, nil
+	}
+	return nil, flow{}, core.Errorf(core.TypeError, what, "Rows wants a Linear or an Embedding, got %T", l)
+}
+
+// Sequence is for a norm, a dropout or another layer that works on each element of a sequence: it works on this rank's part of it, with
+// replicated parameters.
+type Sequence struct {
+	Dim   *int           // the dimension of the sequence; 1 by default
+	Input core.Placement // of an ordinary input; replicated by default
+	Local bool           // the output is this rank's part, an ordinary tensor
+}
+
+func (s Sequence) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
+	d := core.Shard(1)
+	if s.Dim != nil {
+		d = core.Shard(*s.Dim)
+	}
+	return nil, flow{s.Input, d, d, s.Local}, nil
+}
+
+func or(p *core.Placement, other core.Placement) core.Placement {
+	if p != nil {
+		return *p
+	}
+	return other
+}
+
+// A part is a layer that the plan names.
+type part struct {
+	layer nn.Layer
+	flow  flow
+}
+
+// Divide divides layers of m among the ranks of a mesh of one dimension. plan has styles by the names of layers, in which * stands for a part
+// of a name between dots. All ranks call it with the same plan; the parameters are those of the first rank. The parameters of the named
+// layers become new tensors, and the old ones are released: make optimisers afterwards. A parameter that several modules share stays one,
+// and lies as the first layer says.
+//
+// Layers that take the same input share the exchange of its gradient if that is a distributed tensor, as the output of a [Sequence] layer is.
+// Call layers by [nn.Call], as the modules of package nn do, for ordinary inputs to be laid. Ordinary tensors beside distributed ones count as
+// replicated in a mode that says so; see [core.Mode.WithReplicates].
+//
+// Errors: a mesh of several dimensions, a name that is no layer's, a layer that a style does not know, ranks with different plans. The
+// module is then unchanged.
+func Divide(m nn.Module, on *mesh.Mesh, plan map[string]Style) error {
+	if n := len(on.Shape()); n != 1 {
+		return core.Errorf(core.ValueError, what, "want a mesh of one dimension, got %v", on)
+	}
+	if err := compare(on, plan); err != nil {
+		return err
+	}
+	parts, placements, err := chosen(m, plan)
+	if err != nil {
+		return err
+	}
+	made := map[*core.Tensor]*core.Tensor{}
+	release := func(list func(func(*core.Tensor) bool)) {
+		for t := range list {
+			t.Release()
+		}
+	}
+	for _, n := range nn.NamedTensors(m) { // in the same order on all ranks
+		at, ok := placements[n.Tensor]
+		if !ok || made[n.Tensor] != nil || n.Tensor.Parts() != nil {
+			continue
+		}
+		t := tensor.Distribute(n.Tensor, on, []core.Placement{at})
+		if err := t.Err(); err != nil {
+			release(maps.Values(made))
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+		made[n.Tensor] = t.Keep()
+	}
+	for _, n := range nn.NamedTensors(m) {
+		if t := made[n.Tensor]; t != nil {
+			n.Set(t)
+		}
+	}
+	release(maps.Keys(made))
+	for _, p := range parts {
+		p.hook(on)
+	}
+	return nil
+}
+
+// compare returns an error on all ranks of a mesh unless they have the same plan.
+func compare(on *mesh.Mesh, plan map[string]Style) error {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(plan)) {
+		fmt.Fprintf(&text, "%s: %T", name, plan[name])
+		if s := plan[name]; s != nil {
+			if _, f, err := s.lay(&nn.Linear{}); err == nil {
+				fmt.Fprintf(&text, "%v", f)
+			}
+		}
+		text.WriteString("; ")
+	}
+	g := on.Group(0)
+	w := g.For("plans of layers").StartExchange(what, []byte(text.String()))
+	if err := w.Wait(); err != nil {
+		return err
+	}
+	all := w.Payloads()
+	for r, other := range all {
+		if string(other) != string(all[0]) {
+			return core.Errorf(core.DistributedError, what, "the ranks' plans differ: rank %d has %q, rank %d has %q", g.Ranks()[0], all[0], g.Ranks()[r], other)
+		}
+	}
+	return nil
+}
+
+// chosen returns the layers that a plan names, and how their tensors lie.
+func chosen(m nn.Module, plan map[string]Style) (parts []part, placements map[*core.Tensor]core.Placement, err error) {
+	placements = map[*core.Tensor]core.Placement{}
+	used := map[string]bool{}
+	for _, p := range nn.Modules(m) {
+		for _, pattern := range slices.Sorted(maps.Keys(plan)) {
+			if !matches(pattern, p.Name) {
+				continue
+			}
+			used[pattern] = true
+			l, ok := p.Module.(nn.Layer)
+			if !ok {
+				return nil, nil, core.Errorf(core.TypeError, what, "%s is a %T, want a layer, which maps one tensor to another", p.Name, p.Module)
+			}
+			if plan[pattern] == nil {
+				return nil, nil, core.Errorf(core.ValueError, what, "%s has no style", pattern)
+			}
+			own, f, err := plan[pattern].lay(l)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", p.Name, err)
+			}
+			parts = append(parts, part{l, f})
+			for _, n := range nn.NamedTensors(l) {
+				if _, ok := placements[n.Tensor]; !ok {
+					placements[n.Tensor] = own[n.Name] // replicated if the style does not say
+				}
+			}
+			break
+		}
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(plan)) {
+		if !used[pattern] {
+			var names []string
+			for _, p := range nn.Modules(m) {
+				if p.Name != "" {
+					names = append(names, p.Name)
+				}
+			}
+			return nil, nil, core.Errorf(core.ValueError, what, "the plan names %q; the module has %s", pattern, strings.Join(names, ", "))
+		}
+	}
+	return parts, placements, nil
+}
+
+// matches reports whether a name is a pattern's, in which * stands for a part between dots.
+func matches(pattern, name string) bool {
+	ok, err := path.Match(strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(name, ".", "/"))
+	return err == nil && ok
+}
+
+// hook makes the layer's input and output lie as its flow says.
+func (p part) hook(on *mesh.Mesh) {
+	type base interface {
+		RegisterForwardPreHook(fn nn.PreHook) (remove func())
+		RegisterForwardHook(fn nn.Hook) (remove func())
+	}
+	b := p.layer.(base)
+	b.RegisterForwardPreHook(func(_ nn.Layer, x *core.Tensor) *core.Tensor {
+		if x.Parts() == nil {
+			x = tensor.FromLocal(x, on, []core.Placement{along(p.flow.takes, x)}, p.whole(x))
+		}
+		return laid(x, p.flow.works)
+	})
+	b.RegisterForwardHook(func(_ nn.Layer, _, y *core.Tensor) *core.Tensor {
+		y = laid(y, p.flow.gives)
+		if p.flow.local && y.Parts() != nil {
+			return tensor.Local(y, nil)
+		}
+		return y
+	})
+}
+
+// whole returns the shape of the whole of which an ordinary input is a part, if its features tell; otherwise nil.
+func (p part) whole(x *core.Tensor) []int {
+	l, ok := p.layer.(*nn.Linear)
+	if !ok || x.Dim() == 0 || along(p.flow.takes, x) != core.Shard(x.Dim()-1) {
+		return nil
+	}
+	shape := slices.Clone(x.Shape())
+	shape[x.Dim()-1] = l.Weight.Size(1)
+	return shape
+}
+
+// along returns a placement of x, of which a dimension may have been counted from the end.
+func along(p core.Placement, x *core.Tensor) core.Placement {
+	if p.Kind == core.Sharded && p.Dim < 0 {
+		p.Dim += x.Dim()
+	}
+	return p
+}
+
+// laid returns a distributed tensor with another placement.
+func laid(x *core.Tensor, to core.Placement) *core.Tensor {
+	if x.Err() != nil || x.Parts() == nil {
+		return x
+	}
+	if to = along(to, x); tensor.Placements(x)[0] == to {
+		return x
+	}
+	return tensor.Redistribute(x, []core.Placement{to})
+}
