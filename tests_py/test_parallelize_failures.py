@@ -1,11 +1,14 @@
 """A rank of a divided model that fails and goes on: the others fail, too, and no exchange meets one of another pass."""
 
 import copy
+import json
 import math
+from pathlib import Path
 
 import plait
 import pytest
 from laid import on_ranks
+from launched import kinds, run, script
 from plait import distributed as dist
 from plait import nn
 from plait.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
@@ -254,3 +257,32 @@ def test_a_batch_that_one_rank_of_a_pipeline_refuses():
 
     for losses in on_ranks(2, fn):
         assert losses == pytest.approx(want, rel=1e-9)
+
+
+PROCESSES = f"""
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_parallelize_failures as t
+mesh = dist.init_device_mesh("cpu", (n,), mesh_dim_names=("tp",))
+m = torch.parallelize(t.started(t.Model), mesh, tp={{"plan": t.PLAN}}, loss_fn=t.F.mse_loss)
+opt, losses = torch.optim.AdamW(m.parameters(), lr=0.05), []
+for i in range(4):
+    m.sometimes.at = (-1, 0, 1, -1)[i]
+    if m.sometimes.at >= 0:
+        try:
+            m.step(t.data(i)[0], target=t.data(i)[1])
+        except (ValueError, torch.DistributedError) as error:
+            assert "too much" in str(error), error
+        else:
+            raise AssertionError("no error")
+        m.sometimes.at = -1
+    losses += t.trained(m, opt, [i], lambda m, x, y: m.step(x, target=y).item())
+print(losses) if rank == 0 else None
+dist.destroy_process_group()
+"""
+
+
+@kinds
+def test_passes_of_processes(kind, tmp_path):
+    code, out, err = run(kind, 2, [script(tmp_path, PROCESSES)])
+    assert code == 0, err
+    assert json.loads(out.strip().splitlines()[-1]) == pytest.approx(on_one(Model, range(4)), rel=1e-9)
