@@ -2,6 +2,9 @@ module github.com/plait-ml/plait
 
 go 1.26
 
+// What is built there comes and goes while the Go command looks for packages.
+ignore ./build
+
 require (
 	github.com/cogentcore/webgpu v0.23.0
 	github.com/stretchr/testify v1.12.1
