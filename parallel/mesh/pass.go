@@ -20,7 +20,7 @@ const passName = "pass of a model"
 
 // passes are the passes of a mesh.
 type passes struct {
-	meet []*collective.Group // one per axis, for [passes.compare]
+	meet []*collective.Group // one per axis, for [passes.settle]
 	now  atomic.Pointer[Pass]
 
 	mu       sync.Mutex
@@ -68,8 +68,9 @@ func (m *Mesh) BeginPass() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed != nil {
-		for i, own := range p.meet {
-			p.channels[i] = own.Channel()
+		p.channels = nil // not in place: who revokes the old ones may still go through them
+		for _, own := range p.meet {
+			p.channels = append(p.channels, own.Channel())
 		}
 	}
 	p.failed, p.open = nil, true

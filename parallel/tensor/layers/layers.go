@@ -160,7 +160,7 @@ func compare(on *mesh.Mesh, plan map[string]Style) error {
 	for _, name := range slices.Sorted(maps.Keys(plan)) {
 		fmt.Fprintf(&text, "%s: %T", name, plan[name])
 		if s := plan[name]; s != nil {
-			if _, f, err := s.lay(&nn.Linear{}); err == nil {
+			if _, f, err := s.lay(&nn.Linear{}); err == nil { // the styles have pointers, whose text differs between ranks
 				fmt.Fprintf(&text, "%v", f)
 			}
 		}
