@@ -1,8 +1,8 @@
 // Package conv computes convolutions over one to three spatial dimensions and their gradients on the CPU.
 //
-// The products are made by micro kernels that read the positions of a tap straight from a padded copy of a block of the
-// input (see conv.h), so that nothing of the size of an unfolded image is ever stored. Transposed convolutions are the
-// input gradient.
+// Where many channels meet few positions, blocks of the input are unfolded and multiplied as matrices. Elsewhere
+// micro-kernels read the positions of a tap straight from a padded copy of a block of the input (see conv.h). Transposed
+// convolutions are the input gradient.
 package conv
 
 /*
@@ -12,6 +12,8 @@ import "C"
 
 import (
 	"unsafe"
+
+	_ "github.com/plait-ml/plait/core/cpu/gemm" // defines plaitk_gemm_batched
 )
 
 // A geometry describes a convolution by its forward pass. Missing leading dimensions are 1. It has the layout of

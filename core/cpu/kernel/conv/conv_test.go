@@ -196,12 +196,23 @@ func cases() map[string]geometry {
 		"2d patches":          shape(2, 1, 3, 12, dims{16, 16}, dims{4, 4}, dims{4, 4}, dims{0, 0}, dims{1, 1}),
 		"2d whole image":      shape(37, 1, 6, 20, dims{5, 5}, dims{5, 5}, dims{1, 1}, dims{0, 0}, dims{1, 1}),
 		"2d tiny images":      shape(9, 1, 40, 33, dims{2, 2}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
-		"2d many channels":    shape(1, 1, 130, 140, dims{4, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"2d many outputs":     shape(1, 1, 20, 140, dims{4, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"2d many inputs":      shape(1, 1, 130, 20, dims{4, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"2d big padding":      shape(2, 1, 2, 3, dims{3, 4}, dims{2, 2}, dims{1, 1}, dims{4, 5}, dims{1, 1}),
 		"2d rows of blocks":   shape(1, 1, 3, 16, dims{60, 70}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"3d":                  shape(2, 1, 3, 4, dims{5, 6, 7}, dims{3, 3, 3}, dims{1, 1, 1}, dims{1, 1, 1}, dims{1, 1, 1}),
 		"3d stride":           shape(2, 2, 4, 6, dims{7, 8, 9}, dims{2, 3, 3}, dims{2, 3, 2}, dims{1, 0, 1}, dims{2, 1, 2}),
 		"3d blocks":           shape(1, 1, 2, 2, dims{9, 20, 40}, dims{3, 1, 3}, dims{1, 1, 1}, dims{1, 0, 1}, dims{1, 1, 1}),
+		"product":             shape(3, 1, 64, 66, dims{4, 4}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"product, 1 element":  shape(5, 1, 70, 64, dims{1, 1}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"product, 1 image":    shape(1, 1, 64, 72, dims{3, 5}, dims{3, 2}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"product, 1 tap":      shape(3, 1, 80, 64, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{0, 0}, dims{1, 1}),
+		"product, stride":     shape(2, 1, 65, 64, dims{7, 6}, dims{3, 3}, dims{2, 2}, dims{1, 1}, dims{1, 1}),
+		"product, some taps":  shape(2, 1, 64, 64, dims{3, 4}, dims{4, 5}, dims{1, 1}, dims{3, 6}, dims{2, 3}),
+		"product, groups":     shape(2, 2, 128, 132, dims{3, 4}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"product, columns":    shape(1, 1, 128, 128, dims{3, 11}, dims{2, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"product, 1d":         shape(4, 1, 64, 64, dims{9}, dims{5}, dims{2}, dims{2}, dims{1}),
+		"product, 3d":         shape(2, 1, 64, 64, dims{2, 3, 2}, dims{3, 3, 3}, dims{1, 1, 1}, dims{1, 1, 1}, dims{1, 1, 1}),
 		"no images":           shape(0, 1, 3, 4, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"no channels out":     shape(2, 1, 3, 0, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"no channels in":      shape(2, 1, 0, 4, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
@@ -278,6 +289,42 @@ func TestBitsDoNotDependOnThreads(t *testing.T) {
 			require.Equal(t, first, got, name)
 		}
 	}
+}
+
+// A convolution of more images than a block of a product holds is that of its parts.
+func TestBlocksOfImages(t *testing.T) {
+	const n = 9
+	g := shape(n, 1, 64, 64, dims{32, 32}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1})
+	r := rand.New(rand.NewPCG(7, 8))
+	nx, nw, ny := g.sizes()
+	buf := func(n int64, at int64, from []float64) *buffer {
+		b := newBuffer(t, g.dtype, n)
+		b.set(from[at : at+n])
+		return b
+	}
+	vx, vw, vy := random(r, nx), random(r, nw), random(r, ny)
+	p := pool.New(2)
+	defer p.Close()
+	run := func(at, images int64) [3][]float64 {
+		g := g
+		g.n = images
+		x, w, dy := buf(nx/n*images, nx/n*at, vx), buf(nw, 0, vw), buf(ny/n*images, ny/n*at, vy)
+		y, dx, dw := newBuffer(t, g.dtype, ny/n*images), newBuffer(t, g.dtype, nx/n*images), newBuffer(t, g.dtype, nw)
+		g.forward(p.Ptr(), x.ptr(), w.ptr(), nil, y.ptr(), scratch(g.forwardScratch(p.Ptr())))
+		g.inputGrad(p.Ptr(), dy.ptr(), w.ptr(), nil, dx.ptr(), scratch(g.inputGradScratch(p.Ptr())))
+		g.weightGrad(p.Ptr(), x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(p.Ptr())))
+		return [3][]float64{y.get(), dx.get(), dw.get()}
+	}
+	whole, dw := run(0, n), make([]float64, nw)
+	for i := range int64(n) {
+		part := run(i, 1)
+		requireClose(t, part[0], whole[0][ny/n*i:ny/n*(i+1)], 1e-5, "forward")
+		requireClose(t, part[1], whole[1][nx/n*i:nx/n*(i+1)], 1e-5, "input gradient")
+		for k, v := range part[2] {
+			dw[k] += v
+		}
+	}
+	requireClose(t, dw, whole[2], 1e-4, "weight gradient")
 }
 
 // An infinity that no tap reads does not reach the weight gradient.

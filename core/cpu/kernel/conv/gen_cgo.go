@@ -3,7 +3,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x33fd9216
+#cgo CFLAGS: -DPLAIT_HEADERS=0xa5fb1254
 #cgo noescape plaitk_conv_col2im
 #cgo nocallback plaitk_conv_col2im
 #cgo noescape plaitk_conv_col2im_scratch

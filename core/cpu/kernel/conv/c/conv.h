@@ -1,6 +1,8 @@
-// Convolution over up to three spatial dimensions as an implicit matrix product.
+// Convolution over up to three spatial dimensions.
 //
-// The forward pass and the input gradient are one computation ("taps") over a lattice of output positions q:
+// Where many channels meet few positions, the input is unfolded and multiplied as a matrix ("products"). Elsewhere the
+// products are implicit. Then the forward pass and the input gradient are one computation ("taps") over a lattice of
+// output positions q:
 //
 //   out[m, q * out_step + out_start] = bias[m] + sum over channels c, taps t of W[m, c, t] * in[c, q * in_step + offset(t)]
 //
@@ -8,8 +10,8 @@
 // position modulo s. Each lattice has its own subset of the taps, so no product with an inserted zero is computed. The
 // weight gradient ("dots") is the sum over q of dy[m, q] * in[c, q * in_step + offset(t)].
 //
-// Both read a zero-padded copy of a block of the input. In the copy the positions of one tap are contiguous, and taps
-// differ by a constant offset. So the input is not expanded by the number of taps, except where rows are too short for
+// Taps and dots read a zero-padded copy of a block of the input. In the copy the positions of one tap are contiguous,
+// and taps differ by a constant offset. So the input is not expanded by the number of taps, except where rows are too short for
 // whole vectors.
 #ifndef PLAITK_CONV_H
 #define PLAITK_CONV_H

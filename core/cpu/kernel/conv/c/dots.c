@@ -1,5 +1,5 @@
 // The gradient of the weight.
-#include "conv.h"
+#include "passes.h"
 #include "lattice.h"
 #include "../../../include/plait_slots.h"
 
@@ -202,27 +202,15 @@ static void sum_chunk(void *arg, int64_t chunk) {
              min(SUM_BLOCK, j->weights - i));
 }
 
-static int64_t weights_of(const plaitk_conv_shape *s) {
-  return s->cout * (s->cin / s->groups) * s->kernel[0] * s->kernel[1] * s->kernel[2];
-}
-
-static int64_t positions_of(const plaitk_conv_shape *s) { return s->n * s->out[0] * s->out[1] * s->out[2]; }
-
-int64_t plaitk_conv_weight_grad_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
+int64_t plaitk_conv_dots_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
   job j = {0};
-  return weights_of(s) == 0 || positions_of(s) == 0 ? 0 : plan(&j, s, plait_pool_threads(pool), NULL);
+  return plan(&j, s, plait_pool_threads(pool), NULL);
 }
 
-void plaitk_conv_weight_grad(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *dy, void *dw,
-                             void *scratch) {
-  int64_t weights = weights_of(s);
-  if (weights == 0) return;
-  if (positions_of(s) == 0) {
-    memset(dw, 0, (size_t)(weights * plaitk_conv_io_for(s->dtype)->size));
-    return;
-  }
+void plaitk_conv_by_dots(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *dy, void *dw,
+                         void *scratch) {
   job j = {.x = x, .dy = dy, .dw = dw};
   plan(&j, s, plait_pool_threads(pool), scratch);
   plait_parallel(pool, j.segments * j.group_blocks * j.row_blocks * j.channel_blocks, dots_chunk, &j);
-  if (j.partial != j.dw) plait_parallel(pool, ceil_div(weights, SUM_BLOCK), sum_chunk, &j);
+  if (j.partial != j.dw) plait_parallel(pool, ceil_div(j.weights, SUM_BLOCK), sum_chunk, &j);
 }

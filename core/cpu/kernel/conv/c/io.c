@@ -75,6 +75,17 @@ PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
       }                                                                                                                \
     }                                                                                                                  \
   }                                                                                                                    \
+  PLAIT_CLONES static void fold_##NAME(void *vdst, const void *vsrc, const int *first, const int *term, int64_t n,     \
+                                       const void *vbias) {                                                            \
+    S *dst = vdst;                                                                                                     \
+    const T *src = vsrc;                                                                                               \
+    T bias = vbias ? LOAD(*(const S *)vbias) : 0;                                                                      \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+      T sum = 0;                                                                                                       \
+      for (int k = first[i]; k < first[i + 1]; k++) sum += src[term[k]];                                               \
+      dst[i] = STORE(sum + bias);                                                                                      \
+    }                                                                                                                  \
+  }                                                                                                                    \
   PLAIT_CLONES static void sum_##NAME(void *vdst, const void *vsrc, int64_t stride, int64_t count, int64_t n) {        \
     S *dst = vdst;                                                                                                     \
     const T *src = vsrc;                                                                                               \
@@ -90,7 +101,7 @@ PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
     }                                                                                                                  \
   }                                                                                                                    \
   static const plaitk_conv_io io_##NAME = {sizeof(S),  sizeof(T),     fill_##NAME,                                     \
-                                           pack_##NAME, store_##NAME, sum_##NAME};
+                                           pack_##NAME, store_##NAME, fold_##NAME, sum_##NAME};
 
 IO(f16, uint16_t, float, plait_f16_to_f32, plait_f32_to_f16)
 IO(bf16, uint16_t, float, plait_bf16_to_f32, plait_f32_to_bf16)

@@ -30,6 +30,9 @@ typedef struct {
   // store writes bias plus a block of rows x cols sums. Strides are pitch in src, and row and step in dst.
   void (*store)(void *dst, int64_t row, int64_t step, const void *src, int64_t pitch, int64_t rows, int64_t cols,
                 const void *bias);
+  // fold writes bias plus the sum of src[term[k]] for k from first[i] to first[i + 1] - 1, for every i < n. bias may be
+  // NULL.
+  void (*fold)(void *dst, const void *src, const int *first, const int *term, int64_t n, const void *bias);
   // sum writes the sum of count arrays of n elements, `stride` apart, added in order.
   void (*sum)(void *dst, const void *src, int64_t stride, int64_t count, int64_t n);
 } plaitk_conv_io;

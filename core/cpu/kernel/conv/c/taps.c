@@ -1,5 +1,5 @@
 // The forward pass and the input gradient.
-#include "conv.h"
+#include "passes.h"
 #include "lattice.h"
 #include "../../../include/plait_slots.h"
 
@@ -245,40 +245,16 @@ static void taps_chunk(void *arg, int64_t chunk) {
   plait_slot_release(&j->slots, slot);
 }
 
-static int empty(const plaitk_conv_shape *s, int input_grad) {
-  const int64_t *out = input_grad ? s->in : s->out;
-  return s->n * (input_grad ? s->cin : s->cout) * out[0] * out[1] * out[2] == 0;
-}
-
-static int64_t scratch_for(const plait_pool *pool, const plaitk_conv_shape *s, int input_grad) {
+int64_t plaitk_conv_taps_scratch(const plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
   job j = {0};
-  return empty(s, input_grad) ? 0 : plan(&j, s, input_grad, plait_pool_threads(pool), NULL);
+  return plan(&j, s, pass == CONV_INPUT_GRAD, plait_pool_threads(pool), NULL);
 }
 
-static void run(plait_pool *pool, const plaitk_conv_shape *s, int input_grad, const void *in,
-                const void *w, const void *bias, void *out, void *scratch) {
-  if (empty(s, input_grad)) return;
+void plaitk_conv_by_taps(plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *in,
+                         const void *w, const void *bias, void *out, void *scratch) {
   job j = {.in = in, .w = w, .bias = bias, .out = out};
-  plan(&j, s, input_grad, plait_pool_threads(pool), scratch);
+  plan(&j, s, pass == CONV_INPUT_GRAD, plait_pool_threads(pool), scratch);
   const part *last = &j.part[j.parts - 1];
   plait_parallel(pool, last->pack_first + last->pack_chunks, pack_chunk, &j);
   plait_parallel(pool, last->first + last->chunks, taps_chunk, &j);
-}
-
-int64_t plaitk_conv_forward_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
-  return scratch_for(pool, s, 0);
-}
-
-int64_t plaitk_conv_input_grad_scratch(const plait_pool *pool, const plaitk_conv_shape *s) {
-  return scratch_for(pool, s, 1);
-}
-
-void plaitk_conv_forward(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *w, const void *bias,
-                         void *y, void *scratch) {
-  run(pool, s, 0, x, w, bias, y, scratch);
-}
-
-void plaitk_conv_input_grad(plait_pool *pool, const plaitk_conv_shape *s, const void *dy, const void *w,
-                            const void *bias, void *dx, void *scratch) {
-  run(pool, s, 1, dy, w, bias, dx, scratch);
 }

@@ -1,0 +1,361 @@
+// Convolutions of small images with many channels, as matrix products.
+//
+// Few positions do not repay weights packed for the micro-kernels, and leave their vectors half empty. So the input is
+// unfolded to a matrix U of a row for each channel and tap and a column for each output position of a block of images:
+//
+//   y = W U        dW = dy U^T        U' = W^T dy, which is folded to dx
+//
+// A tap that reads only padding, as all but the middle one of a 3 x 3 kernel do on a 1 x 1 image, has no rows.
+#include "passes.h"
+
+#include "io.h"
+#include "../../../include/plait_gemm.h"
+#include "../../../include/plait_slots.h"
+
+#define MAX_PLANE 4096             // elements of an image of a channel
+#define MAX_UNFOLDED (4 << 20)     // elements of the unfolded matrix of a block of images
+#define CHUNK_ELEMENTS (16 << 10)  // elements that a chunk copies, at least
+
+// Where products are faster, as measured with AVX2.
+#define MIN_CHANNELS 64   // of a group
+#define SMALL_PLANE 16    // elements of an image of a channel
+#define MAX_COLUMNS 1600  // of the unfolded matrix
+
+// A matrix [channels, positions] of a block of images of a tensor [images, channels, plane]. Column i of it is position
+// i % plane of image i / plane.
+typedef struct {
+  char *data;
+  int64_t row, column;  // strides in elements
+  int copied;           // it is a copy of the tensor, made for each block
+} matrix;
+
+typedef struct {
+  const plaitk_conv_shape *s;
+  const plaitk_conv_io *io;
+  int64_t channels, rows;           // channels of x and of y in a group
+  int64_t in_plane, out_plane;
+  int64_t taps, used;               // taps of the kernel, and those that read the input
+  int64_t depth;                    // rows of the unfolded matrix in a group: channels * used
+  int64_t images, columns;          // images of a block, and columns of its matrices
+  int64_t block_first, block_size;  // the images of the block under way
+  int *tap;                         // [used]
+  int *source;                      // [used, out_plane]: what a tap reads at a position; in_plane is padding
+  int *first, *term;                // element i of dx is the sum of terms first[i] to first[i + 1] - 1 of the unfolded
+  int same;                         // the unfolded matrix is that of x
+  matrix x, y, unfolded;
+  char *w;                          // [groups * rows, channels, used]
+  char *products;                   // memory for a matrix product
+  int64_t product_bytes;
+  const void *bias;
+  // A copy.
+  const char *from;
+  char *to;
+  int64_t count, chunk;             // channels or weights, and those of a chunk
+} job;
+
+static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t volume(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
+
+// The positions at which a tap reads the input: from first to last - 1 in each dimension.
+typedef struct {
+  int64_t tap[3], first[3], last[3];
+} reach;
+
+static reach reach_of(const plaitk_conv_shape *s, int64_t t) {
+  reach r = {{t / (s->kernel[1] * s->kernel[2]), t / s->kernel[2] % s->kernel[1], t % s->kernel[2]}, {0}, {0}};
+  for (int d = 0; d < 3; d++) {
+    int64_t before = s->pad[d] - r.tap[d] * s->dilation[d], step = s->stride[d];
+    r.first[d] = before > 0 ? ceil_div(before, step) : 0;
+    r.last[d] = before + s->in[d] > 0 ? min(ceil_div(before + s->in[d], step), s->out[d]) : 0;
+    r.last[d] = max(r.first[d], r.last[d]);
+  }
+  return r;
+}
+
+static int64_t reads(const reach *r) {
+  return (r->last[0] - r->first[0]) * (r->last[1] - r->first[1]) * (r->last[2] - r->first[2]);
+}
+
+// Writes what a tap reads at each position.
+static void sources(const plaitk_conv_shape *s, const reach *r, int *source) {
+  int64_t p[3], at[3];
+  for (p[0] = 0; p[0] < s->out[0]; p[0]++) {
+    for (p[1] = 0; p[1] < s->out[1]; p[1]++) {
+      for (p[2] = 0; p[2] < s->out[2]; p[2]++) {
+        int inside = 1;
+        for (int d = 0; d < 3; d++) {
+          inside &= p[d] >= r->first[d] && p[d] < r->last[d];
+          at[d] = p[d] * s->stride[d] - s->pad[d] + r->tap[d] * s->dilation[d];
+        }
+        *source++ = (int)(inside ? (at[0] * s->in[1] + at[1]) * s->in[2] + at[2] : volume(s->in));
+      }
+    }
+  }
+}
+
+// Writes the terms of each element of dx, in the order of the taps.
+static void invert(const job *j) {
+  int64_t all = j->used * j->out_plane;
+  memset(j->first, 0, (size_t)(j->in_plane + 2) * sizeof *j->first);
+  for (int64_t i = 0; i < all; i++) j->first[j->source[i] + 1]++;
+  for (int64_t i = 0; i <= j->in_plane; i++) j->first[i + 1] += j->first[i];
+  // first[i] is where the next term of element i goes; in the end that is where those of i + 1 begin.
+  for (int64_t i = 0; i < all; i++) {
+    int element = j->source[i];
+    if (element < j->in_plane) j->term[j->first[element]++] = (int)(i / j->out_plane * j->columns + i % j->out_plane);
+  }
+  for (int64_t i = j->in_plane; i > 0; i--) j->first[i] = j->first[i - 1];
+  j->first[0] = 0;
+}
+
+// The matrix of a tensor: the tensor itself where strides can say so, else a copy.
+static matrix matrix_of(const job *j, const void *tensor, int64_t channels, int64_t plane, char **at) {
+  if (plane == 1) return (matrix){(char *)tensor, 1, channels, 0};
+  if (j->s->n == 1) return (matrix){(char *)tensor, plane, 1, 0};
+  return (matrix){plait_carve(at, channels * j->columns * j->io->size), j->columns, 1, 1};
+}
+
+// Returns where the matrix of the block under way begins.
+static char *matrix_at(const job *j, const matrix *m) {
+  return m->copied ? m->data : m->data + j->block_first * m->column * j->io->size;
+}
+
+// The product of a pass for a group of the block under way.
+static plaitk_gemm product(const job *j, plaitk_conv_pass pass, int64_t group) {
+  int64_t size = j->io->size, depth = j->depth, out = group * j->rows, in = group * depth;
+  const matrix *u = &j->unfolded;
+  int64_t unfolded_size = pass == CONV_INPUT_GRAD && !j->same ? j->io->compute_size : size;
+  char *w = j->w + out * depth * size, *y = matrix_at(j, &j->y) + out * j->y.row * size;
+  char *x = (j->same ? matrix_at(j, u) : u->data) + in * u->row * unfolded_size;
+  plaitk_gemm p = {.in = (int)j->s->dtype, .out = (int)j->s->dtype, .alpha = 1};
+  p.m = j->block_size * j->out_plane;
+  switch (pass) {
+    case CONV_FORWARD:  // y^T = U^T W^T, since the bias is added along columns
+      p.n = j->rows, p.k = depth;
+      p.a = x, p.a_row = u->column, p.a_col = u->row;
+      p.b = w, p.b_row = 1, p.b_col = depth;
+      p.c = y, p.c_row = j->y.column, p.c_col = j->y.row;
+      if (j->bias != NULL) p.bias = (const char *)j->bias + out * size, p.bias_step = 1;
+      break;
+    case CONV_INPUT_GRAD:  // U'^T = dy^T W
+      p.n = depth, p.k = j->rows;
+      p.a = y, p.a_row = j->y.column, p.a_col = j->y.row;
+      p.b = w, p.b_row = depth, p.b_col = 1;
+      p.c = x, p.c_row = u->column, p.c_col = u->row;
+      if (unfolded_size != size) p.out = PLAIT_F32;
+      if (j->same && j->bias != NULL) p.bias = (const char *)j->bias + in * size, p.bias_step = 1;
+      break;
+    case CONV_WEIGHT_GRAD:  // dW = dy U^T, summed over the blocks
+      p.m = j->rows, p.n = depth, p.k = j->block_size * j->out_plane;
+      p.a = y, p.a_row = j->y.row, p.a_col = j->y.column;
+      p.b = x, p.b_row = u->column, p.b_col = u->row;
+      p.c = w, p.c_row = depth, p.c_col = 1;
+      p.beta = j->block_first > 0;
+      break;
+  }
+  return p;
+}
+
+static void measure(job *j, const plaitk_conv_shape *s) {
+  j->s = s;
+  j->io = plaitk_conv_io_for(s->dtype);
+  j->channels = s->cin / s->groups, j->rows = s->cout / s->groups;
+  j->in_plane = volume(s->in), j->out_plane = volume(s->out);
+  j->taps = volume(s->kernel);
+  int64_t all = 0;
+  for (int64_t t = 0; t < j->taps; t++) {
+    reach r = reach_of(s, t);
+    j->used += reads(&r) > 0;
+    all += reads(&r);
+  }
+  // A single tap reads elements in their order. If it reads all of them, each is in its place.
+  j->same = j->used == 1 && all == j->in_plane && j->in_plane == j->out_plane;
+  j->depth = j->channels * j->used;
+  int64_t image = s->groups * j->depth * j->out_plane;
+  j->images = max(1, min(s->n, MAX_UNFOLDED / max(1, image)));
+  j->images = ceil_div(s->n, ceil_div(s->n, j->images));
+  j->columns = j->images * j->out_plane;
+}
+
+// Lays out the job in scratch. With scratch == NULL it writes nothing. Returns the bytes needed.
+static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *x,
+                    const void *w, const void *y, char *scratch) {
+  char *at = scratch;
+  measure(j, s);
+  j->tap = plait_carve(&at, j->used * (int64_t)sizeof *j->tap);
+  j->source = plait_carve(&at, j->used * j->out_plane * (int64_t)sizeof *j->source);
+  for (int64_t t = 0, u = 0; scratch != NULL && t < j->taps; t++) {
+    reach r = reach_of(s, t);
+    if (reads(&r) == 0) continue;
+    sources(s, &r, j->source + u * j->out_plane);
+    j->tap[u++] = (int)t;
+  }
+  j->y = matrix_of(j, y, s->cout, j->out_plane, &at);
+  if (j->same) {
+    j->unfolded = matrix_of(j, x, s->cin, j->in_plane, &at);
+  } else {
+    int64_t size = pass == CONV_INPUT_GRAD ? j->io->compute_size : j->io->size;
+    j->unfolded = (matrix){plait_carve(&at, s->groups * j->depth * j->columns * size), j->columns, 1, 1};
+  }
+  if (!j->same && pass == CONV_INPUT_GRAD) {
+    j->first = plait_carve(&at, (j->in_plane + 2) * (int64_t)sizeof *j->first);
+    j->term = plait_carve(&at, j->used * j->out_plane * (int64_t)sizeof *j->term);
+    if (scratch != NULL) invert(j);
+  }
+  j->w = j->used == j->taps ? (char *)w : plait_carve(&at, s->cout * j->depth * j->io->size);
+  for (j->block_first = 0; j->block_first < s->n; j->block_first += j->images) {
+    j->block_size = min(j->images, s->n - j->block_first);
+    plaitk_gemm p = product(j, pass, 0);
+    j->product_bytes = max(j->product_bytes, plaitk_gemm_batched((plait_pool *)pool, &p, 0, NULL, NULL, -1));
+  }
+  j->products = plait_carve(&at, j->product_bytes);
+  return (int64_t)((intptr_t)at - (intptr_t)scratch);
+}
+
+// The copies, for elements of each size.
+#define COPIES(T)                                                                                                      \
+  /* Row c * used + u of the unfolded matrix is what tap u reads of channel c. */                                      \
+  static void unfold_##T(void *arg, int64_t chunk) {                                                                   \
+    const job *j = arg;                                                                                                \
+    T plane[MAX_PLANE + 1];                                                                                            \
+    for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {                               \
+      for (int64_t i = 0; i < j->block_size; i++) {                                                                    \
+        memcpy(plane, (const T *)j->from + ((j->block_first + i) * j->s->cin + c) * j->in_plane,                       \
+               (size_t)j->in_plane * sizeof(T));                                                                       \
+        plane[j->in_plane] = 0;                                                                                        \
+        const int *source = j->source;                                                                                 \
+        T *to = (T *)j->to + c * j->used * j->columns + i * j->out_plane;                                              \
+        for (int64_t u = 0; u < j->used; u++, source += j->out_plane, to += j->columns) {                              \
+          for (int64_t p = 0; p < j->out_plane; p++) to[p] = plane[source[p]];                                         \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  /* Takes the taps that are used from the weight. */                                                                  \
+  static void take_##T(void *arg, int64_t chunk) {                                                                     \
+    const job *j = arg;                                                                                                \
+    int64_t begin = chunk * j->chunk, end = min(begin + j->chunk, j->count);                                           \
+    const T *from = (const T *)j->from + begin * j->taps;                                                              \
+    T *to = (T *)j->to + begin * j->used;                                                                              \
+    for (int64_t i = begin; i < end; i++, from += j->taps, to += j->used) {                                            \
+      for (int64_t u = 0; u < j->used; u++) to[u] = from[j->tap[u]];                                                   \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  /* Writes the gradient of the weight, which is zero for the other taps. */                                           \
+  static void put_##T(void *arg, int64_t chunk) {                                                                      \
+    const job *j = arg;                                                                                                \
+    int64_t begin = chunk * j->chunk, end = min(begin + j->chunk, j->count);                                           \
+    const T *from = (const T *)j->from + begin * j->used;                                                              \
+    T *to = (T *)j->to + begin * j->taps;                                                                              \
+    memset(to, 0, (size_t)((end - begin) * j->taps) * sizeof(T));                                                      \
+    for (int64_t i = begin; i < end; i++, from += j->used, to += j->taps) {                                            \
+      for (int64_t u = 0; u < j->used; u++) to[j->tap[u]] = from[u];                                                   \
+    }                                                                                                                  \
+  }
+
+COPIES(uint16_t)
+COPIES(uint32_t)
+COPIES(uint64_t)
+
+typedef struct {
+  plait_task unfold, take, put;
+} copies;
+
+static const copies *copies_of(int64_t size) {
+  static const copies two = {unfold_uint16_t, take_uint16_t, put_uint16_t};
+  static const copies four = {unfold_uint32_t, take_uint32_t, put_uint32_t};
+  static const copies eight = {unfold_uint64_t, take_uint64_t, put_uint64_t};
+  return size == 2 ? &two : size == 4 ? &four : &eight;
+}
+
+// Folds the unfolded gradient to that of the input.
+static void fold(void *arg, int64_t chunk) {
+  const job *j = arg;
+  int64_t size = j->io->size;
+  for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {
+    const char *bias = j->bias != NULL ? (const char *)j->bias + c * size : NULL;
+    for (int64_t i = 0; i < j->block_size; i++) {
+      j->io->fold(j->to + ((j->block_first + i) * j->s->cin + c) * j->in_plane * size,
+                  j->from + (c * j->used * j->columns + i * j->out_plane) * j->io->compute_size, j->first, j->term,
+                  j->in_plane, bias);
+    }
+  }
+}
+
+// Copies the block's part of a tensor to its matrix, or back.
+static void transpose(const job *j, int64_t chunk, int64_t plane, int back) {
+  int64_t bytes = plane * j->io->size;
+  for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {
+    for (int64_t i = 0; i < j->block_size; i++) {
+      int64_t tensor = ((j->block_first + i) * j->count + c) * bytes, in_matrix = (c * j->images + i) * bytes;
+      memcpy(j->to + (back ? tensor : in_matrix), j->from + (back ? in_matrix : tensor), (size_t)bytes);
+    }
+  }
+}
+
+static void gather_x(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->in_plane, 0); }
+static void scatter_x(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->in_plane, 1); }
+static void gather_y(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->out_plane, 0); }
+static void scatter_y(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->out_plane, 1); }
+
+// Runs a copy of so many channels or weights, of so many elements each.
+static void copy(plait_pool *pool, job *j, plait_task task, const void *from, void *to, int64_t count,
+                 int64_t elements) {
+  j->from = from, j->to = to, j->count = count;
+  j->chunk = ceil_div(CHUNK_ELEMENTS, max(1, elements));
+  plait_parallel(pool, ceil_div(count, j->chunk), task, j);
+}
+
+// Runs a pass for the block under way.
+static void run_block(plait_pool *pool, job *j, plaitk_conv_pass pass, const void *x, const void *y) {
+  int64_t cin = j->s->cin, cout = j->s->cout, unfolded = j->used * j->columns;
+  if (pass != CONV_INPUT_GRAD && j->unfolded.copied) {
+    copy(pool, j, j->same ? gather_x : copies_of(j->io->size)->unfold, x, j->unfolded.data, cin, unfolded);
+  }
+  if (pass != CONV_FORWARD && j->y.copied) copy(pool, j, gather_y, y, j->y.data, cout, j->columns);
+  for (int64_t group = 0; group < j->s->groups; group++) {
+    plaitk_gemm p = product(j, pass, group);
+    plaitk_gemm_batched(pool, &p, 0, NULL, j->products, j->product_bytes);
+  }
+  if (pass == CONV_FORWARD && j->y.copied) copy(pool, j, scatter_y, j->y.data, (void *)y, cout, j->columns);
+  if (pass == CONV_INPUT_GRAD && j->unfolded.copied) {
+    copy(pool, j, j->same ? scatter_x : fold, j->unfolded.data, (void *)x, cin, unfolded);
+  }
+}
+
+int64_t plaitk_conv_products_scratch(const plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
+  job j = {0};
+  return plan(&j, pool, s, pass, NULL, NULL, NULL, NULL);
+}
+
+void plaitk_conv_by_products(plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *x,
+                         const void *w, const void *bias, const void *y, void *scratch) {
+  job j = {.bias = bias};
+  plan(&j, pool, s, pass, x, w, y, scratch);
+  int64_t weights = s->cout * j.channels;
+  const copies *c = copies_of(j.io->size);
+  if (pass != CONV_WEIGHT_GRAD && j.w != w) copy(pool, &j, c->take, w, j.w, weights, j.taps);
+  for (j.block_first = 0; j.block_first < s->n; j.block_first += j.images) {
+    j.block_size = min(j.images, s->n - j.block_first);
+    run_block(pool, &j, pass, x, y);
+  }
+  if (pass == CONV_WEIGHT_GRAD && j.w != w) copy(pool, &j, c->put, j.w, (void *)w, weights, j.taps);
+}
+
+int plaitk_conv_suits_products(const plaitk_conv_shape *s, plaitk_conv_pass pass) {
+  int64_t plane = volume(s->out), in_plane = volume(s->in);
+  if (s->n * plane * in_plane == 0 || plane > MAX_PLANE || in_plane > MAX_PLANE) return 0;
+  if (min(s->cin, s->cout) < MIN_CHANNELS * s->groups) return 0;
+  job j = {0};
+  measure(&j, s);
+  if (s->groups * j.depth * plane > MAX_UNFOLDED) return 0;
+  // A sum over blocks must not be rounded to 16 bits between them.
+  if (pass == CONV_WEIGHT_GRAD) return j.io->size == j.io->compute_size || j.images == s->n;
+  if (j.same || plane <= SMALL_PLANE) return 1;
+  // Of larger images the micro-kernels fill their vectors, and they need no unfolding. Many sums of each column repay
+  // that, and few columns do not repay the micro-kernels' packing of the weights.
+  int64_t columns = s->n * plane, sums = pass == CONV_FORWARD ? j.rows : j.channels;
+  return sums >= 2 * MIN_CHANNELS && columns <= min(8 * sums, MAX_COLUMNS);
+}
