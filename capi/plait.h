@@ -1790,6 +1790,26 @@ char *plait_selftest_name(int64_t i);
 // and otherwise the difference. It may wait for the device.
 char *plait_selftest_run(plait_device d, int64_t i);
 
+// --- sharing ---
+
+// plait_tensor_share moves the storage of a tensor on a CPU device, and all tensors on it, into memory that
+// processes can share, unless it is there. It does not wait: wait for the tensor's value before, so that
+// little is queued on the old memory, and after, since the contents are copied in stream order.
+plait_status plait_tensor_share(plait_tensor t);
+
+// plait_tensor_is_shared returns 1 if the storage of a tensor lies in memory that processes can share, else
+// 0.
+plait_status plait_tensor_is_shared(plait_tensor t);
+
+// plait_tensor_shared writes to out what another process makes a tensor over the same memory of, by
+// plait_tensor_of_shared: the descriptor of the file, which is open as long as the storage lives, the size in
+// bytes and the two numbers that name it.
+plait_status plait_tensor_shared(plait_tensor t, int64_t *out);
+
+// plait_tensor_of_shared returns a tensor of bytes over shared memory that another process has made, or this
+// one. The caller closes the descriptor.
+plait_tensor plait_tensor_of_shared(int64_t fd, int64_t size, int64_t key0, int64_t key1, plait_device on);
+
 // --- sparse ---
 
 // plait_sparse_coo returns a sparse tensor with values [entries, ...] at the indices [sparse dimensions,

@@ -24,6 +24,7 @@ type Storage struct {
 	recovery  atomic.Pointer[Event] // the end of the last Recover
 
 	shared  atomic.Int32 // number of users outside the engine, such as NumPy arrays, that need no stream
+	lent    atomic.Int32 // those of them that keep the address
 	foreign flag         // used on other streams since home last waited for them
 }
 
@@ -48,6 +49,7 @@ type allocation struct {
 	category Category
 	live     flag   // has memory that must be returned
 	free     func() // for wrapped memory: runs when the last reference is dropped
+	backing  any    // what other code knows about the memory
 
 	mu   sync.Mutex
 	uses []foreignUse // on other streams than home, not known to be done
@@ -235,6 +237,10 @@ func (s *Storage) Empty() {
 		s.alloc.giveBack(nil)
 	}
 	s.alloc.memory = Memory{}
+	if s.alloc.backing != nil {
+		s.alloc.backing = nil
+		s.shared.Add(-1)
+	}
 }
 
 // IsEmpty reports whether the storage was emptied.

@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"core/cpu"},
 	{"core/op"},
 	{"core/autograd"},
-	{"core/safetensors", "core/data"},
+	{"core/safetensors", "core/data", "core/sharing"},
 	{"core/nn", "core/optim", "core/meta", "core/replay", "core/vmap", "core/graph", "core/crosscheck"},
 	{"gpu/shader"},
 	{"gpu/kernel"},

@@ -16,7 +16,7 @@ from plait.distributions import constraints
     ("module", "name"),
     [
         ("fx", "symbolic_trace"), ("hub", "download_url_to_file"), ("library", "Library"),
-        ("overrides", "handle_torch_function"), ("cuda", "CUDAGraph"), ("multiprocessing", "SimpleQueue"),
+        ("overrides", "handle_torch_function"), ("cuda", "CUDAGraph"), ("multiprocessing", "start_processes"),
     ],
 )  # fmt: skip
 def test_names_that_refuse_in_use(module, name):

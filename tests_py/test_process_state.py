@@ -34,6 +34,7 @@ SHARED = {
     "library.OPERATIONS": "custom operations of the process, as custom_op says",
     "onnx/_table.RULES": "a table that importing fills",
     "optim/optimizer._hooks": "a cached property: each optimiser keeps its own",
+    "_tensors/shared._memories": "shared memory by its name, of which the process has one each",
     "torch/__init__._finder": "the process's imports, as install says",
     "utils/_pytree.SUPPORTED_NODES": "containers of the process, as register_pytree_node says",
     "_engine/runtime._pack": "a function of the package, set once at import",

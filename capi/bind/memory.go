@@ -180,9 +180,9 @@ func TensorExport(t Tensor) (status Object) {
 		return failf(core.TypeError, "numpy", "the memory of %v cannot be shared; copy it to a CPU device first", v)
 	}
 	st := v.Storage()
-	st.Share(1)
+	st.Lend(1)
 	if err := st.Wait(); err != nil {
-		st.Share(-1)
+		st.Lend(-1)
 		return failure(err)
 	}
 	st.Retain()
@@ -193,7 +193,7 @@ type export struct{ storage *core.Storage }
 
 // Release ends the use of the memory from outside.
 func (e *export) Release() {
-	e.storage.Share(-1)
+	e.storage.Lend(-1)
 	e.storage.Release()
 }
 

@@ -26,7 +26,7 @@ class dtype:  # noqa: N801
         return f"plait.{self.name}"
 
     def __reduce__(self) -> str:
-        return self.name
+        return "bool_" if self.name == "bool" else self.name
 
     @property
     def is_floating_point(self) -> bool:

@@ -14,13 +14,14 @@ from plait import _dtype as dt
 from plait._autograd.gradients import TensorGradients
 from plait._device import DeviceLike
 from plait._engine.missing_names import absent
-from plait._engine.runtime import MAX_DIMS, TensorBase, address, check, own, wait_value
+from plait._engine.runtime import MAX_DIMS, TensorBase, address, check, is_tensor, own, wait_value
 from plait._functions._common import operand
 from plait._functions.methods import TensorFunctions
 from plait._layout import Size
 from plait._ops.methods import TensorMethods
 from plait._tensors.arrays import share_numpy, tensor, to_numpy
 from plait._tensors.dlpack import dlpack_device, to_capsule
+from plait._tensors.elements import Elements
 from plait._tensors.indexing import get_index, set_index
 from plait._tensors.operators import install_operators
 from plait._tensors.properties import TensorFacts
@@ -233,7 +234,7 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
         state = dict(self.__dict__)
         return _rebuild, (
             type(self),
-            to_numpy(self.detach()),
+            Elements(self),
             self.dtype.name,
             str(self.device),
             self.requires_grad,
@@ -297,8 +298,11 @@ _core.set_tensor_class(Tensor)
 install_operators(Tensor)
 
 
-def _rebuild(cls: type, data: np.ndarray, name: str, where: str, requires_grad: bool, state: dict[str, Any]) -> Any:
-    made = tensor(data, dtype=getattr(dt, "bool_" if name == "bool" else name), device=where)
+def _rebuild(cls: type, data: Any, name: str, where: str, requires_grad: bool, state: dict[str, Any]) -> Any:
+    if is_tensor(data):  # on the CPU
+        made = data if where.startswith("cpu") else data.to(where)
+    else:
+        made = tensor(data, dtype=getattr(dt, "bool_" if name == "bool" else name), device=where)
     out: Any = object.__new__(cls)
     out._h = made._h
     del made._h

@@ -1,50 +1,145 @@
-"""`spawn`, as torch.multiprocessing spells it: ranks are threads, and tensors are shared between them as they are.
+"""Python's multiprocessing, whose processes share tensors, under PyTorch's names; and `spawn`, whose ranks are threads.
 
-`get_context("spawn")` is Python's own, for processes.
+A tensor that goes to another process, as an argument of a `Process` or through a queue, a pipe or a pool, is over the
+same memory there: sending moves it to memory that processes share, once what was launched on it is done. So are
+parameters, modules and storages. Operations on such a tensor are done when they return, so locks order what processes
+read and write.
+
+Processes start afresh, by the method "spawn": a forked child would have none of the engine's threads.
 """
 
 from __future__ import annotations
 
 import multiprocessing as _multiprocessing
+import pickle as _pickle
+from multiprocessing import context as _context
+from multiprocessing import queues as _queues
+from multiprocessing.reduction import ForkingPickler as _ForkingPickler
+from typing import Any as _Any
 
+import plait._tensors.shared  # noqa: F401, has multiprocessing pickle tensors
 from plait._engine.missing_names import refusing as _refusing
 from plait.distributed._spawn import SpawnContext, spawn
 
 __all__ = [
-    "SpawnContext",
-    "cpu_count",
-    "freeze_support",
-    "get_all_sharing_strategies",
-    "get_context",
-    "get_sharing_strategy",
-    "get_start_method",
-    "set_sharing_strategy",
-    "set_start_method",
-    "spawn",
-]
+    "Array", "AuthenticationError", "Barrier", "BoundedSemaphore", "BufferTooShort", "Condition", "Event",
+    "JoinableQueue", "Lock", "Manager", "Pipe", "Pool", "Process", "ProcessError", "Queue", "RLock", "RawArray",
+    "RawValue", "Semaphore", "SimpleQueue", "SpawnContext", "TimeoutError", "Value", "active_children",
+    "allow_connection_pickling", "cpu_count", "current_process", "freeze_support", "get_all_sharing_strategies",
+    "get_all_start_methods", "get_context", "get_logger", "get_sharing_strategy", "get_start_method", "log_to_stderr",
+    "parent_process", "set_executable", "set_forkserver_preload", "set_sharing_strategy", "set_start_method", "spawn",
+]  # fmt: skip
 
-cpu_count = _multiprocessing.cpu_count
+_WHY = {
+    "fork": "a forked child has none of the engine's threads",
+    "forkserver": "its server imports the main module, and with it the engine, before it forks",
+}
+
+
+def _check_method(name: str, method: _Any) -> None:
+    if method not in (None, "spawn"):
+        why = f": {_WHY[method]}" if method in _WHY else ""
+        raise ValueError(f"multiprocessing.{name}: want 'spawn', got {method!r}{why}")
+
+
+class Process(_context.SpawnProcess):
+    """A process, as `multiprocessing.Process`, that starts afresh: it imports the script, and then calls `target`."""
+
+
+class _Message:
+    """What is on a queue, pickled already."""
+
+    def __init__(self, what: _Any) -> None:
+        self._pickled = bytes(_ForkingPickler.dumps(what))
+
+    def __reduce__(self) -> _Any:
+        return _pickle.loads, (self._pickled,)
+
+
+# Python's queues pickle in a thread of their own, later. Here a tensor has what it had when it was put on the queue,
+# and who puts on it what cannot be sent gets the error.
+
+
+class _Queue(_queues.Queue):  # type: ignore[type-arg]
+    def put(self, obj: _Any, block: bool = True, timeout: float | None = None) -> None:
+        super().put(_Message(obj), block, timeout)
+
+
+class _JoinableQueue(_queues.JoinableQueue):  # type: ignore[type-arg]
+    def put(self, obj: _Any, block: bool = True, timeout: float | None = None) -> None:
+        super().put(_Message(obj), block, timeout)
+
+
+class _Spawning(_context.SpawnContext):
+    Process = Process
+
+    def Queue(self, maxsize: int = 0) -> _Any:  # noqa: N802
+        return _Queue(maxsize, ctx=self.get_context())
+
+    def JoinableQueue(self, maxsize: int = 0) -> _Any:  # noqa: N802
+        return _JoinableQueue(maxsize, ctx=self.get_context())
+
+    def get_context(self, method: str | None = None) -> _Any:
+        _check_method("get_context", method)
+        return self
+
+    def get_start_method(self, allow_none: bool = False) -> str:
+        return "spawn"
+
+    def set_start_method(self, method: str | None, force: bool = False) -> None:
+        set_start_method(method, force)
+
+
+_spawning = _Spawning()
+
+ProcessError, BufferTooShort = _context.ProcessError, _context.BufferTooShort
+TimeoutError, AuthenticationError = _context.TimeoutError, _context.AuthenticationError
+active_children, current_process = _multiprocessing.active_children, _multiprocessing.current_process
+cpu_count, parent_process = _multiprocessing.cpu_count, _multiprocessing.parent_process
+freeze_support, set_executable = _spawning.freeze_support, _spawning.set_executable
+get_logger, log_to_stderr = _spawning.get_logger, _spawning.log_to_stderr
+allow_connection_pickling = _spawning.allow_connection_pickling
+set_forkserver_preload = _spawning.set_forkserver_preload
+Array, Value, RawArray, RawValue = _spawning.Array, _spawning.Value, _spawning.RawArray, _spawning.RawValue
+Lock, RLock, Condition, Event = _spawning.Lock, _spawning.RLock, _spawning.Condition, _spawning.Event
+Semaphore, BoundedSemaphore, Barrier = _spawning.Semaphore, _spawning.BoundedSemaphore, _spawning.Barrier
+Queue, JoinableQueue, SimpleQueue = _spawning.Queue, _spawning.JoinableQueue, _spawning.SimpleQueue
+Pipe, Pool, Manager = _spawning.Pipe, _spawning.Pool, _spawning.Manager
+
+
+def get_context(method: str | None = None) -> _context.SpawnContext:
+    """Returns what has `Process`, `Queue`, `Pool` and the others of this module, whose processes start afresh.
+
+    Raises:
+        ValueError: for a method other than "spawn".
+    """
+    _check_method("get_context", method)
+    return _spawning
+
+
+def get_all_start_methods() -> list[str]:
+    """Returns ["spawn"]."""
+    return ["spawn"]
 
 
 def get_start_method(allow_none: bool = False) -> str:
-    """Returns "thread": how ranks are started."""
-    return "thread"
+    """Returns "spawn": how a `Process` starts. The ranks of `spawn` are threads all the same."""
+    return "spawn"
 
 
-def get_context(method: str | None = None) -> _multiprocessing.context.BaseContext:
-    """Returns Python's own context "spawn", with which a `DataLoader` has processes. Its queues copy tensors.
+def set_start_method(method: str | None, force: bool = False) -> None:
+    """Makes "spawn" the method of Python's own `multiprocessing` too. Here it always is.
 
     Raises:
-        ValueError: for another method: a forked child has none of the engine's threads.
+        ValueError: for another method.
+        RuntimeError: if a method is set already, without `force`.
     """
-    if method != "spawn":
-        raise ValueError(f"multiprocessing.get_context: want 'spawn', got {method!r}; a forked child has none of the "
-                         "engine's threads")  # fmt: skip
-    return _multiprocessing.get_context(method)
+    _check_method("set_start_method", method)
+    _multiprocessing.set_start_method(method, force)
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """Returns {"file_descriptor"}: what workers of a `DataLoader` send tensors by."""
+    """Returns {"file_descriptor"}: a file without a name, of which each process has a descriptor per storage."""
     return {"file_descriptor"}
 
 
@@ -57,17 +152,8 @@ def set_sharing_strategy(new_strategy: str) -> None:
     """Has no effect: there is one strategy, which leaves no files behind."""
 
 
-def set_start_method(method: str | None, force: bool = False) -> None:
-    """Has no effect: ranks are threads."""
-
-
-def freeze_support() -> None:
-    """Has no effect: ranks are threads."""
-
-
 __getattr__ = _refusing(
     __name__,
-    " ".join(n for n in dir(_multiprocessing) if n[0] != "_"),
-    "ranks are threads, which spawn(fn, nprocs=n) starts and which share memory; for processes without tensors there "
-    "is Python's own multiprocessing",
+    "ProcessContext ProcessExitedException ProcessRaisedException start_processes",
+    "spawn(fn, nprocs=n) starts ranks, which are threads, and Process a process",
 )

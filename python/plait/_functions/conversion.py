@@ -166,8 +166,24 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Returns the tensor: its memory is the process's, which all threads share."""
+    """Moves the tensor's memory, with all tensors on it, to where other processes can use it; returns the tensor.
+
+    NumPy arrays keep the memory that they have, which is no longer the tensor's. Has no effect on a GPU's tensor.
+
+    Raises:
+        NotImplementedError: for sparse tensors, those on the meta device and distributed ones.
+    """
+    if self.device._kind == "gpu":
+        return self
+    wait_value(self._h)
+    call(_core.bind_TensorShare, self._h)
+    wait_value(self._h)
     return self
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether other processes can use the memory, once it is sent to them; of a GPU's tensor True, as in PyTorch."""
+    return self.device._kind == "gpu" or bool(check(_core.bind_TensorIsShared(self._h)))
 
 
 def record_stream(self: Tensor, s: Any) -> None:

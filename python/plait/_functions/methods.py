@@ -85,7 +85,7 @@ class TensorFunctions:
     record_stream = conversion.record_stream
     get_device = conversion.get_device
     is_complex = method(conversion.is_complex)
-    is_shared = conversion.never("is_shared", "other processes share the memory")
+    is_shared = conversion.is_shared
     is_conj = conversion.never("is_conj", "the elements are conjugates")
     is_neg = conversion.never("is_neg", "the elements stand for their negatives")
     conj_physical_ = method(conversion.conj_physical_)

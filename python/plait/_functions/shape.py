@@ -332,6 +332,10 @@ def resize_(input: Tensor, size: int | Sequence[int], *more: int, memory_format:
     if n < 0 or any(s < 0 for s in size):
         raise ValueError(f"resize_: sizes must not be negative, got {list(size)}")
     room = input.untyped_storage().nbytes() // input.element_size() - input.storage_offset()
+    if n > room and input.device.type == "cpu" and room and input.is_shared():
+        raise RuntimeError(
+            f"resize_: {n} elements do not fit into the shared memory, which has room for {room} and cannot grow"
+        )
     if n > room:
         larger = _ops.empty(n, dtype=input.dtype, device=input.device)
         if room:

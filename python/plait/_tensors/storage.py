@@ -51,6 +51,15 @@ class Storage:
         """Returns the bytes of an element."""
         return self._element
 
+    def is_shared(self) -> bool:
+        """Whether other processes can use the memory: see `Tensor.is_shared`."""
+        return self._tensor.is_shared()
+
+    def share_memory_(self) -> Storage:
+        """Moves the memory to where other processes can use it, and returns the storage: see `Tensor.share_memory_`."""
+        self._tensor.share_memory_()
+        return self
+
     def tolist(self) -> list[Any]:
         """Waits for the elements and returns them."""
         return self._flat(self._tensor.dtype).tolist()

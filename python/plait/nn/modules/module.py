@@ -202,8 +202,8 @@ class Module(StateMethods, HookMethods):
         return self._apply(lambda t: _ops.empty_like(t, device=device), recurse=recurse)
 
     def share_memory(self: T) -> T:
-        """Returns self: ranks are threads, and share memory as it is."""
-        return self
+        """Moves parameters, their gradients and buffers to memory that processes share, and returns self."""
+        return self._apply(lambda t: t.share_memory_())
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Has calls of this module replayed: see `plait.compile`."""
@@ -239,8 +239,9 @@ def _convert(p: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
     if made is not p:
         adopt(p, made)
         set_category(p, PARAMETER)
-        if grad is not None:
-            moved = fn(grad)
+    if grad is not None:
+        moved = fn(grad)
+        if made is not p or moved is not grad:
             p.grad = moved.requires_grad_(grad.requires_grad) if moved is not grad else grad
 
 
