@@ -42,7 +42,7 @@ INSIDE = {
     },
     "plait.cuda": {"plait._tensors.legacy_types": "few programs use the old types"},
     "plait._functions.config": {"plait": "it returns plait.cpu or plait.cuda, which import it"},
-    "plait.autograd.functional": {"plait.func": "which imports the package"},
+    "plait.autograd.functional": {"plait.func._jacobians": "which imports the package"},
     "plait._engine.missing_names": {"plait._names": "a long text that only errors need"},
     "plait._serialization.pickling": {"plait.nn": "the package above: only a checkpoint with parameters needs it"},
     "plait._tensor": {"plait.array_api": "the package above, of which tensors say that it is theirs"},

@@ -17,10 +17,10 @@ var (
 		"where(x >= -lambda && x <= lambda, 0, grad)")
 	softshrinkOp = elementwise("softshrink", "x; lambda", "where(x > lambda, x - lambda, where(x < -lambda, x + lambda, 0*x))",
 		"where(x >= -lambda && x <= lambda, 0, grad)")
-	sigmoidOp    = elementwise("sigmoid", "x", "sigmoid(x)", "grad*(1 - out)*out").overComplex(complexSigmoid("xr", "xi"))
+	sigmoidOp    = elementwise("sigmoid", "x", "sigmoid(x)", "grad*(1 - out)*out").overComplex(complexSigmoid("xr", "xi") + "sr, si")
 	tanhOp       = elementwise("tanh", "x", "tanh(x)", "grad*(1 - out*out)").overComplex(complexTanh("xr", "xi") + "a, b")
-	tanhshrinkOp = elementwise("tanhshrink", "x", "x - tanh(x)", "t = tanh(x); grad*t*t")
-	softsignOp   = elementwise("softsign", "x", "x/(1 + abs(x))", "d = 1 + abs(x); grad/(d*d)")
+	tanhshrinkOp = elementwise("tanhshrink", "x", "x - tanh(x)", "t = tanh(x); grad*t*t").overComplex(complexTanh("xr", "xi") + "xr - a, xi - b")
+	softsignOp   = elementwise("softsign", "x", "x/(1 + abs(x))", "d = 1 + abs(x); grad/(d*d)").overComplex("d = 1 + hypot(xr, xi); xr/d, xi/d")
 )
 
 // Relu returns x where it is positive and 0 elsewhere.

@@ -14,7 +14,7 @@ var (
 	geluTanhOp = elementwise("gelu_tanh", "x", "0.5*x*(1 + tanh(0.7978845608028654*(x + 0.044715*x*x*x)))",
 		`t = tanh(0.7978845608028654*(x + 0.044715*x*x*x));
 		 grad*0.5*((1 + t) + x*(1 - t*t)*0.7978845608028654*(1 + 0.134145*x*x))`)
-	siluOp = elementwise("silu", "x", "x*sigmoid(x)", "s = sigmoid(x); grad*s*(1 + x*(1 - s))")
+	siluOp = elementwise("silu", "x", "x*sigmoid(x)", "s = sigmoid(x); grad*s*(1 + x*(1 - s))").overComplex(complexSigmoid("xr", "xi") + "xr*sr - xi*si, xr*si + xi*sr")
 	// tanh(log(1 + e)) is n/(n + 2) with n = e*(e + 2): one exponential instead of three functions.
 	mishOp = elementwise("mish", "x", "e = exp(min(x, 20)); n = e*(e + 2); x*(n/(n + 2))",
 		"e = exp(min(x, 20)); n = e*(e + 2); grad*(n/(n + 2) + x*4*e*(1 + e)/((n + 2)*(n + 2)))")

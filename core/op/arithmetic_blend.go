@@ -10,7 +10,7 @@ var (
 	addcmulOp = elementwise("addcmul", "x, a, b; value", "x + value*a*b", "grad", "grad*value*b", "grad*value*a").
 			overComplex("xr + value*(ar*br - ai*bi), xi + value*(ar*bi + ai*br)")
 	addcdivOp = elementwise("addcdiv", "x, a, b; value", "x + value*a/b",
-		"grad", "grad*value/b", "-grad*value*a/(b*b)").overComplex(scaledQuotient())
+		"grad", "grad*value/b", "-grad*value*a/(b*b)").overComplex(complexQuotient("ar", "ai", "br", "bi") + "xr + value*qr, xi + value*qi")
 )
 
 // Lerp returns x + weight*(y - x), elementwise; exactly y where weight is 1.

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -22,6 +23,7 @@ func init() {
 	conjOp.complex.uses[1].saves = nil // it needs the gradient alone
 	sgnOp.derivedBy(sgnGrad)
 	angleOp.derivedBy(angleGrad)
+	softsignOp.derivedBy(softsignGrad)
 }
 
 // sgnGrad is the part of grad/|x| that is at right angles to x.
@@ -37,6 +39,13 @@ func angleGrad(grad, x *core.Tensor) *core.Tensor {
 	square := Add(Square(re), Square(im))
 	scale := Where(Eq(square, core.IntNum(0)), core.IntNum(0), Div(grad, square))
 	return Complex(Neg(Mul(im, scale)), Mul(re, scale))
+}
+
+// softsignGrad is grad/(1 + |x|), less what is due to |x|.
+func softsignGrad(grad, x *core.Tensor) *core.Tensor {
+	s, d := Sgn(x), Add(Abs(x), core.IntNum(1))
+	g := Div(grad, d)
+	return Sub(g, Mul(s, Div(Real(Mul(g, Conj(x))), d)))
 }
 
 // ViewAsReal returns a view of the parts of x, which must be complex: a real tensor with one more dimension of size 2, at the end, for the
@@ -297,12 +306,45 @@ func complexProd(x *core.Tensor, r reduction) *core.Tensor {
 	return Reshape(y, r.shape...)
 }
 
-// complexCumProd returns the running products of complex numbers along dim: those of 1 element, of up to 2, of up to 4 and so on.
-func complexCumProd(x *core.Tensor, dim int) *core.Tensor {
+// complexCumProd returns the running products of complex numbers along dim.
+func complexCumProd(x *core.Tensor, dim int) *core.Tensor { return complexScan(x, dim, Mul) }
+
+// complexLogCumSumExp returns the running log-sum-exp of complex numbers along dim, each with the imaginary part of adding one number after
+// the other by Logaddexp.
+func complexLogCumSumExp(x *core.Tensor, dim int) *core.Tensor {
+	y := complexScan(x, dim, Logaddexp)
+	n := x.Shape()[dim]
+	if n < 2 {
+		return y
+	}
+	var turns *core.Tensor
+	core.Underived(func() {
+		const turn = 2 * math.Pi
+		angle, own := Imag(y), Imag(x)
+		rounds := func(t *core.Tensor) *core.Tensor { return Round(Mul(t, core.Num(1/turn))) }
+		wrap := func(t *core.Tensor) *core.Tensor { return Sub(t, Mul(rounds(t), core.Num(turn))) }
+		tail := func(t *core.Tensor) *core.Tensor { return Narrow(t, dim, 1, n-1) }
+		head := func(t *core.Tensor) *core.Tensor { return Narrow(t, dim, 0, n-1) }
+		// A number that is not smaller than the sum before it gives the sum its own angle, up to a quarter of a turn; else the sum keeps its.
+		starts := Ge(tail(Real(x)), head(Real(y)))
+		starts = Cat([]*core.Tensor{OnesLike(Narrow(starts, dim, 0, 1), TensorOptions{}), starts}, dim)
+		steps := wrap(Sub(tail(angle), head(angle)))
+		steps = Cat([]*core.Tensor{sliceOf(steps, dim, 0), steps}, dim)
+		sums := CumSum(MaskedFill(steps, starts, core.Num(0)), dim)
+		at := castTo(starts, core.Int64)
+		_, found := CumMax(Mul(at, CumSum(OnesLike(at, TensorOptions{}), dim)), dim)
+		from := Add(own, wrap(Sub(angle, own)))
+		turns = rounds(Sub(Add(Gather(Sub(from, sums), dim, found), sums), angle))
+	})
+	return Add(y, Complex(zerosFor(turns, turns.DType(), nil), Mul(turns, core.Num(2*math.Pi))))
+}
+
+// complexScan returns the running joins of the elements along dim: those of 1 element, of up to 2, of up to 4 and so on.
+func complexScan(x *core.Tensor, dim int, join func(x, y *core.Tensor) *core.Tensor) *core.Tensor {
 	n := x.Shape()[dim]
 	y := Clone(x)
 	for step := 1; step < n; step *= 2 {
-		y = Cat([]*core.Tensor{Narrow(y, dim, 0, step), Mul(Narrow(y, dim, step, n-step), Narrow(y, dim, 0, n-step))}, dim)
+		y = Cat([]*core.Tensor{Narrow(y, dim, 0, step), join(Narrow(y, dim, 0, n-step), Narrow(y, dim, step, n-step))}, dim)
 	}
 	return y
 }

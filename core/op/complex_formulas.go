@@ -5,24 +5,38 @@ import "strings"
 // Formulas of functions of complex numbers, as text for [Elementwise.overComplex]. They keep their accuracy where the usual ones lose it to
 // cancellation, overflow or the choice of a branch.
 
-// quotient returns the parts of (a + ib)/(c + id), by Smith's method.
+// complexQuotient assigns the parts of (a + ib)/(c + id) to qr and qi, by Smith's method.
 // Reference: Smith, "Algorithm 116: complex division" (1962).
-func quotient(a, b, c, d string) string {
+func complexQuotient(a, b, c, d string) string {
 	return strings.NewReplacer("$a", a, "$b", b, "$c", c, "$d", d).Replace(
 		"w = abs($c) >= abs($d); u = where(w, $c, $d); v = where(w, $d, $c); k = where(u == 0, 0, v/u); n = u + v*k; " +
-			"where(w, $a + $b*k, $a*k + $b)/n, where(w, $b - $a*k, $b*k - $a)/n")
-}
-
-// scaledQuotient returns the parts of x + value*a/b.
-func scaledQuotient() string {
-	q := quotient("ar", "ai", "br", "bi")
-	q = strings.Replace(q, "; where(w, ar", "; xr + value*where(w, ar", 1)
-	return strings.Replace(q, ", where(w, ai", ", xi + value*where(w, ai", 1)
+			"qr = where(w, $a + $b*k, $a*k + $b)/n; qi = where(w, $b - $a*k, $b*k - $a)/n; ")
 }
 
 // complexExp returns the parts of e^(a + ib). A real number keeps its imaginary part of 0 where the exponential overflows.
 func complexExp(a, b string) string {
 	return strings.NewReplacer("$a", a, "$b", b).Replace("e = exp($a); e*cos($b), where($b == 0, $b, e*sin($b))")
+}
+
+// complexLog1p assigns the parts of log(1 + x + iy) to a and b.
+func complexLog1p(x, y string) string {
+	return strings.NewReplacer("$x", x, "$y", y).Replace(
+		"lr = hypot($x + 1, $y); ld = $x*(2 + $x) + $y*$y; a = where(lr < 2 && lr > 0.5, 0.5*log1p(ld), log(lr)); b = atan2($y, $x + 1); ")
+}
+
+// complexLogAddExp returns the parts of log(e^x + e^y): those of the number with the larger real part, of the first where they are equal,
+// and of log(1 + w) with an absolute value of w of at most 1. So the imaginary part is within pi/2 of that number's.
+func complexLogAddExp() string {
+	return "l = xr < yr; mr = where(l, yr, xr); mi = where(l, yi, xi); nr = where(l, xr, yr); ni = where(l, xi, yi); " +
+		"e = where(mr == nr, 1, exp(nr - mr)); u = where(e == 0, 0, e*cos(ni - mi)); v = where(e == 0, 0, e*sin(ni - mi)); " +
+		complexLog1p("u", "v") + "lost = isnan(xr) || isnan(xi) || isnan(yr) || isnan(yi); " +
+		"where(lost, nan, mr + a), where(lost, nan, where(mr == -inf, ni, mi + b))"
+}
+
+// complexSinc returns the parts of sin(pi*z)/(pi*z) for z = x + iy, and 1 at 0.
+func complexSinc(x, y string) string {
+	return "p = pi*" + x + "; q = pi*" + y + "; " + complexQuotient("(sin(p)*cosh(q))", "(cos(p)*sinh(q))", "p", "q") +
+		"z = p == 0 && q == 0; where(z, 1, qr), where(z, 0, qi)"
 }
 
 // root assigns the parts of the square root of a + ib, whose real part is not negative, to names that begin with name.
@@ -56,9 +70,9 @@ func complexAtanh(x, y string) string {
 			"b = where(large, copysign(0.5*pi, ay), 0.5*atan2(2*ay, (1 - ax)*(1 + ax) - ay*ay)); ")
 }
 
-// complexSigmoid returns the parts of 1/(1 + e^-(x + iy)), by the exponential that does not overflow.
+// complexSigmoid assigns the parts of 1/(1 + e^-(x + iy)) to sr and si, by the exponential that does not overflow.
 func complexSigmoid(x, y string) string {
 	return strings.NewReplacer("$x", x, "$y", y).Replace(
 		"e = exp(-abs($x)); wr = e*cos($y); wi = where($x < 0, 1, -1)*e*sin($y); d = (1 + wr)*(1 + wr) + wi*wi; " +
-			"where($x < 0, wr*(1 + wr) + wi*wi, 1 + wr)/d, where($x < 0, wi, -wi)/d")
+			"sr = where($x < 0, wr*(1 + wr) + wi*wi, 1 + wr)/d; si = where($x < 0, wi, -wi)/d; ")
 }

@@ -57,7 +57,9 @@ func TestRowsOverComplexNumbers(t *testing.T) {
 			if err := got[0].Err(); err != nil {
 				kind, _ := core.KindOf(err)
 				require.Equal(t, core.DTypeError, kind, "%v", err)
-				require.NotContains(t, want, r.Name, "%v", err)
+				if !comparesNumbers(s) {
+					require.NotContains(t, want, r.Name, "%v", err)
+				}
 				return
 			}
 			mu.Lock()
@@ -99,6 +101,14 @@ func TestRowsOverComplexNumbers(t *testing.T) {
 		missing := slices.DeleteFunc(slices.Clone(want), func(n string) bool { return slices.Contains(taken, n) })
 		require.Empty(t, missing, "the list has operations that do not take complex numbers")
 	}
+}
+
+// comparesNumbers reports whether the options of a sample want an order, which complex numbers lack.
+func comparesNumbers(s op.Sample) bool {
+	return slices.ContainsFunc(s.Args, func(a any) bool {
+		o, isPoisson := a.(op.PoissonNLLOptions)
+		return a == "amax" || a == "amin" || isPoisson && o.Full
+	})
 }
 
 // dependsOnImaginary fails if the results depend on the real parts of numbers alone.

@@ -52,6 +52,10 @@ var unaryComplex = map[string]struct {
 	"sinh": {op.Sinh, cmplx.Sinh}, "cosh": {op.Cosh, cmplx.Cosh}, "tanh": {op.Tanh, cmplx.Tanh},
 	"asinh": {op.Asinh, cmplx.Asinh}, "acosh": {op.Acosh, cmplx.Acosh}, "atanh": {op.Atanh, cmplx.Atanh},
 	"sigmoid":         {op.Sigmoid, func(z complex128) complex128 { return 1 / (1 + cmplx.Exp(-z)) }},
+	"sinc":            {op.Sinc, func(z complex128) complex128 { return cmplx.Sin(math.Pi*z) / (math.Pi * z) }},
+	"silu":            {op.Silu, func(z complex128) complex128 { return z / (1 + cmplx.Exp(-z)) }},
+	"tanhshrink":      {op.Tanhshrink, func(z complex128) complex128 { return z - cmplx.Tanh(z) }},
+	"softsign":        {op.Softsign, func(z complex128) complex128 { return z / complex(1+cmplx.Abs(z), 0) }},
 	"pow of a number": {func(x *core.Tensor) *core.Tensor { return op.Pow(core.ComplexNum(1+2i), x) }, func(z complex128) complex128 { return cmplx.Pow(1+2i, z) }},
 	"pow to a number": {func(x *core.Tensor) *core.Tensor { return op.Pow(x, core.ComplexNum(1+2i)) }, func(z complex128) complex128 { return cmplx.Pow(z, 1+2i) }},
 	"mul by a number": {func(x *core.Tensor) *core.Tensor { return op.Mul(core.ComplexNum(1+2i), x) }, func(z complex128) complex128 { return (1 + 2i) * z }},
@@ -99,6 +103,7 @@ func TestComplexPairs(t *testing.T) {
 		"mul":             {op.Mul, func(x, y complex128) complex128 { return x * y }},
 		"div":             {op.Div, func(x, y complex128) complex128 { return x / y }},
 		"pow":             {op.Pow, cmplx.Pow},
+		"logaddexp":       {op.Logaddexp, func(x, y complex128) complex128 { return cmplx.Log(cmplx.Exp(x) + cmplx.Exp(y)) }},
 		"pow of negative": {func(x, y *core.Tensor) *core.Tensor { return op.Pow(op.Neg(x), y) }, func(x, y complex128) complex128 { return cmplx.Pow(complex(-real(x), 0-imag(x)), y) }},
 		"where":           {func(x, y *core.Tensor) *core.Tensor { return op.Where(core.FromSlice([]bool{true, false, true}), x, y) }, nil},
 		"lerp":            {func(x, y *core.Tensor) *core.Tensor { return op.Lerp(x, y, core.Num(0.3)) }, func(x, y complex128) complex128 { return 0.7*x + 0.3*y }},
@@ -151,13 +156,23 @@ func TestComplexMoves(t *testing.T) {
 	index := core.FromSlice([]int64{2, 0, 2})
 	other := complexes(3, 4)
 	for name, fn := range map[string]func(x *core.Tensor) *core.Tensor{
-		"clone":         op.Clone,
-		"transpose":     func(x *core.Tensor) *core.Tensor { return op.Clone(op.Transpose(x, 0, 1)) },
-		"slice":         func(x *core.Tensor) *core.Tensor { return op.Slice(x, 1, 1, 4, 2) },
-		"expand":        func(x *core.Tensor) *core.Tensor { return op.Mul(op.Expand(op.Narrow(x, 0, 0, 1), 3, 4), other) },
-		"sum":           func(x *core.Tensor) *core.Tensor { return op.Sum(x, []int{0}, false) },
-		"sum all":       func(x *core.Tensor) *core.Tensor { return op.Sum(x, nil, false) },
-		"mean":          func(x *core.Tensor) *core.Tensor { return op.Mean(x, []int{1}, true) },
+		"clone":        op.Clone,
+		"transpose":    func(x *core.Tensor) *core.Tensor { return op.Clone(op.Transpose(x, 0, 1)) },
+		"slice":        func(x *core.Tensor) *core.Tensor { return op.Slice(x, 1, 1, 4, 2) },
+		"expand":       func(x *core.Tensor) *core.Tensor { return op.Mul(op.Expand(op.Narrow(x, 0, 0, 1), 3, 4), other) },
+		"sum":          func(x *core.Tensor) *core.Tensor { return op.Sum(x, []int{0}, false) },
+		"sum all":      func(x *core.Tensor) *core.Tensor { return op.Sum(x, nil, false) },
+		"mean":         func(x *core.Tensor) *core.Tensor { return op.Mean(x, []int{1}, true) },
+		"logcumsumexp": func(x *core.Tensor) *core.Tensor { return op.LogCumSumExp(op.Mul(x, core.Num(3)), 1) },
+		"renorm":       func(x *core.Tensor) *core.Tensor { return op.Renorm(x, 2, 0, 0.9) },
+		"rms_norm":     func(x *core.Tensor) *core.Tensor { return op.RMSNorm(x, []int{4}, op.Select(other, 0, 0), 0.5) },
+		"avg_pool1d":   func(x *core.Tensor) *core.Tensor { return op.AdaptiveAvgPool1d(x, []int{3}) },
+		"scatter_reduce": func(x *core.Tensor) *core.Tensor {
+			return op.ScatterReduce(x, 0, op.Expand(op.Reshape(index, 3, 1), 3, 4), op.Mul(x, other), "prod", false)
+		},
+		"addmm_": func(x *core.Tensor) *core.Tensor {
+			return op.AddMMInPlace(op.Clone(x), op.Square(x), op.MatMul(op.Transpose(other, 0, 1), x), 0.5, 2)
+		},
 		"cumsum":        func(x *core.Tensor) *core.Tensor { return op.CumSum(x, 1) },
 		"cat":           func(x *core.Tensor) *core.Tensor { return op.Cat([]*core.Tensor{x, op.Real(x), other}, 0) },
 		"stack":         func(x *core.Tensor) *core.Tensor { return op.Stack([]*core.Tensor{x, other}, -1) },
@@ -220,6 +235,9 @@ func TestComplexFormulasKeepTheirAccuracy(t *testing.T) {
 		"atanh of a large i":  {op.Atanh, 1e300i, complex(0, math.Pi/2)},
 		"sigmoid far left":    {op.Sigmoid, -40, complex(math.Exp(-40), 0)},
 		"sinh that overflows": {op.Sinh, 1000, complex(inf, 0)},
+		"sinc of 0":           {op.Sinc, 0, 1},
+		"sinc near 0":         {op.Sinc, complex(1e-200, 1e-200), 1},
+		"silu far left":       {op.Silu, -40, complex(-40*math.Exp(-40), 0)},
 		"division by zero":    {func(x *core.Tensor) *core.Tensor { return op.Div(x, core.Num(0)) }, complex(1, 1), complex(inf, inf)},
 	} {
 		got, err := c.fn(core.Scalar(c.z)).Complex()
@@ -227,6 +245,43 @@ func TestComplexFormulasKeepTheirAccuracy(t *testing.T) {
 		for _, part := range [][2]float64{{real(got), real(c.want)}, {imag(got), imag(c.want)}} {
 			require.True(t, part[0] == part[1] || math.Abs(part[0]-part[1]) <= 1e-9*math.Abs(part[1]), "%s: got %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// TestComplexSumsOfExponentialsKeepTheirTurns: the imaginary parts of logarithms of sums are those of adding one number after the other, also
+// far from 0.
+func TestComplexSumsOfExponentialsKeepTheirTurns(t *testing.T) {
+	add := func(sum, z complex128) complex128 {
+		least, most := z, sum
+		if real(z) >= real(sum) {
+			least, most = sum, z
+		}
+		return most + cmplx.Log(1+cmplx.Exp(least-most))
+	}
+	for n := 1; n < 60; n++ {
+		numbers := complexNumbers(n)
+		for i := range numbers {
+			numbers[i] *= complex(float64(2+n%9), 0)
+		}
+		want := make([]complex128, n)
+		for i, z := range numbers {
+			if want[i] = z; i > 0 {
+				want[i] = add(want[i-1], z)
+			}
+		}
+		x := core.FromSlice(numbers)
+		for _, got := range [][]complex128{complexValues(t, op.LogCumSumExp(x, 0)), complexValues(t, op.LogCumSumExp(op.Reshape(x, n, 1), 0))} {
+			for i := range want {
+				require.InDelta(t, 0, cmplx.Abs(got[i]-want[i]), 1e-11*(1+cmplx.Abs(want[i])), "of %d, element %d: got %v, want %v", n, i, got[i], want[i])
+			}
+		}
+	}
+	inf, nan := math.Inf(1), math.NaN()
+	got := complexValues(t, op.Logaddexp(core.FromSlice([]complex128{complex(-inf, 1), complex(-inf, 0), complex(inf, 0), complex(nan, 0), complex(1, nan)}),
+		core.FromSlice([]complex128{complex(-inf, 2), 1 + 2i, complex(inf, 0), complex(-inf, 0), complex(-inf, 0)})))
+	require.Equal(t, []complex128{complex(-inf, 2), 1 + 2i, complex(inf, 0)}, got[:3])
+	for _, z := range got[3:] {
+		require.True(t, math.IsNaN(real(z)) && math.IsNaN(imag(z)), "%v", z)
 	}
 }
 

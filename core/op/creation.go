@@ -279,6 +279,11 @@ func Linspace(start, end float64, steps int, o TensorOptions) *core.Tensor {
 	op.steps(steps)
 	d := o.dtype(core.CurrentContext().DefaultDType())
 	t := op.out(d, []int{steps})
+	if op.err == nil && d.IsComplex() {
+		op.launch(contract.SpaceAttrs{Start: start, End: end}.AddTo(op.call(contract.Linspace).Out(op.own(half(op.mode, t, 0)))))
+		op.launch(op.call(contract.Fill).Out(op.own(half(op.mode, t, 1))).In(core.IntNum(0)))
+		return op.finish(t, o)
+	}
 	op.check(holds("linspace", d, core.Num(start)))
 	op.check(holds("linspace", d, core.Num(end)))
 	start, end = endsIn(d, start, end)
@@ -293,9 +298,18 @@ func Logspace(start, end float64, steps int, base float64, o TensorOptions) *cor
 	if parts := recording(); parts != nil {
 		return handOn(parts, "logspace", start, end, steps, base, o)
 	}
+	d := o.dtype(core.CurrentContext().DefaultDType())
+	if d.IsComplex() {
+		t := compose("logspace", func() *core.Tensor {
+			return Pow(core.ComplexNum(complex(base, 0)), Linspace(start, end, steps, TensorOptions{DType: &d, Device: o.Device}))
+		})
+		if o.RequiresGrad && t.Err() == nil {
+			t.SetRequiresGrad(true)
+		}
+		return t
+	}
 	op := begin("logspace").like(nil, o)
 	op.steps(steps)
-	d := o.dtype(core.CurrentContext().DefaultDType())
 	t := op.out(d, []int{steps})
 	start, end = endsIn(d, start, end)
 	if op.err == nil {

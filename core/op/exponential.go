@@ -11,17 +11,18 @@ var (
 	log2Op  = elementwise("log2", "x", "log2(x)", "grad/(x*0.6931471805599453)").overComplex("log2(hypot(xr, xi)), atan2(xi, xr)*1.4426950408889634")
 	log10Op = elementwise("log10", "x", "log10(x)", "grad/(x*2.302585092994046)").overComplex("log10(hypot(xr, xi)), atan2(xi, xr)*0.4342944819032518")
 	log1pOp = elementwise("log1p", "x", "log1p(x)", "grad/(x + 1)").
-		overComplex("r = hypot(xr + 1, xi); d = xr*(2 + xr) + xi*xi; where(r < 2 && r > 0.5, 0.5*log1p(d), log(r)), atan2(xi, xr + 1)")
+		overComplex(complexLog1p("xr", "xi") + "a, b")
 	sqrtOp  = elementwise("sqrt", "x", "sqrt(x)", "grad/(2*out)").overComplex(root("s", "xr", "xi") + "sre, sim")
-	rsqrtOp = elementwise("rsqrt", "x", "rsqrt(x)", "-0.5*grad*out*out*out").overComplex(root("s", "xr", "xi") + quotient("1", "0", "sre", "sim"))
+	rsqrtOp = elementwise("rsqrt", "x", "rsqrt(x)", "-0.5*grad*out*out*out").overComplex(root("s", "xr", "xi") + complexQuotient("1", "0", "sre", "sim") + "qr, qi")
 
 	logaddexpOp = elementwise("logaddexp", "x, y",
 		"where(x == y, x + 0.6931471805599453, max(x, y) + log1p(exp(-abs(x - y))))",
-		"where(x == y, grad/2, grad*sigmoid(x - y))", "where(x == y, grad/2, grad*sigmoid(y - x))")
+		"where(x == y && isinf(x), grad/2, grad*sigmoid(x - y))", "where(x == y && isinf(x), grad/2, grad*sigmoid(y - x))").
+		overComplex(complexLogAddExp())
 	logaddexp2Op = elementwise("logaddexp2", "x, y",
 		"where(x == y, x + 1, max(x, y) + log1p(exp2(-abs(x - y)))*1.4426950408889634)",
-		"where(x == y, grad/2, grad*sigmoid((x - y)*0.6931471805599453))",
-		"where(x == y, grad/2, grad*sigmoid((y - x)*0.6931471805599453))")
+		"where(x == y && isinf(x), grad/2, grad*sigmoid((x - y)*0.6931471805599453))",
+		"where(x == y && isinf(x), grad/2, grad*sigmoid((y - x)*0.6931471805599453))")
 	xlogyOp = elementwise("xlogy", "x, y", "where(x == 0 && !isnan(y), 0, x*log(y))",
 		"where(x == 0 && y <= 0, 0, grad*log(y))", "grad*x/y")
 )

@@ -70,8 +70,14 @@ func (s *scatterReduce) apply() *core.Tensor {
 	if op.err == nil && s.reduce == "mean" && (s.x.DType() == core.Bool || s.x.DType() == core.Uint64) {
 		op.failf(core.DTypeError, "%v has no mean", s.x.DType())
 	}
+	if op.err == nil && s.x.DType().IsComplex() && sc.mode != contract.ScatterAdd && sc.mode != contract.ScatterMul {
+		op.failf(core.DTypeError, "%v has no %s", s.x.DType(), s.reduce)
+	}
 	if op.err != nil {
 		return op.fail()
+	}
+	if s.x.DType().IsComplex() {
+		return op.compose(s.complexApply)
 	}
 	var out *core.Tensor
 	core.Underived(func() {
@@ -101,6 +107,31 @@ func (s *scatterReduce) apply() *core.Tensor {
 	return op.done(out)
 }
 
+// complexApply is apply for complex numbers. Products are made of one slice of the index after the other.
+func (s *scatterReduce) complexApply() *core.Tensor {
+	y := s.x
+	if !s.includeSelf {
+		y = Scatter(y, s.dim, s.index, s.identity())
+	}
+	if s.reduce != "prod" {
+		y = ScatterAdd(y, s.dim, s.index, s.src)
+		if s.reduce == "mean" {
+			y = Div(y, s.counts())
+		}
+		return y
+	}
+	y = Clone(y)
+	src := s.covered(s.src)
+	for i := range s.index.Size(s.dim) {
+		index := Narrow(s.index, s.dim, i, 1)
+		p := Mul(Gather(y, s.dim, index), Narrow(src, s.dim, i, 1))
+		if r := ScatterInPlace(y, s.dim, index, p); r.Err() != nil {
+			return r
+		}
+	}
+	return y
+}
+
 // identity returns the number that changes nothing when it is combined.
 func (s *scatterReduce) identity() *core.Tensor {
 	d := s.x.DType()
@@ -128,6 +159,8 @@ func (s *scatterReduce) identity() *core.Tensor {
 func (s *scatterReduce) counts() *core.Tensor {
 	d := s.x.DType()
 	switch {
+	case d.IsComplex():
+		d = d.Part()
 	case d.IsHalf():
 		d = core.Float32 // counts past 256 are no half floats
 	case d.IsInt():

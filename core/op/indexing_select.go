@@ -163,14 +163,17 @@ func indexWrite(name string, x *core.Tensor, dim int, index, src *core.Tensor, m
 	return op.passOn(s.write(x, src, mode))
 }
 
-// IndexFill returns x with the parts in dimension dim that the indices name set to value, a number or a 0-d tensor of
-// x's dtype. Negative indices count from the end.
+// IndexFill returns x with the parts in dimension dim that the indices name set to value, a number or a 0-d tensor, which
+// is converted to x's dtype. Negative indices count from the end.
 func IndexFill(x *core.Tensor, dim int, index, value *core.Tensor) *core.Tensor {
 	if parts := distributed(x, index, value); parts != nil {
 		return handOn(parts, "index_fill", x, dim, index, value)
 	}
 	if scalar(x) {
 		return compose("index_fill", func() *core.Tensor { return Reshape(IndexFill(atLeast(x, 1), dim, index, value)) })
+	}
+	if narrower(value, x) {
+		return compose("index_fill", func() *core.Tensor { return IndexFill(x, dim, index, castTo(value, x.DType())) })
 	}
 	s, err := filling(x, dim, index, value)
 	if err != nil {
@@ -192,11 +195,22 @@ func IndexFillInPlace(x *core.Tensor, dim int, index, value *core.Tensor) *core.
 		}
 		return x
 	}
+	if narrower(value, x) {
+		v := castTo(value, x.DType())
+		defer v.Release()
+		return IndexFillInPlace(x, dim, index, v)
+	}
 	s, err := filling(x, dim, index, value)
 	if err != nil {
 		return core.ErrorTensor(err)
 	}
 	return s.writeInPlace(x, value, contract.ScatterAssign)
+}
+
+// narrower reports whether value is a 0-d tensor of another dtype than x's, of a kind of numbers that x's holds.
+func narrower(value, x *core.Tensor) bool {
+	return value != nil && x != nil && value.Err() == nil && x.Err() == nil && !value.IsNumber() && value.Dim() == 0 &&
+		value.DType() != x.DType() && class(value.DType()) <= class(x.DType())
 }
 
 func filling(x *core.Tensor, dim int, index, value *core.Tensor) (*selection, error) {

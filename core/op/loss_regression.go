@@ -18,8 +18,10 @@ var (
 	gaussianNLLOp = elementwise("gaussian_nll_loss", "x, t, v; eps", "w = max(v, eps); d = x - t; 0.5*(log(w) + d*d/w)",
 		"grad*(x - t)/max(v, eps)", "grad*(t - x)/max(v, eps)", "w = max(v, eps); d = (x - t)/w; 0.5*grad*(1/w - d*d)")
 	poissonNLLOp = elementwise("poisson_nll_loss", "x, t; eps", "x - t*log(x + eps)",
-		"grad*(1 - t/(x + eps))", "-grad*log(x + eps)")
-	poissonLogNLLOp = elementwise("poisson_log_nll_loss", "x, t", "exp(x) - t*x", "grad*(exp(x) - t)", "-grad*x")
+		"grad*(1 - t/(x + eps))", "-grad*log(x + eps)").
+		overComplex("a = log(hypot(xr + eps, xi)); b = atan2(xi, xr + eps); xr - tr*a + ti*b, xi - tr*b - ti*a")
+	poissonLogNLLOp = elementwise("poisson_log_nll_loss", "x, t", "exp(x) - t*x", "grad*(exp(x) - t)", "-grad*x").
+			overComplex("e = exp(xr); e*cos(xi) - tr*xr + ti*xi, where(xi == 0, xi, e*sin(xi)) - tr*xi - ti*xr")
 	// Stirling's approximation of log(t!), for t > 1.
 	stirlingOp = elementwise("stirling", "t", "where(t > 1, t*log(t) - t + 0.5*log(6.283185307179586*t), 0)",
 		"where(t > 1, grad*(log(t) + 0.5/t), 0)")
@@ -156,6 +158,17 @@ func PoissonNLLLoss(x, target *core.Tensor, o PoissonNLLOptions) *core.Tensor {
 // halfLogTwoPi is log(2 pi)/2.
 const halfLogTwoPi = 0.9189385332046727
 
+// gaussianNLL returns the terms of the loss.
+func gaussianNLL(x, target, variance *core.Tensor, eps float64) *core.Tensor {
+	if !isComplex(x, target) {
+		return gaussianNLLOp.apply([]float64{eps}, x, target, variance)
+	}
+	var raise *core.Tensor
+	core.Underived(func() { raise = Sub(Maximum(variance, core.Num(eps)), variance) })
+	v := Add(variance, raise)
+	return Mul(Add(Log(v), Div(Square(Sub(x, target)), v)), core.Num(0.5))
+}
+
 // GaussianNLLLoss returns (log(v) + (x - target)^2/v)/2 with v the larger of variance and eps, reduced as in [MSELoss]; full
 // adds log(2 pi)/2. The variance has x's shape, or that without its last dimension or with size 1 there.
 func GaussianNLLLoss(x, target, variance *core.Tensor, full bool, eps float64, reduction string) *core.Tensor {
@@ -163,14 +176,16 @@ func GaussianNLLLoss(x, target, variance *core.Tensor, full bool, eps float64, r
 		return handOn(parts, "gaussian_nll_loss", x, target, variance, full, eps, reduction)
 	}
 	op := begin("gaussian_nll_loss", &x, &target, &variance)
-	op.floatTensor(x)
+	if op.err == nil && !x.DType().IsComplex() {
+		op.floatTensor(x)
+	}
 	op.floatTensor(variance)
 	if op.err == nil && variance.Dim() == x.Dim()-1 && variance.Dim() > 0 || op.err == nil && x.Dim() == 1 && variance.Dim() == 0 {
 		variance = Unsqueeze(variance, -1)
 		defer variance.Release()
 	}
 	return lossReduction(&op, func() *core.Tensor {
-		e := gaussianNLLOp.apply([]float64{eps}, x, target, variance)
+		e := gaussianNLL(x, target, variance, eps)
 		if !full {
 			return e
 		}

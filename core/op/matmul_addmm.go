@@ -259,6 +259,10 @@ func addProductInPlace(name string, t, x, y *core.Tensor, rank int, f addForm) *
 	if op.err != nil {
 		return op.fail()
 	}
+	if x.DType().IsComplex() {
+		op.end()
+		return replace(name, func(old *core.Tensor) *core.Tensor { return addProduct(name, old, x, y, rank, f) }, t, x, y)
+	}
 	// A factor that shares t's memory must be read before t changes.
 	xs, ys := op.apart(t, x), op.apart(t, y)
 	if op.err != nil {

@@ -29,9 +29,45 @@ func RMSNorm(x *core.Tensor, shape []int, weight *core.Tensor, eps float64) *cor
 		return handOn(parts, "rms_norm", x, shape, weight, eps)
 	}
 	if eps != eps && x != nil {
-		eps = machineEpsilon(statType(x.DType()))
+		d := x.DType()
+		if d.IsComplex() {
+			d = d.Part()
+		}
+		eps = machineEpsilon(statType(d))
+	}
+	if x != nil && x.Err() == nil && x.DType().IsComplex() {
+		return complexRMSNorm(x, shape, weight, eps)
 	}
 	return rowNorm("rms_norm", x, shape, weight, nil, eps, true)
+}
+
+// complexRMSNorm divides by the root of the mean of the squares, which are complex as in PyTorch: the result is not of unit size.
+func complexRMSNorm(x *core.Tensor, shape []int, weight *core.Tensor, eps float64) *core.Tensor {
+	op := begin("rms_norm", &x, optional(&weight))
+	op.normalised(x, shape, weight, nil)
+	return op.compose(func() *core.Tensor {
+		dims := make([]int, len(shape))
+		for i := range dims {
+			dims[i] = i - len(shape)
+		}
+		y := Mul(x, Rsqrt(Add(Mean(Square(x), dims, true), core.Num(eps))))
+		if weight != nil {
+			y = Mul(y, weight)
+		}
+		return y
+	})
+}
+
+// normalised fails unless shape is that of the last dimensions of x, and of weight and bias where they are given.
+func (op *opContext) normalised(x *core.Tensor, shape []int, weight, bias *core.Tensor) {
+	if op.err != nil {
+		return
+	}
+	if s := x.Shape(); len(shape) == 0 || len(shape) > len(s) || !slices.Equal(shape, s[len(s)-len(shape):]) {
+		op.failf(core.ShapeError, "the normalised dimensions must be the input's last ones, got %v for an input of shape %v", shape, s)
+	}
+	op.normShape("weight", weight, shape)
+	op.normShape("bias", bias, shape)
 }
 
 // machineEpsilon returns the distance from 1 to the next number.
@@ -51,13 +87,7 @@ func rowNorm(name string, x *core.Tensor, shape []int, weight, bias *core.Tensor
 	op := begin(name, &x, optional(&weight), optional(&bias))
 	op.floatTensor(x)
 	op.normParams(x, weight, bias)
-	if op.err == nil {
-		if s := x.Shape(); len(shape) == 0 || len(shape) > len(s) || !slices.Equal(shape, s[len(s)-len(shape):]) {
-			op.failf(core.ShapeError, "the normalised dimensions must be the input's last ones, got %v for an input of shape %v", shape, s)
-		}
-		op.normShape("weight", weight, shape)
-		op.normShape("bias", bias, shape)
-	}
+	op.normalised(x, shape, weight, bias)
 	in, w, b := op.dense(x), op.dense(weight), op.dense(bias)
 	y := op.resultLike(x)
 	if op.err != nil {

@@ -30,7 +30,9 @@ func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
 		return handOn(parts, "renorm", x, p, dim, maxNorm)
 	}
 	op := begin("renorm", &x)
-	op.floatTensor(x)
+	if op.err == nil && !x.DType().IsComplex() {
+		op.floatTensor(x)
+	}
 	dim = op.dim(dim, x)
 	if op.err == nil && (x.Dim() < 2 || !(p > 0) || !(maxNorm >= 0)) {
 		op.failf(core.ValueError, "want at least two dimensions, a positive order and a norm of at least 0, got shape %v, %v and %v", x.Shape(), p, maxNorm)

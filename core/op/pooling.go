@@ -201,10 +201,16 @@ func planeGatherDeriv(ctx *core.BackwardContext) {
 // avgPool applies p.
 func (op *opContext) avgPool(x *core.Tensor, p *pooling) *core.Tensor {
 	if op.err == nil {
-		op.floating("the input", x)
+		op.inexact("the input", x)
 	}
 	if op.err != nil {
 		return op.fail()
+	}
+	if x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor {
+			parts := Movedim(ViewAsReal(x), []int{-1}, []int{0})
+			return ViewAsComplex(paired(Movedim(linearPool(op.name, contract.AvgPool, parts, p, p.out), []int{0}, []int{-1})))
+		})
 	}
 	return op.passOn(linearPool(op.name, contract.AvgPool, x, p, p.out))
 }

@@ -74,8 +74,8 @@ func LogCumSumExp(x *core.Tensor, dim int) *core.Tensor {
 	if parts := distributed(x); parts != nil {
 		return handOn(parts, "logcumsumexp", x, dim)
 	}
-	if x.Err() == nil && !x.DType().IsFloat() {
-		return core.ErrorTensor(core.Errorf(core.DTypeError, "logcumsumexp", "the input must be floating point, got %v", x.DType()))
+	if x.Err() == nil && !x.DType().Differentiable() {
+		return core.ErrorTensor(core.Errorf(core.DTypeError, "logcumsumexp", "the input must be floating point or complex, got %v", x.DType()))
 	}
 	return scan("logcumsumexp", contract.LogCumSumExp, logCumSumExpDeriv, x, dim, true, false)
 }
@@ -91,8 +91,11 @@ func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim in
 	if x.Dim() == 0 {
 		return op.compose(func() *core.Tensor { return Reshape(scan(name, k, deriv, Reshape(x, 1), 0, save, reverse)) })
 	}
-	if name == "cumprod" && x.DType().IsComplex() {
+	if x.DType().IsComplex() && name == "cumprod" {
 		return op.compose(func() *core.Tensor { return complexCumProd(x, dim) })
+	}
+	if x.DType().IsComplex() && name == "logcumsumexp" {
+		return op.compose(func() *core.Tensor { return complexLogCumSumExp(x, dim) })
 	}
 	out := op.out(sumType(x.DType()), x.Shape())
 	if op.err != nil {

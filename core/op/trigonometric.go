@@ -21,7 +21,7 @@ var (
 	atanhOp = elementwise("atanh", "x", "atanh(x)", "grad/(1 - x*x)").overComplex(complexAtanh("xr", "xi") + "a, b")
 	hypotOp = elementwise("hypot", "x, y", "hypot(x, y)", "grad*(x/out)", "grad*(y/out)")
 	sincOp  = elementwise("sinc", "x", "t = pi*x; where(x == 0, 1, sin(t)/t)",
-		"t = pi*x; where(x == 0, 0, grad*pi*(t*cos(t) - sin(t))/(t*t))")
+		"t = pi*x; where(x == 0, 0, grad*pi*(t*cos(t) - sin(t))/(t*t))").overComplex(complexSinc("xr", "xi"))
 	deg2radOp = elementwise("deg2rad", "x", "x*0.017453292519943295", "grad*0.017453292519943295")
 	rad2degOp = elementwise("rad2deg", "x", "x*57.29577951308232", "grad*57.29577951308232")
 )

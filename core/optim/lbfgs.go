@@ -9,8 +9,8 @@ import (
 )
 
 // NewLBFGS returns the limited-memory BFGS method (Liu and Nocedal 1989, "On the limited memory BFGS method for large
-// scale optimization") over all parameters as one vector; they must be on one device and of one dtype, and distributed ones on one mesh,
-// where each rank keeps its parts of the vectors. It steps with
+// scale optimization") over all parameters as one vector, complex numbers as two real ones; they must be on one device
+// and of one precision, and distributed ones on one mesh, where each rank keeps its parts of the vectors. It steps with
 // [Optimizer.StepWith], which ends after max_eval evaluations of the loss, or after one more that a line search ends with.
 // Hyperparameters: lr 1, max_iter 20, max_eval 0 (5/4 max_iter), tolerance_grad 1e-7, tolerance_change 1e-9,
 // history_size 100, strong_wolfe 0 (1 searches along each direction for a step that meets the strong Wolfe conditions,
@@ -135,7 +135,7 @@ func (p *problem) evaluate() (float64, *core.Tensor) {
 	}
 	v, err := evaluate(p.loss)
 	if err == nil && p.ranks != nil {
-		v, err = p.ranks.agreed(v, p.slots[0].param)
+		v, err = p.ranks.agreed(v, p.slots[0])
 	}
 	if err != nil {
 		p.err = err
@@ -150,13 +150,13 @@ func (p *problem) gradient() *core.Tensor {
 		g, lender := s.param.BorrowGrad()
 		defer lender.ReturnGrad()
 		if g == nil {
-			d := s.param.DType()
-			parts[i] = op.ZerosWith([]int{s.param.Numel()}, op.TensorOptions{DType: &d, Device: s.param.Device()})
+			d := precision(s)
+			parts[i] = op.ZerosWith([]int{numbers(s, s.param)}, op.TensorOptions{DType: &d, Device: s.param.Device()})
 		} else if err := s.sound(algorithms["lbfgs"], g); err != nil {
 			p.err = err
 			return nil
 		} else {
-			parts[i] = op.Reshape(g, -1)
+			parts[i] = flat(g)
 		}
 		defer parts[i].Release()
 	}
@@ -170,13 +170,46 @@ func (p *problem) move(d *core.Tensor, a float64) {
 		if p.err != nil {
 			return
 		}
-		part := op.Narrow(d, 0, at, s.param.Numel())
-		shaped := op.Reshape(part, s.param.Shape()...)
-		p.err = op.AddScaledInPlace(s.param, shaped, a).Err()
-		shaped.Release()
-		part.Release()
-		at += s.param.Numel()
+		n := numbers(s, s.param)
+		core.Tidy(func() {
+			p.err = op.AddScaledInPlace(s.param, shaped(op.Narrow(d, 0, at, n), s.param.DType(), s.param.Shape()), a).Err()
+		})
+		at += n
 	}
+}
+
+// precision returns the dtype of the vectors in which a parameter lies.
+func precision(s *slot) core.DType {
+	if d := s.param.DType(); d.IsComplex() {
+		return d.Part()
+	}
+	return s.param.DType()
+}
+
+// numbers returns how many elements of a vector those of t are, which is a parameter or like one.
+func numbers(s *slot, t *core.Tensor) int {
+	if s.param.DType().IsComplex() {
+		return 2 * t.Numel()
+	}
+	return t.Numel()
+}
+
+// flat returns the numbers of t as a vector.
+func flat(t *core.Tensor) *core.Tensor {
+	if t.DType().IsComplex() {
+		parts := op.ViewAsReal(t)
+		defer parts.Release()
+		return op.Reshape(parts, -1)
+	}
+	return op.Reshape(t, -1)
+}
+
+// shaped returns the tensor of dtype d and the given shape whose numbers those of v are.
+func shaped(v *core.Tensor, d core.DType, shape []int) *core.Tensor {
+	if !d.IsComplex() {
+		return op.Reshape(v, shape...)
+	}
+	return op.Reshape(op.ViewAsComplex(op.Reshape(v, -1, 2)), shape...)
 }
 
 // place copies saved values back into the parameters.
@@ -206,8 +239,8 @@ func (o *Optimizer) stepLBFGS(loss func() (*core.Tensor, error)) (first float64,
 	p := &problem{slots: g.slots, loss: free, hyper: g.values()}
 	core.NoGrad(func() {
 		for _, s := range g.slots {
-			if s.param.DType() != g.slots[0].param.DType() || s.param.Device() != g.slots[0].param.Device() {
-				err = core.Errorf(core.ValueError, "lbfgs", "parameters must share dtype and device, got %v and %v", g.slots[0].param, s.param)
+			if precision(s) != precision(g.slots[0]) || s.param.Device() != g.slots[0].param.Device() {
+				err = core.Errorf(core.ValueError, "lbfgs", "parameters must share precision and device, got %v and %v", g.slots[0].param, s.param)
 				return
 			}
 		}

@@ -34,7 +34,7 @@ func shared(slots []*slot) (*sharing, error) {
 	if r.mesh == nil {
 		return nil, nil
 	}
-	d := slots[0].param.DType()
+	d := precision(slots[0])
 	zero := r.mesh.Like(nil, func(shape []int) *core.Tensor {
 		return op.ZerosWith(shape, op.TensorOptions{DType: &d, Device: slots[0].param.Device()})
 	})
@@ -44,7 +44,7 @@ func shared(slots []*slot) (*sharing, error) {
 	defer zero.Release()
 	start := 0
 	for _, s := range slots {
-		n := s.param.Numel()
+		n := numbers(s, s.param)
 		first := zero.Parts().First()
 		if p := s.parts; p != nil {
 			first = p.First()
@@ -101,17 +101,17 @@ func (r *sharing) norm(x *core.Tensor, power float64) *core.Tensor {
 	})
 }
 
-// agreed returns the loss that all ranks go on with, which is theirs but for rounding: what they do next must be the same. like is a tensor
-// of the vectors' dtype and device.
-func (r *sharing) agreed(loss float64, like *core.Tensor) (float64, error) {
+// agreed returns the loss that all ranks go on with, which is theirs but for rounding: what they do next must be the same. like is one of
+// the parameters.
+func (r *sharing) agreed(loss float64, like *slot) (float64, error) {
 	d := core.Float32
-	if like.DType() == core.Float64 {
+	if precision(like) == core.Float64 {
 		d = core.Float64
 	}
 	var most, least float64
 	var err error
 	core.Tidy(func() {
-		own := op.Full([]int{}, core.Num(loss), op.TensorOptions{DType: &d, Device: like.Device()})
+		own := op.Full([]int{}, core.Num(loss), op.TensorOptions{DType: &d, Device: like.param.Device()})
 		if most, err = r.mesh.Combine("a step of LBFGS", own, core.Maxima).Item(); err == nil {
 			least, err = r.mesh.Combine("a step of LBFGS", own, core.Minima).Item()
 		}

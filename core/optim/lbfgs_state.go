@@ -27,7 +27,7 @@ func (o *Optimizer) loadLBFGS(d *StateDict, h Hyper) error {
 	g := o.groups[0]
 	n := 0
 	for _, s := range g.slots {
-		n += s.whole.Numel()
+		n += numbers(s, s.whole)
 	}
 	var l *lbfgs
 	if ps, ok := d.Params[0]; ok {
@@ -51,7 +51,7 @@ func (o *Optimizer) loadLBFGS(d *StateDict, h Hyper) error {
 						defer part.Release()
 					}
 					if err = part.Err(); err == nil {
-						c, err = keptCopy(part, g.slots[0].param.DType(), g.slots[0].param.Device())
+						c, err = keptCopy(part, precision(g.slots[0]), g.slots[0].param.Device())
 					}
 				})
 			})
@@ -139,11 +139,12 @@ func acrossSlots(slots []*slot, v *core.Tensor, shape func(*slot) []int, f func(
 			list := make([]*core.Tensor, len(slots))
 			at := 0
 			for i, s := range slots {
-				n := core.Numel(shape(s))
+				d := s.param.DType()
+				n := core.Numel(shape(s)) * d.Size() / precision(s).Size()
 				list[i] = op.Narrow(v, 0, at, n)
 				if at += n; s.parts != nil {
 					changed = true
-					list[i] = op.Reshape(f(s, op.Reshape(list[i], shape(s)...)), -1)
+					list[i] = flat(f(s, shaped(list[i], d, shape(s))))
 				}
 			}
 			out = v

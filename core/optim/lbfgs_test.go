@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/coretest"
+	"github.com/plait-ml/plait/core/op"
 )
 
 // rosenbrock is the sum of 100 (y - x^2)^2 + (1 - x)^2 over the elements of x and y; its gradient is set by hand.
@@ -185,5 +187,42 @@ func TestLineSearchReturnsFromFarOut(t *testing.T) {
 	require.Contains(t, points, end)
 	for i, d := range values(t, l.direction) {
 		require.InDelta(t, start[i]+l.rate*d, end[i], 1e-6)
+	}
+}
+
+// A complex parameter is moved as the real one that its parts are, beside real ones too.
+func TestLBFGSOfComplexNumbers(t *testing.T) {
+	coretest.SkipUnderRace(t)
+	for _, h := range []Hyper{{"lr": 0.3, "max_iter": 4}, {"strong_wolfe": 1, "max_iter": 4}} {
+		parts := leaf(core.Float64, []float64{3, -2, 1, 0.5}, 2, 2)
+		z := core.FromSlice([]complex128{3 - 2i, 1 + 0.5i}).SetRequiresGrad(true)
+		shift := []*core.Tensor{leaf(core.Float64, []float64{0.5, 2}, 2), leaf(core.Float64, []float64{0.5, 2}, 2)}
+		loss := func(x, y *core.Tensor, view func(*core.Tensor) *core.Tensor) func() (*core.Tensor, error) {
+			return func() (*core.Tensor, error) {
+				x.SetGrad(nil)
+				y.SetGrad(nil)
+				var l *core.Tensor
+				core.EnableGrad(func() {
+					v := view(x)
+					d := op.Sub(op.Mul(v, op.Complex(y, op.Square(y))), core.Num(1))
+					l = op.Sum(op.Square(op.Square(op.Abs(d))), nil, false)
+				})
+				return l, autograd.Backward(l)
+			}
+		}
+		same := func(x *core.Tensor) *core.Tensor { return x }
+		first, err := NewLBFGS([]*core.Tensor{z, shift[0]}, h)
+		require.NoError(t, err)
+		second, err := NewLBFGS([]*core.Tensor{parts, shift[1]}, h)
+		require.NoError(t, err)
+		for range 3 {
+			a, err := first.StepWith(loss(z, shift[0], same))
+			require.NoError(t, err)
+			b, err := second.StepWith(loss(parts, shift[1], op.ViewAsComplex))
+			require.NoError(t, err)
+			require.InDelta(t, b, a, 1e-9*b)
+		}
+		require.InDeltaSlice(t, values(t, parts), values(t, op.ViewAsReal(z.Detach())), 1e-9)
+		require.InDeltaSlice(t, values(t, shift[1]), values(t, shift[0]), 1e-9)
 	}
 }

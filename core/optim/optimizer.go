@@ -167,7 +167,7 @@ func (o *Optimizer) AddGroup(p Params) error {
 		if t.IsNumber() || !t.DType().Differentiable() {
 			return core.Errorf(core.DTypeError, name, "parameter %s must be a floating-point or complex tensor, got %v", label, t)
 		}
-		if t.DType().IsComplex() && (o.algorithm.closure || o.algorithm.apply != nil) {
+		if t.DType().IsComplex() && o.algorithm.apply != nil {
 			return core.Errorf(core.DTypeError, name, "parameter %s: not defined for %v; use the real tensor that view_as_real gives", label, t.DType())
 		}
 		if accepts := o.algorithm.accepts; accepts != nil {

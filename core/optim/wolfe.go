@@ -66,7 +66,7 @@ func (s *lineSearch) run(rate float64, grad *core.Tensor) (float64, *core.Tensor
 // the precision of single-precision parameters is not asked for.
 func (s *lineSearch) short(p point) bool {
 	most := s.loss + decrease*p.rate*s.slope
-	if s.problem.slots[0].param.DType() != core.Float64 {
+	if precision(s.problem.slots[0]) != core.Float64 {
 		most = float64(float32(most))
 	}
 	return p.loss > most || math.IsNaN(p.loss)

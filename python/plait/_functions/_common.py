@@ -52,6 +52,20 @@ def typed(value: Any, like: Tensor) -> Tensor:
     return _ops.full(fill_value=value, dtype=like.dtype, device=like.device)
 
 
+def is_complex_factor(name: str, factor: Any, *tensors: Tensor) -> bool:
+    """Reports whether a factor of a product is a complex number.
+
+    Raises:
+        TypeError: if it is, and none of the tensors is complex.
+    """
+    if not isinstance(factor, complex):
+        return False
+    if not any(t.dtype.is_complex for t in tensors):
+        dtypes = " and ".join(sorted({repr(t.dtype) for t in tensors}))
+        raise TypeError(f"{name}: want a real number for tensors of {dtypes}, got {factor}")
+    return True
+
+
 def want_tensor(name: str, value: Any) -> None:
     """Raises a TypeError unless `value` is a tensor."""
     if not isinstance(value, TensorBase):

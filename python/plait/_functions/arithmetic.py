@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
-from plait._dtype import bool_
+from plait._dtype import bool_, complex128, float64
 from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked
-from plait._functions._common import adopt, is_scalar, numpy_names, operand, store, typed
+from plait._functions._common import adopt, is_complex_factor, is_scalar, numpy_names, operand, store, typed
 from plait._tensors.arrays import tensor
 from plait._tensors.storage import Storage
 
@@ -69,6 +69,7 @@ def rsub(input: Tensor, other: Operand, alpha: Number = 1) -> Tensor:
 
 
 def _times(name: str, input: Tensor, other: Operand, alpha: Number) -> Any:
+    is_complex_factor(name, alpha, input, operand(other, name))
     dtypes = (input.dtype, operand(other, name).dtype)
     if not any(d.is_floating_point or d.is_complex for d in dtypes) and isinstance(alpha, float):
         raise TypeError(f"{name}: alpha must be an integer for integer tensors, got {alpha}")
@@ -76,7 +77,7 @@ def _times(name: str, input: Tensor, other: Operand, alpha: Number) -> Any:
 
 
 def _scaled(name: str, input: Tensor, other: Operand, alpha: Number, sign: int = 1) -> Tensor:
-    if input.dtype.is_floating_point and not is_scalar(other):
+    if input.dtype.is_floating_point and not is_scalar(other) and not isinstance(alpha, complex):
         return _ops.add_scaled(input, other, float(sign * alpha))
     scaled = _times(name, input, other, alpha)
     return _ops.add(input, scaled) if sign > 0 else _ops.sub(input, scaled)
@@ -167,12 +168,12 @@ def pow_(input: Tensor, exponent: Operand) -> Tensor:
 
 @checked
 def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
-    """Returns a power in float64."""
+    """Returns a power in float64 or complex128."""
     return store(out, _ops.float_power(_float64(input), exponent))
 
 
 def _float64(input: Operand) -> Tensor:
-    return input if is_tensor(input) else tensor(float(input)).double()
+    return input if is_tensor(input) else tensor(input, dtype=complex128 if isinstance(input, complex) else float64)
 
 
 @checked
@@ -215,26 +216,33 @@ def logit_(input: Tensor, eps: float | None = None) -> Tensor:
     return _ops.logit_(input, -1.0 if eps is None else eps)
 
 
+def _blended(operation: Any, input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number) -> Tensor:
+    tensor1, tensor2 = typed(tensor1, input), typed(tensor2, input)
+    if is_complex_factor(operation.__name__, value, input, tensor1, tensor2):
+        tensor1, value = _ops.mul(tensor1, value), 1
+    return operation(input, tensor1, tensor2, value)
+
+
 @checked
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 * tensor2."""
-    return store(out, _ops.addcmul(input, typed(tensor1, input), typed(tensor2, input), value))
+    return store(out, _blended(_ops.addcmul, input, tensor1, tensor2, value))
 
 
 @checked
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 / tensor2."""
-    return store(out, _ops.addcdiv(input, typed(tensor1, input), typed(tensor2, input), value))
+    return store(out, _blended(_ops.addcdiv, input, tensor1, tensor2, value))
 
 
 def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """Adds value * tensor1 * tensor2."""
-    return _ops.addcmul_(input, typed(tensor1, input), typed(tensor2, input), value)
+    return _blended(_ops.addcmul_, input, tensor1, tensor2, value)
 
 
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """Adds value * tensor1 / tensor2."""
-    return _ops.addcdiv_(input, typed(tensor1, input), typed(tensor2, input), value)
+    return _blended(_ops.addcdiv_, input, tensor1, tensor2, value)
 
 
 @numpy_names

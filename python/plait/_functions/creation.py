@@ -255,8 +255,23 @@ def linspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """Returns `steps` numbers from start to end, evenly apart."""
-    made = _ops.linspace(number_of(start), number_of(end), steps, dtype=dtype_for(out, dtype), device=device)
+    made = _spaced("linspace", number_of(start), number_of(end), steps, dtype_for(out, dtype), device)
     return finished("linspace", made, out, layout, requires_grad)
+
+
+def _spaced(
+    name: str, start: Any, end: Any, steps: int, dtype: DType | None, device: DeviceLike | None, *base: float
+) -> Tensor:
+    if not isinstance(start, complex) and not isinstance(end, complex):
+        return getattr(_ops, name)(start, end, steps, *base, dtype=dtype, device=device)
+    d = dtype or dt.promote_types(dt.get_default_dtype(), dt.complex64)
+    if not d.is_complex:
+        raise TypeError(f"{name}: {d} cannot hold the numbers between {start} and {end}, want a complex dtype")
+    parts = dt.complex_parts(d)
+    re = _ops.linspace(start.real, end.real, steps, dtype=parts, device=device)
+    made = _ops.complex(re, _ops.linspace(start.imag, end.imag, steps, dtype=parts, device=device))
+    power: Any = _ops.pow  # of complex numbers too
+    return power(complex(*base), made) if base else made
 
 
 @checked
@@ -274,7 +289,7 @@ def logspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """Returns `steps` powers of `base`, with exponents evenly apart from start to end."""
-    made = _ops.logspace(number_of(start), number_of(end), steps, base, dtype=dtype_for(out, dtype), device=device)
+    made = _spaced("logspace", number_of(start), number_of(end), steps, dtype_for(out, dtype), device, base)
     return finished("logspace", made, out, layout, requires_grad)
 
 

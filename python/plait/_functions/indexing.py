@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._errors import ShapeError
 from plait._functions._checked import checked
-from plait._functions._common import numpy_names, operand, store
+from plait._functions._common import is_complex_factor, numpy_names, operand, store
 from plait._functions.order import nonzero
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ def _scattered(
         return (_ops.scatter_ if in_place else _ops.scatter)(input, dim, index, source)
     if reduce not in _REDUCE:
         raise ValueError(f"{name}: reduce must be 'add' or 'multiply', got {reduce!r}")
-    if isinstance(source, int | float):
-        source = _ops.full(index.shape, fill_value=source, dtype=input.dtype, device=input.device)
+    if isinstance(source, int | float | complex):
+        value = source
+        source = _ops.full(index.shape, fill_value=value, dtype=input.dtype, device=input.device)
     return (_ops.scatter_reduce_ if in_place else _ops.scatter_reduce)(input, dim, index, source, _REDUCE[reduce])
 
 
@@ -100,11 +101,15 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns the tensor with alpha * source added at indices of a dimension."""
+    if is_complex_factor("index_add", alpha, input, source):
+        source, alpha = _ops.mul(source, alpha), 1
     return store(out, _ops.index_add(input, dim, index, source, alpha))
 
 
 def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """Adds alpha * source at indices of a dimension."""
+    if is_complex_factor("index_add_", alpha, input, source):
+        source, alpha = _ops.mul(source, alpha), 1
     return _ops.index_add_(input, dim, index, source, alpha)
 
 

@@ -8,11 +8,11 @@ from plait import _ops
 from plait import linalg as la
 from plait._dtype import get_default_dtype
 from plait._functions._checked import checked
-from plait._functions._common import store
+from plait._functions._common import is_complex_factor, store
 from plait.return_types import LU, QR, SVD, Slogdet
 
 if TYPE_CHECKING:
-    from plait._tensor import Tensor
+    from plait._tensor import Number, Tensor
 
 __all__ = [
     "addbmm",
@@ -49,74 +49,87 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _added(operation: Any, input: Tensor, left: Tensor, right: Tensor, beta: Number, alpha: Number) -> Tensor:
+    """Returns what an operation makes of beta * input + alpha * a product, with complex factors in the operands."""
+    name = operation.__name__
+    if is_complex_factor(name, alpha, input, left, right):
+        left, alpha = _ops.mul(left, alpha), 1
+    if not is_complex_factor(name, beta, input, left, right):
+        return operation(input, left, right, beta, alpha)
+    if not beta:  # then the input is not read
+        return operation(input, left, right, 0, alpha)
+    scale = _ops.mul_ if name.endswith("_") else _ops.mul
+    return operation(scale(input, beta), left, right, 1, alpha)
+
+
 @checked
 def addmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the product of two matrices."""
-    return store(out, _ops.addmm(input, mat1, mat2, beta, alpha))
+    return store(out, _added(_ops.addmm, input, mat1, mat2, beta, alpha))
 
 
 @checked
-def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Replaces the elements by what `addmm` returns."""
-    return _ops.addmm_(input, mat1, mat2, beta, alpha)
+    return _added(_ops.addmm_, input, mat1, mat2, beta, alpha)
 
 
 @checked
 def addmv(
-    input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the product of a matrix and a vector."""
-    return store(out, _ops.addmv(input, mat, vec, beta, alpha))
+    return store(out, _added(_ops.addmv, input, mat, vec, beta, alpha))
 
 
 @checked
-def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Replaces the elements by what `addmv` returns."""
-    return _ops.addmv_(input, mat, vec, beta, alpha)
+    return _added(_ops.addmv_, input, mat, vec, beta, alpha)
 
 
 @checked
 def addr(
-    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the outer product of two vectors."""
-    return store(out, _ops.addr(input, vec1, vec2, beta, alpha))
+    return store(out, _added(_ops.addr, input, vec1, vec2, beta, alpha))
 
 
 @checked
-def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Replaces the elements by what `addr` returns."""
-    return _ops.addr_(input, vec1, vec2, beta, alpha)
+    return _added(_ops.addr_, input, vec1, vec2, beta, alpha)
 
 
 @checked
 def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the sum of the products of two stacks of matrices."""
-    return store(out, _ops.addbmm(input, batch1, batch2, beta, alpha))
+    return store(out, _added(_ops.addbmm, input, batch1, batch2, beta, alpha))
 
 
 @checked
-def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Replaces the elements by what `addbmm` returns."""
-    return _ops.addbmm_(input, batch1, batch2, beta, alpha)
+    return _added(_ops.addbmm_, input, batch1, batch2, beta, alpha)
 
 
 @checked
 def baddbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the products of two stacks of matrices."""
-    return store(out, _ops.baddbmm(input, batch1, batch2, beta, alpha))
+    return store(out, _added(_ops.baddbmm, input, batch1, batch2, beta, alpha))
 
 
 @checked
-def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """Replaces the elements by what `baddbmm` returns."""
-    return _ops.baddbmm_(input, batch1, batch2, beta, alpha)
+    return _added(_ops.baddbmm_, input, batch1, batch2, beta, alpha)
 
 
 _DISTANCES = (

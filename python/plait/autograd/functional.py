@@ -9,6 +9,7 @@ from plait import _ops
 from plait._autograd import forward as _forward
 from plait._autograd.backward import grad
 from plait._engine.pytree import tree_map
+from plait._errors import DTypeError
 from plait._modes import enable_grad, set_grad_enabled
 from plait._tensor import Tensor
 
@@ -105,8 +106,12 @@ def jacobian(
         inputs: one or several
         create_graph: make the result differentiable
         strict: raise where an output does not depend on an input, in the place of zeros
-        vectorize: has no effect
+        vectorize: whether complex outputs are allowed; nothing else
         strategy: "reverse-mode", or "forward-mode", which is faster where there are more outputs than inputs
+
+    A row over complex inputs is the gradient of an output, as `backward` has it: the derivative by the real part plus i
+    times that by the imaginary one, and of a complex output with `vectorize` that of its real part. In forward mode the
+    Jacobian is along the real parts of the inputs.
     """
     if strategy == "forward-mode":
         if strict:
@@ -119,8 +124,11 @@ def jacobian(
         out, ys = _run(func, xs)
         rows = []
         for y in ys:
-            if any(t.dtype.is_complex for t in (y, *xs)):
-                raise TypeError("jacobian: not defined for complex numbers; take functions of their view_as_real")
+            if y.dtype.is_complex and not vectorize:
+                raise DTypeError(
+                    f"jacobian: got an output of {y.dtype}, want a real one: take functions that return view_as_real, "
+                    "or vectorize=True for the gradients of the real parts"
+                )
             columns: list[list[Tensor]] = [[] for _ in xs]
             for i in range(y.numel()):
                 e = _ops.zeros_like(y).reshape(-1)
@@ -137,12 +145,12 @@ def jacobian(
 
 
 def _forward_jacobian(func: Func, inputs: Any, create_graph: bool) -> Any:
-    from plait.func import jacfwd  # which imports this package
+    from plait.func._jacobians import forward_jacobian  # which imports this package
 
     xs = _tuple(inputs)
     with set_grad_enabled(create_graph):
         given = xs if create_graph else tuple(x.detach() for x in xs)
-        made = jacfwd(func, tuple(range(len(xs))))(*given)
+        made = forward_jacobian(func, tuple(range(len(xs))))(*given)
     if not create_graph:
         made = tree_map(lambda t: t.detach(), made)
     if isinstance(inputs, Tensor):  # of each output the only column

@@ -74,11 +74,19 @@ def jacfwd(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False, 
         randomness: whether func may draw random numbers: "error", "different" ones for each element, or the "same"
     """
     check_randomness("jacfwd", randomness)
+    return forward_jacobian(func, argnums, has_aux, randomness, real=True)
+
+
+def forward_jacobian(
+    func: Func, argnums: int | Sequence[int], has_aux: bool = False, randomness: str = "error", real: bool = False
+) -> Func:
+    """Returns what `jacfwd` does; unless `real`, complex arguments have their Jacobian along their real parts."""
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         leaves, build = flatten(pick(args, argnums))
         xs = tensors_of("jacfwd", leaves)
-        _real("jacfwd", xs)
+        if real:
+            _real("jacfwd", xs)
         if not any(x.numel() for x in xs):
             raise RuntimeError("jacfwd: the arguments have no element")
         plain: list[Any] = []  # what aux has beside tensors
@@ -100,7 +108,8 @@ def jacfwd(func: Func, argnums: int | Sequence[int] = 0, has_aux: bool = False, 
         ends = iter([a[0] for a in aux])
         parts = []
         for c in columns:
-            _real("jacfwd", [c])
+            if real:
+                _real("jacfwd", [c])
             own = _ops.split_with_sizes(c, [x.numel() for x in xs])
             parts.append(
                 build([_ops.movedim(o, 0, -1).reshape((*c.shape[1:], *x.shape)) for o, x in zip(own, xs, strict=True)])

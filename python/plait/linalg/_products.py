@@ -108,4 +108,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         x = x.long()
     column = _ops.reshape(x, (*(x.shape or (1,)), 1))
+    if x.dtype.is_complex:  # by products: powers of complex numbers go by logarithms
+        ones = _ops.ones_like(column)
+        return _ops.cumprod(_ops.cat([ones, _ops.expand(column, (*column.shape[:-1], max(n - 1, 0)))], -1), -1)[..., :n]
     return _ops.pow(column, _ops.arange(0, end=n, dtype=x.dtype, device=x.device))

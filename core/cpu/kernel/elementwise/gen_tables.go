@@ -4,18 +4,18 @@ package elementwise
 
 /*
 #include "c/elementwise.h"
-extern const plaitk_elementwise_kernel plaitk_elementwise_activation[112];
+extern const plaitk_elementwise_kernel plaitk_elementwise_activation[118];
 extern const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[131];
 extern const plaitk_elementwise_kernel plaitk_elementwise_comparison[108];
 extern const plaitk_elementwise_kernel plaitk_elementwise_complex[9];
-extern const plaitk_elementwise_kernel plaitk_elementwise_exponential[72];
+extern const plaitk_elementwise_kernel plaitk_elementwise_exponential[74];
 extern const plaitk_elementwise_kernel plaitk_elementwise_indexing[18];
 extern const plaitk_elementwise_kernel plaitk_elementwise_logic[10];
-extern const plaitk_elementwise_kernel plaitk_elementwise_loss[114];
+extern const plaitk_elementwise_kernel plaitk_elementwise_loss[118];
 extern const plaitk_elementwise_kernel plaitk_elementwise_reduction[46];
 extern const plaitk_elementwise_kernel plaitk_elementwise_rounding[14];
 extern const plaitk_elementwise_kernel plaitk_elementwise_special[54];
-extern const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[90];
+extern const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[92];
 */
 import "C"
 
@@ -107,6 +107,8 @@ func init() {
 		"silu.f64",
 		"silu.grad.x.f32",
 		"silu.grad.x.f64",
+		"silu.complex.f32",
+		"silu.complex.f64",
 		"softplus.f32",
 		"softplus.f64",
 		"softplus.grad.x.f32",
@@ -120,6 +122,8 @@ func init() {
 		"softsign.f64",
 		"softsign.grad.x.f32",
 		"softsign.grad.x.f64",
+		"softsign.complex.f32",
+		"softsign.complex.f64",
 		"tanh.f32",
 		"tanh.f64",
 		"tanh.grad.x.f32",
@@ -130,6 +134,8 @@ func init() {
 		"tanhshrink.f64",
 		"tanhshrink.grad.x.f32",
 		"tanhshrink.grad.x.f64",
+		"tanhshrink.complex.f32",
+		"tanhshrink.complex.f64",
 		"threshold.f32",
 		"threshold.f64",
 		"threshold.i64",
@@ -439,6 +445,8 @@ func init() {
 		"logaddexp.grad.x.f64",
 		"logaddexp.grad.y.f32",
 		"logaddexp.grad.y.f64",
+		"logaddexp.complex.f32",
+		"logaddexp.complex.f64",
 		"logaddexp2.f32",
 		"logaddexp2.f64",
 		"logaddexp2.grad.x.f32",
@@ -582,12 +590,16 @@ func init() {
 		"poisson_nll_loss.grad.x.f64",
 		"poisson_nll_loss.grad.t.f32",
 		"poisson_nll_loss.grad.t.f64",
+		"poisson_nll_loss.complex.f32",
+		"poisson_nll_loss.complex.f64",
 		"poisson_log_nll_loss.f32",
 		"poisson_log_nll_loss.f64",
 		"poisson_log_nll_loss.grad.x.f32",
 		"poisson_log_nll_loss.grad.x.f64",
 		"poisson_log_nll_loss.grad.t.f32",
 		"poisson_log_nll_loss.grad.t.f64",
+		"poisson_log_nll_loss.complex.f32",
+		"poisson_log_nll_loss.complex.f64",
 		"stirling.f32",
 		"stirling.f64",
 		"stirling.grad.t.f32",
@@ -811,6 +823,8 @@ func init() {
 		"sinc.f64",
 		"sinc.grad.x.f32",
 		"sinc.grad.x.f64",
+		"sinc.complex.f32",
+		"sinc.complex.f64",
 		"sinh.f32",
 		"sinh.f64",
 		"sinh.grad.x.f32",

@@ -1038,7 +1038,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_grad_x_f64) {
   return 0;
 }
 
-// e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d, where(xr < 0, wi, -wi) / d
+// e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; sr = where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d; si = where(xr < 0, wi, -wi) / d; sr, si
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1052,13 +1052,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f32) {
     const float wr_ = e_ * plait_vm_cosf(xi_);
     const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_sinf(xi_);
     const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
-    out0[i] = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
-    out1[i] = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
+    const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
+    const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
+    out0[i] = sr_;
+    out1[i] = si_;
   }
   return 0;
 }
 
-// e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d, where(xr < 0, wi, -wi) / d
+// e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; sr = where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d; si = where(xr < 0, wi, -wi) / d; sr, si
 PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1071,8 +1073,10 @@ PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f64) {
     const double wr_ = e_ * plait_vm_cos(xi_);
     const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_sin(xi_);
     const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
-    out0[i] = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
-    out1[i] = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
+    const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
+    const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
+    out0[i] = sr_;
+    out1[i] = si_;
   }
   return 0;
 }
@@ -1127,6 +1131,49 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_grad_x_f64) {
     const double x_ = in1[i];
     const double s_ = plait_vm_sigmoid(x_);
     out0[i] = grad_ * s_ * (1.0 + x_ * (1.0 - s_));
+  }
+  return 0;
+}
+
+// e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; sr = where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d; si = where(xr < 0, wi, -wi) / d; xr * sr - xi * si, xr * si + xi * sr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
+    const float wr_ = e_ * plait_vm_cosf(xi_);
+    const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_sinf(xi_);
+    const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
+    const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
+    const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
+    out0[i] = xr_ * sr_ - xi_ * si_;
+    out1[i] = xr_ * si_ + xi_ * sr_;
+  }
+  return 0;
+}
+
+// e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; sr = where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d; si = where(xr < 0, wi, -wi) / d; xr * sr - xi * si, xr * si + xi * sr
+PLAITK_ELEMENTWISE_LOOP(silu_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
+    const double wr_ = e_ * plait_vm_cos(xi_);
+    const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_sin(xi_);
+    const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
+    const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
+    const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
+    out0[i] = xr_ * sr_ - xi_ * si_;
+    out1[i] = xr_ * si_ + xi_ * sr_;
   }
   return 0;
 }
@@ -1287,6 +1334,39 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softsign_grad_x_f64) {
   return 0;
 }
 
+// d = 1 + hypot(xr, xi); xr / d, xi / d
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softsign_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float d_ = 1.0f + ew_hypot_f32(xr_, xi_);
+    out0[i] = xr_ / d_;
+    out1[i] = xi_ / d_;
+  }
+  return 0;
+}
+
+// d = 1 + hypot(xr, xi); xr / d, xi / d
+PLAITK_ELEMENTWISE_LOOP(softsign_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double d_ = 1.0 + ew_hypot_f64(xr_, xi_);
+    out0[i] = xr_ / d_;
+    out1[i] = xi_ / d_;
+  }
+  return 0;
+}
+
 // tanh(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_f32) {
   const float *in0 = in[0];
@@ -1438,6 +1518,51 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_grad_x_f64) {
   return 0;
 }
 
+// tx = xr; ty = xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); xr - a, xi - b
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float tx_ = xr_;
+    const float ty_ = xi_;
+    const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+    const float tc_ = plait_vm_cosf(ty_);
+    const float tn_ = tc_ * tc_ + ts_ * ts_;
+    const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+    const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
+    out0[i] = xr_ - a_;
+    out1[i] = xi_ - b_;
+  }
+  return 0;
+}
+
+// tx = xr; ty = xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); xr - a, xi - b
+PLAITK_ELEMENTWISE_LOOP(tanhshrink_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double tx_ = xr_;
+    const double ty_ = xi_;
+    const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+    const double tc_ = plait_vm_cos(ty_);
+    const double tn_ = tc_ * tc_ + ts_ * ts_;
+    const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+    const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
+    out0[i] = xr_ - a_;
+    out1[i] = xi_ - b_;
+  }
+  return 0;
+}
+
 // where(x <= threshold, value, x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_f32) {
   const float *in0 = in[0];
@@ -1510,7 +1635,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_grad_x_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_activation[112] = {
+const plaitk_elementwise_kernel plaitk_elementwise_activation[118] = {
     {celu_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {celu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {celu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1595,6 +1720,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_activation[112] = {
     {silu_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {silu_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {silu_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {silu_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {silu_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {softplus_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {softplus_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {softplus_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1608,6 +1735,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_activation[112] = {
     {softsign_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {softsign_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {softsign_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {softsign_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {softsign_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {tanh_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {tanh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {tanh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1618,6 +1747,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_activation[112] = {
     {tanhshrink_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {tanhshrink_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {tanhshrink_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tanhshrink_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tanhshrink_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {threshold_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {threshold_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {threshold_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},

@@ -386,7 +386,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_grad_b_f64) {
   return 0;
 }
 
-// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; xr + value * where(w, ar + ai * k, ar * k + ai) / n, xi + value * where(w, ai - ar * k, ai * k - ar) / n
+// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, ar + ai * k, ar * k + ai) / n; qi = where(w, ai - ar * k, ai * k - ar) / n; xr + value * qr, xi + value * qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -410,13 +410,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32) {
     const float v_ = (w_ ? bi_ : br_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
-    out0[i] = xr_ + value_ * (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
-    out1[i] = xi_ + value_ * (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
+    const float qr_ = (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
+    const float qi_ = (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
+    out0[i] = xr_ + value_ * qr_;
+    out1[i] = xi_ + value_ * qi_;
   }
   return 0;
 }
 
-// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; xr + value * where(w, ar + ai * k, ar * k + ai) / n, xi + value * where(w, ai - ar * k, ai * k - ar) / n
+// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, ar + ai * k, ar * k + ai) / n; qi = where(w, ai - ar * k, ai * k - ar) / n; xr + value * qr, xi + value * qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -440,8 +442,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64) {
     const double v_ = (w_ ? bi_ : br_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
-    out0[i] = xr_ + value_ * (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
-    out1[i] = xi_ + value_ * (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
+    const double qr_ = (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
+    const double qi_ = (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
+    out0[i] = xr_ + value_ * qr_;
+    out1[i] = xi_ + value_ * qi_;
   }
   return 0;
 }
@@ -637,7 +641,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f64) {
   return 0;
 }
 
-// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; where(w, xr + xi * k, xr * k + xi) / n, where(w, xi - xr * k, xi * k - xr) / n
+// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, xr + xi * k, xr * k + xi) / n; qi = where(w, xi - xr * k, xi * k - xr) / n; qr, qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -656,13 +660,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32) {
     const float v_ = (w_ ? yi_ : yr_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
-    out0[i] = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
-    out1[i] = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
+    const float qr_ = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
+    const float qi_ = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
+    out0[i] = qr_;
+    out1[i] = qi_;
   }
   return 0;
 }
 
-// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; where(w, xr + xi * k, xr * k + xi) / n, where(w, xi - xr * k, xi * k - xr) / n
+// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, xr + xi * k, xr * k + xi) / n; qi = where(w, xi - xr * k, xi * k - xr) / n; qr, qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -681,8 +687,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64) {
     const double v_ = (w_ ? yi_ : yr_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
-    out0[i] = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
-    out1[i] = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
+    const double qr_ = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
+    const double qi_ = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
+    out0[i] = qr_;
+    out1[i] = qi_;
   }
   return 0;
 }
@@ -1423,7 +1431,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_grad_x_f64) {
   return 0;
 }
 
-// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, 1 + 0 * k, 1 * k + 0) / n; qi = where(w, 0 - 1 * k, 0 * k - 1) / n; qr, qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1438,13 +1446,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32) {
     const float v_ = (w_ ? xi_ : xr_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
-    out0[i] = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
-    out1[i] = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
+    const float qr_ = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
+    const float qi_ = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
+    out0[i] = qr_;
+    out1[i] = qi_;
   }
   return 0;
 }
 
-// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, 1 + 0 * k, 1 * k + 0) / n; qi = where(w, 0 - 1 * k, 0 * k - 1) / n; qr, qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1459,8 +1469,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64) {
     const double v_ = (w_ ? xi_ : xr_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
-    out0[i] = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
-    out1[i] = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;
+    const double qr_ = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
+    const double qi_ = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;
+    out0[i] = qr_;
+    out1[i] = qi_;
   }
   return 0;
 }

@@ -475,7 +475,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log1p_grad_x_f64) {
   return 0;
 }
 
-// r = hypot(xr + 1, xi); d = xr * (2 + xr) + xi * xi; where(r < 2 && r > 0.5, 0.5 * log1p(d), log(r)), atan2(xi, xr + 1)
+// lr = hypot(xr + 1, xi); ld = xr * (2 + xr) + xi * xi; a = where(lr < 2 && lr > 0.5, 0.5 * log1p(ld), log(lr)); b = atan2(xi, xr + 1); a, b
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log1p_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -485,15 +485,17 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log1p_complex_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
     const float xi_ = in1[i];
-    const float r_ = ew_hypot_f32(xr_ + 1.0f, xi_);
-    const float d_ = xr_ * (2.0f + xr_) + xi_ * xi_;
-    out0[i] = (((r_ < 2.0f) & (r_ > 0.5f)) ? (0.5f * plait_vm_log1pf(d_)) : plait_vm_logf(r_));
-    out1[i] = plait_vm_atan2f(xi_, xr_ + 1.0f);
+    const float lr_ = ew_hypot_f32(xr_ + 1.0f, xi_);
+    const float ld_ = xr_ * (2.0f + xr_) + xi_ * xi_;
+    const float a_ = (((lr_ < 2.0f) & (lr_ > 0.5f)) ? (0.5f * plait_vm_log1pf(ld_)) : plait_vm_logf(lr_));
+    const float b_ = plait_vm_atan2f(xi_, xr_ + 1.0f);
+    out0[i] = a_;
+    out1[i] = b_;
   }
   return 0;
 }
 
-// r = hypot(xr + 1, xi); d = xr * (2 + xr) + xi * xi; where(r < 2 && r > 0.5, 0.5 * log1p(d), log(r)), atan2(xi, xr + 1)
+// lr = hypot(xr + 1, xi); ld = xr * (2 + xr) + xi * xi; a = where(lr < 2 && lr > 0.5, 0.5 * log1p(ld), log(lr)); b = atan2(xi, xr + 1); a, b
 PLAITK_ELEMENTWISE_LOOP(log1p_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -502,10 +504,12 @@ PLAITK_ELEMENTWISE_LOOP(log1p_complex_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
-    const double r_ = ew_hypot_f64(xr_ + 1.0, xi_);
-    const double d_ = xr_ * (2.0 + xr_) + xi_ * xi_;
-    out0[i] = (((r_ < 2.0) & (r_ > 0.5)) ? (0.5 * plait_vm_log1p(d_)) : plait_vm_log(r_));
-    out1[i] = plait_vm_atan2(xi_, xr_ + 1.0);
+    const double lr_ = ew_hypot_f64(xr_ + 1.0, xi_);
+    const double ld_ = xr_ * (2.0 + xr_) + xi_ * xi_;
+    const double a_ = (((lr_ < 2.0) & (lr_ > 0.5)) ? (0.5 * plait_vm_log1p(ld_)) : plait_vm_log(lr_));
+    const double b_ = plait_vm_atan2(xi_, xr_ + 1.0);
+    out0[i] = a_;
+    out1[i] = b_;
   }
   return 0;
 }
@@ -619,7 +623,7 @@ PLAITK_ELEMENTWISE_LOOP(logaddexp_f64) {
   return 0;
 }
 
-// where(x == y, grad / 2, grad * sigmoid(x - y))
+// where(x == y && isinf(x), grad / 2, grad * sigmoid(x - y))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -630,12 +634,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf(x_ - y_)));
+    out0[i] = (((x_ == y_) & ew_isinf_f32(x_)) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf(x_ - y_)));
   }
   return 0;
 }
 
-// where(x == y, grad / 2, grad * sigmoid(x - y))
+// where(x == y && isinf(x), grad / 2, grad * sigmoid(x - y))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -646,12 +650,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid(x_ - y_)));
+    out0[i] = (((x_ == y_) & ew_isinf_f64(x_)) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid(x_ - y_)));
   }
   return 0;
 }
 
-// where(x == y, grad / 2, grad * sigmoid(y - x))
+// where(x == y && isinf(x), grad / 2, grad * sigmoid(y - x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -662,12 +666,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf(y_ - x_)));
+    out0[i] = (((x_ == y_) & ew_isinf_f32(x_)) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf(y_ - x_)));
   }
   return 0;
 }
 
-// where(x == y, grad / 2, grad * sigmoid(y - x))
+// where(x == y && isinf(x), grad / 2, grad * sigmoid(y - x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -678,7 +682,72 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid(y_ - x_)));
+    out0[i] = (((x_ == y_) & ew_isinf_f64(x_)) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid(y_ - x_)));
+  }
+  return 0;
+}
+
+// l = xr < yr; mr = where(l, yr, xr); mi = where(l, yi, xi); nr = where(l, xr, yr); ni = where(l, xi, yi); e = where(mr == nr, 1, exp(nr - mr)); u = where(e == 0, 0, e * cos(ni - mi)); v = where(e == 0, 0, e * sin(ni - mi)); lr = hypot(u + 1, v); ld = u * (2 + u) + v * v; a = where(lr < 2 && lr > 0.5, 0.5 * log1p(ld), log(lr)); b = atan2(v, u + 1); lost = isnan(xr) || isnan(xi) || isnan(yr) || isnan(yi); where(lost, nan, mr + a), where(lost, nan, where(mr == -inf, ni, mi + b))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    const bool l_ = xr_ < yr_;
+    const float mr_ = (l_ ? yr_ : xr_);
+    const float mi_ = (l_ ? yi_ : xi_);
+    const float nr_ = (l_ ? xr_ : yr_);
+    const float ni_ = (l_ ? xi_ : yi_);
+    const float e_ = ((mr_ == nr_) ? 1.0f : plait_vm_expf(nr_ - mr_));
+    const float u_ = ((e_ == 0.0f) ? 0.0f : (e_ * plait_vm_cosf(ni_ - mi_)));
+    const float v_ = ((e_ == 0.0f) ? 0.0f : (e_ * plait_vm_sinf(ni_ - mi_)));
+    const float lr_ = ew_hypot_f32(u_ + 1.0f, v_);
+    const float ld_ = u_ * (2.0f + u_) + v_ * v_;
+    const float a_ = (((lr_ < 2.0f) & (lr_ > 0.5f)) ? (0.5f * plait_vm_log1pf(ld_)) : plait_vm_logf(lr_));
+    const float b_ = plait_vm_atan2f(v_, u_ + 1.0f);
+    const bool lost_ = ((ew_isnan_f32(xr_) | ew_isnan_f32(xi_)) | ew_isnan_f32(yr_)) | ew_isnan_f32(yi_);
+    out0[i] = (lost_ ? NAN : (mr_ + a_));
+    out1[i] = (lost_ ? NAN : ((mr_ == -INFINITY) ? ni_ : (mi_ + b_)));
+  }
+  return 0;
+}
+
+// l = xr < yr; mr = where(l, yr, xr); mi = where(l, yi, xi); nr = where(l, xr, yr); ni = where(l, xi, yi); e = where(mr == nr, 1, exp(nr - mr)); u = where(e == 0, 0, e * cos(ni - mi)); v = where(e == 0, 0, e * sin(ni - mi)); lr = hypot(u + 1, v); ld = u * (2 + u) + v * v; a = where(lr < 2 && lr > 0.5, 0.5 * log1p(ld), log(lr)); b = atan2(v, u + 1); lost = isnan(xr) || isnan(xi) || isnan(yr) || isnan(yi); where(lost, nan, mr + a), where(lost, nan, where(mr == -inf, ni, mi + b))
+PLAITK_ELEMENTWISE_LOOP(logaddexp_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    const bool l_ = xr_ < yr_;
+    const double mr_ = (l_ ? yr_ : xr_);
+    const double mi_ = (l_ ? yi_ : xi_);
+    const double nr_ = (l_ ? xr_ : yr_);
+    const double ni_ = (l_ ? xi_ : yi_);
+    const double e_ = ((mr_ == nr_) ? 1.0 : plait_vm_exp(nr_ - mr_));
+    const double u_ = ((e_ == 0.0) ? 0.0 : (e_ * plait_vm_cos(ni_ - mi_)));
+    const double v_ = ((e_ == 0.0) ? 0.0 : (e_ * plait_vm_sin(ni_ - mi_)));
+    const double lr_ = ew_hypot_f64(u_ + 1.0, v_);
+    const double ld_ = u_ * (2.0 + u_) + v_ * v_;
+    const double a_ = (((lr_ < 2.0) & (lr_ > 0.5)) ? (0.5 * plait_vm_log1p(ld_)) : plait_vm_log(lr_));
+    const double b_ = plait_vm_atan2(v_, u_ + 1.0);
+    const bool lost_ = ((ew_isnan_f64(xr_) | ew_isnan_f64(xi_)) | ew_isnan_f64(yr_)) | ew_isnan_f64(yi_);
+    out0[i] = (lost_ ? (double)NAN : (mr_ + a_));
+    out1[i] = (lost_ ? (double)NAN : ((mr_ == -(double)INFINITY) ? ni_ : (mi_ + b_)));
   }
   return 0;
 }
@@ -710,7 +779,7 @@ PLAITK_ELEMENTWISE_LOOP(logaddexp2_f64) {
   return 0;
 }
 
-// where(x == y, grad / 2, grad * sigmoid((x - y) * 0.6931471805599453))
+// where(x == y && isinf(x), grad / 2, grad * sigmoid((x - y) * 0.6931471805599453))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -721,12 +790,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf((x_ - y_) * 0.6931471805599453f)));
+    out0[i] = (((x_ == y_) & ew_isinf_f32(x_)) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf((x_ - y_) * 0.6931471805599453f)));
   }
   return 0;
 }
 
-// where(x == y, grad / 2, grad * sigmoid((x - y) * 0.6931471805599453))
+// where(x == y && isinf(x), grad / 2, grad * sigmoid((x - y) * 0.6931471805599453))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -737,12 +806,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid((x_ - y_) * 0.6931471805599453)));
+    out0[i] = (((x_ == y_) & ew_isinf_f64(x_)) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid((x_ - y_) * 0.6931471805599453)));
   }
   return 0;
 }
 
-// where(x == y, grad / 2, grad * sigmoid((y - x) * 0.6931471805599453))
+// where(x == y && isinf(x), grad / 2, grad * sigmoid((y - x) * 0.6931471805599453))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -753,12 +822,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf((y_ - x_) * 0.6931471805599453f)));
+    out0[i] = (((x_ == y_) & ew_isinf_f32(x_)) ? (grad_ / 2.0f) : (grad_ * plait_vm_sigmoidf((y_ - x_) * 0.6931471805599453f)));
   }
   return 0;
 }
 
-// where(x == y, grad / 2, grad * sigmoid((y - x) * 0.6931471805599453))
+// where(x == y && isinf(x), grad / 2, grad * sigmoid((y - x) * 0.6931471805599453))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -769,7 +838,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid((y_ - x_) * 0.6931471805599453)));
+    out0[i] = (((x_ == y_) & ew_isinf_f64(x_)) ? (grad_ / 2.0) : (grad_ * plait_vm_sigmoid((y_ - x_) * 0.6931471805599453)));
   }
   return 0;
 }
@@ -826,7 +895,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_grad_x_f64) {
   return 0;
 }
 
-// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = where(u == 0, 0, v / u); n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, 1 + 0 * k, 1 * k + 0) / n; qi = where(w, 0 - 1 * k, 0 * k - 1) / n; qr, qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -847,13 +916,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f32) {
     const float v_ = (w_ ? sim_ : sre_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
-    out0[i] = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
-    out1[i] = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
+    const float qr_ = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
+    const float qi_ = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
+    out0[i] = qr_;
+    out1[i] = qi_;
   }
   return 0;
 }
 
-// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = where(u == 0, 0, v / u); n = u + v * k; where(w, 1 + 0 * k, 1 * k + 0) / n, where(w, 0 - 1 * k, 0 * k - 1) / n
+// sa = xr; sb = xi; sh = sqrt(0.5 * (abs(sa) + hypot(sa, sb))); sk = where(sh == 0, 0, 0.5 * sb / sh); sre = where(sa >= 0, sh, abs(sk)); sim = where(sa >= 0, where(sh == 0, sb, sk), copysign(sh, sb)); w = abs(sre) >= abs(sim); u = where(w, sre, sim); v = where(w, sim, sre); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, 1 + 0 * k, 1 * k + 0) / n; qi = where(w, 0 - 1 * k, 0 * k - 1) / n; qr, qi
 PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -873,8 +944,10 @@ PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f64) {
     const double v_ = (w_ ? sim_ : sre_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
-    out0[i] = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
-    out1[i] = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;
+    const double qr_ = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
+    const double qi_ = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;
+    out0[i] = qr_;
+    out1[i] = qi_;
   }
   return 0;
 }
@@ -1066,7 +1139,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_y_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_exponential[72] = {
+const plaitk_elementwise_kernel plaitk_elementwise_exponential[74] = {
     {exp_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {exp_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {exp_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1115,6 +1188,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_exponential[72] = {
     {logaddexp_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {logaddexp_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {logaddexp_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {logaddexp2_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {logaddexp2_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {logaddexp2_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},

@@ -1350,6 +1350,51 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_grad_t_f64) {
   return 0;
 }
 
+// a = log(hypot(xr + eps, xi)); b = atan2(xi, xr + eps); xr - tr * a + ti * b, xi - tr * b - ti * a
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+  const float eps_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float tr_ = in2[i];
+    const float ti_ = in3[i];
+    const float a_ = plait_vm_logf(ew_hypot_f32(xr_ + eps_, xi_));
+    const float b_ = plait_vm_atan2f(xi_, xr_ + eps_);
+    out0[i] = xr_ - tr_ * a_ + ti_ * b_;
+    out1[i] = xi_ - tr_ * b_ - ti_ * a_;
+  }
+  return 0;
+}
+
+// a = log(hypot(xr + eps, xi)); b = atan2(xi, xr + eps); xr - tr * a + ti * b, xi - tr * b - ti * a
+PLAITK_ELEMENTWISE_LOOP(poisson_nll_loss_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  const double eps_ = (double)attr[0].f;
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double tr_ = in2[i];
+    const double ti_ = in3[i];
+    const double a_ = plait_vm_log(ew_hypot_f64(xr_ + eps_, xi_));
+    const double b_ = plait_vm_atan2(xi_, xr_ + eps_);
+    out0[i] = xr_ - tr_ * a_ + ti_ * b_;
+    out1[i] = xi_ - tr_ * b_ - ti_ * a_;
+  }
+  return 0;
+}
+
 // exp(x) - t * x
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_f32) {
   const float *in0 = in[0];
@@ -1406,6 +1451,47 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_grad_x_f64) {
     const double x_ = in1[i];
     const double t_ = in2[i];
     out0[i] = grad_ * (plait_vm_exp(x_) - t_);
+  }
+  return 0;
+}
+
+// e = exp(xr); e * cos(xi) - tr * xr + ti * xi, where(xi == 0, xi, e * sin(xi)) - tr * xi - ti * xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float tr_ = in2[i];
+    const float ti_ = in3[i];
+    const float e_ = plait_vm_expf(xr_);
+    out0[i] = e_ * plait_vm_cosf(xi_) - tr_ * xr_ + ti_ * xi_;
+    out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_))) - tr_ * xi_ - ti_ * xr_;
+  }
+  return 0;
+}
+
+// e = exp(xr); e * cos(xi) - tr * xr + ti * xi, where(xi == 0, xi, e * sin(xi)) - tr * xi - ti * xr
+PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double tr_ = in2[i];
+    const double ti_ = in3[i];
+    const double e_ = plait_vm_exp(xr_);
+    out0[i] = e_ * plait_vm_cos(xi_) - tr_ * xr_ + ti_ * xi_;
+    out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_))) - tr_ * xi_ - ti_ * xr_;
   }
   return 0;
 }
@@ -1772,7 +1858,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_grad_y_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_loss[114] = {
+const plaitk_elementwise_kernel plaitk_elementwise_loss[118] = {
     {binary_cross_entropy_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {binary_cross_entropy_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {binary_cross_entropy_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1858,12 +1944,16 @@ const plaitk_elementwise_kernel plaitk_elementwise_loss[114] = {
     {poisson_nll_loss_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {poisson_nll_loss_grad_t_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {poisson_nll_loss_grad_t_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_nll_loss_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_nll_loss_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {poisson_log_nll_loss_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {poisson_log_nll_loss_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {poisson_log_nll_loss_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {poisson_log_nll_loss_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {binary_cross_entropy_with_logits_grad_t_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {binary_cross_entropy_with_logits_grad_t_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_log_nll_loss_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_log_nll_loss_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {stirling_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {stirling_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {stirling_grad_t_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},

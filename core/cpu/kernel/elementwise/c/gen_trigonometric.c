@@ -1125,6 +1125,57 @@ PLAITK_ELEMENTWISE_LOOP(sinc_grad_x_f64) {
   return 0;
 }
 
+// p = pi * xr; q = pi * xi; w = abs(p) >= abs(q); u = where(w, p, q); v = where(w, q, p); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, sin(p) * cosh(q) + cos(p) * sinh(q) * k, sin(p) * cosh(q) * k + cos(p) * sinh(q)) / n; qi = where(w, cos(p) * sinh(q) - sin(p) * cosh(q) * k, cos(p) * sinh(q) * k - sin(p) * cosh(q)) / n; z = p == 0 && q == 0; where(z, 1, qr), where(z, 0, qi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    const float p_ = 3.141592653589793f * xr_;
+    const float q_ = 3.141592653589793f * xi_;
+    const bool w_ = ew_abs_f32(p_) >= ew_abs_f32(q_);
+    const float u_ = (w_ ? p_ : q_);
+    const float v_ = (w_ ? q_ : p_);
+    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
+    const float n_ = u_ + v_ * k_;
+    const float qr_ = (w_ ? (plait_vm_sinf(p_) * plait_vm_coshf(q_) + plait_vm_cosf(p_) * plait_vm_sinhf(q_) * k_) : (plait_vm_sinf(p_) * plait_vm_coshf(q_) * k_ + plait_vm_cosf(p_) * plait_vm_sinhf(q_))) / n_;
+    const float qi_ = (w_ ? (plait_vm_cosf(p_) * plait_vm_sinhf(q_) - plait_vm_sinf(p_) * plait_vm_coshf(q_) * k_) : (plait_vm_cosf(p_) * plait_vm_sinhf(q_) * k_ - plait_vm_sinf(p_) * plait_vm_coshf(q_))) / n_;
+    const bool z_ = (p_ == 0.0f) & (q_ == 0.0f);
+    out0[i] = (z_ ? 1.0f : qr_);
+    out1[i] = (z_ ? 0.0f : qi_);
+  }
+  return 0;
+}
+
+// p = pi * xr; q = pi * xi; w = abs(p) >= abs(q); u = where(w, p, q); v = where(w, q, p); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, sin(p) * cosh(q) + cos(p) * sinh(q) * k, sin(p) * cosh(q) * k + cos(p) * sinh(q)) / n; qi = where(w, cos(p) * sinh(q) - sin(p) * cosh(q) * k, cos(p) * sinh(q) * k - sin(p) * cosh(q)) / n; z = p == 0 && q == 0; where(z, 1, qr), where(z, 0, qi)
+PLAITK_ELEMENTWISE_LOOP(sinc_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    const double p_ = 3.141592653589793 * xr_;
+    const double q_ = 3.141592653589793 * xi_;
+    const bool w_ = ew_abs_f64(p_) >= ew_abs_f64(q_);
+    const double u_ = (w_ ? p_ : q_);
+    const double v_ = (w_ ? q_ : p_);
+    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
+    const double n_ = u_ + v_ * k_;
+    const double qr_ = (w_ ? (plait_vm_sin(p_) * plait_vm_cosh(q_) + plait_vm_cos(p_) * plait_vm_sinh(q_) * k_) : (plait_vm_sin(p_) * plait_vm_cosh(q_) * k_ + plait_vm_cos(p_) * plait_vm_sinh(q_))) / n_;
+    const double qi_ = (w_ ? (plait_vm_cos(p_) * plait_vm_sinh(q_) - plait_vm_sin(p_) * plait_vm_cosh(q_) * k_) : (plait_vm_cos(p_) * plait_vm_sinh(q_) * k_ - plait_vm_sin(p_) * plait_vm_cosh(q_))) / n_;
+    const bool z_ = (p_ == 0.0) & (q_ == 0.0);
+    out0[i] = (z_ ? 1.0 : qr_);
+    out1[i] = (z_ ? 0.0 : qi_);
+  }
+  return 0;
+}
+
 // sinh(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_f32) {
   const float *in0 = in[0];
@@ -1302,7 +1353,7 @@ PLAITK_ELEMENTWISE_LOOP(tan_complex_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[90] = {
+const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[92] = {
     {acos_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {acos_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {acos_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -1381,6 +1432,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[90] = {
     {sinc_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sinc_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {sinc_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sinc_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sinc_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {sinh_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {sinh_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {sinh_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
