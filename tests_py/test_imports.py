@@ -15,8 +15,9 @@ FILES = {
 LOWEST = {
     "plait._engine.rank": {"plait._core"},
     "plait._errors": {"plait._core", "plait._engine.rank"},
-    "plait._engine.runtime": {"plait._core", "plait._errors"},
-    "plait._engine.arguments": {"plait._engine.runtime", "plait._engine.warnings"},
+    "plait._engine.overriding": {"plait._core", "plait._engine.warnings"},
+    "plait._engine.runtime": {"plait._core", "plait._engine.overriding", "plait._errors"},
+    "plait._engine.arguments": {"plait._engine.overriding", "plait._engine.runtime", "plait._engine.warnings"},
 }
 
 # Imports inside functions: by the importing module, what it imports, and why not at the top.
@@ -42,6 +43,7 @@ INSIDE = {
     },
     "plait.cuda": {"plait._tensors.legacy_types": "few programs use the old types"},
     "plait._functions.config": {"plait": "it returns plait.cpu or plait.cuda, which import it"},
+    "plait.overrides": {"plait.fx._names": "few programs ask for names of functions"},
     "plait.autograd.functional": {"plait.func._jacobians": "which imports the package"},
     "plait._engine.missing_names": {"plait._names": "a long text that only errors need"},
     "plait._serialization.pickling": {"plait.nn": "the package above: only a checkpoint with parameters needs it"},

@@ -14,6 +14,7 @@ from plait import _dtype as dt
 from plait._autograd.gradients import TensorGradients
 from plait._device import DeviceLike
 from plait._engine.missing_names import absent
+from plait._engine.overriding import overridden_method
 from plait._engine.runtime import MAX_DIMS, TensorBase, address, check, is_tensor, own, wait_value
 from plait._functions._common import operand
 from plait._functions.methods import TensorFunctions
@@ -198,10 +199,19 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
     # --- parts ---
 
     def __getitem__(self, index: Any) -> Tensor:
-        return get_index(self, index)
+        try:
+            return get_index(self, index)
+        except (TypeError, LookupError, ValueError):
+            if (made := overridden_method(Tensor.__getitem__, self, index)) is None:
+                raise
+            return made[0]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        set_index(self, index, value)
+        try:
+            set_index(self, index, value)
+        except (TypeError, LookupError, ValueError):
+            if overridden_method(Tensor.__setitem__, self, index, value) is None:
+                raise
 
     # --- copies ---
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._engine.missing_names import absent as _absent
+from plait._functions._checked import overridable
 from plait._functions._common import check_layout, store
 from plait._public import publish as _publish
 
@@ -55,7 +56,7 @@ def _documented(function: Any, name: str, of: Any, args: str) -> Any:
     function.__name__ = function.__qualname__ = name
     first = (of.__doc__ or "").split("\n", maxsplit=1)[0]
     function.__doc__ = f"{first}\n\n    Args:\n        {args}\n        {_NORM}\n    "
-    return function
+    return overridable(function)
 
 
 def _along(name: str, of: Any) -> Callable[..., Tensor]:
@@ -118,11 +119,13 @@ rfft2, irfft2 = _over_two("rfft2", _ops.fft_rfftn), _over_two("irfft2", _ops.fft
 hfft2, ihfft2 = _over_two("hfft2", _ops.fft_hfftn), _over_two("ihfft2", _ops.fft_ihfftn)
 
 
+@overridable
 def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Returns a transform with the zero frequency in the middle of `dim`, by default of all dimensions."""
     return _ops.fft_fftshift(input, dim)
 
 
+@overridable
 def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Returns what `fftshift` has moved, moved back."""
     return _ops.fft_ifftshift(input, dim)

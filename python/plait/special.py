@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._engine.missing_names import absent as _absent
 from plait._functions import public
+from plait._functions._checked import overridable
 from plait._functions._common import operand, store, with_out
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _of_two(name: str, of: Any) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (of.__doc__ or "").split("\n", maxsplit=1)[0]
-    return function
+    return overridable(function)
 
 
 xlog1py, xlogy, zeta = (
@@ -65,7 +66,7 @@ def _polynomial(name: str) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (of.__doc__ or "").split("\n", maxsplit=1)[0]
-    return function
+    return overridable(function)
 
 
 chebyshev_polynomial_t, chebyshev_polynomial_u, chebyshev_polynomial_v, chebyshev_polynomial_w = (

@@ -99,7 +99,7 @@ func (c *call) pythonFunc(b *strings.Builder) {
 		fmt.Fprintf(b, "        %s\n", line)
 	}
 	fmt.Fprintf(b, "        status = %s(%s)\n", raw, args)
-	fmt.Fprintf(b, "    except (AttributeError, TypeError, OverflowError) as error:\n        raise misuse(%s, locals(), error) from None\n", c.pythonSelf())
+	fmt.Fprintf(b, "    except (AttributeError, TypeError, OverflowError) as error:\n        return misuse(%s, locals(), error)\n", c.pythonSelf())
 	settle := fmt.Sprintf("settle(status, %s, %s)", raw, args)
 	switch {
 	case c.inPlace:

@@ -9,6 +9,7 @@ import dis
 import inspect
 import os
 import reprlib
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from plait._engine.overriding import overridden
 from plait._engine.runtime import TensorBase, sized
 from plait._engine.warnings import PACKAGE
 
@@ -102,8 +104,18 @@ def _shown(value: Any) -> str:
     return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
-def misuse(function: Callable[..., Any], arguments: dict[str, Any], error: Exception) -> Exception:
-    """Returns the error that says which argument of a generated function has the wrong type."""
+def misuse(function: Callable[..., Any], arguments: dict[str, Any], error: Exception) -> Any:
+    """Raises the error that says which argument of a generated function has the wrong type.
+
+    Returns:
+        what an argument's `__torch_function__` does, if one has that.
+    """
+    if (made := overridden(function, arguments, sys._getframe(1))) is not None:
+        return made[0]
+    raise _misuse(function, arguments, error) from None
+
+
+def _misuse(function: Callable[..., Any], arguments: dict[str, Any], error: Exception) -> Exception:
     if is_callers(error):
         return error
     name = function.__name__

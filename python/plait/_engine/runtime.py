@@ -20,6 +20,7 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 from plait import _core
+from plait._engine.overriding import overrides
 from plait._errors import EXCEPTIONS, MEMORY, error_from
 
 if TYPE_CHECKING:
@@ -252,6 +253,8 @@ def number(value: Any) -> tuple[int, float]:
         h = check(_core.bind_TensorComplexNumber(value.real, value.imag))
         _numbers.last.append(own(h))
         return h, 0.0
+    if overrides(value):  # asked for its dtype, it may note that
+        raise TypeError
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     if kind in ("b", "i", "u", "f", "c") and getattr(value, "ndim", None) == 0:
         return number(value.item())

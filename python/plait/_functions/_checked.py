@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from plait._engine.arguments import is_accident, wrong_argument
+from plait._engine.overriding import OVERRIDING, SeenFirstError, again, found_in, handle, looks, seen_first
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,18 +37,45 @@ def explained(
 
 
 def checked(function: F) -> F:
-    """Has a function explain what is wrong with its arguments."""
+    """Has a function explain what is wrong with its arguments, and look for some that override it."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if OVERRIDING and (found := found_in(args, kwargs)):
+            return handle(wrapped, found, args, kwargs)
         try:
             return function(*args, **kwargs)
+        except SeenFirstError:
+            return again(wrapped, args, kwargs)
         except MISTAKES as error:
+            if seen_first((*args, *kwargs.values())):
+                return again(wrapped, args, kwargs)
             if (told := explained(function, args, kwargs, error)) is None:
                 raise
             raise told from error
 
+    looks(wrapped)
     wrapped.unchecked = function  # type: ignore[attr-defined]
+    return wrapped  # type: ignore[return-value]
+
+
+def overridable(function: F) -> F:
+    """Has a function look for arguments that override it."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if OVERRIDING and (found := found_in(args, kwargs)):
+            return handle(wrapped, found, args, kwargs)
+        try:
+            return function(*args, **kwargs)
+        except SeenFirstError:
+            return again(wrapped, args, kwargs)
+        except MISTAKES:
+            if seen_first((*args, *kwargs.values())):
+                return again(wrapped, args, kwargs)
+            raise
+
+    looks(wrapped)
     return wrapped  # type: ignore[return-value]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait._dtype import can_cast
+from plait._engine.overriding import OVERRIDING, SeenFirstError, again, found_in, handle, looks, seen_first
 from plait._engine.runtime import TensorBase, check, number, own
 from plait._functions._checked import MISTAKES, explained, made, made_method
 from plait._layout import MemoryFormat, strided
@@ -137,15 +138,22 @@ def numpy_names(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if OVERRIDING and (found := found_in(args, kwargs)):
+            return handle(wrapped, found, args, kwargs)
         if kwargs and not names.keys().isdisjoint(kwargs):
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}
         try:
             return function(*args, **kwargs)
+        except SeenFirstError:
+            return again(wrapped, args, kwargs)
         except MISTAKES as error:
+            if seen_first((*args, *kwargs.values())):
+                return again(wrapped, args, kwargs)
             if (told := explained(function, args, kwargs, error)) is None:
                 raise
             raise told from error
 
+    looks(wrapped)
     return made(wrapped, function.__name__, 2)  # type: ignore[return-value]
 
 
@@ -169,13 +177,18 @@ def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            return function(*args)  # type: ignore[call-arg]
-        out = kwargs.pop("out", None)
-        if not names.keys().isdisjoint(kwargs):
+        if OVERRIDING and (found := found_in(args, kwargs)):
+            return handle(wrapped, found, args, kwargs)
+        given = kwargs
+        try:
+            if not kwargs:
+                return function(*args)  # type: ignore[call-arg]
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}
-        return store(out, function(*args, **kwargs))
+            return store(kwargs.pop("out", None), function(*args, **kwargs))
+        except SeenFirstError:
+            return again(wrapped, args, given)
 
+    looks(wrapped)
     wrapped.__signature__ = _and_out(inspect.signature(function))  # type: ignore[attr-defined]
     return made(wrapped, name or function.__name__, 2)  # type: ignore[return-value]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from plait._functions._checked import checked
 
+
+@checked
 def _assert(condition: Any, message: str) -> None:
     """Raises AssertionError where a condition does not hold."""
     assert condition, message

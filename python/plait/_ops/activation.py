@@ -31,7 +31,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _celu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(celu, locals(), error) from None
+        return misuse(celu, locals(), error)
     return own(status if status > 0 else settle(status, _celu, input._h, alpha))
 
 _celu_in_place = _core.bind_CeluInPlace
@@ -46,7 +46,7 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _celu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(celu_, locals(), error) from None
+        return misuse(celu_, locals(), error)
     if status < 0:
         settle(status, _celu_in_place, input._h, alpha)
     return input
@@ -63,7 +63,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _elu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(elu, locals(), error) from None
+        return misuse(elu, locals(), error)
     return own(status if status > 0 else settle(status, _elu, input._h, alpha))
 
 _elu_in_place = _core.bind_EluInPlace
@@ -78,7 +78,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _elu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(elu_, locals(), error) from None
+        return misuse(elu_, locals(), error)
     if status < 0:
         settle(status, _elu_in_place, input._h, alpha)
     return input
@@ -95,7 +95,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     try:
         status = _gelu(input._h, approximate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gelu, locals(), error) from None
+        return misuse(gelu, locals(), error)
     return own(status if status > 0 else settle(status, _gelu, input._h, approximate))
 
 _glu = _core.bind_Glu
@@ -110,7 +110,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     try:
         status = _glu(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(glu, locals(), error) from None
+        return misuse(glu, locals(), error)
     return own(status if status > 0 else settle(status, _glu, input._h, dim))
 
 _hardshrink = _core.bind_Hardshrink
@@ -125,7 +125,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     try:
         status = _hardshrink(input._h, lambd)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hardshrink, locals(), error) from None
+        return misuse(hardshrink, locals(), error)
     return own(status if status > 0 else settle(status, _hardshrink, input._h, lambd))
 
 _hardsigmoid = _core.bind_Hardsigmoid
@@ -136,7 +136,7 @@ def hardsigmoid(input: Tensor) -> Tensor:
     try:
         status = _hardsigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hardsigmoid, locals(), error) from None
+        return misuse(hardsigmoid, locals(), error)
     return own(status if status > 0 else settle(status, _hardsigmoid, input._h))
 
 _hardsigmoid_in_place = _core.bind_HardsigmoidInPlace
@@ -147,7 +147,7 @@ def hardsigmoid_(input: Tensor) -> Tensor:
     try:
         status = _hardsigmoid_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hardsigmoid_, locals(), error) from None
+        return misuse(hardsigmoid_, locals(), error)
     if status < 0:
         settle(status, _hardsigmoid_in_place, input._h)
     return input
@@ -160,7 +160,7 @@ def hardswish(input: Tensor) -> Tensor:
     try:
         status = _hardswish(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hardswish, locals(), error) from None
+        return misuse(hardswish, locals(), error)
     return own(status if status > 0 else settle(status, _hardswish, input._h))
 
 _hardswish_in_place = _core.bind_HardswishInPlace
@@ -171,7 +171,7 @@ def hardswish_(input: Tensor) -> Tensor:
     try:
         status = _hardswish_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hardswish_, locals(), error) from None
+        return misuse(hardswish_, locals(), error)
     if status < 0:
         settle(status, _hardswish_in_place, input._h)
     return input
@@ -189,7 +189,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     try:
         status = _hardtanh(input._h, min_val, max_val)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hardtanh, locals(), error) from None
+        return misuse(hardtanh, locals(), error)
     return own(status if status > 0 else settle(status, _hardtanh, input._h, min_val, max_val))
 
 _hardtanh_in_place = _core.bind_HardtanhInPlace
@@ -205,7 +205,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
     try:
         status = _hardtanh_in_place(input._h, min_val, max_val)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hardtanh_, locals(), error) from None
+        return misuse(hardtanh_, locals(), error)
     if status < 0:
         settle(status, _hardtanh_in_place, input._h, min_val, max_val)
     return input
@@ -222,7 +222,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     try:
         status = _leaky_relu(input._h, negative_slope)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(leaky_relu, locals(), error) from None
+        return misuse(leaky_relu, locals(), error)
     return own(status if status > 0 else settle(status, _leaky_relu, input._h, negative_slope))
 
 _leaky_relu_in_place = _core.bind_LeakyReluInPlace
@@ -237,7 +237,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     try:
         status = _leaky_relu_in_place(input._h, negative_slope)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(leaky_relu_, locals(), error) from None
+        return misuse(leaky_relu_, locals(), error)
     if status < 0:
         settle(status, _leaky_relu_in_place, input._h, negative_slope)
     return input
@@ -250,7 +250,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     try:
         status = _logsigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logsigmoid, locals(), error) from None
+        return misuse(logsigmoid, locals(), error)
     return own(status if status > 0 else settle(status, _logsigmoid, input._h))
 
 _mish = _core.bind_Mish
@@ -261,7 +261,7 @@ def mish(input: Tensor) -> Tensor:
     try:
         status = _mish(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mish, locals(), error) from None
+        return misuse(mish, locals(), error)
     return own(status if status > 0 else settle(status, _mish, input._h))
 
 _mish_in_place = _core.bind_MishInPlace
@@ -272,7 +272,7 @@ def mish_(input: Tensor) -> Tensor:
     try:
         status = _mish_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mish_, locals(), error) from None
+        return misuse(mish_, locals(), error)
     if status < 0:
         settle(status, _mish_in_place, input._h)
     return input
@@ -290,7 +290,7 @@ def prelu(input: Tensor, weight: Tensor | Number) -> Tensor:
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
         status = _prelu(input._h, weight_h, weight_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(prelu, locals(), error) from None
+        return misuse(prelu, locals(), error)
     return own(status if status > 0 else settle(status, _prelu, input._h, weight_h, weight_v))
 
 _relu = _core.bind_Relu
@@ -301,7 +301,7 @@ def relu(input: Tensor) -> Tensor:
     try:
         status = _relu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(relu, locals(), error) from None
+        return misuse(relu, locals(), error)
     return own(status if status > 0 else settle(status, _relu, input._h))
 
 _relu_in_place = _core.bind_ReluInPlace
@@ -312,7 +312,7 @@ def relu_(input: Tensor) -> Tensor:
     try:
         status = _relu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(relu_, locals(), error) from None
+        return misuse(relu_, locals(), error)
     if status < 0:
         settle(status, _relu_in_place, input._h)
     return input
@@ -325,7 +325,7 @@ def relu6(input: Tensor) -> Tensor:
     try:
         status = _relu6(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(relu6, locals(), error) from None
+        return misuse(relu6, locals(), error)
     return own(status if status > 0 else settle(status, _relu6, input._h))
 
 _relu6_in_place = _core.bind_Relu6InPlace
@@ -336,7 +336,7 @@ def relu6_(input: Tensor) -> Tensor:
     try:
         status = _relu6_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(relu6_, locals(), error) from None
+        return misuse(relu6_, locals(), error)
     if status < 0:
         settle(status, _relu6_in_place, input._h)
     return input
@@ -356,7 +356,7 @@ def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333
     try:
         status = _rrelu(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rrelu, locals(), error) from None
+        return misuse(rrelu, locals(), error)
     return own(status if status > 0 else settle(status, _rrelu, input._h, lower, upper, training))
 
 _rrelu_in_place = _core.bind_RreluInPlace
@@ -373,7 +373,7 @@ def rrelu_(input: Tensor, lower: float = 0.125, upper: float = 0.333333333333333
     try:
         status = _rrelu_in_place(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rrelu_, locals(), error) from None
+        return misuse(rrelu_, locals(), error)
     if status < 0:
         settle(status, _rrelu_in_place, input._h, lower, upper, training)
     return input
@@ -386,7 +386,7 @@ def selu(input: Tensor) -> Tensor:
     try:
         status = _selu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(selu, locals(), error) from None
+        return misuse(selu, locals(), error)
     return own(status if status > 0 else settle(status, _selu, input._h))
 
 _selu_in_place = _core.bind_SeluInPlace
@@ -397,7 +397,7 @@ def selu_(input: Tensor) -> Tensor:
     try:
         status = _selu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(selu_, locals(), error) from None
+        return misuse(selu_, locals(), error)
     if status < 0:
         settle(status, _selu_in_place, input._h)
     return input
@@ -410,7 +410,7 @@ def sigmoid(input: Tensor) -> Tensor:
     try:
         status = _sigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sigmoid, locals(), error) from None
+        return misuse(sigmoid, locals(), error)
     return own(status if status > 0 else settle(status, _sigmoid, input._h))
 
 _sigmoid_in_place = _core.bind_SigmoidInPlace
@@ -421,7 +421,7 @@ def sigmoid_(input: Tensor) -> Tensor:
     try:
         status = _sigmoid_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sigmoid_, locals(), error) from None
+        return misuse(sigmoid_, locals(), error)
     if status < 0:
         settle(status, _sigmoid_in_place, input._h)
     return input
@@ -434,7 +434,7 @@ def silu(input: Tensor) -> Tensor:
     try:
         status = _silu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(silu, locals(), error) from None
+        return misuse(silu, locals(), error)
     return own(status if status > 0 else settle(status, _silu, input._h))
 
 _silu_in_place = _core.bind_SiluInPlace
@@ -445,7 +445,7 @@ def silu_(input: Tensor) -> Tensor:
     try:
         status = _silu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(silu_, locals(), error) from None
+        return misuse(silu_, locals(), error)
     if status < 0:
         settle(status, _silu_in_place, input._h)
     return input
@@ -463,7 +463,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     try:
         status = _softplus(input._h, beta, threshold)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(softplus, locals(), error) from None
+        return misuse(softplus, locals(), error)
     return own(status if status > 0 else settle(status, _softplus, input._h, beta, threshold))
 
 _softshrink = _core.bind_Softshrink
@@ -478,7 +478,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     try:
         status = _softshrink(input._h, lambd)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(softshrink, locals(), error) from None
+        return misuse(softshrink, locals(), error)
     return own(status if status > 0 else settle(status, _softshrink, input._h, lambd))
 
 _softsign = _core.bind_Softsign
@@ -489,7 +489,7 @@ def softsign(input: Tensor) -> Tensor:
     try:
         status = _softsign(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(softsign, locals(), error) from None
+        return misuse(softsign, locals(), error)
     return own(status if status > 0 else settle(status, _softsign, input._h))
 
 _tanh = _core.bind_Tanh
@@ -500,7 +500,7 @@ def tanh(input: Tensor) -> Tensor:
     try:
         status = _tanh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tanh, locals(), error) from None
+        return misuse(tanh, locals(), error)
     return own(status if status > 0 else settle(status, _tanh, input._h))
 
 _tanh_in_place = _core.bind_TanhInPlace
@@ -511,7 +511,7 @@ def tanh_(input: Tensor) -> Tensor:
     try:
         status = _tanh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tanh_, locals(), error) from None
+        return misuse(tanh_, locals(), error)
     if status < 0:
         settle(status, _tanh_in_place, input._h)
     return input
@@ -524,7 +524,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     try:
         status = _tanhshrink(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tanhshrink, locals(), error) from None
+        return misuse(tanhshrink, locals(), error)
     return own(status if status > 0 else settle(status, _tanhshrink, input._h))
 
 _threshold = _core.bind_Threshold
@@ -540,7 +540,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     try:
         status = _threshold(input._h, threshold, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(globals()["threshold"], locals(), error) from None
+        return misuse(globals()["threshold"], locals(), error)
     return own(status if status > 0 else settle(status, _threshold, input._h, threshold, value))
 
 _threshold_in_place = _core.bind_ThresholdInPlace
@@ -556,7 +556,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     try:
         status = _threshold_in_place(input._h, threshold, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(threshold_, locals(), error) from None
+        return misuse(threshold_, locals(), error)
     if status < 0:
         settle(status, _threshold_in_place, input._h, threshold, value)
     return input

@@ -27,7 +27,7 @@ def abs(input: Tensor) -> Tensor:
     try:
         status = _abs(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(abs, locals(), error) from None
+        return misuse(abs, locals(), error)
     return own(status if status > 0 else settle(status, _abs, input._h))
 
 _abs_in_place = _core.bind_AbsInPlace
@@ -38,7 +38,7 @@ def abs_(input: Tensor) -> Tensor:
     try:
         status = _abs_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(abs_, locals(), error) from None
+        return misuse(abs_, locals(), error)
     if status < 0:
         settle(status, _abs_in_place, input._h)
     return input
@@ -56,7 +56,7 @@ def add(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(add, locals(), error) from None
+        return misuse(add, locals(), error)
     return own(status if status > 0 else settle(status, _add, input._h, other_h, other_v))
 
 _add_in_place = _core.bind_AddInPlace
@@ -72,7 +72,7 @@ def add_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(add_, locals(), error) from None
+        return misuse(add_, locals(), error)
     if status < 0:
         settle(status, _add_in_place, input._h, other_h, other_v)
     return input
@@ -91,7 +91,7 @@ def add_scaled(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Ten
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_scaled(input._h, other_h, other_v, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(add_scaled, locals(), error) from None
+        return misuse(add_scaled, locals(), error)
     return own(status if status > 0 else settle(status, _add_scaled, input._h, other_h, other_v, alpha))
 
 _add_scaled_in_place = _core.bind_AddScaledInPlace
@@ -108,7 +108,7 @@ def add_scaled_(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Te
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_scaled_in_place(input._h, other_h, other_v, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(add_scaled_, locals(), error) from None
+        return misuse(add_scaled_, locals(), error)
     if status < 0:
         settle(status, _add_scaled_in_place, input._h, other_h, other_v, alpha)
     return input
@@ -129,7 +129,7 @@ def addcdiv(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, v
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
         status = _addcdiv(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addcdiv, locals(), error) from None
+        return misuse(addcdiv, locals(), error)
     return own(status if status > 0 else settle(status, _addcdiv, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
 
 _addcdiv_in_place = _core.bind_AddcdivInPlace
@@ -148,7 +148,7 @@ def addcdiv_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, 
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
         status = _addcdiv_in_place(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addcdiv_, locals(), error) from None
+        return misuse(addcdiv_, locals(), error)
     if status < 0:
         settle(status, _addcdiv_in_place, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     return input
@@ -169,7 +169,7 @@ def addcmul(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, v
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
         status = _addcmul(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addcmul, locals(), error) from None
+        return misuse(addcmul, locals(), error)
     return own(status if status > 0 else settle(status, _addcmul, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
 
 _addcmul_in_place = _core.bind_AddcmulInPlace
@@ -188,7 +188,7 @@ def addcmul_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, 
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
         status = _addcmul_in_place(input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addcmul_, locals(), error) from None
+        return misuse(addcmul_, locals(), error)
     if status < 0:
         settle(status, _addcmul_in_place, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value)
     return input
@@ -206,7 +206,7 @@ def div(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _div(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(div, locals(), error) from None
+        return misuse(div, locals(), error)
     return own(status if status > 0 else settle(status, _div, input._h, other_h, other_v))
 
 _div_in_place = _core.bind_DivInPlace
@@ -222,7 +222,7 @@ def div_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _div_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(div_, locals(), error) from None
+        return misuse(div_, locals(), error)
     if status < 0:
         settle(status, _div_in_place, input._h, other_h, other_v)
     return input
@@ -241,7 +241,7 @@ def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
         exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
         status = _float_power(input._h, exponent_h, exponent_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(float_power, locals(), error) from None
+        return misuse(float_power, locals(), error)
     return own(status if status > 0 else settle(status, _float_power, input._h, exponent_h, exponent_v))
 
 _float_power_in_place = _core.bind_FloatPowerInPlace
@@ -257,7 +257,7 @@ def float_power_(input: Tensor, exponent: Tensor | Number) -> Tensor:
         exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
         status = _float_power_in_place(input._h, exponent_h, exponent_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(float_power_, locals(), error) from None
+        return misuse(float_power_, locals(), error)
     if status < 0:
         settle(status, _float_power_in_place, input._h, exponent_h, exponent_v)
     return input
@@ -275,7 +275,7 @@ def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(floor_divide, locals(), error) from None
+        return misuse(floor_divide, locals(), error)
     return own(status if status > 0 else settle(status, _floor_divide, input._h, other_h, other_v))
 
 _floor_divide_in_place = _core.bind_FloorDivideInPlace
@@ -291,7 +291,7 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(floor_divide_, locals(), error) from None
+        return misuse(floor_divide_, locals(), error)
     if status < 0:
         settle(status, _floor_divide_in_place, input._h, other_h, other_v)
     return input
@@ -309,7 +309,7 @@ def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fmod, locals(), error) from None
+        return misuse(fmod, locals(), error)
     return own(status if status > 0 else settle(status, _fmod, input._h, other_h, other_v))
 
 _fmod_in_place = _core.bind_FmodInPlace
@@ -325,7 +325,7 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fmod_, locals(), error) from None
+        return misuse(fmod_, locals(), error)
     if status < 0:
         settle(status, _fmod_in_place, input._h, other_h, other_v)
     return input
@@ -343,7 +343,7 @@ def gcd(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gcd(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gcd, locals(), error) from None
+        return misuse(gcd, locals(), error)
     return own(status if status > 0 else settle(status, _gcd, input._h, other_h, other_v))
 
 _gcd_in_place = _core.bind_GcdInPlace
@@ -359,7 +359,7 @@ def gcd_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gcd_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gcd_, locals(), error) from None
+        return misuse(gcd_, locals(), error)
     if status < 0:
         settle(status, _gcd_in_place, input._h, other_h, other_v)
     return input
@@ -376,7 +376,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     try:
         status = _heaviside(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(heaviside, locals(), error) from None
+        return misuse(heaviside, locals(), error)
     return own(status if status > 0 else settle(status, _heaviside, input._h, values._h))
 
 _heaviside_in_place = _core.bind_HeavisideInPlace
@@ -391,7 +391,7 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     try:
         status = _heaviside_in_place(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(heaviside_, locals(), error) from None
+        return misuse(heaviside_, locals(), error)
     if status < 0:
         settle(status, _heaviside_in_place, input._h, values._h)
     return input
@@ -408,7 +408,7 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _lcm(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lcm, locals(), error) from None
+        return misuse(lcm, locals(), error)
     return own(status if status > 0 else settle(status, _lcm, input._h, other._h))
 
 _lcm_in_place = _core.bind_LcmInPlace
@@ -423,7 +423,7 @@ def lcm_(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _lcm_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lcm_, locals(), error) from None
+        return misuse(lcm_, locals(), error)
     if status < 0:
         settle(status, _lcm_in_place, input._h, other._h)
     return input
@@ -441,7 +441,7 @@ def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ldexp(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ldexp, locals(), error) from None
+        return misuse(ldexp, locals(), error)
     return own(status if status > 0 else settle(status, _ldexp, input._h, other_h, other_v))
 
 _ldexp_in_place = _core.bind_LdexpInPlace
@@ -457,7 +457,7 @@ def ldexp_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ldexp_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ldexp_, locals(), error) from None
+        return misuse(ldexp_, locals(), error)
     if status < 0:
         settle(status, _ldexp_in_place, input._h, other_h, other_v)
     return input
@@ -477,7 +477,7 @@ def lerp(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
         status = _lerp(input._h, end_h, end_v, weight_h, weight_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lerp, locals(), error) from None
+        return misuse(lerp, locals(), error)
     return own(status if status > 0 else settle(status, _lerp, input._h, end_h, end_v, weight_h, weight_v))
 
 _lerp_in_place = _core.bind_LerpInPlace
@@ -495,7 +495,7 @@ def lerp_(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tenso
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
         status = _lerp_in_place(input._h, end_h, end_v, weight_h, weight_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lerp_, locals(), error) from None
+        return misuse(lerp_, locals(), error)
     if status < 0:
         settle(status, _lerp_in_place, input._h, end_h, end_v, weight_h, weight_v)
     return input
@@ -513,7 +513,7 @@ def mul(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _mul(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mul, locals(), error) from None
+        return misuse(mul, locals(), error)
     return own(status if status > 0 else settle(status, _mul, input._h, other_h, other_v))
 
 _mul_in_place = _core.bind_MulInPlace
@@ -529,7 +529,7 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _mul_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mul_, locals(), error) from None
+        return misuse(mul_, locals(), error)
     if status < 0:
         settle(status, _mul_in_place, input._h, other_h, other_v)
     return input
@@ -542,7 +542,7 @@ def neg(input: Tensor) -> Tensor:
     try:
         status = _neg(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(neg, locals(), error) from None
+        return misuse(neg, locals(), error)
     return own(status if status > 0 else settle(status, _neg, input._h))
 
 _neg_in_place = _core.bind_NegInPlace
@@ -553,7 +553,7 @@ def neg_(input: Tensor) -> Tensor:
     try:
         status = _neg_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(neg_, locals(), error) from None
+        return misuse(neg_, locals(), error)
     if status < 0:
         settle(status, _neg_in_place, input._h)
     return input
@@ -572,7 +572,7 @@ def pow(input: Tensor | Number, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _pow(input_h, input_v, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pow, locals(), error) from None
+        return misuse(pow, locals(), error)
     return own(status if status > 0 else settle(status, _pow, input_h, input_v, other_h, other_v))
 
 _pow_in_place = _core.bind_PowInPlace
@@ -588,7 +588,7 @@ def pow_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _pow_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pow_, locals(), error) from None
+        return misuse(pow_, locals(), error)
     if status < 0:
         settle(status, _pow_in_place, input._h, other_h, other_v)
     return input
@@ -601,7 +601,7 @@ def reciprocal(input: Tensor) -> Tensor:
     try:
         status = _reciprocal(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(reciprocal, locals(), error) from None
+        return misuse(reciprocal, locals(), error)
     return own(status if status > 0 else settle(status, _reciprocal, input._h))
 
 _reciprocal_in_place = _core.bind_ReciprocalInPlace
@@ -612,7 +612,7 @@ def reciprocal_(input: Tensor) -> Tensor:
     try:
         status = _reciprocal_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(reciprocal_, locals(), error) from None
+        return misuse(reciprocal_, locals(), error)
     if status < 0:
         settle(status, _reciprocal_in_place, input._h)
     return input
@@ -630,7 +630,7 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(remainder, locals(), error) from None
+        return misuse(remainder, locals(), error)
     return own(status if status > 0 else settle(status, _remainder, input._h, other_h, other_v))
 
 _remainder_in_place = _core.bind_RemainderInPlace
@@ -646,7 +646,7 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(remainder_, locals(), error) from None
+        return misuse(remainder_, locals(), error)
     if status < 0:
         settle(status, _remainder_in_place, input._h, other_h, other_v)
     return input
@@ -659,7 +659,7 @@ def sgn(input: Tensor) -> Tensor:
     try:
         status = _sgn(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sgn, locals(), error) from None
+        return misuse(sgn, locals(), error)
     return own(status if status > 0 else settle(status, _sgn, input._h))
 
 _sgn_in_place = _core.bind_SgnInPlace
@@ -670,7 +670,7 @@ def sgn_(input: Tensor) -> Tensor:
     try:
         status = _sgn_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sgn_, locals(), error) from None
+        return misuse(sgn_, locals(), error)
     if status < 0:
         settle(status, _sgn_in_place, input._h)
     return input
@@ -683,7 +683,7 @@ def sign(input: Tensor) -> Tensor:
     try:
         status = _sign(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sign, locals(), error) from None
+        return misuse(sign, locals(), error)
     return own(status if status > 0 else settle(status, _sign, input._h))
 
 _sign_in_place = _core.bind_SignInPlace
@@ -694,7 +694,7 @@ def sign_(input: Tensor) -> Tensor:
     try:
         status = _sign_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sign_, locals(), error) from None
+        return misuse(sign_, locals(), error)
     if status < 0:
         settle(status, _sign_in_place, input._h)
     return input
@@ -707,7 +707,7 @@ def square(input: Tensor) -> Tensor:
     try:
         status = _square(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(square, locals(), error) from None
+        return misuse(square, locals(), error)
     return own(status if status > 0 else settle(status, _square, input._h))
 
 _square_in_place = _core.bind_SquareInPlace
@@ -718,7 +718,7 @@ def square_(input: Tensor) -> Tensor:
     try:
         status = _square_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(square_, locals(), error) from None
+        return misuse(square_, locals(), error)
     if status < 0:
         settle(status, _square_in_place, input._h)
     return input
@@ -736,7 +736,7 @@ def sub(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _sub(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sub, locals(), error) from None
+        return misuse(sub, locals(), error)
     return own(status if status > 0 else settle(status, _sub, input._h, other_h, other_v))
 
 _sub_in_place = _core.bind_SubInPlace
@@ -752,7 +752,7 @@ def sub_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _sub_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sub_, locals(), error) from None
+        return misuse(sub_, locals(), error)
     if status < 0:
         settle(status, _sub_in_place, input._h, other_h, other_v)
     return input
@@ -770,7 +770,7 @@ def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _true_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(true_divide, locals(), error) from None
+        return misuse(true_divide, locals(), error)
     return own(status if status > 0 else settle(status, _true_divide, input._h, other_h, other_v))
 
 _true_divide_in_place = _core.bind_TrueDivideInPlace
@@ -786,7 +786,7 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _true_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(true_divide_, locals(), error) from None
+        return misuse(true_divide_, locals(), error)
     if status < 0:
         settle(status, _true_divide_in_place, input._h, other_h, other_v)
     return input
@@ -804,7 +804,7 @@ def trunc_divide(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trunc_divide, locals(), error) from None
+        return misuse(trunc_divide, locals(), error)
     return own(status if status > 0 else settle(status, _trunc_divide, input._h, other_h, other_v))
 
 _trunc_divide_in_place = _core.bind_TruncDivideInPlace
@@ -820,7 +820,7 @@ def trunc_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trunc_divide_, locals(), error) from None
+        return misuse(trunc_divide_, locals(), error)
     if status < 0:
         settle(status, _trunc_divide_in_place, input._h, other_h, other_v)
     return input

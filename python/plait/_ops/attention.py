@@ -38,5 +38,5 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     try:
         status = _scaled_dot_product_attention(query._h, key._h, value._h, 0 if attn_mask is None else attn_mask._h, dropout_p, is_causal, scale, enable_gqa)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scaled_dot_product_attention, locals(), error) from None
+        return misuse(scaled_dot_product_attention, locals(), error)
     return own(status if status > 0 else settle(status, _scaled_dot_product_attention, query._h, key._h, value._h, 0 if attn_mask is None else attn_mask._h, dropout_p, is_causal, scale, enable_gqa))

@@ -34,7 +34,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     try:
         status = _allclose(input._h, other._h, rtol, atol, equal_nan)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(allclose, locals(), error) from None
+        return misuse(allclose, locals(), error)
     return own(status if status > 0 else settle(status, _allclose, input._h, other._h, rtol, atol, equal_nan))
 
 _clamp = _core.bind_Clamp
@@ -52,7 +52,7 @@ def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numbe
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
         status = _clamp(input._h, min_h, min_v, max_h, max_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(clamp, locals(), error) from None
+        return misuse(clamp, locals(), error)
     return own(status if status > 0 else settle(status, _clamp, input._h, min_h, min_v, max_h, max_v))
 
 _clamp_in_place = _core.bind_ClampInPlace
@@ -70,7 +70,7 @@ def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numb
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
         status = _clamp_in_place(input._h, min_h, min_v, max_h, max_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(clamp_, locals(), error) from None
+        return misuse(clamp_, locals(), error)
     if status < 0:
         settle(status, _clamp_in_place, input._h, min_h, min_v, max_h, max_v)
     return input
@@ -88,7 +88,7 @@ def eq(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _eq(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(eq, locals(), error) from None
+        return misuse(eq, locals(), error)
     return own(status if status > 0 else settle(status, _eq, input._h, other_h, other_v))
 
 _eq_in_place = _core.bind_EqInPlace
@@ -104,7 +104,7 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _eq_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(eq_, locals(), error) from None
+        return misuse(eq_, locals(), error)
     if status < 0:
         settle(status, _eq_in_place, input._h, other_h, other_v)
     return input
@@ -121,7 +121,7 @@ def equal(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _equal(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(equal, locals(), error) from None
+        return misuse(equal, locals(), error)
     return own(status if status > 0 else settle(status, _equal, input._h, other._h))
 
 _fmax = _core.bind_Fmax
@@ -137,7 +137,7 @@ def fmax(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmax(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fmax, locals(), error) from None
+        return misuse(fmax, locals(), error)
     return own(status if status > 0 else settle(status, _fmax, input._h, other_h, other_v))
 
 _fmin = _core.bind_Fmin
@@ -153,7 +153,7 @@ def fmin(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmin(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fmin, locals(), error) from None
+        return misuse(fmin, locals(), error)
     return own(status if status > 0 else settle(status, _fmin, input._h, other_h, other_v))
 
 _ge = _core.bind_Ge
@@ -169,7 +169,7 @@ def ge(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ge(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ge, locals(), error) from None
+        return misuse(ge, locals(), error)
     return own(status if status > 0 else settle(status, _ge, input._h, other_h, other_v))
 
 _ge_in_place = _core.bind_GeInPlace
@@ -185,7 +185,7 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ge_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ge_, locals(), error) from None
+        return misuse(ge_, locals(), error)
     if status < 0:
         settle(status, _ge_in_place, input._h, other_h, other_v)
     return input
@@ -203,7 +203,7 @@ def gt(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gt(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gt, locals(), error) from None
+        return misuse(gt, locals(), error)
     return own(status if status > 0 else settle(status, _gt, input._h, other_h, other_v))
 
 _gt_in_place = _core.bind_GtInPlace
@@ -219,7 +219,7 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gt_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gt_, locals(), error) from None
+        return misuse(gt_, locals(), error)
     if status < 0:
         settle(status, _gt_in_place, input._h, other_h, other_v)
     return input
@@ -240,7 +240,7 @@ def isclose(input: Tensor, other: Tensor | Number, rtol: float = 1e-05, atol: fl
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _isclose(input._h, other_h, other_v, rtol, atol, equal_nan)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(isclose, locals(), error) from None
+        return misuse(isclose, locals(), error)
     return own(status if status > 0 else settle(status, _isclose, input._h, other_h, other_v, rtol, atol, equal_nan))
 
 _isfinite = _core.bind_Isfinite
@@ -251,7 +251,7 @@ def isfinite(input: Tensor) -> Tensor:
     try:
         status = _isfinite(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(isfinite, locals(), error) from None
+        return misuse(isfinite, locals(), error)
     return own(status if status > 0 else settle(status, _isfinite, input._h))
 
 _isin = _core.bind_Isin
@@ -268,7 +268,7 @@ def isin(elements: Tensor, test_elements: Tensor, invert: bool = False) -> Tenso
     try:
         status = _isin(elements._h, test_elements._h, invert)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(isin, locals(), error) from None
+        return misuse(isin, locals(), error)
     return own(status if status > 0 else settle(status, _isin, elements._h, test_elements._h, invert))
 
 _isinf = _core.bind_Isinf
@@ -279,7 +279,7 @@ def isinf(input: Tensor) -> Tensor:
     try:
         status = _isinf(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(isinf, locals(), error) from None
+        return misuse(isinf, locals(), error)
     return own(status if status > 0 else settle(status, _isinf, input._h))
 
 _isnan = _core.bind_Isnan
@@ -290,7 +290,7 @@ def isnan(input: Tensor) -> Tensor:
     try:
         status = _isnan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(isnan, locals(), error) from None
+        return misuse(isnan, locals(), error)
     return own(status if status > 0 else settle(status, _isnan, input._h))
 
 _le = _core.bind_Le
@@ -306,7 +306,7 @@ def le(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _le(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(le, locals(), error) from None
+        return misuse(le, locals(), error)
     return own(status if status > 0 else settle(status, _le, input._h, other_h, other_v))
 
 _le_in_place = _core.bind_LeInPlace
@@ -322,7 +322,7 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _le_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(le_, locals(), error) from None
+        return misuse(le_, locals(), error)
     if status < 0:
         settle(status, _le_in_place, input._h, other_h, other_v)
     return input
@@ -340,7 +340,7 @@ def lt(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lt(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lt, locals(), error) from None
+        return misuse(lt, locals(), error)
     return own(status if status > 0 else settle(status, _lt, input._h, other_h, other_v))
 
 _lt_in_place = _core.bind_LtInPlace
@@ -356,7 +356,7 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lt_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lt_, locals(), error) from None
+        return misuse(lt_, locals(), error)
     if status < 0:
         settle(status, _lt_in_place, input._h, other_h, other_v)
     return input
@@ -374,7 +374,7 @@ def maximum(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _maximum(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(maximum, locals(), error) from None
+        return misuse(maximum, locals(), error)
     return own(status if status > 0 else settle(status, _maximum, input._h, other_h, other_v))
 
 _minimum = _core.bind_Minimum
@@ -390,7 +390,7 @@ def minimum(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _minimum(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(minimum, locals(), error) from None
+        return misuse(minimum, locals(), error)
     return own(status if status > 0 else settle(status, _minimum, input._h, other_h, other_v))
 
 _ne = _core.bind_Ne
@@ -406,7 +406,7 @@ def ne(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ne(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ne, locals(), error) from None
+        return misuse(ne, locals(), error)
     return own(status if status > 0 else settle(status, _ne, input._h, other_h, other_v))
 
 _ne_in_place = _core.bind_NeInPlace
@@ -422,7 +422,7 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ne_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ne_, locals(), error) from None
+        return misuse(ne_, locals(), error)
     if status < 0:
         settle(status, _ne_in_place, input._h, other_h, other_v)
     return input
@@ -435,5 +435,5 @@ def signbit(input: Tensor) -> Tensor:
     try:
         status = _signbit(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(signbit, locals(), error) from None
+        return misuse(signbit, locals(), error)
     return own(status if status > 0 else settle(status, _signbit, input._h))

@@ -28,7 +28,7 @@ def angle(input: Tensor) -> Tensor:
     try:
         status = _angle(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(angle, locals(), error) from None
+        return misuse(angle, locals(), error)
     return own(status if status > 0 else settle(status, _angle, input._h))
 
 _complex = _core.bind_Complex
@@ -44,7 +44,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     try:
         status = _complex(real._h, imag._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(complex, locals(), error) from None
+        return misuse(complex, locals(), error)
     return own(status if status > 0 else settle(status, _complex, real._h, imag._h))
 
 _conj = _core.bind_Conj
@@ -55,7 +55,7 @@ def conj(input: Tensor) -> Tensor:
     try:
         status = _conj(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conj, locals(), error) from None
+        return misuse(conj, locals(), error)
     return own(status if status > 0 else settle(status, _conj, input._h))
 
 _imag = _core.bind_Imag
@@ -66,7 +66,7 @@ def imag(input: Tensor) -> Tensor:
     try:
         status = _imag(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(imag, locals(), error) from None
+        return misuse(imag, locals(), error)
     return own(status if status > 0 else settle(status, _imag, input._h))
 
 _polar = _core.bind_Polar
@@ -82,7 +82,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     try:
         status = _polar(abs._h, angle._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(polar, locals(), error) from None
+        return misuse(polar, locals(), error)
     return own(status if status > 0 else settle(status, _polar, abs._h, angle._h))
 
 _real = _core.bind_Real
@@ -93,7 +93,7 @@ def real(input: Tensor) -> Tensor:
     try:
         status = _real(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(real, locals(), error) from None
+        return misuse(real, locals(), error)
     return own(status if status > 0 else settle(status, _real, input._h))
 
 _view_as_complex = _core.bind_ViewAsComplex
@@ -104,7 +104,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     try:
         status = _view_as_complex(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(view_as_complex, locals(), error) from None
+        return misuse(view_as_complex, locals(), error)
     return own(status if status > 0 else settle(status, _view_as_complex, input._h))
 
 _view_as_real = _core.bind_ViewAsReal
@@ -115,5 +115,5 @@ def view_as_real(input: Tensor) -> Tensor:
     try:
         status = _view_as_real(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(view_as_real, locals(), error) from None
+        return misuse(view_as_real, locals(), error)
     return own(status if status > 0 else settle(status, _view_as_real, input._h))

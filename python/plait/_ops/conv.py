@@ -40,7 +40,7 @@ def col2im(input: Tensor, output_size: int | Sequence[int], kernel_size: int | S
         stride_list = int_list(stride)
         status = _col2im(input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(col2im, locals(), error) from None
+        return misuse(col2im, locals(), error)
     return own(status if status > 0 else settle(status, _col2im, input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))
 
 _conv1d = _core.bind_Conv1d
@@ -65,7 +65,7 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv1d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv1d, locals(), error) from None
+        return misuse(conv1d, locals(), error)
     return own(status if status > 0 else settle(status, _conv1d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv2d = _core.bind_Conv2d
@@ -90,7 +90,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv2d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv2d, locals(), error) from None
+        return misuse(conv2d, locals(), error)
     return own(status if status > 0 else settle(status, _conv2d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv3d = _core.bind_Conv3d
@@ -115,7 +115,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         dilation_list = int_list(dilation)
         status = _conv3d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv3d, locals(), error) from None
+        return misuse(conv3d, locals(), error)
     return own(status if status > 0 else settle(status, _conv3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv_transpose1d = _core.bind_ConvTranspose1d
@@ -141,7 +141,7 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose1d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv_transpose1d, locals(), error) from None
+        return misuse(conv_transpose1d, locals(), error)
     return own(status if status > 0 else settle(status, _conv_transpose1d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _conv_transpose2d = _core.bind_ConvTranspose2d
@@ -167,7 +167,7 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose2d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv_transpose2d, locals(), error) from None
+        return misuse(conv_transpose2d, locals(), error)
     return own(status if status > 0 else settle(status, _conv_transpose2d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _conv_transpose3d = _core.bind_ConvTranspose3d
@@ -193,7 +193,7 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         dilation_list = int_list(dilation)
         status = _conv_transpose3d(input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(conv_transpose3d, locals(), error) from None
+        return misuse(conv_transpose3d, locals(), error)
     return own(status if status > 0 else settle(status, _conv_transpose3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _im2col = _core.bind_Im2col
@@ -215,5 +215,5 @@ def im2col(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequ
         stride_list = int_list(stride)
         status = _im2col(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(im2col, locals(), error) from None
+        return misuse(im2col, locals(), error)
     return own(status if status > 0 else settle(status, _im2col, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))

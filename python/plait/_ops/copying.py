@@ -28,7 +28,7 @@ def clone(input: Tensor) -> Tensor:
     try:
         status = _clone(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(clone, locals(), error) from None
+        return misuse(clone, locals(), error)
     return own(status if status > 0 else settle(status, _clone, input._h))
 
 _copy_in_place = _core.bind_CopyInPlace
@@ -43,7 +43,7 @@ def copy_(input: Tensor, src: Tensor) -> Tensor:
     try:
         status = _copy_in_place(input._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(copy_, locals(), error) from None
+        return misuse(copy_, locals(), error)
     if status < 0:
         settle(status, _copy_in_place, input._h, src._h)
     return input
@@ -61,7 +61,7 @@ def fill_(input: Tensor, value: Tensor | Number) -> Tensor:
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _fill_in_place(input._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fill_, locals(), error) from None
+        return misuse(fill_, locals(), error)
     if status < 0:
         settle(status, _fill_in_place, input._h, value_h, value_v)
     return input
@@ -78,7 +78,7 @@ def to(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _to(input._h, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(to, locals(), error) from None
+        return misuse(to, locals(), error)
     return own(status if status > 0 else settle(status, _to, input._h, dtype_number(dtype)))
 
 _zero_in_place = _core.bind_ZeroInPlace
@@ -89,7 +89,7 @@ def zero_(input: Tensor) -> Tensor:
     try:
         status = _zero_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(zero_, locals(), error) from None
+        return misuse(zero_, locals(), error)
     if status < 0:
         settle(status, _zero_in_place, input._h)
     return input

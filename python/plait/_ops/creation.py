@@ -41,7 +41,7 @@ def arange(start: Tensor | Number | None = 0, *, end: Tensor | Number, step: Ten
         step_h, step_v = (0, 0.0) if step is None else (step._h, 0.0) if isinstance(step, TensorBase) else number(step)
         status = _arange(start_h, start_v, end_h, end_v, step_h, step_v, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(arange, locals(), error) from None
+        return misuse(arange, locals(), error)
     return own(status if status > 0 else settle(status, _arange, start_h, start_v, end_h, end_v, step_h, step_v, dtype_number(dtype), device_number(device), requires_grad))
 
 _empty = _core.bind_Empty
@@ -60,7 +60,7 @@ def empty(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
         size_list = int_list((size, *more) if more else size)
         status = _empty(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(empty, locals(), error) from None
+        return misuse(empty, locals(), error)
     return own(status if status > 0 else settle(status, _empty, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad))
 
 _empty_like = _core.bind_EmptyLike
@@ -78,7 +78,7 @@ def empty_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike 
     try:
         status = _empty_like(input._h, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(empty_like, locals(), error) from None
+        return misuse(empty_like, locals(), error)
     return own(status if status > 0 else settle(status, _empty_like, input._h, dtype_number(dtype), device_number(device), requires_grad))
 
 _eye = _core.bind_Eye
@@ -97,7 +97,7 @@ def eye(n: int, m: int = -1, *, dtype: DType | None = None, device: DeviceLike |
     try:
         status = _eye(n, m, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(eye, locals(), error) from None
+        return misuse(eye, locals(), error)
     return own(status if status > 0 else settle(status, _eye, n, m, dtype_number(dtype), device_number(device), requires_grad))
 
 _full = _core.bind_Full
@@ -118,7 +118,7 @@ def full(size: int | Sequence[int] = (), *more: int, fill_value: Tensor | Number
         fill_value_h, fill_value_v = (fill_value._h, 0.0) if isinstance(fill_value, TensorBase) else number(fill_value)
         status = _full(size_list.buffer_info()[0], len(size_list), fill_value_h, fill_value_v, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(full, locals(), error) from None
+        return misuse(full, locals(), error)
     return own(status if status > 0 else settle(status, _full, size_list.buffer_info()[0], len(size_list), fill_value_h, fill_value_v, dtype_number(dtype), device_number(device), requires_grad))
 
 _full_like = _core.bind_FullLike
@@ -138,7 +138,7 @@ def full_like(input: Tensor, fill_value: Tensor | Number, *, dtype: DType | None
         fill_value_h, fill_value_v = (fill_value._h, 0.0) if isinstance(fill_value, TensorBase) else number(fill_value)
         status = _full_like(input._h, fill_value_h, fill_value_v, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(full_like, locals(), error) from None
+        return misuse(full_like, locals(), error)
     return own(status if status > 0 else settle(status, _full_like, input._h, fill_value_h, fill_value_v, dtype_number(dtype), device_number(device), requires_grad))
 
 _linspace = _core.bind_Linspace
@@ -158,7 +158,7 @@ def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None
     try:
         status = _linspace(start, end, steps, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linspace, locals(), error) from None
+        return misuse(linspace, locals(), error)
     return own(status if status > 0 else settle(status, _linspace, start, end, steps, dtype_number(dtype), device_number(device), requires_grad))
 
 _logspace = _core.bind_Logspace
@@ -179,7 +179,7 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
     try:
         status = _logspace(start, end, steps, base, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logspace, locals(), error) from None
+        return misuse(logspace, locals(), error)
     return own(status if status > 0 else settle(status, _logspace, start, end, steps, base, dtype_number(dtype), device_number(device), requires_grad))
 
 _ones = _core.bind_Ones
@@ -198,7 +198,7 @@ def ones(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None,
         size_list = int_list((size, *more) if more else size)
         status = _ones(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ones, locals(), error) from None
+        return misuse(ones, locals(), error)
     return own(status if status > 0 else settle(status, _ones, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad))
 
 _ones_like = _core.bind_OnesLike
@@ -216,7 +216,7 @@ def ones_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
     try:
         status = _ones_like(input._h, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ones_like, locals(), error) from None
+        return misuse(ones_like, locals(), error)
     return own(status if status > 0 else settle(status, _ones_like, input._h, dtype_number(dtype), device_number(device), requires_grad))
 
 _tril_indices = _core.bind_TrilIndices
@@ -236,7 +236,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = N
     try:
         status = _tril_indices(row, col, offset, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tril_indices, locals(), error) from None
+        return misuse(tril_indices, locals(), error)
     return own(status if status > 0 else settle(status, _tril_indices, row, col, offset, dtype_number(dtype), device_number(device), requires_grad))
 
 _triu_indices = _core.bind_TriuIndices
@@ -256,7 +256,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = N
     try:
         status = _triu_indices(row, col, offset, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(triu_indices, locals(), error) from None
+        return misuse(triu_indices, locals(), error)
     return own(status if status > 0 else settle(status, _triu_indices, row, col, offset, dtype_number(dtype), device_number(device), requires_grad))
 
 _zeros = _core.bind_Zeros
@@ -275,7 +275,7 @@ def zeros(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
         size_list = int_list((size, *more) if more else size)
         status = _zeros(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(zeros, locals(), error) from None
+        return misuse(zeros, locals(), error)
     return own(status if status > 0 else settle(status, _zeros, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad))
 
 _zeros_like = _core.bind_ZerosLike
@@ -293,5 +293,5 @@ def zeros_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike 
     try:
         status = _zeros_like(input._h, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(zeros_like, locals(), error) from None
+        return misuse(zeros_like, locals(), error)
     return own(status if status > 0 else settle(status, _zeros_like, input._h, dtype_number(dtype), device_number(device), requires_grad))

@@ -33,7 +33,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     try:
         status = _cdist(x1._h, x2._h, p)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cdist, locals(), error) from None
+        return misuse(cdist, locals(), error)
     return own(status if status > 0 else settle(status, _cdist, x1._h, x2._h, p))
 
 _cosine_similarity = _core.bind_CosineSimilarity
@@ -51,7 +51,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     try:
         status = _cosine_similarity(x1._h, x2._h, dim, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cosine_similarity, locals(), error) from None
+        return misuse(cosine_similarity, locals(), error)
     return own(status if status > 0 else settle(status, _cosine_similarity, x1._h, x2._h, dim, eps))
 
 _dist = _core.bind_Dist
@@ -67,7 +67,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     try:
         status = _dist(input._h, other._h, p)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dist, locals(), error) from None
+        return misuse(dist, locals(), error)
     return own(status if status > 0 else settle(status, _dist, input._h, other._h, p))
 
 _pairwise_distance = _core.bind_PairwiseDistance
@@ -86,5 +86,5 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06
     try:
         status = _pairwise_distance(x1._h, x2._h, p, eps, keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pairwise_distance, locals(), error) from None
+        return misuse(pairwise_distance, locals(), error)
     return own(status if status > 0 else settle(status, _pairwise_distance, x1._h, x2._h, p, eps, keepdim))

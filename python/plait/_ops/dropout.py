@@ -32,7 +32,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tenso
     try:
         status = _alpha_dropout(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(alpha_dropout, locals(), error) from None
+        return misuse(alpha_dropout, locals(), error)
     return own(status if status > 0 else settle(status, _alpha_dropout, input._h, p, training))
 
 _dropout = _core.bind_Dropout
@@ -48,7 +48,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     try:
         status = _dropout(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dropout, locals(), error) from None
+        return misuse(dropout, locals(), error)
     return own(status if status > 0 else settle(status, _dropout, input._h, p, training))
 
 _dropout1d = _core.bind_Dropout1d
@@ -64,7 +64,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     try:
         status = _dropout1d(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dropout1d, locals(), error) from None
+        return misuse(dropout1d, locals(), error)
     return own(status if status > 0 else settle(status, _dropout1d, input._h, p, training))
 
 _dropout2d = _core.bind_Dropout2d
@@ -80,7 +80,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     try:
         status = _dropout2d(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dropout2d, locals(), error) from None
+        return misuse(dropout2d, locals(), error)
     return own(status if status > 0 else settle(status, _dropout2d, input._h, p, training))
 
 _dropout3d = _core.bind_Dropout3d
@@ -96,7 +96,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     try:
         status = _dropout3d(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dropout3d, locals(), error) from None
+        return misuse(dropout3d, locals(), error)
     return own(status if status > 0 else settle(status, _dropout3d, input._h, p, training))
 
 _feature_alpha_dropout = _core.bind_FeatureAlphaDropout
@@ -112,5 +112,5 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = True) 
     try:
         status = _feature_alpha_dropout(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(feature_alpha_dropout, locals(), error) from None
+        return misuse(feature_alpha_dropout, locals(), error)
     return own(status if status > 0 else settle(status, _feature_alpha_dropout, input._h, p, training))

@@ -27,7 +27,7 @@ def exp(input: Tensor) -> Tensor:
     try:
         status = _exp(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(exp, locals(), error) from None
+        return misuse(exp, locals(), error)
     return own(status if status > 0 else settle(status, _exp, input._h))
 
 _exp_in_place = _core.bind_ExpInPlace
@@ -38,7 +38,7 @@ def exp_(input: Tensor) -> Tensor:
     try:
         status = _exp_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(exp_, locals(), error) from None
+        return misuse(exp_, locals(), error)
     if status < 0:
         settle(status, _exp_in_place, input._h)
     return input
@@ -51,7 +51,7 @@ def exp2(input: Tensor) -> Tensor:
     try:
         status = _exp2(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(exp2, locals(), error) from None
+        return misuse(exp2, locals(), error)
     return own(status if status > 0 else settle(status, _exp2, input._h))
 
 _exp2_in_place = _core.bind_Exp2InPlace
@@ -62,7 +62,7 @@ def exp2_(input: Tensor) -> Tensor:
     try:
         status = _exp2_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(exp2_, locals(), error) from None
+        return misuse(exp2_, locals(), error)
     if status < 0:
         settle(status, _exp2_in_place, input._h)
     return input
@@ -75,7 +75,7 @@ def expm1(input: Tensor) -> Tensor:
     try:
         status = _expm1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(expm1, locals(), error) from None
+        return misuse(expm1, locals(), error)
     return own(status if status > 0 else settle(status, _expm1, input._h))
 
 _expm1_in_place = _core.bind_Expm1InPlace
@@ -86,7 +86,7 @@ def expm1_(input: Tensor) -> Tensor:
     try:
         status = _expm1_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(expm1_, locals(), error) from None
+        return misuse(expm1_, locals(), error)
     if status < 0:
         settle(status, _expm1_in_place, input._h)
     return input
@@ -99,7 +99,7 @@ def log(input: Tensor) -> Tensor:
     try:
         status = _log(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log, locals(), error) from None
+        return misuse(log, locals(), error)
     return own(status if status > 0 else settle(status, _log, input._h))
 
 _log_in_place = _core.bind_LogInPlace
@@ -110,7 +110,7 @@ def log_(input: Tensor) -> Tensor:
     try:
         status = _log_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log_, locals(), error) from None
+        return misuse(log_, locals(), error)
     if status < 0:
         settle(status, _log_in_place, input._h)
     return input
@@ -123,7 +123,7 @@ def log10(input: Tensor) -> Tensor:
     try:
         status = _log10(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log10, locals(), error) from None
+        return misuse(log10, locals(), error)
     return own(status if status > 0 else settle(status, _log10, input._h))
 
 _log10_in_place = _core.bind_Log10InPlace
@@ -134,7 +134,7 @@ def log10_(input: Tensor) -> Tensor:
     try:
         status = _log10_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log10_, locals(), error) from None
+        return misuse(log10_, locals(), error)
     if status < 0:
         settle(status, _log10_in_place, input._h)
     return input
@@ -147,7 +147,7 @@ def log1p(input: Tensor) -> Tensor:
     try:
         status = _log1p(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log1p, locals(), error) from None
+        return misuse(log1p, locals(), error)
     return own(status if status > 0 else settle(status, _log1p, input._h))
 
 _log1p_in_place = _core.bind_Log1pInPlace
@@ -158,7 +158,7 @@ def log1p_(input: Tensor) -> Tensor:
     try:
         status = _log1p_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log1p_, locals(), error) from None
+        return misuse(log1p_, locals(), error)
     if status < 0:
         settle(status, _log1p_in_place, input._h)
     return input
@@ -171,7 +171,7 @@ def log2(input: Tensor) -> Tensor:
     try:
         status = _log2(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log2, locals(), error) from None
+        return misuse(log2, locals(), error)
     return own(status if status > 0 else settle(status, _log2, input._h))
 
 _log2_in_place = _core.bind_Log2InPlace
@@ -182,7 +182,7 @@ def log2_(input: Tensor) -> Tensor:
     try:
         status = _log2_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log2_, locals(), error) from None
+        return misuse(log2_, locals(), error)
     if status < 0:
         settle(status, _log2_in_place, input._h)
     return input
@@ -200,7 +200,7 @@ def logaddexp(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logaddexp(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logaddexp, locals(), error) from None
+        return misuse(logaddexp, locals(), error)
     return own(status if status > 0 else settle(status, _logaddexp, input._h, other_h, other_v))
 
 _logaddexp2 = _core.bind_Logaddexp2
@@ -216,7 +216,7 @@ def logaddexp2(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logaddexp2(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logaddexp2, locals(), error) from None
+        return misuse(logaddexp2, locals(), error)
     return own(status if status > 0 else settle(status, _logaddexp2, input._h, other_h, other_v))
 
 _rsqrt = _core.bind_Rsqrt
@@ -227,7 +227,7 @@ def rsqrt(input: Tensor) -> Tensor:
     try:
         status = _rsqrt(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rsqrt, locals(), error) from None
+        return misuse(rsqrt, locals(), error)
     return own(status if status > 0 else settle(status, _rsqrt, input._h))
 
 _rsqrt_in_place = _core.bind_RsqrtInPlace
@@ -238,7 +238,7 @@ def rsqrt_(input: Tensor) -> Tensor:
     try:
         status = _rsqrt_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rsqrt_, locals(), error) from None
+        return misuse(rsqrt_, locals(), error)
     if status < 0:
         settle(status, _rsqrt_in_place, input._h)
     return input
@@ -251,7 +251,7 @@ def sqrt(input: Tensor) -> Tensor:
     try:
         status = _sqrt(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sqrt, locals(), error) from None
+        return misuse(sqrt, locals(), error)
     return own(status if status > 0 else settle(status, _sqrt, input._h))
 
 _sqrt_in_place = _core.bind_SqrtInPlace
@@ -262,7 +262,7 @@ def sqrt_(input: Tensor) -> Tensor:
     try:
         status = _sqrt_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sqrt_, locals(), error) from None
+        return misuse(sqrt_, locals(), error)
     if status < 0:
         settle(status, _sqrt_in_place, input._h)
     return input
@@ -280,7 +280,7 @@ def xlogy(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _xlogy(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(xlogy, locals(), error) from None
+        return misuse(xlogy, locals(), error)
     return own(status if status > 0 else settle(status, _xlogy, input._h, other_h, other_v))
 
 _xlogy_in_place = _core.bind_XlogyInPlace
@@ -296,7 +296,7 @@ def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _xlogy_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(xlogy_, locals(), error) from None
+        return misuse(xlogy_, locals(), error)
     if status < 0:
         settle(status, _xlogy_in_place, input._h, other_h, other_v)
     return input

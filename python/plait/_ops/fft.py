@@ -36,7 +36,7 @@ def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "bac
     try:
         status = _fft_fft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_fft, locals(), error) from None
+        return misuse(fft_fft, locals(), error)
     return own(status if status > 0 else settle(status, _fft_fft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_fftfreq = _core.bind_FftFftfreq
@@ -55,7 +55,7 @@ def fft_fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, device: D
     try:
         status = _fft_fftfreq(n, d, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_fftfreq, locals(), error) from None
+        return misuse(fft_fftfreq, locals(), error)
     return own(status if status > 0 else settle(status, _fft_fftfreq, n, d, dtype_number(dtype), device_number(device), requires_grad))
 
 _fft_fftn = _core.bind_FftFftn
@@ -75,7 +75,7 @@ def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
         dim_list = None if dim is None else int_list(dim)
         status = _fft_fftn(input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_fftn, locals(), error) from None
+        return misuse(fft_fftn, locals(), error)
     return own(status if status > 0 else settle(status, _fft_fftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_fftshift = _core.bind_FftFftshift
@@ -91,7 +91,7 @@ def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tenso
         dim_list = None if dim is None else int_list(dim)
         status = _fft_fftshift(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_fftshift, locals(), error) from None
+        return misuse(fft_fftshift, locals(), error)
     return own(status if status > 0 else settle(status, _fft_fftshift, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list)))
 
 _fft_hfft = _core.bind_FftHfft
@@ -110,7 +110,7 @@ def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
     try:
         status = _fft_hfft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_hfft, locals(), error) from None
+        return misuse(fft_hfft, locals(), error)
     return own(status if status > 0 else settle(status, _fft_hfft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_hfftn = _core.bind_FftHfftn
@@ -131,7 +131,7 @@ def fft_hfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
         dim_list = None if dim is None else int_list(dim)
         status = _fft_hfftn(input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_hfftn, locals(), error) from None
+        return misuse(fft_hfftn, locals(), error)
     return own(status if status > 0 else settle(status, _fft_hfftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_ifft = _core.bind_FftIfft
@@ -149,7 +149,7 @@ def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
     try:
         status = _fft_ifft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_ifft, locals(), error) from None
+        return misuse(fft_ifft, locals(), error)
     return own(status if status > 0 else settle(status, _fft_ifft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_ifftn = _core.bind_FftIfftn
@@ -169,7 +169,7 @@ def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
         dim_list = None if dim is None else int_list(dim)
         status = _fft_ifftn(input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_ifftn, locals(), error) from None
+        return misuse(fft_ifftn, locals(), error)
     return own(status if status > 0 else settle(status, _fft_ifftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_ifftshift = _core.bind_FftIfftshift
@@ -185,7 +185,7 @@ def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
         dim_list = None if dim is None else int_list(dim)
         status = _fft_ifftshift(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_ifftshift, locals(), error) from None
+        return misuse(fft_ifftshift, locals(), error)
     return own(status if status > 0 else settle(status, _fft_ifftshift, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list)))
 
 _fft_ihfft = _core.bind_FftIhfft
@@ -203,7 +203,7 @@ def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "b
     try:
         status = _fft_ihfft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_ihfft, locals(), error) from None
+        return misuse(fft_ihfft, locals(), error)
     return own(status if status > 0 else settle(status, _fft_ihfft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_ihfftn = _core.bind_FftIhfftn
@@ -223,7 +223,7 @@ def fft_ihfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
         dim_list = None if dim is None else int_list(dim)
         status = _fft_ihfftn(input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_ihfftn, locals(), error) from None
+        return misuse(fft_ihfftn, locals(), error)
     return own(status if status > 0 else settle(status, _fft_ihfftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_irfft = _core.bind_FftIrfft
@@ -241,7 +241,7 @@ def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "b
     try:
         status = _fft_irfft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_irfft, locals(), error) from None
+        return misuse(fft_irfft, locals(), error)
     return own(status if status > 0 else settle(status, _fft_irfft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_irfftn = _core.bind_FftIrfftn
@@ -261,7 +261,7 @@ def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
         dim_list = None if dim is None else int_list(dim)
         status = _fft_irfftn(input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_irfftn, locals(), error) from None
+        return misuse(fft_irfftn, locals(), error)
     return own(status if status > 0 else settle(status, _fft_irfftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_rfft = _core.bind_FftRfft
@@ -279,7 +279,7 @@ def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
     try:
         status = _fft_rfft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_rfft, locals(), error) from None
+        return misuse(fft_rfft, locals(), error)
     return own(status if status > 0 else settle(status, _fft_rfft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_rfftfreq = _core.bind_FftRfftfreq
@@ -298,7 +298,7 @@ def fft_rfftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, device: 
     try:
         status = _fft_rfftfreq(n, d, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_rfftfreq, locals(), error) from None
+        return misuse(fft_rfftfreq, locals(), error)
     return own(status if status > 0 else settle(status, _fft_rfftfreq, n, d, dtype_number(dtype), device_number(device), requires_grad))
 
 _fft_rfftn = _core.bind_FftRfftn
@@ -319,7 +319,7 @@ def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
         dim_list = None if dim is None else int_list(dim)
         status = _fft_rfftn(input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fft_rfftn, locals(), error) from None
+        return misuse(fft_rfftn, locals(), error)
     return own(status if status > 0 else settle(status, _fft_rfftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _istft = _core.bind_Istft
@@ -346,7 +346,7 @@ def istft(input: Tensor, n_fft: int, window: Tensor | None = None, hop_length: i
         wait_value(0 if window is None else window._h)
         status = _istft(input._h, n_fft, 0 if window is None else window._h, 0 if hop_length is None else hop_length, hop_length is not None, 0 if win_length is None else win_length, win_length is not None, center, normalized, False if onesided is None else onesided, onesided is not None, 0 if length is None else length, length is not None, return_complex)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(istft, locals(), error) from None
+        return misuse(istft, locals(), error)
     return own(status if status > 0 else settle(status, _istft, input._h, n_fft, 0 if window is None else window._h, 0 if hop_length is None else hop_length, hop_length is not None, 0 if win_length is None else win_length, win_length is not None, center, normalized, False if onesided is None else onesided, onesided is not None, 0 if length is None else length, length is not None, return_complex))
 
 _stft = _core.bind_Stft
@@ -370,5 +370,5 @@ def stft(input: Tensor, n_fft: int, window: Tensor | None = None, hop_length: in
     try:
         status = _stft(input._h, n_fft, 0 if window is None else window._h, 0 if hop_length is None else hop_length, hop_length is not None, 0 if win_length is None else win_length, win_length is not None, center, pad_mode, normalized, False if onesided is None else onesided, onesided is not None)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(stft, locals(), error) from None
+        return misuse(stft, locals(), error)
     return own(status if status > 0 else settle(status, _stft, input._h, n_fft, 0 if window is None else window._h, 0 if hop_length is None else hop_length, hop_length is not None, 0 if win_length is None else win_length, win_length is not None, center, pad_mode, normalized, False if onesided is None else onesided, onesided is not None))

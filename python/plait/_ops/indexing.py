@@ -34,7 +34,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     try:
         status = _diagonal_scatter(input._h, src._h, offset, dim1, dim2)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(diagonal_scatter, locals(), error) from None
+        return misuse(diagonal_scatter, locals(), error)
     return own(status if status > 0 else settle(status, _diagonal_scatter, input._h, src._h, offset, dim1, dim2))
 
 _embedding = _core.bind_Embedding
@@ -53,7 +53,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, sca
     try:
         status = _embedding(input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq, sparse)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(embedding, locals(), error) from None
+        return misuse(embedding, locals(), error)
     return own(status if status > 0 else settle(status, _embedding, input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq, sparse))
 
 _embedding_bag = _core.bind_EmbeddingBag
@@ -76,7 +76,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     try:
         status = _embedding_bag(input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, sparse, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(embedding_bag, locals(), error) from None
+        return misuse(embedding_bag, locals(), error)
     return own(status if status > 0 else settle(status, _embedding_bag, input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, sparse, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None))
 
 _embedding_renorm_in_place = _core.bind_EmbeddingRenormInPlace
@@ -94,7 +94,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     try:
         status = _embedding_renorm_in_place(input._h, indices._h, max_norm, norm_type)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(embedding_renorm_, locals(), error) from None
+        return misuse(embedding_renorm_, locals(), error)
     if status < 0:
         settle(status, _embedding_renorm_in_place, input._h, indices._h, max_norm, norm_type)
     return input
@@ -112,7 +112,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     try:
         status = _gather(input._h, dim, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gather, locals(), error) from None
+        return misuse(gather, locals(), error)
     return own(status if status > 0 else settle(status, _gather, input._h, dim, index._h))
 
 _index = _core.bind_Index
@@ -130,7 +130,7 @@ def index(input: Tensor, indices: Sequence[Tensor]) -> Tensor:
         wait_values(indices_list)
         status = _index(input._h, indices_list.buffer_info()[0], len(indices_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index, locals(), error) from None
+        return misuse(index, locals(), error)
     return own(status if status > 0 else settle(status, _index, input._h, indices_list.buffer_info()[0], len(indices_list)))
 
 _index_add = _core.bind_IndexAdd
@@ -148,7 +148,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: flo
     try:
         status = _index_add(input._h, dim, index._h, source._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_add, locals(), error) from None
+        return misuse(index_add, locals(), error)
     return own(status if status > 0 else settle(status, _index_add, input._h, dim, index._h, source._h, alpha))
 
 _index_add_in_place = _core.bind_IndexAddInPlace
@@ -166,7 +166,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: fl
     try:
         status = _index_add_in_place(input._h, dim, index._h, source._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_add_, locals(), error) from None
+        return misuse(index_add_, locals(), error)
     if status < 0:
         settle(status, _index_add_in_place, input._h, dim, index._h, source._h, alpha)
     return input
@@ -185,7 +185,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     try:
         status = _index_copy(input._h, dim, index._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_copy, locals(), error) from None
+        return misuse(index_copy, locals(), error)
     return own(status if status > 0 else settle(status, _index_copy, input._h, dim, index._h, source._h))
 
 _index_copy_in_place = _core.bind_IndexCopyInPlace
@@ -202,7 +202,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     try:
         status = _index_copy_in_place(input._h, dim, index._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_copy_, locals(), error) from None
+        return misuse(index_copy_, locals(), error)
     if status < 0:
         settle(status, _index_copy_in_place, input._h, dim, index._h, source._h)
     return input
@@ -222,7 +222,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _index_fill(input._h, dim, index._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_fill, locals(), error) from None
+        return misuse(index_fill, locals(), error)
     return own(status if status > 0 else settle(status, _index_fill, input._h, dim, index._h, value_h, value_v))
 
 _index_fill_in_place = _core.bind_IndexFillInPlace
@@ -240,7 +240,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _index_fill_in_place(input._h, dim, index._h, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_fill_, locals(), error) from None
+        return misuse(index_fill_, locals(), error)
     if status < 0:
         settle(status, _index_fill_in_place, input._h, dim, index._h, value_h, value_v)
     return input
@@ -263,7 +263,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number,
         wait_values(indices_list)
         status = _index_put(input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_put, locals(), error) from None
+        return misuse(index_put, locals(), error)
     return own(status if status > 0 else settle(status, _index_put, input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate))
 
 _index_put_in_place = _core.bind_IndexPutInPlace
@@ -284,7 +284,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number
         wait_values(indices_list)
         status = _index_put_in_place(input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_put_, locals(), error) from None
+        return misuse(index_put_, locals(), error)
     if status < 0:
         settle(status, _index_put_in_place, input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate)
     return input
@@ -305,7 +305,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     try:
         status = _index_reduce(input._h, dim, index._h, source._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_reduce, locals(), error) from None
+        return misuse(index_reduce, locals(), error)
     return own(status if status > 0 else settle(status, _index_reduce, input._h, dim, index._h, source._h, reduce, include_self))
 
 _index_reduce_in_place = _core.bind_IndexReduceInPlace
@@ -324,7 +324,7 @@ def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce
     try:
         status = _index_reduce_in_place(input._h, dim, index._h, source._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_reduce_, locals(), error) from None
+        return misuse(index_reduce_, locals(), error)
     if status < 0:
         settle(status, _index_reduce_in_place, input._h, dim, index._h, source._h, reduce, include_self)
     return input
@@ -342,7 +342,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     try:
         status = _index_select(input._h, dim, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(index_select, locals(), error) from None
+        return misuse(index_select, locals(), error)
     return own(status if status > 0 else settle(status, _index_select, input._h, dim, index._h))
 
 _masked_fill = _core.bind_MaskedFill
@@ -360,7 +360,7 @@ def masked_fill(input: Tensor, mask: Tensor | Number, value: Tensor | Number) ->
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _masked_fill(input._h, mask_h, mask_v, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(masked_fill, locals(), error) from None
+        return misuse(masked_fill, locals(), error)
     return own(status if status > 0 else settle(status, _masked_fill, input._h, mask_h, mask_v, value_h, value_v))
 
 _masked_fill_in_place = _core.bind_MaskedFillInPlace
@@ -378,7 +378,7 @@ def masked_fill_(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _masked_fill_in_place(input._h, mask_h, mask_v, value_h, value_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(masked_fill_, locals(), error) from None
+        return misuse(masked_fill_, locals(), error)
     if status < 0:
         settle(status, _masked_fill_in_place, input._h, mask_h, mask_v, value_h, value_v)
     return input
@@ -396,7 +396,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     try:
         status = _masked_scatter(input._h, mask._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(masked_scatter, locals(), error) from None
+        return misuse(masked_scatter, locals(), error)
     return own(status if status > 0 else settle(status, _masked_scatter, input._h, mask._h, source._h))
 
 _masked_scatter_in_place = _core.bind_MaskedScatterInPlace
@@ -412,7 +412,7 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     try:
         status = _masked_scatter_in_place(input._h, mask._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(masked_scatter_, locals(), error) from None
+        return misuse(masked_scatter_, locals(), error)
     if status < 0:
         settle(status, _masked_scatter_in_place, input._h, mask._h, source._h)
     return input
@@ -431,7 +431,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         wait_value(mask._h)
         status = _masked_select(input._h, mask._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(masked_select, locals(), error) from None
+        return misuse(masked_select, locals(), error)
     return own(status if status > 0 else settle(status, _masked_select, input._h, mask._h))
 
 _nonzero = _core.bind_Nonzero
@@ -443,7 +443,7 @@ def nonzero(input: Tensor) -> Tensor:
         wait_value(input._h)
         status = _nonzero(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nonzero, locals(), error) from None
+        return misuse(nonzero, locals(), error)
     return own(status if status > 0 else settle(status, _nonzero, input._h))
 
 _one_hot = _core.bind_OneHot
@@ -459,7 +459,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         wait_value(input._h)
         status = _one_hot(input._h, num_classes)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(one_hot, locals(), error) from None
+        return misuse(one_hot, locals(), error)
     return own(status if status > 0 else settle(status, _one_hot, input._h, num_classes))
 
 _put = _core.bind_Put
@@ -476,7 +476,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     try:
         status = _put(input._h, index._h, source._h, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(put, locals(), error) from None
+        return misuse(put, locals(), error)
     return own(status if status > 0 else settle(status, _put, input._h, index._h, source._h, accumulate))
 
 _put_in_place = _core.bind_PutInPlace
@@ -493,7 +493,7 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
     try:
         status = _put_in_place(input._h, index._h, source._h, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(put_, locals(), error) from None
+        return misuse(put_, locals(), error)
     if status < 0:
         settle(status, _put_in_place, input._h, index._h, source._h, accumulate)
     return input
@@ -513,7 +513,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Ten
         src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
         status = _scatter(input._h, dim, index._h, src_h, src_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter, locals(), error) from None
+        return misuse(scatter, locals(), error)
     return own(status if status > 0 else settle(status, _scatter, input._h, dim, index._h, src_h, src_v))
 
 _scatter_in_place = _core.bind_ScatterInPlace
@@ -531,7 +531,7 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Te
         src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
         status = _scatter_in_place(input._h, dim, index._h, src_h, src_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_, locals(), error) from None
+        return misuse(scatter_, locals(), error)
     if status < 0:
         settle(status, _scatter_in_place, input._h, dim, index._h, src_h, src_v)
     return input
@@ -550,7 +550,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     try:
         status = _scatter_add(input._h, dim, index._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_add, locals(), error) from None
+        return misuse(scatter_add, locals(), error)
     return own(status if status > 0 else settle(status, _scatter_add, input._h, dim, index._h, src._h))
 
 _scatter_add_in_place = _core.bind_ScatterAddInPlace
@@ -567,7 +567,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     try:
         status = _scatter_add_in_place(input._h, dim, index._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_add_, locals(), error) from None
+        return misuse(scatter_add_, locals(), error)
     if status < 0:
         settle(status, _scatter_add_in_place, input._h, dim, index._h, src._h)
     return input
@@ -588,7 +588,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     try:
         status = _scatter_reduce(input._h, dim, index._h, src._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_reduce, locals(), error) from None
+        return misuse(scatter_reduce, locals(), error)
     return own(status if status > 0 else settle(status, _scatter_reduce, input._h, dim, index._h, src._h, reduce, include_self))
 
 _scatter_reduce_in_place = _core.bind_ScatterReduceInPlace
@@ -607,7 +607,7 @@ def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
     try:
         status = _scatter_reduce_in_place(input._h, dim, index._h, src._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(scatter_reduce_, locals(), error) from None
+        return misuse(scatter_reduce_, locals(), error)
     if status < 0:
         settle(status, _scatter_reduce_in_place, input._h, dim, index._h, src._h, reduce, include_self)
     return input
@@ -626,7 +626,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     try:
         status = _select_scatter(input._h, src._h, dim, index)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(select_scatter, locals(), error) from None
+        return misuse(select_scatter, locals(), error)
     return own(status if status > 0 else settle(status, _select_scatter, input._h, src._h, dim, index))
 
 _slice_scatter = _core.bind_SliceScatter
@@ -645,7 +645,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int = 0, end:
     try:
         status = _slice_scatter(input._h, src._h, dim, start, end, step)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(slice_scatter, locals(), error) from None
+        return misuse(slice_scatter, locals(), error)
     return own(status if status > 0 else settle(status, _slice_scatter, input._h, src._h, dim, start, end, step))
 
 _take = _core.bind_Take
@@ -660,7 +660,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     try:
         status = _take(input._h, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(take, locals(), error) from None
+        return misuse(take, locals(), error)
     return own(status if status > 0 else settle(status, _take, input._h, index._h))
 
 _take_along_dim = _core.bind_TakeAlongDim
@@ -676,7 +676,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     try:
         status = _take_along_dim(input._h, indices._h, 0 if dim is None else dim, dim is not None)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(take_along_dim, locals(), error) from None
+        return misuse(take_along_dim, locals(), error)
     return own(status if status > 0 else settle(status, _take_along_dim, input._h, indices._h, 0 if dim is None else dim, dim is not None))
 
 _where = _core.bind_Where
@@ -694,5 +694,5 @@ def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> 
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _where(condition._h, input_h, input_v, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(where, locals(), error) from None
+        return misuse(where, locals(), error)
     return own(status if status > 0 else settle(status, _where, condition._h, input_h, input_v, other_h, other_v))

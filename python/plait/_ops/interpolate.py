@@ -34,7 +34,7 @@ def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = 
         size_list = int_list(size)
         status = _affine_grid(theta._h, size_list.buffer_info()[0], len(size_list), align_corners)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(affine_grid, locals(), error) from None
+        return misuse(affine_grid, locals(), error)
     return own(status if status > 0 else settle(status, _affine_grid, theta._h, size_list.buffer_info()[0], len(size_list), align_corners))
 
 _channel_shuffle = _core.bind_ChannelShuffle
@@ -49,7 +49,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     try:
         status = _channel_shuffle(input._h, groups)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(channel_shuffle, locals(), error) from None
+        return misuse(channel_shuffle, locals(), error)
     return own(status if status > 0 else settle(status, _channel_shuffle, input._h, groups))
 
 _grid_sample = _core.bind_GridSample
@@ -67,7 +67,7 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
     try:
         status = _grid_sample(input._h, grid._h, mode, padding_mode, align_corners)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(grid_sample, locals(), error) from None
+        return misuse(grid_sample, locals(), error)
     return own(status if status > 0 else settle(status, _grid_sample, input._h, grid._h, mode, padding_mode, align_corners))
 
 _interpolate = _core.bind_Interpolate
@@ -90,7 +90,7 @@ def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_fa
         scale_factor_list = None if scale_factor is None else float_list(scale_factor)
         status = _interpolate(input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor, antialias)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(interpolate, locals(), error) from None
+        return misuse(interpolate, locals(), error)
     return own(status if status > 0 else settle(status, _interpolate, input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor, antialias))
 
 _pixel_shuffle = _core.bind_PixelShuffle
@@ -105,7 +105,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     try:
         status = _pixel_shuffle(input._h, upscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pixel_shuffle, locals(), error) from None
+        return misuse(pixel_shuffle, locals(), error)
     return own(status if status > 0 else settle(status, _pixel_shuffle, input._h, upscale_factor))
 
 _pixel_unshuffle = _core.bind_PixelUnshuffle
@@ -120,5 +120,5 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     try:
         status = _pixel_unshuffle(input._h, downscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(pixel_unshuffle, locals(), error) from None
+        return misuse(pixel_unshuffle, locals(), error)
     return own(status if status > 0 else settle(status, _pixel_unshuffle, input._h, downscale_factor))

@@ -32,7 +32,7 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _block_diag(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(block_diag, locals(), error) from None
+        return misuse(block_diag, locals(), error)
     return own(status if status > 0 else settle(status, _block_diag, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _cartesian_prod = _core.bind_CartesianProd
@@ -48,7 +48,7 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _cartesian_prod(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cartesian_prod, locals(), error) from None
+        return misuse(cartesian_prod, locals(), error)
     return own(status if status > 0 else settle(status, _cartesian_prod, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _cat = _core.bind_Cat
@@ -65,7 +65,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         tensors_list = handles(tensors)
         status = _cat(tensors_list.buffer_info()[0], len(tensors_list), dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cat, locals(), error) from None
+        return misuse(cat, locals(), error)
     return own(status if status > 0 else settle(status, _cat, tensors_list.buffer_info()[0], len(tensors_list), dim))
 
 _column_stack = _core.bind_ColumnStack
@@ -81,7 +81,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _column_stack(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(column_stack, locals(), error) from None
+        return misuse(column_stack, locals(), error)
     return own(status if status > 0 else settle(status, _column_stack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _combinations = _core.bind_Combinations
@@ -97,7 +97,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     try:
         status = _combinations(input._h, r, with_replacement)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(combinations, locals(), error) from None
+        return misuse(combinations, locals(), error)
     return own(status if status > 0 else settle(status, _combinations, input._h, r, with_replacement))
 
 _dstack = _core.bind_Dstack
@@ -113,7 +113,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _dstack(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dstack, locals(), error) from None
+        return misuse(dstack, locals(), error)
     return own(status if status > 0 else settle(status, _dstack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _hstack = _core.bind_Hstack
@@ -129,7 +129,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _hstack(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hstack, locals(), error) from None
+        return misuse(hstack, locals(), error)
     return own(status if status > 0 else settle(status, _hstack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _meshgrid = _core.bind_Meshgrid
@@ -146,7 +146,7 @@ def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, .
         tensors_list = handles(tensors)
         status = _meshgrid(tensors_list.buffer_info()[0], len(tensors_list), indexing)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(meshgrid, locals(), error) from None
+        return misuse(meshgrid, locals(), error)
     return own_list(status if status > 0 else settle(status, _meshgrid, tensors_list.buffer_info()[0], len(tensors_list), indexing))
 
 _stack = _core.bind_Stack
@@ -163,7 +163,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         tensors_list = handles(tensors)
         status = _stack(tensors_list.buffer_info()[0], len(tensors_list), dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(stack, locals(), error) from None
+        return misuse(stack, locals(), error)
     return own(status if status > 0 else settle(status, _stack, tensors_list.buffer_info()[0], len(tensors_list), dim))
 
 _vstack = _core.bind_Vstack
@@ -179,5 +179,5 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _vstack(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(vstack, locals(), error) from None
+        return misuse(vstack, locals(), error)
     return own(status if status > 0 else settle(status, _vstack, tensors_list.buffer_info()[0], len(tensors_list)))

@@ -33,7 +33,7 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     try:
         status = _cross(input._h, other._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cross, locals(), error) from None
+        return misuse(cross, locals(), error)
     return own(status if status > 0 else settle(status, _cross, input._h, other._h, dim))
 
 _linalg_cholesky = _core.bind_LinalgCholesky
@@ -51,7 +51,7 @@ def linalg_cholesky(input: Tensor, upper: bool = False, UPLO: str = "") -> Tenso
     try:
         status = _linalg_cholesky(input._h, upper, UPLO)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_cholesky, locals(), error) from None
+        return misuse(linalg_cholesky, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_cholesky, input._h, upper, UPLO))
 
 _linalg_cholesky_ex = _core.bind_LinalgCholeskyEx
@@ -70,7 +70,7 @@ def linalg_cholesky_ex(input: Tensor, upper: bool = False, UPLO: str = "") -> tu
         out_ = array("q", (0, 0))
         status = _linalg_cholesky_ex(input._h, upper, UPLO, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_cholesky_ex, locals(), error) from None
+        return misuse(linalg_cholesky_ex, locals(), error)
     if status < 0:
         settle(status, _linalg_cholesky_ex, input._h, upper, UPLO, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -87,7 +87,7 @@ def linalg_det(input: Tensor) -> Tensor:
     try:
         status = _linalg_det(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_det, locals(), error) from None
+        return misuse(linalg_det, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_det, input._h))
 
 _linalg_eig = _core.bind_LinalgEig
@@ -103,7 +103,7 @@ def linalg_eig(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_eig(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_eig, locals(), error) from None
+        return misuse(linalg_eig, locals(), error)
     if status < 0:
         settle(status, _linalg_eig, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -123,7 +123,7 @@ def linalg_eigh(input: Tensor, UPLO: str = "") -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_eigh(input._h, UPLO, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_eigh, locals(), error) from None
+        return misuse(linalg_eigh, locals(), error)
     if status < 0:
         settle(status, _linalg_eigh, input._h, UPLO, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -140,7 +140,7 @@ def linalg_eigvals(input: Tensor) -> Tensor:
     try:
         status = _linalg_eigvals(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_eigvals, locals(), error) from None
+        return misuse(linalg_eigvals, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_eigvals, input._h))
 
 _linalg_eigvalsh = _core.bind_LinalgEigvalsh
@@ -157,7 +157,7 @@ def linalg_eigvalsh(input: Tensor, UPLO: str = "") -> Tensor:
     try:
         status = _linalg_eigvalsh(input._h, UPLO)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_eigvalsh, locals(), error) from None
+        return misuse(linalg_eigvalsh, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_eigvalsh, input._h, UPLO))
 
 _linalg_inv = _core.bind_LinalgInv
@@ -172,7 +172,7 @@ def linalg_inv(input: Tensor) -> Tensor:
     try:
         status = _linalg_inv(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_inv, locals(), error) from None
+        return misuse(linalg_inv, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_inv, input._h))
 
 _linalg_lstsq = _core.bind_LinalgLstsq
@@ -191,7 +191,7 @@ def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0) -> tuple[Tensor, Ten
         out_ = array("q", (0, 0))
         status = _linalg_lstsq(A._h, B._h, rcond, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_lstsq, locals(), error) from None
+        return misuse(linalg_lstsq, locals(), error)
     if status < 0:
         settle(status, _linalg_lstsq, A._h, B._h, rcond, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -210,7 +210,7 @@ def linalg_lu_factor_ex(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         out_ = array("q", (0, 0, 0))
         status = _linalg_lu_factor_ex(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_lu_factor_ex, locals(), error) from None
+        return misuse(linalg_lu_factor_ex, locals(), error)
     if status < 0:
         settle(status, _linalg_lu_factor_ex, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
@@ -230,7 +230,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool = False
     try:
         status = _linalg_lu_solve(LU._h, pivots._h, B._h, adjoint)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_lu_solve, locals(), error) from None
+        return misuse(linalg_lu_solve, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_lu_solve, LU._h, pivots._h, B._h, adjoint))
 
 _linalg_matrix_norm = _core.bind_LinalgMatrixNorm
@@ -246,7 +246,7 @@ def linalg_matrix_norm(input: Tensor, ord: str = "fro") -> Tensor:
     try:
         status = _linalg_matrix_norm(input._h, ord)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_matrix_norm, locals(), error) from None
+        return misuse(linalg_matrix_norm, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_matrix_norm, input._h, ord))
 
 _linalg_pinv = _core.bind_LinalgPinv
@@ -262,7 +262,7 @@ def linalg_pinv(input: Tensor, rtol: float = -1.0) -> Tensor:
     try:
         status = _linalg_pinv(input._h, rtol)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_pinv, locals(), error) from None
+        return misuse(linalg_pinv, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_pinv, input._h, rtol))
 
 _linalg_qr = _core.bind_LinalgQr
@@ -278,7 +278,7 @@ def linalg_qr(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_qr(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_qr, locals(), error) from None
+        return misuse(linalg_qr, locals(), error)
     if status < 0:
         settle(status, _linalg_qr, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -296,7 +296,7 @@ def linalg_slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _linalg_slogdet(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_slogdet, locals(), error) from None
+        return misuse(linalg_slogdet, locals(), error)
     if status < 0:
         settle(status, _linalg_slogdet, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -314,7 +314,7 @@ def linalg_solve(A: Tensor, B: Tensor) -> Tensor:
     try:
         status = _linalg_solve(A._h, B._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_solve, locals(), error) from None
+        return misuse(linalg_solve, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_solve, A._h, B._h))
 
 _linalg_solve_triangular = _core.bind_LinalgSolveTriangular
@@ -332,7 +332,7 @@ def linalg_solve_triangular(A: Tensor, B: Tensor, upper: bool = False, unitriang
     try:
         status = _linalg_solve_triangular(A._h, B._h, upper, unitriangular)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_solve_triangular, locals(), error) from None
+        return misuse(linalg_solve_triangular, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_solve_triangular, A._h, B._h, upper, unitriangular))
 
 _linalg_svd = _core.bind_LinalgSvd
@@ -348,7 +348,7 @@ def linalg_svd(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         out_ = array("q", (0, 0, 0))
         status = _linalg_svd(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_svd, locals(), error) from None
+        return misuse(linalg_svd, locals(), error)
     if status < 0:
         settle(status, _linalg_svd, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
@@ -365,7 +365,7 @@ def linalg_svdvals(input: Tensor) -> Tensor:
     try:
         status = _linalg_svdvals(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linalg_svdvals, locals(), error) from None
+        return misuse(linalg_svdvals, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_svdvals, input._h))
 
 _lu_unpack = _core.bind_LuUnpack
@@ -382,7 +382,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tenso
         out_ = array("q", (0, 0, 0))
         status = _lu_unpack(LU_data._h, LU_pivots._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lu_unpack, locals(), error) from None
+        return misuse(lu_unpack, locals(), error)
     if status < 0:
         settle(status, _lu_unpack, LU_data._h, LU_pivots._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
@@ -395,7 +395,7 @@ def trace(input: Tensor) -> Tensor:
     try:
         status = _trace(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trace, locals(), error) from None
+        return misuse(trace, locals(), error)
     return own(status if status > 0 else settle(status, _trace, input._h))
 
 _vander = _core.bind_Vander
@@ -412,5 +412,5 @@ def vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor:
     try:
         status = _vander(x._h, N, increasing)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(vander, locals(), error) from None
+        return misuse(vander, locals(), error)
     return own(status if status > 0 else settle(status, _vander, x._h, N, increasing))

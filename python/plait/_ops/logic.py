@@ -32,7 +32,7 @@ def bitwise_and(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_and(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_and, locals(), error) from None
+        return misuse(bitwise_and, locals(), error)
     return own(status if status > 0 else settle(status, _bitwise_and, input._h, other_h, other_v))
 
 _bitwise_and_in_place = _core.bind_BitwiseAndInPlace
@@ -48,7 +48,7 @@ def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_and_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_and_, locals(), error) from None
+        return misuse(bitwise_and_, locals(), error)
     if status < 0:
         settle(status, _bitwise_and_in_place, input._h, other_h, other_v)
     return input
@@ -66,7 +66,7 @@ def bitwise_left_shift(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_left_shift(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_left_shift, locals(), error) from None
+        return misuse(bitwise_left_shift, locals(), error)
     return own(status if status > 0 else settle(status, _bitwise_left_shift, input._h, other_h, other_v))
 
 _bitwise_left_shift_in_place = _core.bind_BitwiseLeftShiftInPlace
@@ -82,7 +82,7 @@ def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_left_shift_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_left_shift_, locals(), error) from None
+        return misuse(bitwise_left_shift_, locals(), error)
     if status < 0:
         settle(status, _bitwise_left_shift_in_place, input._h, other_h, other_v)
     return input
@@ -95,7 +95,7 @@ def bitwise_not(input: Tensor) -> Tensor:
     try:
         status = _bitwise_not(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_not, locals(), error) from None
+        return misuse(bitwise_not, locals(), error)
     return own(status if status > 0 else settle(status, _bitwise_not, input._h))
 
 _bitwise_not_in_place = _core.bind_BitwiseNotInPlace
@@ -106,7 +106,7 @@ def bitwise_not_(input: Tensor) -> Tensor:
     try:
         status = _bitwise_not_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_not_, locals(), error) from None
+        return misuse(bitwise_not_, locals(), error)
     if status < 0:
         settle(status, _bitwise_not_in_place, input._h)
     return input
@@ -124,7 +124,7 @@ def bitwise_or(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_or(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_or, locals(), error) from None
+        return misuse(bitwise_or, locals(), error)
     return own(status if status > 0 else settle(status, _bitwise_or, input._h, other_h, other_v))
 
 _bitwise_or_in_place = _core.bind_BitwiseOrInPlace
@@ -140,7 +140,7 @@ def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_or_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_or_, locals(), error) from None
+        return misuse(bitwise_or_, locals(), error)
     if status < 0:
         settle(status, _bitwise_or_in_place, input._h, other_h, other_v)
     return input
@@ -158,7 +158,7 @@ def bitwise_right_shift(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_right_shift(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_right_shift, locals(), error) from None
+        return misuse(bitwise_right_shift, locals(), error)
     return own(status if status > 0 else settle(status, _bitwise_right_shift, input._h, other_h, other_v))
 
 _bitwise_right_shift_in_place = _core.bind_BitwiseRightShiftInPlace
@@ -174,7 +174,7 @@ def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_right_shift_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_right_shift_, locals(), error) from None
+        return misuse(bitwise_right_shift_, locals(), error)
     if status < 0:
         settle(status, _bitwise_right_shift_in_place, input._h, other_h, other_v)
     return input
@@ -192,7 +192,7 @@ def bitwise_xor(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_xor(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_xor, locals(), error) from None
+        return misuse(bitwise_xor, locals(), error)
     return own(status if status > 0 else settle(status, _bitwise_xor, input._h, other_h, other_v))
 
 _bitwise_xor_in_place = _core.bind_BitwiseXorInPlace
@@ -208,7 +208,7 @@ def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_xor_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bitwise_xor_, locals(), error) from None
+        return misuse(bitwise_xor_, locals(), error)
     if status < 0:
         settle(status, _bitwise_xor_in_place, input._h, other_h, other_v)
     return input
@@ -226,7 +226,7 @@ def logical_and(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_and(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_and, locals(), error) from None
+        return misuse(logical_and, locals(), error)
     return own(status if status > 0 else settle(status, _logical_and, input._h, other_h, other_v))
 
 _logical_and_in_place = _core.bind_LogicalAndInPlace
@@ -242,7 +242,7 @@ def logical_and_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_and_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_and_, locals(), error) from None
+        return misuse(logical_and_, locals(), error)
     if status < 0:
         settle(status, _logical_and_in_place, input._h, other_h, other_v)
     return input
@@ -255,7 +255,7 @@ def logical_not(input: Tensor) -> Tensor:
     try:
         status = _logical_not(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_not, locals(), error) from None
+        return misuse(logical_not, locals(), error)
     return own(status if status > 0 else settle(status, _logical_not, input._h))
 
 _logical_not_in_place = _core.bind_LogicalNotInPlace
@@ -266,7 +266,7 @@ def logical_not_(input: Tensor) -> Tensor:
     try:
         status = _logical_not_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_not_, locals(), error) from None
+        return misuse(logical_not_, locals(), error)
     if status < 0:
         settle(status, _logical_not_in_place, input._h)
     return input
@@ -284,7 +284,7 @@ def logical_or(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_or(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_or, locals(), error) from None
+        return misuse(logical_or, locals(), error)
     return own(status if status > 0 else settle(status, _logical_or, input._h, other_h, other_v))
 
 _logical_or_in_place = _core.bind_LogicalOrInPlace
@@ -300,7 +300,7 @@ def logical_or_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_or_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_or_, locals(), error) from None
+        return misuse(logical_or_, locals(), error)
     if status < 0:
         settle(status, _logical_or_in_place, input._h, other_h, other_v)
     return input
@@ -318,7 +318,7 @@ def logical_xor(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_xor(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_xor, locals(), error) from None
+        return misuse(logical_xor, locals(), error)
     return own(status if status > 0 else settle(status, _logical_xor, input._h, other_h, other_v))
 
 _logical_xor_in_place = _core.bind_LogicalXorInPlace
@@ -334,7 +334,7 @@ def logical_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_xor_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logical_xor_, locals(), error) from None
+        return misuse(logical_xor_, locals(), error)
     if status < 0:
         settle(status, _logical_xor_in_place, input._h, other_h, other_v)
     return input

@@ -34,7 +34,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor | Number, weight: Tensor 
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _binary_cross_entropy(input._h, target_h, target_v, 0 if weight is None else weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(binary_cross_entropy, locals(), error) from None
+        return misuse(binary_cross_entropy, locals(), error)
     return own(status if status > 0 else settle(status, _binary_cross_entropy, input._h, target_h, target_v, 0 if weight is None else weight._h, reduction))
 
 _binary_cross_entropy_with_logits = _core.bind_BinaryCrossEntropyWithLogits
@@ -53,7 +53,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor | Number, wei
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _binary_cross_entropy_with_logits(input._h, target_h, target_v, 0 if weight is None else weight._h, 0 if pos_weight is None else pos_weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(binary_cross_entropy_with_logits, locals(), error) from None
+        return misuse(binary_cross_entropy_with_logits, locals(), error)
     return own(status if status > 0 else settle(status, _binary_cross_entropy_with_logits, input._h, target_h, target_v, 0 if weight is None else weight._h, 0 if pos_weight is None else pos_weight._h, reduction))
 
 _cosine_embedding_loss = _core.bind_CosineEmbeddingLoss
@@ -74,7 +74,7 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor | Number, target: Tenso
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _cosine_embedding_loss(input1._h, input2_h, input2_v, target_h, target_v, margin, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cosine_embedding_loss, locals(), error) from None
+        return misuse(cosine_embedding_loss, locals(), error)
     return own(status if status > 0 else settle(status, _cosine_embedding_loss, input1._h, input2_h, input2_v, target_h, target_v, margin, reduction))
 
 _cross_entropy = _core.bind_CrossEntropy
@@ -94,7 +94,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, i
     try:
         status = _cross_entropy(input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction, label_smoothing)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cross_entropy, locals(), error) from None
+        return misuse(cross_entropy, locals(), error)
     return own(status if status > 0 else settle(status, _cross_entropy, input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction, label_smoothing))
 
 _ctc_loss = _core.bind_CtcLoss
@@ -118,7 +118,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: int | Sequence[i
         target_lengths_list = int_list(target_lengths)
         status = _ctc_loss(log_probs._h, targets._h, input_lengths_list.buffer_info()[0], len(input_lengths_list), target_lengths_list.buffer_info()[0], len(target_lengths_list), blank, reduction, zero_infinity)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ctc_loss, locals(), error) from None
+        return misuse(ctc_loss, locals(), error)
     return own(status if status > 0 else settle(status, _ctc_loss, log_probs._h, targets._h, input_lengths_list.buffer_info()[0], len(input_lengths_list), target_lengths_list.buffer_info()[0], len(target_lengths_list), blank, reduction, zero_infinity))
 
 _gaussian_nll_loss = _core.bind_GaussianNllLoss
@@ -139,7 +139,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor | Number, var: Tensor | Numb
         var_h, var_v = (var._h, 0.0) if isinstance(var, TensorBase) else number(var)
         status = _gaussian_nll_loss(input._h, target_h, target_v, var_h, var_v, full, eps, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gaussian_nll_loss, locals(), error) from None
+        return misuse(gaussian_nll_loss, locals(), error)
     return own(status if status > 0 else settle(status, _gaussian_nll_loss, input._h, target_h, target_v, var_h, var_v, full, eps, reduction))
 
 _hinge_embedding_loss = _core.bind_HingeEmbeddingLoss
@@ -157,7 +157,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor | Number, margin: float =
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _hinge_embedding_loss(input._h, target_h, target_v, margin, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hinge_embedding_loss, locals(), error) from None
+        return misuse(hinge_embedding_loss, locals(), error)
     return own(status if status > 0 else settle(status, _hinge_embedding_loss, input._h, target_h, target_v, margin, reduction))
 
 _huber_loss = _core.bind_HuberLoss
@@ -175,7 +175,7 @@ def huber_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean", 
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _huber_loss(input._h, target_h, target_v, reduction, delta)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(huber_loss, locals(), error) from None
+        return misuse(huber_loss, locals(), error)
     return own(status if status > 0 else settle(status, _huber_loss, input._h, target_h, target_v, reduction, delta))
 
 _kl_div = _core.bind_KlDiv
@@ -193,7 +193,7 @@ def kl_div(input: Tensor, target: Tensor | Number, reduction: str = "mean", log_
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _kl_div(input._h, target_h, target_v, reduction, log_target)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(kl_div, locals(), error) from None
+        return misuse(kl_div, locals(), error)
     return own(status if status > 0 else settle(status, _kl_div, input._h, target_h, target_v, reduction, log_target))
 
 _l1_loss = _core.bind_L1Loss
@@ -210,7 +210,7 @@ def l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> 
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _l1_loss(input._h, target_h, target_v, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(l1_loss, locals(), error) from None
+        return misuse(l1_loss, locals(), error)
     return own(status if status > 0 else settle(status, _l1_loss, input._h, target_h, target_v, reduction))
 
 _margin_ranking_loss = _core.bind_MarginRankingLoss
@@ -231,7 +231,7 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor | Number, target: Tensor 
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _margin_ranking_loss(input1._h, input2_h, input2_v, target_h, target_v, margin, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(margin_ranking_loss, locals(), error) from None
+        return misuse(margin_ranking_loss, locals(), error)
     return own(status if status > 0 else settle(status, _margin_ranking_loss, input1._h, input2_h, input2_v, target_h, target_v, margin, reduction))
 
 _mse_loss = _core.bind_MseLoss
@@ -248,7 +248,7 @@ def mse_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") ->
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _mse_loss(input._h, target_h, target_v, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mse_loss, locals(), error) from None
+        return misuse(mse_loss, locals(), error)
     return own(status if status > 0 else settle(status, _mse_loss, input._h, target_h, target_v, reduction))
 
 _multi_margin_loss = _core.bind_MultiMarginLoss
@@ -268,7 +268,7 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float |
     try:
         status = _multi_margin_loss(input._h, target._h, p, 0 if margin is None else margin, margin is not None, 0 if weight is None else weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(multi_margin_loss, locals(), error) from None
+        return misuse(multi_margin_loss, locals(), error)
     return own(status if status > 0 else settle(status, _multi_margin_loss, input._h, target._h, p, 0 if margin is None else margin, margin is not None, 0 if weight is None else weight._h, reduction))
 
 _multilabel_margin_loss = _core.bind_MultilabelMarginLoss
@@ -285,7 +285,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     try:
         status = _multilabel_margin_loss(input._h, target._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(multilabel_margin_loss, locals(), error) from None
+        return misuse(multilabel_margin_loss, locals(), error)
     return own(status if status > 0 else settle(status, _multilabel_margin_loss, input._h, target._h, reduction))
 
 _multilabel_soft_margin_loss = _core.bind_MultilabelSoftMarginLoss
@@ -302,7 +302,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
     try:
         status = _multilabel_soft_margin_loss(input._h, target._h, 0 if weight is None else weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(multilabel_soft_margin_loss, locals(), error) from None
+        return misuse(multilabel_soft_margin_loss, locals(), error)
     return own(status if status > 0 else settle(status, _multilabel_soft_margin_loss, input._h, target._h, 0 if weight is None else weight._h, reduction))
 
 _nll_loss = _core.bind_NllLoss
@@ -321,7 +321,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore
     try:
         status = _nll_loss(input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nll_loss, locals(), error) from None
+        return misuse(nll_loss, locals(), error)
     return own(status if status > 0 else settle(status, _nll_loss, input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction))
 
 _poisson_nll_loss = _core.bind_PoissonNllLoss
@@ -341,7 +341,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False,
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _poisson_nll_loss(input._h, target_h, target_v, rate, full, eps, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(poisson_nll_loss, locals(), error) from None
+        return misuse(poisson_nll_loss, locals(), error)
     return own(status if status > 0 else settle(status, _poisson_nll_loss, input._h, target_h, target_v, rate, full, eps, reduction))
 
 _smooth_l1_loss = _core.bind_SmoothL1Loss
@@ -359,7 +359,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mea
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _smooth_l1_loss(input._h, target_h, target_v, reduction, beta)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(smooth_l1_loss, locals(), error) from None
+        return misuse(smooth_l1_loss, locals(), error)
     return own(status if status > 0 else settle(status, _smooth_l1_loss, input._h, target_h, target_v, reduction, beta))
 
 _soft_margin_loss = _core.bind_SoftMarginLoss
@@ -376,7 +376,7 @@ def soft_margin_loss(input: Tensor, target: Tensor | Number, reduction: str = "m
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _soft_margin_loss(input._h, target_h, target_v, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(soft_margin_loss, locals(), error) from None
+        return misuse(soft_margin_loss, locals(), error)
     return own(status if status > 0 else settle(status, _soft_margin_loss, input._h, target_h, target_v, reduction))
 
 _triplet_margin_loss = _core.bind_TripletMarginLoss
@@ -400,5 +400,5 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor | Number, negative: Ten
         negative_h, negative_v = (negative._h, 0.0) if isinstance(negative, TensorBase) else number(negative)
         status = _triplet_margin_loss(anchor._h, positive_h, positive_v, negative_h, negative_v, 0 if margin is None else margin, margin is not None, 0 if p is None else p, p is not None, 0 if eps is None else eps, eps is not None, swap, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(triplet_margin_loss, locals(), error) from None
+        return misuse(triplet_margin_loss, locals(), error)
     return own(status if status > 0 else settle(status, _triplet_margin_loss, anchor._h, positive_h, positive_v, negative_h, negative_v, 0 if margin is None else margin, margin is not None, 0 if p is None else p, p is not None, 0 if eps is None else eps, eps is not None, swap, reduction))

@@ -34,7 +34,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alp
     try:
         status = _addbmm(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addbmm, locals(), error) from None
+        return misuse(addbmm, locals(), error)
     return own(status if status > 0 else settle(status, _addbmm, input._h, batch1._h, batch2._h, beta, alpha))
 
 _addbmm_in_place = _core.bind_AddbmmInPlace
@@ -52,7 +52,7 @@ def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
     try:
         status = _addbmm_in_place(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addbmm_, locals(), error) from None
+        return misuse(addbmm_, locals(), error)
     if status < 0:
         settle(status, _addbmm_in_place, input._h, batch1._h, batch2._h, beta, alpha)
     return input
@@ -72,7 +72,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: f
     try:
         status = _addmm(input._h, mat1._h, mat2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addmm, locals(), error) from None
+        return misuse(addmm, locals(), error)
     return own(status if status > 0 else settle(status, _addmm, input._h, mat1._h, mat2._h, beta, alpha))
 
 _addmm_in_place = _core.bind_AddmmInPlace
@@ -90,7 +90,7 @@ def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: 
     try:
         status = _addmm_in_place(input._h, mat1._h, mat2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addmm_, locals(), error) from None
+        return misuse(addmm_, locals(), error)
     if status < 0:
         settle(status, _addmm_in_place, input._h, mat1._h, mat2._h, beta, alpha)
     return input
@@ -110,7 +110,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: flo
     try:
         status = _addmv(input._h, mat._h, vec._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addmv, locals(), error) from None
+        return misuse(addmv, locals(), error)
     return own(status if status > 0 else settle(status, _addmv, input._h, mat._h, vec._h, beta, alpha))
 
 _addmv_in_place = _core.bind_AddmvInPlace
@@ -128,7 +128,7 @@ def addmv_(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: fl
     try:
         status = _addmv_in_place(input._h, mat._h, vec._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addmv_, locals(), error) from None
+        return misuse(addmv_, locals(), error)
     if status < 0:
         settle(status, _addmv_in_place, input._h, mat._h, vec._h, beta, alpha)
     return input
@@ -148,7 +148,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: fl
     try:
         status = _addr(input._h, vec1._h, vec2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addr, locals(), error) from None
+        return misuse(addr, locals(), error)
     return own(status if status > 0 else settle(status, _addr, input._h, vec1._h, vec2._h, beta, alpha))
 
 _addr_in_place = _core.bind_AddrInPlace
@@ -166,7 +166,7 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: f
     try:
         status = _addr_in_place(input._h, vec1._h, vec2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(addr_, locals(), error) from None
+        return misuse(addr_, locals(), error)
     if status < 0:
         settle(status, _addr_in_place, input._h, vec1._h, vec2._h, beta, alpha)
     return input
@@ -186,7 +186,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
     try:
         status = _baddbmm(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(baddbmm, locals(), error) from None
+        return misuse(baddbmm, locals(), error)
     return own(status if status > 0 else settle(status, _baddbmm, input._h, batch1._h, batch2._h, beta, alpha))
 
 _baddbmm_in_place = _core.bind_BaddbmmInPlace
@@ -204,7 +204,7 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, a
     try:
         status = _baddbmm_in_place(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(baddbmm_, locals(), error) from None
+        return misuse(baddbmm_, locals(), error)
     if status < 0:
         settle(status, _baddbmm_in_place, input._h, batch1._h, batch2._h, beta, alpha)
     return input
@@ -224,7 +224,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     try:
         status = _bilinear(input1._h, input2._h, weight._h, 0 if bias is None else bias._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bilinear, locals(), error) from None
+        return misuse(bilinear, locals(), error)
     return own(status if status > 0 else settle(status, _bilinear, input1._h, input2._h, weight._h, 0 if bias is None else bias._h))
 
 _bmm = _core.bind_Bmm
@@ -239,7 +239,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     try:
         status = _bmm(input._h, mat2._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bmm, locals(), error) from None
+        return misuse(bmm, locals(), error)
     return own(status if status > 0 else settle(status, _bmm, input._h, mat2._h))
 
 _chain_matmul = _core.bind_ChainMatmul
@@ -255,7 +255,7 @@ def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
         matrices_list = handles(matrices)
         status = _chain_matmul(matrices_list.buffer_info()[0], len(matrices_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(chain_matmul, locals(), error) from None
+        return misuse(chain_matmul, locals(), error)
     return own(status if status > 0 else settle(status, _chain_matmul, matrices_list.buffer_info()[0], len(matrices_list)))
 
 _dot = _core.bind_Dot
@@ -270,7 +270,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     try:
         status = _dot(input._h, tensor._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dot, locals(), error) from None
+        return misuse(dot, locals(), error)
     return own(status if status > 0 else settle(status, _dot, input._h, tensor._h))
 
 _einsum = _core.bind_Einsum
@@ -288,7 +288,7 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
         operands_list = handles(operands)
         status = _einsum(equation, operands_list.buffer_info()[0], len(operands_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(einsum, locals(), error) from None
+        return misuse(einsum, locals(), error)
     return own(status if status > 0 else settle(status, _einsum, equation, operands_list.buffer_info()[0], len(operands_list)))
 
 _inner = _core.bind_Inner
@@ -303,7 +303,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _inner(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(inner, locals(), error) from None
+        return misuse(inner, locals(), error)
     return own(status if status > 0 else settle(status, _inner, input._h, other._h))
 
 _kron = _core.bind_Kron
@@ -318,7 +318,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _kron(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(kron, locals(), error) from None
+        return misuse(kron, locals(), error)
     return own(status if status > 0 else settle(status, _kron, input._h, other._h))
 
 _linear = _core.bind_Linear
@@ -334,7 +334,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     try:
         status = _linear(input._h, weight._h, 0 if bias is None else bias._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(linear, locals(), error) from None
+        return misuse(linear, locals(), error)
     return own(status if status > 0 else settle(status, _linear, input._h, weight._h, 0 if bias is None else bias._h))
 
 _matmul = _core.bind_Matmul
@@ -350,7 +350,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _matmul(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(matmul, locals(), error) from None
+        return misuse(matmul, locals(), error)
     return own(status if status > 0 else settle(status, _matmul, input._h, other._h))
 
 _matrix_power = _core.bind_MatrixPower
@@ -365,7 +365,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     try:
         status = _matrix_power(input._h, n)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(matrix_power, locals(), error) from None
+        return misuse(matrix_power, locals(), error)
     return own(status if status > 0 else settle(status, _matrix_power, input._h, n))
 
 _mm = _core.bind_Mm
@@ -380,7 +380,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     try:
         status = _mm(input._h, mat2._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mm, locals(), error) from None
+        return misuse(mm, locals(), error)
     return own(status if status > 0 else settle(status, _mm, input._h, mat2._h))
 
 _multi_dot = _core.bind_MultiDot
@@ -396,7 +396,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
         tensors_list = handles(tensors)
         status = _multi_dot(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(multi_dot, locals(), error) from None
+        return misuse(multi_dot, locals(), error)
     return own(status if status > 0 else settle(status, _multi_dot, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _mv = _core.bind_Mv
@@ -411,7 +411,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     try:
         status = _mv(input._h, vec._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mv, locals(), error) from None
+        return misuse(mv, locals(), error)
     return own(status if status > 0 else settle(status, _mv, input._h, vec._h))
 
 _outer = _core.bind_Outer
@@ -426,7 +426,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     try:
         status = _outer(input._h, vec2._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(outer, locals(), error) from None
+        return misuse(outer, locals(), error)
     return own(status if status > 0 else settle(status, _outer, input._h, vec2._h))
 
 _tensordot = _core.bind_Tensordot
@@ -445,7 +445,7 @@ def tensordot(input: Tensor, other: Tensor, dims_self: int | Sequence[int], dims
         dims_other_list = int_list(dims_other)
         status = _tensordot(input._h, other._h, dims_self_list.buffer_info()[0], len(dims_self_list), dims_other_list.buffer_info()[0], len(dims_other_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tensordot, locals(), error) from None
+        return misuse(tensordot, locals(), error)
     return own(status if status > 0 else settle(status, _tensordot, input._h, other._h, dims_self_list.buffer_info()[0], len(dims_self_list), dims_other_list.buffer_info()[0], len(dims_other_list)))
 
 _vdot = _core.bind_Vdot
@@ -461,5 +461,5 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _vdot(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(vdot, locals(), error) from None
+        return misuse(vdot, locals(), error)
     return own(status if status > 0 else settle(status, _vdot, input._h, other._h))

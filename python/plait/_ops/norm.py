@@ -38,7 +38,7 @@ def batch_norm(input: Tensor, running_mean: Tensor | None = None, running_var: T
     try:
         status = _batch_norm(input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, training, momentum, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(batch_norm, locals(), error) from None
+        return misuse(batch_norm, locals(), error)
     return own(status if status > 0 else settle(status, _batch_norm, input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, training, momentum, eps))
 
 _group_norm = _core.bind_GroupNorm
@@ -57,7 +57,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     try:
         status = _group_norm(input._h, num_groups, 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(group_norm, locals(), error) from None
+        return misuse(group_norm, locals(), error)
     return own(status if status > 0 else settle(status, _group_norm, input._h, num_groups, 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps))
 
 _instance_norm = _core.bind_InstanceNorm
@@ -78,7 +78,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
     try:
         status = _instance_norm(input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, use_input_stats, momentum, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(instance_norm, locals(), error) from None
+        return misuse(instance_norm, locals(), error)
     return own(status if status > 0 else settle(status, _instance_norm, input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, use_input_stats, momentum, eps))
 
 _layer_norm = _core.bind_LayerNorm
@@ -97,7 +97,7 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
         normalized_shape_list = int_list(normalized_shape)
         status = _layer_norm(input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(layer_norm, locals(), error) from None
+        return misuse(layer_norm, locals(), error)
     return own(status if status > 0 else settle(status, _layer_norm, input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps))
 
 _local_response_norm = _core.bind_LocalResponseNorm
@@ -115,7 +115,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     try:
         status = _local_response_norm(input._h, size, alpha, beta, k)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(local_response_norm, locals(), error) from None
+        return misuse(local_response_norm, locals(), error)
     return own(status if status > 0 else settle(status, _local_response_norm, input._h, size, alpha, beta, k))
 
 _normalize = _core.bind_Normalize
@@ -132,7 +132,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
     try:
         status = _normalize(input._h, p, dim, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(normalize, locals(), error) from None
+        return misuse(normalize, locals(), error)
     return own(status if status > 0 else settle(status, _normalize, input._h, p, dim, eps))
 
 _renorm = _core.bind_Renorm
@@ -150,7 +150,7 @@ def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor
     try:
         status = _renorm(input._h, p, dim, maxnorm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(renorm, locals(), error) from None
+        return misuse(renorm, locals(), error)
     return own(status if status > 0 else settle(status, _renorm, input._h, p, dim, maxnorm))
 
 _renorm_in_place = _core.bind_RenormInPlace
@@ -167,7 +167,7 @@ def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tenso
     try:
         status = _renorm_in_place(input._h, p, dim, maxnorm)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(renorm_, locals(), error) from None
+        return misuse(renorm_, locals(), error)
     if status < 0:
         settle(status, _renorm_in_place, input._h, p, dim, maxnorm)
     return input
@@ -187,5 +187,5 @@ def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tenso
         normalized_shape_list = int_list(normalized_shape)
         status = _rms_norm(input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rms_norm, locals(), error) from None
+        return misuse(rms_norm, locals(), error)
     return own(status if status > 0 else settle(status, _rms_norm, input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, eps))

@@ -34,5 +34,5 @@ def pad(input: Tensor, pad: int | Sequence[int], mode: str = "constant", value: 
         pad_list = int_list(pad)
         status = _pad(input._h, pad_list.buffer_info()[0], len(pad_list), mode, value)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(globals()["pad"], locals(), error) from None
+        return misuse(globals()["pad"], locals(), error)
     return own(status if status > 0 else settle(status, _pad, input._h, pad_list.buffer_info()[0], len(pad_list), mode, value))

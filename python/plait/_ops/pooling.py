@@ -33,7 +33,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool1d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_avg_pool1d, locals(), error) from None
+        return misuse(adaptive_avg_pool1d, locals(), error)
     return own(status if status > 0 else settle(status, _adaptive_avg_pool1d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_avg_pool2d = _core.bind_AdaptiveAvgPool2d
@@ -49,7 +49,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool2d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_avg_pool2d, locals(), error) from None
+        return misuse(adaptive_avg_pool2d, locals(), error)
     return own(status if status > 0 else settle(status, _adaptive_avg_pool2d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_avg_pool3d = _core.bind_AdaptiveAvgPool3d
@@ -65,7 +65,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool3d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_avg_pool3d, locals(), error) from None
+        return misuse(adaptive_avg_pool3d, locals(), error)
     return own(status if status > 0 else settle(status, _adaptive_avg_pool3d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool1d = _core.bind_AdaptiveMaxPool1d
@@ -81,7 +81,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool1d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_max_pool1d, locals(), error) from None
+        return misuse(adaptive_max_pool1d, locals(), error)
     return own(status if status > 0 else settle(status, _adaptive_max_pool1d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool1d_with_indices = _core.bind_AdaptiveMaxPool1dWithIndices
@@ -99,7 +99,7 @@ def adaptive_max_pool1d_with_indices(input: Tensor, output_size: int | Sequence[
         out_ = array("q", (0, 0))
         status = _adaptive_max_pool1d_with_indices(input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_max_pool1d_with_indices, locals(), error) from None
+        return misuse(adaptive_max_pool1d_with_indices, locals(), error)
     if status < 0:
         settle(status, _adaptive_max_pool1d_with_indices, input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -117,7 +117,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool2d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_max_pool2d, locals(), error) from None
+        return misuse(adaptive_max_pool2d, locals(), error)
     return own(status if status > 0 else settle(status, _adaptive_max_pool2d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool2d_with_indices = _core.bind_AdaptiveMaxPool2dWithIndices
@@ -135,7 +135,7 @@ def adaptive_max_pool2d_with_indices(input: Tensor, output_size: int | Sequence[
         out_ = array("q", (0, 0))
         status = _adaptive_max_pool2d_with_indices(input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_max_pool2d_with_indices, locals(), error) from None
+        return misuse(adaptive_max_pool2d_with_indices, locals(), error)
     if status < 0:
         settle(status, _adaptive_max_pool2d_with_indices, input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -153,7 +153,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool3d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_max_pool3d, locals(), error) from None
+        return misuse(adaptive_max_pool3d, locals(), error)
     return own(status if status > 0 else settle(status, _adaptive_max_pool3d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool3d_with_indices = _core.bind_AdaptiveMaxPool3dWithIndices
@@ -171,7 +171,7 @@ def adaptive_max_pool3d_with_indices(input: Tensor, output_size: int | Sequence[
         out_ = array("q", (0, 0))
         status = _adaptive_max_pool3d_with_indices(input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(adaptive_max_pool3d_with_indices, locals(), error) from None
+        return misuse(adaptive_max_pool3d_with_indices, locals(), error)
     if status < 0:
         settle(status, _adaptive_max_pool3d_with_indices, input._h, output_size_list.buffer_info()[0], len(output_size_list), out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -196,7 +196,7 @@ def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         padding_list = int_list(padding)
         status = _avg_pool1d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(avg_pool1d, locals(), error) from None
+        return misuse(avg_pool1d, locals(), error)
     return own(status if status > 0 else settle(status, _avg_pool1d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))
 
 _avg_pool2d = _core.bind_AvgPool2d
@@ -219,7 +219,7 @@ def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         padding_list = int_list(padding)
         status = _avg_pool2d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(avg_pool2d, locals(), error) from None
+        return misuse(avg_pool2d, locals(), error)
     return own(status if status > 0 else settle(status, _avg_pool2d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))
 
 _avg_pool3d = _core.bind_AvgPool3d
@@ -242,7 +242,7 @@ def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         padding_list = int_list(padding)
         status = _avg_pool3d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(avg_pool3d, locals(), error) from None
+        return misuse(avg_pool3d, locals(), error)
     return own(status if status > 0 else settle(status, _avg_pool3d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))
 
 _lp_pool1d = _core.bind_LpPool1d
@@ -262,7 +262,7 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride_list = None if stride is None else int_list(stride)
         status = _lp_pool1d(input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lp_pool1d, locals(), error) from None
+        return misuse(lp_pool1d, locals(), error)
     return own(status if status > 0 else settle(status, _lp_pool1d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))
 
 _lp_pool2d = _core.bind_LpPool2d
@@ -282,7 +282,7 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride_list = None if stride is None else int_list(stride)
         status = _lp_pool2d(input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lp_pool2d, locals(), error) from None
+        return misuse(lp_pool2d, locals(), error)
     return own(status if status > 0 else settle(status, _lp_pool2d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))
 
 _lp_pool3d = _core.bind_LpPool3d
@@ -302,7 +302,7 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride_list = None if stride is None else int_list(stride)
         status = _lp_pool3d(input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lp_pool3d, locals(), error) from None
+        return misuse(lp_pool3d, locals(), error)
     return own(status if status > 0 else settle(status, _lp_pool3d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))
 
 _max_pool1d = _core.bind_MaxPool1d
@@ -325,7 +325,7 @@ def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation_list = int_list(dilation)
         status = _max_pool1d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_pool1d, locals(), error) from None
+        return misuse(max_pool1d, locals(), error)
     return own(status if status > 0 else settle(status, _max_pool1d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool1d_with_indices = _core.bind_MaxPool1dWithIndices
@@ -350,7 +350,7 @@ def max_pool1d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         out_ = array("q", (0, 0))
         status = _max_pool1d_with_indices(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_pool1d_with_indices, locals(), error) from None
+        return misuse(max_pool1d_with_indices, locals(), error)
     if status < 0:
         settle(status, _max_pool1d_with_indices, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -375,7 +375,7 @@ def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation_list = int_list(dilation)
         status = _max_pool2d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_pool2d, locals(), error) from None
+        return misuse(max_pool2d, locals(), error)
     return own(status if status > 0 else settle(status, _max_pool2d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool2d_with_indices = _core.bind_MaxPool2dWithIndices
@@ -400,7 +400,7 @@ def max_pool2d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         out_ = array("q", (0, 0))
         status = _max_pool2d_with_indices(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_pool2d_with_indices, locals(), error) from None
+        return misuse(max_pool2d_with_indices, locals(), error)
     if status < 0:
         settle(status, _max_pool2d_with_indices, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -425,7 +425,7 @@ def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation_list = int_list(dilation)
         status = _max_pool3d(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_pool3d, locals(), error) from None
+        return misuse(max_pool3d, locals(), error)
     return own(status if status > 0 else settle(status, _max_pool3d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool3d_with_indices = _core.bind_MaxPool3dWithIndices
@@ -450,7 +450,7 @@ def max_pool3d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         out_ = array("q", (0, 0))
         status = _max_pool3d_with_indices(input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_pool3d_with_indices, locals(), error) from None
+        return misuse(max_pool3d_with_indices, locals(), error)
     if status < 0:
         settle(status, _max_pool3d_with_indices, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -475,7 +475,7 @@ def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         output_size_list = None if output_size is None else int_list(output_size)
         status = _max_unpool1d(input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_unpool1d, locals(), error) from None
+        return misuse(max_unpool1d, locals(), error)
     return own(status if status > 0 else settle(status, _max_unpool1d, input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list)))
 
 _max_unpool2d = _core.bind_MaxUnpool2d
@@ -498,7 +498,7 @@ def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         output_size_list = None if output_size is None else int_list(output_size)
         status = _max_unpool2d(input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_unpool2d, locals(), error) from None
+        return misuse(max_unpool2d, locals(), error)
     return own(status if status > 0 else settle(status, _max_unpool2d, input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list)))
 
 _max_unpool3d = _core.bind_MaxUnpool3d
@@ -521,5 +521,5 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         output_size_list = None if output_size is None else int_list(output_size)
         status = _max_unpool3d(input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max_unpool3d, locals(), error) from None
+        return misuse(max_unpool3d, locals(), error)
     return own(status if status > 0 else settle(status, _max_unpool3d, input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list)))

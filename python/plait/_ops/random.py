@@ -36,7 +36,7 @@ def bernoulli(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
     try:
         status = _bernoulli(input._h, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bernoulli, locals(), error) from None
+        return misuse(bernoulli, locals(), error)
     return own(status if status > 0 else settle(status, _bernoulli, input._h, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _bernoulli_in_place = _core.bind_BernoulliInPlace
@@ -53,7 +53,7 @@ def bernoulli_(input: Tensor, p: Tensor | Number, *, generator: Generator | None
         p_h, p_v = (p._h, 0.0) if isinstance(p, TensorBase) else number(p)
         status = _bernoulli_in_place(input._h, p_h, p_v, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bernoulli_, locals(), error) from None
+        return misuse(bernoulli_, locals(), error)
     if status < 0:
         settle(status, _bernoulli_in_place, input._h, p_h, p_v, generator_handle(generator))
     return input
@@ -72,7 +72,7 @@ def cauchy_(input: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator
     try:
         status = _cauchy_in_place(input._h, median, sigma, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cauchy_, locals(), error) from None
+        return misuse(cauchy_, locals(), error)
     if status < 0:
         settle(status, _cauchy_in_place, input._h, median, sigma, generator_handle(generator))
     return input
@@ -90,7 +90,7 @@ def exponential_(input: Tensor, lambd: float = 1.0, *, generator: Generator | No
     try:
         status = _exponential_in_place(input._h, lambd, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(exponential_, locals(), error) from None
+        return misuse(exponential_, locals(), error)
     if status < 0:
         settle(status, _exponential_in_place, input._h, lambd, generator_handle(generator))
     return input
@@ -108,7 +108,7 @@ def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -
     try:
         status = _geometric_in_place(input._h, p, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(geometric_, locals(), error) from None
+        return misuse(geometric_, locals(), error)
     if status < 0:
         settle(status, _geometric_in_place, input._h, p, generator_handle(generator))
     return input
@@ -127,7 +127,7 @@ def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator
     try:
         status = _log_normal_in_place(input._h, mean, std, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log_normal_, locals(), error) from None
+        return misuse(log_normal_, locals(), error)
     if status < 0:
         settle(status, _log_normal_in_place, input._h, mean, std, generator_handle(generator))
     return input
@@ -149,7 +149,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, d
     try:
         status = _multinomial(input._h, num_samples, replacement, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(multinomial, locals(), error) from None
+        return misuse(multinomial, locals(), error)
     return own(status if status > 0 else settle(status, _multinomial, input._h, num_samples, replacement, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _normal_in_place = _core.bind_NormalInPlace
@@ -166,7 +166,7 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Ge
     try:
         status = _normal_in_place(input._h, mean, std, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(normal_, locals(), error) from None
+        return misuse(normal_, locals(), error)
     if status < 0:
         settle(status, _normal_in_place, input._h, mean, std, generator_handle(generator))
     return input
@@ -187,7 +187,7 @@ def rand(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None,
         size_list = int_list((size, *more) if more else size)
         status = _rand(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rand, locals(), error) from None
+        return misuse(rand, locals(), error)
     return own(status if status > 0 else settle(status, _rand, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _rand_like = _core.bind_RandLike
@@ -205,7 +205,7 @@ def rand_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
     try:
         status = _rand_like(input._h, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rand_like, locals(), error) from None
+        return misuse(rand_like, locals(), error)
     return own(status if status > 0 else settle(status, _rand_like, input._h, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _randint = _core.bind_Randint
@@ -226,7 +226,7 @@ def randint(low: int = 0, *, high: int, size: int | Sequence[int], dtype: DType 
         size_list = int_list(size)
         status = _randint(low, high, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(randint, locals(), error) from None
+        return misuse(randint, locals(), error)
     return own(status if status > 0 else settle(status, _randint, low, high, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _randint_like = _core.bind_RandintLike
@@ -246,7 +246,7 @@ def randint_like(input: Tensor, low: int = 0, *, high: int, dtype: DType | None 
     try:
         status = _randint_like(input._h, low, high, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(randint_like, locals(), error) from None
+        return misuse(randint_like, locals(), error)
     return own(status if status > 0 else settle(status, _randint_like, input._h, low, high, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _randn = _core.bind_Randn
@@ -265,7 +265,7 @@ def randn(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
         size_list = int_list((size, *more) if more else size)
         status = _randn(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(randn, locals(), error) from None
+        return misuse(randn, locals(), error)
     return own(status if status > 0 else settle(status, _randn, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _randn_like = _core.bind_RandnLike
@@ -283,7 +283,7 @@ def randn_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike 
     try:
         status = _randn_like(input._h, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(randn_like, locals(), error) from None
+        return misuse(randn_like, locals(), error)
     return own(status if status > 0 else settle(status, _randn_like, input._h, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _random_in_place = _core.bind_RandomInPlace
@@ -300,7 +300,7 @@ def random_(input: Tensor, from_: int = 0, *, to: int, generator: Generator | No
     try:
         status = _random_in_place(input._h, from_, to, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(random_, locals(), error) from None
+        return misuse(random_, locals(), error)
     if status < 0:
         settle(status, _random_in_place, input._h, from_, to, generator_handle(generator))
     return input
@@ -320,7 +320,7 @@ def randperm(n: int, *, dtype: DType | None = None, device: DeviceLike | None = 
     try:
         status = _randperm(n, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(randperm, locals(), error) from None
+        return misuse(randperm, locals(), error)
     return own(status if status > 0 else settle(status, _randperm, n, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _trunc_normal_in_place = _core.bind_TruncNormalInPlace
@@ -339,7 +339,7 @@ def trunc_normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, a: float =
     try:
         status = _trunc_normal_in_place(input._h, mean, std, a, b, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trunc_normal_, locals(), error) from None
+        return misuse(trunc_normal_, locals(), error)
     if status < 0:
         settle(status, _trunc_normal_in_place, input._h, mean, std, a, b, generator_handle(generator))
     return input
@@ -358,7 +358,7 @@ def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: G
     try:
         status = _uniform_in_place(input._h, from_, to, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(uniform_, locals(), error) from None
+        return misuse(uniform_, locals(), error)
     if status < 0:
         settle(status, _uniform_in_place, input._h, from_, to, generator_handle(generator))
     return input

@@ -31,7 +31,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     try:
         status = _diag(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(diag, locals(), error) from None
+        return misuse(diag, locals(), error)
     return own(status if status > 0 else settle(status, _diag, input._h, diagonal))
 
 _diag_embed = _core.bind_DiagEmbed
@@ -48,7 +48,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     try:
         status = _diag_embed(input._h, offset, dim1, dim2)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(diag_embed, locals(), error) from None
+        return misuse(diag_embed, locals(), error)
     return own(status if status > 0 else settle(status, _diag_embed, input._h, offset, dim1, dim2))
 
 _diagflat = _core.bind_Diagflat
@@ -63,7 +63,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     try:
         status = _diagflat(input._h, offset)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(diagflat, locals(), error) from None
+        return misuse(diagflat, locals(), error)
     return own(status if status > 0 else settle(status, _diagflat, input._h, offset))
 
 _flip = _core.bind_Flip
@@ -79,7 +79,7 @@ def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
         dims_list = int_list(dims)
         status = _flip(input._h, dims_list.buffer_info()[0], len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(flip, locals(), error) from None
+        return misuse(flip, locals(), error)
     return own(status if status > 0 else settle(status, _flip, input._h, dims_list.buffer_info()[0], len(dims_list)))
 
 _fliplr = _core.bind_Fliplr
@@ -90,7 +90,7 @@ def fliplr(input: Tensor) -> Tensor:
     try:
         status = _fliplr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(fliplr, locals(), error) from None
+        return misuse(fliplr, locals(), error)
     return own(status if status > 0 else settle(status, _fliplr, input._h))
 
 _flipud = _core.bind_Flipud
@@ -101,7 +101,7 @@ def flipud(input: Tensor) -> Tensor:
     try:
         status = _flipud(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(flipud, locals(), error) from None
+        return misuse(flipud, locals(), error)
     return own(status if status > 0 else settle(status, _flipud, input._h))
 
 _repeat = _core.bind_Repeat
@@ -117,7 +117,7 @@ def repeat(input: Tensor, repeats: int | Sequence[int] = (), *more: int) -> Tens
         repeats_list = int_list((repeats, *more) if more else repeats)
         status = _repeat(input._h, repeats_list.buffer_info()[0], len(repeats_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(repeat, locals(), error) from None
+        return misuse(repeat, locals(), error)
     return own(status if status > 0 else settle(status, _repeat, input._h, repeats_list.buffer_info()[0], len(repeats_list)))
 
 _repeat_interleave = _core.bind_RepeatInterleave
@@ -135,7 +135,7 @@ def repeat_interleave(input: Tensor, repeats: Tensor, dim: int | None = None) ->
         wait_value(repeats._h)
         status = _repeat_interleave(input._h, repeats._h, 0 if dim is None else dim, dim is not None)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(repeat_interleave, locals(), error) from None
+        return misuse(repeat_interleave, locals(), error)
     return own(status if status > 0 else settle(status, _repeat_interleave, input._h, repeats._h, 0 if dim is None else dim, dim is not None))
 
 _roll = _core.bind_Roll
@@ -153,7 +153,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
         dims_list = None if dims is None else int_list(dims)
         status = _roll(input._h, shifts_list.buffer_info()[0], len(shifts_list), 0 if dims_list is None else dims_list.buffer_info()[0], -1 if dims_list is None else len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(roll, locals(), error) from None
+        return misuse(roll, locals(), error)
     return own(status if status > 0 else settle(status, _roll, input._h, shifts_list.buffer_info()[0], len(shifts_list), 0 if dims_list is None else dims_list.buffer_info()[0], -1 if dims_list is None else len(dims_list)))
 
 _rot90 = _core.bind_Rot90
@@ -171,7 +171,7 @@ def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tens
         dims_list = int_list(dims)
         status = _rot90(input._h, k, dims_list.buffer_info()[0], len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rot90, locals(), error) from None
+        return misuse(rot90, locals(), error)
     return own(status if status > 0 else settle(status, _rot90, input._h, k, dims_list.buffer_info()[0], len(dims_list)))
 
 _tile = _core.bind_Tile
@@ -187,7 +187,7 @@ def tile(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor:
         dims_list = int_list((dims, *more) if more else dims)
         status = _tile(input._h, dims_list.buffer_info()[0], len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tile, locals(), error) from None
+        return misuse(tile, locals(), error)
     return own(status if status > 0 else settle(status, _tile, input._h, dims_list.buffer_info()[0], len(dims_list)))
 
 _tril = _core.bind_Tril
@@ -203,7 +203,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     try:
         status = _tril(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tril, locals(), error) from None
+        return misuse(tril, locals(), error)
     return own(status if status > 0 else settle(status, _tril, input._h, diagonal))
 
 _tril_in_place = _core.bind_TrilInPlace
@@ -218,7 +218,7 @@ def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
     try:
         status = _tril_in_place(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tril_, locals(), error) from None
+        return misuse(tril_, locals(), error)
     if status < 0:
         settle(status, _tril_in_place, input._h, diagonal)
     return input
@@ -236,7 +236,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     try:
         status = _triu(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(triu, locals(), error) from None
+        return misuse(triu, locals(), error)
     return own(status if status > 0 else settle(status, _triu, input._h, diagonal))
 
 _triu_in_place = _core.bind_TriuInPlace
@@ -251,7 +251,7 @@ def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
     try:
         status = _triu_in_place(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(triu_, locals(), error) from None
+        return misuse(triu_, locals(), error)
     if status < 0:
         settle(status, _triu_in_place, input._h, diagonal)
     return input

@@ -40,7 +40,7 @@ def gru_layer(input: Tensor, h0: Tensor | None = None, *, w_ih: Tensor, w_hh: Te
         out_ = array("q", (0, 0))
         status = _gru_layer(input._h, 0 if h0 is None else h0._h, w_ih._h, w_hh._h, 0 if b_ih is None else b_ih._h, 0 if b_hh is None else b_hh._h, reverse, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(gru_layer, locals(), error) from None
+        return misuse(gru_layer, locals(), error)
     if status < 0:
         settle(status, _gru_layer, input._h, 0 if h0 is None else h0._h, w_ih._h, w_hh._h, 0 if b_ih is None else b_ih._h, 0 if b_hh is None else b_hh._h, reverse, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -66,7 +66,7 @@ def lstm_layer(input: Tensor, h0: Tensor | None = None, c0: Tensor | None = None
         out_ = array("q", (0, 0, 0))
         status = _lstm_layer(input._h, 0 if h0 is None else h0._h, 0 if c0 is None else c0._h, w_ih._h, w_hh._h, 0 if b_ih is None else b_ih._h, 0 if b_hh is None else b_hh._h, reverse, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lstm_layer, locals(), error) from None
+        return misuse(lstm_layer, locals(), error)
     if status < 0:
         settle(status, _lstm_layer, input._h, 0 if h0 is None else h0._h, 0 if c0 is None else c0._h, w_ih._h, w_hh._h, 0 if b_ih is None else b_ih._h, 0 if b_hh is None else b_hh._h, reverse, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])

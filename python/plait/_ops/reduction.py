@@ -35,7 +35,7 @@ def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
         dim_list = None if dim is None else int_list(dim)
         status = _all(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(all, locals(), error) from None
+        return misuse(all, locals(), error)
     return own(status if status > 0 else settle(status, _all, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _amax = _core.bind_Amax
@@ -52,7 +52,7 @@ def amax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
         dim_list = None if dim is None else int_list(dim)
         status = _amax(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(amax, locals(), error) from None
+        return misuse(amax, locals(), error)
     return own(status if status > 0 else settle(status, _amax, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _amin = _core.bind_Amin
@@ -69,7 +69,7 @@ def amin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
         dim_list = None if dim is None else int_list(dim)
         status = _amin(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(amin, locals(), error) from None
+        return misuse(amin, locals(), error)
     return own(status if status > 0 else settle(status, _amin, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _any = _core.bind_Any
@@ -86,7 +86,7 @@ def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
         dim_list = None if dim is None else int_list(dim)
         status = _any(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(any, locals(), error) from None
+        return misuse(any, locals(), error)
     return own(status if status > 0 else settle(status, _any, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _argmax = _core.bind_Argmax
@@ -104,7 +104,7 @@ def argmax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
         dim_list = None if dim is None else int_list(dim)
         status = _argmax(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(argmax, locals(), error) from None
+        return misuse(argmax, locals(), error)
     return own(status if status > 0 else settle(status, _argmax, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _argmin = _core.bind_Argmin
@@ -122,7 +122,7 @@ def argmin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
         dim_list = None if dim is None else int_list(dim)
         status = _argmin(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(argmin, locals(), error) from None
+        return misuse(argmin, locals(), error)
     return own(status if status > 0 else settle(status, _argmin, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _count_nonzero = _core.bind_CountNonzero
@@ -138,7 +138,7 @@ def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
         dim_list = None if dim is None else int_list(dim)
         status = _count_nonzero(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(count_nonzero, locals(), error) from None
+        return misuse(count_nonzero, locals(), error)
     return own(status if status > 0 else settle(status, _count_nonzero, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list)))
 
 _logsumexp = _core.bind_Logsumexp
@@ -155,7 +155,7 @@ def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bo
         dim_list = None if dim is None else int_list(dim)
         status = _logsumexp(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logsumexp, locals(), error) from None
+        return misuse(logsumexp, locals(), error)
     return own(status if status > 0 else settle(status, _logsumexp, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _max = _core.bind_Max
@@ -172,7 +172,7 @@ def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
         out_ = array("q", (0, 0))
         status = _max(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(max, locals(), error) from None
+        return misuse(max, locals(), error)
     if status < 0:
         settle(status, _max, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -192,7 +192,7 @@ def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
         dim_list = None if dim is None else int_list(dim)
         status = _mean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mean, locals(), error) from None
+        return misuse(mean, locals(), error)
     return own(status if status > 0 else settle(status, _mean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
 
 _min = _core.bind_Min
@@ -209,7 +209,7 @@ def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
         out_ = array("q", (0, 0))
         status = _min(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(min, locals(), error) from None
+        return misuse(min, locals(), error)
     if status < 0:
         settle(status, _min, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -228,7 +228,7 @@ def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool
         dim_list = None if dim is None else int_list(dim)
         status = _nanmean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nanmean, locals(), error) from None
+        return misuse(nanmean, locals(), error)
     return own(status if status > 0 else settle(status, _nanmean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _nansum = _core.bind_Nansum
@@ -245,7 +245,7 @@ def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
         dim_list = None if dim is None else int_list(dim)
         status = _nansum(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nansum, locals(), error) from None
+        return misuse(nansum, locals(), error)
     return own(status if status > 0 else settle(status, _nansum, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _norm = _core.bind_Norm
@@ -264,7 +264,7 @@ def norm(input: Tensor, p: float = 2.0, dim: int | Sequence[int] | None = None, 
         dim_list = None if dim is None else int_list(dim)
         status = _norm(input._h, p, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(norm, locals(), error) from None
+        return misuse(norm, locals(), error)
     return own(status if status > 0 else settle(status, _norm, input._h, p, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
 
 _prod = _core.bind_Prod
@@ -282,7 +282,7 @@ def prod(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
         dim_list = None if dim is None else int_list(dim)
         status = _prod(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(prod, locals(), error) from None
+        return misuse(prod, locals(), error)
     return own(status if status > 0 else settle(status, _prod, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
 
 _std = _core.bind_Std
@@ -300,7 +300,7 @@ def std(input: Tensor, dim: int | Sequence[int] | None = None, correction: float
         dim_list = None if dim is None else int_list(dim)
         status = _std(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(std, locals(), error) from None
+        return misuse(std, locals(), error)
     return own(status if status > 0 else settle(status, _std, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim))
 
 _std_mean = _core.bind_StdMean
@@ -319,7 +319,7 @@ def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, correction: 
         out_ = array("q", (0, 0))
         status = _std_mean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(std_mean, locals(), error) from None
+        return misuse(std_mean, locals(), error)
     if status < 0:
         settle(status, _std_mean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -339,7 +339,7 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
         dim_list = None if dim is None else int_list(dim)
         status = _sum(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sum, locals(), error) from None
+        return misuse(sum, locals(), error)
     return own(status if status > 0 else settle(status, _sum, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
 
 _var = _core.bind_Var
@@ -357,7 +357,7 @@ def var(input: Tensor, dim: int | Sequence[int] | None = None, correction: float
         dim_list = None if dim is None else int_list(dim)
         status = _var(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(var, locals(), error) from None
+        return misuse(var, locals(), error)
     return own(status if status > 0 else settle(status, _var, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim))
 
 _var_mean = _core.bind_VarMean
@@ -376,7 +376,7 @@ def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, correction: 
         out_ = array("q", (0, 0))
         status = _var_mean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(var_mean, locals(), error) from None
+        return misuse(var_mean, locals(), error)
     if status < 0:
         settle(status, _var_mean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -398,5 +398,5 @@ def vector_norm(input: Tensor, ord: float = 2.0, dim: int | Sequence[int] | None
         dim_list = None if dim is None else int_list(dim)
         status = _vector_norm(input._h, ord, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(vector_norm, locals(), error) from None
+        return misuse(vector_norm, locals(), error)
     return own(status if status > 0 else settle(status, _vector_norm, input._h, ord, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))

@@ -27,7 +27,7 @@ def ceil(input: Tensor) -> Tensor:
     try:
         status = _ceil(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ceil, locals(), error) from None
+        return misuse(ceil, locals(), error)
     return own(status if status > 0 else settle(status, _ceil, input._h))
 
 _ceil_in_place = _core.bind_CeilInPlace
@@ -38,7 +38,7 @@ def ceil_(input: Tensor) -> Tensor:
     try:
         status = _ceil_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ceil_, locals(), error) from None
+        return misuse(ceil_, locals(), error)
     if status < 0:
         settle(status, _ceil_in_place, input._h)
     return input
@@ -56,7 +56,7 @@ def copysign(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _copysign(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(copysign, locals(), error) from None
+        return misuse(copysign, locals(), error)
     return own(status if status > 0 else settle(status, _copysign, input._h, other_h, other_v))
 
 _copysign_in_place = _core.bind_CopysignInPlace
@@ -72,7 +72,7 @@ def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _copysign_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(copysign_, locals(), error) from None
+        return misuse(copysign_, locals(), error)
     if status < 0:
         settle(status, _copysign_in_place, input._h, other_h, other_v)
     return input
@@ -85,7 +85,7 @@ def floor(input: Tensor) -> Tensor:
     try:
         status = _floor(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(floor, locals(), error) from None
+        return misuse(floor, locals(), error)
     return own(status if status > 0 else settle(status, _floor, input._h))
 
 _floor_in_place = _core.bind_FloorInPlace
@@ -96,7 +96,7 @@ def floor_(input: Tensor) -> Tensor:
     try:
         status = _floor_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(floor_, locals(), error) from None
+        return misuse(floor_, locals(), error)
     if status < 0:
         settle(status, _floor_in_place, input._h)
     return input
@@ -109,7 +109,7 @@ def frac(input: Tensor) -> Tensor:
     try:
         status = _frac(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(frac, locals(), error) from None
+        return misuse(frac, locals(), error)
     return own(status if status > 0 else settle(status, _frac, input._h))
 
 _frac_in_place = _core.bind_FracInPlace
@@ -120,7 +120,7 @@ def frac_(input: Tensor) -> Tensor:
     try:
         status = _frac_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(frac_, locals(), error) from None
+        return misuse(frac_, locals(), error)
     if status < 0:
         settle(status, _frac_in_place, input._h)
     return input
@@ -137,7 +137,7 @@ def round(input: Tensor, decimals: int = 0) -> Tensor:
     try:
         status = _round(input._h, decimals)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(round, locals(), error) from None
+        return misuse(round, locals(), error)
     return own(status if status > 0 else settle(status, _round, input._h, decimals))
 
 _round_in_place = _core.bind_RoundInPlace
@@ -152,7 +152,7 @@ def round_(input: Tensor, decimals: int = 0) -> Tensor:
     try:
         status = _round_in_place(input._h, decimals)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(round_, locals(), error) from None
+        return misuse(round_, locals(), error)
     if status < 0:
         settle(status, _round_in_place, input._h, decimals)
     return input
@@ -165,7 +165,7 @@ def trunc(input: Tensor) -> Tensor:
     try:
         status = _trunc(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trunc, locals(), error) from None
+        return misuse(trunc, locals(), error)
     return own(status if status > 0 else settle(status, _trunc, input._h))
 
 _trunc_in_place = _core.bind_TruncInPlace
@@ -176,7 +176,7 @@ def trunc_(input: Tensor) -> Tensor:
     try:
         status = _trunc_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trunc_, locals(), error) from None
+        return misuse(trunc_, locals(), error)
     if status < 0:
         settle(status, _trunc_in_place, input._h)
     return input

@@ -34,7 +34,7 @@ def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _cummax(input._h, dim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cummax, locals(), error) from None
+        return misuse(cummax, locals(), error)
     if status < 0:
         settle(status, _cummax, input._h, dim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -52,7 +52,7 @@ def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _cummin(input._h, dim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cummin, locals(), error) from None
+        return misuse(cummin, locals(), error)
     if status < 0:
         settle(status, _cummin, input._h, dim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -70,7 +70,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _cumprod(input._h, dim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cumprod, locals(), error) from None
+        return misuse(cumprod, locals(), error)
     return own(status if status > 0 else settle(status, _cumprod, input._h, dim, dtype_number(dtype)))
 
 _cumprod_in_place = _core.bind_CumprodInPlace
@@ -85,7 +85,7 @@ def cumprod_(input: Tensor, dim: int) -> Tensor:
     try:
         status = _cumprod_in_place(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cumprod_, locals(), error) from None
+        return misuse(cumprod_, locals(), error)
     if status < 0:
         settle(status, _cumprod_in_place, input._h, dim)
     return input
@@ -103,7 +103,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     try:
         status = _cumsum(input._h, dim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cumsum, locals(), error) from None
+        return misuse(cumsum, locals(), error)
     return own(status if status > 0 else settle(status, _cumsum, input._h, dim, dtype_number(dtype)))
 
 _cumsum_in_place = _core.bind_CumsumInPlace
@@ -118,7 +118,7 @@ def cumsum_(input: Tensor, dim: int) -> Tensor:
     try:
         status = _cumsum_in_place(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cumsum_, locals(), error) from None
+        return misuse(cumsum_, locals(), error)
     if status < 0:
         settle(status, _cumsum_in_place, input._h, dim)
     return input
@@ -138,7 +138,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, di
     try:
         status = _cumulative_trapezoid(y._h, 0 if x is None else x._h, dx, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cumulative_trapezoid, locals(), error) from None
+        return misuse(cumulative_trapezoid, locals(), error)
     return own(status if status > 0 else settle(status, _cumulative_trapezoid, y._h, 0 if x is None else x._h, dx, dim))
 
 _diff = _core.bind_Diff
@@ -156,7 +156,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     try:
         status = _diff(input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(diff, locals(), error) from None
+        return misuse(diff, locals(), error)
     return own(status if status > 0 else settle(status, _diff, input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h))
 
 _logcumsumexp = _core.bind_Logcumsumexp
@@ -171,7 +171,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     try:
         status = _logcumsumexp(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logcumsumexp, locals(), error) from None
+        return misuse(logcumsumexp, locals(), error)
     return own(status if status > 0 else settle(status, _logcumsumexp, input._h, dim))
 
 _trapezoid = _core.bind_Trapezoid
@@ -189,5 +189,5 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1
     try:
         status = _trapezoid(y._h, 0 if x is None else x._h, dx, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(trapezoid, locals(), error) from None
+        return misuse(trapezoid, locals(), error)
     return own(status if status > 0 else settle(status, _trapezoid, y._h, 0 if x is None else x._h, dx, dim))

@@ -31,7 +31,7 @@ def log_softmax(input: Tensor, dim: int) -> Tensor:
     try:
         status = _log_softmax(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(log_softmax, locals(), error) from None
+        return misuse(log_softmax, locals(), error)
     return own(status if status > 0 else settle(status, _log_softmax, input._h, dim))
 
 _softmax = _core.bind_Softmax
@@ -46,7 +46,7 @@ def softmax(input: Tensor, dim: int) -> Tensor:
     try:
         status = _softmax(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(softmax, locals(), error) from None
+        return misuse(softmax, locals(), error)
     return own(status if status > 0 else settle(status, _softmax, input._h, dim))
 
 _softmin = _core.bind_Softmin
@@ -61,5 +61,5 @@ def softmin(input: Tensor, dim: int) -> Tensor:
     try:
         status = _softmin(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(softmin, locals(), error) from None
+        return misuse(softmin, locals(), error)
     return own(status if status > 0 else settle(status, _softmin, input._h, dim))

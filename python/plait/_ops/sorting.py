@@ -34,7 +34,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     try:
         status = _argsort(input._h, dim, descending, stable)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(argsort, locals(), error) from None
+        return misuse(argsort, locals(), error)
     return own(status if status > 0 else settle(status, _argsort, input._h, dim, descending, stable))
 
 _bincount = _core.bind_Bincount
@@ -52,7 +52,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         wait_value(0 if weights is None else weights._h)
         status = _bincount(input._h, 0 if weights is None else weights._h, minlength)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bincount, locals(), error) from None
+        return misuse(bincount, locals(), error)
     return own(status if status > 0 else settle(status, _bincount, input._h, 0 if weights is None else weights._h, minlength))
 
 _bucketize = _core.bind_Bucketize
@@ -69,7 +69,7 @@ def bucketize(input: Tensor, boundaries: Tensor, out_int32: bool = False, right:
     try:
         status = _bucketize(input._h, boundaries._h, out_int32, right)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(bucketize, locals(), error) from None
+        return misuse(bucketize, locals(), error)
     return own(status if status > 0 else settle(status, _bucketize, input._h, boundaries._h, out_int32, right))
 
 _histc = _core.bind_Histc
@@ -87,7 +87,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) ->
         wait_value(input._h)
         status = _histc(input._h, bins, min, max)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(histc, locals(), error) from None
+        return misuse(histc, locals(), error)
     return own(status if status > 0 else settle(status, _histc, input._h, bins, min, max))
 
 _kthvalue = _core.bind_Kthvalue
@@ -105,7 +105,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tup
         out_ = array("q", (0, 0))
         status = _kthvalue(input._h, k, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(kthvalue, locals(), error) from None
+        return misuse(kthvalue, locals(), error)
     if status < 0:
         settle(status, _kthvalue, input._h, k, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -124,7 +124,7 @@ def median(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor,
         out_ = array("q", (0, 0))
         status = _median(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(median, locals(), error) from None
+        return misuse(median, locals(), error)
     if status < 0:
         settle(status, _median, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -144,7 +144,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
         out_ = array("q", (0, 0))
         status = _mode(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mode, locals(), error) from None
+        return misuse(mode, locals(), error)
     if status < 0:
         settle(status, _mode, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -157,7 +157,7 @@ def msort(input: Tensor) -> Tensor:
     try:
         status = _msort(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(msort, locals(), error) from None
+        return misuse(msort, locals(), error)
     return own(status if status > 0 else settle(status, _msort, input._h))
 
 _nanmedian = _core.bind_Nanmedian
@@ -174,7 +174,7 @@ def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tens
         out_ = array("q", (0, 0))
         status = _nanmedian(input._h, dim, keepdim, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nanmedian, locals(), error) from None
+        return misuse(nanmedian, locals(), error)
     if status < 0:
         settle(status, _nanmedian, input._h, dim, keepdim, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -194,7 +194,7 @@ def nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool 
     try:
         status = _nanquantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nanquantile, locals(), error) from None
+        return misuse(nanquantile, locals(), error)
     return own(status if status > 0 else settle(status, _nanquantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
 
 _quantile = _core.bind_Quantile
@@ -212,7 +212,7 @@ def quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = F
     try:
         status = _quantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(quantile, locals(), error) from None
+        return misuse(quantile, locals(), error)
     return own(status if status > 0 else settle(status, _quantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
 
 _searchsorted = _core.bind_Searchsorted
@@ -230,7 +230,7 @@ def searchsorted(sorted_sequence: Tensor, input: Tensor, out_int32: bool = False
     try:
         status = _searchsorted(sorted_sequence._h, input._h, out_int32, right, 0 if sorter is None else sorter._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(searchsorted, locals(), error) from None
+        return misuse(searchsorted, locals(), error)
     return own(status if status > 0 else settle(status, _searchsorted, sorted_sequence._h, input._h, out_int32, right, 0 if sorter is None else sorter._h))
 
 _sort = _core.bind_Sort
@@ -248,7 +248,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
         out_ = array("q", (0, 0))
         status = _sort(input._h, dim, descending, stable, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sort, locals(), error) from None
+        return misuse(sort, locals(), error)
     if status < 0:
         settle(status, _sort, input._h, dim, descending, stable, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -269,7 +269,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         out_ = array("q", (0, 0))
         status = _topk(input._h, k, dim, largest, sorted, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(topk, locals(), error) from None
+        return misuse(topk, locals(), error)
     if status < 0:
         settle(status, _topk, input._h, k, dim, largest, sorted, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -288,7 +288,7 @@ def unique(input: Tensor, dim: int | None = None) -> tuple[Tensor, Tensor, Tenso
         wait_value(input._h)
         status = _unique(input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unique, locals(), error) from None
+        return misuse(unique, locals(), error)
     if status < 0:
         settle(status, _unique, input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
@@ -308,7 +308,7 @@ def unique_consecutive(input: Tensor, dim: int | None = None) -> tuple[Tensor, T
         wait_value(input._h)
         status = _unique_consecutive(input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unique_consecutive, locals(), error) from None
+        return misuse(unique_consecutive, locals(), error)
     if status < 0:
         settle(status, _unique_consecutive, input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])

@@ -38,7 +38,7 @@ def csr_matmul(crow: Tensor, col: Tensor, values: Tensor, dense: Tensor, order: 
     try:
         status = _csr_matmul(crow._h, col._h, values._h, dense._h, 0 if order is None else order._h, 0 if transposed_crow is None else transposed_crow._h, 0 if transposed_row is None else transposed_row._h, 0 if transposed_order is None else transposed_order._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(csr_matmul, locals(), error) from None
+        return misuse(csr_matmul, locals(), error)
     return own(status if status > 0 else settle(status, _csr_matmul, crow._h, col._h, values._h, dense._h, 0 if order is None else order._h, 0 if transposed_crow is None else transposed_crow._h, 0 if transposed_row is None else transposed_row._h, 0 if transposed_order is None else transposed_order._h))
 
 _csr_sampled_matmul = _core.bind_CsrSampledMatmul
@@ -61,5 +61,5 @@ def csr_sampled_matmul(crow: Tensor, col: Tensor, a: Tensor, b: Tensor, order: T
     try:
         status = _csr_sampled_matmul(crow._h, col._h, a._h, b._h, 0 if order is None else order._h, 0 if transposed_crow is None else transposed_crow._h, 0 if transposed_row is None else transposed_row._h, 0 if transposed_order is None else transposed_order._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(csr_sampled_matmul, locals(), error) from None
+        return misuse(csr_sampled_matmul, locals(), error)
     return own(status if status > 0 else settle(status, _csr_sampled_matmul, crow._h, col._h, a._h, b._h, 0 if order is None else order._h, 0 if transposed_crow is None else transposed_crow._h, 0 if transposed_row is None else transposed_row._h, 0 if transposed_order is None else transposed_order._h))

@@ -28,7 +28,7 @@ def digamma(input: Tensor) -> Tensor:
     try:
         status = _digamma(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(digamma, locals(), error) from None
+        return misuse(digamma, locals(), error)
     return own(status if status > 0 else settle(status, _digamma, input._h))
 
 _digamma_in_place = _core.bind_DigammaInPlace
@@ -39,7 +39,7 @@ def digamma_(input: Tensor) -> Tensor:
     try:
         status = _digamma_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(digamma_, locals(), error) from None
+        return misuse(digamma_, locals(), error)
     if status < 0:
         settle(status, _digamma_in_place, input._h)
     return input
@@ -52,7 +52,7 @@ def entr(input: Tensor) -> Tensor:
     try:
         status = _entr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(entr, locals(), error) from None
+        return misuse(entr, locals(), error)
     return own(status if status > 0 else settle(status, _entr, input._h))
 
 _entr_in_place = _core.bind_EntrInPlace
@@ -63,7 +63,7 @@ def entr_(input: Tensor) -> Tensor:
     try:
         status = _entr_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(entr_, locals(), error) from None
+        return misuse(entr_, locals(), error)
     if status < 0:
         settle(status, _entr_in_place, input._h)
     return input
@@ -76,7 +76,7 @@ def erf(input: Tensor) -> Tensor:
     try:
         status = _erf(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erf, locals(), error) from None
+        return misuse(erf, locals(), error)
     return own(status if status > 0 else settle(status, _erf, input._h))
 
 _erf_in_place = _core.bind_ErfInPlace
@@ -87,7 +87,7 @@ def erf_(input: Tensor) -> Tensor:
     try:
         status = _erf_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erf_, locals(), error) from None
+        return misuse(erf_, locals(), error)
     if status < 0:
         settle(status, _erf_in_place, input._h)
     return input
@@ -100,7 +100,7 @@ def erfc(input: Tensor) -> Tensor:
     try:
         status = _erfc(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erfc, locals(), error) from None
+        return misuse(erfc, locals(), error)
     return own(status if status > 0 else settle(status, _erfc, input._h))
 
 _erfc_in_place = _core.bind_ErfcInPlace
@@ -111,7 +111,7 @@ def erfc_(input: Tensor) -> Tensor:
     try:
         status = _erfc_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erfc_, locals(), error) from None
+        return misuse(erfc_, locals(), error)
     if status < 0:
         settle(status, _erfc_in_place, input._h)
     return input
@@ -124,7 +124,7 @@ def erfinv(input: Tensor) -> Tensor:
     try:
         status = _erfinv(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erfinv, locals(), error) from None
+        return misuse(erfinv, locals(), error)
     return own(status if status > 0 else settle(status, _erfinv, input._h))
 
 _erfinv_in_place = _core.bind_ErfinvInPlace
@@ -135,7 +135,7 @@ def erfinv_(input: Tensor) -> Tensor:
     try:
         status = _erfinv_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(erfinv_, locals(), error) from None
+        return misuse(erfinv_, locals(), error)
     if status < 0:
         settle(status, _erfinv_in_place, input._h)
     return input
@@ -150,7 +150,7 @@ def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
         out_ = array("q", (0, 0))
         status = _frexp(input._h, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(frexp, locals(), error) from None
+        return misuse(frexp, locals(), error)
     if status < 0:
         settle(status, _frexp, input._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
@@ -163,7 +163,7 @@ def i0(input: Tensor) -> Tensor:
     try:
         status = _i0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(i0, locals(), error) from None
+        return misuse(i0, locals(), error)
     return own(status if status > 0 else settle(status, _i0, input._h))
 
 _i0_in_place = _core.bind_I0InPlace
@@ -174,7 +174,7 @@ def i0_(input: Tensor) -> Tensor:
     try:
         status = _i0_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(i0_, locals(), error) from None
+        return misuse(i0_, locals(), error)
     if status < 0:
         settle(status, _i0_in_place, input._h)
     return input
@@ -191,7 +191,7 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _igamma(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(igamma, locals(), error) from None
+        return misuse(igamma, locals(), error)
     return own(status if status > 0 else settle(status, _igamma, input._h, other._h))
 
 _igamma_in_place = _core.bind_IgammaInPlace
@@ -206,7 +206,7 @@ def igamma_(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _igamma_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(igamma_, locals(), error) from None
+        return misuse(igamma_, locals(), error)
     if status < 0:
         settle(status, _igamma_in_place, input._h, other._h)
     return input
@@ -223,7 +223,7 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _igammac(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(igammac, locals(), error) from None
+        return misuse(igammac, locals(), error)
     return own(status if status > 0 else settle(status, _igammac, input._h, other._h))
 
 _igammac_in_place = _core.bind_IgammacInPlace
@@ -238,7 +238,7 @@ def igammac_(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _igammac_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(igammac_, locals(), error) from None
+        return misuse(igammac_, locals(), error)
     if status < 0:
         settle(status, _igammac_in_place, input._h, other._h)
     return input
@@ -251,7 +251,7 @@ def lgamma(input: Tensor) -> Tensor:
     try:
         status = _lgamma(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lgamma, locals(), error) from None
+        return misuse(lgamma, locals(), error)
     return own(status if status > 0 else settle(status, _lgamma, input._h))
 
 _lgamma_in_place = _core.bind_LgammaInPlace
@@ -262,7 +262,7 @@ def lgamma_(input: Tensor) -> Tensor:
     try:
         status = _lgamma_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(lgamma_, locals(), error) from None
+        return misuse(lgamma_, locals(), error)
     if status < 0:
         settle(status, _lgamma_in_place, input._h)
     return input
@@ -279,7 +279,7 @@ def logit(input: Tensor, eps: float = -1.0) -> Tensor:
     try:
         status = _logit(input._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logit, locals(), error) from None
+        return misuse(logit, locals(), error)
     return own(status if status > 0 else settle(status, _logit, input._h, eps))
 
 _logit_in_place = _core.bind_LogitInPlace
@@ -294,7 +294,7 @@ def logit_(input: Tensor, eps: float = -1.0) -> Tensor:
     try:
         status = _logit_in_place(input._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(logit_, locals(), error) from None
+        return misuse(logit_, locals(), error)
     if status < 0:
         settle(status, _logit_in_place, input._h, eps)
     return input
@@ -315,7 +315,7 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None =
         neginf_h, neginf_v = (0, 0.0) if neginf is None else (neginf._h, 0.0) if isinstance(neginf, TensorBase) else number(neginf)
         status = _nan_to_num(input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nan_to_num, locals(), error) from None
+        return misuse(nan_to_num, locals(), error)
     return own(status if status > 0 else settle(status, _nan_to_num, input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v))
 
 _nan_to_num_in_place = _core.bind_NanToNumInPlace
@@ -334,7 +334,7 @@ def nan_to_num_(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None 
         neginf_h, neginf_v = (0, 0.0) if neginf is None else (neginf._h, 0.0) if isinstance(neginf, TensorBase) else number(neginf)
         status = _nan_to_num_in_place(input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nan_to_num_, locals(), error) from None
+        return misuse(nan_to_num_, locals(), error)
     if status < 0:
         settle(status, _nan_to_num_in_place, input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v)
     return input
@@ -351,7 +351,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _nextafter(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nextafter, locals(), error) from None
+        return misuse(nextafter, locals(), error)
     return own(status if status > 0 else settle(status, _nextafter, input._h, other._h))
 
 _nextafter_in_place = _core.bind_NextafterInPlace
@@ -366,7 +366,7 @@ def nextafter_(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _nextafter_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(nextafter_, locals(), error) from None
+        return misuse(nextafter_, locals(), error)
     if status < 0:
         settle(status, _nextafter_in_place, input._h, other._h)
     return input
@@ -383,7 +383,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     try:
         status = _polygamma(n, input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(polygamma, locals(), error) from None
+        return misuse(polygamma, locals(), error)
     return own(status if status > 0 else settle(status, _polygamma, n, input._h))
 
 _polygamma_in_place = _core.bind_PolygammaInPlace
@@ -398,7 +398,7 @@ def polygamma_(n: int, input: Tensor) -> Tensor:
     try:
         status = _polygamma_in_place(n, input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(polygamma_, locals(), error) from None
+        return misuse(polygamma_, locals(), error)
     if status < 0:
         settle(status, _polygamma_in_place, n, input._h)
     return input
@@ -415,7 +415,7 @@ def special_airy_ai(x: Tensor) -> Tensor:
     try:
         status = _special_airy_ai(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_airy_ai, locals(), error) from None
+        return misuse(special_airy_ai, locals(), error)
     return own(status if status > 0 else settle(status, _special_airy_ai, x._h))
 
 _special_bessel_j0 = _core.bind_SpecialBesselJ0
@@ -426,7 +426,7 @@ def special_bessel_j0(input: Tensor) -> Tensor:
     try:
         status = _special_bessel_j0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_bessel_j0, locals(), error) from None
+        return misuse(special_bessel_j0, locals(), error)
     return own(status if status > 0 else settle(status, _special_bessel_j0, input._h))
 
 _special_bessel_j1 = _core.bind_SpecialBesselJ1
@@ -437,7 +437,7 @@ def special_bessel_j1(input: Tensor) -> Tensor:
     try:
         status = _special_bessel_j1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_bessel_j1, locals(), error) from None
+        return misuse(special_bessel_j1, locals(), error)
     return own(status if status > 0 else settle(status, _special_bessel_j1, input._h))
 
 _special_bessel_y0 = _core.bind_SpecialBesselY0
@@ -448,7 +448,7 @@ def special_bessel_y0(input: Tensor) -> Tensor:
     try:
         status = _special_bessel_y0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_bessel_y0, locals(), error) from None
+        return misuse(special_bessel_y0, locals(), error)
     return own(status if status > 0 else settle(status, _special_bessel_y0, input._h))
 
 _special_bessel_y1 = _core.bind_SpecialBesselY1
@@ -459,7 +459,7 @@ def special_bessel_y1(input: Tensor) -> Tensor:
     try:
         status = _special_bessel_y1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_bessel_y1, locals(), error) from None
+        return misuse(special_bessel_y1, locals(), error)
     return own(status if status > 0 else settle(status, _special_bessel_y1, input._h))
 
 _special_chebyshev_polynomial_t = _core.bind_SpecialChebyshevPolynomialT
@@ -475,7 +475,7 @@ def special_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_chebyshev_polynomial_t(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_chebyshev_polynomial_t, locals(), error) from None
+        return misuse(special_chebyshev_polynomial_t, locals(), error)
     return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_t, x._h, n._h))
 
 _special_chebyshev_polynomial_u = _core.bind_SpecialChebyshevPolynomialU
@@ -491,7 +491,7 @@ def special_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_chebyshev_polynomial_u(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_chebyshev_polynomial_u, locals(), error) from None
+        return misuse(special_chebyshev_polynomial_u, locals(), error)
     return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_u, x._h, n._h))
 
 _special_chebyshev_polynomial_v = _core.bind_SpecialChebyshevPolynomialV
@@ -507,7 +507,7 @@ def special_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_chebyshev_polynomial_v(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_chebyshev_polynomial_v, locals(), error) from None
+        return misuse(special_chebyshev_polynomial_v, locals(), error)
     return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_v, x._h, n._h))
 
 _special_chebyshev_polynomial_w = _core.bind_SpecialChebyshevPolynomialW
@@ -523,7 +523,7 @@ def special_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_chebyshev_polynomial_w(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_chebyshev_polynomial_w, locals(), error) from None
+        return misuse(special_chebyshev_polynomial_w, locals(), error)
     return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_w, x._h, n._h))
 
 _special_erfcx = _core.bind_SpecialErfcx
@@ -534,7 +534,7 @@ def special_erfcx(input: Tensor) -> Tensor:
     try:
         status = _special_erfcx(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_erfcx, locals(), error) from None
+        return misuse(special_erfcx, locals(), error)
     return own(status if status > 0 else settle(status, _special_erfcx, input._h))
 
 _special_hermite_polynomial_h = _core.bind_SpecialHermitePolynomialH
@@ -550,7 +550,7 @@ def special_hermite_polynomial_h(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_hermite_polynomial_h(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_hermite_polynomial_h, locals(), error) from None
+        return misuse(special_hermite_polynomial_h, locals(), error)
     return own(status if status > 0 else settle(status, _special_hermite_polynomial_h, x._h, n._h))
 
 _special_hermite_polynomial_he = _core.bind_SpecialHermitePolynomialHe
@@ -566,7 +566,7 @@ def special_hermite_polynomial_he(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_hermite_polynomial_he(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_hermite_polynomial_he, locals(), error) from None
+        return misuse(special_hermite_polynomial_he, locals(), error)
     return own(status if status > 0 else settle(status, _special_hermite_polynomial_he, x._h, n._h))
 
 _special_i0e = _core.bind_SpecialI0e
@@ -577,7 +577,7 @@ def special_i0e(input: Tensor) -> Tensor:
     try:
         status = _special_i0e(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_i0e, locals(), error) from None
+        return misuse(special_i0e, locals(), error)
     return own(status if status > 0 else settle(status, _special_i0e, input._h))
 
 _special_i1 = _core.bind_SpecialI1
@@ -588,7 +588,7 @@ def special_i1(input: Tensor) -> Tensor:
     try:
         status = _special_i1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_i1, locals(), error) from None
+        return misuse(special_i1, locals(), error)
     return own(status if status > 0 else settle(status, _special_i1, input._h))
 
 _special_i1e = _core.bind_SpecialI1e
@@ -599,7 +599,7 @@ def special_i1e(input: Tensor) -> Tensor:
     try:
         status = _special_i1e(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_i1e, locals(), error) from None
+        return misuse(special_i1e, locals(), error)
     return own(status if status > 0 else settle(status, _special_i1e, input._h))
 
 _special_laguerre_polynomial_l = _core.bind_SpecialLaguerrePolynomialL
@@ -615,7 +615,7 @@ def special_laguerre_polynomial_l(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_laguerre_polynomial_l(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_laguerre_polynomial_l, locals(), error) from None
+        return misuse(special_laguerre_polynomial_l, locals(), error)
     return own(status if status > 0 else settle(status, _special_laguerre_polynomial_l, x._h, n._h))
 
 _special_legendre_polynomial_p = _core.bind_SpecialLegendrePolynomialP
@@ -631,7 +631,7 @@ def special_legendre_polynomial_p(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_legendre_polynomial_p(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_legendre_polynomial_p, locals(), error) from None
+        return misuse(special_legendre_polynomial_p, locals(), error)
     return own(status if status > 0 else settle(status, _special_legendre_polynomial_p, x._h, n._h))
 
 _special_log_ndtr = _core.bind_SpecialLogNdtr
@@ -642,7 +642,7 @@ def special_log_ndtr(input: Tensor) -> Tensor:
     try:
         status = _special_log_ndtr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_log_ndtr, locals(), error) from None
+        return misuse(special_log_ndtr, locals(), error)
     return own(status if status > 0 else settle(status, _special_log_ndtr, input._h))
 
 _special_modified_bessel_k0 = _core.bind_SpecialModifiedBesselK0
@@ -653,7 +653,7 @@ def special_modified_bessel_k0(input: Tensor) -> Tensor:
     try:
         status = _special_modified_bessel_k0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_modified_bessel_k0, locals(), error) from None
+        return misuse(special_modified_bessel_k0, locals(), error)
     return own(status if status > 0 else settle(status, _special_modified_bessel_k0, input._h))
 
 _special_modified_bessel_k1 = _core.bind_SpecialModifiedBesselK1
@@ -664,7 +664,7 @@ def special_modified_bessel_k1(input: Tensor) -> Tensor:
     try:
         status = _special_modified_bessel_k1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_modified_bessel_k1, locals(), error) from None
+        return misuse(special_modified_bessel_k1, locals(), error)
     return own(status if status > 0 else settle(status, _special_modified_bessel_k1, input._h))
 
 _special_ndtr = _core.bind_SpecialNdtr
@@ -675,7 +675,7 @@ def special_ndtr(input: Tensor) -> Tensor:
     try:
         status = _special_ndtr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_ndtr, locals(), error) from None
+        return misuse(special_ndtr, locals(), error)
     return own(status if status > 0 else settle(status, _special_ndtr, input._h))
 
 _special_ndtri = _core.bind_SpecialNdtri
@@ -686,7 +686,7 @@ def special_ndtri(input: Tensor) -> Tensor:
     try:
         status = _special_ndtri(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_ndtri, locals(), error) from None
+        return misuse(special_ndtri, locals(), error)
     return own(status if status > 0 else settle(status, _special_ndtri, input._h))
 
 _special_scaled_modified_bessel_k0 = _core.bind_SpecialScaledModifiedBesselK0
@@ -701,7 +701,7 @@ def special_scaled_modified_bessel_k0(x: Tensor) -> Tensor:
     try:
         status = _special_scaled_modified_bessel_k0(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_scaled_modified_bessel_k0, locals(), error) from None
+        return misuse(special_scaled_modified_bessel_k0, locals(), error)
     return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k0, x._h))
 
 _special_scaled_modified_bessel_k1 = _core.bind_SpecialScaledModifiedBesselK1
@@ -716,7 +716,7 @@ def special_scaled_modified_bessel_k1(x: Tensor) -> Tensor:
     try:
         status = _special_scaled_modified_bessel_k1(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_scaled_modified_bessel_k1, locals(), error) from None
+        return misuse(special_scaled_modified_bessel_k1, locals(), error)
     return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k1, x._h))
 
 _special_shifted_chebyshev_polynomial_t = _core.bind_SpecialShiftedChebyshevPolynomialT
@@ -732,7 +732,7 @@ def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_shifted_chebyshev_polynomial_t(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_shifted_chebyshev_polynomial_t, locals(), error) from None
+        return misuse(special_shifted_chebyshev_polynomial_t, locals(), error)
     return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_t, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_u = _core.bind_SpecialShiftedChebyshevPolynomialU
@@ -748,7 +748,7 @@ def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_shifted_chebyshev_polynomial_u(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_shifted_chebyshev_polynomial_u, locals(), error) from None
+        return misuse(special_shifted_chebyshev_polynomial_u, locals(), error)
     return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_u, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_v = _core.bind_SpecialShiftedChebyshevPolynomialV
@@ -764,7 +764,7 @@ def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_shifted_chebyshev_polynomial_v(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_shifted_chebyshev_polynomial_v, locals(), error) from None
+        return misuse(special_shifted_chebyshev_polynomial_v, locals(), error)
     return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_v, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_w = _core.bind_SpecialShiftedChebyshevPolynomialW
@@ -780,7 +780,7 @@ def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
     try:
         status = _special_shifted_chebyshev_polynomial_w(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_shifted_chebyshev_polynomial_w, locals(), error) from None
+        return misuse(special_shifted_chebyshev_polynomial_w, locals(), error)
     return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_w, x._h, n._h))
 
 _special_spherical_bessel_j0 = _core.bind_SpecialSphericalBesselJ0
@@ -795,7 +795,7 @@ def special_spherical_bessel_j0(x: Tensor) -> Tensor:
     try:
         status = _special_spherical_bessel_j0(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_spherical_bessel_j0, locals(), error) from None
+        return misuse(special_spherical_bessel_j0, locals(), error)
     return own(status if status > 0 else settle(status, _special_spherical_bessel_j0, x._h))
 
 _special_xlog1py = _core.bind_SpecialXlog1py
@@ -811,7 +811,7 @@ def special_xlog1py(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _special_xlog1py(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(special_xlog1py, locals(), error) from None
+        return misuse(special_xlog1py, locals(), error)
     return own(status if status > 0 else settle(status, _special_xlog1py, input._h, other_h, other_v))
 
 _zeta = _core.bind_Zeta
@@ -827,5 +827,5 @@ def zeta(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _zeta(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(zeta, locals(), error) from None
+        return misuse(zeta, locals(), error)
     return own(status if status > 0 else settle(status, _zeta, input._h, other_h, other_v))

@@ -27,7 +27,7 @@ def corrcoef(input: Tensor) -> Tensor:
     try:
         status = _corrcoef(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(corrcoef, locals(), error) from None
+        return misuse(corrcoef, locals(), error)
     return own(status if status > 0 else settle(status, _corrcoef, input._h))
 
 _cov = _core.bind_Cov
@@ -44,5 +44,5 @@ def cov(input: Tensor, correction: float = 1.0, fweights: Tensor | None = None, 
     try:
         status = _cov(input._h, correction, 0 if fweights is None else fweights._h, 0 if aweights is None else aweights._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cov, locals(), error) from None
+        return misuse(cov, locals(), error)
     return own(status if status > 0 else settle(status, _cov, input._h, correction, 0 if fweights is None else fweights._h, 0 if aweights is None else aweights._h))

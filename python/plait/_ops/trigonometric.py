@@ -27,7 +27,7 @@ def acos(input: Tensor) -> Tensor:
     try:
         status = _acos(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(acos, locals(), error) from None
+        return misuse(acos, locals(), error)
     return own(status if status > 0 else settle(status, _acos, input._h))
 
 _acos_in_place = _core.bind_AcosInPlace
@@ -38,7 +38,7 @@ def acos_(input: Tensor) -> Tensor:
     try:
         status = _acos_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(acos_, locals(), error) from None
+        return misuse(acos_, locals(), error)
     if status < 0:
         settle(status, _acos_in_place, input._h)
     return input
@@ -51,7 +51,7 @@ def acosh(input: Tensor) -> Tensor:
     try:
         status = _acosh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(acosh, locals(), error) from None
+        return misuse(acosh, locals(), error)
     return own(status if status > 0 else settle(status, _acosh, input._h))
 
 _acosh_in_place = _core.bind_AcoshInPlace
@@ -62,7 +62,7 @@ def acosh_(input: Tensor) -> Tensor:
     try:
         status = _acosh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(acosh_, locals(), error) from None
+        return misuse(acosh_, locals(), error)
     if status < 0:
         settle(status, _acosh_in_place, input._h)
     return input
@@ -75,7 +75,7 @@ def asin(input: Tensor) -> Tensor:
     try:
         status = _asin(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(asin, locals(), error) from None
+        return misuse(asin, locals(), error)
     return own(status if status > 0 else settle(status, _asin, input._h))
 
 _asin_in_place = _core.bind_AsinInPlace
@@ -86,7 +86,7 @@ def asin_(input: Tensor) -> Tensor:
     try:
         status = _asin_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(asin_, locals(), error) from None
+        return misuse(asin_, locals(), error)
     if status < 0:
         settle(status, _asin_in_place, input._h)
     return input
@@ -99,7 +99,7 @@ def asinh(input: Tensor) -> Tensor:
     try:
         status = _asinh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(asinh, locals(), error) from None
+        return misuse(asinh, locals(), error)
     return own(status if status > 0 else settle(status, _asinh, input._h))
 
 _asinh_in_place = _core.bind_AsinhInPlace
@@ -110,7 +110,7 @@ def asinh_(input: Tensor) -> Tensor:
     try:
         status = _asinh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(asinh_, locals(), error) from None
+        return misuse(asinh_, locals(), error)
     if status < 0:
         settle(status, _asinh_in_place, input._h)
     return input
@@ -123,7 +123,7 @@ def atan(input: Tensor) -> Tensor:
     try:
         status = _atan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atan, locals(), error) from None
+        return misuse(atan, locals(), error)
     return own(status if status > 0 else settle(status, _atan, input._h))
 
 _atan_in_place = _core.bind_AtanInPlace
@@ -134,7 +134,7 @@ def atan_(input: Tensor) -> Tensor:
     try:
         status = _atan_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atan_, locals(), error) from None
+        return misuse(atan_, locals(), error)
     if status < 0:
         settle(status, _atan_in_place, input._h)
     return input
@@ -152,7 +152,7 @@ def atan2(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _atan2(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atan2, locals(), error) from None
+        return misuse(atan2, locals(), error)
     return own(status if status > 0 else settle(status, _atan2, input._h, other_h, other_v))
 
 _atan2_in_place = _core.bind_Atan2InPlace
@@ -168,7 +168,7 @@ def atan2_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _atan2_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atan2_, locals(), error) from None
+        return misuse(atan2_, locals(), error)
     if status < 0:
         settle(status, _atan2_in_place, input._h, other_h, other_v)
     return input
@@ -181,7 +181,7 @@ def atanh(input: Tensor) -> Tensor:
     try:
         status = _atanh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atanh, locals(), error) from None
+        return misuse(atanh, locals(), error)
     return own(status if status > 0 else settle(status, _atanh, input._h))
 
 _atanh_in_place = _core.bind_AtanhInPlace
@@ -192,7 +192,7 @@ def atanh_(input: Tensor) -> Tensor:
     try:
         status = _atanh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atanh_, locals(), error) from None
+        return misuse(atanh_, locals(), error)
     if status < 0:
         settle(status, _atanh_in_place, input._h)
     return input
@@ -205,7 +205,7 @@ def cos(input: Tensor) -> Tensor:
     try:
         status = _cos(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cos, locals(), error) from None
+        return misuse(cos, locals(), error)
     return own(status if status > 0 else settle(status, _cos, input._h))
 
 _cos_in_place = _core.bind_CosInPlace
@@ -216,7 +216,7 @@ def cos_(input: Tensor) -> Tensor:
     try:
         status = _cos_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cos_, locals(), error) from None
+        return misuse(cos_, locals(), error)
     if status < 0:
         settle(status, _cos_in_place, input._h)
     return input
@@ -229,7 +229,7 @@ def cosh(input: Tensor) -> Tensor:
     try:
         status = _cosh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cosh, locals(), error) from None
+        return misuse(cosh, locals(), error)
     return own(status if status > 0 else settle(status, _cosh, input._h))
 
 _cosh_in_place = _core.bind_CoshInPlace
@@ -240,7 +240,7 @@ def cosh_(input: Tensor) -> Tensor:
     try:
         status = _cosh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(cosh_, locals(), error) from None
+        return misuse(cosh_, locals(), error)
     if status < 0:
         settle(status, _cosh_in_place, input._h)
     return input
@@ -253,7 +253,7 @@ def deg2rad(input: Tensor) -> Tensor:
     try:
         status = _deg2rad(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(deg2rad, locals(), error) from None
+        return misuse(deg2rad, locals(), error)
     return own(status if status > 0 else settle(status, _deg2rad, input._h))
 
 _deg2rad_in_place = _core.bind_Deg2radInPlace
@@ -264,7 +264,7 @@ def deg2rad_(input: Tensor) -> Tensor:
     try:
         status = _deg2rad_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(deg2rad_, locals(), error) from None
+        return misuse(deg2rad_, locals(), error)
     if status < 0:
         settle(status, _deg2rad_in_place, input._h)
     return input
@@ -282,7 +282,7 @@ def hypot(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _hypot(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hypot, locals(), error) from None
+        return misuse(hypot, locals(), error)
     return own(status if status > 0 else settle(status, _hypot, input._h, other_h, other_v))
 
 _hypot_in_place = _core.bind_HypotInPlace
@@ -298,7 +298,7 @@ def hypot_(input: Tensor, other: Tensor | Number) -> Tensor:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _hypot_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hypot_, locals(), error) from None
+        return misuse(hypot_, locals(), error)
     if status < 0:
         settle(status, _hypot_in_place, input._h, other_h, other_v)
     return input
@@ -311,7 +311,7 @@ def rad2deg(input: Tensor) -> Tensor:
     try:
         status = _rad2deg(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rad2deg, locals(), error) from None
+        return misuse(rad2deg, locals(), error)
     return own(status if status > 0 else settle(status, _rad2deg, input._h))
 
 _rad2deg_in_place = _core.bind_Rad2degInPlace
@@ -322,7 +322,7 @@ def rad2deg_(input: Tensor) -> Tensor:
     try:
         status = _rad2deg_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(rad2deg_, locals(), error) from None
+        return misuse(rad2deg_, locals(), error)
     if status < 0:
         settle(status, _rad2deg_in_place, input._h)
     return input
@@ -335,7 +335,7 @@ def sin(input: Tensor) -> Tensor:
     try:
         status = _sin(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sin, locals(), error) from None
+        return misuse(sin, locals(), error)
     return own(status if status > 0 else settle(status, _sin, input._h))
 
 _sin_in_place = _core.bind_SinInPlace
@@ -346,7 +346,7 @@ def sin_(input: Tensor) -> Tensor:
     try:
         status = _sin_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sin_, locals(), error) from None
+        return misuse(sin_, locals(), error)
     if status < 0:
         settle(status, _sin_in_place, input._h)
     return input
@@ -359,7 +359,7 @@ def sinc(input: Tensor) -> Tensor:
     try:
         status = _sinc(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sinc, locals(), error) from None
+        return misuse(sinc, locals(), error)
     return own(status if status > 0 else settle(status, _sinc, input._h))
 
 _sinc_in_place = _core.bind_SincInPlace
@@ -370,7 +370,7 @@ def sinc_(input: Tensor) -> Tensor:
     try:
         status = _sinc_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sinc_, locals(), error) from None
+        return misuse(sinc_, locals(), error)
     if status < 0:
         settle(status, _sinc_in_place, input._h)
     return input
@@ -383,7 +383,7 @@ def sinh(input: Tensor) -> Tensor:
     try:
         status = _sinh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sinh, locals(), error) from None
+        return misuse(sinh, locals(), error)
     return own(status if status > 0 else settle(status, _sinh, input._h))
 
 _sinh_in_place = _core.bind_SinhInPlace
@@ -394,7 +394,7 @@ def sinh_(input: Tensor) -> Tensor:
     try:
         status = _sinh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(sinh_, locals(), error) from None
+        return misuse(sinh_, locals(), error)
     if status < 0:
         settle(status, _sinh_in_place, input._h)
     return input
@@ -407,7 +407,7 @@ def tan(input: Tensor) -> Tensor:
     try:
         status = _tan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tan, locals(), error) from None
+        return misuse(tan, locals(), error)
     return own(status if status > 0 else settle(status, _tan, input._h))
 
 _tan_in_place = _core.bind_TanInPlace
@@ -418,7 +418,7 @@ def tan_(input: Tensor) -> Tensor:
     try:
         status = _tan_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tan_, locals(), error) from None
+        return misuse(tan_, locals(), error)
     if status < 0:
         settle(status, _tan_in_place, input._h)
     return input

@@ -35,7 +35,7 @@ def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[
         stride_list = int_list(stride)
         status = _as_strided(input._h, size_list.buffer_info()[0], len(size_list), stride_list.buffer_info()[0], len(stride_list), storage_offset)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(as_strided, locals(), error) from None
+        return misuse(as_strided, locals(), error)
     return own(status if status > 0 else settle(status, _as_strided, input._h, size_list.buffer_info()[0], len(size_list), stride_list.buffer_info()[0], len(stride_list), storage_offset))
 
 _atleast_1d = _core.bind_Atleast1d
@@ -46,7 +46,7 @@ def atleast_1d(input: Tensor) -> Tensor:
     try:
         status = _atleast_1d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atleast_1d, locals(), error) from None
+        return misuse(atleast_1d, locals(), error)
     return own(status if status > 0 else settle(status, _atleast_1d, input._h))
 
 _atleast_2d = _core.bind_Atleast2d
@@ -57,7 +57,7 @@ def atleast_2d(input: Tensor) -> Tensor:
     try:
         status = _atleast_2d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atleast_2d, locals(), error) from None
+        return misuse(atleast_2d, locals(), error)
     return own(status if status > 0 else settle(status, _atleast_2d, input._h))
 
 _atleast_3d = _core.bind_Atleast3d
@@ -68,7 +68,7 @@ def atleast_3d(input: Tensor) -> Tensor:
     try:
         status = _atleast_3d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(atleast_3d, locals(), error) from None
+        return misuse(atleast_3d, locals(), error)
     return own(status if status > 0 else settle(status, _atleast_3d, input._h))
 
 _broadcast_tensors = _core.bind_BroadcastTensors
@@ -84,7 +84,7 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
         tensors_list = handles(tensors)
         status = _broadcast_tensors(tensors_list.buffer_info()[0], len(tensors_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(broadcast_tensors, locals(), error) from None
+        return misuse(broadcast_tensors, locals(), error)
     return own_list(status if status > 0 else settle(status, _broadcast_tensors, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _broadcast_to = _core.bind_BroadcastTo
@@ -100,7 +100,7 @@ def broadcast_to(input: Tensor, size: int | Sequence[int] = (), *more: int) -> T
         size_list = int_list((size, *more) if more else size)
         status = _broadcast_to(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(broadcast_to, locals(), error) from None
+        return misuse(broadcast_to, locals(), error)
     return own(status if status > 0 else settle(status, _broadcast_to, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _chunk = _core.bind_Chunk
@@ -116,7 +116,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     try:
         status = _chunk(input._h, chunks, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(chunk, locals(), error) from None
+        return misuse(chunk, locals(), error)
     return own_list(status if status > 0 else settle(status, _chunk, input._h, chunks, dim))
 
 _contiguous = _core.bind_Contiguous
@@ -127,7 +127,7 @@ def contiguous(input: Tensor) -> Tensor:
     try:
         status = _contiguous(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(contiguous, locals(), error) from None
+        return misuse(contiguous, locals(), error)
     return own(status if status > 0 else settle(status, _contiguous, input._h))
 
 _diagonal = _core.bind_Diagonal
@@ -144,7 +144,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     try:
         status = _diagonal(input._h, offset, dim1, dim2)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(diagonal, locals(), error) from None
+        return misuse(diagonal, locals(), error)
     return own(status if status > 0 else settle(status, _diagonal, input._h, offset, dim1, dim2))
 
 _dsplit = _core.bind_Dsplit
@@ -159,7 +159,7 @@ def dsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     try:
         status = _dsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(dsplit, locals(), error) from None
+        return misuse(dsplit, locals(), error)
     return own_list(status if status > 0 else settle(status, _dsplit, input._h, sections))
 
 _expand = _core.bind_Expand
@@ -175,7 +175,7 @@ def expand(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
         size_list = int_list((size, *more) if more else size)
         status = _expand(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(expand, locals(), error) from None
+        return misuse(expand, locals(), error)
     return own(status if status > 0 else settle(status, _expand, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _expand_as = _core.bind_ExpandAs
@@ -190,7 +190,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _expand_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(expand_as, locals(), error) from None
+        return misuse(expand_as, locals(), error)
     return own(status if status > 0 else settle(status, _expand_as, input._h, other._h))
 
 _flatten = _core.bind_Flatten
@@ -206,7 +206,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     try:
         status = _flatten(input._h, start_dim, end_dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(flatten, locals(), error) from None
+        return misuse(flatten, locals(), error)
     return own(status if status > 0 else settle(status, _flatten, input._h, start_dim, end_dim))
 
 _hsplit = _core.bind_Hsplit
@@ -222,7 +222,7 @@ def hsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     try:
         status = _hsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(hsplit, locals(), error) from None
+        return misuse(hsplit, locals(), error)
     return own_list(status if status > 0 else settle(status, _hsplit, input._h, sections))
 
 _mT = _core.bind_MT
@@ -233,7 +233,7 @@ def mT(input: Tensor) -> Tensor:
     try:
         status = _mT(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(mT, locals(), error) from None
+        return misuse(mT, locals(), error)
     return own(status if status > 0 else settle(status, _mT, input._h))
 
 _movedim = _core.bind_Movedim
@@ -251,7 +251,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
         destination_list = int_list(destination)
         status = _movedim(input._h, source_list.buffer_info()[0], len(source_list), destination_list.buffer_info()[0], len(destination_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(movedim, locals(), error) from None
+        return misuse(movedim, locals(), error)
     return own(status if status > 0 else settle(status, _movedim, input._h, source_list.buffer_info()[0], len(source_list), destination_list.buffer_info()[0], len(destination_list)))
 
 _narrow = _core.bind_Narrow
@@ -268,7 +268,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     try:
         status = _narrow(input._h, dim, start, length)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(narrow, locals(), error) from None
+        return misuse(narrow, locals(), error)
     return own(status if status > 0 else settle(status, _narrow, input._h, dim, start, length))
 
 _narrow_copy = _core.bind_NarrowCopy
@@ -285,7 +285,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     try:
         status = _narrow_copy(input._h, dim, start, length)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(narrow_copy, locals(), error) from None
+        return misuse(narrow_copy, locals(), error)
     return own(status if status > 0 else settle(status, _narrow_copy, input._h, dim, start, length))
 
 _permute = _core.bind_Permute
@@ -301,7 +301,7 @@ def permute(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor
         dims_list = int_list((dims, *more) if more else dims)
         status = _permute(input._h, dims_list.buffer_info()[0], len(dims_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(permute, locals(), error) from None
+        return misuse(permute, locals(), error)
     return own(status if status > 0 else settle(status, _permute, input._h, dims_list.buffer_info()[0], len(dims_list)))
 
 _ravel = _core.bind_Ravel
@@ -312,7 +312,7 @@ def ravel(input: Tensor) -> Tensor:
     try:
         status = _ravel(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(ravel, locals(), error) from None
+        return misuse(ravel, locals(), error)
     return own(status if status > 0 else settle(status, _ravel, input._h))
 
 _reshape = _core.bind_Reshape
@@ -328,7 +328,7 @@ def reshape(input: Tensor, shape: int | Sequence[int] = (), *more: int) -> Tenso
         shape_list = int_list((shape, *more) if more else shape)
         status = _reshape(input._h, shape_list.buffer_info()[0], len(shape_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(reshape, locals(), error) from None
+        return misuse(reshape, locals(), error)
     return own(status if status > 0 else settle(status, _reshape, input._h, shape_list.buffer_info()[0], len(shape_list)))
 
 _reshape_as = _core.bind_ReshapeAs
@@ -343,7 +343,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _reshape_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(reshape_as, locals(), error) from None
+        return misuse(reshape_as, locals(), error)
     return own(status if status > 0 else settle(status, _reshape_as, input._h, other._h))
 
 _select = _core.bind_Select
@@ -359,7 +359,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     try:
         status = _select(input._h, dim, index)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(select, locals(), error) from None
+        return misuse(select, locals(), error)
     return own(status if status > 0 else settle(status, _select, input._h, dim, index))
 
 _slice = _core.bind_Slice
@@ -377,7 +377,7 @@ def slice(input: Tensor, dim: int = 0, start: int = 0, end: int = 92233720368547
     try:
         status = _slice(input._h, dim, start, end, step)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(slice, locals(), error) from None
+        return misuse(slice, locals(), error)
     return own(status if status > 0 else settle(status, _slice, input._h, dim, start, end, step))
 
 _split = _core.bind_Split
@@ -393,7 +393,7 @@ def split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     try:
         status = _split(input._h, split_size, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(split, locals(), error) from None
+        return misuse(split, locals(), error)
     return own_list(status if status > 0 else settle(status, _split, input._h, split_size, dim))
 
 _split_with_sizes = _core.bind_SplitWithSizes
@@ -410,7 +410,7 @@ def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int =
         split_sizes_list = int_list(split_sizes)
         status = _split_with_sizes(input._h, split_sizes_list.buffer_info()[0], len(split_sizes_list), dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(split_with_sizes, locals(), error) from None
+        return misuse(split_with_sizes, locals(), error)
     return own_list(status if status > 0 else settle(status, _split_with_sizes, input._h, split_sizes_list.buffer_info()[0], len(split_sizes_list), dim))
 
 _squeeze = _core.bind_Squeeze
@@ -426,7 +426,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] = (), *more: int) -> Tensor:
         dim_list = int_list((dim, *more) if more else dim)
         status = _squeeze(input._h, dim_list.buffer_info()[0], len(dim_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(squeeze, locals(), error) from None
+        return misuse(squeeze, locals(), error)
     return own(status if status > 0 else settle(status, _squeeze, input._h, dim_list.buffer_info()[0], len(dim_list)))
 
 _swapaxes = _core.bind_Swapaxes
@@ -442,7 +442,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     try:
         status = _swapaxes(input._h, axis0, axis1)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(swapaxes, locals(), error) from None
+        return misuse(swapaxes, locals(), error)
     return own(status if status > 0 else settle(status, _swapaxes, input._h, axis0, axis1))
 
 _t = _core.bind_T
@@ -453,7 +453,7 @@ def t(input: Tensor) -> Tensor:
     try:
         status = _t(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(t, locals(), error) from None
+        return misuse(t, locals(), error)
     return own(status if status > 0 else settle(status, _t, input._h))
 
 _tensor_split = _core.bind_TensorSplit
@@ -469,7 +469,7 @@ def tensor_split(input: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ..
     try:
         status = _tensor_split(input._h, sections, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tensor_split, locals(), error) from None
+        return misuse(tensor_split, locals(), error)
     return own_list(status if status > 0 else settle(status, _tensor_split, input._h, sections, dim))
 
 _tensor_split_at = _core.bind_TensorSplitAt
@@ -486,7 +486,7 @@ def tensor_split_at(input: Tensor, indices: int | Sequence[int], dim: int = 0) -
         indices_list = int_list(indices)
         status = _tensor_split_at(input._h, indices_list.buffer_info()[0], len(indices_list), dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(tensor_split_at, locals(), error) from None
+        return misuse(tensor_split_at, locals(), error)
     return own_list(status if status > 0 else settle(status, _tensor_split_at, input._h, indices_list.buffer_info()[0], len(indices_list), dim))
 
 _transpose = _core.bind_Transpose
@@ -502,7 +502,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     try:
         status = _transpose(input._h, dim0, dim1)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(transpose, locals(), error) from None
+        return misuse(transpose, locals(), error)
     return own(status if status > 0 else settle(status, _transpose, input._h, dim0, dim1))
 
 _unbind = _core.bind_Unbind
@@ -517,7 +517,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     try:
         status = _unbind(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unbind, locals(), error) from None
+        return misuse(unbind, locals(), error)
     return own_list(status if status > 0 else settle(status, _unbind, input._h, dim))
 
 _unflatten = _core.bind_Unflatten
@@ -534,7 +534,7 @@ def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int] = (), *more: i
         sizes_list = int_list((sizes, *more) if more else sizes)
         status = _unflatten(input._h, dim, sizes_list.buffer_info()[0], len(sizes_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unflatten, locals(), error) from None
+        return misuse(unflatten, locals(), error)
     return own(status if status > 0 else settle(status, _unflatten, input._h, dim, sizes_list.buffer_info()[0], len(sizes_list)))
 
 _unfold = _core.bind_Unfold
@@ -551,7 +551,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     try:
         status = _unfold(input._h, dimension, size, step)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unfold, locals(), error) from None
+        return misuse(unfold, locals(), error)
     return own(status if status > 0 else settle(status, _unfold, input._h, dimension, size, step))
 
 _unsqueeze = _core.bind_Unsqueeze
@@ -566,7 +566,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     try:
         status = _unsqueeze(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(unsqueeze, locals(), error) from None
+        return misuse(unsqueeze, locals(), error)
     return own(status if status > 0 else settle(status, _unsqueeze, input._h, dim))
 
 _view = _core.bind_View
@@ -582,7 +582,7 @@ def view(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
         size_list = int_list((size, *more) if more else size)
         status = _view(input._h, size_list.buffer_info()[0], len(size_list))
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(view, locals(), error) from None
+        return misuse(view, locals(), error)
     return own(status if status > 0 else settle(status, _view, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _view_as = _core.bind_ViewAs
@@ -597,7 +597,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     try:
         status = _view_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(view_as, locals(), error) from None
+        return misuse(view_as, locals(), error)
     return own(status if status > 0 else settle(status, _view_as, input._h, other._h))
 
 _vsplit = _core.bind_Vsplit
@@ -612,5 +612,5 @@ def vsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     try:
         status = _vsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
-        raise misuse(vsplit, locals(), error) from None
+        return misuse(vsplit, locals(), error)
     return own_list(status if status > 0 else settle(status, _vsplit, input._h, sections))

@@ -23,6 +23,7 @@ PRIVATE = {
     "_dynamo",
     "_functional_collectives",
     "_pytree",
+    "_symbolic_trace",
     "_tensor",
     "_trace_wrapped_higher_order_op",
     "_utils",
