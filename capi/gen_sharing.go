@@ -32,3 +32,8 @@ func plait_tensor_shared(t C.plait_tensor, out *C.int64_t) C.plait_status {
 func plait_tensor_of_shared(fd C.int64_t, size C.int64_t, key0 C.int64_t, key1 C.int64_t, on C.plait_device) C.plait_tensor {
 	return C.plait_tensor(bind.TensorOfShared(int64(fd), int64(size), int64(key0), int64(key1), int64(on)))
 }
+
+//export plait_tensor_new_shared
+func plait_tensor_new_shared(size C.int64_t, on C.plait_device) C.plait_tensor {
+	return C.plait_tensor(bind.TensorNewShared(int64(size), int64(on)))
+}

@@ -1797,8 +1797,8 @@ char *plait_selftest_run(plait_device d, int64_t i);
 // little is queued on the old memory, and after, since the contents are copied in stream order.
 plait_status plait_tensor_share(plait_tensor t);
 
-// plait_tensor_is_shared returns 1 if the storage of a tensor lies in memory that processes can share, else
-// 0.
+// plait_tensor_is_shared returns 1 if the storage of a tensor lies in memory that processes can share, or has
+// no bytes, else 0.
 plait_status plait_tensor_is_shared(plait_tensor t);
 
 // plait_tensor_shared writes to out what another process makes a tensor over the same memory of, by
@@ -1809,6 +1809,9 @@ plait_status plait_tensor_shared(plait_tensor t, int64_t *out);
 // plait_tensor_of_shared returns a tensor of bytes over shared memory that another process has made, or this
 // one. The caller closes the descriptor.
 plait_tensor plait_tensor_of_shared(int64_t fd, int64_t size, int64_t key0, int64_t key1, plait_device on);
+
+// plait_tensor_new_shared returns a tensor of zero bytes in new memory that processes can share.
+plait_tensor plait_tensor_new_shared(int64_t size, plait_device on);
 
 // --- sparse ---
 

@@ -24,6 +24,7 @@ class Mixed(data.Dataset):
         grid = np.asfortranarray(np.arange(600.0).reshape(20, 30) + i)
         own = {"plait": plait.rand(3), "python": random.random(), "numpy": np.random.rand()}
         large = plait.full((1000 + 100 * i,), float(i), dtype=plait.bfloat16)
+        large = large if i % 2 else plait.nn.Parameter(large)
         return {"large": large, "small": plait.tensor([i]), "grid": grid, "text": str(i), "whole": i, "own": own}
 
 
@@ -81,6 +82,7 @@ class Own(data.Dataset):
 
     def __init__(self):
         self.large = plait.arange(2000.0)
+        self.seen = plait.zeros(1, dtype=plait.int64).share_memory_()
         self.lock = multiprocessing.get_context("spawn").Lock()
 
     def __len__(self):
@@ -88,7 +90,8 @@ class Own(data.Dataset):
 
     def __getitem__(self, i):
         with self.lock:
-            assert self.large.tolist() == list(range(2000))
+            assert self.large.tolist() == list(range(2000)) and not self.large.is_shared()
+            self.seen += 1
         info = data.get_worker_info()
         return os.environ["INIT"], info.id, info.seed, random.random(), np.random.rand(), plait.get_num_threads()
 
@@ -100,12 +103,14 @@ def initialise(worker):
 def test_a_process_has_its_own_state():
     generator = plait.Generator().manual_seed(1)
     seed = data.sampler.draw_seed(plait.Generator().manual_seed(1))
-    loader = process_loader(Own(), None, generator=generator, worker_init_fn=initialise, collate_fn=same)
+    dataset = Own()
+    loader = process_loader(dataset, None, generator=generator, worker_init_fn=initialise, collate_fn=same)
     samples = list(loader)
     assert [s[:3] for s in samples] == [("worker 0", 0, seed), ("worker 1", 1, seed + 1)] * 2
     assert [s[3] for s in samples[:2]] == [random.Random(seed).random(), random.Random(seed + 1).random()]
     assert len({s[4] for s in samples}) == 4
     assert [s[5] for s in samples] == [1] * 4 and "INIT" not in os.environ
+    assert dataset.seen.item() == 4
 
 
 class Numbers(data.IterableDataset):

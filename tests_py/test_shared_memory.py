@@ -4,6 +4,8 @@ import gc
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 from multiprocessing.reduction import ForkingPickler
 
@@ -423,6 +425,8 @@ def test_wrong_uses_are_refused():
     queue = mp.Queue()
     with pytest.raises(RuntimeError, match=r"requires a gradient and is no leaf.*send t\.detach\(\)"):
         queue.put(w * 2)
+    with pytest.raises(RuntimeError, match=r"shape \(2, 2\) requires a gradient and is no leaf"):
+        queue.put((plait.eye(2, requires_grad=True) * 2).to_sparse())
     queue.put((w * 2).detach())
     assert queue.get().tolist() == [2, 2]
     pickle.dumps(w * 2)  # elsewhere values are enough
@@ -440,6 +444,46 @@ def test_wrong_uses_are_refused():
             mp.set_start_method(method)
     assert mp.get_start_method() == mp.get_context().get_start_method() == "spawn"
     assert mp.get_all_start_methods() == ["spawn"]
+
+
+SCRIPT = """
+import multiprocessing
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+
+def train(rank, model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    for _ in range(20):
+        optimizer.zero_grad()
+        (model(torch.ones(4, 2)) - 3).square().mean().backward()
+        optimizer.step()
+
+def double(t):
+    t *= 2
+
+if __name__ == "__main__":
+    mp.set_start_method("spawn", force=True)
+    model = nn.Linear(2, 1)
+    model.share_memory()
+    processes = [mp.Process(target=train, args=(rank, model)) for rank in range(2)]
+    for p in processes:
+        p.start()
+    for p in processes:
+        p.join()
+    print(abs(model(torch.ones(1, 2)).item() - 3) < 0.1)
+    with multiprocessing.Pool(1) as pool:
+        pool.map(double, [t := torch.ones(2)])
+    print(t.tolist())
+"""
+
+
+def test_a_program_that_imports_torch(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "plait.torch", script]
+    out = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    assert (out.returncode, out.stdout, out.stderr) == (0, "True\n[2.0, 2.0]\n", "")
 
 
 def test_plain_pickles_stay_copies():

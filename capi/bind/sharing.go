@@ -15,14 +15,14 @@ func TensorShare(t Tensor) (status Status) {
 	return failure(err)
 }
 
-// TensorIsShared returns 1 if the storage of a tensor lies in memory that processes can share, else 0.
+// TensorIsShared returns 1 if the storage of a tensor lies in memory that processes can share, or has no bytes, else 0.
 func TensorIsShared(t Tensor) (status Status) {
 	defer protect("is_shared", &status)
 	v := tensor(t)
 	if err := v.Usable("is_shared"); err != nil {
 		return failure(err)
 	}
-	return truth(sharing.Of(v) != nil)
+	return truth(sharing.Of(v) != nil || !v.IsNumber() && v.Storage().Size() == 0)
 }
 
 // TensorShared writes to out what another process makes a tensor over the same memory of, by [TensorOfShared]: the descriptor of the file, which is open
@@ -40,16 +40,28 @@ func TensorShared(t Tensor, out IntsOut) (status Status) {
 // TensorOfShared returns a tensor of bytes over shared memory that another process has made, or this one. The caller closes the descriptor.
 func TensorOfShared(fd int64, size int64, key0 int64, key1 int64, on Device) (status Tensor) {
 	defer protect("share_memory_", &status)
+	return bytesOn(on, func(s core.Stream) (*core.Storage, error) {
+		return sharing.Open(s, sharing.File{FD: int(fd), Size: int(size), Key: sharing.Key{key0, key1}})
+	})
+}
+
+// TensorNewShared returns a tensor of zero bytes in new memory that processes can share.
+func TensorNewShared(size int64, on Device) (status Tensor) {
+	defer protect("share_memory_", &status)
+	return bytesOn(on, func(s core.Stream) (*core.Storage, error) { return sharing.New(s, int(size)) })
+}
+
+// bytesOn returns a tensor of bytes over a storage that is made on the current stream of a device.
+func bytesOn(on Device, storage func(core.Stream) (*core.Storage, error)) Tensor {
 	dev := device(on)
 	if dev == nil || !dev.HostAccessible() {
 		return failf(core.DeviceError, "share_memory_", "want a device that the host can address, got %d", on)
 	}
 	m := core.CurrentMode()
-	st, err := sharing.Open(m.Context().Stream(dev), sharing.File{FD: int(fd), Size: int(size), Key: sharing.Key{key0, key1}})
+	st, err := storage(m.Context().Stream(dev))
 	if err != nil {
 		return failure(err)
 	}
-	t := core.WrapTensor(m, st, core.Uint8, []int{int(size)}, []int{1}, 0)
-	st.Release()
-	return result(t)
+	defer st.Release()
+	return result(core.WrapTensor(m, st, core.Uint8, []int{st.Size()}, []int{1}, 0))
 }

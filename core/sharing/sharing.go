@@ -92,23 +92,46 @@ func Start(t *core.Tensor) (*File, error) {
 	if f := Of(t); f != nil || st.Size() == 0 {
 		return f, nil
 	}
-	key := newKey()
-	fd, err := create(st.Size(), key)
+	f, m, err := makeFile(st.Size())
 	if err != nil {
-		return nil, failed("make", st.Size(), err)
-	}
-	m, err := mapped(fd, st.Size())
-	if err != nil {
-		closeFD(fd)
 		return nil, err
 	}
-	f := &File{FD: fd, Size: st.Size(), Key: key}
 	if err := st.Rehome(m, f, func() { f.release(m) }); err != nil {
 		f.release(m)
 		return nil, err
 	}
-	f.register(st)
+	files.Lock()
+	defer files.Unlock()
+	f.add(st)
 	return f, nil
+}
+
+// New returns a storage on stream s in shared memory of its own, all zero, with one reference.
+func New(s core.Stream, size int) (*core.Storage, error) {
+	if size <= 0 || !s.Device().HostAccessible() {
+		return nil, core.Errorf(core.ValueError, name, "want a size above 0 on a CPU device, got %d bytes on %s", size, s.Device())
+	}
+	f, m, err := makeFile(size)
+	if err != nil {
+		return nil, err
+	}
+	files.Lock()
+	defer files.Unlock()
+	return f.wrap(s, m), nil
+}
+
+func makeFile(size int) (*File, core.Memory, error) {
+	key := newKey()
+	fd, err := create(size, key)
+	if err != nil {
+		return nil, core.Memory{}, failed("make", size, err)
+	}
+	m, err := mapped(fd, size)
+	if err != nil {
+		closeFD(fd)
+		return nil, core.Memory{}, err
+	}
+	return &File{FD: fd, Size: size, Key: key}, m, nil
 }
 
 // Open returns a storage on stream s over the memory that f describes, with one reference: the one that this process has already, or a
@@ -127,11 +150,16 @@ func Open(s core.Stream, f File) (*core.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := core.WrapStorage(s, m, func() { own.release(m) })
+	return own.wrap(s, m), nil
+}
+
+// wrap returns a storage over f's memory. The caller holds files.
+func (f *File) wrap(s core.Stream, m core.Memory) *core.Storage {
+	st := core.WrapStorage(s, m, func() { f.release(m) })
 	st.Share(1)
-	st.SetBacking(own)
-	own.add(st)
-	return st, nil
+	st.SetBacking(f)
+	f.add(st)
+	return st
 }
 
 // reopen maps a file that another process made, and makes f's descriptor one of this storage's own.
@@ -156,12 +184,7 @@ func (f *File) reopen() (core.Memory, error) {
 	return m, nil
 }
 
-func (f *File) register(st *core.Storage) {
-	files.Lock()
-	defer files.Unlock()
-	f.add(st)
-}
-
+// add makes st findable by f's key. The caller holds files.
 func (f *File) add(st *core.Storage) {
 	if files.storages == nil {
 		files.storages = map[Key]weak.Pointer[core.Storage]{}

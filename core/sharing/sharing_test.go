@@ -63,7 +63,7 @@ func TestViewsMoveWithTheirStorage(t *testing.T) {
 	assert.Equal(t, 24, f.Size)
 	assert.Nil(t, Of(twice))
 	there := elsewhere(t, x, f)
-	op.AddInPlace(part, core.Num(1))
+	require.NoError(t, op.AddInPlace(part, core.Num(1)).Err())
 	assert.Equal(t, []float64{1, 2, 2, 1, 2, 2}, values(t, there), "calls are done when they are launched")
 	op.MulInPlace(there, core.Num(3))
 	assert.Equal(t, []float64{3, 6, 6, 3, 6, 6}, values(t, x))
@@ -166,6 +166,21 @@ func TestSeveralThreadsOpenAndRelease(t *testing.T) {
 	wait.Wait()
 	op.AddInPlace(x, core.Num(1))
 	assert.Equal(t, 2.0, values(t, elsewhere(t, x, f))[99])
+}
+
+func TestNewMemory(t *testing.T) {
+	stream := op.Ones(1).Storage().Stream()
+	st, err := New(stream, 3)
+	require.NoError(t, err)
+	x := core.WrapTensor(core.CurrentMode(), st, core.Uint8, []int{3}, []int{1}, 0)
+	st.Release()
+	there := elsewhere(t, x, *Of(x))
+	require.NoError(t, op.FillInPlace(x, core.Num(2)).Err())
+	assert.Equal(t, []float64{2, 2, 2}, values(t, there))
+	for _, size := range []int{0, -1} {
+		_, err := New(stream, size)
+		assert.ErrorContains(t, err, "want a size above 0")
+	}
 }
 
 func TestWhatCannotBeShared(t *testing.T) {

@@ -17,8 +17,8 @@ from multiprocessing import queues as _queues
 from multiprocessing.reduction import ForkingPickler as _ForkingPickler
 from typing import Any as _Any
 
-import plait._tensors.shared  # noqa: F401, has multiprocessing pickle tensors
 from plait._engine.missing_names import refusing as _refusing
+from plait._tensors.shared import REFUSED as _REFUSED  # the module has multiprocessing pickle tensors
 from plait.distributed._spawn import SpawnContext, spawn
 
 __all__ = [
@@ -30,15 +30,10 @@ __all__ = [
     "parent_process", "set_executable", "set_forkserver_preload", "set_sharing_strategy", "set_start_method", "spawn",
 ]  # fmt: skip
 
-_WHY = {
-    "fork": "a forked child has none of the engine's threads",
-    "forkserver": "its server imports the main module, and with it the engine, before it forks",
-}
-
 
 def _check_method(name: str, method: _Any) -> None:
     if method not in (None, "spawn"):
-        why = f": {_WHY[method]}" if method in _WHY else ""
+        why = f": {_REFUSED[method]}" if method in _REFUSED else ""
         raise ValueError(f"multiprocessing.{name}: want 'spawn', got {method!r}{why}")
 
 

@@ -20,3 +20,15 @@ class Elements:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return to_numpy(self.tensor.detach()).__reduce_ex__(protocol)
+
+
+class RequiresGrad:
+    """Whether a tensor that is made of others requires a gradient. Picklers may refuse one that has a graph."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return bool, (self.tensor.requires_grad,)

@@ -17,7 +17,7 @@ from plait._device import open_device
 from plait._engine.runtime import address, call, check, own
 from plait._functions.creation import empty_strided
 from plait._functions.shape import as_strided
-from plait._tensors.elements import Elements
+from plait._tensors.elements import Elements, RequiresGrad
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
@@ -41,16 +41,31 @@ class SharedMemory:
         return _received, (DupFd(self._file[0]), *self._file[1:])
 
 
+REFUSED = {  # start methods, and why
+    "fork": "a forked child has none of the engine's threads",
+    "forkserver": "its server imports the main module, and with it the engine, before it forks",
+}
+
 _memories: WeakValueDictionary[tuple[int, int], SharedMemory] = WeakValueDictionary()
 
 
 def memory_of(t: Tensor) -> SharedMemory:
     """Moves a tensor's storage to shared memory, unless it is there, and returns the memory."""
     t.share_memory_()
-    file = array("q", bytes(32))
-    check(_core.bind_TensorShared(t._h, address(file)))
-    fd, size, *key = file
-    return _memories.setdefault((key[0], key[1]), SharedMemory(t.detach(), (fd, size, key[0], key[1])))
+    file = file_of(t)
+    return _memories.setdefault(file[2:], SharedMemory(t.detach(), file))
+
+
+def file_of(t: Tensor) -> tuple[int, int, int, int]:
+    """Returns the descriptor behind shared memory, its size in bytes, and the two numbers that name it."""
+    out = array("q", bytes(32))
+    check(_core.bind_TensorShared(t._h, address(out)))
+    return out[0], out[1], out[2], out[3]
+
+
+def new_memory(size: int) -> Tensor:
+    """Returns a tensor of zero bytes in shared memory."""
+    return own(call(_core.bind_TensorNewShared, size, open_device("cpu")))
 
 
 def opened(fd: int, size: int, first: int, second: int) -> Tensor:
@@ -81,13 +96,22 @@ def _without_memory(dtype: DType, shape: Any, strides: Any, device: str) -> Tens
     return empty_strided(shape, strides, dtype=dtype, device=device)
 
 
-def _reduced(elements: Elements) -> Any:
-    t = elements.tensor
+def _check_leaf(t: Tensor) -> None:
     if t.requires_grad and not t.is_leaf:
         raise RuntimeError(
             f"multiprocessing: a tensor of shape {tuple(t.shape)} requires a gradient and is no leaf, and a graph does "
             "not reach into another process; send t.detach()"
         )
+
+
+def _flag(flag: RequiresGrad) -> Any:
+    _check_leaf(flag.tensor)
+    return flag.__reduce_ex__(None)
+
+
+def _reduced(elements: Elements) -> Any:
+    t = elements.tensor
+    _check_leaf(t)
     if t.is_meta or (t.device.type == "cpu" and t.untyped_storage().nbytes() == 0):
         return _without_memory, (t.dtype, tuple(t.shape), t.stride(), t.device.type)
     if t.device.type != "cpu":
@@ -99,3 +123,4 @@ def _reduced(elements: Elements) -> Any:
 
 
 ForkingPickler.register(Elements, _reduced)
+ForkingPickler.register(RequiresGrad, _flag)

@@ -14,6 +14,7 @@ from plait._engine.runtime import address, call, is_tensor, own
 from plait._layout import Layout, sparse_coo, sparse_csr
 from plait._tensor import Tensor
 from plait._tensors.arrays import tensor
+from plait._tensors.elements import RequiresGrad
 from plait._tensors.repr import sparse_repr
 from plait._tensors.sparse import _COL, _CROW, _CSR, _INDICES, _VALUES, form_of, part_of
 
@@ -149,7 +150,7 @@ class SparseTensor(Tensor):
         return sparse_coo, (part_of(self, _INDICES), values, size, bool(self._form[4]))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _unpickled, (*self._made_of(), self.requires_grad, dict(self.__dict__))
+        return _unpickled, (*self._made_of(), RequiresGrad(self), dict(self.__dict__))
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         return sparse_repr(self)

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import plait
+import plait._tensors.shared  # multiprocessing shares tensors where torch is imported
 from plait._engine.missing_names import Refused, absent
 
 VERSION = "2.15.0"  # of PyTorch, whose names and behaviour these are

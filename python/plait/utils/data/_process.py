@@ -8,7 +8,6 @@ the process when this one is gone.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import multiprocessing
 import os
 import pickle
@@ -23,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from multiprocessing.context import BaseContext, SpawnContext
-from multiprocessing.reduction import DupFd, ForkingPickler
+from multiprocessing.reduction import DupFd
 from typing import Any
 
 import numpy as np
@@ -31,16 +30,13 @@ import numpy as np
 from plait import _core
 from plait._engine.rank import Rank, place
 from plait._functions.config import set_num_threads
-from plait.utils.data._shared import Packer, Segments, pack_error, unpack_error
+from plait._tensors.arrays import share_numpy
+from plait._tensors.shared import REFUSED, opened
+from plait.utils.data._shared import Packer, Segments, copied, pack_error, unpack_error
 from plait.utils.data._worker import End, Fetch, Share, WorkerInfo, run_worker, set_process_info
 
 GRACE = 5.0  # seconds that a worker has to end by itself
 _POLL = 1.0  # seconds after which a worker that sends nothing is looked after
-
-_WHY = {
-    "fork": "a forked child has none of the engine's threads",
-    "forkserver": "its server imports the main module, and with it the engine, before it forks",
-}
 
 
 def checked_context(wanted: Any, num_workers: int) -> BaseContext:
@@ -56,7 +52,7 @@ def checked_context(wanted: Any, num_workers: int) -> BaseContext:
         raise TypeError(f"multiprocessing_context: want 'spawn' or a context of multiprocessing's, got {wanted!r}")
     method = wanted if isinstance(wanted, str) else wanted.get_start_method()
     if method != "spawn":
-        why = f": {_WHY[method]}" if method in _WHY else ""
+        why = f": {REFUSED[method]}" if method in REFUSED else ""
         raise ValueError(f"multiprocessing_context: want 'spawn', or None for threads, got {method!r}{why}")
     return multiprocessing.get_context("spawn") if isinstance(wanted, str) else wanted
 
@@ -74,7 +70,7 @@ class ProcessShare(Share):
 
     def request(self, what: Any) -> None:
         """Requests a batch."""
-        self._tasks.put((self, bytes(ForkingPickler.dumps(what))))
+        self._tasks.put((self, copied(what)))
 
     def result(self, timeout: float) -> tuple[Any, BaseException | None]:
         """Waits for the next batch or its error."""
@@ -91,38 +87,31 @@ class _Payload:
 
     def __init__(self, parts: tuple[WorkerInfo, Fetch, Callable[[int], None] | None]) -> None:
         self._parts = parts
-        self._fd: int | None = None
+        self._segments = Segments()
 
     def __reduce__(self) -> Any:
-        packer, size, file = Packer(), 0, None
+        packer, memory = Packer(share=True), None
         places: list[tuple[int, int]] = []
         data = packer.pack(self._parts)
         if packer.arrays:
-            _, self._fd, places, _ = Segments().fill(packer.arrays)
-            assert self._fd is not None
-            file, size = DupFd(self._fd), os.fstat(self._fd).st_size
-        return _Pickled, (data, file, size, places)
-
-    def close(self) -> None:
-        """Closes the shared memory, which the worker has open by then."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+            _, file, places, _ = self._segments.fill(packer.arrays)
+            assert file is not None
+            memory = DupFd(file[0]), *file[1:]
+        return _Pickled, (data, memory, places)
 
 
 class _Pickled:
     """A payload in the worker's process."""
 
-    def __init__(self, data: bytes, file: Any, size: int, places: list[tuple[int, int]]) -> None:
-        self._data, self._file, self._size, self._places = data, file, size, places
+    def __init__(self, data: bytes, memory: Any, places: list[tuple[int, int]]) -> None:
+        self._data, self._memory, self._places = data, memory, places
 
     def load(self) -> tuple[WorkerInfo, Fetch, Callable[[int], None] | None]:
         """Returns what the worker works with."""
         buffers = []
-        if self._file is not None:
-            fd = self._file.detach()
-            memory = memoryview(mmap.mmap(fd, self._size))
-            os.close(fd)
+        if self._memory is not None:
+            file, *which = self._memory
+            memory = share_numpy(opened(file.detach(), *which))
             buffers = [memory[start:stop] for start, stop in self._places]
         return pickle.loads(self._data, buffers=buffers)
 
@@ -211,7 +200,6 @@ class ProcessWorker:
             raise
         finally:
             there.close()
-            payload.close()
         self._link = _Link(info.id, self.process, here)
         end = weakref.ref(self, self.tasks.put)
         for target, args in ((_send, (self.tasks, end)), (_receive, (_core.bind_ModeGet(), place.rank))):
@@ -270,7 +258,7 @@ def _receive(link: _Link, mode: int, rank: Rank | None) -> None:
     """The body of the thread that receives batches."""
     place.rank = rank
     _core.bind_ModeSet(mode)
-    memory: dict[int, mmap.mmap] = {}
+    memory: dict[int, np.ndarray] = {}
     try:
         while True:
             while not link.connection.poll(_POLL):
@@ -284,12 +272,12 @@ def _receive(link: _Link, mode: int, rank: Rank | None) -> None:
                 continue
             batch, buffers = None, []
             if segment is not None:
-                which, size, places, gone = segment
+                which, file, places, gone = segment
                 for n in gone:
                     del memory[n]
-                if size:
-                    memory[which] = _received_file(link.connection, size)
-                buffers = [memoryview(memory[which])[start:stop] for start, stop in places]
+                if file is not None:
+                    memory[which] = _received(link.connection, *file)
+                buffers = [memory[which][start:stop] for start, stop in places]
             try:
                 if error is None:
                     batch = pickle.loads(body, buffers=buffers)
@@ -313,13 +301,10 @@ def _receive(link: _Link, mode: int, rank: Rank | None) -> None:
     link.connection.close()
 
 
-def _received_file(connection: Any, size: int) -> mmap.mmap:
+def _received(connection: Any, *which: int) -> np.ndarray:
     with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as s:
         _, (fd,), _, _ = socket.recv_fds(s, 1, 1)
-    try:
-        return mmap.mmap(fd, size)
-    finally:
-        os.close(fd)
+    return share_numpy(opened(fd, *which))
 
 
 # --- in the worker's process ---
@@ -336,14 +321,14 @@ class _Replies:
     def put(self, result: tuple[Any, BaseException | None]) -> None:
         """Sends a batch or its error."""
         batch, error = result
-        body, segment, fd = b"", None, None
+        body, segment, file = b"", None, None
         if error is None:
             packer = Packer()
             try:
                 body = packer.pack(batch)
                 if packer.arrays:
-                    which, fd, places, gone = self.segments.fill(packer.arrays)
-                    segment = (which, 0 if fd is None else os.fstat(fd).st_size, places, gone)
+                    which, file, places, gone = self.segments.fill(packer.arrays)
+                    segment = (which, file and file[1:], places, gone)
             except Exception as unfit:
                 unfit.add_note(f"raised in DataLoader worker {self._worker} by sending a batch")
                 error = unfit
@@ -352,10 +337,9 @@ class _Replies:
         packed = None if error is None else pack_error(_with_text(error))
         try:
             self._connection.send_bytes(pickle.dumps((self._number, body, packed, segment)))
-            if fd is not None:
+            if file is not None:
                 with socket.fromfd(self._connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as s:
-                    socket.send_fds(s, [b"0"], [fd])
-                os.close(fd)
+                    socket.send_fds(s, [b"0"], [file[0]])
         except ConnectionError:
             os._exit(1)  # the other process is gone
 

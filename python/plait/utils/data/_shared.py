@@ -7,29 +7,47 @@ process leaves one behind. Its sender fills it again once the receiver has said 
 from __future__ import annotations
 
 import io
-import mmap
-import os
 import pickle
-import tempfile
 from collections import deque
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plait._dtype import bfloat16, int16
-from plait._tensor import Tensor
 from plait._tensors.arrays import share_numpy, tensor
+from plait._tensors.elements import Elements
+from plait._tensors.shared import file_of, new_memory
+
+if TYPE_CHECKING:
+    from plait._tensor import Tensor
 
 SMALL = 1024  # bytes, below which an array is pickled
 _ALIGN = 64
 
 
-class Packer(ForkingPickler):
-    """Pickles an object. The bytes of its tensors and arrays are in `arrays`, and are not copied."""
+class _Copier(ForkingPickler):
+    """Pickles tensors as copies."""
 
-    def __init__(self) -> None:
-        self._file = io.BytesIO()
+    def reducer_override(self, obj: Any) -> Any:
+        """Returns how to make a tensor's elements again; leaves other objects to themselves."""
+        return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL) if type(obj) is Elements else NotImplemented
+
+
+def copied(what: Any) -> bytes:
+    """Returns a pickle of an object with copies of its tensors."""
+    return bytes(_Copier.dumps(what))
+
+
+class Packer(ForkingPickler):
+    """Pickles an object. The bytes of its tensors and arrays are in `arrays`, and are not copied.
+
+    Args:
+        share: whether tensors in shared memory are over the same memory on the other side
+    """
+
+    def __init__(self, share: bool = False) -> None:
+        self._file, self._share = io.BytesIO(), share
         self.arrays: list[np.ndarray] = []
         super().__init__(self._file, pickle.HIGHEST_PROTOCOL, True, self._in_band)
 
@@ -46,15 +64,19 @@ class Packer(ForkingPickler):
         return pickle.PickleBuffer(self.arrays[-1].data)
 
     def reducer_override(self, obj: Any) -> Any:
-        """Returns how to make a tensor or an array again; for other objects, leaves it to them."""
-        if type(obj) is Tensor and not (obj.is_sparse or obj.is_sparse_csr or obj.is_meta):
-            if not obj.is_leaf:
+        """Returns how to make a tensor's elements or an array again; for other objects, leaves it to them."""
+        if type(obj) is Elements:
+            t = obj.tensor
+            if not t.is_leaf:
                 raise RuntimeError(
                     "DataLoader: a tensor with a graph cannot go to another process; detach() it, or work under no_grad"
                 )
-            if obj.numel() * obj.dtype.itemsize >= SMALL:
-                return self._reduced_tensor(obj)
-        elif type(obj) is np.ndarray and obj.nbytes >= SMALL and not obj.dtype.hasobject:
+            if self._share and t.device.type == "cpu" and t.is_shared():
+                return NotImplemented
+            if t.is_meta or t.numel() * t.dtype.itemsize < SMALL:
+                return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+            return self._reduced_tensor(t)
+        if type(obj) is np.ndarray and obj.nbytes >= SMALL and not obj.dtype.hasobject:
             turned = obj.flags.f_contiguous and not obj.flags.c_contiguous
             a = obj.T if turned else np.ascontiguousarray(obj)
             return _array, (self._out(a), a.dtype, a.shape, turned)
@@ -63,8 +85,7 @@ class Packer(ForkingPickler):
     def _reduced_tensor(self, t: Tensor) -> Any:
         plain = t.detach().cpu().contiguous()
         a = share_numpy(plain.view(int16) if t.dtype is bfloat16 else plain)
-        device = str(t.device) if t.device.type != "cpu" else "cpu"
-        return _tensor, (self._out(a), a.dtype, a.shape, t.dtype is bfloat16, device, t.requires_grad, dict(t.__dict__))
+        return _tensor, (self._out(a), a.dtype, a.shape, t.dtype is bfloat16)
 
 
 def _array(buffer: Any, dtype: np.dtype, shape: tuple[int, ...], turned: bool) -> np.ndarray:
@@ -72,39 +93,9 @@ def _array(buffer: Any, dtype: np.dtype, shape: tuple[int, ...], turned: bool) -
     return a.T if turned else a
 
 
-def _tensor(
-    buffer: Any,
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    halves: bool,
-    device: str,
-    requires_grad: bool,
-    state: dict[str, Any],
-) -> Tensor:
+def _tensor(buffer: Any, dtype: np.dtype, shape: tuple[int, ...], halves: bool) -> Tensor:
     out = tensor(np.frombuffer(buffer, dtype).reshape(shape), device="cpu")
-    if halves:
-        out = out.view(bfloat16)
-    if device != "cpu":
-        out = out.to(device)
-    if requires_grad:
-        out.requires_grad = True
-    out.__dict__.update(state)
-    return out
-
-
-def _make_file(size: int) -> int:
-    """Returns the descriptor of a file without a name, in memory where the system has that."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("plait")
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    try:
-        os.ftruncate(fd, size)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    return out.view(bfloat16) if halves else out
 
 
 class Segments:
@@ -113,14 +104,17 @@ class Segments:
     def __init__(self) -> None:
         self.freed: deque[int] = deque()
         self._free: list[int] = []
-        self._memory: dict[int, mmap.mmap] = {}
+        self._memory: dict[int, np.ndarray] = {}
         self._made = 0
 
-    def fill(self, arrays: list[np.ndarray]) -> tuple[int, int | None, list[tuple[int, int]], list[int]]:
+    def fill(
+        self, arrays: list[np.ndarray]
+    ) -> tuple[int, tuple[int, int, int, int] | None, list[tuple[int, int]], list[int]]:
         """Copies arrays into a segment.
 
         Returns:
-            its number, its file's descriptor if it is new, where each array is, and the segments that are gone
+            its number, if it is new its file, as `file_of` returns it, where each array is, and the segments that are
+            gone
         """
         places, end = [], 0
         for a in arrays:
@@ -129,23 +123,21 @@ class Segments:
         while self.freed:
             self._free.append(self.freed.popleft())
         fits = [n for n in self._free if len(self._memory[n]) >= end]
-        number, fd, gone = min(fits, key=lambda n: len(self._memory[n]), default=0), None, []
+        number, file, gone = min(fits, key=lambda n: len(self._memory[n]), default=0), None, []
         if fits:
             self._free.remove(number)
         else:
             gone, self._free = self._free, []  # too small
             for n in gone:
                 del self._memory[n]
-            size = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
-            size += size // 8 // mmap.PAGESIZE * mmap.PAGESIZE  # a next batch may be a little larger
-            fd = _make_file(size)
+            made = new_memory(end + end // 8)  # a next batch may be a little larger
+            file = file_of(made)
             self._made += 1
             number = self._made
-            self._memory[number] = mmap.mmap(fd, size)
-        whole = np.frombuffer(self._memory[number], np.uint8)
+            self._memory[number] = share_numpy(made)
         for a, (start, stop) in zip(arrays, places, strict=True):
-            whole[start:stop] = a
-        return number, fd, places, gone
+            self._memory[number][start:stop] = a
+        return number, file, places, gone
 
 
 def rebuilt_error(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
@@ -160,16 +152,16 @@ def pack_error(error: BaseException) -> bytes:
     plain = (rebuilt_error, (type(error), error.args, error.__dict__))
     for attempt in (error, plain):
         try:
-            data = ForkingPickler.dumps(attempt)
+            data = copied(attempt)
             made = pickle.loads(data)
             if type(made[0](*made[1]) if isinstance(made, tuple) else made) is type(error):
-                return bytes(data)
+                return data
         except Exception:
             continue
     text = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
     other = RuntimeError(text)
     other.__dict__.update(__notes__=list(getattr(error, "__notes__", ())))
-    return bytes(ForkingPickler.dumps(other))
+    return copied(other)
 
 
 def unpack_error(data: bytes) -> BaseException:
