@@ -171,3 +171,41 @@ def test_sums_of_exponentials_losses_and_covariances():
     assert plait.autograd.gradcheck(lambda x: plait.logsumexp(x, 1), (x,))
     assert plait.autograd.gradcheck(plait.cov, (x,))
     assert plait.autograd.gradcheck(lambda x: (x * 1).triu_(1), (x,))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 3)])
+def test_least_squares_are_numpys(shape):
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(s) + 1j * rng.standard_normal(s) for s in (shape, (*shape[:-1], 2)))
+    want = np.linalg.pinv(a) @ b
+    for driver in ("gelsy", "gelsd", "gels"):
+        found = plait.linalg.lstsq(plait.tensor(a), plait.tensor(b), driver=driver)
+        np.testing.assert_allclose(found.solution.numpy(), want, 1e-10, 1e-12)
+        if driver != "gels":
+            assert set(found.rank.flatten().tolist()) == {3}
+        if driver == "gelsd":
+            np.testing.assert_allclose(found.singular_values.numpy(), np.linalg.svd(a, compute_uv=False), 1e-10)
+        if driver != "gelsy" and shape[-2] > shape[-1]:
+            assert found.residuals.dtype is plait.float64
+            np.testing.assert_allclose(found.residuals.numpy(), (np.abs(a @ want - b) ** 2).sum(-2), 1e-10)
+    low = plait.linalg.lstsq(plait.ones(4, 2) + 0j, plait.full((4, 1), 2j))
+    np.testing.assert_allclose(low.solution.numpy(), [[1j], [1j]], 1e-6)
+    assert low.rank.item() == 1
+
+
+def test_recurrent_layers_are_their_cells():
+    """What the layers make of complex sequences is what their cells make of one step after the other."""
+    rng = np.random.default_rng(5)
+    x = plait.tensor(rng.standard_normal((4, 2, 3)) + 1j * rng.standard_normal((4, 2, 3)))
+    for layer, cell in ((plait.nn.LSTM, plait.nn.LSTMCell), (plait.nn.GRU, plait.nn.GRUCell)):
+        plait.manual_seed(1)
+        whole, single = layer(3, 5, dtype=plait.cdouble, bidirectional=True), cell(3, 5, dtype=plait.cdouble)
+        for suffix, steps in (("", range(4)), ("_reverse", reversed(range(4)))):
+            for name, p in single.named_parameters():
+                p.data.copy_(getattr(whole, name + "_l0" + suffix))
+            state, y = None, whole(x)[0]
+            for t in steps:
+                state = single(x[t], state)
+                h = state[0] if layer is plait.nn.LSTM else state
+                part = y[t, :, 5:] if suffix else y[t, :, :5]
+                np.testing.assert_allclose(part.detach().numpy(), h.detach().numpy(), 1e-10, 1e-12)

@@ -8,7 +8,7 @@ import (
 )
 
 // QR returns matrices [*, m, n] as products of q [*, m, k], with orthonormal columns, and the upper triangular r [*, k, n],
-// where k is the smaller of m and n. The gradient is for m >= n and matrices of full rank.
+// where k is the smaller of m and n. The gradient is for matrices whose first k columns are independent.
 func QR(x *core.Tensor) (q, r *core.Tensor) {
 	if parts := distributed(x); parts != nil {
 		return handOn2(parts, "linalg_qr", x)
@@ -37,17 +37,26 @@ func lastSizes(x *core.Tensor, sizes ...int) []int {
 
 // qrDeriv is (dQ + Q copyltu(M)) R⁻ᵀ for M = R dRᵀ - dQᵀ Q, where copyltu makes the lower triangle's mirror the upper one.
 //
+// The columns of a wide X to the right are Q V, where V is that part of R: what their gradients say of Q adds to dQ.
+//
 // Walter, Lehmann: On evaluating higher-order derivatives of the QR decomposition, 2018.
 func qrDeriv(ctx *core.BackwardContext) {
 	q, r := ctx.Saved(0), ctx.Saved(1)
 	if ctx.Failed() {
 		return
 	}
-	if shape := ctx.InputShape(0); shape[len(shape)-2] < shape[len(shape)-1] {
-		ctx.Fail(core.Errorf(core.NotImplemented, "linalg_qr", "no gradient for matrices with more columns than rows, got shape %v", shape))
-		return
-	}
 	dq, dr := ctx.GradAt(0), ctx.GradAt(1)
+	k, wide := r.Size(-2), r.Size(-1)-r.Size(-2)
+	var right *core.Tensor
+	if wide > 0 && dr != nil {
+		dv := Narrow(dr, -1, k, wide)
+		right = matTimes(q, dv)
+		dq = plus(dq, matTimes(q, matTimes(Narrow(r, -1, k, wide), adjoint(dv))))
+		dr = Narrow(dr, -1, 0, k)
+	} else if wide > 0 {
+		right = zerosFor(q, q.DType(), lastSizes(q, k, wide))
+	}
+	r = Narrow(r, -1, 0, k)
 	var m *core.Tensor
 	if dr != nil {
 		m = matTimes(r, adjoint(dr))
@@ -57,7 +66,11 @@ func qrDeriv(ctx *core.BackwardContext) {
 	}
 	mirrored := Add(halved(m), adjoint(halved(m)))
 	g := plus(dq, matTimes(q, mirrored))
-	ctx.Set(0, adjoint(solveWith(r, adjoint(g), &contract.TriangularAttrs{Upper: true})))
+	g = adjoint(solveWith(r, adjoint(g), &contract.TriangularAttrs{Upper: true}))
+	if right != nil {
+		g = Cat([]*core.Tensor{g, right}, -1)
+	}
+	ctx.Set(0, g)
 }
 
 // Eigh returns the ascending eigenvalues [*, n] and the eigenvectors, in the columns of [*, n, n], of symmetric matrices
@@ -286,11 +299,11 @@ func LstSq(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
 		return op.fail(), op.fail()
 	}
 	if rcond < 0 {
-		rcond = float64(max(m.Size(-1), m.Size(-2))) * machineEpsilon(m.DType())
+		rcond = float64(max(m.Size(-1), m.Size(-2))) * machineEpsilon(m.DType().Part())
 	}
 	core.Underived(func() {
 		out := core.RunScope(func() []*core.Tensor {
-			if m.Device().Supports(contract.LinalgLstSq) {
+			if !isComplex(m) && m.Device().Supports(contract.LinalgLstSq) {
 				x, ranks := lstSqOf(m, b, rcond)
 				return []*core.Tensor{x, ranks}
 			}

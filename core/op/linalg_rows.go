@@ -44,7 +44,7 @@ func init() {
 			Samples: []Sample{of("square", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3)), of("tall", tall, exchanges([]int{3}, 4, 2, 4)), of("wide", wide, exchanges([]int{2}, 2, 2))}},
 		Row{Name: "linalg_lu_solve", Func: LUSolve, Args: []Arg{{Name: "LU"}, {Name: "pivots"}, b, {Name: "adjoint", Default: false}}, Doc: "The X of A X = B for an A of which the LU decomposition is known.",
 			Samples: []Sample{of("stack", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3), Shaped(3, 2), false), of("adjoint", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3), Shaped(2, 3, 1), true)}},
-		Row{Name: "linalg_qr", Func: QR, Args: []Arg{any2}, Doc: "Matrices as products of ones with orthonormal columns and triangular ones.", Samples: []Sample{of("square", full), of("tall", tall)}},
+		Row{Name: "linalg_qr", Func: QR, Args: []Arg{any2}, Doc: "Matrices as products of ones with orthonormal columns and triangular ones.", Samples: []Sample{of("square", full), of("tall", tall), of("wide", wide)}},
 		Row{Name: "linalg_eigh", Func: Eigh, Args: []Arg{x, triangle}, Doc: "The eigenvalues and eigenvectors of symmetric matrices.", Samples: []Sample{of("stack", positive, "")}},
 		Row{Name: "linalg_eigvalsh", Func: EigValsH, Args: []Arg{x, triangle}, Doc: "The eigenvalues of symmetric matrices.", Samples: []Sample{of("stack", positive, "")}},
 		Row{Name: "linalg_eig", Func: Eig, Args: []Arg{x}, Doc: "The complex eigenvalues and eigenvectors of square matrices.",

@@ -29,11 +29,7 @@ func RMSNorm(x *core.Tensor, shape []int, weight *core.Tensor, eps float64) *cor
 		return handOn(parts, "rms_norm", x, shape, weight, eps)
 	}
 	if eps != eps && x != nil {
-		d := x.DType()
-		if d.IsComplex() {
-			d = d.Part()
-		}
-		eps = machineEpsilon(statType(d))
+		eps = machineEpsilon(statType(x.DType().Part()))
 	}
 	if x != nil && x.Err() == nil && x.DType().IsComplex() {
 		return complexRMSNorm(x, shape, weight, eps)

@@ -36,7 +36,7 @@ func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (
 		case bhh != nil:
 			bias = Add(bih, bhh)
 		}
-		d := statType(x.DType())
+		d := stepType(x.DType())
 		gates := castTo(Linear(x, wih, bias), d)
 		y, cells := lstmSteps(gates, castTo(firstState(h0, x, whh), d), castTo(firstState(c0, x, whh), d), castTo(whh, d), o.Reverse)
 		if y.Err() != nil {
@@ -66,7 +66,7 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 		return op.fail(), op.fail()
 	}
 	out := op.scope(func() []*core.Tensor {
-		d := statType(x.DType())
+		d := stepType(x.DType())
 		bias := bhh
 		if bias != nil {
 			bias = castTo(bias, d)
@@ -85,7 +85,7 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 // recurrent checks the operands of a recurrent layer, of which c0 may be nil.
 func (op *opContext) recurrent(gates int, x, h0, c0, wih, whh, bih, bhh *core.Tensor) {
 	op.multipliable(x, h0, c0, wih, whh, bih, bhh)
-	op.floating("the input", x)
+	op.inexact("the input", x)
 	switch {
 	case op.err != nil:
 		return
@@ -110,6 +110,14 @@ func (op *opContext) recurrent(gates int, x, h0, c0, wih, whh, bih, bhh *core.Te
 			op.failf(core.ShapeError, "got a bias of shape %v, want %v", t.Shape(), whh.Shape()[:1])
 		}
 	}
+}
+
+// stepType returns the dtype in which the steps of layers on d are computed.
+func stepType(d core.DType) core.DType {
+	if d.IsComplex() {
+		return d
+	}
+	return statType(d)
 }
 
 // firstState returns first, or zeros if it is nil.
@@ -152,6 +160,9 @@ func (op *opContext) gateValues(gates *core.Tensor, hidden int) *core.Tensor {
 
 // lstmSteps runs an LSTM whose input's part of the gates is given; it returns states and cells [t, n, hidden].
 func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) {
+	if isComplex(gates) {
+		return complexLSTMSteps(gates, h0, c0, w, reverse)
+	}
 	op := begin("lstm_layer").with(gates, h0, c0, w)
 	if op.err != nil {
 		return op.fail(), op.fail()
@@ -177,6 +188,9 @@ func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) 
 
 // gruSteps runs a GRU whose input's part of the gates is given; it returns the states [t, n, hidden].
 func gruSteps(gates, h0, w, bias *core.Tensor, reverse bool) *core.Tensor {
+	if isComplex(gates) {
+		return complexGRUSteps(gates, h0, w, bias, reverse)
+	}
 	op := begin("gru_layer").with(gates, h0, w, bias)
 	if op.err != nil {
 		return op.fail()

@@ -179,12 +179,7 @@ func (p *problem) move(d *core.Tensor, a float64) {
 }
 
 // precision returns the dtype of the vectors in which a parameter lies.
-func precision(s *slot) core.DType {
-	if d := s.param.DType(); d.IsComplex() {
-		return d.Part()
-	}
-	return s.param.DType()
-}
+func precision(s *slot) core.DType { return s.param.DType().Part() }
 
 // numbers returns how many elements of a vector those of t are, which is a parameter or like one.
 func numbers(s *slot, t *core.Tensor) int {

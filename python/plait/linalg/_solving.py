@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plait import _dtype as dt
 from plait import _ops
 from plait._autograd import batch as _batch
 from plait._dtype import finfo
@@ -124,12 +125,13 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     vectors = len(input.shape) == len(b.shape) + 1 and b.shape == input.shape[:-1]
     right = _ops.unsqueeze(b, -1) if vectors else b
     x, rank = _ops.linalg_lstsq(input, right, -1.0 if rcond is None else rcond)
-    none = _ops.empty(0, dtype=input.dtype, device=input.device)
+    none = _ops.empty(0, dtype=dt.complex_parts(input.dtype), device=input.device)
     gelsy = driver is None or driver == "gelsy"
     full = not gelsy and (input.is_meta or bool(_ops.all(_ops.eq(_batch.behind(rank), min(m, n))).item()))
     if driver == "gels" and not full:
         raise LinAlgError("linalg.lstsq: a matrix has not the full rank that driver 'gels' wants; use 'gelsy'")
-    residuals = _ops.sum(_ops.square(_ops.matmul(input, x) - right), -2) if m > n and full else none
+    rest = _ops.matmul(input, x) - right if m > n and full else none
+    residuals = _ops.sum(_ops.square(_ops.abs(rest) if rest.dtype.is_complex else rest), -2) if m > n and full else none
     values = svdvals(input) if driver in ("gelsd", "gelss") else none
     x = _ops.squeeze(x, -1) if vectors else x
     return store(out, Lstsq(x, residuals, none.long() if driver == "gels" else rank, values))
