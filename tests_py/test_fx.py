@@ -3,15 +3,19 @@
 # ruff: noqa: PLW0108 (lambdas are what is traced, not what they call)
 
 import copy
+import gc
 import math
 import operator
 import pickle
+import subprocess
+import sys
 import threading
 
 import plait
 import plait.nn.functional as F
 import pytest
 from plait import fx, nn
+from plait._engine import overriding
 from plait.fx.passes.graph_manipulation import replace_target_nodes_with
 from plait.fx.passes.shape_prop import ShapeProp
 from plait.fx.passes.split_module import split_module
@@ -574,6 +578,60 @@ def test_an_error_in_generated_code_shows_the_line():
     assert any("reshape = x.reshape(7)" in str(entry) for entry in caught.traceback)
 
 
+def test_names_of_programs_that_import_torch(tmp_path):
+    """Code has the program's names, and what one kind of program pickles the other reads."""
+    script, path = tmp_path / "script.py", tmp_path / "module"
+    script.write_text(
+        f"""
+import pickle, torch
+from torch import nn
+from torch.fx import symbolic_trace
+from torch.fx.graph_module import GraphModule
+
+net = nn.Sequential(nn.Linear(2, 2))
+traced = symbolic_trace(lambda x: torch.relu(x).to(torch.float64))
+print(traced.code)
+pickle.dump(symbolic_trace(net), open({str(path)!r}, "wb"))
+assert isinstance(traced, GraphModule) and traced(torch.ones(1)).dtype == torch.float64
+"""
+    )
+    done = subprocess.run([sys.executable, "-m", "plait.torch", script], check=True, capture_output=True, text=True)
+    assert lines(done.stdout)[1:] == [
+        "relu = torch.relu(x);  x = None",
+        "to = relu.to(torch.float64);  relu = None",
+        "return to",
+    ]
+    with path.open("rb") as file:
+        made = pickle.load(file)
+    assert lines(made.code)[1] == "input_1 = input" and made(plait.ones(1, 2)).shape == (1, 2)
+
+
+def test_graphs_name_ranges_of_profiles():
+    class Ranges(fx.Tracer):
+        def trace(self, root, concrete_args=None):
+            with pytest.MonkeyPatch.context() as patch:
+                enter, end = plait.ops.profiler._record_function_enter, plait.ops.profiler._record_function_exit
+                made = {}
+
+                def begin(r):
+                    made[r] = self.create_proxy("call_function", enter, (r.name,), {})
+
+                patch.setattr(plait.profiler.record_function, "__enter__", begin)
+                patch.setattr(plait.profiler.record_function, "__exit__", lambda r, *_: end(made[r]))
+                return super().trace(root, concrete_args)
+
+    def named(x):
+        with plait.autograd.profiler.record_function("part"):
+            return plait.relu(x)
+
+    graph = Ranges().trace(named)
+    graph.owning_module = fx.GraphModule({}, graph)
+    graph.eliminate_dead_code()
+    with plait.autograd.profiler.profile() as found:
+        fx.GraphModule({}, graph)(plait.ones(2))
+    assert "part" in {e.key for e in found.key_averages()} and "part" in str(found)
+
+
 # --- running and transforming ---
 
 
@@ -843,6 +901,23 @@ def test_classes_override_functions():
         plait.relu(a)
     with pytest.raises(TypeError, match="input must be Tensor, got str"):
         plait.relu("text")
+
+
+def test_functions_look_for_proxies_only_while_there_are_any():
+    kept = []
+
+    def traced(x):
+        kept.append(x)
+        return F.relu(x)
+
+    def seen():
+        return any(issubclass(c, fx.Proxy) for c in overriding.OVERRIDING)
+
+    gc.collect()  # the errors of tests before
+    fx.symbolic_trace(traced)
+    assert seen()
+    kept.clear()
+    assert not seen()
 
 
 def test_functions_of_a_program_can_be_overridden():

@@ -1,12 +1,18 @@
-"""Operations of `plait.library.custom_op` by name: `plait.ops.namespace.name`. PyTorch's own are not there."""
+"""Operations of `plait.library.custom_op` by name: `plait.ops.namespace.name`. Of PyTorch's own, ranges of profiles."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from plait import profiler as _profiler
 from plait._errors import MissingFeatureError
 from plait.library import OPERATIONS
+
+_OWN = {
+    ("profiler", "_record_function_enter"): _profiler._record_function_enter,
+    ("profiler", "_record_function_exit"): _profiler._record_function_exit,
+}
 
 
 class _Namespace:
@@ -16,6 +22,8 @@ class _Namespace:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if (self._name, name) in _OWN:
+            return _OWN[self._name, name]
         if (self._name, name) in OPERATIONS:
             return OPERATIONS[self._name, name]
         raise MissingFeatureError(f"plait.ops.{self._name}.{name}: there is no such operation")

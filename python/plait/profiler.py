@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from plait import _core
 from plait._device import synchronize
 from plait._engine.runtime import check
+from plait._functions._checked import overridable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -320,6 +321,9 @@ class profile:  # noqa: N801
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def __str__(self) -> str:
+        return self.key_averages().table()
+
     def events(self) -> list[Event]:
         """Returns what was collected, by time."""
         return list(self._events)
@@ -407,6 +411,20 @@ class record_function:  # noqa: N801
                 return function(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]
+
+
+# --- ranges as functions, which graphs can call: PyTorch's torch.ops.profiler ---
+
+
+def _record_function_enter(name: str, args: str | None = None) -> record_function:
+    """Begins a range and returns what ends it."""
+    return record_function(name, args).__enter__()
+
+
+@overridable
+def _record_function_exit(handle: record_function) -> None:
+    """Ends a range."""
+    handle.__exit__()
 
 
 __all__ = [

@@ -116,10 +116,25 @@ def timm() -> Iterator[tuple[str, Any]]:
     ):  # fmt: skip
         yield name, lambda n=name: classified(timm.create_model(n, num_classes=5, **options.get(n, {})), 64)
 
+    def features() -> dict[str, float]:
+        model = filled(timm.create_model("regnetx_002", features_only=True, feature_cls="fx", out_indices=(1, 3)))
+        images = spread(4, 3, 64, 64)
+        return facts(model.train(), lambda: sum(f.square().mean() for f in model(images)))
+
+    yield "features of a graph", features
+
 
 def torchvision() -> Iterator[tuple[str, Any]]:
     from torchvision import models, ops
+    from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
     from torchvision.transforms import v2
+
+    def features() -> dict[str, float]:
+        model = create_feature_extractor(filled(models.resnet18()), {"layer2.0.add": "a", "layer4": "b"})
+        images = spread(4, 3, 64, 64)
+        found = facts(model.train(), lambda: sum(f.square().mean() for f in model(images).values()))
+        names = get_graph_node_names(models.swin_t())  # tracing looks into its functions
+        return {**found, "nodes": sum(map(len, names)), "letters": sum(len(n) for ns in names for n in ns)}
 
     for name in (
         "alexnet", "resnet18", "squeezenet1_1", "densenet121", "googlenet", "shufflenet_v2_x0_5", "mobilenet_v3_small",
@@ -127,6 +142,7 @@ def torchvision() -> Iterator[tuple[str, Any]]:
     ):  # fmt: skip
         extra = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
         yield name, lambda n=name, e=extra: classified(getattr(models, n)(num_classes=5, **e), 64)
+    yield "create_feature_extractor", features
     yield "vit_b_16", lambda: classified(models.VisionTransformer(64, 16, 2, 2, 32, 64, num_classes=5), 64)
 
     def boxes() -> dict[str, float]:

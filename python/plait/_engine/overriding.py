@@ -19,7 +19,7 @@ from plait._engine.warnings import PACKAGE
 _Tensor = _core.TensorOwner
 _CO_VARARGS = 4
 
-# The classes that have been seen. Functions written in Python look for arguments of theirs as soon as there are any.
+# The classes that have been seen. Functions written by hand look for arguments of theirs as long as there are any.
 OVERRIDING: set[type] = set()
 
 # The code of the functions that look; see `looks`.
@@ -53,8 +53,11 @@ def _with_parts(values: Iterable[Any]) -> Iterable[Any]:
 
 def found_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """Returns the arguments that override functions, and what is in them, where one's class has been seen."""
-    values = [*_with_parts((*args, *kwargs.values()))]
-    return [] if OVERRIDING.isdisjoint(map(type, values)) else [v for v in values if overrides(v)]
+    for v in (*args, *kwargs.values()) if kwargs else args:
+        kind = type(v)
+        if kind in OVERRIDING or ((kind is list or kind is tuple) and not OVERRIDING.isdisjoint(map(type, v))):
+            return [v for v in _with_parts((*args, *kwargs.values())) if overrides(v)]
+    return []
 
 
 def in_order(relevant: Iterable[Any]) -> list[Any]:

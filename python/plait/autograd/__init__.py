@@ -14,7 +14,7 @@ from plait._modes import (
     set_grad_enabled,
 )
 from plait._tensor import Tensor
-from plait.autograd import forward_ad, functional, graph
+from plait.autograd import forward_ad, functional, graph, profiler
 from plait.autograd.function import Function
 from plait.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 
@@ -35,7 +35,7 @@ class Variable(metaclass=_Tensors):
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("profiler", "profiler_util", "NestedIOFunction"):
+    if name in ("profiler_util", "NestedIOFunction"):
         raise MissingFeatureError(f"plait.autograd.{name} is not there")
     raise _absent("autograd", "plait.autograd", name)
 
@@ -55,6 +55,7 @@ __all__ = [
     "graph",
     "inference_mode",
     "no_grad",
+    "profiler",
     "set_detect_anomaly",
     "set_grad_enabled",
 ]

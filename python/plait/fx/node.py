@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import plait
+from plait import profiler as _profiler
 from plait._dtype import dtype as DType
 from plait._functions import checks as _checks
 from plait.fx._names import public_name, qualified_name, shown
@@ -26,6 +27,7 @@ OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr",
 _side_effectful_functions: set[Callable[..., Any]] = {
     f for n, f in vars(_checks).items() if n.startswith(("_assert", "_check")) and callable(f)
 }
+_side_effectful_functions |= {_profiler._record_function_enter, _profiler._record_function_exit}
 
 
 def has_side_effect(fn: F) -> F:

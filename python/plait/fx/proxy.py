@@ -157,6 +157,15 @@ class GraphAppendingTracer(TracerBase):
         self.graph = graph
 
 
+_live: set[int] = set()  # the proxies that there are, by identity: without any, functions need not look for them
+
+
+def _begin(proxy: Proxy) -> None:
+    """Has functions look for proxies until the last of the process is gone."""
+    _live.add(id(proxy))
+    OVERRIDING.add(type(proxy))
+
+
 class Proxy:
     """Stands for the value of a node: operators, functions and methods that are applied to it are added to the graph.
 
@@ -169,9 +178,14 @@ class Proxy:
     """
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
-        OVERRIDING.add(type(self))
+        _begin(self)
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
         self.node = node
+
+    def __del__(self) -> None:
+        _live.discard(id(self))
+        if not _live:
+            OVERRIDING.difference_update([c for c in tuple(OVERRIDING) if issubclass(c, Proxy)])
 
     def __repr__(self) -> str:
         return f"Proxy({self.node.name})"
@@ -237,7 +251,7 @@ class Attribute(Proxy):
     """An attribute of a proxy: a call of it is a call of a method, and any other use reads it."""
 
     def __init__(self, root: Proxy, attr: str) -> None:
-        OVERRIDING.add(type(self))
+        _begin(self)
         self.root = root
         self.attr = attr
         self.tracer = root.tracer
