@@ -4,12 +4,14 @@
 
 import copy
 import gc
+import inspect
 import math
 import operator
 import pickle
 import subprocess
 import sys
 import threading
+from types import FunctionType
 
 import plait
 import plait.nn.functional as F
@@ -200,6 +202,39 @@ CALLS = {
 @pytest.mark.parametrize(("function", "code"), CALLS.items())
 def test_the_code_of_a_call(function, code):
     assert code_of(function) == lines(code)
+
+
+# Functions of other things than tensors, and those that make tensors of data.
+NOT_TRACED = """
+as_tensor asarray can_cast from_dlpack from_numpy get_autocast_dtype is_tensor load manual_seed promote_types save
+set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled
+set_autocast_gpu_dtype set_autocast_gpu_enabled set_default_device set_default_dtype set_printoptions set_rng_state
+sparse_coo_tensor sparse_csr_tensor summary tensor vmap
+"""
+
+
+@pytest.mark.parametrize("owner", [plait, F, plait.special, plait.linalg, plait.fft])
+def test_a_call_of_any_function_is_one_node(owner):
+    """Whatever a function does with its arguments, it finds the proxy before anything else is noted."""
+    names = [n for n, f in vars(owner).items() if n[0] != "_" and isinstance(f, FunctionType)]
+    helpers = {"check_layout", "operand", "overridable", "store", "with_out"} - set(dir(plait))
+    checked = 0
+    for name in sorted({*names} - {*NOT_TRACED.split()} - helpers):
+        function = getattr(owner, name)
+        parameters = inspect.signature(function).parameters.values()
+        count = sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        if not count and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            continue
+        for others in (False, True):
+            nodes = list(fx.Tracer().trace(calling(function, count, others)).nodes)
+            assert [n.op for n in nodes] == ["placeholder", "call_function", "output"], (name, nodes)
+            assert nodes[1].target is function
+        checked += 1
+    assert checked > 20
+
+
+def calling(function, count, others):
+    return lambda x: function(x, *[x if others else 1] * (count - 1))
 
 
 def test_wrapped_functions_are_nodes():

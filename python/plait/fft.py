@@ -131,6 +131,7 @@ def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return _ops.fft_ifftshift(input, dim)
 
 
+@overridable
 def fftfreq(
     n: int,
     d: float = 1.0,
@@ -158,6 +159,7 @@ def fftfreq(
     return store(out, _ops.fft_fftfreq(n, d, dtype=dtype, device=device, requires_grad=requires_grad))
 
 
+@overridable
 def rfftfreq(
     n: int,
     d: float = 1.0,

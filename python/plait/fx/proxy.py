@@ -36,7 +36,7 @@ class _OddArgumentError(TypeError):
 def _refuse_inside() -> None:
     """Raises an error if a function of the package asks for what a proxy does not have."""
     if sys._getframe(2).f_code.co_filename.startswith(_ENGINE):
-        raise _OddArgumentError
+        raise _OddArgumentError("symbolically traced variables have no elements or truth that are known")
 
 
 # The parts of the package whose functions take tensors, and look for proxies where they fail.
