@@ -5,6 +5,7 @@
 import copy
 import gc
 import inspect
+import linecache
 import math
 import operator
 import pickle
@@ -587,6 +588,29 @@ def test_graph_modules_train():
     want = losses(module)
     assert losses(traced) == want and want[-1] < want[0]
     assert plait.equal(traced.p.grad, module.p.grad)
+
+
+def test_graph_modules_are_modules_like_others(tmp_path):
+    module = fx.symbolic_trace(Block().eval())
+    x = plait.randn(2, 4)
+    want = module(x)["a"][1]
+    replicated = plait.DataParallel(module, ["cpu:0"])
+    assert plait.equal(replicated(x)["a"][1], want)
+    called = plait.func.functional_call(module, {n: p * 0 for n, p in module.named_parameters()}, (x,))
+    assert called["a"][1].abs().sum() == 0
+    plait.save(module, tmp_path / "module")
+    assert plait.equal(plait.load(tmp_path / "module", weights_only=False)(x)["a"][1], want)
+    assert module.double()(x.double())["a"][1].dtype is plait.float64
+
+
+def test_code_that_is_replaced_leaves_nothing_behind():
+    module = fx.symbolic_trace(lambda x: x + 1)
+    gc.collect()
+    before = len(linecache.cache)
+    for _ in range(10):
+        module.recompile()
+    gc.collect()
+    assert len(linecache.cache) <= before
 
 
 def test_modules_below_a_graph_module(capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -224,4 +225,5 @@ def function_of(code: PythonCode) -> Callable[..., Any]:
     space = {**code.globals, WRAPPED: code.wrapped}
     src = "".join("\n" if ".wrap(" in line and line[0] != " " else line for line in code.src.splitlines(keepends=True))
     exec(compile(src, name, "exec", dont_inherit=True), space)
+    weakref.finalize(space["forward"], linecache.cache.pop, name, None)
     return space["forward"]

@@ -72,7 +72,7 @@ def _copy(module: Module, tensors: dict[int, Tensor], made: dict[int, Module]) -
     """Returns a copy of a module tree with other tensors. `tensors` maps the id of each tensor to its copy."""
     if id(module) in made:
         return made[id(module)]
-    replica = module.__new__(type(module))
+    replica = object.__new__(type(module))
     replica.__dict__ = dict(module.__dict__)
     made[id(module)] = replica
     # Plain tensors instead of parameters: they are results of operations, through which gradients flow back.
