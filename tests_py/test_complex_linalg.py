@@ -209,3 +209,13 @@ def test_recurrent_layers_are_their_cells():
                 h = state[0] if layer is plait.nn.LSTM else state
                 part = y[t, :, 5:] if suffix else y[t, :, :5]
                 np.testing.assert_allclose(part.detach().numpy(), h.detach().numpy(), 1e-10, 1e-12)
+
+
+def test_exponentials_have_the_precision_of_the_parts():
+    """A skew-Hermitian matrix has a unitary exponential, whose eigenvalues are those of the exponents."""
+    a = numbers(6, 6)
+    a = a - a.conj().T
+    values, vectors = np.linalg.eigh(1j * a)
+    want = vectors @ np.diag(np.exp(-1j * values)) @ vectors.conj().T
+    same(linalg.matrix_exp(plait.tensor(a)), want, 2e-14)
+    same(linalg.matrix_exp(plait.tensor(a).to(plait.complex64)), want, 1e-5)

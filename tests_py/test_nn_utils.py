@@ -146,7 +146,7 @@ def test_spectral_norm():
     assert isinstance(old.weight, nn.Parameter)
 
 
-@pytest.mark.parametrize("map_", ["cayley", "householder", None])
+@pytest.mark.parametrize("map_", ["cayley", "matrix_exp", "householder", None])
 @pytest.mark.parametrize(("n", "k"), [(4, 4), (5, 3), (3, 5)])
 def test_orthogonal(n, k, map_):
     net = parametrizations.orthogonal(nn.Linear(k, n).double(), orthogonal_map=map_)
@@ -162,6 +162,39 @@ def test_orthogonal(n, k, map_):
     assert np.abs(moved - w).max() > 1e-4
     net.weight = plait.tensor(w)
     close(net.weight, w)
+
+
+@pytest.mark.parametrize("dtype", [plait.float64, plait.complex128])
+@pytest.mark.parametrize("map_", ["cayley", "matrix_exp"])
+@pytest.mark.parametrize(("n", "k"), [(4, 4), (5, 3), (3, 5)])
+def test_orthogonal_maps_are_pytorchs(n, k, map_, dtype):
+    """The map of A = X - X^H for the lower triangle X is exp(A), or (1 - A/2)^-1 (1 + A/2), after the first weight."""
+    net = parametrizations.orthogonal(nn.Linear(k, n, dtype=dtype), orthogonal_map=map_)
+    parametrization = net.parametrizations.weight
+    x = plait.randn(n, k, dtype=dtype)
+    with plait.no_grad():
+        parametrization.original.copy_(x)
+    tall = np.tril(x.numpy() if n >= k else x.numpy().T)
+    whole = np.concatenate([tall, np.zeros((tall.shape[0], tall.shape[0] - tall.shape[1]))], 1)
+    a, one = whole - whole.conj().T, np.eye(len(whole))
+    values, vectors = np.linalg.eigh(1j * a)
+    if map_ == "cayley":
+        mapped = np.linalg.solve(one - a / 2, one + a / 2)
+    else:
+        mapped = vectors @ np.diag(np.exp(-1j * values)) @ vectors.conj().T
+    want = (parametrization[0].base.numpy() @ mapped)[:, : tall.shape[1]]
+    w = net.weight.detach().numpy()
+    close(w if n >= k else w.T, want if dtype.is_complex else want.real)
+    close(w.conj().T @ w if n >= k else w @ w.conj().T, np.eye(min(n, k)))
+
+
+def test_norms_of_complex_weights():
+    net = parametrizations.spectral_norm(nn.Linear(6, 4, dtype=plait.cdouble), n_power_iterations=30)
+    net(plait.randn(2, 6, dtype=plait.cdouble)).abs().sum().backward()
+    assert abs(np.linalg.norm(net.weight.detach().numpy(), 2) - 1) < 1e-3
+    assert net.parametrizations.weight.original.grad is not None
+    with pytest.raises(ValueError, match="householder is not defined for complex64"):
+        parametrizations.orthogonal(nn.Linear(3, 2, dtype=plait.cfloat), orthogonal_map="householder")
 
 
 class Symmetric(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from plait import _dtype as dt
 from plait import _ops
 from plait._autograd import batch as _batch
 from plait._functions import decompositions as de
@@ -59,7 +60,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     if input.dtype.itemsize == 2:  # squarings multiply what is rounded off
         return matrix_exp(input.float()).to(input.dtype)
     size = _ops.amax(_ops.sum(_ops.abs(_batch.behind(input.detach())), -1)).item()
-    wide = input.dtype.itemsize == 8
+    wide = dt.complex_parts(input.dtype).itemsize == 8
     squarings = int(size if wide else size / 2).bit_length() if math.isfinite(size) else 0
     x = input / 2.0**squarings
     eye = _ops.expand(_ops.eye(input.shape[-1], dtype=input.dtype, device=input.device), input.shape)

@@ -74,7 +74,7 @@ class _SpectralNorm(Module):
     def _iterate(self, matrix: Tensor, n: int) -> None:
         for _ in range(n):
             self._u.copy_(F.normalize(_ops.mv(matrix, self._v), dim=0, eps=self.eps))
-            self._v.copy_(F.normalize(_ops.mv(_ops.t(matrix), self._u), dim=0, eps=self.eps))
+            self._v.copy_(F.normalize(_ops.mv(matrix.mH, self._u), dim=0, eps=self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
         """Returns a weight divided by its largest singular value."""
@@ -85,7 +85,7 @@ class _SpectralNorm(Module):
             self._iterate(matrix.detach(), self.n_power_iterations)
         # Backward must see the vectors of this pass, and the next one changes them in place.
         u, v = _ops.clone(self._u), _ops.clone(self._v)
-        return _ops.div(weight, _ops.dot(u, _ops.mv(matrix, v)))
+        return _ops.div(weight, _ops.vdot(u, _ops.mv(matrix, v)))
 
     def right_inverse(self, value: Tensor) -> Tensor:
         """Returns the weight itself."""
@@ -111,8 +111,6 @@ def spectral_norm(
         raise ValueError(f"spectral_norm: {type(module).__name__} has no parameter or buffer {name!r}")
     if dim is None:
         dim = 1 if isinstance(module, _ConvTranspose) else 0
-    if weight.dtype.is_complex:
-        raise TypeError(f"spectral_norm: not defined for {weight.dtype.name}")
     made = _SpectralNorm(weight, n_power_iterations, dim, eps)
     return parametrize.register_parametrization(module, name, made)
 
@@ -120,28 +118,31 @@ def spectral_norm(
 class _Orthogonal(Module):
     base: Any
 
-    def __init__(self, weight: Tensor, use_householder: bool) -> None:
+    def __init__(self, weight: Tensor, orthogonal_map: str) -> None:
         super().__init__()
-        self.use_householder = use_householder
+        self.orthogonal_map = orthogonal_map
         self.shape = tuple(weight.shape)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Returns the orthogonal matrix that X stands for."""
+        """Returns the orthogonal, or of complex numbers unitary, matrix that X stands for."""
         n, k = X.shape[-2:]
         wide = n < k
         X = _ops.transpose(X, -2, -1) if wide else X
         n, k = max(n, k), min(n, k)
-        if self.use_householder:
+        if self.orthogonal_map == "householder":
             Q = _reflections(X)
         else:
-            # The Cayley map of the skew-symmetric part, of the first k columns.
-            A = _ops.tril(X, -1)
+            # A skew-symmetric matrix, or a skew-Hermitian one, is mapped, and the first k columns are taken.
+            A = _ops.tril(X)
             if n != k:
                 zeros = _ops.zeros(*A.shape[:-1], n - k, dtype=A.dtype, device=A.device)
                 A = _ops.cat([A, zeros], -1)
-            A = _ops.sub(A, _ops.transpose(A, -2, -1))
-            one = _ops.eye(n, dtype=A.dtype, device=A.device)
-            Q = _ops.linalg_solve(_ops.add(one, A), _ops.sub(one, A))
+            A = _ops.sub(A, A.mH)
+            if self.orthogonal_map == "matrix_exp":
+                Q = A.matrix_exp()
+            else:
+                one, half = _ops.eye(n, dtype=A.dtype, device=A.device), _ops.mul(A, 0.5)
+                Q = _ops.linalg_solve(_ops.sub(one, half), _ops.add(one, half))
             Q = _ops.narrow(Q, -1, 0, k)
         if self.base is not None:
             Q = _ops.matmul(self.base, Q)
@@ -155,7 +156,7 @@ class _Orthogonal(Module):
         wide = Q.shape[-2] < Q.shape[-1]
         tall = _ops.transpose(Q, -2, -1) if wide else Q
         n, k = tall.shape[-2:]
-        if self.use_householder:
+        if self.orthogonal_map == "householder":
             X = _to_reflections(tall)
         else:
             # The matrix itself becomes the base, and zeros stand for the identity.
@@ -216,13 +217,13 @@ def _unit(n: int, i: int, like: Tensor) -> Tensor:
 
 
 def _complete(Q: Tensor) -> Tensor:
-    """Returns a square orthogonal matrix that begins with the orthonormal columns of Q."""
+    """Returns a square orthogonal, or unitary, matrix that begins with the orthonormal columns of Q."""
     n, k = Q.shape[-2:]
     if n == k:
         return _ops.clone(Q)
     extra = _ops.randn(*Q.shape[:-2], n, n - k, dtype=Q.dtype, device=Q.device)
     for _ in range(2):
-        extra = _ops.sub(extra, _ops.matmul(Q, _ops.matmul(_ops.transpose(Q, -2, -1), extra)))
+        extra = _ops.sub(extra, _ops.matmul(Q, _ops.matmul(Q.mH, extra)))
     return _ops.cat([Q, _ops.linalg_qr(extra)[0]], -1)
 
 
@@ -233,27 +234,29 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Module:
-    """Makes a weight a (semi-)orthogonal matrix, and returns the module.
+    """Makes a weight a (semi-)orthogonal matrix, of complex numbers a unitary one, and returns the module.
 
     Args:
         module: whose weight it is
         name: its name
-        orthogonal_map: cayley, the default for square weights, or householder (products of reflections)
-        use_trivialization: has no effect: cayley begins at the weight as it is, householder can be set
+        orthogonal_map: matrix_exp, the default for square and for complex weights, cayley, or householder (products of
+            reflections of real numbers), the default for others
+        use_trivialization: has no effect: matrix_exp and cayley begin at the weight as it is, householder can be set
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"orthogonal: {type(module).__name__} has no parameter or buffer {name!r}")
-    if weight.dtype.is_complex:
-        raise TypeError(f"orthogonal: not defined for {weight.dtype.name}")
     if weight.ndim < 2:
         raise ValueError(f"orthogonal: want a matrix or a batch of them, got shape {list(weight.shape)}")
-    chosen = orthogonal_map or ("cayley" if weight.shape[-2] == weight.shape[-1] else "householder")
-    if chosen == "matrix_exp":
-        raise NotImplementedError("orthogonal: matrix_exp is not there; use cayley or householder")
-    if chosen not in ("cayley", "householder"):
-        raise ValueError(f"orthogonal: orthogonal_map must be cayley or householder, got {orthogonal_map!r}")
-    made = _Orthogonal(weight, chosen == "householder")
+    whole = weight.shape[-2] == weight.shape[-1] or weight.dtype.is_complex
+    chosen = orthogonal_map or ("matrix_exp" if whole else "householder")
+    if chosen not in ("matrix_exp", "cayley", "householder"):
+        raise ValueError(
+            f"orthogonal: orthogonal_map must be matrix_exp, cayley or householder, got {orthogonal_map!r}"
+        )
+    if chosen == "householder" and weight.dtype.is_complex:
+        raise ValueError(f"orthogonal: householder is not defined for {weight.dtype.name}; use matrix_exp or cayley")
+    made = _Orthogonal(weight, chosen)
     made.register_buffer("base", None)
     with no_grad():
         weight.copy_(_orthonormal(weight.detach()))
