@@ -1,8 +1,8 @@
 // Package conv computes convolutions over one to three spatial dimensions and their gradients on the CPU.
 //
-// Where many channels meet few positions, blocks of the input are unfolded and multiplied as matrices. Elsewhere
-// micro-kernels read the positions of a tap straight from a padded copy of a block of the input (see conv.h). Transposed
-// convolutions are the input gradient.
+// Kernels of one element, and many channels at few positions, are products of matrices, for which blocks of the input are
+// unfolded. Elsewhere micro-kernels read the positions of a tap straight from a padded copy of a block of the input (see
+// conv.h). Transposed convolutions are the input gradient.
 package conv
 
 /*

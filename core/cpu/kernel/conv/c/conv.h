@@ -1,8 +1,8 @@
 // Convolution over up to three spatial dimensions.
 //
-// Where many channels meet few positions, the input is unfolded and multiplied as a matrix ("products"). Elsewhere the
-// products are implicit. Then the forward pass and the input gradient are one computation ("taps") over a lattice of
-// output positions q:
+// Kernels of one element, and many channels at few positions, are products of matrices, for which the input is unfolded
+// ("products"). Elsewhere the products are implicit. Then the forward pass and the input gradient are one computation
+// ("taps") over a lattice of output positions q:
 //
 //   out[m, q * out_step + out_start] = bias[m] + sum over channels c, taps t of W[m, c, t] * in[c, q * in_step + offset(t)]
 //

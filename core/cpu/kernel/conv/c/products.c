@@ -1,4 +1,4 @@
-// Convolutions of small images with many channels, as matrix products.
+// Convolutions as products of matrices: kernels of one element, and those of many channels at few positions.
 //
 // Few positions do not repay weights packed for the micro-kernels, and leave their vectors half empty. So the input is
 // unfolded to a matrix U of a row for each channel and tap and a column for each output position of a block of images:
@@ -12,21 +12,18 @@
 #include "../../../include/plait_gemm.h"
 #include "../../../include/plait_slots.h"
 
-#define MAX_PLANE 4096             // elements of an image of a channel
+#define MAX_PLANE 4096             // output positions of an image
+#define DIRECT_PLANE 48            // positions of an image that is a matrix of its own
 #define MAX_UNFOLDED (4 << 20)     // elements of the unfolded matrix of a block of images
+#define POSITIONS 64               // that are unfolded together
 #define CHUNK_ELEMENTS (16 << 10)  // elements that a chunk copies, at least
-
-// Where products are faster, as measured with AVX2.
-#define MIN_CHANNELS 64   // of a group
-#define SMALL_PLANE 16    // elements of an image of a channel
-#define MAX_COLUMNS 1600  // of the unfolded matrix
 
 // A matrix [channels, positions] of a block of images of a tensor [images, channels, plane]. Column i of it is position
 // i % plane of image i / plane.
 typedef struct {
   char *data;
-  int64_t row, column;  // strides in elements
-  int copied;           // it is a copy of the tensor, made for each block
+  int64_t row, column, image;  // strides in elements; that of images leads to the next block
+  int copied;                  // it is a copy, made for each block, so it has no other block
 } matrix;
 
 typedef struct {
@@ -42,6 +39,7 @@ typedef struct {
   int *source;                      // [used, out_plane]: what a tap reads at a position; in_plane is padding
   int *first, *term;                // element i of dx is the sum of terms first[i] to first[i + 1] - 1 of the unfolded
   int same;                         // the unfolded matrix is that of x
+  int batched;                      // each image is a block that is not copied; one call multiplies all
   matrix x, y, unfolded;
   char *w;                          // [groups * rows, channels, used]
   char *products;                   // memory for a matrix product
@@ -112,14 +110,13 @@ static void invert(const job *j) {
 
 // The matrix of a tensor: the tensor itself where strides can say so, else a copy.
 static matrix matrix_of(const job *j, const void *tensor, int64_t channels, int64_t plane, char **at) {
-  if (plane == 1) return (matrix){(char *)tensor, 1, channels, 0};
-  if (j->s->n == 1) return (matrix){(char *)tensor, plane, 1, 0};
-  return (matrix){plait_carve(at, channels * j->columns * j->io->size), j->columns, 1, 1};
+  if (plane == 1) return (matrix){(char *)tensor, 1, channels, channels, 0};
+  if (j->images == 1) return (matrix){(char *)tensor, plane, 1, channels * plane, 0};
+  return (matrix){plait_carve(at, channels * j->columns * j->io->size), j->columns, 1, 0, 1};
 }
 
-// Returns where the matrix of the block under way begins.
-static char *matrix_at(const job *j, const matrix *m) {
-  return m->copied ? m->data : m->data + j->block_first * m->column * j->io->size;
+static char *matrix_at(const job *j, const matrix *m, int64_t row, int64_t size) {
+  return m->data + (j->block_first * m->image + row * m->row) * size;
 }
 
 // The product of a pass for a group of the block under way.
@@ -127,8 +124,7 @@ static plaitk_gemm product(const job *j, plaitk_conv_pass pass, int64_t group) {
   int64_t size = j->io->size, depth = j->depth, out = group * j->rows, in = group * depth;
   const matrix *u = &j->unfolded;
   int64_t unfolded_size = pass == CONV_INPUT_GRAD && !j->same ? j->io->compute_size : size;
-  char *w = j->w + out * depth * size, *y = matrix_at(j, &j->y) + out * j->y.row * size;
-  char *x = (j->same ? matrix_at(j, u) : u->data) + in * u->row * unfolded_size;
+  char *w = j->w + out * depth * size, *y = matrix_at(j, &j->y, out, size), *x = matrix_at(j, u, in, unfolded_size);
   plaitk_gemm p = {.in = (int)j->s->dtype, .out = (int)j->s->dtype, .alpha = 1};
   p.m = j->block_size * j->out_plane;
   switch (pass) {
@@ -158,7 +154,19 @@ static plaitk_gemm product(const job *j, plaitk_conv_pass pass, int64_t group) {
   return p;
 }
 
-static void measure(job *j, const plaitk_conv_shape *s) {
+// Reports whether the result holds sums as they are.
+static int exact(const job *j) { return j->io->size == j->io->compute_size; }
+
+// Runs the products of a group for the block under way, and for all blocks if they are batched. With less scratch than
+// needed it does nothing and returns the bytes needed.
+static int64_t multiply(plait_pool *pool, const job *j, plaitk_conv_pass pass, int64_t group, int64_t bytes) {
+  plaitk_gemm p = product(j, pass, group);
+  int64_t x = j->unfolded.image, y = j->y.image;
+  plaitk_gemm_dim images = {j->batched ? j->s->n : 1, pass == CONV_FORWARD ? x : y, 0, pass == CONV_FORWARD ? y : x};
+  return plaitk_gemm_batched(pool, &p, 1, &images, j->products, bytes);
+}
+
+static void measure(job *j, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
   j->s = s;
   j->io = plaitk_conv_io_for(s->dtype);
   j->channels = s->cin / s->groups, j->rows = s->cout / s->groups;
@@ -173,9 +181,11 @@ static void measure(job *j, const plaitk_conv_shape *s) {
   // A single tap reads elements in their order. If it reads all of them, each is in its place.
   j->same = j->used == 1 && all == j->in_plane && j->in_plane == j->out_plane;
   j->depth = j->channels * j->used;
-  int64_t image = s->groups * j->depth * j->out_plane;
-  j->images = max(1, min(s->n, MAX_UNFOLDED / max(1, image)));
-  j->images = ceil_div(s->n, ceil_div(s->n, j->images));
+  // Images that fill vectors need no copy if each is a block. But a sum over blocks must not be rounded between them.
+  int64_t image = s->groups * j->depth * j->out_plane, most = MAX_UNFOLDED / max(1, image);
+  if (j->same && j->out_plane >= DIRECT_PLANE && (pass != CONV_WEIGHT_GRAD || exact(j))) most = 1;
+  most = max(1, min(s->n, most));
+  j->images = ceil_div(s->n, ceil_div(s->n, most));
   j->columns = j->images * j->out_plane;
 }
 
@@ -183,13 +193,13 @@ static void measure(job *j, const plaitk_conv_shape *s) {
 static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *x,
                     const void *w, const void *y, char *scratch) {
   char *at = scratch;
-  measure(j, s);
+  measure(j, s, pass);
   j->tap = plait_carve(&at, j->used * (int64_t)sizeof *j->tap);
-  j->source = plait_carve(&at, j->used * j->out_plane * (int64_t)sizeof *j->source);
+  j->source = plait_carve(&at, j->same ? 0 : j->used * j->out_plane * (int64_t)sizeof *j->source);
   for (int64_t t = 0, u = 0; scratch != NULL && t < j->taps; t++) {
     reach r = reach_of(s, t);
     if (reads(&r) == 0) continue;
-    sources(s, &r, j->source + u * j->out_plane);
+    if (!j->same) sources(s, &r, j->source + u * j->out_plane);
     j->tap[u++] = (int)t;
   }
   j->y = matrix_of(j, y, s->cout, j->out_plane, &at);
@@ -197,7 +207,7 @@ static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, 
     j->unfolded = matrix_of(j, x, s->cin, j->in_plane, &at);
   } else {
     int64_t size = pass == CONV_INPUT_GRAD ? j->io->compute_size : j->io->size;
-    j->unfolded = (matrix){plait_carve(&at, s->groups * j->depth * j->columns * size), j->columns, 1, 1};
+    j->unfolded = (matrix){plait_carve(&at, s->groups * j->depth * j->columns * size), j->columns, 1, 0, 1};
   }
   if (!j->same && pass == CONV_INPUT_GRAD) {
     j->first = plait_carve(&at, (j->in_plane + 2) * (int64_t)sizeof *j->first);
@@ -205,10 +215,10 @@ static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, 
     if (scratch != NULL) invert(j);
   }
   j->w = j->used == j->taps ? (char *)w : plait_carve(&at, s->cout * j->depth * j->io->size);
-  for (j->block_first = 0; j->block_first < s->n; j->block_first += j->images) {
+  j->batched = pass != CONV_WEIGHT_GRAD && j->images == 1 && !j->unfolded.copied && !j->y.copied;
+  for (j->block_first = 0; j->block_first < s->n; j->block_first += j->batched ? s->n : j->images) {
     j->block_size = min(j->images, s->n - j->block_first);
-    plaitk_gemm p = product(j, pass, 0);
-    j->product_bytes = max(j->product_bytes, plaitk_gemm_batched((plait_pool *)pool, &p, 0, NULL, NULL, -1));
+    j->product_bytes = max(j->product_bytes, multiply((plait_pool *)pool, j, pass, 0, -1));
   }
   j->products = plait_carve(&at, j->product_bytes);
   return (int64_t)((intptr_t)at - (intptr_t)scratch);
@@ -219,16 +229,19 @@ static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, 
   /* Row c * used + u of the unfolded matrix is what tap u reads of channel c. */                                      \
   static void unfold_##T(void *arg, int64_t chunk) {                                                                   \
     const job *j = arg;                                                                                                \
-    T plane[MAX_PLANE + 1];                                                                                            \
+    static const T padding = 0;                                                                                        \
     for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {                               \
       for (int64_t i = 0; i < j->block_size; i++) {                                                                    \
-        memcpy(plane, (const T *)j->from + ((j->block_first + i) * j->s->cin + c) * j->in_plane,                       \
-               (size_t)j->in_plane * sizeof(T));                                                                       \
-        plane[j->in_plane] = 0;                                                                                        \
-        const int *source = j->source;                                                                                 \
+        const T *plane = (const T *)j->from + ((j->block_first + i) * j->s->cin + c) * j->in_plane;                    \
         T *to = (T *)j->to + c * j->used * j->columns + i * j->out_plane;                                              \
-        for (int64_t u = 0; u < j->used; u++, source += j->out_plane, to += j->columns) {                              \
-          for (int64_t p = 0; p < j->out_plane; p++) to[p] = plane[source[p]];                                         \
+        /* Some positions at a time, so that what all taps read of them stays in the cache. */                         \
+        for (int64_t p0 = 0; p0 < j->out_plane; p0 += POSITIONS) {                                                     \
+          int64_t p1 = min(p0 + POSITIONS, j->out_plane);                                                              \
+          const int *source = j->source;                                                                               \
+          T *row = to;                                                                                                 \
+          for (int64_t u = 0; u < j->used; u++, source += j->out_plane, row += j->columns) {                           \
+            for (int64_t p = p0; p < p1; p++) row[p] = *(source[p] < j->in_plane ? plane + source[p] : &padding);      \
+          }                                                                                                            \
         }                                                                                                              \
       }                                                                                                                \
     }                                                                                                                  \
@@ -315,10 +328,7 @@ static void run_block(plait_pool *pool, job *j, plaitk_conv_pass pass, const voi
     copy(pool, j, j->same ? gather_x : copies_of(j->io->size)->unfold, x, j->unfolded.data, cin, unfolded);
   }
   if (pass != CONV_FORWARD && j->y.copied) copy(pool, j, gather_y, y, j->y.data, cout, j->columns);
-  for (int64_t group = 0; group < j->s->groups; group++) {
-    plaitk_gemm p = product(j, pass, group);
-    plaitk_gemm_batched(pool, &p, 0, NULL, j->products, j->product_bytes);
-  }
+  for (int64_t group = 0; group < j->s->groups; group++) multiply(pool, j, pass, group, j->product_bytes);
   if (pass == CONV_FORWARD && j->y.copied) copy(pool, j, scatter_y, j->y.data, (void *)y, cout, j->columns);
   if (pass == CONV_INPUT_GRAD && j->unfolded.copied) {
     copy(pool, j, j->same ? scatter_x : fold, j->unfolded.data, (void *)x, cin, unfolded);
@@ -337,25 +347,29 @@ void plaitk_conv_by_products(plait_pool *pool, const plaitk_conv_shape *s, plait
   int64_t weights = s->cout * j.channels;
   const copies *c = copies_of(j.io->size);
   if (pass != CONV_WEIGHT_GRAD && j.w != w) copy(pool, &j, c->take, w, j.w, weights, j.taps);
-  for (j.block_first = 0; j.block_first < s->n; j.block_first += j.images) {
+  for (j.block_first = 0; j.block_first < s->n; j.block_first += j.batched ? s->n : j.images) {
     j.block_size = min(j.images, s->n - j.block_first);
     run_block(pool, &j, pass, x, y);
   }
   if (pass == CONV_WEIGHT_GRAD && j.w != w) copy(pool, &j, c->put, j.w, (void *)w, weights, j.taps);
 }
 
+// The bounds are where products were as fast with AVX2, on one thread and two.
 int plaitk_conv_suits_products(const plaitk_conv_shape *s, plaitk_conv_pass pass) {
   int64_t plane = volume(s->out), in_plane = volume(s->in);
-  if (s->n * plane * in_plane == 0 || plane > MAX_PLANE || in_plane > MAX_PLANE) return 0;
-  if (min(s->cin, s->cout) < MIN_CHANNELS * s->groups) return 0;
+  if (s->n * plane * in_plane == 0) return 0;
   job j = {0};
-  measure(&j, s);
-  if (s->groups * j.depth * plane > MAX_UNFOLDED) return 0;
-  // A sum over blocks must not be rounded to 16 bits between them.
-  if (pass == CONV_WEIGHT_GRAD) return j.io->size == j.io->compute_size || j.images == s->n;
-  if (j.same || plane <= SMALL_PLANE) return 1;
-  // Of larger images the micro-kernels fill their vectors, and they need no unfolding. Many sums of each column repay
-  // that, and few columns do not repay the micro-kernels' packing of the weights.
-  int64_t columns = s->n * plane, sums = pass == CONV_FORWARD ? j.rows : j.channels;
-  return sums >= 2 * MIN_CHANNELS && columns <= min(8 * sums, MAX_COLUMNS);
+  measure(&j, s, pass);
+  if (min(j.depth, j.rows) < 8) return 0;
+  if (pass == CONV_WEIGHT_GRAD && !exact(&j) && j.images < s->n) return 0;
+  if (j.same) return 1;
+  if (plane > MAX_PLANE || s->groups * j.depth * plane > MAX_UNFOLDED) return 0;
+  if (plane <= 16) return 1;  // less than the vectors of the micro-kernels
+  // Unfolding costs little where few taps read an element, as with large strides; elsewhere many sums must repay it.
+  if (j.depth < 64) return 0;
+  int few_taps = 2 * j.used * plane <= 5 * in_plane;
+  if (pass == CONV_WEIGHT_GRAD) return few_taps || plane <= 256 ? j.rows >= 48 : j.rows >= 64 && j.depth >= 256;
+  if (few_taps) return j.rows >= (pass == CONV_FORWARD ? 128 : 48);
+  // The micro-kernels need no unfolding, but few positions do not repay their packing of the weight.
+  return j.rows >= 128 && s->n * plane <= min(8 * j.rows, 1600);
 }
