@@ -256,6 +256,57 @@ def test_double_backward():
     assert plait.autograd.gradgradcheck(product, (values, x))
 
 
+def test_complex_values():
+    """Sparse tensors of complex numbers are what dense ones are, and their gradients agree with differences."""
+    values = plait.tensor([1 + 2j, -0.5 + 1j, 0.25 - 0.75j, 2j], dtype=plait.cdouble, requires_grad=True)
+    x = plait.complex(numbers(plait, 3, 2), numbers(plait, 3, 2).flip(0)).requires_grad_()
+    d = plait.complex(numbers(plait, 2, 3), numbers(plait, 2, 3).flip(1))
+
+    def coo(v):
+        return plait.sparse_coo_tensor([[0, 1, 1, 1], [2, 0, 2, 0]], v, (2, 3))
+
+    def csr(v):
+        return plait.sparse_csr_tensor([0, 1, 4], [2, 0, 1, 2], v, (2, 3))
+
+    for make in (coo, csr):
+        dense = make(values).to_dense().detach()
+        for name, apply in {
+            "itself": lambda s: s,
+            "product": lambda s: s @ x,
+            "scaled": lambda s: s * (1 - 2j),
+            "quotient": lambda s: s / 2j,
+            "conjugates": lambda s: s.conj(),
+            "parts": lambda s: s.real,
+            "negative": lambda s: -s,
+            **(
+                {}
+                if make is csr
+                else {
+                    "sum": lambda s: s + s,
+                    "factors": lambda s: s * d,
+                    "transposed": lambda s: s.t(),
+                    "sizes": lambda s: s.abs(),
+                    "total": plait.sum,
+                    "row": lambda s: s[1],
+                }
+            ),
+        }.items():
+
+            def applied(v, x, make=make, apply=apply):
+                y = apply(make(v))
+                return y.to_dense() if y.is_sparse or y.layout is plait.sparse_csr else y
+
+            assert plait.allclose(applied(values, x), apply(dense)), name
+            assert plait.autograd.gradcheck(applied, (values, x)), name
+    merged = coo(values.detach()).coalesce()
+    assert merged.values().tolist() == [1 + 2j, -0.5 + 3j, 0.25 - 0.75j]
+    assert plait.equal(dense.to_sparse().to_dense(), dense) and plait.equal(dense.to_sparse_csr().to_dense(), dense)
+    file = io.BytesIO()
+    plait.save(merged, file)
+    file.seek(0)
+    assert plait.equal(plait.load(file).to_dense(), merged.to_dense())
+
+
 def test_functions_take_sparse_inputs():
     class Product(plait.autograd.Function):
         @staticmethod

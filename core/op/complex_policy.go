@@ -29,9 +29,9 @@ var takesComplex = nameSet(`
 	ones_like outer
 	pad pairwise_distance permute pixel_shuffle pixel_unshuffle poisson_nll_loss polar prod put
 	ravel real renorm repeat repeat_interleave reshape reshape_as rms_norm roll rot90
-	scatter scatter_add scatter_reduce select select_scatter slice slice_backward slice_scatter split split_with_sizes
-	squeeze stack std std_mean stft sum swapaxes
-	t take take_along_dim tensor_split tensor_split_at tensordot tile to trace transpose trapezoid triangle_backward tril
+	scatter scatter_add scatter_reduce select select_scatter slice slice_backward slice_scatter sparse_coo_tensor
+	sparse_csr_tensor split split_with_sizes squeeze stack std std_mean stft sum swapaxes
+	t take take_along_dim tensor_split tensor_split_at tensordot tile to to_sparse trace transpose trapezoid triangle_backward tril
 	triplet_margin_loss triu true_divide
 	unbind unflatten unfold unsqueeze
 	vander var var_mean vdot vector_norm view view_as view_as_complex view_as_real vsplit vstack

@@ -23,7 +23,7 @@ func init() {
 		"unsqueeze": sparseUnsqueeze, "bmm": sparseBMM, "zeros_like": sparseZerosLike, "copy_": sparseCopy,
 	}
 	// Where the function of a sum is the sum of the functions, entries need not be merged.
-	for _, name := range strings.Fields("neg deg2rad rad2deg to clone contiguous real imag neg_ zero_ mul_ div_ deg2rad_ rad2deg_") {
+	for _, name := range strings.Fields("neg conj deg2rad rad2deg to clone contiguous real imag neg_ zero_ mul_ div_ deg2rad_ rad2deg_") {
 		sparseRules[name] = onValues
 	}
 	for _, name := range strings.Fields(`abs sqrt square sin tan asin atan sinh tanh asinh atanh expm1 log1p erf erfinv ceil floor round trunc
