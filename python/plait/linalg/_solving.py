@@ -109,7 +109,8 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
         rcond: singular values of at most rcond times the largest count as 0; by default the larger of m and n times
             the dtype's eps
         driver: LAPACK's routine that has the same result: "gelsy" (the default), "gels" for matrices of full rank,
-            "gelsd" or "gelss", with which the singular values are returned too
+            "gelsd" or "gelss", with which the singular values are returned too. Complex matrices, and those on GPUs, go
+            by the singular values whatever it is: "gelsy" of LAPACK estimates which of them count, and may differ.
         out: where the results go
 
     Returns:
