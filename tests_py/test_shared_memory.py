@@ -308,6 +308,17 @@ def _descriptors():
     return set(os.listdir("/proc/self/fd"))
 
 
+def _settled():
+    """Returns how many descriptors are open, once what was dropped before has been given back by other threads."""
+    gc.collect()
+    last, since = len(_descriptors()), time.monotonic()
+    while time.monotonic() < since + 0.3:
+        time.sleep(0.01)
+        if (now := len(_descriptors())) != last:
+            last, since = now, time.monotonic()
+    return last
+
+
 def _wait_for(what, wanted):
     """Waits until the thread that gives memory back has done so."""
     end = time.monotonic() + 10
@@ -335,9 +346,7 @@ def test_a_queue_leaves_no_descriptor(kind):
     into.put(plait.zeros(7))
     got, first = out.get()  # what is made once is there now
     del got
-    gc.collect()
-    time.sleep(0.1)
-    before = _descriptors()
+    before = _settled()
     for i in range(50):
         into.put(plait.full((7,), float(i)))
         got, last = out.get()
@@ -345,7 +354,7 @@ def test_a_queue_leaves_no_descriptor(kind):
     del got
     gc.collect()
     assert last < first + 8
-    _wait_for(lambda: len(_descriptors()), len(before))
+    _wait_for(lambda: len(_descriptors()), before)
     into.put(None)
     process.join(30)
     assert process.exitcode == 0
@@ -368,6 +377,33 @@ def test_a_killed_process_leaves_the_memory_to_the_others():
     assert process.exitcode == -signal.SIGKILL
     t += 1
     assert t.sum().item() == 2000
+
+
+class Copies:
+    """Pickles copies, which are gone after the pickling."""
+
+    def __init__(self, n):
+        self.tensor = plait.full((100,), n)
+
+    def __reduce__(self):
+        return list, ([self.tensor.clone(), self.tensor + 1],)
+
+
+def _sums(connection, *lists):
+    connection.send([t.sum().item() for each in lists for t in each])
+
+
+def test_what_is_made_by_pickling_arrives(other):
+    here, there = mp.Pipe()
+    other(_keep, "once", plait.ones(1))  # what is made once is there now
+    before = _settled() if os.path.isdir("/proc/self/fd") else None
+    process = mp.Process(target=_sums, args=(there, *map(Copies, range(20))))
+    process.start()
+    process.join(60)
+    assert here.recv() == [100 * n for m in range(20) for n in (m, m + 1)]
+    if before is not None:
+        process.close()
+        _wait_for(lambda: len(_descriptors()), before)
 
 
 def _make(connection, event):

@@ -18,7 +18,8 @@ from multiprocessing.reduction import ForkingPickler as _ForkingPickler
 from typing import Any as _Any
 
 from plait._engine.missing_names import refusing as _refusing
-from plait._tensors.shared import REFUSED as _REFUSED  # the module has multiprocessing pickle tensors
+from plait._tensors.shared import KEPT as _KEPT  # the module has multiprocessing pickle tensors
+from plait._tensors.shared import REFUSED as _REFUSED
 from plait.distributed._spawn import SpawnContext, spawn
 
 __all__ = [
@@ -39,6 +40,12 @@ def _check_method(name: str, method: _Any) -> None:
 
 class Process(_context.SpawnProcess):
     """A process, as `multiprocessing.Process`, that starts afresh: it imports the script, and then calls `target`."""
+
+    @staticmethod
+    def _Popen(process_obj: _Any) -> _Any:  # noqa: N802
+        popen = _context.SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+        popen.__dict__.pop(_KEPT, None)
+        return popen
 
 
 class _Message:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -38,8 +39,13 @@ class SharedMemory:
         self.holder, self._file = holder, file
 
     def __reduce__(self) -> Any:
+        popen: Any = get_spawning_popen()
+        if popen is not None:  # the descriptor has to be open until the process has started, later than the pickling
+            popen.__dict__.setdefault(KEPT, []).append(self)
         return _received, (DupFd(self._file[0]), *self._file[1:])
 
+
+KEPT = "plait_memories"  # an attribute of what starts a process
 
 REFUSED = {  # start methods, and why
     "fork": "a forked child has none of the engine's threads",
