@@ -3,7 +3,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x51ccfa48
+#cgo CFLAGS: -DPLAIT_HEADERS=0x435caebd
 #cgo noescape plaitk_conv_col2im
 #cgo nocallback plaitk_conv_col2im
 #cgo noescape plaitk_conv_col2im_scratch

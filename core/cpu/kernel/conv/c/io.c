@@ -36,6 +36,20 @@ PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
       }                                                                                                                \
     }                                                                                                                  \
   }                                                                                                                    \
+  PLAIT_CLONES static void spread_##NAME(void *vdst, int64_t pitch, const void *vsrc, int64_t row, int64_t step,       \
+                                         int64_t rows, int64_t cols) {                                                 \
+    for (int64_t y = 0; y < rows; y++) {                                                                               \
+      T *dst = (T *)vdst + y * pitch;                                                                                  \
+      const S *src = (const S *)vsrc + y * row;                                                                        \
+      if (step == 1) {                                                                                                 \
+        _Pragma("omp simd") for (int64_t x = 0; x < cols; x++) dst[x] = LOAD(src[x]);                                  \
+      } else if (step == 2) {                                                                                          \
+        _Pragma("omp simd") for (int64_t x = 0; x < cols; x++) dst[x] = LOAD(src[2 * x]);                              \
+      } else {                                                                                                         \
+        for (int64_t x = 0; x < cols; x++) dst[x] = LOAD(src[x * step]);                                               \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
   PLAIT_INLINE void pack_rows_##NAME(T *dst, const S *src, const plaitk_conv_weights *w, int64_t rows,                 \
                                      int64_t count) {                                                                  \
     for (int64_t c = 0; c < w->channels; c++) {                                                                        \
@@ -100,7 +114,7 @@ PLAIT_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
       _Pragma("omp simd") for (int64_t j = 0; j < len; j++) dst[i + j] = STORE(s[j]);                                  \
     }                                                                                                                  \
   }                                                                                                                    \
-  static const plaitk_conv_io io_##NAME = {sizeof(S),  sizeof(T),     fill_##NAME,                                     \
+  static const plaitk_conv_io io_##NAME = {sizeof(S),   sizeof(T),    fill_##NAME, spread_##NAME,                      \
                                            pack_##NAME, store_##NAME, fold_##NAME, sum_##NAME};
 
 IO(f16, uint16_t, float, plait_f16_to_f32, plait_f32_to_f16)

@@ -25,6 +25,8 @@ typedef struct {
   int compute_size;  // bytes of an element in the computation
   // fill copies a box of the plane at src, with zeros outside the plane.
   void (*fill)(void *dst, const void *src, const plaitk_conv_box *box);
+  // spread copies rows x cols elements: dst[y * pitch + x] = src[y * row + x * step].
+  void (*spread)(void *dst, int64_t pitch, const void *src, int64_t row, int64_t step, int64_t rows, int64_t cols);
   // pack writes rows m, m+1, ... of W for all (c, t). The rows of one k are adjacent; rows past count are zeros.
   void (*pack)(void *dst, const void *src, const plaitk_conv_weights *w, int64_t m, int64_t rows, int64_t count);
   // store writes bias plus a block of rows x cols sums. Strides are pitch in src, and row and step in dst.

@@ -16,6 +16,14 @@ int64_t plaitk_conv_dots_scratch(const plait_pool *pool, const plaitk_conv_shape
 void plaitk_conv_by_dots(plait_pool *pool, const plaitk_conv_shape *s, const void *x, const void *dy, void *dw,
                          void *scratch);
 
+// Convolutions with a kernel for each channel have a way of their own for every pass: `to` from x or dy and the weight,
+// or for the weight gradient from x and dy, which is the argument in the place of the weight.
+// plaitk_conv_suits_depthwise reports whether it serves. It depends on the shape alone.
+int plaitk_conv_suits_depthwise(const plaitk_conv_shape *s, plaitk_conv_pass pass);
+int64_t plaitk_conv_depthwise_scratch(const plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass);
+void plaitk_conv_by_depthwise(plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *from,
+                              const void *w, const void *bias, void *to, void *scratch);
+
 // Matrix products compute every pass: y, dx or dw, which is the argument in the place of y, x or w, from the other two.
 // plaitk_conv_suits_products reports whether they are the faster way. It depends on the shape alone.
 int plaitk_conv_suits_products(const plaitk_conv_shape *s, plaitk_conv_pass pass);
