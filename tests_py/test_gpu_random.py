@@ -59,3 +59,24 @@ def test_without_gpus_seeds_have_no_effect() -> None:
     plait.cuda.manual_seed_all(4)
     plait.cuda.seed_all()
     assert plait.equal(plait.get_rng_state(), before) and plait.cuda.get_rng_state_all() == []
+
+
+def test_counts_for_a_gpu() -> None:
+    run(
+        """
+        rate = plait.full((4000,), 50.0, device="gpu", requires_grad=True)
+        for draw in (plait.poisson, lambda r, g: plait.binomial(r * 2, plait.full_like(r, 0.5), g)):
+            g = plait.Generator("gpu").manual_seed(2)
+            first = draw(rate, g)
+            assert first.device == rate.device and abs(first.mean().item() - 50) < 0.6
+            assert not draw(rate, g).equal(first) and draw(rate, g.manual_seed(2)).equal(first)
+        plait.poisson(rate).sum().backward()
+        assert rate.grad.device == rate.device and not rate.grad.any()
+        try:
+            plait.binomial(rate, plait.ones(4000))
+        except plait.DeviceError as error:
+            assert "want prob on the device of count" in str(error)
+        else:
+            raise AssertionError
+        """
+    )

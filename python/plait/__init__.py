@@ -86,6 +86,7 @@ import plait.cuda.amp  # noqa: E402
 from plait import amp as amp  # noqa: E402
 from plait import func as func  # noqa: E402
 from plait import profiler as profiler  # noqa: E402
+from plait._functions.counts import *  # noqa: E402
 from plait._functions.layers import *  # noqa: E402
 from plait.amp.autocast_mode import *  # noqa: E402
 from plait.func import vmap as vmap  # noqa: E402

@@ -54,7 +54,7 @@ aminmax angle any arange arccos arccos_ arccosh arccosh_ arcsin arcsin_ arcsinh 
 arctan_ arctanh arctanh_ are_deterministic_algorithms_enabled argmax argmin argsort argwhere as_strided
 as_strided_ as_strided_scatter as_tensor asarray asin asin_ asinh asinh_ atan atan2 atan_ atanh atanh_
 atleast_1d atleast_2d atleast_3d avg_pool1d baddbmm bartlett_window batch_norm bernoulli bfloat16 bilinear
-binary_cross_entropy_with_logits bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or
+binary_cross_entropy_with_logits bincount binomial bitwise_and bitwise_left_shift bitwise_not bitwise_or
 bitwise_right_shift bitwise_xor blackman_window block_diag bmm bool broadcast_tensors broadcast_to bucketize
 can_cast cartesian_prod cat cdist cdouble ceil ceil_ celu celu_ cfloat chain_matmul channel_shuffle
 channels_last cholesky_inverse cholesky_solve chunk clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_

@@ -9,7 +9,7 @@ from plait import Tensor
 from plait.distributions import constraints
 from plait.distributions._discrete import Categorical, odds
 from plait.distributions._distribution import Distribution, Elementwise
-from plait.distributions._samplers import binomial, log_gamma, poisson
+from plait.distributions._samplers import log_gamma
 from plait.distributions.constraints import Constraint
 from plait.nn import functional as F
 
@@ -44,7 +44,7 @@ class Poisson(Elementwise):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with plait.no_grad():
-            return poisson(self.rate.expand(self._extended_shape(sample_shape)))
+            return plait.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check_value(value)
@@ -136,7 +136,7 @@ class NegativeBinomial(Elementwise):
         shape = self._extended_shape(sample_shape)
         with plait.no_grad():
             rate = (log_gamma(self.total_count.expand(shape)) + self.logits).exp()
-            return poisson(plait.where(self.total_count == 0, 0.0, rate))
+            return plait.poisson(plait.where(self.total_count == 0, 0.0, rate))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check_value(value)
@@ -189,7 +189,7 @@ class Binomial(Elementwise):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with plait.no_grad():
-            return binomial(self.total_count.expand(shape), self.probs.expand(shape))
+            return plait.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check_value(value)

@@ -349,7 +349,10 @@ def _noted(x: Any, found: dict[Node, None]) -> Any:
 
 
 def _random() -> tuple[Any, ...]:
-    return (plait.rand, plait.randn, plait.randint, plait.randperm, plait.bernoulli, plait.multinomial, plait.normal)
+    return (
+        plait.rand, plait.randn, plait.randint, plait.randperm, plait.bernoulli, plait.binomial, plait.multinomial,
+        plait.normal, plait.poisson,
+    )  # fmt: skip
 
 
 def type_name(kind: Any) -> str:
