@@ -962,6 +962,75 @@ def test_classes_override_functions():
         plait.relu("text")
 
 
+OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "pow", "matmul": "matmul", "and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift", "eq": "eq", "ne": "ne", "lt": "lt", "gt": "gt",
+    "le": "le", "ge": "ge", "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_",
+    "ifloordiv": "floor_divide_", "imod": "remainder_", "ipow": "pow_", "iand": "bitwise_and_", "ior": "bitwise_or_",
+    "ixor": "bitwise_xor_", "ilshift": "bitwise_left_shift_", "irshift": "bitwise_right_shift_",
+}  # fmt: skip
+REFLECTED = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor")
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_classes_override_operators_of_tensors(name):
+    class Other:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return function, types, args, kwargs
+
+        def __radd__(self, other):
+            raise AssertionError("tensors ask for __torch_function__ first")
+
+    a, t = Other(), plait.ones(2)
+    method = getattr(plait.Tensor, OPERATORS[name])
+    assert getattr(operator, name)(t, a) == (method, (Other,), (t, a), {})
+    if name in REFLECTED:
+        function, _, args, _ = getattr(operator, name)(a, t)
+        assert function is method and {id(x) for x in args} == {id(a), id(t)}
+        assert name in ("add", "mul") or args[0] is a
+
+
+def test_methods_of_tensors_are_overridden_where_they_take_a_tensor():
+    class Other:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return function, args
+
+    a, t = Other(), plait.ones(2)
+    assert t.copy_(a) == (plait.Tensor.copy_, (t, a))
+    assert t.copy_(a, True) == (plait.Tensor.copy_, (t, a, True))
+    assert t.to(a) == (plait.Tensor.to, (t, a))
+    assert t.type_as(a) == (plait.Tensor.type_as, (t, a))
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", plait.zeros(3))
+        self.register_buffer("last", plait.zeros(3))
+
+    def forward(self, x):
+        self.total.add_(x)
+        total = self.total
+        total += x
+        total.mul_(2)
+        self.last.copy_(x)
+        self.last.clamp_(x - 1, x + 1)
+        return total == x
+
+
+def test_buffers_that_are_changed_in_place_change_where_code_that_is_dead_is_removed():
+    module, traced = Counter(), fx.symbolic_trace(Counter())
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+    for x in (plait.tensor([1.0, -2.0, 3.0]), plait.tensor([4.0, 0.0, 2.0])):
+        assert module(x).tolist() == traced(x).tolist()
+        assert module.total.tolist() == traced.total.tolist()
+        assert module.last.tolist() == traced.last.tolist() == x.tolist()
+
+
 def test_functions_look_for_proxies_only_while_there_are_any():
     kept = []
 

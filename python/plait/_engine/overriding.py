@@ -130,6 +130,13 @@ def overridden_method(function: Callable[..., Any], *args: Any) -> tuple[Any] | 
     return (handle(function, relevant, args, {}),) if relevant else None
 
 
+def overridden_operator(method: Callable[..., Any], *args: Any) -> Any:
+    """Returns what an overriding argument makes of an operator, of which `method` is the tensors' one."""
+    if seen_first(args) and _is_inner(sys._getframe(1)):
+        raise SeenFirstError
+    return handle(method, filter(overrides, args), args, {})
+
+
 def _is_inner(frame: FrameType | None) -> bool:
     """Whether a function that looks is running, with only the package's code between."""
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):

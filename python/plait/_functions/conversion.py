@@ -8,6 +8,7 @@ from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, current_gpu, open_device
 from plait._device import device as Device
+from plait._engine.overriding import overridden_operator, overrides
 from plait._engine.runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
 from plait._engine.warnings import warn
 from plait._functions._checked import checked, made_method
@@ -119,6 +120,8 @@ def to(
         if dtype is not None or other is not None:
             raise TypeError(f"to: want a device, got {device} and dtype={dtype}")
         where, first = None, device
+        if overrides(first):
+            return overridden_operator(to, self, first)  # type: ignore[no-any-return]
         if is_tensor(first):
             other = first
         else:
@@ -140,6 +143,8 @@ def to(
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns the tensor converted to the dtype of another."""
+    if overrides(other):
+        return overridden_operator(type_as, self, other)  # type: ignore[no-any-return]
     return self.to(other.dtype)
 
 
@@ -329,6 +334,8 @@ def contiguous(self: Tensor, memory_format: MemoryFormat = contiguous_format) ->
 
 def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Sets the elements to those of another tensor, broadcast and converted, from any device."""
+    if overrides(other):
+        return overridden_operator(copy_, self, other, *((non_blocking,) if non_blocking else ()))  # type: ignore[no-any-return]
     source = operand(other, "copy_")
     if isinstance(other, TensorBase) and source.device != self.device:
         source = source.to(self.device, non_blocking=non_blocking)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core, _ops
+from plait._engine.overriding import overridden_operator, overrides
 from plait._engine.runtime import TensorBase, number, own, settle
 from plait._functions._common import operand
 from plait._tensors.arrays import tensor
@@ -41,10 +42,12 @@ def _rest(
 
 
 def _general(function: Callable[..., Any], self: Any, other: Any) -> Any:
-    """Applies an operator to anything: numbers, and arrays, which become tensors."""
+    """Applies an operator to anything: numbers, arrays, which become tensors, and what overrides functions."""
     if isinstance(other, np.ndarray) and other.ndim:
         other = tensor(other, device=self.device)
     elif not isinstance(other, TensorBase):
+        if overrides(other):
+            return _overridden(function, self, other)
         try:
             number(other)
         except TypeError:
@@ -60,7 +63,15 @@ def _slow(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 def _reflect(function: Callable[..., Any], self: Tensor, other: Any) -> Any:
     """Applies an operator to anything that is no tensor and, behind it, a tensor."""
+    if overrides(other):
+        return _overridden(function, other, self)
     return _general(lambda t, o: function(operand(o), t), self, other)
+
+
+def _overridden(function: Callable[..., Any], x: Any, y: Any) -> Any:
+    from plait._tensor import Tensor
+
+    return overridden_operator(getattr(Tensor, function.__name__), x, y)
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:

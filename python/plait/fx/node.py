@@ -10,7 +10,7 @@ import plait
 from plait import profiler as _profiler
 from plait._dtype import dtype as DType
 from plait._functions import checks as _checks
-from plait.fx._names import public_name, qualified_name, shown
+from plait.fx._names import qualified_name, shown
 from plait.fx.immutable_collections import immutable_dict, immutable_list
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Node:
             name = self.target if isinstance(self.target, str) else getattr(self.target, "__name__", "")
             if name in ("setitem", "__setitem__"):
                 return True
-            ours = self.op == "call_method" or bool(public_name(self.target))
+            ours = self.op == "call_method" or f"{getattr(self.target, '__module__', '')}.".startswith("plait.")
             if ours and name[-1:] == "_" and name[-2:] != "__" and name not in ("and_", "or_", "not_", "is_"):
                 return True
             return impure_random and self.target in _random()

@@ -242,7 +242,7 @@ class Proxy:
                 f"Found multiple different tracers {list(tracers.values())} while trying to trace operations {function}"
             )
         (tracer,) = tracers.values()
-        if function in (Tensor.__getitem__, Tensor.__setitem__):
+        if not public_name(function) and getattr(Tensor, function.__name__, None) is function:
             return tracer.create_proxy("call_method", function.__name__, args, kwargs)
         return tracer.create_proxy("call_function", function, *_as_passed_on(function, args, kwargs))
 
