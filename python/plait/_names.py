@@ -215,7 +215,7 @@ LowRankMultivariateNormal LowerCholeskyTransform MixtureSameFamily Multinomial M
 NegativeBinomial Normal OneHotCategorical OneHotCategoricalStraightThrough Pareto Poisson
 PositiveDefiniteTransform PowerTransform RelaxedBernoulli RelaxedOneHotCategorical ReshapeTransform
 SigmoidTransform SoftmaxTransform SoftplusTransform StackTransform StickBreakingTransform StudentT
-TanhTransform Transform TransformedDistribution Uniform VonMises Weibull Wishart identity_transform
-kl_divergence register_kl
+TanhTransform Transform TransformedDistribution Uniform VonMises Weibull Wishart biject_to identity_transform
+kl_divergence register_kl transform_to
 """,
 }

@@ -135,3 +135,53 @@ def made(of, expression, tensor):
 def expression(name):
     """Returns the expression of a case."""
     return MORE[name] if name in MORE else CASES[name][0]
+
+
+# Constraints, and numbers of which their transforms make values; None where no transform is registered.
+CONSTRAINTS = {
+    "real": ("C.real", [0.5, -2.0]),
+    "real_vector": ("C.real_vector", [[0.5, -2.0], [1.0, 3.0]]),
+    "positive": ("C.positive", [0.5, -2.0]),
+    "nonnegative": ("C.nonnegative", [0.5, -2.0]),
+    "greater_than": ("C.greater_than(3.0)", [0.5, -2.0]),
+    "greater_than of a tensor": ("C.greater_than(t(3, -1))", [0.5, -2.0]),
+    "greater_than_eq": ("C.greater_than_eq(-1)", [0.5, -2.0]),
+    "less_than": ("C.less_than(-1.0)", [0.5, -2.0]),
+    "unit_interval": ("C.unit_interval", [0.5, -2.0]),
+    "interval of whole numbers": ("C.interval(0, 1)", [0.5, -2.0]),
+    "interval": ("C.interval(-1.0, 3.0)", [0.5, -2.0]),
+    "interval of tensors": ("C.interval(t(0, -1), t(1, 3))", [0.5, -2.0]),
+    "half_open_interval": ("C.half_open_interval(0.5, 1)", [0.5, -2.0]),
+    "simplex": ("C.simplex", [[0.5, -2.0, 1.0], [1.0, 3.0, 0.0]]),
+    "lower_cholesky": ("C.lower_cholesky", [[0.5, -2.0], [1.0, 0.3]]),
+    "corr_cholesky": ("C.corr_cholesky", [[0.5, -1.0, 0.2], [0.1, 0.3, 0.0]]),
+    "positive_definite": ("C.positive_definite", [[0.5, -2.0], [1.0, 0.3]]),
+    "positive_semidefinite": ("C.positive_semidefinite", [[0.5, -2.0], [1.0, 0.3]]),
+    "independent": ("C.independent(C.interval(-1.0, 3.0), 2)", [[0.5, -2.0], [1.0, 0.3]]),
+    "independent of no more": ("C.independent(C.positive, 0)", [0.5, -2.0]),
+    "cat": ("C.cat([C.positive, C.real], -1, [2, 1])", [[0.5, -2.0, 1.0], [1.0, 3.0, 0.0]]),
+    "cat of vectors": ("C.cat([C.real_vector, C.positive], -1, [2, 1])", [[0.5, -2.0, 1.0], [1.0, 3.0, 0.0]]),
+    "stack": ("C.stack([C.positive, C.unit_interval], 1)", [[0.5, -2.0], [1.0, 0.3]]),
+    "boolean": ("C.boolean", None),
+    "dependent": ("C.dependent", None),
+    "integer_interval": ("C.integer_interval(0, 3)", None),
+    "lower_triangular": ("C.lower_triangular", None),
+    "multinomial": ("C.multinomial(3)", None),
+    "nonnegative_integer": ("C.nonnegative_integer", None),
+    "one_hot": ("C.one_hot", None),
+    "positive_integer": ("C.positive_integer", None),
+    "square": ("C.square", None),
+    "symmetric": ("C.symmetric", None),
+    "independent of integers": ("C.independent(C.nonnegative_integer, 1)", None),
+    "stack with integers": ("C.stack([C.positive, C.boolean])", None),
+}
+
+
+def kinds(transform):
+    """Returns the names of the classes of a transform and of what it is made of."""
+    found = [type(transform).__name__]
+    for name in ("parts", "transforms"):
+        found.extend(kinds(t) for t in getattr(transform, name, ()))
+    if hasattr(transform, "base_transform"):
+        found.append(kinds(transform.base_transform))
+    return found

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from distribution_cases import CASES, OTHERS, PAIRED, TRANSFORMS, expression, made
+from distribution_cases import CASES, CONSTRAINTS, OTHERS, PAIRED, TRANSFORMS, expression, kinds, made
 
 f64 = partial(torch.tensor, dtype=torch.float64)
 PROBABILITIES = (0.1, 0.6)
@@ -49,6 +49,26 @@ def transformed(name):
     }
 
 
+def registered(registry, name):
+    """Returns what PyTorch says of the transform to a constraint: nothing but its refusal where it has none."""
+    kind, values = CONSTRAINTS[name]
+    try:
+        f = registry(eval(kind, {"C": torch.distributions.constraints, "t": lambda *v: f64(list(v))}))
+    except NotImplementedError as error:
+        return {"error": str(error)}
+    x = f64(values)
+    y = f(x)
+    return {
+        "kinds": kinds(f),
+        "bijective": f.bijective,
+        "event_dims": [f.domain.event_dim, f.codomain.event_dim],
+        "y": y.tolist(),
+        "inverse": f.inv(y).tolist(),
+        "slope": said(lambda: f.log_abs_det_jacobian(x, y)),
+        "inverse_shape": list(f.inverse_shape(y.shape)),
+    }
+
+
 def main():
     """Writes the file."""
     pairs = {}
@@ -61,6 +81,8 @@ def main():
                 pairs[f"{p} | {q}"] = kept
     found = {"distributions": {name: facts(name) for name in CASES}, "divergences": pairs}
     found["transforms"] = {name: transformed(name) for name in TRANSFORMS}
+    for registry in ("biject_to", "transform_to"):
+        found[registry] = {name: registered(getattr(torch.distributions, registry), name) for name in CONSTRAINTS}
     Path(__file__).with_name("distributions.json").write_text(json.dumps(found, indent=1) + "\n")
 
 

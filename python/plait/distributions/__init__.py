@@ -57,6 +57,8 @@ from plait.distributions._tails import Weibull as Weibull
 from plait.distributions._transformed import LogisticNormal as LogisticNormal
 from plait.distributions._transformed import LogNormal as LogNormal
 from plait.distributions._transformed import TransformedDistribution as TransformedDistribution
+from plait.distributions.constraint_registry import biject_to as biject_to
+from plait.distributions.constraint_registry import transform_to as transform_to
 from plait.distributions.transforms import AbsTransform as AbsTransform
 from plait.distributions.transforms import AffineTransform as AffineTransform
 from plait.distributions.transforms import CatTransform as CatTransform

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plait import Tensor
-from plait.distributions import constraints
 from plait.distributions._distribution import Distribution
-from plait.distributions.constraints import Constraint
+from plait.distributions.constraints import Constraint, of_more
 from plait.distributions.transforms import sum_last
 
 
@@ -34,7 +33,7 @@ class Independent(Distribution):
 
     @property
     def support(self) -> Constraint:
-        return constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
+        return of_more(self.base_dist.support, self.reinterpreted_batch_ndims)
 
     @property
     def mean(self) -> Tensor:

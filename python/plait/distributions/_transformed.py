@@ -9,7 +9,7 @@ from plait.distributions import constraints
 from plait.distributions._continuous import Normal
 from plait.distributions._distribution import Distribution
 from plait.distributions._independent import Independent
-from plait.distributions.constraints import Constraint
+from plait.distributions.constraints import Constraint, of_more
 from plait.distributions.transforms import ComposeTransform, ExpTransform, StickBreakingTransform, Transform, sum_last
 
 
@@ -48,7 +48,7 @@ class TransformedDistribution(Distribution):
         if self._range is not None or not self.transforms:
             return self._range or self.base_dist.support
         last = self.transforms[-1].codomain
-        return constraints.independent(last, len(self.event_shape) - last.event_dim)
+        return of_more(last, len(self.event_shape) - last.event_dim)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._through(self.base_dist.sample(sample_shape)).detach()

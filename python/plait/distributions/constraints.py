@@ -21,34 +21,27 @@ __all__ = [
 
 
 class Constraint:
-    """What values have to fulfil. `event_dim` is the number of dimensions that are looked at together."""
+    """What values have to fulfil; subclasses have `check`.
+
+    `event_dim` is the number of dimensions that are looked at together, and `is_discrete` whether values are whole
+    numbers or classes.
+    """
 
     is_discrete = False
     event_dim = 0
-
-    def __init__(
-        self,
-        name: str | Callable[[], str],
-        check: Callable[[Tensor], Tensor],
-        event_dim: int = 0,
-        is_discrete: bool = False,
-        want: str | Callable[[], str] = "",
-    ) -> None:
-        self._check, self.event_dim, self.is_discrete = check, event_dim, is_discrete
-        self._name, self._want = name, want  # functions, where it takes tensors to be read
+    _want = ""
 
     @property
     def want(self) -> str:
         """What is wanted, as errors say after "must be"."""
-        want = self._want if isinstance(self._want, str) else self._want()
-        return want or f"as {self} says"
+        return self._want or f"as {self} says"
 
     def check(self, value: Tensor) -> Tensor:
         """Returns a bool for each element, or vector or matrix: whether it fulfils the constraint."""
-        return self._check(value)
+        raise NotImplementedError(f"{type(self).__name__} has no check")
 
     def __repr__(self) -> str:
-        return self._name if isinstance(self._name, str) else self._name()
+        return f"{type(self).__name__.removeprefix('_')}()"
 
 
 class dependent_property(property):  # noqa: N801
@@ -75,192 +68,288 @@ class dependent_property(property):  # noqa: N801
         return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
 
 
+class _Dependent(Constraint):
+    def check(self, value: Tensor) -> Tensor:
+        raise ValueError("dependent: it cannot be checked without the parameters that it depends on")
+
+
 def is_dependent(constraint: object) -> bool:
     """Whether a constraint depends on other parameters."""
-    return constraint is dependent or isinstance(constraint, dependent_property)
+    return isinstance(constraint, _Dependent | dependent_property)
 
 
-def _unknown(x: Tensor) -> Tensor:
-    raise ValueError("dependent: it cannot be checked without the parameters that it depends on")
+class _Bounded(Constraint):
+    """A constraint by bounds, which are its attributes, and which `_want` names."""
+
+    @property
+    def want(self) -> str:
+        """What is wanted, as errors say after "must be"."""
+        return self._want.format(**{k: f"{v:g}" if isinstance(v, float) else v for k, v in vars(self).items()})
+
+    def __repr__(self) -> str:
+        bounds = ", ".join(f"{k}={v}" for k, v in vars(self).items())
+        return f"{type(self).__name__.removeprefix('_')}({bounds})"
 
 
-def _bounded(
-    kind: str, check: Callable[[Tensor], Tensor], want: str, discrete: bool = False, **bounds: Any
-) -> Constraint:
-    """Returns a constraint by bounds, which `want` names."""
-
-    def name() -> str:
-        return f"{kind}({', '.join(f'{k}={v}' for k, v in bounds.items())})"
-
-    def wanted() -> str:
-        return want.format(**{k: f"{v:g}" if isinstance(v, float) else v for k, v in bounds.items()})
-
-    return Constraint(name, check, is_discrete=discrete, want=wanted)
+class _LowerBound(_Bounded):
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
 
 
-def greater_than(lower_bound: Any) -> Constraint:
-    """Returns the constraint of being greater than a bound."""
-    return _bounded("GreaterThan", lambda x: x > lower_bound, "above {lower_bound}", lower_bound=lower_bound)
+class _TwoBounds(_Bounded):
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
 
-def greater_than_eq(lower_bound: Any) -> Constraint:
-    """Returns the constraint of being a bound or greater."""
-    return _bounded("GreaterThanEq", lambda x: x >= lower_bound, "{lower_bound} or more", lower_bound=lower_bound)
+class _GreaterThan(_LowerBound):
+    """Numbers greater than a bound."""
+
+    _want = "above {lower_bound}"
+
+    def check(self, value: Tensor) -> Tensor:
+        return value > self.lower_bound
 
 
-def less_than(upper_bound: Any) -> Constraint:
-    """Returns the constraint of being less than a bound."""
-    return _bounded("LessThan", lambda x: x < upper_bound, "below {upper_bound}", upper_bound=upper_bound)
+class _GreaterThanEq(_LowerBound):
+    """Numbers of a bound or greater."""
+
+    _want = "{lower_bound} or more"
+
+    def check(self, value: Tensor) -> Tensor:
+        return value >= self.lower_bound
 
 
-def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    """Returns the constraint of being between two bounds, or one of them."""
-    return _bounded(
-        "Interval",
-        lambda x: (x >= lower_bound) & (x <= upper_bound),
-        "from {lower_bound} to {upper_bound}",
-        lower_bound=lower_bound,
-        upper_bound=upper_bound,
-    )
+class _IntegerGreaterThan(_LowerBound):
+    """Whole numbers of a bound or greater."""
+
+    is_discrete = True
+    _want = "a whole number of {lower_bound} or more"
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value % 1 == 0) & (value >= self.lower_bound)
 
 
-def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    """Returns the constraint of being between two bounds, or the lower one."""
-    return _bounded(
-        "HalfOpenInterval",
-        lambda x: (x >= lower_bound) & (x < upper_bound),
-        "from {lower_bound} to below {upper_bound}",
-        lower_bound=lower_bound,
-        upper_bound=upper_bound,
-    )
+class _LessThan(_Bounded):
+    """Numbers less than a bound."""
+
+    _want = "below {upper_bound}"
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        return value < self.upper_bound
 
 
-def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    """Returns the constraint of being a whole number between two bounds, or one of them."""
-    return _bounded(
-        "IntegerInterval",
-        lambda x: (x % 1 == 0) & (x >= lower_bound) & (x <= upper_bound),
-        "a whole number from {lower_bound} to {upper_bound}",
-        True,
-        lower_bound=lower_bound,
-        upper_bound=upper_bound,
-    )
+class _Interval(_TwoBounds):
+    """Numbers between two bounds, or one of them."""
+
+    _want = "from {lower_bound} to {upper_bound}"
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
-def independent(base_constraint: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
-    """Returns the constraint that a base has for elements, of as many more dimensions together."""
-    n = reinterpreted_batch_ndims
-    if n < 0:
-        raise ValueError(f"independent: want 0 or more dimensions, got {n}")
-    if not n:
-        return base_constraint
+class _HalfOpenInterval(_TwoBounds):
+    """Numbers between two bounds, or the lower one."""
 
-    def check(x: Tensor) -> Tensor:
-        right = base_constraint.check(x)
-        return right.reshape(*right.shape[: right.ndim - n], -1).all(-1)
+    _want = "from {lower_bound} to below {upper_bound}"
 
-    events, discrete = base_constraint.event_dim + n, base_constraint.is_discrete
-    return Constraint(
-        lambda: f"IndependentConstraint({base_constraint}, {n})", check, events, discrete, lambda: base_constraint.want
-    )
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= self.lower_bound) & (value < self.upper_bound)
 
 
-def _joined(cseq: Sequence[Constraint], pieces: Sequence[Tensor], dim: int, together: Callable[..., Tensor]) -> Tensor:
-    """Returns whether pieces fulfil a constraint each, joined along a dimension from the right, or for all together."""
-    most = max((c.event_dim for c in cseq), default=0)
-    right = []
-    for c, piece in zip(cseq, pieces, strict=True):
-        r = c.check(piece)
-        right.append(r.reshape(*r.shape[: r.ndim - (most - c.event_dim)], -1).all(-1) if most > c.event_dim else r)
-    return together(right, dim + most) if dim + most < 0 else pile(right).all(0)
+class _IntegerInterval(_TwoBounds):
+    """Whole numbers between two bounds, or one of them."""
+
+    is_discrete = True
+    _want = "a whole number from {lower_bound} to {upper_bound}"
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value % 1 == 0) & (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
-def cat(cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> Constraint:
-    """Returns the constraint that the pieces of a tensor along a dimension fulfil one each."""
-    sizes = [1] * len(cseq) if lengths is None else list(lengths)
-    if len(sizes) != len(cseq):
-        raise ValueError(f"cat: want a length for each of {len(cseq)} constraints, got {len(sizes)}")
+class _Multinomial(_Bounded):
+    """Vectors of whole numbers of 0 or more, with a given sum."""
 
-    def check(x: Tensor) -> Tensor:
-        return _joined(cseq, x.split(sizes, dim), dim if dim < 0 else dim - x.ndim, join)
+    is_discrete, event_dim = True, 1
+    _want = "whole numbers of 0 or more, with the sum {upper_bound}"
 
-    most = max((c.event_dim for c in cseq), default=0)
-    return Constraint(lambda: f"Cat({list(cseq)}, dim={dim})", check, most, any(c.is_discrete for c in cseq))
+    def __init__(self, upper_bound: int) -> None:
+        self.upper_bound = upper_bound
 
-
-def stack(cseq: Sequence[Constraint], dim: int = 0) -> Constraint:
-    """Returns the constraint that the slices of a tensor along a dimension fulfil one each."""
-
-    def check(x: Tensor) -> Tensor:
-        return _joined(cseq, x.unbind(dim), dim if dim < 0 else dim - x.ndim, pile)
-
-    most = max((c.event_dim for c in cseq), default=0)
-    if 0 < -dim <= most:  # among the dimensions that belong together
-        most += 1
-    return Constraint(lambda: f"Stack({list(cseq)}, dim={dim})", check, most, any(c.is_discrete for c in cseq))
+    def check(self, value: Tensor) -> Tensor:
+        return ((value % 1 == 0) & (value >= 0)).all(-1) & (value.sum(-1) == self.upper_bound)
 
 
-def _integers_from(lower_bound: int) -> Constraint:
-    name = f"IntegerGreaterThan(lower_bound={lower_bound})"
-    want = f"a whole number of {lower_bound} or more"
-    return Constraint(name, lambda x: (x % 1 == 0) & (x >= lower_bound), is_discrete=True, want=want)
+def _last(right: Tensor, n: int) -> Tensor:
+    """Returns whether it is right along all of the last n dimensions."""
+    return right.flatten(-n).all(-1) if n else right
 
 
-def multinomial(upper_bound: int) -> Constraint:
-    """Returns the constraint of vectors of whole numbers of 0 or more, with a given sum."""
-    return Constraint(
-        f"Multinomial(upper_bound={upper_bound})",
-        lambda x: ((x % 1 == 0) & (x >= 0)).all(-1) & (x.sum(-1) == upper_bound),
-        1,
-        True,
-        f"whole numbers of 0 or more, with the sum {upper_bound}",
-    )
+class _IndependentConstraint(Constraint):
+    """What a base wants of elements, of as many more dimensions together."""
+
+    def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
+        if reinterpreted_batch_ndims < 0:
+            raise ValueError(f"independent: want 0 or more dimensions, got {reinterpreted_batch_ndims}")
+        self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
+        self.event_dim = base_constraint.event_dim + reinterpreted_batch_ndims
+        self.is_discrete = base_constraint.is_discrete
+
+    @property
+    def want(self) -> str:
+        """What the base wants."""
+        return self.base_constraint.want
+
+    def check(self, value: Tensor) -> Tensor:
+        return _last(self.base_constraint.check(value), self.reinterpreted_batch_ndims)
+
+    def __repr__(self) -> str:
+        return f"IndependentConstraint({self.base_constraint}, {self.reinterpreted_batch_ndims})"
 
 
-def _is_symmetric(x: Tensor) -> Tensor:
-    near = (x - x.mT).abs() <= 1e-6 + 1e-5 * x.mT.abs()
-    return near.all(-1).all(-1)
+def of_more(constraint: Constraint, n: int) -> Constraint:
+    """Returns a constraint of n more dimensions together: itself for none."""
+    return _IndependentConstraint(constraint, n) if n else constraint
 
 
-def _is_simplex(x: Tensor) -> Tensor:
-    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)
+class _Joined(Constraint):
+    """What constraints want of parts of a tensor along a dimension, one each."""
+
+    _together: Callable[..., Tensor]
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int) -> None:
+        self.cseq, self.dim = list(cseq), dim
+        self.event_dim = max((c.event_dim for c in self.cseq), default=0)
+        self.is_discrete = any(c.is_discrete for c in self.cseq)
+
+    def _parts(self, value: Tensor) -> Sequence[Tensor]:
+        raise NotImplementedError
+
+    def check(self, value: Tensor) -> Tensor:
+        most = max((c.event_dim for c in self.cseq), default=0)
+        parts = zip(self.cseq, self._parts(value), strict=True)
+        right = [_last(c.check(part), most - c.event_dim) for c, part in parts]
+        dim = (self.dim if self.dim < 0 else self.dim - value.ndim) + most
+        return type(self)._together(right, dim) if dim < 0 else pile(right).all(0)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__.removeprefix('_')}({self.cseq}, dim={self.dim})"
 
 
-def _is_one_hot(x: Tensor) -> Tensor:
-    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)
+class _Cat(_Joined):
+    """What constraints want of the pieces of a tensor along a dimension, one each; of length 1 unless it is said."""
+
+    _together = join
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
+        super().__init__(cseq, dim)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.cseq):
+            raise ValueError(f"cat: want a length for each of {len(self.cseq)} constraints, got {len(self.lengths)}")
+
+    def _parts(self, value: Tensor) -> Sequence[Tensor]:
+        return value.split(self.lengths, self.dim)
 
 
-def _is_square(x: Tensor) -> Tensor:
-    return x.new_full(x.shape[:-2], x.shape[-1] == x.shape[-2], dtype=bool_)
+class _Stack(_Joined):
+    """What constraints want of the slices of a tensor along a dimension, one each."""
+
+    _together = pile
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        super().__init__(cseq, dim)
+        if 0 < -dim <= self.event_dim:  # among the dimensions that belong together
+            self.event_dim += 1
+
+    def _parts(self, value: Tensor) -> Sequence[Tensor]:
+        return value.unbind(self.dim)
 
 
-def _is_corr_cholesky(x: Tensor) -> Tensor:
-    near = (x.square().sum(-1) - 1).abs() < 10 * x.shape[-1] * finfo(x.dtype).eps
-    return near.all(-1) & lower_cholesky.check(x)
+class _Real(Constraint):
+    _want = "real"
+
+    def check(self, value: Tensor) -> Tensor:
+        return ~value.isnan()
 
 
-dependent = Constraint("Dependent()", _unknown)
-real = Constraint("Real()", lambda x: ~x.isnan(), want="real")
-real_vector = Constraint("IndependentConstraint(Real(), 1)", lambda x: (~x.isnan()).all(-1), 1, want="real")
-boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), is_discrete=True, want="0 or 1")
-one_hot = Constraint("OneHot()", _is_one_hot, 1, True, "1 in one place and 0 elsewhere")
-positive, nonnegative = greater_than(0.0), greater_than_eq(0.0)
-positive_integer, nonnegative_integer = _integers_from(1), _integers_from(0)
-unit_interval = interval(0.0, 1.0)
-simplex = Constraint("Simplex()", _is_simplex, 1, want="0 or more, with the sum 1")
-symmetric = Constraint("Symmetric()", _is_symmetric, 2)
-lower_triangular = Constraint("LowerTriangular()", lambda x: (x.tril() == x).all(-1).all(-1), 2)
-lower_cholesky = Constraint(
-    "LowerCholesky()", lambda x: (x.tril() == x).all(-1).all(-1) & (x.diagonal(dim1=-2, dim2=-1) > 0).all(-1), 2
-)
-positive_semidefinite = Constraint(
-    "PositiveSemidefinite()", lambda x: _is_symmetric(x) & (linalg.eigvalsh(x) >= 0).all(-1), 2
-)
-positive_definite = Constraint(
-    "PositiveDefinite()",
-    lambda x: _is_symmetric(x) & (linalg.cholesky_ex(x).info == 0),
-    2,
-    want="a symmetric positive definite matrix",
-)
-square = Constraint("Square()", _is_square, 2)
-corr_cholesky = Constraint("CorrCholesky()", _is_corr_cholesky, 2, want="a Cholesky factor of correlations")
+class _Boolean(Constraint):
+    is_discrete = True
+    _want = "0 or 1"
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value == 0) | (value == 1)
+
+
+class _OneHot(Constraint):
+    is_discrete, event_dim = True, 1
+    _want = "1 in one place and 0 elsewhere"
+
+    def check(self, value: Tensor) -> Tensor:
+        return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
+
+
+class _Simplex(Constraint):
+    event_dim = 1
+    _want = "0 or more, with the sum 1"
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+
+
+class _Square(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return value.new_full(value.shape[:-2], value.shape[-1] == value.shape[-2], dtype=bool_)
+
+
+class _Symmetric(_Square):
+    def check(self, value: Tensor) -> Tensor:
+        other = value.mT
+        return _last((value - other).abs() <= 1e-6 + 1e-5 * other.abs(), 2)
+
+
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        return super().check(value) & (linalg.eigvalsh(value) >= 0).all(-1)
+
+
+class _PositiveDefinite(_Symmetric):
+    _want = "a symmetric positive definite matrix"
+
+    def check(self, value: Tensor) -> Tensor:
+        return super().check(value) & (linalg.cholesky_ex(value).info == 0)
+
+
+class _LowerTriangular(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return _last(value.tril() == value, 2)
+
+
+class _LowerCholesky(_LowerTriangular):
+    def check(self, value: Tensor) -> Tensor:
+        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+
+
+class _CorrCholesky(_LowerCholesky):
+    _want = "a Cholesky factor of correlations"
+
+    def check(self, value: Tensor) -> Tensor:
+        near = (value.square().sum(-1) - 1).abs() < 10 * value.shape[-1] * finfo(value.dtype).eps
+        return near.all(-1) & super().check(value)
+
+
+greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessThan
+interval, half_open_interval, integer_interval = _Interval, _HalfOpenInterval, _IntegerInterval
+independent, cat, stack, multinomial = _IndependentConstraint, _Cat, _Stack, _Multinomial
+dependent, real, boolean, one_hot = _Dependent(), _Real(), _Boolean(), _OneHot()
+real_vector = independent(real, 1)
+positive, nonnegative, unit_interval = greater_than(0.0), greater_than_eq(0.0), interval(0.0, 1.0)
+positive_integer, nonnegative_integer = _IntegerGreaterThan(1), _IntegerGreaterThan(0)
+simplex, square, symmetric = _Simplex(), _Square(), _Symmetric()
+lower_triangular, lower_cholesky, corr_cholesky = _LowerTriangular(), _LowerCholesky(), _CorrCholesky()
+positive_semidefinite, positive_definite = _PositiveSemidefinite(), _PositiveDefinite()

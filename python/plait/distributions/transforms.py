@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import plait
 from plait import Tensor
 from plait.distributions import constraints
-from plait.distributions.constraints import Constraint
+from plait.distributions.constraints import Constraint, of_more
 from plait.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
 from plait.nn import functional as F
 
@@ -224,7 +224,7 @@ class AffineTransform(Transform):
         if event_dim < 0:
             raise ValueError(f"AffineTransform: event_dim must be 0 or more, got {event_dim}")
         self.loc, self.scale = loc, scale
-        self.domain = self.codomain = constraints.independent(constraints.real, event_dim)
+        self.domain = self.codomain = of_more(constraints.real, event_dim)
 
     @property
     def sign(self) -> Tensor | int:
@@ -281,8 +281,8 @@ class ComposeTransform(Transform):
                 before = max(before + p.domain.event_dim - p.codomain.event_dim, p.domain.event_dim)
             for p in self.parts:
                 after = max(after + p.codomain.event_dim - p.domain.event_dim, p.codomain.event_dim)
-            self.domain = constraints.independent(first, before - first.event_dim)
-            self.codomain = constraints.independent(last, after - last.event_dim)
+            self.domain = of_more(first, before - first.event_dim)
+            self.codomain = of_more(last, after - last.event_dim)
 
     @property
     def sign(self) -> Tensor | int:
