@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from plait import Tensor
 from plait.distributions._distribution import Distribution
+from plait.distributions._transform_base import sum_last
 from plait.distributions.constraints import Constraint, of_more
-from plait.distributions.transforms import sum_last
 
 
 class Independent(Distribution):

@@ -17,8 +17,8 @@ from plait.distributions._independent import Independent
 from plait.distributions._multivariate import LowRankMultivariateNormal, MultivariateNormal
 from plait.distributions._relaxed import ContinuousBernoulli
 from plait.distributions._tails import EULER, Cauchy, Gumbel, HalfNormal, Pareto
+from plait.distributions._transform_base import sum_last
 from plait.distributions._transformed import LogNormal, TransformedDistribution
-from plait.distributions.transforms import sum_last
 
 Divergence = Callable[[Any, Any], Tensor]
 _known: dict[tuple[type, type], Divergence] = {}

@@ -9,8 +9,10 @@ from plait.distributions import constraints
 from plait.distributions._continuous import Normal
 from plait.distributions._distribution import Distribution
 from plait.distributions._independent import Independent
+from plait.distributions._transform_base import Transform, sum_last
+from plait.distributions._transform_joins import ComposeTransform
 from plait.distributions.constraints import Constraint, of_more
-from plait.distributions.transforms import ComposeTransform, ExpTransform, StickBreakingTransform, Transform, sum_last
+from plait.distributions.transforms import ExpTransform, StickBreakingTransform
 
 
 class TransformedDistribution(Distribution):
