@@ -43,6 +43,17 @@ static const plaitk_gemm_engine *_Atomic chosen = &built_in;
 
 void plaitk_gemm_set_engine(const plaitk_gemm_engine *engine) { atomic_store(&chosen, engine == NULL ? &built_in : engine); }
 
+// A batch with one B and adjacent matrices A and C is one product with more rows.
+static void join_rows(batch *b) {
+  while (b->dims > 0) {
+    const plaitk_gemm_dim *last = &b->dim[b->dims - 1];
+    if (last->b != 0 || last->a != b->g.m * b->g.a_row || last->c != b->g.m * b->g.c_row) break;
+    b->g.m *= last->size;
+    b->products /= max64(1, last->size);
+    b->dims--;
+  }
+}
+
 static batch batch_of(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim) {
   batch b = {.engine = atomic_load_explicit(&chosen, memory_order_relaxed), .g = *g, .products = 1};
   b.g.variant = plaitk_gemm_variant();
@@ -50,14 +61,18 @@ static batch batch_of(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim
     b.products *= dim[d].size;
     if (dim[d].size != 1) b.dim[b.dims++] = dim[d];
   }
-  // A batch with one B and adjacent matrices A and C is one product with more rows.
-  while (b.dims > 0) {
-    const plaitk_gemm_dim *last = &b.dim[b.dims - 1];
-    if (last->b != 0 || last->a != b.g.m * b.g.a_row || last->c != b.g.m * b.g.c_row) break;
-    b.g.m *= last->size;
-    b.products /= max64(1, last->size);
-    b.dims--;
+  join_rows(&b);
+  // Along any dimension that B does not have, there are rows. The longest makes the largest products, as for a transposed
+  // input of a linear layer. But rows that are adjacent in memory are read and written faster.
+  for (int d = 0; d < b.dims && b.g.a_row != 1 && b.g.c_row != 1; d++) {
+    plaitk_gemm_dim *dim = &b.dim[d];
+    if (dim->b != 0 || dim->size <= b.g.m) continue;
+    plaitk_gemm_dim rows = {b.g.m, b.g.a_row, 0, b.g.c_row};
+    b.products = b.products / dim->size * rows.size;
+    b.g.m = dim->size, b.g.a_row = dim->a, b.g.c_row = dim->c;
+    *dim = rows;
   }
+  join_rows(&b);
   int64_t ops = max64(1, b.g.m * b.g.n * max64(1, b.g.k));
   if (b.products > 1 && (ops <= TINY_OPS || (ops <= SMALL_OPS && b.products >= MANY))) {
     b.per_chunk = ceil_div(CHUNK_OPS, ops);

@@ -195,6 +195,42 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// A batch that is longer than its matrices, along which B stays: the input of a linear layer with two dimensions swapped.
+func TestBatchLongerThanRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	workers := pool.New(2)
+	defer workers.Close()
+	const n, k = 21, 30
+	for _, size := range [][3]int{{37, 2, 1}, {50, 3, 2}, {5, 4, 6}} {
+		length, m, outer := size[0], size[1], size[2]
+		// A is [outer, m, length, k], C [outer, length, m, n].
+		a, b := newMatrix(r, core.Float32, outer*m*length, k, "rows"), newMatrix(r, core.Float32, k, n, "rows")
+		c := newMatrix(r, core.Float32, outer*length*m, n, "rows")
+		var pin runtime.Pinner
+		pin.Pin(&a.data[0])
+		pin.Pin(&b.data[0])
+		pin.Pin(&c.data[0])
+		p := gemm.Product{M: m, N: n, K: k, A: a.operand(), B: b.operand(), C: c.operand(), In: int(core.Float32),
+			Out: int(core.Float32), Alpha: 1}
+		p.A.Row = length * a.operand().Row
+		p.Batch = []gemm.Dim{{Size: outer, A: m * length * a.operand().Row, C: m * length * c.operand().Row},
+			{Size: length, A: a.operand().Row, C: m * c.operand().Row}}
+		require.NoError(t, p.Run(workers.Ptr(), newGuardedMemory(t)))
+		pin.Unpin()
+		were := values{a: a.byRows(), b: b.byColumns(), bias: make([]float64, n)}
+		for o := range outer {
+			for i := range length {
+				for row := range m {
+					for j := range n {
+						want, _ := problem{k: k, alpha: 1}.expected(were, (o*m+row)*length+i, j)
+						require.InDelta(t, want, load(c.dtype, c.data, c.at((o*length+i)*m+row, j)), 1e-4)
+					}
+				}
+			}
+		}
+	}
+}
+
 // These products pack their operands in several rounds. Each row of A selects a row of B, so the expected result needs
 // no sum.
 func TestLargeProducts(t *testing.T) {
