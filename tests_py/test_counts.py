@@ -5,7 +5,9 @@ import math
 import numpy as np
 import plait
 import pytest
+from plait import distributed as dist
 from plait import func
+from plait.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
 
 N = 100_000
 NAN, INF = math.nan, math.inf
@@ -119,3 +121,24 @@ def test_inside_vmap():
     assert func.vmap(func.grad(lambda r: plait.poisson(r).sum()), randomness="different")(x).abs().sum() == 0
     mean = func.vmap(plait.poisson, randomness="different")(plait.tensor([[2.0], [900.0]]).expand(2, 10_000)).mean(1)
     assert abs(mean[0].item() - 2) < 0.08 and abs(mean[1].item() - 900) < 1.5, "each part has its own rates"
+
+
+@pytest.mark.filterwarnings("ignore:.* has no rule")
+def test_distributed_tensors_draw_as_one_device_does():
+
+    whole = plait.linspace(1, 60, 40)
+    plait.manual_seed(7)
+    want = plait.poisson(whole), plait.binomial(whole.floor(), whole / 100)
+
+    def rank(number):
+        mesh = init_device_mesh("cpu", (2,))
+        for placement in (Shard(0), Replicate()):
+            x = distribute_tensor(whole, mesh, [placement])
+            plait.manual_seed(7)
+            got = plait.poisson(x), plait.binomial(x.floor(), x / 100)
+            assert [d.placements for d in got] == [(placement,)] * 2
+            assert [d.full_tensor().tolist() for d in got] == [d.tolist() for d in want]
+        with pytest.raises(RuntimeError, match="want an ordinary one"):
+            plait.poisson(x.requires_grad_())
+
+    dist.spawn(rank, nprocs=2)

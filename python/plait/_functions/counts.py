@@ -114,7 +114,7 @@ class _Poisson(_Draw):
         drawn = _counted(generator, (-few).exp(), lambda k: few / (k + 1))
         many = ((rate >= _FEW) & rate.isfinite()).nonzero().flatten()
         if many.numel():
-            drawn[many] = accepted(partial(_many_events, generator), rate[many])
+            drawn = drawn.index_put((many,), accepted(partial(_many_events, generator), rate[many]))
         return _ops.where(rate.isfinite(), drawn, math.inf)
 
     @staticmethod
@@ -139,7 +139,7 @@ class _Binomial(_Draw):
         drawn = _counted(generator, (few * (-q).log1p()).exp(), lambda k: (few - k).clamp(min=0) / (k + 1) * step)
         at = many.nonzero().flatten()
         if at.numel():
-            drawn[at] = accepted(partial(_many_successes, generator), n[at], q[at])
+            drawn = drawn.index_put((at,), accepted(partial(_many_successes, generator), n[at], q[at]))
         drawn = _ops.where(p > 0.5, n - drawn, drawn)
         certain = _ops.where((count <= 0) | (prob <= 0), 0.0, _ops.where(prob >= 1, count, math.nan))
         return _ops.where(wanted, drawn, certain)
@@ -166,12 +166,12 @@ def accepted(propose: Callable[..., tuple[Tensor, Tensor]], *parameters: Tensor)
 
 def uniform(like: Tensor, generator: Generator | None = None) -> Tensor:
     """Returns uniform draws above 0, up to 1."""
-    return 1 - _ops.rand(like.shape, dtype=like.dtype, device=like.device, generator=generator)
+    return 1 - _ops.rand_like(like, generator=generator)
 
 
 def _counted(generator: Generator, first: Tensor, factor: Callable[[float], Tensor]) -> Tensor:
     """Returns counts by inversion: from the probability of 0 and how that of k + 1 follows from that of k."""
-    u = _ops.rand(first.shape, dtype=first.dtype, generator=generator)
+    u = _ops.rand_like(first, generator=generator)
     count, p, below, k = _ops.zeros_like(first), first, first, 0
     # Far out, where a term is lost in the sum, rounding alone would keep u above the sum.
     while bool((more := (u > below) & (p > 1e-30)).any()):
