@@ -154,7 +154,7 @@ PLAIT_INLINE float plait_vm_tanhf(float x) {
   float w = 0x1.ebfbdcp-3f * f + 0x1.62e430p-1f, f2 = f * f;
   float g = (u * f2 + v) * f2 + w;
   float large = 1.0f - 2.0f / (g * (s * f) + (s + 1.0f));
-  float r = a >= 0.5495f ? large : small;
+  float r = plait_vm_pickf(a >= 0.5495f, large, small);
   return plait_bits_f32(plait_f32_bits(r) | (plait_f32_bits(x) & 0x80000000u)); // r is not negative
 }
 

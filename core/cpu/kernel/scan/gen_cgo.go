@@ -3,7 +3,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x7cf3bf18
+#cgo CFLAGS: -DPLAIT_HEADERS=0x9891565a
 #cgo noescape plaitk_scan_linear
 #cgo nocallback plaitk_scan_linear
 #cgo noescape plaitk_scan_run

@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xe8fd1e4f
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xc9282f2e
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */

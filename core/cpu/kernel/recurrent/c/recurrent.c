@@ -1,7 +1,5 @@
 #include "recurrent.h"
 
-#include <math.h>
-
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_gemm.h"
 #include "../../../include/plait_vmath.h"
@@ -20,7 +18,7 @@
 #define T double
 #define FN(name) name##_f64
 #define SIGMOID(v) plait_vm_sigmoid(v)
-#define TANH(v) tanh(v)
+#define TANH(v) plait_vm_tanh(v)
 #include "cells.h"
 
 struct job {

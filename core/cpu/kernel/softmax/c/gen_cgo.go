@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xe5ba1a42
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x0fa7a619
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 */
