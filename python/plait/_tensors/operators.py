@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from plait._tensor import Tensor
 
 _FLOAT = -1  # the kind of a floating-point number in the place of a tensor
+_NUMBERS = frozenset({int, float, bool, complex})
 
 
 def _rest(
@@ -45,7 +46,7 @@ def _general(function: Callable[..., Any], self: Any, other: Any) -> Any:
     """Applies an operator to anything: numbers, arrays, which become tensors, and what overrides functions."""
     if isinstance(other, np.ndarray) and other.ndim:
         other = tensor(other, device=self.device)
-    elif not isinstance(other, TensorBase):
+    elif not isinstance(other, TensorBase) and type(other) not in _NUMBERS:
         if overrides(other):
             return _overridden(function, self, other)
         try:
