@@ -363,3 +363,28 @@ func TestInfinityThatNoTapReads(t *testing.T) {
 		}
 	}
 }
+
+// An infinity reaches the weight gradient of the taps that read it, and no other tap's.
+func TestInfinityThatSomeTapsRead(t *testing.T) {
+	for _, dtype := range []int64{rawtensor.Float32, rawtensor.Float64, rawtensor.Float16} {
+		for _, step := range []int64{1, 2} {
+			g := shape(3, 4, 4, 4, dims{7, 9}, dims{3, 3}, dims{step, step}, dims{0, 0}, dims{1, 1})
+			g.dtype = dtype
+			nx, nw, ny := g.sizes()
+			v, ones, want := make([]float64, nx), make([]float64, ny), make([]float64, nw)
+			for i := range v {
+				v[i] = 1
+			}
+			for i := range ones {
+				ones[i] = 1
+			}
+			v[62], v[63+8] = math.Inf(1), math.Inf(-1) // the last element of a channel, the last of another's first row
+			g.each(func(xi, wi, yi int64) { want[wi] += v[xi] * ones[yi] })
+			x, dy, dw := newBuffer(t, dtype, nx), newBuffer(t, dtype, ny), newBuffer(t, dtype, nw)
+			x.set(v)
+			dy.set(ones)
+			g.weightGrad(nil, x.ptr(), dy.ptr(), dw.ptr(), scratch(g.weightGradScratch(nil)))
+			require.Equal(t, want, dw.get())
+		}
+	}
+}

@@ -5,6 +5,8 @@
 // padding between rows and images are discarded. The zeros stay while the next channel takes the place of the last.
 #include "passes.h"
 
+#include <math.h>
+
 #include "lattice.h"
 #include "../../../include/plait_slots.h"
 
@@ -243,36 +245,79 @@ static void taps_chunk(void *arg, int64_t chunk) {
   plait_slot_release(&j->slots, slot);
 }
 
-// The gradient of the weight: the run of dy, with zeros between rows and images, times that of each tap.
+// Copies dy of a channel of a block of images to a run, with zeros between rows and images.
+static void fill_run(const job *j, int64_t first, int64_t images, int64_t channel, char *run) {
+  const plaitk_conv_lattice *l = &j->part->lattice;
+  int64_t size = j->io->compute_size, lines = l->n[1] + l->span[1];
+  for (int64_t i = 0; i < images; i++) {
+    for (int64_t z = 0; z < l->n[0]; z++) {
+      int64_t row = (((first + i) * j->s->groups + channel) * j->out[0] + z) * j->out[1] * j->out[2];
+      j->io->spread(run + (i * image_of(l) + z * lines * l->pitch) * size, l->pitch,
+                    (const char *)j->w + row * j->io->size, j->out[2], 1, l->n[1], l->n[2]);
+    }
+  }
+}
+
+static int all_finite(const char *sums, int64_t count, int64_t size) {
+  int all = 1;
+  for (int64_t i = 0; i < count; i++) {
+    all &= isfinite(size == 8 ? ((const double *)sums)[i] : (double)((const float *)sums)[i]) != 0;
+  }
+  return all;
+}
+
+// The products of the positions alone, without the zeros of the run.
+#define DOTS(T)                                                                                               \
+  static void dots_##T(const job *j, int64_t images, const char *run, const char *copy, char *sums) {         \
+    const plaitk_conv_lattice *l = &j->part->lattice;                                                         \
+    int64_t lines = l->n[1] + l->span[1];                                                                     \
+    for (int64_t k = 0; k < l->k; k++) {                                                                      \
+      double sum = ((const T *)sums)[k];                                                                      \
+      for (int64_t line = 0; line < images * l->n[0] * l->n[1]; line++) {                                     \
+        int64_t i = line / (l->n[0] * l->n[1]), z = line / l->n[1] % l->n[0], y = line % l->n[1];             \
+        int64_t at = i * image_of(l) + (z * lines + y) * l->pitch;                                            \
+        const T *dy = (const T *)run + at, *x = (const T *)copy + at + j->part->koff[k];                      \
+        for (int64_t p = 0; p < l->n[2]; p++) sum += (double)dy[p] * (double)x[p];                            \
+      }                                                                                                       \
+      ((T *)sums)[k] = (T)sum;                                                                                \
+    }                                                                                                         \
+  }
+
+DOTS(float)
+DOTS(double)
+
+// The gradient of the weight: the run of dy times that of each tap. The zeros between rows and images meet what other
+// taps read there, and with an infinity make NaN; so sums that are not finite are made again.
 static void dots_chunk(void *arg, int64_t chunk) {
   const job *j = arg;
   const plaitk_conv_micro *micro = j->micro;
   const plaitk_conv_lattice *l = &j->part->lattice;
-  int64_t slot = plait_slot_acquire(&j->slots), size = j->io->compute_size, lines = l->n[1] + l->span[1];
+  int64_t slot = plait_slot_acquire(&j->slots), size = j->io->compute_size;
   char *copy = j->slots.bytes + slot * j->slots.size, *run = copy + j->copy_elements * size;
   char *sums = run + j->run_elements * size;
   memset(copy, 0, (size_t)((j->copy_elements + j->run_elements) * size));
   int64_t begin = chunk * j->channels, end = min(begin + j->channels, j->s->groups), cols = micro->dots[1].cols;
   for (int64_t c = begin; c < end; c++) {
-    memset(sums, 0, (size_t)(j->taps * size));
-    for (int64_t first = 0; first < j->s->n; first += j->images) {
-      int64_t images = min(j->images, j->s->n - first);
-      fill(j, j->part, first, images, c, copy);
-      for (int64_t i = 0; i < images; i++) {
-        for (int64_t z = 0; z < l->n[0]; z++) {
-          int64_t row = (((first + i) * j->s->groups + c) * j->out[0] + z) * j->out[1] * j->out[2];
-          j->io->spread(run + (i * image_of(l) + z * lines * l->pitch) * size, l->pitch,
-                        (const char *)j->w + row * j->io->size, j->out[2], 1, l->n[1], l->n[2]);
+    for (int careful = 0; careful < 2; careful++) {
+      memset(sums, 0, (size_t)(j->taps * size));
+      for (int64_t first = 0; first < j->s->n; first += j->images) {
+        int64_t images = min(j->images, j->s->n - first);
+        fill(j, j->part, first, images, c, copy);
+        fill_run(j, first, images, c, run);
+        if (careful) {
+          (size == 8 ? dots_double : dots_float)(j, images, run, copy, sums);
+          continue;
+        }
+        int64_t length = run_of(l, images), vectors = ceil_div(length, micro->lanes);
+        memset(run + length * size, 0, (size_t)((vectors * micro->lanes - length) * size));
+        for (int64_t v = 0; v < vectors; v += DOT_VECTORS) {
+          for (int64_t k = 0; k < l->k; k += cols) {
+            micro->dots[1].fn(min(DOT_VECTORS, vectors - v), run + v * micro->lanes * size, 0, copy, j->base + v,
+                              j->part->koff + k, sums + k * size, 0, 1, min(cols, l->k - k));
+          }
         }
       }
-      int64_t length = run_of(l, images), vectors = ceil_div(length, micro->lanes);
-      memset(run + length * size, 0, (size_t)((vectors * micro->lanes - length) * size));
-      for (int64_t v = 0; v < vectors; v += DOT_VECTORS) {
-        for (int64_t k = 0; k < l->k; k += cols) {
-          micro->dots[1].fn(min(DOT_VECTORS, vectors - v), run + v * micro->lanes * size, 0, copy, j->base + v,
-                            j->part->koff + k, sums + k * size, 0, 1, min(cols, l->k - k));
-        }
-      }
+      if (all_finite(sums, j->taps, size)) break;
     }
     j->io->store((char *)j->to + c * j->taps * j->io->size, 0, 1, sums, 0, 1, j->taps, NULL);
   }
