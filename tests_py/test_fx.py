@@ -1038,13 +1038,19 @@ def test_functions_look_for_proxies_only_while_there_are_any():
         kept.append(x)
         return F.relu(x)
 
+    def raises(x):
+        raise ArithmeticError
+
     def seen():
         return any(issubclass(c, fx.Proxy) for c in overriding.OVERRIDING)
 
     gc.collect()  # the errors of tests before
-    fx.symbolic_trace(traced)
+    with pytest.raises(ArithmeticError):
+        fx.symbolic_trace(raises)
+    made = fx.symbolic_trace(traced)
     assert seen()
     kept.clear()
+    made.recompile()
     assert not seen()
 
 

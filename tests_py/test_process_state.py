@@ -28,7 +28,7 @@ SHARED = {
     "_engine/overriding._LOOKING": "filled by importing, and by programs that define functions",
     "fx/_codegen._sources": "an iterator over numbers that are never given twice",
     "fx/_names._found": "a cache of names of functions",
-    "fx/proxy._live": "the proxies of the process, by their identities",
+    "fx/proxy._made": "the proxies of the process, by weak references",
     "fx/_symbolic_trace._wrapped_names": "functions of the process, as wrap says",
     "fx/node._side_effectful_functions": "functions of the process, as has_side_effect says",
     "_engine/rank.running": "the ranks of the process",

@@ -10,6 +10,7 @@ from plait.fx import _codegen
 from plait.fx._codegen import PythonCode
 from plait.fx._names import top
 from plait.fx.graph import Graph
+from plait.fx.proxy import forget_proxies
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
 
@@ -131,6 +132,7 @@ class GraphModule(Module):
 
     def recompile(self) -> PythonCode:
         """Generates `forward` from the graph anew, and returns its code. Call it after changes of the graph."""
+        forget_proxies()  # a trace has ended, as a rule
         code = self._graph.python_code("self")
         self._code = code.src
         type(self).forward = _codegen.function_of(code)  # type: ignore[method-assign]

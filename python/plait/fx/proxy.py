@@ -6,7 +6,9 @@ import dis
 import inspect
 import operator
 import sys
+import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from enum import Enum
 from types import FrameType
@@ -157,13 +159,23 @@ class GraphAppendingTracer(TracerBase):
         self.graph = graph
 
 
-_live: set[int] = set()  # the proxies that there are, by identity: without any, functions need not look for them
+_lock = threading.Lock()
+_made: list[weakref.ref[Proxy]] = []  # the proxies of the process: without any, functions need not look for them
 
 
 def _begin(proxy: Proxy) -> None:
-    """Has functions look for proxies until the last of the process is gone."""
-    _live.add(id(proxy))
-    OVERRIDING.add(type(proxy))
+    """Has functions look for proxies."""
+    with _lock:
+        _made.append(weakref.ref(proxy))
+        OVERRIDING.add(type(proxy))
+
+
+def forget_proxies() -> None:
+    """Has functions look for proxies no more, if there are none, as after most traces."""
+    with _lock:
+        _made[:] = [r for r in _made if r() is not None]
+        if not _made:
+            OVERRIDING.difference_update([c for c in tuple(OVERRIDING) if issubclass(c, Proxy)])
 
 
 class Proxy:
@@ -181,11 +193,6 @@ class Proxy:
         _begin(self)
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
         self.node = node
-
-    def __del__(self) -> None:
-        _live.discard(id(self))
-        if not _live:
-            OVERRIDING.difference_update([c for c in tuple(OVERRIDING) if issubclass(c, Proxy)])
 
     def __repr__(self) -> str:
         return f"Proxy({self.node.name})"
