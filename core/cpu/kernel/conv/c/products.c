@@ -363,7 +363,7 @@ int plaitk_conv_suits_products(const plaitk_conv_shape *s, plaitk_conv_pass pass
   if (min(j.depth, j.rows) < 8) return 0;
   if (pass == CONV_WEIGHT_GRAD && !exact(&j) && j.images < s->n) return 0;
   if (j.same) return 1;
-  if (plane > MAX_PLANE || s->groups * j.depth * plane > MAX_UNFOLDED) return 0;
+  if (plane > MAX_PLANE || in_plane >= INT32_MAX || s->groups * j.depth * plane > MAX_UNFOLDED) return 0;
   if (plane <= 16) return 1;  // less than the vectors of the micro-kernels
   // Unfolding costs little where few taps read an element, as with large strides; elsewhere many sums must repay it.
   if (j.depth < 64) return 0;
