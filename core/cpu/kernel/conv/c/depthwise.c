@@ -14,6 +14,8 @@
 #define max plaitk_conv_max
 #define ceil_div plaitk_conv_ceil
 #define round_up plaitk_conv_round
+#define floor_div plaitk_conv_floor
+#define volume plaitk_conv_volume
 
 #define COPY_ELEMENTS (8 << 10)   // of a block of images
 #define MAX_ELEMENTS (32 << 10)   // of one image
@@ -50,8 +52,6 @@ typedef struct {
   const void *from, *w, *bias;
   void *to;
 } job;
-
-static int64_t volume(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
 
 // Elements of a copied image in a plane.
 static int64_t image_of(const plaitk_conv_lattice *l) {
@@ -106,8 +106,6 @@ int plaitk_conv_suits_depthwise(const plaitk_conv_shape *s, plaitk_conv_pass pas
   if (s->groups != s->cin || s->groups != s->cout || s->n * volume(s->in) * volume(s->out) == 0) return 0;
   return elements(s, pass) <= MAX_ELEMENTS;
 }
-
-static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 static range range_of(const plaitk_conv_lattice *l, int d, int64_t residue) {
   int64_t step = l->in_step[d], offset = l->off0[d] + residue * l->off_step[d];

@@ -4,8 +4,7 @@
 #define max plaitk_conv_max
 #define ceil_div plaitk_conv_ceil
 #define round_up plaitk_conv_round
-
-static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+#define floor_div plaitk_conv_floor
 
 static int64_t gcd(int64_t a, int64_t b) {
   while (b != 0) {

@@ -68,6 +68,8 @@ void plaitk_conv_lattice_fill(const plaitk_conv_lattice *l, const plaitk_conv_bl
 PLAIT_INLINE int64_t plaitk_conv_min(int64_t a, int64_t b) { return a < b ? a : b; }
 PLAIT_INLINE int64_t plaitk_conv_max(int64_t a, int64_t b) { return a > b ? a : b; }
 PLAIT_INLINE int64_t plaitk_conv_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+PLAIT_INLINE int64_t plaitk_conv_floor(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+PLAIT_INLINE int64_t plaitk_conv_volume(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
 PLAIT_INLINE int64_t plaitk_conv_round(int64_t a, int64_t b) { return plaitk_conv_ceil(a, b) * b; }
 
 #endif

@@ -8,9 +8,14 @@
 // A tap that reads only padding, as all but the middle one of a 3 x 3 kernel do on a 1 x 1 image, has no rows.
 #include "passes.h"
 
-#include "io.h"
+#include "lattice.h"
 #include "../../../include/plait_gemm.h"
 #include "../../../include/plait_slots.h"
+
+#define min plaitk_conv_min
+#define max plaitk_conv_max
+#define ceil_div plaitk_conv_ceil
+#define volume plaitk_conv_volume
 
 #define MAX_PLANE 4096             // output positions of an image
 #define DIRECT_PLANE 48            // positions of an image that is a matrix of its own
@@ -50,11 +55,6 @@ typedef struct {
   char *to;
   int64_t count, chunk;             // channels or weights, and those of a chunk
 } job;
-
-static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t volume(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
 
 // The positions at which a tap reads the input: from first to last - 1 in each dimension.
 typedef struct {
