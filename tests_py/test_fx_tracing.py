@@ -375,3 +375,20 @@ def test_where_nodes_were_traced():
     assert "fx_cases.py" in next(n for n in graph.nodes if n.name == "add").stack_trace
     readable = fx.GraphModule(tracer.root, graph).print_readable(print_output=False)
     assert "# " in readable and "c = F.relu(a)" in readable
+
+
+METHODS = {
+    "addcmul": lambda t, x: t.addcmul(x, 2.0, value=3), "addcmul_": lambda t, x: t.addcmul_(x, t),
+    "addcdiv": lambda t, x: t.addcdiv(t, x), "addcdiv_": lambda t, x: t.addcdiv_(x, x),
+    "dist": lambda t, x: t.dist(x, p=1),
+    "repeat_interleave": lambda t, x: t.repeat_interleave(x, dim=0), "equal": lambda t, x: t.equal(x),
+    "allclose": lambda t, x: t.allclose(x), "resize_as_": lambda t, x: t.resize_as_(x),
+    "new_tensor": lambda t, x: t.new_tensor(x), "lerp": lambda t, x: t.lerp(x, 1), "where": lambda t, x: t.where(x, t),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_of_a_tensor_that_is_given_a_traced_value_is_one_node(name):
+    t = plait.ones(4)
+    nodes = [n for n in fx.Tracer().trace(lambda x: METHODS[name](t, x)).nodes if n.op.startswith("call")]
+    assert [n.target if n.op == "call_method" else n.target.__name__ for n in nodes] == [name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,6 +13,7 @@ from plait import _core, _ops
 from plait import _dtype as dt
 from plait._autograd.gradients import TensorGradients
 from plait._device import DeviceLike
+from plait._engine.arming import DisableTorchFunctionSubclass, arm_for, declares, install
 from plait._engine.missing_names import absent
 from plait._engine.overriding import overridden_method
 from plait._engine.runtime import MAX_DIMS, TensorBase, address, check, is_tensor, own, wait_value
@@ -67,6 +68,8 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
 
         Of a tensor it takes the dtype and, on the same device, the memory.
         """
+        if cls is not Tensor:
+            arm_for(cls)
         self = object.__new__(cls)
         if len(data) == 1 and not isinstance(data[0], int):
             made = (
@@ -79,6 +82,39 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
         self._h = made._h
         del made._h  # its handle is ours now
         return self
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if declares(cls):
+            install(cls)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Returns what a function does with tensors of this class, and tensors in it as ones of this class.
+
+        A class derived from `Tensor` overrides functions by a method of this name, and calls this one for the rest.
+
+        Args:
+            func: the function
+            types: the classes among its arguments that override functions
+            args: of the call, by position
+            kwargs: by name
+        """
+        if not all(issubclass(cls, t) for t in types):
+            return NotImplemented
+        with DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+        return result if cls is Tensor or func == Tensor.grad.__get__ else _as_subclass(cls, result)
+
+    @staticmethod
+    def _make_subclass(subclass: type, data: Tensor, require_grad: bool = False) -> Any:
+        """Returns a leaf of a derived class that shares the memory of `data`."""
+        with DisableTorchFunctionSubclass():
+            made = data.detach().as_subclass(subclass)
+            made.requires_grad = require_grad
+        return made
 
     # --- values ---
 
@@ -308,11 +344,23 @@ _core.set_tensor_class(Tensor)
 install_operators(Tensor)
 
 
+def _as_subclass(cls: type, result: Any) -> Any:
+    """Returns a result, with the tensors in it as ones of a class."""
+    if isinstance(result, Tensor) and not isinstance(result, cls):
+        return result.as_subclass(cls)
+    if isinstance(result, list | tuple) and type(result) is not Size:
+        parts = [_as_subclass(cls, r) for r in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return result
+
+
 def _rebuild(cls: type, data: Any, name: str, where: str, requires_grad: bool, state: dict[str, Any]) -> Any:
     if is_tensor(data):  # on the CPU
         made = data if where.startswith("cpu") else data.to(where)
     else:
         made = tensor(data, dtype=getattr(dt, "bool_" if name == "bool" else name), device=where)
+    if cls is not Tensor:
+        arm_for(cls)
     out: Any = object.__new__(cls)
     out._h = made._h
     del made._h

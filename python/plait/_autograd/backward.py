@@ -13,6 +13,7 @@ from plait._autograd.node import GradientEdge, after
 from plait._autograd.saved_tensors import unpack
 from plait._engine.callbacks import collect, kept
 from plait._engine.runtime import address, call, check, is_tensor, own
+from plait._functions._checked import overridable
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -78,6 +79,7 @@ def backward(
         _core.bind_ObjectRelease(run)
 
 
+@overridable
 def grad(
     outputs: Any,
     inputs: Any,

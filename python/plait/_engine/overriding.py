@@ -3,12 +3,15 @@
 A function that is given one calls it in its own place. A call with tensors must not pay for that. So generated
 functions look for such arguments only where a call fails. Functions written by hand might go far before they fail: they
 look at the beginning, but only once an object of such a class has been seen.
+
+With tensors of a derived class nothing fails, nor where a mode is to see functions: `arming` has all functions look.
 """
 
 from __future__ import annotations
 
 import dis
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
@@ -25,6 +28,25 @@ OVERRIDING: set[type] = set()
 # The code of the functions that look; see `looks`.
 _LOOKING: set[CodeType] = set()
 
+# What functions were before they were armed; see `arming`.
+PLAIN: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+class _State(threading.local):
+    """What the thread has entered: modes, innermost last, and scopes in which nothing overrides functions."""
+
+    def __init__(self) -> None:
+        self.modes: list[Any] = []
+        self.classes_off = 0
+        self.all_off = 0
+
+
+state = _State()
+
+
+class AMode:
+    """Is among the classes that have been seen while a thread is in a mode of functions."""
+
 
 class SeenFirstError(BaseException):
     """An argument of a class that had not been seen; the outermost function of the package begins again."""
@@ -36,9 +58,11 @@ def looks(function: Callable[..., Any]) -> None:
 
 
 def overrides(value: Any) -> bool:
-    """Whether an object is of a class that overrides functions; tensors and classes themselves are not."""
+    """Whether an object is of a class that overrides functions, and may: tensors as such and classes do not."""
     kind = type(value)
-    return hasattr(kind, "__torch_function__") and not isinstance(value, _Tensor | type)
+    if state.classes_off or state.all_off or not hasattr(kind, "__torch_function__"):
+        return False
+    return kind in OVERRIDING if isinstance(value, _Tensor) else not isinstance(value, type)
 
 
 def _with_parts(values: Iterable[Any]) -> Iterable[Any]:
@@ -51,13 +75,21 @@ def _with_parts(values: Iterable[Any]) -> Iterable[Any]:
         yield v
 
 
-def found_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Returns the arguments that override functions, and what is in them, where one's class has been seen."""
+def found_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+    """Returns the arguments that override a function, and what is in them, where one's class has been seen.
+
+    Returns:
+        None if nothing overrides the call; an empty list if a mode does, and no argument
+    """
+    if AMode in OVERRIDING and state.modes and not state.all_off:
+        return [v for v in _with_parts((*args, *kwargs.values())) if overrides(v)]
     for v in (*args, *kwargs.values()) if kwargs else args:
         kind = type(v)
         if kind in OVERRIDING or ((kind is list or kind is tuple) and not OVERRIDING.isdisjoint(map(type, v))):
-            return [v for v in _with_parts((*args, *kwargs.values())) if overrides(v)]
-    return []
+            if state.classes_off or state.all_off:
+                return None
+            return [v for v in _with_parts((*args, *kwargs.values())) if overrides(v)] or None
+    return None
 
 
 def in_order(relevant: Iterable[Any]) -> list[Any]:
@@ -73,13 +105,23 @@ def in_order(relevant: Iterable[Any]) -> list[Any]:
 
 
 def handle(function: Callable[..., Any], relevant: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Returns what the first `__torch_function__` of the relevant objects returns that does not return NotImplemented.
+    """Returns what the first `__torch_function__` that does not return NotImplemented does in a function's place.
+
+    The innermost mode of the thread is asked first, which is left while it runs; and then the relevant objects.
 
     Raises:
         TypeError: if all return NotImplemented.
     """
     asked = in_order(relevant)
     types = tuple(type(v) for v in asked)
+    if state.modes and not state.all_off:
+        mode = state.modes.pop()
+        try:
+            result = mode.__torch_function__(function, types, args, kwargs)
+        finally:
+            state.modes.append(mode)
+        if result is not NotImplemented:
+            return result
     for v in asked:
         result = v.__torch_function__(function, types, args, kwargs)
         if result is not NotImplemented:
@@ -110,7 +152,7 @@ def overridden(function: Callable[..., Any], arguments: dict[str, Any], frame: F
         arguments: its local names
         frame: of the call
     """
-    code = function.__code__
+    code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     more = arguments[code.co_varnames[len(names)]] if code.co_flags & _CO_VARARGS else ()
     values = [*(arguments[n] for n in names), *more]
@@ -120,7 +162,7 @@ def overridden(function: Callable[..., Any], arguments: dict[str, Any], frame: F
     caller = frame.f_back
     if seen_first(values) and caller is not None and _is_inner(caller):
         raise SeenFirstError
-    return (handle(function, relevant, *_as_called(function, arguments, more, caller)),)
+    return (handle(function, relevant, *_as_called(PLAIN.get(function, function), arguments, more, caller)),)
 
 
 def overridden_method(function: Callable[..., Any], *args: Any) -> tuple[Any] | None:
@@ -138,8 +180,8 @@ def overridden_operator(method: Callable[..., Any], *args: Any) -> Any:
 
 
 def _is_inner(frame: FrameType | None) -> bool:
-    """Whether a function that looks is running, with only the package's code between."""
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    """Whether a function that looks is running, with only the package's code between, and none that it asked."""
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code is not handle.__code__:
         if frame.f_code in _LOOKING:
             return True
         frame = frame.f_back

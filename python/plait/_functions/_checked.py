@@ -41,7 +41,7 @@ def checked(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if OVERRIDING and (found := found_in(args, kwargs)):
+        if OVERRIDING and (found := found_in(args, kwargs)) is not None:
             return handle(wrapped, found, args, kwargs)
         try:
             return function(*args, **kwargs)
@@ -64,7 +64,7 @@ def overridable(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if OVERRIDING and (found := found_in(args, kwargs)):
+        if OVERRIDING and (found := found_in(args, kwargs)) is not None:
             return handle(wrapped, found, args, kwargs)
         try:
             return function(*args, **kwargs)

@@ -138,7 +138,7 @@ def numpy_names(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if OVERRIDING and (found := found_in(args, kwargs)):
+        if OVERRIDING and (found := found_in(args, kwargs)) is not None:
             return handle(wrapped, found, args, kwargs)
         if kwargs and not names.keys().isdisjoint(kwargs):
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}
@@ -177,7 +177,7 @@ def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if OVERRIDING and (found := found_in(args, kwargs)):
+        if OVERRIDING and (found := found_in(args, kwargs)) is not None:
             return handle(wrapped, found, args, kwargs)
         given = kwargs
         try:

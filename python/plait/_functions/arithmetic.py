@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._dtype import bool_, complex128, float64
 from plait._engine.runtime import is_tensor
-from plait._functions._checked import checked
+from plait._functions._checked import checked, overridable
 from plait._functions._common import adopt, is_complex_factor, is_scalar, numpy_names, operand, store, typed
 from plait._tensors.arrays import tensor
 from plait._tensors.storage import Storage
@@ -223,23 +223,25 @@ def _blended(operation: Any, input: Tensor, tensor1: Tensor, tensor2: Tensor, va
     return operation(input, tensor1, tensor2, value)
 
 
-@checked
+@numpy_names
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 * tensor2."""
     return store(out, _blended(_ops.addcmul, input, tensor1, tensor2, value))
 
 
-@checked
+@numpy_names
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 / tensor2."""
     return store(out, _blended(_ops.addcdiv, input, tensor1, tensor2, value))
 
 
+@overridable
 def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """Adds value * tensor1 * tensor2."""
     return _blended(_ops.addcmul_, input, tensor1, tensor2, value)
 
 
+@overridable
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """Adds value * tensor1 / tensor2."""
     return _blended(_ops.addcdiv_, input, tensor1, tensor2, value)
@@ -263,13 +265,13 @@ def isclose(input: Tensor, other: Operand, rtol: float = 1e-05, atol: float = 1e
     return _ops.isclose(input, other, rtol, atol, equal_nan)
 
 
-@checked
+@numpy_names
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether `isclose` holds for all elements; waits for them."""
     return bool(_ops.all(_ops.isclose(input, other, rtol, atol, equal_nan)).item())
 
 
-@checked
+@numpy_names
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and elements; waits for them."""
     if input.shape != other.shape:

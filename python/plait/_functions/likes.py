@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._autograd import batch as _batch
-from plait._functions._checked import checked
+from plait._functions._checked import checked, overridable
 from plait._functions._common import check_format
 from plait._functions.creation import Sizes, empty_strided, finished, number_of
 from plait._layout import Size
@@ -221,6 +221,7 @@ def new_full(
     return finished("new_full", _batch.filled_like(made, self), None, layout, requires_grad)
 
 
+@overridable
 def new_tensor(
     self: Tensor,
     data: Any,

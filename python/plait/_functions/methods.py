@@ -15,7 +15,7 @@ from plait._functions import (
     shape,
     splitting,
 )
-from plait._functions._checked import method
+from plait._functions._checked import made_method, method
 from plait._functions._common import in_place
 
 
@@ -60,10 +60,10 @@ class TensorFunctions:
         return _ops.polygamma_(n, self)  # type: ignore[arg-type]
 
     mvlgamma_ = in_place(matrix.mvlgamma, "mvlgamma_")
-    norm = reduction.norm_method
-    split = unsafe_split = splitting.split_method
-    where = indexing.where_method
-    lu = matrix.lu_method
+    norm = made_method(reduction.norm_method, "norm")
+    split = unsafe_split = made_method(splitting.split_method, "split")
+    where = made_method(indexing.where_method, "where")
+    lu = made_method(matrix.lu_method, "lu")
     unsqueeze = aliases.unsqueeze
     permute, reshape, movedim, tile, select_scatter = (
         _ops.permute,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._engine.runtime import is_tensor
-from plait._functions._checked import checked
 from plait._functions._common import numpy_names, one_dim, operand, store
 from plait._tensors.arrays import tensor
 from plait.linalg import matrix_norm
@@ -309,7 +308,7 @@ def norm_method(
     return norm(self, p, dim, keepdim, dtype=dtype)
 
 
-@checked
+@numpy_names
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """Returns the p-norm of the difference."""
     return _ops.dist(input, operand(other), p)

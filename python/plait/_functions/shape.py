@@ -83,7 +83,7 @@ def view(
     return own(check(_core.bind_TensorViewDType(self._h, dtype._number)))
 
 
-@checked
+@numpy_names
 def repeat_interleave(
     input: Tensor | None = None,
     repeats: Tensor | int | None = None,
@@ -349,7 +349,7 @@ def resize_(input: Tensor, size: int | Sequence[int], *more: int, memory_format:
     return adopt(input, _ops.as_strided(input, size, strides))
 
 
-@checked
+@numpy_names
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """Gives the tensor the size of another."""
     return resize_(input, the_template.shape, memory_format=memory_format)

@@ -258,9 +258,9 @@ class TensorMethods:
     add_ = arithmetic.add_
     addbmm = method(matrix.addbmm)
     addbmm_ = method(matrix.addbmm_)
-    addcdiv = method(arithmetic.addcdiv)
+    addcdiv = arithmetic.addcdiv
     addcdiv_ = arithmetic.addcdiv_
-    addcmul = method(arithmetic.addcmul)
+    addcmul = arithmetic.addcmul
     addcmul_ = arithmetic.addcmul_
     addmm = method(matrix.addmm)
     addmm_ = method(matrix.addmm_)
@@ -269,7 +269,7 @@ class TensorMethods:
     addr = method(matrix.addr)
     addr_ = method(matrix.addr_)
     all = reduction.all
-    allclose = method(arithmetic.allclose)
+    allclose = arithmetic.allclose
     amax = reduction.amax
     amin = reduction.amin
     aminmax = reduction.aminmax
@@ -312,11 +312,11 @@ class TensorMethods:
     cumsum_ = order.cumsum_
     detach_ = method(conversion.detach_)
     diff = order.diff
-    dist = method(reduction.dist)
+    dist = reduction.dist
     div = arithmetic.div
     div_ = arithmetic.div_
     dsplit = method(splitting.dsplit)
-    equal = method(arithmetic.equal)
+    equal = arithmetic.equal
     fill_diagonal_ = indexing.fill_diagonal_
     flip = method(shape.flip)
     float_power = method(arithmetic.float_power)
@@ -380,9 +380,9 @@ class TensorMethods:
     random_ = arithmetic.random_
     renorm = order.renorm
     renorm_ = order.renorm_
-    repeat_interleave = method(shape.repeat_interleave)
+    repeat_interleave = shape.repeat_interleave
     resize_ = shape.resize_
-    resize_as_ = method(shape.resize_as_)
+    resize_as_ = shape.resize_as_
     resolve_conj = method(conversion.resolve_conj)
     resolve_neg = method(conversion.resolve_neg)
     round = method(arithmetic.round)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import device, device_of
-from plait._engine.runtime import MAX_DIMS, address, check
+from plait._engine.arming import arm_for
+from plait._engine.runtime import MAX_DIMS, TensorBase, address, check
 from plait._layout import (
     Layout,
     MemoryFormat,
@@ -198,6 +199,9 @@ class TensorFacts:
 
     def as_subclass(self, cls: type) -> Any:
         """Returns the tensor as an object of a subclass, with the same memory and place in the graph."""
+        if not issubclass(cls, TensorBase):
+            raise TypeError(f"as_subclass: want a class derived from Tensor, got {cls!r:.60}")
+        arm_for(cls)
         made: Any = object.__new__(cls)
         made._h = check(_core.bind_TensorAlias(self._h))
         return made

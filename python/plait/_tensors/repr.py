@@ -11,6 +11,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait import _dtype as dt
+from plait._engine.arming import declares
 from plait._engine.runtime import check, own
 from plait._tensors.arrays import to_numpy
 from plait._tensors.sparse import _COL, _CROW, _INDICES, _VALUES, part_of
@@ -91,11 +92,13 @@ def tensor_repr(t: Tensor) -> str:
         suffix.append(f"grad_fn=<{node.name()}>")
     elif t.requires_grad:
         suffix.append("requires_grad=True")
-    prefix = ("Parameter containing:\n" if type(t).__name__ == "Parameter" else "") + "tensor("
+    kind = type(t).__name__
+    name = kind if kind != "Tensor" and declares(type(t)) else "tensor"
+    prefix = ("Parameter containing:\n" if kind == "Parameter" else "") + f"{name}("
     if t.is_meta:
         return prefix + ", ".join(["...", f"size={tuple(t.shape)}", *suffix]) + ")"
     values = to_numpy(_summary(t))  # of an empty tensor too: what made it may have failed
-    body = _format(values, t, len("tensor(")) if t.numel() else "[]"
+    body = _format(values, t, len(name) + 1) if t.numel() else "[]"
     return prefix + ", ".join([body, *suffix]) + ")"
 
 

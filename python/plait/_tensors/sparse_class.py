@@ -10,6 +10,7 @@ from typing import Any
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike
+from plait._engine.arming import disabled_torch_function
 from plait._engine.runtime import address, call, is_tensor, own
 from plait._layout import Layout, sparse_coo, sparse_csr
 from plait._tensor import Tensor
@@ -27,6 +28,7 @@ class SparseTensor(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled_torch_function
     _form = property(form_of)
     is_sparse = property(lambda self: self._form[0] != _CSR, doc="Whether each entry has an index.")
     is_sparse_csr = property(lambda self: self._form[0] == _CSR, doc="Whether it is in compressed rows.")

@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
+from plait._engine.arming import disabled_torch_function
 from plait._engine.runtime import check
 from plait._tensor import Tensor
 
@@ -35,6 +36,7 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled_torch_function
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         """Returns a leaf that shares the memory of `data`."""
@@ -67,6 +69,7 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled_torch_function
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:

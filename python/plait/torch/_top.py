@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 import plait
 import plait._tensors.shared  # multiprocessing shares tensors where torch is imported
+from plait._engine import arming
 from plait._engine.missing_names import Refused, absent
 
 VERSION = "2.15.0"  # of PyTorch, whose names and behaviour these are
@@ -46,10 +46,12 @@ class _Keys:
 
 
 BINDINGS = {
-    "DisableTorchFunctionSubclass": contextlib.nullcontext,  # no class overrides functions
+    "DisableTorchFunction": arming.DisableTorchFunction,
+    "DisableTorchFunctionSubclass": arming.DisableTorchFunctionSubclass,
     "DispatchKey": _Keys(),
     "DispatchKeySet": lambda key: frozenset({key}),
     "_TensorMeta": type(plait.Tensor),
+    "_disabled_torch_function_impl": arming.disabled_torch_function,
     "_get_tracing_state": lambda: None,
     "_log_api_usage_once": lambda *args: None,
 }

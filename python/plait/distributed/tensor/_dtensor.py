@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, cast
 
 from plait import _core
 from plait._autograd.hooks import RemovableHandle
+from plait._engine.arming import disabled_torch_function
 from plait._engine.pytree import tree_map
 from plait._engine.runtime import address, check, own
 from plait._tensor import Number, Tensor
@@ -28,6 +29,7 @@ class DTensor(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled_torch_function
 
     @staticmethod
     def from_local(
